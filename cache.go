@@ -1,0 +1,488 @@
+package storefront
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// answerCondition sets the validator and the freshness of a response with the
+// entity tag etag, and evaluates the request's preconditions (RFC 9110, Section
+// 13.2.2). If one of them decides the response, it has answered.
+func (s *service) answerCondition(w http.ResponseWriter, r *http.Request, etag []string) (answered bool) {
+	h := w.Header()
+	if lines := r.Header["If-Match"]; isGiven(lines) && !matchETag(lines, etag[0], false) {
+		s.writeProblem(w, r, preconditionFailed, "The current entity tag is not one that If-Match names.")
+		return true
+	}
+	h["Etag"] = etag[:1:1]
+	h["Cache-Control"] = s.headers.cacheControl
+	if lines := r.Header["If-None-Match"]; isGiven(lines) && matchETag(lines, etag[0], true) {
+		h["X-Content-Type-Options"] = s.headers.nosniff
+		w.WriteHeader(http.StatusNotModified)
+		return true
+	}
+	return false
+}
+
+// isGiven reports whether a header that is a list has anything in it.
+func isGiven(lines []string) bool {
+	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
+}
+
+// matchETag reports whether the lines of If-Match or If-None-Match, which are one
+// list, name the strong entity tag etag; "*" names any. The comparison is that of
+// RFC 9110, Section 8.8.3.2. What follows something that is not an entity tag is
+// not looked at.
+func matchETag(lines []string, etag string, weak bool) bool {
+	if len(lines) == 1 && strings.Trim(lines[0], " \t") == "*" {
+		return true
+	}
+	for _, rest := range lines {
+		for {
+			rest = strings.TrimLeft(rest, " \t,")
+			if rest == "" {
+				break
+			}
+			isWeak := strings.HasPrefix(rest, "W/")
+			tag := strings.TrimPrefix(rest, "W/")
+			n := entityTagLen(tag)
+			if n == 0 {
+				return false
+			}
+			tag, rest = tag[:n], strings.TrimLeft(tag[n:], " \t")
+			if rest != "" && rest[0] != ',' {
+				return false
+			}
+			if tag == etag && (weak || !isWeak) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// entityTagLen returns the length of the opaque-tag (RFC 9110, Section 8.8.3) at
+// the beginning of s, or 0 if there is none.
+func entityTagLen(s string) int {
+	if s == "" || s[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			return i + 1
+		case c < '!' || c == 0x7F:
+			return 0
+		}
+	}
+	return 0
+}
+
+// forever is what a number of seconds that is too large stands for (RFC 9111,
+// Section 1.2.2).
+const forever time.Duration = math.MaxInt64
+
+// directives are those of a request's Cache-Control (RFC 9111, Section 5.2.1, and
+// RFC 5861, Section 4).
+type directives struct {
+	acceptsAge   bool // some directive allows an answer that is not new
+	noCache      bool // also for max-age=0, and for anything that is not well-formed
+	noStore      bool
+	onlyIfCached bool
+	maxAge       time.Duration // forever without the directive
+	minFresh     time.Duration // 0 without
+	maxStale     time.Duration // -1 without, forever for one without argument
+	staleIfError time.Duration // -1 without
+}
+
+// parseDirectives parses the lines of Cache-Control, which are one list. Of
+// several directives of one name the most restrictive counts.
+func parseDirectives(lines []string) directives {
+	d := directives{maxAge: forever, maxStale: -1, staleIfError: -1}
+	for _, rest := range lines {
+		for rest != "" {
+			var element string
+			element, rest = cutElement(rest)
+			if element != "" {
+				d.add(element)
+			}
+		}
+	}
+	return d
+}
+
+// cutElement cuts an element and the comma behind it off a list. A comma in a
+// quoted string is part of the element.
+func cutElement(list string) (element, rest string) {
+	quoted := false
+	for i := 0; i < len(list); i++ {
+		switch c := list[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == '\\' && quoted:
+			i++
+		case c == ',' && !quoted:
+			return strings.Trim(list[:i], " \t"), list[i+1:]
+		}
+	}
+	return strings.Trim(list, " \t"), ""
+}
+
+// add adds what one element says.
+func (d *directives) add(element string) {
+	name, arg, hasArg := strings.Cut(element, "=")
+	if !isToken(name) || hasArg && !isToken(arg) && !isQuoted(arg) {
+		d.noCache = true
+		return
+	}
+	is := func(directive string) bool { return strings.EqualFold(name, directive) }
+	switch {
+	case is("no-cache"):
+		d.noCache = true
+	case is("no-store"):
+		d.noStore = true
+	case is("only-if-cached"):
+		d.onlyIfCached = true
+		d.acceptsAge = true
+	case is("max-stale") && !hasArg:
+		d.acceptsAge = true
+		if d.maxStale < 0 {
+			d.maxStale = forever
+		}
+	case is("max-age"), is("min-fresh"), is("max-stale"), is("stale-if-error"):
+		seconds, ok := parseDeltaSeconds(arg)
+		switch {
+		case !ok:
+			d.noCache = true
+		case is("max-age"):
+			d.acceptsAge = true
+			d.maxAge = min(d.maxAge, seconds)
+			d.noCache = d.noCache || seconds == 0
+		case is("min-fresh"):
+			d.acceptsAge = true
+			d.minFresh = max(d.minFresh, seconds)
+		case is("max-stale"):
+			d.acceptsAge = true
+			if d.maxStale < 0 || seconds < d.maxStale {
+				d.maxStale = seconds
+			}
+		case d.staleIfError < 0 || seconds < d.staleIfError:
+			d.staleIfError = seconds
+		}
+	}
+}
+
+// parseDeltaSeconds parses a number of seconds in the token or the quoted form,
+// both of which a recipient accepts (RFC 9111, Section 5.2).
+func parseDeltaSeconds(arg string) (time.Duration, bool) {
+	if isQuoted(arg) {
+		arg = arg[1 : len(arg)-1]
+	}
+	if arg == "" || strings.Trim(arg, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil || n > int64(forever/time.Second) {
+		return forever, true
+	}
+	return time.Duration(n) * time.Second, true
+}
+
+// isToken reports whether s is a token (RFC 9110, Section 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7F || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// isQuoted reports whether s is a quoted string. That there is no other quote in
+// an element of a list, cutElement has seen to.
+func isQuoted(s string) bool {
+	return len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"'
+}
+
+// accepts reports whether a stored answer of this age may be given, where answers
+// are fresh for lifetime.
+func (d *directives) accepts(age, lifetime time.Duration) bool {
+	if d.noCache || !d.acceptsAge || age > d.maxAge {
+		return false
+	}
+	if left := lifetime - age; left > 0 && left >= d.minFresh {
+		return true
+	}
+	return d.minFresh == 0 && age-lifetime <= d.maxStale
+}
+
+// errNotCached says that only-if-cached could not be answered from the cache.
+var errNotCached = errors.New("not cached")
+
+// A productCache keeps products for requests whose Cache-Control accepts an
+// answer that is not new, and lets such requests share calls of the store.
+type productCache struct {
+	read     func(ctx context.Context, id string) (Resource, error)
+	scope    func(*http.Request) string // nil: one for all
+	shared   bool
+	size     int           // entries; negative: none
+	lifetime time.Duration // for which an entry is fresh
+
+	mu      sync.Mutex
+	entries map[productKey]*list.Element // of *productEntry
+	recent  list.List                    // the most recently used first
+	calls   map[productKey]*productCall
+}
+
+type productKey struct{ scope, id string }
+
+// A productEntry is a product as it was at some time.
+type productEntry struct {
+	key     productKey
+	product Resource
+	began   time.Time // when the store was asked: the product may be that old
+}
+
+// A productAnswer is a product and how the cache came by it.
+type productAnswer struct {
+	product     Resource
+	cacheStatus []string // RFC 9211; nil where neither cache nor store was asked
+	age, date   []string // nil if the product is new
+}
+
+// The reasons for which a request went on to the store (RFC 9211, Section 2.2).
+const (
+	fwdBypass  = "bypass"   // the cache does not serve such requests
+	fwdURIMiss = "uri-miss" // nothing is stored
+	fwdStale   = "stale"    // what is stored is not fresh
+	fwdRequest = "request"  // what is stored is fresh, but not what the request accepts
+)
+
+// get answers a request for the product with this ID.
+func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
+	ctx := r.Context()
+	d := parseDirectives(r.Header["Cache-Control"])
+	if !c.serves(r) {
+		if d.onlyIfCached {
+			return productAnswer{}, errNotCached
+		}
+		product, err := c.read(ctx, id)
+		return forwarded(product, fwdBypass), err
+	}
+	key := productKey{id: id}
+	if c.scope != nil {
+		key.scope = c.scope(r)
+	}
+	for {
+		c.mu.Lock()
+		now := time.Now()
+		entry, fwd := c.lookup(key), fwdURIMiss
+		if entry != nil {
+			age := now.Sub(entry.began)
+			switch {
+			case d.accepts(age, c.lifetime):
+				c.mu.Unlock()
+				return entry.hit(age, c.lifetime), nil
+			case age >= c.lifetime:
+				fwd = fwdStale
+			default:
+				fwd = fwdRequest
+			}
+		}
+		if d.onlyIfCached {
+			c.mu.Unlock()
+			return productAnswer{}, errNotCached
+		}
+		var (
+			product Resource
+			err     error
+		)
+		if !d.acceptsAge || d.noCache || d.noStore {
+			c.mu.Unlock()
+			product, err = c.read(ctx, id)
+			if !d.noStore {
+				c.mu.Lock()
+				c.keep(key, product, now, err)
+				c.mu.Unlock()
+			}
+		} else {
+			call, joined := c.join(ctx, key, &d, now)
+			c.mu.Unlock()
+			product, err = c.wait(ctx, key, call)
+			if joined && err == nil {
+				if !d.accepts(time.Since(call.began), c.lifetime) {
+					continue // it took too long for this request
+				}
+				fwd += "; collapsed"
+			}
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) && d.staleIfError >= 0 {
+			if answer, ok := c.stale(key, d.staleIfError, fwd); ok {
+				return answer, nil
+			}
+		}
+		return forwarded(product, fwd), err
+	}
+}
+
+// serves reports whether the cache has a part in answering r.
+func (c *productCache) serves(r *http.Request) bool {
+	if c.size < 0 || c.lifetime <= 0 {
+		return false
+	}
+	return c.shared || c.scope != nil || len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0
+}
+
+// lookup returns the entry of key, or nil. c.mu is held.
+func (c *productCache) lookup(key productKey) *productEntry {
+	element := c.entries[key]
+	if element == nil {
+		return nil
+	}
+	c.recent.MoveToFront(element)
+	return element.Value.(*productEntry)
+}
+
+// keep stores what a call of the store that began at some time has returned. An
+// older call does not replace what a newer one has found. c.mu is held.
+func (c *productCache) keep(key productKey, product Resource, began time.Time, err error) {
+	element := c.entries[key]
+	switch {
+	case element != nil && began.Before(element.Value.(*productEntry).began):
+	case errors.Is(err, ErrNotFound):
+		if element != nil {
+			c.remove(element)
+		}
+	case err != nil:
+	case element != nil:
+		element.Value = &productEntry{key, product, began}
+	default:
+		if c.entries == nil {
+			c.entries = make(map[productKey]*list.Element)
+		}
+		c.entries[key] = c.recent.PushFront(&productEntry{key, product, began})
+		if len(c.entries) > c.size {
+			c.remove(c.recent.Back())
+		}
+	}
+}
+
+func (c *productCache) remove(element *list.Element) {
+	delete(c.entries, c.recent.Remove(element).(*productEntry).key)
+}
+
+// A productCall is a call of the store that several requests wait for.
+type productCall struct {
+	began    time.Time
+	waiters  int                // guarded by the cache's mu
+	cancel   context.CancelFunc // for when nobody waits any more
+	done     chan struct{}      // closed when the rest is set
+	product  Resource
+	err      error
+	panicked any
+}
+
+// join lets the caller wait for the call that is under way for key, if d accepts
+// an answer of its age, or else for a new one. c.mu is held.
+func (c *productCache) join(ctx context.Context, key productKey, d *directives, now time.Time) (call *productCall, joined bool) {
+	call = c.calls[key]
+	joined = call != nil && d.accepts(now.Sub(call.began), c.lifetime)
+	if !joined {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		call = &productCall{began: now, cancel: cancel, done: make(chan struct{})}
+		if c.calls == nil {
+			c.calls = make(map[productKey]*productCall)
+		}
+		c.calls[key] = call
+		go c.run(ctx, key, call)
+	}
+	call.waiters++
+	return call, joined
+}
+
+// run makes the call.
+func (c *productCache) run(ctx context.Context, key productKey, call *productCall) {
+	call.err = errors.New("GetProduct did not return") // unless it does
+	defer func() {
+		if v := recover(); v != nil {
+			call.panicked = fmt.Sprintf("%v [in GetProduct]\n\n%s", v, debug.Stack())
+		}
+		c.mu.Lock()
+		c.keep(key, call.product, call.began, call.err)
+		c.leave(key, call)
+		c.mu.Unlock()
+		close(call.done)
+	}()
+	call.product, call.err = c.read(ctx, key.id)
+}
+
+// leave takes care that nobody joins call any more. c.mu is held.
+func (c *productCache) leave(key productKey, call *productCall) {
+	if c.calls[key] == call {
+		delete(c.calls, key)
+	}
+}
+
+// wait waits for call, or until ctx is done. The last one to stop waiting cancels
+// the call.
+func (c *productCache) wait(ctx context.Context, key productKey, call *productCall) (Resource, error) {
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	call.waiters--
+	if call.waiters == 0 {
+		call.cancel()
+		c.leave(key, call)
+	}
+	c.mu.Unlock()
+	select {
+	case <-call.done:
+	default:
+		return Resource{}, ctx.Err()
+	}
+	if call.panicked != nil {
+		panic(call.panicked) // as if this request had made the call
+	}
+	return call.product, call.err
+}
+
+// stale returns what is stored under key in the place of a failure, if it has not
+// been stale for longer than limit (RFC 5861, Section 4).
+func (c *productCache) stale(key productKey, limit time.Duration, fwd string) (productAnswer, bool) {
+	c.mu.Lock()
+	entry := c.lookup(key)
+	c.mu.Unlock()
+	if entry == nil {
+		return productAnswer{}, false
+	}
+	age := time.Since(entry.began)
+	if age-c.lifetime > limit {
+		return productAnswer{}, false
+	}
+	answer := entry.hit(age, c.lifetime)
+	answer.cacheStatus = forwarded(Resource{}, fwd).cacheStatus
+	return answer, true
+}
+
+// hit returns the entry as the answer of a cache, at this age.
+func (e *productEntry) hit(age, lifetime time.Duration) productAnswer {
+	values := &[3]string{
+		"storefront; hit; ttl=" + strconv.FormatInt(int64((lifetime-age)/time.Second), 10),
+		strconv.FormatInt(int64(age/time.Second), 10),
+		e.began.UTC().Format(http.TimeFormat),
+	}
+	return productAnswer{e.product, values[0:1:1], values[1:2:2], values[2:3:3]}
+}
+
+// forwarded returns a product that comes from the store.
+func forwarded(product Resource, fwd string) productAnswer {
+	return productAnswer{product: product, cacheStatus: []string{"storefront; fwd=" + fwd}}
+}

@@ -1,0 +1,150 @@
+// Command storefront serves a shop from memory: a sample one, or the users,
+// products and widgets of a JSON file. Copy this file to begin a program of your
+// own.
+//
+// Usage:
+//
+//	storefront [-addr host:port] [-data shop.json]
+//
+// The file is read once, at the start:
+//
+//	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
+//
+// What is ordered is kept until the process ends. SIGINT and SIGTERM end it once
+// the requests in flight are finished; a second one ends it at once. The exit
+// status is 2 for a bad flag or file and 1 for any other failure.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"example.com/storefront"
+)
+
+const sample = `{
+	"users": [
+		{"id": "ada", "name": "Ada", "since": 2024},
+		{"id": "grace", "name": "Grace", "since": 2025},
+		{"id": "linus", "name": "Linus", "since": 2026}
+	],
+	"products": [
+		{"id": "kettle", "name": "Kettle", "price": {"amount": "39.00", "currency": "EUR"}},
+		{"id": "teapot", "name": "Teapot", "price": {"amount": "24.50", "currency": "EUR"}}
+	],
+	"widgets": [
+		{"id": "w1", "colour": "red"},
+		{"id": "w2", "colour": "green"},
+		{"id": "w3", "colour": "blue"}
+	]
+}`
+
+func main() {
+	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
+	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
+	}
+	store := new(storefront.MemStore)
+	if err := load(store, *data); err != nil {
+		fail(2, err)
+	}
+	// From the first signal on, a second one has its usual effect again.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := serve(ctx, *addr, store); err != nil {
+		fail(1, err)
+	}
+}
+
+func fail(status int, err error) {
+	fmt.Fprintln(os.Stderr, "storefront:", strings.TrimPrefix(err.Error(), "storefront: "))
+	os.Exit(status)
+}
+
+// load fills the store from a file, or with the sample shop.
+func load(store *storefront.MemStore, name string) error {
+	if name == "" {
+		return store.Load(strings.NewReader(sample))
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := store.Load(f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// serve serves the store until ctx is done, and then finishes what is in flight.
+func serve(ctx context.Context, addr string, store *storefront.MemStore) error {
+	server := &http.Server{
+		Handler:           storefront.New(store),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       15 * time.Second,
+		WriteTimeout:      60 * time.Second, // more than an order's commit may take
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	tryThis(os.Stdout, listener.Addr(), store)
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	fmt.Println("Finishing the requests in flight.")
+	grace, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		return errors.Join(err, server.Close())
+	}
+	return nil
+}
+
+// tryThis prints requests that the running server answers.
+func tryThis(w io.Writer, listening net.Addr, store *storefront.MemStore) {
+	host, port, _ := net.SplitHostPort(listening.String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
+		host = "localhost"
+	}
+	base := "http://" + net.JoinHostPort(host, port)
+	product := "any"
+	for p := range store.Products.All() {
+		product = url.PathEscape(p.ID())
+		break
+	}
+	fmt.Fprintf(w, `Serving on %[1]s. Try:
+
+  curl -i '%[1]s/v1/users?limit=2'
+  curl -i '%[1]s/v1/products/%[2]s'
+  curl -i '%[1]s/v1/products/%[2]s' -H 'Cache-Control: max-age=60'
+  curl -i '%[1]s/v2/widgets?limit=2'
+  curl -i '%[1]s/v1/orders' -H 'Idempotency-Key: first-order' -H 'Content-Type: application/json' -d '{"item":"teapot","qty":2}'
+  curl -i '%[1]s/openapi.json'
+
+The same order again creates nothing. Ctrl-C ends.
+`, base, product)
+}

@@ -1,0 +1,420 @@
+package storefront
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// An Order is what POST /v1/orders creates.
+type Order struct {
+	ID        string    `json:"id"`         // "ord_" and 26 random characters
+	Item      string    `json:"item"`       // 1 to 255 characters
+	Qty       int64     `json:"qty"`        // 1 to 2^53-1
+	CreatedAt time.Time `json:"created_at"` // UTC, whole milliseconds
+}
+
+const (
+	maxOrderBody  = 64 << 10 // bytes
+	maxItem       = 255      // characters
+	maxQty        = 1<<53 - 1
+	commitTimeout = 30 * time.Second
+)
+
+// createOrder serves POST /v1/orders.
+func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
+	if !s.checkNoQuery(w, r) || !s.checkOrderMedia(w, r) {
+		return
+	}
+	value, problem, f := parseIdempotencyKey(r.Header["Idempotency-Key"])
+	if f != nil {
+		s.writeProblem(w, r, problem, "An order needs a key that makes its retry safe.", *f)
+		return
+	}
+	body, ok := s.readOrderBody(w, r)
+	if !ok {
+		return
+	}
+	order, problem, faults := decodeOrder(body)
+	if faults != nil {
+		s.writeProblem(w, r, problem, "The body must be a JSON object with the members item and qty.", faults...)
+		return
+	}
+
+	key := IdempotencyKey{Value: value, Fingerprint: order.fingerprint()}
+	if s.opts.Scope != nil {
+		key.Scope = s.opts.Scope(r)
+	}
+	order.ID = "ord_" + rand.Text()
+	order.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
+
+	// A client that goes away must not cancel a commit that is under way: its
+	// retry will ask what became of it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), commitTimeout)
+	defer cancel()
+	stored, err := s.store.CreateOrder(ctx, key, order)
+	if err == nil && stored.ID == "" {
+		err = errors.New("CreateOrder returned an order without ID")
+	}
+	if err == nil {
+		stored.CreatedAt = stored.CreatedAt.UTC()
+		body, err = encode(stored)
+	}
+	switch {
+	case errors.Is(err, ErrKeyReused):
+		s.writeProblem(w, r, idempotencyKeyReused, "The key was used before, with another order. Use a new key for a new order.",
+			fault{Detail: "The key belongs to another order.", Header: "Idempotency-Key"})
+	case errors.Is(err, ErrInProgress):
+		w.Header()["Retry-After"] = s.headers.retryAfter
+		s.writeProblem(w, r, idempotencyKeyInProgress, "A request with this key is being carried out. Try again, with the same key.")
+	case err != nil:
+		s.storeFailed(w, r, err)
+	default:
+		h := w.Header()
+		h["Cache-Control"] = s.headers.noStore
+		if stored.ID != order.ID {
+			h["Idempotent-Replayed"] = s.headers.yes
+		}
+		s.writeJSON(w, r, http.StatusCreated, body)
+	}
+}
+
+// checkOrderMedia reports whether the body is said to be uncoded JSON. If not,
+// it has answered.
+func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
+	var faults []fault
+	if lines := r.Header["Content-Type"]; len(lines) != 1 || !isJSON(lines[0]) {
+		w.Header()["Accept"] = s.headers.json
+		faults = append(faults, fault{Detail: "Content-Type must be application/json.", Header: "Content-Type"})
+	}
+	for _, coding := range r.Header["Content-Encoding"] {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			w.Header()["Accept-Encoding"] = s.headers.identity
+			faults = append(faults, fault{Detail: "The body must not have a content coding.", Header: "Content-Encoding"})
+			break
+		}
+	}
+	if faults != nil {
+		s.writeProblem(w, r, unsupportedMediaType, "An order is sent as application/json without a content coding.", faults...)
+	}
+	return faults == nil
+}
+
+// isJSON reports whether a Content-Type says JSON, which is UTF-8 (RFC 8259,
+// Section 8.1).
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil || mediaType != "application/json" {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// readOrderBody reads the body, unless it is too large. If not ok, it has
+// answered.
+func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	const tooLarge = "The body must have at most 65536 bytes."
+	if r.ContentLength > maxOrderBody {
+		s.writeProblem(w, r, bodyTooLarge, tooLarge)
+		return nil, false
+	}
+	if r.Body == nil { // as in a request that no server has made
+		return nil, true
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrderBody))
+	if err == nil {
+		return body, true
+	}
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		s.writeProblem(w, r, bodyTooLarge, tooLarge)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.writeProblem(w, r, requestTimeout, "The body did not arrive in time. Try again, with the same key.")
+	default:
+		s.writeProblem(w, r, malformedBody, "The body could not be read to its end. Try again, with the same key.")
+	}
+	return nil, false
+}
+
+// decodeOrder returns the order that a body says, or every fault that it has.
+func decodeOrder(body []byte) (Order, problemType, []fault) {
+	members, isObject, f := parseIJSON(body)
+	if f != nil {
+		return Order{}, malformedBody, []fault{*f}
+	}
+	if !isObject {
+		return Order{}, invalidOrder, []fault{{Detail: "The body must be an object.", Pointer: "#"}}
+	}
+	var (
+		order           Order
+		faults          []fault
+		hasItem, hasQty bool
+	)
+	for _, m := range members {
+		f := (*fault)(nil)
+		switch m.name {
+		case "item":
+			hasItem = true
+			order.Item, f = decodeItem(m)
+		case "qty":
+			hasQty = true
+			order.Qty, f = decodeQty(m)
+		default:
+			f = &fault{Detail: "There is no such member. An order has item and qty."}
+		}
+		if f != nil {
+			f.Pointer = pointer(m.name)
+			faults = append(faults, *f)
+		}
+	}
+	if !hasItem {
+		faults = append(faults, fault{Detail: "item is required.", Pointer: "#/item"})
+	}
+	if !hasQty {
+		faults = append(faults, fault{Detail: "qty is required.", Pointer: "#/qty"})
+	}
+	return order, invalidOrder, faults
+}
+
+func decodeItem(m member) (string, *fault) {
+	item, ok := m.str()
+	switch n := utf8.RuneCountInString(item); {
+	case !ok:
+		return "", &fault{Detail: "item must be a string."}
+	case n == 0:
+		return "", &fault{Detail: "item must not be empty.", Minimum: 1}
+	case n > maxItem:
+		return "", &fault{Detail: "item must have at most 255 characters.", Maximum: maxItem}
+	case strings.TrimSpace(item) == "":
+		return "", &fault{Detail: "item must not be blank."}
+	case strings.ContainsFunc(item, unicode.IsControl):
+		return "", &fault{Detail: "item must not have control characters."}
+	}
+	return item, nil
+}
+
+func decodeQty(m member) (int64, *fault) {
+	qty, err := strconv.ParseInt(string(m.value), 10, 64)
+	if err != nil || qty < 1 || qty > maxQty {
+		return 0, &fault{Detail: "qty must be a whole number from 1 to 9007199254740991, in digits alone.", Minimum: 1, Maximum: maxQty}
+	}
+	return qty, nil
+}
+
+// A member is one of a JSON object.
+type member struct {
+	name    string
+	literal []byte // the name as it was written
+	value   []byte // the value as it was written
+	text    string // what the value says, if it is a string
+}
+
+// str returns what the member's value says, and whether it is a string.
+func (m member) str() (string, bool) { return m.text, m.value[0] == '"' }
+
+// parseIJSON checks that text is one I-JSON value (RFC 7493) and returns its
+// members if it is an object. [encoding/json] sees to the syntax; it lets pass
+// what I-JSON forbids, and that is found here: invalid UTF-8, lone surrogates,
+// noncharacters and names that are there twice.
+func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
+	switch {
+	case !utf8.Valid(text):
+		return nil, false, &fault{Detail: "The JSON is not valid UTF-8.", Pointer: "#"}
+	case bytes.HasPrefix(text, []byte("\ufeff")):
+		return nil, false, &fault{Detail: "The JSON begins with a byte order mark, which it must not have.", Pointer: "#"}
+	case !json.Valid(text):
+		detail := "There is no JSON."
+		var syntax *json.SyntaxError
+		if errors.As(json.Unmarshal(text, new(json.RawMessage)), &syntax) && len(text) > 0 {
+			detail = "The JSON is not well-formed, at byte " + strconv.FormatInt(syntax.Offset, 10) + " or before."
+		}
+		return nil, false, &fault{Detail: detail, Pointer: "#"}
+	}
+	p := ijsonParser{rest: text}
+	p.space()
+	if p.rest[0] == '{' {
+		members, f = p.object()
+	} else {
+		_, f = p.value()
+	}
+	if f != nil {
+		f.Pointer = "#" + f.Pointer
+	}
+	return members, members != nil, f
+}
+
+// An ijsonParser goes through a text that is known to be JSON.
+type ijsonParser struct {
+	rest []byte
+}
+
+func (p *ijsonParser) space() {
+	p.rest = bytes.TrimLeft(p.rest, " \t\r\n")
+}
+
+// object returns the members of the object at the beginning of rest; not nil,
+// even if there are none.
+func (p *ijsonParser) object() ([]member, *fault) {
+	members := make([]member, 0, 4)
+	names := make(map[string]bool)
+	for {
+		p.rest = p.rest[1:] // { or ,
+		p.space()
+		if p.rest[0] == '}' { // only in an empty object
+			break
+		}
+		var m member
+		var f *fault
+		before := p.rest
+		if m.name, f = p.str(); f != nil {
+			return nil, f
+		}
+		m.literal = before[:len(before)-len(p.rest)]
+		if names[m.name] {
+			return nil, &fault{Detail: "The JSON has a member twice.", Pointer: pointer(m.name)[1:]}
+		}
+		names[m.name] = true
+		p.space()
+		p.rest = p.rest[1:] // :
+		p.space()
+		before = p.rest
+		if m.text, f = p.value(); f != nil {
+			f.Pointer = pointer(m.name)[1:] + f.Pointer
+			return nil, f
+		}
+		m.value = before[:len(before)-len(p.rest)]
+		members = append(members, m)
+		p.space()
+		if p.rest[0] == '}' {
+			break
+		}
+	}
+	p.rest = p.rest[1:]
+	return members, nil
+}
+
+// value passes over the value at the beginning of rest and returns what it says
+// if it is a string.
+func (p *ijsonParser) value() (text string, f *fault) {
+	switch p.rest[0] {
+	case '{':
+		_, f = p.object()
+	case '[':
+		f = p.array()
+	case '"':
+		text, f = p.str()
+	default: // a number, true, false or null
+		if end := bytes.IndexAny(p.rest, ",]} \t\r\n"); end >= 0 {
+			p.rest = p.rest[end:]
+		} else {
+			p.rest = nil
+		}
+	}
+	return text, f
+}
+
+func (p *ijsonParser) array() *fault {
+	for i := 0; ; i++ {
+		p.rest = p.rest[1:] // [ or ,
+		p.space()
+		if p.rest[0] == ']' { // only in an empty array
+			break
+		}
+		if _, f := p.value(); f != nil {
+			f.Pointer = "/" + strconv.Itoa(i) + f.Pointer
+			return f
+		}
+		p.space()
+		if p.rest[0] == ']' {
+			break
+		}
+	}
+	p.rest = p.rest[1:]
+	return nil
+}
+
+// str returns what the string at the beginning of rest says.
+func (p *ijsonParser) str() (string, *fault) {
+	end, escaped := 1, false
+	for ; p.rest[end] != '"'; end++ {
+		if p.rest[end] == '\\' {
+			escaped = true
+			end++
+		}
+	}
+	literal := p.rest[:end+1]
+	p.rest = p.rest[end+1:]
+	text := string(literal[1:end])
+	if escaped {
+		if hasLoneSurrogate(literal) {
+			return "", &fault{Detail: `The JSON has a surrogate (\uD800 to \uDFFF) that is not one of a pair.`}
+		}
+		if err := json.Unmarshal(literal, &text); err != nil {
+			return "", &fault{Detail: "The JSON has a string that is not well-formed."}
+		}
+	}
+	if strings.ContainsFunc(text, isNoncharacter) {
+		return "", &fault{Detail: "The JSON has a noncharacter, such as U+FFFF."}
+	}
+	return text, nil
+}
+
+// hasLoneSurrogate reports whether a JSON string has the escape of a surrogate
+// that is not one of a pair.
+func hasLoneSurrogate(literal []byte) bool {
+	for i := 0; i < len(literal); i++ {
+		if literal[i] != '\\' {
+			continue
+		}
+		i++
+		if literal[i] != 'u' {
+			continue
+		}
+		r := hexRune(literal[i+1 : i+5])
+		i += 4
+		if !utf16.IsSurrogate(r) {
+			continue
+		}
+		next := literal[i+1:]
+		if !bytes.HasPrefix(next, []byte(`\u`)) || utf16.DecodeRune(r, hexRune(next[2:6])) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+func hexRune(digits []byte) rune {
+	n, _ := strconv.ParseUint(string(digits), 16, 16) // the text is known to be JSON
+	return rune(n)
+}
+
+// isNoncharacter reports whether r is one of the code points that Unicode sets
+// aside for internal use and I-JSON forbids (RFC 7493, Section 2.1).
+func isNoncharacter(r rune) bool {
+	return 0xFDD0 <= r && r <= 0xFDEF || r&0xFFFE == 0xFFFE
+}
+
+// pointer returns the JSON Pointer (RFC 6901, Section 6) of a member of the body.
+func pointer(name string) string {
+	name = strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return "#/" + url.PathEscape(name)
+}

@@ -1,0 +1,51 @@
+package storefront
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// getProduct serves GET /v1/products/{product_id}.
+func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
+	if !s.checkNoQuery(w, r) {
+		return
+	}
+	id := r.PathValue("product_id")
+	if checkID(id) != nil { // no product can have it
+		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
+		return
+	}
+	answer, err := s.products.get(r, id)
+	h := w.Header()
+	if answer.cacheStatus != nil {
+		h["Cache-Status"] = answer.cacheStatus
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
+		return
+	case err == errNotCached:
+		s.writeProblem(w, r, notCached, "The product is not in the cache in the way that Cache-Control asks for. Leave out only-if-cached to have it read.")
+		return
+	case err != nil:
+		s.storeFailed(w, r, err)
+		return
+	}
+	if answer.age != nil {
+		h["Age"], h["Date"] = answer.age, answer.date
+	}
+	if s.answerCondition(w, r, answer.product.r.etag[:]) {
+		return
+	}
+	s.writeJSON(w, r, http.StatusOK, answer.product.r.json)
+}
+
+// readProduct asks the store.
+func (s *service) readProduct(ctx context.Context, id string) (Resource, error) {
+	product, err := s.store.GetProduct(ctx, id)
+	if err == nil && product.r == nil {
+		err = errZeroResource
+	}
+	return product, err
+}

@@ -1,0 +1,428 @@
+// Package storefront puts an HTTP front on a store of users, orders, products and
+// widgets. [New] turns a [Store] into an [http.Handler]:
+//
+//	store := new(storefront.MemStore)
+//	store.Products.Put(storefront.MustResource("p1", map[string]any{"name": "Teapot"}))
+//	http.ListenAndServe("localhost:8080", storefront.New(store))
+//
+// The handler serves
+//
+//	GET  /v1/users?limit=50&after=…    users, page by page
+//	POST /v1/orders                    {"item": "teapot", "qty": 2}, with an Idempotency-Key
+//	GET  /v1/products/{product_id}     one product
+//	GET  /v2/widgets?limit=50&start=…  widgets, page by page
+//	GET  /openapi.json                 the contract of the above
+//
+// and HEAD and OPTIONS on them. It can be mounted anywhere, also under
+// [http.StripPrefix], and wrapped in any middleware: authentication, rate limits,
+// CORS, compression and request logs are left to the embedding program.
+//
+// # Reads
+//
+// Lists are paged by cursor: a page's "next", or its Link header, leads to the
+// page that follows, and a walk sees every item that was there throughout exactly
+// once. Every read has a strong ETag and a Cache-Control, and answers
+// If-None-Match and If-Match. A client that sends Cache-Control: max-age=N with a
+// request for a product allows it to be answered from memory.
+//
+// # Orders
+//
+// An order is sent with an Idempotency-Key. A request that is sent again with its
+// key creates nothing and is answered with the order that the first one created,
+// so a client that has not seen an answer simply tries again.
+//
+// # Errors
+//
+// Every error is a problem document (RFC 9457) that lists every fault of the
+// request. What the store says of a failure is logged, together with the incident
+// that the client is given, and never sent.
+//
+// # Stores
+//
+// [MemStore] is a Store in memory. For another one, implement the four methods of
+// [Store]; [NewResource] makes what they return.
+package storefront
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	_ "embed"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Options are the settings of [NewWithOptions]. The zero value of each is a
+// default.
+type Options struct {
+	// Logger is told of every response with a status of 500 and above, with the
+	// incident that the response names; never of keys or bodies. The default is
+	// what slog.Default returns at that time.
+	Logger *slog.Logger
+
+	// PageSize is the number of items on a page where the client may leave that
+	// open. The default is 50, or MaxPageSize if that is less.
+	PageSize int
+
+	// MaxPageSize is the most items that a client may ask for, at most 1,000,000.
+	// The default is 500.
+	MaxPageSize int
+
+	// MaxAge is how long responses to reads are fresh, in whole seconds. The
+	// default is 1 minute. If it is negative, caches must always revalidate, and
+	// no product is kept in memory.
+	MaxAge time.Duration
+
+	// Shared says that responses are the same for every caller, so that caches
+	// between the server and many clients may keep them.
+	Shared bool
+
+	// CacheSize is the number of products kept in memory for requests that accept
+	// an answer of some age. The default is 10,000. If it is negative, none is.
+	CacheSize int
+
+	// Scope returns whose idempotency keys and cached products a request deals
+	// with, for instance the authenticated account. Scopes never share any. By
+	// default all requests are of one scope; then products for requests with
+	// Authorization or Cookie are not cached, unless Shared is set.
+	Scope func(*http.Request) string
+}
+
+// New returns a handler that serves store with the default [Options]. It panics
+// if store is nil.
+func New(store Store) http.Handler {
+	return NewWithOptions(store, nil)
+}
+
+// NewWithOptions is [New] with options; nil stands for the default ones. It copies
+// opts, and panics if store is nil or a page size is not within its limits.
+func NewWithOptions(store Store, opts *Options) http.Handler {
+	if store == nil {
+		panic("storefront: the Store is nil")
+	}
+	s := &service{store: store}
+	if opts != nil {
+		s.opts = *opts
+	}
+	s.opts.setDefaults()
+	s.headers = newSharedHeaders(&s.opts)
+	s.products = productCache{
+		read:     s.readProduct,
+		scope:    s.opts.Scope,
+		shared:   s.opts.Shared,
+		size:     s.opts.CacheSize,
+		lifetime: s.opts.MaxAge,
+	}
+	s.openAPI = s.opts.document()
+	s.openAPIETag = []string{entityTag(sha256.Sum256(s.openAPI))}
+
+	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
+	s.handle("GET", "/v1/users", get, s.listUsers)
+	s.handle("POST", ordersPath, post, s.createOrder)
+	s.handle("GET", "/v1/products/{product_id}", get, s.getProduct)
+	s.handle("GET", "/v2/widgets", get, s.listWidgets)
+	s.handle("GET", "/openapi.json", get, s.getOpenAPI)
+	s.mux.HandleFunc("/", s.notFound)
+	return s
+}
+
+const ordersPath = "/v1/orders"
+
+func (o *Options) setDefaults() {
+	if o.MaxPageSize == 0 {
+		o.MaxPageSize = 500
+	}
+	if o.PageSize == 0 {
+		o.PageSize = min(50, o.MaxPageSize)
+	}
+	if o.PageSize < 1 || o.PageSize > o.MaxPageSize || o.MaxPageSize > 1_000_000 {
+		panic("storefront: page sizes must be 1 <= PageSize <= MaxPageSize <= 1,000,000")
+	}
+	if o.MaxAge == 0 {
+		o.MaxAge = time.Minute
+	}
+	if o.CacheSize == 0 {
+		o.CacheSize = 10_000
+	}
+}
+
+// A service is the handler that New returns.
+type service struct {
+	store       Store
+	opts        Options // with the defaults in place
+	mux         http.ServeMux
+	headers     sharedHeaders
+	products    productCache
+	openAPI     []byte
+	openAPIETag []string
+}
+
+// sharedHeaders are header values that many responses have. A response that gets
+// one more value for the same name grows a slice of its own.
+type sharedHeaders struct {
+	json, problem, nosniff, cacheControl, noStore, retryAfter, yes, identity []string
+}
+
+func newSharedHeaders(o *Options) sharedHeaders {
+	cacheControl := "no-cache"
+	if o.MaxAge > 0 {
+		cacheControl = "max-age=" + strconv.FormatInt(int64(o.MaxAge/time.Second), 10)
+	}
+	if !o.Shared {
+		cacheControl = "private, " + cacheControl
+	}
+	return sharedHeaders{
+		json:         []string{"application/json"},
+		problem:      []string{"application/problem+json"},
+		nosniff:      []string{"nosniff"},
+		cacheControl: []string{cacheControl},
+		noStore:      []string{"no-store"},
+		retryAfter:   []string{"1"},
+		yes:          []string{"true"},
+		identity:     []string{"identity"},
+	}
+}
+
+// handle routes requests for a path: those with the method, and HEAD where that is
+// GET, to serve. The others are answered with allow, the methods that there are.
+func (s *service) handle(method, path, allow string, serve http.HandlerFunc) {
+	s.mux.HandleFunc(method+" "+path, serve)
+	allowed := []string{allow}
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Allow"] = allowed
+		if r.Method == http.MethodOptions {
+			w.Header()["X-Content-Type-Options"] = s.headers.nosniff
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		s.writeProblem(w, r, methodNotAllowed, "Here the methods are "+allow+".")
+	})
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case "GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE":
+	default:
+		s.writeProblem(w, r, notImplemented, "No resource here knows this method.")
+		return
+	}
+	// The mux would redirect these to where their clean form leads.
+	p := r.URL.Path
+	if r.URL.RawPath != "" {
+		p = r.URL.EscapedPath() // an escaped slash is part of an ID
+	}
+	if !isClean(p) {
+		s.notFound(w, r)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// isClean reports whether p is absolute and has no empty segments and no dot
+// segments, except that it may end in a slash.
+func isClean(p string) bool {
+	clean := path.Clean(p)
+	return p != "" && p[0] == '/' && (p == clean || p == clean+"/")
+}
+
+func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
+	s.writeProblem(w, r, notFound, "There is nothing at this path. The paths that there are stand in openapi.json.")
+}
+
+//go:embed openapi.json
+var openAPI string
+
+// document returns the OpenAPI document, with these options' limits in the place
+// of the default ones.
+func (o *Options) document() []byte {
+	return []byte(strings.NewReplacer(
+		`"maximum": 500, "default": 50`, `"maximum": `+strconv.Itoa(o.MaxPageSize)+`, "default": `+strconv.Itoa(o.PageSize),
+		`"maximum": 500`, `"maximum": `+strconv.Itoa(o.MaxPageSize),
+	).Replace(openAPI))
+}
+
+// getOpenAPI serves GET /openapi.json.
+func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
+	if s.checkNoQuery(w, r) && !s.answerCondition(w, r, s.openAPIETag) {
+		s.writeJSON(w, r, http.StatusOK, s.openAPI)
+	}
+}
+
+// checkNoQuery reports whether the request has no query parameters. If not, it
+// has answered.
+func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
+	_, faults := parseQuery(r.URL.RawQuery)
+	if faults != nil {
+		s.writeProblem(w, r, invalidQuery, "There are no query parameters here.", faults...)
+	}
+	return faults == nil
+}
+
+// writeJSON sends body, to the bytes.
+func (s *service) writeJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	s.write(w, r, status, s.headers.json, body)
+}
+
+func (s *service) write(w http.ResponseWriter, r *http.Request, status int, contentType []string, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = contentType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["X-Content-Type-Options"] = s.headers.nosniff
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		w.Write(body)
+	}
+}
+
+// A problemType is a type of problem (RFC 9457).
+type problemType int
+
+const (
+	invalidQuery problemType = iota
+	malformedBody
+	idempotencyKeyMissing
+	idempotencyKeyInvalid
+	notFound
+	productNotFound
+	methodNotAllowed
+	requestTimeout
+	idempotencyKeyInProgress
+	preconditionFailed
+	bodyTooLarge
+	unsupportedMediaType
+	invalidOrder
+	idempotencyKeyReused
+	internalError
+	notImplemented
+	unavailable
+	notCached
+	problemTypes // how many there are
+)
+
+// describe returns what every problem of the type has in common. The code and the
+// title are part of the contract.
+func (t problemType) describe() (status int, code, title string) {
+	switch t {
+	case invalidQuery:
+		return http.StatusBadRequest, "invalid-query", "Invalid query"
+	case malformedBody:
+		return http.StatusBadRequest, "malformed-body", "Malformed body"
+	case idempotencyKeyMissing:
+		return http.StatusBadRequest, "idempotency-key-missing", "Idempotency-Key missing"
+	case idempotencyKeyInvalid:
+		return http.StatusBadRequest, "idempotency-key-invalid", "Idempotency-Key invalid"
+	case notFound:
+		return http.StatusNotFound, "not-found", "Not found"
+	case productNotFound:
+		return http.StatusNotFound, "product-not-found", "Product not found"
+	case methodNotAllowed:
+		return http.StatusMethodNotAllowed, "method-not-allowed", "Method not allowed"
+	case requestTimeout:
+		return http.StatusRequestTimeout, "request-timeout", "Request timeout"
+	case idempotencyKeyInProgress:
+		return http.StatusConflict, "idempotency-key-in-progress", "Idempotency-Key in progress"
+	case preconditionFailed:
+		return http.StatusPreconditionFailed, "precondition-failed", "Precondition failed"
+	case bodyTooLarge:
+		return http.StatusRequestEntityTooLarge, "body-too-large", "Body too large"
+	case unsupportedMediaType:
+		return http.StatusUnsupportedMediaType, "unsupported-media-type", "Unsupported media type"
+	case invalidOrder:
+		return http.StatusUnprocessableEntity, "invalid-order", "Invalid order"
+	case idempotencyKeyReused:
+		return http.StatusUnprocessableEntity, "idempotency-key-reused", "Idempotency-Key reused"
+	case notImplemented:
+		return http.StatusNotImplemented, "not-implemented", "Method not implemented"
+	case unavailable:
+		return http.StatusServiceUnavailable, "unavailable", "Service unavailable"
+	case notCached:
+		return http.StatusGatewayTimeout, "not-cached", "Not cached"
+	default:
+		return http.StatusInternalServerError, "internal-error", "Internal error"
+	}
+}
+
+// A problem is a problem document (RFC 9457).
+type problem struct {
+	Type     string  `json:"type"`
+	Title    string  `json:"title"`
+	Status   int     `json:"status"`
+	Detail   string  `json:"detail"`
+	Instance string  `json:"instance,omitempty"`
+	Errors   []fault `json:"errors,omitempty"`
+}
+
+// A fault is one thing that is wrong with a request, and where: in the query
+// parameter, in the header, or in the body at the pointer.
+type fault struct {
+	Detail    string `json:"detail"`
+	Parameter string `json:"parameter,omitempty"`
+	Header    string `json:"header,omitempty"`
+	Pointer   string `json:"pointer,omitempty"`
+	Minimum   int64  `json:"minimum,omitempty"` // all are above 0
+	Maximum   int64  `json:"maximum,omitempty"`
+}
+
+// maxFaults bounds the faults that a problem lists, so that no request asks for
+// an answer many times its own size.
+const maxFaults = 100
+
+// writeProblem answers with a problem.
+func (s *service) writeProblem(w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...fault) {
+	s.sendProblem(w, r, t, "", detail, faults)
+}
+
+func (s *service) sendProblem(w http.ResponseWriter, r *http.Request, t problemType, instance, detail string, faults []fault) {
+	status, code, title := t.describe()
+	if status >= 500 && instance == "" {
+		instance = newIncident()
+		s.log(r, slog.LevelInfo, code, instance)
+	}
+	body, err := encode(problem{
+		Type:     "urn:problem-type:storefront:" + code,
+		Title:    title,
+		Status:   status,
+		Detail:   detail,
+		Instance: instance,
+		Errors:   faults[:min(len(faults), maxFaults)],
+	})
+	if err != nil { // not with these types
+		panic(err)
+	}
+	w.Header()["Cache-Control"] = s.headers.noStore
+	s.write(w, r, status, s.headers.problem, body)
+}
+
+var errZeroResource = errors.New("the store returned the zero Resource")
+
+// storeFailed answers a request for which the store returned err.
+func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error) {
+	incident := newIncident()
+	t, level, detail := internalError, slog.LevelError, "Something went wrong that is not the request's fault. Who looks into it will need the instance."
+	clientGone := r.Context().Err() == context.Canceled && errors.Is(err, context.Canceled)
+	if clientGone || errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t, level, detail = unavailable, slog.LevelWarn, "The store cannot answer now. Try again; an order with the same key."
+		w.Header()["Retry-After"] = s.headers.retryAfter
+	}
+	if !clientGone {
+		s.log(r, level, "the store failed", incident, slog.Any("error", err))
+	}
+	s.sendProblem(w, r, t, incident, detail, nil)
+}
+
+func newIncident() string { return "urn:storefront:incident:" + rand.Text() }
+
+func (s *service) log(r *http.Request, level slog.Level, message, incident string, attrs ...slog.Attr) {
+	logger := s.opts.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	attrs = append(attrs, slog.String("incident", incident), slog.String("method", r.Method), slog.String("route", r.Pattern))
+	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
+}

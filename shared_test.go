@@ -1,0 +1,92 @@
+package storefront
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A response is what a handler has answered.
+type response struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send gives the handler a request with the header lines, each "Name: value", and
+// returns its response.
+func send(h http.Handler, method, target, body string, lines ...string) response {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	result := w.Result()
+	return response{result.StatusCode, result.Header, w.Body.String()}
+}
+
+// get sends a GET.
+func get(h http.Handler, target string, lines ...string) response {
+	return send(h, http.MethodGet, target, "", lines...)
+}
+
+// postOrder sends an order with a key. Lines come after the ones that it needs.
+func postOrder(h http.Handler, key, body string, lines ...string) response {
+	lines = append([]string{"Content-Type: application/json", "Idempotency-Key: " + key}, lines...)
+	return send(h, http.MethodPost, "/v1/orders", body, lines...)
+}
+
+// wantProblem checks that the response is the problem with this code, and returns
+// its document.
+func (r response) wantProblem(t *testing.T, status int, code string) problem {
+	t.Helper()
+	var p problem
+	dec := json.NewDecoder(strings.NewReader(r.body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		t.Fatalf("status %d with the body %q: want a problem document: %v", r.status, r.body, err)
+	}
+	if want := "urn:problem-type:storefront:" + code; r.status != status || p.Type != want {
+		t.Fatalf("got %d %s, want %d %s\n%s", r.status, p.Type, status, want, r.body)
+	}
+	if p.Status != status || p.Title == "" || p.Detail == "" {
+		t.Errorf("want status %d, a title and a detail in the problem: %s", status, r.body)
+	}
+	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type: %s, want application/problem+json", got)
+	}
+	if got := r.header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control: %s, want no-store", got)
+	}
+	return p
+}
+
+// A stubStore is a Store of functions. One that is nil is not expected to be
+// called, and panics.
+type stubStore struct {
+	listUsers   func(ctx context.Context, after string, limit int) ([]Resource, error)
+	createOrder func(ctx context.Context, key IdempotencyKey, order Order) (Order, error)
+	getProduct  func(ctx context.Context, id string) (Resource, error)
+	listWidgets func(ctx context.Context, start string, limit int) ([]Resource, error)
+}
+
+func (s *stubStore) ListUsers(ctx context.Context, after string, limit int) ([]Resource, error) {
+	return s.listUsers(ctx, after, limit)
+}
+
+func (s *stubStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
+	return s.createOrder(ctx, key, order)
+}
+
+func (s *stubStore) GetProduct(ctx context.Context, id string) (Resource, error) {
+	return s.getProduct(ctx, id)
+}
+
+func (s *stubStore) ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error) {
+	return s.listWidgets(ctx, start, limit)
+}

@@ -1,0 +1,692 @@
+package storefront
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Errors that a [Store] returns and the service turns into responses. They are
+// matched with [errors.Is], so a Store may wrap them.
+var (
+	// ErrNotFound is returned by GetProduct when there is no such product. The
+	// service answers 404 Not Found.
+	ErrNotFound = errors.New("storefront: not found")
+	// ErrKeyReused is returned by CreateOrder when the key was used before with
+	// another fingerprint. The service answers 422 Unprocessable Content.
+	ErrKeyReused = errors.New("storefront: idempotency key reused with another order")
+	// ErrInProgress is returned by CreateOrder when another call with the key is
+	// under way and the Store cannot wait for it. The service answers
+	// 409 Conflict with Retry-After.
+	ErrInProgress = errors.New("storefront: a call with this idempotency key is in progress")
+	// ErrUnavailable is returned by any method when the Store cannot answer now
+	// but may soon. The service answers 503 Service Unavailable with Retry-After.
+	ErrUnavailable = errors.New("storefront: store unavailable")
+)
+
+// KeyLifetime is how long, at the least, a [Store] remembers an idempotency key,
+// counted from the call that created the order.
+const KeyLifetime = 24 * time.Hour
+
+// A Store holds the users, products, widgets and orders that the service fronts.
+// [MemStore] is the reference implementation.
+//
+// Methods may be called concurrently. They honour ctx: once it is done they
+// return soon, with an error that matches ctx.Err(). They neither keep nor change
+// what they are given, and what they return is not changed afterwards; slices
+// belong to the caller.
+//
+// Any method may return an error that matches [ErrUnavailable] or
+// [context.DeadlineExceeded], and the service answers 503 Service Unavailable
+// with Retry-After. An error that no method's comment names is answered with 500
+// Internal Server Error; its text is logged and never sent.
+//
+// There is no method that reads an order back, because no endpoint needs one,
+// and none that writes users, products or widgets: how they come into the store
+// is the embedding program's business.
+type Store interface {
+	// ListUsers returns users in ascending byte order of ID, beginning with the
+	// first whose ID is greater than after; "" is the beginning. At most limit
+	// come back (limit is at least 1), and fewer than limit only when no more
+	// follow. No user needs to have the ID after: a position whose item is gone
+	// is still a position.
+	ListUsers(ctx context.Context, after string, limit int) ([]Resource, error)
+
+	// CreateOrder creates order unless key has created one before, and returns
+	// the order that key stands for.
+	//
+	// Order and key are recorded in one atomic step: of any number of calls with
+	// one key, concurrent or not, across crashes, exactly one creates. It returns
+	// order as it was given; every other returns the stored order, equal in all
+	// four fields to what the first one returned. Its ID differs from the
+	// proposed one, and that is how the service tells a replay.
+	//
+	// Two keys are one when Scope and Value are equal byte for byte. A call whose
+	// key was used with another Fingerprint changes nothing and returns
+	// [ErrKeyReused]. A Store that cannot wait for a concurrent first call
+	// returns [ErrInProgress].
+	//
+	// A key is remembered for at least [KeyLifetime]. Failed calls are not
+	// remembered: the same key may be used again, with any order. A Store that
+	// cannot tell whether it has committed returns [ErrUnavailable]; the client's
+	// retry with the same key finds out.
+	CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error)
+
+	// GetProduct returns the product with this ID, or [ErrNotFound].
+	GetProduct(ctx context.Context, id string) (Resource, error)
+
+	// ListWidgets returns widgets as ListUsers returns users, but beginning with
+	// the first whose ID is greater than or equal to start.
+	ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error)
+}
+
+// A Resource is a user, product or widget: an ID and any further members, whose
+// names and meaning are the embedding program's own. It is checked and rendered
+// once, when it is made, so that reading it copies bytes and encodes nothing.
+//
+// A Resource is immutable and may be shared and copied freely. The zero Resource
+// holds nothing; a Store that returns one has a bug, which the service answers
+// with 500. Compare with [Resource.Equal].
+type Resource struct {
+	r *rendered // nil in the zero Resource
+}
+
+type rendered struct {
+	id   string
+	json []byte    // compact, "id" first; never changed
+	etag [1]string // an array, so that it serves as a header value as it is
+}
+
+// NewResource returns the resource with the given ID and the members of fields,
+// which is anything that [encoding/json] renders as an object or null: a struct,
+// a map, a [json.RawMessage], nil.
+//
+// An ID is 1 to 255 bytes of valid UTF-8 without control characters. The object
+// must be I-JSON (RFC 7493): no member twice, no lone surrogates, no
+// noncharacters. Where it has a member "id", that must be the same ID.
+func NewResource(id string, fields any) (Resource, error) {
+	if err := checkID(id); err != nil {
+		return Resource{}, fmt.Errorf("storefront: resource: %w", err)
+	}
+	text, err := encode(fields)
+	if err != nil {
+		return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
+	}
+	if string(text) == "null" {
+		text = []byte("{}")
+	}
+	r, err := renderResource(id, text)
+	if err != nil {
+		return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
+	}
+	return r, nil
+}
+
+// MustResource is [NewResource] for resources known to be good. It panics where
+// NewResource returns an error.
+func MustResource(id string, fields any) Resource {
+	r, err := NewResource(id, fields)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// renderResource makes a Resource of a compact JSON text. An empty id stands for
+// the one that the text has.
+func renderResource(id string, text []byte) (Resource, error) {
+	members, isObject, fault := parseIJSON(text)
+	if fault != nil {
+		return Resource{}, fmt.Errorf("%s: %s", fault.Pointer, fault.Detail)
+	}
+	if !isObject {
+		return Resource{}, errors.New("it is not a JSON object")
+	}
+	for _, m := range members {
+		if m.name != "id" {
+			continue
+		}
+		own, ok := m.str()
+		if !ok {
+			return Resource{}, errors.New(`its "id" is not a string`)
+		}
+		if id != "" && own != id {
+			return Resource{}, fmt.Errorf(`its "id" is %q`, own)
+		}
+		id = own
+	}
+	if err := checkID(id); err != nil {
+		return Resource{}, err
+	}
+	idText, err := encode(id)
+	if err != nil {
+		return Resource{}, err
+	}
+	out := make([]byte, 0, len(`{"id":}`)+len(idText)+len(text))
+	out = append(append(out, `{"id":`...), idText...)
+	for _, m := range members {
+		if m.name != "id" {
+			out = append(append(append(append(out, ','), m.literal...), ':'), m.value...)
+		}
+	}
+	out = slices.Clip(append(out, '}'))
+	sum := sha256.Sum256(out)
+	return Resource{&rendered{id: id, json: out, etag: [1]string{entityTag(sum)}}}, nil
+}
+
+// entityTag returns the strong entity tag of a representation: 128 bits of a
+// SHA-256 sum, so that the same bytes have the same tag on every replica.
+func entityTag(sum [sha256.Size]byte) string {
+	tag := make([]byte, 0, 24)
+	tag = append(tag, '"')
+	tag = base64.RawURLEncoding.AppendEncode(tag, sum[:16])
+	return string(append(tag, '"'))
+}
+
+// encode renders v as compact JSON, without escaping <, > and &.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("the ID is missing or empty")
+	case len(id) > 255:
+		return fmt.Errorf("the ID has %d bytes, more than 255", len(id))
+	case !utf8.ValidString(id):
+		return fmt.Errorf("the ID %q is not valid UTF-8", id)
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return fmt.Errorf("the ID %q has a control character", id)
+	case strings.ContainsFunc(id, isNoncharacter):
+		return fmt.Errorf("the ID %q has a noncharacter", id)
+	}
+	return nil
+}
+
+// ID returns the resource's ID, or "" for the zero Resource.
+func (r Resource) ID() string {
+	if r.r == nil {
+		return ""
+	}
+	return r.r.id
+}
+
+// ETag returns the resource's entity tag as it stands in the ETag header, quotes
+// included (RFC 9110, Section 8.8.3), or "" for the zero Resource.
+func (r Resource) ETag() string {
+	if r.r == nil {
+		return ""
+	}
+	return r.r.etag[0]
+}
+
+// String returns the resource's JSON, or "" for the zero Resource.
+func (r Resource) String() string {
+	if r.r == nil {
+		return ""
+	}
+	return string(r.r.json)
+}
+
+// Equal reports whether r and other render to the same bytes.
+func (r Resource) Equal(other Resource) bool {
+	return r.String() == other.String()
+}
+
+// MarshalJSON returns the resource as the service sends it: a compact JSON
+// object with "id" first. The zero Resource is an error.
+func (r Resource) MarshalJSON() ([]byte, error) {
+	if r.r == nil {
+		return nil, errors.New("storefront: the zero Resource has no JSON")
+	}
+	return bytes.Clone(r.r.json), nil
+}
+
+// UnmarshalJSON makes r the resource that data describes: a JSON object with a
+// member "id", under the rules of [NewResource]. It keeps the order of the other
+// members.
+func (r *Resource) UnmarshalJSON(data []byte) error {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, data); err != nil {
+		return fmt.Errorf("storefront: resource: %w", err)
+	}
+	made, err := renderResource("", compact.Bytes())
+	if err != nil {
+		return fmt.Errorf("storefront: resource: %w", err)
+	}
+	*r = made
+	return nil
+}
+
+// MemStore is a [Store] in memory, for tests, for small deployments and as the
+// reference for other implementations. The zero MemStore is empty and ready; it
+// must not be copied after first use.
+//
+// Reads never wait, neither for writes nor for each other. There is no goroutine
+// and no timer: keys that are past [KeyLifetime] are dropped by later calls of
+// CreateOrder.
+type MemStore struct {
+	Users, Products, Widgets Collection
+
+	mu     sync.Mutex
+	orders []Order
+	keys   map[scopedKey]*keyRecord
+	oldest []*keyRecord // all of keys, in the order in which they expire
+}
+
+type scopedKey struct{ scope, value string }
+
+// A keyRecord is what is remembered of an idempotency key.
+type keyRecord struct {
+	key         scopedKey
+	fingerprint [32]byte
+	order       Order
+	created     time.Time
+}
+
+// ListUsers implements [Store].
+func (m *MemStore) ListUsers(ctx context.Context, after string, limit int) ([]Resource, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if after != "" {
+		after = successor(after)
+	}
+	return m.Users.page(after, limit), nil
+}
+
+// ListWidgets implements [Store].
+func (m *MemStore) ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return m.Widgets.page(start, limit), nil
+}
+
+// GetProduct implements [Store].
+func (m *MemStore) GetProduct(ctx context.Context, id string) (Resource, error) {
+	if err := ctx.Err(); err != nil {
+		return Resource{}, err
+	}
+	r, ok := m.Products.Get(id)
+	if !ok {
+		return Resource{}, ErrNotFound
+	}
+	return r, nil
+}
+
+// CreateOrder implements [Store].
+func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return Order{}, err
+	}
+	now := time.Now()
+	for len(m.oldest) > 0 && now.Sub(m.oldest[0].created) > KeyLifetime {
+		delete(m.keys, m.oldest[0].key)
+		m.oldest[0] = nil
+		m.oldest = m.oldest[1:]
+	}
+	k := scopedKey{key.Scope, key.Value}
+	if first, ok := m.keys[k]; ok {
+		if first.fingerprint != key.Fingerprint {
+			return Order{}, ErrKeyReused
+		}
+		return first.order, nil
+	}
+	if m.keys == nil {
+		m.keys = make(map[scopedKey]*keyRecord)
+	}
+	record := &keyRecord{k, key.Fingerprint, order, now}
+	m.keys[k] = record
+	m.oldest = append(m.oldest, record)
+	m.orders = append(m.orders, order)
+	return order, nil
+}
+
+// Orders returns all orders in the sequence in which they were created.
+func (m *MemStore) Orders() []Order {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.orders)
+}
+
+// Load puts the resources of a JSON text into the store:
+//
+//	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
+//
+// Every collection may be absent, and every resource may have any further
+// members. On error, which names the collection and the index, the store is as
+// it was.
+func (m *MemStore) Load(r io.Reader) error {
+	collections := map[string]*Collection{"users": &m.Users, "products": &m.Products, "widgets": &m.Widgets}
+	loaded := make(map[string][]Resource)
+	dec := json.NewDecoder(r)
+	if err := expectDelim(dec, '{'); err != nil {
+		return fmt.Errorf("storefront: load: the text is not a JSON object: %w", err)
+	}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return fmt.Errorf("storefront: load: %w", err)
+		}
+		name := token.(string) // the names of an object are strings
+		if collections[name] == nil {
+			return fmt.Errorf("storefront: load: unknown collection %q: there are users, products and widgets", name)
+		}
+		if _, twice := loaded[name]; twice {
+			return fmt.Errorf("storefront: load: %s: it is there twice", name)
+		}
+		if loaded[name], err = loadCollection(dec); err != nil {
+			return fmt.Errorf("storefront: load: %s%w", name, err)
+		}
+	}
+	if err := expectDelim(dec, '}'); err != nil {
+		return fmt.Errorf("storefront: load: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("storefront: load: there is something after the object, at byte %d", dec.InputOffset())
+	}
+	for name, resources := range loaded {
+		collections[name].Put(resources...)
+	}
+	return nil
+}
+
+// loadCollection reads one array of resources. Its errors begin with the index.
+func loadCollection(dec *json.Decoder) ([]Resource, error) {
+	if err := expectDelim(dec, '['); err != nil {
+		return nil, fmt.Errorf(": it is not an array: %w", err)
+	}
+	resources := []Resource{}
+	seen := make(map[string]int)
+	for dec.More() {
+		i := len(resources)
+		var r Resource
+		if err := dec.Decode(&r); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		if first, twice := seen[r.ID()]; twice {
+			return nil, fmt.Errorf("[%d]: the ID %q is that of [%d], too", i, r.ID(), first)
+		}
+		seen[r.ID()] = i
+		resources = append(resources, r)
+	}
+	if err := expectDelim(dec, ']'); err != nil {
+		return nil, fmt.Errorf("[%d]: %w", len(resources), err)
+	}
+	return resources, nil
+}
+
+func expectDelim(dec *json.Decoder, want json.Delim) error {
+	token, err := dec.Token()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil && token != want {
+		err = fmt.Errorf("found %v instead of %v at byte %d", token, want, dec.InputOffset())
+	}
+	return err
+}
+
+// A Collection is the users, products or widgets of a [MemStore], in ascending
+// byte order of ID. The zero Collection is empty and ready. Methods may be called
+// concurrently, and readers never wait.
+//
+// It is a B+ tree whose leaves are never changed once a reader can see them: a
+// writer, one at a time, puts a changed copy in the old one's place. Leaves are
+// freed when they are empty and not merged before.
+type Collection struct {
+	mu   sync.Mutex           // held by writers
+	root atomic.Pointer[node] // nil when empty
+}
+
+// maxNode is the most entries a node has. Larger nodes make reads of large
+// collections faster and writes slower.
+const maxNode = 64
+
+// A node holds the items of a range of IDs. Of a node that readers can see, only
+// the pointers in children change. A reader that still has a node that was
+// replaced finds in it what was there at that time, and under the children that
+// it shares with its successor what is there now. As a range grows only by that
+// of a neighbour in which everything was deleted, a reader that goes through the
+// children from left to right, and passes over what is not above what it has,
+// sees every item that was there throughout exactly once.
+type node struct {
+	ids      []string               // of the items; or the least that each child may hold, the first one not used
+	items    []Resource             // in a leaf
+	children []atomic.Pointer[node] // in an inner node
+}
+
+// child returns the index of the child whose range has id.
+func (n *node) child(id string) int {
+	i, found := slices.BinarySearch(n.ids[1:], id)
+	if found {
+		i++
+	}
+	return i
+}
+
+// Get returns the resource with this ID, and whether there is one.
+func (c *Collection) Get(id string) (Resource, bool) {
+	n := c.root.Load()
+	if n == nil {
+		return Resource{}, false
+	}
+	for n.children != nil {
+		n = n.children[n.child(id)].Load()
+	}
+	i, found := slices.BinarySearch(n.ids, id)
+	if !found {
+		return Resource{}, false
+	}
+	return n.items[i], true
+}
+
+// All returns the resources in ascending byte order of ID. What is put or deleted
+// meanwhile may or may not be seen.
+func (c *Collection) All() iter.Seq[Resource] {
+	return func(yield func(Resource) bool) {
+		from := ""
+		for {
+			page := c.page(from, 2*maxNode)
+			for _, r := range page {
+				if !yield(r) {
+					return
+				}
+			}
+			if len(page) == 0 {
+				return
+			}
+			from = successor(page[len(page)-1].r.id)
+		}
+	}
+}
+
+// successor returns the least string above id. It is no ID.
+func successor(id string) string { return id + "\x00" }
+
+// page returns up to limit resources whose ID is at least from.
+func (c *Collection) page(from string, limit int) []Resource {
+	n := c.root.Load()
+	if n == nil {
+		return nil
+	}
+	return n.appendFrom(make([]Resource, 0, min(limit, 1024)), from, limit)
+}
+
+// appendFrom appends resources whose ID is at least from, and above those that
+// page has, until there are limit.
+func (n *node) appendFrom(page []Resource, from string, limit int) []Resource {
+	if n.children != nil {
+		for i := n.child(from); i < len(n.children) && len(page) < limit; i++ {
+			page = n.children[i].Load().appendFrom(page, from, limit)
+		}
+		return page
+	}
+	i, _ := slices.BinarySearch(n.ids, from)
+	if len(page) > 0 {
+		last := page[len(page)-1].r.id
+		for i < len(n.ids) && n.ids[i] <= last {
+			i++
+		}
+	}
+	return append(page, n.items[i:min(len(n.items), i+limit-len(page))]...)
+}
+
+// Put stores each resource under its ID, in the place of one that was there
+// before. It panics on the zero Resource.
+func (c *Collection) Put(resources ...Resource) {
+	for _, r := range resources {
+		if r.r == nil {
+			panic("storefront: Put of the zero Resource")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range resources {
+		root := c.root.Load()
+		if root == nil {
+			root = &node{}
+		}
+		left, right := root.put(r)
+		if right != nil {
+			left = newInner([]string{left.ids[0], right.ids[0]}, []*node{left, right})
+		}
+		c.root.Store(left)
+	}
+}
+
+// put returns what takes n's place once r is in it: one node, or two when it has
+// become too large. An inner node that needs no other children stays itself.
+func (n *node) put(r Resource) (left, right *node) {
+	if n.children == nil {
+		return n.putItem(r)
+	}
+	i := n.child(r.r.id)
+	old := n.children[i].Load()
+	left, right = old.put(r)
+	if right == nil {
+		if left != old {
+			n.children[i].Store(left)
+		}
+		return n, nil
+	}
+	ids := slices.Insert(slices.Clone(n.ids), i+1, right.ids[0])
+	children := slices.Insert(n.childPointers(), i+1, right)
+	children[i] = left
+	if len(ids) <= maxNode {
+		return newInner(ids, children), nil
+	}
+	half := len(ids) / 2
+	return newInner(ids[:half], children[:half]), newInner(ids[half:], children[half:])
+}
+
+// putItem is put for a leaf.
+func (n *node) putItem(r Resource) (left, right *node) {
+	i, found := slices.BinarySearch(n.ids, r.r.id)
+	if found {
+		items := slices.Clone(n.items)
+		items[i] = r
+		return &node{ids: n.ids, items: items}, nil
+	}
+	whole := &node{ids: inserted(n.ids, i, r.r.id), items: inserted(n.items, i, r)}
+	if len(whole.ids) <= maxNode {
+		return whole, nil
+	}
+	half := len(whole.ids) / 2
+	return &node{ids: slices.Clone(whole.ids[:half]), items: slices.Clone(whole.items[:half])},
+		&node{ids: slices.Clone(whole.ids[half:]), items: slices.Clone(whole.items[half:])}
+}
+
+// inserted returns a copy of s, of just its length, with v inserted at i.
+func inserted[E any](s []E, i int, v E) []E {
+	out := make([]E, len(s)+1)
+	copy(out, s[:i])
+	out[i] = v
+	copy(out[i+1:], s[i:])
+	return out
+}
+
+// Delete removes the resources with these IDs. IDs that are not there are
+// ignored.
+func (c *Collection) Delete(ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		root := c.root.Load()
+		if root == nil {
+			return
+		}
+		root = root.delete(id)
+		for root != nil && len(root.children) == 1 {
+			root = root.children[0].Load()
+		}
+		c.root.Store(root)
+	}
+}
+
+// delete returns what takes n's place once id is not in it: n itself when it was
+// not there, nil when nothing is left.
+func (n *node) delete(id string) *node {
+	if n.children == nil {
+		i, found := slices.BinarySearch(n.ids, id)
+		switch {
+		case !found:
+			return n
+		case len(n.ids) == 1:
+			return nil
+		}
+		return &node{ids: slices.Delete(slices.Clone(n.ids), i, i+1), items: slices.Delete(slices.Clone(n.items), i, i+1)}
+	}
+	i := n.child(id)
+	old := n.children[i].Load()
+	left := old.delete(id)
+	switch {
+	case left == old:
+		return n
+	case left != nil:
+		n.children[i].Store(left)
+		return n
+	case len(n.children) == 1:
+		return nil
+	}
+	return newInner(slices.Delete(slices.Clone(n.ids), i, i+1), slices.Delete(n.childPointers(), i, i+1))
+}
+
+func newInner(ids []string, children []*node) *node {
+	n := &node{ids: slices.Clone(ids), children: make([]atomic.Pointer[node], len(children))}
+	for i, c := range children {
+		n.children[i].Store(c)
+	}
+	return n
+}
+
+func (n *node) childPointers() []*node {
+	out := make([]*node, len(n.children))
+	for i := range n.children {
+		out[i] = n.children[i].Load()
+	}
+	return out
+}

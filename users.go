@@ -1,0 +1,23 @@
+package storefront
+
+import "net/http"
+
+// listUsers serves GET /v1/users.
+func (s *service) listUsers(w http.ResponseWriter, r *http.Request) {
+	q, faults := s.parsePageQuery(r.URL.RawQuery, usersList, "after", s.opts.PageSize)
+	if faults != nil {
+		s.writeProblem(w, r, invalidQuery, "The query is not one that this list takes.", faults...)
+		return
+	}
+	users, err := s.store.ListUsers(r.Context(), q.position, q.limit+1)
+	if err != nil {
+		s.storeFailed(w, r, err)
+		return
+	}
+	next := ""
+	if len(users) > q.limit { // the one too many says that more follow
+		users = users[:q.limit]
+		next = usersList.cursor(users[q.limit-1].ID())
+	}
+	s.writePage(w, r, users, q.limit, "after", next)
+}

@@ -1,0 +1,23 @@
+package storefront
+
+import "net/http"
+
+// listWidgets serves GET /v2/widgets.
+func (s *service) listWidgets(w http.ResponseWriter, r *http.Request) {
+	q, faults := s.parsePageQuery(r.URL.RawQuery, widgetsList, "start", 0)
+	if faults != nil {
+		s.writeProblem(w, r, invalidQuery, "The query is not one that this list takes.", faults...)
+		return
+	}
+	widgets, err := s.store.ListWidgets(r.Context(), q.position, q.limit+1)
+	if err != nil {
+		s.storeFailed(w, r, err)
+		return
+	}
+	next := ""
+	if len(widgets) > q.limit { // the one too many is where the next page starts
+		next = widgetsList.cursor(widgets[q.limit].ID())
+		widgets = widgets[:q.limit]
+	}
+	s.writePage(w, r, widgets, q.limit, "start", next)
+}
