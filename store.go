@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -474,14 +475,88 @@ const maxNode = 64
 // children from left to right, and passes over what is not above what it has,
 // sees every item that was there throughout exactly once.
 type node struct {
-	ids      []string               // of the items; or the least that each child may hold, the first one not used
-	items    []Resource             // in a leaf
-	children []atomic.Pointer[node] // in an inner node
+	sortedIDs                        // of the items; or the least that each child but the first may hold
+	items     []Resource             // in a leaf
+	children  []atomic.Pointer[node] // in an inner node
+}
+
+// sortedIDs are IDs in ascending order, never changed. A search that looked at
+// the IDs themselves would wait for memory at each one. It looks at their sort
+// keys instead, which lie close together.
+type sortedIDs struct {
+	ids    []string
+	prefix string   // that all have
+	keys   []uint64 // the sort keys of what follows the prefix
+}
+
+func newSortedIDs(ids []string) sortedIDs {
+	s := sortedIDs{ids: ids, keys: make([]uint64, len(ids))}
+	if len(ids) > 0 {
+		first, last := ids[0], ids[len(ids)-1]
+		for len(s.prefix) < len(first) && strings.HasPrefix(last, first[:len(s.prefix)+1]) {
+			s.prefix = first[:len(s.prefix)+1]
+		}
+	}
+	for i, id := range ids {
+		s.keys[i] = sortKey(id[len(s.prefix):])
+	}
+	return s
+}
+
+// sortKey returns the first eight bytes of id as a number: of two IDs with
+// different keys, the one with the lesser key is the lesser one.
+func sortKey(id string) uint64 {
+	var b [8]byte
+	copy(b[:], id)
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// search returns the index of the first ID that is not less than id, and whether
+// it is id.
+func (s *sortedIDs) search(id string) (int, bool) {
+	if !strings.HasPrefix(id, s.prefix) {
+		if id < s.prefix {
+			return 0, false
+		}
+		return len(s.ids), false
+	}
+	key := sortKey(id[len(s.prefix):])
+	i, _ := slices.BinarySearch(s.keys, key)
+	for i < len(s.ids) && s.keys[i] == key && s.ids[i] < id {
+		i++
+	}
+	return i, i < len(s.ids) && s.keys[i] == key && s.ids[i] == id
+}
+
+func (s *sortedIDs) insert(i int, id string) sortedIDs {
+	ids := inserted(s.ids, i, id)
+	if len(s.ids) == 0 || !strings.HasPrefix(id, s.prefix) {
+		return newSortedIDs(ids)
+	}
+	return sortedIDs{ids, s.prefix, inserted(s.keys, i, sortKey(id[len(s.prefix):]))}
+}
+
+func (s *sortedIDs) remove(i int) sortedIDs {
+	return sortedIDs{removed(s.ids, i), s.prefix, removed(s.keys, i)}
+}
+
+// inserted returns a copy of s, of just its length, with v inserted at i.
+func inserted[E any](s []E, i int, v E) []E {
+	out := make([]E, len(s)+1)
+	copy(out, s[:i])
+	out[i] = v
+	copy(out[i+1:], s[i:])
+	return out
+}
+
+// removed returns a copy of s without the element at i.
+func removed[E any](s []E, i int) []E {
+	return slices.Concat(s[:i], s[i+1:])
 }
 
 // child returns the index of the child whose range has id.
 func (n *node) child(id string) int {
-	i, found := slices.BinarySearch(n.ids[1:], id)
+	i, found := n.search(id)
 	if found {
 		i++
 	}
@@ -497,7 +572,7 @@ func (c *Collection) Get(id string) (Resource, bool) {
 	for n.children != nil {
 		n = n.children[n.child(id)].Load()
 	}
-	i, found := slices.BinarySearch(n.ids, id)
+	i, found := n.search(id)
 	if !found {
 		return Resource{}, false
 	}
@@ -545,7 +620,7 @@ func (n *node) appendFrom(page []Resource, from string, limit int) []Resource {
 		}
 		return page
 	}
-	i, _ := slices.BinarySearch(n.ids, from)
+	i, _ := n.search(from)
 	if len(page) > 0 {
 		last := page[len(page)-1].r.id
 		for i < len(n.ids) && n.ids[i] <= last {
@@ -568,65 +643,60 @@ func (c *Collection) Put(resources ...Resource) {
 	for _, r := range resources {
 		root := c.root.Load()
 		if root == nil {
-			root = &node{}
+			root = new(node)
 		}
-		left, right := root.put(r)
+		left, right, least := root.put(r)
 		if right != nil {
-			left = newInner([]string{left.ids[0], right.ids[0]}, []*node{left, right})
+			left = newInner(newSortedIDs([]string{least}), []*node{left, right})
 		}
 		c.root.Store(left)
 	}
 }
 
 // put returns what takes n's place once r is in it: one node, or two when it has
-// become too large. An inner node that needs no other children stays itself.
-func (n *node) put(r Resource) (left, right *node) {
+// become too large, and the least ID of the second. An inner node that needs no
+// other children stays itself.
+func (n *node) put(r Resource) (left, right *node, least string) {
 	if n.children == nil {
 		return n.putItem(r)
 	}
 	i := n.child(r.r.id)
 	old := n.children[i].Load()
-	left, right = old.put(r)
+	left, right, least = old.put(r)
 	if right == nil {
 		if left != old {
 			n.children[i].Store(left)
 		}
-		return n, nil
+		return n, nil, ""
 	}
-	ids := slices.Insert(slices.Clone(n.ids), i+1, right.ids[0])
-	children := slices.Insert(n.childPointers(), i+1, right)
+	ids := n.insert(i, least)
+	children := inserted(n.childPointers(), i+1, right)
 	children[i] = left
-	if len(ids) <= maxNode {
-		return newInner(ids, children), nil
+	if len(children) <= maxNode {
+		return newInner(ids, children), nil, ""
 	}
-	half := len(ids) / 2
-	return newInner(ids[:half], children[:half]), newInner(ids[half:], children[half:])
+	const half = maxNode / 2
+	return newInner(newSortedIDs(slices.Clone(ids.ids[:half-1])), children[:half]),
+		newInner(newSortedIDs(slices.Clone(ids.ids[half:])), children[half:]),
+		ids.ids[half-1]
 }
 
 // putItem is put for a leaf.
-func (n *node) putItem(r Resource) (left, right *node) {
-	i, found := slices.BinarySearch(n.ids, r.r.id)
+func (n *node) putItem(r Resource) (left, right *node, least string) {
+	i, found := n.search(r.r.id)
 	if found {
 		items := slices.Clone(n.items)
 		items[i] = r
-		return &node{ids: n.ids, items: items}, nil
+		return &node{sortedIDs: n.sortedIDs, items: items}, nil, ""
 	}
-	whole := &node{ids: inserted(n.ids, i, r.r.id), items: inserted(n.items, i, r)}
-	if len(whole.ids) <= maxNode {
-		return whole, nil
+	ids, items := n.insert(i, r.r.id), inserted(n.items, i, r)
+	if len(items) <= maxNode {
+		return &node{sortedIDs: ids, items: items}, nil, ""
 	}
-	half := len(whole.ids) / 2
-	return &node{ids: slices.Clone(whole.ids[:half]), items: slices.Clone(whole.items[:half])},
-		&node{ids: slices.Clone(whole.ids[half:]), items: slices.Clone(whole.items[half:])}
-}
-
-// inserted returns a copy of s, of just its length, with v inserted at i.
-func inserted[E any](s []E, i int, v E) []E {
-	out := make([]E, len(s)+1)
-	copy(out, s[:i])
-	out[i] = v
-	copy(out[i+1:], s[i:])
-	return out
+	const half = maxNode / 2
+	return &node{sortedIDs: newSortedIDs(slices.Clone(ids.ids[:half])), items: slices.Clone(items[:half])},
+		&node{sortedIDs: newSortedIDs(slices.Clone(ids.ids[half:])), items: slices.Clone(items[half:])},
+		ids.ids[half]
 }
 
 // Delete removes the resources with these IDs. IDs that are not there are
@@ -651,14 +721,14 @@ func (c *Collection) Delete(ids ...string) {
 // not there, nil when nothing is left.
 func (n *node) delete(id string) *node {
 	if n.children == nil {
-		i, found := slices.BinarySearch(n.ids, id)
+		i, found := n.search(id)
 		switch {
 		case !found:
 			return n
 		case len(n.ids) == 1:
 			return nil
 		}
-		return &node{ids: slices.Delete(slices.Clone(n.ids), i, i+1), items: slices.Delete(slices.Clone(n.items), i, i+1)}
+		return &node{sortedIDs: n.remove(i), items: removed(n.items, i)}
 	}
 	i := n.child(id)
 	old := n.children[i].Load()
@@ -672,11 +742,11 @@ func (n *node) delete(id string) *node {
 	case len(n.children) == 1:
 		return nil
 	}
-	return newInner(slices.Delete(slices.Clone(n.ids), i, i+1), slices.Delete(n.childPointers(), i, i+1))
+	return newInner(n.remove(max(i-1, 0)), removed(n.childPointers(), i))
 }
 
-func newInner(ids []string, children []*node) *node {
-	n := &node{ids: slices.Clone(ids), children: make([]atomic.Pointer[node], len(children))}
+func newInner(ids sortedIDs, children []*node) *node {
+	n := &node{sortedIDs: ids, children: make([]atomic.Pointer[node], len(children))}
 	for i, c := range children {
 		n.children[i].Store(c)
 	}
