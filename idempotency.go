@@ -71,7 +71,7 @@ func unquoteString(s string) (string, bool) {
 // the method, the route and what the order says, however its JSON was written.
 // Stores keep it, so it never changes.
 func (o Order) fingerprint() [32]byte {
-	b := make([]byte, 0, 64+len(o.Item))
+	b := make([]byte, 0, 512)
 	b = append(b, http.MethodPost+" "+ordersPath+"\n"...)
 	b = binary.BigEndian.AppendUint64(b, uint64(o.Qty))
 	b = append(b, o.Item...)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,10 +70,6 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 	if err == nil && stored.ID == "" {
 		err = errors.New("CreateOrder returned an order without ID")
 	}
-	if err == nil {
-		stored.CreatedAt = stored.CreatedAt.UTC()
-		body, err = encode(stored)
-	}
 	switch {
 	case errors.Is(err, ErrKeyReused):
 		s.writeProblem(w, r, idempotencyKeyReused, "The key was used before, with another order. Use a new key for a new order.",
@@ -88,8 +85,28 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 		if stored.ID != order.ID {
 			h["Idempotent-Replayed"] = s.headers.yes
 		}
-		s.writeJSON(w, r, http.StatusCreated, body)
+		s.writeJSON(w, r, http.StatusCreated, stored.appendJSON(nil))
 	}
+}
+
+// appendJSON appends the order as [encoding/json] renders it, in UTC and with <, >
+// and & as they are.
+func (o *Order) appendJSON(b []byte) []byte {
+	b = slices.Grow(b, 128+len(o.Item))
+	b = appendString(append(b, `{"id":`...), o.ID)
+	b = appendString(append(b, `,"item":`...), o.Item)
+	b = strconv.AppendInt(append(b, `,"qty":`...), o.Qty, 10)
+	b = o.CreatedAt.UTC().AppendFormat(append(b, `,"created_at":"`...), time.RFC3339Nano)
+	return append(b, `"}`...)
+}
+
+// appendString appends s as a JSON string.
+func appendString(b []byte, s string) []byte {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		literal, _ := encode(s) // strings have no errors
+		return append(b, literal...)
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // checkOrderMedia reports whether the body is said to be uncoded JSON. If not,
@@ -138,7 +155,13 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	if r.Body == nil { // as in a request that no server has made
 		return nil, true
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrderBody))
+	var err error
+	if r.ContentLength >= 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, body)
+	} else {
+		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrderBody))
+	}
 	if err == nil {
 		return body, true
 	}
@@ -170,7 +193,7 @@ func decodeOrder(body []byte) (Order, problemType, []fault) {
 	)
 	for _, m := range members {
 		f := (*fault)(nil)
-		switch m.name {
+		switch string(m.name) {
 		case "item":
 			hasItem = true
 			order.Item, f = decodeItem(m)
@@ -221,14 +244,14 @@ func decodeQty(m member) (int64, *fault) {
 
 // A member is one of a JSON object.
 type member struct {
-	name    string
+	name    []byte
 	literal []byte // the name as it was written
 	value   []byte // the value as it was written
-	text    string // what the value says, if it is a string
+	text    []byte // what the value says, if it is a string
 }
 
 // str returns what the member's value says, and whether it is a string.
-func (m member) str() (string, bool) { return m.text, m.value[0] == '"' }
+func (m member) str() (string, bool) { return string(m.text), m.value[0] == '"' }
 
 // parseIJSON checks that text is one I-JSON value (RFC 7493) and returns its
 // members if it is an object. [encoding/json] sees to the syntax; it lets pass
@@ -267,14 +290,18 @@ type ijsonParser struct {
 }
 
 func (p *ijsonParser) space() {
-	p.rest = bytes.TrimLeft(p.rest, " \t\r\n")
+	for len(p.rest) > 0 && isSpace(p.rest[0]) {
+		p.rest = p.rest[1:]
+	}
 }
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // object returns the members of the object at the beginning of rest; not nil,
 // even if there are none.
 func (p *ijsonParser) object() ([]member, *fault) {
-	members := make([]member, 0, 4)
-	names := make(map[string]bool)
+	members := make([]member, 0, 2)
+	var names map[string]bool // when there are too many to look through
 	for {
 		p.rest = p.rest[1:] // { or ,
 		p.space()
@@ -288,10 +315,18 @@ func (p *ijsonParser) object() ([]member, *fault) {
 			return nil, f
 		}
 		m.literal = before[:len(before)-len(p.rest)]
-		if names[m.name] {
+		if len(members) == 8 {
+			names = make(map[string]bool)
+			for _, earlier := range members {
+				names[string(earlier.name)] = true
+			}
+		}
+		if names[string(m.name)] || len(members) < 8 && slices.ContainsFunc(members, m.sameName) {
 			return nil, &fault{Detail: "The JSON has a member twice.", Pointer: pointer(m.name)[1:]}
 		}
-		names[m.name] = true
+		if names != nil {
+			names[string(m.name)] = true
+		}
 		p.space()
 		p.rest = p.rest[1:] // :
 		p.space()
@@ -311,9 +346,11 @@ func (p *ijsonParser) object() ([]member, *fault) {
 	return members, nil
 }
 
+func (m member) sameName(other member) bool { return bytes.Equal(m.name, other.name) }
+
 // value passes over the value at the beginning of rest and returns what it says
 // if it is a string.
-func (p *ijsonParser) value() (text string, f *fault) {
+func (p *ijsonParser) value() (text []byte, f *fault) {
 	switch p.rest[0] {
 	case '{':
 		_, f = p.object()
@@ -322,10 +359,8 @@ func (p *ijsonParser) value() (text string, f *fault) {
 	case '"':
 		text, f = p.str()
 	default: // a number, true, false or null
-		if end := bytes.IndexAny(p.rest, ",]} \t\r\n"); end >= 0 {
-			p.rest = p.rest[end:]
-		} else {
-			p.rest = nil
+		for len(p.rest) > 0 && !isSpace(p.rest[0]) && p.rest[0] != ',' && p.rest[0] != ']' && p.rest[0] != '}' {
+			p.rest = p.rest[1:]
 		}
 	}
 	return text, f
@@ -352,7 +387,7 @@ func (p *ijsonParser) array() *fault {
 }
 
 // str returns what the string at the beginning of rest says.
-func (p *ijsonParser) str() (string, *fault) {
+func (p *ijsonParser) str() ([]byte, *fault) {
 	end, escaped := 1, false
 	for ; p.rest[end] != '"'; end++ {
 		if p.rest[end] == '\\' {
@@ -362,17 +397,19 @@ func (p *ijsonParser) str() (string, *fault) {
 	}
 	literal := p.rest[:end+1]
 	p.rest = p.rest[end+1:]
-	text := string(literal[1:end])
+	text := literal[1:end]
 	if escaped {
 		if hasLoneSurrogate(literal) {
-			return "", &fault{Detail: `The JSON has a surrogate (\uD800 to \uDFFF) that is not one of a pair.`}
+			return nil, &fault{Detail: `The JSON has a surrogate (\uD800 to \uDFFF) that is not one of a pair.`}
 		}
-		if err := json.Unmarshal(literal, &text); err != nil {
-			return "", &fault{Detail: "The JSON has a string that is not well-formed."}
+		var unescaped string
+		if err := json.Unmarshal(literal, &unescaped); err != nil {
+			return nil, &fault{Detail: "The JSON has a string that is not well-formed."}
 		}
+		text = []byte(unescaped)
 	}
-	if strings.ContainsFunc(text, isNoncharacter) {
-		return "", &fault{Detail: "The JSON has a noncharacter, such as U+FFFF."}
+	if bytes.ContainsFunc(text, isNoncharacter) {
+		return nil, &fault{Detail: "The JSON has a noncharacter, such as U+FFFF."}
 	}
 	return text, nil
 }
@@ -414,7 +451,7 @@ func isNoncharacter(r rune) bool {
 }
 
 // pointer returns the JSON Pointer (RFC 6901, Section 6) of a member of the body.
-func pointer(name string) string {
-	name = strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-	return "#/" + url.PathEscape(name)
+func pointer(name []byte) string {
+	token := strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
+	return "#/" + url.PathEscape(token)
 }

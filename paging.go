@@ -1,7 +1,6 @@
 package storefront
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
@@ -124,11 +123,15 @@ const (
 // and a CRC-32 of these three, in the URL-safe base64 of RFC 4648, Section 5,
 // without padding.
 func (l listKind) cursor(id string) string {
+	return string(l.appendCursor(make([]byte, 0, maxCursor), id))
+}
+
+func (l listKind) appendCursor(dst []byte, id string) []byte {
 	raw := make([]byte, 0, 2+255+4)
 	raw = append(raw, cursorVersion, byte(l))
 	raw = append(raw, id...)
 	raw = binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))
-	return base64.RawURLEncoding.EncodeToString(raw)
+	return base64.RawURLEncoding.AppendEncode(dst, raw)
 }
 
 // position returns the ID that a cursor of this list says. Anything that is not,
@@ -142,7 +145,10 @@ func (l listKind) position(cursor string) (id string, ok bool) {
 		return "", false
 	}
 	id = string(raw[2 : len(raw)-4])
-	return id, checkID(id) == nil && l.cursor(id) == cursor
+	if checkID(id) != nil {
+		return "", false
+	}
+	return id, string(l.appendCursor(make([]byte, 0, maxCursor), id)) == cursor
 }
 
 // writePage answers a request for a list with the first limit of items. param and
@@ -152,7 +158,7 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 	const opening, more, last, closing = `{"data":[`, `],"has_more":true,"next":"`, `],"has_more":false}`, `"}`
 
 	// The tag is made of the items' tags: they stand for the items' bytes.
-	var scratch [2048]byte
+	var scratch [1024]byte
 	tags := scratch[:0]
 	size := len(opening) + len(items) + len(more) + len(next) + len(closing)
 	for _, item := range items {
@@ -161,10 +167,9 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 			return
 		}
 		size += len(item.r.json)
-		tags = append(tags, item.r.etag[0]...)
+		tags = append(tags, item.r.tag[:]...)
 	}
-	etag := entityTag(sha256.Sum256(append(tags, next...)))
-	if s.answerCondition(w, r, []string{etag}) {
+	if s.answerCondition(w, r, []string{tagOf(append(tags, next...)).String()}) {
 		return
 	}
 

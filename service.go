@@ -46,7 +46,6 @@ package storefront
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"log/slog"
@@ -119,7 +118,7 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 		lifetime: s.opts.MaxAge,
 	}
 	s.openAPI = s.opts.document()
-	s.openAPIETag = []string{entityTag(sha256.Sum256(s.openAPI))}
+	s.openAPIETag = []string{tagOf(s.openAPI).String()}
 
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	s.handle("GET", "/v1/users", get, s.listUsers)

@@ -107,8 +107,9 @@ type Resource struct {
 
 type rendered struct {
 	id   string
-	json []byte    // compact, "id" first; never changed
-	etag [1]string // an array, so that it serves as a header value as it is
+	json []byte // compact, "id" first; never changed
+	tag  tag
+	etag [1]string // of tag; an array, so that it serves as a header value as it is
 }
 
 // NewResource returns the resource with the given ID and the members of fields,
@@ -157,7 +158,7 @@ func renderResource(id string, text []byte) (Resource, error) {
 		return Resource{}, errors.New("it is not a JSON object")
 	}
 	for _, m := range members {
-		if m.name != "id" {
+		if string(m.name) != "id" {
 			continue
 		}
 		own, ok := m.str()
@@ -172,29 +173,33 @@ func renderResource(id string, text []byte) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, err
 	}
-	idText, err := encode(id)
-	if err != nil {
-		return Resource{}, err
-	}
-	out := make([]byte, 0, len(`{"id":}`)+len(idText)+len(text))
-	out = append(append(out, `{"id":`...), idText...)
+	out := make([]byte, 0, len(`{"id":""}`)+len(id)+len(text))
+	out = appendString(append(out, `{"id":`...), id)
 	for _, m := range members {
-		if m.name != "id" {
+		if string(m.name) != "id" {
 			out = append(append(append(append(out, ','), m.literal...), ':'), m.value...)
 		}
 	}
 	out = slices.Clip(append(out, '}'))
-	sum := sha256.Sum256(out)
-	return Resource{&rendered{id: id, json: out, etag: [1]string{entityTag(sum)}}}, nil
+	tag := tagOf(out)
+	return Resource{&rendered{id: id, json: out, tag: tag, etag: [1]string{tag.String()}}}, nil
 }
 
-// entityTag returns the strong entity tag of a representation: 128 bits of a
-// SHA-256 sum, so that the same bytes have the same tag on every replica.
-func entityTag(sum [sha256.Size]byte) string {
-	tag := make([]byte, 0, 24)
-	tag = append(tag, '"')
-	tag = base64.RawURLEncoding.AppendEncode(tag, sum[:16])
-	return string(append(tag, '"'))
+// A tag is 128 bits of the SHA-256 sum of a representation, so that the same bytes
+// have the same tag on every replica.
+type tag [16]byte
+
+func tagOf(representation []byte) tag {
+	sum := sha256.Sum256(representation)
+	return tag(sum[:16])
+}
+
+// String returns the tag as a strong entity tag (RFC 9110, Section 8.8.3).
+func (t tag) String() string {
+	text := make([]byte, 0, 24)
+	text = append(text, '"')
+	text = base64.RawURLEncoding.AppendEncode(text, t[:])
+	return string(append(text, '"'))
 }
 
 // encode renders v as compact JSON, without escaping <, > and &.
@@ -289,20 +294,27 @@ func (r *Resource) UnmarshalJSON(data []byte) error {
 type MemStore struct {
 	Users, Products, Widgets Collection
 
-	mu     sync.Mutex
-	orders []Order
-	keys   map[scopedKey]*keyRecord
-	oldest []*keyRecord // all of keys, in the order in which they expire
+	mu   sync.Mutex
+	keys map[scopedKey]*keyedOrder
+
+	// All orders, in the sequence in which they were created, are linked from
+	// first to last; the keys of those from remembered on are in keys. They are
+	// laid out in slabs, and their strings in text, so that many of them are few
+	// objects to the garbage collector.
+	first, remembered, last *keyedOrder
+	slab                    []keyedOrder
+	text                    strings.Builder
 }
 
 type scopedKey struct{ scope, value string }
 
-// A keyRecord is what is remembered of an idempotency key.
-type keyRecord struct {
+// A keyedOrder is an order and the idempotency key that it was created with.
+type keyedOrder struct {
+	order       Order
 	key         scopedKey
 	fingerprint [32]byte
-	order       Order
 	created     time.Time
+	next        *keyedOrder
 }
 
 // ListUsers implements [Store].
@@ -344,10 +356,9 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		return Order{}, err
 	}
 	now := time.Now()
-	for len(m.oldest) > 0 && now.Sub(m.oldest[0].created) > KeyLifetime {
-		delete(m.keys, m.oldest[0].key)
-		m.oldest[0] = nil
-		m.oldest = m.oldest[1:]
+	for m.remembered != nil && now.Sub(m.remembered.created) > KeyLifetime {
+		delete(m.keys, m.remembered.key)
+		m.remembered = m.remembered.next
 	}
 	k := scopedKey{key.Scope, key.Value}
 	if first, ok := m.keys[k]; ok {
@@ -356,21 +367,55 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		}
 		return first.order, nil
 	}
-	if m.keys == nil {
-		m.keys = make(map[scopedKey]*keyRecord)
-	}
-	record := &keyRecord{k, key.Fingerprint, order, now}
-	m.keys[k] = record
-	m.oldest = append(m.oldest, record)
-	m.orders = append(m.orders, order)
+	kept := order
+	kept.ID, kept.Item = m.keepText(order.ID), m.keepText(order.Item)
+	k.scope, k.value = m.keepText(k.scope), m.keepText(k.value)
+	m.add(keyedOrder{order: kept, key: k, fingerprint: key.Fingerprint, created: now})
 	return order, nil
+}
+
+// add adds an order and its key.
+func (m *MemStore) add(o keyedOrder) {
+	if len(m.slab) == cap(m.slab) {
+		m.slab = make([]keyedOrder, 0, min(16+2*cap(m.slab), 1024))
+	}
+	m.slab = append(m.slab, o)
+	added := &m.slab[len(m.slab)-1]
+	if m.keys == nil {
+		m.keys = make(map[scopedKey]*keyedOrder)
+	}
+	m.keys[o.key] = added
+	if m.first == nil {
+		m.first = added
+	} else {
+		m.last.next = added
+	}
+	m.last = added
+	if m.remembered == nil {
+		m.remembered = added
+	}
+}
+
+// keepText returns s in memory that it shares with others.
+func (m *MemStore) keepText(s string) string {
+	if len(s) > m.text.Cap()-m.text.Len() {
+		size := max(min(512+2*m.text.Cap(), 64<<10), len(s))
+		m.text = strings.Builder{}
+		m.text.Grow(size)
+	}
+	m.text.WriteString(s)
+	return m.text.String()[m.text.Len()-len(s):]
 }
 
 // Orders returns all orders in the sequence in which they were created.
 func (m *MemStore) Orders() []Order {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.orders)
+	var orders []Order
+	for o := m.first; o != nil; o = o.next {
+		orders = append(orders, o.order)
+	}
+	return orders
 }
 
 // Load puts the resources of a JSON text into the store:

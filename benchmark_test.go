@@ -1,0 +1,431 @@
+package storefront
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The benchmarks compare the service with a bare net/http handler on the same
+// mux, which writes the same bytes under the same headers and, for orders, reads
+// the body. Both are measured by turns in the same run, and "ratio" is the median
+// of the ratios of the turns: above 1 is what the service costs.
+
+// An operation is a request of the benchmarks.
+type operation struct {
+	name    string
+	pattern string
+	request string // as on the wire, with KEY for a key that is new each time
+}
+
+var operations = []operation{
+	{"product", "GET /v1/products/{product_id}", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"product-304", "GET /v1/products/{product_id}", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\nIf-None-Match: ETAG\r\n\r\n"},
+	{"product-cached", "GET /v1/products/{product_id}", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\nCache-Control: max-age=3600\r\n\r\n"},
+	{"users-50", "GET /v1/users", "GET /v1/users?limit=50 HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"widgets-50", "GET /v2/widgets", "GET /v2/widgets?limit=50&start=START HTTP/1.1\r\nHost: a\r\n\r\n"},
+	{"create", "POST /v1/orders", "POST /v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: KEY\r\nContent-Length: 27\r\n\r\n" + `{"item":"teapot","qty":  2}`},
+	{"replay", "POST /v1/orders", "POST /v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: again\r\nContent-Length: 27\r\n\r\n" + `{"item":"teapot","qty":  2}`},
+}
+
+// benchmarkHandlers returns the service and the bare handler for an operation,
+// and its request.
+func benchmarkHandlers(op operation) (front, bare http.Handler, request string) {
+	type fields struct {
+		Name  string `json:"name"`
+		Price int    `json:"price"`
+	}
+	store := new(MemStore)
+	for i := range 1000 {
+		n := fmt.Sprintf("%08d", i)
+		store.Users.Put(MustResource("u"+n, fields{"A name of usual length", i}))
+		store.Products.Put(MustResource("p"+n, fields{"A name of usual length", i}))
+		store.Widgets.Put(MustResource("w"+n, fields{"A name of usual length", i}))
+	}
+	product, _ := store.Products.Get("p00000007")
+	front = NewWithOptions(store, &Options{MaxAge: time.Hour})
+	request = strings.NewReplacer("ETAG", product.ETag(), "START", widgetsList.cursor("w00000500")).Replace(op.request)
+
+	// What the bare handler writes is what the service has written, the second
+	// time, when there is something to replay and in the cache.
+	var recorded *httptest.ResponseRecorder
+	for range 2 {
+		recorded = httptest.NewRecorder()
+		front.ServeHTTP(recorded, readRequest(strings.ReplaceAll(request, "KEY", "first")))
+	}
+	header, body, status := recorded.Header(), recorded.Body.Bytes(), recorded.Code
+	if op.name == "create" {
+		header.Del("Idempotent-Replayed")
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc(op.pattern, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			io.Copy(io.Discard, r.Body)
+		}
+		h := w.Header()
+		for name, values := range header {
+			h.Set(name, values[0])
+		}
+		w.WriteHeader(status)
+		if len(body) > 0 {
+			w.Write(body)
+		}
+	})
+	return front, mux, request
+}
+
+func readRequest(text string) *http.Request {
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// A discarder is an http.ResponseWriter that keeps nothing.
+type discarder http.Header
+
+func (d discarder) Header() http.Header         { return http.Header(d) }
+func (d discarder) WriteHeader(int)             {}
+func (d discarder) Write(b []byte) (int, error) { return len(b), nil }
+
+// BenchmarkHandler measures the handlers alone.
+func BenchmarkHandler(b *testing.B) {
+	for _, op := range operations {
+		b.Run(op.name, func(b *testing.B) {
+			front, bare, text := benchmarkHandlers(op)
+			r := readRequest(text)
+			_, payload, _ := strings.Cut(text, "\r\n\r\n")
+			body := strings.NewReader("")
+			r.Body = io.NopCloser(body)
+			newKey := op.name == "create"
+			w := discarder{}
+			serve := func(h http.Handler) {
+				body.Reset(payload)
+				if newKey {
+					r.Header["Idempotency-Key"] = []string{strconv.FormatUint(rand.Uint64(), 36)}
+				}
+				clear(w)
+				h.ServeHTTP(w, r)
+			}
+			const turn = 200
+			ratios, total := []float64{}, [2]time.Duration{}
+			for b.Loop() {
+				var took [2]time.Duration
+				for i, h := range []http.Handler{bare, front} {
+					start := time.Now()
+					for range turn {
+						serve(h)
+					}
+					took[i] = time.Since(start)
+					total[i] += took[i]
+				}
+				ratios = append(ratios, float64(took[1])/float64(took[0]))
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(total[0].Nanoseconds())/float64(len(ratios)*turn), "bare-ns")
+			b.ReportMetric(float64(total[1].Nanoseconds())/float64(len(ratios)*turn), "front-ns")
+			b.ReportMetric(median(ratios), "ratio")
+			own := 0.0
+			if newKey {
+				own = 2 // the key and its header
+			}
+			b.ReportMetric(testing.AllocsPerRun(1000, func() { serve(bare) })-own, "bare-allocs")
+			b.ReportMetric(testing.AllocsPerRun(1000, func() { serve(front) })-own, "front-allocs")
+		})
+	}
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// BenchmarkSocket measures the CPU time that whole server processes take per
+// request over loopback connections, user and system time of all their threads.
+// The servers have one core and the clients another. It needs Linux and taskset.
+func BenchmarkSocket(b *testing.B) {
+	if _, err := exec.LookPath("taskset"); err != nil || runtime.GOOS != "linux" || runtime.NumCPU() < 2 {
+		b.Skip("this takes Linux, taskset and two cores")
+	}
+	for _, op := range operations {
+		b.Run(op.name, func(b *testing.B) {
+			var servers [2]*serverProcess
+			for i, kind := range []string{"bare", "front"} {
+				servers[i] = startServer(b, op.name, kind)
+			}
+			const rounds, requests = 15, 20_000
+			ratios, total := []float64{}, [2]time.Duration{}
+			for b.Loop() {
+				for round := range rounds + 1 {
+					var took [2]time.Duration
+					for i, s := range servers {
+						before := s.cpuTime(b)
+						s.load(b, requests)
+						took[i] = s.cpuTime(b) - before
+					}
+					if round == 0 { // a warm-up
+						continue
+					}
+					total[0] += took[0]
+					total[1] += took[1]
+					ratios = append(ratios, float64(took[1])/float64(took[0]))
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(total[0].Nanoseconds())/float64(len(ratios)*requests), "bare-cpu-ns")
+			b.ReportMetric(float64(total[1].Nanoseconds())/float64(len(ratios)*requests), "front-cpu-ns")
+			b.ReportMetric(median(ratios), "ratio")
+		})
+	}
+}
+
+// TestMain makes the test binary the server of BenchmarkSocket, too.
+func TestMain(m *testing.M) {
+	if name, kind, ok := strings.Cut(os.Getenv("STOREFRONT_BENCHMARK_SERVER"), "/"); ok {
+		runServer(name, kind)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// runServer serves one side of an operation on an address that it prints, until
+// standard input ends. The first line is the request.
+func runServer(name, kind string) {
+	op := operations[slices.IndexFunc(operations, func(op operation) bool { return op.name == name })]
+	front, bare, request := benchmarkHandlers(op)
+	handler := map[string]http.Handler{"front": front, "bare": bare}[kind]
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%q\n%s\n", request, listener.Addr())
+	go http.Serve(listener, handler)
+	io.Copy(io.Discard, os.Stdin)
+}
+
+type serverProcess struct {
+	pid     int
+	request string
+	conns   []net.Conn
+	keys    int
+}
+
+// startServer starts a server on core 0, and moves this process to core 1.
+func startServer(b *testing.B, name, kind string) *serverProcess {
+	b.Helper()
+	move := exec.Command("taskset", "-acp", "1", strconv.Itoa(os.Getpid()))
+	if out, err := move.CombinedOutput(); err != nil {
+		b.Skipf("taskset: %v\n%s", err, out)
+	}
+	cmd := exec.Command("taskset", "-c", "0", os.Args[0])
+	cmd.Env = append(os.Environ(), "STOREFRONT_BENCHMARK_SERVER="+name+"/"+kind, "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	s := &serverProcess{pid: cmd.Process.Pid}
+	var address string
+	if _, err := fmt.Fscanf(stdout, "%q\n%s\n", &s.request, &address); err != nil {
+		b.Fatal(err)
+	}
+	for range 16 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.conns = append(s.conns, conn)
+	}
+	b.Cleanup(func() {
+		for _, conn := range s.conns {
+			conn.Close()
+		}
+		stdin.Close()
+		cmd.Wait()
+	})
+	return s
+}
+
+// cpuTime returns the CPU time of the process.
+func (s *serverProcess) cpuTime(b *testing.B) time.Duration {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.pid))
+	if err != nil || len(threads) == 0 {
+		b.Fatal("no schedstat of the server: ", err)
+	}
+	var sum time.Duration
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ns, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum
+}
+
+// load sends requests over all connections and reads the responses.
+func (s *serverProcess) load(b *testing.B, requests int) {
+	var wg sync.WaitGroup
+	before, after, newKey := strings.Cut(s.request, "KEY")
+	each := requests / len(s.conns)
+	for i, conn := range s.conns {
+		first := s.keys + i*each
+		wg.Go(func() {
+			in := bufio.NewReader(conn)
+			out := []byte(s.request)
+			for n := range each {
+				if newKey {
+					out = append(strconv.AppendInt(append(out[:0], before...), int64(first+n), 10), after...)
+				}
+				if _, err := conn.Write(out); err != nil {
+					b.Error(err)
+					return
+				}
+				if err := skipResponse(in); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.keys += requests
+}
+
+func skipResponse(in *bufio.Reader) error {
+	length := 0
+	for first := true; ; first = false {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if first && !bytes.HasPrefix(line, []byte("HTTP/1.1 2")) && !bytes.HasPrefix(line, []byte("HTTP/1.1 304")) {
+			return fmt.Errorf("the server answered %s", line)
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			length, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
+		}
+		if len(line) == 2 {
+			_, err := in.Discard(length)
+			return err
+		}
+	}
+}
+
+// BenchmarkMemStore measures the store alone at growing sizes, with IDs that were
+// put in random order. The IDs read are a thousand that are spread over all.
+func BenchmarkMemStore(b *testing.B) {
+	for _, size := range []int{1_000, 1_000_000, 10_000_000} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			if size > 1_000_000 && testing.Short() {
+				b.Skip("this takes some gigabytes")
+			}
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			store := new(MemStore)
+			var inserting time.Duration
+			order := rand.Perm(size)
+			for chunk := range slices.Chunk(order, 1000) {
+				resources := make([]Resource, len(chunk))
+				for i, n := range chunk {
+					resources[i] = MustResource(fmt.Sprintf("user_%09d", n), map[string]string{"name": "A name of usual length"})
+				}
+				start := time.Now()
+				for _, r := range resources {
+					store.Users.Put(r)
+				}
+				inserting += time.Since(start)
+			}
+			ids := make([]string, 1000)
+			for i := range ids {
+				ids[i] = fmt.Sprintf("user_%09d", order[i*(size/1000)])
+			}
+			order = nil
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.Run("put", func(b *testing.B) {
+				for b.Loop() {
+				}
+				b.ReportMetric(float64(inserting.Nanoseconds())/float64(size), "ns/op")
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(size), "bytes/resource")
+			})
+			reads := map[string]func(id string){
+				"get":     func(id string) { store.Users.Get(id) },
+				"page-50": func(id string) { store.ListUsers(context.Background(), id, 51) },
+			}
+			for name, read := range reads {
+				b.Run(name, func(b *testing.B) {
+					for i := 0; b.Loop(); i++ {
+						read(ids[i%len(ids)])
+					}
+				})
+			}
+			b.Run("get-while-writing", func(b *testing.B) {
+				stop := make(chan struct{})
+				var writer sync.WaitGroup
+				writer.Go(func() {
+					for n := size; ; n++ {
+						select {
+						case <-stop:
+							return
+						default:
+							store.Users.Put(MustResource(fmt.Sprintf("user_%09d", n), nil))
+						}
+					}
+				})
+				for i := 0; b.Loop(); i++ {
+					store.Users.Get(ids[i%len(ids)])
+				}
+				close(stop)
+				writer.Wait()
+			})
+		})
+	}
+}
+
+// BenchmarkMemStoreOrders states what an order costs in memory.
+func BenchmarkMemStoreOrders(b *testing.B) {
+	store := new(MemStore)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	n := 0
+	for b.Loop() {
+		n++
+		key := IdempotencyKey{Value: fmt.Sprintf("%036d", n)}
+		store.CreateOrder(context.Background(), key, Order{ID: fmt.Sprintf("ord_%026d", n), Item: "teapot", Qty: 2})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "bytes/order")
+	runtime.KeepAlive(store)
+}

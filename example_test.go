@@ -1,0 +1,827 @@
+package storefront_test
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+)
+
+// newShop returns a small store for the examples.
+func newShop() *storefront.MemStore {
+	store := new(storefront.MemStore)
+	for _, name := range []string{"Ada", "Barbara", "Grace", "Hedy", "Margaret"} {
+		id := strings.ToLower(name)
+		store.Users.Put(storefront.MustResource(id, map[string]any{"name": name}))
+	}
+	store.Products.Put(storefront.MustResource("teapot", map[string]any{"name": "Teapot"}))
+	store.Widgets.Put(
+		storefront.MustResource("w1", map[string]any{"colour": "red"}),
+		storefront.MustResource("w2", map[string]any{"colour": "green"}),
+	)
+	return store
+}
+
+// A test starts a server with the handler and talks to it as any client would.
+func ExampleNew() {
+	store := new(storefront.MemStore)
+	store.Products.Put(storefront.MustResource("teapot", map[string]any{"name": "Teapot"}))
+
+	server := httptest.NewServer(storefront.New(store))
+	defer server.Close()
+
+	res, err := http.Get(server.URL + "/v1/products/teapot")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Status)
+	fmt.Println(res.Header.Get("Cache-Control"))
+	fmt.Println(string(body))
+	// Output:
+	// 200 OK
+	// private, max-age=60
+	// {"id":"teapot","name":"Teapot"}
+}
+
+// The handler is one among other routes: at the root, where it also answers for
+// the paths that no other route has, or under a prefix.
+func ExampleNew_mounted() {
+	front := storefront.New(newShop())
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "ok")
+	})
+	mux.Handle("/", front)
+	mux.Handle("/shop/", http.StripPrefix("/shop", front))
+
+	for _, path := range []string{"/healthz", "/v1/products/teapot", "/shop/v1/products/teapot"} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		fmt.Println(path, w.Code, w.Body)
+	}
+	// Output:
+	// /healthz 200 ok
+	// /v1/products/teapot 200 {"id":"teapot","name":"Teapot"}
+	// /shop/v1/products/teapot 200 {"id":"teapot","name":"Teapot"}
+}
+
+// The page size is the program's choice, and these reads are the same for every
+// caller, so that a CDN may keep them for five minutes.
+func ExampleNewWithOptions() {
+	front := storefront.NewWithOptions(newShop(), &storefront.Options{
+		Logger:      slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		PageSize:    2,
+		MaxPageSize: 100,
+		MaxAge:      5 * time.Minute,
+		Shared:      true,
+	})
+
+	w := httptest.NewRecorder()
+	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users", nil))
+	var page struct {
+		Data []storefront.Resource `json:"data"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(w.Header().Get("Cache-Control"))
+	fmt.Println(len(page.Data))
+
+	w = httptest.NewRecorder()
+	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users?limit=101", nil))
+	fmt.Println(w.Code)
+	// Output:
+	// max-age=300
+	// 2
+	// 400
+}
+
+// The fields of a resource are the program's own. The ID goes first, whether the
+// fields have it or not.
+func ExampleNewResource() {
+	type Product struct {
+		Name  string   `json:"name"`
+		Price string   `json:"price"`
+		Tags  []string `json:"tags,omitempty"`
+	}
+	teapot, err := storefront.NewResource("teapot", Product{Name: "Teapot", Price: "24.50 EUR"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(teapot.ID())
+	fmt.Println(teapot)
+
+	_, err = storefront.NewResource("tea\npot", nil)
+	fmt.Println(err)
+	// Output:
+	// teapot
+	// {"id":"teapot","name":"Teapot","price":"24.50 EUR"}
+	// storefront: resource: the ID "tea\npot" has a control character
+}
+
+// A JSON file holds a whole shop. What is wrong with one is said with the place
+// where it stands, and then nothing of it is loaded.
+func ExampleMemStore_Load() {
+	store := new(storefront.MemStore)
+	err := store.Load(strings.NewReader(`{
+		"users":    [{"id": "ada", "name": "Ada"}],
+		"products": [{"id": "teapot", "name": "Teapot"}, {"id": "kettle", "litres": 1.7}],
+		"widgets":  [{"id": "w1", "colour": "red"}]
+	}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for product := range store.Products.All() {
+		fmt.Println(product)
+	}
+
+	err = store.Load(strings.NewReader(`{"products": [{"id": "cup"}, {"name": "Saucer"}]}`))
+	fmt.Println(err)
+	_, loaded := store.Products.Get("cup")
+	fmt.Println(loaded)
+	// Output:
+	// {"id":"kettle","litres":1.7}
+	// {"id":"teapot","name":"Teapot"}
+	// storefront: load: products[1]: storefront: resource: the ID is missing or empty
+	// false
+}
+
+// A client walks a list with the cursor that each page has in "next", until a
+// page has none.
+func Example_walk() {
+	server := httptest.NewServer(storefront.New(newShop()))
+	defer server.Close()
+
+	type page struct {
+		Data []struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+		} `json:"data"`
+		Next string `json:"next"`
+	}
+	next := func(cursor string) (page, error) {
+		url := server.URL + "/v1/users?limit=2"
+		if cursor != "" {
+			url += "&after=" + cursor // needs no escaping
+		}
+		var p page
+		res, err := http.Get(url)
+		if err != nil {
+			return p, err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return p, errors.New(res.Status)
+		}
+		return p, json.NewDecoder(res.Body).Decode(&p)
+	}
+
+	for cursor := ""; ; {
+		p, err := next(cursor)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, user := range p.Data {
+			fmt.Println(user.ID, user.Name)
+		}
+		if p.Next == "" {
+			break
+		}
+		cursor = p.Next
+	}
+	// Output:
+	// ada Ada
+	// barbara Barbara
+	// grace Grace
+	// hedy Hedy
+	// margaret Margaret
+}
+
+// The same walk by the Link header, which says where the next page is relative to
+// this one. It knows nothing of cursors, so it walks users and widgets alike.
+func Example_walkByLink() {
+	server := httptest.NewServer(storefront.New(newShop()))
+	defer server.Close()
+
+	url := server.URL + "/v2/widgets?limit=1"
+	for url != "" {
+		res, err := http.Get(url)
+		if err != nil {
+			log.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK {
+			log.Fatal(res.Status, err)
+		}
+		var page struct{ Data []json.RawMessage }
+		if err := json.Unmarshal(body, &page); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", page.Data)
+
+		url = ""
+		link := res.Header.Get("Link") // <?limit=1&start=…>; rel="next"
+		if target, isNext := strings.CutSuffix(link, `>; rel="next"`); isNext {
+			next, err := res.Request.URL.Parse(strings.TrimPrefix(target, "<"))
+			if err != nil {
+				log.Fatal(err)
+			}
+			url = next.String()
+		}
+	}
+	// Output:
+	// [{"id":"w1","colour":"red"}]
+	// [{"id":"w2","colour":"green"}]
+}
+
+// placeOrder sends an order until its answer has arrived. All attempts have the
+// same key, so there is one order however many of them got through.
+func placeOrder(baseURL, item string, qty int) (order storefront.Order, replayed bool, err error) {
+	key := rand.Text()
+	body, err := json.Marshal(map[string]any{"item": item, "qty": qty})
+	if err != nil {
+		return order, false, err
+	}
+	for attempt := range 5 {
+		time.Sleep(time.Duration(attempt) * 50 * time.Millisecond)
+		var req *http.Request
+		req, err = http.NewRequest("POST", baseURL+"/v1/orders", bytes.NewReader(body))
+		if err != nil {
+			return order, false, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", key)
+		var res *http.Response
+		res, err = http.DefaultClient.Do(req)
+		if err != nil {
+			continue // it may have been created or not: the next attempt finds out
+		}
+		answer, readErr := io.ReadAll(res.Body)
+		res.Body.Close()
+		switch {
+		case readErr != nil:
+			err = readErr
+		case res.StatusCode == http.StatusCreated:
+			err = json.Unmarshal(answer, &order)
+			return order, res.Header.Get("Idempotent-Replayed") == "true", err
+		case res.StatusCode == http.StatusConflict || res.StatusCode >= 500:
+			err = errors.New(res.Status)
+		default: // the order itself is refused
+			return order, false, fmt.Errorf("%s: %s", res.Status, answer)
+		}
+	}
+	return order, false, err
+}
+
+// A client that has not seen the answer sends its order again with the same key.
+// Here the first answer is lost on its way, after the order was created.
+func Example_retry() {
+	store := newShop()
+	front := storefront.New(store)
+	var once sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		once.Do(func() {
+			front.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler) // closes the connection
+		})
+		front.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+
+	order, replayed, err := placeOrder(server.URL, "teapot", 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(order.Item, order.Qty, "replayed:", replayed)
+	fmt.Println("orders in the store:", len(store.Orders()))
+	fmt.Println("that one:", store.Orders()[0].ID == order.ID)
+	// Output:
+	// teapot 2 replayed: true
+	// orders in the store: 1
+	// that one: true
+}
+
+// A client that has a response sends its ETag along, and gets the next one only
+// when something has changed.
+func Example_conditional() {
+	store := newShop()
+	server := httptest.NewServer(storefront.New(store))
+	defer server.Close()
+
+	get := func(etag string) *http.Response {
+		req, err := http.NewRequest("GET", server.URL+"/v1/products/teapot", nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if etag != "" {
+			req.Header.Set("If-None-Match", etag)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			log.Fatal(err)
+		}
+		res.Body.Close()
+		return res
+	}
+
+	etag := get("").Header.Get("ETag")
+	fmt.Println(get(etag).Status)
+	store.Products.Put(storefront.MustResource("teapot", map[string]any{"name": "Teapot", "lid": true}))
+	fmt.Println(get(etag).Status)
+	// Output:
+	// 304 Not Modified
+	// 200 OK
+}
+
+// A client that can live with a product of some age says so, and is then answered
+// from memory. Without Cache-Control the store is always asked.
+func Example_acceptAge() {
+	front := storefront.New(newShop())
+
+	for _, directive := range []string{"max-age=30", "max-age=30", "no-cache", ""} {
+		r := httptest.NewRequest("GET", "/v1/products/teapot", nil)
+		r.Header.Set("Cache-Control", directive)
+		w := httptest.NewRecorder()
+		front.ServeHTTP(w, r)
+		status, _, _ := strings.Cut(w.Header().Get("Cache-Status"), "; ttl")
+		fmt.Printf("%-10s %s\n", directive, status)
+	}
+	// Output:
+	// max-age=30 storefront; fwd=uri-miss
+	// max-age=30 storefront; hit
+	// no-cache   storefront; fwd=request
+	//            storefront; fwd=request
+}
+
+// writeProblem answers with a problem document (RFC 9457), as the service does.
+func writeProblem(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"title":%q,"status":%d}`, http.StatusText(status), status)
+}
+
+// accountKey is the context key of the authenticated account.
+type accountKey struct{}
+
+// account returns the authenticated account. A Store can call it, too, with the
+// context that it is given.
+func account(ctx context.Context) string {
+	name, _ := ctx.Value(accountKey{}).(string)
+	return name
+}
+
+// authenticate lets requests with a known token through, with the account in
+// their context.
+func authenticate(accounts map[string]string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Authorization")
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		name, known := accounts[token]
+		if !ok || !known {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			writeProblem(w, http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, name)))
+	})
+}
+
+// Authentication wraps the handler, and Scope says whose idempotency keys and
+// cached products a request deals with: two accounts that happen to choose the
+// same key do not get each other's orders.
+func ExampleOptions_scope() {
+	store := newShop()
+	front := storefront.NewWithOptions(store, &storefront.Options{
+		Scope: func(r *http.Request) string { return account(r.Context()) },
+	})
+	handler := authenticate(map[string]string{"token-a": "ada", "token-g": "grace"}, front)
+
+	for _, token := range []string{"token-a", "token-g", "token-a", "guess"} {
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "order-1")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Printf("%s %d replayed=%q\n", token, w.Code, w.Header().Get("Idempotent-Replayed"))
+	}
+	fmt.Println("orders:", len(store.Orders()))
+	// Output:
+	// token-a 201 replayed=""
+	// token-g 201 replayed=""
+	// token-a 201 replayed="true"
+	// guess 401 replayed=""
+	// orders: 2
+}
+
+// An announcingStore publishes every order that its Store creates.
+type announcingStore struct {
+	storefront.Store
+	publish func(storefront.Order)
+}
+
+func (s announcingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	stored, err := s.Store.CreateOrder(ctx, key, order)
+	if err == nil && stored.ID == order.ID { // any other ID is that of an earlier order
+		s.publish(stored)
+	}
+	return stored, err
+}
+
+// Events come from a Store that wraps another one. A replay is no event. Between
+// the commit and publish the process may end: where an event must not be lost,
+// the Store writes it in the transaction that writes the order.
+func Example_events() {
+	front := storefront.New(announcingStore{newShop(), func(order storefront.Order) {
+		fmt.Println("ordered:", order.Qty, order.Item)
+	}})
+
+	for range 3 {
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "order-1")
+		w := httptest.NewRecorder()
+		front.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// ordered: 2 teapot
+	// 201
+	// 201
+	// 201
+}
+
+// A sliceStore is a Store written from scratch: sorted slices, and a map in which
+// an order and its key are one entry. It keeps every key for ever.
+type sliceStore struct {
+	mu                       sync.RWMutex
+	users, products, widgets []storefront.Resource // sorted by ID
+	orders                   map[sliceKey]sliceOrder
+}
+
+type sliceKey struct{ scope, value string }
+
+type sliceOrder struct {
+	fingerprint [32]byte
+	order       storefront.Order
+}
+
+// find returns where in sorted the ID is or would be, and whether it is there.
+func find(sorted []storefront.Resource, id string) (int, bool) {
+	return slices.BinarySearchFunc(sorted, id, func(r storefront.Resource, id string) int {
+		return cmp.Compare(r.ID(), id)
+	})
+}
+
+func (s *sliceStore) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	i, found := find(s.users, after)
+	if found {
+		i++
+	}
+	return firstOf(s.users[i:], limit), nil
+}
+
+func (s *sliceStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	i, _ := find(s.widgets, start)
+	return firstOf(s.widgets[i:], limit), nil
+}
+
+// firstOf returns a copy, as what a Store returns belongs to the caller.
+func firstOf(resources []storefront.Resource, limit int) []storefront.Resource {
+	return slices.Clone(resources[:min(limit, len(resources))])
+}
+
+func (s *sliceStore) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return storefront.Resource{}, err
+	}
+	i, found := find(s.products, id)
+	if !found {
+		return storefront.Resource{}, storefront.ErrNotFound
+	}
+	return s.products[i], nil
+}
+
+func (s *sliceStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return storefront.Order{}, err
+	}
+	k := sliceKey{key.Scope, key.Value}
+	if first, ok := s.orders[k]; ok {
+		if first.fingerprint != key.Fingerprint {
+			return storefront.Order{}, storefront.ErrKeyReused
+		}
+		return first.order, nil
+	}
+	if s.orders == nil {
+		s.orders = make(map[sliceKey]sliceOrder)
+	}
+	s.orders[k] = sliceOrder{key.Fingerprint, order}
+	return order, nil
+}
+
+// A Store of one's own has four methods. The comments of the interface are what
+// it must keep to.
+func ExampleStore() {
+	front := storefront.New(&sliceStore{
+		users: []storefront.Resource{
+			storefront.MustResource("ada", map[string]any{"name": "Ada"}),
+			storefront.MustResource("grace", map[string]any{"name": "Grace"}),
+		},
+	})
+
+	w := httptest.NewRecorder()
+	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users", nil))
+	fmt.Println(w.Code, w.Body)
+
+	for _, body := range []string{`{"item":"teapot","qty":1}`, `{"qty":1, "item":"teapot"}`, `{"item":"teapot","qty":2}`} {
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "order-1")
+		w := httptest.NewRecorder()
+		front.ServeHTTP(w, r)
+		fmt.Printf("%d replayed=%q\n", w.Code, w.Header().Get("Idempotent-Replayed"))
+	}
+	// Output:
+	// 200 {"data":[{"id":"ada","name":"Ada"},{"id":"grace","name":"Grace"}],"has_more":false}
+	// 201 replayed=""
+	// 201 replayed="true"
+	// 422 replayed=""
+}
+
+// A statusWriter remembers the status of a response.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A request log wraps the handler. Once it has answered, the request's Pattern is
+// the route, which groups better than paths do.
+func ExampleNew_requestLog() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{} // for an output that is always the same
+			}
+			return a
+		},
+	}))
+	front := storefront.NewWithOptions(newShop(), &storefront.Options{Logger: logger})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sw := &statusWriter{w, http.StatusOK}
+		front.ServeHTTP(sw, r)
+		logger.Info("request", "method", r.Method, "route", r.Pattern, "status", sw.status)
+	})
+
+	for _, path := range []string{"/v1/products/teapot", "/v2/widgets"} {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+	}
+	// Output:
+	// level=INFO msg=request method=GET route="GET /v1/products/{product_id}" status=200
+	// level=INFO msg=request method=GET route="GET /v2/widgets" status=400
+}
+
+// A rateLimiter lets each client send max requests in each window.
+type rateLimiter struct {
+	next   http.Handler
+	client func(*http.Request) string
+	max    int
+	window time.Duration
+
+	mu     sync.Mutex
+	began  time.Time
+	counts map[string]int
+}
+
+func (l *rateLimiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	client := l.client(r)
+	l.mu.Lock()
+	if now := time.Now(); now.Sub(l.began) >= l.window {
+		l.began, l.counts = now, make(map[string]int)
+	}
+	l.counts[client]++
+	over := l.counts[client] > l.max
+	left := l.window - time.Since(l.began)
+	l.mu.Unlock()
+	if !over {
+		l.next.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
+	writeProblem(w, http.StatusTooManyRequests)
+}
+
+// A rate limit wraps the handler, inside of what authenticates, so that it can
+// count by account. A request that it refuses has not used its idempotency key.
+func ExampleNew_rateLimit() {
+	handler := &rateLimiter{
+		next:   storefront.New(newShop()),
+		client: func(r *http.Request) string { return r.Header.Get("Authorization") },
+		max:    2,
+		window: time.Hour,
+	}
+
+	for _, token := range []string{"a", "a", "a", "b"} {
+		r := httptest.NewRequest("GET", "/v1/users", nil)
+		r.Header.Set("Authorization", token)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(token, w.Code)
+	}
+	// Output:
+	// a 200
+	// a 200
+	// a 429
+	// b 200
+}
+
+// allowOrigin lets the pages of one origin use next from a browser.
+func allowOrigin(origin string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		if r.Header.Get("Origin") == origin {
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Set("Access-Control-Expose-Headers", "Age, Allow, Cache-Status, ETag, Idempotent-Replayed, Link, Retry-After")
+			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+				h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
+				h.Set("Access-Control-Allow-Headers", "Authorization, Cache-Control, Content-Type, Idempotency-Key, If-Match, If-None-Match")
+				h.Set("Access-Control-Max-Age", "600")
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// CORS wraps the handler, outside of what authenticates, as a preflight carries
+// no credentials.
+func ExampleNew_cors() {
+	handler := allowOrigin("https://shop.example", storefront.New(newShop()))
+
+	r := httptest.NewRequest("OPTIONS", "/v1/orders", nil)
+	r.Header.Set("Origin", "https://shop.example")
+	r.Header.Set("Access-Control-Request-Method", "POST")
+	r.Header.Set("Access-Control-Request-Headers", "content-type,idempotency-key")
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Get("Access-Control-Allow-Origin"))
+
+	r = httptest.NewRequest("GET", "/v1/products/teapot", nil)
+	r.Header.Set("Origin", "https://elsewhere.example")
+	w = httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Printf("%d %q\n", w.Code, w.Header().Get("Access-Control-Allow-Origin"))
+	// Output:
+	// 204 https://shop.example
+	// 200 ""
+}
+
+// A gzipWriter compresses a response. The compressed bytes are not those that the
+// strong ETag stands for, so the tag becomes a weak one, which If-None-Match
+// still matches.
+type gzipWriter struct {
+	http.ResponseWriter
+	gz *gzip.Writer // nil as long as nothing is written
+}
+
+func (w *gzipWriter) WriteHeader(status int) {
+	h := w.Header()
+	if etag := h.Get("ETag"); strings.HasPrefix(etag, `"`) {
+		h.Set("ETag", "W/"+etag)
+	}
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		h.Del("Content-Length")
+		h.Set("Content-Encoding", "gzip")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *gzipWriter) Write(p []byte) (int, error) {
+	if w.gz == nil {
+		w.gz = gzip.NewWriter(w.ResponseWriter)
+	}
+	return w.gz.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *gzipWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// acceptsGzip reports whether Accept-Encoding has gzip, and not with q=0.
+func acceptsGzip(r *http.Request) bool {
+	for _, line := range r.Header.Values("Accept-Encoding") {
+		for element := range strings.SplitSeq(line, ",") {
+			coding, weight, weighted := strings.Cut(element, ";")
+			if strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+				return !weighted || strings.Trim(weight, " qQ=0.") != ""
+			}
+		}
+	}
+	return false
+}
+
+// Compression wraps the handler. The wrapper must weaken the ETag, and say that
+// the response depends on Accept-Encoding also when it does not compress.
+func ExampleNew_compression() {
+	front := storefront.New(newShop())
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept-Encoding")
+		if !acceptsGzip(r) {
+			front.ServeHTTP(w, r)
+			return
+		}
+		gw := &gzipWriter{ResponseWriter: w}
+		front.ServeHTTP(gw, r)
+		if gw.gz != nil {
+			gw.gz.Close()
+		}
+	})
+
+	r := httptest.NewRequest("GET", "/v1/users", nil)
+	r.Header.Set("Accept-Encoding", "br, gzip")
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	etag := w.Header().Get("ETag")
+	fmt.Println(w.Code, w.Header().Get("Content-Encoding"), strings.HasPrefix(etag, `W/"`))
+
+	r.Header.Set("If-None-Match", etag)
+	w = httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Get("ETag") == etag, w.Body.Len())
+	// Output:
+	// 200 gzip true
+	// 304 true 0
+}
+
+// The end of a version is announced by a wrapper, in the headers of RFC 9745 and
+// RFC 8594.
+func ExampleNew_deprecation() {
+	var (
+		front      = storefront.New(newShop())
+		deprecated = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+		sunset     = time.Date(2028, 1, 1, 0, 0, 0, 0, time.UTC)
+	)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/") {
+			w.Header().Set("Deprecation", fmt.Sprintf("@%d", deprecated.Unix()))
+			w.Header().Set("Sunset", sunset.Format(http.TimeFormat))
+		}
+		front.ServeHTTP(w, r)
+	})
+
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest("GET", "/v1/products/teapot", nil))
+	fmt.Println(w.Header().Get("Deprecation"))
+	fmt.Println(w.Header().Get("Sunset"))
+	// Output:
+	// @1798761600
+	// Sat, 01 Jan 2028 00:00:00 GMT
+}
