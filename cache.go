@@ -282,8 +282,9 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	for {
 		c.mu.Lock()
 		now := time.Now()
-		entry, fwd := c.lookup(key), fwdURIMiss
-		if entry != nil {
+		entry, found := c.lookup(key)
+		fwd := fwdURIMiss
+		if found {
 			age := now.Sub(entry.began)
 			switch {
 			case d.accepts(age, c.lifetime):
@@ -339,14 +340,14 @@ func (c *productCache) serves(r *http.Request) bool {
 	return c.shared || c.scope != nil || len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0
 }
 
-// lookup returns the entry of key, or nil. c.mu is held.
-func (c *productCache) lookup(key productKey) *productEntry {
+// lookup returns the entry of key, if there is one. c.mu is held.
+func (c *productCache) lookup(key productKey) (productEntry, bool) {
 	element := c.entries[key]
 	if element == nil {
-		return nil
+		return productEntry{}, false
 	}
 	c.recent.MoveToFront(element)
-	return element.Value.(*productEntry)
+	return *element.Value.(*productEntry), true
 }
 
 // keep stores what a call of the store that began at some time has returned. An
@@ -361,7 +362,7 @@ func (c *productCache) keep(key productKey, product Resource, began time.Time, e
 		}
 	case err != nil:
 	case element != nil:
-		element.Value = &productEntry{key, product, began}
+		*element.Value.(*productEntry) = productEntry{key, product, began}
 	default:
 		if c.entries == nil {
 			c.entries = make(map[productKey]*list.Element)
@@ -458,13 +459,10 @@ func (c *productCache) wait(ctx context.Context, key productKey, call *productCa
 // been stale for longer than limit (RFC 5861, Section 4).
 func (c *productCache) stale(key productKey, limit time.Duration, fwd string) (productAnswer, bool) {
 	c.mu.Lock()
-	entry := c.lookup(key)
+	entry, found := c.lookup(key)
 	c.mu.Unlock()
-	if entry == nil {
-		return productAnswer{}, false
-	}
 	age := time.Since(entry.began)
-	if age-c.lifetime > limit {
+	if !found || age-c.lifetime > limit {
 		return productAnswer{}, false
 	}
 	answer := entry.hit(age, c.lifetime)

@@ -184,7 +184,8 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		body = append(body, last...)
 	} else {
 		body = append(append(append(body, more...), next...), closing...)
-		w.Header()["Link"] = []string{"<?limit=" + strconv.Itoa(limit) + "&" + param + "=" + next + `>; rel="next"`}
+		h := w.Header() // a wrapper may have set other links
+		h["Link"] = append(h["Link"], "<?limit="+strconv.Itoa(limit)+"&"+param+"="+next+`>; rel="next"`)
 	}
 	s.writeJSON(w, r, http.StatusOK, body)
 }
