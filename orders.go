@@ -156,7 +156,7 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 		return nil, true
 	}
 	var err error
-	if r.ContentLength >= 0 {
+	if r.ContentLength > 0 { // 0 may stand for unknown in a request that no server has made
 		body = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(r.Body, body)
 	} else {
