@@ -1,0 +1,1178 @@
+package storefront
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A pagedList is what the tests of both lists need to know of one.
+type pagedList struct {
+	path, param string
+	kind        listKind
+	collection  func(*MemStore) *Collection
+	stub        func(listFunc) *stubStore
+}
+
+type listFunc func(ctx context.Context, position string, limit int) ([]Resource, error)
+
+var pagedLists = map[string]pagedList{
+	"users": {
+		"/v1/users", "after", usersList,
+		func(m *MemStore) *Collection { return &m.Users },
+		func(list listFunc) *stubStore { return &stubStore{listUsers: list} },
+	},
+	"widgets": {
+		"/v2/widgets", "start", widgetsList,
+		func(m *MemStore) *Collection { return &m.Widgets },
+		func(list listFunc) *stubStore { return &stubStore{listWidgets: list} },
+	},
+}
+
+func onBothLists(t *testing.T, test func(t *testing.T, l pagedList)) {
+	for name, l := range pagedLists {
+		t.Run(name, func(t *testing.T) { test(t, l) })
+	}
+}
+
+// at returns the target of a page; no position is the first one.
+func (l pagedList) at(limit int, position string) string {
+	target := l.path + "?limit=" + strconv.Itoa(limit)
+	if position != "" {
+		target += "&" + l.param + "=" + position
+	}
+	return target
+}
+
+// store returns a store in which the list has bare items with these IDs.
+func (l pagedList) store(ids ...string) *MemStore {
+	store := new(MemStore)
+	l.collection(store).Put(bareResources(ids...)...)
+	return store
+}
+
+// bareResources returns resources that have an ID and nothing else.
+func bareResources(ids ...string) []Resource {
+	resources := make([]Resource, len(ids))
+	for i, id := range ids {
+		resources[i] = MustResource(id, nil)
+	}
+	return resources
+}
+
+// A listPage is a page as a client decodes it.
+type listPage struct {
+	Data    []Resource `json:"data"`
+	HasMore *bool      `json:"has_more"`
+	Next    *string    `json:"next"`
+}
+
+func (p listPage) ids() []string {
+	ids := make([]string, len(p.Data))
+	for i, item := range p.Data {
+		ids[i] = item.ID()
+	}
+	return ids
+}
+
+// getPage gets a page and checks what holds for every one of them.
+func getPage(t *testing.T, h http.Handler, target string) listPage {
+	t.Helper()
+	got := get(h, target)
+	if got.status != http.StatusOK {
+		t.Fatalf("GET %s: status %d\n%s", target, got.status, got.body)
+	}
+	var p listPage
+	dec := json.NewDecoder(strings.NewReader(got.body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		t.Fatalf("GET %s: %v\n%s", target, err, got.body)
+	}
+	if p.Data == nil || p.HasMore == nil {
+		t.Fatalf("GET %s: data and has_more are on every page, and data is never null\n%s", target, got.body)
+	}
+	if hasLink := got.header["Link"] != nil; *p.HasMore != (p.Next != nil) || *p.HasMore != hasLink {
+		t.Fatalf("GET %s: next and Link are there if and only if has_more is true\nLink: %q\n%s", target, got.header["Link"], got.body)
+	}
+	return p
+}
+
+// walk returns the IDs on the pages from the first to the last, each of which
+// one of the handlers answers. Between two pages it calls between, unless nil.
+func (l pagedList) walk(t *testing.T, limit int, between func(seen []string), handlers ...http.Handler) []string {
+	t.Helper()
+	var seen []string
+	position := ""
+	for i := 0; ; i++ {
+		p := getPage(t, handlers[i%len(handlers)], l.at(limit, position))
+		if len(p.Data) > limit {
+			t.Fatalf("%d items on a page of %d", len(p.Data), limit)
+		}
+		seen = append(seen, p.ids()...)
+		if p.Next == nil {
+			return seen
+		}
+		if i == 1000 {
+			t.Fatalf("a walk without end, now at %s", seen[len(seen)-1])
+		}
+		if len(p.Data) < limit {
+			t.Fatalf("%d items on a page of %d that is not the last", len(p.Data), limit)
+		}
+		position = *p.Next
+		if between != nil {
+			between(seen)
+		}
+	}
+}
+
+// wantQueryFaults checks that the response refuses the query because of these
+// parameters, and no others, and returns the faults.
+func (r response) wantQueryFaults(t *testing.T, parameters ...string) []fault {
+	t.Helper()
+	faults := r.wantProblem(t, http.StatusBadRequest, "invalid-query").Errors
+	var got []string
+	for _, f := range faults {
+		if f.Detail == "" || f.Header != "" || f.Pointer != "" {
+			t.Errorf("want a detail and a parameter alone in the fault %+v", f)
+		}
+		got = append(got, f.Parameter)
+	}
+	// A value with two faults may be named for each.
+	if diff := cmp.Diff(parameters, slices.Compact(got)); diff != "" {
+		t.Errorf("faulty parameters (-want +got):\n%s%s", diff, r.body)
+	}
+	return faults
+}
+
+func TestLimit(t *testing.T) {
+	const refused = 0
+	tests := []struct {
+		value string // as it stands in the query
+		want  int
+		why   string
+	}{
+		{"1", 1, "the least"},
+		{"2", 2, "one of many"},
+		{"500", 500, "the most"},
+		{"007", 7, "leading zeros are decimal digits"},
+		{strings.Repeat("0", 400) + "9", 9, "so are many of them"},
+		{"%35%30", 50, "escapes stand for what they say"},
+
+		{"", refused, "empty"},
+		{"0", refused, "below the least"},
+		{"00", refused, "still 0"},
+		{"501", refused, "one above the most"},
+		{"1000", refused, "above the most"},
+		{"-1", refused, "negative"},
+		{"-0", refused, "a sign"},
+		{"%2B5", refused, "a sign"},
+		{"+5", refused, "a + is a space"},
+		{"%205", refused, "a space before"},
+		{"5+", refused, "a space behind"},
+		{"5%0A", refused, "a newline behind"},
+		{"5%00", refused, "a NUL behind"},
+		{"5,", refused, "a comma"},
+		{"1.0", refused, "not an integer"},
+		{"1e2", refused, "not digits alone"},
+		{"0x10", refused, "hexadecimal"},
+		{"1_0", refused, "Go's digit separator"},
+		{"1,000", refused, "a thousands separator"},
+		{"ten", refused, "letters"},
+		{"%EF%BC%95", refused, "a full-width 5"},
+		{"%D9%A5", refused, "an Arabic-Indic 5"},
+		{"%C2%B2", refused, "a superscript 2"},
+		{"%FF", refused, "not UTF-8"},
+		{"4294967297", refused, "2^32+1, 1 if it wrapped around"},
+		{"9223372036854775808", refused, "2^63"},
+		{"18446744073709551617", refused, "2^64+1, 1 if it wrapped around"},
+		{strings.Repeat("9", 400), refused, "huge"},
+	}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		for _, test := range tests {
+			t.Run(test.why, func(t *testing.T) {
+				asked := refused
+				h := New(l.stub(func(_ context.Context, _ string, limit int) ([]Resource, error) {
+					asked = limit - 1
+					return nil, nil
+				}))
+				got := get(h, l.path+"?limit="+test.value)
+				if asked != test.want {
+					t.Errorf("limit=%s was taken for %d, want %d", test.value, asked, test.want)
+				}
+				if test.want == refused {
+					faults := got.wantQueryFaults(t, "limit")
+					if len(faults) != 1 || faults[0].Minimum != 1 || faults[0].Maximum != 500 {
+						t.Errorf("want one fault with the minimum 1 and the maximum 500: %s", got.body)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestLimitWithoutValueIsRefused(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		get(New(&stubStore{}), l.path+"?limit").wantQueryFaults(t, "limit")
+	})
+}
+
+func TestPageSizes(t *testing.T) {
+	tests := []struct {
+		opts       Options
+		size, most int
+	}{
+		{Options{}, 50, 500},
+		{Options{PageSize: 1}, 1, 500},
+		{Options{PageSize: 500}, 500, 500},
+		{Options{MaxPageSize: 50}, 50, 50},
+		{Options{MaxPageSize: 49}, 49, 49},
+		{Options{MaxPageSize: 1}, 1, 1},
+		{Options{MaxPageSize: 501}, 50, 501},
+		{Options{PageSize: 3, MaxPageSize: 5}, 3, 5},
+		{Options{PageSize: 1_000_000, MaxPageSize: 1_000_000}, 1_000_000, 1_000_000},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprintf("PageSize %d, MaxPageSize %d", test.opts.PageSize, test.opts.MaxPageSize), func(t *testing.T) {
+			asked := 0
+			list := func(_ context.Context, _ string, limit int) ([]Resource, error) {
+				asked = limit - 1
+				return nil, nil
+			}
+			h := NewWithOptions(&stubStore{listUsers: list, listWidgets: list}, &test.opts)
+			if get(h, "/v1/users"); asked != test.size {
+				t.Errorf("a page of users has %d items, want %d", asked, test.size)
+			}
+			for _, l := range pagedLists {
+				if get(h, l.at(test.most, "")); asked != test.most {
+					t.Errorf("limit=%d was taken for %d", test.most, asked)
+				}
+				faults := get(h, l.at(test.most+1, "")).wantQueryFaults(t, "limit")
+				if faults[0].Minimum != 1 || faults[0].Maximum != int64(test.most) || !strings.Contains(faults[0].Detail, strconv.Itoa(test.most)) {
+					t.Errorf("want the maximum %d in %+v", test.most, faults[0])
+				}
+			}
+		})
+	}
+}
+
+func TestPageSizesOutOfBoundsPanic(t *testing.T) {
+	for _, opts := range []Options{
+		{PageSize: -1},
+		{PageSize: 501},
+		{PageSize: 6, MaxPageSize: 5},
+		{MaxPageSize: -1},
+		{PageSize: -2, MaxPageSize: -1},
+		{MaxPageSize: 1_000_001},
+	} {
+		t.Run(fmt.Sprintf("PageSize %d, MaxPageSize %d", opts.PageSize, opts.MaxPageSize), func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			NewWithOptions(&stubStore{}, &opts)
+		})
+	}
+}
+
+func TestQueryIsParsedStrictly(t *testing.T) {
+	const (
+		unknown  = "no such parameter"
+		repeated = "more than once"
+		escape   = "hexadecimal"
+		semi     = "semicolon"
+	)
+	tests := []struct {
+		query  string
+		faults []string // the parameters
+		detail string   // a part of that of the first fault
+	}{
+		{"limit=2&limit=2", []string{"limit"}, repeated},
+		{"limit=2&limit=3", []string{"limit"}, repeated},
+		{"limit=2&limit", []string{"limit"}, repeated},
+		{"limit=2&&&limit=2", []string{"limit"}, repeated},
+		{"limit=2&%6Cimit=2", []string{"limit"}, repeated},
+
+		{"limit=2&x=1", []string{"x"}, unknown},
+		{"limit=2&x", []string{"x"}, unknown},
+		{"limit=2&x=", []string{"x"}, unknown},
+		{"limit=2&x=1&y=2&x=3", []string{"x", "y", "x"}, unknown},
+		{"limit=2&Limit=2", []string{"Limit"}, unknown},
+		{"limit=2&limit[]=2", []string{"limit[]"}, unknown},
+		{"limit=2&+limit=2", []string{" limit"}, unknown},
+		{"limit=2&limit%00=2", []string{"limit\x00"}, unknown},
+		{"limit=2&%C3%A9=1", []string{"é"}, unknown},
+		{"limit=2&%FF=1", []string{"\ufffd"}, unknown},
+		{"limit=2&%3Cb%3E=1", []string{"<b>"}, unknown},
+		{"limit=2&offset=10", []string{"offset"}, unknown},
+		{"limit=2&page=1", []string{"page"}, unknown},
+		{"limit=2&cursor=AXUx_RU-rA", []string{"cursor"}, unknown},
+		{"limit=2&=5", []string{"=5"}, unknown}, // a fault always says where it is
+		{"limit=2&=", []string{"="}, unknown},
+
+		{"limit=%zz", []string{"limit"}, escape},
+		{"limit=%", []string{"limit"}, escape},
+		{"limit=2%", []string{"limit"}, escape},
+		{"limit=%3", []string{"limit"}, escape},
+		{"limit=%G0", []string{"limit"}, escape},
+		{"limit=2&x=%zz", []string{"x"}, escape},
+		{"limit=2&%zz=1", []string{"%zz"}, escape},
+		{"limit=2&%", []string{"%"}, escape},
+
+		{"limit=2;", []string{"limit"}, semi},
+		{"limit=2;x=1", []string{"limit"}, semi},
+		{"limit=2&;", []string{";"}, semi},
+		{"limit=2&x;y=1", []string{"x;y"}, semi},
+	}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		for _, test := range tests {
+			t.Run(test.query, func(t *testing.T) {
+				faults := get(New(&stubStore{}), l.path+"?"+test.query).wantQueryFaults(t, test.faults...)
+				if !strings.Contains(faults[0].Detail, test.detail) {
+					t.Errorf("the first fault's detail is %q, want one with %q", faults[0].Detail, test.detail)
+				}
+			})
+		}
+	})
+}
+
+func TestQueryMayBeWrittenInManyWays(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		h := New(l.store("a", "b", "c", "d", "e"))
+		position := l.param + "=" + l.kind.cursor("b")
+		want := get(h, l.path+"?limit=2&"+position)
+		for why, query := range map[string]string{
+			"the other order":     position + "&limit=2",
+			"empty pairs":         "&&limit=2&&" + position + "&",
+			"an escaped name":     "%6cimi%74=2&" + position,
+			"an escaped value":    "limit=%32&" + position,
+			"an escaped position": "limit=2&" + l.param + "=" + strings.ReplaceAll(l.kind.cursor("b"), "A", "%41"),
+		} {
+			t.Run(why, func(t *testing.T) {
+				if diff := cmp.Diff(want, get(h, l.path+"?"+query), cmp.AllowUnexported(response{})); diff != "" {
+					t.Errorf("%s (-plain +this):\n%s", query, diff)
+				}
+			})
+		}
+	})
+}
+
+func TestQueryFaultsAreAllReportedAtOnce(t *testing.T) {
+	got := get(New(&stubStore{}), "/v2/widgets?limit=0&x=1&start=&limit=3&after=y&a;b&c=%zz")
+	got.wantQueryFaults(t, "x", "limit", "after", "a;b", "c", "limit", "start")
+
+	got = get(New(&stubStore{}), "/v2/widgets?start=&x=1")
+	got.wantQueryFaults(t, "x", "limit", "start")
+}
+
+func TestProblemListsAtMostAHundredFaults(t *testing.T) {
+	got := get(New(&stubStore{}), "/v1/users?"+strings.Repeat("x&", 1000))
+	if n := len(got.wantProblem(t, http.StatusBadRequest, "invalid-query").Errors); n != 100 {
+		t.Errorf("1000 faults, of which the problem lists %d, want 100", n)
+	}
+}
+
+func TestUnknownParameterFaultNamesTheKnownOnes(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		faults := get(New(&stubStore{}), l.path+"?limit=1&x=1").wantQueryFaults(t, "x")
+		if want := "limit, " + l.param; !strings.Contains(faults[0].Detail, want) {
+			t.Errorf("the detail is %q, want one with %q", faults[0].Detail, want)
+		}
+	})
+}
+
+func TestParameterOfTheOtherListIsUnknown(t *testing.T) {
+	get(New(&stubStore{}), "/v1/users?start=AXcxzyNcLg").wantQueryFaults(t, "start")
+	get(New(&stubStore{}), "/v2/widgets?limit=1&after=AXUx_RU-rA").wantQueryFaults(t, "after")
+}
+
+func TestEndpointsWithoutParametersRefuseAny(t *testing.T) {
+	endpoints := map[string]func(query string) response{
+		"product": func(query string) response { return get(New(&stubStore{}), "/v1/products/p1"+query) },
+		"openapi": func(query string) response { return get(New(&stubStore{}), "/openapi.json"+query) },
+		"order": func(query string) response {
+			return send(New(&stubStore{}), "POST", "/v1/orders"+query, `{"item":"teapot","qty":1}`,
+				"Content-Type: application/json", "Idempotency-Key: k1")
+		},
+	}
+	for name, request := range endpoints {
+		t.Run(name, func(t *testing.T) {
+			for query, parameters := range map[string][]string{
+				"?limit=1":         {"limit"},
+				"?product_id=p1":   {"product_id"},
+				"?a=1&b=2":         {"a", "b"},
+				"?a=1&a=1":         {"a"},
+				"?a":               {"a"},
+				"?;":               {";"},
+				"?%":               {"%"},
+				"?=":               {"="},
+				"?x=1&%67oat=%zz":  {"x", "goat"},
+				"?qty=1&item=cake": {"qty", "item"},
+			} {
+				request(query).wantQueryFaults(t, parameters...)
+			}
+		})
+	}
+}
+
+func TestEndpointsWithoutParametersTakeAnEmptyQuery(t *testing.T) {
+	store := new(MemStore)
+	store.Products.Put(MustResource("p1", nil))
+	for _, query := range []string{"?", "?&", "?&&"} {
+		if got := get(New(store), "/v1/products/p1"+query); got.status != http.StatusOK {
+			t.Errorf("%s: status %d, want 200", query, got.status)
+		}
+	}
+}
+
+func TestEmptyList(t *testing.T) {
+	const want = `{"data":[],"has_more":false}`
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		for why, items := range map[string][]Resource{"nil": nil, "empty": {}} {
+			t.Run("store returns "+why, func(t *testing.T) {
+				h := New(l.stub(func(context.Context, string, int) ([]Resource, error) { return items, nil }))
+				if got := get(h, l.at(2, "")); got.body != want || got.header["Link"] != nil {
+					t.Errorf("got %s with the Link %q, want %s without", got.body, got.header["Link"], want)
+				}
+			})
+		}
+		t.Run("zero MemStore", func(t *testing.T) {
+			if got := get(New(new(MemStore)), l.at(2, "")); got.body != want {
+				t.Errorf("got %s, want %s", got.body, want)
+			}
+		})
+		t.Run("behind the last item", func(t *testing.T) {
+			if got := get(New(l.store("a", "b")), l.at(2, l.kind.cursor("c"))); got.body != want {
+				t.Errorf("got %s, want %s", got.body, want)
+			}
+		})
+	})
+}
+
+func TestPageIsTheLastWhenNothingFollows(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		h := New(l.store("a", "b", "c"))
+		for limit, more := range map[int]bool{1: true, 2: true, 3: false, 4: false, 500: false} {
+			if p := getPage(t, h, l.at(limit, "")); *p.HasMore != more {
+				t.Errorf("limit=%d of 3 items: has_more is %t", limit, *p.HasMore)
+			}
+		}
+	})
+}
+
+func TestItemsStandInAPageAsTheyWereRendered(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		store := new(MemStore)
+		items := []Resource{
+			MustResource(`a"\b`, map[string]any{"text": "<&> \u2028 \" ü", "n": json.Number("1.50")}),
+			MustResource("b", json.RawMessage(`{"z": 1, "a": [ ], "next": "no cursor", "data": null}`)),
+		}
+		l.collection(store).Put(items...)
+		want := `{"data":[` + items[0].String() + `,` + items[1].String() + `],"has_more":false}`
+		if got := get(New(store), l.at(5, "")); got.body != want {
+			t.Errorf("got  %s\nwant %s", got.body, want)
+		}
+	})
+}
+
+func TestLinkLeadsToWhereNextLeads(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		h := http.StripPrefix("/shops/7", New(l.store("a", "b", "c", "d", "e")))
+		target := "/shops/7" + l.at(2, "")
+		for _, want := range []string{"[a b]", "[c d]", "[e]"} {
+			base, err := url.Parse(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := getPage(t, h, target)
+			if got := fmt.Sprint(p.ids()); got != want {
+				t.Fatalf("GET %s: %s, want %s", target, got, want)
+			}
+			if p.Next == nil {
+				break
+			}
+			link := get(h, target).header.Get("Link")
+			if want := "<?limit=2&" + l.param + "=" + *p.Next + `>; rel="next"`; link != want {
+				t.Fatalf("Link: %s, want %s", link, want)
+			}
+			reference, _, _ := strings.Cut(link[1:], ">")
+			next, err := base.Parse(reference)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target = next.String()
+		}
+	})
+}
+
+func TestLinkHasTheLimitInPlainDigits(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		link := get(New(l.store("a", "b", "c")), l.path+"?limit=%30%32").header.Get("Link")
+		if !strings.HasPrefix(link, "<?limit=2&") {
+			t.Errorf("Link: %s, want one with limit=2", link)
+		}
+	})
+}
+
+func TestStoreIsAskedOnceForOneMoreThanThePage(t *testing.T) {
+	type call struct {
+		position string
+		limit    int
+	}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		var calls []call
+		h := New(l.stub(func(_ context.Context, position string, limit int) ([]Resource, error) {
+			calls = append(calls, call{position, limit})
+			return nil, nil
+		}))
+		get(h, l.at(7, ""))
+		get(h, l.at(500, l.kind.cursor("Zoë/1")))
+		want := []call{{"", 8}, {"Zoë/1", 501}}
+		if diff := cmp.Diff(want, calls, cmp.AllowUnexported(call{})); diff != "" {
+			t.Errorf("calls of the store (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestStoreIsGivenTheRequestsContext(t *testing.T) {
+	type key struct{}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		h := New(l.stub(func(ctx context.Context, _ string, _ int) ([]Resource, error) {
+			if ctx.Value(key{}) != "mine" {
+				t.Error("the context is not that of the request")
+			}
+			return nil, nil
+		}))
+		r := httptest.NewRequest("GET", l.at(1, ""), nil)
+		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), key{}, "mine")))
+	})
+}
+
+func TestStoreThatReturnsMoreThanItWasAskedFor(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		list := func(ctx context.Context, position string, limit int) ([]Resource, error) {
+			if l.kind == usersList {
+				return l.store("a", "b", "c", "d", "e").ListUsers(ctx, position, 100)
+			}
+			return l.store("a", "b", "c", "d", "e").ListWidgets(ctx, position, 100)
+		}
+		got := l.walk(t, 2, nil, New(l.stub(list)))
+		if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, got); diff != "" {
+			t.Errorf("walk (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestStoreThatReturnsTheZeroResource(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		for name, items := range map[string][]Resource{
+			"alone":           {{}},
+			"on the page":     {MustResource("a", nil), {}},
+			"behind the page": {MustResource("a", nil), MustResource("b", nil), {}}, // next would be of it
+		} {
+			t.Run(name, func(t *testing.T) {
+				var log bytes.Buffer
+				h := NewWithOptions(
+					l.stub(func(context.Context, string, int) ([]Resource, error) { return items, nil }),
+					&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				p := get(h, l.at(2, "")).wantProblem(t, http.StatusInternalServerError, "internal-error")
+				if !strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), "zero Resource") {
+					t.Errorf("want the incident %s and its cause in the log: %s", p.Instance, &log)
+				}
+			})
+		}
+	})
+}
+
+func TestListOfAStoreThatFails(t *testing.T) {
+	const text = "dial db.internal: refused"
+	tests := []struct {
+		name   string
+		err    error
+		status int
+		code   string
+	}{
+		{"ErrUnavailable", ErrUnavailable, 503, "unavailable"},
+		{"wrapped ErrUnavailable", fmt.Errorf("%s: %w", text, ErrUnavailable), 503, "unavailable"},
+		{"deadline", context.DeadlineExceeded, 503, "unavailable"},
+		{"wrapped deadline", fmt.Errorf("%s: %w", text, context.DeadlineExceeded), 503, "unavailable"},
+		{"any other", errors.New(text), 500, "internal-error"},
+		{"cancelled by the store itself", fmt.Errorf("%s: %w", text, context.Canceled), 500, "internal-error"},
+		{"ErrNotFound, which is for products", ErrNotFound, 500, "internal-error"},
+		{"ErrKeyReused, which is for orders", ErrKeyReused, 500, "internal-error"},
+		{"ErrInProgress, which is for orders", ErrInProgress, 500, "internal-error"},
+	}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				var log bytes.Buffer
+				h := NewWithOptions(
+					// What comes with an error does not count.
+					l.stub(func(context.Context, string, int) ([]Resource, error) { return bareResources("a", "b"), test.err }),
+					&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				got := get(h, l.at(1, ""))
+				p := got.wantProblem(t, test.status, test.code)
+				if retry := got.header.Get("Retry-After") != ""; retry != (test.status == 503) {
+					t.Errorf("Retry-After: %q in a response with status %d", got.header.Get("Retry-After"), test.status)
+				}
+				if got.header["Link"] != nil || got.header["Etag"] != nil {
+					t.Errorf("the error has the Link %q and the ETag %q", got.header["Link"], got.header["Etag"])
+				}
+				if strings.Contains(got.body, test.err.Error()) {
+					t.Errorf("the error's text has leaked: %s", got.body)
+				}
+				if !strings.HasPrefix(p.Instance, "urn:storefront:incident:") ||
+					!strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), test.err.Error()) {
+					t.Errorf("want the incident %s and the error in the log: %s", p.Instance, &log)
+				}
+			})
+		}
+	})
+}
+
+func TestListWhoseRequestIsPastItsDeadline(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		r := httptest.NewRequest("GET", l.at(1, ""), nil)
+		ctx, cancel := context.WithDeadline(r.Context(), time.Unix(0, 0))
+		defer cancel()
+		w := httptest.NewRecorder()
+		h := NewWithOptions(l.store("a"), &Options{Logger: slog.New(slog.DiscardHandler)})
+		h.ServeHTTP(w, r.WithContext(ctx))
+		response{w.Code, w.Header(), w.Body.String()}.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
+	})
+}
+
+func TestListHEAD(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		h := New(l.store("a", "b", "c"))
+		for name, target := range map[string]string{
+			"first page":    l.at(2, ""),
+			"last page":     l.at(3, ""),
+			"invalid query": l.path + "?limit=0",
+		} {
+			t.Run(name, func(t *testing.T) {
+				want, got := get(h, target), send(h, "HEAD", target, "")
+				if got.body != "" {
+					t.Errorf("HEAD has the body %q", got.body)
+				}
+				if diff := cmp.Diff(want.header, got.header); diff != "" || want.status != got.status {
+					t.Errorf("HEAD answers %d, GET %d; headers (-GET +HEAD):\n%s", got.status, want.status, diff)
+				}
+			})
+		}
+	})
+}
+
+func TestListNotModified(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		store := l.store("a", "b", "c")
+		h := New(store)
+		etag := get(h, l.at(2, "")).header.Get("Etag")
+
+		got := get(h, l.at(2, ""), "If-None-Match: "+etag)
+		want := response{http.StatusNotModified, http.Header{
+			"Etag":                   {etag},
+			"Cache-Control":          {"private, max-age=60"},
+			"X-Content-Type-Options": {"nosniff"},
+		}, ""}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(response{})); diff != "" {
+			t.Errorf("unchanged page (-want +got):\n%s", diff)
+		}
+
+		l.collection(store).Put(MustResource("b", map[string]any{"changed": true}))
+		if got := get(h, l.at(2, ""), "If-None-Match: "+etag); got.status != http.StatusOK {
+			t.Errorf("changed page: status %d, want 200", got.status)
+		}
+	})
+}
+
+func TestListETagChangesIfAndOnlyIfTheBytesDo(t *testing.T) {
+	with := func(id, color string) Resource { return MustResource(id, map[string]any{"color": color}) }
+	states := map[string][]Resource{
+		"empty":               {},
+		"one":                 bareResources("a"),
+		"another one":         bareResources("b"),
+		"two":                 bareResources("a", "b"),
+		"three":               bareResources("a", "b", "c"),
+		"three, other last":   bareResources("a", "b", "d"),
+		"four":                bareResources("a", "b", "c", "d"),
+		"a field":             {with("a", "red"), with("b", "red")},
+		"another field":       {with("a", "red"), with("b", "blue")},
+		"fields swapped":      {with("a", "blue"), with("b", "red")},
+		"IDs that look alike": bareResources("a\",\"b", "ab"),
+	}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		type page struct{ name, body, etag string }
+		var pages []page
+		for name, items := range states {
+			// Two replicas, filled in different order.
+			first, second := new(MemStore), new(MemStore)
+			l.collection(first).Put(items...)
+			slices.Reverse(items)
+			l.collection(second).Put(items...)
+			for replica, store := range []*MemStore{first, second} {
+				for limit := 1; limit <= 4; limit++ {
+					got := get(New(store), l.at(limit, ""))
+					pages = append(pages, page{fmt.Sprintf("%s, limit %d, replica %d", name, limit, replica), got.body, got.header.Get("Etag")})
+				}
+			}
+		}
+		strong := regexp.MustCompile(`^"[!#-~]+"$`)
+		for i, p := range pages {
+			if !strong.MatchString(p.etag) {
+				t.Errorf("%s: the ETag is %s, want a strong one", p.name, p.etag)
+			}
+			for _, q := range pages[:i] {
+				if (p.etag == q.etag) != (p.body == q.body) {
+					t.Errorf("%s: %s %s\n%s: %s %s", p.name, p.etag, p.body, q.name, q.etag, q.body)
+				}
+			}
+		}
+	})
+}
+
+// Cursors that clients hold must stay good for ever: never change these.
+func TestCursorFormatIsFrozen(t *testing.T) {
+	tests := []struct{ id, users, widgets string }{
+		{"1", "AXUx_RU-rA", "AXcxzyNcLg"},
+		{"a1", "AXVhMeb6SB4", "AXdhMeV-nHA"},
+		{"a2", "AXVhMn_zGaQ", "AXdhMnx3zco"},
+		{"teapot/42", "AXV0ZWFwb3QvNDIWHSKb", "AXd0ZWFwb3QvNDIS6PKm"},
+		{"a b&c=d", "AXVhIGImYz1kM6KRNw", "AXdhIGImYz1kcYeWSg"},
+		{"Zoë", "AXVab8OrDUSAjw", "AXdab8Ord4TT7w"},
+		{"日本語", "AXXml6XmnKzoqp70a2a7", "AXfml6XmnKzoqp7wnraG"},
+		{"🫖", "AXXwn6uWbxqngA", "AXfwn6uWFdr04A"},
+		{
+			strings.Repeat("x", 255),
+			"AXV4" + strings.Repeat("eHh4", 83) + "eHh4eHhCjTy3",
+			"AXd4" + strings.Repeat("eHh4", 83) + "eHh4eHgFmtlg",
+		},
+	}
+	for _, test := range tests {
+		for name, cursor := range map[string]string{"users": test.users, "widgets": test.widgets} {
+			t.Run(name+" "+test.id[:min(len(test.id), 20)], func(t *testing.T) {
+				l := pagedLists[name]
+				position := ""
+				h := New(l.stub(func(_ context.Context, p string, _ int) ([]Resource, error) {
+					position = p
+					return nil, nil
+				}))
+				if get(h, l.at(1, cursor)); position != test.id {
+					t.Errorf("%s is the position %q, want %q", cursor, position, test.id)
+				}
+				h = New(l.stub(func(context.Context, string, int) ([]Resource, error) {
+					return bareResources(test.id, test.id), nil // last of this page, first of the next one
+				}))
+				if p := getPage(t, h, l.at(1, "")); *p.Next != cursor {
+					t.Errorf("next is %s, want %s", *p.Next, cursor)
+				}
+			})
+		}
+	}
+}
+
+func TestCursorsAreShortAndURLSafe(t *testing.T) {
+	for name, id := range map[string]string{
+		"255 bytes":            strings.Repeat("x", 255),
+		"255 bytes, non-ASCII": strings.Repeat("日", 85),
+		"reserved characters":  "/?#[]@!$&'()*+,;=%\"<>\\ ",
+		"non-ASCII":            "Zoë Ünal 日本語 🫖",
+		"one byte":             "~",
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBothLists(t, func(t *testing.T, l pagedList) {
+				h := New(l.store("!", id, "\U0010fffd"))
+				want := []string{"!", id, "\U0010fffd"}
+				slices.Sort(want)
+				if diff := cmp.Diff(want, l.walk(t, 1, nil, h)); diff != "" {
+					t.Errorf("walk (-want +got):\n%s", diff)
+				}
+				cursor := l.kind.cursor(id)
+				if len(cursor) > 512 || url.QueryEscape(cursor) != cursor || url.PathEscape(cursor) != cursor {
+					t.Errorf("the cursor %s has %d bytes or needs escaping", cursor, len(cursor))
+				}
+			})
+		})
+	}
+}
+
+func TestCursorsWorkOnEveryReplica(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		ids := []string{"a", "b", "c", "d", "e", "f", "g"}
+		got := l.walk(t, 1, nil, New(l.store(ids...)), New(l.store(ids...)), New(l.store(ids...)))
+		if diff := cmp.Diff(ids, got); diff != "" {
+			t.Errorf("walk over three replicas (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// forgedCursor returns the cursor of any bytes, with a good checksum.
+func forgedCursor(version byte, kind listKind, position string) string {
+	raw := append([]byte{version, byte(kind)}, position...)
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw)))
+}
+
+func TestInvalidCursorsAreRefused(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		other := usersList + widgetsList - l.kind
+		cursor := l.kind.cursor("u2")
+		for why, invalid := range map[string]string{
+			"empty":                            "",
+			"not a cursor":                     "page2",
+			"an ID":                            "u2",
+			"a space":                          " ",
+			"the other list's":                 other.cursor("u2"),
+			"no list's":                        forgedCursor(1, 'x', "u2"),
+			"an earlier version":               forgedCursor(0, l.kind, "u2"),
+			"a later version":                  forgedCursor(2, l.kind, "u2"),
+			"an empty position":                forgedCursor(1, l.kind, ""),
+			"a position of 256 bytes":          forgedCursor(1, l.kind, strings.Repeat("x", 256)),
+			"over 512 bytes":                   forgedCursor(1, l.kind, strings.Repeat("x", 400)),
+			"a position that is not UTF-8":     forgedCursor(1, l.kind, "u\xff"),
+			"a position with a control":        forgedCursor(1, l.kind, "u\n"),
+			"too short for a checksum":         base64.RawURLEncoding.EncodeToString([]byte{1, byte(l.kind), 0, 0, 0}),
+			"twice":                            cursor + cursor,
+			"a space before":                   " " + cursor,
+			"quotes":                           `"` + cursor + `"`,
+			"escaped twice":                    url.QueryEscape(url.QueryEscape("%" + cursor)),
+			"lower case":                       strings.ToLower(cursor),
+			"upper case":                       strings.ToUpper(cursor),
+			"a cursor and a fragment of zeros": cursor + "AAAA",
+			"a million bytes":                  strings.Repeat("A", 1_000_000),
+		} {
+			t.Run(why, func(t *testing.T) {
+				faults := get(New(&stubStore{}), l.at(1, "x")[:len(l.at(1, "x"))-1]+url.QueryEscape(invalid)).wantQueryFaults(t, l.param)
+				if len(faults) != 1 {
+					t.Errorf("want one fault: %+v", faults)
+				}
+			})
+		}
+	})
+}
+
+func TestPositionWithoutValueIsRefused(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		get(New(&stubStore{}), l.path+"?limit=1&"+l.param).wantQueryFaults(t, l.param)
+	})
+}
+
+// The lengths of the IDs leave no, two and four unused bits in the last character
+// of a cursor.
+func TestMutatedCursorsAreRefused(t *testing.T) {
+	mutations := map[string]func(cursor string, yield func(string)){
+		"a byte changed": func(cursor string, yield func(string)) {
+			for i := range len(cursor) {
+				for b := range 256 {
+					yield(cursor[:i] + string([]byte{byte(b)}) + cursor[i+1:])
+				}
+			}
+		},
+		"a byte inserted": func(cursor string, yield func(string)) {
+			for i := range len(cursor) + 1 {
+				for b := range 256 {
+					yield(cursor[:i] + string([]byte{byte(b)}) + cursor[i:])
+				}
+			}
+		},
+		"a line break inserted": func(cursor string, yield func(string)) {
+			for i := range len(cursor) + 1 {
+				yield(cursor[:i] + "\r\n" + cursor[i:])
+			}
+		},
+		"truncated": func(cursor string, yield func(string)) {
+			for i := range len(cursor) {
+				yield(cursor[:i])
+				yield(cursor[i+1:])
+				yield(cursor[:i] + cursor[i+1:])
+			}
+		},
+		"padded": func(cursor string, yield func(string)) {
+			yield(cursor + "=")
+			yield(cursor + "==")
+			yield(cursor + "===")
+		},
+		"two bytes swapped": func(cursor string, yield func(string)) {
+			for i := range len(cursor) - 1 {
+				yield(cursor[:i] + cursor[i+1:i+2] + cursor[i:i+1] + cursor[i+2:])
+			}
+		},
+		"other alphabet": func(cursor string, yield func(string)) {
+			yield(strings.NewReplacer("-", "+", "_", "/").Replace(cursor))
+		},
+	}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		h := New(&stubStore{})
+		for name, mutate := range mutations {
+			t.Run(name, func(t *testing.T) {
+				for _, id := range []string{"1", "a1", "abc", "Zoë"} {
+					cursor := l.kind.cursor(id)
+					mutate(cursor, func(mutated string) {
+						if mutated == cursor {
+							return
+						}
+						target := l.path + "?limit=1&" + l.param + "=" + url.QueryEscape(mutated)
+						if got := get(h, target); got.status != http.StatusBadRequest {
+							t.Errorf("%q, made of %q: status %d, want 400", mutated, cursor, got.status)
+						}
+					})
+				}
+			})
+		}
+	})
+}
+
+func TestCursorWithOtherUnusedBitsIsRefused(t *testing.T) {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	for id, unused := range map[string]int{"1": 4, "a1": 2} {
+		cursor := usersList.cursor(id)
+		last := strings.IndexByte(alphabet, cursor[len(cursor)-1])
+		for bits := 1; bits < 1<<unused; bits++ {
+			same := cursor[:len(cursor)-1] + alphabet[last|bits:][:1]
+			get(New(&stubStore{}), "/v1/users?after="+same).wantQueryFaults(t, "after")
+		}
+	}
+}
+
+func TestWalkSeesEveryItemOnceAndInOrder(t *testing.T) {
+	ids := make([]string, 500)
+	for i := range ids {
+		ids[i] = "item" + strconv.Itoa(i) // byte order is not that of the numbers
+	}
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		h := New(l.store(ids...))
+		want := slices.Sorted(slices.Values(ids))
+		for _, limit := range []int{1, 2, 3, 7, 64, 65, 249, 250, 499, 500} {
+			if diff := cmp.Diff(want, l.walk(t, limit, nil, h)); diff != "" {
+				t.Errorf("limit=%d: walk (-want +got):\n%s", limit, diff)
+			}
+		}
+	})
+}
+
+// checkWalk checks that a walk has seen all of there, of which nothing was
+// deleted meanwhile, and nothing twice or out of order.
+func checkWalk(t *testing.T, seen, there []string) {
+	t.Helper()
+	for i, id := range seen[1:] {
+		if id <= seen[i] {
+			t.Errorf("%s came after %s", id, seen[i])
+		}
+	}
+	for _, id := range there {
+		if _, found := slices.BinarySearch(seen, id); !found {
+			t.Errorf("%s was there throughout and was not seen", id)
+		}
+	}
+}
+
+func TestWalkWhileItemsComeAndGoBetweenPages(t *testing.T) {
+	id := func(i int) string { return fmt.Sprintf("i%03d", i) }
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		for seed := range uint64(20) {
+			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				store := new(MemStore)
+				items := l.collection(store)
+				var there []string
+				for i := range 200 {
+					if i%3 == 0 {
+						there = append(there, id(i))
+					}
+					items.Put(MustResource(id(i), nil))
+				}
+				seen := l.walk(t, 1+random.IntN(40), func(seen []string) {
+					// What is near the position matters most.
+					near, _ := strconv.Atoi(seen[len(seen)-1][1:])
+					for range 10 {
+						switch i := max(0, near+random.IntN(11)-5); {
+						case i%3 == 0 && i < 200:
+							items.Put(MustResource(id(i), map[string]any{"n": random.Int()}))
+						case random.IntN(2) == 0:
+							items.Put(MustResource(id(i), nil))
+						default:
+							items.Delete(id(i))
+						}
+					}
+				}, New(store))
+				checkWalk(t, seen, there)
+			})
+		}
+	})
+}
+
+func TestWalkWhileItemsComeAndGoConcurrently(t *testing.T) {
+	id := func(i int) string { return fmt.Sprintf("i%03d", i) }
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		store := new(MemStore)
+		items := l.collection(store)
+		var there []string
+		for i := range 400 {
+			if i%2 == 0 {
+				there = append(there, id(i))
+			}
+			items.Put(MustResource(id(i), nil))
+		}
+		stop := make(chan struct{})
+		var writers sync.WaitGroup
+		defer writers.Wait()
+		defer close(stop)
+		for seed := range uint64(2) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			writers.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if i := random.IntN(400); i%2 == 1 && random.IntN(2) == 0 {
+						items.Delete(id(i))
+					} else {
+						items.Put(MustResource(id(i), map[string]any{"n": random.Int()}))
+					}
+				}
+			})
+		}
+		h := New(store)
+		for _, limit := range []int{1, 2, 7, 50, 199, 500} {
+			for range 10 {
+				checkWalk(t, l.walk(t, limit, nil, h), there)
+			}
+		}
+	})
+}
+
+// slowCursor returns the cursor of a position, made bit by bit.
+func slowCursor(kind listKind, position string) string {
+	raw := "\x01" + string(rune(kind)) + position
+	sum := ^uint32(0)
+	for i := range len(raw) {
+		sum ^= uint32(raw[i])
+		for range 8 {
+			sum = sum>>1 ^ sum&1*0xEDB88320
+		}
+	}
+	var bits strings.Builder
+	for i := range len(raw) {
+		fmt.Fprintf(&bits, "%08b", raw[i])
+	}
+	fmt.Fprintf(&bits, "%032b", ^sum)
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	var cursor strings.Builder
+	for rest := bits.String(); rest != ""; rest = rest[min(6, len(rest)):] {
+		n, _ := strconv.ParseUint((rest + "00000")[:6], 2, 6)
+		cursor.WriteByte(alphabet[n])
+	}
+	return cursor.String()
+}
+
+func FuzzCursor(f *testing.F) {
+	for _, id := range []string{"", "1", "a1", "abc", "Zoë", "\xff", "\n", strings.Repeat("x", 255), strings.Repeat("x", 256)} {
+		f.Add(id, usersList.cursor(id), uint16(0), "A")
+		f.Add(id, widgetsList.cursor(id), uint16(3), "\n")
+	}
+	f.Fuzz(func(t *testing.T, id, any string, at uint16, with string) {
+		for _, l := range pagedLists {
+			kind, other := l.kind, usersList+widgetsList-l.kind
+			cursor := kind.cursor(id)
+			if want := slowCursor(kind, id); cursor != want {
+				t.Fatalf("the cursor of %q is %s, want %s", id, cursor, want)
+			}
+			position, ok := kind.position(cursor)
+			if isID := checkID(id) == nil; ok != isID || ok && position != id {
+				t.Fatalf("%s, the cursor of %q, is %q, %t", cursor, id, position, ok)
+			} else if isID && (len(cursor) > 512 || url.QueryEscape(cursor) != cursor) {
+				t.Fatalf("the cursor %s has %d bytes or needs escaping", cursor, len(cursor))
+			}
+			if position, ok := other.position(cursor); ok {
+				t.Fatalf("%s is the position %q in the other list", cursor, position)
+			}
+			i := int(at) % (len(cursor) + 1)
+			mutated := cursor[:i] + with + cursor[min(i+1, len(cursor)):]
+			inserted := cursor[:i] + with + cursor[i:]
+			for _, candidate := range []string{any, mutated, inserted} {
+				if position, ok := kind.position(candidate); ok && (slowCursor(kind, position) != candidate || len(candidate) > 512) {
+					t.Fatalf("%q is accepted and is not the cursor of %q, which it is taken for", candidate, position)
+				}
+			}
+		}
+	})
+}
+
+func FuzzQuery(f *testing.F) {
+	for _, query := range []string{
+		"", "&", "=", "limit=2&after=x", "limit=2&limit=3", "%6cimit=%32", "a+b=c+d", "x",
+		"a;b", "a=%zz", "%=", "%zz;", "limit=%ff&%ff=1", "limit==2", "limit=+5", "=5",
+	} {
+		f.Add(query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		if strings.Count(query, "&") > 5000 {
+			t.Skip("url.ParseQuery refuses so many")
+		}
+		for _, names := range [][]string{{}, {"limit"}, {"limit", "after"}} {
+			params, faults := parseQuery(query, names...)
+			for _, fault := range faults {
+				if fault.Parameter == "" || fault.Detail == "" {
+					t.Errorf("%q: the fault %+v says not where or what", query, fault)
+				}
+			}
+			values, err := url.ParseQuery(query)
+			if err != nil {
+				if faults == nil {
+					t.Errorf("%q is accepted, and url.ParseQuery says %v", query, err)
+				}
+				continue
+			}
+			refused := map[string]int{} // how often, by name
+			for name, all := range values {
+				n := len(all)
+				if slices.Contains(names, name) {
+					n--
+				}
+				if n > 0 && name != "" {
+					refused[name] = n
+				}
+			}
+			for _, fault := range faults {
+				if values.Has(fault.Parameter) {
+					refused[fault.Parameter]--
+				} else if !values.Has("") {
+					t.Errorf("%q: there is no parameter %q", query, fault.Parameter)
+				}
+			}
+			for name, n := range refused {
+				if n != 0 {
+					t.Errorf("%q with %q: %d faults of %q too few", query, names, n, name)
+				}
+			}
+			if nameless := values.Has(""); (len(refused) > 0 || nameless) != (faults != nil) {
+				t.Errorf("%q with %q: faults %+v", query, names, faults)
+			}
+			for i, name := range names {
+				if want := (queryParam{values.Get(name), values.Has(name)}); params[i] != want {
+					t.Errorf("%q: %s is %+v, want %+v", query, name, params[i], want)
+				}
+			}
+		}
+	})
+}
