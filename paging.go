@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -105,6 +106,9 @@ func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults 
 			detail = "The parameter is given more than once."
 		}
 		if detail != "" {
+			if name == "" { // a fault says where it is
+				name = pair
+			}
 			faults = append(faults, fault{Detail: detail, Parameter: name})
 		}
 		if i >= 0 && !params[i].given {
@@ -157,15 +161,17 @@ func (l listKind) position(cursor string) (id string, ok bool) {
 func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Resource, limit int, param, next string) {
 	const opening, more, last, closing = `{"data":[`, `],"has_more":true,"next":"`, `],"has_more":false}`, `"}`
 
+	if slices.Contains(items, Resource{}) {
+		s.storeFailed(w, r, errZeroResource)
+		return
+	}
+	items = items[:min(limit, len(items))]
+
 	// The tag is made of the items' tags: they stand for the items' bytes.
 	var scratch [1024]byte
 	tags := scratch[:0]
 	size := len(opening) + len(items) + len(more) + len(next) + len(closing)
 	for _, item := range items {
-		if item.r == nil {
-			s.storeFailed(w, r, errZeroResource)
-			return
-		}
 		size += len(item.r.json)
 		tags = append(tags, item.r.tag[:]...)
 	}

@@ -16,7 +16,6 @@ func (s *service) listUsers(w http.ResponseWriter, r *http.Request) {
 	}
 	next := ""
 	if len(users) > q.limit { // the one too many says that more follow
-		users = users[:q.limit]
 		next = usersList.cursor(users[q.limit-1].ID())
 	}
 	s.writePage(w, r, users, q.limit, "after", next)

@@ -17,7 +17,6 @@ func (s *service) listWidgets(w http.ResponseWriter, r *http.Request) {
 	next := ""
 	if len(widgets) > q.limit { // the one too many is where the next page starts
 		next = widgetsList.cursor(widgets[q.limit].ID())
-		widgets = widgets[:q.limit]
 	}
 	s.writePage(w, r, widgets, q.limit, "start", next)
 }
