@@ -243,6 +243,7 @@ func (o *Options) document() []byte {
 	return []byte(strings.NewReplacer(
 		`"maximum": 500, "default": 50`, `"maximum": `+strconv.Itoa(o.MaxPageSize)+`, "default": `+strconv.Itoa(o.PageSize),
 		`"maximum": 500`, `"maximum": `+strconv.Itoa(o.MaxPageSize),
+		`from 1 to 500.`, `from 1 to `+strconv.Itoa(o.MaxPageSize)+`.`, // in an example
 	).Replace(openAPI))
 }
 

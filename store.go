@@ -295,7 +295,7 @@ type MemStore struct {
 	Users, Products, Widgets Collection
 
 	mu   sync.Mutex
-	keys map[scopedKey]*keyedOrder
+	keys map[keyDigest]*keyedOrder
 
 	// All orders, in the sequence in which they were created, are linked from
 	// first to last; the keys of those from remembered on are in keys. They are
@@ -306,12 +306,21 @@ type MemStore struct {
 	text                    strings.Builder
 }
 
-type scopedKey struct{ scope, value string }
+// A keyDigest is the SHA-256 sum of a key's scope and value. As a map's key it
+// needs no memory elsewhere.
+type keyDigest [sha256.Size]byte
+
+func (k *IdempotencyKey) digest() keyDigest {
+	b := make([]byte, 0, 512)
+	b = binary.BigEndian.AppendUint64(b, uint64(len(k.Scope)))
+	b = append(append(b, k.Scope...), k.Value...)
+	return sha256.Sum256(b)
+}
 
 // A keyedOrder is an order and the idempotency key that it was created with.
 type keyedOrder struct {
 	order       Order
-	key         scopedKey
+	key         keyDigest
 	fingerprint [32]byte
 	created     time.Time
 	next        *keyedOrder
@@ -360,8 +369,8 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		delete(m.keys, m.remembered.key)
 		m.remembered = m.remembered.next
 	}
-	k := scopedKey{key.Scope, key.Value}
-	if first, ok := m.keys[k]; ok {
+	digest := key.digest()
+	if first, ok := m.keys[digest]; ok {
 		if first.fingerprint != key.Fingerprint {
 			return Order{}, ErrKeyReused
 		}
@@ -369,8 +378,7 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	}
 	kept := order
 	kept.ID, kept.Item = m.keepText(order.ID), m.keepText(order.Item)
-	k.scope, k.value = m.keepText(k.scope), m.keepText(k.value)
-	m.add(keyedOrder{order: kept, key: k, fingerprint: key.Fingerprint, created: now})
+	m.add(keyedOrder{order: kept, key: digest, fingerprint: key.Fingerprint, created: now})
 	return order, nil
 }
 
@@ -382,7 +390,7 @@ func (m *MemStore) add(o keyedOrder) {
 	m.slab = append(m.slab, o)
 	added := &m.slab[len(m.slab)-1]
 	if m.keys == nil {
-		m.keys = make(map[scopedKey]*keyedOrder)
+		m.keys = make(map[keyDigest]*keyedOrder)
 	}
 	m.keys[o.key] = added
 	if m.first == nil {
