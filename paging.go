@@ -179,7 +179,12 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		return
 	}
 
-	body := append(make([]byte, 0, size), opening...)
+	buffer, _ := s.pages.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	defer s.pages.Put(buffer)
+	body := append(slices.Grow((*buffer)[:0], size), opening...)
 	for i, item := range items {
 		if i > 0 {
 			body = append(body, ',')
@@ -193,5 +198,6 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		h := w.Header() // a wrapper may have set other links
 		h["Link"] = append(h["Link"], "<?limit="+strconv.Itoa(limit)+"&"+param+"="+next+`>; rel="next"`)
 	}
+	*buffer = body
 	s.writeJSON(w, r, http.StatusOK, body)
 }

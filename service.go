@@ -53,6 +53,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -157,6 +158,7 @@ type service struct {
 	mux         http.ServeMux
 	headers     sharedHeaders
 	products    productCache
+	pages       sync.Pool // of *[]byte, for the bodies of lists
 	openAPI     []byte
 	openAPIETag []string
 }

@@ -1,0 +1,527 @@
+package storefront
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cacheableTargets are all reads, of the store that newCacheableStore makes. The
+// lists have a next page.
+var cacheableTargets = []string{"/v1/users?limit=1", "/v1/products/p1", "/v2/widgets?limit=1", "/openapi.json"}
+
+func newCacheableStore() *MemStore {
+	store := new(MemStore)
+	name := func(name string) any { return map[string]string{"name": name} }
+	store.Users.Put(MustResource("u1", name("Ada")), MustResource("u2", name("Grace")), MustResource("u3", name("Barbara")))
+	store.Products.Put(MustResource("p1", name("Teapot")))
+	store.Widgets.Put(MustResource("w1", name("Gear")), MustResource("w2", name("Gear")))
+	return store
+}
+
+func TestReadsHaveAStrongETagAndCacheControl(t *testing.T) {
+	strong := regexp.MustCompile(`^"[!#-~]{16,}"$`)
+	tests := []struct {
+		name string
+		opts *Options
+		want string
+	}{
+		{"default", nil, "private, max-age=60"},
+		{"zero options", &Options{}, "private, max-age=60"},
+		{"MaxAge", &Options{MaxAge: 90 * time.Minute}, "private, max-age=5400"},
+		{"MaxAge that is not whole seconds", &Options{MaxAge: 1999 * time.Millisecond}, "private, max-age=1"},
+		{"MaxAge below a second", &Options{MaxAge: time.Millisecond}, "private, max-age=0"},
+		{"negative MaxAge", &Options{MaxAge: -1}, "private, no-cache"},
+		{"Shared", &Options{Shared: true}, "max-age=60"},
+		{"Shared with negative MaxAge", &Options{Shared: true, MaxAge: -1}, "no-cache"},
+		{"Scope", &Options{Scope: func(*http.Request) string { return "a" }}, "private, max-age=60"},
+	}
+	for _, test := range tests {
+		h := NewWithOptions(newCacheableStore(), test.opts)
+		for _, target := range cacheableTargets {
+			t.Run(test.name+target, func(t *testing.T) {
+				for _, method := range []string{"GET", "HEAD"} {
+					r := send(h, method, target, "")
+					if r.status != http.StatusOK {
+						t.Fatalf("%s: status %d", method, r.status)
+					}
+					if got := r.header["Cache-Control"]; !slices.Equal(got, []string{test.want}) {
+						t.Errorf("%s: Cache-Control %q, want %q", method, got, test.want)
+					}
+					if got := r.header["Etag"]; len(got) != 1 || !strong.MatchString(got[0]) {
+						t.Errorf("%s: ETag %q, want one strong one", method, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+const productTag = `"6FAs6adW5wJeg6ECtj1G4g"`
+
+// Clients keep these tags over a release. To change what they are made of costs
+// every client one full answer for everything it has.
+func TestETagsAreFrozen(t *testing.T) {
+	h := New(newCacheableStore())
+	for target, want := range map[string]string{
+		"/v1/products/p1":     productTag,
+		"/v1/users?limit=2":   `"_8m4FwXW0Pg61QqCmLxIrA"`,
+		"/v1/users?limit=3":   `"TJWCpNkZRxBCHnroYZcezw"`,
+		"/v2/widgets?limit=1": `"HBMAag9PuxihhvkY27fgQw"`,
+		"/v2/widgets?limit=1&start=" + widgetsList.cursor("x"): `"47DEQpj8HBSa-_TImW-5JA"`,
+	} {
+		if got := get(h, target).header.Get("ETag"); got != want {
+			t.Errorf("%s: ETag %s, want %s", target, got, want)
+		}
+	}
+}
+
+func TestETagsAreTheSameOnEveryReplica(t *testing.T) {
+	one, other := New(newCacheableStore()), New(newCacheableStore())
+	for _, target := range cacheableTargets {
+		if a, b := get(one, target).header.Get("ETag"), get(other, target).header.Get("ETag"); a != b {
+			t.Errorf("%s: ETag %s and %s", target, a, b)
+		}
+	}
+}
+
+func TestSameBytesSameTagAndOtherBytesOtherTag(t *testing.T) {
+	for _, target := range []string{"/v1/users?", "/v2/widgets?"} {
+		tagOf, bodyOf := make(map[string]string), make(map[string]string)
+		pages := 0
+		for _, ids := range [][]string{{}, {"a"}, {"b"}, {"a", "b"}, {"a", "b", "c"}, {"a", "c"}, {"ab"}} {
+			for _, version := range []int{1, 2} {
+				store := new(MemStore)
+				for _, id := range ids {
+					resource := MustResource(id, map[string]int{"version": version})
+					store.Users.Put(resource)
+					store.Widgets.Put(resource)
+				}
+				for limit := 1; limit <= 4; limit++ {
+					r := get(New(store), target+"limit="+strconv.Itoa(limit))
+					tag := r.header.Get("ETag")
+					if first, ok := tagOf[r.body]; ok && first != tag {
+						t.Errorf("ETag %s and %s for %s", first, tag, r.body)
+					}
+					if first, ok := bodyOf[tag]; ok && first != r.body {
+						t.Errorf("ETag %s for %s and %s", tag, first, r.body)
+					}
+					tagOf[r.body], bodyOf[tag] = tag, r.body
+					pages++
+				}
+			}
+		}
+		if len(tagOf) == 1 || len(tagOf) == pages {
+			t.Errorf("%d bodies in %d pages of %s: want some the same and some not", len(tagOf), pages, target)
+		}
+	}
+}
+
+// ifNoneMatchCases are lines in which <tag> stands for the current entity tag.
+var ifNoneMatchCases = []struct {
+	name  string
+	lines []string
+	match bool
+}{
+	{"the tag", []string{`<tag>`}, true},
+	{"another tag", []string{`"other"`}, false},
+	{"the tag, weak: the comparison is weak", []string{`W/<tag>`}, true},
+	{"another tag, weak", []string{`W/"other"`}, false},
+	{"asterisk", []string{`*`}, true},
+	{"asterisk with white space around", []string{" *\t"}, true},
+	{"quoted asterisk is a tag", []string{`"*"`}, false},
+	{"white space around the tag", []string{" \t<tag>\t "}, true},
+	{"first of a list", []string{`<tag>, "b"`}, true},
+	{"last of a list", []string{`"a", "b", <tag>`}, true},
+	{"last of a list without white space", []string{`"a","b",<tag>`}, true},
+	{"list with tabs", []string{"\"a\"\t,\t<tag>"}, true},
+	{"weak in a list", []string{`"a", W/<tag>`}, true},
+	{"not in a list", []string{`"a", W/"b", "c"`}, false},
+	{"empty elements before", []string{`, ,,<tag>`}, true},
+	{"empty elements between and after", []string{`"a",, ,<tag>,`}, true},
+	{"only commas", []string{`, ,`}, false},
+	{"second line", []string{`"a"`, `<tag>`}, true},
+	{"second line, weak", []string{`"a", "b"`, `"c", W/<tag>`}, true},
+	{"no line", []string{`"a"`, `"b"`}, false},
+	{"empty line before", []string{``, `<tag>`}, true},
+	{"comma at the end of a line", []string{`"a",`, `<tag>`}, true},
+	{"empty tag", []string{`""`}, false},
+	{"empty tag before", []string{`"",<tag>`}, true},
+	{"comma inside the quotes", []string{`"a,b"`}, false},
+	{"comma inside the quotes before", []string{`"a,b", <tag>`}, true},
+	{"comma at the end inside the quotes", []string{`"a,",<tag>`}, true},
+	{"asterisk inside the quotes before", []string{`"a,*", <tag>`}, true},
+	{"the tag's characters inside the quotes of another one", []string{`"a,<opaque>"`}, false},
+	{"backslash before a quote does not escape it", []string{`"a\", <tag>`}, true},
+	{"obs-text", []string{"\"\x80\xff\", <tag>"}, true},
+	{"UTF-8", []string{`"ä", <tag>`}, true},
+	{"empty", []string{``}, false},
+	{"white space", []string{" \t"}, false},
+	{"no quotes", []string{`<opaque>`}, false},
+	{"single quotes", []string{`'<opaque>'`}, false},
+	{"no opening quote", []string{`<opaque>"`}, false},
+	{"no closing quote", []string{`"<opaque>`}, false},
+	{"one quote", []string{`"`}, false},
+	{"lower-case w", []string{`w/<tag>`}, false},
+	{"W without slash", []string{`W<tag>`}, false},
+	{"W with backslash", []string{`W\<tag>`}, false},
+	{"W twice", []string{`W/W/<tag>`}, false},
+	{"white space after W/", []string{`W/ <tag>`}, false},
+	{"W/ alone", []string{`W/`}, false},
+	{"other case", []string{`<lower>`}, false},
+	{"shortened", []string{`<short>`}, false},
+	{"white space inside the quotes", []string{`" <opaque>"`}, false},
+	{"space in a tag before: that is not a tag", []string{`"a b", <tag>`}, false},
+	{"control character in a tag before", []string{"\"a\x01\", <tag>"}, false},
+	{"DEL in a tag before", []string{"\"a\x7f\", <tag>"}, false},
+	{"junk before", []string{`junk, <tag>`}, false},
+	{"junk behind", []string{`<tag>, junk`}, true},
+	{"junk joined on", []string{`<tag>junk`}, false},
+	{"junk after white space", []string{`<tag> junk`}, false},
+	{"semicolon for a comma", []string{`"a"; <tag>`}, false},
+	{"no comma", []string{`"a" <tag>`}, false},
+	{"unterminated before", []string{`"a, <tag>`}, false},
+	{"unterminated line before", []string{`"a`, `<tag>`}, false},
+	{"junk line before", []string{`junk`, `<tag>`}, false},
+	{"asterisk in a list", []string{`"a", *`}, false},
+	{"asterisk before a tag", []string{`*, "a"`}, false},
+	{"asterisk before another line", []string{`*`, `"a"`}, false},
+	{"asterisk in a second line", []string{`"a"`, `*`}, false},
+	{"asterisk twice", []string{`*, *`}, false},
+	{"asterisk twice without a comma", []string{`**`}, false},
+}
+
+// expandTag puts a response's entity tag, or what is derived from it, into lines.
+func expandTag(name string, lines []string, etag string) []string {
+	opaque := strings.Trim(etag, `"`)
+	replacer := strings.NewReplacer("<tag>", etag, "<opaque>", opaque,
+		"<lower>", strings.ToLower(etag), "<short>", `"`+opaque[:len(opaque)-1]+`"`)
+	var out []string
+	for _, line := range lines {
+		out = append(out, name+": "+replacer.Replace(line))
+	}
+	return out
+}
+
+func TestIfNoneMatch(t *testing.T) {
+	h := New(newCacheableStore())
+	for _, target := range cacheableTargets {
+		full := get(h, target)
+		for _, test := range ifNoneMatchCases {
+			t.Run(target+"/"+test.name, func(t *testing.T) {
+				lines := expandTag("If-None-Match", test.lines, full.header.Get("ETag"))
+				for _, method := range []string{"GET", "HEAD"} {
+					r := send(h, method, target, "", lines...)
+					switch {
+					case test.match && r.status != http.StatusNotModified, !test.match && r.status != http.StatusOK:
+						t.Errorf("%s with %q: status %d", method, lines, r.status)
+					case r.status == http.StatusNotModified && r.body != "":
+						t.Errorf("%s: 304 with the body %q", method, r.body)
+					case r.status == http.StatusOK && method == "GET" && r.body != full.body:
+						t.Errorf("200 with the body %q", r.body)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestIfMatch(t *testing.T) {
+	h := New(newCacheableStore())
+	tests := []struct {
+		name  string
+		lines []string
+		match bool
+	}{
+		{"the tag", []string{`<tag>`}, true},
+		{"another tag", []string{`"other"`}, false},
+		{"the tag, weak: the comparison is strong", []string{`W/<tag>`}, false},
+		{"weak and strong", []string{`W/<tag>, <tag>`}, true},
+		{"asterisk", []string{`*`}, true},
+		{"asterisk with white space around", []string{"\t* "}, true},
+		{"quoted asterisk is a tag", []string{`"*"`}, false},
+		{"in a list", []string{`"a", <tag>, "b"`}, true},
+		{"not in a list", []string{`"a", W/<tag>, "b"`}, false},
+		{"second line", []string{`"a"`, `<tag>`}, true},
+		{"comma inside the quotes before", []string{`"a,b",<tag>`}, true},
+		{"the tag's characters inside the quotes of another one", []string{`"a,<opaque>"`}, false},
+		{"only commas", []string{`,,`}, false},
+		{"junk", []string{`junk`}, false},
+		{"no quotes", []string{`<opaque>`}, false},
+		{"no closing quote", []string{`"<opaque>`}, false},
+		{"lower-case w", []string{`w/<tag>`}, false},
+		{"other case", []string{`<lower>`}, false},
+		{"asterisk in a list", []string{`"a", *`}, false},
+		{"empty is none", []string{``}, true},
+	}
+	for _, target := range cacheableTargets {
+		etag := get(h, target).header.Get("ETag")
+		for _, test := range tests {
+			t.Run(target+"/"+test.name, func(t *testing.T) {
+				r := get(h, target, expandTag("If-Match", test.lines, etag)...)
+				if test.match {
+					if r.status != http.StatusOK {
+						t.Errorf("status %d, want 200", r.status)
+					}
+					return
+				}
+				r.wantProblem(t, http.StatusPreconditionFailed, "precondition-failed")
+				if got := r.header["Etag"]; got != nil {
+					t.Errorf("ETag %s on a problem", got)
+				}
+			})
+		}
+	}
+}
+
+func TestIfMatchGoesFirst(t *testing.T) {
+	h := New(newCacheableStore())
+	for _, target := range cacheableTargets {
+		etag := get(h, target).header.Get("ETag")
+		for _, test := range []struct {
+			ifMatch, ifNoneMatch string
+			want                 int
+		}{
+			{`"other"`, etag, http.StatusPreconditionFailed},
+			{`"other"`, `"other"`, http.StatusPreconditionFailed},
+			{etag, etag, http.StatusNotModified},
+			{etag, `"other"`, http.StatusOK},
+		} {
+			r := get(h, target, "If-None-Match: "+test.ifNoneMatch, "If-Match: "+test.ifMatch)
+			if r.status != test.want {
+				t.Errorf("%s with If-Match %s and If-None-Match %s: status %d, want %d", target, test.ifMatch, test.ifNoneMatch, r.status, test.want)
+			}
+		}
+	}
+}
+
+func TestErrorsWinOverPreconditions(t *testing.T) {
+	h := New(newCacheableStore())
+	for _, test := range []struct {
+		target, code string
+		status       int
+	}{
+		{"/v1/products/none", "product-not-found", http.StatusNotFound},
+		{"/v1/none", "not-found", http.StatusNotFound},
+		{"/v1/users?limit=x", "invalid-query", http.StatusBadRequest},
+		{"/v1/products/p1?x=y", "invalid-query", http.StatusBadRequest},
+		{"/v2/widgets", "invalid-query", http.StatusBadRequest},
+		{"/openapi.json?x=y", "invalid-query", http.StatusBadRequest},
+	} {
+		for _, line := range []string{"If-Match: *", `If-Match: "a"`, "If-None-Match: *", `If-None-Match: "a"`} {
+			t.Run(test.target+"/"+line, func(t *testing.T) {
+				r := get(h, test.target, line)
+				r.wantProblem(t, test.status, test.code)
+				if got := r.header["Etag"]; got != nil {
+					t.Errorf("ETag %s on a problem", got)
+				}
+			})
+		}
+	}
+}
+
+func TestNotModifiedHasTheHeadersThatItShould(t *testing.T) {
+	service := New(newCacheableStore())
+	wrapped := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept-Encoding")
+		service.ServeHTTP(w, r)
+	})
+	server := httptest.NewServer(wrapped) // the server adds headers, too
+	defer server.Close()
+	for _, target := range cacheableTargets {
+		for _, method := range []string{"GET", "HEAD"} {
+			t.Run(method+" "+target, func(t *testing.T) {
+				full := get(wrapped, target)
+				bare := send(wrapped, method, target, "", "If-None-Match: *")
+				r, err := http.NewRequest(method, server.URL+target, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("If-None-Match", full.header.Get("ETag"))
+				response, err := server.Client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				if response.StatusCode != http.StatusNotModified {
+					t.Fatalf("status %d", response.StatusCode)
+				}
+				for _, name := range []string{"Etag", "Cache-Control", "Vary"} {
+					if got, want := response.Header[name], full.header[name]; len(want) != 1 || !slices.Equal(got, want) {
+						t.Errorf("%s %q, want that of the 200, %q", name, got, want)
+					}
+				}
+				for _, name := range []string{"Content-Type", "Content-Length", "Link", "Age", "Transfer-Encoding"} {
+					if got := append(response.Header[name], bare.header[name]...); got != nil {
+						t.Errorf("%s %q, want none", name, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestIfModifiedSinceAndRangeAreIgnored(t *testing.T) {
+	h := New(newCacheableStore())
+	const past, future = "Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"
+	for _, target := range cacheableTargets {
+		full := get(h, target)
+		for _, lines := range [][]string{
+			{"If-Modified-Since: " + past},
+			{"If-Modified-Since: " + future},
+			{"If-Unmodified-Since: " + past},
+			{"Range: bytes=0-1"},
+			{"Range: bytes=999999999-"},
+			{"Range: bytes=0-1", "If-Range: " + full.header.Get("ETag")},
+			{"If-Modified-Since: " + future, `If-None-Match: "other"`},
+		} {
+			r := get(h, target, lines...)
+			if r.status != http.StatusOK || r.body != full.body || r.header["Accept-Ranges"] != nil || r.header["Content-Range"] != nil {
+				t.Errorf("%s with %q: status %d, header %v, %d bytes; want what it is without", target, lines, r.status, r.header, len(r.body))
+			}
+		}
+		if r := get(h, target, "If-Modified-Since: "+past, "If-None-Match: "+full.header.Get("ETag")); r.status != http.StatusNotModified {
+			t.Errorf("%s with If-Modified-Since and the tag: status %d, want 304", target, r.status)
+		}
+	}
+}
+
+// FuzzIfNoneMatch compares matchETag with what regular expressions find in the
+// lines joined to one (RFC 9110, Section 5.3).
+func FuzzIfNoneMatch(f *testing.F) {
+	const etag = `"tag"`
+	for _, test := range ifNoneMatchCases {
+		lines := strings.NewReplacer("<tag>", etag, "<opaque>", "tag", "<lower>", `"TAG"`, "<short>", `"ta"`).Replace(strings.Join(test.lines, "\n"))
+		f.Add(lines, true)
+		f.Add(lines, false)
+	}
+	const entityTag = `(?:W/)?"[^\x00-\x20"\x7F]*"`
+	wellFormed := regexp.MustCompile(`^(?:[ \t]*(?:` + entityTag + `)?[ \t]*(?:,|$))*`)
+	tags := regexp.MustCompile(entityTag)
+	f.Fuzz(func(t *testing.T, text string, weak bool) {
+		lines := strings.Split(text, "\n")
+		joined := strings.Join(lines, ", ")
+		named := tags.FindAllString(wellFormed.FindString(joined), -1)
+		want := regexp.MustCompile(`^[ \t]*\*[ \t]*$`).MatchString(joined) ||
+			slices.Contains(named, etag) || weak && slices.Contains(named, "W/"+etag)
+		if got := matchETag(lines, etag, weak); got != want {
+			t.Errorf("matchETag(%q, weak %v) = %v, want %v", lines, weak, got, want)
+		}
+	})
+}
+
+// FuzzCacheControl compares parseDirectives with one that splits the elements by
+// regular expressions and knows no order among them.
+func FuzzCacheControl(f *testing.F) {
+	for _, test := range requestDirectiveCases {
+		f.Add(strings.Join(test.lines, "\n"), uint64(len(test.name)))
+	}
+	f.Add(`max-age=5, a="b\", max-age="7"`, uint64(1))
+	f.Add("a=\"b\"c\", max-age=0, d=\"e\"\nmax-age=9", uint64(2))
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		lines := strings.Split(text, "\n")
+		elements, malformed := splitDirectives(lines)
+		want := directivesOf(elements)
+		want.noCache = want.noCache || malformed
+		if got := parseDirectives(lines); got != want {
+			t.Fatalf("parseDirectives(%q)\n got %+v\nwant %+v", lines, got, want)
+		}
+		if malformed {
+			return
+		}
+		random := rand.New(rand.NewPCG(seed, 0))
+		random.Shuffle(len(elements), func(i, j int) { elements[i], elements[j] = elements[j], elements[i] })
+		shuffled := []string{""}
+		for _, element := range elements {
+			if random.IntN(2) == 0 {
+				shuffled = append(shuffled, element)
+			} else {
+				shuffled[len(shuffled)-1] += []string{",", " , ", ",,\t"}[random.IntN(3)] + element
+			}
+		}
+		if got := parseDirectives(shuffled); got != want {
+			t.Fatalf("parseDirectives(%q), which are those of %q in another order\n got %+v\nwant %+v", shuffled, lines, got, want)
+		}
+	})
+}
+
+var (
+	directiveElement = regexp.MustCompile(`(?s)(?:"(?:\\.|[^"\\])*(?:"|\\?$)|[^",])+`)
+	directiveForm    = regexp.MustCompile(`(?s)^([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+)(?:=([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+|"(?:\\.|[^"\\])*"))?$`)
+)
+
+// splitDirectives returns the well-formed elements of lines, and whether there
+// were others.
+func splitDirectives(lines []string) (elements []string, malformed bool) {
+	for _, line := range lines {
+		for _, element := range directiveElement.FindAllString(line, -1) {
+			element = strings.Trim(element, " \t")
+			switch {
+			case element == "":
+			case directiveForm.MatchString(element):
+				elements = append(elements, element)
+			default:
+				malformed = true
+			}
+		}
+	}
+	return elements, malformed
+}
+
+// directivesOf gathers the arguments of each name before it looks at any.
+func directivesOf(elements []string) directives {
+	given := make(map[string][]string)
+	for _, element := range elements {
+		name, arg, hasArg := strings.Cut(element, "=")
+		if hasArg {
+			arg = "=" + strings.TrimSuffix(strings.TrimPrefix(arg, `"`), `"`)
+		}
+		given[strings.ToLower(name)] = append(given[strings.ToLower(name)], arg)
+	}
+	has := func(name string) bool { return given[name] != nil }
+	invalid := false
+	most := big.NewInt(int64(forever / time.Second))
+	seconds := func(name string) (valid []time.Duration) {
+		for _, arg := range given[name] {
+			n, ok := new(big.Int).SetString(strings.TrimPrefix(arg, "="), 10)
+			switch {
+			case name == "max-stale" && arg == "":
+				valid = append(valid, forever)
+			case !ok || strings.ContainsAny(arg, "+-_"):
+				invalid = true
+			case n.Cmp(most) > 0:
+				valid = append(valid, forever)
+			default:
+				valid = append(valid, time.Duration(n.Int64())*time.Second)
+			}
+		}
+		return valid
+	}
+	least := func(of []time.Duration, without time.Duration) time.Duration {
+		if len(of) == 0 {
+			return without
+		}
+		return slices.Min(of)
+	}
+	maxAge, minFresh, maxStale, staleIfError := seconds("max-age"), seconds("min-fresh"), seconds("max-stale"), seconds("stale-if-error")
+	d := directives{
+		noCache:      invalid || has("no-cache") || slices.Contains(maxAge, 0),
+		noStore:      has("no-store"),
+		onlyIfCached: has("only-if-cached"),
+		acceptsAge:   has("only-if-cached") || len(maxAge)+len(minFresh)+len(maxStale) > 0,
+		maxAge:       least(maxAge, forever),
+		maxStale:     least(maxStale, -1),
+		staleIfError: least(staleIfError, -1),
+	}
+	if len(minFresh) > 0 {
+		d.minFresh = slices.Max(minFresh)
+	}
+	return d
+}
