@@ -204,10 +204,20 @@ func isToken(s string) bool {
 	})
 }
 
-// isQuoted reports whether s is a quoted string. That there is no other quote in
-// an element of a list, cutElement has seen to.
+// isQuoted reports whether s is one quoted string (RFC 9110, Section 5.6.4).
 func isQuoted(s string) bool {
-	return len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"'
+	if s == "" || s[0] != '"' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i == len(s)-1
+		}
+	}
+	return false
 }
 
 // accepts reports whether a stored answer of this age may be given, where answers
@@ -254,6 +264,7 @@ type productAnswer struct {
 	product     Resource
 	cacheStatus []string // RFC 9211; nil where neither cache nor store was asked
 	age, date   []string // nil if the product is new
+	failure     error    // of the store, in the place of which the product is given
 }
 
 // The reasons for which a request went on to the store (RFC 9211, Section 2.2).
@@ -275,10 +286,14 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 		product, err := c.read(ctx, id)
 		return forwarded(product, fwdBypass), err
 	}
+	if isGiven(r.Header["If-Match"]) { // is about the product as it is now (RFC 9111, Section 4.3.2)
+		d.noCache, d.staleIfError = true, -1
+	}
 	key := productKey{id: id}
 	if c.scope != nil {
 		key.scope = c.scope(r)
 	}
+	arrived := time.Now()
 	for {
 		c.mu.Lock()
 		now := time.Now()
@@ -316,8 +331,8 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 			call, joined := c.join(ctx, key, &d, now)
 			c.mu.Unlock()
 			product, err = c.wait(ctx, key, call)
-			if joined && err == nil {
-				if !d.accepts(time.Since(call.began), c.lifetime) {
+			if joined && (err == nil || errors.Is(err, ErrNotFound)) {
+				if call.began.Before(arrived) && !d.accepts(time.Since(call.began), c.lifetime) {
 					continue // it took too long for this request
 				}
 				fwd += "; collapsed"
@@ -325,6 +340,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) && d.staleIfError >= 0 {
 			if answer, ok := c.stale(key, d.staleIfError, fwd); ok {
+				answer.failure = err
 				return answer, nil
 			}
 		}
@@ -477,7 +493,7 @@ func (e *productEntry) hit(age, lifetime time.Duration) productAnswer {
 		strconv.FormatInt(int64(age/time.Second), 10),
 		e.began.UTC().Format(http.TimeFormat),
 	}
-	return productAnswer{e.product, values[0:1:1], values[1:2:2], values[2:3:3]}
+	return productAnswer{product: e.product, cacheStatus: values[0:1:1], age: values[1:2:2], date: values[2:3:3]}
 }
 
 // forwarded returns a product that comes from the store.

@@ -3,6 +3,7 @@ package storefront
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 )
 
@@ -31,6 +32,9 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.storeFailed(w, r, err)
 		return
+	}
+	if answer.failure != nil {
+		s.log(r, slog.LevelWarn, "the store failed; a stored product was given", slog.Any("error", answer.failure))
 	}
 	if answer.age != nil {
 		h["Age"], h["Date"] = answer.age, answer.date

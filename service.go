@@ -61,8 +61,9 @@ import (
 // default.
 type Options struct {
 	// Logger is told of every response with a status of 500 and above, with the
-	// incident that the response names; never of keys or bodies. The default is
-	// what slog.Default returns at that time.
+	// incident that the response names, and of every failure of the store that
+	// stale-if-error has covered; never of keys or bodies. The default is what
+	// slog.Default returns at that time.
 	Logger *slog.Logger
 
 	// PageSize is the number of items on a page where the client may leave that
@@ -384,7 +385,7 @@ func (s *service) sendProblem(w http.ResponseWriter, r *http.Request, t problemT
 	status, code, title := t.describe()
 	if status >= 500 && instance == "" {
 		instance = newIncident()
-		s.log(r, slog.LevelInfo, code, instance)
+		s.log(r, slog.LevelInfo, code, slog.String("incident", instance))
 	}
 	body, err := encode(problem{
 		Type:     "urn:problem-type:storefront:" + code,
@@ -413,18 +414,18 @@ func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error)
 		w.Header()["Retry-After"] = s.headers.retryAfter
 	}
 	if !clientGone {
-		s.log(r, level, "the store failed", incident, slog.Any("error", err))
+		s.log(r, level, "the store failed", slog.String("incident", incident), slog.Any("error", err))
 	}
 	s.sendProblem(w, r, t, incident, detail, nil)
 }
 
 func newIncident() string { return "urn:storefront:incident:" + rand.Text() }
 
-func (s *service) log(r *http.Request, level slog.Level, message, incident string, attrs ...slog.Attr) {
+func (s *service) log(r *http.Request, level slog.Level, message string, attrs ...slog.Attr) {
 	logger := s.opts.Logger
 	if logger == nil {
 		logger = slog.Default()
 	}
-	attrs = append(attrs, slog.String("incident", incident), slog.String("method", r.Method), slog.String("route", r.Pattern))
+	attrs = append(attrs, slog.String("method", r.Method), slog.String("route", r.Pattern))
 	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
 }

@@ -1,0 +1,508 @@
+package storefront
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const teapots = `{"item":"teapot","qty":2}`
+
+// keyRecorder returns a handler that accepts every order, and the keys that its
+// store has been given.
+func keyRecorder() (http.Handler, *[]IdempotencyKey) {
+	keys := new([]IdempotencyKey)
+	return New(&stubStore{createOrder: func(_ context.Context, key IdempotencyKey, order Order) (Order, error) {
+		*keys = append(*keys, key)
+		return order, nil
+	}}), keys
+}
+
+// postWithKeyLines sends an order with these lines of Idempotency-Key, to the
+// byte.
+func postWithKeyLines(h http.Handler, lines ...string) response {
+	r := httptest.NewRequest(http.MethodPost, "/v1/orders", strings.NewReader(teapots))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header["Idempotency-Key"] = lines
+	return serveOrder(h, r)
+}
+
+func quoteKey(key string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+}
+
+func TestIdempotencyKeyAccepted(t *testing.T) {
+	for _, test := range []struct{ name, line, key string }{
+		{"bare", `abc`, `abc`},
+		{"quoted", `"abc"`, `abc`},
+		{"one character, bare", `a`, `a`},
+		{"one character, quoted", `"a"`, `a`},
+		{"255 characters, bare", strings.Repeat("k", 255), strings.Repeat("k", 255)},
+		{"255 characters, quoted", `"` + strings.Repeat("k", 255) + `"`, strings.Repeat("k", 255)},
+		{"255 characters, each escaped", `"` + strings.Repeat(`\"`, 255) + `"`, strings.Repeat(`"`, 255)},
+		{"UUID", `8e03978e-40d5-43e8-bc93-6894a57f9324`, `8e03978e-40d5-43e8-bc93-6894a57f9324`},
+		{"quoted UUID", `"8e03978e-40d5-43e8-bc93-6894a57f9324"`, `8e03978e-40d5-43e8-bc93-6894a57f9324`},
+		{"escaped quote", `"a\"b"`, `a"b`},
+		{"escaped backslash", `"a\\b"`, `a\b`},
+		{"escaped backslash at the end", `"a\\"`, `a\`},
+		{"only an escaped quote", `"\""`, `"`},
+		{"backslash in a bare key is itself", `a\b`, `a\b`},
+		{"two backslashes in a bare key are two", `a\\b`, `a\\b`},
+		{"comma in a bare key", `a,b`, `a,b`},
+		{"comma in a quoted key", `"a,b"`, `a,b`},
+		{"semicolon in a bare key", `a;b=1`, `a;b=1`},
+		{"semicolon in a quoted key", `"a;b=1"`, `a;b=1`},
+		{"space inside a bare key", `a b`, `a b`},
+		{"spaces inside quotes are part of the key", `" a "`, ` a `},
+		{"a space alone, quoted", `" "`, ` `},
+		{"spaces around a bare key", `  abc  `, `abc`},
+		{"tabs around a bare key", "\tabc\t", `abc`},
+		{"spaces and tabs around a quoted key", " \t\"abc\"\t ", `abc`},
+		{"single quotes are part of the key", `'abc'`, `'abc'`},
+		{"case is kept", `AbC`, `AbC`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, keys := keyRecorder()
+			if r := postWithKeyLines(h, test.line); r.status != http.StatusCreated {
+				t.Fatalf("%q: status %d, want 201\n%s", test.line, r.status, r.body)
+			}
+			if got := (*keys)[0].Value; got != test.key {
+				t.Errorf("%q: key %q, want %q", test.line, got, test.key)
+			}
+		})
+	}
+}
+
+func TestIdempotencyKeyMayHaveEveryPrintableCharacter(t *testing.T) {
+	h, keys := keyRecorder()
+	for c := ' '; c <= '~'; c++ {
+		forms := map[string]string{quoteKey(string(c)): string(c)}
+		if c != '"' {
+			forms["a"+string(c)+"b"] = "a" + string(c) + "b"
+		}
+		if c != '"' && c != ' ' {
+			forms[string(c)] = string(c)
+		}
+		for line, want := range forms {
+			*keys = nil
+			if r := postWithKeyLines(h, line); r.status != http.StatusCreated || (*keys)[0].Value != want {
+				t.Errorf("%s: status %d and keys %q, want 201 and the key %q", line, r.status, *keys, want)
+			}
+		}
+	}
+}
+
+func TestIdempotencyKeyRefused(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		code string
+		line []string
+	}{
+		{"missing", "idempotency-key-missing", nil},
+		{"empty", "idempotency-key-invalid", []string{``}},
+		{"only space", "idempotency-key-invalid", []string{" \t"}},
+		{"empty quoted", "idempotency-key-invalid", []string{`""`}},
+		{"two lines", "idempotency-key-invalid", []string{`abc`, `def`}},
+		{"two equal lines", "idempotency-key-invalid", []string{`abc`, `abc`}},
+		{"two lines, one empty", "idempotency-key-invalid", []string{`abc`, ``}},
+		{"256 characters, bare", "idempotency-key-invalid", []string{strings.Repeat("k", 256)}},
+		{"256 characters, quoted", "idempotency-key-invalid", []string{`"` + strings.Repeat("k", 256) + `"`}},
+		{"256 characters, each escaped", "idempotency-key-invalid", []string{`"` + strings.Repeat(`\\`, 256) + `"`}},
+		{"unterminated", "idempotency-key-invalid", []string{`"abc`}},
+		{"a quote alone", "idempotency-key-invalid", []string{`"`}},
+		{"three quotes", "idempotency-key-invalid", []string{`"""`}},
+		{"closing quote escaped", "idempotency-key-invalid", []string{`"abc\"`}},
+		{"backslash at the end", "idempotency-key-invalid", []string{`"abc\`}},
+		{"escape of a letter", "idempotency-key-invalid", []string{`"a\bc"`}},
+		{"escape of a space", "idempotency-key-invalid", []string{`"a\ c"`}},
+		{"junk after the quote", "idempotency-key-invalid", []string{`"abc"d`}},
+		{"space and junk after the quote", "idempotency-key-invalid", []string{`"abc" d`}},
+		{"two strings", "idempotency-key-invalid", []string{`"abc""def"`}},
+		{"list of two strings", "idempotency-key-invalid", []string{`"abc", "def"`}},
+		{"parameter", "idempotency-key-invalid", []string{`"abc";v=1`}},
+		{"parameter without value", "idempotency-key-invalid", []string{`"abc"; v`}},
+		{"empty parameter", "idempotency-key-invalid", []string{`"abc";`}},
+		{"quote inside a bare key", "idempotency-key-invalid", []string{`a"b`}},
+		{"quote at the end of a bare key", "idempotency-key-invalid", []string{`abc"`}},
+		{"escaped quote in a bare key", "idempotency-key-invalid", []string{`a\"b`}},
+		{"letter beyond ASCII, bare", "idempotency-key-invalid", []string{`clé`}},
+		{"letter beyond ASCII, quoted", "idempotency-key-invalid", []string{`"clé"`}},
+		{"display string", "idempotency-key-invalid", []string{`%"abc"`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := postWithKeyLines(refusingOrders(t), test.line...).wantProblem(t, http.StatusBadRequest, test.code)
+			if len(p.Errors) != 1 || p.Errors[0].Header != "Idempotency-Key" || p.Errors[0].Detail == "" {
+				t.Errorf("errors %+v, want one that names the header", p.Errors)
+			}
+		})
+	}
+}
+
+func TestIdempotencyKeyHasNoOtherCharacters(t *testing.T) {
+	h := refusingOrders(t)
+	for c := range 256 {
+		if ' ' <= c && c <= '~' {
+			continue
+		}
+		for _, line := range []string{"a" + string([]byte{byte(c)}) + "b", `"` + string([]byte{byte(c)}) + `"`} {
+			if r := postWithKeyLines(h, line); r.status != http.StatusBadRequest {
+				t.Errorf("%q: status %d, want 400", line, r.status)
+			}
+		}
+	}
+}
+
+func TestIdempotencyKeyBareAndQuotedAreTheSameKey(t *testing.T) {
+	h := New(new(MemStore))
+	first := postOrder(h, `retry-1`, teapots)
+	again := postOrder(h, `"retry-1"`, teapots)
+	if again.header.Get("Idempotent-Replayed") != "true" || again.body != first.body {
+		t.Errorf("the quoted form got %q (Idempotent-Replayed: %q), want %q replayed",
+			again.body, again.header.Get("Idempotent-Replayed"), first.body)
+	}
+}
+
+func TestIdempotencyKeysThatDifferInCaseAreTwo(t *testing.T) {
+	h := New(new(MemStore))
+	postOrder(h, "key", teapots)
+	if r := postOrder(h, "KEY", teapots); r.header.Get("Idempotent-Replayed") != "" {
+		t.Error("another key was taken for a repeat")
+	}
+}
+
+// Stores keep fingerprints: one that changes turns every retry across an upgrade
+// into ErrKeyReused.
+func TestFingerprintIsFrozen(t *testing.T) {
+	for _, test := range []struct{ body, want string }{
+		{`{"item":"teapot","qty":2}`, "3903ffcff8da5f1d5e2f991405736371419170ce556f44078e66b0de15c3ef1e"},
+		{`{"item":"caf\u00e9 \ud83d\ude00","qty":9007199254740991}`, "c3de341ac8c498e6e76439bddcda1bb5ab202e3a517b10192cb0cadadcaaf48e"},
+	} {
+		h, keys := keyRecorder()
+		postOrder(h, "k", test.body)
+		if got := hex.EncodeToString((*keys)[0].Fingerprint[:]); got != test.want {
+			t.Errorf("%s: fingerprint %s, want %s", test.body, got, test.want)
+		}
+	}
+}
+
+func TestFingerprintIsOfTheDecodedOrder(t *testing.T) {
+	for _, test := range []struct{ name, body string }{
+		{"members in another order", `{"qty":2,"item":"thé / tea"}`},
+		{"with white space", " {\r\n\t\"item\" : \"thé / tea\" , \"qty\" : 2 } \n"},
+		{"escaped value", `{"item":"\u0074h\u00E9 \/ tea","qty":2}`},
+		{"escaped names", `{"\u0069tem":"thé / tea","\u0071ty":2}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := New(new(MemStore))
+			first := postOrder(h, "k", `{"item":"thé / tea","qty":2}`)
+			again := postOrder(h, "k", test.body)
+			if again.header.Get("Idempotent-Replayed") != "true" || again.body != first.body {
+				t.Errorf("got %d %s, want a replay of %s", again.status, again.body, first.body)
+			}
+		})
+	}
+}
+
+func TestFingerprintIsTheSameWhereverTheHandlerIsMounted(t *testing.T) {
+	h, keys := keyRecorder()
+	postOrder(h, "k", teapots)
+	mounted := http.StripPrefix("/shop", h)
+	send(mounted, http.MethodPost, "http://shop.example/shop/v1/orders", teapots,
+		"Content-Type: application/json; charset=utf-8", "Idempotency-Key: k", "X-Request-Id: 7")
+	if (*keys)[0] != (*keys)[1] {
+		t.Errorf("keys %+v, want two equal ones", *keys)
+	}
+}
+
+func TestSameKeyWithAnotherOrderIsReused(t *testing.T) {
+	for _, test := range []struct{ name, first, second string }{
+		{"other item", teapots, `{"item":"kettle","qty":2}`},
+		{"other qty", teapots, `{"item":"teapot","qty":3}`},
+		{"other case", teapots, `{"item":"Teapot","qty":2}`},
+		{"one space more", teapots, `{"item":"teapot ","qty":2}`},
+		{"other normal form", `{"item":"caf\u00e9","qty":2}`, `{"item":"cafe\u0301","qty":2}`},
+		{"digits that move between item and qty", `{"item":"cup1","qty":2}`, `{"item":"cup","qty":12}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store := new(MemStore)
+			h := New(store)
+			first := postOrder(h, "k", test.first)
+			p := postOrder(h, "k", test.second).wantProblem(t, http.StatusUnprocessableEntity, "idempotency-key-reused")
+			if len(p.Errors) != 1 || p.Errors[0].Header != "Idempotency-Key" {
+				t.Errorf("errors %+v, want one that names the header", p.Errors)
+			}
+			if strings.Contains(fmt.Sprint(p), "teapot") {
+				t.Errorf("the problem tells what is stored: %+v", p)
+			}
+			if n := len(store.Orders()); n != 1 {
+				t.Errorf("%d orders, want 1", n)
+			}
+			if again := postOrder(h, "k", test.first); again.body != first.body {
+				t.Errorf("after that the first order's retry got %s, want %s", again.body, first.body)
+			}
+		})
+	}
+}
+
+func TestIdempotencyKeyScopes(t *testing.T) {
+	store := new(MemStore)
+	h := NewWithOptions(store, &Options{Scope: func(r *http.Request) string { return r.Header.Get("X-Account") }})
+	ann := postOrder(h, "k", teapots, "X-Account: ann")
+	bob := postOrder(h, "k", `{"item":"kettle","qty":1}`, "X-Account: bob")
+	for name, r := range map[string]response{"ann": ann, "bob": bob} {
+		if r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("%s: status %d, Idempotent-Replayed %q, want a new order\n%s", name, r.status, r.header.Get("Idempotent-Replayed"), r.body)
+		}
+	}
+	if n := len(store.Orders()); n != 2 {
+		t.Errorf("%d orders, want one for each scope", n)
+	}
+	if again := postOrder(h, "k", teapots, "X-Account: ann"); again.body != ann.body {
+		t.Errorf("ann's retry got %s, want her own order %s", again.body, ann.body)
+	}
+}
+
+func TestIdempotencyKeyScopeByDefaultIsOneForAll(t *testing.T) {
+	h := New(new(MemStore))
+	postOrder(h, "k", teapots, "Authorization: Bearer ann")
+	if r := postOrder(h, "k", teapots, "Authorization: Bearer bob"); r.header.Get("Idempotent-Replayed") != "true" {
+		t.Error("want a replay: without Options.Scope all keys are of one scope")
+	}
+}
+
+func TestConcurrentRetriesCreateOneOrder(t *testing.T) {
+	const retries = 50
+	check := func(t *testing.T, store *MemStore, post func() response) {
+		responses := make([]response, retries)
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range responses {
+			wg.Go(func() {
+				<-start
+				responses[i] = post()
+			})
+		}
+		close(start)
+		wg.Wait()
+		created := 0
+		for _, r := range responses {
+			if r.status != http.StatusCreated || r.body != responses[0].body {
+				t.Errorf("got %d %s, want 201 %s", r.status, r.body, responses[0].body)
+			}
+			switch replayed := r.header["Idempotent-Replayed"]; {
+			case replayed == nil:
+				created++
+			case !slices.Equal(replayed, []string{"true"}):
+				t.Errorf("Idempotent-Replayed: %q, want true or absent", replayed)
+			}
+		}
+		if created != 1 {
+			t.Errorf("%d responses without Idempotent-Replayed, want 1", created)
+		}
+		if n := len(store.Orders()); n != 1 {
+			t.Errorf("%d orders, want 1", n)
+		}
+	}
+	t.Run("handler", func(t *testing.T) {
+		store := new(MemStore)
+		h := New(store)
+		check(t, store, func() response { return postOrder(h, "k", teapots) })
+	})
+	t.Run("server", func(t *testing.T) {
+		store := new(MemStore)
+		server := httptest.NewServer(New(store))
+		defer server.Close()
+		check(t, store, func() response { return postOrderOver(t, server, "k", teapots) })
+	})
+}
+
+func TestMemStoreRemembersAKeyForItsLifetime(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		after   time.Duration
+		created int
+	}{
+		{"at once", 0, 1},
+		{"after exactly 24 hours", 24 * time.Hour, 1},
+		{"later", 24*time.Hour + 1, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(MemStore)
+				h := New(store)
+				first := postOrder(h, "k", teapots)
+				time.Sleep(test.after)
+				again := postOrder(h, "k", teapots)
+				if n := len(store.Orders()); n != test.created {
+					t.Errorf("%d orders, want %d", n, test.created)
+				}
+				if replayed := again.body == first.body; replayed != (test.created == 1) {
+					t.Errorf("first %s, then %s", first.body, again.body)
+				}
+			})
+		})
+	}
+}
+
+func TestMemStoreKeyLifetimeIsNotProlonged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(MemStore)
+		h := New(store)
+		postOrder(h, "k", teapots)
+		time.Sleep(KeyLifetime - time.Hour)
+		postOrder(h, "k", teapots)
+		time.Sleep(2 * time.Hour)
+		if r := postOrder(h, "k", `{"item":"kettle","qty":1}`); r.status != http.StatusCreated {
+			t.Errorf("status %d, want 201: the lifetime counts from the call that created the order\n%s", r.status, r.body)
+		}
+	})
+}
+
+func TestMemStoreRemembersANewKeyWhileOldOnesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(new(MemStore))
+		for i := range 48 { // one key an hour: the first half expires
+			postOrder(h, fmt.Sprint("k", i), teapots)
+			time.Sleep(time.Hour)
+		}
+		for i := range 48 {
+			got := postOrder(h, fmt.Sprint("k", i), teapots).header.Get("Idempotent-Replayed") == "true"
+			if want := i >= 24; got != want {
+				t.Errorf("the key of %d hours ago: replayed %t, want %t", 48-i, got, want)
+			}
+		}
+	})
+}
+
+func TestMemStoreReleasesExpiredKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(MemStore)
+		h := New(store)
+		for i := range 100 {
+			postOrder(h, fmt.Sprint("k", i), teapots)
+		}
+		time.Sleep(KeyLifetime + 1)
+		postOrder(h, "new", teapots)
+		if n := len(store.keys); n != 1 {
+			t.Errorf("%d keys are held, want 1", n)
+		}
+	})
+}
+
+func TestMemStoreKeysAreOneOnlyWhenScopeAndValueAreEqual(t *testing.T) {
+	key := func(scope, value string) IdempotencyKey {
+		return IdempotencyKey{Scope: scope, Value: value}
+	}
+	keys := []IdempotencyKey{
+		key("", "abc"), key("a", "bc"), key("ab", "c"), key("abc", ""),
+		key("a:", "b"), key("a", ":b"), key("a\x00", "b"), key("a", "\x00b"), key("a/", "b"), key("a", "/b"),
+	}
+	store := new(MemStore)
+	for i, k := range keys {
+		id := fmt.Sprint("ord_", i)
+		if got, err := store.CreateOrder(t.Context(), k, Order{ID: id}); err != nil || got.ID != id {
+			t.Errorf("%q: got %s, %v, want %s created", k, got.ID, err, id)
+		}
+	}
+	if n := len(store.Orders()); n != len(keys) {
+		t.Errorf("%d orders, want %d", n, len(keys))
+	}
+}
+
+func TestMemStoreCreateOrderHonoursItsContext(t *testing.T) {
+	store := new(MemStore)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	order := Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.Now()}
+	key := IdempotencyKey{Value: "k"}
+	if got, err := store.CreateOrder(ctx, key, order); !errors.Is(err, context.Canceled) || got != (Order{}) {
+		t.Errorf("got %v, %v, want context.Canceled", got, err)
+	}
+	if n := len(store.Orders()); n != 0 {
+		t.Errorf("the cancelled call created %d orders", n)
+	}
+	key.Fingerprint[0] = 1
+	if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+		t.Errorf("got %v, %v, want %v: a failed call's key may be used with any order", got, err, order)
+	}
+}
+
+func TestMemStoreCreateOrderReturnsTheOrderAsGiven(t *testing.T) {
+	store := new(MemStore)
+	order := Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)}
+	key := IdempotencyKey{Scope: "s", Value: "k", Fingerprint: [32]byte{1}}
+	if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+		t.Errorf("first: got %v, %v, want %v", got, err, order)
+	}
+	retry := order
+	retry.ID, retry.CreatedAt = "ord_2", order.CreatedAt.Add(time.Minute)
+	if got, err := store.CreateOrder(t.Context(), key, retry); err != nil || got != order {
+		t.Errorf("repeat: got %v, %v, want %v", got, err, order)
+	}
+	key.Fingerprint[31]++
+	if got, err := store.CreateOrder(t.Context(), key, retry); !errors.Is(err, ErrKeyReused) || got != (Order{}) {
+		t.Errorf("other fingerprint: got %v, %v, want ErrKeyReused", got, err)
+	}
+	orders := store.Orders()
+	if !slices.Equal(orders, []Order{order}) {
+		t.Fatalf("orders %v, want %v", orders, order)
+	}
+	orders[0].Item = "changed"
+	if store.Orders()[0] != order {
+		t.Error("what Orders returns is the store's own slice")
+	}
+}
+
+// FuzzIdempotencyKey compares the parser with a grammar written as regular
+// expressions, and every key that it accepts with the same key in other forms.
+func FuzzIdempotencyKey(f *testing.F) {
+	for _, line := range []string{
+		``, `abc`, `"abc"`, ` "a\"b" `, `"a\\"`, `"abc`, `"abc\"`, `"a"b`, `"a";v=1`, `a"b`, `a b`, "a\tb", `clé`, `""`, `"`, `\`, `" "`,
+		strings.Repeat("k", 255), strings.Repeat("k", 256), `"` + strings.Repeat(`\\`, 255) + `"`, `"` + strings.Repeat(`\"`, 256) + `"`,
+	} {
+		f.Add(line)
+	}
+	bare := regexp.MustCompile(`^[ \t]*([!#-~]|[!#-~][ !#-~]{0,253}[!#-~])[ \t]*$`)
+	quoted := regexp.MustCompile(`^[ \t]*"((?:[ !#-\[\]-~]|\\["\\]){1,255})"[ \t]*$`)
+	escape := regexp.MustCompile(`\\(.)`)
+	h, keys := keyRecorder()
+	f.Fuzz(func(t *testing.T, line string) {
+		*keys = nil
+		want, ok := "", false
+		if m := bare.FindStringSubmatch(line); m != nil {
+			want, ok = m[1], true
+		} else if m := quoted.FindStringSubmatch(line); m != nil {
+			want, ok = escape.ReplaceAllString(m[1], "$1"), true
+		}
+		r := postWithKeyLines(h, line)
+		if !ok {
+			r.wantProblem(t, http.StatusBadRequest, "idempotency-key-invalid")
+			return
+		}
+		if r.status != http.StatusCreated || (*keys)[0].Value != want {
+			t.Fatalf("%q: status %d, keys %q, want the key %q", line, r.status, *keys, want)
+		}
+		forms := []string{quoteKey(want), " " + quoteKey(want) + "\t"}
+		if !strings.Contains(want, `"`) && strings.Trim(want, " ") == want {
+			forms = append(forms, want, "\t"+want+" ")
+		}
+		for _, form := range forms {
+			if r := postWithKeyLines(h, form); r.status != http.StatusCreated || (*keys)[len(*keys)-1] != (*keys)[0] {
+				t.Errorf("%q as %q: status %d, keys %q, want the same key", line, form, r.status, *keys)
+			}
+		}
+		if r := postWithKeyLines(h, line, line); r.status != http.StatusBadRequest {
+			t.Errorf("%q on two lines: status %d, want 400", line, r.status)
+		}
+	})
+}

@@ -1,0 +1,1409 @@
+package storefront
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// serveOrder returns the handler's response to a request made by hand.
+func serveOrder(h http.Handler, r *http.Request) response {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	result := w.Result()
+	return response{result.StatusCode, result.Header, w.Body.String()}
+}
+
+// newOrderRequest returns a request with all that an order needs. The length of a
+// body that is not a strings.Reader is not declared.
+func newOrderRequest(key string, body io.Reader) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/v1/orders", body)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	return r
+}
+
+// postOrderOver sends an order to a server.
+func postOrderOver(t *testing.T, server *httptest.Server, key, body string) response {
+	r, err := http.NewRequest(http.MethodPost, server.URL+"/v1/orders", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return response{}
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	result, err := server.Client().Do(r)
+	if err != nil {
+		t.Error(err)
+		return response{}
+	}
+	defer result.Body.Close()
+	got, err := io.ReadAll(result.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return response{result.StatusCode, result.Header, string(got)}
+}
+
+// refusingOrders returns a handler whose store must not be given any order.
+func refusingOrders(t *testing.T) http.Handler {
+	return New(&stubStore{createOrder: func(_ context.Context, key IdempotencyKey, order Order) (Order, error) {
+		t.Errorf("the store was given %+v with the key %q", order, key.Value)
+		return Order{}, errors.New("not expected")
+	}})
+}
+
+// failingOrders returns a handler whose store fails, and what it logs.
+func failingOrders(err error) (http.Handler, *bytes.Buffer) {
+	var log bytes.Buffer
+	return NewWithOptions(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
+		return Order{}, err
+	}}, &Options{Logger: slog.New(slog.NewJSONHandler(&log, nil))}), &log
+}
+
+// unreadBody is a body that fails the test when it is read.
+type unreadBody struct{ t *testing.T }
+
+func (b unreadBody) Read([]byte) (int, error) {
+	b.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+// where returns what the faults point at, each with its bounds, in order.
+func where(faults []fault) string {
+	places := make([]string, len(faults))
+	for i, f := range faults {
+		places[i] = f.Header + f.Parameter + f.Pointer
+		if f.Minimum != 0 || f.Maximum != 0 {
+			places[i] += fmt.Sprintf("[%d,%d]", f.Minimum, f.Maximum)
+		}
+	}
+	slices.Sort(places)
+	return strings.Join(places, " ")
+}
+
+// orderFaults are the faults that a request for an order may have, in the order
+// in which they are looked for.
+var orderFaults = []struct {
+	name   string
+	spoil  func(*http.Request)
+	status int
+	code   string
+}{
+	{"method", func(r *http.Request) { r.Method = http.MethodPut }, 405, "method-not-allowed"},
+	{"media type", func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415, "unsupported-media-type"},
+	{"key", func(r *http.Request) { r.Header.Del("Idempotency-Key") }, 400, "idempotency-key-missing"},
+	{"size", func(r *http.Request) {
+		r.Body = io.NopCloser(strings.NewReader(strings.Repeat(" ", 64<<10) + teapots))
+		r.ContentLength = 64<<10 + int64(len(teapots))
+	}, 413, "body-too-large"},
+	{"body", func(r *http.Request) {
+		rest, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(strings.NewReader(string(rest) + "junk"))
+		r.ContentLength = int64(len(rest)) + 4
+	}, 400, "malformed-body"},
+}
+
+func TestOrderChecksComeInOrder(t *testing.T) {
+	for i, first := range orderFaults {
+		for _, second := range orderFaults[i:] {
+			t.Run(first.name+" before "+second.name, func(t *testing.T) {
+				r := newOrderRequest("k", strings.NewReader(teapots))
+				first.spoil(r)
+				if second.name != first.name {
+					second.spoil(r)
+				}
+				serveOrder(refusingOrders(t), r).wantProblem(t, first.status, first.code)
+			})
+		}
+	}
+	t.Run("undeclared size before body", func(t *testing.T) {
+		r := newOrderRequest("k", io.MultiReader(strings.NewReader(strings.Repeat("junk", 64<<10))))
+		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+	})
+	t.Run("malformed before wrong", func(t *testing.T) {
+		postOrder(refusingOrders(t), "k", `{"item":null,"qty":1,"qty":1}`).wantProblem(t, 400, "malformed-body")
+	})
+	t.Run("wrong body before reuse of the key", func(t *testing.T) {
+		h := New(new(MemStore))
+		postOrder(h, "k", teapots)
+		postOrder(h, "k", `{"item":"kettle","qty":0}`).wantProblem(t, 422, "invalid-order")
+	})
+}
+
+func TestOrderTakesNoQuery(t *testing.T) {
+	r := newOrderRequest("k", strings.NewReader(teapots))
+	r.URL.RawQuery = "qty=2"
+	p := serveOrder(refusingOrders(t), r).wantProblem(t, 400, "invalid-query")
+	if got := where(p.Errors); got != "qty" {
+		t.Errorf("errors at %s, want one for the parameter qty", got)
+	}
+}
+
+func TestOrderMediaType(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		ok    bool
+		lines []string
+	}{
+		{"plain", true, []string{"application/json"}},
+		{"upper case", true, []string{"APPLICATION/JSON"}},
+		{"mixed case", true, []string{"Application/Json"}},
+		{"charset", true, []string{"application/json; charset=utf-8"}},
+		{"charset without space", true, []string{"application/json;charset=utf-8"}},
+		{"charset in upper case", true, []string{"application/json; CHARSET=UTF-8"}},
+		{"charset quoted", true, []string{`application/json; charset="utf-8"`}},
+		{"space before the semicolon", true, []string{"application/json ; charset=utf-8"}},
+		{"semicolon at the end", true, []string{"application/json;"}},
+		{"parameter that means nothing here", true, []string{"application/json; profile=x"}},
+		{"parameter beside charset", true, []string{"application/json; v=1; charset=utf-8"}},
+
+		{"missing", false, nil},
+		{"empty", false, []string{""}},
+		{"only space", false, []string{" "}},
+		{"two lines", false, []string{"application/json", "application/json"}},
+		{"two types on a line", false, []string{"application/json, application/json"}},
+		{"other type", false, []string{"text/plain"}},
+		{"form", false, []string{"application/x-www-form-urlencoded"}},
+		{"text", false, []string{"text/json"}},
+		{"wildcard", false, []string{"application/*"}},
+		{"structured suffix", false, []string{"application/problem+json"}},
+		{"suffix of the type", false, []string{"application/json-seq"}},
+		{"prefix of the type", false, []string{"application/js"}},
+		{"type alone", false, []string{"json"}},
+		{"charset of another encoding", false, []string{"application/json; charset=iso-8859-1"}},
+		{"charset utf-16", false, []string{"application/json; charset=utf-16"}},
+		{"charset empty", false, []string{`application/json; charset=""`}},
+		{"charset twice", false, []string{"application/json; charset=utf-8; charset=utf-16"}},
+		{"charset without value", false, []string{"application/json; charset="}},
+		{"parameter without value", false, []string{"application/json; charset"}},
+		{"junk", false, []string{"application/json junk"}},
+		{"junk after the semicolon", false, []string{"application/json; =;"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newOrderRequest("k", strings.NewReader(teapots))
+			r.Header["Content-Type"] = test.lines
+			if test.ok {
+				if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+					t.Errorf("%q: status %d, want 201\n%s", test.lines, got.status, got.body)
+				}
+				return
+			}
+			got := serveOrder(refusingOrders(t), r)
+			p := got.wantProblem(t, 415, "unsupported-media-type")
+			if where(p.Errors) != "Content-Type" {
+				t.Errorf("errors %+v, want one for Content-Type", p.Errors)
+			}
+			if accept := got.header["Accept"]; !slices.Equal(accept, []string{"application/json"}) {
+				t.Errorf("Accept: %q, want application/json", accept)
+			}
+			if ae := got.header["Accept-Encoding"]; ae != nil {
+				t.Errorf("Accept-Encoding: %q, want none: the coding was not at fault", ae)
+			}
+		})
+	}
+}
+
+func TestOrderContentCoding(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		ok    bool
+		lines []string
+	}{
+		{"none", true, nil},
+		{"identity", true, []string{"identity"}},
+		{"identity in upper case", true, []string{"IDENTITY"}},
+		{"empty", true, []string{""}},
+		{"identity twice", true, []string{"identity, identity"}},
+		{"identity on two lines", true, []string{"identity", "identity"}},
+		{"empty elements", true, []string{" , identity,"}},
+
+		{"gzip", false, []string{"gzip"}},
+		{"gzip in upper case", false, []string{"GZIP"}},
+		{"unknown", false, []string{"x-mine"}},
+		{"list of two", false, []string{"gzip, br"}},
+		{"identity, then gzip", false, []string{"identity, gzip"}},
+		{"gzip on the second line", false, []string{"identity", "gzip"}},
+		{"gzip after an empty line", false, []string{"", "gzip"}},
+		{"begins like identity", false, []string{"identity;q=1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newOrderRequest("k", strings.NewReader(teapots))
+			r.Header["Content-Encoding"] = test.lines
+			if test.ok {
+				if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+					t.Errorf("%q: status %d, want 201\n%s", test.lines, got.status, got.body)
+				}
+				return
+			}
+			got := serveOrder(refusingOrders(t), r)
+			p := got.wantProblem(t, 415, "unsupported-media-type")
+			if where(p.Errors) != "Content-Encoding" {
+				t.Errorf("errors %+v, want one for Content-Encoding", p.Errors)
+			}
+			if ae := got.header["Accept-Encoding"]; !slices.Equal(ae, []string{"identity"}) {
+				t.Errorf("Accept-Encoding: %q, want identity", ae)
+			}
+			if accept := got.header["Accept"]; accept != nil {
+				t.Errorf("Accept: %q, want none: the type was not at fault", accept)
+			}
+		})
+	}
+	t.Run("type and coding at once", func(t *testing.T) {
+		got := postOrder(refusingOrders(t), "k", teapots, "Content-Type: text/plain", "Content-Encoding: gzip")
+		p := got.wantProblem(t, 415, "unsupported-media-type")
+		if where(p.Errors) != "Content-Encoding Content-Type" {
+			t.Errorf("errors %+v, want both headers", p.Errors)
+		}
+		if got.header.Get("Accept") != "application/json" || got.header.Get("Accept-Encoding") != "identity" {
+			t.Errorf("headers %v, want Accept and Accept-Encoding", got.header)
+		}
+	})
+}
+
+func TestOrderMethods(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"} {
+		r := newOrderRequest("k", strings.NewReader(teapots))
+		r.Method = method
+		got := serveOrder(refusingOrders(t), r)
+		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST, OPTIONS" {
+			t.Errorf("%s: status %d, Allow %q, want 405 with POST, OPTIONS", method, got.status, got.header.Get("Allow"))
+		}
+	}
+	got := send(refusingOrders(t), "OPTIONS", "/v1/orders", "")
+	if got.status != http.StatusNoContent || got.header.Get("Allow") != "POST, OPTIONS" || got.body != "" {
+		t.Errorf("OPTIONS: status %d, Allow %q, body %q, want 204 with POST, OPTIONS", got.status, got.header.Get("Allow"), got.body)
+	}
+}
+
+func TestOrderSize(t *testing.T) {
+	exact := teapots + strings.Repeat(" ", 64<<10-len(teapots))
+	t.Run("declared too large is refused unread", func(t *testing.T) {
+		for _, length := range []int64{64<<10 + 1, 1 << 40} {
+			r := newOrderRequest("k", unreadBody{t})
+			r.ContentLength = length
+			serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+		}
+	})
+	t.Run("declared too large is never asked for", func(t *testing.T) {
+		server := httptest.NewServer(refusingOrders(t))
+		defer server.Close()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "POST /v1/orders HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"+
+			"Content-Length: 65537\r\nExpect: 100-continue\r\n\r\n")
+		result, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("status %d, want 413 and no 100", result.StatusCode)
+		}
+	})
+	t.Run("undeclared and too large", func(t *testing.T) {
+		r := newOrderRequest("k", io.MultiReader(strings.NewReader(exact+" ")))
+		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+	})
+	t.Run("undeclared and endless", func(t *testing.T) {
+		r := newOrderRequest("k", endless{})
+		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+	})
+	t.Run("undeclared, in chunks, over a socket", func(t *testing.T) {
+		server := httptest.NewServer(New(new(MemStore)))
+		defer server.Close()
+		for body, want := range map[string]int{exact: 201, exact + " ": 413} {
+			r, _ := http.NewRequest(http.MethodPost, server.URL+"/v1/orders", io.MultiReader(strings.NewReader(body)))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Idempotency-Key", "k")
+			result, err := server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result.Body.Close()
+			if result.StatusCode != want {
+				t.Errorf("%d bytes: status %d, want %d", len(body), result.StatusCode, want)
+			}
+		}
+	})
+	t.Run("exactly 64 KiB, declared", func(t *testing.T) {
+		if r := postOrder(New(new(MemStore)), "k", exact); r.status != http.StatusCreated {
+			t.Errorf("status %d, want 201\n%s", r.status, r.body)
+		}
+	})
+	t.Run("exactly 64 KiB, undeclared", func(t *testing.T) {
+		r := newOrderRequest("k", io.MultiReader(strings.NewReader(exact)))
+		if r := serveOrder(New(new(MemStore)), r); r.status != http.StatusCreated {
+			t.Errorf("status %d, want 201\n%s", r.status, r.body)
+		}
+	})
+}
+
+// endless is a body of white space without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestOrderBodyThatCannotBeRead(t *testing.T) {
+	failing := func(err error) io.Reader {
+		return io.MultiReader(strings.NewReader(teapots), iotest.ErrReader(err))
+	}
+	for _, test := range []struct {
+		name   string
+		body   io.Reader
+		length int64
+		status int
+		code   string
+	}{
+		{"fails midway, undeclared", failing(io.ErrUnexpectedEOF), -1, 400, "malformed-body"},
+		{"fails midway, declared", failing(io.ErrUnexpectedEOF), 100, 400, "malformed-body"},
+		{"fails for a reason of its own", failing(errors.New("secret reason")), -1, 400, "malformed-body"},
+		{"does not arrive in time, undeclared", failing(os.ErrDeadlineExceeded), -1, 408, "request-timeout"},
+		{"does not arrive in time, declared", failing(os.ErrDeadlineExceeded), 100, 408, "request-timeout"},
+		{"does not arrive in time, wrapped", failing(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), -1, 408, "request-timeout"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newOrderRequest("k", test.body)
+			r.ContentLength = test.length
+			got := serveOrder(refusingOrders(t), r)
+			got.wantProblem(t, test.status, test.code)
+			if strings.Contains(got.body, "secret") || strings.Contains(got.body, "EOF") {
+				t.Errorf("the problem has the text of the error: %s", got.body)
+			}
+		})
+	}
+}
+
+func TestOrderBodyIsReadToItsEnd(t *testing.T) {
+	t.Run("in pieces", func(t *testing.T) {
+		r := newOrderRequest("k", iotest.OneByteReader(strings.NewReader(teapots)))
+		r.ContentLength = int64(len(teapots))
+		if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+			t.Errorf("status %d, want 201\n%s", got.status, got.body)
+		}
+	})
+	t.Run("when the last bytes come with the EOF", func(t *testing.T) {
+		r := newOrderRequest("k", iotest.DataErrReader(strings.NewReader(teapots)))
+		if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+			t.Errorf("status %d, want 201\n%s", got.status, got.body)
+		}
+	})
+	// Middleware that decodes a body often leaves the length as it was, and
+	// http.NewRequest leaves it 0.
+	for _, length := range []int64{0, 5, int64(len(teapots)) + 5} {
+		t.Run(fmt.Sprintf("when %d bytes were declared of another body", length), func(t *testing.T) {
+			r := newOrderRequest("k", io.MultiReader(strings.NewReader(teapots)))
+			r.ContentLength = length
+			if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+				t.Errorf("status %d, want 201\n%s", got.status, got.body)
+			}
+		})
+	}
+	t.Run("so that nothing behind the declared length is passed over", func(t *testing.T) {
+		r := newOrderRequest("k", io.MultiReader(strings.NewReader(teapots+"junk")))
+		r.ContentLength = int64(len(teapots))
+		serveOrder(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
+	})
+}
+
+func TestOrderBodyOverASocket(t *testing.T) {
+	const head = "POST /v1/orders HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n"
+	for _, test := range []struct {
+		name   string
+		finish func(*net.TCPConn)
+		status int
+		close  bool
+	}{
+		{"cut off by the client", func(c *net.TCPConn) { c.CloseWrite() }, 400, false},
+		{"that does not arrive in the server's ReadTimeout", func(*net.TCPConn) {}, 408, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store := new(MemStore)
+			server := httptest.NewUnstartedServer(New(store))
+			server.Config.ReadTimeout = 100 * time.Millisecond
+			server.Start()
+			defer server.Close()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			io.WriteString(conn, head+`{"item":"teapot"`)
+			test.finish(conn.(*net.TCPConn))
+			result, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.StatusCode != test.status || result.Close != test.close {
+				t.Errorf("status %d, close %t, want %d, %t", result.StatusCode, result.Close, test.status, test.close)
+			}
+			again := postOrderOver(t, server, "k", `{"item":"kettle","qty":1}`)
+			if again.status != http.StatusCreated || again.header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("then the key got %d %s, want a new order", again.status, again.body)
+			}
+		})
+	}
+}
+
+func TestOrderWithoutBody(t *testing.T) {
+	for name, body := range map[string]io.ReadCloser{"nil": nil, "http.NoBody": http.NoBody} {
+		t.Run(name, func(t *testing.T) {
+			r := newOrderRequest("k", nil)
+			r.Body = body
+			p := serveOrder(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
+			if where(p.Errors) != "#" {
+				t.Errorf("errors %+v, want one for the whole body", p.Errors)
+			}
+		})
+	}
+}
+
+// malformedOrders are not I-JSON. The pointer says where.
+var malformedOrders = []struct{ name, body, pointer string }{
+	{"empty", "", "#"},
+	{"only white space", " \r\n\t", "#"},
+	{"byte order mark", "\ufeff" + teapots, "#"},
+	{"byte order mark alone", "\ufeff", "#"},
+	{"byte order mark after a space", " \ufeff" + teapots, "#"},
+	{"UTF-16", "{\x00\"\x00i\x00\"\x00:\x001\x00}\x00", "#"},
+	{"UTF-16 with its byte order mark", "\xff\xfe{\x00}\x00", "#"},
+
+	{"ends after the brace", `{`, "#"},
+	{"ends in a name", `{"item`, "#"},
+	{"ends after a name", `{"item"`, "#"},
+	{"ends after a colon", `{"item":`, "#"},
+	{"ends in a string", `{"item":"teapot`, "#"},
+	{"ends after a value", `{"item":"teapot"`, "#"},
+	{"ends after a comma", `{"item":"teapot",`, "#"},
+	{"ends before the brace", `{"item":"teapot","qty":2`, "#"},
+	{"ends in an array", `[1`, "#"},
+	{"ends in a literal", `tru`, "#"},
+
+	{"comma before the brace", `{"item":"teapot","qty":2,}`, "#"},
+	{"comma first", `{,"item":"teapot","qty":2}`, "#"},
+	{"two commas", `{"item":"teapot",,"qty":2}`, "#"},
+	{"comma alone", `{,}`, "#"},
+	{"no comma", `{"item":"teapot" "qty":2}`, "#"},
+	{"no colon", `{"item" "teapot","qty":2}`, "#"},
+	{"two colons", `{"item"::"teapot","qty":2}`, "#"},
+	{"equals sign", `{"item"="teapot","qty":2}`, "#"},
+	{"semicolon", `{"item":"teapot";"qty":2}`, "#"},
+	{"no value", `{"item":,"qty":2}`, "#"},
+	{"comma before the bracket", `{"item":["teapot",],"qty":2}`, "#"},
+	{"brace for bracket", `{"item":["teapot"},"qty":2}`, "#"},
+	{"bracket for brace", `{"item":"teapot","qty":2]`, "#"},
+	{"single quotes", `{'item':'teapot','qty':2}`, "#"},
+	{"name without quotes", `{item:"teapot","qty":2}`, "#"},
+	{"number for a name", `{1:"teapot","qty":2}`, "#"},
+	{"null for a name", `{null:"teapot","qty":2}`, "#"},
+	{"line comment", "{\"item\":\"teapot\", // tea\n\"qty\":2}", "#"},
+	{"block comment", `{"item":"teapot",/* tea */"qty":2}`, "#"},
+	{"form", `item=teapot&qty=2`, "#"},
+
+	{"second object", teapots + teapots, "#"},
+	{"second object on its own line", teapots + "\n" + teapots, "#"},
+	{"two values", `1 2`, "#"},
+	{"brace too many", teapots + `}`, "#"},
+	{"comma at the end", teapots + `,`, "#"},
+	{"letter at the end", teapots + `x`, "#"},
+	{"NUL at the end", teapots + "\x00", "#"},
+	{"no-break space", "\u00a0" + teapots, "#"},
+	{"form feed", "\f" + teapots, "#"},
+	{"vertical tab", "{\v\"item\":\"teapot\",\"qty\":2}", "#"},
+	{"line separator", teapots + "\u2028", "#"},
+
+	{"NaN", `{"item":"teapot","qty":NaN}`, "#"},
+	{"Infinity", `{"item":"teapot","qty":Infinity}`, "#"},
+	{"negative infinity", `{"item":"teapot","qty":-Infinity}`, "#"},
+	{"leading zero", `{"item":"teapot","qty":02}`, "#"},
+	{"two zeros", `{"item":"teapot","qty":00}`, "#"},
+	{"plus sign", `{"item":"teapot","qty":+2}`, "#"},
+	{"minus alone", `{"item":"teapot","qty":-}`, "#"},
+	{"two minus signs", `{"item":"teapot","qty":--2}`, "#"},
+	{"no digit before the point", `{"item":"teapot","qty":.5}`, "#"},
+	{"no digit behind the point", `{"item":"teapot","qty":2.}`, "#"},
+	{"no digit in the exponent", `{"item":"teapot","qty":2e}`, "#"},
+	{"hexadecimal", `{"item":"teapot","qty":0x2}`, "#"},
+	{"underscore in a number", `{"item":"teapot","qty":1_000}`, "#"},
+	{"space in a number", `{"item":"teapot","qty":1 000}`, "#"},
+	{"digits of another script", `{"item":"teapot","qty":٢}`, "#"},
+	{"suffix of a number", `{"item":"teapot","qty":2n}`, "#"},
+	{"wrongly cased literal", `{"item":"teapot","qty":True}`, "#"},
+	{"undefined", `{"item":undefined,"qty":2}`, "#"},
+
+	{"line feed in a string", "{\"item\":\"tea\npot\",\"qty\":2}", "#"},
+	{"tab in a string", "{\"item\":\"tea\tpot\",\"qty\":2}", "#"},
+	{"NUL in a string", "{\"item\":\"tea\x00pot\",\"qty\":2}", "#"},
+	{"U+001F in a string", "{\"item\":\"tea\x1fpot\",\"qty\":2}", "#"},
+	{"line feed in a name", "{\"it\nem\":\"teapot\",\"qty\":2}", "#"},
+	{"escape x", `{"item":"\x41","qty":2}`, "#"},
+	{"escape of a single quote", `{"item":"\'","qty":2}`, "#"},
+	{"escape of a digit", `{"item":"\0","qty":2}`, "#"},
+	{"escape U in upper case", `{"item":"\U0041","qty":2}`, "#"},
+	{"two hexadecimal digits", `{"item":"\u41","qty":2}`, "#"},
+	{"not hexadecimal", `{"item":"\u00g1","qty":2}`, "#"},
+	{"escape with braces", `{"item":"\u{41}","qty":2}`, "#"},
+	{"escape of the closing quote", `{"item":"teapot\","qty":2}`, "#"},
+
+	{"byte that UTF-8 has not", "{\"item\":\"\xff\",\"qty\":2}", "#"},
+	{"Latin-1", "{\"item\":\"caf\xe9\",\"qty\":2}", "#"},
+	{"overlong UTF-8", "{\"item\":\"\xc0\xaf\",\"qty\":2}", "#"},
+	{"surrogate in UTF-8", "{\"item\":\"\xed\xa0\x80\",\"qty\":2}", "#"},
+	{"surrogate pair in UTF-8", "{\"item\":\"\xed\xa0\xbd\xed\xb8\x80\",\"qty\":2}", "#"},
+	{"above U+10FFFF", "{\"item\":\"\xf4\x90\x80\x80\",\"qty\":2}", "#"},
+	{"character cut off", "{\"item\":\"\xe2\x82\",\"qty\":2}", "#"},
+	{"invalid UTF-8 in a name", "{\"\xff\":1,\"item\":\"teapot\",\"qty\":2}", "#"},
+	{"invalid UTF-8 in an unknown member", "{\"note\":\"\xff\",\"item\":\"teapot\",\"qty\":2}", "#"},
+	{"invalid UTF-8 outside strings", "{\"item\":\"teapot\",\xff\"qty\":2}", "#"},
+
+	{"high surrogate alone", `{"item":"\ud83d","qty":2}`, "#/item"},
+	{"low surrogate alone", `{"item":"\ude00","qty":2}`, "#/item"},
+	{"surrogates the wrong way round", `{"item":"\ude00\ud83d","qty":2}`, "#/item"},
+	{"two high surrogates", `{"item":"\ud83d\ud83d","qty":2}`, "#/item"},
+	{"high surrogate before a pair", `{"item":"\ud83d\ud83d\ude00","qty":2}`, "#/item"},
+	{"low surrogate after a pair", `{"item":"\ud83d\ude00\ude00","qty":2}`, "#/item"},
+	{"high surrogate before a letter", `{"item":"\ud83dx\ude00","qty":2}`, "#/item"},
+	{"high surrogate before another escape", `{"item":"\ud83d\n\ude00","qty":2}`, "#/item"},
+	{"high surrogate before an escaped letter", `{"item":"\ud83d\u0041","qty":2}`, "#/item"},
+	{"high surrogate before a backslash and a low one's digits", `{"item":"\ud83d\\ude00","qty":2}`, "#/item"},
+	{"surrogate in upper case", `{"item":"\uDBFF","qty":2}`, "#/item"},
+	{"surrogate in a name", `{"\ud800":1,"item":"teapot","qty":2}`, "#"},
+	{"surrogate in an unknown member", `{"note":"\ud800","item":"teapot","qty":2}`, "#/note"},
+	{"surrogate deep inside", `{"item":"teapot","qty":2,"note":[0,{"a":["\udfff"]}]}`, "#/note/1/a/0"},
+	{"surrogate alone in the body", `"\ud800"`, "#"},
+
+	{"noncharacter U+FFFF", "{\"item\":\"\uffff\",\"qty\":2}", "#/item"},
+	{"noncharacter U+FFFE, escaped", `{"item":"\ufffe","qty":2}`, "#/item"},
+	{"noncharacter U+FDD0", "{\"item\":\"\ufdd0\",\"qty\":2}", "#/item"},
+	{"noncharacter U+FDEF, escaped", `{"item":"\uFDEF","qty":2}`, "#/item"},
+	{"noncharacter U+1FFFE", "{\"item\":\"\U0001fffe\",\"qty\":2}", "#/item"},
+	{"noncharacter U+10FFFF as a pair", `{"item":"\udbff\udfff","qty":2}`, "#/item"},
+	{"noncharacter in a name", `{"\uffff":1,"item":"teapot","qty":2}`, "#"},
+
+	{"item twice", `{"item":"teapot","item":"kettle","qty":2}`, "#/item"},
+	{"item twice, equal", `{"item":"teapot","item":"teapot","qty":2}`, "#/item"},
+	{"qty twice", `{"item":"teapot","qty":2,"qty":3}`, "#/qty"},
+	{"item twice, once escaped", `{"item":"teapot","\u0069tem":"kettle","qty":2}`, "#/item"},
+	{"unknown member twice", `{"note":1,"item":"teapot","qty":2,"note":2}`, "#/note"},
+	{"member without name twice", `{"":1,"item":"teapot","qty":2,"":1}`, "#/"},
+	{"name that a pointer escapes, twice", `{"a/b~ %é":1,"a\/b~ %\u00e9":2}`, "#/a~1b~0%20%25%C3%A9"},
+	{"member of a member twice", `{"item":{"a":1,"a":1},"qty":2}`, "#/item/a"},
+	{"member in an array twice", `{"item":"teapot","qty":[1,{"b":1,"a":2,"b":3}]}`, "#/qty/1/b"},
+	{"twice in an array", `[0,{"a":1,"a":2}]`, "#/1/a"},
+	{"the first of seven twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"1":1}`, "#/1"},
+	{"the ninth of many twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"9":1}`, "#/9"},
+	{"the first of many twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"1":1}`, "#/1"},
+	{"the eighth of many twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"8":1}`, "#/8"},
+	{"first of several faults", `{"a":{"b":1,"b":2},"c":"\ud800","a":1}`, "#/a/b"},
+
+	{"nested too deeply", strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), "#"},
+	{"brackets without end", strings.Repeat("[", 60_000), "#"},
+	{"braces without end", strings.Repeat(`{"":`, 16_000), "#"},
+}
+
+func TestMalformedOrder(t *testing.T) {
+	for _, test := range malformedOrders {
+		t.Run(test.name, func(t *testing.T) {
+			p := postOrder(refusingOrders(t), "k", test.body).wantProblem(t, 400, "malformed-body")
+			if got := where(p.Errors); got != test.pointer {
+				t.Errorf("%q: errors at %s, want %s", test.body, got, test.pointer)
+			}
+		})
+	}
+}
+
+const (
+	badQty     = "#/qty[1,9007199254740991]"
+	emptyItem  = "#/item[1,0]"
+	longItem   = "#/item[0,255]"
+	bothAbsent = "#/item #/qty"
+)
+
+// wrongOrders are I-JSON, but not orders. The faults are where the space-separated
+// list says, with their bounds.
+var wrongOrders = []struct{ name, body, faults string }{
+	{"null", `null`, "#"},
+	{"true", `true`, "#"},
+	{"number", `2`, "#"},
+	{"huge number", `1e999`, "#"},
+	{"string", `"teapot"`, "#"},
+	{"empty array", `[]`, "#"},
+	{"order in an array", `[` + teapots + `]`, "#"},
+	{"null after white space", " \n null \n ", "#"},
+	{"deepest array", strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), "#"},
+
+	{"empty object", `{}`, bothAbsent},
+	{"empty object with space", ` { } `, bothAbsent},
+	{"no item", `{"qty":2}`, "#/item"},
+	{"no qty", `{"item":"teapot"}`, "#/qty"},
+
+	{"unknown member", `{"item":"teapot","qty":2,"note":""}`, "#/note"},
+	{"unknown member null", `{"item":"teapot","qty":2,"note":null}`, "#/note"},
+	{"unknown member nested", `{"item":"teapot","qty":2,"note":{"item":[1,{}]}}`, "#/note"},
+	{"two unknown members", `{"b":1,"item":"teapot","qty":2,"a":1}`, "#/a #/b"},
+	{"more than eight members", `{"item":"teapot","qty":2,"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1}`, "#/1 #/2 #/3 #/4 #/5 #/6 #/7"},
+	{"member that the service sets", `{"id":"ord_1","item":"teapot","qty":2}`, "#/id"},
+	{"item in upper case", `{"ITEM":"teapot","qty":2}`, "#/ITEM #/item"},
+	{"item capitalised", `{"Item":"teapot","qty":2}`, "#/Item #/item"},
+	{"qty capitalised", `{"item":"teapot","Qty":2}`, "#/Qty #/qty"},
+	{"both capitalised", `{"Item":"teapot","Qty":2}`, "#/Item #/Qty #/item #/qty"},
+	{"item in both cases", `{"item":"teapot","Item":"kettle","qty":2}`, "#/Item"},
+	{"item with a space", `{"item ":"teapot","qty":2}`, "#/item #/item%20"},
+	{"item with a NUL", `{"item\u0000":"teapot","qty":2}`, "#/item #/item%00"},
+
+	{"empty name", `{"":1,"item":"teapot","qty":2}`, "#/"},
+	{"name with a tilde", `{"a~b":1,"item":"teapot","qty":2}`, "#/a~0b"},
+	{"name with a slash", `{"a/b":1,"item":"teapot","qty":2}`, "#/a~1b"},
+	{"name with tilde and digit", `{"~1":1,"item":"teapot","qty":2}`, "#/~01"},
+	{"name with a per cent sign", `{"%2F":1,"item":"teapot","qty":2}`, "#/%252F"},
+	{"name with a number sign", `{"#":1,"item":"teapot","qty":2}`, "#/%23"},
+	{"name with a quote", `{"\"":1,"item":"teapot","qty":2}`, "#/%22"},
+	{"name beyond ASCII", `{"né":1,"item":"teapot","qty":2}`, "#/n%C3%A9"},
+	{"name beyond the BMP", `{"\ud83d\ude00":1,"item":"teapot","qty":2}`, "#/%F0%9F%98%80"},
+	{"name that is a number", `{"0":1,"item":"teapot","qty":2}`, "#/0"},
+
+	{"item null", `{"item":null,"qty":2}`, "#/item"},
+	{"item true", `{"item":true,"qty":2}`, "#/item"},
+	{"item number", `{"item":7,"qty":2}`, "#/item"},
+	{"item array", `{"item":["teapot"],"qty":2}`, "#/item"},
+	{"item object", `{"item":{"name":"teapot"},"qty":2}`, "#/item"},
+	{"item empty", `{"item":"","qty":2}`, emptyItem},
+	{"item a space", `{"item":" ","qty":2}`, "#/item"},
+	{"item of spaces, tabs and line feeds", `{"item":" \t\r\n ","qty":2}`, "#/item"},
+	{"item of wide spaces", `{"item":"\u3000\u2003\u00a0","qty":2}`, "#/item"},
+	{"item of 256 characters", `{"item":"` + strings.Repeat("t", 256) + `","qty":2}`, longItem},
+	{"item of 256 characters of four bytes", `{"item":"` + strings.Repeat("😀", 256) + `","qty":2}`, longItem},
+	{"item of 256 escapes", `{"item":"` + strings.Repeat(`\u0041`, 256) + `","qty":2}`, longItem},
+	{"item with a line feed", `{"item":"tea\npot","qty":2}`, "#/item"},
+	{"item with a tab", `{"item":"tea\tpot","qty":2}`, "#/item"},
+	{"item with a NUL", `{"item":"tea\u0000pot","qty":2}`, "#/item"},
+	{"item with an escape character", `{"item":"\u001b[31mteapot","qty":2}`, "#/item"},
+	{"item with DEL", "{\"item\":\"tea\x7fpot\",\"qty\":2}", "#/item"},
+	{"item with a C1 control", "{\"item\":\"tea\u0085pot\",\"qty\":2}", "#/item"},
+	{"item that ends in a line feed", `{"item":"teapot\n","qty":2}`, "#/item"},
+
+	{"qty null", `{"item":"teapot","qty":null}`, badQty},
+	{"qty true", `{"item":"teapot","qty":true}`, badQty},
+	{"qty string", `{"item":"teapot","qty":"2"}`, badQty},
+	{"qty array", `{"item":"teapot","qty":[2]}`, badQty},
+	{"qty object", `{"item":"teapot","qty":{}}`, badQty},
+	{"qty zero", `{"item":"teapot","qty":0}`, badQty},
+	{"qty minus zero", `{"item":"teapot","qty":-0}`, badQty},
+	{"qty minus one", `{"item":"teapot","qty":-1}`, badQty},
+	{"qty fraction", `{"item":"teapot","qty":1.5}`, badQty},
+	{"qty whole, but with a point", `{"item":"teapot","qty":1.0}`, badQty},
+	{"qty with an exponent", `{"item":"teapot","qty":1e2}`, badQty},
+	{"qty with an exponent of zero", `{"item":"teapot","qty":2E0}`, badQty},
+	{"qty with a negative exponent", `{"item":"teapot","qty":20e-1}`, badQty},
+	{"qty 2^53", `{"item":"teapot","qty":9007199254740992}`, badQty},
+	{"qty 2^63-1", `{"item":"teapot","qty":9223372036854775807}`, badQty},
+	{"qty 2^63", `{"item":"teapot","qty":9223372036854775808}`, badQty},
+	{"qty 2^64+1", `{"item":"teapot","qty":18446744073709551617}`, badQty},
+	{"qty beyond any double", `{"item":"teapot","qty":1e999}`, badQty},
+	{"qty of a thousand digits", `{"item":"teapot","qty":` + strings.Repeat("9", 1000) + `}`, badQty},
+
+	{"both wrong", `{"item":"","qty":0}`, emptyItem + " " + badQty},
+	{"both null", `{"item":null,"qty":null}`, "#/item " + badQty},
+	{"types swapped", `{"item":2,"qty":"teapot"}`, "#/item " + badQty},
+	{"wrong item, no qty", `{"item":1}`, "#/item #/qty"},
+	{"wrong qty, no item", `{"qty":1.0}`, "#/item " + badQty},
+	{"all at once", `{"note":1,"item":" ","Qty":1,"qty":-1}`, "#/Qty #/item #/note " + badQty},
+}
+
+func TestWrongOrder(t *testing.T) {
+	for _, test := range wrongOrders {
+		t.Run(test.name, func(t *testing.T) {
+			p := postOrder(refusingOrders(t), "k", test.body).wantProblem(t, 422, "invalid-order")
+			if got := where(p.Errors); got != test.faults {
+				t.Errorf("%q: errors at %s, want %s", test.body, got, test.faults)
+			}
+			for _, f := range p.Errors {
+				if f.Detail == "" || f.Pointer == "" {
+					t.Errorf("%q: fault %+v, want a detail and a pointer", test.body, f)
+				}
+			}
+		})
+	}
+}
+
+func TestOrderFaultsAreBounded(t *testing.T) {
+	var body strings.Builder
+	body.WriteString(`{"item":"teapot","qty":2`)
+	for i := range 5000 {
+		fmt.Fprintf(&body, `,"%d":0`, i)
+	}
+	body.WriteString(`}`)
+	p := postOrder(refusingOrders(t), "k", body.String()).wantProblem(t, 422, "invalid-order")
+	if len(p.Errors) != 100 {
+		t.Errorf("%d errors, want the first 100", len(p.Errors))
+	}
+}
+
+var acceptedOrders = []struct {
+	name, body, item string
+	qty              int64
+}{
+	{"plain", teapots, "teapot", 2},
+	{"qty first", `{"qty":2,"item":"teapot"}`, "teapot", 2},
+	{"white space everywhere", "\r\n\t { \"item\"\t:\r\"teapot\" ,\n \"qty\" : 2 } \t\r\n", "teapot", 2},
+	{"line feed at the end", teapots + "\n", "teapot", 2},
+	{"least qty", `{"item":"teapot","qty":1}`, "teapot", 1},
+	{"greatest qty", `{"item":"teapot","qty":9007199254740991}`, "teapot", 1<<53 - 1},
+	{"one character", `{"item":"t","qty":2}`, "t", 2},
+	{"255 characters", `{"item":"` + strings.Repeat("t", 255) + `","qty":2}`, strings.Repeat("t", 255), 2},
+	{"255 characters of two bytes", `{"item":"` + strings.Repeat("é", 255) + `","qty":2}`, strings.Repeat("é", 255), 2},
+	{"255 characters of four bytes", `{"item":"` + strings.Repeat("😀", 255) + `","qty":2}`, strings.Repeat("😀", 255), 2},
+	{"255 surrogate pairs", `{"item":"` + strings.Repeat(`\ud83d\ude00`, 255) + `","qty":2}`, strings.Repeat("😀", 255), 2},
+	{"escaped letters", `{"item":"\u0074\u0065a","qty":2}`, "tea", 2},
+	{"short escapes", `{"item":"\"\\\/","qty":2}`, `"\/`, 2},
+	{"hexadecimal digits in upper case", `{"item":"caf\u00E9","qty":2}`, "café", 2},
+	{"backslash before what looks like a surrogate", `{"item":"\\ud800","qty":2}`, `\ud800`, 2},
+	{"pair beside pair", `{"item":"\uD83D\uDE00\uD83D\uDE01","qty":2}`, "😀😁", 2},
+	{"escaped names", `{"\u0069tem":"teapot","q\u0074y":2}`, "teapot", 2},
+	{"spaces around the item are kept", `{"item":" teapot ","qty":2}`, " teapot ", 2},
+	{"slash", `{"item":"a/b","qty":2}`, "a/b", 2},
+	{"markup", `{"item":"<b>&amp;</b>","qty":2}`, "<b>&amp;</b>", 2},
+	{"line separator", `{"item":"a\u2028b","qty":2}`, "a\u2028b", 2},
+	{"zero-width joiner", `{"item":"👩‍💻","qty":2}`, "👩‍💻", 2},
+	{"combining accent is not composed", `{"item":"cafe\u0301","qty":2}`, "cafe\u0301", 2},
+	{"replacement character", `{"item":"\ufffd","qty":2}`, "\ufffd", 2},
+	{"right to left", `{"item":"إبريق","qty":2}`, "إبريق", 2},
+	{"byte order mark inside", `{"item":"tea\ufeffpot","qty":2}`, "tea\ufeffpot", 2},
+	{"digits", `{"item":"007","qty":2}`, "007", 2},
+	{"null in quotes", `{"item":"null","qty":2}`, "null", 2},
+	{"last before the surrogates", `{"item":"\ud7ff","qty":2}`, "\ud7ff", 2},
+	{"first after the surrogates", `{"item":"\ue000","qty":2}`, "\ue000", 2},
+	{"beside the noncharacters", `{"item":"\ufdcf\ufdf0\ud83f\udffd","qty":2}`, "\ufdcf\ufdf0\U0001fffd", 2},
+}
+
+func TestAcceptedOrder(t *testing.T) {
+	for _, test := range acceptedOrders {
+		t.Run(test.name, func(t *testing.T) {
+			var got Order
+			r := postOrder(New(&stubStore{createOrder: func(_ context.Context, _ IdempotencyKey, order Order) (Order, error) {
+				got = order
+				return order, nil
+			}}), "k", test.body)
+			if r.status != http.StatusCreated || got.Item != test.item || got.Qty != test.qty {
+				t.Fatalf("%q: status %d, the store was given %q, %d, want %q, %d\n%s",
+					test.body, r.status, got.Item, got.Qty, test.item, test.qty, r.body)
+			}
+			var sent Order
+			if err := json.Unmarshal([]byte(r.body), &sent); err != nil || sent.Item != test.item || sent.Qty != test.qty {
+				t.Errorf("the response says %q, %d (%v), want %q, %d", sent.Item, sent.Qty, err, test.item, test.qty)
+			}
+		})
+	}
+}
+
+func TestRefusedRequestsDoNotConsumeTheKey(t *testing.T) {
+	store := new(MemStore)
+	h := New(store)
+	for _, fault := range orderFaults {
+		r := newOrderRequest("k", strings.NewReader(`{"item":"kettle","qty":1}`))
+		fault.spoil(r)
+		serveOrder(h, r)
+	}
+	for _, body := range []string{
+		malformedOrders[0].body, malformedOrders[len(malformedOrders)-1].body,
+		wrongOrders[0].body, wrongOrders[len(wrongOrders)-1].body,
+	} {
+		postOrder(h, "k", body)
+	}
+	postOrder(h, "k", `{"item":"kettle","qty":1}`, "Content-Encoding: gzip")
+	if n := len(store.Orders()); n != 0 {
+		t.Fatalf("the refused requests created %d orders", n)
+	}
+	if r := postOrder(h, "k", teapots); r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("status %d, Idempotent-Replayed %q, want a new order\n%s", r.status, r.header.Get("Idempotent-Replayed"), r.body)
+	}
+}
+
+func TestCreatedOrder(t *testing.T) {
+	var (
+		given Order
+		r     response
+	)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(5*time.Second + 123_999_999) // after 2000-01-01T00:00:00Z
+		r = postOrder(New(&stubStore{createOrder: func(_ context.Context, _ IdempotencyKey, order Order) (Order, error) {
+			given = order
+			return order, nil
+		}}), "k", `{"qty":2,"item":"<tea>pot\u00e9"}`)
+	})
+	if r.status != http.StatusCreated {
+		t.Fatalf("status %d, want 201\n%s", r.status, r.body)
+	}
+	t.Run("its ID is ord_ and 26 random characters", func(t *testing.T) {
+		if !regexp.MustCompile(`^ord_[A-Z2-7]{26}$`).MatchString(given.ID) {
+			t.Errorf("ID %q", given.ID)
+		}
+	})
+	t.Run("its time is in UTC and whole milliseconds", func(t *testing.T) {
+		want := time.Date(2000, 1, 1, 0, 0, 5, 123e6, time.UTC)
+		if !given.CreatedAt.Equal(want) || given.CreatedAt.Location() != time.UTC {
+			t.Errorf("created at %v, want %v", given.CreatedAt, want)
+		}
+	})
+	t.Run("the body has id, item, qty and created_at", func(t *testing.T) {
+		want := `{"id":"` + given.ID + `","item":"<tea>poté","qty":2,"created_at":"2000-01-01T00:00:05.123Z"}`
+		if r.body != want {
+			t.Errorf("body %s\nwant %s", r.body, want)
+		}
+	})
+	t.Run("the headers are these and no Location", func(t *testing.T) {
+		want := http.Header{
+			"Content-Type":           {"application/json"},
+			"Content-Length":         {strconv.Itoa(len(r.body))},
+			"Cache-Control":          {"no-store"},
+			"X-Content-Type-Options": {"nosniff"},
+		}
+		if diff := cmp.Diff(want, r.header); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestOrderIDsDiffer(t *testing.T) {
+	store := new(MemStore)
+	h := New(store)
+	seen := make(map[string]bool)
+	for i := range 1000 {
+		postOrder(h, strconv.Itoa(i), teapots)
+	}
+	for _, order := range store.Orders() {
+		seen[order.ID] = true
+	}
+	if len(seen) != 1000 {
+		t.Errorf("%d IDs of 1000 orders", len(seen))
+	}
+}
+
+// The service writes orders without encoding/json, which must not be seen.
+func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
+	at := time.Date(2026, 11, 20, 19, 30, 0, 120e6, time.UTC)
+	for _, order := range []Order{
+		{"ord_1", "teapot", 1, at},
+		{"ord_1", `"\/<>&'`, 1<<53 - 1, at},
+		{"ord_1", "é 😀 \u2028\u2029\u00ad\ufeff", 2, at.Truncate(time.Second)},
+		{"ord_1", "teapot", 2, at.Add(time.Microsecond)},
+		{`an ID "of" the store's <own>`, "teapot", 2, at},
+	} {
+		r := postOrder(New(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
+			return order, nil
+		}}), "k", teapots)
+		var want bytes.Buffer
+		enc := json.NewEncoder(&want)
+		enc.SetEscapeHTML(false)
+		enc.Encode(order)
+		if r.body+"\n" != want.String() {
+			t.Errorf("body %s, want %s", r.body, want.String())
+		}
+	}
+}
+
+func TestOrderTimeOfTheStoreIsSentInUTC(t *testing.T) {
+	at := time.Date(2026, 11, 20, 21, 30, 0, 120e6, time.FixedZone("", 2*60*60))
+	r := postOrder(New(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
+		return Order{"ord_1", "teapot", 2, at}, nil
+	}}), "k", teapots)
+	if want := `{"id":"ord_1","item":"teapot","qty":2,"created_at":"2026-11-20T19:30:00.12Z"}`; r.body != want {
+		t.Errorf("body %s, want %s", r.body, want)
+	}
+}
+
+func TestOrderRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(new(MemStore))
+		first := postOrder(h, "k", teapots)
+		if got, ok := first.header["Idempotent-Replayed"]; ok {
+			t.Errorf("Idempotent-Replayed: %q on the first response", got)
+		}
+		want := first.header.Clone()
+		want["Idempotent-Replayed"] = []string{"true"}
+		for range 3 {
+			time.Sleep(time.Hour)
+			again := postOrder(h, "k", teapots)
+			if again.status != first.status || again.body != first.body {
+				t.Errorf("got %d %s, want %d %s", again.status, again.body, first.status, first.body)
+			}
+			if diff := cmp.Diff(want, again.header); diff != "" {
+				t.Errorf("headers (-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestOrderRepeatWithAnotherHandlerOfTheStore(t *testing.T) {
+	store := new(MemStore)
+	first := postOrder(New(store), "k", teapots)
+	again := postOrder(New(store), "k", teapots)
+	if again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("got %s, want %s replayed", again.body, first.body)
+	}
+}
+
+func TestOrderCommitContext(t *testing.T) {
+	type contextKey struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "ann"))
+	var waited <-chan struct{}
+	h := New(&stubStore{createOrder: func(ctx context.Context, _ IdempotencyKey, order Order) (Order, error) {
+		waited = ctx.Done()
+		cancel() // the client goes away
+		t.Run("a client that goes away does not cancel it", func(t *testing.T) {
+			if err := ctx.Err(); err != nil {
+				t.Errorf("the store's context: %v", err)
+			}
+		})
+		t.Run("it has the values of the request's", func(t *testing.T) {
+			if got := ctx.Value(contextKey{}); got != "ann" {
+				t.Errorf("value %v, want ann", got)
+			}
+		})
+		t.Run("it has a deadline", func(t *testing.T) {
+			if _, ok := ctx.Deadline(); !ok {
+				t.Error("no deadline")
+			}
+		})
+		return order, nil
+	}})
+	r := serveOrder(h, newOrderRequest("k", strings.NewReader(teapots)).WithContext(ctx))
+	if r.status != http.StatusCreated {
+		t.Errorf("status %d, want 201\n%s", r.status, r.body)
+	}
+	t.Run("who waits for it is told when the call is over", func(t *testing.T) {
+		select {
+		case <-waited:
+		default:
+			t.Error("it is not done: its timer is still running")
+		}
+	})
+}
+
+func TestOrderCommitContextPastItsDeadline(t *testing.T) {
+	pastDeadline := func(use func(context.Context)) {
+		postOrder(New(&stubStore{createOrder: func(ctx context.Context, _ IdempotencyKey, order Order) (Order, error) {
+			deadline, _ := ctx.Deadline()
+			time.Sleep(time.Until(deadline) + 1)
+			use(ctx)
+			return order, nil
+		}}), "k", teapots)
+	}
+	want := func(t *testing.T, ctx context.Context) {
+		t.Helper()
+		if err := ctx.Err(); err != context.DeadlineExceeded {
+			t.Errorf("Err: %v, want context.DeadlineExceeded", err)
+		}
+	}
+	t.Run("its error is found without a wait, and stays", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var commit context.Context
+			pastDeadline(func(ctx context.Context) {
+				want(t, ctx)
+				commit = ctx
+			})
+			want(t, commit)
+		})
+	})
+	t.Run("a context made of it ends with it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			pastDeadline(func(ctx context.Context) {
+				child, cancel := context.WithCancel(ctx)
+				defer cancel()
+				<-child.Done()
+				want(t, child)
+			})
+		})
+	})
+}
+
+func TestOrderIsCommittedAfterTheClientHasGone(t *testing.T) {
+	type requestContext struct{}
+	store := new(MemStore)
+	committed := make(chan error, 1)
+	h := New(&stubStore{createOrder: func(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
+		if ctx.Value(requestContext{}) == nil { // the retry
+			return store.CreateOrder(ctx, key, order)
+		}
+		<-ctx.Value(requestContext{}).(context.Context).Done() // the server has noticed
+		stored, err := store.CreateOrder(ctx, key, order)
+		committed <- err
+		return stored, err
+	}})
+	first := true
+	entered := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if first {
+			first = false
+			r = r.WithContext(context.WithValue(r.Context(), requestContext{}, r.Context()))
+			close(entered)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-entered
+		cancel()
+	}()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/v1/orders", strings.NewReader(teapots))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", "k")
+	if _, err := server.Client().Do(r); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want the request cancelled", err)
+	}
+	if err := <-committed; err != nil {
+		t.Fatalf("the commit failed: %v", err)
+	}
+	again := postOrderOver(t, server, "k", teapots)
+	if again.status != http.StatusCreated || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the retry got %d, Idempotent-Replayed %q, want what was committed\n%s",
+			again.status, again.header.Get("Idempotent-Replayed"), again.body)
+	}
+}
+
+func TestOrderStoreErrors(t *testing.T) {
+	boom := errors.New("boom")
+	for _, test := range []struct {
+		name       string
+		err        error
+		status     int
+		code       string
+		retryAfter bool
+	}{
+		{"ErrKeyReused", ErrKeyReused, 422, "idempotency-key-reused", false},
+		{"ErrKeyReused, wrapped", fmt.Errorf("insert: %w", ErrKeyReused), 422, "idempotency-key-reused", false},
+		{"ErrInProgress", ErrInProgress, 409, "idempotency-key-in-progress", true},
+		{"ErrInProgress, wrapped", fmt.Errorf("insert: %w", ErrInProgress), 409, "idempotency-key-in-progress", true},
+		{"ErrUnavailable", ErrUnavailable, 503, "unavailable", true},
+		{"ErrUnavailable, wrapped", fmt.Errorf("insert: %w", ErrUnavailable), 503, "unavailable", true},
+		{"ErrUnavailable, joined", errors.Join(boom, ErrUnavailable), 503, "unavailable", true},
+		{"deadline", context.DeadlineExceeded, 503, "unavailable", true},
+		{"deadline, wrapped", fmt.Errorf("insert: %w", context.DeadlineExceeded), 503, "unavailable", true},
+		{"any other error", boom, 500, "internal-error", false},
+		{"cancelled by the store itself", context.Canceled, 500, "internal-error", false},
+		{"ErrNotFound, which is not for orders", ErrNotFound, 500, "internal-error", false},
+		{"the zero Order", nil, 500, "internal-error", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, log := failingOrders(test.err)
+			r := postOrder(h, "secret-key", `{"item":"secret item","qty":31337}`)
+			p := r.wantProblem(t, test.status, test.code)
+			if got := r.header.Get("Retry-After"); (got != "") != test.retryAfter {
+				t.Errorf("Retry-After: %q", got)
+			} else if n, err := strconv.Atoi(got); got != "" && (err != nil || n < 1) {
+				t.Errorf("Retry-After: %q, want seconds", got)
+			}
+			if strings.Contains(r.body, "boom") || strings.Contains(r.body, "insert") || strings.Contains(r.body, "CreateOrder") {
+				t.Errorf("the problem tells what the store said: %s", r.body)
+			}
+			if test.status < 500 {
+				if log.Len() != 0 || p.Instance != "" {
+					t.Errorf("instance %q, log %s, want neither", p.Instance, log)
+				}
+				return
+			}
+			if !strings.HasPrefix(p.Instance, "urn:storefront:incident:") || !strings.Contains(log.String(), `"`+p.Instance+`"`) {
+				t.Errorf("instance %q, log %s, want the same incident in both", p.Instance, log)
+			}
+			if test.err != nil && !strings.Contains(log.String(), strconv.Quote(test.err.Error())[1:]) && !strings.Contains(log.String(), "boom") {
+				t.Errorf("the log does not say what the store said: %s", log)
+			}
+			if strings.Contains(log.String(), "secret") || strings.Contains(log.String(), "31337") {
+				t.Errorf("the log has the key or the order: %s", log)
+			}
+			if n := strings.Count(log.String(), "\n"); n != 1 {
+				t.Errorf("%d log lines, want 1\n%s", n, log)
+			}
+		})
+	}
+}
+
+func TestKeyOfAFailedCallMayBeUsedAgain(t *testing.T) {
+	for _, test := range []struct{ name, body string }{
+		{"with the same order", teapots},
+		{"with another order", `{"item":"kettle","qty":1}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store, failed := new(MemStore), false
+			h := New(&stubStore{createOrder: func(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
+				if !failed {
+					failed = true
+					return Order{}, ErrUnavailable
+				}
+				return store.CreateOrder(ctx, key, order)
+			}})
+			postOrder(h, "k", teapots).wantProblem(t, 503, "unavailable")
+			if r := postOrder(h, "k", test.body); r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("status %d, Idempotent-Replayed %q, want a new order\n%s", r.status, r.header.Get("Idempotent-Replayed"), r.body)
+			}
+		})
+	}
+}
+
+func TestOrderReplaysWhatTheStoreReturns(t *testing.T) {
+	stored := Order{"ord_earlier", "teapot", 2, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	r := postOrder(New(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
+		return stored, nil
+	}}), "k", teapots)
+	if want := `{"id":"ord_earlier","item":"teapot","qty":2,"created_at":"2026-01-02T03:04:05Z"}`; r.body != want {
+		t.Errorf("body %s, want %s", r.body, want)
+	}
+	if r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("status %d, Idempotent-Replayed %q, want 201 and true: another ID tells a replay", r.status, r.header.Get("Idempotent-Replayed"))
+	}
+}
+
+// A slowVerdict is what slowOrder makes of a body.
+type slowVerdict struct {
+	status   int
+	order    Order
+	pointers []string // as in RFC 6901, Section 5: without # and per-cent signs
+}
+
+// slowOrder is a second implementation of the checks of an order's body, token by
+// token.
+func slowOrder(body string) slowVerdict {
+	malformed := slowVerdict{status: 400, pointers: []string{""}}
+	if len(body) > 64<<10 {
+		return slowVerdict{status: 413}
+	}
+	if !utf8.ValidString(body) || strings.HasPrefix(body, "\ufeff") {
+		return malformed
+	}
+	s := slowScanner{dec: json.NewDecoder(strings.NewReader(body)), body: body}
+	s.dec.UseNumber()
+	value, err := s.value("", 0)
+	if err != nil {
+		return malformed
+	}
+	if _, err := s.dec.Token(); err != io.EOF {
+		return malformed
+	}
+	if s.faults != nil {
+		return slowVerdict{status: 400, pointers: s.faults[:1]}
+	}
+	v := slowVerdict{status: 422}
+	members, ok := value.(map[string]any)
+	if !ok {
+		v.pointers = []string{""}
+		return v
+	}
+	if v.order.Item, ok = members["item"].(string); !ok || !slowItem(v.order.Item) {
+		v.pointers = append(v.pointers, "/item")
+	}
+	number, _ := members["qty"].(json.Number)
+	qty, ok := new(big.Int).SetString(number.String(), 10)
+	if !ok || qty.Sign() <= 0 || qty.BitLen() > 53 {
+		v.pointers = append(v.pointers, "/qty")
+	} else {
+		v.order.Qty = qty.Int64()
+	}
+	for name := range members {
+		if name != "item" && name != "qty" {
+			v.pointers = append(v.pointers, slowPointer("", name))
+		}
+	}
+	if v.pointers == nil {
+		v.status = 201
+	}
+	slices.Sort(v.pointers)
+	return v
+}
+
+func slowItem(item string) bool {
+	blank := true
+	for _, r := range item {
+		if r < ' ' || 0x7F <= r && r <= 0x9F {
+			return false
+		}
+		blank = blank && unicode.Is(unicode.White_Space, r)
+	}
+	return !blank && len([]rune(item)) <= 255
+}
+
+func slowPointer(parent, name string) string {
+	return parent + "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+}
+
+type slowScanner struct {
+	dec    *json.Decoder
+	body   string
+	faults []string // where the body is JSON, but not I-JSON
+}
+
+var (
+	slowEscape        = regexp.MustCompile(`\\(?:u[0-9A-Fa-f]{4}|[^u])`)
+	slowPair          = regexp.MustCompile(`(?i)\\ud[89ab]..\\ud[c-f]..`)
+	slowSurrogate     = regexp.MustCompile(`(?i)\\ud[89a-f]`)
+	slowNoncharacters = regexp.MustCompile(`[\x{FDD0}-\x{FDEF}\x{FFFE}\x{FFFF}` + func() string {
+		var planes strings.Builder
+		for plane := 1; plane <= 16; plane++ {
+			fmt.Fprintf(&planes, `\x{%XFFFE}\x{%XFFFF}`, plane, plane)
+		}
+		return planes.String()
+	}() + `]`)
+)
+
+// token returns the next token, whose string, if it is one, belongs to the value
+// at pointer.
+func (s *slowScanner) token(pointer string) (json.Token, error) {
+	before := s.dec.InputOffset()
+	token, err := s.dec.Token()
+	if text, ok := token.(string); ok && err == nil {
+		literal := slowEscape.ReplaceAllStringFunc(s.body[before:s.dec.InputOffset()], func(escape string) string {
+			if escape[1] != 'u' {
+				return "."
+			}
+			return escape
+		})
+		if slowSurrogate.MatchString(slowPair.ReplaceAllString(literal, ".")) || slowNoncharacters.MatchString(text) {
+			s.faults = append(s.faults, pointer)
+		}
+	}
+	return token, err
+}
+
+// value reads a value, which lies in this many objects and arrays.
+func (s *slowScanner) value(pointer string, depth int) (any, error) {
+	token, err := s.token(pointer)
+	if err != nil {
+		return nil, err
+	}
+	delim, _ := token.(json.Delim)
+	if delim == 0 {
+		return token, nil
+	}
+	if depth == 10_000 { // as deep as encoding/json goes
+		return nil, errors.New("too deep")
+	}
+	members, i := make(map[string]any), 0
+	for ; s.dec.More(); i++ {
+		name := strconv.Itoa(i)
+		if delim == '{' {
+			token, err := s.token(pointer)
+			if err != nil {
+				return nil, err
+			}
+			name = token.(string)
+			if _, twice := members[name]; twice {
+				s.faults = append(s.faults, slowPointer(pointer, name))
+			}
+		}
+		if members[name], err = s.value(slowPointer(pointer, name), depth+1); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.dec.Token(); err != nil {
+		return nil, err
+	}
+	if delim == '[' {
+		return []any{}, nil
+	}
+	return members, nil
+}
+
+// uriFragment is what may stand in the fragment of a URI (RFC 3986, Section 3.5).
+var uriFragment = regexp.MustCompile(`^#(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*$`)
+
+// FuzzOrderBody compares the service with slowOrder: the verdict, the order that
+// the store is given, and every pointer.
+func FuzzOrderBody(f *testing.F) {
+	add := func(body string) {
+		if len(body) <= 1024 { // the fuzzer spends a minute on minimizing each long one
+			f.Add(body)
+		}
+	}
+	for _, test := range malformedOrders {
+		add(test.body)
+	}
+	for _, test := range wrongOrders {
+		add(test.body)
+	}
+	for _, test := range acceptedOrders {
+		add(test.body)
+	}
+	var given Order
+	h := New(&stubStore{createOrder: func(_ context.Context, _ IdempotencyKey, order Order) (Order, error) {
+		given = order
+		return order, nil
+	}})
+	f.Fuzz(func(t *testing.T, body string) {
+		r := postOrder(h, "k", body)
+		want := slowOrder(body)
+		switch want.status {
+		case 201:
+			if r.status != 201 || given.Item != want.order.Item || given.Qty != want.order.Qty {
+				t.Fatalf("%q: status %d, order %+v, want 201 and %+v\n%s", body, r.status, given, want.order, r.body)
+			}
+			var sent Order
+			if err := json.Unmarshal([]byte(r.body), &sent); err != nil || sent != given {
+				t.Fatalf("%q: the response says %+v (%v), want %+v", body, sent, err, given)
+			}
+		case 413:
+			r.wantProblem(t, 413, "body-too-large")
+		default:
+			code := map[int]string{400: "malformed-body", 422: "invalid-order"}[want.status]
+			p := r.wantProblem(t, want.status, code)
+			var got []string
+			for _, f := range p.Errors {
+				if !uriFragment.MatchString(f.Pointer) {
+					t.Errorf("%q: pointer %q is not a URI fragment", body, f.Pointer)
+				}
+				pointer, err := url.PathUnescape(f.Pointer[1:])
+				if err != nil {
+					t.Errorf("%q: pointer %q: %v", body, f.Pointer, err)
+				}
+				got = append(got, pointer)
+			}
+			slices.Sort(got)
+			if len(want.pointers) > 100 {
+				for _, pointer := range got {
+					if !slices.Contains(want.pointers, pointer) {
+						t.Errorf("%q: pointer %q, want one of %q", body, pointer, want.pointers)
+					}
+				}
+				if len(got) != 100 {
+					t.Errorf("%q: %d pointers, want 100", body, len(got))
+				}
+				return
+			}
+			if !slices.Equal(got, want.pointers) {
+				t.Errorf("%q: pointers %q, want %q", body, got, want.pointers)
+			}
+		}
+	})
+}
