@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -173,17 +172,25 @@ func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 		w.Header()["Accept"] = s.headers.json
 		faults = append(faults, fault{Detail: "Content-Type must be application/json.", Header: "Content-Type"})
 	}
-	for _, coding := range r.Header["Content-Encoding"] {
-		if coding != "" && !strings.EqualFold(coding, "identity") {
-			w.Header()["Accept-Encoding"] = s.headers.identity
-			faults = append(faults, fault{Detail: "The body must not have a content coding.", Header: "Content-Encoding"})
-			break
-		}
+	if slices.ContainsFunc(r.Header["Content-Encoding"], namesCoding) {
+		w.Header()["Accept-Encoding"] = s.headers.identity
+		faults = append(faults, fault{Detail: "The body must not have a content coding.", Header: "Content-Encoding"})
 	}
 	if faults != nil {
 		s.writeProblem(w, r, unsupportedMediaType, "An order is sent as application/json without a content coding.", faults...)
 	}
 	return faults == nil
+}
+
+// namesCoding reports whether a line of Content-Encoding, which is a list, names a
+// coding other than identity.
+func namesCoding(line string) bool {
+	for coding := range strings.SplitSeq(line, ",") {
+		if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
+			return true
+		}
+	}
+	return false
 }
 
 // isJSON reports whether a Content-Type says JSON, which is UTF-8 (RFC 8259,
@@ -211,15 +218,13 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	if r.Body == nil { // as in a request that no server has made
 		return nil, true
 	}
-	var err error
-	if r.ContentLength > 0 { // 0 may stand for unknown in a request that no server has made
-		body = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(r.Body, body)
-	} else {
-		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrderBody))
-	}
+	// The declared length says how much to expect, not where to stop: middleware
+	// that decodes a body may have left it as it was.
+	var b bytes.Buffer
+	b.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
+	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxOrderBody))
 	if err == nil {
-		return body, true
+		return b.Bytes(), true
 	}
 	var over *http.MaxBytesError
 	switch {
@@ -260,7 +265,7 @@ func decodeOrder(body []byte) (Order, problemType, []fault) {
 			f = &fault{Detail: "There is no such member. An order has item and qty."}
 		}
 		if f != nil {
-			f.Pointer = pointer(m.name)
+			f.Pointer = pointer(string(m.name))
 			faults = append(faults, *f)
 		}
 	}
@@ -335,7 +340,8 @@ func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
 		_, f = p.value()
 	}
 	if f != nil {
-		f.Pointer = "#" + f.Pointer
+		slices.Reverse(p.path)
+		f.Pointer = pointer(p.path...)
 	}
 	return members, members != nil, f
 }
@@ -343,6 +349,7 @@ func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
 // An ijsonParser goes through a text that is known to be JSON.
 type ijsonParser struct {
 	rest []byte
+	path []string // to a fault, from inside out
 }
 
 func (p *ijsonParser) space() {
@@ -378,7 +385,8 @@ func (p *ijsonParser) object() ([]member, *fault) {
 			}
 		}
 		if names[string(m.name)] || len(members) < 8 && slices.ContainsFunc(members, m.sameName) {
-			return nil, &fault{Detail: "The JSON has a member twice.", Pointer: pointer(m.name)[1:]}
+			p.path = append(p.path, string(m.name))
+			return nil, &fault{Detail: "The JSON has a member twice."}
 		}
 		if names != nil {
 			names[string(m.name)] = true
@@ -388,7 +396,7 @@ func (p *ijsonParser) object() ([]member, *fault) {
 		p.space()
 		before = p.rest
 		if m.text, f = p.value(); f != nil {
-			f.Pointer = pointer(m.name)[1:] + f.Pointer
+			p.path = append(p.path, string(m.name))
 			return nil, f
 		}
 		m.value = before[:len(before)-len(p.rest)]
@@ -430,7 +438,7 @@ func (p *ijsonParser) array() *fault {
 			break
 		}
 		if _, f := p.value(); f != nil {
-			f.Pointer = "/" + strconv.Itoa(i) + f.Pointer
+			p.path = append(p.path, strconv.Itoa(i))
 			return f
 		}
 		p.space()
@@ -506,8 +514,14 @@ func isNoncharacter(r rune) bool {
 	return 0xFDD0 <= r && r <= 0xFDEF || r&0xFFFE == 0xFFFE
 }
 
-// pointer returns the JSON Pointer (RFC 6901, Section 6) of a member of the body.
-func pointer(name []byte) string {
-	token := strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
-	return "#/" + url.PathEscape(token)
+// pointer returns the JSON Pointer to what is at path in the body, in the form of a
+// URI fragment (RFC 6901, Section 6).
+func pointer(path ...string) string {
+	var b strings.Builder
+	b.WriteByte('#')
+	for _, token := range path {
+		token = strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
+		b.WriteString("/" + url.PathEscape(token))
+	}
+	return b.String()
 }
