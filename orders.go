@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -220,11 +221,17 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	}
 	// The declared length says how much to expect, not where to stop: middleware
 	// that decodes a body may have left it as it was.
-	var b bytes.Buffer
-	b.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
-	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxOrderBody))
-	if err == nil {
-		return b.Bytes(), true
+	body = make([]byte, 0, max(r.ContentLength, 0)+1)
+	in := http.MaxBytesReader(w, r.Body, maxOrderBody)
+	var err error
+	for err == nil {
+		body = slices.Grow(body, 1)
+		var n int
+		n, err = in.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+	}
+	if err == io.EOF {
+		return body, true
 	}
 	var over *http.MaxBytesError
 	switch {
