@@ -312,10 +312,9 @@ func decodeQty(m member) (int64, *fault) {
 
 // A member is one of a JSON object.
 type member struct {
-	name    []byte
-	literal []byte // the name as it was written
-	value   []byte // the value as it was written
-	text    []byte // what the value says, if it is a string
+	name  []byte
+	value []byte // as it was written
+	text  []byte // what the value says, if it is a string
 }
 
 // str returns what the member's value says, and whether it is a string.
@@ -380,11 +379,9 @@ func (p *ijsonParser) object() ([]member, *fault) {
 		}
 		var m member
 		var f *fault
-		before := p.rest
 		if m.name, f = p.str(); f != nil {
 			return nil, f
 		}
-		m.literal = before[:len(before)-len(p.rest)]
 		if len(members) == 8 {
 			names = make(map[string]bool)
 			for _, earlier := range members {
@@ -401,7 +398,7 @@ func (p *ijsonParser) object() ([]member, *fault) {
 		p.space()
 		p.rest = p.rest[1:] // :
 		p.space()
-		before = p.rest
+		before := p.rest
 		if m.text, f = p.value(); f != nil {
 			p.path = append(p.path, string(m.name))
 			return nil, f

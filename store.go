@@ -177,7 +177,8 @@ func renderResource(id string, text []byte) (Resource, error) {
 	out = appendString(append(out, `{"id":`...), id)
 	for _, m := range members {
 		if string(m.name) != "id" {
-			out = append(append(append(append(out, ','), m.literal...), ':'), m.value...)
+			out = appendString(append(out, ','), string(m.name))
+			out = append(append(out, ':'), m.value...)
 		}
 	}
 	out = slices.Clip(append(out, '}'))
