@@ -165,7 +165,7 @@ func ExampleMemStore_Load() {
 	// Output:
 	// {"id":"kettle","litres":1.7}
 	// {"id":"teapot","name":"Teapot"}
-	// storefront: load: products[1]: storefront: resource: the ID is missing or empty
+	// storefront: load: products[1]: the ID is missing or empty
 	// false
 }
 

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
 	"regexp"
 	"slices"
 	"strconv"
@@ -1043,6 +1044,22 @@ func TestOrderCommitContextPastItsDeadline(t *testing.T) {
 				<-child.Done()
 				want(t, child)
 			})
+		})
+	})
+	t.Run("a context made of it takes no goroutine", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			postOrder(New(&stubStore{createOrder: func(ctx context.Context, _ IdempotencyKey, order Order) (Order, error) {
+				for range 100 {
+					_, cancel := context.WithCancel(ctx)
+					defer cancel()
+				}
+				synctest.Wait()
+				if now := runtime.NumGoroutine(); now >= before+100 {
+					t.Errorf("%d goroutines became %d", before, now)
+				}
+				return order, nil
+			}}), "k", teapots)
 		})
 	})
 }

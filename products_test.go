@@ -631,6 +631,20 @@ func TestIfMatchIsNotEvaluatedFromTheCache(t *testing.T) {
 	r.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
 }
 
+func TestFailureThatStaleIfErrorCoversIsLogged(t *testing.T) {
+	var log strings.Builder
+	var failure error
+	h := NewWithOptions(&stubStore{getProduct: func(context.Context, string) (Resource, error) {
+		return MustResource("p1", nil), failure
+	}}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	get(h, "/v1/products/p1")
+	failure = errors.New("disk on fire")
+	r := get(h, "/v1/products/p1", "Cache-Control: stale-if-error=60")
+	if r.status != http.StatusOK || !strings.Contains(log.String(), "disk on fire") {
+		t.Errorf("status %d and the log %q, want 200 and the failure in the log", r.status, log.String())
+	}
+}
+
 func TestStaleIfError(t *testing.T) {
 	failure := errors.New("failed")
 	for _, test := range []struct {

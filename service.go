@@ -230,7 +230,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // segments, except that it may end in a slash.
 func isClean(p string) bool {
 	clean := path.Clean(p)
-	return p != "" && p[0] == '/' && (p == clean || p == clean+"/")
+	return p != "" && p[0] == '/' && (p == clean || p == clean+"/" && clean != "/")
 }
 
 func (s *service) notFound(w http.ResponseWriter, r *http.Request) {

@@ -273,16 +273,20 @@ func (r Resource) MarshalJSON() ([]byte, error) {
 // member "id", under the rules of [NewResource]. It keeps the order of the other
 // members.
 func (r *Resource) UnmarshalJSON(data []byte) error {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, data); err != nil {
-		return fmt.Errorf("storefront: resource: %w", err)
-	}
-	made, err := renderResource("", compact.Bytes())
+	made, err := parseResource(data)
 	if err != nil {
 		return fmt.Errorf("storefront: resource: %w", err)
 	}
 	*r = made
 	return nil
+}
+
+func parseResource(data []byte) (Resource, error) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, data); err != nil {
+		return Resource{}, err
+	}
+	return renderResource("", compact.Bytes())
 }
 
 // MemStore is a [Store] in memory, for tests, for small deployments and as the
@@ -478,8 +482,12 @@ func loadCollection(dec *json.Decoder) ([]Resource, error) {
 	seen := make(map[string]int)
 	for dec.More() {
 		i := len(resources)
-		var r Resource
-		if err := dec.Decode(&r); err != nil {
+		var text json.RawMessage
+		if err := dec.Decode(&text); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		r, err := parseResource(text)
+		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
 		if first, twice := seen[r.ID()]; twice {
@@ -529,32 +537,51 @@ const maxNode = 64
 // children from left to right, and passes over what is not above what it has,
 // sees every item that was there throughout exactly once.
 type node struct {
-	sortedIDs                        // of the items; or the least that each child but the first may hold
-	items     []Resource             // in a leaf
-	children  []atomic.Pointer[node] // in an inner node
-}
+	items    []Resource             // in a leaf
+	children []atomic.Pointer[node] // in an inner node
+	least    []string               // in an inner node: the least ID that each child but the first may hold
 
-// sortedIDs are IDs in ascending order, never changed. A search that looked at
-// the IDs themselves would wait for memory at each one. It looks at their sort
-// keys instead, which lie close together.
-type sortedIDs struct {
-	ids    []string
-	prefix string   // that all have
+	// A search that looked at the IDs of items or least would wait for memory at
+	// each one. It looks at their sort keys instead, which lie close together.
+	prefix string   // that all IDs have
 	keys   []uint64 // the sort keys of what follows the prefix
 }
 
-func newSortedIDs(ids []string) sortedIDs {
-	s := sortedIDs{ids: ids, keys: make([]uint64, len(ids))}
-	if len(ids) > 0 {
-		first, last := ids[0], ids[len(ids)-1]
-		for len(s.prefix) < len(first) && strings.HasPrefix(last, first[:len(s.prefix)+1]) {
-			s.prefix = first[:len(s.prefix)+1]
-		}
+func newLeaf(items []Resource) *node {
+	n := &node{items: items, keys: make([]uint64, len(items))}
+	n.setKeys()
+	return n
+}
+
+func newInner(least []string, children []*node) *node {
+	n := &node{least: least, keys: make([]uint64, len(least)), children: make([]atomic.Pointer[node], len(children))}
+	for i, c := range children {
+		n.children[i].Store(c)
 	}
-	for i, id := range ids {
-		s.keys[i] = sortKey(id[len(s.prefix):])
+	n.setKeys()
+	return n
+}
+
+// id returns the ID that keys[i] is of.
+func (n *node) id(i int) string {
+	if n.children == nil {
+		return n.items[i].r.id
 	}
-	return s
+	return n.least[i]
+}
+
+// setKeys sets prefix and keys.
+func (n *node) setKeys() {
+	if len(n.keys) == 0 {
+		return
+	}
+	first, last := n.id(0), n.id(len(n.keys)-1)
+	for len(n.prefix) < len(first) && strings.HasPrefix(last, first[:len(n.prefix)+1]) {
+		n.prefix = first[:len(n.prefix)+1]
+	}
+	for i := range n.keys {
+		n.keys[i] = sortKey(n.id(i)[len(n.prefix):])
+	}
 }
 
 // sortKey returns the first eight bytes of id as a number: of two IDs with
@@ -567,45 +594,19 @@ func sortKey(id string) uint64 {
 
 // search returns the index of the first ID that is not less than id, and whether
 // it is id.
-func (s *sortedIDs) search(id string) (int, bool) {
-	if !strings.HasPrefix(id, s.prefix) {
-		if id < s.prefix {
+func (n *node) search(id string) (int, bool) {
+	if !strings.HasPrefix(id, n.prefix) {
+		if id < n.prefix {
 			return 0, false
 		}
-		return len(s.ids), false
+		return len(n.keys), false
 	}
-	key := sortKey(id[len(s.prefix):])
-	i, _ := slices.BinarySearch(s.keys, key)
-	for i < len(s.ids) && s.keys[i] == key && s.ids[i] < id {
+	key := sortKey(id[len(n.prefix):])
+	i, _ := slices.BinarySearch(n.keys, key)
+	for i < len(n.keys) && n.keys[i] == key && n.id(i) < id {
 		i++
 	}
-	return i, i < len(s.ids) && s.keys[i] == key && s.ids[i] == id
-}
-
-func (s *sortedIDs) insert(i int, id string) sortedIDs {
-	ids := inserted(s.ids, i, id)
-	if len(s.ids) == 0 || !strings.HasPrefix(id, s.prefix) {
-		return newSortedIDs(ids)
-	}
-	return sortedIDs{ids, s.prefix, inserted(s.keys, i, sortKey(id[len(s.prefix):]))}
-}
-
-func (s *sortedIDs) remove(i int) sortedIDs {
-	return sortedIDs{removed(s.ids, i), s.prefix, removed(s.keys, i)}
-}
-
-// inserted returns a copy of s, of just its length, with v inserted at i.
-func inserted[E any](s []E, i int, v E) []E {
-	out := make([]E, len(s)+1)
-	copy(out, s[:i])
-	out[i] = v
-	copy(out[i+1:], s[i:])
-	return out
-}
-
-// removed returns a copy of s without the element at i.
-func removed[E any](s []E, i int) []E {
-	return slices.Concat(s[:i], s[i+1:])
+	return i, i < len(n.keys) && n.keys[i] == key && n.id(i) == id
 }
 
 // child returns the index of the child whose range has id.
@@ -677,7 +678,7 @@ func (n *node) appendFrom(page []Resource, from string, limit int) []Resource {
 	i, _ := n.search(from)
 	if len(page) > 0 {
 		last := page[len(page)-1].r.id
-		for i < len(n.ids) && n.ids[i] <= last {
+		for i < len(n.items) && n.items[i].r.id <= last {
 			i++
 		}
 	}
@@ -701,7 +702,7 @@ func (c *Collection) Put(resources ...Resource) {
 		}
 		left, right, least := root.put(r)
 		if right != nil {
-			left = newInner(newSortedIDs([]string{least}), []*node{left, right})
+			left = newInner([]string{least}, []*node{left, right})
 		}
 		c.root.Store(left)
 	}
@@ -723,34 +724,44 @@ func (n *node) put(r Resource) (left, right *node, least string) {
 		}
 		return n, nil, ""
 	}
-	ids := n.insert(i, least)
+	leasts := inserted(n.least, i, least)
 	children := inserted(n.childPointers(), i+1, right)
 	children[i] = left
 	if len(children) <= maxNode {
-		return newInner(ids, children), nil, ""
+		return newInner(leasts, children), nil, ""
 	}
 	const half = maxNode / 2
-	return newInner(newSortedIDs(slices.Clone(ids.ids[:half-1])), children[:half]),
-		newInner(newSortedIDs(slices.Clone(ids.ids[half:])), children[half:]),
-		ids.ids[half-1]
+	return newInner(slices.Clone(leasts[:half-1]), children[:half]), newInner(slices.Clone(leasts[half:]), children[half:]), leasts[half-1]
 }
 
 // putItem is put for a leaf.
 func (n *node) putItem(r Resource) (left, right *node, least string) {
-	i, found := n.search(r.r.id)
+	id := r.r.id
+	i, found := n.search(id)
 	if found {
-		items := slices.Clone(n.items)
-		items[i] = r
-		return &node{sortedIDs: n.sortedIDs, items: items}, nil, ""
+		changed := &node{items: slices.Clone(n.items), prefix: n.prefix, keys: n.keys}
+		changed.items[i] = r
+		return changed, nil, ""
 	}
-	ids, items := n.insert(i, r.r.id), inserted(n.items, i, r)
-	if len(items) <= maxNode {
-		return &node{sortedIDs: ids, items: items}, nil, ""
+	items := inserted(n.items, i, r)
+	if len(items) > maxNode {
+		const half = maxNode / 2
+		return newLeaf(slices.Clone(items[:half])), newLeaf(slices.Clone(items[half:])), items[half].r.id
 	}
-	const half = maxNode / 2
-	return &node{sortedIDs: newSortedIDs(slices.Clone(ids.ids[:half])), items: slices.Clone(items[:half])},
-		&node{sortedIDs: newSortedIDs(slices.Clone(ids.ids[half:])), items: slices.Clone(items[half:])},
-		ids.ids[half]
+	if len(n.items) == 0 || !strings.HasPrefix(id, n.prefix) {
+		return newLeaf(items), nil, ""
+	}
+	keys := inserted(n.keys, i, sortKey(id[len(n.prefix):]))
+	return &node{items: items, prefix: n.prefix, keys: keys}, nil, ""
+}
+
+// inserted returns a copy of s, of just its length, with v inserted at i.
+func inserted[E any](s []E, i int, v E) []E {
+	out := make([]E, len(s)+1)
+	copy(out, s[:i])
+	out[i] = v
+	copy(out[i+1:], s[i:])
+	return out
 }
 
 // Delete removes the resources with these IDs. IDs that are not there are
@@ -779,10 +790,10 @@ func (n *node) delete(id string) *node {
 		switch {
 		case !found:
 			return n
-		case len(n.ids) == 1:
+		case len(n.items) == 1:
 			return nil
 		}
-		return &node{sortedIDs: n.remove(i), items: removed(n.items, i)}
+		return &node{items: removed(n.items, i), prefix: n.prefix, keys: removed(n.keys, i)}
 	}
 	i := n.child(id)
 	old := n.children[i].Load()
@@ -796,15 +807,12 @@ func (n *node) delete(id string) *node {
 	case len(n.children) == 1:
 		return nil
 	}
-	return newInner(n.remove(max(i-1, 0)), removed(n.childPointers(), i))
+	return newInner(removed(n.least, max(i-1, 0)), removed(n.childPointers(), i))
 }
 
-func newInner(ids sortedIDs, children []*node) *node {
-	n := &node{sortedIDs: ids, children: make([]atomic.Pointer[node], len(children))}
-	for i, c := range children {
-		n.children[i].Store(c)
-	}
-	return n
+// removed returns a copy of s without the element at i.
+func removed[E any](s []E, i int) []E {
+	return slices.Concat(s[:i], s[i+1:])
 }
 
 func (n *node) childPointers() []*node {

@@ -71,7 +71,7 @@ func main() {
 }
 
 func fail(status int, err error) {
-	fmt.Fprintln(os.Stderr, "storefront:", strings.TrimPrefix(err.Error(), "storefront: "))
+	fmt.Fprintln(os.Stderr, "storefront:", err)
 	os.Exit(status)
 }
 
@@ -86,7 +86,7 @@ func load(store *storefront.MemStore, name string) error {
 	}
 	defer f.Close()
 	if err := store.Load(f); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "storefront: load: "))
 	}
 	return nil
 }
@@ -131,20 +131,16 @@ func tryThis(w io.Writer, listening net.Addr, store *storefront.MemStore) {
 		host = "localhost"
 	}
 	base := "http://" + net.JoinHostPort(host, port)
-	product := "any"
+	fmt.Fprintf(w, "Serving on %s. Try:\n\n", base)
+	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
+	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
 	for p := range store.Products.All() {
-		product = url.PathEscape(p.ID())
+		product := base + "/v1/products/" + url.PathEscape(p.ID())
+		fmt.Fprintf(w, "  curl -i '%s'\n", product)
+		fmt.Fprintf(w, "  curl -i '%s' -H 'Cache-Control: max-age=60'\n", product)
 		break
 	}
-	fmt.Fprintf(w, `Serving on %[1]s. Try:
-
-  curl -i '%[1]s/v1/users?limit=2'
-  curl -i '%[1]s/v1/products/%[2]s'
-  curl -i '%[1]s/v1/products/%[2]s' -H 'Cache-Control: max-age=60'
-  curl -i '%[1]s/v2/widgets?limit=2'
-  curl -i '%[1]s/v1/orders' -H 'Idempotency-Key: first-order' -H 'Content-Type: application/json' -d '{"item":"teapot","qty":2}'
-  curl -i '%[1]s/openapi.json'
-
-The same order again creates nothing. Ctrl-C ends.
-`, base, product)
+	fmt.Fprintf(w, "  curl -i '%s/v1/orders' -H 'Idempotency-Key: first-order' -H 'Content-Type: application/json' -d '{\"item\":\"teapot\",\"qty\":2}'\n", base)
+	fmt.Fprintf(w, "  curl -i '%s/openapi.json'\n", base)
+	fmt.Fprintln(w, "\nThe same order again creates nothing. Ctrl-C ends.")
 }

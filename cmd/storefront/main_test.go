@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestMain makes this binary the command itself when a test starts it again.
+func TestMain(m *testing.M) {
+	if os.Getenv("STOREFRONT_RUN_MAIN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), "STOREFRONT_RUN_MAIN=1")
+	return cmd
+}
+
+// A running is a command that serves.
+type running struct {
+	*exec.Cmd
+	base    string   // of its URLs
+	printed []string // its first lines, up to the one that says how to end it
+	out     *bufio.Scanner
+}
+
+// start starts the command on a port of its own and waits until it serves.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	cmd := command(t, append([]string{"-addr", "localhost:0"}, args...)...)
+	cmd.Stderr = t.Output()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &running{Cmd: cmd, out: bufio.NewScanner(stdout)}
+	for p.out.Scan() {
+		p.printed = append(p.printed, p.out.Text())
+		if strings.Contains(p.out.Text(), "Ctrl-C") {
+			break
+		}
+	}
+	if len(p.printed) == 0 {
+		t.Fatal("nothing was printed")
+	}
+	p.base = regexp.MustCompile(`http://localhost:\d+`).FindString(p.printed[0])
+	if p.base == "" {
+		t.Fatalf("the first line has no URL: %s", p.printed[0])
+	}
+	return p
+}
+
+// end sends the signal and checks that the command ends well.
+func (p *running) end(t *testing.T, sig os.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	p.wantSuccess(t)
+}
+
+func (p *running) wantSuccess(t *testing.T) {
+	t.Helper()
+	for p.out.Scan() {
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("the command ended with %v, want status 0", err)
+	}
+}
+
+// parseCurl makes the request that a printed line would have curl send.
+func parseCurl(t *testing.T, line string) *http.Request {
+	t.Helper()
+	words := regexp.MustCompile(`'[^']*'|[^ ']+`).FindAllString(strings.TrimSpace(line), -1)
+	var target, body string
+	method, header := "GET", http.Header{}
+	for i := 1; i < len(words); i++ {
+		word := strings.Trim(words[i], "'")
+		switch word {
+		case "-i":
+		case "-H":
+			i++
+			name, value, _ := strings.Cut(strings.Trim(words[i], "'"), ": ")
+			header.Add(name, value)
+		case "-d":
+			i++
+			method, body = "POST", strings.Trim(words[i], "'")
+		default:
+			target = word
+		}
+	}
+	r, err := http.NewRequest(method, target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = header
+	return r
+}
+
+func do(t *testing.T, r *http.Request) (status int, body string) {
+	t.Helper()
+	result, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer result.Body.Close()
+	text, err := io.ReadAll(result.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.StatusCode, string(text)
+}
+
+func fetch(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, r)
+}
+
+// dataFile writes a file to serve and returns its name.
+func dataFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "shop.json")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func wantPrintedLinesToWork(t *testing.T, p *running) {
+	t.Helper()
+	tried := make(map[string]bool)
+	for _, line := range p.printed {
+		if !strings.Contains(line, "curl") {
+			continue
+		}
+		r := parseCurl(t, line)
+		want := http.StatusOK
+		if r.Method == "POST" {
+			want = http.StatusCreated
+		}
+		if status, body := do(t, r); status != want || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %d %s, want %d and JSON", line, status, body, want)
+		}
+		tried[strings.Join(strings.Split(r.URL.Path, "/")[:min(3, strings.Count(r.URL.Path, "/")+1)], "/")] = true
+	}
+	for _, path := range []string{"/v1/users", "/v1/orders", "/v1/products", "/v2/widgets", "/openapi.json"} {
+		if !tried[path] {
+			t.Errorf("no line tries %s:\n%s", path, strings.Join(p.printed, "\n"))
+		}
+	}
+}
+
+func TestSampleShop(t *testing.T) {
+	p := start(t)
+	wantPrintedLinesToWork(t, p)
+	for path, id := range map[string]string{"/v1/users": "ada", "/v1/products/teapot": "teapot", "/v2/widgets?limit=5": "w1"} {
+		if status, body := fetch(t, p.base+path); status != 200 || !strings.Contains(body, `"id":"`+id+`"`) {
+			t.Errorf("%s: %d %s, want %s in it", path, status, body, id)
+		}
+	}
+	p.end(t, os.Interrupt)
+}
+
+func TestFileWithFieldsOfItsOwn(t *testing.T) {
+	p := start(t, "-data", dataFile(t, `{
+		"users": [{"id": "zoë", "tags": ["a", {"b": null}], "<&>": 1.50}],
+		"products": [{"sku": 7, "id": "it's 1/2 \"off\"?"}]
+	}`))
+	for path, want := range map[string]string{
+		"/v1/users":           `{"data":[{"id":"zoë","tags":["a",{"b":null}],"<&>":1.50}],"has_more":false}`,
+		"/v2/widgets?limit=1": `{"data":[],"has_more":false}`,
+		"/v1/products/it%27s%201%2F2%20%22off%22%3F": `{"id":"it's 1/2 \"off\"?","sku":7}`,
+	} {
+		if status, body := fetch(t, p.base+path); status != 200 || body != want {
+			t.Errorf("%s: %d %s, want %s", path, status, body, want)
+		}
+	}
+	wantPrintedLinesToWork(t, p)
+	p.end(t, os.Interrupt)
+}
+
+func TestRefusalToStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	missing := filepath.Join(t.TempDir(), "missing.json")
+	bad := func(text string) []string { return []string{"-data", dataFile(t, text)} }
+	for _, row := range []struct {
+		name   string
+		args   []string
+		status int
+		says   []string
+	}{
+		{"no id", bad(`{"users": [], "products": [{"id": "a"}, {"name": "x"}]}`), 2, []string{"shop.json", "products[1]", "ID is missing"}},
+		{"id is a number", bad(`{"widgets": [{"id": 7}]}`), 2, []string{"shop.json", "widgets[0]", `"id" is not a string`}},
+		{"an ID twice", bad(`{"users": [{"id": "a"}, {"id": "b"}, {"id": "a"}]}`), 2, []string{"shop.json", "users[2]", `"a"`, "[0]"}},
+		{"not an object", bad(`{"users": [{"id": "a"}, "b"]}`), 2, []string{"shop.json", "users[1]", "not a JSON object"}},
+		{"not an array", bad(`{"users": {"id": "a"}}`), 2, []string{"shop.json", "users", "not an array"}},
+		{"unknown collection", bad(`{"Users": []}`), 2, []string{"shop.json", `"Users"`, "users, products and widgets"}},
+		{"syntax", bad(`{"users": [{"id": "a",}]}`), 2, []string{"shop.json", "users[0]", "invalid character"}},
+		{"truncated", bad(`{"users": [{"id": "a"}`), 2, []string{"shop.json", "users[1]", "EOF"}},
+		{"empty file", bad(""), 2, []string{"shop.json", "EOF"}},
+		{"no such file", []string{"-data", missing}, 2, []string{missing, "no such file"}},
+		{"a directory", []string{"-data", t.TempDir()}, 2, []string{"is a directory"}},
+		{"unexpected argument", []string{"shop.json"}, 2, []string{"unexpected argument", `"shop.json"`}},
+		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data"}},
+		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{taken.Addr().String(), "in use"}},
+		{"address without port", []string{"-addr", "localhost"}, 1, []string{"localhost", "port"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			cmd := command(t, row.args...)
+			if row.args[0] == "-data" { // what would be served, is served on a port of its own
+				cmd.Args = append(cmd.Args, "-addr", "localhost:0")
+			}
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			err := cmd.Run()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != row.status {
+				t.Errorf("the command ended with %v, want status %d", err, row.status)
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("it serves: %s", &stdout)
+			}
+			for _, what := range row.says {
+				if !strings.Contains(stderr.String(), what) {
+					t.Errorf("the message does not say %s: %s", what, &stderr)
+				}
+			}
+			if n := strings.Count(stderr.String(), "\n"); n != 1 && row.name != "unknown flag" {
+				t.Errorf("the message has %d lines, want 1: %s", n, &stderr)
+			}
+		})
+	}
+}
+
+// A sending is an order whose body is on its way.
+type sending struct {
+	net.Conn
+	in   *bufio.Reader
+	rest string
+}
+
+// beginOrder returns once the handler waits for the body.
+func beginOrder(t *testing.T, p *running) *sending {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	const begin, rest = `{"item":"teapot",`, `"qty":2}`
+	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"+
+		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(begin+rest))
+	s := &sending{conn, bufio.NewReader(conn), rest}
+	if status := s.receive(t); status != http.StatusContinue {
+		t.Fatalf("status %d, want 100", status)
+	}
+	fmt.Fprint(conn, begin)
+	return s
+}
+
+func (s *sending) receive(t *testing.T) (status int) {
+	t.Helper()
+	result, err := http.ReadResponse(s.in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, result.Body); err != nil {
+		t.Fatal(err)
+	}
+	return result.StatusCode
+}
+
+func TestSignalFinishesTheRequestInFlight(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			p := start(t)
+			s := beginOrder(t, p)
+			if err := p.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			if !p.out.Scan() || !strings.Contains(p.out.Text(), "in flight") {
+				t.Fatalf("it says %q, want that it finishes what is in flight", p.out.Text())
+			}
+			fmt.Fprint(s, s.rest)
+			if status := s.receive(t); status != http.StatusCreated {
+				t.Errorf("status %d, want 201", status)
+			}
+			p.wantSuccess(t)
+		})
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	p := start(t)
+	beginOrder(t, p)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Wait() }()
+	for { // one of them comes after the first one was noted
+		select {
+		case err := <-ended:
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+				t.Errorf("the command ended with %v, want the signal's usual effect", err)
+			}
+			return
+		default:
+			p.Process.Signal(os.Interrupt)
+			runtime.Gosched()
+		}
+	}
+}
+
+func TestHeadersAreLimited(t *testing.T) {
+	p := start(t)
+	r, err := http.NewRequest("GET", p.base+"/v1/users", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Large", strings.Repeat("x", 64<<10))
+	if status, _ := do(t, r); status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("64 KiB of header: status %d, want 431", status)
+	}
+	p.end(t, syscall.SIGTERM)
+}
