@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -340,76 +341,98 @@ func skipResponse(in *bufio.Reader) error {
 	}
 }
 
-// BenchmarkMemStore measures the store alone at growing sizes, with IDs that were
-// put in random order. The IDs read are a thousand that are spread over all.
+// BenchmarkMemStore measures collections of growing sizes, whose IDs were put in
+// random order. What is read are a thousand IDs that are spread over all, once
+// from the store alone and once through the service.
 func BenchmarkMemStore(b *testing.B) {
 	for _, size := range []int{1_000, 1_000_000, 10_000_000} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			if size > 1_000_000 && testing.Short() {
-				b.Skip("this takes some gigabytes")
-			}
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			store := new(MemStore)
-			var inserting time.Duration
-			order := rand.Perm(size)
-			for chunk := range slices.Chunk(order, 1000) {
-				resources := make([]Resource, len(chunk))
-				for i, n := range chunk {
-					resources[i] = MustResource(fmt.Sprintf("user_%09d", n), map[string]string{"name": "A name of usual length"})
-				}
-				start := time.Now()
-				for _, r := range resources {
-					store.Users.Put(r)
-				}
-				inserting += time.Since(start)
-			}
-			ids := make([]string, 1000)
-			for i := range ids {
-				ids[i] = fmt.Sprintf("user_%09d", order[i*(size/1000)])
-			}
-			order = nil
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			b.Run("put", func(b *testing.B) {
-				for b.Loop() {
-				}
-				b.ReportMetric(float64(inserting.Nanoseconds())/float64(size), "ns/op")
-				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(size), "bytes/resource")
-			})
-			reads := map[string]func(id string){
-				"get":     func(id string) { store.Users.Get(id) },
-				"page-50": func(id string) { store.ListUsers(context.Background(), id, 51) },
-			}
-			for name, read := range reads {
-				b.Run(name, func(b *testing.B) {
-					for i := 0; b.Loop(); i++ {
-						read(ids[i%len(ids)])
-					}
-				})
-			}
-			b.Run("get-while-writing", func(b *testing.B) {
-				stop := make(chan struct{})
-				var writer sync.WaitGroup
-				writer.Go(func() {
-					for n := size; ; n++ {
-						select {
-						case <-stop:
-							return
-						default:
-							store.Users.Put(MustResource(fmt.Sprintf("user_%09d", n), nil))
-						}
-					}
-				})
-				for i := 0; b.Loop(); i++ {
-					store.Users.Get(ids[i%len(ids)])
-				}
-				close(stop)
-				writer.Wait()
-			})
-		})
+		b.Run(strconv.Itoa(size), func(b *testing.B) { benchmarkMemStore(b, size) })
 	}
+}
+
+func benchmarkMemStore(b *testing.B, size int) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	store := new(MemStore)
+	newUser := func(n int) Resource {
+		return MustResource(fmt.Sprintf("user_%09d", n), map[string]string{"name": "A name of usual length"})
+	}
+	var putting time.Duration
+	order := rand.Perm(size)
+	for chunk := range slices.Chunk(order, 1000) {
+		users := make([]Resource, len(chunk))
+		for i, n := range chunk {
+			users[i] = newUser(n)
+		}
+		start := time.Now()
+		for _, user := range users {
+			store.Users.Put(user)
+		}
+		putting += time.Since(start)
+	}
+	ids := make([]string, 1000)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("user_%09d", order[i*(size/1000)])
+	}
+	order = nil
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.Run("put", func(b *testing.B) {
+		for b.Loop() {
+			break // it is done
+		}
+		b.ReportMetric(float64(putting.Nanoseconds())/float64(size), "ns/op")
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(size), "bytes/resource")
+	})
+
+	// The users serve as products, too.
+	service := New(&stubStore{listUsers: store.ListUsers, getProduct: func(_ context.Context, id string) (Resource, error) {
+		user, _ := store.Users.Get(id)
+		return user, nil
+	}})
+	products, pages := make([]*http.Request, len(ids)), make([]*http.Request, len(ids))
+	for i, id := range ids {
+		products[i] = httptest.NewRequest("GET", "/v1/products/"+id, nil)
+		pages[i] = httptest.NewRequest("GET", "/v1/users?limit=50&after="+usersList.cursor(id), nil)
+	}
+	w := discarder{}
+	serve := func(r *http.Request) {
+		clear(w)
+		service.ServeHTTP(w, r)
+	}
+	read := func(name string, read func(i int)) {
+		b.Run(name, func(b *testing.B) {
+			// Collecting garbage costs the more, the larger the heap is that
+			// all of the program has. Here it would hide what is measured.
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
+			for i := 0; b.Loop(); i++ {
+				read(i % len(ids))
+			}
+		})
+		runtime.GC()
+	}
+	read("get", func(i int) { store.Users.Get(ids[i]) })
+	read("page-50", func(i int) { store.ListUsers(context.Background(), ids[i], 51) })
+	read("service-get", func(i int) { serve(products[i]) })
+	read("service-page-50", func(i int) { serve(pages[i]) })
+
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		user := newUser(size)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				store.Users.Put(user)
+			}
+		}
+	})
+	read("get-while-writing", func(i int) { store.Users.Get(ids[i]) })
+	close(stop)
+	writer.Wait()
 }
 
 // BenchmarkMemStoreOrders states what an order costs in memory.

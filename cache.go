@@ -267,12 +267,13 @@ type productAnswer struct {
 	failure     error    // of the store, in the place of which the product is given
 }
 
-// The reasons for which a request went on to the store (RFC 9211, Section 2.2).
+// Values of Cache-Status for a request that went on to the store, with the reason
+// (RFC 9211, Section 2.2).
 const (
-	fwdBypass  = "bypass"   // the cache does not serve such requests
-	fwdURIMiss = "uri-miss" // nothing is stored
-	fwdStale   = "stale"    // what is stored is not fresh
-	fwdRequest = "request"  // what is stored is fresh, but not what the request accepts
+	fwdBypass  = "storefront; fwd=bypass"   // the cache does not serve such requests
+	fwdURIMiss = "storefront; fwd=uri-miss" // nothing is stored
+	fwdStale   = "storefront; fwd=stale"    // what is stored is not fresh
+	fwdRequest = "storefront; fwd=request"  // what is stored is fresh, but not what the request accepts
 )
 
 // get answers a request for the product with this ID.
@@ -293,59 +294,89 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	if c.scope != nil {
 		key.scope = c.scope(r)
 	}
+	var (
+		answer productAnswer
+		err    error
+	)
+	switch {
+	case d.acceptsAge && !d.noCache:
+		answer, err = c.reuse(ctx, key, &d)
+	case d.onlyIfCached:
+		err = errNotCached
+	default:
+		answer, err = c.readThrough(ctx, key, &d)
+	}
+	if err != nil && err != errNotCached && !errors.Is(err, ErrNotFound) && d.staleIfError >= 0 {
+		if stale, ok := c.stale(key, d.staleIfError); ok {
+			stale.cacheStatus, stale.failure = answer.cacheStatus, err
+			return stale, nil
+		}
+	}
+	return answer, err
+}
+
+// readThrough answers a request that accepts no age.
+func (c *productCache) readThrough(ctx context.Context, key productKey, d *directives) (productAnswer, error) {
+	began := time.Now()
+	product, err := c.read(ctx, key.id)
+	c.mu.Lock()
+	element := c.entries[key]
+	fwd := c.forwardReason(element, began)
+	if !d.noStore {
+		c.keep(element, key, product, began, err)
+	}
+	c.mu.Unlock()
+	return forwarded(product, fwd), err
+}
+
+// reuse answers a request that accepts an answer of some age.
+func (c *productCache) reuse(ctx context.Context, key productKey, d *directives) (productAnswer, error) {
 	arrived := time.Now()
 	for {
 		c.mu.Lock()
 		now := time.Now()
-		entry, found := c.lookup(key)
-		fwd := fwdURIMiss
-		if found {
-			age := now.Sub(entry.began)
-			switch {
-			case d.accepts(age, c.lifetime):
+		element := c.entries[key]
+		if element != nil {
+			entry := *element.Value.(*productEntry)
+			if age := now.Sub(entry.began); d.accepts(age, c.lifetime) {
+				c.recent.MoveToFront(element)
 				c.mu.Unlock()
 				return entry.hit(age, c.lifetime), nil
-			case age >= c.lifetime:
-				fwd = fwdStale
-			default:
-				fwd = fwdRequest
 			}
 		}
-		if d.onlyIfCached {
+		fwd := c.forwardReason(element, now)
+		switch {
+		case d.onlyIfCached:
 			c.mu.Unlock()
 			return productAnswer{}, errNotCached
-		}
-		var (
-			product Resource
-			err     error
-		)
-		if !d.acceptsAge || d.noCache || d.noStore {
+		case d.noStore:
 			c.mu.Unlock()
-			product, err = c.read(ctx, id)
-			if !d.noStore {
-				c.mu.Lock()
-				c.keep(key, product, now, err)
-				c.mu.Unlock()
-			}
-		} else {
-			call, joined := c.join(ctx, key, &d, now)
-			c.mu.Unlock()
-			product, err = c.wait(ctx, key, call)
-			if joined && (err == nil || errors.Is(err, ErrNotFound)) {
-				if call.began.Before(arrived) && !d.accepts(time.Since(call.began), c.lifetime) {
-					continue // it took too long for this request
-				}
-				fwd += "; collapsed"
-			}
+			product, err := c.read(ctx, key.id)
+			return forwarded(product, fwd), err
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) && d.staleIfError >= 0 {
-			if answer, ok := c.stale(key, d.staleIfError, fwd); ok {
-				answer.failure = err
-				return answer, nil
+		call, joined := c.join(ctx, key, d, now)
+		c.mu.Unlock()
+		product, err := c.wait(ctx, key, call)
+		if joined && (err == nil || errors.Is(err, ErrNotFound)) {
+			if call.began.Before(arrived) && !d.accepts(time.Since(call.began), c.lifetime) {
+				continue // it took too long for this request
 			}
+			fwd += "; collapsed"
 		}
 		return forwarded(product, fwd), err
 	}
+}
+
+// forwardReason returns why a request goes on to the store although element, which
+// may be nil, is stored.
+func (c *productCache) forwardReason(element *list.Element, now time.Time) string {
+	switch {
+	case element == nil:
+		return fwdURIMiss
+	case now.Sub(element.Value.(*productEntry).began) >= c.lifetime:
+		return fwdStale
+	}
+	return fwdRequest
 }
 
 // serves reports whether the cache has a part in answering r.
@@ -356,20 +387,10 @@ func (c *productCache) serves(r *http.Request) bool {
 	return c.shared || c.scope != nil || len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0
 }
 
-// lookup returns the entry of key, if there is one. c.mu is held.
-func (c *productCache) lookup(key productKey) (productEntry, bool) {
-	element := c.entries[key]
-	if element == nil {
-		return productEntry{}, false
-	}
-	c.recent.MoveToFront(element)
-	return *element.Value.(*productEntry), true
-}
-
-// keep stores what a call of the store that began at some time has returned. An
-// older call does not replace what a newer one has found. c.mu is held.
-func (c *productCache) keep(key productKey, product Resource, began time.Time, err error) {
-	element := c.entries[key]
+// keep stores under key, where element may be stored, what a call of the store
+// that began at some time has returned. An older call does not replace what a
+// newer one has found. c.mu is held.
+func (c *productCache) keep(element *list.Element, key productKey, product Resource, began time.Time, err error) {
 	switch {
 	case element != nil && began.Before(element.Value.(*productEntry).began):
 	case errors.Is(err, ErrNotFound):
@@ -379,6 +400,7 @@ func (c *productCache) keep(key productKey, product Resource, began time.Time, e
 	case err != nil:
 	case element != nil:
 		*element.Value.(*productEntry) = productEntry{key, product, began}
+		c.recent.MoveToFront(element)
 	default:
 		if c.entries == nil {
 			c.entries = make(map[productKey]*list.Element)
@@ -431,7 +453,7 @@ func (c *productCache) run(ctx context.Context, key productKey, call *productCal
 			call.panicked = fmt.Sprintf("%v [in GetProduct]\n\n%s", v, debug.Stack())
 		}
 		c.mu.Lock()
-		c.keep(key, call.product, call.began, call.err)
+		c.keep(c.entries[key], key, call.product, call.began, call.err)
 		c.leave(key, call)
 		c.mu.Unlock()
 		close(call.done)
@@ -471,19 +493,19 @@ func (c *productCache) wait(ctx context.Context, key productKey, call *productCa
 	return call.product, call.err
 }
 
-// stale returns what is stored under key in the place of a failure, if it has not
-// been stale for longer than limit (RFC 5861, Section 4).
-func (c *productCache) stale(key productKey, limit time.Duration, fwd string) (productAnswer, bool) {
+// stale returns what is stored under key, if it has not been stale for longer than
+// limit (RFC 5861, Section 4).
+func (c *productCache) stale(key productKey, limit time.Duration) (productAnswer, bool) {
 	c.mu.Lock()
-	entry, found := c.lookup(key)
-	c.mu.Unlock()
-	age := time.Since(entry.began)
-	if !found || age-c.lifetime > limit {
+	defer c.mu.Unlock()
+	element := c.entries[key]
+	if element == nil {
 		return productAnswer{}, false
 	}
-	answer := entry.hit(age, c.lifetime)
-	answer.cacheStatus = forwarded(Resource{}, fwd).cacheStatus
-	return answer, true
+	c.recent.MoveToFront(element)
+	entry := element.Value.(*productEntry)
+	age := time.Since(entry.began)
+	return entry.hit(age, c.lifetime), age-c.lifetime <= limit
 }
 
 // hit returns the entry as the answer of a cache, at this age.
@@ -498,5 +520,5 @@ func (e *productEntry) hit(age, lifetime time.Duration) productAnswer {
 
 // forwarded returns a product that comes from the store.
 func forwarded(product Resource, fwd string) productAnswer {
-	return productAnswer{product: product, cacheStatus: []string{"storefront; fwd=" + fwd}}
+	return productAnswer{product: product, cacheStatus: []string{fwd}}
 }
