@@ -24,11 +24,11 @@ import (
 )
 
 // The benchmarks compare the service with a bare net/http handler on the same
-// mux, which writes the same bytes under the same headers and, for orders, reads
-// the body. Both are measured by turns in the same run, and "ratio" is the median
-// of the ratios of the turns: above 1 is what the service costs.
+// mux, which writes the same bytes with the same headers and, for orders, reads
+// the body. The two take turns in the same run, and "ratio" is the median of the
+// per-turn ratios: what exceeds 1 is the cost of the service.
 
-// An operation is a request of the benchmarks.
+// An operation is a request to benchmark.
 type operation struct {
 	name    string
 	pattern string
@@ -63,8 +63,8 @@ func benchmarkHandlers(op operation) (front, bare http.Handler, request string) 
 	front = NewWithOptions(store, &Options{MaxAge: time.Hour})
 	request = strings.NewReplacer("ETAG", product.ETag(), "START", widgetsList.cursor("w00000500")).Replace(op.request)
 
-	// What the bare handler writes is what the service has written, the second
-	// time, when there is something to replay and in the cache.
+	// The bare handler writes what the service wrote the second time, when there
+	// is an order to replay and a product in the cache.
 	var recorded *httptest.ResponseRecorder
 	for range 2 {
 		recorded = httptest.NewRecorder()
@@ -158,9 +158,9 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// BenchmarkSocket measures the CPU time that whole server processes take per
-// request over loopback connections, user and system time of all their threads.
-// The servers have one core and the clients another. It needs Linux and taskset.
+// BenchmarkSocket measures the CPU time per request of whole server processes,
+// user and system time of all threads, over loopback connections. The servers
+// run on one core and the clients on another. It needs Linux and taskset.
 func BenchmarkSocket(b *testing.B) {
 	if _, err := exec.LookPath("taskset"); err != nil || runtime.GOOS != "linux" || runtime.NumCPU() < 2 {
 		b.Skip("this takes Linux, taskset and two cores")
@@ -197,7 +197,7 @@ func BenchmarkSocket(b *testing.B) {
 	}
 }
 
-// TestMain makes the test binary the server of BenchmarkSocket, too.
+// TestMain lets the test binary also run as the server of BenchmarkSocket.
 func TestMain(m *testing.M) {
 	if name, kind, ok := strings.Cut(os.Getenv("STOREFRONT_BENCHMARK_SERVER"), "/"); ok {
 		runServer(name, kind)
@@ -206,8 +206,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runServer serves one side of an operation on an address that it prints, until
-// standard input ends. The first line is the request.
+// runServer serves one side of an operation until standard input ends. It prints
+// the request, quoted, and the address, each on a line.
 func runServer(name, kind string) {
 	op := operations[slices.IndexFunc(operations, func(op operation) bool { return op.name == name })]
 	front, bare, request := benchmarkHandlers(op)
@@ -271,7 +271,7 @@ func startServer(b *testing.B, name, kind string) *serverProcess {
 	return s
 }
 
-// cpuTime returns the CPU time of the process.
+// cpuTime returns the CPU time that the process has used.
 func (s *serverProcess) cpuTime(b *testing.B) time.Duration {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.pid))
 	if err != nil || len(threads) == 0 {
@@ -341,9 +341,9 @@ func skipResponse(in *bufio.Reader) error {
 	}
 }
 
-// BenchmarkMemStore measures collections of growing sizes, whose IDs were put in
-// random order. What is read are a thousand IDs that are spread over all, once
-// from the store alone and once through the service.
+// BenchmarkMemStore measures collections of growing sizes, filled in random
+// order of ID. It reads a thousand IDs spread over the collection, both directly
+// from the store and through the service.
 func BenchmarkMemStore(b *testing.B) {
 	for _, size := range []int{1_000, 1_000_000, 10_000_000} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) { benchmarkMemStore(b, size) })
@@ -400,8 +400,8 @@ func benchmarkMemStore(b *testing.B, size int) {
 	}
 	read := func(name string, read func(i int)) {
 		b.Run(name, func(b *testing.B) {
-			// Collecting garbage costs the more, the larger the heap is that
-			// all of the program has. Here it would hide what is measured.
+			// The cost of garbage collection grows with the heap and would hide
+			// what is being measured.
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			for i := 0; b.Loop(); i++ {
 				read(i % len(ids))
@@ -432,7 +432,7 @@ func benchmarkMemStore(b *testing.B, size int) {
 	writer.Wait()
 }
 
-// BenchmarkMemStoreOrders states what an order costs in memory.
+// BenchmarkMemStoreOrders measures the memory that an order takes.
 func BenchmarkMemStoreOrders(b *testing.B) {
 	store := new(MemStore)
 	var before, after runtime.MemStats

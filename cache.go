@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// answerCondition sets the validator and the freshness of a response with the
-// entity tag etag, and evaluates the request's preconditions (RFC 9110, Section
-// 13.2.2). If one of them decides the response, it has answered.
+// answerCondition sets ETag and Cache-Control on a response whose entity tag is
+// etag, and evaluates the request's preconditions in the order of RFC 9110,
+// Section 13.2.2. It reports whether it has answered, with 304 or 412.
 func (s *service) answerCondition(w http.ResponseWriter, r *http.Request, etag []string) (answered bool) {
 	h := w.Header()
 	if lines := r.Header["If-Match"]; isGiven(lines) && !matchETag(lines, etag[0], false) {
@@ -33,15 +33,15 @@ func (s *service) answerCondition(w http.ResponseWriter, r *http.Request, etag [
 	return false
 }
 
-// isGiven reports whether a header that is a list has anything in it.
+// isGiven reports whether a header field is present and not empty.
 func isGiven(lines []string) bool {
 	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
 }
 
-// matchETag reports whether the lines of If-Match or If-None-Match, which are one
-// list, name the strong entity tag etag; "*" names any. The comparison is that of
-// RFC 9110, Section 8.8.3.2. What follows something that is not an entity tag is
-// not looked at.
+// matchETag reports whether the lines of If-Match or If-None-Match, taken as one
+// list, contain the strong entity tag etag, or are "*". The comparison is strong
+// or weak as in RFC 9110, Section 8.8.3.2. Parsing stops at the first element
+// that is not an entity tag.
 func matchETag(lines []string, etag string, weak bool) bool {
 	if len(lines) == 1 && strings.Trim(lines[0], " \t") == "*" {
 		return true
@@ -70,8 +70,8 @@ func matchETag(lines []string, etag string, weak bool) bool {
 	return false
 }
 
-// entityTagLen returns the length of the opaque-tag (RFC 9110, Section 8.8.3) at
-// the beginning of s, or 0 if there is none.
+// entityTagLen returns the length in bytes of the opaque-tag (RFC 9110, Section
+// 8.8.3) that s begins with, quotes included, or 0 if it begins with none.
 func entityTagLen(s string) int {
 	if s == "" || s[0] != '"' {
 		return 0
@@ -87,25 +87,25 @@ func entityTagLen(s string) int {
 	return 0
 }
 
-// forever is what a number of seconds that is too large stands for (RFC 9111,
+// forever stands for a number of seconds too large to represent (RFC 9111,
 // Section 1.2.2).
 const forever time.Duration = math.MaxInt64
 
-// directives are those of a request's Cache-Control (RFC 9111, Section 5.2.1, and
-// RFC 5861, Section 4).
+// directives holds the directives of a request's Cache-Control (RFC 9111,
+// Section 5.2.1, and RFC 5861, Section 4).
 type directives struct {
-	acceptsAge   bool // some directive allows an answer that is not new
-	noCache      bool // also for max-age=0, and for anything that is not well-formed
+	acceptsAge   bool // some directive allows a stored response
+	noCache      bool // also set by max-age=0 and by anything malformed
 	noStore      bool
 	onlyIfCached bool
-	maxAge       time.Duration // forever without the directive
-	minFresh     time.Duration // 0 without
-	maxStale     time.Duration // -1 without, forever for one without argument
-	staleIfError time.Duration // -1 without
+	maxAge       time.Duration // forever if absent
+	minFresh     time.Duration // 0 if absent
+	maxStale     time.Duration // -1 if absent, forever if it has no argument
+	staleIfError time.Duration // -1 if absent
 }
 
-// parseDirectives parses the lines of Cache-Control, which are one list. Of
-// several directives of one name the most restrictive counts.
+// parseDirectives parses the lines of Cache-Control as one list. If a directive
+// is repeated, the most restrictive one counts.
 func parseDirectives(lines []string) directives {
 	d := directives{maxAge: forever, maxStale: -1, staleIfError: -1}
 	for _, rest := range lines {
@@ -120,8 +120,8 @@ func parseDirectives(lines []string) directives {
 	return d
 }
 
-// cutElement cuts an element and the comma behind it off a list. A comma in a
-// quoted string is part of the element.
+// cutElement returns the first element of a comma-separated list, trimmed, and
+// what follows its comma. A comma in a quoted string does not separate.
 func cutElement(list string) (element, rest string) {
 	quoted := false
 	for i := 0; i < len(list); i++ {
@@ -137,7 +137,7 @@ func cutElement(list string) (element, rest string) {
 	return strings.Trim(list, " \t"), ""
 }
 
-// add adds what one element says.
+// add records one element of the list.
 func (d *directives) add(element string) {
 	name, arg, hasArg := strings.Cut(element, "=")
 	if !isToken(name) || hasArg && !isToken(arg) && !isQuoted(arg) {
@@ -181,8 +181,8 @@ func (d *directives) add(element string) {
 	}
 }
 
-// parseDeltaSeconds parses a number of seconds in the token or the quoted form,
-// both of which a recipient accepts (RFC 9111, Section 5.2).
+// parseDeltaSeconds parses a number of seconds as a token or a quoted string;
+// recipients ought to accept both forms (RFC 9111, Section 5.2).
 func parseDeltaSeconds(arg string) (time.Duration, bool) {
 	if isQuoted(arg) {
 		arg = arg[1 : len(arg)-1]
@@ -204,7 +204,7 @@ func isToken(s string) bool {
 	})
 }
 
-// isQuoted reports whether s is one quoted string (RFC 9110, Section 5.6.4).
+// isQuoted reports whether s is a quoted string (RFC 9110, Section 5.6.4).
 func isQuoted(s string) bool {
 	if s == "" || s[0] != '"' {
 		return false
@@ -220,8 +220,8 @@ func isQuoted(s string) bool {
 	return false
 }
 
-// accepts reports whether a stored answer of this age may be given, where answers
-// are fresh for lifetime.
+// accepts reports whether d allows a stored response of the given age, where
+// lifetime is the freshness lifetime.
 func (d *directives) accepts(age, lifetime time.Duration) bool {
 	if d.noCache || !d.acceptsAge || age > d.maxAge {
 		return false
@@ -232,51 +232,53 @@ func (d *directives) accepts(age, lifetime time.Duration) bool {
 	return d.minFresh == 0 && age-lifetime <= d.maxStale
 }
 
-// errNotCached says that only-if-cached could not be answered from the cache.
+// errNotCached is returned when a request with only-if-cached would have to go
+// to the store.
 var errNotCached = errors.New("not cached")
 
-// A productCache keeps products for requests whose Cache-Control accepts an
-// answer that is not new, and lets such requests share calls of the store.
+// A productCache holds products for requests whose Cache-Control allows a stored
+// response. Concurrent requests of that kind share one call to the store.
 type productCache struct {
 	read     func(ctx context.Context, id string) (Resource, error)
-	scope    func(*http.Request) string // nil: one for all
+	scope    func(*http.Request) string // nil: one scope for all requests
 	shared   bool
 	size     int           // entries; negative: none
-	lifetime time.Duration // for which an entry is fresh
+	lifetime time.Duration // the freshness lifetime of an entry
 
 	mu      sync.Mutex
 	entries map[productKey]*list.Element // of *productEntry
-	recent  list.List                    // the most recently used first
+	recent  list.List                    // most recently used first
 	calls   map[productKey]*productCall
 }
 
 type productKey struct{ scope, id string }
 
-// A productEntry is a product as it was at some time.
+// A productEntry is a stored product.
 type productEntry struct {
 	key     productKey
 	product Resource
-	began   time.Time // when the store was asked: the product may be that old
+	began   time.Time // when the call to the store began, so that the age is never understated
 }
 
-// A productAnswer is a product and how the cache came by it.
+// A productAnswer is a product and where it came from.
 type productAnswer struct {
 	product     Resource
-	cacheStatus []string // RFC 9211; nil where neither cache nor store was asked
-	age, date   []string // nil if the product is new
-	failure     error    // of the store, in the place of which the product is given
+	cacheStatus []string // RFC 9211; nil if only-if-cached failed
+	age, date   []string // nil if the product is fresh from the store
+	failure     error    // the store's error, if a stale product stands in for it
 }
 
-// Values of Cache-Status for a request that went on to the store, with the reason
+// Values of Cache-Status for a request that is forwarded to the store, by reason
 // (RFC 9211, Section 2.2).
 const (
-	fwdBypass  = "storefront; fwd=bypass"   // the cache does not serve such requests
+	fwdBypass  = "storefront; fwd=bypass"   // the cache is not used for such requests
 	fwdURIMiss = "storefront; fwd=uri-miss" // nothing is stored
-	fwdStale   = "storefront; fwd=stale"    // what is stored is not fresh
-	fwdRequest = "storefront; fwd=request"  // what is stored is fresh, but not what the request accepts
+	fwdStale   = "storefront; fwd=stale"    // the stored product is no longer fresh
+	fwdRequest = "storefront; fwd=request"  // the stored product is fresh, but the request refuses it
 )
 
-// get answers a request for the product with this ID.
+// get returns the product with this ID, from the cache if r allows it. Its
+// errors are errNotCached, the store's, and that of r's context.
 func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	ctx := r.Context()
 	d := parseDirectives(r.Header["Cache-Control"])
@@ -287,7 +289,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 		product, err := c.read(ctx, id)
 		return forwarded(product, fwdBypass), err
 	}
-	if isGiven(r.Header["If-Match"]) { // is about the product as it is now (RFC 9111, Section 4.3.2)
+	if isGiven(r.Header["If-Match"]) { // only the origin can evaluate it (RFC 9111, Section 4.3.2)
 		d.noCache, d.staleIfError = true, -1
 	}
 	key := productKey{id: id}
@@ -315,7 +317,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	return answer, err
 }
 
-// readThrough answers a request that accepts no age.
+// readThrough answers a request that does not accept a stored response.
 func (c *productCache) readThrough(ctx context.Context, key productKey, d *directives) (productAnswer, error) {
 	began := time.Now()
 	product, err := c.read(ctx, key.id)
@@ -329,7 +331,7 @@ func (c *productCache) readThrough(ctx context.Context, key productKey, d *direc
 	return forwarded(product, fwd), err
 }
 
-// reuse answers a request that accepts an answer of some age.
+// reuse answers a request that accepts a stored response.
 func (c *productCache) reuse(ctx context.Context, key productKey, d *directives) (productAnswer, error) {
 	arrived := time.Now()
 	for {
@@ -359,7 +361,7 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *directives)
 		product, err := c.wait(ctx, key, call)
 		if joined && (err == nil || errors.Is(err, ErrNotFound)) {
 			if call.began.Before(arrived) && !d.accepts(time.Since(call.began), c.lifetime) {
-				continue // it took too long for this request
+				continue // what it returned is too old for this request
 			}
 			fwd += "; collapsed"
 		}
@@ -367,8 +369,8 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *directives)
 	}
 }
 
-// forwardReason returns why a request goes on to the store although element, which
-// may be nil, is stored.
+// forwardReason returns the Cache-Status of a request that is forwarded to the
+// store. element is the stored entry, or nil.
 func (c *productCache) forwardReason(element *list.Element, now time.Time) string {
 	switch {
 	case element == nil:
@@ -379,7 +381,8 @@ func (c *productCache) forwardReason(element *list.Element, now time.Time) strin
 	return fwdRequest
 }
 
-// serves reports whether the cache has a part in answering r.
+// serves reports whether the cache may be used to answer r. Without a scope, the
+// response to a request with credentials may be for its sender alone.
 func (c *productCache) serves(r *http.Request) bool {
 	if c.size < 0 || c.lifetime <= 0 {
 		return false
@@ -387,9 +390,9 @@ func (c *productCache) serves(r *http.Request) bool {
 	return c.shared || c.scope != nil || len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0
 }
 
-// keep stores under key, where element may be stored, what a call of the store
-// that began at some time has returned. An older call does not replace what a
-// newer one has found. c.mu is held.
+// keep stores under key the outcome of a call to the store that began at the
+// given time, unless that of a later call is stored already. element is the
+// current entry, or nil. c.mu must be held.
 func (c *productCache) keep(element *list.Element, key productKey, product Resource, began time.Time, err error) {
 	switch {
 	case element != nil && began.Before(element.Value.(*productEntry).began):
@@ -416,19 +419,20 @@ func (c *productCache) remove(element *list.Element) {
 	delete(c.entries, c.recent.Remove(element).(*productEntry).key)
 }
 
-// A productCall is a call of the store that several requests wait for.
+// A productCall is a call to the store that requests are waiting for.
 type productCall struct {
 	began    time.Time
 	waiters  int                // guarded by the cache's mu
-	cancel   context.CancelFunc // for when nobody waits any more
-	done     chan struct{}      // closed when the rest is set
+	cancel   context.CancelFunc // called when no one waits any longer
+	done     chan struct{}      // closed once the fields below are set
 	product  Resource
 	err      error
 	panicked any
 }
 
-// join lets the caller wait for the call that is under way for key, if d accepts
-// an answer of its age, or else for a new one. c.mu is held.
+// join adds the caller to the waiters of the call in flight for key, if d
+// accepts a response of that call's age, and of a new call otherwise. c.mu must
+// be held.
 func (c *productCache) join(ctx context.Context, key productKey, d *directives, now time.Time) (call *productCall, joined bool) {
 	call = c.calls[key]
 	joined = call != nil && d.accepts(now.Sub(call.began), c.lifetime)
@@ -445,7 +449,8 @@ func (c *productCache) join(ctx context.Context, key productKey, d *directives, 
 	return call, joined
 }
 
-// run makes the call.
+// run makes the call, in a goroutine of its own, so that no request's
+// cancellation ends it for the others.
 func (c *productCache) run(ctx context.Context, key productKey, call *productCall) {
 	call.err = errors.New("GetProduct did not return") // unless it does
 	defer func() {
@@ -461,15 +466,15 @@ func (c *productCache) run(ctx context.Context, key productKey, call *productCal
 	call.product, call.err = c.read(ctx, key.id)
 }
 
-// leave takes care that nobody joins call any more. c.mu is held.
+// leave makes sure that no one else joins call. c.mu must be held.
 func (c *productCache) leave(key productKey, call *productCall) {
 	if c.calls[key] == call {
 		delete(c.calls, key)
 	}
 }
 
-// wait waits for call, or until ctx is done. The last one to stop waiting cancels
-// the call.
+// wait waits for call to finish or ctx to be done. The last waiter to leave
+// cancels the call.
 func (c *productCache) wait(ctx context.Context, key productKey, call *productCall) (Resource, error) {
 	select {
 	case <-call.done:
@@ -493,7 +498,7 @@ func (c *productCache) wait(ctx context.Context, key productKey, call *productCa
 	return call.product, call.err
 }
 
-// stale returns what is stored under key, if it has not been stale for longer than
+// stale returns the product stored under key, if it has been stale for at most
 // limit (RFC 5861, Section 4).
 func (c *productCache) stale(key productKey, limit time.Duration) (productAnswer, bool) {
 	c.mu.Lock()
@@ -508,7 +513,7 @@ func (c *productCache) stale(key productKey, limit time.Duration) (productAnswer
 	return entry.hit(age, c.lifetime), age-c.lifetime <= limit
 }
 
-// hit returns the entry as the answer of a cache, at this age.
+// hit returns the answer that e gives at the given age.
 func (e *productEntry) hit(age, lifetime time.Duration) productAnswer {
 	values := &[3]string{
 		"storefront; hit; ttl=" + strconv.FormatInt(int64((lifetime-age)/time.Second), 10),
@@ -518,7 +523,7 @@ func (e *productEntry) hit(age, lifetime time.Duration) productAnswer {
 	return productAnswer{product: e.product, cacheStatus: values[0:1:1], age: values[1:2:2], date: values[2:3:3]}
 }
 
-// forwarded returns a product that comes from the store.
+// forwarded returns the answer for a product that the store returned.
 func forwarded(product Resource, fwd string) productAnswer {
 	return productAnswer{product: product, cacheStatus: []string{fwd}}
 }

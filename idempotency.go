@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// An IdempotencyKey makes the retry of a request safe
-// (draft-ietf-httpapi-idempotency-key-header-07). Two keys are one when Scope and
-// Value are equal.
+// An IdempotencyKey makes a request safe to retry
+// (draft-ietf-httpapi-idempotency-key-header-07). Two keys are the same key if
+// Scope and Value are equal.
 type IdempotencyKey struct {
-	Scope       string   // whose key it is, from Options.Scope; may be empty
-	Value       string   // what the client chose: 1 to 255 printable ASCII characters
-	Fingerprint [32]byte // of the request that the key was used with
+	Scope       string   // whose key it is, as returned by Options.Scope; may be empty
+	Value       string   // chosen by the client: 1 to 255 printable ASCII characters
+	Fingerprint [32]byte // of the request sent with the key
 }
 
-// parseIdempotencyKey returns the key that the lines of the Idempotency-Key
-// header say. A bare value and a String of RFC 9651, Section 3.3.3, say the same
-// key; neither has parameters.
+// parseIdempotencyKey returns the key in the lines of an Idempotency-Key header.
+// The key is bare or a String (RFC 9651, Section 3.3.3), which are the same key,
+// and has no parameters.
 func parseIdempotencyKey(lines []string) (string, problemType, *fault) {
 	const form = "1 to 255 printable ASCII characters, bare or in double quotes"
 	invalid := func(detail string) (string, problemType, *fault) {
@@ -48,8 +48,8 @@ func parseIdempotencyKey(lines []string) (string, problemType, *fault) {
 	return key, 0, nil
 }
 
-// unquoteString returns what a String of RFC 9651 says. Which characters it may
-// have is left to the caller.
+// unquoteString returns the value of a String (RFC 9651, Section 4.2.5), which
+// begins with a quote. The caller checks the characters.
 func unquoteString(s string) (string, bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -67,9 +67,9 @@ func unquoteString(s string) (string, bool) {
 	return "", false
 }
 
-// fingerprint returns what tells one order request from another: a SHA-256 sum of
-// the method, the route and what the order says, however its JSON was written.
-// Stores keep it, so it never changes.
+// fingerprint returns the SHA-256 sum of the method, the route, the quantity and
+// the item, so that it does not depend on how the JSON was written. Stores keep
+// fingerprints: this function must never change.
 func (o Order) fingerprint() [32]byte {
 	b := make([]byte, 0, 512)
 	b = append(b, http.MethodPost+" "+ordersPath+"\n"...)

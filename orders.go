@@ -24,7 +24,7 @@ import (
 // An Order is what POST /v1/orders creates.
 type Order struct {
 	ID        string    `json:"id"`         // "ord_" and 26 random characters
-	Item      string    `json:"item"`       // 1 to 255 characters
+	Item      string    `json:"item"`       // 1 to 255 characters (code points)
 	Qty       int64     `json:"qty"`        // 1 to 2^53-1
 	CreatedAt time.Time `json:"created_at"` // UTC, whole milliseconds
 }
@@ -64,8 +64,8 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 	order.ID = "ord_" + rand.Text()
 	order.CreatedAt = now.UTC().Truncate(time.Millisecond)
 
-	// A client that goes away must not cancel a commit that is under way: its
-	// retry will ask what became of it.
+	// A client that goes away must not cancel a commit under way: its retry will
+	// ask for the outcome.
 	ctx := &commitContext{Context: context.WithoutCancel(r.Context()), deadline: now.Add(commitTimeout)}
 	defer ctx.end()
 	stored, err := s.store.CreateOrder(ctx, key, order)
@@ -111,15 +111,15 @@ func appendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// A commitContext is what [context.WithDeadline] returns, but has no timer until
-// somebody waits for Done. MemStore does not, and the timer would be a tenth of
-// what a create costs.
+// A commitContext is like the result of [context.WithDeadline], but starts its
+// timer only when Done is called. MemStore never calls it, and the timer would
+// be a tenth of the cost of creating an order.
 type commitContext struct {
-	context.Context // is never done itself
+	context.Context // never done
 	deadline        time.Time
 
 	mu    sync.Mutex
-	timed context.Context // with the timer, once there is one
+	timed context.Context // has the timer; nil until Done is called
 	stop  context.CancelFunc
 }
 
@@ -146,7 +146,8 @@ func (c *commitContext) Err() error {
 	return context.DeadlineExceeded
 }
 
-// Value has what package context looks for when it makes a context of this one.
+// Value asks timed, so that package context recognizes its cancellation and
+// starts no goroutine for a child context.
 func (c *commitContext) Value(key any) any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +157,7 @@ func (c *commitContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// end releases the timer.
+// end stops the timer, if there is one.
 func (c *commitContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,8 +166,8 @@ func (c *commitContext) end() {
 	}
 }
 
-// checkOrderMedia reports whether the body is said to be uncoded JSON. If not,
-// it has answered.
+// checkOrderMedia reports whether the headers declare the body to be JSON
+// without a content coding. If not, it has answered.
 func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 	var faults []fault
 	if lines := r.Header["Content-Type"]; len(lines) != 1 || !isJSON(lines[0]) {
@@ -183,8 +184,8 @@ func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 	return faults == nil
 }
 
-// namesCoding reports whether a line of Content-Encoding, which is a list, names a
-// coding other than identity.
+// namesCoding reports whether a line of Content-Encoding lists a coding other
+// than identity.
 func namesCoding(line string) bool {
 	for coding := range strings.SplitSeq(line, ",") {
 		if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
@@ -194,8 +195,8 @@ func namesCoding(line string) bool {
 	return false
 }
 
-// isJSON reports whether a Content-Type says JSON, which is UTF-8 (RFC 8259,
-// Section 8.1).
+// isJSON reports whether contentType is application/json, in UTF-8 if it has a
+// charset (RFC 8259, Section 8.1).
 func isJSON(contentType string) bool {
 	if contentType == "application/json" {
 		return true
@@ -208,19 +209,19 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// readOrderBody reads the body, unless it is too large. If not ok, it has
-// answered.
+// readOrderBody reads the body, of at most maxOrderBody bytes. If ok is false,
+// it has answered.
 func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
 	const tooLarge = "The body must have at most 65536 bytes."
 	if r.ContentLength > maxOrderBody {
 		s.writeProblem(w, r, bodyTooLarge, tooLarge)
 		return nil, false
 	}
-	if r.Body == nil { // as in a request that no server has made
+	if r.Body == nil { // in a request not made by a server
 		return nil, true
 	}
-	// The declared length says how much to expect, not where to stop: middleware
-	// that decodes a body may have left it as it was.
+	// The declared length is only a hint: middleware that decodes the body may
+	// have left it unchanged.
 	body = make([]byte, 0, max(r.ContentLength, 0)+1)
 	in := http.MaxBytesReader(w, r.Body, maxOrderBody)
 	var err error
@@ -245,7 +246,7 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	return nil, false
 }
 
-// decodeOrder returns the order that a body says, or every fault that it has.
+// decodeOrder returns the order in body, or every fault found in it.
 func decodeOrder(body []byte) (Order, problemType, []fault) {
 	members, isObject, f := parseIJSON(body)
 	if f != nil {
@@ -310,20 +311,20 @@ func decodeQty(m member) (int64, *fault) {
 	return qty, nil
 }
 
-// A member is one of a JSON object.
+// A member is a member of a JSON object.
 type member struct {
 	name  []byte
 	value []byte // as it was written
-	text  []byte // what the value says, if it is a string
+	text  []byte // the value unescaped, if it is a string
 }
 
-// str returns what the member's value says, and whether it is a string.
+// str returns the member's value, if it is a string.
 func (m member) str() (string, bool) { return string(m.text), m.value[0] == '"' }
 
-// parseIJSON checks that text is one I-JSON value (RFC 7493) and returns its
-// members if it is an object. [encoding/json] sees to the syntax; it lets pass
-// what I-JSON forbids, and that is found here: invalid UTF-8, lone surrogates,
-// noncharacters and names that are there twice.
+// parseIJSON checks that text is a single I-JSON value (RFC 7493) and returns
+// its members if it is an object. It leaves the syntax to [encoding/json] and
+// checks what that package lets pass: invalid UTF-8, lone surrogates,
+// noncharacters and duplicate names.
 func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
 	switch {
 	case !utf8.Valid(text):
@@ -352,10 +353,10 @@ func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
 	return members, members != nil, f
 }
 
-// An ijsonParser goes through a text that is known to be JSON.
+// An ijsonParser walks a text that is known to be valid JSON.
 type ijsonParser struct {
 	rest []byte
-	path []string // to a fault, from inside out
+	path []string // the way to a fault, innermost first
 }
 
 func (p *ijsonParser) space() {
@@ -366,11 +367,11 @@ func (p *ijsonParser) space() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// object returns the members of the object at the beginning of rest; not nil,
-// even if there are none.
+// object consumes the object that rest begins with and returns its members,
+// which are not nil even if there are none.
 func (p *ijsonParser) object() ([]member, *fault) {
 	members := make([]member, 0, 2)
-	var names map[string]bool // when there are too many to look through
+	var names map[string]bool // nil while there are few enough to search in turn
 	for {
 		p.rest = p.rest[1:] // { or ,
 		p.space()
@@ -416,8 +417,8 @@ func (p *ijsonParser) object() ([]member, *fault) {
 
 func (m member) sameName(other member) bool { return bytes.Equal(m.name, other.name) }
 
-// value passes over the value at the beginning of rest and returns what it says
-// if it is a string.
+// value consumes the value that rest begins with and returns its text if it is a
+// string.
 func (p *ijsonParser) value() (text []byte, f *fault) {
 	switch p.rest[0] {
 	case '{':
@@ -454,7 +455,7 @@ func (p *ijsonParser) array() *fault {
 	return nil
 }
 
-// str returns what the string at the beginning of rest says.
+// str consumes the string that rest begins with and returns its text.
 func (p *ijsonParser) str() ([]byte, *fault) {
 	end, escaped := 1, false
 	for ; p.rest[end] != '"'; end++ {
@@ -482,8 +483,8 @@ func (p *ijsonParser) str() ([]byte, *fault) {
 	return text, nil
 }
 
-// hasLoneSurrogate reports whether a JSON string has the escape of a surrogate
-// that is not one of a pair.
+// hasLoneSurrogate reports whether a JSON string contains an escaped surrogate
+// that is not part of a pair.
 func hasLoneSurrogate(literal []byte) bool {
 	for i := 0; i < len(literal); i++ {
 		if literal[i] != '\\' {
@@ -508,18 +509,18 @@ func hasLoneSurrogate(literal []byte) bool {
 }
 
 func hexRune(digits []byte) rune {
-	n, _ := strconv.ParseUint(string(digits), 16, 16) // the text is known to be JSON
+	n, _ := strconv.ParseUint(string(digits), 16, 16) // valid JSON has four hex digits here
 	return rune(n)
 }
 
-// isNoncharacter reports whether r is one of the code points that Unicode sets
-// aside for internal use and I-JSON forbids (RFC 7493, Section 2.1).
+// isNoncharacter reports whether r is a noncharacter, which I-JSON forbids
+// (RFC 7493, Section 2.1).
 func isNoncharacter(r rune) bool {
 	return 0xFDD0 <= r && r <= 0xFDEF || r&0xFFFE == 0xFFFE
 }
 
-// pointer returns the JSON Pointer to what is at path in the body, in the form of a
-// URI fragment (RFC 6901, Section 6).
+// pointer returns the JSON Pointer for path as a URI fragment (RFC 6901, Section
+// 6).
 func pointer(path ...string) string {
 	var b strings.Builder
 	b.WriteByte('#')

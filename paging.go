@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// A listKind is one of the paged lists. Its value stands in the list's cursors.
+// A listKind identifies a paged list. Its value is part of the list's cursors,
+// so it must never change.
 type listKind byte
 
 const (
@@ -25,8 +26,9 @@ type pageQuery struct {
 	position string // an ID, or "" for the beginning
 }
 
-// parsePageQuery parses a query of the parameters limit and position. Where limit
-// is absent it is the given default, or a fault when there is none (0).
+// parsePageQuery parses a query with the parameter limit and the one that
+// position names. An absent limit is defaultLimit; if that is 0, limit is
+// required.
 func (s *service) parsePageQuery(rawQuery string, l listKind, position string, defaultLimit int) (pageQuery, []fault) {
 	params, faults := parseQuery(rawQuery, "limit", position)
 	q := pageQuery{limit: defaultLimit}
@@ -52,10 +54,10 @@ func (s *service) parsePageQuery(rawQuery string, l listKind, position string, d
 	return q, faults
 }
 
-// parseLimit returns the number that value says in decimal digits, or 0 if it
-// says none from 1 to most.
+// parseLimit parses a limit of 1 to most in decimal digits. It returns 0 for
+// anything else.
 func parseLimit(value string, most int) int {
-	if strings.Trim(value, "0123456789") != "" { // Atoi takes a sign
+	if strings.Trim(value, "0123456789") != "" { // Atoi accepts a sign
 		return 0
 	}
 	n, err := strconv.Atoi(value)
@@ -65,15 +67,16 @@ func parseLimit(value string, most int) int {
 	return n
 }
 
-// A queryParam is the value of a query parameter, and whether there was one.
+// A queryParam is the value of a query parameter and whether it is present.
 type queryParam struct {
 	value string
 	given bool
 }
 
-// parseQuery parses a raw query (application/x-www-form-urlencoded) of at most
-// two parameters. It is stricter than [url.ParseQuery]: every parameter must be
-// one of names, and be there once. Empty pairs, as in "a=1&&b=2", are passed over.
+// parseQuery parses a raw query (application/x-www-form-urlencoded) and returns
+// the parameters called names, of which there are at most two. It is stricter
+// than [url.ParseQuery]: unknown and repeated parameters are faults. Empty
+// pairs, as in "a=1&&b=2", are ignored.
 func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults []fault) {
 	for rawQuery != "" {
 		var pair string
@@ -106,7 +109,7 @@ func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults 
 			detail = "The parameter is given more than once."
 		}
 		if detail != "" {
-			if name == "" { // a fault says where it is
+			if name == "" { // a fault must name something
 				name = pair
 			}
 			faults = append(faults, fault{Detail: detail, Parameter: name})
@@ -123,9 +126,9 @@ const (
 	maxCursor     = 512 // bytes
 )
 
-// cursor returns the cursor of a position: the format version, the list, the ID
-// and a CRC-32 of these three, in the URL-safe base64 of RFC 4648, Section 5,
-// without padding.
+// cursor returns the cursor for the position of id: the format version, the
+// list, the ID and a CRC-32 of these three, in unpadded URL-safe base64 (RFC
+// 4648, Section 5). The checksum catches damage; it does not authenticate.
 func (l listKind) cursor(id string) string {
 	return string(l.appendCursor(make([]byte, 0, maxCursor), id))
 }
@@ -138,8 +141,8 @@ func (l listKind) appendCursor(dst []byte, id string) []byte {
 	return base64.RawURLEncoding.AppendEncode(dst, raw)
 }
 
-// position returns the ID that a cursor of this list says. Anything that is not,
-// to the byte, what cursor returns is not ok.
+// position is the inverse of cursor. It rejects everything that is not, byte for
+// byte, a result of cursor for this list and a valid ID.
 func (l listKind) position(cursor string) (id string, ok bool) {
 	if len(cursor) > maxCursor {
 		return "", false
@@ -155,9 +158,9 @@ func (l listKind) position(cursor string) (id string, ok bool) {
 	return id, string(l.appendCursor(make([]byte, 0, maxCursor), id)) == cursor
 }
 
-// writePage answers a request for a list with the first limit of items. param and
-// next are the query parameter and the cursor of the page that follows; an empty
-// next says that none does.
+// writePage answers a request for a list with the first limit of items. The next
+// page is at the cursor next, in the query parameter param; on the last page
+// next is empty.
 func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Resource, limit int, param, next string) {
 	const opening, more, last, closing = `{"data":[`, `],"has_more":true,"next":"`, `],"has_more":false}`, `"}`
 
@@ -167,7 +170,9 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 	}
 	items = items[:min(limit, len(items))]
 
-	// The tag is made of the items' tags: they stand for the items' bytes.
+	// The tag is computed from the items' tags, which stand for their bytes, and
+	// from next. A change to what surrounds the items must change the tag as
+	// well.
 	var scratch [1024]byte
 	tags := scratch[:0]
 	size := len(opening) + len(items) + len(more) + len(next) + len(closing)
@@ -195,7 +200,7 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		body = append(body, last...)
 	} else {
 		body = append(append(append(body, more...), next...), closing...)
-		h := w.Header() // a wrapper may have set other links
+		h := w.Header() // middleware may have set other links
 		h["Link"] = append(h["Link"], "<?limit="+strconv.Itoa(limit)+"&"+param+"="+next+`>; rel="next"`)
 	}
 	*buffer = body

@@ -13,7 +13,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("product_id")
-	if checkID(id) != nil { // no product can have it
+	if checkID(id) != nil { // no product has such an ID
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
 		return
 	}
@@ -45,7 +45,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 	s.writeJSON(w, r, http.StatusOK, answer.product.r.json)
 }
 
-// readProduct asks the store.
+// readProduct reads a product from the store.
 func (s *service) readProduct(ctx context.Context, id string) (Resource, error) {
 	product, err := s.store.GetProduct(ctx, id)
 	if err == nil && product.r == nil {

@@ -13,34 +13,37 @@
 //	GET  /v2/widgets?limit=50&start=…  widgets, page by page
 //	GET  /openapi.json                 the contract of the above
 //
-// and HEAD and OPTIONS on them. It can be mounted anywhere, also under
-// [http.StripPrefix], and wrapped in any middleware: authentication, rate limits,
+// and HEAD and OPTIONS for them. It can be mounted anywhere, including under
+// [http.StripPrefix], and wrapped in middleware: authentication, rate limits,
 // CORS, compression and request logs are left to the embedding program.
+// Responses share header values: middleware replaces them, as [http.Header.Set]
+// does, and never changes the elements of a slice.
 //
 // # Reads
 //
-// Lists are paged by cursor: a page's "next", or its Link header, leads to the
-// page that follows, and a walk sees every item that was there throughout exactly
-// once. Every read has a strong ETag and a Cache-Control, and answers
-// If-None-Match and If-Match. A client that sends Cache-Control: max-age=N with a
-// request for a product allows it to be answered from memory.
+// Lists are paged by cursor: "next" in a page, or its Link header, leads to the
+// next page. A client that follows them sees every item that is there throughout
+// exactly once. Every read has a strong ETag and a Cache-Control, and heeds
+// If-None-Match and If-Match. A client that requests a product with
+// Cache-Control: max-age=N accepts a stored response that is up to N seconds
+// old.
 //
 // # Orders
 //
-// An order is sent with an Idempotency-Key. A request that is sent again with its
-// key creates nothing and is answered with the order that the first one created,
-// so a client that has not seen an answer simply tries again.
+// An order is sent with an Idempotency-Key. Repeating a request with the same
+// key creates nothing and returns the order that the first one created, so a
+// client that did not see a response simply tries again.
 //
 // # Errors
 //
 // Every error is a problem document (RFC 9457) that lists every fault of the
-// request. What the store says of a failure is logged, together with the incident
-// that the client is given, and never sent.
+// request. The text of a Store's error is never sent; it is logged with the
+// incident that the response names.
 //
 // # Stores
 //
-// [MemStore] is a Store in memory. For another one, implement the four methods of
-// [Store]; [NewResource] makes what they return.
+// [MemStore] keeps everything in memory. To use another store, implement the
+// four methods of [Store]; [NewResource] makes the values that they return.
 package storefront
 
 import (
@@ -57,40 +60,51 @@ import (
 	"time"
 )
 
-// Options are the settings of [NewWithOptions]. The zero value of each is a
-// default.
+// Options configures [NewWithOptions]. The zero value of each field stands for
+// the default that its comment names.
 type Options struct {
-	// Logger is told of every response with a status of 500 and above, with the
-	// incident that the response names, and of every failure of the store that
-	// stale-if-error has covered; never of keys or bodies. The default is what
-	// slog.Default returns at that time.
+	// Logger records every response with a status of 500 or above, unless the
+	// client is gone, with the incident that the response names, and every error
+	// of the store that stale-if-error hides. Idempotency keys and bodies are
+	// not logged, unless the Store puts them in its errors. The default is the
+	// result of slog.Default at the time of the record.
 	Logger *slog.Logger
 
-	// PageSize is the number of items on a page where the client may leave that
-	// open. The default is 50, or MaxPageSize if that is less.
+	// PageSize is the number of items on a page if limit is optional and absent.
+	// The default is 50, or MaxPageSize if that is less.
 	PageSize int
 
-	// MaxPageSize is the most items that a client may ask for, at most 1,000,000.
-	// The default is 500.
+	// MaxPageSize is the largest limit that a client may ask for. It must not
+	// exceed 1,000,000. The default is 500.
 	MaxPageSize int
 
-	// MaxAge is how long responses to reads are fresh, in whole seconds. The
-	// default is 1 minute. If it is negative, caches must always revalidate, and
-	// no product is kept in memory.
+	// MaxAge is the freshness lifetime of responses to reads (RFC 9111, Section
+	// 4.2). Cache-Control states it in whole seconds, rounded down. The default
+	// is 1 minute. If it is negative, caches must always revalidate and no
+	// product is kept in memory.
 	MaxAge time.Duration
 
-	// Shared says that responses are the same for every caller, so that caches
-	// between the server and many clients may keep them.
+	// Shared states that responses are the same for every caller. They are then
+	// not marked private, so that shared caches may store them, except those to
+	// requests with Authorization (RFC 9111, Section 3.5).
 	Shared bool
 
-	// CacheSize is the number of products kept in memory for requests that accept
-	// an answer of some age. The default is 10,000. If it is negative, none is.
+	// CacheSize is the number of products kept in memory for requests whose
+	// Cache-Control accepts a stored response. The default is 10,000. If it is
+	// negative, none are kept.
 	CacheSize int
 
-	// Scope returns whose idempotency keys and cached products a request deals
-	// with, for instance the authenticated account. Scopes never share any. By
-	// default all requests are of one scope; then products for requests with
-	// Authorization or Cookie are not cached, unless Shared is set.
+	// Scope returns the owner of the idempotency keys and cached products that a
+	// request uses, such as the authenticated account. Scopes share neither. By
+	// default all requests are in one scope, and requests with Authorization or
+	// Cookie bypass the product cache unless Shared is set. A program that
+	// serves more than one account must set Scope: without it, one account can
+	// replay another's order by using its key, and products are cached across
+	// accounts that are told apart by anything but these two headers.
+	//
+	// Scope may be called concurrently. It sees the request as routed by this
+	// package, so the path values of an outer pattern are gone; pass them in the
+	// request's context.
 	Scope func(*http.Request) string
 }
 
@@ -100,8 +114,9 @@ func New(store Store) http.Handler {
 	return NewWithOptions(store, nil)
 }
 
-// NewWithOptions is [New] with options; nil stands for the default ones. It copies
-// opts, and panics if store is nil or a page size is not within its limits.
+// NewWithOptions is like [New], but with options; nil opts stands for the
+// defaults. It copies opts. It panics if store is nil, or unless 1 <= PageSize
+// <= MaxPageSize <= 1,000,000 with the defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
 	if store == nil {
 		panic("storefront: the Store is nil")
@@ -164,8 +179,8 @@ type service struct {
 	openAPIETag []string
 }
 
-// sharedHeaders are header values that many responses have. A response that gets
-// one more value for the same name grows a slice of its own.
+// sharedHeaders holds header values that responses share, to save allocating
+// them. Each slice is full, so that appending to one copies it.
 type sharedHeaders struct {
 	json, problem, nosniff, cacheControl, noStore, retryAfter, yes, identity []string
 }
@@ -190,8 +205,8 @@ func newSharedHeaders(o *Options) sharedHeaders {
 	}
 }
 
-// handle routes requests for a path: those with the method, and HEAD where that is
-// GET, to serve. The others are answered with allow, the methods that there are.
+// handle routes requests for path with method, and HEAD if that is GET, to
+// serve. It answers OPTIONS and all other methods itself, with allow in Allow.
 func (s *service) handle(method, path, allow string, serve http.HandlerFunc) {
 	s.mux.HandleFunc(method+" "+path, serve)
 	allowed := []string{allow}
@@ -214,7 +229,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, notImplemented, "No resource here knows this method.")
 		return
 	}
-	// The mux would redirect these to where their clean form leads.
+	// ServeMux would redirect an unclean path; here it is not found.
 	p := r.URL.Path
 	if r.URL.RawPath != "" {
 		p = r.URL.EscapedPath() // an escaped slash is part of an ID
@@ -226,8 +241,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// isClean reports whether p is absolute and has no empty segments and no dot
-// segments, except that it may end in a slash.
+// isClean reports whether p begins with a slash and has neither empty nor dot
+// segments. It may end in a slash.
 func isClean(p string) bool {
 	clean := path.Clean(p)
 	return p != "" && p[0] == '/' && (p == clean || p == clean+"/" && clean != "/")
@@ -240,8 +255,8 @@ func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
 //go:embed openapi.json
 var openAPI string
 
-// document returns the OpenAPI document, with these options' limits in the place
-// of the default ones.
+// document returns the OpenAPI document with o's page sizes in place of the
+// defaults.
 func (o *Options) document() []byte {
 	return []byte(strings.NewReplacer(
 		`"maximum": 500, "default": 50`, `"maximum": `+strconv.Itoa(o.MaxPageSize)+`, "default": `+strconv.Itoa(o.PageSize),
@@ -257,8 +272,8 @@ func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkNoQuery reports whether the request has no query parameters. If not, it
-// has answered.
+// checkNoQuery reports whether the request has no query parameters. If it has
+// any, checkNoQuery has answered.
 func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
 	_, faults := parseQuery(r.URL.RawQuery)
 	if faults != nil {
@@ -267,7 +282,7 @@ func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
 	return faults == nil
 }
 
-// writeJSON sends body, to the bytes.
+// writeJSON answers with body, which is JSON, unchanged.
 func (s *service) writeJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	s.write(w, r, status, s.headers.json, body)
 }
@@ -283,7 +298,7 @@ func (s *service) write(w http.ResponseWriter, r *http.Request, status int, cont
 	}
 }
 
-// A problemType is a type of problem (RFC 9457).
+// A problemType is a problem type (RFC 9457, Section 3.1.1).
 type problemType int
 
 const (
@@ -305,11 +320,11 @@ const (
 	notImplemented
 	unavailable
 	notCached
-	problemTypes // how many there are
+	problemTypes // the number of types
 )
 
-// describe returns what every problem of the type has in common. The code and the
-// title are part of the contract.
+// describe returns the status, the code (the end of the type URI) and the title
+// of all problems of type t. They are part of the contract and never change.
 func (t problemType) describe() (status int, code, title string) {
 	switch t {
 	case invalidQuery:
@@ -351,7 +366,7 @@ func (t problemType) describe() (status int, code, title string) {
 	}
 }
 
-// A problem is a problem document (RFC 9457).
+// A problem is a problem details object (RFC 9457, Section 3).
 type problem struct {
 	Type     string  `json:"type"`
 	Title    string  `json:"title"`
@@ -361,22 +376,23 @@ type problem struct {
 	Errors   []fault `json:"errors,omitempty"`
 }
 
-// A fault is one thing that is wrong with a request, and where: in the query
-// parameter, in the header, or in the body at the pointer.
+// A fault is one thing wrong with a request. One of Parameter, Header and
+// Pointer says where: a query parameter, a header field or a place in the body.
 type fault struct {
 	Detail    string `json:"detail"`
 	Parameter string `json:"parameter,omitempty"`
 	Header    string `json:"header,omitempty"`
 	Pointer   string `json:"pointer,omitempty"`
-	Minimum   int64  `json:"minimum,omitempty"` // all are above 0
+	Minimum   int64  `json:"minimum,omitempty"` // bounds are above 0, so 0 means none
 	Maximum   int64  `json:"maximum,omitempty"`
 }
 
-// maxFaults bounds the faults that a problem lists, so that no request asks for
-// an answer many times its own size.
+// maxFaults bounds the number of faults that a problem lists, so that a small
+// request cannot cause a large response.
 const maxFaults = 100
 
-// writeProblem answers with a problem.
+// writeProblem answers with a problem of type t, and logs it if its status is
+// 500 or above.
 func (s *service) writeProblem(w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...fault) {
 	s.sendProblem(w, r, t, "", detail, faults)
 }
@@ -395,7 +411,7 @@ func (s *service) sendProblem(w http.ResponseWriter, r *http.Request, t problemT
 		Instance: instance,
 		Errors:   faults[:min(len(faults), maxFaults)],
 	})
-	if err != nil { // not with these types
+	if err != nil { // cannot happen with these types
 		panic(err)
 	}
 	w.Header()["Cache-Control"] = s.headers.noStore
@@ -404,7 +420,9 @@ func (s *service) sendProblem(w http.ResponseWriter, r *http.Request, t problemT
 
 var errZeroResource = errors.New("the store returned the zero Resource")
 
-// storeFailed answers a request for which the store returned err.
+// storeFailed answers a request for which the store returned err, with 503 if
+// err is temporary and with 500 otherwise, and logs err unless the client is
+// gone.
 func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error) {
 	incident := newIncident()
 	t, level, detail := internalError, slog.LevelError, "Something went wrong that is not the request's fault. Who looks into it will need the instance."

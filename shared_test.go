@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// A response is what a handler has answered.
+// A response is a handler's response.
 type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send gives the handler a request with the header lines, each "Name: value", and
-// returns its response.
+// send sends h a request with header lines of the form "Name: value" and returns
+// the response.
 func send(h http.Handler, method, target, body string, lines ...string) response {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	for _, line := range lines {
@@ -35,14 +35,15 @@ func get(h http.Handler, target string, lines ...string) response {
 	return send(h, http.MethodGet, target, "", lines...)
 }
 
-// postOrder sends an order with a key. Lines come after the ones that it needs.
+// postOrder sends an order with a key, and lines in addition to the required
+// ones.
 func postOrder(h http.Handler, key, body string, lines ...string) response {
 	lines = append([]string{"Content-Type: application/json", "Idempotency-Key: " + key}, lines...)
 	return send(h, http.MethodPost, "/v1/orders", body, lines...)
 }
 
-// wantProblem checks that the response is the problem with this code, and returns
-// its document.
+// wantProblem checks that r is a problem with this status and code, and returns
+// it.
 func (r response) wantProblem(t *testing.T, status int, code string) problem {
 	t.Helper()
 	var p problem
@@ -66,8 +67,8 @@ func (r response) wantProblem(t *testing.T, status int, code string) problem {
 	return p
 }
 
-// A stubStore is a Store of functions. One that is nil is not expected to be
-// called, and panics.
+// A stubStore is a Store made of functions. Calling a method whose function is
+// nil panics.
 type stubStore struct {
 	listUsers   func(ctx context.Context, after string, limit int) ([]Resource, error)
 	createOrder func(ctx context.Context, key IdempotencyKey, order Order) (Order, error)

@@ -20,87 +20,95 @@ import (
 	"unicode/utf8"
 )
 
-// Errors that a [Store] returns and the service turns into responses. They are
-// matched with [errors.Is], so a Store may wrap them.
+// Errors returned by a [Store]. The service matches them with [errors.Is], so a
+// Store may wrap them.
 var (
 	// ErrNotFound is returned by GetProduct when there is no such product. The
 	// service answers 404 Not Found.
 	ErrNotFound = errors.New("storefront: not found")
-	// ErrKeyReused is returned by CreateOrder when the key was used before with
+	// ErrKeyReused is returned by CreateOrder when the key has been used with
 	// another fingerprint. The service answers 422 Unprocessable Content.
 	ErrKeyReused = errors.New("storefront: idempotency key reused with another order")
-	// ErrInProgress is returned by CreateOrder when another call with the key is
-	// under way and the Store cannot wait for it. The service answers
+	// ErrInProgress is returned by CreateOrder when another call with the same
+	// key is in progress and the Store cannot wait for it. The service answers
 	// 409 Conflict with Retry-After.
 	ErrInProgress = errors.New("storefront: a call with this idempotency key is in progress")
-	// ErrUnavailable is returned by any method when the Store cannot answer now
-	// but may soon. The service answers 503 Service Unavailable with Retry-After.
+	// ErrUnavailable is returned by any method when the Store is temporarily
+	// unable to answer. The service answers 503 Service Unavailable with
+	// Retry-After.
 	ErrUnavailable = errors.New("storefront: store unavailable")
 )
 
-// KeyLifetime is how long, at the least, a [Store] remembers an idempotency key,
-// counted from the call that created the order.
+// KeyLifetime is the shortest time for which a [Store] remembers an idempotency
+// key, counted from when the order was created.
 const KeyLifetime = 24 * time.Hour
 
 // A Store holds the users, products, widgets and orders that the service fronts.
 // [MemStore] is the reference implementation.
 //
-// Methods may be called concurrently. They honour ctx: once it is done they
-// return soon, with an error that matches ctx.Err(). They neither keep nor change
-// what they are given, and what they return is not changed afterwards; slices
-// belong to the caller.
+// Methods may be called concurrently. Once ctx is done, a method returns
+// promptly, with an error that matches ctx.Err(). A method does not use ctx
+// after it has returned. A returned slice belongs to the caller.
 //
-// Any method may return an error that matches [ErrUnavailable] or
-// [context.DeadlineExceeded], and the service answers 503 Service Unavailable
-// with Retry-After. An error that no method's comment names is answered with 500
-// Internal Server Error; its text is logged and never sent.
+// If any method returns an error that matches [ErrUnavailable] or
+// [context.DeadlineExceeded], the service answers 503 Service Unavailable with
+// Retry-After. An error that the method's comment does not name is answered with
+// 500 Internal Server Error. The text of an error is logged and never sent, so
+// it should not contain keys or the contents of orders.
 //
-// There is no method that reads an order back, because no endpoint needs one,
-// and none that writes users, products or widgets: how they come into the store
-// is the embedding program's business.
+// No method reads an order back, because no endpoint needs one. None writes
+// users, products or widgets: how they get into the store is up to the embedding
+// program.
 type Store interface {
 	// ListUsers returns users in ascending byte order of ID, beginning with the
-	// first whose ID is greater than after; "" is the beginning. At most limit
-	// come back (limit is at least 1), and fewer than limit only when no more
-	// follow. No user needs to have the ID after: a position whose item is gone
-	// is still a position.
+	// first whose ID is greater than after. If after is "", it begins with the
+	// first of all. It returns at most limit users, and fewer only if no more
+	// follow. The limit is between 1 and Options.MaxPageSize+1. The user with
+	// the ID after need not exist. A user that is there throughout the call is
+	// not skipped, whatever is inserted or deleted meanwhile. An empty list is
+	// not an error.
 	ListUsers(ctx context.Context, after string, limit int) ([]Resource, error)
 
-	// CreateOrder creates order unless key has created one before, and returns
-	// the order that key stands for.
+	// CreateOrder creates order, unless an order was created with key before,
+	// and returns the order that was created with key.
 	//
-	// Order and key are recorded in one atomic step: of any number of calls with
-	// one key, concurrent or not, across crashes, exactly one creates. It returns
-	// order as it was given; every other returns the stored order, equal in all
-	// four fields to what the first one returned. Its ID differs from the
-	// proposed one, and that is how the service tells a replay.
+	// The order and the key are recorded in one atomic step. Of any number of
+	// calls with the same key, concurrent or not, and across crashes, exactly
+	// one creates an order. That call returns order as it was given. Every other
+	// call returns the stored order, equal in all four fields; times are equal
+	// as instants. (The service recognizes a replay by an ID other than the one
+	// it proposed.)
 	//
-	// Two keys are one when Scope and Value are equal byte for byte. A call whose
-	// key was used with another Fingerprint changes nothing and returns
-	// [ErrKeyReused]. A Store that cannot wait for a concurrent first call
-	// returns [ErrInProgress].
+	// Two keys are the same key if Scope and Value are equal byte for byte. A
+	// call whose key has been used with another Fingerprint changes nothing and
+	// returns [ErrKeyReused]. A call that meets another in progress with the
+	// same key waits for its outcome, or returns [ErrInProgress] if the Store
+	// cannot wait.
 	//
-	// A key is remembered for at least [KeyLifetime]. Failed calls are not
-	// remembered: the same key may be used again, with any order. A Store that
-	// cannot tell whether it has committed returns [ErrUnavailable]; the client's
-	// retry with the same key finds out.
+	// A key is remembered for at least [KeyLifetime]. A call that fails without
+	// creating an order leaves no trace: its key may be used again, with any
+	// order. If ctx is done or a failure occurs while it is unknown whether the
+	// order has been recorded, CreateOrder returns an error that matches
+	// ctx.Err() or [ErrUnavailable]. A later call with the same key then settles
+	// the question.
 	CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error)
 
-	// GetProduct returns the product with this ID, or [ErrNotFound].
+	// GetProduct returns the product with this ID. If there is none, it returns
+	// [ErrNotFound].
 	GetProduct(ctx context.Context, id string) (Resource, error)
 
-	// ListWidgets returns widgets as ListUsers returns users, but beginning with
+	// ListWidgets returns widgets as ListUsers returns users, but begins with
 	// the first whose ID is greater than or equal to start.
 	ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error)
 }
 
 // A Resource is a user, product or widget: an ID and any further members, whose
-// names and meaning are the embedding program's own. It is checked and rendered
-// once, when it is made, so that reading it copies bytes and encodes nothing.
+// names and meaning are up to the embedding program. It is checked and encoded
+// once, when it is made, so that serving it only copies bytes.
 //
-// A Resource is immutable and may be shared and copied freely. The zero Resource
-// holds nothing; a Store that returns one has a bug, which the service answers
-// with 500. Compare with [Resource.Equal].
+// A Resource is immutable and may be shared and copied freely. Use
+// [Resource.Equal] to compare two. The zero Resource is not valid: if a Store
+// returns it, the service answers 500.
 type Resource struct {
 	r *rendered // nil in the zero Resource
 }
@@ -109,16 +117,18 @@ type rendered struct {
 	id   string
 	json []byte // compact, "id" first; never changed
 	tag  tag
-	etag [1]string // of tag; an array, so that it serves as a header value as it is
+	etag [1]string // tag as text; an array, so that a slice of it can be a header value
 }
 
 // NewResource returns the resource with the given ID and the members of fields,
-// which is anything that [encoding/json] renders as an object or null: a struct,
+// which is anything that [encoding/json] encodes as an object or null: a struct,
 // a map, a [json.RawMessage], nil.
 //
-// An ID is 1 to 255 bytes of valid UTF-8 without control characters. The object
-// must be I-JSON (RFC 7493): no member twice, no lone surrogates, no
-// noncharacters. Where it has a member "id", that must be the same ID.
+// NewResource returns an error unless the ID is 1 to 255 bytes of valid UTF-8
+// without control characters and noncharacters, and the object is I-JSON (RFC
+// 7493): no duplicate members, lone surrogates or noncharacters. If the object
+// has a member "id", it must be the ID. Numbers are not checked; clients may
+// read integers beyond 2^53-1 inexactly (RFC 7493, Section 2.2).
 func NewResource(id string, fields any) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, fmt.Errorf("storefront: resource: %w", err)
@@ -137,8 +147,8 @@ func NewResource(id string, fields any) (Resource, error) {
 	return r, nil
 }
 
-// MustResource is [NewResource] for resources known to be good. It panics where
-// NewResource returns an error.
+// MustResource is like [NewResource], but panics if NewResource returns an
+// error.
 func MustResource(id string, fields any) Resource {
 	r, err := NewResource(id, fields)
 	if err != nil {
@@ -147,8 +157,8 @@ func MustResource(id string, fields any) Resource {
 	return r
 }
 
-// renderResource makes a Resource of a compact JSON text. An empty id stands for
-// the one that the text has.
+// renderResource makes a Resource from compact JSON text. If id is empty, the
+// text must have a member "id".
 func renderResource(id string, text []byte) (Resource, error) {
 	members, isObject, fault := parseIJSON(text)
 	if fault != nil {
@@ -186,8 +196,8 @@ func renderResource(id string, text []byte) (Resource, error) {
 	return Resource{&rendered{id: id, json: out, tag: tag, etag: [1]string{tag.String()}}}, nil
 }
 
-// A tag is 128 bits of the SHA-256 sum of a representation, so that the same bytes
-// have the same tag on every replica.
+// A tag is the first 128 bits of the SHA-256 sum of a representation, so that
+// the same bytes have the same tag on every replica.
 type tag [16]byte
 
 func tagOf(representation []byte) tag {
@@ -238,8 +248,8 @@ func (r Resource) ID() string {
 	return r.r.id
 }
 
-// ETag returns the resource's entity tag as it stands in the ETag header, quotes
-// included (RFC 9110, Section 8.8.3), or "" for the zero Resource.
+// ETag returns the resource's strong entity tag as in an ETag header, with its
+// quotes (RFC 9110, Section 8.8.3), or "" for the zero Resource.
 func (r Resource) ETag() string {
 	if r.r == nil {
 		return ""
@@ -255,13 +265,13 @@ func (r Resource) String() string {
 	return string(r.r.json)
 }
 
-// Equal reports whether r and other render to the same bytes.
+// Equal reports whether r and other are the same JSON, byte for byte.
 func (r Resource) Equal(other Resource) bool {
 	return r.String() == other.String()
 }
 
 // MarshalJSON returns the resource as the service sends it: a compact JSON
-// object with "id" first. The zero Resource is an error.
+// object with "id" first. It returns an error for the zero Resource.
 func (r Resource) MarshalJSON() ([]byte, error) {
 	if r.r == nil {
 		return nil, errors.New("storefront: the zero Resource has no JSON")
@@ -269,9 +279,9 @@ func (r Resource) MarshalJSON() ([]byte, error) {
 	return bytes.Clone(r.r.json), nil
 }
 
-// UnmarshalJSON makes r the resource that data describes: a JSON object with a
-// member "id", under the rules of [NewResource]. It keeps the order of the other
-// members.
+// UnmarshalJSON sets *r to the resource in data: a JSON object with a member
+// "id" that follows the rules of [NewResource]. The other members keep their
+// order. Unlike most implementations, it returns an error for null.
 func (r *Resource) UnmarshalJSON(data []byte) error {
 	made, err := parseResource(data)
 	if err != nil {
@@ -289,30 +299,30 @@ func parseResource(data []byte) (Resource, error) {
 	return renderResource("", compact.Bytes())
 }
 
-// MemStore is a [Store] in memory, for tests, for small deployments and as the
-// reference for other implementations. The zero MemStore is empty and ready; it
-// must not be copied after first use.
+// MemStore is a [Store] in memory, for tests and small deployments, and the
+// reference for other implementations. The zero MemStore is empty and ready to
+// use. A MemStore must not be copied after first use.
 //
-// Reads never wait, neither for writes nor for each other. There is no goroutine
-// and no timer: keys that are past [KeyLifetime] are dropped by later calls of
-// CreateOrder.
+// Its methods may be called concurrently, and reads wait neither for writes nor
+// for each other. Orders are kept until the process ends, and are lost with
+// their keys when it does. There is no goroutine and no timer: keys older than
+// [KeyLifetime] are dropped by later calls of CreateOrder.
 type MemStore struct {
 	Users, Products, Widgets Collection
 
 	mu   sync.Mutex
 	keys map[keyDigest]*keyedOrder
 
-	// All orders, in the sequence in which they were created, are linked from
-	// first to last; the keys of those from remembered on are in keys. They are
-	// laid out in slabs, and their strings in text, so that many of them are few
-	// objects to the garbage collector.
+	// All orders are linked from first to last as they were created; those from
+	// remembered on have their keys in keys. They are allocated in slabs, and
+	// their strings in text, so that the garbage collector sees few objects.
 	first, remembered, last *keyedOrder
 	slab                    []keyedOrder
 	text                    strings.Builder
 }
 
-// A keyDigest is the SHA-256 sum of a key's scope and value. As a map's key it
-// needs no memory elsewhere.
+// A keyDigest is the SHA-256 sum of a key's scope and value. Unlike the strings,
+// it takes no memory outside of the map.
 type keyDigest [sha256.Size]byte
 
 func (k *IdempotencyKey) digest() keyDigest {
@@ -409,7 +419,7 @@ func (m *MemStore) add(o keyedOrder) {
 	}
 }
 
-// keepText returns s in memory that it shares with others.
+// keepText returns a copy of s that shares its memory block with other strings.
 func (m *MemStore) keepText(s string) string {
 	if len(s) > m.text.Cap()-m.text.Len() {
 		size := max(min(512+2*m.text.Cap(), 64<<10), len(s))
@@ -420,7 +430,7 @@ func (m *MemStore) keepText(s string) string {
 	return m.text.String()[m.text.Len()-len(s):]
 }
 
-// Orders returns all orders in the sequence in which they were created.
+// Orders returns all orders, oldest first. It is meant for tests.
 func (m *MemStore) Orders() []Order {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -431,13 +441,13 @@ func (m *MemStore) Orders() []Order {
 	return orders
 }
 
-// Load puts the resources of a JSON text into the store:
+// Load puts the resources in a JSON text into the store:
 //
 //	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
 //
-// Every collection may be absent, and every resource may have any further
-// members. On error, which names the collection and the index, the store is as
-// it was.
+// Each collection may be absent, and each resource may have any further members.
+// Errors name the collection and the index. If Load returns an error, the store
+// is unchanged.
 func (m *MemStore) Load(r io.Reader) error {
 	collections := map[string]*Collection{"users": &m.Users, "products": &m.Products, "widgets": &m.Widgets}
 	loaded := make(map[string][]Resource)
@@ -450,7 +460,7 @@ func (m *MemStore) Load(r io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("storefront: load: %w", err)
 		}
-		name := token.(string) // the names of an object are strings
+		name := token.(string) // names are always strings
 		if collections[name] == nil {
 			return fmt.Errorf("storefront: load: unknown collection %q: there are users, products and widgets", name)
 		}
@@ -473,7 +483,7 @@ func (m *MemStore) Load(r io.Reader) error {
 	return nil
 }
 
-// loadCollection reads one array of resources. Its errors begin with the index.
+// loadCollection reads an array of resources. Its errors begin with the index.
 func loadCollection(dec *json.Decoder) ([]Resource, error) {
 	if err := expectDelim(dec, '['); err != nil {
 		return nil, fmt.Errorf(": it is not an array: %w", err)
@@ -514,37 +524,37 @@ func expectDelim(dec *json.Decoder, want json.Delim) error {
 }
 
 // A Collection is the users, products or widgets of a [MemStore], in ascending
-// byte order of ID. The zero Collection is empty and ready. Methods may be called
-// concurrently, and readers never wait.
+// byte order of ID. The zero Collection is empty and ready to use. Its methods
+// may be called concurrently, and readers never wait.
 //
-// It is a B+ tree whose leaves are never changed once a reader can see them: a
-// writer, one at a time, puts a changed copy in the old one's place. Leaves are
-// freed when they are empty and not merged before.
+// It is a B+ tree whose leaves never change once readers can see them: writers,
+// one at a time, replace them with changed copies. A leaf is removed when it is
+// empty; leaves are not merged.
 type Collection struct {
 	mu   sync.Mutex           // held by writers
-	root atomic.Pointer[node] // nil when empty
+	root atomic.Pointer[node] // nil if empty
 }
 
-// maxNode is the most entries a node has. Larger nodes make reads of large
-// collections faster and writes slower.
+// maxNode is the largest number of items or children in a node. Larger nodes
+// make reads of large collections faster and writes slower.
 const maxNode = 64
 
-// A node holds the items of a range of IDs. Of a node that readers can see, only
-// the pointers in children change. A reader that still has a node that was
-// replaced finds in it what was there at that time, and under the children that
-// it shares with its successor what is there now. As a range grows only by that
-// of a neighbour in which everything was deleted, a reader that goes through the
-// children from left to right, and passes over what is not above what it has,
-// sees every item that was there throughout exactly once.
+// A node holds the items of a range of IDs. Once readers can see a node, only
+// the pointers in children change. A reader may still be in a node that has been
+// replaced: its leaves are as they were then, and the inner nodes that it shares
+// with its replacement are current. A range grows only by that of a neighbour
+// whose items were all deleted. So a reader that visits the children from left
+// to right, and skips IDs not greater than the last one it has, sees every item
+// that was there throughout exactly once.
 type node struct {
 	items    []Resource             // in a leaf
 	children []atomic.Pointer[node] // in an inner node
-	least    []string               // in an inner node: the least ID that each child but the first may hold
+	least    []string               // in an inner node: the lower bound of each child but the first
 
-	// A search that looked at the IDs of items or least would wait for memory at
-	// each one. It looks at their sort keys instead, which lie close together.
-	prefix string   // that all IDs have
-	keys   []uint64 // the sort keys of what follows the prefix
+	// Comparing the IDs of items or least would cost a cache miss for each one,
+	// so searches compare sort keys, which are contiguous in memory.
+	prefix string   // common to all IDs
+	keys   []uint64 // sort keys of the IDs without the prefix
 }
 
 func newLeaf(items []Resource) *node {
@@ -562,7 +572,7 @@ func newInner(least []string, children []*node) *node {
 	return n
 }
 
-// id returns the ID that keys[i] is of.
+// id returns the ID that keys[i] was made from.
 func (n *node) id(i int) string {
 	if n.children == nil {
 		return n.items[i].r.id
@@ -584,8 +594,8 @@ func (n *node) setKeys() {
 	}
 }
 
-// sortKey returns the first eight bytes of id as a number: of two IDs with
-// different keys, the one with the lesser key is the lesser one.
+// sortKey returns the first eight bytes of id as a number. IDs whose keys differ
+// are in the order of their keys.
 func sortKey(id string) uint64 {
 	var b [8]byte
 	copy(b[:], id)
@@ -609,7 +619,7 @@ func (n *node) search(id string) (int, bool) {
 	return i, i < len(n.keys) && n.keys[i] == key && n.id(i) == id
 }
 
-// child returns the index of the child whose range has id.
+// child returns the index of the child whose range contains id.
 func (n *node) child(id string) int {
 	i, found := n.search(id)
 	if found {
@@ -618,7 +628,7 @@ func (n *node) child(id string) int {
 	return i
 }
 
-// Get returns the resource with this ID, and whether there is one.
+// Get returns the resource with this ID and reports whether there is one.
 func (c *Collection) Get(id string) (Resource, bool) {
 	n := c.root.Load()
 	if n == nil {
@@ -634,8 +644,8 @@ func (c *Collection) Get(id string) (Resource, bool) {
 	return n.items[i], true
 }
 
-// All returns the resources in ascending byte order of ID. What is put or deleted
-// meanwhile may or may not be seen.
+// All returns an iterator over the resources in ascending byte order of ID.
+// Changes made during the iteration may or may not be seen.
 func (c *Collection) All() iter.Seq[Resource] {
 	return func(yield func(Resource) bool) {
 		from := ""
@@ -654,7 +664,7 @@ func (c *Collection) All() iter.Seq[Resource] {
 	}
 }
 
-// successor returns the least string above id. It is no ID.
+// successor returns the least string greater than id. It is not a valid ID.
 func successor(id string) string { return id + "\x00" }
 
 // page returns up to limit resources whose ID is at least from.
@@ -666,8 +676,8 @@ func (c *Collection) page(from string, limit int) []Resource {
 	return n.appendFrom(make([]Resource, 0, min(limit, 1024)), from, limit)
 }
 
-// appendFrom appends resources whose ID is at least from, and above those that
-// page has, until there are limit.
+// appendFrom appends to page resources whose ID is at least from and greater
+// than the last one in page, until page has limit resources.
 func (n *node) appendFrom(page []Resource, from string, limit int) []Resource {
 	if n.children != nil {
 		for i := n.child(from); i < len(n.children) && len(page) < limit; i++ {
@@ -685,8 +695,9 @@ func (n *node) appendFrom(page []Resource, from string, limit int) []Resource {
 	return append(page, n.items[i:min(len(n.items), i+limit-len(page))]...)
 }
 
-// Put stores each resource under its ID, in the place of one that was there
-// before. It panics on the zero Resource.
+// Put stores each resource under its ID, replacing any that is there. Readers
+// may see some of the resources before the others. Put panics if one is the zero
+// Resource.
 func (c *Collection) Put(resources ...Resource) {
 	for _, r := range resources {
 		if r.r == nil {
@@ -708,9 +719,9 @@ func (c *Collection) Put(resources ...Resource) {
 	}
 }
 
-// put returns what takes n's place once r is in it: one node, or two when it has
-// become too large, and the least ID of the second. An inner node that needs no
-// other children stays itself.
+// put returns the replacement of n with r in it: one node, or two and the lower
+// bound of the second if one would be too large. An inner node whose number of
+// children does not change is its own replacement.
 func (n *node) put(r Resource) (left, right *node, least string) {
 	if n.children == nil {
 		return n.putItem(r)
@@ -734,7 +745,7 @@ func (n *node) put(r Resource) (left, right *node, least string) {
 	return newInner(slices.Clone(leasts[:half-1]), children[:half]), newInner(slices.Clone(leasts[half:]), children[half:]), leasts[half-1]
 }
 
-// putItem is put for a leaf.
+// putItem implements put for leaves.
 func (n *node) putItem(r Resource) (left, right *node, least string) {
 	id := r.r.id
 	i, found := n.search(id)
@@ -755,7 +766,7 @@ func (n *node) putItem(r Resource) (left, right *node, least string) {
 	return &node{items: items, prefix: n.prefix, keys: keys}, nil, ""
 }
 
-// inserted returns a copy of s, of just its length, with v inserted at i.
+// inserted returns a copy of s with v inserted at i, without spare capacity.
 func inserted[E any](s []E, i int, v E) []E {
 	out := make([]E, len(s)+1)
 	copy(out, s[:i])
@@ -764,8 +775,8 @@ func inserted[E any](s []E, i int, v E) []E {
 	return out
 }
 
-// Delete removes the resources with these IDs. IDs that are not there are
-// ignored.
+// Delete removes the resources with these IDs. It ignores IDs that are not
+// there.
 func (c *Collection) Delete(ids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -782,8 +793,8 @@ func (c *Collection) Delete(ids ...string) {
 	}
 }
 
-// delete returns what takes n's place once id is not in it: n itself when it was
-// not there, nil when nothing is left.
+// delete returns the replacement of n without id: n itself if nothing changes at
+// this level, or nil if nothing is left.
 func (n *node) delete(id string) *node {
 	if n.children == nil {
 		i, found := n.search(id)

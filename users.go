@@ -15,7 +15,7 @@ func (s *service) listUsers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := ""
-	if len(users) > q.limit { // the one too many says that more follow
+	if len(users) > q.limit { // the extra one shows that more follow
 		next = usersList.cursor(users[q.limit-1].ID())
 	}
 	s.writePage(w, r, users, q.limit, "after", next)

@@ -15,7 +15,7 @@ func (s *service) listWidgets(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := ""
-	if len(widgets) > q.limit { // the one too many is where the next page starts
+	if len(widgets) > q.limit { // the extra one starts the next page
 		next = widgetsList.cursor(widgets[q.limit].ID())
 	}
 	s.writePage(w, r, widgets, q.limit, "start", next)

@@ -1,18 +1,17 @@
-// Command storefront serves a shop from memory: a sample one, or the users,
-// products and widgets of a JSON file. Copy this file to begin a program of your
-// own.
+// Command storefront serves a shop from memory: a sample, or the users, products
+// and widgets in a JSON file. Copy this file as the start of your own program.
 //
 // Usage:
 //
 //	storefront [-addr host:port] [-data shop.json]
 //
-// The file is read once, at the start:
+// The file is read once, at startup:
 //
 //	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
 //
-// What is ordered is kept until the process ends. SIGINT and SIGTERM end it once
-// the requests in flight are finished; a second one ends it at once. The exit
-// status is 2 for a bad flag or file and 1 for any other failure.
+// Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
+// requests in flight, for up to a minute, and exits; a second signal ends it at
+// once. The exit status is 2 for a bad flag or file and 1 for any other failure.
 package main
 
 import (
@@ -62,7 +61,7 @@ func main() {
 	if err := load(store, *data); err != nil {
 		fail(2, err)
 	}
-	// From the first signal on, a second one has its usual effect again.
+	// After the first signal, restore the default effect of a second.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := serve(ctx, *addr, store); err != nil {
@@ -75,7 +74,8 @@ func fail(status int, err error) {
 	os.Exit(status)
 }
 
-// load fills the store from a file, or with the sample shop.
+// load fills the store from the named file, or with the sample shop if name is
+// empty.
 func load(store *storefront.MemStore, name string) error {
 	if name == "" {
 		return store.Load(strings.NewReader(sample))
@@ -91,13 +91,14 @@ func load(store *storefront.MemStore, name string) error {
 	return nil
 }
 
-// serve serves the store until ctx is done, and then finishes what is in flight.
+// serve serves the store until ctx is done, then finishes the requests in
+// flight.
 func serve(ctx context.Context, addr string, store *storefront.MemStore) error {
 	server := &http.Server{
 		Handler:           storefront.New(store),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      60 * time.Second, // more than an order's commit may take
+		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
@@ -124,7 +125,7 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore) error {
 	return nil
 }
 
-// tryThis prints requests that the running server answers.
+// tryThis prints example requests for the running server.
 func tryThis(w io.Writer, listening net.Addr, store *storefront.MemStore) {
 	host, port, _ := net.SplitHostPort(listening.String())
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
