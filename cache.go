@@ -4,37 +4,36 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// answerCondition sets ETag and Cache-Control on a response whose entity tag is
+// checkPreconditions sets ETag and Cache-Control on a response whose entity tag is
 // etag, and evaluates the request's preconditions in the order of RFC 9110,
 // Section 13.2.2. It reports whether it has answered, with 304 or 412.
-func (s *service) answerCondition(w http.ResponseWriter, r *http.Request, etag []string) (answered bool) {
+func (s *service) checkPreconditions(w http.ResponseWriter, r *http.Request, etag string) (answered bool) {
 	h := w.Header()
-	if lines := r.Header["If-Match"]; isGiven(lines) && !matchETag(lines, etag[0], false) {
-		s.writeProblem(w, r, preconditionFailed, "The current entity tag is not one that If-Match names.")
+	if lines := r.Header["If-Match"]; isPresent(lines) && !matchETag(lines, etag, false) {
+		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
 		return true
 	}
-	h["Etag"] = etag[:1:1]
-	h["Cache-Control"] = s.headers.cacheControl
-	if lines := r.Header["If-None-Match"]; isGiven(lines) && matchETag(lines, etag[0], true) {
-		h["X-Content-Type-Options"] = s.headers.nosniff
+	values := &[2]string{etag, s.cacheControl}
+	h["Etag"] = values[0:1:1]
+	h["Cache-Control"] = values[1:2:2]
+	if lines := r.Header["If-None-Match"]; isPresent(lines) && matchETag(lines, etag, true) {
+		h.Set("X-Content-Type-Options", "nosniff")
 		w.WriteHeader(http.StatusNotModified)
 		return true
 	}
 	return false
 }
 
-// isGiven reports whether a header field is present and not empty.
-func isGiven(lines []string) bool {
+// isPresent reports whether a header field is present and not empty.
+func isPresent(lines []string) bool {
 	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
 }
 
@@ -289,7 +288,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 		product, err := c.read(ctx, id)
 		return forwarded(product, fwdBypass), err
 	}
-	if isGiven(r.Header["If-Match"]) { // only the origin can evaluate it (RFC 9111, Section 4.3.2)
+	if isPresent(r.Header["If-Match"]) { // only the origin can evaluate it (RFC 9111, Section 4.3.2)
 		d.noCache, d.staleIfError = true, -1
 	}
 	key := productKey{id: id}
@@ -308,7 +307,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	default:
 		answer, err = c.readThrough(ctx, key, &d)
 	}
-	if err != nil && err != errNotCached && !errors.Is(err, ErrNotFound) && d.staleIfError >= 0 {
+	if err != nil && err != errNotCached && !errors.Is(err, ErrNotFound) && d.staleIfError >= 0 && ctx.Err() != context.Canceled {
 		if stale, ok := c.stale(key, d.staleIfError); ok {
 			stale.cacheStatus, stale.failure = answer.cacheStatus, err
 			return stale, nil
@@ -400,14 +399,20 @@ func (c *productCache) keep(element *list.Element, key productKey, product Resou
 		if element != nil {
 			c.remove(element)
 		}
+		if call := c.calls[key]; call != nil && call.began.Before(began) {
+			delete(c.calls, key) // it may still return the product
+		}
 	case err != nil:
 	case element != nil:
-		*element.Value.(*productEntry) = productEntry{key, product, began}
+		entry := element.Value.(*productEntry)
+		entry.product, entry.began = product, began
 		c.recent.MoveToFront(element)
 	default:
 		if c.entries == nil {
 			c.entries = make(map[productKey]*list.Element)
 		}
+		// The strings of key may be parts of a request that is much larger.
+		key = productKey{strings.Clone(key.scope), strings.Clone(key.id)}
 		c.entries[key] = c.recent.PushFront(&productEntry{key, product, began})
 		if len(c.entries) > c.size {
 			c.remove(c.recent.Back())
@@ -421,13 +426,12 @@ func (c *productCache) remove(element *list.Element) {
 
 // A productCall is a call to the store that requests are waiting for.
 type productCall struct {
-	began    time.Time
-	waiters  int                // guarded by the cache's mu
-	cancel   context.CancelFunc // called when no one waits any longer
-	done     chan struct{}      // closed once the fields below are set
-	product  Resource
-	err      error
-	panicked any
+	began   time.Time
+	waiters int                // guarded by the cache's mu
+	cancel  context.CancelFunc // called when no one waits any longer
+	done    chan struct{}      // closed once the fields below are set
+	product Resource
+	err     error
 }
 
 // join adds the caller to the waiters of the call in flight for key, if d
@@ -454,23 +458,15 @@ func (c *productCache) join(ctx context.Context, key productKey, d *directives, 
 func (c *productCache) run(ctx context.Context, key productKey, call *productCall) {
 	call.err = errors.New("GetProduct did not return") // unless it does
 	defer func() {
-		if v := recover(); v != nil {
-			call.panicked = fmt.Sprintf("%v [in GetProduct]\n\n%s", v, debug.Stack())
-		}
 		c.mu.Lock()
-		c.keep(c.entries[key], key, call.product, call.began, call.err)
-		c.leave(key, call)
+		if c.calls[key] == call { // else it has been given up or replaced
+			delete(c.calls, key)
+			c.keep(c.entries[key], key, call.product, call.began, call.err)
+		}
 		c.mu.Unlock()
 		close(call.done)
 	}()
 	call.product, call.err = c.read(ctx, key.id)
-}
-
-// leave makes sure that no one else joins call. c.mu must be held.
-func (c *productCache) leave(key productKey, call *productCall) {
-	if c.calls[key] == call {
-		delete(c.calls, key)
-	}
 }
 
 // wait waits for call to finish or ctx to be done. The last waiter to leave
@@ -484,16 +480,15 @@ func (c *productCache) wait(ctx context.Context, key productKey, call *productCa
 	call.waiters--
 	if call.waiters == 0 {
 		call.cancel()
-		c.leave(key, call)
+		if c.calls[key] == call { // no one else is to join it
+			delete(c.calls, key)
+		}
 	}
 	c.mu.Unlock()
 	select {
 	case <-call.done:
 	default:
 		return Resource{}, ctx.Err()
-	}
-	if call.panicked != nil {
-		panic(call.panicked) // as if this request had made the call
 	}
 	return call.product, call.err
 }

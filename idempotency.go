@@ -31,7 +31,7 @@ func parseIdempotencyKey(lines []string) (string, problemType, *fault) {
 		}
 	}
 	if len(lines) > 1 {
-		return invalid("The header Idempotency-Key is there more than once.")
+		return invalid("The header Idempotency-Key is given more than once.")
 	}
 	key := strings.Trim(lines[0], " \t")
 	if strings.HasPrefix(key, `"`) {

@@ -736,7 +736,7 @@ func TestOpenAPIDocumentsTheQueryParameters(t *testing.T) {
 		}
 		documented := d.parameters(path, method, "query")
 		for _, name := range []string{"limit", "after", "start"} {
-			taken := !complaint("?"+name+"=1", name, "There is no such parameter")
+			taken := !complaint("?"+name+"=1", name, "Unknown parameter")
 			if taken != (documented[name] != nil) {
 				t.Errorf("%s %s: %s documented: %t, taken: %t", method, path, name, documented[name] != nil, taken)
 			}

@@ -77,15 +77,15 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, idempotencyKeyReused, "The key was used before, with another order. Use a new key for a new order.",
 			fault{Detail: "The key belongs to another order.", Header: "Idempotency-Key"})
 	case errors.Is(err, ErrInProgress):
-		w.Header()["Retry-After"] = s.headers.retryAfter
-		s.writeProblem(w, r, idempotencyKeyInProgress, "A request with this key is being carried out. Try again, with the same key.")
+		w.Header().Set("Retry-After", "1")
+		s.writeProblem(w, r, idempotencyKeyInProgress, "A request with this key is in progress. Try again, with the same key.")
 	case err != nil:
 		s.storeFailed(w, r, err)
 	default:
 		h := w.Header()
-		h["Cache-Control"] = s.headers.noStore
+		h.Set("Cache-Control", "no-store")
 		if stored.ID != order.ID {
-			h["Idempotent-Replayed"] = s.headers.yes
+			h.Set("Idempotent-Replayed", "true")
 		}
 		s.writeJSON(w, r, http.StatusCreated, stored.appendJSON(nil))
 	}
@@ -102,80 +102,16 @@ func (o *Order) appendJSON(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// appendString appends s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-		literal, _ := encode(s) // strings have no errors
-		return append(b, literal...)
-	}
-	return append(append(append(b, '"'), s...), '"')
-}
-
-// A commitContext is like the result of [context.WithDeadline], but starts its
-// timer only when Done is called. MemStore never calls it, and the timer would
-// be a tenth of the cost of creating an order.
-type commitContext struct {
-	context.Context // never done
-	deadline        time.Time
-
-	mu    sync.Mutex
-	timed context.Context // has the timer; nil until Done is called
-	stop  context.CancelFunc
-}
-
-func (c *commitContext) Deadline() (time.Time, bool) { return c.deadline, true }
-
-func (c *commitContext) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timed == nil {
-		c.timed, c.stop = context.WithDeadline(c.Context, c.deadline)
-	}
-	return c.timed.Done()
-}
-
-func (c *commitContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timed != nil {
-		return c.timed.Err()
-	}
-	if time.Now().Before(c.deadline) {
-		return nil
-	}
-	return context.DeadlineExceeded
-}
-
-// Value asks timed, so that package context recognizes its cancellation and
-// starts no goroutine for a child context.
-func (c *commitContext) Value(key any) any {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timed != nil {
-		return c.timed.Value(key)
-	}
-	return c.Context.Value(key)
-}
-
-// end stops the timer, if there is one.
-func (c *commitContext) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stop != nil {
-		c.stop()
-	}
-}
-
 // checkOrderMedia reports whether the headers declare the body to be JSON
 // without a content coding. If not, it has answered.
 func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 	var faults []fault
 	if lines := r.Header["Content-Type"]; len(lines) != 1 || !isJSON(lines[0]) {
-		w.Header()["Accept"] = s.headers.json
-		faults = append(faults, fault{Detail: "Content-Type must be application/json.", Header: "Content-Type"})
+		w.Header().Set("Accept", "application/json")
+		faults = append(faults, fault{Detail: "Content-Type must be application/json; a charset, if given, must be utf-8.", Header: "Content-Type"})
 	}
 	if slices.ContainsFunc(r.Header["Content-Encoding"], namesCoding) {
-		w.Header()["Accept-Encoding"] = s.headers.identity
+		w.Header().Set("Accept-Encoding", "identity")
 		faults = append(faults, fault{Detail: "The body must not have a content coding.", Header: "Content-Encoding"})
 	}
 	if faults != nil {
@@ -270,7 +206,7 @@ func decodeOrder(body []byte) (Order, problemType, []fault) {
 			hasQty = true
 			order.Qty, f = decodeQty(m)
 		default:
-			f = &fault{Detail: "There is no such member. An order has item and qty."}
+			f = &fault{Detail: "Unknown member. An order has item and qty."}
 		}
 		if f != nil {
 			f.Pointer = pointer(string(m.name))
@@ -311,6 +247,72 @@ func decodeQty(m member) (int64, *fault) {
 	return qty, nil
 }
 
+// A commitContext is like the result of [context.WithDeadline], but starts its
+// timer only when Done is called. MemStore never calls it, and the timer would
+// be a tenth of the cost of creating an order.
+type commitContext struct {
+	context.Context // never done
+	deadline        time.Time
+
+	mu    sync.Mutex
+	timed context.Context // has the timer; nil until Done is called
+	stop  context.CancelFunc
+	ended error // if it ended without a timer
+}
+
+func (c *commitContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func (c *commitContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timed == nil {
+		c.timed, c.stop = context.WithDeadline(c.Context, c.deadline)
+		if c.ended != nil {
+			c.stop()
+		}
+	}
+	return c.timed.Done()
+}
+
+func (c *commitContext) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended != nil:
+		return c.ended
+	case c.timed != nil:
+		return c.timed.Err()
+	case time.Now().Before(c.deadline):
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Value asks timed, so that package context recognizes its cancellation and
+// starts no goroutine for a child context.
+func (c *commitContext) Value(key any) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timed != nil {
+		return c.timed.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// end does what a [context.CancelFunc] does.
+func (c *commitContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.stop != nil:
+		c.stop()
+	case time.Now().Before(c.deadline):
+		c.ended = context.Canceled
+	default:
+		c.ended = context.DeadlineExceeded
+	}
+}
+
 // A member is a member of a JSON object.
 type member struct {
 	name  []byte
@@ -332,7 +334,7 @@ func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
 	case bytes.HasPrefix(text, []byte("\ufeff")):
 		return nil, false, &fault{Detail: "The JSON begins with a byte order mark, which it must not have.", Pointer: "#"}
 	case !json.Valid(text):
-		detail := "There is no JSON."
+		detail := "The JSON is empty."
 		var syntax *json.SyntaxError
 		if errors.As(json.Unmarshal(text, new(json.RawMessage)), &syntax) && len(text) > 0 {
 			detail = "The JSON is not well-formed, at byte " + strconv.FormatInt(syntax.Offset, 10) + " or before."
@@ -342,6 +344,7 @@ func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
 	p := ijsonParser{rest: text}
 	p.space()
 	if p.rest[0] == '{' {
+		p.depth = 1
 		members, f = p.object()
 	} else {
 		_, f = p.value()
@@ -353,10 +356,15 @@ func parseIJSON(text []byte) (members []member, isObject bool, f *fault) {
 	return members, members != nil, f
 }
 
+// maxJSONDepth bounds how deeply objects and arrays are nested, and so the stack
+// that parsing them takes.
+const maxJSONDepth = 1000
+
 // An ijsonParser walks a text that is known to be valid JSON.
 type ijsonParser struct {
-	rest []byte
-	path []string // the way to a fault, innermost first
+	rest  []byte
+	depth int
+	path  []string // the way to a fault, innermost first
 }
 
 func (p *ijsonParser) space() {
@@ -391,7 +399,7 @@ func (p *ijsonParser) object() ([]member, *fault) {
 		}
 		if names[string(m.name)] || len(members) < 8 && slices.ContainsFunc(members, m.sameName) {
 			p.path = append(p.path, string(m.name))
-			return nil, &fault{Detail: "The JSON has a member twice."}
+			return nil, &fault{Detail: "The JSON has a duplicate member."}
 		}
 		if names != nil {
 			names[string(m.name)] = true
@@ -421,10 +429,16 @@ func (m member) sameName(other member) bool { return bytes.Equal(m.name, other.n
 // string.
 func (p *ijsonParser) value() (text []byte, f *fault) {
 	switch p.rest[0] {
-	case '{':
-		_, f = p.object()
-	case '[':
-		f = p.array()
+	case '{', '[':
+		if p.depth++; p.depth > maxJSONDepth {
+			return nil, &fault{Detail: "The JSON is nested too deeply."}
+		}
+		if p.rest[0] == '{' {
+			_, f = p.object()
+		} else {
+			f = p.array()
+		}
+		p.depth--
 	case '"':
 		text, f = p.str()
 	default: // a number, true, false or null

@@ -627,7 +627,8 @@ var malformedOrders = []struct{ name, body, pointer string }{
 	{"the eighth of many twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"8":1}`, "#/8"},
 	{"first of several faults", `{"a":{"b":1,"b":2},"c":"\ud800","a":1}`, "#/a/b"},
 
-	{"nested too deeply", strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), "#"},
+	{"nested too deeply", strings.Repeat("[", 1001) + strings.Repeat("]", 1001), "#" + strings.Repeat("/0", 1000)},
+	{"nested deeper than encoding/json goes", strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), "#"},
 	{"brackets without end", strings.Repeat("[", 60_000), "#"},
 	{"braces without end", strings.Repeat(`{"":`, 16_000), "#"},
 }
@@ -661,7 +662,7 @@ var wrongOrders = []struct{ name, body, faults string }{
 	{"empty array", `[]`, "#"},
 	{"order in an array", `[` + teapots + `]`, "#"},
 	{"null after white space", " \n null \n ", "#"},
-	{"deepest array", strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), "#"},
+	{"deepest array", strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "#"},
 
 	{"empty object", `{}`, bothAbsent},
 	{"empty object with space", ` { } `, bothAbsent},
@@ -1323,6 +1324,9 @@ func (s *slowScanner) value(pointer string, depth int) (any, error) {
 	delim, _ := token.(json.Delim)
 	if delim == 0 {
 		return token, nil
+	}
+	if depth == maxJSONDepth {
+		s.faults = append(s.faults, pointer)
 	}
 	if depth == 10_000 { // as deep as encoding/json goes
 		return nil, errors.New("too deep")

@@ -32,7 +32,7 @@ type pageQuery struct {
 func (s *service) parsePageQuery(rawQuery string, l listKind, position string, defaultLimit int) (pageQuery, []fault) {
 	params, faults := parseQuery(rawQuery, "limit", position)
 	q := pageQuery{limit: defaultLimit}
-	if limit := params[0]; limit.given || defaultLimit == 0 {
+	if limit := params[0]; !limit.faulty && (limit.given || defaultLimit == 0) {
 		q.limit = parseLimit(limit.value, s.opts.MaxPageSize)
 		if q.limit == 0 {
 			detail := "limit must be a whole number from 1 to " + strconv.Itoa(s.opts.MaxPageSize) + ", in decimal digits."
@@ -42,7 +42,7 @@ func (s *service) parsePageQuery(rawQuery string, l listKind, position string, d
 			faults = append(faults, fault{Detail: detail, Parameter: "limit", Minimum: 1, Maximum: int64(s.opts.MaxPageSize)})
 		}
 	}
-	if cursor := params[1]; cursor.given {
+	if cursor := params[1]; cursor.given && !cursor.faulty {
 		var ok bool
 		if q.position, ok = l.position(cursor.value); !ok {
 			faults = append(faults, fault{
@@ -67,10 +67,11 @@ func parseLimit(value string, most int) int {
 	return n
 }
 
-// A queryParam is the value of a query parameter and whether it is present.
+// A queryParam is the value of a query parameter, whether it is present, and
+// whether a fault was found in it.
 type queryParam struct {
-	value string
-	given bool
+	value         string
+	given, faulty bool
 }
 
 // parseQuery parses a raw query (application/x-www-form-urlencoded) and returns
@@ -78,7 +79,7 @@ type queryParam struct {
 // than [url.ParseQuery]: unknown and repeated parameters are faults. Empty
 // pairs, as in "a=1&&b=2", are ignored.
 func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults []fault) {
-	for rawQuery != "" {
+	for rawQuery != "" && len(faults) < maxFaults {
 		var pair string
 		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
 		if pair == "" {
@@ -101,9 +102,9 @@ func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults 
 		case strings.Contains(pair, ";"):
 			detail = "The query has a semicolon. Parameters are separated by &; in a value write %3B."
 		case i < 0:
-			detail = "There is no such parameter here."
+			detail = "Unknown parameter."
 			if len(names) > 0 {
-				detail += " There are: " + strings.Join(names, ", ") + "."
+				detail += " The parameters are: " + strings.Join(names, ", ") + "."
 			}
 		case params[i].given:
 			detail = "The parameter is given more than once."
@@ -112,10 +113,10 @@ func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults 
 			if name == "" { // a fault must name something
 				name = pair
 			}
-			faults = append(faults, fault{Detail: detail, Parameter: name})
+			faults = append(faults, fault{Detail: detail, Parameter: name[:min(len(name), maxNameInFault)]})
 		}
 		if i >= 0 && !params[i].given {
-			params[i] = queryParam{value, true}
+			params[i] = queryParam{value, true, detail != ""}
 		}
 	}
 	return params, faults
@@ -180,7 +181,7 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		size += len(item.r.json)
 		tags = append(tags, item.r.tag[:]...)
 	}
-	if s.answerCondition(w, r, []string{tagOf(append(tags, next...)).String()}) {
+	if s.checkPreconditions(w, r, tagOf(append(tags, next...)).String()) {
 		return
 	}
 
@@ -188,7 +189,6 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 	if buffer == nil {
 		buffer = new([]byte)
 	}
-	defer s.pages.Put(buffer)
 	body := append(slices.Grow((*buffer)[:0], size), opening...)
 	for i, item := range items {
 		if i > 0 {
@@ -203,6 +203,9 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		h := w.Header() // middleware may have set other links
 		h["Link"] = append(h["Link"], "<?limit="+strconv.Itoa(limit)+"&"+param+"="+next+`>; rel="next"`)
 	}
-	*buffer = body
 	s.writeJSON(w, r, http.StatusOK, body)
+	if cap(body) <= 1<<20 { // larger ones are rare, and would stay for long
+		*buffer = body
+		s.pages.Put(buffer)
+	}
 }

@@ -296,7 +296,7 @@ func TestPageSizesOutOfBoundsPanic(t *testing.T) {
 
 func TestQueryIsParsedStrictly(t *testing.T) {
 	const (
-		unknown  = "no such parameter"
+		unknown  = "Unknown parameter"
 		repeated = "more than once"
 		escape   = "hexadecimal"
 		semi     = "semicolon"
@@ -1169,10 +1169,26 @@ func FuzzQuery(f *testing.F) {
 				t.Errorf("%q with %q: faults %+v", query, names, faults)
 			}
 			for i, name := range names {
-				if want := (queryParam{values.Get(name), values.Has(name)}); params[i] != want {
+				if want := (queryParam{values.Get(name), values.Has(name), false}); params[i] != want {
 					t.Errorf("%q: %s is %+v, want %+v", query, name, params[i], want)
 				}
 			}
 		}
 	})
+}
+
+func TestFaultsOfAQueryAreBounded(t *testing.T) {
+	h := New(new(MemStore))
+	p := get(h, "/v1/users?"+strings.Repeat("a&", 10_000)).wantProblem(t, http.StatusBadRequest, "invalid-query")
+	if len(p.Errors) != maxFaults {
+		t.Errorf("%d faults, want %d", len(p.Errors), maxFaults)
+	}
+	r := get(h, "/v1/users?"+strings.Repeat("%80", 10_000))
+	r.wantProblem(t, http.StatusBadRequest, "invalid-query")
+	if len(r.body) > 4096 {
+		t.Errorf("the problem has %d bytes", len(r.body))
+	}
+	if _, faults := parseQuery(strings.Repeat("a&", 10_000)); len(faults) != maxFaults {
+		t.Errorf("%d faults are made, want %d", len(faults), maxFaults)
+	}
 }

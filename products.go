@@ -27,7 +27,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
 		return
 	case err == errNotCached:
-		s.writeProblem(w, r, notCached, "The product is not in the cache in the way that Cache-Control asks for. Leave out only-if-cached to have it read.")
+		s.writeProblem(w, r, notCached, "No stored response satisfies the Cache-Control of the request. Leave out only-if-cached to have the product read.")
 		return
 	case err != nil:
 		s.storeFailed(w, r, err)
@@ -39,7 +39,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 	if answer.age != nil {
 		h["Age"], h["Date"] = answer.age, answer.date
 	}
-	if s.answerCondition(w, r, answer.product.r.etag[:]) {
+	if s.checkPreconditions(w, r, answer.product.r.etag) {
 		return
 	}
 	s.writeJSON(w, r, http.StatusOK, answer.product.r.json)

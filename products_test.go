@@ -1245,7 +1245,7 @@ func TestAFailedSharedCallFailsThoseThatWaitAndNoneAfter(t *testing.T) {
 	})
 }
 
-func TestAPanicOfTheStoreIsThatOfTheHandlersThatWait(t *testing.T) {
+func TestAPanicInASharedCallFailsThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(nil, func(ctx context.Context, n int) error {
 			pause(ctx, time.Second)
@@ -1259,14 +1259,27 @@ func TestAPanicOfTheStoreIsThatOfTheHandlersThatWait(t *testing.T) {
 			pending = append(pending, s.start(t.Context(), "max-age=60"))
 		}
 		for _, p := range pending {
-			if r := <-p; r.status != 0 || !strings.Contains(r.body, "broken store") {
-				t.Errorf("status %d with %q, want the panic", r.status, r.body)
-			} else if !strings.Contains(r.body, "TestAPanicOfTheStore") {
-				t.Errorf("no stack of the store in %q", r.body)
-			}
+			(<-p).wantProblem(t, http.StatusInternalServerError, "internal-error")
 		}
 		s.wantCalls(t, 1)
 		s.get("max-age=60").wantVersion(t, 2)
+	})
+}
+
+func TestASharedCallDoesNotBringBackAProductThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(nil, func(ctx context.Context, n int) error {
+			if n == 1 {
+				pause(ctx, 5*time.Second)
+				return nil
+			}
+			return ErrNotFound
+		})
+		slow := s.start(t.Context(), "max-age=60")
+		time.Sleep(time.Second)
+		s.get("no-cache").wantProblem(t, http.StatusNotFound, "product-not-found")
+		(<-slow).wantVersion(t, 1)
+		s.get("max-age=60").wantProblem(t, http.StatusNotFound, "product-not-found")
 	})
 }
 

@@ -47,9 +47,11 @@
 package storefront
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -121,12 +123,12 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	if store == nil {
 		panic("storefront: the Store is nil")
 	}
-	s := &service{store: store}
+	s := &service{store: guardedStore{store}}
 	if opts != nil {
 		s.opts = *opts
 	}
 	s.opts.setDefaults()
-	s.headers = newSharedHeaders(&s.opts)
+	s.cacheControl = s.opts.cacheControl()
 	s.products = productCache{
 		read:     s.readProduct,
 		scope:    s.opts.Scope,
@@ -135,7 +137,7 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 		lifetime: s.opts.MaxAge,
 	}
 	s.openAPI = s.opts.document()
-	s.openAPIETag = []string{tagOf(s.openAPI).String()}
+	s.openAPIETag = tagOf(s.openAPI).String()
 
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	s.handle("GET", "/v1/users", get, s.listUsers)
@@ -169,55 +171,40 @@ func (o *Options) setDefaults() {
 
 // A service is the handler that New returns.
 type service struct {
-	store       Store
-	opts        Options // with the defaults in place
-	mux         http.ServeMux
-	headers     sharedHeaders
-	products    productCache
-	pages       sync.Pool // of *[]byte, for the bodies of lists
-	openAPI     []byte
-	openAPIETag []string
+	store        Store
+	opts         Options // with the defaults in place
+	mux          http.ServeMux
+	cacheControl string // of responses to reads
+	products     productCache
+	pages        sync.Pool // of *[]byte, for the bodies of lists
+	openAPI      []byte
+	openAPIETag  string
 }
 
-// sharedHeaders holds header values that responses share, to save allocating
-// them. Each slice is full, so that appending to one copies it.
-type sharedHeaders struct {
-	json, problem, nosniff, cacheControl, noStore, retryAfter, yes, identity []string
-}
-
-func newSharedHeaders(o *Options) sharedHeaders {
-	cacheControl := "no-cache"
+// cacheControl returns the Cache-Control of responses to reads.
+func (o *Options) cacheControl() string {
+	freshness := "no-cache"
 	if o.MaxAge > 0 {
-		cacheControl = "max-age=" + strconv.FormatInt(int64(o.MaxAge/time.Second), 10)
+		freshness = "max-age=" + strconv.FormatInt(int64(o.MaxAge/time.Second), 10)
 	}
-	if !o.Shared {
-		cacheControl = "private, " + cacheControl
+	if o.Shared {
+		return freshness
 	}
-	return sharedHeaders{
-		json:         []string{"application/json"},
-		problem:      []string{"application/problem+json"},
-		nosniff:      []string{"nosniff"},
-		cacheControl: []string{cacheControl},
-		noStore:      []string{"no-store"},
-		retryAfter:   []string{"1"},
-		yes:          []string{"true"},
-		identity:     []string{"identity"},
-	}
+	return "private, " + freshness
 }
 
 // handle routes requests for path with method, and HEAD if that is GET, to
 // serve. It answers OPTIONS and all other methods itself, with allow in Allow.
 func (s *service) handle(method, path, allow string, serve http.HandlerFunc) {
 	s.mux.HandleFunc(method+" "+path, serve)
-	allowed := []string{allow}
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-		w.Header()["Allow"] = allowed
+		w.Header().Set("Allow", allow)
 		if r.Method == http.MethodOptions {
-			w.Header()["X-Content-Type-Options"] = s.headers.nosniff
+			w.Header().Set("X-Content-Type-Options", "nosniff")
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		s.writeProblem(w, r, methodNotAllowed, "Here the methods are "+allow+".")
+		s.writeProblem(w, r, methodNotAllowed, "This resource supports only "+allow+".")
 	})
 }
 
@@ -226,13 +213,15 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case "GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE":
 	default:
-		s.writeProblem(w, r, notImplemented, "No resource here knows this method.")
+		s.writeProblem(w, r, notImplemented, "No resource supports this method.")
 		return
 	}
 	// ServeMux would redirect an unclean path; here it is not found.
 	p := r.URL.Path
 	if r.URL.RawPath != "" {
-		p = r.URL.EscapedPath() // an escaped slash is part of an ID
+		// An escaped slash is part of an ID, but an escaped dot is a dot (RFC 3986,
+		// Section 6.2.2.2).
+		p = strings.NewReplacer("%2e", ".", "%2E", ".").Replace(r.URL.EscapedPath())
 	}
 	if !isClean(p) {
 		s.notFound(w, r)
@@ -249,7 +238,7 @@ func isClean(p string) bool {
 }
 
 func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
-	s.writeProblem(w, r, notFound, "There is nothing at this path. The paths that there are stand in openapi.json.")
+	s.writeProblem(w, r, notFound, "No resource has this path. The paths are listed in openapi.json.")
 }
 
 //go:embed openapi.json
@@ -267,7 +256,7 @@ func (o *Options) document() []byte {
 
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if s.checkNoQuery(w, r) && !s.answerCondition(w, r, s.openAPIETag) {
+	if s.checkNoQuery(w, r) && !s.checkPreconditions(w, r, s.openAPIETag) {
 		s.writeJSON(w, r, http.StatusOK, s.openAPI)
 	}
 }
@@ -277,25 +266,46 @@ func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
 func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
 	_, faults := parseQuery(r.URL.RawQuery)
 	if faults != nil {
-		s.writeProblem(w, r, invalidQuery, "There are no query parameters here.", faults...)
+		s.writeProblem(w, r, invalidQuery, "This resource takes no query parameters.", faults...)
 	}
 	return faults == nil
 }
 
 // writeJSON answers with body, which is JSON, unchanged.
 func (s *service) writeJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	s.write(w, r, status, s.headers.json, body)
+	s.write(w, r, status, "application/json", body)
 }
 
-func (s *service) write(w http.ResponseWriter, r *http.Request, status int, contentType []string, body []byte) {
+func (s *service) write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	h := w.Header()
-	h["Content-Type"] = contentType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	h["X-Content-Type-Options"] = s.headers.nosniff
+	values := &[3]string{contentType, strconv.Itoa(len(body)), "nosniff"} // one allocation for all
+	h["Content-Type"] = values[0:1:1]
+	h["Content-Length"] = values[1:2:2]
+	h["X-Content-Type-Options"] = values[2:3:3]
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		w.Write(body)
 	}
+}
+
+// encode renders v as compact JSON, without escaping <, > and &.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// appendString appends s as a JSON string.
+func appendString(b []byte, s string) []byte {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		literal, _ := encode(s) // strings have no errors
+		return append(b, literal...)
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // A problemType is a problem type (RFC 9457, Section 3.1.1).
@@ -391,6 +401,9 @@ type fault struct {
 // request cannot cause a large response.
 const maxFaults = 100
 
+// maxNameInFault is how many bytes of a parameter's name a fault repeats.
+const maxNameInFault = 255
+
 // writeProblem answers with a problem of type t, and logs it if its status is
 // 500 or above.
 func (s *service) writeProblem(w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...fault) {
@@ -414,22 +427,20 @@ func (s *service) sendProblem(w http.ResponseWriter, r *http.Request, t problemT
 	if err != nil { // cannot happen with these types
 		panic(err)
 	}
-	w.Header()["Cache-Control"] = s.headers.noStore
-	s.write(w, r, status, s.headers.problem, body)
+	w.Header().Set("Cache-Control", "no-store")
+	s.write(w, r, status, "application/problem+json", body)
 }
-
-var errZeroResource = errors.New("the store returned the zero Resource")
 
 // storeFailed answers a request for which the store returned err, with 503 if
 // err is temporary and with 500 otherwise, and logs err unless the client is
 // gone.
 func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error) {
 	incident := newIncident()
-	t, level, detail := internalError, slog.LevelError, "Something went wrong that is not the request's fault. Who looks into it will need the instance."
+	t, level, detail := internalError, slog.LevelError, "The server failed to answer. Quote the instance when you report this."
 	clientGone := r.Context().Err() == context.Canceled && errors.Is(err, context.Canceled)
 	if clientGone || errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		t, level, detail = unavailable, slog.LevelWarn, "The store cannot answer now. Try again; an order with the same key."
-		w.Header()["Retry-After"] = s.headers.retryAfter
+		t, level, detail = unavailable, slog.LevelWarn, "The service is temporarily unavailable. Try again; retry an order with the same key."
+		w.Header().Set("Retry-After", "1")
 	}
 	if !clientGone {
 		s.log(r, level, "the store failed", slog.String("incident", incident), slog.Any("error", err))
@@ -444,6 +455,6 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 	if logger == nil {
 		logger = slog.Default()
 	}
-	attrs = append(attrs, slog.String("method", r.Method), slog.String("route", r.Pattern))
+	attrs = append(attrs, slog.String("method", r.Method[:min(len(r.Method), 32)]), slog.String("route", r.Pattern))
 	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
 }

@@ -244,10 +244,10 @@ func TestProblemMembersAreThoseOfTheContract(t *testing.T) {
 	r := get(New(new(MemStore)), "/v1/users?limit=0&page=1&page=2")
 	want := map[string]any{
 		"type": "urn:problem-type:storefront:invalid-query", "title": "Invalid query", "status": 400.0,
-		"detail": "The query is not one that this list takes.",
+		"detail": "The query is not valid for this list.",
 		"errors": []any{
-			map[string]any{"parameter": "page", "detail": "There is no such parameter here. There are: limit, after."},
-			map[string]any{"parameter": "page", "detail": "There is no such parameter here. There are: limit, after."},
+			map[string]any{"parameter": "page", "detail": "Unknown parameter. The parameters are: limit, after."},
+			map[string]any{"parameter": "page", "detail": "Unknown parameter. The parameters are: limit, after."},
 			map[string]any{"parameter": "limit", "detail": "limit must be a whole number from 1 to 500, in decimal digits.", "minimum": 1.0, "maximum": 500.0},
 		},
 	}
@@ -833,8 +833,8 @@ func (w meddlingWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Responses share the values of their headers. That must not show, whatever
-// middlewares do with them, also at the same time.
+// Whatever middlewares do with the headers of a response, also at the same time,
+// is not to be seen in another one.
 func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 	h := quiet(newTrialStore())
 	var want []response
@@ -852,6 +852,12 @@ func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 		"Add after": func(w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(w, r)
 			meddlingWriter{w}.meddle()
+		},
+		"Change in place after": func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r)
+			for _, values := range w.Header() {
+				values[0] = "changed"
+			}
 		},
 		"Set after": func(w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(w, r)
@@ -874,6 +880,43 @@ func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 		if diff := want[i].diff(r.send(h)); diff != "" {
 			t.Errorf("%v after middlewares, -want +got:\n%s", r, diff)
 		}
+	}
+}
+
+func TestProductThatIsADotSegmentIsNotFound(t *testing.T) {
+	var store MemStore
+	store.Products.Put(MustResource(".", nil), MustResource("..", nil))
+	for _, id := range []string{".", "..", "%2e", "%2E", "%2e%2e", ".%2E"} {
+		get(New(&store), "/v1/products/"+id).wantProblem(t, http.StatusNotFound, "not-found")
+	}
+}
+
+func TestPanicOfTheStoreIsAFailureOfTheStore(t *testing.T) {
+	var log strings.Builder
+	h := NewWithOptions(&stubStore{}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, r := range []response{
+		get(h, "/v1/users"),
+		get(h, "/v1/products/p1"),
+		get(h, "/v1/products/p1", "Cache-Control: max-age=60"),
+		get(h, "/v2/widgets?limit=1"),
+		postOrder(h, "k", `{"item":"teapot","qty":2}`),
+	} {
+		p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
+		if !strings.Contains(log.String(), p.Instance) {
+			t.Errorf("the log does not have %s", p.Instance)
+		}
+	}
+	if n := strings.Count(log.String(), "the store panicked: "); n != 5 || !strings.Contains(log.String(), "shared_test.go") {
+		t.Errorf("the log does not have five panics with their stacks:\n%s", log.String())
+	}
+}
+
+func TestLogOfAnUnknownMethodIsShort(t *testing.T) {
+	var log strings.Builder
+	h := NewWithOptions(new(MemStore), &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	send(h, strings.Repeat("M", 100_000), "/v1/users", "").wantProblem(t, http.StatusNotImplemented, "not-implemented")
+	if log.Len() > 1000 {
+		t.Errorf("the log has %d bytes", log.Len())
 	}
 }
 

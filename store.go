@@ -1,6 +1,7 @@
 package storefront
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +40,8 @@ var (
 	// Retry-After.
 	ErrUnavailable = errors.New("storefront: store unavailable")
 )
+
+var errZeroResource = errors.New("the store returned the zero Resource")
 
 // KeyLifetime is the shortest time for which a [Store] remembers an idempotency
 // key, counted from when the order was created.
@@ -102,6 +106,36 @@ type Store interface {
 	ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error)
 }
 
+// A guardedStore turns a panic of a Store into an error, so that it is answered
+// and logged like any other failure.
+type guardedStore struct{ store Store }
+
+func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
+	defer recoverTo(&err)
+	return g.store.ListUsers(ctx, after, limit)
+}
+
+func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (stored Order, err error) {
+	defer recoverTo(&err)
+	return g.store.CreateOrder(ctx, key, order)
+}
+
+func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
+	defer recoverTo(&err)
+	return g.store.GetProduct(ctx, id)
+}
+
+func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) (widgets []Resource, err error) {
+	defer recoverTo(&err)
+	return g.store.ListWidgets(ctx, start, limit)
+}
+
+func recoverTo(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("the store panicked: %v\n\n%s", v, debug.Stack())
+	}
+}
+
 // A Resource is a user, product or widget: an ID and any further members, whose
 // names and meaning are up to the embedding program. It is checked and encoded
 // once, when it is made, so that serving it only copies bytes.
@@ -117,7 +151,7 @@ type rendered struct {
 	id   string
 	json []byte // compact, "id" first; never changed
 	tag  tag
-	etag [1]string // tag as text; an array, so that a slice of it can be a header value
+	etag string // tag as text
 }
 
 // NewResource returns the resource with the given ID and the members of fields,
@@ -188,12 +222,28 @@ func renderResource(id string, text []byte) (Resource, error) {
 	for _, m := range members {
 		if string(m.name) != "id" {
 			out = appendString(append(out, ','), string(m.name))
-			out = append(append(out, ':'), m.value...)
+			out = appendCanonical(append(out, ':'), m.value)
 		}
 	}
 	out = slices.Clip(append(out, '}'))
 	tag := tagOf(out)
-	return Resource{&rendered{id: id, json: out, tag: tag, etag: [1]string{tag.String()}}}, nil
+	return Resource{&rendered{id: id, json: out, tag: tag, etag: tag.String()}}, nil
+}
+
+// appendCanonical appends a JSON value with its strings written as appendString
+// writes them. [encoding/json] escapes them in another way in what a Marshaler
+// returns, and the resource must be the same when it comes back.
+func appendCanonical(b, value []byte) []byte {
+	for {
+		quote := bytes.IndexByte(value, '"')
+		if quote < 0 {
+			return append(b, value...)
+		}
+		p := ijsonParser{rest: value[quote:]}
+		text, _ := p.str() // parsed without a fault before
+		b = appendString(append(b, value[:quote]...), string(text))
+		value = p.rest
+	}
 }
 
 // A tag is the first 128 bits of the SHA-256 sum of a representation, so that
@@ -211,17 +261,6 @@ func (t tag) String() string {
 	text = append(text, '"')
 	text = base64.RawURLEncoding.AppendEncode(text, t[:])
 	return string(append(text, '"'))
-}
-
-// encode renders v as compact JSON, without escaping <, > and &.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 func checkID(id string) error {
@@ -254,7 +293,7 @@ func (r Resource) ETag() string {
 	if r.r == nil {
 		return ""
 	}
-	return r.r.etag[0]
+	return r.r.etag
 }
 
 // String returns the resource's JSON, or "" for the zero Resource.
@@ -380,12 +419,18 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		return Order{}, err
 	}
 	now := time.Now()
-	for m.remembered != nil && now.Sub(m.remembered.created) > KeyLifetime {
-		delete(m.keys, m.remembered.key)
-		m.remembered = m.remembered.next
+	for range 16 { // a few at a time, so that no call waits for many
+		o := m.remembered
+		if o == nil || now.Sub(o.created) <= KeyLifetime {
+			break
+		}
+		if m.keys[o.key] == o { // not used again since
+			delete(m.keys, o.key)
+		}
+		m.remembered = o.next
 	}
 	digest := key.digest()
-	if first, ok := m.keys[digest]; ok {
+	if first, ok := m.keys[digest]; ok && now.Sub(first.created) <= KeyLifetime {
 		if first.fingerprint != key.Fingerprint {
 			return Order{}, ErrKeyReused
 		}
@@ -451,9 +496,13 @@ func (m *MemStore) Orders() []Order {
 func (m *MemStore) Load(r io.Reader) error {
 	collections := map[string]*Collection{"users": &m.Users, "products": &m.Products, "widgets": &m.Widgets}
 	loaded := make(map[string][]Resource)
-	dec := json.NewDecoder(r)
-	if err := expectDelim(dec, '{'); err != nil {
-		return fmt.Errorf("storefront: load: the text is not a JSON object: %w", err)
+	text := bufio.NewReader(r)
+	if start, _ := text.Peek(3); string(start) == "\ufeff" {
+		return errors.New("storefront: load: the text begins with a byte order mark, which JSON must not have")
+	}
+	dec := json.NewDecoder(text)
+	if err := expectDelim(dec, '{', "it is not a JSON object"); err != nil {
+		return fmt.Errorf("storefront: load: %w", err)
 	}
 	for dec.More() {
 		token, err := dec.Token()
@@ -465,17 +514,17 @@ func (m *MemStore) Load(r io.Reader) error {
 			return fmt.Errorf("storefront: load: unknown collection %q: there are users, products and widgets", name)
 		}
 		if _, twice := loaded[name]; twice {
-			return fmt.Errorf("storefront: load: %s: it is there twice", name)
+			return fmt.Errorf("storefront: load: duplicate collection %q", name)
 		}
 		if loaded[name], err = loadCollection(dec); err != nil {
 			return fmt.Errorf("storefront: load: %s%w", name, err)
 		}
 	}
-	if err := expectDelim(dec, '}'); err != nil {
+	if err := expectDelim(dec, '}', "it does not end"); err != nil {
 		return fmt.Errorf("storefront: load: %w", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("storefront: load: there is something after the object, at byte %d", dec.InputOffset())
+		return fmt.Errorf("storefront: load: unexpected data after the object, at byte %d", dec.InputOffset())
 	}
 	for name, resources := range loaded {
 		collections[name].Put(resources...)
@@ -485,8 +534,8 @@ func (m *MemStore) Load(r io.Reader) error {
 
 // loadCollection reads an array of resources. Its errors begin with the index.
 func loadCollection(dec *json.Decoder) ([]Resource, error) {
-	if err := expectDelim(dec, '['); err != nil {
-		return nil, fmt.Errorf(": it is not an array: %w", err)
+	if err := expectDelim(dec, '[', "it is not an array"); err != nil {
+		return nil, fmt.Errorf(": %w", err)
 	}
 	resources := []Resource{}
 	seen := make(map[string]int)
@@ -494,33 +543,43 @@ func loadCollection(dec *json.Decoder) ([]Resource, error) {
 		i := len(resources)
 		var text json.RawMessage
 		if err := dec.Decode(&text); err != nil {
-			return nil, fmt.Errorf("[%d]: %w", i, err)
+			return nil, fmt.Errorf("[%d]: %w, after byte %d", i, err, dec.InputOffset())
 		}
 		r, err := parseResource(text)
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
 		if first, twice := seen[r.ID()]; twice {
-			return nil, fmt.Errorf("[%d]: the ID %q is that of [%d], too", i, r.ID(), first)
+			return nil, fmt.Errorf("[%d]: duplicate ID %q, first used at [%d]", i, r.ID(), first)
 		}
 		seen[r.ID()] = i
 		resources = append(resources, r)
 	}
-	if err := expectDelim(dec, ']'); err != nil {
+	if err := expectDelim(dec, ']', "it does not end"); err != nil {
 		return nil, fmt.Errorf("[%d]: %w", len(resources), err)
 	}
 	return resources, nil
 }
 
-func expectDelim(dec *json.Decoder, want json.Delim) error {
+// expectDelim consumes the token want. What it says of another one begins with
+// complaint.
+func expectDelim(dec *json.Decoder, want json.Delim, complaint string) error {
 	token, err := dec.Token()
-	if err == io.EOF {
+	if token == nil {
+		token = "null"
+	}
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil && token == want:
+		return nil
+	case err == nil:
+		err = fmt.Errorf("found %v at byte %d", token, dec.InputOffset())
+	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
+	case !errors.As(err, &syntax): // the text could not be read
+		return err
 	}
-	if err == nil && token != want {
-		err = fmt.Errorf("found %v instead of %v at byte %d", token, want, dec.InputOffset())
-	}
-	return err
+	return fmt.Errorf("%s: %w", complaint, err)
 }
 
 // A Collection is the users, products or widgets of a [MemStore], in ascending
@@ -692,7 +751,7 @@ func (n *node) appendFrom(page []Resource, from string, limit int) []Resource {
 			i++
 		}
 	}
-	return append(page, n.items[i:min(len(n.items), i+limit-len(page))]...)
+	return append(page, n.items[i:i+min(len(n.items)-i, limit-len(page))]...)
 }
 
 // Put stores each resource under its ID, replacing any that is there. Readers

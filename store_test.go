@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func TestNewResource(t *testing.T) {
 		{"map", "a", map[string]any{"z": 1, "b": []int{2}}, `{"id":"a","b":[2],"z":1}`},
 		{"raw text in its own order", "a", json.RawMessage("{ \"z\" : 1.0 ,\n\"b\":{\t} }"), `{"id":"a","z":1.0,"b":{}}`},
 		{"number as it was written", "a", json.RawMessage(`{"n":1.50e+2}`), `{"id":"a","n":1.50e+2}`},
-		{"string as it was written, name rendered anew", "a", json.RawMessage(`{"\u006e":"\u00e9\/"}`), `{"id":"a","n":"\u00e9\/"}`},
+		{"strings rendered anew", "a", json.RawMessage(`{"\u006e":["\u00e9\/"]}`), `{"id":"a","n":["é/"]}`},
 		{"no HTML escaping", "<a>&", map[string]string{"<": "&>"}, `{"id":"<a>&","<":"&>"}`},
 		{"another Resource of this ID", "a", MustResource("a", price{Amount: "1"}), `{"id":"a","amount":"1"}`},
 		{"same id first", "a", json.RawMessage(`{"id":"a","x":1}`), `{"id":"a","x":1}`},
@@ -50,7 +51,7 @@ func TestNewResource(t *testing.T) {
 		{"other case of id is another member", "a", json.RawMessage(`{"ID":"b","Id":7}`), `{"id":"a","ID":"b","Id":7}`},
 		{"id further in is another member", "a", json.RawMessage(`{"of":{"id":7}}`), `{"id":"a","of":{"id":7}}`},
 		{"same name in two objects", "a", json.RawMessage(`{"x":{"n":1},"y":{"n":1}}`), `{"id":"a","x":{"n":1},"y":{"n":1}}`},
-		{"surrogate pair", "a", json.RawMessage(`{"x":"\ud83d\uDE00"}`), `{"id":"a","x":"\ud83d\uDE00"}`},
+		{"surrogate pair", "a", json.RawMessage(`{"x":"\ud83d\uDE00"}`), `{"id":"a","x":"😀"}`},
 		{"escaped backslash before u", "a", json.RawMessage(`{"x":"\\ud800"}`), `{"id":"a","x":"\\ud800"}`},
 		{"ID of another script", "日本", nil, `{"id":"日本"}`},
 		{"ID with a quote and a backslash", `"\`, nil, `{"id":"\"\\"}`},
@@ -824,14 +825,14 @@ func TestLoadOfABadFileNamesThePlaceAndChangesNothing(t *testing.T) {
 		says       []string
 	}{
 		{"empty", ``, []string{"not a JSON object", "EOF"}},
-		{"BOM", "\ufeff{}", []string{"not a JSON object"}},
+		{"BOM", "\ufeff{}", []string{"byte order mark"}},
 		{"array", `[{"id":"a"}]`, []string{"not a JSON object"}},
 		{"null", `null`, []string{"not a JSON object"}},
 		{"text", `users`, []string{"not a JSON object"}},
 		{"unknown collection", good + `"orders":[]}`, []string{`"orders"`, "users, products and widgets"}},
 		{"collection in another case", good + `"Products":[]}`, []string{`"Products"`}},
-		{"collection twice", good + `"users":[]}`, []string{"users", "twice"}},
-		{"collection twice, escaped", good + `"\u0075sers":[]}`, []string{"users", "twice"}},
+		{"collection twice", good + `"users":[]}`, []string{"users", "duplicate"}},
+		{"collection twice, escaped", good + `"\u0075sers":[]}`, []string{"users", "duplicate"}},
 		{"collection is an object", good + `"products":{"id":"a"}}`, []string{"products", "not an array"}},
 		{"collection is null", good + `"products":null}`, []string{"products", "not an array"}},
 		{"collection is missing", good + `"products":`, []string{"products", "not an array", "EOF"}},
@@ -843,7 +844,7 @@ func TestLoadOfABadFileNamesThePlaceAndChangesNothing(t *testing.T) {
 		{"id has a control character", good + `"widgets":[{"id":"\n"}]}`, []string{"widgets[0]", "control character"}},
 		{"id is long", good + `"widgets":[{"id":"` + strings.Repeat("x", 256) + `"}]}`, []string{"widgets[0]", "256 bytes"}},
 		{"ID twice", good + `"products":[{"id":"a"},{"id":"b"},{"id":"a","x":1}]}`, []string{"products[2]", `"a"`, "[0]"}},
-		{"member twice", good + `"products":[{"id":"a","x":{"y":1,"y":2}}]}`, []string{"products[0]", "#/x/y", "twice"}},
+		{"member twice", good + `"products":[{"id":"a","x":{"y":1,"y":2}}]}`, []string{"products[0]", "#/x/y", "duplicate"}},
 		{"lone surrogate", good + `"products":[{"id":"a","x":"\ud800"}]}`, []string{"products[0]", "#/x", "surrogate"}},
 		{"invalid UTF-8", good + "\"products\":[{\"id\":\"a\",\"x\":\"\xff\"}]}", []string{"products[0]", "UTF-8"}},
 		{"syntax in a resource", good + `"products":[{"id":"a"},{"id":"b",}]}`, []string{"products[1]", "invalid character"}},
@@ -893,4 +894,32 @@ func wantLoadToFail(t *testing.T, m *MemStore, r io.Reader, says ...string) erro
 		}
 	}
 	return err
+}
+
+func TestResourceIsTheSameAfterEncodingJSON(t *testing.T) {
+	for _, fields := range []any{
+		map[string]string{"<&>": "<&>\u2028é\t\"\\"},
+		json.RawMessage(`{"x":["\u003c\u2028", "\u00e9\/\ud83d\ude00", {"\u0026": 1.50}]}`),
+		json.RawMessage("{\"x\":\"\u2028\x7f\"}"),
+	} {
+		want := MustResource("<a>", fields)
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Resource
+		if err := json.Unmarshal(text, &got); err != nil || !got.Equal(want) || got.ETag() != want.ETag() {
+			t.Errorf("%v came back as %v, %v", want, got, err)
+		}
+	}
+}
+
+func TestListOfAnyLimit(t *testing.T) {
+	var m MemStore
+	m.Users.Put(MustResource("a", nil), MustResource("b", nil))
+	for _, limit := range []int{2, 1 << 40, math.MaxInt} {
+		if users, err := m.ListUsers(t.Context(), "a", limit); len(users) != 1 || err != nil {
+			t.Errorf("limit %d: %v, %v, want one user", limit, users, err)
+		}
+	}
 }

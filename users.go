@@ -6,7 +6,7 @@ import "net/http"
 func (s *service) listUsers(w http.ResponseWriter, r *http.Request) {
 	q, faults := s.parsePageQuery(r.URL.RawQuery, usersList, "after", s.opts.PageSize)
 	if faults != nil {
-		s.writeProblem(w, r, invalidQuery, "The query is not one that this list takes.", faults...)
+		s.writeProblem(w, r, invalidQuery, "The query is not valid for this list.", faults...)
 		return
 	}
 	users, err := s.store.ListUsers(r.Context(), q.position, q.limit+1)

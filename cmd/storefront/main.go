@@ -61,9 +61,8 @@ func main() {
 	if err := load(store, *data); err != nil {
 		fail(2, err)
 	}
-	// After the first signal, restore the default effect of a second.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	defer stop()
 	if err := serve(ctx, *addr, store); err != nil {
 		fail(1, err)
 	}
@@ -116,6 +115,7 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore) error {
 		return err
 	case <-ctx.Done():
 	}
+	signal.Reset() // a second signal ends the program at once
 	fmt.Println("Finishing the requests in flight.")
 	grace, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -136,6 +136,9 @@ func tryThis(w io.Writer, listening net.Addr, store *storefront.MemStore) {
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
 	for p := range store.Products.All() {
+		if p.ID() == "." || p.ID() == ".." { // curl would resolve them as dot segments
+			continue
+		}
 		product := base + "/v1/products/" + url.PathEscape(p.ID())
 		fmt.Fprintf(w, "  curl -i '%s'\n", product)
 		fmt.Fprintf(w, "  curl -i '%s' -H 'Cache-Control: max-age=60'\n", product)
