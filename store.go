@@ -98,7 +98,8 @@ type Store interface {
 	CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error)
 
 	// GetProduct returns the product with this ID. If there is none, it returns
-	// [ErrNotFound].
+	// [ErrNotFound]. The ID is as a client has sent it: it follows the rules of
+	// [NewResource], but may have slashes, so it is no file name.
 	GetProduct(ctx context.Context, id string) (Resource, error)
 
 	// ListWidgets returns widgets as ListUsers returns users, but begins with
@@ -162,7 +163,11 @@ type rendered struct {
 // without control characters and noncharacters, and the object is I-JSON (RFC
 // 7493): no duplicate members, lone surrogates or noncharacters. If the object
 // has a member "id", it must be the ID. Numbers are not checked; clients may
-// read integers beyond 2^53-1 inexactly (RFC 7493, Section 2.2).
+// read integers beyond 2^53-1 inexactly (RFC 7493, Section 2.2). Objects and
+// arrays are nested at most 1000 levels.
+//
+// A product whose ID is ".", ".." or "/" cannot be requested, as no URL path
+// leads to it.
 func NewResource(id string, fields any) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, fmt.Errorf("storefront: resource: %w", err)
