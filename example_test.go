@@ -288,7 +288,7 @@ func placeOrder(baseURL, item string, qty int) (order storefront.Order, replayed
 		case res.StatusCode == http.StatusCreated:
 			err = json.Unmarshal(answer, &order)
 			return order, res.Header.Get("Idempotent-Replayed") == "true", err
-		case res.StatusCode == http.StatusConflict || res.StatusCode >= 500:
+		case res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusConflict || res.StatusCode >= 500:
 			err = errors.New(res.Status)
 		default: // the order itself is refused
 			return order, false, fmt.Errorf("%s: %s", res.Status, answer)

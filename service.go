@@ -16,8 +16,6 @@
 // and HEAD and OPTIONS for them. It can be mounted anywhere, including under
 // [http.StripPrefix], and wrapped in middleware: authentication, rate limits,
 // CORS, compression and request logs are left to the embedding program.
-// Responses share header values: middleware replaces them, as [http.Header.Set]
-// does, and never changes the elements of a slice.
 //
 // # Reads
 //
@@ -36,9 +34,9 @@
 //
 // # Errors
 //
-// Every error is a problem document (RFC 9457) that lists every fault of the
-// request. The text of a Store's error is never sent; it is logged with the
-// incident that the response names.
+// Every error is a problem document (RFC 9457). It lists all the faults of the
+// query, the headers or the body at once. The text of a Store's error is never
+// sent; it is logged with the incident that the response names.
 //
 // # Stores
 //
