@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 // A shelf is a store of products that counts: the n-th call of GetProduct returns
@@ -1355,5 +1356,25 @@ func TestNoAnswerIsOlderThanItsRequestAccepts(t *testing.T) {
 				t.Errorf("seed %d: %d answers of %d calls: this tests nothing", seed, answers, calls)
 			}
 		})
+	}
+}
+
+func TestCacheDoesNotKeepRequestsAlive(t *testing.T) {
+	c := productCache{size: 9, lifetime: time.Minute}
+	for range 2 { // the second one finds an entry
+		requestLine := strings.Repeat("p", 1<<10)
+		key := productKey{scope: requestLine[:3], id: requestLine[3:6]}
+		c.keep(c.entries[key], key, MustResource("p", nil), time.Now(), nil)
+		for kept := range c.entries {
+			entry := c.entries[kept].Value.(*productEntry)
+			for _, text := range []string{kept.scope, kept.id, entry.key.scope, entry.key.id} {
+				at := uintptr(unsafe.Pointer(unsafe.StringData(text)))
+				line := uintptr(unsafe.Pointer(unsafe.StringData(requestLine)))
+				if line <= at && at < line+uintptr(len(requestLine)) {
+					t.Errorf("%q is part of a request line", text)
+				}
+			}
+		}
+		runtime.KeepAlive(requestLine)
 	}
 }
