@@ -57,8 +57,8 @@ const KeyLifetime = 24 * time.Hour
 // If any method returns an error that matches [ErrUnavailable] or
 // [context.DeadlineExceeded], the service answers 503 Service Unavailable with
 // Retry-After. An error that the method's comment does not name is answered with
-// 500 Internal Server Error. The text of an error is logged and never sent, so
-// it should not contain keys or the contents of orders.
+// 500 Internal Server Error, and so is a panic. The text of an error is logged
+// and never sent, so it should not contain keys or the contents of orders.
 //
 // No method reads an order back, because no endpoint needs one. None writes
 // users, products or widgets: how they get into the store is up to the embedding
