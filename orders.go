@@ -159,21 +159,18 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	// The declared length is only a hint: middleware that decodes the body may
 	// have left it unchanged.
 	body = make([]byte, 0, max(r.ContentLength, 0)+1)
-	in := http.MaxBytesReader(w, r.Body, maxOrderBody)
 	var err error
-	for err == nil {
+	for err == nil && len(body) <= maxOrderBody {
 		body = slices.Grow(body, 1)
 		var n int
-		n, err = in.Read(body[len(body):cap(body)])
+		n, err = r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 	}
-	if err == io.EOF {
-		return body, true
-	}
-	var over *http.MaxBytesError
 	switch {
-	case errors.As(err, &over):
+	case len(body) > maxOrderBody:
 		s.writeProblem(w, r, bodyTooLarge, tooLarge)
+	case err == io.EOF:
+		return body, true
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.writeProblem(w, r, requestTimeout, "The body did not arrive in time. Try again, with the same key.")
 	default:
