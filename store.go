@@ -354,16 +354,19 @@ func parseResource(data []byte) (Resource, error) {
 type MemStore struct {
 	Users, Products, Widgets Collection
 
-	mu   sync.Mutex
-	keys map[keyDigest]*keyedOrder
+	mu    sync.Mutex
+	keys  map[keyDigest]int // the index of the order that was created with it
+	count int               // of orders
 
-	// All orders are linked from first to last as they were created; those from
-	// remembered on have their keys in keys. They are allocated in slabs, and
-	// their strings in text, so that the garbage collector sees few objects.
-	first, remembered, last *keyedOrder
-	slab                    []keyedOrder
-	text                    strings.Builder
+	// All orders as they were created, ordersPerSlab in each slab but the last.
+	// Few large objects without pointers between them, with their strings in
+	// text, cost the garbage collector less than one object for each order.
+	slabs     [][]keyedOrder
+	text      strings.Builder
+	forgotten int // how many, from the first on, have lost their keys
 }
+
+const ordersPerSlab = 1024
 
 // A keyDigest is the SHA-256 sum of a key's scope and value. Unlike the strings,
 // it takes no memory outside of the map.
@@ -382,7 +385,6 @@ type keyedOrder struct {
 	key         keyDigest
 	fingerprint [32]byte
 	created     time.Time
-	next        *keyedOrder
 }
 
 // ListUsers implements [Store].
@@ -425,48 +427,41 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	}
 	now := time.Now()
 	for range 16 { // a few at a time, so that no call waits for many
-		o := m.remembered
-		if o == nil || now.Sub(o.created) <= KeyLifetime {
+		if m.forgotten == m.count || now.Sub(m.at(m.forgotten).created) <= KeyLifetime {
 			break
 		}
-		if m.keys[o.key] == o { // not used again since
-			delete(m.keys, o.key)
+		if key := m.at(m.forgotten).key; m.keys[key] == m.forgotten { // not used again since
+			delete(m.keys, key)
 		}
-		m.remembered = o.next
+		m.forgotten++
 	}
 	digest := key.digest()
-	if first, ok := m.keys[digest]; ok && now.Sub(first.created) <= KeyLifetime {
-		if first.fingerprint != key.Fingerprint {
-			return Order{}, ErrKeyReused
+	if i, ok := m.keys[digest]; ok {
+		if first := m.at(i); now.Sub(first.created) <= KeyLifetime {
+			if first.fingerprint != key.Fingerprint {
+				return Order{}, ErrKeyReused
+			}
+			return first.order, nil
 		}
-		return first.order, nil
 	}
+	if m.keys == nil {
+		m.keys = make(map[keyDigest]int)
+	}
+	m.keys[digest] = m.count
+	if m.count%ordersPerSlab == 0 {
+		m.slabs = append(m.slabs, nil)
+	}
+	m.count++
 	kept := order
 	kept.ID, kept.Item = m.keepText(order.ID), m.keepText(order.Item)
-	m.add(keyedOrder{order: kept, key: digest, fingerprint: key.Fingerprint, created: now})
+	last := &m.slabs[len(m.slabs)-1]
+	*last = append(*last, keyedOrder{kept, digest, key.Fingerprint, now})
 	return order, nil
 }
 
-// add adds an order and its key.
-func (m *MemStore) add(o keyedOrder) {
-	if len(m.slab) == cap(m.slab) {
-		m.slab = make([]keyedOrder, 0, min(16+2*cap(m.slab), 1024))
-	}
-	m.slab = append(m.slab, o)
-	added := &m.slab[len(m.slab)-1]
-	if m.keys == nil {
-		m.keys = make(map[keyDigest]*keyedOrder)
-	}
-	m.keys[o.key] = added
-	if m.first == nil {
-		m.first = added
-	} else {
-		m.last.next = added
-	}
-	m.last = added
-	if m.remembered == nil {
-		m.remembered = added
-	}
+// at returns the order with index i.
+func (m *MemStore) at(i int) *keyedOrder {
+	return &m.slabs[i/ordersPerSlab][i%ordersPerSlab]
 }
 
 // keepText returns a copy of s that shares its memory block with other strings.
@@ -485,8 +480,10 @@ func (m *MemStore) Orders() []Order {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var orders []Order
-	for o := m.first; o != nil; o = o.next {
-		orders = append(orders, o.order)
+	for _, slab := range m.slabs {
+		for _, created := range slab {
+			orders = append(orders, created.order)
+		}
 	}
 	return orders
 }
