@@ -358,12 +358,13 @@ type MemStore struct {
 	keys  map[keyDigest]int // the index of the order that was created with it
 	count int               // of orders
 
-	// All orders as they were created, ordersPerSlab in each slab but the last.
-	// Few large objects without pointers between them, with their strings in
-	// text, cost the garbage collector less than one object for each order.
+	// All orders as they were created, ordersPerSlab in each slab but the last,
+	// and their texts. There are no pointers in either, so the garbage collector
+	// does not go through them.
 	slabs     [][]keyedOrder
-	text      strings.Builder
-	forgotten int // how many, from the first on, have lost their keys
+	texts     [][]byte
+	forgotten int       // how many orders, from the first on, have lost their keys
+	epoch     time.Time // when the first one was created
 }
 
 const ordersPerSlab = 1024
@@ -381,10 +382,14 @@ func (k *IdempotencyKey) digest() keyDigest {
 
 // A keyedOrder is an order and the idempotency key that it was created with.
 type keyedOrder struct {
-	order       Order
 	key         keyDigest
 	fingerprint [32]byte
-	created     time.Time
+	created     time.Duration // since epoch
+	qty         int64
+
+	// The ID, the item and the time, which is as AppendBinary writes it, are in
+	// texts[text], one after another from start on.
+	text, start, itemStart, timeStart, end int
 }
 
 // ListUsers implements [Store].
@@ -427,7 +432,7 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	}
 	now := time.Now()
 	for range 16 { // a few at a time, so that no call waits for many
-		if m.forgotten == m.count || now.Sub(m.at(m.forgotten).created) <= KeyLifetime {
+		if m.forgotten == m.count || now.Sub(m.epoch)-m.at(m.forgotten).created <= KeyLifetime {
 			break
 		}
 		if key := m.at(m.forgotten).key; m.keys[key] == m.forgotten { // not used again since
@@ -437,25 +442,29 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	}
 	digest := key.digest()
 	if i, ok := m.keys[digest]; ok {
-		if first := m.at(i); now.Sub(first.created) <= KeyLifetime {
+		if first := m.at(i); now.Sub(m.epoch)-first.created <= KeyLifetime {
 			if first.fingerprint != key.Fingerprint {
 				return Order{}, ErrKeyReused
 			}
-			return first.order, nil
+			return m.order(first), nil
 		}
 	}
-	if m.keys == nil {
-		m.keys = make(map[keyDigest]int)
+	o, err := m.keep(order)
+	if err != nil {
+		return Order{}, err
 	}
-	m.keys[digest] = m.count
+	if m.count == 0 {
+		m.keys = make(map[keyDigest]int)
+		m.epoch = now
+	}
 	if m.count%ordersPerSlab == 0 {
 		m.slabs = append(m.slabs, nil)
 	}
-	m.count++
-	kept := order
-	kept.ID, kept.Item = m.keepText(order.ID), m.keepText(order.Item)
+	o.key, o.fingerprint, o.created = digest, key.Fingerprint, now.Sub(m.epoch)
 	last := &m.slabs[len(m.slabs)-1]
-	*last = append(*last, keyedOrder{kept, digest, key.Fingerprint, now})
+	*last = append(*last, o)
+	m.keys[digest] = m.count
+	m.count++
 	return order, nil
 }
 
@@ -464,15 +473,34 @@ func (m *MemStore) at(i int) *keyedOrder {
 	return &m.slabs[i/ordersPerSlab][i%ordersPerSlab]
 }
 
-// keepText returns a copy of s that shares its memory block with other strings.
-func (m *MemStore) keepText(s string) string {
-	if len(s) > m.text.Cap()-m.text.Len() {
-		size := max(min(512+2*m.text.Cap(), 64<<10), len(s))
-		m.text = strings.Builder{}
-		m.text.Grow(size)
+// keep puts the order into texts and returns its record, without its key.
+func (m *MemStore) keep(order Order) (o keyedOrder, err error) {
+	const maxTime = 16 // bytes
+	need := len(order.ID) + len(order.Item) + maxTime
+	if n := len(m.texts); n == 0 || need > cap(m.texts[n-1])-len(m.texts[n-1]) {
+		m.texts = append(m.texts, make([]byte, 0, max(need, min(512<<min(n, 7), 64<<10))))
 	}
-	m.text.WriteString(s)
-	return m.text.String()[m.text.Len()-len(s):]
+	o.qty, o.text = order.Qty, len(m.texts)-1
+	b := m.texts[o.text]
+	o.start = len(b)
+	b = append(b, order.ID...)
+	o.itemStart = len(b)
+	b = append(b, order.Item...)
+	o.timeStart = len(b)
+	b, err = order.CreatedAt.UTC().AppendBinary(b)
+	o.end = len(b)
+	m.texts[o.text] = b
+	return o, err
+}
+
+// order returns the order that keep was given, with its time in UTC.
+func (m *MemStore) order(o *keyedOrder) Order {
+	b := m.texts[o.text]
+	order := Order{ID: string(b[o.start:o.itemStart]), Item: string(b[o.itemStart:o.timeStart]), Qty: o.qty}
+	if err := order.CreatedAt.UnmarshalBinary(b[o.timeStart:o.end]); err != nil {
+		panic(err) // it is as AppendBinary has written it
+	}
+	return order
 }
 
 // Orders returns all orders, oldest first. It is meant for tests.
@@ -481,8 +509,8 @@ func (m *MemStore) Orders() []Order {
 	defer m.mu.Unlock()
 	var orders []Order
 	for _, slab := range m.slabs {
-		for _, created := range slab {
-			orders = append(orders, created.order)
+		for i := range slab {
+			orders = append(orders, m.order(&slab[i]))
 		}
 	}
 	return orders
