@@ -449,10 +449,6 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 			return m.order(first), nil
 		}
 	}
-	o, err := m.keep(order)
-	if err != nil {
-		return Order{}, err
-	}
 	if m.count == 0 {
 		m.keys = make(map[keyDigest]int)
 		m.epoch = now
@@ -460,6 +456,7 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	if m.count%ordersPerSlab == 0 {
 		m.slabs = append(m.slabs, nil)
 	}
+	o := m.keep(order)
 	o.key, o.fingerprint, o.created = digest, key.Fingerprint, now.Sub(m.epoch)
 	last := &m.slabs[len(m.slabs)-1]
 	*last = append(*last, o)
@@ -474,7 +471,7 @@ func (m *MemStore) at(i int) *keyedOrder {
 }
 
 // keep puts the order into texts and returns its record, without its key.
-func (m *MemStore) keep(order Order) (o keyedOrder, err error) {
+func (m *MemStore) keep(order Order) (o keyedOrder) {
 	const maxTime = 16 // bytes
 	need := len(order.ID) + len(order.Item) + maxTime
 	if n := len(m.texts); n == 0 || need > cap(m.texts[n-1])-len(m.texts[n-1]) {
@@ -487,10 +484,10 @@ func (m *MemStore) keep(order Order) (o keyedOrder, err error) {
 	o.itemStart = len(b)
 	b = append(b, order.Item...)
 	o.timeStart = len(b)
-	b, err = order.CreatedAt.UTC().AppendBinary(b)
+	b, _ = order.CreatedAt.UTC().AppendBinary(b) // the errors are of other zones
 	o.end = len(b)
 	m.texts[o.text] = b
-	return o, err
+	return o
 }
 
 // order returns the order that keep was given, with its time in UTC.
