@@ -1,0 +1,95 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"example.com/storefront"
+)
+
+// rowsPerStatement keeps the parameters of a statement below 1000, the fewest
+// that a build of SQLite takes.
+const rowsPerStatement = 400
+
+// A Collection is the users, products or widgets of a [Store]. Its methods may be
+// called concurrently.
+type Collection struct {
+	store *Store
+	table string
+}
+
+// Put adds resources, or replaces those with the same IDs. If an ID is given
+// twice, the last resource counts. Up to 400 resources are one transaction; more
+// are put 400 at a time, in order of ID. If Put returns an error, some may have
+// been put, and putting all again is safe. If one of them is the zero Resource,
+// Put returns an error and puts none.
+func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) error {
+	// In order of ID, two concurrent calls do not deadlock.
+	resources = slices.Clone(resources)
+	slices.Reverse(resources) // so that the last of equals becomes the first
+	slices.SortStableFunc(resources, func(a, b storefront.Resource) int { return cmp.Compare(a.ID(), b.ID()) })
+	resources = slices.CompactFunc(resources, func(a, b storefront.Resource) bool { return a.ID() == b.ID() })
+	if len(resources) > 0 && resources[0].ID() == "" {
+		return errors.New("sqlstore: Put of the zero Resource")
+	}
+	for batch := range slices.Chunk(resources, rowsPerStatement) {
+		var query strings.Builder
+		query.WriteString("INSERT INTO " + c.table + " (id, body) VALUES ")
+		args := make([]any, 0, 2*len(batch))
+		for i, r := range batch {
+			if i > 0 {
+				query.WriteString(", ")
+			}
+			query.WriteString("($" + strconv.Itoa(2*i+1) + ", $" + strconv.Itoa(2*i+2) + ")")
+			args = append(args, []byte(r.ID()), r.String())
+		}
+		query.WriteString(" ON CONFLICT (id) DO UPDATE SET body = excluded.body")
+		if _, err := c.store.exec(ctx, query.String(), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete deletes the resources with these IDs, if they are there. Up to 400 are
+// one transaction; more are deleted 400 at a time. If Delete returns an error,
+// some may have been deleted, and deleting all again is safe.
+func (c Collection) Delete(ctx context.Context, ids ...string) error {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	for batch := range slices.Chunk(ids, rowsPerStatement) {
+		var query strings.Builder
+		query.WriteString("DELETE FROM " + c.table + " WHERE id IN (")
+		args := make([]any, 0, len(batch))
+		for i, id := range batch {
+			if i > 0 {
+				query.WriteString(", ")
+			}
+			query.WriteString("$" + strconv.Itoa(i+1))
+			args = append(args, []byte(id))
+		}
+		query.WriteString(")")
+		if _, err := c.store.exec(ctx, query.String(), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exec runs a statement that may be run twice, and returns how many rows it
+// affected the last time.
+func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = s.retry(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		result, err := conn.ExecContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		n, err = result.RowsAffected()
+		return err
+	})
+	return n, err
+}

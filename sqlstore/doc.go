@@ -1,0 +1,2 @@
+// Package sqlstore keeps a storefront in PostgreSQL or SQLite.
+package sqlstore

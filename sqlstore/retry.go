@@ -1,0 +1,130 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"example.com/storefront"
+)
+
+// The first pause between two tries is at most minPause; then they double, up to
+// maxPause.
+const (
+	minPause = 2 * time.Millisecond
+	maxPause = 500 * time.Millisecond
+)
+
+// retry calls try with a connection, again and again as long as it fails for a
+// reason that may pass. It gives up when ctx is done, with an error that matches
+// ctx.Err(), and after Options.Timeout, with one that matches
+// [storefront.ErrUnavailable].
+func (s *Store) retry(ctx context.Context, try func(context.Context, *sql.Conn) error) error {
+	trying, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := s.once(trying, try)
+		if err == nil {
+			return nil
+		}
+		if trying.Err() == nil {
+			if !transient(err) {
+				return err
+			}
+			// At random, so that those who met do not meet again.
+			select {
+			case <-time.After(rand.N(pause)):
+				continue
+			case <-trying.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("sqlstore: %w: %w", ctx.Err(), err)
+		}
+		return fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
+	}
+}
+
+// once calls try with a connection from the pool.
+func (s *Store) once(ctx context.Context, try func(context.Context, *sql.Conn) error) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		if sqlState(err) == "" {
+			err = passing{err} // no server was reached, or none that is the primary
+		}
+		return err
+	}
+	defer conn.Close()
+	err = try(ctx, conn)
+	if sqlState(err) == readOnly {
+		// The server was the primary when it was connected to, and no longer is.
+		// The connection is in order, but must not go back to the pool.
+		conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return err
+}
+
+// A passing error is one that is known to be transient.
+type passing struct{ error }
+
+func (e passing) Unwrap() error { return e.error }
+
+// readOnly is the SQLSTATE read_only_sql_transaction.
+const readOnly = "25006"
+
+// sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of
+// the PostgreSQL drivers (pgx, lib/pq) have this method.
+func sqlState(err error) string {
+	if e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	return ""
+}
+
+// transient reports whether the same statement may succeed later, perhaps on
+// another connection. The codes are those of PostgreSQL (Appendix A of its
+// manual), which CockroachDB and YugabyteDB use, too.
+func transient(err error) bool {
+	if _, ok := errors.AsType[passing](err); ok {
+		return true
+	}
+	if state := sqlState(err); len(state) == 5 {
+		switch state[:2] {
+		case "08", // connection exception
+			"40", // transaction rollback: serialization failure, deadlock, unknown completion
+			"53": // insufficient resources: too many connections, disk full
+			return true
+		}
+		switch state {
+		case readOnly,
+			"55P03", // lock not available
+			"57014", // query canceled: a time limit of the server
+			"57P01", // admin shutdown
+			"57P02", // crash shutdown
+			"57P03", // cannot connect now: starting up, in recovery
+			"57P05": // idle session timeout
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+		return true
+	}
+	// SQLite has no SQLSTATE, and its drivers no common type of error; the text
+	// of SQLITE_BUSY and SQLITE_LOCKED is that of sqlite3_errstr in all of them.
+	text := err.Error()
+	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked")
+}
