@@ -1,2 +1,150 @@
-// Package sqlstore keeps a storefront in PostgreSQL or SQLite.
+// Package sqlstore is a durable [storefront.Store] over [database/sql], on
+// PostgreSQL, SQLite and the databases that speak PostgreSQL's SQL. The program
+// brings the driver:
+//
+//	db, err := sql.Open("pgx", "postgres://shop@db1,db2/shop?target_session_attrs=read-write")
+//	…
+//	store := sqlstore.New(db, nil)
+//	if err := store.Migrate(ctx); err != nil {
+//		…
+//	}
+//	http.ListenAndServe(":8080", storefront.New(store))
+//
+// Every replica of the program may be given the same database. The same SQL is
+// sent to every engine: standard SQL with ON CONFLICT and RETURNING, which
+// PostgreSQL has since 9.5 and SQLite since 3.35, and no server-side code.
+//
+// # Promises
+//
+// An order and its key are one row, which one statement inserts, and a unique
+// constraint decides which of concurrent statements does. So an order is created
+// once however often, wherever and beside whatever failure its request is sent:
+// if the connection is lost on the way, the statement is sent again and finds what
+// became of the first one. A replay is acknowledged only when the order would also
+// survive what a new one survives: it, too, waits for the commit, and with it for
+// synchronous standbys.
+//
+// Serialization failures, deadlocks, lost connections, restarts and fail-overs are
+// retried, after short random pauses, until the call's deadline (see
+// Options.Timeout). If the database stays away, calls return
+// [storefront.ErrUnavailable]. Any other error of the database is returned as it
+// is.
+//
+// What a crash leaves is up to the database. PostgreSQL and SQLite lose nothing
+// that was committed unless they are told that they may (fsync=off or
+// synchronous_commit=off in PostgreSQL; PRAGMA synchronous=OFF in SQLite, and
+// NORMAL in WAL mode when the power fails). After a fail-over, only a standby that
+// was synchronous has every order.
+//
+// # Schema
+//
+// [Store.Migrate] makes these tables. They will only be added to. Programs may
+// read all of them and may write the first three.
+//
+//	CREATE TABLE storefront_users    (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
+//	CREATE TABLE storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
+//	CREATE TABLE storefront_widgets  (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
+//
+//	CREATE TABLE storefront_orders (
+//		id          TEXT NOT NULL PRIMARY KEY,
+//		item        TEXT NOT NULL,
+//		qty         BIGINT NOT NULL,
+//		created_ms  BIGINT NOT NULL, -- milliseconds since 1970-01-01 00:00:00 UTC
+//		scope       BYTEA NOT NULL,  -- IdempotencyKey.Scope: whose order it is
+//		key_hash    BYTEA UNIQUE,    -- NULL once the key is forgotten
+//		fingerprint BYTEA            -- NULL once the key is forgotten
+//	)
+//	CREATE INDEX storefront_orders_keys ON storefront_orders (created_ms) WHERE key_hash IS NOT NULL
+//
+//	CREATE TABLE storefront_schema (version BIGINT NOT NULL PRIMARY KEY) -- 1
+//
+// IDs of users, products and widgets are bytes, because bytes have one order
+// whatever the collation of the database is, and lists must be in it. The column
+// body has the whole resource as JSON, with its "id"; a row that was written in
+// another way than by [Collection.Put] must follow the rules of
+// [storefront.NewResource], or reading it fails. To read and write them in
+// PostgreSQL:
+//
+//	SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users;
+//	INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}');
+//
+// In SQLite, an ID is a BLOB: CAST(id AS TEXT) and CAST('ada' AS BLOB). SQLite
+// knows no type BYTEA and stores what it is given.
+//
+// key_hash is the SHA-256 sum of the length of the scope in bytes (64 bits, big
+// endian), the scope and the key, so that a scope may be of any length. To find
+// the order of the key 'a1' in the scope 'ada' in PostgreSQL:
+//
+//	SELECT * FROM storefront_orders
+//	WHERE key_hash = sha256(int8send(octet_length('ada'::bytea)) || 'ada'::bytea || 'a1'::bytea);
+//
+// Orders are never deleted here, and keys only by [Store.ForgetKeys], which the
+// program calls now and then. A program that deletes orders keeps them for at
+// least [storefront.KeyLifetime], as their keys go with them.
+//
+// # Connections
+//
+// Set the size of the pool: database/sql opens any number of connections unless
+// told otherwise, and PostgreSQL refuses those beyond its max_connections.
+//
+//	db.SetMaxOpenConns(20) // of all replicas together, fewer than max_connections
+//	db.SetMaxIdleConns(20) // the default of 2 opens and closes them all the time
+//	db.SetConnMaxLifetime(30 * time.Minute)
+//
+// Calls that find all connections in use wait for one. Keep [Options].MaxCalls and
+// Timeout in proportion: a call that is let in should be answered in time.
+//
+// PostgreSQL: give the driver every server and let it look for the primary
+// (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
+// few seconds, or a server that is off the network takes all of Timeout. Any
+// isolation level will do. Behind PgBouncer in transaction mode, let the driver do
+// without prepared statements (default_query_exec_mode=exec in pgx), unless
+// PgBouncer is 1.21 or later, which keeps them.
+//
+// SQLite: use a file with journal_mode=WAL, so that readers do not wait for the
+// writer, and synchronous=FULL, so that an order survives the power. There is one
+// writer at a time. Set busy_timeout to a short time, such as 100 ms: while it
+// lasts, the driver may not notice that ctx is done, and the Store waits by itself
+// after it. The command integration/durable in this repository has settings to
+// copy.
+//
+// # Distributed engines
+//
+// CockroachDB and YugabyteDB take the same SQL, and what they ask of a client is
+// done: serialization failures (SQLSTATE 40001) and unknown outcomes (40003) are
+// retried. The store has not been tested on them. Orders are spread by their random
+// IDs and hashes. Two things to know:
+//
+//   - YugabyteDB divides tables by the hash of the primary key by default, and lists
+//     would be sorted in memory. Let Migrate make them by range:
+//     ALTER DATABASE shop SET yb_use_hash_splitting_by_default = off.
+//   - storefront_orders_keys is an index by time, so all new orders go to the range
+//     at its end. Where that becomes the bottleneck, drop the index and make it a
+//     hash-sharded one; only ForgetKeys uses it.
+//
+// # Events
+//
+// To publish that an order was created, and neither lose an event nor publish one
+// for an order that was not, write it in the same transaction: with a trigger into
+// an outbox table, from which another program publishes (at least once; the order's
+// ID tells duplicates). A replay inserts nothing, so it makes no event. In
+// PostgreSQL:
+//
+//	CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL);
+//	CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
+//		$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$;
+//	CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+//		FOR EACH ROW EXECUTE FUNCTION order_created();
+//
+// In SQLite:
+//
+//	CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL);
+//	CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+//		BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END;
+//
+// The publisher deletes what it has published, oldest first:
+//
+//	DELETE FROM outbox WHERE position IN (SELECT position FROM outbox ORDER BY position LIMIT 100) RETURNING order_id
+//
+// and commits after the broker has accepted the events.
 package sqlstore

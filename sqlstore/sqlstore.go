@@ -157,20 +157,24 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	// Trying again is safe, whatever became of the try before: if that one has
 	// created the order, this one finds it.
 	err := s.call(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		created, err := insertOrder(ctx, conn, hash, key, order)
-		if err != nil {
-			return err
+		for range 2 {
+			created, err := insertOrder(ctx, conn, hash, key, order)
+			if err != nil {
+				return err
+			}
+			if created {
+				stored, fingerprint = order, key.Fingerprint[:]
+				return nil
+			}
+			stored, fingerprint, err = orderOf(ctx, conn, hash)
+			if !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+			// The key was forgotten between the two statements.
 		}
-		if created {
-			stored, fingerprint = order, key.Fingerprint[:]
-			return nil
-		}
-		stored, fingerprint, err = orderOf(ctx, conn, hash)
-		return err
+		return errors.New("sqlstore: another order has the proposed ID")
 	})
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return storefront.Order{}, errors.New("sqlstore: another order has the proposed ID")
 	case err != nil:
 		return storefront.Order{}, err
 	case !bytes.Equal(fingerprint, key.Fingerprint[:]):

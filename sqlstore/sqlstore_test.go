@@ -1,0 +1,622 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A fakeDB is a driver.Connector. What the database does is up to its fields.
+type fakeDB struct {
+	// run runs a statement on the n-th connection, from 0 on, and returns the
+	// rows that come of it.
+	run     func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
+	connect func(ctx context.Context) error // nil: always succeeds
+	hang    bool                            // statements wait until ctx is done
+
+	mu     sync.Mutex
+	opened int
+	closed []int
+	ran    []string
+}
+
+func (f *fakeDB) Driver() driver.Driver { return nil }
+
+func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
+	if f.connect != nil {
+		if err := f.connect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opened++
+	return &fakeConn{f, f.opened - 1}, nil
+}
+
+type fakeConn struct {
+	db *fakeDB
+	n  int
+}
+
+func (c *fakeConn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("not prepared here") }
+func (c *fakeConn) Begin() (driver.Tx, error)           { return nil, errors.New("no transactions here") }
+
+func (c *fakeConn) Close() error {
+	c.db.mu.Lock()
+	defer c.db.mu.Unlock()
+	c.db.closed = append(c.db.closed, c.n)
+	return nil
+}
+
+func (c *fakeConn) do(ctx context.Context, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+	if c.db.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	c.db.mu.Lock()
+	c.db.ran = append(c.db.ran, query)
+	c.db.mu.Unlock()
+	return c.db.run(c.n, query, args)
+}
+
+func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.do(ctx, query, args)
+	if err != nil && rows == nil {
+		return nil, err
+	}
+	return &fakeRows{rows, err}, nil
+}
+
+func (c *fakeConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	rows, err := c.do(ctx, query, args)
+	return driver.RowsAffected(len(rows)), err
+}
+
+// fakeRows ends with err, or with io.EOF.
+type fakeRows struct {
+	rows [][]driver.Value
+	err  error
+}
+
+func (r *fakeRows) Close() error { return nil }
+
+func (r *fakeRows) Columns() []string {
+	if len(r.rows) == 0 {
+		return nil
+	}
+	return make([]string, len(r.rows[0]))
+}
+
+func (r *fakeRows) Next(dest []driver.Value) error {
+	if len(r.rows) > 0 {
+		copy(dest, r.rows[0])
+		r.rows = r.rows[1:]
+		return nil
+	}
+	if r.err != nil {
+		return r.err
+	}
+	return io.EOF
+}
+
+// open opens the database in the bubble that the test runs in.
+func open(t *testing.T, f *fakeDB) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(f)
+	t.Cleanup(func() {
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are still in use", n)
+		}
+		db.Close()
+	})
+	return db
+}
+
+// A stateError is an error with an SQLSTATE, as those of pgx and lib/pq.
+type stateError string
+
+func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
+func (e stateError) SQLState() string { return string(e) }
+
+var (
+	kettle = storefront.MustResource("kettle", nil)
+	order  = storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.UnixMilli(1_000_000_000_123).UTC()}
+	key    = storefront.IdempotencyKey{Scope: "ada", Value: "k", Fingerprint: [32]byte{1}}
+)
+
+func TestErrorsThatPassAreRetried(t *testing.T) {
+	for name, failure := range map[string]error{
+		"serialization failure":          stateError("40001"),
+		"deadlock":                       stateError("40P01"),
+		"unknown outcome":                stateError("40003"),
+		"connection failure":             stateError("08006"),
+		"too many connections":           stateError("53300"),
+		"disk full":                      stateError("53100"),
+		"admin shutdown":                 stateError("57P01"),
+		"crash shutdown":                 stateError("57P02"),
+		"starting up":                    stateError("57P03"),
+		"idle session timeout":           stateError("57P05"),
+		"statement timeout":              stateError("57014"),
+		"lock not available":             stateError("55P03"),
+		"no longer the primary":          stateError("25006"),
+		"wrapped":                        fmt.Errorf("query: %w", stateError("40001")),
+		"connection reset":               &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		"name lookup":                    &net.DNSError{Err: "no such host"},
+		"server gone":                    io.ErrUnexpectedEOF,
+		"server gone between statements": io.EOF,
+		"closed by the driver":           net.ErrClosed,
+		"bad connection":                 driver.ErrBadConn,
+		"SQLITE_BUSY":                    errors.New("database is locked (5) (SQLITE_BUSY)"),
+		"SQLITE_LOCKED":                  errors.New("database table is locked"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fails := 0
+				store := sqlstore.New(open(t, &fakeDB{run: func(_ int, _ string, args []driver.NamedValue) ([][]driver.Value, error) {
+					if fails++; fails%4 != 0 {
+						return nil, failure
+					}
+					return [][]driver.Value{{kettle.String()}}, nil
+				}}), nil)
+				if got, err := store.GetProduct(t.Context(), "kettle"); err != nil || !got.Equal(kettle) {
+					t.Errorf("GetProduct returned %v, %v", got, err)
+				}
+				if got, err := store.ListUsers(t.Context(), "", 1); err != nil || len(got) != 1 {
+					t.Errorf("ListUsers returned %v, %v", got, err)
+				}
+				if got, err := store.ListWidgets(t.Context(), "", 1); err != nil || len(got) != 1 {
+					t.Errorf("ListWidgets returned %v, %v", got, err)
+				}
+				if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+					t.Errorf("CreateOrder returned %v, %v", got, err)
+				}
+				if err := store.Users.Put(t.Context(), kettle); err != nil {
+					t.Errorf("Put returned %v", err)
+				}
+				if err := store.Users.Delete(t.Context(), "kettle"); err != nil {
+					t.Errorf("Delete returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
+	for name, failure := range map[string]error{
+		"undefined table":     stateError("42P01"),
+		"no right":            stateError("42501"),
+		"wrong value":         stateError("22021"),
+		"internal error":      stateError("XX000"),
+		"no SQLSTATE":         errors.New("no such table: storefront_users"),
+		"read-only file":      errors.New("attempt to write a readonly database (8)"),
+		"malformed file":      errors.New("database disk image is malformed (11)"),
+		"database dropped":    stateError("57P04"),
+		"not an SQLSTATE":     stateError("40"),
+		"constraint violated": stateError("23514"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, failure }}
+				store := sqlstore.New(open(t, f), nil)
+				_, list := store.ListUsers(t.Context(), "", 1)
+				_, get := store.GetProduct(t.Context(), "kettle")
+				_, create := store.CreateOrder(t.Context(), key, order)
+				for _, err := range []error{list, get, create, store.Products.Put(t.Context(), kettle)} {
+					if !errors.Is(err, failure) || errors.Is(err, storefront.ErrUnavailable) {
+						t.Errorf("got %v", err)
+					}
+				}
+				if len(f.ran) != 4 {
+					t.Errorf("4 calls sent %d statements", len(f.ran))
+				}
+			})
+		})
+	}
+}
+
+// A server's refusal on the way to a connection goes by its SQLSTATE; all else is
+// a server that cannot be reached.
+func TestFailureToConnect(t *testing.T) {
+	for name, tt := range map[string]struct {
+		failure error
+		retried bool
+	}{
+		"refused":               {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		"none is the primary":   {errors.New("read only connection"), true},
+		"SQLite file not there": {errors.New("unable to open database file (14)"), true},
+		"starting up":           {stateError("57P03"), true},
+		"wrong password":        {stateError("28P01"), false},
+		"no such database":      {stateError("3D000"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				store := sqlstore.New(open(t, &fakeDB{
+					connect: func(context.Context) error {
+						if tries++; tries < 10 {
+							return tt.failure
+						}
+						return nil
+					},
+					run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+						return [][]driver.Value{{kettle.String()}}, nil
+					},
+				}), nil)
+				_, err := store.GetProduct(t.Context(), "kettle")
+				if tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
+					t.Errorf("GetProduct returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, f := range map[string]*fakeDB{
+		"cannot be reached": {connect: func(context.Context) error { return refused }},
+		"fails":             {run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, refused }},
+		"hangs":             {hang: true},
+		"hangs on connecting": {connect: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second})
+				for method, call := range map[string]func() error{
+					"ListUsers":   func() error { _, err := store.ListUsers(t.Context(), "", 1); return err },
+					"ListWidgets": func() error { _, err := store.ListWidgets(t.Context(), "", 1); return err },
+					"GetProduct":  func() error { _, err := store.GetProduct(t.Context(), "kettle"); return err },
+					"CreateOrder": func() error { _, err := store.CreateOrder(t.Context(), key, order); return err },
+					"Put":         func() error { return store.Users.Put(t.Context(), kettle) },
+					"Delete":      func() error { return store.Users.Delete(t.Context(), "kettle") },
+					"Migrate":     func() error { return store.Migrate(t.Context()) },
+					"ForgetKeys":  func() error { _, err := store.ForgetKeys(t.Context(), time.Time{}); return err },
+				} {
+					began := time.Now()
+					err := call()
+					if !errors.Is(err, storefront.ErrUnavailable) {
+						t.Errorf("%s returned %v", method, err)
+					}
+					if after := time.Since(began); after != 3*time.Second {
+						t.Errorf("%s returned after %v, not after Options.Timeout", method, after)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestTheReasonForUnavailableIsInTheError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{connect: func(context.Context) error { return syscall.ECONNREFUSED }}
+		_, err := sqlstore.New(open(t, f), nil).GetProduct(t.Context(), "kettle")
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestDoneContextEndsACall(t *testing.T) {
+	for name, f := range map[string]*fakeDB{
+		"while trying":  {hang: true},
+		"while pausing": {connect: func(context.Context) error { return syscall.ECONNREFUSED }},
+	} {
+		for want, done := range map[error]func(context.Context) (context.Context, context.CancelFunc){
+			context.Canceled: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(time.Second, cancel)
+				return ctx, cancel
+			},
+			context.DeadlineExceeded: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Second)
+			},
+		} {
+			t.Run(name+"/"+want.Error(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := sqlstore.New(open(t, f), nil)
+					ctx, cancel := done(t.Context())
+					defer cancel()
+					began := time.Now()
+					_, err := store.CreateOrder(ctx, key, order)
+					if !errors.Is(err, want) || errors.Is(err, storefront.ErrUnavailable) {
+						t.Errorf("CreateOrder returned %v", err)
+					}
+					if after := time.Since(began); after != time.Second {
+						t.Errorf("CreateOrder returned after %v, not when ctx was done", after)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A server that has become a standby keeps its connections.
+func TestConnectionToAFormerPrimaryIsDiscarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: func(conn int, _ string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			if conn == 0 {
+				return nil, stateError("25006")
+			}
+			return [][]driver.Value{{order.ID}}, nil
+		}}
+		if _, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]int{0}, f.closed); diff != "" {
+			t.Errorf("closed connections (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// orders is what a fakeDB's run does that has one order, or none yet.
+type orders struct {
+	row         *storefront.Order
+	fingerprint [32]byte
+	insert      func(inserted bool) error // what the client is told
+}
+
+func (o *orders) run(_ int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+	if strings.HasPrefix(query, "INSERT") {
+		inserted := o.row == nil
+		if inserted {
+			o.row = &storefront.Order{ID: args[0].Value.(string), Item: args[1].Value.(string), Qty: args[2].Value.(int64), CreatedAt: time.UnixMilli(args[3].Value.(int64))}
+			o.fingerprint = [32]byte(args[6].Value.([]byte))
+		}
+		if o.insert != nil {
+			if err := o.insert(inserted); err != nil {
+				return nil, err
+			}
+		}
+		if inserted {
+			return [][]driver.Value{{o.row.ID}}, nil
+		}
+		return nil, nil
+	}
+	if o.row == nil {
+		return nil, nil
+	}
+	return [][]driver.Value{{o.row.ID, o.row.Item, o.row.Qty, o.row.CreatedAt.UnixMilli(), o.fingerprint[:]}}, nil
+}
+
+func TestOrderWhoseOutcomeWasLostIsCreatedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &orders{insert: func(inserted bool) error {
+			if inserted {
+				return io.ErrUnexpectedEOF // committed, but nobody learned of it
+			}
+			return nil
+		}}
+		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, order)
+		if err != nil || got != order {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+	})
+}
+
+// A read could return an order that is not yet on the synchronous standbys.
+func TestReplayWaitsForACommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: (&orders{row: &order, fingerprint: key.Fingerprint}).run}
+		if _, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, storefront.Order{ID: "ord_2"}); err != nil {
+			t.Fatal(err)
+		}
+		if last := f.ran[len(f.ran)-1]; !strings.HasPrefix(last, "UPDATE storefront_orders ") {
+			t.Errorf("the replay came of %s", last)
+		}
+	})
+}
+
+func TestKeyForgottenWhileItIsLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &orders{row: &order}
+		o.insert = func(inserted bool) error {
+			if !inserted {
+				o.row = nil
+			}
+			return nil
+		}
+		next := order
+		next.ID = "ord_2"
+		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, next)
+		if err != nil || got != next {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+	})
+}
+
+func TestOrderWithAnIDThatIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil }}
+		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
+		if err == nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, sql.ErrNoRows) {
+			t.Errorf("CreateOrder returned %v", err)
+		}
+	})
+}
+
+func TestListThatBreaksOffBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		rows := [][]driver.Value{{`{"id":"a"}`}, {`{"id":"b"}`}, {`{"id":"c"}`}}
+		store := sqlstore.New(open(t, &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+			if tries++; tries == 1 {
+				return rows[:2], io.ErrUnexpectedEOF
+			}
+			return rows, nil
+		}}), nil)
+		list, err := store.ListUsers(t.Context(), "", 10)
+		if err != nil || fmt.Sprint(list) != `[{"id":"a"} {"id":"b"} {"id":"c"}]` {
+			t.Errorf("ListUsers returned %v, %v", list, err)
+		}
+	})
+}
+
+func TestRowsThatAreNoResources(t *testing.T) {
+	for name, body := range map[string]string{
+		"not JSON":          `kettle`,
+		"no ID":             `{"name":"Kettle"}`,
+		"another ID":        `{"id":"teapot"}`,
+		"duplicate members": `{"id":"kettle","a":1,"a":2}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return [][]driver.Value{{body}}, nil }}
+				got, err := sqlstore.New(open(t, f), nil).GetProduct(t.Context(), "kettle")
+				if err == nil || errors.Is(err, storefront.ErrNotFound) {
+					t.Errorf("GetProduct returned %v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+			<-release
+			return nil, nil
+		}}
+		db := open(t, f)
+		db.SetMaxOpenConns(1)
+		store := sqlstore.New(db, &sqlstore.Options{MaxCalls: 3})
+		var wg sync.WaitGroup
+		for range 3 { // one that runs and two that wait for its connection
+			wg.Go(func() {
+				if _, err := store.ListUsers(t.Context(), "", 1); err != nil {
+					t.Errorf("a call within MaxCalls returned %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		_, list := store.ListWidgets(t.Context(), "", 1)
+		_, get := store.GetProduct(t.Context(), "kettle")
+		_, create := store.CreateOrder(t.Context(), key, order)
+		for _, err := range []error{list, get, create} {
+			if !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("a call beyond MaxCalls returned %v", err)
+			}
+		}
+		if time.Since(began) != 0 {
+			t.Error("calls beyond MaxCalls waited")
+		}
+		close(release)
+		wg.Wait()
+		if _, err := store.ListUsers(t.Context(), "", 1); err != nil {
+			t.Errorf("after the overload, a call returned %v", err)
+		}
+	})
+}
+
+func TestMigrateBesideAnotherMigrate(t *testing.T) {
+	for name, state := range map[string]stateError{
+		"unique violation in a catalog": "23505",
+		"table exists":                  "42P07",
+		"index exists":                  "42710",
+		"catalog row updated":           "XX000",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed := make(map[string]bool)
+				f := &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+					switch {
+					case strings.HasPrefix(query, "SELECT"):
+						return nil, stateError("42P01")
+					case !failed[query]:
+						failed[query] = true
+						return nil, state
+					}
+					return nil, nil
+				}}
+				if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestMigrateWithoutTheRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			return nil, stateError("42501")
+		}}
+		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); !errors.Is(err, stateError("42501")) {
+			t.Errorf("Migrate returned %v", err)
+		}
+	})
+}
+
+func TestMigratedDatabaseIsOnlyAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+			return [][]driver.Value{{int64(1)}}, nil
+		}}
+		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.ran) != 1 || !strings.HasPrefix(f.ran[0], "SELECT") {
+			t.Errorf("it was sent %q", f.ran)
+		}
+	})
+}
+
+func TestForgetKeysRefusesKeysThatMustBeRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil }}
+		store := sqlstore.New(open(t, f), nil)
+		if _, err := store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime+time.Nanosecond)); err == nil || len(f.ran) != 0 {
+			t.Errorf("ForgetKeys returned %v and sent %q", err, f.ran)
+		}
+		if _, err := store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
+			t.Errorf("ForgetKeys returned %v", err)
+		}
+	})
+}
+
+func TestPutOfTheZeroResourcePutsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil }}
+		err := sqlstore.New(open(t, f), nil).Users.Put(t.Context(), kettle, storefront.Resource{})
+		if err == nil || len(f.ran) != 0 {
+			t.Errorf("Put returned %v and sent %q", err, f.ran)
+		}
+	})
+}
+
+func TestNewPanicsOnAProgrammersMistake(t *testing.T) {
+	for name, make := range map[string]func(){
+		"nil DB":            func() { sqlstore.New(nil, nil) },
+		"negative Timeout":  func() { sqlstore.New(new(sql.DB), &sqlstore.Options{Timeout: -1}) },
+		"negative MaxCalls": func() { sqlstore.New(new(sql.DB), &sqlstore.Options{MaxCalls: -1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			make()
+		})
+	}
+}
