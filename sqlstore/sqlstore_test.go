@@ -405,8 +405,10 @@ func TestOrderWhoseOutcomeWasLostIsCreatedOnce(t *testing.T) {
 			}
 			return nil
 		}}
-		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, order)
-		if err != nil || got != order {
+		given := order
+		given.CreatedAt = given.CreatedAt.In(time.FixedZone("", 3600))
+		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, given)
+		if err != nil || got != given {
 			t.Errorf("CreateOrder returned %v, %v", got, err)
 		}
 	})
@@ -519,6 +521,11 @@ func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 		}
 		if time.Since(began) != 0 {
 			t.Error("calls beyond MaxCalls waited")
+		}
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := store.GetProduct(done, "kettle"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call beyond MaxCalls whose ctx is done returned %v", err)
 		}
 		close(release)
 		wg.Wait()
