@@ -196,9 +196,13 @@ func MustResource(id string, fields any) Resource {
 	return r
 }
 
-// renderResource makes a Resource from compact JSON text. If id is empty, the
+// renderResource makes a Resource from JSON text. If id is empty, the
 // text must have a member "id".
 func renderResource(id string, text []byte) (Resource, error) {
+	size := len(text)
+	if id != "" {
+		size += len(`"id":"",`) + len(id)
+	}
 	members, isObject, fault := parseIJSON(text)
 	if fault != nil {
 		return Resource{}, fmt.Errorf("%s: %s", fault.Pointer, fault.Detail)
@@ -222,7 +226,7 @@ func renderResource(id string, text []byte) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, err
 	}
-	out := make([]byte, 0, len(`{"id":""}`)+len(id)+len(text))
+	out := make([]byte, 0, size)
 	out = appendString(append(out, `{"id":`...), id)
 	for _, m := range members {
 		if string(m.name) != "id" {
@@ -230,25 +234,34 @@ func renderResource(id string, text []byte) (Resource, error) {
 			out = appendCanonical(append(out, ':'), m.value)
 		}
 	}
-	out = slices.Clip(append(out, '}'))
+	out = append(out, '}')
+	if cap(out) > len(out)+len(out)/8 { // white space or a second ID was left out
+		out = bytes.Clone(out)
+	}
 	tag := tagOf(out)
 	return Resource{&rendered{id: id, json: out, tag: tag, etag: tag.String()}}, nil
 }
 
-// appendCanonical appends a JSON value with its strings written as appendString
-// writes them. [encoding/json] escapes them in another way in what a Marshaler
-// returns, and the resource must be the same when it comes back.
+// appendCanonical appends a JSON value without white space and with its strings
+// written as appendString writes them. [encoding/json] escapes them in another
+// way in what a Marshaler returns, and the resource must be the same when it
+// comes back.
 func appendCanonical(b, value []byte) []byte {
-	for {
-		quote := bytes.IndexByte(value, '"')
-		if quote < 0 {
-			return append(b, value...)
+	for len(value) > 0 {
+		switch c := value[0]; {
+		case c == '"':
+			p := ijsonParser{rest: value}
+			text, _ := p.str() // parsed without a fault before
+			b = appendString(b, string(text))
+			value = p.rest
+		case isSpace(c):
+			value = value[1:]
+		default:
+			b = append(b, c)
+			value = value[1:]
 		}
-		p := ijsonParser{rest: value[quote:]}
-		text, _ := p.str() // parsed without a fault before
-		b = appendString(append(b, value[:quote]...), string(text))
-		value = p.rest
 	}
+	return b
 }
 
 // A tag is the first 128 bits of the SHA-256 sum of a representation, so that
@@ -327,20 +340,12 @@ func (r Resource) MarshalJSON() ([]byte, error) {
 // "id" that follows the rules of [NewResource]. The other members keep their
 // order. Unlike most implementations, it returns an error for null.
 func (r *Resource) UnmarshalJSON(data []byte) error {
-	made, err := parseResource(data)
+	made, err := renderResource("", data)
 	if err != nil {
 		return fmt.Errorf("storefront: resource: %w", err)
 	}
 	*r = made
 	return nil
-}
-
-func parseResource(data []byte) (Resource, error) {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, data); err != nil {
-		return Resource{}, err
-	}
-	return renderResource("", compact.Bytes())
 }
 
 // MemStore is a [Store] in memory, for tests and small deployments, and the
@@ -572,7 +577,7 @@ func loadCollection(dec *json.Decoder) ([]Resource, error) {
 		if err := dec.Decode(&text); err != nil {
 			return nil, fmt.Errorf("[%d]: %w, after byte %d", i, err, dec.InputOffset())
 		}
-		r, err := parseResource(text)
+		r, err := renderResource("", text)
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}

@@ -148,6 +148,7 @@ func TestResourceJSON(t *testing.T) {
 	for _, row := range []struct{ name, text, want string }{
 		{"compact", `{"id":"a","x":[1,2]}`, `{"id":"a","x":[1,2]}`},
 		{"spread out", " {\r\n\t\"x\" : [ 1 , 2 ] ,\n\"id\" : \"a\" } \n", `{"id":"a","x":[1,2]}`},
+		{"spaces in strings", `{"id":"a b", "x" : {" y " : [ " z \" ] " , true ] } }`, `{"id":"a b","x":{" y ":[" z \" ] ",true]}}`},
 		{"HTML", `{"id":"<&>"}`, `{"id":"<&>"}`},
 		{"line separator", "{\"id\":\"\u2028\"}", "{\"id\":\"\\u2028\"}"},
 		{"null", `null`, ""},

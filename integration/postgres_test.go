@@ -1,0 +1,456 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+)
+
+// A postgresServer is a PostgreSQL server of a test's own. It keeps nothing from
+// the disk (fsync is on), listens on a port of 127.0.0.1 that it has to itself,
+// and trusts everyone who connects.
+type postgresServer struct {
+	pg       *postgres
+	data     string // its folder
+	log      string
+	port     int // of 127.0.0.1
+	settings []string
+	process  *process // nil while it is down
+}
+
+// startPostgres starts a server with these settings, such as
+// "max_connections=20", for the time of the test. Without the binaries it skips
+// the test.
+func startPostgres(t testing.TB, settings ...string) *postgresServer {
+	t.Helper()
+	pg := installedPostgres(t)
+	s := newPostgresServer(t, pg, settings)
+	if err := pg.command("cp", "-R", pg.template, s.data).run(); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+	return s
+}
+
+// newPostgresServer returns a server that is down and has no data yet.
+func newPostgresServer(t testing.TB, pg *postgres, settings []string) *postgresServer {
+	t.Helper()
+	dir := workFolder(t)
+	if err := pg.give(dir); err != nil {
+		t.Fatal(err)
+	}
+	s := &postgresServer{
+		pg:       pg,
+		data:     filepath.Join(dir, "data"),
+		log:      filepath.Join(dir, "server.log"),
+		settings: settings,
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("PostgreSQL on port %d: %s", s.port, logTail(s.log))
+		}
+		if s.process != nil {
+			s.kill(t)
+		}
+	})
+	return s
+}
+
+// start starts a server that is down and waits until it answers. It keeps its
+// data and, from the first start on, its port.
+func (s *postgresServer) start(t testing.TB) {
+	t.Helper()
+	if err := s.tryStart(); err != nil {
+		t.Fatalf("PostgreSQL does not start: %v\n%s", err, logTail(s.log))
+	}
+}
+
+func (s *postgresServer) tryStart() error {
+	const limit = 30 * time.Second
+	first := s.port == 0
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if s.port == 0 {
+			s.port = freePort()
+		}
+		if s.process == nil {
+			args := []string{
+				"-D", s.data,
+				"-c", "listen_addresses=127.0.0.1",
+				"-c", "port=" + strconv.Itoa(s.port),
+				"-c", "unix_socket_directories=",
+				"-c", "cluster_name=" + standbyName,
+				"-c", "wal_keep_size=256MB", // for a standby that begins with a base backup
+				"-c", "log_line_prefix=%m [%p] ",
+			}
+			for _, setting := range s.settings {
+				args = append(args, "-c", setting)
+			}
+			var err error
+			if s.process, err = startProcess(s.pg.command("postgres", args...).Cmd, s.log); err != nil {
+				return err
+			}
+		}
+		_, err := s.query("SELECT 1")
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		if state, ended := s.process.hasEnded(); ended {
+			s.process = nil
+			switch tail := logTail(s.log); {
+			case first && strings.Contains(tail, "Address already in use"):
+				s.port = 0
+			case strings.Contains(tail, "is still in use"): // the killed backends have not let go of the shared memory
+			default:
+				return state
+			}
+		}
+	}
+}
+
+// kill kills the server and all its backends with SIGKILL, as if the machine
+// had taken them away, and returns when they are gone.
+func (s *postgresServer) kill(t testing.TB) {
+	t.Helper()
+	s.process.Process.Signal(syscall.SIGSTOP) // it shall start no more of them
+	children, err := childrenOf(s.process.Process.Pid)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, pid := range children {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	s.process.kill()
+	s.process = nil
+}
+
+func childrenOf(pid int) (children []int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err == nil {
+		for field := range strings.FieldsSeq(string(text)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, err
+			}
+			children = append(children, child)
+		}
+		return children, nil
+	}
+	text, err = exec.Command("ps", "-A", "-o", "pid=,ppid=").Output() // not on Linux
+	for line := range strings.Lines(string(text)) {
+		var child, parent int
+		if _, err := fmt.Sscan(line, &child, &parent); err == nil && parent == pid {
+			children = append(children, child)
+		}
+	}
+	return children, err
+}
+
+// restart kills the server and starts it again.
+func (s *postgresServer) restart(t testing.TB) {
+	t.Helper()
+	s.kill(t)
+	s.start(t)
+}
+
+// standbyName is the name by which every server knows its synchronous standby.
+// It must not be "*", which would also match a base backup under way.
+const standbyName = "standby"
+
+// startStandby adds a synchronous standby to a server without one, and returns
+// when every commit waits for it. From then on, and after a promotion too, the
+// servers commit nothing without a synchronous standby.
+func (s *postgresServer) startStandby(t testing.TB) *postgresServer {
+	t.Helper()
+	for _, command := range []string{
+		// Before there is any standby: there is no moment in which a commit on its
+		// way is still one that does not wait.
+		"ALTER SYSTEM SET synchronous_standby_names = '" + standbyName + "'",
+		"SELECT pg_reload_conf()",
+	} {
+		if _, err := s.query(command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	standby := newPostgresServer(t, s.pg, s.settings)
+	backup := s.pg.command("pg_basebackup", "-d", s.URL(), "-D", standby.data, "-R", "-X", "stream", "-c", "fast")
+	if err := backup.run(); err != nil {
+		t.Fatal(err)
+	}
+	standby.start(t)
+	waitFor(t, "the standby is synchronous", 30*time.Second, standby.process, func() error {
+		state, err := s.query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM pg_stat_replication")
+		if err == nil && state != "streaming sync" {
+			err = fmt.Errorf("its standbys are %s", state)
+		}
+		return err
+	})
+	return standby
+}
+
+// promote makes the standby the primary, and returns when it accepts writes.
+func (s *postgresServer) promote(t testing.TB) {
+	t.Helper()
+	if promoted, err := s.query("SELECT pg_promote()"); err != nil || promoted != "true" {
+		t.Fatalf("pg_promote returned %s, %v", promoted, err)
+	}
+	waitFor(t, "the standby is promoted", 30*time.Second, s.process, func() error {
+		recovering, err := s.query("SELECT pg_is_in_recovery()")
+		if err == nil && recovering != "false" {
+			err = errors.New("it is in recovery")
+		}
+		return err
+	})
+}
+
+// query returns the one value that the query returns.
+func (s *postgresServer) query(query string) (value string, err error) {
+	db, err := sql.Open("pgx", s.URL())
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var v any
+	err = db.QueryRowContext(ctx, query).Scan(&v)
+	if errors.Is(err, sql.ErrNoRows) { // of a command
+		err = nil
+	}
+	return fmt.Sprint(v), err
+}
+
+// URL returns the URL of the server's database.
+func (s *postgresServer) URL() string { return postgresURL("postgres", s) }
+
+// postgresURL returns the URL of a database of the servers, of which one is the
+// primary.
+func postgresURL(database string, servers ...*postgresServer) string {
+	var hosts []string
+	for _, s := range servers {
+		hosts = append(hosts, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	}
+	url := "postgres://postgres@" + strings.Join(hosts, ",") + "/" + database + "?sslmode=disable"
+	if len(servers) > 1 {
+		url += "&target_session_attrs=read-write"
+	}
+	return url
+}
+
+// postgresDatabase returns the URL of a new, empty database on a server that the
+// tests of this binary share. Without the binaries it skips the test.
+func postgresDatabase(t testing.TB) string {
+	t.Helper()
+	installedPostgres(t)
+	s, err := sharedPostgres()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("test%d", databases.Add(1))
+	if _, err := s.query("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := s.query("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	return postgresURL(name, s)
+}
+
+var databases atomic.Int64
+
+// sharedPostgres starts a server that ends with this binary.
+var sharedPostgres = sync.OnceValues(func() (*postgresServer, error) {
+	pg, err := thePostgres()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(pg.template)
+	s := &postgresServer{
+		pg:       pg,
+		data:     filepath.Join(dir, "shared"),
+		log:      filepath.Join(dir, "shared.log"),
+		settings: []string{"max_connections=200"},
+	}
+	if err := pg.command("cp", "-R", pg.template, s.data).run(); err != nil {
+		return nil, err
+	}
+	if err := s.tryStart(); err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not start: %w\n%s", err, logTail(s.log))
+	}
+	return s, nil
+})
+
+// A postgres is an installation of PostgreSQL, and a data folder that servers
+// begin with.
+type postgres struct {
+	bin      string
+	as       *syscall.Credential // nil: this user
+	template string
+	group    int // of its processes
+}
+
+var errNoPostgres = errors.New("PostgreSQL's server binaries (initdb, postgres, pg_basebackup) are not installed: " +
+	"neither on PATH, nor where pg_config says, nor in /usr/lib/postgresql")
+
+// installedPostgres returns the installation of this machine. Without one it
+// skips the test.
+func installedPostgres(t testing.TB) *postgres {
+	t.Helper()
+	pg, err := thePostgres()
+	if errors.Is(err, errNoPostgres) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pg
+}
+
+var thePostgres = sync.OnceValues(func() (*postgres, error) {
+	bin, err := findPostgres()
+	if err != nil {
+		return nil, err
+	}
+	w, err := theWorkplace()
+	if err != nil {
+		return nil, err
+	}
+	pg := &postgres{bin: bin, group: w.group}
+	if os.Getuid() == 0 { // as root, the server refuses to run
+		if pg.as, err = otherUser(); err != nil {
+			return nil, err
+		}
+	}
+	dir := filepath.Join(w.dir, "postgres")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := pg.give(dir); err != nil {
+		return nil, err
+	}
+	pg.template = filepath.Join(dir, "template")
+	// A collation by language, where PostgreSQL has one, is the harder case: it
+	// is not the byte order of IDs.
+	initdb := []string{"-D", pg.template, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"}
+	if err := pg.command("initdb", append(initdb, "--locale-provider=icu", "--icu-locale=en-US")...).run(); err != nil {
+		if err := pg.command("initdb", initdb...).run(); err != nil {
+			return nil, err
+		}
+	}
+	return pg, nil
+})
+
+// findPostgres returns the folder of PostgreSQL's binaries: of the server on
+// PATH, or else of the newest one where packages put it.
+func findPostgres() (bin string, err error) {
+	var dirs []string
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+	}
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		slices.Reverse(found)
+		dirs = append(dirs, found...)
+	}
+	for _, dir := range dirs {
+		if !slices.ContainsFunc([]string{"initdb", "postgres", "pg_basebackup"}, func(name string) bool {
+			_, err := exec.LookPath(filepath.Join(dir, name))
+			return err != nil
+		}) {
+			return dir, nil
+		}
+	}
+	return "", errNoPostgres
+}
+
+func otherUser() (*syscall.Credential, error) {
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		u, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// give makes the folder one of the server's user.
+func (pg *postgres) give(dir string) error {
+	if pg.as == nil {
+		return nil
+	}
+	return os.Chown(dir, int(pg.as.Uid), int(pg.as.Gid))
+}
+
+// command returns a command for the server's user.
+func (pg *postgres) command(name string, args ...string) postgresCommand {
+	if path := filepath.Join(pg.bin, name); name != "cp" {
+		name = path
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Dir = "/"                                     // the user may not reach this one
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=") // its messages are matched
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: pg.as, Setpgid: true, Pgid: pg.group}
+	return postgresCommand{cmd}
+}
+
+type postgresCommand struct{ *exec.Cmd }
+
+// run runs the command. The error has what it printed.
+func (c postgresCommand) run() error {
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", c, err, out)
+	}
+	return nil
+}
+
+func TestPostgresServer(t *testing.T) {
+	primary := startPostgres(t)
+	standby := primary.startStandby(t)
+	if _, err := primary.query("CREATE TABLE kept AS SELECT 1 AS n"); err != nil {
+		t.Fatal(err)
+	}
+	primary.restart(t)
+	if n, err := primary.query("SELECT n FROM kept"); err != nil || n != "1" {
+		t.Errorf("after a restart: %s, %v, want 1", n, err)
+	}
+	primary.kill(t)
+	standby.promote(t)
+	if n, err := standby.query("SELECT n FROM kept"); err != nil || n != "1" {
+		t.Errorf("on the promoted standby: %s, %v, want 1", n, err)
+	}
+}

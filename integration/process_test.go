@@ -1,0 +1,201 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A workplace is where the processes that tests start live: one process group
+// and one folder. Its leader is a shell that ends them all and removes the folder
+// once this test binary is gone, however it went: a deadline or a panic runs no
+// cleanup.
+type workplace struct {
+	dir   string
+	group int
+}
+
+// SIGQUIT has a PostgreSQL server end its backends, too, which are in groups of
+// their own. It also ends a Go program.
+const leader = `trap '' QUIT INT TERM HUP
+while read -r _; do :; done
+kill -s QUIT -- -$$
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	rm -rf "$1" && exit
+	sleep 0.2
+done`
+
+// theWorkplace returns the workplace of this test binary.
+var theWorkplace = sync.OnceValues(func() (*workplace, error) {
+	dir, err := os.MkdirTemp(tempRoot(), "storefront-test-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // for servers that run as another user
+		return nil, err
+	}
+	cmd := exec.Command("sh", "-c", leader, "sh", dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if _, err := cmd.StdinPipe(); err != nil { // never written, and open as long as this process lives
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	keepOpen = cmd
+	return &workplace{dir, cmd.Process.Pid}, nil
+})
+
+var keepOpen *exec.Cmd // else the garbage collector closes the leader's pipe
+
+// tempRoot returns the folder for temporary files, or /tmp if only this user can
+// reach it and servers have to run as another.
+func tempRoot() string {
+	if os.Getuid() == 0 {
+		for dir := os.TempDir(); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+			if info, err := os.Stat(dir); err != nil || info.Mode()&0o001 == 0 {
+				return "/tmp"
+			}
+		}
+	}
+	return os.TempDir()
+}
+
+// workFolder returns a new folder that lives as long as the test.
+func workFolder(t testing.TB) string {
+	t.Helper()
+	w, err := theWorkplace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(w.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// A process is a program that a test has started and may kill.
+type process struct {
+	*exec.Cmd
+	ended chan struct{} // closed when it has
+	state error         // of Wait, once it has ended
+}
+
+// startProcess starts cmd in the workplace. Its standard error is appended to
+// the file log, and its standard output too unless that is set.
+func startProcess(cmd *exec.Cmd, log string) (*process, error) {
+	w, err := theWorkplace()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	cmd.Stderr = f
+	if cmd.Stdout == nil {
+		cmd.Stdout = f
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, w.group
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{Cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		p.state = cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// kill kills the process with SIGKILL and returns when it is gone.
+func (p *process) kill() {
+	p.Process.Kill()
+	<-p.ended
+}
+
+// hasEnded reports whether the process has ended, and how.
+func (p *process) hasEnded() (error, bool) {
+	select {
+	case <-p.ended:
+		return p.state, true
+	default:
+		return nil, false
+	}
+}
+
+// logTail returns the last lines of a log, for the message of a failed test.
+func logTail(name string) string {
+	const most = 8 << 10
+	f, err := os.Open(name)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if size, err := f.Seek(0, io.SeekEnd); err == nil {
+		f.Seek(max(0, size-most), io.SeekStart)
+	}
+	text, err := io.ReadAll(f)
+	return fmt.Sprintf("%s ends with:\n%s", filepath.Base(name), errors.Join(errors.New(strings.TrimSpace(string(text))), err))
+}
+
+var ports struct {
+	sync.Mutex
+	given map[int]bool
+}
+
+// freePort returns a port of 127.0.0.1 that no one listens on and that this test
+// binary is given once. It is below the ports that systems take for outgoing
+// connections, so that it is still free when a server comes back to it.
+func freePort() int {
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.given == nil {
+		ports.given = make(map[int]bool)
+	}
+	for {
+		port := 12000 + rand.IntN(20000)
+		if ports.given[port] {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			ports.given[port] = true
+			return port
+		}
+	}
+}
+
+// waitFor calls ready every few milliseconds until it returns nil, and fails the
+// test if that takes longer than limit or if the process ends before.
+func waitFor(t testing.TB, what string, limit time.Duration, p *process, ready func() error) {
+	t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		err := ready()
+		if err == nil {
+			return
+		}
+		if state, ended := p.hasEnded(); ended {
+			t.Fatalf("%s: the process has ended: %v", what, state)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v: %v", what, limit, err)
+		}
+	}
+}
