@@ -48,46 +48,54 @@ var errZeroResource = errors.New("the store returned the zero Resource")
 const KeyLifetime = 24 * time.Hour
 
 // A Store holds the users, products, widgets and orders that the service fronts.
-// [MemStore] is the reference implementation.
+// [MemStore] is the reference implementation. Package storetest checks any other:
+// it has a test for each promise made here, named after it.
 //
 // Methods may be called concurrently. Once ctx is done, a method returns
 // promptly, with an error that matches ctx.Err(). A method does not use ctx
-// after it has returned. A returned slice belongs to the caller.
+// after it has returned. A returned slice belongs to the caller. A resource is
+// returned byte for byte as it was put into the Store. Users, products and
+// widgets are kept apart, even if they have the same ID.
 //
 // If any method returns an error that matches [ErrUnavailable] or
 // [context.DeadlineExceeded], the service answers 503 Service Unavailable with
 // Retry-After. An error that the method's comment does not name is answered with
-// 500 Internal Server Error, and so is a panic. The text of an error is logged
-// and never sent, so it should not contain keys or the contents of orders.
+// 500 Internal Server Error, and so is a panic. The text of an error,
+// which is logged and never sent, contains neither the value of a key nor the
+// item of an order.
 //
 // No method reads an order back, because no endpoint needs one. None writes
 // users, products or widgets: how they get into the store is up to the embedding
 // program.
 type Store interface {
-	// ListUsers returns users in ascending byte order of ID, beginning with the
-	// first whose ID is greater than after. If after is "", it begins with the
-	// first of all. It returns at most limit users, and fewer only if no more
-	// follow. The limit is between 1 and Options.MaxPageSize+1. The user with
-	// the ID after need not exist. A user that is there throughout the call is
-	// not skipped, whatever is inserted or deleted meanwhile. An empty list is
-	// not an error.
+	// ListUsers returns users in ascending byte order of ID. It begins with the
+	// first whose ID is greater than after, byte by byte. If after is "", it
+	// begins with the first of all. It returns at most limit users. It returns
+	// fewer only if no more follow. The limit is between 1 and
+	// Options.MaxPageSize+1. The user with the ID after need not exist. A user
+	// that is there throughout the call is not skipped, whatever is inserted or
+	// deleted meanwhile. An empty list is not an error.
 	ListUsers(ctx context.Context, after string, limit int) ([]Resource, error)
 
 	// CreateOrder creates order, unless an order was created with key before,
-	// and returns the order that was created with key.
+	// and returns the order that was created with key. The service has checked
+	// the order: its item is valid UTF-8 of 1 to 255 characters without control
+	// characters, its quantity is 1 to 2^53-1, and CreatedAt is the current time
+	// in UTC, in whole milliseconds.
 	//
 	// The order and the key are recorded in one atomic step. Of any number of
-	// calls with the same key, concurrent or not, and across crashes, exactly
-	// one creates an order. That call returns order as it was given. Every other
-	// call returns the stored order, equal in all four fields; times are equal
-	// as instants. (The service recognizes a replay by an ID other than the one
-	// it proposed.)
+	// calls with the same key, concurrent or not, exactly one creates an order.
+	// A Store that survives a crash has every order that it returned before,
+	// with its key. The call that creates an order returns it as it was given.
+	// Every other call returns the stored order, equal in all four fields. Times
+	// are equal as instants. (The service recognizes a replay by an ID other
+	// than the one it proposed.)
 	//
-	// Two keys are the same key if Scope and Value are equal byte for byte. A
-	// call whose key has been used with another Fingerprint changes nothing and
-	// returns [ErrKeyReused]. A call that meets another in progress with the
-	// same key waits for its outcome, or returns [ErrInProgress] if the Store
-	// cannot wait.
+	// Two keys are the same key if Scope and Value are equal byte for byte, and
+	// only then. A call whose key has been used with another Fingerprint changes
+	// nothing and returns [ErrKeyReused]. A call that meets another in progress
+	// with the same key waits for its outcome, or returns [ErrInProgress] if the
+	// Store cannot wait.
 	//
 	// A key is remembered for at least [KeyLifetime]. A call that fails without
 	// creating an order leaves no trace: its key may be used again, with any
@@ -97,13 +105,19 @@ type Store interface {
 	// the question.
 	CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error)
 
-	// GetProduct returns the product with this ID. If there is none, it returns
-	// [ErrNotFound]. The ID is as a client has sent it: it follows the rules of
-	// [NewResource], but may have slashes, so it is no file name.
+	// GetProduct returns the product whose ID is id, byte for byte. If there is
+	// none, it returns [ErrNotFound]. The ID is as a client has sent it: it
+	// follows the rules of [NewResource], but may have slashes, so it is no file
+	// name.
 	GetProduct(ctx context.Context, id string) (Resource, error)
 
-	// ListWidgets returns widgets as ListUsers returns users, but begins with
-	// the first whose ID is greater than or equal to start.
+	// ListWidgets returns widgets in ascending byte order of ID. It begins with
+	// the first whose ID is greater than or equal to start, byte by byte. If
+	// start is "", it begins with the first of all. It returns at most limit
+	// widgets. It returns fewer only if no more follow. The limit is between 1
+	// and Options.MaxPageSize+1. The widget with the ID start need not exist. A
+	// widget that is there throughout the call is not skipped, whatever is
+	// inserted or deleted meanwhile. An empty list is not an error.
 	ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error)
 }
 
@@ -199,6 +213,9 @@ func MustResource(id string, fields any) Resource {
 // renderResource makes a Resource from JSON text. If id is empty, the
 // text must have a member "id".
 func renderResource(id string, text []byte) (Resource, error) {
+	if own, ok := canonicalID(text); ok && (id == "" || id == own) {
+		return newResource(own, bytes.Clone(text)), nil
+	}
 	size := len(text)
 	if id != "" {
 		size += len(`"id":"",`) + len(id)
@@ -238,8 +255,140 @@ func renderResource(id string, text []byte) (Resource, error) {
 	if cap(out) > len(out)+len(out)/8 { // white space or a second ID was left out
 		out = bytes.Clone(out)
 	}
-	tag := tagOf(out)
-	return Resource{&rendered{id: id, json: out, tag: tag, etag: tag.String()}}, nil
+	return newResource(id, out), nil
+}
+
+func newResource(id string, json []byte) Resource {
+	tag := tagOf(json)
+	return Resource{&rendered{id: id, json: json, tag: tag, etag: tag.String()}}
+}
+
+// canonicalID returns the ID in a text that renderResource would give back as it
+// is. It may not recognize all of those, but it makes it cheap to read resources
+// that have been rendered before, as a store does.
+func canonicalID(text []byte) (id string, ok bool) {
+	const begin = `{"id":"`
+	if !bytes.HasPrefix(text, []byte(begin)) || canonicalValue(text, 1) != len(text) {
+		return "", false
+	}
+	rest := text[len(begin):]
+	id = string(rest[:bytes.IndexByte(rest, '"')])
+	return id, checkID(id) == nil
+}
+
+// canonicalValue returns the length of the JSON value that b begins with, or 0 if
+// appendCanonical or parseIJSON might have something to change or refuse in it.
+func canonicalValue(b []byte, depth int) int {
+	if len(b) == 0 || depth > maxJSONDepth {
+		return 0
+	}
+	switch b[0] {
+	case '{', '[':
+		return canonicalContainer(b, depth)
+	case '"':
+		return canonicalString(b)
+	case 't', 'f', 'n':
+		for _, word := range []string{"true", "false", "null"} {
+			if bytes.HasPrefix(b, []byte(word)) {
+				return len(word)
+			}
+		}
+		return 0
+	}
+	return canonicalNumber(b)
+}
+
+func canonicalContainer(b []byte, depth int) int {
+	end := b[0] + 2 // } or ]
+	if len(b) > 1 && b[1] == end {
+		return 2
+	}
+	var names [16][]byte // few enough to search in turn
+	for i, count := 1, 0; i < len(b); count++ {
+		if end == '}' {
+			n := canonicalString(b[i:])
+			if n == 0 || i+n == len(b) || b[i+n] != ':' || count == len(names) {
+				return 0
+			}
+			name := b[i : i+n]
+			for _, earlier := range names[:count] {
+				if bytes.Equal(earlier, name) {
+					return 0
+				}
+			}
+			names[count] = name
+			i += n + 1
+		}
+		n := canonicalValue(b[i:], depth+1)
+		i += n
+		if n == 0 || i == len(b) {
+			return 0
+		}
+		if b[i] == end {
+			return i + 1
+		}
+		if b[i] != ',' {
+			return 0
+		}
+		i++
+	}
+	return 0
+}
+
+func canonicalString(b []byte) int {
+	if len(b) == 0 || b[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(b); {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ' || c == '\\':
+			return 0
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, size := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029' || isNoncharacter(r) {
+				return 0
+			}
+			i += size
+		}
+	}
+	return 0
+}
+
+func canonicalNumber(b []byte) int {
+	i := 0
+	digits := func() (n int) {
+		for ; i < len(b) && '0' <= b[i] && b[i] <= '9'; i++ {
+			n++
+		}
+		return n
+	}
+	if b[0] == '-' {
+		i++
+	}
+	leadingZero := i < len(b) && b[i] == '0'
+	if n := digits(); n == 0 || leadingZero && n > 1 {
+		return 0
+	}
+	if i < len(b) && b[i] == '.' {
+		i++
+		if digits() == 0 {
+			return 0
+		}
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		if digits() == 0 {
+			return 0
+		}
+	}
+	return i
 }
 
 // appendCanonical appends a JSON value without white space and with its strings
