@@ -1,0 +1,83 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"example.com/storefront"
+)
+
+func isTemporary(err error) bool {
+	return errors.Is(err, storefront.ErrInProgress) || errors.Is(err, storefront.ErrUnavailable)
+}
+
+// A countdownContext is cancelled when it is used for the nth time, so that
+// calls are interrupted in their midst without any timing.
+type countdownContext struct {
+	context.Context
+	cancel context.CancelFunc
+	left   atomic.Int64
+}
+
+func newCountdown(parent context.Context, n int) *countdownContext {
+	c := new(countdownContext)
+	c.Context, c.cancel = context.WithCancel(parent)
+	c.left.Store(int64(n))
+	return c
+}
+
+func (c *countdownContext) use() context.Context {
+	if c.left.Add(-1) == 0 {
+		c.cancel()
+	}
+	return c.Context
+}
+
+func (c *countdownContext) Deadline() (time.Time, bool) { return c.use().Deadline() }
+func (c *countdownContext) Done() <-chan struct{}       { return c.use().Done() }
+func (c *countdownContext) Err() error                  { return c.use().Err() }
+func (c *countdownContext) Value(key any) any           { return c.use().Value(key) }
+
+// A recordingContext counts how often it is used by calls that were not given
+// it. Goroutines do not count: those of a library may be about to end.
+type recordingContext struct {
+	context.Context
+	returned atomic.Bool // whether the call that was given it has returned
+	late     atomic.Int64
+}
+
+func (c *recordingContext) use() context.Context {
+	if c.returned.Load() && calledBy("storetest.callWithoutContextsOfOthers") {
+		c.late.Add(1)
+	}
+	return c.Context
+}
+
+func (c *recordingContext) Deadline() (time.Time, bool) { return c.use().Deadline() }
+func (c *recordingContext) Done() <-chan struct{}       { return c.use().Done() }
+func (c *recordingContext) Err() error                  { return c.use().Err() }
+func (c *recordingContext) Value(key any) any           { return c.use().Value(key) }
+
+// calledBy reports whether a function is among the callers.
+func calledBy(function string) bool {
+	pc := make([]uintptr, 256)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, function) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// callWithoutContextsOfOthers is found by calledBy in the stack of a goroutine.
+//
+//go:noinline
+func callWithoutContextsOfOthers(call func() error) error { return call() }

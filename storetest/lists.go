@@ -1,0 +1,426 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"example.com/storefront"
+)
+
+// A list is one of the two lists of a store.
+type list struct {
+	method, items, item, position string
+	inclusive                     bool // whether the item at the position is listed
+	contents                      func([]storefront.Resource) Contents
+	call                          func(storefront.Store, context.Context, string, int) ([]storefront.Resource, error)
+}
+
+var (
+	users = list{
+		method: "ListUsers", items: "users", item: "user", position: "after",
+		contents: func(r []storefront.Resource) Contents { return Contents{Users: r} },
+		call:     storefront.Store.ListUsers,
+	}
+	widgets = list{
+		method: "ListWidgets", items: "widgets", item: "widget", position: "start", inclusive: true,
+		contents: func(r []storefront.Resource) Contents { return Contents{Widgets: r} },
+		call:     storefront.Store.ListWidgets,
+	}
+)
+
+func (l list) promises() []promise {
+	begins := "It begins with the first whose ID is greater than after, byte by byte"
+	if l.inclusive {
+		begins = "It begins with the first whose ID is greater than or equal to start, byte by byte"
+	}
+	return []promise{
+		{l.method + " returns " + l.items + " in ascending byte order of ID", l.checkOrder},
+		{begins, l.checkBegin},
+		{"If " + l.position + ` is "", it begins with the first of all`, l.checkBeginning},
+		{"It returns at most limit " + l.items, l.checkAtMost},
+		{"It returns fewer only if no more follow", l.checkFewer},
+		{"The " + l.item + " with the ID " + l.position + " need not exist", l.checkGone},
+		{"A " + l.item + " that is there throughout the call is not skipped, whatever is inserted or deleted meanwhile", l.checkMeanwhile},
+		{"An empty list is not an error", l.checkEmpty},
+	}
+}
+
+// trickyIDs are in the right order.
+var trickyIDs = func() []string {
+	ids := []string{
+		// Case, which many collations ignore or put last.
+		"A", "AB", "Ab", "B", "Z", "a", "aB", "ab", "b", "z",
+		// Prefixes of each other.
+		"aa", "aaa", "aab",
+		// Numbers, which natural sorting compares as such.
+		"1", "02", "10", "2", "9", "item-10", "item-9",
+		// Spaces and punctuation, which collations ignore and CHAR columns trim.
+		" a", "a ", "a  ", "a b", "a-b", "a.b", "a_b", "a,b", "-a", "~",
+		// What is special to SQL, JSON and file systems.
+		"%", "a%", "_", "a'b", `"`, `\`, `a\b`, "$1", "?", ":a", "NULL", "null", "0x41", "[a]", "{a}", "*", "a--", "a;b",
+		".", "..", "../a", "/", "a/b", "a//b", "a/",
+		// Characters that are the same composed and decomposed, or look alike.
+		"\u00e9", "e\u0301", "\u00c5", "\u212b", "A\u030a", "\u00df", "ss", "i", "I", "\u0131", "\u0130", "\u0430",
+		// Characters that collations ignore.
+		"a\u00adb", "a\u200bb",
+		// UTF-16 puts surrogates, and so U+10000 and above, before U+E000 to U+FFFD.
+		"\u65e5\u672c", "\ud7ff", "\ue000", "\uff5e", "\ufffd", "\U00010000", "\U0001f600", "\U0010fffd",
+		// As long as an ID may be.
+		strings.Repeat("x", 254), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("\u00e9", 127) + "z",
+	}
+	slices.Sort(ids)
+	return ids
+}()
+
+// plainIDs returns n IDs whose order is the same in any collation.
+func plainIDs(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("id%05d", i)
+	}
+	return ids
+}
+
+// resources returns a resource for each ID, in another sequence.
+func resources(ids []string) []storefront.Resource {
+	out := make([]storefront.Resource, len(ids))
+	random := rand.New(rand.NewPCG(1, 1))
+	for i, j := range random.Perm(len(ids)) {
+		out[j] = storefront.MustResource(ids[i], map[string]any{"number": i})
+	}
+	return out
+}
+
+func idsOf(resources []storefront.Resource) []string {
+	ids := make([]string, len(resources))
+	for i, r := range resources {
+		ids[i] = r.ID()
+	}
+	return ids
+}
+
+// from returns those of the sorted IDs that the list has from a position on.
+func (l list) from(ids []string, position string) []string {
+	i, found := slices.BinarySearch(ids, position)
+	if found && !l.inclusive {
+		i++
+	}
+	return ids[i:]
+}
+
+func (l list) text(position string, limit int) string {
+	return fmt.Sprintf("%s(ctx, %q, %d)", l.method, position, limit)
+}
+
+// list returns the IDs of a list that is not empty.
+func (l list) list(t *test, store storefront.Store, position string, limit int) []string {
+	t.Helper()
+	got, err := l.call(store, t.Context(), position, limit)
+	if err != nil {
+		t.failed(l.text(position, limit), err)
+	}
+	return idsOf(got)
+}
+
+// difference says where two sequences of IDs begin to differ, or "".
+func difference(got, want []string) string {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i == len(got):
+			return fmt.Sprintf("%d items, want %d: after them, %q is missing", len(got), len(want), want[i])
+		case i == len(want):
+			return fmt.Sprintf("%d items, want %d: after them, there is %q", len(got), len(want), got[i])
+		case got[i] != want[i]:
+			return fmt.Sprintf("%q at index %d, want %q there", got[i], i, want[i])
+		}
+	}
+	return ""
+}
+
+const collation = "a comparison that goes by language, ignores case, accents or spaces, or compares UTF-16. In PostgreSQL, use COLLATE \"C\" or BYTEA; in MySQL, a _bin collation or VARBINARY."
+
+func (l list) checkOrder(t *test) {
+	store := t.newStore(l.contents(resources(trickyIDs)))
+	// A position that is there, as not every store may know others yet.
+	position := trickyIDs[0]
+	want := l.from(trickyIDs, position)
+	got := l.list(t, store, position, 500)
+	for i := 1; i < len(got); i++ {
+		if got[i-1] >= got[i] {
+			t.broken(collation, "%s returned %q before %q.", l.text(position, 500), got[i-1], got[i])
+			return
+		}
+	}
+	if d := difference(got, want); d != "" {
+		t.broken(collation, "%s returned %s.", l.text(position, 500), d)
+	}
+}
+
+func (l list) checkBegin(t *test) {
+	store := t.newStore(l.contents(resources(trickyIDs)))
+	for _, position := range trickyIDs {
+		want := l.from(trickyIDs, position)
+		if len(want) == 0 {
+			continue
+		}
+		got := l.list(t, store, position, 500)
+		slices.Sort(got) // the order is another promise
+		if d := difference(got, want); d == "" {
+			continue
+		}
+		cause := "WHERE id > $1 compares in another way than by bytes: " + collation
+		if l.inclusive {
+			cause = "WHERE id >= $1 compares in another way than by bytes: " + collation
+		}
+		switch {
+		case slices.Contains(got, position) && !l.inclusive:
+			cause = "a comparison with >= instead of >. Users begin after the position, widgets at it."
+		case !slices.Contains(got, position) && l.inclusive:
+			cause = "a comparison with > instead of >=. Users begin after the position, widgets at it."
+		}
+		t.broken(cause, "%s returned, once sorted, %s.", l.text(position, 500), difference(got, want))
+		return
+	}
+}
+
+func (l list) checkBeginning(t *test) {
+	ids := append([]string{" !", "!"}, plainIDs(5)...)
+	store := t.newStore(l.contents(resources(ids)))
+	for _, limit := range []int{1, len(ids)} {
+		got := l.list(t, store, "", limit)
+		if d := difference(got[:min(1, len(got))], ids[:1]); d != "" {
+			t.broken(`"" is taken for an ID, or for NULL.`, "%s begins with %s.", l.text("", limit), d)
+			return
+		}
+	}
+}
+
+func (l list) checkAtMost(t *test) {
+	ids := plainIDs(12)
+	store := t.newStore(l.contents(resources(ids)))
+	for _, position := range []string{ids[0], ids[5]} {
+		for limit := 1; limit <= len(ids); limit++ {
+			if got := l.list(t, store, position, limit); len(got) > limit {
+				t.broken("the limit is not passed on, or one more is read to see whether any follow, and returned.",
+					"%s returned %d %s.", l.text(position, limit), len(got), l.items)
+				return
+			}
+		}
+	}
+}
+
+func (l list) checkFewer(t *test) {
+	const cause = "a limit of the store's own, or items that are left out after LIMIT was applied."
+	ids := plainIDs(1600)
+	store := t.newStore(l.contents(resources(ids)))
+	// The service asks for one more than the page, to see whether any follow.
+	for _, limit := range []int{1, 2, 50, 51, 100, 101, 255, 256, 500, 501, 1001, len(ids) - 1, len(ids)} {
+		for _, position := range []string{ids[0], ids[700], ids[len(ids)-2]} {
+			want := l.from(ids, position)
+			want = want[:min(limit, len(want))]
+			got := l.list(t, store, position, limit)
+			if d := difference(got[:min(limit, len(got))], want); d != "" {
+				t.broken(cause, "%s returned %s.", l.text(position, limit), d)
+				return
+			}
+		}
+	}
+	position := ids[0]
+	for seen := 1; position != ids[len(ids)-1]; {
+		page := l.list(t, store, position, 100)
+		if l.inclusive && len(page) > 0 {
+			page = page[1:] // the position itself
+		}
+		if len(page) == 0 {
+			t.broken(cause, "A walk in pages of 100 ended after %d of %d %s, at %q.", seen, len(ids), l.items, position)
+			return
+		}
+		seen += len(page)
+		position = page[len(page)-1]
+	}
+
+	editor, ok := optional[Editor](t, store, "that pages are full where "+l.items+" have been deleted")
+	if !ok {
+		return
+	}
+	var gone, left []string
+	for i, id := range ids {
+		if i < 20 || i >= 60 && i%2 == 0 {
+			left = append(left, id)
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	if err := editor.Delete(t.Context(), l.contents(resources(gone))); err != nil {
+		t.failed("Delete", err)
+	}
+	for _, limit := range []int{10, 50, 501} {
+		want := l.from(left, ids[0])[:limit]
+		if d := difference(l.list(t, store, ids[0], limit), want); d != "" {
+			t.broken(cause, "After some %s were deleted, %s returned %s.", l.items, l.text(ids[0], limit), d)
+			return
+		}
+	}
+}
+
+func (l list) checkGone(t *test) {
+	const cause = "the position is looked up as an item rather than compared with IDs."
+	ids := []string{"b", "bb", "d", "dd", "f", "\U0001f600"}
+	store := t.newStore(l.contents(resources(ids)))
+	check := func(left []string, positions ...string) {
+		t.Helper()
+		for _, position := range positions {
+			for _, limit := range []int{1, 2, 10} {
+				got, err := l.call(store, t.Context(), position, limit)
+				if err != nil {
+					t.broken(cause, "%s, where there is no such %s, failed: %v", l.text(position, limit), l.item, err)
+					return
+				}
+				want := l.from(left, position)
+				want = want[:min(limit, len(want))]
+				if d := difference(idsOf(got), want); d != "" {
+					t.broken(cause, "%s, where there is no such %s, returned %s.", l.text(position, limit), l.item, d)
+					return
+				}
+			}
+		}
+	}
+	check(ids, " ", "a", "ba", "bbb", "c", "cc", "de", "e", "g", "\ufffd", strings.Repeat("c", 255), "b'", "b%", "B")
+	editor, ok := optional[Editor](t, store, "positions of "+l.items+" that were deleted")
+	if !ok {
+		return
+	}
+	if err := editor.Delete(t.Context(), l.contents(resources([]string{"b", "d", "dd"}))); err != nil {
+		t.failed("Delete", err)
+	}
+	check([]string{"bb", "f", "\U0001f600"}, "b", "d", "dd")
+	if err := editor.Delete(t.Context(), l.contents(resources([]string{"f"}))); err != nil {
+		t.failed("Delete", err)
+	}
+	check([]string{"bb", "\U0001f600"}, "d", "f")
+}
+
+// checkMeanwhile walks in small pages while every second item comes and goes.
+func (l list) checkMeanwhile(t *test) {
+	ids := plainIDs(41)
+	var stable, changing []string
+	for i, id := range ids {
+		if i%2 == 0 {
+			stable = append(stable, id)
+		} else {
+			changing = append(changing, id)
+		}
+	}
+	store := t.newStore(l.contents(resources(ids)))
+	editor, ok := optional[Editor](t, store, "lists that change while they are read")
+	if !ok {
+		return
+	}
+
+	// Both go on until both have done enough.
+	const changes, walks = 100, 20
+	var wg sync.WaitGroup
+	var changed, walked atomic.Int64
+	var failed atomic.Bool
+	more := func() bool {
+		return !failed.Load() && (changed.Load() < changes || walked.Load() < walks)
+	}
+	wg.Go(func() {
+		for i := 0; more(); i++ {
+			first := i * 7 % len(changing)
+			some := l.contents(resources(changing[first:min(first+3, len(changing))]))
+			change, name := editor.Put, "Put"
+			if i%2 == 0 {
+				change, name = editor.Delete, "Delete"
+			}
+			if err := change(t.Context(), some); err != nil {
+				t.Errorf("%s failed: %v", name, err)
+				failed.Store(true)
+			}
+			changed.Add(1)
+		}
+	})
+	wg.Go(func() {
+		for i := 0; more(); i++ {
+			if !l.walk(t, store, stable, 1+i%5) {
+				failed.Store(true)
+			}
+			walked.Add(1)
+		}
+	})
+	wg.Wait()
+}
+
+// walk walks from the first to the last of the IDs and reports whether it saw
+// them all, in order and once. It does not end the test.
+func (l list) walk(t *test, store storefront.Store, stable []string, limit int) bool {
+	const cause = "a page is found by counting (OFFSET), or put together from several reads of data that changes between them."
+	seen := stable[:1]
+	for position := stable[0]; position != stable[len(stable)-1]; {
+		var page []storefront.Resource
+		err := retry(func() (err error) {
+			page, err = l.call(store, t.Context(), position, limit+1)
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s failed while %s came and went: %v", l.text(position, limit+1), l.items, err)
+			return false
+		}
+		ids := idsOf(page)
+		if len(ids) > 0 && ids[0] == position {
+			ids = ids[1:]
+		}
+		if len(ids) == 0 {
+			t.broken(cause, "%s returned nothing more while %s came and went, though %q was there throughout.", l.text(position, limit+1), l.items, stable[len(stable)-1])
+			return false
+		}
+		for _, id := range ids {
+			if id <= position {
+				t.broken(cause, "A walk saw %q again after %q while %s came and went.", id, position, l.items)
+				return false
+			}
+			position = id
+			if _, ok := slices.BinarySearch(stable, id); ok {
+				seen = append(seen[:len(seen):len(seen)], id)
+			}
+		}
+	}
+	if d := difference(seen, stable); d != "" {
+		t.broken(cause, "Of the %s that were there throughout a walk while others came and went, it saw %s.", l.items, d)
+		return false
+	}
+	return true
+}
+
+func (l list) checkEmpty(t *test) {
+	check := func(store storefront.Store, situation, position string) {
+		t.Helper()
+		for _, limit := range []int{1, 501} {
+			got, err := l.call(store, t.Context(), position, limit)
+			switch {
+			case errors.Is(err, storefront.ErrNotFound):
+				t.broken("ErrNotFound is for GetProduct alone.", "%s, %s, failed: %v", l.text(position, limit), situation, err)
+			case err != nil:
+				t.broken("", "%s, %s, failed: %v", l.text(position, limit), situation, err)
+			case len(got) > 0:
+				t.broken("", "%s, %s, returned %q.", l.text(position, limit), situation, idsOf(got))
+			}
+		}
+	}
+	empty := t.newStore(Contents{Products: resources([]string{"a", "b"})})
+	check(empty, "where there are no "+l.items, "")
+	check(empty, "where there are no "+l.items, "a")
+
+	store := t.newStore(l.contents(resources([]string{"a", "b"})))
+	check(store, "where none is greater", "c")
+	check(store, "where none is greater", "\U0010fffd")
+	if !l.inclusive {
+		check(store, "where it is the last one", "b")
+	}
+}

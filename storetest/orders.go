@@ -1,0 +1,616 @@
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+)
+
+func orderPromises() []promise {
+	return []promise{
+		{"The order and the key are recorded in one atomic step", checkAtomic},
+		{"Of any number of calls with the same key, concurrent or not, exactly one creates an order", checkExactlyOne},
+		{"A Store that survives a crash has every order that it returned before, with its key", checkCrash},
+		{"The call that creates an order returns it as it was given", checkAsGiven},
+		{"Every other call returns the stored order, equal in all four fields", checkReplay},
+		{"Two keys are the same key if Scope and Value are equal byte for byte, and only then", checkSameKey},
+		{"A call whose key has been used with another Fingerprint changes nothing and returns ErrKeyReused", checkReused},
+		{"A call that meets another in progress with the same key waits for its outcome, or returns ErrInProgress if the Store cannot wait", checkInProgress},
+		{"A key is remembered for at least KeyLifetime", checkLifetime},
+		{"A call that fails without creating an order leaves no trace: its key may be used again, with any order", checkNoTrace},
+		{"If ctx is done or a failure occurs while it is unknown whether the order has been recorded, CreateOrder returns an error that matches ctx.Err() or ErrUnavailable", checkUnknown},
+		{"A later call with the same key then settles the question", checkSettles},
+	}
+}
+
+// newOrder returns an order as the service proposes one.
+func (t *test) newOrder() storefront.Order {
+	return storefront.Order{ID: "ord_" + rand.Text(), Item: "teapot", Qty: 2, CreatedAt: t.now()}
+}
+
+// newKey returns a key that was not used before.
+func newKey() storefront.IdempotencyKey {
+	return storefront.IdempotencyKey{Scope: "account 1", Value: rand.Text(), Fingerprint: sha256.Sum256([]byte("teapot 2"))}
+}
+
+func keyText(key storefront.IdempotencyKey) string {
+	text := fmt.Sprintf("{Scope: %.100q, Value: %.100q", key.Scope, key.Value)
+	if n := len(key.Scope) + len(key.Value); n > 200 {
+		text += fmt.Sprintf(" (%d bytes)", n)
+	}
+	return text + "}"
+}
+
+func orderText(o storefront.Order) string {
+	return fmt.Sprintf("{ID: %q, Item: %q, Qty: %d, CreatedAt: %s}", o.ID, o.Item, o.Qty, o.CreatedAt.Format(time.RFC3339Nano))
+}
+
+// orderDifference says in which fields two orders differ, or "".
+func orderDifference(got, want storefront.Order) string {
+	var fields []string
+	if got.ID != want.ID {
+		fields = append(fields, fmt.Sprintf("ID %q, want %q", got.ID, want.ID))
+	}
+	if got.Item != want.Item {
+		fields = append(fields, fmt.Sprintf("Item %q, want %q", got.Item, want.Item))
+	}
+	if got.Qty != want.Qty {
+		fields = append(fields, fmt.Sprintf("Qty %d, want %d", got.Qty, want.Qty))
+	}
+	if !got.CreatedAt.Equal(want.CreatedAt) {
+		fields = append(fields, fmt.Sprintf("CreatedAt %s, want %s", got.CreatedAt.Format(time.RFC3339Nano), want.CreatedAt.Format(time.RFC3339Nano)))
+	}
+	return strings.Join(fields, "; ")
+}
+
+// create creates an order, or gets the one that was created before. It is called
+// by the test's goroutine alone.
+func (t *test) create(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) storefront.Order {
+	t.Helper()
+	stored, err := createWithRetry(t.Context(), store, key, order)
+	if err != nil {
+		t.failed(fmt.Sprintf("CreateOrder(ctx, %s, %s)", keyText(key), orderText(order)), err)
+	}
+	return stored
+}
+
+func createWithRetry(ctx context.Context, store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) (stored storefront.Order, err error) {
+	err = retry(func() error {
+		stored, err = store.CreateOrder(ctx, key, order)
+		return err
+	})
+	return stored, err
+}
+
+// count returns how many orders with one of the IDs there are.
+func count(store OrderLister, ids ...string) int {
+	n := 0
+	for _, o := range store.Orders() {
+		for _, id := range ids {
+			if o.ID == id {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// An interruption is a call of CreateOrder whose context was cancelled at one of
+// the moments when the store looked at it.
+type interruption struct {
+	key    storefront.IdempotencyKey
+	order  storefront.Order
+	stored storefront.Order
+	err    error
+	ctx    context.Context
+	uses   int // how often the store looked
+}
+
+// interruptions makes calls of CreateOrder with a new key each. The first one is
+// cancelled when the store first looks at its context, the next one when it
+// looks for the second time, and so on until one has not been cancelled.
+func (t *test) interruptions(store storefront.Store) iter.Seq[interruption] {
+	const most = 25 // in a commit, some drivers look without end
+	return func(yield func(interruption) bool) {
+		for n := 1; n <= most; n++ {
+			ctx := newCountdown(t.Context(), n)
+			i := interruption{key: newKey(), order: t.newOrder(), ctx: ctx.Context, uses: n}
+			i.stored, i.err = store.CreateOrder(ctx, i.key, i.order)
+			if !yield(i) {
+				ctx.cancel()
+				return
+			}
+			unused := ctx.left.Load() > 0
+			ctx.cancel()
+			if unused {
+				return
+			}
+		}
+	}
+}
+
+func checkAtomic(t *test) {
+	const cause = "the order and the key are written by two statements without a transaction, so that a crash or a cancellation between them leaves one without the other."
+	store := t.newStore(Contents{})
+	orders, countable := optional[OrderLister](t, store, "that a call that was interrupted leaves no order without its key")
+	for i := range t.interruptions(store) {
+		again := t.newOrder()
+		if _, err := createWithRetry(t.Context(), store, i.key, again); err != nil || !countable {
+			continue // that the question is settled is another promise
+		}
+		if n := count(orders, i.order.ID, again.ID); n != 1 {
+			t.broken(cause, "A call of CreateOrder was cancelled when it used its context for the %dth time, and returned the error %v. After a second call with the same key there are %d orders of the two calls, want 1.", i.uses, i.err, n)
+			return
+		}
+	}
+
+	reopener, ok := optional[Reopener](t, store, "that a crash in the midst of calls leaves no order without its key, nor a key without its order")
+	if !ok {
+		return
+	}
+	// Each goroutine creates orders until one fails or the crash is over.
+	type call struct {
+		key    storefront.IdempotencyKey
+		order  storefront.Order
+		stored storefront.Order
+		err    error
+	}
+	const goroutines, most = 8, 20
+	calls := make([][]call, goroutines)
+	begun, crashed := make(chan struct{}, goroutines*most), make(chan struct{})
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for range most {
+				c := call{key: newKey(), order: t.newOrder()}
+				c.stored, c.err = store.CreateOrder(t.Context(), c.key, c.order)
+				calls[g] = append(calls[g], c)
+				begun <- struct{}{}
+				select {
+				case <-crashed:
+					return
+				default:
+				}
+				if c.err != nil && !isTemporary(c.err) {
+					return
+				}
+			}
+		})
+	}
+	for range 2 * goroutines {
+		<-begun
+	}
+	store = reopener.Reopen(t.T)
+	close(crashed)
+	wg.Wait()
+	orders, countable = store.(OrderLister)
+	for _, c := range calls {
+		for _, c := range c {
+			again := t.newOrder()
+			stored, err := createWithRetry(t.Context(), store, c.key, again)
+			switch {
+			case err != nil:
+				t.broken(cause, "A call was made while the store crashed, and returned the error %v. After the crash, another call with its key failed: %v", c.err, err)
+				return
+			case c.err == nil && orderDifference(stored, c.stored) != "":
+				// That it is still there is another promise.
+			case countable && count(orders, c.order.ID, again.ID) != 1:
+				t.broken(cause, "A call was made while the store crashed, and returned the error %v. After another call with its key there are %d orders of the two calls, want 1.", c.err, count(orders, c.order.ID, again.ID))
+				return
+			case stored.ID != again.ID && orderDifference(stored, c.order) != "":
+				t.broken(cause, "After a crash in the midst of a call with the order %s, another call with its key returned another order: %s.", orderText(c.order), orderText(stored))
+				return
+			}
+		}
+	}
+}
+
+// together makes calls at the same time and waits for them.
+func together(n int, call func(i int)) {
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			call(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+func checkExactlyOne(t *test) {
+	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
+	store := t.newStore(Contents{})
+	key := newKey()
+	first := t.create(store, key, t.newOrder())
+	for range 3 {
+		order := t.newOrder()
+		if got := t.create(store, key, order); got.ID == order.ID {
+			t.broken("the key is not recorded.", "A call with a key that has the order %q created the order %q.", first.ID, order.ID)
+			return
+		}
+	}
+
+	const rounds, callers = 6, 16
+	orders, countable := optional[OrderLister](t, store, "that calls that returned the order of another call created none of their own")
+	for range rounds {
+		key := newKey()
+		var proposed, got [callers]storefront.Order
+		for i := range proposed {
+			proposed[i] = t.newOrder()
+		}
+		together(callers, func(i int) {
+			// That no call fails is another promise.
+			got[i], _ = createWithRetry(t.Context(), store, key, proposed[i])
+		})
+		var creators, ids []string
+		for i := range proposed {
+			ids = append(ids, proposed[i].ID)
+			if got[i].ID == proposed[i].ID {
+				creators = append(creators, proposed[i].ID)
+			}
+		}
+		if len(creators) != 1 {
+			t.broken(cause, "Of %d concurrent calls with one key, %d returned the order that they had proposed, want 1: %q.", callers, len(creators), creators)
+			return
+		}
+		if countable {
+			if n := count(orders, ids...); n != 1 {
+				t.broken(cause, "%d concurrent calls with one key created %d orders, want 1.", callers, n)
+				return
+			}
+		}
+	}
+}
+
+func checkCrash(t *test) {
+	const cause = "a write that is acknowledged before it is on disk, or keys that are kept in memory alone."
+	store := t.newStore(Contents{})
+	reopener, ok := optional[Reopener](t, store, "what a crash leaves, for a store that is to survive one")
+	if !ok {
+		return
+	}
+	var keys []storefront.IdempotencyKey
+	var stored []storefront.Order
+	for range 2 {
+		for range 10 {
+			keys = append(keys, newKey())
+			stored = append(stored, t.create(store, keys[len(keys)-1], t.newOrder()))
+		}
+		store = reopener.Reopen(t.T)
+		for i, key := range keys {
+			if got := t.create(store, key, t.newOrder()); orderDifference(got, stored[i]) != "" {
+				t.broken(cause, "The key of order %q, which was returned before a crash, has another one after it: %s.", stored[i].ID, orderDifference(got, stored[i]))
+				return
+			}
+		}
+		if reopener, ok = store.(Reopener); !ok {
+			return
+		}
+	}
+}
+
+// kindsOfOrders are orders whose fields are hard to store. The times are not
+// more than a day ago, as a store may go by them to forget keys.
+func (t *test) kindsOfOrders() []storefront.Order {
+	kinds := []storefront.Order{{}}
+	for _, item := range []string{
+		"x", " teapot ", "Teapot", "tea\u00a0pot", `"'\`, "'; DROP TABLE orders; --", "$1 ? :a %s {}", "<a>&amp;", "null", "0", "1.0",
+		"\u00e9", "e\u0301", "\u65e5\u672c\u8a9e", "\U0001f600\u200d\U0001f600", "\u2028\u2029", "\u200b\u202e\ufeff", "\ufffd", "\U0010fffd",
+		strings.Repeat("x", 255), strings.Repeat("\u00e9", 255), strings.Repeat("\U0001f600", 255), strings.Repeat(" ", 254) + "x",
+	} {
+		kinds = append(kinds, storefront.Order{Item: item})
+	}
+	for _, qty := range []int64{1, 1<<15 - 1, 1 << 15, 1<<24 + 1, 1<<31 - 1, 1 << 31, 1 << 32, 1<<53 - 2, 1<<53 - 1} {
+		kinds = append(kinds, storefront.Order{Qty: qty})
+	}
+	second := t.now().Truncate(time.Second)
+	for _, at := range []time.Time{
+		second, second.Add(time.Millisecond), second.Add(120 * time.Millisecond), second.Add(999 * time.Millisecond),
+		second.Add(-12 * time.Hour), second.Add(-23 * time.Hour),
+		time.Date(2038, 1, 19, 3, 14, 8, 0, time.UTC), time.Date(2100, 7, 1, 12, 0, 0, 1e6, time.UTC),
+		time.Date(2400, 2, 29, 23, 59, 59, 999e6, time.UTC),
+	} {
+		kinds = append(kinds, storefront.Order{CreatedAt: at})
+	}
+	for i := range kinds {
+		rest := t.newOrder()
+		kinds[i].ID = rest.ID
+		if kinds[i].Item == "" {
+			kinds[i].Item = rest.Item
+		}
+		if kinds[i].Qty == 0 {
+			kinds[i].Qty = rest.Qty
+		}
+		if kinds[i].CreatedAt.IsZero() {
+			kinds[i].CreatedAt = rest.CreatedAt
+		}
+	}
+	return kinds
+}
+
+func checkAsGiven(t *test) {
+	store := t.newStore(Contents{})
+	for _, order := range t.kindsOfOrders() {
+		if d := orderDifference(t.create(store, newKey(), order), order); d != "" {
+			t.broken("it is returned as it was read back from a column that does not keep it, or the store gives it an ID or a time of its own.",
+				"The call that created %s returned %s.", orderText(order), d)
+		}
+	}
+}
+
+func checkReplay(t *test) {
+	const cause = "a column that does not keep it: a time without zone or milliseconds, an integer of 32 bits, text that is trimmed, cut or normalized."
+	store := t.newStore(Contents{})
+	for _, order := range t.kindsOfOrders() {
+		key := newKey()
+		first := t.create(store, key, order)
+		if first.ID != order.ID {
+			continue // that is another promise
+		}
+		for range 2 {
+			again := order
+			again.ID, again.CreatedAt = t.newOrder().ID, order.CreatedAt.Add(1234*time.Millisecond)
+			got := t.create(store, key, again)
+			if got.ID == again.ID {
+				break // that none is created is another promise
+			}
+			if d := orderDifference(got, order); d != "" {
+				t.broken(cause, "A repeated call with the key of %s returned %s.", orderText(order), d)
+				break
+			}
+		}
+	}
+}
+
+// distinctKeys are keys that a store might take for each other.
+func distinctKeys() []storefront.IdempotencyKey {
+	long, printable := strings.Repeat("x", 1000), strings.Repeat("k", 254)
+	var keys []storefront.IdempotencyKey
+	for _, k := range [][2]string{
+		{"", "k"}, {"s", "k"}, {"S", "k"}, {"s ", "k"}, {" s", "k"}, {"t", "k"}, // scopes
+		{"", "K"}, {"", "k "}, {"", " k"}, {"", "k  "}, {"", "k%"}, {"", "k_"}, {"", "kx"}, {"", "1"}, {"", "01"}, {"", "1.0"}, {"", "1e0"}, // values
+		{"a", "bc"}, {"ab", "c"}, {"", "abc"}, {"a", "b"}, {"b", "a"}, {"", "ab"}, // where one ends and the other begins
+		{"a,b", "c"}, {"a", "b,c"}, {"a:b", "c"}, {"a", "b:c"}, {"a b", "c"}, {"a", "b c"}, {"a/b", "c"}, {"a", "b/c"}, {"a|b", "c"}, {"a", "b|c"},
+		{`a"`, "b"}, {"a", `"b`}, {`a\`, "b"}, {"a'", "b"},
+		{long + "1", "k"}, {long + "2", "k"}, {"", printable + "1"}, {"", printable + "2"}, {"", printable}, // the end of long ones
+		{"\u00e9", "k"}, {"e\u0301", "k"}, {"\xff", "k"}, {"\xfe", "k"}, {"\x00", "k"}, {"s\x00", "k"}, // bytes that are no text
+	} {
+		key := newKey()
+		key.Scope, key.Value = k[0], k[1]
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func checkSameKey(t *test) {
+	const cause = "Scope and Value are joined to one string without their lengths, compared by a collation, trimmed, cut, or Scope is left out."
+	store := t.newStore(Contents{})
+	keyOf := make(map[string]storefront.IdempotencyKey)
+	keys := distinctKeys()
+	created := make([]storefront.Order, len(keys))
+	for i, key := range keys {
+		order := t.newOrder()
+		got, err := createWithRetry(t.Context(), store, key, order)
+		switch {
+		case err != nil:
+			t.broken(cause, "A call with the new key %s failed: %v", keyText(key), err)
+			return
+		case got.ID != order.ID:
+			t.broken(cause, "The key %s was taken for %s.", keyText(key), keyText(keyOf[got.ID]))
+			return
+		}
+		keyOf[order.ID], created[i] = key, order
+	}
+	for i, key := range keys {
+		switch got := t.create(store, key, t.newOrder()); {
+		case got.ID == created[i].ID:
+		case keyOf[got.ID].Value != "":
+			t.broken(cause, "The key %s was taken for %s.", keyText(key), keyText(keyOf[got.ID]))
+			return
+		default:
+			t.broken(cause, "A second call with the key %s created another order.", keyText(key))
+			return
+		}
+	}
+}
+
+func checkReused(t *test) {
+	store := t.newStore(Contents{})
+	orders, countable := optional[OrderLister](t, store, "that the refused calls created no orders")
+	for _, change := range []struct {
+		what string
+		at   int
+		bits byte
+	}{{"first byte", 0, 0xff}, {"last byte", 31, 0xff}, {"first bit", 0, 0x80}, {"last bit", 31, 1}, {"middle", 16, 0x10}} {
+		key := newKey()
+		first := t.create(store, key, t.newOrder())
+		other, order := key, t.newOrder()
+		other.Fingerprint[change.at] ^= change.bits
+		order.Item, order.Qty = "kettle", 3
+		for range 2 {
+			got, err := createWithRetry(t.Context(), store, other, order)
+			switch {
+			case err == nil && got.ID == order.ID:
+				t.broken("the fingerprint is part of the key in the unique constraint. The key is Scope and Value.", "A call with a key that has an order, and a fingerprint that differs in the %s, created another order.", change.what)
+				return
+			case err == nil:
+				t.broken("the fingerprint is not compared, or not as a whole.", "A call with a key that has an order, and a fingerprint that differs in the %s, returned that order and no error.", change.what)
+				return
+			case !errors.Is(err, storefront.ErrKeyReused):
+				t.broken("", "A call with a key that has an order, and a fingerprint that differs in the %s, returned an error that does not match ErrKeyReused: %v", change.what, err)
+				return
+			}
+		}
+		if countable && count(orders, order.ID) > 0 {
+			t.broken("the order is inserted before the fingerprints are compared, and stays.", "A call that returned ErrKeyReused created an order.")
+			return
+		}
+		got, err := createWithRetry(t.Context(), store, key, t.newOrder())
+		if err != nil {
+			t.broken("the refused call has replaced the fingerprint (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, a call with the fingerprint of the order failed: %v", err)
+			return
+		}
+		if d := orderDifference(got, first); d != "" {
+			t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, the order of the key has %s.", d)
+			return
+		}
+	}
+}
+
+func checkInProgress(t *test) {
+	const cause = "the call that comes second sees the unique constraint and returns its error. It must read the order of the first and return that."
+	store := t.newStore(Contents{})
+	const rounds, callers = 6, 16
+	for range rounds {
+		key := newKey()
+		var got [callers]storefront.Order
+		var errs [callers]error
+		together(callers, func(i int) {
+			got[i], errs[i] = createWithRetry(t.Context(), store, key, t.newOrder())
+		})
+		for i, err := range errs {
+			switch {
+			case isTemporary(err):
+				t.broken("what is in progress does not come to an end.", "Of %d concurrent calls with one key, one still failed after %d attempts: %v", callers, attempts, err)
+				return
+			case err != nil:
+				t.broken(cause, "Of %d concurrent calls with one key, one failed with an error that matches neither ErrInProgress nor ErrUnavailable: %v", callers, err)
+				return
+			case got[i].ID == "":
+				t.broken("the call that comes second returns before the first has recorded its order.", "Of %d concurrent calls with one key, one returned an order without ID and no error.", callers)
+				return
+			}
+		}
+	}
+
+	// The first one may go away while others wait for it.
+	for n := 1; n <= 4; n++ {
+		key := newKey()
+		ctx := newCountdown(t.Context(), n)
+		var errs [callers]error
+		together(callers, func(i int) {
+			if i < callers/2 {
+				store.CreateOrder(ctx, key, t.newOrder())
+			} else {
+				_, errs[i] = createWithRetry(t.Context(), store, key, t.newOrder())
+			}
+		})
+		ctx.cancel()
+		for _, err := range errs {
+			if err != nil {
+				t.broken("calls with one key are joined, and fail when the context of the first is done.",
+					"Half of %d concurrent calls with one key were cancelled. One of the other half failed: %v", callers, err)
+				return
+			}
+		}
+	}
+}
+
+func checkLifetime(t *test) {
+	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something else than the creation of the order."
+	store := t.newStore(Contents{})
+	key := newKey()
+	first := t.create(store, key, t.newOrder())
+	// In a bubble nothing else takes time. Otherwise, a minute is left for that.
+	margin := time.Nanosecond
+	if !t.bubble {
+		margin = time.Minute
+	}
+	passed := time.Duration(0)
+	for _, until := range []time.Duration{time.Minute, time.Hour, 12 * time.Hour, storefront.KeyLifetime - margin} {
+		if !t.advance(store, until-passed) {
+			return
+		}
+		passed = until
+		order := t.newOrder()
+		got, err := createWithRetry(t.Context(), store, key, order)
+		if err != nil {
+			t.failed(fmt.Sprintf("CreateOrder, with a key that was used %v ago,", passed), err)
+		}
+		if got.ID == order.ID {
+			t.broken(cause, "%v after an order was created, a call with its key created another one.", passed)
+			return
+		}
+		if d := orderDifference(got, first); d != "" {
+			t.broken(cause, "%v after an order was created, a call with its key returned %s.", passed, d)
+			return
+		}
+		other := key
+		other.Fingerprint[0] ^= 1
+		if _, err := createWithRetry(t.Context(), store, other, order); !errors.Is(err, storefront.ErrKeyReused) {
+			t.broken(cause, "%v after an order was created, a call with its key and another fingerprint returned the error %v, want ErrKeyReused.", passed, err)
+			return
+		}
+	}
+}
+
+func checkNoTrace(t *test) {
+	const cause = "the key is recorded before the order, and stays when the call fails; or failures are remembered."
+	store := t.newStore(Contents{})
+	orders, countable := optional[OrderLister](t, store, "that calls that failed created no orders")
+	for _, done := range doneContexts(t.Context()) {
+		key, order := newKey(), t.newOrder()
+		if _, err := store.CreateOrder(done.ctx, key, order); err == nil {
+			continue // that it fails is another promise
+		}
+		if countable && count(orders, order.ID) > 0 {
+			t.broken("the context is looked at after the order was recorded.", "A call whose context was %s failed, but created its order.", done.what)
+			return
+		}
+		other := key
+		other.Fingerprint = sha256.Sum256([]byte("kettle 3"))
+		another := t.newOrder()
+		another.Item, another.Qty = "kettle", 3
+		got, err := createWithRetry(t.Context(), store, other, another)
+		if err != nil {
+			t.broken(cause, "After a call whose context was %s, a call with the same key and another order failed: %v", done.what, err)
+			return
+		}
+		if d := orderDifference(got, another); d != "" {
+			t.broken(cause, "After a call whose context was %s, a call with the same key and another order returned %s.", done.what, d)
+			return
+		}
+	}
+}
+
+func checkUnknown(t *test) {
+	store := t.newStore(Contents{})
+	for i := range t.interruptions(store) {
+		if i.err != nil && !errors.Is(i.err, i.ctx.Err()) && !errors.Is(i.err, storefront.ErrUnavailable) {
+			t.broken("an error of the driver is returned as it is. Return ctx.Err() where it is not nil.",
+				"A call of CreateOrder was cancelled when it used its context for the %dth time, and returned an error that matches neither %v nor ErrUnavailable: %v", i.uses, i.ctx.Err(), i.err)
+			return
+		}
+	}
+}
+
+func checkSettles(t *test) {
+	const cause = "a call that was interrupted leaves a key without an order, or a lock."
+	store := t.newStore(Contents{})
+	for i := range t.interruptions(store) {
+		again, third := t.newOrder(), t.newOrder()
+		got, err := createWithRetry(t.Context(), store, i.key, again)
+		if err != nil {
+			t.broken(cause, "A call of CreateOrder was cancelled when it used its context for the %dth time, and returned the error %v. Another call with its key failed: %v", i.uses, i.err, err)
+			return
+		}
+		if i.err == nil && got.ID != i.stored.ID || orderDifference(got, i.order) != "" && orderDifference(got, again) != "" {
+			t.broken(cause, "A call of CreateOrder with %s was cancelled when it used its context for the %dth time, and returned the error %v. Another call with its key and the order %s returned %s.", orderText(i.order), i.uses, i.err, orderText(again), orderText(got))
+			return
+		}
+		if settled := t.create(store, i.key, third); orderDifference(settled, got) != "" {
+			t.broken(cause, "A call of CreateOrder was cancelled when it used its context for the %dth time, and the next one with its key returned the order %s. The third returned another: %s.", i.uses, orderText(got), orderText(settled))
+			return
+		}
+	}
+}

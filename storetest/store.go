@@ -1,0 +1,370 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+)
+
+func storePromises() []promise {
+	return []promise{
+		{"Methods may be called concurrently", checkConcurrent},
+		{"Once ctx is done, a method returns promptly, with an error that matches ctx.Err()", checkDone},
+		{"A method does not use ctx after it has returned", checkNotUsedLater},
+		{"A returned slice belongs to the caller", checkSlices},
+		{"A resource is returned byte for byte as it was put into the Store", checkBytes},
+		{"Users, products and widgets are kept apart, even if they have the same ID", checkApart},
+		{"The text of an error, which is logged and never sent, contains neither the value of a key nor the item of an order", checkErrorText},
+	}
+}
+
+// A call is one of the four methods with arguments for which it succeeds.
+type call struct {
+	text string
+	// make makes the call and returns an error that begins with "wrong:" if the
+	// result is wrong.
+	make func(context.Context) error
+}
+
+type wrongResult struct{ text string }
+
+func (w wrongResult) Error() string { return w.text }
+
+// calls returns calls of all methods of a store with some contents.
+func (t *test) calls(store storefront.Store, ids []string) []call {
+	var calls []call
+	for _, l := range []list{users, widgets} {
+		for _, position := range []string{ids[0], ids[len(ids)/2]} {
+			calls = append(calls, call{l.text(position, 5), func(ctx context.Context) error {
+				want := l.from(ids, position)
+				got, err := l.call(store, ctx, position, 5)
+				if err != nil {
+					return err
+				}
+				if d := difference(idsOf(got), want[:min(5, len(want))]); d != "" {
+					return wrongResult{"returned " + d}
+				}
+				return nil
+			}})
+		}
+	}
+	for _, id := range []string{ids[0], ids[len(ids)-1]} {
+		calls = append(calls, call{fmt.Sprintf("GetProduct(ctx, %q)", id), func(ctx context.Context) error {
+			got, err := store.GetProduct(ctx, id)
+			if err == nil && got.ID() != id {
+				return wrongResult{fmt.Sprintf("returned the product %q", got.ID())}
+			}
+			return err
+		}})
+	}
+	calls = append(calls, call{"CreateOrder(ctx, key, order)", func(ctx context.Context) error {
+		order := t.newOrder()
+		got, err := store.CreateOrder(ctx, newKey(), order)
+		if err != nil {
+			return err
+		}
+		if got.ID != order.ID {
+			return wrongResult{fmt.Sprintf("with a new key and the order %q returned the order %q", order.ID, got.ID)}
+		}
+		return nil
+	}})
+	return calls
+}
+
+// sameContents returns contents with the IDs in each collection.
+func sameContents(ids []string) Contents {
+	return Contents{Users: resources(ids), Products: resources(ids), Widgets: resources(ids)}
+}
+
+func checkConcurrent(t *test) {
+	ids := plainIDs(20)
+	store := t.newStore(sameContents(ids))
+	calls := t.calls(store, ids)
+	const goroutines, rounds = 16, 3
+	var failures [goroutines]string
+	together(goroutines, func(g int) {
+		for i := range rounds * len(calls) {
+			c := calls[(g+i)%len(calls)]
+			err := retry(func() error { return c.make(t.Context()) })
+			if wrong := (wrongResult{}); errors.As(err, &wrong) {
+				failures[g] = c.text + " " + wrong.text
+			} else if err != nil {
+				failures[g] = fmt.Sprintf("%s failed: %v", c.text, err)
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for _, failure := range failures {
+		if failure != "" {
+			t.broken("state that calls share without a lock, or a lock that the database does not wait for.", "While %d goroutines called all methods, %s.", goroutines, failure)
+			return
+		}
+	}
+}
+
+type doneContext struct {
+	what string
+	ctx  context.Context
+}
+
+func doneContexts(parent context.Context) []doneContext {
+	cancelled, cancel := context.WithCancel(parent)
+	cancel()
+	late, cancel := context.WithDeadline(parent, time.Unix(0, 0))
+	cancel()
+	return []doneContext{{"cancelled", cancelled}, {"past its deadline", late}}
+}
+
+func checkDone(t *test) {
+	const cause = "ctx is not passed on, or the driver's own error is returned. Return ctx.Err() where it is not nil."
+	ids := plainIDs(20)
+	store := t.newStore(sameContents(ids))
+	for _, c := range t.calls(store, ids) {
+		for _, done := range doneContexts(t.Context()) {
+			began := time.Now()
+			switch err := c.make(done.ctx); {
+			case err == nil || errors.As(err, new(wrongResult)):
+				t.broken(cause, "%s with a context that was %s returned no error.", c.text, done.what)
+			case !errors.Is(err, done.ctx.Err()):
+				t.broken(cause, "%s with a context that was %s returned an error that does not match %q: %v", c.text, done.what, done.ctx.Err(), err)
+			case t.bubble && time.Since(began) > 0:
+				t.broken("a pause before another attempt that does not end with ctx.", "%s with a context that was %s took %v to return.", c.text, done.what, time.Since(began))
+			}
+		}
+		if strings.HasPrefix(c.text, "CreateOrder") {
+			continue // what it returns when it is interrupted is another promise
+		}
+		for n := 1; n <= 50; n++ {
+			ctx := newCountdown(t.Context(), n)
+			err := c.make(ctx)
+			over := ctx.Err()
+			unused := ctx.left.Load() > 0
+			ctx.cancel()
+			if wrong := (wrongResult{}); errors.As(err, &wrong) {
+				t.broken("the error after the last row (sql.Rows.Err) is not looked at.", "%s, cancelled when it used its context for the %dth time, returned no error, but %s.", c.text, n, wrong.text)
+			} else if err != nil && !errors.Is(err, over) {
+				t.broken(cause, "%s, cancelled when it used its context for the %dth time, returned an error that does not match %q: %v", c.text, n, over, err)
+			} else if !unused {
+				continue
+			}
+			break
+		}
+	}
+}
+
+func checkNotUsedLater(t *test) {
+	const cause = "the store keeps the context of a call, or uses it in a goroutine that it leaves behind."
+	ids := plainIDs(20)
+	store := t.newStore(sameContents(ids))
+	calls := t.calls(store, ids)
+	for _, first := range calls {
+		kept, cancel := context.WithCancel(t.Context())
+		recording := &recordingContext{Context: kept}
+		if err := first.make(recording); err != nil {
+			cancel()
+			t.failed(first.text, err)
+		}
+		if t.bubble {
+			synctest.Wait() // until what it leaves behind has ended or waits
+		}
+		recording.returned.Store(true)
+		cancel()
+		for _, c := range calls {
+			err := callWithoutContextsOfOthers(func() error { return c.make(t.Context()) })
+			if err != nil && !errors.As(err, new(wrongResult)) {
+				t.broken(cause, "After a call of %s had returned, its context was cancelled. Then %s, which was given another context, failed: %v", first.text, c.text, err)
+				return
+			}
+		}
+		if n := recording.late.Load(); n > 0 {
+			t.broken(cause, "After a call of %s had returned, its context was used %d times by other calls.", first.text, n)
+			return
+		}
+	}
+
+	// An order stays, even if the client that sent it goes away at once.
+	key, order := newKey(), t.newOrder()
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := store.CreateOrder(ctx, key, order)
+	cancel()
+	if err != nil {
+		t.failed("CreateOrder", err)
+	}
+	if got := t.create(store, key, t.newOrder()); got.ID != order.ID {
+		t.broken(cause, "After CreateOrder had returned the order %q, its context was cancelled. Then its key had the order %q.", order.ID, got.ID)
+	}
+}
+
+func checkSlices(t *test) {
+	const cause = "a slice that the store goes on using is returned. Return a copy (slices.Clone)."
+	ids := plainIDs(20)
+	store := t.newStore(sameContents(ids))
+	for _, l := range []list{users, widgets} {
+		get := func(position string) []storefront.Resource {
+			got, err := l.call(store, t.Context(), position, 5)
+			if err != nil {
+				t.failed(l.text(position, 5), err)
+			}
+			return got
+		}
+		want := idsOf(get(ids[0]))
+		mine := get(ids[0])
+		slices.Reverse(mine)
+		overwrite(mine)
+		_ = append(mine[:1], mine...)
+		overwrite(mine[:cap(mine)])
+		if d := difference(idsOf(get(ids[0])), want); d != "" {
+			t.broken(cause, "After the caller had overwritten what %s returned, another such call returned %s.", l.text(ids[0], 5), d)
+			return
+		}
+		kept := get(ids[0])
+		get(ids[10])
+		if d := difference(idsOf(kept), want); d != "" {
+			t.broken(cause, "What %s had returned was overwritten by another call. It became %s.", l.text(ids[0], 5), d)
+			return
+		}
+	}
+}
+
+func checkBytes(t *test) {
+	var put []storefront.Resource
+	for i, fields := range []string{
+		`{}`,
+		`{"z":1,"a":2,"m":{"z":1,"a":2}}`,
+		`{"price":1.50,"many":1e2,"huge":123456789012345678901234567890,"small":-0.0,"e":1E+2}`,
+		`{"text":"é é 日本 😀 <a>&amp; \u2028 \\ \" \n \u0000"}`,
+		`{"":[null,true,false,[],{},[[]],""]," a ":" b "}`,
+		`{"ID":"another","Id":null,"name":"'; DROP TABLE users; --"}`,
+		`{"long":"` + strings.Repeat("0123456789abcdé😀", 6000) + `"}`,
+		`{"deep":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`,
+	} {
+		put = append(put, storefront.MustResource(plainIDs(20)[i], json.RawMessage(fields)))
+	}
+	put = append(put, storefront.MustResource("only <an> \"ID\" é", nil))
+	store := t.newStore(Contents{Users: put, Products: put, Widgets: put})
+	check := func(method string, got storefront.Resource) {
+		t.Helper()
+		for _, want := range put {
+			if got.ID() == want.ID() && !got.Equal(want) {
+				t.broken("its JSON is decoded and encoded again (JSONB, a map). Keep the text of Resource.MarshalJSON.",
+					"%s returned %.200s, want %.200s.", method, got, want)
+			}
+		}
+	}
+	for _, l := range []list{users, widgets} {
+		got, err := l.call(store, t.Context(), plainIDs(1)[0], 100)
+		if err != nil {
+			t.failed(l.method, err)
+		}
+		for _, r := range got {
+			check(l.method, r)
+		}
+	}
+	for _, want := range put {
+		got, err := store.GetProduct(t.Context(), want.ID())
+		if err != nil && !errors.Is(err, storefront.ErrNotFound) {
+			t.failed("GetProduct", err)
+		}
+		check("GetProduct", got)
+	}
+}
+
+func checkApart(t *test) {
+	const cause = "one table or map for all of them, whose key is the ID alone."
+	made := func(what string, ids ...string) []storefront.Resource {
+		var out []storefront.Resource
+		for _, id := range ids {
+			out = append(out, storefront.MustResource(id, map[string]string{"is a": what}))
+		}
+		return out
+	}
+	contents := Contents{
+		Users:    made("user", "a", "both", "user", "z"),
+		Products: made("product", "a", "both", "product", "z"),
+		Widgets:  made("widget", "a", "both", "widget", "z"),
+	}
+	store := t.newStore(contents)
+	check := func() {
+		t.Helper()
+		for _, l := range []list{users, widgets} {
+			all := contents.Users
+			if l.inclusive {
+				all = contents.Widgets
+			}
+			want := l.from(idsOf(all), "a")
+			got, err := l.call(store, t.Context(), "a", 100)
+			if err != nil {
+				t.failed(l.text("a", 100), err)
+			}
+			if d := difference(idsOf(got), want); d != "" {
+				t.broken(cause, "%s returned %s.", l.text("a", 100), d)
+				return
+			}
+			for _, r := range got {
+				if !strings.Contains(r.String(), l.item) {
+					t.broken(cause, "%s returned what is no %s: %s.", l.text("a", 100), l.item, r)
+					return
+				}
+			}
+		}
+		for _, id := range []string{"both", "user", "widget", "product"} {
+			switch got, err := store.GetProduct(t.Context(), id); {
+			case err == nil && !strings.Contains(got.String(), `"is a":"product"`):
+				t.broken(cause, "GetProduct(ctx, %q) returned what is no product: %s.", id, got)
+				return
+			case err != nil && (id == "both" || id == "product"):
+				t.broken(cause, "GetProduct(ctx, %q) did not return the product: %v", id, err)
+				return
+			}
+		}
+	}
+	check()
+	if t.Failed() {
+		return
+	}
+	editor, ok := optional[Editor](t, store, "that a change of one does not change another")
+	if !ok {
+		return
+	}
+	if err := editor.Delete(t.Context(), Contents{Users: contents.Users[1:2]}); err != nil {
+		t.failed("Delete", err)
+	}
+	contents.Users = slices.Delete(contents.Users, 1, 2)
+	check()
+}
+
+func checkErrorText(t *test) {
+	store := t.newStore(Contents{Products: resources([]string{"p"})})
+	secret := newKey()
+	order := t.newOrder()
+	order.Item = "a very private item"
+	check := func(what string, err error) {
+		t.Helper()
+		for _, part := range []string{secret.Value, order.Item} {
+			if err != nil && strings.Contains(err.Error(), part) {
+				t.broken("the arguments are wrapped into the error. Logs are read by more people than orders.", "The error of %s contains %q: %v", what, part, err)
+			}
+		}
+	}
+	for _, done := range doneContexts(t.Context()) {
+		_, err := store.CreateOrder(done.ctx, secret, order)
+		check("a call whose context was "+done.what, err)
+	}
+	if _, err := createWithRetry(t.Context(), store, secret, order); err != nil {
+		check("CreateOrder", err)
+	}
+	secret.Fingerprint[0] ^= 1
+	other := order
+	other.ID = t.newOrder().ID
+	_, err := store.CreateOrder(t.Context(), secret, other)
+	check("a call that reuses a key", err)
+}

@@ -1,0 +1,270 @@
+// Package storetest checks implementations of [storefront.Store].
+//
+// A store is tested with one call:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+//			store := shop.Open(t.TempDir())
+//			t.Cleanup(store.Close)
+//			// put contents.Users, contents.Products and contents.Widgets into it
+//			return store
+//		})
+//	}
+//
+// The subtests are grouped by method and named after the sentences of the
+// contract in the comments of [storefront.Store]. What fails says which promise
+// is broken, by which call, and how that usually comes about. As with any
+// subtest, -run chooses some:
+//
+//	go test -run 'TestStore/CreateOrder/Two_keys'
+//
+// # What a run does
+//
+// The function that makes a store is called once for each subtest, about 40
+// times, and should return in milliseconds: a store over a database empties its
+// tables rather than making new ones. Most contents are small; two subtests have
+// 1,600 resources each. About 1,000 orders are created. A run takes less than a
+// second in memory and depends on the time of a commit elsewhere.
+//
+// A store need not be perfect in a crowd: where up to 16 calls are made at the
+// same time, those that return [storefront.ErrUnavailable] or
+// [storefront.ErrInProgress] are repeated for some seconds.
+//
+// # Optional methods
+//
+// Four things cannot be seen through the methods of a Store. A store that is
+// returned to the suite may have methods for them, which are those of [Clock],
+// [Editor], [OrderLister] and [Reopener]. They are usually methods of a type
+// that is made for the test and embeds the store. Where one is missing, the
+// subtest checks what it can without it, and is then skipped with a message that
+// says what was not checked.
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+)
+
+// Contents are the resources that a store is to hold. They come in no particular
+// sequence, and no two in a slice have the same ID. The slices are overwritten
+// after the store was made, so it must not keep them.
+type Contents struct {
+	Users, Products, Widgets []storefront.Resource
+}
+
+// A Clock is a store whose clock can be moved, to see how long keys are
+// remembered.
+type Clock interface {
+	// Advance makes the store behave as if d had passed. If it forgets keys only
+	// when it is told to, Advance tells it.
+	Advance(d time.Duration)
+}
+
+// An Editor is a store whose users, products and widgets can be changed, to see
+// whether lists can be walked meanwhile.
+type Editor interface {
+	// Put adds resources, or replaces those with the same ID. It is called
+	// concurrently with the methods of the store, but not with itself or Delete.
+	Put(ctx context.Context, contents Contents) error
+	// Delete deletes the resources with these IDs, which may be absent.
+	Delete(ctx context.Context, contents Contents) error
+}
+
+// An OrderLister is a store whose orders can be counted, to see that none was
+// created in addition to those that were returned.
+type OrderLister interface {
+	// Orders returns all orders in any sequence.
+	Orders() []storefront.Order
+}
+
+// A Reopener is a store whose orders survive a crash.
+type Reopener interface {
+	// Reopen stops the store as a crash would, without waiting for the calls in
+	// progress, and returns a store on the same data. Calls in progress on the
+	// old one may fail in any way but must return. The new one should have the
+	// same optional methods.
+	Reopen(t *testing.T) storefront.Store
+}
+
+// Run checks the promises of [storefront.Store], each in a subtest. For each of
+// them it calls newStore, which returns a store with these contents and without
+// any orders and keys. If newStore fails, it calls t.Fatal. To close the store,
+// it calls t.Cleanup.
+func Run(t *testing.T, newStore func(t *testing.T, contents Contents) storefront.Store) {
+	t.Helper()
+	run(t, newStore, false)
+}
+
+// RunSynctest is like [Run], but runs each subtest in a bubble of
+// [testing/synctest], so that time passes only as the suite makes it. It is for
+// stores that take the time from package time and wait for nothing outside of
+// the bubble, such as the network. For them it checks more than Run: that keys
+// are remembered for long enough, even without Advance, and that calls return
+// promptly.
+func RunSynctest(t *testing.T, newStore func(t *testing.T, contents Contents) storefront.Store) {
+	t.Helper()
+	run(t, newStore, true)
+}
+
+// A promise is a sentence of the contract and how it is checked.
+type promise struct {
+	sentence string
+	check    func(*test)
+}
+
+// A group is the promises of a method, or of all methods.
+type group struct {
+	name     string
+	promises []promise
+}
+
+func groups() []group {
+	return []group{
+		{"Store", storePromises()},
+		{"ListUsers", users.promises()},
+		{"CreateOrder", orderPromises()},
+		{"GetProduct", productPromises()},
+		{"ListWidgets", widgets.promises()},
+	}
+}
+
+func run(t *testing.T, newStore func(*testing.T, Contents) storefront.Store, bubble bool) {
+	t.Helper()
+	for _, g := range groups() {
+		t.Run(g.name, func(t *testing.T) {
+			for _, p := range g.promises {
+				t.Run(p.sentence, func(t *testing.T) {
+					var unchecked []string
+					check := func(t *testing.T) {
+						c := &test{T: t, sentence: p.sentence, makeStore: newStore, bubble: bubble}
+						p.check(c)
+						unchecked = c.unchecked
+					}
+					if bubble {
+						synctest.Test(t, check)
+					} else {
+						check(t)
+					}
+					if unchecked != nil {
+						t.Skip(strings.Join(unchecked, "\n"))
+					}
+				})
+			}
+		})
+	}
+}
+
+// A test is the run of one subtest.
+type test struct {
+	*testing.T
+	sentence  string
+	makeStore func(*testing.T, Contents) storefront.Store
+	bubble    bool          // whether it runs in a bubble
+	advanced  time.Duration // by how much the store's clock is ahead
+	unchecked []string      // what was not checked, and why
+}
+
+// newStore returns a store with copies of the contents' slices.
+func (t *test) newStore(contents Contents) storefront.Store {
+	t.Helper()
+	given := Contents{
+		Users:    append([]storefront.Resource(nil), contents.Users...),
+		Products: append([]storefront.Resource(nil), contents.Products...),
+		Widgets:  append([]storefront.Resource(nil), contents.Widgets...),
+	}
+	store := t.makeStore(t.T, given)
+	if store == nil {
+		t.Fatal("newStore returned nil.")
+	}
+	overwrite(given.Users)
+	overwrite(given.Products)
+	overwrite(given.Widgets)
+	return store
+}
+
+// overwrite does what the owner of a slice may do.
+func overwrite(resources []storefront.Resource) {
+	for i := range resources {
+		resources[i] = storefront.MustResource("overwritten by the owner of the slice", nil)
+	}
+}
+
+// broken reports that the promise is broken. The cause is the usual one, or "".
+func (t *test) broken(cause, format string, args ...any) {
+	t.Helper()
+	text := fmt.Sprintf(format, args...) + "\nThe broken promise: " + t.sentence + "."
+	if cause != "" {
+		text += "\nThe usual cause: " + cause
+	}
+	t.Error(text)
+}
+
+// failed reports that a call failed, so that there is nothing to check.
+func (t *test) failed(call string, err error) {
+	t.Helper()
+	t.Fatalf("%s failed: %v\nSo it was not checked: %s.", call, err, t.sentence)
+}
+
+// optional returns the store as one with the optional methods of T. If it has
+// not got them, it notes what was not checked.
+func optional[T any](t *test, store storefront.Store, unchecked string) (T, bool) {
+	o, ok := store.(T)
+	if ok {
+		return o, true
+	}
+	want := reflect.TypeFor[T]()
+	text := fmt.Sprintf("Not checked: %s. To have it checked, give the store that newStore returns the methods of storetest.%s:", unchecked, want.Name())
+	for i := range want.NumMethod() {
+		m := want.Method(i)
+		text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
+		if has, ok := reflect.TypeOf(store).MethodByName(m.Name); ok {
+			text += fmt.Sprintf(" (%T has one with this name, but its type is another: %v)", store, has.Type)
+		}
+	}
+	t.unchecked = append(t.unchecked, text)
+	return o, false
+}
+
+// advance moves the store's clock and reports whether it could.
+func (t *test) advance(store storefront.Store, d time.Duration) bool {
+	t.Helper()
+	if t.bubble {
+		time.Sleep(d)
+		return true
+	}
+	clock, ok := optional[Clock](t, store, "that keys are remembered when time has passed")
+	if ok {
+		clock.Advance(d)
+		t.advanced += d
+	}
+	return ok
+}
+
+// now is the time by the store's clock, as the service would put it into an
+// order.
+func (t *test) now() time.Time {
+	return time.Now().Add(t.advanced).UTC().Truncate(time.Millisecond)
+}
+
+// attempts bounds how often a call is made that returns [storefront.ErrInProgress]
+// or [storefront.ErrUnavailable]: for five seconds.
+const attempts = 100
+
+// retry makes a call until it neither is unavailable nor in progress.
+func retry(call func() error) error {
+	var err error
+	for i := range attempts {
+		if err = call(); !isTemporary(err) {
+			break
+		}
+		time.Sleep(time.Duration(i) * time.Millisecond)
+	}
+	return err
+}
