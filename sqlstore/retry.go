@@ -56,7 +56,7 @@ func (s *Store) retry(ctx context.Context, try func(context.Context, *sql.Conn) 
 func (s *Store) once(ctx context.Context, try func(context.Context, *sql.Conn) error) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		if sqlState(err) == "" {
+		if sqlState(err) == "" && err.Error() != "sql: database is closed" {
 			err = passing{err} // no server was reached, or none that is the primary
 		}
 		return err

@@ -267,6 +267,18 @@ func TestFailureToConnect(t *testing.T) {
 	}
 }
 
+func TestClosedPoolIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, &fakeDB{})
+		db.Close()
+		began := time.Now()
+		_, err := sqlstore.New(db, nil).GetProduct(t.Context(), "kettle")
+		if err == nil || errors.Is(err, storefront.ErrUnavailable) || time.Since(began) != 0 {
+			t.Errorf("GetProduct returned %v after %v", err, time.Since(began))
+		}
+	})
+}
+
 func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, f := range map[string]*fakeDB{
