@@ -2,18 +2,12 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"example.com/storefront"
 )
-
-func isTemporary(err error) bool {
-	return errors.Is(err, storefront.ErrInProgress) || errors.Is(err, storefront.ErrUnavailable)
-}
 
 // A countdownContext is cancelled when it is used for the nth time, so that
 // calls are interrupted in their midst without any timing.
@@ -21,6 +15,8 @@ type countdownContext struct {
 	context.Context
 	cancel context.CancelFunc
 	left   atomic.Int64
+	first  func() // called when it is used for the first time; may be nil
+	used   sync.Once
 }
 
 func newCountdown(parent context.Context, n int) *countdownContext {
@@ -31,6 +27,9 @@ func newCountdown(parent context.Context, n int) *countdownContext {
 }
 
 func (c *countdownContext) use() context.Context {
+	if c.first != nil {
+		c.used.Do(c.first)
+	}
 	if c.left.Add(-1) == 0 {
 		c.cancel()
 	}

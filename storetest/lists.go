@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"example.com/storefront"
 )
@@ -262,7 +263,8 @@ func (l list) checkFewer(t *test) {
 	}
 	for _, limit := range []int{10, 50, 501} {
 		want := l.from(left, ids[0])[:limit]
-		if d := difference(l.list(t, store, ids[0], limit), want); d != "" {
+		got := l.list(t, store, ids[0], limit)
+		if d := difference(got[:min(limit, len(got))], want); d != "" {
 			t.broken(cause, "After some %s were deleted, %s returned %s.", l.items, l.text(ids[0], limit), d)
 			return
 		}
@@ -273,10 +275,10 @@ func (l list) checkGone(t *test) {
 	const cause = "the position is looked up as an item rather than compared with IDs."
 	ids := []string{"b", "bb", "d", "dd", "f", "\U0001f600"}
 	store := t.newStore(l.contents(resources(ids)))
-	check := func(left []string, positions ...string) {
+	check := func(left []string, limits []int, positions ...string) {
 		t.Helper()
 		for _, position := range positions {
-			for _, limit := range []int{1, 2, 10} {
+			for _, limit := range limits {
 				got, err := l.call(store, t.Context(), position, limit)
 				if err != nil {
 					t.broken(cause, "%s, where there is no such %s, failed: %v", l.text(position, limit), l.item, err)
@@ -284,14 +286,14 @@ func (l list) checkGone(t *test) {
 				}
 				want := l.from(left, position)
 				want = want[:min(limit, len(want))]
-				if d := difference(idsOf(got), want); d != "" {
+				if d := difference(idsOf(got[:min(limit, len(got))]), want); d != "" {
 					t.broken(cause, "%s, where there is no such %s, returned %s.", l.text(position, limit), l.item, d)
 					return
 				}
 			}
 		}
 	}
-	check(ids, " ", "a", "ba", "bbb", "c", "cc", "de", "e", "g", "\ufffd", strings.Repeat("c", 255), "b'", "b%", "B")
+	check(ids, []int{1, 2, 10}, " ", "a", "ba", "bbb", "c", "cc", "de", "e", "g", strings.Repeat("c", 255), "c'", "c%")
 	editor, ok := optional[Editor](t, store, "positions of "+l.items+" that were deleted")
 	if !ok {
 		return
@@ -299,11 +301,11 @@ func (l list) checkGone(t *test) {
 	if err := editor.Delete(t.Context(), l.contents(resources([]string{"b", "d", "dd"}))); err != nil {
 		t.failed("Delete", err)
 	}
-	check([]string{"bb", "f", "\U0001f600"}, "b", "d", "dd")
+	check([]string{"bb", "f", "\U0001f600"}, []int{10}, "b", "d", "dd")
 	if err := editor.Delete(t.Context(), l.contents(resources([]string{"f"}))); err != nil {
 		t.failed("Delete", err)
 	}
-	check([]string{"bb", "\U0001f600"}, "d", "f")
+	check([]string{"bb", "\U0001f600"}, []int{10}, "d", "f")
 }
 
 // checkMeanwhile walks in small pages while every second item comes and goes.
@@ -331,8 +333,10 @@ func (l list) checkMeanwhile(t *test) {
 	more := func() bool {
 		return !failed.Load() && (changed.Load() < changes || walked.Load() < walks)
 	}
+	// The pauses let the clock of a bubble move, in case the store waits for it.
 	wg.Go(func() {
 		for i := 0; more(); i++ {
+			time.Sleep(time.Microsecond)
 			first := i * 7 % len(changing)
 			some := l.contents(resources(changing[first:min(first+3, len(changing))]))
 			change, name := editor.Put, "Put"
@@ -348,7 +352,8 @@ func (l list) checkMeanwhile(t *test) {
 	})
 	wg.Go(func() {
 		for i := 0; more(); i++ {
-			if !l.walk(t, store, stable, 1+i%5) {
+			time.Sleep(time.Microsecond)
+			if !l.walk(t, store, stable, 3+i%5) {
 				failed.Store(true)
 			}
 			walked.Add(1)
@@ -361,38 +366,31 @@ func (l list) checkMeanwhile(t *test) {
 // them all, in order and once. It does not end the test.
 func (l list) walk(t *test, store storefront.Store, stable []string, limit int) bool {
 	const cause = "a page is found by counting (OFFSET), or put together from several reads of data that changes between them."
-	seen := stable[:1]
+	seen := stable[:1:1]
 	for position := stable[0]; position != stable[len(stable)-1]; {
 		var page []storefront.Resource
 		err := retry(func() (err error) {
-			page, err = l.call(store, t.Context(), position, limit+1)
+			page, err = l.call(store, t.Context(), position, limit)
 			return err
 		})
 		if err != nil {
-			t.Errorf("%s failed while %s came and went: %v", l.text(position, limit+1), l.items, err)
+			t.Errorf("%s failed while %s came and went: %v", l.text(position, limit), l.items, err)
 			return false
 		}
-		ids := idsOf(page)
-		if len(ids) > 0 && ids[0] == position {
-			ids = ids[1:]
+		before := position
+		for _, id := range idsOf(page) {
+			if _, ok := slices.BinarySearch(stable, id); ok && id != before {
+				seen = append(seen, id)
+				position = id // one that stays, as positions that are gone are another promise
+			}
 		}
-		if len(ids) == 0 {
-			t.broken(cause, "%s returned nothing more while %s came and went, though %q was there throughout.", l.text(position, limit+1), l.items, stable[len(stable)-1])
+		if position <= before {
+			t.broken(cause, "While %s came and went, %s returned %q, and %q, which was there throughout, was not seen.", l.items, l.text(before, limit), idsOf(page), stable[len(seen)])
 			return false
-		}
-		for _, id := range ids {
-			if id <= position {
-				t.broken(cause, "A walk saw %q again after %q while %s came and went.", id, position, l.items)
-				return false
-			}
-			position = id
-			if _, ok := slices.BinarySearch(stable, id); ok {
-				seen = append(seen[:len(seen):len(seen)], id)
-			}
 		}
 	}
 	if d := difference(seen, stable); d != "" {
-		t.broken(cause, "Of the %s that were there throughout a walk while others came and went, it saw %s.", l.items, d)
+		t.broken(cause, "A walk saw, of the %s that were there throughout while others came and went, %s.", l.items, d)
 		return false
 	}
 	return true
@@ -413,7 +411,7 @@ func (l list) checkEmpty(t *test) {
 			}
 		}
 	}
-	empty := t.newStore(Contents{Products: resources([]string{"a", "b"})})
+	empty := t.newStore(Contents{})
 	check(empty, "where there are no "+l.items, "")
 	check(empty, "where there are no "+l.items, "a")
 

@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// notPromises are the sentences of the contract that a store cannot break, by
+// method, and why.
+var notPromises = map[string]map[string]string{
+	"Store": {
+		"A Store holds the users, products, widgets and orders that the service fronts":                                                                        "says what it is",
+		"MemStore is the reference implementation":                                                                                                             "says where to look",
+		"Package storetest checks any other: it has a test for each promise made here, named after it":                                                         "says where to look",
+		"If any method returns an error that matches ErrUnavailable or context.DeadlineExceeded, the service answers 503 Service Unavailable with Retry-After": "is about the service",
+		"An error that the method's comment does not name is answered with 500 Internal Server Error, and so is a panic":                                       "is about the service",
+		"No method reads an order back, because no endpoint needs one":                                                                                         "says why there is no method",
+		"None writes users, products or widgets: how they get into the store is up to the embedding program":                                                   "says why there is no method",
+	},
+	"ListUsers":   {"The limit is between 1 and Options.MaxPageSize+1": "is about the service"},
+	"ListWidgets": {"The limit is between 1 and Options.MaxPageSize+1": "is about the service"},
+	"CreateOrder": {
+		"CreateOrder creates order, unless an order was created with key before, and returns the order that was created with key":                                                                                    "sums up what follows",
+		"The service has checked the order: its item is valid UTF-8 of 1 to 255 characters without control characters, its quantity is 1 to 2^53-1, and CreatedAt is the current time in UTC, in whole milliseconds": "is about the service",
+		"Times are equal as instants": "leaves the store a choice",
+		"(The service recognizes a replay by an ID other than the one it proposed.)": "is about the service",
+	},
+	"GetProduct": {
+		"The ID is as a client has sent it: it follows the rules of NewResource, but may have slashes, so it is no file name": "is about the service",
+	},
+}
+
+func TestEverySentenceOfTheContractHasASubtestOfItsName(t *testing.T) {
+	contract := contract(t)
+	if len(contract) != len(groups()) {
+		t.Errorf("the contract has the methods %v", contract)
+	}
+	for _, g := range groups() {
+		left := make(map[string]bool)
+		for _, sentence := range contract[g.name] {
+			left[sentence] = true
+		}
+		for sentence := range notPromises[g.name] {
+			if !left[sentence] {
+				t.Errorf("%s: notPromises has a sentence that the contract has not: %s", g.name, sentence)
+			}
+			delete(left, sentence)
+		}
+		for _, p := range g.promises {
+			if !left[p.sentence] {
+				t.Errorf("%s: the suite has a subtest that the contract has not: %s", g.name, p.sentence)
+			}
+			delete(left, p.sentence)
+		}
+		for sentence := range left {
+			t.Errorf("%s: the contract has a sentence without a subtest: %s", g.name, sentence)
+		}
+	}
+}
+
+// contract returns the sentences of the comments of Store, under "Store", and of
+// its methods, without the period at the end.
+func contract(t *testing.T) map[string][]string {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "../store.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkg, err := doc.NewFromFiles(fset, []*ast.File{file}, "example.com/storefront")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string][]string)
+	for _, typ := range pkg.Types {
+		if typ.Name != "Store" {
+			continue
+		}
+		out["Store"] = sentences(pkg, typ.Doc)
+		for _, m := range typ.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.InterfaceType).Methods.List {
+			out[m.Names[0].Name] = sentences(pkg, m.Doc.Text())
+		}
+	}
+	return out
+}
+
+var betweenSentences = regexp.MustCompile(`(\.\)?) +([A-Z(])`)
+
+func sentences(pkg *doc.Package, text string) []string {
+	var out []string
+	for _, block := range pkg.Parser().Parse(text).Content {
+		paragraph := string((&comment.Printer{TextWidth: -1}).Text(&comment.Doc{Content: []comment.Block{block}}))
+		for sentence := range strings.SplitSeq(betweenSentences.ReplaceAllString(strings.TrimSpace(paragraph), "$1\n$2"), "\n") {
+			out = append(out, strings.TrimSuffix(sentence, "."))
+		}
+	}
+	return out
+}

@@ -1,0 +1,1203 @@
+package storetest_test
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"example.com/storefront"
+	"example.com/storefront/storetest"
+)
+
+type (
+	ctxt     = context.Context
+	resource = storefront.Resource
+	key      = storefront.IdempotencyKey
+	order    = storefront.Order
+	lister   = func(ctx ctxt, position string, limit int) ([]resource, error)
+	creator  = func(ctx ctxt, k key, o order) (order, error)
+	getter   = func(ctx ctxt, id string) (resource, error)
+)
+
+// A store is right until one of its functions is replaced. It has all optional
+// methods but Advance, as it is tested in bubbles.
+type store struct {
+	*storefront.MemStore
+	listUsers, listWidgets lister
+	create                 creator
+	get                    getter
+	put, delete            func(storetest.Contents)
+	reopen                 func() *store
+
+	knowing sync.Mutex
+	known   map[string]bool // the keys that have an order
+}
+
+func newStore(contents storetest.Contents) *store {
+	m := new(storefront.MemStore)
+	s := &store{MemStore: m, listUsers: m.ListUsers, listWidgets: m.ListWidgets, get: m.GetProduct, known: make(map[string]bool)}
+	s.create = func(ctx ctxt, k key, o order) (order, error) {
+		s.knowing.Lock()
+		defer s.knowing.Unlock()
+		stored, err := m.CreateOrder(ctx, k, o)
+		if err == nil {
+			s.known[nameOf(k)] = true
+		}
+		return stored, err
+	}
+	s.put = func(c storetest.Contents) {
+		m.Users.Put(c.Users...)
+		m.Products.Put(c.Products...)
+		m.Widgets.Put(c.Widgets...)
+	}
+	s.delete = func(c storetest.Contents) {
+		m.Users.Delete(ids(c.Users)...)
+		m.Products.Delete(ids(c.Products)...)
+		m.Widgets.Delete(ids(c.Widgets)...)
+	}
+	s.reopen = func() *store { return s }
+	s.put(contents)
+	return s
+}
+
+func (s *store) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {
+	return s.listUsers(ctx, after, limit)
+}
+
+func (s *store) ListWidgets(ctx ctxt, start string, limit int) ([]resource, error) {
+	return s.listWidgets(ctx, start, limit)
+}
+func (s *store) CreateOrder(ctx ctxt, k key, o order) (order, error) { return s.create(ctx, k, o) }
+func (s *store) GetProduct(ctx ctxt, id string) (resource, error)    { return s.get(ctx, id) }
+func (s *store) Put(_ ctxt, contents storetest.Contents) error       { s.put(contents); return nil }
+func (s *store) Delete(_ ctxt, contents storetest.Contents) error    { s.delete(contents); return nil }
+
+// Orders returns each order once, even if it has two keys.
+func (s *store) Orders() []order {
+	byID := make(map[string]order)
+	for _, o := range s.MemStore.Orders() {
+		byID[o.ID] = o
+	}
+	return slices.Collect(maps.Values(byID))
+}
+
+func (s *store) Reopen(*testing.T) storefront.Store { return s.reopen() }
+
+func ids(resources []resource) []string {
+	var ids []string
+	for _, r := range resources {
+		ids = append(ids, r.ID())
+	}
+	return ids
+}
+
+// lists replaces both lists with what wrong makes of them.
+func (s *store) lists(wrong func(right lister, all *storefront.Collection, inclusive bool) lister) {
+	s.listUsers = wrong(s.MemStore.ListUsers, &s.Users, false)
+	s.listWidgets = wrong(s.MemStore.ListWidgets, &s.Widgets, true)
+}
+
+// compareInMemory makes a list that is sorted and begins by comparison functions
+// of the store's own.
+func (s *store) compareInMemory(order, position func(a, b string) int) {
+	s.lists(func(right lister, all *storefront.Collection, inclusive bool) lister {
+		return func(ctx ctxt, pos string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			page := slices.Collect(all.All())
+			page = slices.DeleteFunc(page, func(r resource) bool {
+				c := position(r.ID(), pos)
+				return pos != "" && (c < 0 || c == 0 && !inclusive)
+			})
+			slices.SortStableFunc(page, func(a, b resource) int { return order(a.ID(), b.ID()) })
+			return page[:min(limit, len(page))], nil
+		}
+	})
+}
+
+// around replaces CreateOrder with what calls the right one.
+func (s *store) around(create func(right creator, ctx ctxt, k key, o order) (order, error)) {
+	right := s.create
+	s.create = func(ctx ctxt, k key, o order) (order, error) { return create(right, ctx, k, o) }
+}
+
+// replays changes what replays return.
+func (s *store) replays(change func(stored *order)) {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		stored, err := right(ctx, k, o)
+		if err == nil && stored.ID != o.ID {
+			change(&stored)
+		}
+		return stored, err
+	})
+}
+
+// keys changes the keys.
+func (s *store) keys(change func(k *key)) {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		change(&k)
+		return right(ctx, k, o)
+	})
+}
+
+func ignoringCase(a, b string) int { return cmp.Compare(strings.ToLower(a), strings.ToLower(b)) }
+func inUTF16(a, b string) int {
+	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
+}
+func trimmed(a, b string) int {
+	return cmp.Compare(strings.TrimRight(a, " "), strings.TrimRight(b, " "))
+}
+func ignoringPunctuation(a, b string) int {
+	r := strings.NewReplacer(" ", "", "-", "", "_", "", ".", "", "'", "", "\u00ad", "", "\u200b", "")
+	return cmp.Compare(r.Replace(a), r.Replace(b))
+}
+func natural(a, b string) int {
+	if len(a) > 0 && len(b) > 0 && strings.Trim(a+b, "0123456789") == "" && len(a) != len(b) {
+		return cmp.Compare(len(a), len(b))
+	}
+	return cmp.Compare(a, b)
+}
+
+// The subtests, by their beginnings.
+const (
+	concurrently = "Store/Methods may be called"
+	done         = "Store/Once ctx is done"
+	notLater     = "Store/A method does not use ctx"
+	slice        = "Store/A returned slice"
+	asPut        = "Store/A resource is returned"
+	apart        = "Store/Users, products and widgets"
+	errorText    = "Store/The text of an error"
+
+	usersInOrder   = "ListUsers/ListUsers returns"
+	widgetsInOrder = "ListWidgets/ListWidgets returns"
+	usersBegin     = "ListUsers/It begins"
+	widgetsBegin   = "ListWidgets/It begins"
+	usersFirst     = `ListUsers/If after is ""`
+	widgetsFirst   = `ListWidgets/If start is ""`
+	usersAtMost    = "ListUsers/It returns at most"
+	widgetsAtMost  = "ListWidgets/It returns at most"
+	usersFewer     = "ListUsers/It returns fewer"
+	widgetsFewer   = "ListWidgets/It returns fewer"
+	usersGone      = "ListUsers/The user with"
+	widgetsGone    = "ListWidgets/The widget with"
+	usersWhile     = "ListUsers/A user that is there"
+	widgetsWhile   = "ListWidgets/A widget that is there"
+	usersEmpty     = "ListUsers/An empty list"
+	widgetsEmpty   = "ListWidgets/An empty list"
+
+	atomic     = "CreateOrder/The order and the key are recorded"
+	exactlyOne = "CreateOrder/Of any number of calls"
+	crash      = "CreateOrder/A Store that survives"
+	asGiven    = "CreateOrder/The call that creates"
+	replay     = "CreateOrder/Every other call"
+	sameKey    = "CreateOrder/Two keys"
+	reused     = "CreateOrder/A call whose key has been used"
+	inProgress = "CreateOrder/A call that meets another"
+	lifetime   = "CreateOrder/A key is remembered"
+	noTrace    = "CreateOrder/A call that fails"
+	unknown    = "CreateOrder/If ctx is done or a failure"
+	settles    = "CreateOrder/A later call"
+
+	product  = "GetProduct/GetProduct returns"
+	notFound = "GetProduct/If there is none"
+)
+
+var errDriver = errors.New("driver: bad connection")
+
+// A wrongStore breaks a promise. The subtests that fail are exactly those given,
+// and one of the failures says the given text.
+type wrongStore struct {
+	name   string
+	change func(*store)
+	fails  []string
+	says   string
+}
+
+var wrongStores = []wrongStore{
+	// All methods.
+	{"a database that allows one read at a time", func(s *store) {
+		var mu sync.Mutex
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, ctx.Err()
+			}
+			if !mu.TryLock() {
+				return resource{}, errors.New("database is locked")
+			}
+			defer mu.Unlock()
+			time.Sleep(time.Microsecond)
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{concurrently}, "database is locked"},
+	{"scratch space that calls share", func(s *store) {
+		var mu sync.Mutex
+		var position string
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			mu.Lock()
+			position = after
+			mu.Unlock()
+			time.Sleep(time.Nanosecond)
+			mu.Lock()
+			defer mu.Unlock()
+			return s.MemStore.ListUsers(ctx, position, limit)
+		}
+	}, []string{concurrently}, "state that calls share"},
+	{"ListUsers ignores ctx", func(s *store) {
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			return s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit)
+		}
+	}, []string{done}, "returned no error"},
+	{"CreateOrder ignores ctx", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+	}, []string{done}, "returned no error"},
+	{"GetProduct ignores ctx", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
+		}
+	}, []string{done}, "returned no error"},
+	{"an error of the driver when ctx is done", func(s *store) {
+		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, errors.New("canceling statement due to user request")
+			}
+			return s.MemStore.ListWidgets(ctx, start, limit)
+		}
+	}, []string{done}, `does not match "context canceled"`},
+	{"Canceled for a deadline", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, context.Canceled
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{done}, `does not match "context deadline exceeded"`},
+	{"more attempts though ctx is done", func(s *store) {
+		s.get = func(ctx ctxt, id string) (r resource, err error) {
+			for range 3 {
+				if r, err = s.MemStore.GetProduct(ctx, id); err == nil || errors.Is(err, storefront.ErrNotFound) {
+					return r, err
+				}
+				time.Sleep(time.Second)
+			}
+			return r, err
+		}
+	}, []string{done}, "took 3s to return"},
+	{"rows.Err is not looked at", func(s *store) {
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			page, _ := s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit)
+			for i := range page {
+				if ctx.Err() != nil {
+					return page[:i], nil
+				}
+			}
+			return page, nil
+		}
+	}, []string{done}, "sql.Rows.Err"},
+	{"the context of the first call is kept", func(s *store) {
+		var mu sync.Mutex
+		var first ctxt
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if first != nil && first.Err() != nil {
+				return nil, first.Err()
+			}
+			page, err := s.MemStore.ListUsers(ctx, after, limit)
+			if err == nil && first == nil {
+				first = ctx
+			}
+			return page, err
+		}
+	}, []string{notLater}, "which was given another context"},
+	{"a value of an earlier context is read", func(s *store) {
+		var mu sync.Mutex
+		var last ctxt
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if last != nil {
+				last.Value("trace")
+			}
+			last = ctx
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{notLater}, "used 1 times by other calls"},
+	{"pages are cached and not copied", func(s *store) {
+		var mu sync.Mutex
+		cached := make(map[string][]resource)
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			name := fmt.Sprint(after, limit)
+			if page, ok := cached[name]; ok && ctx.Err() == nil {
+				return page, nil
+			}
+			page, err := s.MemStore.ListUsers(ctx, after, limit)
+			if err == nil {
+				cached[name] = page
+			}
+			return page, err
+		}
+		changed := func(change func(storetest.Contents)) func(storetest.Contents) {
+			return func(c storetest.Contents) {
+				mu.Lock()
+				defer mu.Unlock()
+				change(c)
+				clear(cached)
+			}
+		}
+		s.put, s.delete = changed(s.put), changed(s.delete)
+	}, []string{slice}, "slices.Clone"},
+	{"resources are decoded into maps", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			r, err := s.MemStore.GetProduct(ctx, id)
+			if err != nil {
+				return r, err
+			}
+			var fields map[string]any
+			if err := json.Unmarshal([]byte(r.String()), &fields); err != nil {
+				return r, err
+			}
+			return storefront.NewResource(id, fields)
+		}
+	}, []string{asPut}, "decoded and encoded again"},
+	{"long JSON is cut", func(s *store) {
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				page, err := right(ctx, position, limit)
+				for i, r := range page {
+					if len(r.String()) > 64<<10 {
+						page[i] = storefront.MustResource(r.ID(), nil)
+					}
+				}
+				return page, err
+			}
+		})
+	}, []string{asPut}, "decoded and encoded again"},
+	{"products are looked for among users, too", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			r, err := s.MemStore.GetProduct(ctx, id)
+			if u, ok := s.Users.Get(id); ok && errors.Is(err, storefront.ErrNotFound) {
+				return u, nil
+			}
+			return r, err
+		}
+	}, []string{apart}, "returned what is no product"},
+	{"one list for users and widgets", func(s *store) {
+		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
+			widgets, err := s.MemStore.ListWidgets(ctx, start, limit)
+			for u := range s.Users.All() {
+				if u.ID() >= start && !slices.Contains(ids(widgets), u.ID()) {
+					widgets = append(widgets, u)
+				}
+			}
+			slices.SortFunc(widgets, func(a, b resource) int { return cmp.Compare(a.ID(), b.ID()) })
+			return widgets[:min(limit, len(widgets))], err
+		}
+	}, []string{apart}, "one table or map for all"},
+	{"the key in the error of a reused key", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if err != nil {
+				err = fmt.Errorf("creating with key %q: %w", k.Value, err)
+			}
+			return stored, err
+		})
+	}, []string{errorText}, "wrapped into the error"},
+	{"the item in the error of a done context", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("creating %v: %w", o, ctx.Err())
+			}
+			return stored, err
+		})
+	}, []string{errorText}, `contains "a very private item"`},
+
+	// Lists.
+	{"order without case", func(s *store) { s.compareInMemory(ignoringCase, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `COLLATE "C"`},
+	{"order of UTF-16", func(s *store) { s.compareInMemory(inUTF16, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `returned "\U0010fffd" before "\ue000"`},
+	{"order of numbers", func(s *store) { s.compareInMemory(natural, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `returned "9" before "10"`},
+	{"order without punctuation", func(s *store) { s.compareInMemory(ignoringPunctuation, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, "goes by language"},
+	{"order of trimmed IDs", func(s *store) { s.compareInMemory(descendingSpaces, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `returned "a  " before "a "`},
+	{"positions without case", func(s *store) { s.compareInMemory(strings.Compare, ignoringCase) }, []string{usersBegin, widgetsBegin}, "compares in another way than by bytes"},
+	{"positions of UTF-16", func(s *store) { s.compareInMemory(strings.Compare, inUTF16) }, []string{usersBegin, widgetsBegin}, "compares in another way than by bytes"},
+	{"positions of trimmed IDs", func(s *store) { s.compareInMemory(strings.Compare, trimmed) }, []string{usersBegin, widgetsBegin}, "compares in another way than by bytes"},
+	{"positions are cut", func(s *store) {
+		s.compareInMemory(strings.Compare, func(id, position string) int {
+			return cmp.Compare(id[:min(254, len(id))], position[:min(254, len(position))])
+		})
+	}, []string{usersBegin, widgetsBegin}, "xxx"},
+	{"the beginning is nowhere", func(s *store) {
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				if position == "" {
+					return nil, ctx.Err()
+				}
+				return right(ctx, position, limit)
+			}
+		})
+	}, []string{usersFirst, widgetsFirst}, "taken for an ID, or for NULL"},
+	{"one more than the limit", func(s *store) {
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				return right(ctx, position, limit+1)
+			}
+		})
+	}, []string{usersAtMost, widgetsAtMost}, "one more is read"},
+	{"at most 500", func(s *store) {
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				return right(ctx, position, min(limit, 500))
+			}
+		})
+	}, []string{usersFewer, widgetsFewer}, "a limit of the store's own"},
+	{"deleted items count", func(s *store) {
+		var mu sync.Mutex
+		goneUsers, goneWidgets := make(map[string]bool), make(map[string]bool)
+		mark := func(c storetest.Contents, deleted bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, u := range c.Users {
+				goneUsers[u.ID()] = deleted
+			}
+			for _, w := range c.Widgets {
+				goneWidgets[w.ID()] = deleted
+			}
+		}
+		put := s.put
+		s.put = func(c storetest.Contents) {
+			put(c)
+			mark(c, false)
+		}
+		s.delete = func(c storetest.Contents) { mark(c, true) }
+		s.lists(func(right lister, _ *storefront.Collection, inclusive bool) lister {
+			gone := goneUsers
+			if inclusive {
+				gone = goneWidgets
+			}
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				page, err := right(ctx, position, limit)
+				return slices.DeleteFunc(page, func(r resource) bool { return gone[r.ID()] }), err
+			}
+		})
+	}, []string{usersFewer, widgetsFewer}, "after LIMIT was applied"},
+	{"the position is looked up", func(s *store) {
+		s.lists(func(right lister, all *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				if _, ok := all.Get(position); !ok && position != "" && len(slices.Collect(all.All())) > 2 {
+					return nil, errors.New("no such position")
+				}
+				return right(ctx, position, limit)
+			}
+		})
+	}, []string{usersGone, widgetsGone}, "looked up as an item"},
+	{"counting, then OFFSET", func(s *store) {
+		s.lists(func(_ lister, all *storefront.Collection, inclusive bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				offset := 0
+				for r := range all.All() {
+					if r.ID() < position || r.ID() == position && !inclusive {
+						offset++
+					}
+				}
+				time.Sleep(10 * time.Microsecond)
+				page := slices.Collect(all.All())
+				page = page[min(offset, len(page)):]
+				return page[:min(limit, len(page))], nil
+			}
+		})
+	}, []string{usersWhile, widgetsWhile}, "OFFSET"},
+	{"an empty list is not found", func(s *store) {
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				page, err := right(ctx, position, limit)
+				if err == nil && len(page) == 0 {
+					err = storefront.ErrNotFound
+				}
+				return page, err
+			}
+		})
+	}, []string{usersEmpty, widgetsEmpty}, "ErrNotFound is for GetProduct alone"},
+
+	// Orders.
+	{"the order, then the key", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			if s.isKnown(k) {
+				return right(context.WithoutCancel(ctx), k, o)
+			}
+			right(context.WithoutCancel(ctx), key{Scope: "without a key", Value: o.ID}, o)
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+	}, []string{atomic}, "two statements without a transaction"},
+	{"a crash between the order and the key", func(s *store) {
+		crashed, turn := make(chan struct{}), make(chan struct{}, 1)
+		right := s.create
+		s.reopen = func() *store {
+			close(crashed)
+			again := newStore(storetest.Contents{})
+			again.MemStore, again.create = s.MemStore, right
+			return again
+		}
+		s.create = func(ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			ctx = context.WithoutCancel(ctx)
+			turn <- struct{}{} // not a mutex, for which the clock of a bubble does not move
+			defer func() { <-turn }()
+			if s.isKnown(k) {
+				return right(ctx, k, o)
+			}
+			right(ctx, key{Scope: "without a key", Value: o.ID}, o)
+			time.Sleep(time.Microsecond)
+			select {
+			case <-crashed:
+				return order{}, errDriver
+			default:
+				return right(ctx, k, o)
+			}
+		}
+	}, []string{atomic}, "was made while the store crashed"},
+	{"SELECT, then INSERT", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if !s.isKnown(k) && ctx.Err() == nil {
+				time.Sleep(time.Microsecond)
+				if s.isKnown(k) { // by now
+					return right(ctx, key{Value: o.ID}, o)
+				}
+			}
+			return right(ctx, k, o)
+		})
+	}, []string{exactlyOne}, "ON CONFLICT DO NOTHING"},
+	{"a loser creates an order and returns the other", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			fresh := !s.isKnown(k)
+			if fresh && ctx.Err() == nil {
+				time.Sleep(time.Microsecond)
+			}
+			stored, err := right(ctx, k, o)
+			if fresh && err == nil && stored.ID != o.ID {
+				right(ctx, key{Value: o.ID}, o)
+			}
+			return stored, err
+		})
+	}, []string{exactlyOne}, "created 16 orders, want 1"},
+	{"keys in memory alone", func(s *store) {
+		s.reopen = func() *store {
+			again := newStore(storetest.Contents{})
+			for _, o := range s.Orders() {
+				again.MemStore.CreateOrder(context.Background(), key{Scope: "lost", Value: o.ID}, o)
+			}
+			return again
+		}
+	}, []string{crash}, "keys that are kept in memory alone"},
+	{"the last orders are not on disk yet", func(s *store) {
+		s.reopen = func() *store { return newStore(storetest.Contents{}) }
+	}, []string{crash}, "acknowledged before it is on disk"},
+	{"an order is returned without milliseconds", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if stored.ID == o.ID {
+				stored.CreatedAt = stored.CreatedAt.Truncate(time.Second)
+			}
+			return stored, err
+		})
+	}, []string{asGiven}, "CreatedAt"},
+	{"times without milliseconds", func(s *store) {
+		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.Truncate(time.Second) })
+	}, []string{replay}, "CreatedAt"},
+	{"times without zone", func(s *store) {
+		zone := time.FixedZone("", 2*60*60)
+		s.replays(func(o *order) {
+			local := o.CreatedAt.In(zone)
+			o.CreatedAt = time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
+		})
+	}, []string{replay}, "a time without zone"},
+	{"times in 32 bits", func(s *store) {
+		s.replays(func(o *order) {
+			if o.CreatedAt.Unix() > 1<<31-1 {
+				o.CreatedAt = o.CreatedAt.Add(-1 << 32 * time.Second)
+			}
+		})
+	}, []string{replay}, "CreatedAt"},
+	{"quantities in 32 bits", func(s *store) { s.replays(func(o *order) { o.Qty = int64(int32(o.Qty)) }) }, []string{replay}, "an integer of 32 bits"},
+	{"quantities as float32", func(s *store) { s.replays(func(o *order) { o.Qty = int64(float32(o.Qty)) }) }, []string{replay}, "Qty 16777216, want 16777217"},
+	{"items trimmed", func(s *store) { s.replays(func(o *order) { o.Item = strings.TrimSpace(o.Item) }) }, []string{replay}, `Item "teapot", want " teapot "`},
+	{"items cut at 255 bytes", func(s *store) { s.replays(func(o *order) { o.Item = o.Item[:min(255, len(o.Item))] }) }, []string{replay}, "trimmed, cut or normalized"},
+	{"items composed", func(s *store) {
+		s.replays(func(o *order) { o.Item = strings.ReplaceAll(o.Item, "e\u0301", "\u00e9") })
+	}, []string{replay}, "normalized"},
+	{"the retry's own time", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if stored.ID != o.ID {
+				stored.CreatedAt = o.CreatedAt
+			}
+			return stored, err
+		})
+	}, []string{replay}, "CreatedAt"},
+	{"keys without scope", func(s *store) { s.keys(func(k *key) { k.Scope = "" }) }, []string{sameKey}, "Scope is left out"},
+	{"keys joined", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+k.Value }) }, []string{sameKey}, "was taken for"},
+	{"keys joined by a comma", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+","+k.Value }) }, []string{sameKey}, `{Scope: "a", Value: "b,c"} was taken for {Scope: "a,b", Value: "c"}`},
+	{"keys without case", func(s *store) { s.keys(func(k *key) { k.Value = strings.ToLower(k.Value) }) }, []string{sameKey}, `Value: "K"`},
+	{"keys trimmed", func(s *store) { s.keys(func(k *key) { k.Value = strings.TrimRight(k.Value, " ") }) }, []string{sameKey}, `Value: "k "`},
+	{"keys cut", func(s *store) { s.keys(func(k *key) { k.Scope = k.Scope[:min(255, len(k.Scope))] }) }, []string{sameKey}, "1002 bytes"},
+	{"scopes as valid UTF-8", func(s *store) { s.keys(func(k *key) { k.Scope = strings.ToValidUTF8(k.Scope, "\ufffd") }) }, []string{sameKey}, `\xfe`},
+	{"fingerprints ignored", func(s *store) { s.keys(func(k *key) { k.Fingerprint = [32]byte{} }) }, []string{reused}, "returned that order and no error"},
+	{"half of a fingerprint", func(s *store) { s.keys(func(k *key) { clear(k.Fingerprint[16:]) }) }, []string{reused}, "differs in the last byte"},
+	{"fingerprints in the key", func(s *store) {
+		s.keys(func(k *key) { k.Value += fmt.Sprintf("%x", k.Fingerprint); k.Fingerprint = [32]byte{} })
+	}, []string{reused}, "part of the key in the unique constraint"},
+	{"an order of a reused key", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if errors.Is(err, storefront.ErrKeyReused) {
+				right(ctx, key{Value: o.ID}, o)
+			}
+			return stored, err
+		})
+	}, []string{reused}, "created an order"},
+	{"a reused key replaces the order", func(s *store) {
+		var mu sync.Mutex
+		replaced := make(map[string]order)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			stored, err := right(ctx, k, o)
+			if errors.Is(err, storefront.ErrKeyReused) {
+				replaced[nameOf(k)] = o
+			} else if r, ok := replaced[nameOf(k)]; ok && err == nil {
+				stored = r
+			}
+			return stored, err
+		})
+	}, []string{reused}, "ON CONFLICT DO UPDATE"},
+	{"another error for a reused key", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if errors.Is(err, storefront.ErrKeyReused) {
+				err = errors.New("conflict")
+			}
+			return stored, err
+		})
+	}, []string{reused}, "does not match ErrKeyReused: conflict"},
+	{"the unique constraint's error", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			fresh := !s.isKnown(k) && ctx.Err() == nil
+			if fresh {
+				time.Sleep(time.Microsecond)
+			}
+			stored, err := right(ctx, k, o)
+			if fresh && err == nil && stored.ID != o.ID {
+				return order{}, errors.New("duplicate key value violates unique constraint")
+			}
+			return stored, err
+		})
+	}, []string{inProgress}, "read the order of the first"},
+	{"calls joined under the first one's context", func(s *store) {
+		type flight struct {
+			over chan struct{}
+			o    order
+			err  error
+		}
+		var mu sync.Mutex
+		flights := make(map[string]*flight)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			name := fmt.Sprint(k)
+			mu.Lock()
+			if ctx.Err() != nil {
+				mu.Unlock()
+				return order{}, ctx.Err()
+			}
+			f, joined := flights[name]
+			if !joined {
+				f = &flight{over: make(chan struct{})}
+				flights[name] = f
+			}
+			mu.Unlock()
+			if joined {
+				<-f.over
+				return f.o, f.err
+			}
+			time.Sleep(time.Microsecond)
+			f.o, f.err = right(ctx, k, o)
+			mu.Lock()
+			delete(flights, name)
+			mu.Unlock()
+			close(f.over)
+			return f.o, f.err
+		})
+	}, []string{inProgress}, "calls with one key are joined"},
+	{"keys for an hour", func(s *store) { s.expireKeys(time.Hour) }, []string{lifetime}, "keys expire too early"},
+	{"keys for a day but a second", func(s *store) { s.expireKeys(24*time.Hour - time.Second) }, []string{lifetime}, "23h59m59.999s after"},
+	{"keys for a calendar day", func(s *store) {
+		s.keys(func(k *key) { k.Scope += time.Now().UTC().Format(time.DateOnly) })
+	}, []string{lifetime}, "whole days"},
+	{"a failed call keeps its key", func(s *store) {
+		var mu sync.Mutex
+		taken := make(map[string]key)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			name := nameOf(k)
+			if first, ok := taken[name]; ok && first != k {
+				return order{}, storefront.ErrKeyReused
+			}
+			stored, err := right(ctx, k, o)
+			if err == nil || ctx.Err() != nil {
+				taken[name] = k
+			}
+			return stored, err
+		})
+	}, []string{noTrace}, "the key is recorded before the order"},
+	{"a failure is remembered", func(s *store) {
+		var mu sync.Mutex
+		failures := make(map[string]error)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			name := nameOf(k)
+			if err := failures[name]; err != nil {
+				return order{}, err
+			}
+			stored, err := right(ctx, k, o)
+			if ctx.Err() != nil {
+				failures[name] = err
+			}
+			return stored, err
+		})
+	}, []string{noTrace, settles, inProgress}, "failures are remembered"},
+	{"an order is created, then ctx looked at", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(context.WithoutCancel(ctx), k, o)
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			return stored, err
+		})
+	}, []string{noTrace}, "looked at after the order was recorded"},
+	{"the driver's error in the midst", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			stored, err := right(context.WithoutCancel(ctx), k, o)
+			if ctx.Err() != nil {
+				return order{}, errDriver
+			}
+			return stored, err
+		})
+	}, []string{unknown}, "matches neither context canceled nor ErrUnavailable"},
+	{"the key, then the order", func(s *store) {
+		var mu sync.Mutex
+		begun := make(map[key]string)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			if begun[k] != "" && !s.isKnown(k) {
+				return order{}, errors.New("the key has no order")
+			}
+			begun[k] = o.ID
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+	}, []string{settles, inProgress}, "leaves a key without an order"},
+	{"the key of an interrupted call is not recorded again", func(s *store) {
+		var mu sync.Mutex
+		interrupted := make(map[string]bool)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() != nil {
+				interrupted[nameOf(k)] = true
+				return order{}, ctx.Err()
+			}
+			if interrupted[nameOf(k)] {
+				k.Value = o.ID
+			}
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+	}, []string{settles}, "The third returned another"},
+
+	// Products.
+	{"IDs cleaned as paths", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if path.Clean("/"+id) != "/"+id {
+				return resource{}, cmp.Or(ctx.Err(), storefront.ErrNotFound)
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{product}, "cleaned as a path"},
+	{"IDs cut", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			return s.MemStore.GetProduct(ctx, id[:min(254, len(id))])
+		}
+	}, []string{product}, "returned the product"},
+	{"products without case", func(s *store) {
+		s.matchProducts(strings.EqualFold)
+	}, []string{notFound}, `GetProduct(ctx, "TEAPOT"), where there is no such product, returned the product "teapot"`},
+	{"products by prefix", func(s *store) {
+		s.matchProducts(func(id, asked string) bool { return strings.HasPrefix(id, asked) })
+	}, []string{notFound}, `GetProduct(ctx, "tea")`},
+	{"products by LIKE", func(s *store) {
+		s.matchProducts(func(id, asked string) bool {
+			pattern := regexp.QuoteMeta(asked)
+			pattern = strings.NewReplacer("%", ".*", "_", ".").Replace(pattern)
+			return regexp.MustCompile("^" + pattern + "$").MatchString(id)
+		})
+	}, []string{notFound}, "as a pattern (LIKE)"},
+	{"the zero Resource for no product", func(s *store) {
+		s.notFoundIs(nil)
+	}, []string{notFound}, "returned the zero Resource and no error"},
+	{"the database's error for no row", func(s *store) {
+		s.notFoundIs(sql.ErrNoRows)
+	}, []string{notFound}, "no rows in result set"},
+}
+
+func descendingSpaces(a, b string) int {
+	return cmp.Or(trimmed(a, b), -cmp.Compare(a, b))
+}
+
+// isKnown reports whether there is an order with the key.
+func (s *store) isKnown(k key) bool {
+	s.knowing.Lock()
+	defer s.knowing.Unlock()
+	return s.known[nameOf(k)]
+}
+
+func nameOf(k key) string { return fmt.Sprintf("%q %q", k.Scope, k.Value) }
+
+// expireKeys forgets keys after a time.
+func (s *store) expireKeys(lifetime time.Duration) {
+	var mu sync.Mutex
+	created := make(map[string]time.Time)
+	s.keys(func(k *key) {
+		mu.Lock()
+		defer mu.Unlock()
+		name := nameOf(*k)
+		if at, ok := created[name]; !ok || time.Since(at) > lifetime {
+			created[name] = time.Now()
+		}
+		k.Scope += created[name].String()
+	})
+}
+
+// matchProducts finds products that are not there by another comparison.
+func (s *store) matchProducts(match func(id, asked string) bool) {
+	s.get = func(ctx ctxt, asked string) (resource, error) {
+		r, err := s.MemStore.GetProduct(ctx, asked)
+		if errors.Is(err, storefront.ErrNotFound) {
+			for r := range s.Products.All() {
+				if match(r.ID(), asked) {
+					return r, nil
+				}
+			}
+		}
+		return r, err
+	}
+}
+
+func (s *store) notFoundIs(instead error) {
+	s.get = func(ctx ctxt, id string) (resource, error) {
+		r, err := s.MemStore.GetProduct(ctx, id)
+		if errors.Is(err, storefront.ErrNotFound) {
+			err = instead
+		}
+		return r, err
+	}
+}
+
+// Stores that make use of what the contract leaves to them.
+var rightStores = []struct {
+	name   string
+	change func(*store)
+}{
+	{"errors are wrapped", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			return stored, wrapped(err)
+		})
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			r, err := s.MemStore.GetProduct(ctx, id)
+			return r, wrapped(err)
+		}
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				page, err := right(ctx, position, limit)
+				return page, wrapped(err)
+			}
+		})
+	}},
+	{"calls that meet another are in progress", func(s *store) {
+		var mu sync.Mutex
+		busy := make(map[string]bool)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			mu.Lock()
+			taken := busy[nameOf(k)]
+			busy[nameOf(k)] = true
+			mu.Unlock()
+			if taken {
+				return order{}, storefront.ErrInProgress
+			}
+			time.Sleep(time.Microsecond)
+			stored, err := right(ctx, k, o)
+			mu.Lock()
+			delete(busy, nameOf(k))
+			mu.Unlock()
+			return stored, err
+		})
+	}},
+	{"two calls at once are enough", func(s *store) {
+		calls := make(chan struct{}, 2)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			select {
+			case calls <- struct{}{}:
+				defer func() { <-calls }()
+				time.Sleep(time.Microsecond)
+				return right(ctx, k, o)
+			default:
+				return order{}, storefront.ErrUnavailable
+			}
+		})
+	}},
+	{"times in another zone", func(s *store) {
+		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.In(time.FixedZone("", 3600)) })
+	}},
+	{"slices with room and empty ones", func(s *store) {
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				page, err := right(ctx, position, limit)
+				return append(make([]resource, 0, 1000), page...), err
+			}
+		})
+	}},
+	{"keys for two days", func(s *store) { s.expireKeys(48 * time.Hour) }},
+	{"the first context's error", func(s *store) { // of a call that is interrupted but has created its order
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			stored, err := right(context.WithoutCancel(ctx), k, o)
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			return stored, err
+		})
+	}},
+}
+
+func wrapped(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the store: %w", err)
+}
+
+func TestRightStoresPass(t *testing.T) {
+	for _, r := range rightStores {
+		t.Run(r.name, func(t *testing.T) {
+			storetest.RunSynctest(t, func(_ *testing.T, contents storetest.Contents) storefront.Store {
+				s := newStore(contents)
+				r.change(s)
+				return s
+			})
+		})
+	}
+}
+
+// A bareStore has the four methods alone.
+type bareStore struct{ storefront.Store }
+
+// A movableStore has a clock, but one whose type is wrong.
+type movableStore struct{ *store }
+
+func (movableStore) Advance(seconds int) {}
+
+// inWrongStores is set in the process that runs the suite on the wrong stores.
+const inWrongStores = "STORETEST_WRONG_STORES"
+
+func TestSuiteOnWrongStores(t *testing.T) {
+	if os.Getenv(inWrongStores) == "" {
+		t.Skip("It fails, as it should, when TestWrongStoresAreCaught runs it.")
+	}
+	t.Run("bare", func(t *testing.T) {
+		storetest.Run(t, func(_ *testing.T, contents storetest.Contents) storefront.Store {
+			return bareStore{newStore(contents)}
+		})
+	})
+	t.Run("movable", func(t *testing.T) {
+		storetest.Run(t, func(_ *testing.T, contents storetest.Contents) storefront.Store {
+			return movableStore{newStore(contents)}
+		})
+	})
+	for _, w := range wrongStores {
+		t.Run(w.name, func(t *testing.T) {
+			storetest.RunSynctest(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+				s := newStore(contents)
+				w.change(s)
+				return s
+			})
+		})
+	}
+}
+
+// results are those of a run of TestSuiteOnWrongStores, by wrong store.
+type results struct {
+	failed, skipped map[string][]string
+	said            map[string]string
+}
+
+func runWrongStores(t *testing.T) results {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestSuiteOnWrongStores$", "-test.v", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), inWrongStores+"=1")
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		t.Fatalf("the suite on wrong stores ended with %v, want failures", err)
+	}
+	r := results{make(map[string][]string), make(map[string][]string), make(map[string]string)}
+	result := regexp.MustCompile(`^\s*--- (FAIL|PASS|SKIP): TestSuiteOnWrongStores/([^/]+)/([^/]+/.+) \(`)
+	running := regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+TestSuiteOnWrongStores/([^/]+)`)
+	current, ended := "", false
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		line := lines.Text()
+		if m := running.FindStringSubmatch(line); m != nil {
+			current = m[1]
+		} else if m := result.FindStringSubmatch(line); m != nil {
+			switch m[1] {
+			case "FAIL":
+				r.failed[m[2]] = append(r.failed[m[2]], m[3])
+			case "SKIP":
+				r.skipped[m[2]] = append(r.skipped[m[2]], m[3])
+			}
+		} else {
+			r.said[current] += line + "\n"
+			ended = ended || line == "FAIL"
+		}
+	}
+	if !ended {
+		t.Fatalf("the suite on wrong stores did not come to its end:\n%s", out)
+	}
+	return r
+}
+
+// wantSubtests checks that the subtests are exactly those that begin as given.
+func wantSubtests(t *testing.T, what string, got, beginnings []string) {
+	t.Helper()
+	missing := slices.Clone(beginnings)
+	for _, g := range got {
+		i := slices.IndexFunc(missing, func(b string) bool { return strings.HasPrefix(g, strings.ReplaceAll(b, " ", "_")) })
+		if i < 0 {
+			t.Errorf("%s: %s, too", what, g)
+			continue
+		}
+		missing = slices.Delete(missing, i, i+1)
+	}
+	for _, m := range missing {
+		t.Errorf("not %s: %s", what, m)
+	}
+}
+
+func TestWrongStoresAreCaught(t *testing.T) {
+	results := runWrongStores(t)
+
+	t.Run("what a bare store has not got is skipped", func(t *testing.T) {
+		wantSubtests(t, "skipped", results.skipped["bare"], []string{
+			apart, usersFewer, usersGone, usersWhile, widgetsFewer, widgetsGone, widgetsWhile,
+			atomic, exactlyOne, crash, reused, lifetime, noTrace,
+		})
+		wantSubtests(t, "failed", results.failed["bare"], nil)
+		for _, says := range []string{
+			"Not checked: what a crash leaves",
+			"the methods of storetest.Editor:", "Delete(context.Context, storetest.Contents) error",
+		} {
+			if !strings.Contains(results.said["bare"], says) {
+				t.Errorf("it does not say %q:\n%s", says, results.said["bare"])
+			}
+		}
+	})
+	t.Run("an optional method of another type is pointed out", func(t *testing.T) {
+		wantSubtests(t, "skipped", results.skipped["movable"], []string{lifetime})
+		if says := "has one with this name, but its type is another"; !strings.Contains(results.said["movable"], says) {
+			t.Errorf("it does not say %q:\n%s", says, results.said["movable"])
+		}
+	})
+
+	broken := make(map[string]bool) // the promises that a wrong store breaks alone
+	for _, w := range wrongStores {
+		t.Run(w.name, func(t *testing.T) {
+			name := strings.ReplaceAll(w.name, " ", "_")
+			wantSubtests(t, "failed", results.failed[name], w.fails)
+			said := results.said[name]
+			if !strings.Contains(said, w.says) || !strings.Contains(said, "The broken promise: ") {
+				t.Errorf("no failure says %q:\n%s", w.says, said)
+			}
+		})
+		// Both lists make the same promises, and are broken together.
+		for _, f := range w.fails {
+			group, _, _ := strings.Cut(f, "/")
+			if len(w.fails) == 1 || len(w.fails) == 2 && strings.HasPrefix(group, "List") {
+				broken[f] = true
+			}
+		}
+	}
+	for _, p := range storetest.Promises() {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(broken)), func(f string) bool { return strings.HasPrefix(p, f) }) {
+			t.Errorf("no wrong store breaks only this promise: %s", p)
+		}
+	}
+}
