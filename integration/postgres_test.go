@@ -172,10 +172,19 @@ func (s *postgresServer) restart(t testing.TB) {
 // It must not be "*", which would also match a base backup under way.
 const standbyName = "standby"
 
-// startStandby adds a synchronous standby to a server without one, and returns
-// when every commit waits for it. From then on, and after a promotion too, the
-// servers commit nothing without a synchronous standby.
+// startStandby adds a synchronous standby, as follow does.
 func (s *postgresServer) startStandby(t testing.TB) *postgresServer {
+	t.Helper()
+	standby := newPostgresServer(t, s.pg, s.settings)
+	standby.follow(t, s)
+	return standby
+}
+
+// follow makes a server that is down the synchronous standby of a primary that
+// has none, with the primary's data in place of its own, and returns when every
+// commit waits for it. From then on, and after a promotion too, the primary
+// commits nothing without a synchronous standby.
+func (s *postgresServer) follow(t testing.TB, primary *postgresServer) {
 	t.Helper()
 	for _, command := range []string{
 		// Before there is any standby: there is no moment in which a commit on its
@@ -183,24 +192,25 @@ func (s *postgresServer) startStandby(t testing.TB) *postgresServer {
 		"ALTER SYSTEM SET synchronous_standby_names = '" + standbyName + "'",
 		"SELECT pg_reload_conf()",
 	} {
-		if _, err := s.query(command); err != nil {
+		if _, err := primary.query(command); err != nil {
 			t.Fatal(err)
 		}
 	}
-	standby := newPostgresServer(t, s.pg, s.settings)
-	backup := s.pg.command("pg_basebackup", "-d", s.URL(), "-D", standby.data, "-R", "-X", "stream", "-c", "fast")
+	if err := os.RemoveAll(s.data); err != nil {
+		t.Fatal(err)
+	}
+	backup := s.pg.command("pg_basebackup", "-d", primary.URL(), "-D", s.data, "-R", "-X", "stream", "-c", "fast")
 	if err := backup.run(); err != nil {
 		t.Fatal(err)
 	}
-	standby.start(t)
-	waitFor(t, "the standby is synchronous", 30*time.Second, standby.process, func() error {
-		state, err := s.query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM pg_stat_replication")
+	s.start(t)
+	waitFor(t, "the standby is synchronous", 30*time.Second, s.process, func() error {
+		state, err := primary.query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM pg_stat_replication")
 		if err == nil && state != "streaming sync" {
 			err = fmt.Errorf("its standbys are %s", state)
 		}
 		return err
 	})
-	return standby
 }
 
 // promote makes the standby the primary, and returns when it accepts writes.

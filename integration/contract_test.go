@@ -1,0 +1,35 @@
+package integration
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"example.com/storefront/internal/contract"
+)
+
+// The same files are replayed by TestContract of the module storefront.
+func TestContract(t *testing.T) {
+	files, err := contract.Files("../testdata/contract")
+	if err != nil {
+		t.Fatal(err)
+	}
+	onEveryEngine(t, func(t *testing.T, d database) {
+		for _, file := range files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+				d.clear(t)
+				// The connections are made in the bubble. To read from a network or a
+				// file is not to be durably blocked, so the clock stands still while
+				// the database works.
+				synctest.Test(t, func(t *testing.T) {
+					wrap := func(h http.Handler) http.Handler { return validated(t, h) }
+					if err := contract.Check(file, d.open(t), wrap); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	})
+}

@@ -1,0 +1,498 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/storefront/sqlstore"
+)
+
+// TestMain makes this binary the command itself when a test starts it again.
+func TestMain(m *testing.M) {
+	if os.Getenv("DURABLE_RUN_MAIN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	// With the race detector, a program would sleep for a second before it exits.
+	cmd.Env = append(os.Environ(), "DURABLE_RUN_MAIN=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Dir = t.TempDir() // where the default database is
+	return cmd
+}
+
+// A running is a command that serves.
+type running struct {
+	*exec.Cmd
+	base    string   // of its URLs
+	printed []string // its first lines, up to the one that says how to end it
+	out     *bufio.Scanner
+}
+
+// start starts the command on a port of its own and waits until it serves.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	p, err := tryStart(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func tryStart(t *testing.T, args ...string) (*running, error) {
+	cmd := command(t, append([]string{"-addr", "localhost:0"}, args...)...)
+	cmd.Stderr = t.Output()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &running{Cmd: cmd, out: bufio.NewScanner(stdout)}
+	for p.out.Scan() {
+		p.printed = append(p.printed, p.out.Text())
+		if strings.Contains(p.out.Text(), "Ctrl-C") {
+			break
+		}
+	}
+	if len(p.printed) == 0 {
+		return nil, errors.New("nothing was printed")
+	}
+	p.base = regexp.MustCompile(`http://localhost:\d+`).FindString(p.printed[0])
+	if p.base == "" {
+		return nil, fmt.Errorf("the first line has no URL: %s", p.printed[0])
+	}
+	return p, nil
+}
+
+// end has the command end and checks that it ends well.
+func (p *running) end(t *testing.T) {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.wantSuccess(t)
+}
+
+func (p *running) wantSuccess(t *testing.T) {
+	t.Helper()
+	for p.out.Scan() {
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("the command ended with %v, want status 0", err)
+	}
+}
+
+// kill ends the command as a crash would.
+func (p *running) kill() {
+	p.Process.Kill()
+	p.Wait()
+}
+
+func do(t *testing.T, r *http.Request) (status int, body string, header http.Header) {
+	t.Helper()
+	result, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer result.Body.Close()
+	text, err := io.ReadAll(result.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.StatusCode, string(text), result.Header
+}
+
+// wantBody checks what there is at a URL.
+func (p *running) wantBody(t *testing.T, path, want string) {
+	t.Helper()
+	r, err := http.NewRequest("GET", p.base+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body, _ := do(t, r); status != http.StatusOK || body != want {
+		t.Errorf("%s: %d %s, want 200 %s", path, status, body, want)
+	}
+}
+
+// order creates an order, or has it replayed, and returns the response's body.
+func (p *running) order(t *testing.T, key string, wantReplay bool) (body string) {
+	t.Helper()
+	r, err := http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	status, body, header := do(t, r)
+	if status != http.StatusCreated {
+		t.Fatalf("order: %d %s, want 201", status, body)
+	}
+	if replayed := header.Get("Idempotent-Replayed") == "true"; replayed != wantReplay {
+		t.Errorf("order: replayed is %t, want %t", replayed, wantReplay)
+	}
+	return body
+}
+
+// dataFile writes a file to serve and returns its name.
+func dataFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "shop.json")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestPrintedLinesWork(t *testing.T) {
+	p := start(t)
+	var tried []string
+	for _, line := range p.printed {
+		if !strings.Contains(line, "curl") {
+			continue
+		}
+		words := regexp.MustCompile(`'[^']*'|[^ ']+`).FindAllString(strings.TrimSpace(line), -1)
+		r, err := http.NewRequest("GET", strings.Trim(words[2], "'"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := http.StatusOK
+		for i, word := range words {
+			switch word {
+			case "-H":
+				name, value, _ := strings.Cut(strings.Trim(words[i+1], "'"), ": ")
+				r.Header.Add(name, value)
+			case "-d":
+				r.Method, r.Body = "POST", io.NopCloser(strings.NewReader(strings.Trim(words[i+1], "'")))
+				want = http.StatusCreated
+			}
+		}
+		if status, body, _ := do(t, r); status != want || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %d %s, want %d and JSON", line, status, body, want)
+		}
+		tried = append(tried, r.URL.Path)
+	}
+	for _, path := range []string{"/v1/users", "/v1/orders", "/v1/products/kettle", "/v2/widgets", "/openapi.json"} {
+		if !slices.Contains(tried, path) {
+			t.Errorf("no line tries %s:\n%s", path, strings.Join(p.printed, "\n"))
+		}
+	}
+	if _, err := os.Stat(filepath.Join(p.Dir, "storefront.db")); err != nil {
+		t.Errorf("the default database: %v", err)
+	}
+	p.end(t)
+}
+
+func TestOrderSurvives(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		end  func(*running, *testing.T)
+	}{
+		{"shutdown", (*running).end},
+		{"crash", func(p *running, _ *testing.T) { p.kill() }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "shop.db")
+			p := start(t, "-db", db)
+			body := p.order(t, "k", false)
+			row.end(p, t)
+			p = start(t, "-db", db)
+			if again := p.order(t, "k", true); again != body {
+				t.Errorf("after a restart, the order is %s, want %s", again, body)
+			}
+			p.end(t)
+		})
+	}
+}
+
+func TestShop(t *testing.T) {
+	const (
+		none   = `{"data":[],"has_more":false}`
+		sample = `{"data":[{"id":"ada","name":"Ada","since":2024},{"id":"grace","name":"Grace","since":2025},{"id":"linus","name":"Linus","since":2026}],"has_more":false}`
+		zoe    = `{"data":[{"id":"zoë","tags":["a",{"b":null}],"<&>":1.50}],"has_more":false}`
+		both   = `{"data":[{"id":"ada"},{"id":"zoë","n":2}],"has_more":false}`
+	)
+	type run struct {
+		data  string // "": without -data
+		users string // that are then served
+	}
+	const putZoe = `{"users": [{"id": "zoë", "tags": ["a", {"b": null}], "<&>": 1.50}]}`
+	for _, row := range []struct {
+		name string
+		runs []run // one after the other on the same database
+	}{
+		{"a new database gets the sample shop", []run{{"", sample}}},
+		{"a file instead of the sample shop", []run{{putZoe, zoe}}},
+		{"what was put is kept", []run{{putZoe, zoe}, {"", zoe}}},
+		{"a file adds and replaces", []run{{putZoe, zoe}, {`{"users": [{"id": "ada"}, {"id": "zoë", "n": 2}]}`, both}}},
+		{"only a product is a shop, too", []run{{`{"products": [{"id": "p"}]}`, none}, {"", none}}},
+		{"only a widget is a shop, too", []run{{`{"widgets": [{"id": "w"}]}`, none}, {"", none}}},
+		{"an empty file is no shop", []run{{`{}`, none}, {"", sample}}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "shop.db")
+			for _, run := range row.runs {
+				args := []string{"-db", db}
+				if run.data != "" {
+					args = append(args, "-data", dataFile(t, run.data))
+				}
+				p := start(t, args...)
+				p.wantBody(t, "/v1/users", run.users)
+				p.end(t)
+			}
+		})
+	}
+	t.Run("only an order is a shop, too", func(t *testing.T) {
+		db := filepath.Join(t.TempDir(), "shop.db")
+		p := start(t, "-db", db, "-data", dataFile(t, "{}"))
+		p.order(t, "k", false)
+		p.end(t)
+		p = start(t, "-db", db)
+		p.wantBody(t, "/v1/users", none)
+		p.end(t)
+	})
+}
+
+func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "shop.db")
+	replicas := make([]*running, 4)
+	var starting sync.WaitGroup
+	for i := range replicas {
+		starting.Go(func() {
+			var err error
+			if replicas[i], err = tryStart(t, "-db", db); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		return
+	}
+	body := replicas[0].order(t, "k", false)
+	for _, p := range replicas {
+		if again := p.order(t, "k", true); again != body {
+			t.Errorf("another replica has the order %s, want %s", again, body)
+		}
+		p.end(t)
+	}
+}
+
+func TestOldKeysAreForgotten(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, err := open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := sqlstore.New(db, nil).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for id, age := range map[string]time.Duration{"old": 26 * time.Hour, "young": 24*time.Hour + 30*time.Minute} {
+		_, err := db.ExecContext(t.Context(), `INSERT INTO storefront_orders VALUES ($1, 'teapot', 1, $2, '', $1, '')`, id, time.Now().Add(-age).UnixMilli())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := start(t, "-db", name)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for remembered := ""; remembered != "young"; {
+		err := db.QueryRowContext(ctx, `SELECT group_concat(id) FROM storefront_orders WHERE key_hash IS NOT NULL`).Scan(&remembered)
+		if err != nil {
+			t.Fatalf("the keys of %s are remembered, want young: %v", remembered, err)
+		}
+	}
+	p.end(t)
+}
+
+func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
+	db, err := open(filepath.Join(t.TempDir(), "shop.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for range 4 { // connections
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100"} {
+			var got string
+			if err := conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %s, %v; want %s", pragma, got, err, want)
+			}
+		}
+	}
+}
+
+func TestNoFileNameIsSpecial(t *testing.T) {
+	for _, name := range []string{":memory:", "shop?mode=memory", "a#b%20c.db", "file:shop.db"} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			db, err := open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := os.Stat(name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestRefusalToStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing", "shop.db")
+	text := filepath.Join(dir, "text.db")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("text "), 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name   string
+		args   []string
+		status int
+		says   []string
+	}{
+		{"bad data", []string{"-data", dataFile(t, `{"users": [{"id": 7}]}`)}, 2, []string{"shop.json", "users[0]", `"id" is not a string`}},
+		{"no such data", []string{"-data", missing}, 2, []string{missing, "no such file"}},
+		{"unexpected argument", []string{"shop.db"}, 2, []string{"unexpected argument", `"shop.db"`}},
+		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data", "-db"}},
+		{"no database", []string{"-db", ""}, 2, []string{"-db", "no database"}},
+		{"another database", []string{"-db", "mysql://localhost/shop"}, 2, []string{"-db", "mysql"}},
+		{"bad URL", []string{"-db", "postgres://shop:secret@localhost/shop?connect_timeout=soon"}, 2, []string{"-db", "connect_timeout"}},
+		{"no such folder", []string{"-db", missing}, 2, []string{"-db", missing, "unable to open"}},
+		{"a folder", []string{"-db", dir}, 2, []string{"-db", dir, "unable to open"}},
+		{"not a database", []string{"-db", text}, 2, []string{"-db", text, "not a database"}},
+		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{taken.Addr().String(), "in use"}},
+		{"address without port", []string{"-addr", "localhost"}, 1, []string{"localhost", "port"}},
+		{"no server", []string{"-db", "postgres://shop:secret@127.0.0.1:1/shop?sslmode=disable"}, 1, []string{"does not answer", "127.0.0.1:1", "refused"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if row.name == "no server" && testing.Short() {
+				t.Skip("it waits for 30 seconds")
+			}
+			cmd := command(t, row.args...)
+			if row.args[0] != "-addr" { // what would be served, is served on a port of its own
+				cmd.Args = slices.Insert(cmd.Args, 1, "-addr", "localhost:0")
+			}
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			err := cmd.Run()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != row.status {
+				t.Errorf("the command ended with %v, want status %d", err, row.status)
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("it serves: %s", &stdout)
+			}
+			for _, what := range row.says {
+				if !strings.Contains(stderr.String(), what) {
+					t.Errorf("the message does not say %s: %s", what, &stderr)
+				}
+			}
+			if strings.Contains(stderr.String(), "secret") {
+				t.Errorf("the message has the password: %s", &stderr)
+			}
+			if n := strings.Count(stderr.String(), "\n"); n != 1 && row.name != "unknown flag" {
+				t.Errorf("the message has %d lines, want 1: %s", n, &stderr)
+			}
+		})
+	}
+}
+
+func TestSignalEndsTheWaitForADatabase(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	cmd := command(t, "-addr", "localhost:0", "-db", "postgres://shop@"+silent.Addr().String()+"/shop?sslmode=disable")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
+		t.Errorf("the command ended with %v and the message %q, want status 0 and none", err, &stderr)
+	}
+}
+
+func TestSignalFinishesTheRequestInFlight(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "shop.db")
+	p := start(t, "-db", db)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const begin, rest = `{"item":"teapot",`, `"qty":2}`
+	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"+
+		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(begin+rest))
+	in := bufio.NewReader(conn)
+	if result, err := http.ReadResponse(in, nil); err != nil || result.StatusCode != http.StatusContinue {
+		t.Fatalf("%v, %v, want status 100: the handler waits for the body", result, err)
+	}
+	fmt.Fprint(conn, begin)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if !p.out.Scan() || !strings.Contains(p.out.Text(), "in flight") {
+		t.Fatalf("it says %q, want that it finishes what is in flight", p.out.Text())
+	}
+	fmt.Fprint(conn, rest)
+	result, err := http.ReadResponse(in, nil)
+	if err != nil || result.StatusCode != http.StatusCreated {
+		t.Fatalf("%v, %v, want status 201", result, err)
+	}
+	body, err := io.ReadAll(result.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.wantSuccess(t)
+	p = start(t, "-db", db)
+	if again := p.order(t, "k", true); again != string(body) {
+		t.Errorf("after a restart, the order is %s, want %s", again, body)
+	}
+	p.end(t)
+}

@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"example.com/storefront"
+	"example.com/storefront/internal/contract"
+	"example.com/storefront/sqlstore"
+)
+
+// A database holds what stores on it have in common.
+type database interface {
+	// open returns a store with connections of its own, as each replica of a
+	// program has. They are closed when t ends, or its bubble.
+	open(t testing.TB) testStore
+
+	// clear deletes everything.
+	clear(t testing.TB)
+}
+
+// A testStore is a store as the tests need it.
+type testStore interface {
+	contract.Store
+	Orders() []storefront.Order
+}
+
+// onEveryEngine runs test on an empty database of each kind.
+func onEveryEngine(t *testing.T, test func(t *testing.T, d database)) {
+	t.Run("memory", func(t *testing.T) { test(t, &memory{new(contract.MemStore)}) })
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) { test(t, d) })
+}
+
+// onSQLEngines runs test on an empty database of each kind that sqlstore is
+// for. Without the binaries of PostgreSQL it skips that one.
+func onSQLEngines(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
+	t.Run("SQLite", func(t *testing.T) { test(t, newSQLDatabase(t, "sqlite", sqliteFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgresDatabase(t))) })
+}
+
+// A memory is a database in memory: a store.
+type memory struct{ store *contract.MemStore }
+
+func (m *memory) open(testing.TB) testStore { return m.store }
+func (m *memory) clear(testing.TB)          { m.store = new(contract.MemStore) }
+
+// A sqlDatabase is a database with the tables of sqlstore.
+type sqlDatabase struct {
+	driver, url string
+	db          *sql.DB
+}
+
+// newSQLDatabase makes the tables in an empty database.
+func newSQLDatabase(t testing.TB, driver, url string) *sqlDatabase {
+	t.Helper()
+	d := &sqlDatabase{driver: driver, url: url}
+	d.db = d.connect(t)
+	if err := sqlstore.New(d.db, nil).Migrate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// sqliteFile returns the URL of a new file.
+func sqliteFile(t testing.TB) string {
+	return "file:" + filepath.Join(t.TempDir(), "shop.db") +
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)"
+}
+
+func (d *sqlDatabase) open(t testing.TB) testStore {
+	t.Helper()
+	db := d.connect(t)
+	return &sqlTestStore{sqlstore.New(db, nil), db, t}
+}
+
+// connect returns a pool of connections, which is closed when t ends.
+func (d *sqlDatabase) connect(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.driver, d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (d *sqlDatabase) clear(t testing.TB) {
+	t.Helper()
+	for _, table := range []string{"users", "products", "widgets", "orders"} {
+		if _, err := d.db.Exec("DELETE FROM storefront_" + table); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A sqlTestStore is a sqlstore.Store with the methods of a testStore.
+type sqlTestStore struct {
+	*sqlstore.Store
+	db *sql.DB
+	t  testing.TB
+}
+
+func (s *sqlTestStore) Orders() (orders []storefront.Order) {
+	s.t.Helper()
+	rows, err := s.db.Query("SELECT id, item, qty, created_ms FROM storefront_orders")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o storefront.Order
+		var ms int64
+		if err := rows.Scan(&o.ID, &o.Item, &o.Qty, &ms); err != nil {
+			s.t.Fatal(err)
+		}
+		o.CreatedAt = time.UnixMilli(ms).UTC()
+		orders = append(orders, o)
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return orders
+}
+
+func (s *sqlTestStore) Put(ctx context.Context, collection string, resources ...storefront.Resource) error {
+	c, err := s.collection(collection)
+	if err != nil {
+		return err
+	}
+	return c.Put(ctx, resources...)
+}
+
+func (s *sqlTestStore) Delete(ctx context.Context, collection string, ids ...string) error {
+	c, err := s.collection(collection)
+	if err != nil {
+		return err
+	}
+	return c.Delete(ctx, ids...)
+}
+
+func (s *sqlTestStore) collection(name string) (sqlstore.Collection, error) {
+	switch name {
+	case "users":
+		return s.Users, nil
+	case "products":
+		return s.Products, nil
+	case "widgets":
+		return s.Widgets, nil
+	}
+	return sqlstore.Collection{}, fmt.Errorf("there are no %s", name)
+}

@@ -1,0 +1,403 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+func TestMigrateByManyAtOnce(t *testing.T) {
+	for engine, connect := range map[string]func(t *testing.T) *sqlDatabase{
+		"SQLite":     func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "sqlite", url: sqliteFile(t)} },
+		"PostgreSQL": func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgresDatabase(t)} },
+	} {
+		t.Run(engine, func(t *testing.T) {
+			d := connect(t)
+			var wg sync.WaitGroup
+			for range 12 {
+				db := d.connect(t)
+				wg.Go(func() {
+					if err := sqlstore.New(db, nil).Migrate(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			store := sqlstore.New(d.connect(t), nil)
+			if err := store.Users.Put(t.Context(), storefront.MustResource("ada", nil)); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Migrate(t.Context()); err != nil {
+				t.Errorf("again: %v", err)
+			}
+			if list, err := store.ListUsers(t.Context(), "", 2); err != nil || len(list) != 1 {
+				t.Errorf("after another Migrate, users are %v, %v", list, err)
+			}
+		})
+	}
+}
+
+// Some of the tables may be there, as after a Migrate that was killed.
+func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		for _, statement := range []string{
+			"DROP TABLE storefront_schema", "DROP INDEX storefront_orders_keys", "DROP TABLE storefront_widgets",
+		} {
+			if _, err := d.db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store := sqlstore.New(d.db, nil)
+		if err := store.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.ListWidgets(t.Context(), "", 1); err != nil {
+			t.Error(err)
+		}
+		if _, err := d.db.Exec("DROP INDEX storefront_orders_keys"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPutAndDeleteInBatches(t *testing.T) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		store := sqlstore.New(d.db, nil)
+		want := make(map[string]string)
+		var resources []storefront.Resource
+		for round := range 2 { // each ID twice, far from each other
+			for i := range 900 {
+				r := storefront.MustResource(fmt.Sprint("u", i*7919%900), map[string]int{"round": round})
+				resources = append(resources, r)
+				want[r.ID()] = r.String()
+			}
+		}
+		given := slices.Clone(resources)
+		for range 2 {
+			if err := store.Users.Put(t.Context(), resources...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(given, resources); diff != "" {
+			t.Errorf("Put changed its arguments (-want +got):\n%s", diff)
+		}
+		expectUsers(t, store, want)
+
+		var ids []string
+		for i := range 850 {
+			ids = append(ids, fmt.Sprint("u", i), "nobody", fmt.Sprint("u", i))
+			delete(want, fmt.Sprint("u", i))
+		}
+		if err := store.Users.Delete(t.Context(), ids...); err != nil {
+			t.Fatal(err)
+		}
+		expectUsers(t, store, want)
+
+		if err := errors.Join(store.Users.Put(t.Context()), store.Users.Delete(t.Context())); err != nil {
+			t.Errorf("Put and Delete of nothing returned %v", err)
+		}
+	})
+}
+
+func expectUsers(t *testing.T, store *sqlstore.Store, want map[string]string) {
+	t.Helper()
+	list, err := store.ListUsers(t.Context(), "", 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, r := range list {
+		got[r.ID()] = r.String()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("users (-want +got):\n%s", diff)
+	}
+}
+
+func TestConcurrentPutsOfTheSameResources(t *testing.T) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		store := sqlstore.New(d.db, nil)
+		var up, down []storefront.Resource
+		for i := range 300 {
+			up = append(up, storefront.MustResource(fmt.Sprintf("u%03d", i), nil))
+			down = append(down, storefront.MustResource(fmt.Sprintf("u%03d", 299-i), nil))
+		}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				resources := up
+				if i%2 == 1 {
+					resources = down
+				}
+				for range 5 {
+					if err := store.Users.Put(t.Context(), resources...); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestForgetKeys(t *testing.T) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		store := sqlstore.New(d.db, nil)
+		horizon := time.Now().Add(-storefront.KeyLifetime).Truncate(time.Millisecond)
+		create := func(value, id string, at time.Time) storefront.Order {
+			t.Helper()
+			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
+				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: at})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return order
+		}
+		create("old", "ord_old", horizon.Add(-time.Millisecond))
+		create("at the horizon", "ord_horizon", horizon)
+		create("young", "ord_young", time.Now())
+		n, err := store.ForgetKeys(t.Context(), horizon)
+		if err != nil || n != 1 {
+			t.Fatalf("ForgetKeys returned %d, %v, want 1", n, err)
+		}
+		for value, want := range map[string]string{"old": "ord_new", "at the horizon": "ord_horizon", "young": "ord_young"} {
+			if got := create(value, "ord_new", time.Now()).ID; got != want {
+				t.Errorf("the key %q now leads to the order %s, want %s", value, got, want)
+			}
+		}
+		var orders int
+		if err := d.db.QueryRow("SELECT count(*) FROM storefront_orders").Scan(&orders); err != nil || orders != 4 {
+			t.Errorf("there are %d orders, want 4: with its key forgotten, an order stays: %v", orders, err)
+		}
+	})
+}
+
+func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		const many = 2500
+		for i := range many {
+			_, err := d.db.Exec(`INSERT INTO storefront_orders VALUES ($1, 'kettle', 1, $2, $3, $4, $5)`,
+				fmt.Sprint("ord_", i), i, []byte{}, fmt.Append(nil, i), make([]byte, 32))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		forgotten := make([]int64, 4)
+		for i := range forgotten {
+			store := sqlstore.New(d.connect(t), nil)
+			wg.Go(func() {
+				var err error
+				if forgotten[i], err = store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if total := forgotten[0] + forgotten[1] + forgotten[2] + forgotten[3]; total != many {
+			t.Errorf("%v keys were forgotten, %d in all, want %d", forgotten, total, many)
+		}
+	})
+}
+
+// A database whose collation sorts as people do, and in which every transaction
+// is serializable.
+func TestPostgresWithOtherDefaults(t *testing.T) {
+	server := startPostgres(t)
+	for _, statement := range []string{
+		`CREATE DATABASE other TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' ENCODING 'UTF8'`,
+		`ALTER DATABASE other SET default_transaction_isolation = 'serializable'`,
+	} {
+		if _, err := server.query(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newSQLDatabase(t, "pgx", postgresURL("other", server))
+	store := sqlstore.New(d.db, nil)
+	var sorted bool
+	if err := d.db.QueryRow(`SELECT 'a' < 'B'`).Scan(&sorted); err != nil || !sorted {
+		t.Fatalf("the collation sorts by bytes, so this test shows nothing: %v", err)
+	}
+
+	want := []string{"A", "B", "Z", "a", "a b", "a-b", "ab", "b", "z", "Ä", "ä", "\uff5e", "😀"}
+	for _, id := range want {
+		if err := store.Users.Put(t.Context(), storefront.MustResource(id, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	list, err := store.ListUsers(t.Context(), "", 100)
+	for _, r := range list {
+		got = append(got, r.ID())
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("users (-want +got):\n%s\n%v", diff, err)
+	}
+
+	var wg sync.WaitGroup
+	created := make([]string, 40)
+	for i := range created {
+		wg.Go(func() {
+			value := fmt.Sprint(i % 4)
+			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
+				storefront.Order{ID: fmt.Sprint("ord_", i), Item: "kettle", Qty: 1, CreatedAt: time.Now()})
+			if err != nil {
+				t.Error(err)
+			}
+			created[i] = order.ID
+		})
+	}
+	wg.Wait()
+	for i, id := range created {
+		if id != created[i%4] {
+			t.Errorf("calls with the key %d returned the orders %s and %s", i%4, created[i%4], id)
+		}
+	}
+}
+
+// What sqlstore's documentation tells programs to do with the tables.
+func TestDocumentedSQL(t *testing.T) {
+	type engine struct{ readUsers, putUser, findOrder, outbox string }
+	engines := map[string]engine{
+		"sqlite": {
+			readUsers: `SELECT CAST(id AS TEXT), body->>'name' FROM storefront_users`,
+			putUser:   `INSERT INTO storefront_users VALUES (CAST('ada' AS BLOB), '{"id":"ada","name":"Ada"}')`,
+			outbox: `CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL);
+				CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END;`,
+		},
+		"pgx": {
+			readUsers: `SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users`,
+			putUser:   `INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}')`,
+			findOrder: `SELECT id FROM storefront_orders
+				WHERE key_hash = sha256(int8send(octet_length('ada'::bytea)) || 'ada'::bytea || 'a1'::bytea)`,
+			outbox: `CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL);
+				CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
+					$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$;
+				CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					FOR EACH ROW EXECUTE FUNCTION order_created();`,
+		},
+	}
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		e := engines[d.driver]
+		store := sqlstore.New(d.db, nil)
+		t.Run("users", func(t *testing.T) {
+			if _, err := d.db.Exec(e.putUser); err != nil {
+				t.Fatal(err)
+			}
+			if list, err := store.ListUsers(t.Context(), "", 2); err != nil || fmt.Sprint(list) != `[{"id":"ada","name":"Ada"}]` {
+				t.Errorf("users are %v, %v", list, err)
+			}
+			var id, name string
+			if err := d.db.QueryRow(e.readUsers).Scan(&id, &name); err != nil || id != "ada" || name != "Ada" {
+				t.Errorf("read %s, %s, %v", id, name, err)
+			}
+		})
+		t.Run("outbox", func(t *testing.T) {
+			if _, err := d.db.Exec(e.outbox); err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: fmt.Sprint("a", i%2)},
+						storefront.Order{ID: fmt.Sprint("ord_", i), Item: "kettle", Qty: 1, CreatedAt: time.Now()})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			published := column(t, d.db, `DELETE FROM outbox WHERE position IN
+				(SELECT position FROM outbox ORDER BY position LIMIT 100) RETURNING order_id`)
+			created := column(t, d.db, `SELECT id FROM storefront_orders`)
+			slices.Sort(published)
+			slices.Sort(created)
+			if diff := cmp.Diff(created, published); diff != "" || len(created) != 2 {
+				t.Errorf("orders and their events (-want +got):\n%s", diff)
+			}
+		})
+		t.Run("order of a key", func(t *testing.T) {
+			if e.findOrder == "" {
+				t.Skip("only documented for PostgreSQL")
+			}
+			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: "a1"}, storefront.Order{ID: "ord_1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{order.ID}, column(t, d.db, e.findOrder)); diff != "" {
+				t.Errorf("the order of the key (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+// column returns the only column of a query's rows.
+func column(t *testing.T, db *sql.DB, query string) (values []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var value string
+		if err := rows.Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, value)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// An order is acknowledged, as new or as a replay, only once the synchronous
+// standby has it: it may be the only server left a moment later.
+func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
+	primary := startPostgres(t)
+	standby := primary.startStandby(t)
+	d := newSQLDatabase(t, "pgx", primary.URL())
+	store := sqlstore.New(d.db, &sqlstore.Options{Timeout: 500 * time.Millisecond})
+	order := storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()}
+	create := func(ctx context.Context, value, id string) (storefront.Order, error) {
+		proposed := order
+		proposed.ID = id
+		return store.CreateOrder(ctx, storefront.IdempotencyKey{Value: value}, proposed)
+	}
+	if _, err := create(t.Context(), "before", "ord_0"); err != nil {
+		t.Fatal(err)
+	}
+
+	standby.kill(t)
+	if _, err := create(t.Context(), "key", order.ID); !errors.Is(err, storefront.ErrUnavailable) {
+		t.Fatalf("without the standby, a new order was acknowledged: %v", err)
+	}
+	// The driver has cancelled the wait for the standby, which lets the primary
+	// commit without it. A conflicting insert waits until it has.
+	if _, err := d.db.Exec(`INSERT INTO storefront_orders VALUES ('ord_1', '', 1, 0, '') ON CONFLICT DO NOTHING`); err != nil {
+		t.Fatal(err)
+	}
+	if stored := column(t, d.db, `SELECT id FROM storefront_orders WHERE item = 'kettle'`); len(stored) != 2 {
+		t.Fatalf("the primary has the orders %q, not the one that waits for the standby, so this test shows nothing", stored)
+	}
+	if _, err := create(t.Context(), "key", "ord_2"); !errors.Is(err, storefront.ErrUnavailable) {
+		t.Fatalf("without the standby, the order was acknowledged as a replay: %v", err)
+	}
+
+	standby.start(t)
+	if got, err := create(t.Context(), "key", "ord_3"); err != nil || got != order {
+		t.Errorf("with the standby back, the replay is %v, %v", got, err)
+	}
+}
