@@ -11,7 +11,7 @@ import (
 // (draft-ietf-httpapi-idempotency-key-header-07). Two keys are the same key if
 // Scope and Value are equal.
 type IdempotencyKey struct {
-	Scope       string   // whose key it is, as returned by Options.Scope; may be empty
+	Scope       string   // whose key it is, as returned by Options.Scope: any bytes, may be empty
 	Value       string   // chosen by the client: 1 to 255 printable ASCII characters
 	Fingerprint [32]byte // of the request sent with the key
 }

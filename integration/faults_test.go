@@ -27,6 +27,7 @@ import (
 	"example.com/storefront"
 )
 
+// As in: go test ./integration -run TestFailover -v -seed 2
 var seed = flag.Uint64("seed", 1, "of the random choices of the fault tests")
 
 const (

@@ -96,6 +96,7 @@ func (s *postgresServer) tryStart() error {
 				"-c", "unix_socket_directories=",
 				"-c", "cluster_name=" + standbyName,
 				"-c", "wal_keep_size=256MB", // for a standby that begins with a base backup
+				"-c", "wal_retrieve_retry_interval=100ms", // a standby may finish this pause before it is promoted
 				"-c", "log_line_prefix=%m [%p] ",
 			}
 			for _, setting := range s.settings {
@@ -204,6 +205,13 @@ func (s *postgresServer) follow(t testing.TB, primary *postgresServer) {
 		t.Fatal(err)
 	}
 	s.start(t)
+	s.waitUntilSynchronous(t, primary)
+}
+
+// waitUntilSynchronous returns when commits of the primary wait for this standby
+// and not in vain.
+func (s *postgresServer) waitUntilSynchronous(t testing.TB, primary *postgresServer) {
+	t.Helper()
 	waitFor(t, "the standby is synchronous", 30*time.Second, s.process, func() error {
 		state, err := primary.query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM pg_stat_replication")
 		if err == nil && state != "streaming sync" {
@@ -235,7 +243,7 @@ func (s *postgresServer) query(query string) (value string, err error) {
 		return "", err
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var v any
 	err = db.QueryRowContext(ctx, query).Scan(&v)

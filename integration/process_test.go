@@ -94,7 +94,7 @@ type process struct {
 }
 
 // startProcess starts cmd in the workplace. Its standard error is appended to
-// the file log, and its standard output too unless that is set.
+// the file log.
 func startProcess(cmd *exec.Cmd, log string) (*process, error) {
 	w, err := theWorkplace()
 	if err != nil {
@@ -106,9 +106,6 @@ func startProcess(cmd *exec.Cmd, log string) (*process, error) {
 	}
 	defer f.Close()
 	cmd.Stderr = f
-	if cmd.Stdout == nil {
-		cmd.Stdout = f
-	}
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
