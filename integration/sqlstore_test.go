@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -280,7 +281,7 @@ func TestDocumentedSQL(t *testing.T) {
 			readUsers: `SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users`,
 			putUser:   `INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}')`,
 			findOrder: `SELECT id FROM storefront_orders
-				WHERE key_hash = sha256(int8send(octet_length('ada'::bytea)) || 'ada'::bytea || 'a1'::bytea)`,
+				WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'))`,
 			outbox: `CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL);
 				CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
 					$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$;
@@ -319,7 +320,10 @@ func TestDocumentedSQL(t *testing.T) {
 			}
 			wg.Wait()
 			published := column(t, d.db, `DELETE FROM outbox WHERE position IN
-				(SELECT position FROM outbox ORDER BY position LIMIT 100) RETURNING order_id`)
+				(SELECT position FROM outbox ORDER BY position LIMIT 100) RETURNING position || ' ' || order_id`)
+			for i, event := range published {
+				_, published[i], _ = strings.Cut(event, " ")
+			}
 			created := column(t, d.db, `SELECT id FROM storefront_orders`)
 			slices.Sort(published)
 			slices.Sort(created)

@@ -60,7 +60,6 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 // one transaction; more are deleted 400 at a time. If Delete returns an error,
 // some may have been deleted, and deleting all again is safe.
 func (c Collection) Delete(ctx context.Context, ids ...string) error {
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	for batch := range slices.Chunk(ids, rowsPerStatement) {
 		var query strings.Builder
 		query.WriteString("DELETE FROM " + c.table + " WHERE id IN (")

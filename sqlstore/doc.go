@@ -34,7 +34,8 @@
 // that was committed unless they are told that they may (fsync=off or
 // synchronous_commit=off in PostgreSQL; PRAGMA synchronous=OFF in SQLite, and
 // NORMAL in WAL mode when the power fails). After a fail-over, only a standby that
-// was synchronous has every order.
+// was synchronous has every order, and not those whose wait for it was ended by
+// hand (pg_cancel_backend makes PostgreSQL report success).
 //
 // # Schema
 //
@@ -60,10 +61,9 @@
 //
 // IDs of users, products and widgets are bytes, because bytes have one order
 // whatever the collation of the database is, and lists must be in it. The column
-// body has the whole resource as JSON, with its "id"; a row that was written in
-// another way than by [Collection.Put] must follow the rules of
-// [storefront.NewResource], or reading it fails. To read and write them in
-// PostgreSQL:
+// body has the whole resource as JSON, with the row's ID as its "id"; if a row that
+// was not written by [Collection.Put] breaks a rule of [storefront.NewResource],
+// reading it fails. To read and write them in PostgreSQL:
 //
 //	SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users;
 //	INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}');
@@ -76,7 +76,11 @@
 // the order of the key 'a1' in the scope 'ada' in PostgreSQL:
 //
 //	SELECT * FROM storefront_orders
-//	WHERE key_hash = sha256(int8send(octet_length('ada'::bytea)) || 'ada'::bytea || 'a1'::bytea);
+//	WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'));
+//
+// A role that may not create tables needs the rights to SELECT from
+// storefront_schema and the first three tables, and to SELECT, INSERT and UPDATE
+// orders; Migrate then finds everything there.
 //
 // Orders are never deleted here, and keys only by [Store.ForgetKeys], which the
 // program calls now and then. A program that deletes orders keeps them for at
@@ -96,8 +100,9 @@
 //
 // PostgreSQL: give the driver every server and let it look for the primary
 // (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
-// few seconds, or a server that is off the network takes all of Timeout. Any
-// isolation level will do. Behind PgBouncer in transaction mode, let the driver do
+// few seconds, or a server that is off the network takes all of Timeout. Prefer
+// pgx: lib/pq waits for a server that hangs even when ctx is done. Any isolation
+// level will do. Behind PgBouncer in transaction mode, let the driver do
 // without prepared statements (default_query_exec_mode=exec in pgx), unless
 // PgBouncer is 1.21 or later, which keeps them.
 //
@@ -127,8 +132,8 @@
 // To publish that an order was created, and neither lose an event nor publish one
 // for an order that was not, write it in the same transaction: with a trigger into
 // an outbox table, from which another program publishes (at least once; the order's
-// ID tells duplicates). A replay inserts nothing, so it makes no event. In
-// PostgreSQL:
+// ID tells duplicates). A replay inserts nothing, so it makes no event; what
+// listens to updates of orders sees one that changes nothing. In PostgreSQL:
 //
 //	CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL);
 //	CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
@@ -142,9 +147,9 @@
 //	CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
 //		BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END;
 //
-// The publisher deletes what it has published, oldest first:
+// A publisher takes the oldest events out and commits after the broker has accepted
+// them:
 //
-//	DELETE FROM outbox WHERE position IN (SELECT position FROM outbox ORDER BY position LIMIT 100) RETURNING order_id
-//
-// and commits after the broker has accepted the events.
+//	DELETE FROM outbox WHERE position IN (SELECT position FROM outbox ORDER BY position LIMIT 100)
+//	RETURNING position, order_id
 package sqlstore

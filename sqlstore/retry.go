@@ -38,6 +38,10 @@ func (s *Store) retry(ctx context.Context, try func(context.Context, *sql.Conn) 
 			if !transient(err) {
 				return err
 			}
+			if errors.Is(err, driver.ErrBadConn) && s.db.Stats().Idle > 0 {
+				pause = minPause
+				continue // when the server is back, all that were idle are dead
+			}
 			// At random, so that those who met do not meet again.
 			select {
 			case <-time.After(rand.N(pause)):
@@ -107,6 +111,8 @@ func transient(err error) bool {
 		}
 		switch state {
 		case readOnly,
+			"25P04", // transaction timeout: a time limit of the server
+			"26000", // prepared statement does not exist: dropped behind the driver's back
 			"55P03", // lock not available
 			"57014", // query canceled: a time limit of the server
 			"57P01", // admin shutdown
@@ -124,7 +130,9 @@ func transient(err error) bool {
 		return true
 	}
 	// SQLite has no SQLSTATE, and its drivers no common type of error; the text
-	// of SQLITE_BUSY and SQLITE_LOCKED is that of sqlite3_errstr in all of them.
+	// of SQLITE_BUSY, SQLITE_LOCKED and SQLITE_FULL is that of sqlite3_errstr in
+	// all of them.
 	text := err.Error()
-	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked")
+	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked") ||
+		strings.Contains(text, "database or disk is full")
 }

@@ -27,11 +27,12 @@ type Store struct {
 // Options are the options of a [Store]. The zero value of each field is a
 // documented default.
 type Options struct {
-	// Timeout is the most time that a statement is given, with the wait for a
-	// connection and all retries. An earlier deadline of ctx goes first. After
-	// it, calls fail with storefront.ErrUnavailable. It should be longer than a
-	// fail-over that clients are not to notice. If it is 0, it is 10 seconds.
-	// It must not be negative.
+	// Timeout is the most time that a call of a method of storefront.Store, or a
+	// transaction of another method, is given, with the wait for a connection
+	// and all retries. An earlier deadline of ctx goes first. After it, calls
+	// fail with storefront.ErrUnavailable. It should be longer than a fail-over
+	// that clients are not to notice. If it is 0, it is 10 seconds. It must not
+	// be negative.
 	Timeout time.Duration
 
 	// MaxCalls is how many calls of ListUsers, CreateOrder, GetProduct and
@@ -79,7 +80,7 @@ func (s *Store) call(ctx context.Context, try func(context.Context, *sql.Conn) e
 	}
 	defer s.calls.Add(-1)
 	if s.calls.Add(1) > int64(s.opts.MaxCalls) {
-		return fmt.Errorf("sqlstore: %d calls are in progress: %w", s.opts.MaxCalls, storefront.ErrUnavailable)
+		return fmt.Errorf("%w: %d calls are in progress", storefront.ErrUnavailable, s.opts.MaxCalls)
 	}
 	return s.retry(ctx, try)
 }
@@ -102,6 +103,13 @@ func (s *Store) list(ctx context.Context, query, position string, limit int) (li
 	if err != nil {
 		return nil, err
 	}
+	// A body with another ID than its row could send a client that walks the list
+	// back to where it was.
+	for i, r := range list {
+		if r.ID() < position || i > 0 && r.ID() <= list[i-1].ID() {
+			return nil, fmt.Errorf("sqlstore: the body with the ID %q is not in the row of that ID", r.ID())
+		}
+	}
 	return list, nil
 }
 
@@ -118,7 +126,7 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 	case len(found) == 0:
 		return storefront.Resource{}, storefront.ErrNotFound
 	case found[0].ID() != id:
-		return storefront.Resource{}, fmt.Errorf("sqlstore: the product in the row with the ID %q has the ID %q", id, found[0].ID())
+		return storefront.Resource{}, fmt.Errorf("sqlstore: the body with the ID %q is not in the row of that ID", found[0].ID())
 	}
 	return found[0], nil
 }
@@ -153,6 +161,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 		hash        = keyHash(key.Scope, key.Value)
 		stored      storefront.Order
 		fingerprint []byte
+		unknown     bool // whether a try before may have created the order
 	)
 	// Trying again is safe, whatever became of the try before: if that one has
 	// created the order, this one finds it.
@@ -160,6 +169,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 		for range 2 {
 			created, err := insertOrder(ctx, conn, hash, key, order)
 			if err != nil {
+				unknown = unknown || transient(err)
 				return err
 			}
 			if created {
@@ -175,12 +185,12 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 		return errors.New("sqlstore: another order has the proposed ID")
 	})
 	switch {
+	case err != nil && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
+		return storefront.Order{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
 	case err != nil:
 		return storefront.Order{}, err
 	case !bytes.Equal(fingerprint, key.Fingerprint[:]):
 		return storefront.Order{}, storefront.ErrKeyReused
-	case stored.ID == order.ID:
-		return order, nil // as it was given
 	}
 	return stored, nil
 }
@@ -228,7 +238,8 @@ func keyHash(scope, value string) []byte {
 const keysPerStatement = 1000
 
 // ForgetKeys forgets the idempotency keys of the orders that were created before
-// a time, and returns how many. The orders stay. Run it every hour or so, in any
+// a time, and returns how many, or fewer where a connection was lost. The orders
+// stay. Run it every hour or so, in any
 // number of programs at once:
 //
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))

@@ -164,6 +164,9 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"bad connection":                 driver.ErrBadConn,
 		"SQLITE_BUSY":                    errors.New("database is locked (5) (SQLITE_BUSY)"),
 		"SQLITE_LOCKED":                  errors.New("database table is locked"),
+		"SQLITE_FULL":                    errors.New("database or disk is full (13)"),
+		"transaction timeout":            stateError("25P04"),
+		"prepared statement gone":        stateError("26000"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -417,10 +420,8 @@ func TestOrderWhoseOutcomeWasLostIsCreatedOnce(t *testing.T) {
 			}
 			return nil
 		}}
-		given := order
-		given.CreatedAt = given.CreatedAt.In(time.FixedZone("", 3600))
-		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, given)
-		if err != nil || got != given {
+		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, order)
+		if err != nil || got != order {
 			t.Errorf("CreateOrder returned %v, %v", got, err)
 		}
 	})
@@ -497,6 +498,28 @@ func TestRowsThatAreNoResources(t *testing.T) {
 				got, err := sqlstore.New(open(t, f), nil).GetProduct(t.Context(), "kettle")
 				if err == nil || errors.Is(err, storefront.ErrNotFound) {
 					t.Errorf("GetProduct returned %v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestListWithABodyInAnotherRow(t *testing.T) {
+	for name, bodies := range map[string][]string{
+		"before the position": {"a"},
+		"before another":      {"n", "m"},
+		"twice":               {"n", "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeDB{run: func(int, string, []driver.NamedValue) (rows [][]driver.Value, err error) {
+					for _, id := range bodies {
+						rows = append(rows, []driver.Value{`{"id":"` + id + `"}`})
+					}
+					return rows, nil
+				}}
+				if list, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "m", 10); err == nil {
+					t.Errorf("ListUsers returned %v", list)
 				}
 			})
 		})
@@ -638,4 +661,61 @@ func TestNewPanicsOnAProgrammersMistake(t *testing.T) {
 			make()
 		})
 	}
+}
+
+func TestReplayWithTheSameIDIsTheStoredOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: (&orders{row: &order, fingerprint: key.Fingerprint}).run}
+		again := order
+		again.CreatedAt = again.CreatedAt.Add(time.Hour)
+		got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, again)
+		if err != nil || got.CreatedAt != order.CreatedAt {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+	})
+}
+
+func TestUnknownOutcomeIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+			if tries++; tries == 1 {
+				return nil, io.ErrUnexpectedEOF // perhaps committed
+			}
+			return nil, stateError("28000")
+		}}
+		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
+		if !errors.Is(err, storefront.ErrUnavailable) || !errors.Is(err, stateError("28000")) {
+			t.Errorf("CreateOrder returned %v", err)
+		}
+	})
+}
+
+func TestDeadConnectionsOfThePoolAreSkippedWithoutPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const idle = 50
+		f := &fakeDB{run: func(conn int, _ string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			if conn < idle {
+				return nil, driver.ErrBadConn
+			}
+			return [][]driver.Value{{kettle.String()}}, nil
+		}}
+		db := open(t, f)
+		db.SetMaxIdleConns(idle)
+		var conns []*sql.Conn
+		for range idle {
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			conn.Close()
+		}
+		began := time.Now()
+		if _, err := sqlstore.New(db, nil).GetProduct(t.Context(), "kettle"); err != nil || time.Since(began) > 4*time.Millisecond {
+			t.Errorf("GetProduct returned %v after %v", err, time.Since(began))
+		}
+	})
 }
