@@ -42,7 +42,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 	if s.checkPreconditions(w, r, answer.product.r.etag) {
 		return
 	}
-	s.writeJSON(w, r, http.StatusOK, answer.product.r.json)
+	s.writeJSON(w, r, http.StatusOK, []byte(answer.product.r.json))
 }
 
 // readProduct reads a product from the store.

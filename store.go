@@ -164,7 +164,7 @@ type Resource struct {
 
 type rendered struct {
 	id   string
-	json []byte // compact, "id" first; never changed
+	json string // compact, "id" first
 	tag  tag
 	etag string // tag as text
 }
@@ -213,12 +213,11 @@ func MustResource(id string, fields any) Resource {
 // renderResource makes a Resource from JSON text. If id is empty, the
 // text must have a member "id".
 func renderResource(id string, text []byte) (Resource, error) {
-	if own, ok := canonicalID(text); ok && (id == "" || id == own) {
-		return newResource(own, bytes.Clone(text)), nil
-	}
-	size := len(text)
-	if id != "" {
-		size += len(`"id":"",`) + len(id)
+	if n, ok := canonicalID(text); ok {
+		r := newResource(text, n)
+		if checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
+			return r, nil
+		}
 	}
 	members, isObject, fault := parseIJSON(text)
 	if fault != nil {
@@ -243,7 +242,7 @@ func renderResource(id string, text []byte) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, err
 	}
-	out := make([]byte, 0, size)
+	out := make([]byte, 0, len(`{"id":"",`)+len(id)+len(text))
 	out = appendString(append(out, `{"id":`...), id)
 	for _, m := range members {
 		if string(m.name) != "id" {
@@ -251,29 +250,35 @@ func renderResource(id string, text []byte) (Resource, error) {
 			out = appendCanonical(append(out, ':'), m.value)
 		}
 	}
-	out = append(out, '}')
-	if cap(out) > len(out)+len(out)/8 { // white space or a second ID was left out
-		out = bytes.Clone(out)
-	}
-	return newResource(id, out), nil
+	r := newResource(append(out, '}'), len(id))
+	r.r.id = id // it may be escaped in the text
+	return r, nil
 }
 
-func newResource(id string, json []byte) Resource {
+// idStart is where the ID begins in the JSON of a resource.
+const idStart = len(`{"id":"`)
+
+// newResource makes a Resource of rendered JSON whose ID has n bytes and is not
+// escaped. Its three strings are one allocation.
+func newResource(json []byte, n int) Resource {
 	tag := tagOf(json)
-	return Resource{&rendered{id: id, json: json, tag: tag, etag: tag.String()}}
+	var b strings.Builder
+	b.Grow(len(json) + 24)
+	b.Write(json)
+	b.Write(tag.append(make([]byte, 0, 24)))
+	text := b.String()
+	return Resource{&rendered{id: text[idStart : idStart+n], json: text[:len(json)], tag: tag, etag: text[len(json):]}}
 }
 
-// canonicalID returns the ID in a text that renderResource would give back as it
-// is. It may not recognize all of those, but it makes it cheap to read resources
-// that have been rendered before, as a store does.
-func canonicalID(text []byte) (id string, ok bool) {
-	const begin = `{"id":"`
-	if !bytes.HasPrefix(text, []byte(begin)) || canonicalValue(text, 1) != len(text) {
-		return "", false
+// canonicalID returns the length of the ID in a text that renderResource would
+// give back as it is, if the ID is a valid one. It may not recognize all of those,
+// but it makes it cheap to read resources that have been rendered before, as a
+// store does.
+func canonicalID(text []byte) (n int, ok bool) {
+	if !bytes.HasPrefix(text, []byte(`{"id":"`)) || canonicalValue(text, 1) != len(text) {
+		return 0, false
 	}
-	rest := text[len(begin):]
-	id = string(rest[:bytes.IndexByte(rest, '"')])
-	return id, checkID(id) == nil
+	return bytes.IndexByte(text[idStart:], '"'), true
 }
 
 // canonicalValue returns the length of the JSON value that b begins with, or 0 if
@@ -424,10 +429,11 @@ func tagOf(representation []byte) tag {
 
 // String returns the tag as a strong entity tag (RFC 9110, Section 8.8.3).
 func (t tag) String() string {
-	text := make([]byte, 0, 24)
-	text = append(text, '"')
-	text = base64.RawURLEncoding.AppendEncode(text, t[:])
-	return string(append(text, '"'))
+	return string(t.append(make([]byte, 0, 24)))
+}
+
+func (t tag) append(b []byte) []byte {
+	return append(base64.RawURLEncoding.AppendEncode(append(b, '"'), t[:]), '"')
 }
 
 func checkID(id string) error {
@@ -468,7 +474,7 @@ func (r Resource) String() string {
 	if r.r == nil {
 		return ""
 	}
-	return string(r.r.json)
+	return r.r.json
 }
 
 // Equal reports whether r and other are the same JSON, byte for byte.
@@ -482,7 +488,7 @@ func (r Resource) MarshalJSON() ([]byte, error) {
 	if r.r == nil {
 		return nil, errors.New("storefront: the zero Resource has no JSON")
 	}
-	return bytes.Clone(r.r.json), nil
+	return []byte(r.r.json), nil
 }
 
 // UnmarshalJSON sets *r to the resource in data: a JSON object with a member
