@@ -401,6 +401,7 @@ func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
 	}
 
 	standby.start(t)
+	standby.waitUntilSynchronous(t, primary)
 	if got, err := create(t.Context(), "key", "ord_3"); err != nil || got != order {
 		t.Errorf("with the standby back, the replay is %v, %v", got, err)
 	}

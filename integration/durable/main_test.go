@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -353,6 +354,25 @@ func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
 	}
 }
 
+// A file that another process has locked is not one that cannot be served.
+func TestLockedFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	other, err := sql.Open("sqlite", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	other.SetMaxOpenConns(1)
+	if _, err := other.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
+		t.Fatal(err)
+	}
+	db, err := open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+}
+
 func TestNoFileNameIsSpecial(t *testing.T) {
 	for _, name := range []string{":memory:", "shop?mode=memory", "a#b%20c.db", "file:shop.db"} {
 		t.Run(name, func(t *testing.T) {
@@ -458,41 +478,86 @@ func TestSignalEndsTheWaitForADatabase(t *testing.T) {
 	}
 }
 
-func TestSignalFinishesTheRequestInFlight(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "shop.db")
-	p := start(t, "-db", db)
+// A sending is an order whose body is on its way.
+type sending struct {
+	net.Conn
+	in   *bufio.Reader
+	rest string
+}
+
+// beginOrder returns once the handler waits for the body.
+func beginOrder(t *testing.T, p *running) *sending {
+	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	const begin, rest = `{"item":"teapot",`, `"qty":2}`
 	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"+
 		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(begin+rest))
-	in := bufio.NewReader(conn)
-	if result, err := http.ReadResponse(in, nil); err != nil || result.StatusCode != http.StatusContinue {
-		t.Fatalf("%v, %v, want status 100: the handler waits for the body", result, err)
+	s := &sending{conn, bufio.NewReader(conn), rest}
+	if status, _ := s.receive(t); status != http.StatusContinue {
+		t.Fatalf("status %d, want 100", status)
 	}
 	fmt.Fprint(conn, begin)
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+	return s
+}
+
+func (s *sending) receive(t *testing.T) (status int, body string) {
+	t.Helper()
+	result, err := http.ReadResponse(s.in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(result.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.StatusCode, string(text)
+}
+
+// signal signals the command and waits until it says that it ends.
+func (p *running) signal(t *testing.T, sig os.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
 	if !p.out.Scan() || !strings.Contains(p.out.Text(), "in flight") {
 		t.Fatalf("it says %q, want that it finishes what is in flight", p.out.Text())
 	}
-	fmt.Fprint(conn, rest)
-	result, err := http.ReadResponse(in, nil)
-	if err != nil || result.StatusCode != http.StatusCreated {
-		t.Fatalf("%v, %v, want status 201", result, err)
+}
+
+func TestSignalFinishesTheRequestInFlight(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "shop.db")
+			p := start(t, "-db", db)
+			s := beginOrder(t, p)
+			p.signal(t, sig)
+			fmt.Fprint(s, s.rest)
+			status, body := s.receive(t)
+			if status != http.StatusCreated {
+				t.Errorf("status %d, want 201", status)
+			}
+			p.wantSuccess(t)
+
+			p = start(t, "-db", db)
+			if again := p.order(t, "k", true); again != body {
+				t.Errorf("after a restart, the order is %s, want %s", again, body)
+			}
+			p.end(t)
+		})
 	}
-	body, err := io.ReadAll(result.Body)
-	if err != nil {
-		t.Fatal(err)
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	p := start(t)
+	beginOrder(t, p)
+	p.signal(t, os.Interrupt)
+	p.Process.Signal(os.Interrupt)
+	var exit *exec.ExitError
+	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+		t.Errorf("the command ended with %v, want the signal's usual effect", err)
 	}
-	p.wantSuccess(t)
-	p = start(t, "-db", db)
-	if again := p.order(t, "k", true); again != string(body) {
-		t.Errorf("after a restart, the order is %s, want %s", again, body)
-	}
-	p.end(t)
 }

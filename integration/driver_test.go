@@ -1,0 +1,132 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"modernc.org/sqlite"
+)
+
+// A statement is what was sent to a database, and what it was sent with.
+type statement struct {
+	query string
+	args  []any
+}
+
+// A tap stands between a pool and a driver: its function is called for every
+// statement, and calls run to have the driver run it.
+type tap func(ctx context.Context, s statement, run func() error) error
+
+// openTapped returns a pool of connections, with the driver "sqlite" or "pgx",
+// which is closed when t ends.
+func openTapped(t testing.TB, driverName, url string, tap tap) *sql.DB {
+	t.Helper()
+	var connector driver.Connector
+	var err error
+	switch driverName {
+	case "sqlite":
+		connector, err = sqlite.NewConnector(url)
+	case "pgx":
+		connector, err = stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(url)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(tappedConnector{connector, tap})
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+type tappedConnector struct {
+	driver.Connector
+	tap tap
+}
+
+func (c tappedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedConn{conn.(driverConn), c.tap}, nil
+}
+
+// A driverConn is what the connections of both drivers can do.
+type driverConn interface {
+	driver.Conn
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.SessionResetter
+}
+
+type tappedConn struct {
+	driverConn
+	tap tap
+}
+
+func (c *tappedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
+	err = c.tap(ctx, statement{query, values(args)}, func() (err error) {
+		result, err = c.driverConn.ExecContext(ctx, query, args)
+		return err
+	})
+	return result, err
+}
+
+func (c *tappedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+	err = c.tap(ctx, statement{query, values(args)}, func() (err error) {
+		rows, err = c.driverConn.QueryContext(ctx, query, args)
+		return err
+	})
+	if err != nil && rows != nil {
+		rows.Close()
+		rows = nil
+	}
+	return rows, err
+}
+
+// IsValid and CheckNamedValue are each implemented by one of the drivers only.
+func (c *tappedConn) IsValid() bool {
+	v, ok := c.driverConn.(driver.Validator)
+	return !ok || v.IsValid()
+}
+
+func (c *tappedConn) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := c.driverConn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+func values(args []driver.NamedValue) (list []any) {
+	for _, arg := range args {
+		list = append(list, arg.Value)
+	}
+	return list
+}
+
+// A recorder is a tap that keeps the last few statements.
+type recorder struct {
+	mu   sync.Mutex
+	sent []statement
+}
+
+func (r *recorder) tap(_ context.Context, s statement, run func() error) error {
+	r.mu.Lock()
+	if r.sent = append(r.sent, s); len(r.sent) > 16 { // one of Put is large
+		r.sent = r.sent[1:]
+	}
+	r.mu.Unlock()
+	return run()
+}
+
+// take returns the last statements that were sent since it was called before.
+func (r *recorder) take() []statement {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sent := r.sent
+	r.sent = nil
+	return sent
+}
