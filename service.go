@@ -40,8 +40,9 @@
 //
 // # Stores
 //
-// [MemStore] keeps everything in memory. To use another store, implement the
-// four methods of [Store]; [NewResource] makes the values that they return.
+// [MemStore] keeps everything in memory; package sqlstore keeps it in PostgreSQL
+// or SQLite. To write another store, implement the four methods of [Store] and
+// test it with package storetest; [NewResource] makes the values that it returns.
 package storefront
 
 import (

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -319,11 +318,7 @@ func TestDocumentedSQL(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			published := column(t, d.db, `DELETE FROM outbox WHERE position IN
-				(SELECT position FROM outbox ORDER BY position LIMIT 100) RETURNING position || ' ' || order_id`)
-			for i, event := range published {
-				_, published[i], _ = strings.Cut(event, " ")
-			}
+			published := column(t, d.db, `SELECT order_id FROM outbox ORDER BY position LIMIT 100`)
 			created := column(t, d.db, `SELECT id FROM storefront_orders`)
 			slices.Sort(published)
 			slices.Sort(created)

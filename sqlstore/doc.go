@@ -8,7 +8,7 @@
 //	if err := store.Migrate(ctx); err != nil {
 //		…
 //	}
-//	http.ListenAndServe(":8080", storefront.New(store))
+//	handler := storefront.New(store)
 //
 // Every replica of the program may be given the same database. The same SQL is
 // sent to every engine: standard SQL with ON CONFLICT and RETURNING, which
@@ -39,8 +39,9 @@
 //
 // # Schema
 //
-// [Store.Migrate] makes these tables. They will only be added to. Programs may
-// read all of them and may write the first three.
+// [Store.Migrate] makes these tables, in PostgreSQL in the first schema of the
+// search_path. They will only be added to. Programs may read all of them, write the
+// first three, add triggers, and delete orders.
 //
 //	CREATE TABLE storefront_users    (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
 //	CREATE TABLE storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
@@ -62,14 +63,17 @@
 // IDs of users, products and widgets are bytes, because bytes have one order
 // whatever the collation of the database is, and lists must be in it. The column
 // body has the whole resource as JSON, with the row's ID as its "id"; if a row that
-// was not written by [Collection.Put] breaks a rule of [storefront.NewResource],
-// reading it fails. To read and write them in PostgreSQL:
+// was not written by [Collection.Put] has another, or breaks a rule of
+// [storefront.NewResource], reading it fails. To read and write them in PostgreSQL:
 //
 //	SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users;
 //	INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}');
 //
-// In SQLite, an ID is a BLOB: CAST(id AS TEXT) and CAST('ada' AS BLOB). SQLite
-// knows no type BYTEA and stores what it is given.
+// In SQLite, which knows no type BYTEA and stores what it is given, an ID must be a
+// BLOB; a row whose ID is TEXT is never found:
+//
+//	SELECT CAST(id AS TEXT), body->>'name' FROM storefront_users;
+//	INSERT INTO storefront_users VALUES (CAST('ada' AS BLOB), '{"id":"ada","name":"Ada"}');
 //
 // key_hash is the SHA-256 sum of the length of the scope in bytes (64 bits, big
 // endian), the scope and the key, so that a scope may be of any length. To find
@@ -78,13 +82,17 @@
 //	SELECT * FROM storefront_orders
 //	WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'));
 //
-// A role that may not create tables needs the rights to SELECT from
-// storefront_schema and the first three tables, and to SELECT, INSERT and UPDATE
-// orders; Migrate then finds everything there.
+// SQLite has no SHA-256; there, a program computes the hash.
+//
+// Where all tables are there, the program's role needs no right to create any: to
+// SELECT from storefront_schema and the first three, to SELECT, INSERT and UPDATE
+// orders, and what it writes itself.
 //
 // Orders are never deleted here, and keys only by [Store.ForgetKeys], which the
 // program calls now and then. A program that deletes orders keeps them for at
-// least [storefront.KeyLifetime], as their keys go with them.
+// least [storefront.KeyLifetime], as their keys go with them. So do keys that are
+// younger than a backup when it is restored: their orders, sent again, are created
+// again.
 //
 // # Connections
 //
@@ -96,7 +104,9 @@
 //	db.SetConnMaxLifetime(30 * time.Minute)
 //
 // Calls that find all connections in use wait for one. Keep [Options].MaxCalls and
-// Timeout in proportion: a call that is let in should be answered in time.
+// Timeout in proportion: a call that is let in should be answered in time. While the
+// database is away, every request takes all of Timeout; the WriteTimeout of the
+// http.Server must be longer, or clients get no answer instead of a 503.
 //
 // PostgreSQL: give the driver every server and let it look for the primary
 // (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
@@ -110,8 +120,11 @@
 // writer, and synchronous=FULL, so that an order survives the power. There is one
 // writer at a time. Set busy_timeout to a short time, such as 100 ms: while it
 // lasts, the driver may not notice that ctx is done, and the Store waits by itself
-// after it. The command integration/durable in this repository has settings to
-// copy.
+// after it. A few connections are enough. With modernc.org/sqlite:
+//
+//	db, err := sql.Open("sqlite", "file:shop.db?_journal_mode=WAL&_synchronous=FULL&_busy_timeout=100")
+//	…
+//	db.SetMaxOpenConns(4)
 //
 // # Distributed engines
 //
@@ -147,9 +160,13 @@
 //	CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
 //		BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END;
 //
-// A publisher takes the oldest events out and commits after the broker has accepted
-// them:
+// The role of the program needs the right to INSERT there and, in PostgreSQL, to
+// USE the sequence; if the trigger fails, so does the order. A publisher reads the
+// oldest events, publishes them, and then deletes these very ones:
 //
-//	DELETE FROM outbox WHERE position IN (SELECT position FROM outbox ORDER BY position LIMIT 100)
-//	RETURNING position, order_id
+//	SELECT position, order_id FROM outbox ORDER BY position LIMIT 100;
+//	DELETE FROM outbox WHERE position IN (…);
+//
+// Positions are given before the commit, so they are only about the sequence in
+// which orders were created.
 package sqlstore

@@ -31,8 +31,9 @@ type Options struct {
 	// transaction of another method, is given, with the wait for a connection
 	// and all retries. An earlier deadline of ctx goes first. After it, calls
 	// fail with storefront.ErrUnavailable. It should be longer than a fail-over
-	// that clients are not to notice. If it is 0, it is 10 seconds. It must not
-	// be negative.
+	// that clients are not to notice, but shorter than the 30 seconds after which
+	// the service gives up an order. If it is 0, it is 10 seconds. It must not be
+	// negative.
 	Timeout time.Duration
 
 	// MaxCalls is how many calls of ListUsers, CreateOrder, GetProduct and
@@ -87,12 +88,12 @@ func (s *Store) call(ctx context.Context, try func(context.Context, *sql.Conn) e
 
 // ListUsers implements [storefront.Store].
 func (s *Store) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	return s.list(ctx, `SELECT body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
+	return s.list(ctx, `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
 }
 
 // ListWidgets implements [storefront.Store].
 func (s *Store) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
-	return s.list(ctx, `SELECT body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`, start, limit)
+	return s.list(ctx, `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`, start, limit)
 }
 
 func (s *Store) list(ctx context.Context, query, position string, limit int) (list []storefront.Resource, err error) {
@@ -103,13 +104,6 @@ func (s *Store) list(ctx context.Context, query, position string, limit int) (li
 	if err != nil {
 		return nil, err
 	}
-	// A body with another ID than its row could send a client that walks the list
-	// back to where it was.
-	for i, r := range list {
-		if r.ID() < position || i > 0 && r.ID() <= list[i-1].ID() {
-			return nil, fmt.Errorf("sqlstore: the body with the ID %q is not in the row of that ID", r.ID())
-		}
-	}
 	return list, nil
 }
 
@@ -117,7 +111,7 @@ func (s *Store) list(ctx context.Context, query, position string, limit int) (li
 func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
 	var found []storefront.Resource
 	err := s.call(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
-		found, err = resources(ctx, conn, 1, `SELECT body FROM storefront_products WHERE id = $1`, []byte(id))
+		found, err = resources(ctx, conn, 1, `SELECT id, body FROM storefront_products WHERE id = $1`, []byte(id))
 		return err
 	})
 	switch {
@@ -125,13 +119,11 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 		return storefront.Resource{}, err
 	case len(found) == 0:
 		return storefront.Resource{}, storefront.ErrNotFound
-	case found[0].ID() != id:
-		return storefront.Resource{}, fmt.Errorf("sqlstore: the body with the ID %q is not in the row of that ID", found[0].ID())
 	}
 	return found[0], nil
 }
 
-// resources returns the resources in the only column of at most n rows.
+// resources returns the resources in at most n rows of their IDs and bodies.
 func resources(ctx context.Context, conn *sql.Conn, n int, query string, args ...any) ([]storefront.Resource, error) {
 	rows, err := conn.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -139,14 +131,18 @@ func resources(ctx context.Context, conn *sql.Conn, n int, query string, args ..
 	}
 	defer rows.Close()
 	list := make([]storefront.Resource, 0, min(n, 512))
-	var body sql.RawBytes
+	var id, body sql.RawBytes
 	for rows.Next() {
-		if err := rows.Scan(&body); err != nil {
+		if err := rows.Scan(&id, &body); err != nil {
 			return nil, err
 		}
 		var r storefront.Resource
 		if err := r.UnmarshalJSON(body); err != nil {
-			return nil, fmt.Errorf("sqlstore: a row has a wrong body: %w", err)
+			return nil, fmt.Errorf("sqlstore: the body of the row with the ID %q: %w", id, err)
+		}
+		// A client that walks a list by wrong IDs would miss items, or never end.
+		if r.ID() != string(id) {
+			return nil, fmt.Errorf("sqlstore: the body of the row with the ID %q has the ID %q", id, r.ID())
 		}
 		list = append(list, r)
 	}
@@ -251,7 +247,7 @@ const keysPerStatement = 1000
 // [storefront.KeyLifetime] ago.
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
 	if time.Since(before) < storefront.KeyLifetime {
-		return 0, fmt.Errorf("sqlstore: ForgetKeys before %v: keys must be remembered for %v", before, storefront.KeyLifetime)
+		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v", before.Format(time.RFC3339), storefront.KeyLifetime)
 	}
 	var total int64
 	for {
