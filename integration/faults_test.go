@@ -522,7 +522,9 @@ var durableBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	name := filepath.Join(w.dir, "durable")
-	if out, err := exec.Command("go", "build", "-o", name, "./durable").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", name, "./durable")
+	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: w.group} // else it may write the file after all is removed
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./durable: %w\n%s", err, out)
 	}
 	return name, nil

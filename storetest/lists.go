@@ -191,12 +191,12 @@ func (l list) checkBegin(t *test) {
 }
 
 func (l list) checkBeginning(t *test) {
-	ids := append([]string{" !", "!"}, plainIDs(5)...)
+	ids := append([]string{" !", "!"}, plainIDs(150)...)
 	store := t.newStore(l.contents(resources(ids)))
-	for _, limit := range []int{1, len(ids)} {
+	for _, limit := range []int{1, 50, 101, len(ids)} {
 		got := l.list(t, store, "", limit)
-		if d := difference(got[:min(1, len(got))], ids[:1]); d != "" {
-			t.broken(`"" is taken for an ID, or for NULL.`, "%s begins with %s.", l.text("", limit), d)
+		if d := difference(got[:min(limit, len(got))], ids[:limit]); d != "" {
+			t.broken(`"" is taken for an ID, or for NULL, or the first page is made in another way than the others.`, "%s returned %s.", l.text("", limit), d)
 			return
 		}
 	}
@@ -205,7 +205,7 @@ func (l list) checkBeginning(t *test) {
 func (l list) checkAtMost(t *test) {
 	ids := plainIDs(12)
 	store := t.newStore(l.contents(resources(ids)))
-	for _, position := range []string{ids[0], ids[5]} {
+	for _, position := range []string{"", ids[0], ids[5]} {
 		for limit := 1; limit <= len(ids); limit++ {
 			if got := l.list(t, store, position, limit); len(got) > limit {
 				t.broken("the limit is not passed on, or one more is read to see whether any follow, and returned.",
@@ -334,9 +334,11 @@ func (l list) checkMeanwhile(t *test) {
 		return !failed.Load() && (changed.Load() < changes || walked.Load() < walks)
 	}
 	// The pauses let the clock of a bubble move, in case the store waits for it.
+	// They grow, so that a store that takes its time is not changed a million
+	// times in one call.
 	wg.Go(func() {
 		for i := 0; more(); i++ {
-			time.Sleep(time.Microsecond)
+			time.Sleep(time.Duration(i) * time.Microsecond)
 			first := i * 7 % len(changing)
 			some := l.contents(resources(changing[first:min(first+3, len(changing))]))
 			change, name := editor.Put, "Put"

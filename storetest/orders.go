@@ -279,19 +279,33 @@ func checkCrash(t *test) {
 	if !ok {
 		return
 	}
+	refuses := func(key storefront.IdempotencyKey) bool {
+		key.Fingerprint[0] ^= 0xff
+		_, err := createWithRetry(t.Context(), store, key, t.newOrder())
+		return errors.Is(err, storefront.ErrKeyReused)
+	}
 	var keys []storefront.IdempotencyKey
 	var stored []storefront.Order
 	for range 2 {
 		for range 10 {
-			keys = append(keys, newKey())
-			stored = append(stored, t.create(store, keys[len(keys)-1], t.newOrder()))
+			key := newKey()
+			t.create(store, key, t.newOrder())
+			keys = append(keys, key)
+			stored = append(stored, t.create(store, key, t.newOrder())) // as replays have it
 		}
+		guard := newKey()
+		t.create(store, guard, t.newOrder())
+		refused := refuses(guard)
 		store = reopener.Reopen(t.T)
 		for i, key := range keys {
-			if got := t.create(store, key, t.newOrder()); got.ID != stored[i].ID {
-				t.broken(cause, "The key of order %q, which was returned before a crash, has the order %q after it.", stored[i].ID, got.ID)
+			if d := orderDifference(t.create(store, key, t.newOrder()), stored[i]); d != "" {
+				t.broken(cause, "After a crash, the key of the order %q, which was returned before, has an order with %s.", stored[i].ID, d)
 				return
 			}
+		}
+		if refused && !refuses(guard) {
+			t.broken("fingerprints that are kept in memory alone.", "After a crash, a key is no longer refused to a call with another Fingerprint.")
+			return
 		}
 		if reopener, ok = store.(Reopener); !ok {
 			return
@@ -370,11 +384,33 @@ func checkReplay(t *test) {
 			}
 		}
 	}
+	if t.Failed() {
+		return
+	}
+
+	const callers = 16
+	key, last := newKey(), t.newOrder()
+	var proposed, got [callers]storefront.Order
+	together(callers, func(i int) {
+		proposed[i] = t.newOrder()
+		proposed[i].CreatedAt = last.CreatedAt.Add(time.Duration(i) * time.Millisecond)
+		got[i], _ = createWithRetry(t.Context(), store, key, proposed[i])
+	})
+	stored := t.create(store, key, last)
+	for i := range got {
+		if got[i].ID != stored.ID || got[i].ID == proposed[i].ID {
+			continue // that is another promise
+		}
+		if d := orderDifference(got[i], stored); d != "" {
+			t.broken("a call that loses a race returns its own order with the ID of the other.", "Of %d concurrent calls with one key, one returned the order %q with %s.", callers, stored.ID, d)
+			return
+		}
+	}
 }
 
 // distinctKeys are keys that a store might take for each other.
 func distinctKeys() []storefront.IdempotencyKey {
-	long, printable := strings.Repeat("x", 1000), strings.Repeat("k", 254)
+	long, printable := strings.Repeat("x", 10_000), strings.Repeat("k", 254)
 	var keys []storefront.IdempotencyKey
 	for _, k := range [][2]string{
 		{"", "k"}, {"s", "k"}, {"S", "k"}, {"s ", "k"}, {" s", "k"}, {"t", "k"}, // scopes
@@ -422,6 +458,15 @@ func checkSameKey(t *test) {
 			return
 		}
 	}
+
+	key := newKey()
+	t.create(store, key, t.newOrder())
+	other := key
+	other.Scope += "2"
+	other.Fingerprint[0] ^= 0xff
+	if _, err := createWithRetry(t.Context(), store, other, t.newOrder()); err != nil {
+		t.broken("fingerprints are found by Value alone.", "A call with the Value of another key, but its own Scope and Fingerprint, failed: %v", err)
+	}
 }
 
 func checkReused(t *test) {
@@ -433,11 +478,11 @@ func checkReused(t *test) {
 		bits byte
 	}{{"first byte", 0, 0xff}, {"last byte", 31, 0xff}, {"first bit", 0, 0x80}, {"last bit", 31, 1}, {"middle", 16, 0x10}} {
 		key := newKey()
+		clear(key.Fingerprint[:change.at]) // zeros end a string in some databases
 		t.create(store, key, t.newOrder())
 		first := t.create(store, key, t.newOrder()) // as it is stored
-		other, order := key, t.newOrder()
+		other, order := key, t.newOrder()           // with the same item and quantity: the fingerprint decides
 		other.Fingerprint[change.at] ^= change.bits
-		order.Item, order.Qty = "kettle", 3
 		for range 2 {
 			got, err := createWithRetry(t.Context(), store, other, order)
 			switch {
@@ -463,6 +508,27 @@ func checkReused(t *test) {
 		}
 		if d := orderDifference(got, first); d != "" {
 			t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, the order of the key has %s.", d)
+			return
+		}
+	}
+
+	const rounds, callers = 6, 16
+	for range rounds {
+		key := newKey()
+		var errs [callers]error
+		together(callers, func(i int) {
+			key := key
+			key.Fingerprint[0] = byte(i % 2)
+			_, errs[i] = createWithRetry(t.Context(), store, key, t.newOrder())
+		})
+		var served [2]int
+		for i, err := range errs {
+			if err == nil {
+				served[i%2]++
+			}
+		}
+		if served[0] > 0 && served[1] > 0 {
+			t.broken("concurrent calls with one key are joined before their fingerprints are compared.", "Of %d concurrent calls with one key and two fingerprints, %d with one and %d with the other returned an order, want one of them refused.", callers, served[0], served[1])
 			return
 		}
 	}
@@ -522,16 +588,24 @@ func checkInProgress(t *test) {
 func checkLifetime(t *test) {
 	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something else than the creation of the order."
 	store := t.newStore(Contents{})
-	if t.bubble {
-		time.Sleep(13 * time.Hour) // as it begins at midnight, when calendar days do
-	}
 	key := newKey()
 	first := t.create(store, key, t.newOrder())
-	// The calls may take time themselves: little in a bubble, where only pauses do.
-	margin := time.Millisecond
-	if !t.bubble {
-		margin = time.Minute
+	const others = 300
+	for range others {
+		t.create(store, newKey(), t.newOrder())
 	}
+	if got := t.create(store, key, t.newOrder()); got.ID != first.ID {
+		t.broken("a cache that keeps the last keys only.", "After %d orders with other keys, the key of the order %q has the order %q.", others, first.ID, got.ID)
+		return
+	}
+
+	// Not from the start of a day, be it the calendar's or the store's own.
+	if !t.advance(store, 13*time.Hour) {
+		return
+	}
+	key = newKey()
+	first = t.create(store, key, t.newOrder())
+	const margin = time.Minute // as the calls take time themselves
 	passed := time.Duration(0)
 	for _, until := range []time.Duration{time.Minute, time.Hour, 12 * time.Hour, storefront.KeyLifetime - margin} {
 		if !t.advance(store, until-passed) {

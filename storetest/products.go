@@ -16,7 +16,8 @@ func productPromises() []promise {
 }
 
 func checkProduct(t *test) {
-	products := resources(trickyIDs)
+	many := plainIDs(1600)
+	products := resources(append(slices.Clone(trickyIDs), many...))
 	store := t.newStore(Contents{Products: products})
 	for _, want := range products {
 		call := fmt.Sprintf("GetProduct(ctx, %q)", want.ID())
@@ -28,6 +29,24 @@ func checkProduct(t *test) {
 			t.failed(call, err)
 		case got.ID() != want.ID():
 			t.broken("IDs are compared as a pattern (LIKE) or by a collation.", "%s returned the product %q.", call, got.ID())
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	editor, ok := optional[Editor](t, store, "products that are added and replaced")
+	if !ok {
+		return
+	}
+	added := storefront.MustResource("added later", nil)
+	replaced := storefront.MustResource(many[0], map[string]string{"version": "2"})
+	store.GetProduct(t.Context(), added.ID()) // so that it may be remembered
+	if err := editor.Put(t.Context(), Contents{Products: []storefront.Resource{added, replaced}}); err != nil {
+		t.failed("Put", err)
+	}
+	for _, want := range []storefront.Resource{added, replaced} {
+		if got, err := store.GetProduct(t.Context(), want.ID()); err != nil || !got.Equal(want) {
+			t.broken("what was read before is cached.", "After Put, GetProduct(ctx, %q) returned %s, %v, want %s.", want.ID(), got, err, want)
 		}
 	}
 }
@@ -43,7 +62,7 @@ func checkNotFound(t *test) {
 	store := t.newStore(contents)
 	for _, id := range []string{
 		"missing", "TEAPOT", "Teapot", "kettle", "cafe", "cafe\u0301", "CAF\u00c9", // by a collation
-		"tea", "teapo", "teapots", "teapot ", " teapot", "teapot/", "/teapot", // by a prefix, or trimmed
+		"tea", "teapo", "teapots", "teapot ", " teapot", "teapot\u00a0", "teapot\u200b", "\uff54eapot", "teapot/", "/teapot", // by a prefix, or trimmed
 		"%", "teapo%", "teapo_", "*", "?", "te.*", "_______", // by a pattern
 		"a", "a/", "a//b", "a/./b", "./teapot", "x/../teapot", "../products/teapot", ".", "..", "/", `a\b`, "a%2Fb", "tea+pot", // as a path
 		"' OR '1'='1", "teapot'; --", "0", "null", `"`, "\U0010fffd",
@@ -64,5 +83,18 @@ func checkNotFound(t *test) {
 			continue
 		}
 		return
+	}
+	editor, ok := optional[Editor](t, store, "products that were deleted")
+	if !ok {
+		return
+	}
+	if _, err := store.GetProduct(t.Context(), ids[0]); err != nil {
+		t.failed("GetProduct", err)
+	}
+	if err := editor.Delete(t.Context(), Contents{Products: resources(ids[:1])}); err != nil {
+		t.failed("Delete", err)
+	}
+	if got, err := store.GetProduct(t.Context(), ids[0]); !errors.Is(err, storefront.ErrNotFound) {
+		t.broken("what was read before is cached.", "After Delete, GetProduct(ctx, %q) returned %s, %v, want an error that matches ErrNotFound.", ids[0], got, err)
 	}
 }

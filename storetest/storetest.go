@@ -22,8 +22,8 @@
 //
 // The function that makes a store is called about 40 times, once for a subtest,
 // and should return in milliseconds: one over a database empties its tables
-// rather than making new ones. Two subtests need 1,600 resources each, the others
-// fewer than 100. CreateOrder is called about 1,000 times and creates 350 orders.
+// rather than making new ones. Three subtests need 1,600 resources each, the others
+// fewer than 200. CreateOrder is called about 1,300 times and creates 600 orders.
 // So a run takes a tenth of a second in memory (ten times that with -race),
 // seconds in a file, and otherwise as long as the database takes to commit.
 //
@@ -70,7 +70,8 @@ type Clock interface {
 }
 
 // An Editor is a store whose users, products and widgets can be changed, to see
-// whether lists can be walked meanwhile.
+// whether lists can be walked meanwhile. A method of the store that is called
+// after Put or Delete has returned sees the change.
 type Editor interface {
 	// Put adds resources, or replaces those with the same ID. It is called
 	// concurrently with the methods of the store, but not with itself or Delete.
@@ -107,7 +108,7 @@ func Run(t *testing.T, newStore func(t *testing.T, contents Contents) storefront
 // RunSynctest is like [Run], but runs each subtest in a bubble of
 // [testing/synctest], so that time passes only as the suite makes it. It is for
 // stores that take the time from package time and wait for nothing outside of
-// the bubble, such as the network. For them it checks more than Run: that keys
+// the bubble, such as the network, nor hold a mutex while time passes. For them it checks more than Run: that keys
 // are remembered for long enough, even without Advance, and that calls return
 // promptly.
 func RunSynctest(t *testing.T, newStore func(t *testing.T, contents Contents) storefront.Store) {

@@ -164,9 +164,11 @@ func inUTF16(a, b string) int {
 func trimmed(a, b string) int {
 	return cmp.Compare(strings.TrimRight(a, " "), strings.TrimRight(b, " "))
 }
+
+var withoutPunctuation = strings.NewReplacer(" ", "", "-", "", "_", "", ".", "", "'", "", "\u00ad", "", "\u200b", "")
+
 func ignoringPunctuation(a, b string) int {
-	r := strings.NewReplacer(" ", "", "-", "", "_", "", ".", "", "'", "", "\u00ad", "", "\u200b", "")
-	return cmp.Compare(r.Replace(a), r.Replace(b))
+	return cmp.Compare(withoutPunctuation.Replace(a), withoutPunctuation.Replace(b))
 }
 func natural(a, b string) int {
 	if len(a) > 0 && len(b) > 0 && strings.Trim(a+b, "0123456789") == "" && len(a) != len(b) {
@@ -304,6 +306,15 @@ var wrongStores = []wrongStore{
 			return r, err
 		}
 	}, []string{done}, "took 3s to return"},
+	{"a pause that does not end with ctx", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, ctx.Err()
+			}
+			time.Sleep(time.Second)
+			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
+		}
+	}, []string{done}, "done after 1ms took 1s to return"},
 	{"rows.Err is not looked at", func(s *store) {
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
 			if ctx.Err() != nil {
@@ -463,6 +474,16 @@ var wrongStores = []wrongStore{
 			}
 		})
 	}, []string{usersFirst, widgetsFirst}, "taken for an ID, or for NULL"},
+	{"a first page of at most 100", func(s *store) {
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				if position == "" {
+					limit = min(limit, 100)
+				}
+				return right(ctx, position, limit)
+			}
+		})
+	}, []string{usersFirst, widgetsFirst}, "100 items, want 101"},
 	{"one more than the limit", func(s *store) {
 		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
 			return func(ctx ctxt, position string, limit int) ([]resource, error) {
@@ -495,7 +516,11 @@ var wrongStores = []wrongStore{
 			put(c)
 			mark(c, false)
 		}
-		s.delete = func(c storetest.Contents) { mark(c, true) }
+		deleteAll := s.delete
+		s.delete = func(c storetest.Contents) {
+			deleteAll(storetest.Contents{Products: c.Products})
+			mark(c, true)
+		}
 		s.lists(func(right lister, _ *storefront.Collection, inclusive bool) lister {
 			gone := goneUsers
 			if inclusive {
@@ -552,7 +577,10 @@ var wrongStores = []wrongStore{
 
 	// Orders.
 	{"the order, then the key", func(s *store) {
+		var mu sync.Mutex
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if ctx.Err() != nil {
 				return order{}, ctx.Err()
 			}
@@ -605,7 +633,7 @@ var wrongStores = []wrongStore{
 			}
 			return right(ctx, k, o)
 		})
-	}, []string{exactlyOne}, "ON CONFLICT DO NOTHING"},
+	}, []string{exactlyOne, reused}, "ON CONFLICT DO NOTHING"},
 	{"a loser creates an order and returns the other", func(s *store) {
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			fresh := !s.isKnown(k)
@@ -631,6 +659,28 @@ var wrongStores = []wrongStore{
 	{"the last orders are not on disk yet", func(s *store) {
 		s.reopen = func() *store { return newStore(storetest.Contents{}) }
 	}, []string{crash}, "acknowledged before it is on disk"},
+	{"another order after a crash", func(s *store) {
+		s.reopen = func() *store {
+			again := newStore(storetest.Contents{})
+			again.MemStore, again.create = s.MemStore, s.create
+			again.replays(func(o *order) { o.Qty++ })
+			return again
+		}
+	}, []string{crash}, "Qty 3, want 2"},
+	{"fingerprints in memory alone", func(s *store) {
+		s.reopen = func() *store {
+			again := newStore(storetest.Contents{})
+			again.MemStore, again.create = s.MemStore, s.create
+			again.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+				stored, err := right(ctx, k, o)
+				if errors.Is(err, storefront.ErrKeyReused) {
+					return order{ID: "the stored one"}, nil
+				}
+				return stored, err
+			})
+			return again
+		}
+	}, []string{crash}, "fingerprints that are kept in memory alone"},
 	{"an order is returned without milliseconds", func(s *store) {
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			stored, err := right(ctx, k, o)
@@ -673,13 +723,76 @@ var wrongStores = []wrongStore{
 			return stored, err
 		})
 	}, []string{replay}, "CreatedAt"},
+	{"the time of a call that lost a race", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			fresh := !s.isKnown(k) && ctx.Err() == nil
+			if fresh {
+				time.Sleep(time.Microsecond)
+			}
+			stored, err := right(ctx, k, o)
+			if fresh && err == nil {
+				stored.CreatedAt = o.CreatedAt
+			}
+			return stored, err
+		})
+	}, []string{replay}, "loses a race"},
 	{"keys without scope", func(s *store) { s.keys(func(k *key) { k.Scope = "" }) }, []string{sameKey}, "Scope is left out"},
 	{"keys joined", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+k.Value }) }, []string{sameKey}, "was taken for"},
 	{"keys joined by a comma", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+","+k.Value }) }, []string{sameKey}, `{Scope: "a", Value: "b,c"} was taken for {Scope: "a,b", Value: "c"}`},
 	{"keys without case", func(s *store) { s.keys(func(k *key) { k.Value = strings.ToLower(k.Value) }) }, []string{sameKey}, `Value: "K"`},
 	{"keys trimmed", func(s *store) { s.keys(func(k *key) { k.Value = strings.TrimRight(k.Value, " ") }) }, []string{sameKey}, `Value: "k "`},
-	{"keys cut", func(s *store) { s.keys(func(k *key) { k.Scope = k.Scope[:min(255, len(k.Scope))] }) }, []string{sameKey}, "1002 bytes"},
+	{"keys cut", func(s *store) { s.keys(func(k *key) { k.Scope = k.Scope[:min(255, len(k.Scope))] }) }, []string{sameKey}, "10002 bytes"},
 	{"scopes as valid UTF-8", func(s *store) { s.keys(func(k *key) { k.Scope = strings.ToValidUTF8(k.Scope, "\ufffd") }) }, []string{sameKey}, `\xfe`},
+	{"fingerprints without scope", func(s *store) {
+		var mu sync.Mutex
+		fingerprints := make(map[string][32]byte)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if f, ok := fingerprints[k.Value]; ok && f != k.Fingerprint && ctx.Err() == nil {
+				return order{}, storefront.ErrKeyReused
+			}
+			stored, err := right(ctx, k, o)
+			if err == nil {
+				fingerprints[k.Value] = k.Fingerprint
+			}
+			return stored, err
+		})
+	}, []string{sameKey}, "found by Value alone"},
+	{"orders compared, not fingerprints", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			k.Fingerprint = [32]byte{}
+			stored, err := right(ctx, k, o)
+			if err == nil && (stored.Item != o.Item || stored.Qty != o.Qty) {
+				return order{}, storefront.ErrKeyReused
+			}
+			return stored, err
+		})
+	}, []string{reused}, "returned that order and no error"},
+	{"fingerprints up to a zero", func(s *store) {
+		s.keys(func(k *key) {
+			if i := slices.Index(k.Fingerprint[:], 0); i >= 0 {
+				clear(k.Fingerprint[i:])
+			}
+		})
+	}, []string{reused}, "differs in the last byte"},
+	{"fingerprints are not compared in a race", func(s *store) {
+		var stored sync.Map
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			fresh := !s.isKnown(k) && ctx.Err() == nil
+			if fresh {
+				time.Sleep(time.Microsecond)
+			}
+			got, err := right(ctx, k, o)
+			if err == nil {
+				stored.Store(nameOf(k), got)
+			}
+			if first, ok := stored.Load(nameOf(k)); ok && fresh && errors.Is(err, storefront.ErrKeyReused) {
+				return first.(order), nil
+			}
+			return got, err
+		})
+	}, []string{reused}, "joined before their fingerprints are compared"},
 	{"fingerprints ignored", func(s *store) { s.keys(func(k *key) { k.Fingerprint = [32]byte{} }) }, []string{reused}, "returned that order and no error"},
 	{"half of a fingerprint", func(s *store) { s.keys(func(k *key) { clear(k.Fingerprint[16:]) }) }, []string{reused}, "differs in the last byte"},
 	{"fingerprints in the key", func(s *store) {
@@ -765,8 +878,30 @@ var wrongStores = []wrongStore{
 			return f.o, f.err
 		})
 	}, []string{inProgress}, "calls with one key are joined"},
+	{"the last 100 keys", func(s *store) {
+		var mu sync.Mutex
+		var last []string
+		forgotten := make(map[string]int)
+		s.keys(func(k *key) {
+			mu.Lock()
+			defer mu.Unlock()
+			name := nameOf(*k)
+			k.Scope += fmt.Sprint(forgotten[name])
+			if slices.Contains(last, name) {
+				return
+			}
+			if last = append(last, name); len(last) > 100 {
+				forgotten[last[0]]++
+				last = last[1:]
+			}
+		})
+	}, []string{lifetime}, "keeps the last keys only"},
+	{"keys for a day of the store's own", func(s *store) {
+		opened := time.Now()
+		s.keys(func(k *key) { k.Scope += fmt.Sprint(time.Since(opened) / (24 * time.Hour)) })
+	}, []string{lifetime}, "whole days"},
 	{"keys for an hour", func(s *store) { s.expireKeys(time.Hour) }, []string{lifetime}, "keys expire too early"},
-	{"keys for a day but a second", func(s *store) { s.expireKeys(24*time.Hour - time.Second) }, []string{lifetime}, "23h59m59.999s after"},
+	{"keys for a day but two minutes", func(s *store) { s.expireKeys(24*time.Hour - 2*time.Minute) }, []string{lifetime}, "23h59m0s after"},
 	{"keys for a calendar day", func(s *store) {
 		s.keys(func(k *key) { k.Scope += time.Now().UTC().Format(time.DateOnly) })
 	}, []string{lifetime}, "whole days"},
@@ -873,6 +1008,34 @@ var wrongStores = []wrongStore{
 			return s.MemStore.GetProduct(ctx, id)
 		}
 	}, []string{product}, "cleaned as a path"},
+	{"products in a cache that no change ends", func(s *store) {
+		var mu sync.Mutex
+		cached := make(map[string]resource)
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r, ok := cached[id]; ok && ctx.Err() == nil {
+				return r, nil
+			}
+			r, err := s.MemStore.GetProduct(ctx, id)
+			if err == nil {
+				cached[id] = r
+			}
+			return r, err
+		}
+	}, []string{product, notFound}, "is cached"},
+	{"a product among many", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if r, ok := s.Products.Get(id); ok && ctx.Err() == nil {
+				few := slices.Collect(s.Products.All())
+				if few = few[:min(500, len(few))]; !slices.Contains(ids(few), id) {
+					return resource{}, storefront.ErrNotFound
+				}
+				return r, nil
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{product}, "did not find the product"},
 	{"IDs cut", func(s *store) {
 		s.get = func(ctx ctxt, id string) (resource, error) {
 			return s.MemStore.GetProduct(ctx, id[:min(254, len(id))])
@@ -1023,6 +1186,25 @@ var rightStores = []struct {
 		})
 	}},
 	{"keys for two days", func(s *store) { s.expireKeys(48 * time.Hour) }},
+	{"keys for a day, in calls that take their time", func(s *store) {
+		s.expireKeys(storefront.KeyLifetime)
+		wait := func(ctx ctxt) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			wait(ctx)
+			return right(ctx, k, o)
+		})
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				wait(ctx)
+				return right(ctx, position, limit)
+			}
+		})
+	}},
 	{"the first context's error", func(s *store) { // of a call that is interrupted but has created its order
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			if ctx.Err() != nil {
@@ -1158,7 +1340,7 @@ func TestWrongStoresAreCaught(t *testing.T) {
 	t.Run("what a bare store has not got is skipped", func(t *testing.T) {
 		wantSubtests(t, "skipped", results.skipped["bare"], []string{
 			apart, usersFewer, usersGone, usersWhile, widgetsFewer, widgetsGone, widgetsWhile,
-			atomic, exactlyOne, crash, reused, lifetime, noTrace,
+			atomic, exactlyOne, crash, reused, lifetime, noTrace, product, notFound,
 		})
 		wantSubtests(t, "failed", results.failed["bare"], nil)
 		for _, says := range []string{

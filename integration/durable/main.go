@@ -42,6 +42,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -78,7 +79,7 @@ func main() {
 	name := flag.String("db", "storefront.db", "SQLite `file` or PostgreSQL URL")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
+		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
 	}
 	shop, err := load(*data)
 	if err != nil {
@@ -93,8 +94,12 @@ func main() {
 	store := sqlstore.New(db, nil)
 	product, err := prepare(ctx, db, store, shop, *data == "")
 	if err == nil {
-		go forgetKeys(ctx, store)
+		forgetting, endForgetting := context.WithCancel(ctx)
+		var background sync.WaitGroup
+		background.Go(func() { forgetKeys(forgetting, store) })
 		err = serve(ctx, *addr, store, product)
+		endForgetting()
+		background.Wait()
 	} else if errors.Is(err, context.Canceled) { // asked to end while it waited
 		err = nil
 	}

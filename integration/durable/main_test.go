@@ -409,7 +409,7 @@ func TestRefusalToStart(t *testing.T) {
 	}{
 		{"bad data", []string{"-data", dataFile(t, `{"users": [{"id": 7}]}`)}, 2, []string{"shop.json", "users[0]", `"id" is not a string`}},
 		{"no such data", []string{"-data", missing}, 2, []string{missing, "no such file"}},
-		{"unexpected argument", []string{"shop.db"}, 2, []string{"unexpected argument", `"shop.db"`}},
+		{"unexpected argument", []string{"postgres://shop:secret@localhost/shop"}, 2, []string{"unexpected argument", "-db"}},
 		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data", "-db"}},
 		{"no database", []string{"-db", ""}, 2, []string{"-db", "no database"}},
 		{"another database", []string{"-db", "mysql://localhost/shop"}, 2, []string{"-db", "mysql"}},
