@@ -138,6 +138,9 @@ func open(name string) (*sql.DB, error) {
 		return openPostgres(name)
 	case isURL:
 		return nil, fmt.Errorf("-db: %s is neither postgres nor a file", scheme)
+	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"), strings.Contains(name, "host="):
+		// It may have a password, which is not for a file's name.
+		return nil, errors.New("-db: PostgreSQL is named by a URL: postgres://user@host/database")
 	case name == "":
 		return nil, errors.New("-db: no database is named")
 	}
@@ -190,8 +193,9 @@ func openSQLite(file string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-db: %w", err)
 	}
-	// Most that is wrong with a file is not going to pass.
-	if err := db.Ping(); err != nil && !isBusy(err) {
+	// What keeps a file from being written is not going to pass, unless it is
+	// another process.
+	if _, err := db.Exec("BEGIN IMMEDIATE; ROLLBACK"); err != nil && !isBusy(err) {
 		return nil, fmt.Errorf("-db: %s: %w", file, err)
 	}
 	// With more connections, reads wait less for commits and use more cores, but
@@ -214,6 +218,9 @@ func isBusy(err error) bool {
 func prepare(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefront.MemStore, onlyIfNew bool) (product string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	if err := db.PingContext(ctx); err != nil && ctx.Err() == nil {
+		slog.Warn("waiting for the database", slog.Any("error", err))
+	}
 	for {
 		product, err = fill(ctx, db, store, shop, onlyIfNew)
 		switch {
