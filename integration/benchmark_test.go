@@ -178,8 +178,8 @@ func bareProgram(db *sql.DB, queries queries) http.Handler {
 		reply(w, http.StatusCreated, body, err)
 	})
 	mux.HandleFunc("GET /v1/products/{id}", func(w http.ResponseWriter, r *http.Request) {
-		var body []byte
-		err := db.QueryRowContext(r.Context(), queries.get, []byte(r.PathValue("id"))).Scan(&body)
+		var id, body []byte
+		err := db.QueryRowContext(r.Context(), queries.get, []byte(r.PathValue("id"))).Scan(&id, &body)
 		reply(w, http.StatusOK, body, err)
 	})
 	mux.HandleFunc("GET /v1/users", func(w http.ResponseWriter, r *http.Request) {
@@ -192,9 +192,9 @@ func bareProgram(db *sql.DB, queries queries) http.Handler {
 		}
 		defer rows.Close()
 		body, n := []byte(`{"data":[`), 0
-		var user sql.RawBytes
+		var id, user sql.RawBytes
 		for ; rows.Next() && err == nil; n++ {
-			err = rows.Scan(&user)
+			err = rows.Scan(&id, &user)
 			if n < limit {
 				body = append(append(body, user...), ',')
 			}
