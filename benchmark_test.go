@@ -102,9 +102,10 @@ func readRequest(text string) *http.Request {
 // A discarder is an http.ResponseWriter that keeps nothing.
 type discarder http.Header
 
-func (d discarder) Header() http.Header         { return http.Header(d) }
-func (d discarder) WriteHeader(int)             {}
-func (d discarder) Write(b []byte) (int, error) { return len(b), nil }
+func (d discarder) Header() http.Header               { return http.Header(d) }
+func (d discarder) WriteHeader(int)                   {}
+func (d discarder) Write(b []byte) (int, error)       { return len(b), nil }
+func (d discarder) WriteString(s string) (int, error) { return len(s), nil }
 
 // BenchmarkHandler measures the handlers alone.
 func BenchmarkHandler(b *testing.B) {

@@ -3,6 +3,7 @@ package storefront
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 )
@@ -42,7 +43,11 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 	if s.checkPreconditions(w, r, answer.product.r.etag) {
 		return
 	}
-	s.writeJSON(w, r, http.StatusOK, []byte(answer.product.r.json))
+	body := answer.product.r.json
+	writeHeader(w, http.StatusOK, "application/json", len(body))
+	if r.Method != http.MethodHead {
+		io.WriteString(w, body)
+	}
 }
 
 // readProduct reads a product from the store.

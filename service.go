@@ -276,15 +276,19 @@ func (s *service) writeJSON(w http.ResponseWriter, r *http.Request, status int, 
 }
 
 func (s *service) write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	writeHeader(w, status, contentType, len(body))
+	if r.Method != http.MethodHead {
+		w.Write(body)
+	}
+}
+
+func writeHeader(w http.ResponseWriter, status int, contentType string, length int) {
 	h := w.Header()
-	values := &[3]string{contentType, strconv.Itoa(len(body)), "nosniff"} // one allocation for all
+	values := &[3]string{contentType, strconv.Itoa(length), "nosniff"} // one allocation for all
 	h["Content-Type"] = values[0:1:1]
 	h["Content-Length"] = values[1:2:2]
 	h["X-Content-Type-Options"] = values[2:3:3]
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		w.Write(body)
-	}
 }
 
 // encode renders v as compact JSON, without escaping <, > and &.

@@ -379,6 +379,11 @@ func (l list) walk(t *test, store storefront.Store, stable []string, limit int) 
 			t.Errorf("%s failed while %s came and went: %v", l.text(position, limit), l.items, err)
 			return false
 		}
+		if n := len(page); n < limit && (n == 0 || page[n-1].ID() < stable[len(stable)-1]) {
+			t.broken("items that are deleted meanwhile are left out after the page was read.",
+				"While %s came and went, %s returned %q: fewer than the limit, though more follow. The service takes such a page for the last one.", l.items, l.text(position, limit), idsOf(page))
+			return false
+		}
 		before := position
 		for _, id := range idsOf(page) {
 			if _, ok := slices.BinarySearch(stable, id); ok && id != before {

@@ -231,6 +231,9 @@ func checkSlices(t *test) {
 			return got
 		}
 		want := idsOf(get(ids[0]))
+		if len(want) == 0 {
+			t.unable("%s returned nothing of the contents that newStore was given. Does it put them into the store?", l.text(ids[0], 5))
+		}
 		mine := get(ids[0])
 		slices.Reverse(mine)
 		overwrite(mine)

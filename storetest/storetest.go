@@ -184,12 +184,22 @@ func (t *test) newStore(contents Contents) storefront.Store {
 	}
 	store := t.makeStore(t.T, given)
 	if store == nil {
-		t.Fatal("newStore returned nil.")
+		t.unable("newStore returned nil.")
 	}
 	overwrite(given.Users)
 	overwrite(given.Products)
 	overwrite(given.Widgets)
 	return store
+}
+
+// reopen returns the store after a crash.
+func (t *test) reopen(store Reopener) storefront.Store {
+	t.Helper()
+	reopened := store.Reopen(t.T)
+	if reopened == nil {
+		t.unable("Reopen returned nil.")
+	}
+	return reopened
 }
 
 // overwrite does what the owner of a slice may do.
@@ -209,10 +219,16 @@ func (t *test) broken(cause, format string, args ...any) {
 	t.Error(text)
 }
 
-// failed reports that a call failed, so that there is nothing to check.
+// unable ends the subtest, as there is nothing to check.
+func (t *test) unable(format string, args ...any) {
+	t.Helper()
+	t.Fatal(fmt.Sprintf(format, args...) + "\nSo it was not checked: " + t.sentence + ".")
+}
+
+// failed ends the subtest after a call failed.
 func (t *test) failed(call string, err error) {
 	t.Helper()
-	t.Fatalf("%s failed: %v\nSo it was not checked: %s.", call, err, t.sentence)
+	t.unable("%s failed: %v", call, err)
 }
 
 // optional returns the store as one with the optional methods of T. If it has
