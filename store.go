@@ -66,7 +66,7 @@ const KeyLifetime = 24 * time.Hour
 //
 // No method reads an order back, because no endpoint needs one. None writes
 // users, products or widgets: how they get into the store is up to the embedding
-// program.
+// program. So is how long orders are kept once their keys may be forgotten.
 type Store interface {
 	// ListUsers returns users in ascending byte order of ID. It begins with the
 	// first whose ID is greater than after, byte by byte. If after is "", it

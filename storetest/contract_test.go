@@ -22,6 +22,7 @@ var notPromises = map[string]map[string]string{
 		"An error that the method's comment does not name is answered with 500 Internal Server Error, and so is a panic":                                       "is about the service",
 		"No method reads an order back, because no endpoint needs one":                                                                                         "says why there is no method",
 		"None writes users, products or widgets: how they get into the store is up to the embedding program":                                                   "says why there is no method",
+		"So is how long orders are kept once their keys may be forgotten":                                                                                      "leaves the store a choice",
 	},
 	"ListUsers":   {"The limit is between 1 and Options.MaxPageSize+1": "is about the service"},
 	"ListWidgets": {"The limit is between 1 and Options.MaxPageSize+1": "is about the service"},

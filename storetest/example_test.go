@@ -3,7 +3,6 @@ package storetest_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/storetest"
@@ -30,10 +29,17 @@ func (s testStore) Put(_ context.Context, c storetest.Contents) error {
 
 // Delete implements storetest.Editor.
 func (s testStore) Delete(_ context.Context, c storetest.Contents) error {
-	s.Users.Delete(ids(c.Users)...)
-	s.Products.Delete(ids(c.Products)...)
-	s.Widgets.Delete(ids(c.Widgets)...)
+	s.Users.Delete(idsOf(c.Users)...)
+	s.Products.Delete(idsOf(c.Products)...)
+	s.Widgets.Delete(idsOf(c.Widgets)...)
 	return nil
+}
+
+func idsOf(resources []storefront.Resource) (ids []string) {
+	for _, r := range resources {
+		ids = append(ids, r.ID())
+	}
+	return ids
 }
 
 // In a _test.go file, this is the whole test of a store.
@@ -44,32 +50,6 @@ func ExampleRun() {
 			if err := store.Put(t.Context(), contents); err != nil {
 				t.Fatal(err)
 			}
-			return store
-		})
-	}
-}
-
-// A dailyStore forgets keys when it is told to.
-type dailyStore struct {
-	*shopStore
-	ahead time.Duration // of the real clock
-}
-
-func (s *dailyStore) forgetKeys(before time.Time) {}
-
-// Advance implements storetest.Clock.
-func (s *dailyStore) Advance(d time.Duration) {
-	s.ahead += d
-	s.forgetKeys(time.Now().Add(s.ahead - storefront.KeyLifetime))
-}
-
-func ExampleClock() {
-	_ = func(t *testing.T) { // func TestDailyStore(t *testing.T)
-		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-			store := &dailyStore{shopStore: new(shopStore)}
-			store.Users.Put(contents.Users...)
-			store.Products.Put(contents.Products...)
-			store.Widgets.Put(contents.Widgets...)
 			return store
 		})
 	}

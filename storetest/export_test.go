@@ -1,5 +1,12 @@
 package storetest
 
+import (
+	"testing"
+	"time"
+
+	"example.com/storefront"
+)
+
 // Promises returns the names of all subtests, with their groups.
 func Promises() []string {
 	var out []string
@@ -9,4 +16,9 @@ func Promises() []string {
 		}
 	}
 	return out
+}
+
+// RunWithPatience is like Run, but waits for a call only so long.
+func RunWithPatience(t *testing.T, patience time.Duration, newStore func(*testing.T, Contents) storefront.Store) {
+	run(t, &suite{makeStore: newStore, patience: patience})
 }

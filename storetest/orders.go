@@ -75,19 +75,24 @@ func orderDifference(got, want storefront.Order) string {
 // by the test's goroutine alone.
 func (t *test) create(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) storefront.Order {
 	t.Helper()
-	stored, err := createWithRetry(t.Context(), store, key, order)
+	stored, err := t.createWithRetry(t.Context(), store, key, order)
 	if err != nil {
 		t.failed(fmt.Sprintf("CreateOrder(ctx, %s, %s)", keyText(key), orderText(order)), err)
 	}
 	return stored
 }
 
-func createWithRetry(ctx context.Context, store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) (stored storefront.Order, err error) {
-	err = retry(func() error {
-		stored, err = store.CreateOrder(ctx, key, order)
-		return err
-	})
-	return stored, err
+func (t *test) createWithRetry(ctx context.Context, store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	return retry(t, func() (storefront.Order, error) { return store.CreateOrder(ctx, key, order) })
+}
+
+// newOrderStore returns a store in which an order was created. So where a call
+// fails later on, that is not because none works.
+func (t *test) newOrderStore() storefront.Store {
+	t.Helper()
+	store := t.newStore(Contents{})
+	t.create(store, newKey(), t.newOrder())
+	return store
 }
 
 // count returns how many orders with one of the IDs there are.
@@ -114,6 +119,13 @@ type interruption struct {
 	uses   int // how often the store looked
 }
 
+func (i interruption) String() string {
+	if i.ctx.Err() == nil {
+		return fmt.Sprintf("A call of CreateOrder returned the error %v.", i.err)
+	}
+	return fmt.Sprintf("A call of CreateOrder, cancelled at use %d of its context, returned the error %v.", i.uses, i.err)
+}
+
 // interruptions makes calls of CreateOrder with a new key each. The first one is
 // cancelled when the store first looks at its context, the next one when it
 // looks for the second time, and so on until one has not been cancelled.
@@ -124,6 +136,9 @@ func (t *test) interruptions(store storefront.Store) iter.Seq[interruption] {
 			ctx := newCountdown(t.Context(), n)
 			i := interruption{key: newKey(), order: t.newOrder(), ctx: ctx.Context, uses: n}
 			i.stored, i.err = store.CreateOrder(ctx, i.key, i.order)
+			if i.err != nil && i.ctx.Err() == nil && !isTemporary(i.err) {
+				t.failed("CreateOrder", i.err)
+			}
 			if !yield(i) {
 				ctx.cancel()
 				return
@@ -139,16 +154,15 @@ func (t *test) interruptions(store storefront.Store) iter.Seq[interruption] {
 
 func checkAtomic(t *test) {
 	const cause = "the order and the key are written by two statements without a transaction, so that a crash or a cancellation between them leaves one without the other."
-	store := t.newStore(Contents{})
-	t.create(store, newKey(), t.newOrder())
+	store := t.newOrderStore()
 	orders, countable := optional[OrderLister](t, store, "that a call that was interrupted leaves no order without its key")
 	for i := range t.interruptions(store) {
 		again := t.newOrder()
-		if _, err := createWithRetry(t.Context(), store, i.key, again); err != nil || !countable {
+		if _, err := t.createWithRetry(t.Context(), store, i.key, again); err != nil || !countable {
 			continue // that the question is settled is another promise
 		}
 		if n := count(orders, i.order.ID, again.ID); n != 1 {
-			t.broken(cause, "A call of CreateOrder was cancelled when it used its context for the %dth time, and returned the error %v. After a second call with the same key there are %d orders of the two calls, want 1.", i.uses, i.err, n)
+			t.broken(cause, "%v After a second call with the same key there are %d orders of the two calls, want 1.", i, n)
 			return
 		}
 	}
@@ -200,11 +214,13 @@ func checkAtomic(t *test) {
 	reopened := t.reopen(reopener)
 	close(crashed)
 	<-ended
-	orders, countable = reopened.(OrderLister)
+	if countable {
+		orders, _ = optional[OrderLister](t, reopened, "")
+	}
 	for _, c := range calls {
 		for _, c := range c {
 			again := t.newOrder()
-			stored, err := createWithRetry(t.Context(), reopened, c.key, again)
+			stored, err := t.createWithRetry(t.Context(), reopened, c.key, again)
 			switch {
 			case err != nil:
 				t.broken(cause, "A call was made while the store crashed, and returned the error %v. After the crash, another call with its key failed: %v", c.err, err)
@@ -238,13 +254,14 @@ func together(n int, call func(i int)) {
 
 func checkExactlyOne(t *test) {
 	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	key := newKey()
 	first := t.create(store, key, t.newOrder())
 	for range 3 {
 		order := t.newOrder()
 		if got := t.create(store, key, order); got.ID == order.ID {
-			t.broken("the key is not recorded.", "A call with a key that has the order %q created the order %q.", first.ID, order.ID)
+			t.broken("the key is not recorded, or the call's own order is returned instead of the stored one.",
+				"A call with a key that has the order %q returned the order that it was given, %q, as if it were new.", first.ID, order.ID)
 			return
 		}
 	}
@@ -259,7 +276,7 @@ func checkExactlyOne(t *test) {
 		}
 		together(callers, func(i int) {
 			// That no call fails is another promise.
-			got[i], _ = createWithRetry(t.Context(), store, key, proposed[i])
+			got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
 		})
 		var creators, ids []string
 		for i := range proposed {
@@ -283,14 +300,14 @@ func checkExactlyOne(t *test) {
 
 func checkCrash(t *test) {
 	const cause = "a write that is acknowledged before it is on disk, or keys that are kept in memory alone."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	reopener, ok := optional[Reopener](t, store, "what a crash leaves, for a store that is to survive one")
 	if !ok {
 		return
 	}
 	refuses := func(key storefront.IdempotencyKey) bool {
 		key.Fingerprint[0] ^= 0xff
-		_, err := createWithRetry(t.Context(), store, key, t.newOrder())
+		_, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
 		return errors.Is(err, storefront.ErrKeyReused)
 	}
 	var keys []storefront.IdempotencyKey
@@ -316,9 +333,7 @@ func checkCrash(t *test) {
 			t.broken("fingerprints that are kept in memory alone.", "After a crash, a key is no longer refused to a call with another Fingerprint.")
 			return
 		}
-		if reopener, ok = store.(Reopener); !ok {
-			return
-		}
+		reopener, _ = optional[Reopener](t, store, "")
 	}
 }
 
@@ -362,7 +377,7 @@ func (t *test) kindsOfOrders() []storefront.Order {
 }
 
 func checkAsGiven(t *test) {
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	for _, order := range t.kindsOfOrders() {
 		if d := orderDifference(t.create(store, newKey(), order), order); d != "" {
 			t.broken("it is returned as it was read back from a column that does not keep it, or the store gives it an ID or a time of its own.",
@@ -373,7 +388,7 @@ func checkAsGiven(t *test) {
 
 func checkReplay(t *test) {
 	const cause = "a column that does not keep it: a time without zone or milliseconds, an integer of 32 bits, text that is trimmed, cut or normalized."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	for _, order := range t.kindsOfOrders() {
 		key := newKey()
 		first := t.create(store, key, order)
@@ -403,7 +418,7 @@ func checkReplay(t *test) {
 	together(callers, func(i int) {
 		proposed[i] = t.newOrder()
 		proposed[i].CreatedAt = last.CreatedAt.Add(time.Duration(i) * time.Millisecond)
-		got[i], _ = createWithRetry(t.Context(), store, key, proposed[i])
+		got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
 	})
 	stored := t.create(store, key, last)
 	for i := range got {
@@ -439,18 +454,13 @@ func distinctKeys() []storefront.IdempotencyKey {
 
 func checkSameKey(t *test) {
 	const cause = "Scope and Value are joined to one string without their lengths, compared by a collation, trimmed, cut, or Scope is left out."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	keyOf := make(map[string]storefront.IdempotencyKey)
 	keys := distinctKeys()
 	created := make([]storefront.Order, len(keys))
 	for i, key := range keys {
 		order := t.newOrder()
-		got, err := createWithRetry(t.Context(), store, key, order)
-		switch {
-		case err != nil:
-			t.broken(cause, "A call with the new key %s failed: %v", keyText(key), err)
-			return
-		case got.ID != order.ID:
+		if got := t.create(store, key, order); got.ID != order.ID {
 			t.broken(cause, "The key %s was taken for %s.", keyText(key), keyText(keyOf[got.ID]))
 			return
 		}
@@ -463,7 +473,7 @@ func checkSameKey(t *test) {
 			t.broken(cause, "The key %s was taken for %s.", keyText(key), keyText(keyOf[got.ID]))
 			return
 		default:
-			t.broken(cause, "A second call with the key %s created another order.", keyText(key))
+			t.broken(cause, "A second call with the key %s returned another order.", keyText(key))
 			return
 		}
 	}
@@ -473,13 +483,16 @@ func checkSameKey(t *test) {
 	other := key
 	other.Scope += "2"
 	other.Fingerprint[0] ^= 0xff
-	if _, err := createWithRetry(t.Context(), store, other, t.newOrder()); err != nil {
+	switch _, err := t.createWithRetry(t.Context(), store, other, t.newOrder()); {
+	case errors.Is(err, storefront.ErrKeyReused):
 		t.broken("fingerprints are found by Value alone.", "A call with the Value of another key, but its own Scope and Fingerprint, failed: %v", err)
+	case err != nil:
+		t.failed("CreateOrder", err)
 	}
 }
 
 func checkReused(t *test) {
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	orders, countable := optional[OrderLister](t, store, "that the refused calls created no orders")
 	for _, change := range []struct {
 		what string
@@ -493,7 +506,7 @@ func checkReused(t *test) {
 		other, order := key, t.newOrder()           // with the same item and quantity: the fingerprint decides
 		other.Fingerprint[change.at] ^= change.bits
 		for range 2 {
-			got, err := createWithRetry(t.Context(), store, other, order)
+			got, err := t.createWithRetry(t.Context(), store, other, order)
 			switch {
 			case err == nil && got.ID == order.ID:
 				t.broken("the fingerprint is part of the key in the unique constraint. The key is Scope and Value.", "A call with a key that has an order, and a fingerprint that differs in the %s, created another order.", change.what)
@@ -510,7 +523,7 @@ func checkReused(t *test) {
 			t.broken("the order is inserted before the fingerprints are compared, and stays.", "A call that returned ErrKeyReused created an order.")
 			return
 		}
-		got, err := createWithRetry(t.Context(), store, key, t.newOrder())
+		got, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
 		if err != nil {
 			t.broken("the refused call has replaced the fingerprint (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, a call with the fingerprint of the order failed: %v", err)
 			return
@@ -528,7 +541,7 @@ func checkReused(t *test) {
 		together(callers, func(i int) {
 			key := key
 			key.Fingerprint[0] = byte(i % 2)
-			_, errs[i] = createWithRetry(t.Context(), store, key, t.newOrder())
+			_, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
 		})
 		var served [2]int
 		for i, err := range errs {
@@ -545,19 +558,19 @@ func checkReused(t *test) {
 
 func checkInProgress(t *test) {
 	const cause = "the call that comes second sees the unique constraint and returns its error. It must read the order of the first and return that."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	const rounds, callers = 6, 16
 	for range rounds {
 		key := newKey()
 		var got [callers]storefront.Order
 		var errs [callers]error
 		together(callers, func(i int) {
-			got[i], errs[i] = createWithRetry(t.Context(), store, key, t.newOrder())
+			got[i], errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
 		})
 		for i, err := range errs {
 			switch {
 			case isTemporary(err):
-				t.broken("what is in progress does not come to an end.", "Of %d concurrent calls with one key, one still failed after %d attempts: %v", callers, attempts, err)
+				t.broken("what is in progress does not come to an end.", "Of %d concurrent calls with one key, one still failed after many attempts: %v", callers, err)
 				return
 			case err != nil:
 				t.broken(cause, "Of %d concurrent calls with one key, one failed with an error that matches neither ErrInProgress nor ErrUnavailable: %v", callers, err)
@@ -578,7 +591,7 @@ func checkInProgress(t *test) {
 		var errs [callers]error
 		ctx.first = func() {
 			for i := range errs {
-				wg.Go(func() { _, errs[i] = createWithRetry(t.Context(), store, key, t.newOrder()) })
+				wg.Go(func() { _, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder()) })
 			}
 		}
 		store.CreateOrder(ctx, key, t.newOrder())
@@ -586,8 +599,8 @@ func checkInProgress(t *test) {
 		wg.Wait()
 		for _, err := range errs {
 			if err != nil {
-				t.broken("calls with one key are joined, and fail when the context of the first is done.",
-					"A call was cancelled when it used its context for the %dth time, and meanwhile one of %d others with its key failed: %v", n, callers, err)
+				t.broken("calls with one key are joined, and fail when the context of the first is done; or a cancelled call leaves something behind that makes others fail.",
+					"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its key failed: %v", n, callers, err)
 				return
 			}
 		}
@@ -596,7 +609,7 @@ func checkInProgress(t *test) {
 
 func checkLifetime(t *test) {
 	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something else than the creation of the order."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	key := newKey()
 	first := t.create(store, key, t.newOrder())
 	const others = 300
@@ -622,7 +635,7 @@ func checkLifetime(t *test) {
 		}
 		passed = until
 		order := t.newOrder()
-		got, err := createWithRetry(t.Context(), store, key, order)
+		got, err := t.createWithRetry(t.Context(), store, key, order)
 		if err != nil {
 			t.failed(fmt.Sprintf("CreateOrder, with a key that was used %v ago,", passed), err)
 		}
@@ -639,7 +652,7 @@ func checkLifetime(t *test) {
 
 func checkNoTrace(t *test) {
 	const cause = "the key is recorded before the order, and stays when the call fails; or failures are remembered."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	orders, countable := optional[OrderLister](t, store, "that calls that failed created no orders")
 	for _, done := range doneContexts(t.Context()) {
 		key, order := newKey(), t.newOrder()
@@ -654,7 +667,7 @@ func checkNoTrace(t *test) {
 		other.Fingerprint = sha256.Sum256([]byte("kettle 3"))
 		another := t.newOrder()
 		another.Item, another.Qty = "kettle", 3
-		got, err := createWithRetry(t.Context(), store, other, another)
+		got, err := t.createWithRetry(t.Context(), store, other, another)
 		if err != nil {
 			t.broken(cause, "After a call whose context was %s, a call with the same key and another order failed: %v", done.what, err)
 			return
@@ -667,11 +680,11 @@ func checkNoTrace(t *test) {
 }
 
 func checkUnknown(t *test) {
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	for i := range t.interruptions(store) {
 		if i.err != nil && !errors.Is(i.err, i.ctx.Err()) && !errors.Is(i.err, storefront.ErrUnavailable) {
 			t.broken("an error of the driver is returned as it is. Return ctx.Err() where it is not nil.",
-				"A call of CreateOrder was cancelled when it used its context for the %dth time, and returned an error that matches neither %v nor ErrUnavailable: %v", i.uses, i.ctx.Err(), i.err)
+				"%v That matches neither %v nor ErrUnavailable.", i, i.ctx.Err())
 			return
 		}
 	}
@@ -679,20 +692,20 @@ func checkUnknown(t *test) {
 
 func checkSettles(t *test) {
 	const cause = "a call that was interrupted leaves a key without an order, or a lock."
-	store := t.newStore(Contents{})
+	store := t.newOrderStore()
 	for i := range t.interruptions(store) {
 		again, third := t.newOrder(), t.newOrder()
-		got, err := createWithRetry(t.Context(), store, i.key, again)
+		got, err := t.createWithRetry(t.Context(), store, i.key, again)
 		if err != nil {
-			t.broken(cause, "A call of CreateOrder was cancelled when it used its context for the %dth time, and returned the error %v. Another call with its key failed: %v", i.uses, i.err, err)
+			t.broken(cause, "%v Another call with its key failed: %v", i, err)
 			return
 		}
 		if i.err == nil && got.ID != i.stored.ID || got.ID != i.order.ID && got.ID != again.ID {
-			t.broken(cause, "A call of CreateOrder with %s was cancelled when it used its context for the %dth time, and returned the error %v. Another call with its key and the order %s returned %s.", orderText(i.order), i.uses, i.err, orderText(again), orderText(got))
+			t.broken(cause, "%v It had the order %s. Another call with its key and the order %s returned %s.", i, orderText(i.order), orderText(again), orderText(got))
 			return
 		}
 		if settled := t.create(store, i.key, third); settled.ID != got.ID {
-			t.broken(cause, "A call of CreateOrder was cancelled when it used its context for the %dth time, and the next one with its key returned the order %s. The third returned another: %s.", i.uses, orderText(got), orderText(settled))
+			t.broken(cause, "%v The next one with its key returned the order %s. The third returned another: %s.", i, orderText(got), orderText(settled))
 			return
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	atomics "sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf16"
@@ -43,7 +44,7 @@ type store struct {
 	create                 creator
 	get                    getter
 	put, delete            func(storetest.Contents)
-	reopen                 func() *store
+	reopen                 func() storefront.Store
 
 	knowing sync.Mutex
 	known   map[string]bool // the keys that have an order
@@ -71,7 +72,7 @@ func newStore(contents storetest.Contents) *store {
 		m.Products.Delete(ids(c.Products)...)
 		m.Widgets.Delete(ids(c.Widgets)...)
 	}
-	s.reopen = func() *store { return s }
+	s.reopen = func() storefront.Store { return s }
 	s.put(contents)
 	return s
 }
@@ -97,12 +98,7 @@ func (s *store) Orders() []order {
 	return slices.Collect(maps.Values(byID))
 }
 
-func (s *store) Reopen(*testing.T) storefront.Store {
-	if again := s.reopen(); again != nil {
-		return again
-	}
-	return nil
-}
+func (s *store) Reopen(*testing.T) storefront.Store { return s.reopen() }
 
 func ids(resources []resource) []string {
 	var ids []string
@@ -166,6 +162,31 @@ func ignoringCase(a, b string) int { return cmp.Compare(strings.ToLower(a), stri
 func inUTF16(a, b string) int {
 	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
 }
+
+// Stores with calls that do not return.
+var stuckStores = []wrongStore{
+	{"a lock is kept where a key is refused", func(s *store) {
+		var mu sync.Mutex
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			mu.Lock()
+			stored, err := right(ctx, k, o)
+			if !errors.Is(err, storefront.ErrKeyReused) {
+				mu.Unlock()
+			}
+			return stored, err
+		})
+	}, []string{crash, reused}, "CreateOrder has not returned 1s after it was called. Does it wait for a lock"},
+	{"GetProduct waits though ctx is done", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				select {}
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{done}, "GetProduct has not returned 1s after it was called, though its context is done"},
+}
+
+func byLength(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 func trimmed(a, b string) int {
 	return cmp.Compare(strings.TrimRight(a, " "), strings.TrimRight(b, " "))
 }
@@ -231,7 +252,7 @@ var everyOrder = []string{atomic, exactlyOne, crash, asGiven, replay, sameKey, r
 var errDriver = errors.New("driver: bad connection")
 
 // A wrongStore breaks a promise. The subtests that fail are exactly those given,
-// and one of the failures says the given text.
+// and the first failure says the given text.
 type wrongStore struct {
 	name   string
 	change func(*store)
@@ -597,6 +618,26 @@ var wrongStores = []wrongStore{
 		})
 	}, []string{usersEmpty, widgetsEmpty}, "ErrNotFound is for GetProduct alone"},
 
+	{"> and >= mixed up", func(s *store) {
+		s.lists(func(right lister, all *storefront.Collection, inclusive bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				page, err := right(ctx, position, limit+1)
+				at, ok := all.Get(position)
+				switch {
+				case err != nil:
+					return nil, err
+				case ok && inclusive:
+					page = slices.DeleteFunc(page, func(r resource) bool { return r.ID() == position })
+				case ok:
+					page = slices.Insert(page, 0, at)
+				}
+				return page[:min(limit, len(page))], nil
+			}
+		})
+	}, []string{usersBegin, usersFewer, usersEmpty, widgetsBegin, widgetsFewer}, "a comparison with >= instead of >"},
+	{"shorter IDs first", func(s *store) { s.compareInMemory(byLength, strings.Compare) },
+		[]string{usersInOrder, usersFirst, usersGone, widgetsInOrder, widgetsFirst, widgetsGone}, `returned "~" before`},
+
 	// Orders.
 	{"the order, then the key", func(s *store) {
 		var mu sync.Mutex
@@ -619,7 +660,7 @@ var wrongStores = []wrongStore{
 	{"a crash between the order and the key", func(s *store) {
 		crashed, turn := make(chan struct{}), make(chan struct{}, 1)
 		right := s.create
-		s.reopen = func() *store {
+		s.reopen = func() storefront.Store {
 			close(crashed)
 			again := newStore(storetest.Contents{})
 			again.MemStore, again.create = s.MemStore, right
@@ -680,12 +721,37 @@ var wrongStores = []wrongStore{
 		concurrently, done, notLater, slice, apart,
 		usersInOrder, usersBegin, usersFirst, usersFewer, usersGone, usersWhile,
 		widgetsInOrder, widgetsBegin, widgetsFirst, widgetsFewer, widgetsGone, widgetsWhile,
-	}, "Does it put them into the store?"},
+	}, "newStore is given are not put into the store"},
 	{"Reopen returns nil", func(s *store) {
-		s.reopen = func() *store { return nil }
+		s.reopen = func() storefront.Store { return nil }
 	}, []string{atomic, crash}, "Reopen returned nil."},
+	{"replays return the order that they are given", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if _, err := right(ctx, k, o); err != nil {
+				return order{}, err
+			}
+			return o, nil
+		})
+	}, []string{exactlyOne, sameKey, lifetime, settles, crash, notLater, reused}, "returned the order that it was given"},
+	{"a replay is always in progress", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if s.isKnown(k) && ctx.Err() == nil {
+				return order{}, storefront.ErrInProgress
+			}
+			return right(ctx, k, o)
+		})
+	}, []string{atomic, exactlyOne, crash, replay, sameKey, reused, inProgress, lifetime, settles, notLater}, "another call with its key failed: storefront: a call with this idempotency key is in progress"},
+	{"Reopen returns a store without Orders", func(s *store) {
+		s.reopen = func() storefront.Store {
+			return struct {
+				storefront.Store
+				storetest.Editor
+				storetest.Reopener
+			}{s, s, s}
+		}
+	}, []string{atomic, crash}, "has not got the methods of storetest.OrderLister"},
 	{"keys in memory alone", func(s *store) {
-		s.reopen = func() *store {
+		s.reopen = func() storefront.Store {
 			again := newStore(storetest.Contents{})
 			for _, o := range s.Orders() {
 				again.MemStore.CreateOrder(context.Background(), key{Scope: "lost", Value: o.ID}, o)
@@ -694,10 +760,10 @@ var wrongStores = []wrongStore{
 		}
 	}, []string{crash}, "keys that are kept in memory alone"},
 	{"the last orders are not on disk yet", func(s *store) {
-		s.reopen = func() *store { return newStore(storetest.Contents{}) }
+		s.reopen = func() storefront.Store { return newStore(storetest.Contents{}) }
 	}, []string{crash}, "acknowledged before it is on disk"},
 	{"another order after a crash", func(s *store) {
-		s.reopen = func() *store {
+		s.reopen = func() storefront.Store {
 			again := newStore(storetest.Contents{})
 			again.MemStore, again.create = s.MemStore, s.create
 			again.replays(func(o *order) { o.Qty++ })
@@ -705,7 +771,7 @@ var wrongStores = []wrongStore{
 		}
 	}, []string{crash}, "Qty 3, want 2"},
 	{"fingerprints in memory alone", func(s *store) {
-		s.reopen = func() *store {
+		s.reopen = func() storefront.Store {
 			again := newStore(storetest.Contents{})
 			again.MemStore, again.create = s.MemStore, s.create
 			again.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
@@ -985,7 +1051,7 @@ var wrongStores = []wrongStore{
 			}
 			return stored, err
 		})
-	}, []string{noTrace, settles, inProgress}, "failures are remembered"},
+	}, []string{noTrace, settles, inProgress}, "leaves something behind"},
 	{"an order is created, then ctx looked at", func(s *store) {
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			stored, err := right(context.WithoutCancel(ctx), k, o)
@@ -1025,7 +1091,7 @@ var wrongStores = []wrongStore{
 			}
 			return right(context.WithoutCancel(ctx), k, o)
 		})
-	}, []string{settles, inProgress}, "leaves a key without an order"},
+	}, []string{settles, inProgress}, "leaves something behind"},
 	{"the key of an interrupted call is not recorded again", func(s *store) {
 		var mu sync.Mutex
 		interrupted := make(map[string]bool)
@@ -1221,6 +1287,35 @@ var rightStores = []struct {
 			}
 		})
 	}},
+	{"every fifth call is unavailable", func(s *store) {
+		var calls atomics.Int64
+		unavailable := func(ctx ctxt) error {
+			if calls.Add(1)%5 == 0 {
+				return cmp.Or(ctx.Err(), storefront.ErrUnavailable)
+			}
+			return nil
+		}
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if err := unavailable(ctx); err != nil {
+				return order{}, err
+			}
+			return right(ctx, k, o)
+		})
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if err := unavailable(ctx); err != nil {
+				return resource{}, err
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
+			return func(ctx ctxt, position string, limit int) ([]resource, error) {
+				if err := unavailable(ctx); err != nil {
+					return nil, err
+				}
+				return right(ctx, position, limit)
+			}
+		})
+	}},
 	{"times in another zone", func(s *store) {
 		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.In(time.FixedZone("", 3600)) })
 	}},
@@ -1310,8 +1405,19 @@ func TestSuiteOnWrongStores(t *testing.T) {
 			return movableStore{newStore(contents)}
 		})
 	})
+	for _, w := range stuckStores {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			storetest.RunWithPatience(t, time.Second, func(t *testing.T, contents storetest.Contents) storefront.Store {
+				s := newStore(contents)
+				w.change(s)
+				return s
+			})
+		})
+	}
 	for _, w := range wrongStores {
 		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
 			storetest.RunSynctest(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
 				s := newStore(contents)
 				w.change(s)
@@ -1381,6 +1487,9 @@ func wantSubtests(t *testing.T, what string, got, beginnings []string) {
 	}
 }
 
+// firstFailure is what an implementer reads first.
+var firstFailure = regexp.MustCompile(`(?s)^.*?(The broken promise: [^\n]*(\n\s*The usual cause: [^\n]*)?|So it was not checked: [^\n]*)`)
+
 func TestWrongStoresAreCaught(t *testing.T) {
 	results := runWrongStores(t)
 
@@ -1406,14 +1515,24 @@ func TestWrongStoresAreCaught(t *testing.T) {
 		}
 	})
 
+	t.Run("a subtest explains itself once and shows three failures", func(t *testing.T) {
+		said := results.said["times_without_milliseconds"]
+		for text, want := range map[string]int{
+			"A repeated call with the key": 3, "The broken promise: ": 1, "The usual cause: ": 1, "Further failures are not shown.": 1,
+		} {
+			if n := strings.Count(said, text); n != want {
+				t.Errorf("it says %q %d times, want %d:\n%s", text, n, want, said)
+			}
+		}
+	})
+
 	broken := make(map[string]bool) // the promises that a wrong store breaks alone
-	for _, w := range wrongStores {
+	for _, w := range slices.Concat(wrongStores, stuckStores) {
 		t.Run(w.name, func(t *testing.T) {
 			name := strings.ReplaceAll(w.name, " ", "_")
 			wantSubtests(t, "failed", results.failed[name], w.fails)
-			said := results.said[name]
-			if !strings.Contains(said, w.says) || !strings.Contains(said, "The broken promise: ") && !strings.Contains(said, "So it was not checked: ") {
-				t.Errorf("no failure says %q:\n%s", w.says, said)
+			if first := firstFailure.FindString(results.said[name]); !strings.Contains(first, w.says) {
+				t.Errorf("the first failure does not say %q:\n%s", w.says, first)
 			}
 		})
 		// Both lists make the same promises, and are broken together.

@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"example.com/storefront"
+)
+
+// A watchedStore makes all calls of the suite. It reports those that do not
+// return, and repeats those of the three methods that only read while they are
+// unavailable.
+type watchedStore struct {
+	storefront.Store
+	t *test
+}
+
+func (w watchedStore) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
+	return retry(w.t, func() ([]storefront.Resource, error) {
+		return watch(w.t, ctx, "ListUsers", func() ([]storefront.Resource, error) { return w.Store.ListUsers(ctx, after, limit) })
+	})
+}
+
+func (w watchedStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	return watch(w.t, ctx, "CreateOrder", func() (storefront.Order, error) { return w.Store.CreateOrder(ctx, key, order) })
+}
+
+func (w watchedStore) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
+	return retry(w.t, func() (storefront.Resource, error) {
+		return watch(w.t, ctx, "GetProduct", func() (storefront.Resource, error) { return w.Store.GetProduct(ctx, id) })
+	})
+}
+
+func (w watchedStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
+	return retry(w.t, func() ([]storefront.Resource, error) {
+		return watch(w.t, ctx, "ListWidgets", func() ([]storefront.Resource, error) { return w.Store.ListWidgets(ctx, start, limit) })
+	})
+}
+
+var errStuck = errors.New("a call has not returned")
+
+// watch makes a call and waits until it returns. If that takes too long, it ends
+// the subtest: it and all further calls return errStuck at once.
+func watch[T any](t *test, ctx context.Context, method string, call func() (T, error)) (T, error) {
+	if t.bubble { // which notices when all wait for each other
+		return callOfTheSuite(call)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	if t.stuck.Load() {
+		return none, errStuck
+	}
+	limit := t.patience
+	if t.impatient.Load() {
+		limit = min(limit, 5*time.Second)
+	}
+	returned := make(chan result, 1)
+	go func() {
+		value, err := callOfTheSuite(call)
+		returned <- result{value, err}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case r := <-returned:
+		return r.value, r.err
+	case <-timer.C:
+	}
+	t.impatient.Store(true)
+	if err := ctx.Err(); !t.stuck.Swap(true) {
+		if err != nil {
+			t.Errorf("%s has not returned %v after it was called, though its context is done: %v.\nThe broken promise: %s.", method, limit, err, promptly)
+		} else {
+			t.Errorf("%s has not returned %v after it was called. Does it wait for a lock that another call has not released?\nSo it was not checked: %s.", method, limit, t.sentence)
+		}
+	}
+	return none, errStuck
+}
+
+// callOfTheSuite is found by calledBySuite in the stack of a goroutine.
+//
+//go:noinline
+func callOfTheSuite[T any](call func() (T, error)) (T, error) { return call() }
+
+// retry makes a call until it neither is unavailable nor in progress, for up to
+// five seconds. Once a call has not come to an end, others in the same run are
+// not repeated for as long.
+func retry[T any](t *test, call func() (T, error)) (T, error) {
+	attempts := 100
+	if t.impatient.Load() {
+		attempts = 10
+	}
+	for i := range attempts {
+		if value, err := call(); !isTemporary(err) {
+			return value, err
+		}
+		time.Sleep(time.Duration(i) * time.Millisecond)
+	}
+	t.impatient.Store(true)
+	return call()
+}
+
+func isTemporary(err error) bool {
+	return errors.Is(err, storefront.ErrInProgress) || errors.Is(err, storefront.ErrUnavailable)
+}
