@@ -957,6 +957,31 @@ var wrongStores = []wrongStore{
 			return stored, err
 		})
 	}, []string{inProgress}, "read the order of the first"},
+	{"calls that meet abort each other", func(s *store) {
+		var mu sync.Mutex
+		calls := make(map[*bool]bool)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			aborted := new(bool)
+			mu.Lock()
+			calls[aborted] = true
+			for met := range calls {
+				*met = len(calls) > 1 || *met
+			}
+			mu.Unlock()
+			time.Sleep(time.Microsecond)
+			mu.Lock()
+			delete(calls, aborted)
+			failed := *aborted
+			mu.Unlock()
+			if failed {
+				return order{}, errors.New("could not serialize access")
+			}
+			return right(ctx, k, o)
+		})
+	}, []string{inProgress, concurrently}, "could not serialize access"},
 	{"calls joined under the first one's context", func(s *store) {
 		type flight struct {
 			over chan struct{}
@@ -1515,6 +1540,11 @@ func TestWrongStoresAreCaught(t *testing.T) {
 		}
 	})
 
+	t.Run("where CreateOrder never works, nothing is said to be broken", func(t *testing.T) {
+		if said := results.said["CreateOrder_is_not_written_yet"]; strings.Contains(said, "The broken promise: ") {
+			t.Error(said)
+		}
+	})
 	t.Run("a subtest explains itself once and shows three failures", func(t *testing.T) {
 		said := results.said["times_without_milliseconds"]
 		for text, want := range map[string]int{
