@@ -517,13 +517,13 @@ func TestAccount(t *testing.T) {
 
 // durableBinary returns the command durable.
 var durableBinary = sync.OnceValues(func() (string, error) {
-	w, err := theWorkplace()
+	g, err := theProcessGroup()
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join(w.dir, "durable")
+	name := filepath.Join(g.dir, "durable")
 	build := exec.Command("go", "build", "-o", name, "./durable")
-	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: w.group} // else it may write the file after all is removed
+	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id} // else it may write the file after all is removed
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./durable: %w\n%s", err, out)
 	}

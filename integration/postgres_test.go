@@ -343,17 +343,17 @@ var thePostgres = sync.OnceValues(func() (*postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := theWorkplace()
+	g, err := theProcessGroup()
 	if err != nil {
 		return nil, err
 	}
-	pg := &postgres{bin: bin, group: w.group}
+	pg := &postgres{bin: bin, group: g.id}
 	if os.Getuid() == 0 { // as root, the server refuses to run
 		if pg.as, err = otherUser(); err != nil {
 			return nil, err
 		}
 	}
-	dir := filepath.Join(w.dir, "postgres")
+	dir := filepath.Join(g.dir, "postgres")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// A workplace is where the processes that tests start live: one process group
+// A processGroup is where the processes that tests start live: one process group
 // and one folder. Its leader is a shell that ends them all and removes the folder
 // once this test binary is gone, however it went: a deadline or a panic runs no
 // cleanup.
-type workplace struct {
-	dir   string
-	group int
+type processGroup struct {
+	dir string
+	id  int
 }
 
 // SIGQUIT has a PostgreSQL server end its backends, too, which are in groups of
@@ -35,8 +35,8 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 	sleep 0.2
 done`
 
-// theWorkplace returns the workplace of this test binary.
-var theWorkplace = sync.OnceValues(func() (*workplace, error) {
+// theProcessGroup returns the process group of this test binary.
+var theProcessGroup = sync.OnceValues(func() (*processGroup, error) {
 	dir, err := os.MkdirTemp(tempRoot(), "storefront-test-")
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ var theWorkplace = sync.OnceValues(func() (*workplace, error) {
 		return nil, err
 	}
 	keepOpen = cmd
-	return &workplace{dir, cmd.Process.Pid}, nil
+	return &processGroup{dir, cmd.Process.Pid}, nil
 })
 
 var keepOpen *exec.Cmd // else the garbage collector closes the leader's pipe
@@ -74,11 +74,11 @@ func tempRoot() string {
 // workFolder returns a new folder that lives as long as the test.
 func workFolder(t testing.TB) string {
 	t.Helper()
-	w, err := theWorkplace()
+	g, err := theProcessGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(w.dir, "")
+	dir, err := os.MkdirTemp(g.dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +93,10 @@ type process struct {
 	state error         // of Wait, once it has ended
 }
 
-// startProcess starts cmd in the workplace. Its standard error is appended to
+// startProcess starts cmd in the process group. Its standard error is appended to
 // the file log.
 func startProcess(cmd *exec.Cmd, log string) (*process, error) {
-	w, err := theWorkplace()
+	g, err := theProcessGroup()
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func startProcess(cmd *exec.Cmd, log string) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
-	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, w.group
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, g.id
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
