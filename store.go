@@ -60,9 +60,9 @@ const KeyLifetime = 24 * time.Hour
 // If any method returns an error that matches [ErrUnavailable] or
 // [context.DeadlineExceeded], the service answers 503 Service Unavailable with
 // Retry-After. An error that the method's comment does not name is answered with
-// 500 Internal Server Error, and so is a panic. The text of an error,
-// which is logged and never sent, contains neither the value of a key nor the
-// item of an order.
+// 500 Internal Server Error, and so is a panic. The text of an error, which is
+// logged and never sent, contains neither the value of a key nor the item of an
+// order.
 //
 // No method reads an order back, because no endpoint needs one. None writes
 // users, products or widgets: how they get into the store is up to the embedding
@@ -210,8 +210,8 @@ func MustResource(id string, fields any) Resource {
 	return r
 }
 
-// renderResource makes a Resource from JSON text. If id is empty, the
-// text must have a member "id".
+// renderResource makes a Resource from JSON text. If id is empty, the text must
+// have a member "id".
 func renderResource(id string, text []byte) (Resource, error) {
 	if n, ok := canonicalID(text); ok {
 		r := newResource(text, n)
@@ -271,9 +271,9 @@ func newResource(json []byte, n int) Resource {
 }
 
 // canonicalID returns the length of the ID in a text that renderResource would
-// give back as it is, if the ID is a valid one. It may not recognize all of those,
-// but it makes it cheap to read resources that have been rendered before, as a
-// store does.
+// give back as it is, once checkID has allowed the ID. It may not recognize all of
+// those, but it makes it cheap to read resources that have been rendered before,
+// as a store does.
 func canonicalID(text []byte) (n int, ok bool) {
 	if !bytes.HasPrefix(text, []byte(`{"id":"`)) || canonicalValue(text, 1) != len(text) {
 		return 0, false

@@ -109,24 +109,30 @@ type sqlTestStore struct {
 	t  testing.TB
 }
 
-func (s *sqlTestStore) Orders() (orders []storefront.Order) {
+func (s *sqlTestStore) Orders() []storefront.Order {
 	s.t.Helper()
-	rows, err := s.db.Query("SELECT id, item, qty, created_ms FROM storefront_orders")
+	return storedOrders(s.t, s.db)
+}
+
+// storedOrders returns all orders in a database.
+func storedOrders(t testing.TB, db *sql.DB) (orders []storefront.Order) {
+	t.Helper()
+	rows, err := db.Query("SELECT id, item, qty, created_ms FROM storefront_orders")
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var o storefront.Order
 		var ms int64
 		if err := rows.Scan(&o.ID, &o.Item, &o.Qty, &ms); err != nil {
-			s.t.Fatal(err)
+			t.Fatal(err)
 		}
 		o.CreatedAt = time.UnixMilli(ms).UTC()
 		orders = append(orders, o)
 	}
 	if err := rows.Err(); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return orders
 }

@@ -417,26 +417,7 @@ func (f *faultTest) check(open func() *sql.DB) {
 		r.end()
 	}
 
-	db := open()
-	rows, err := db.QueryContext(f.t.Context(), "SELECT id, item, qty, created_ms FROM storefront_orders")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer rows.Close()
-	var stored []storefront.Order
-	for rows.Next() {
-		var o storefront.Order
-		var ms int64
-		if err := rows.Scan(&o.ID, &o.Item, &o.Qty, &ms); err != nil {
-			f.t.Fatal(err)
-		}
-		o.CreatedAt = time.UnixMilli(ms).UTC()
-		stored = append(stored, o)
-	}
-	if err := rows.Err(); err != nil {
-		f.t.Fatal(err)
-	}
-	lost, duplicated, unknown := account(f.orders, stored)
+	lost, duplicated, unknown := account(f.orders, storedOrders(f.t, open()))
 	for _, list := range []struct {
 		what   string
 		orders []string

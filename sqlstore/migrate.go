@@ -10,9 +10,6 @@ import (
 	"example.com/storefront"
 )
 
-// schemaVersion is the version that schema leads to.
-const schemaVersion = 1
-
 // schema returns the statements that make the tables. Each may be run again.
 func schema() []string {
 	return []string{
@@ -66,7 +63,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 func (s *Store) migrated(ctx context.Context) error {
 	return s.retry(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		var version int
-		return conn.QueryRowContext(ctx, `SELECT version FROM storefront_schema WHERE version = $1`, schemaVersion).Scan(&version)
+		return conn.QueryRowContext(ctx, `SELECT version FROM storefront_schema WHERE version = 1`).Scan(&version)
 	})
 }
 
