@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -99,10 +100,8 @@ func (t *test) newOrderStore() storefront.Store {
 func count(store OrderLister, ids ...string) int {
 	n := 0
 	for _, o := range store.Orders() {
-		for _, id := range ids {
-			if o.ID == id {
-				n++
-			}
+		if slices.Contains(ids, o.ID) {
+			n++
 		}
 	}
 	return n
