@@ -1,0 +1,399 @@
+package httpfield
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// matchCases are lines that match the tag "tag", or not, in a weak comparison.
+var matchCases = []struct {
+	name  string
+	lines []string
+	match bool
+}{
+	{"the tag", []string{`"tag"`}, true},
+	{"another tag", []string{`"other"`}, false},
+	{"the tag, weak: the comparison is weak", []string{`W/"tag"`}, true},
+	{"another tag, weak", []string{`W/"other"`}, false},
+	{"asterisk", []string{`*`}, true},
+	{"asterisk with white space around", []string{" *\t"}, true},
+	{"quoted asterisk is a tag", []string{`"*"`}, false},
+	{"white space around the tag", []string{" \t\"tag\"\t "}, true},
+	{"first of a list", []string{`"tag", "b"`}, true},
+	{"last of a list", []string{`"a", "b", "tag"`}, true},
+	{"last of a list without white space", []string{`"a","b","tag"`}, true},
+	{"list with tabs", []string{"\"a\"\t,\t\"tag\""}, true},
+	{"weak in a list", []string{`"a", W/"tag"`}, true},
+	{"not in a list", []string{`"a", W/"b", "c"`}, false},
+	{"empty elements before", []string{`, ,,"tag"`}, true},
+	{"empty elements between and after", []string{`"a",, ,"tag",`}, true},
+	{"only commas", []string{`, ,`}, false},
+	{"second line", []string{`"a"`, `"tag"`}, true},
+	{"second line, weak", []string{`"a", "b"`, `"c", W/"tag"`}, true},
+	{"no line", []string{`"a"`, `"b"`}, false},
+	{"empty line before", []string{``, `"tag"`}, true},
+	{"comma at the end of a line", []string{`"a",`, `"tag"`}, true},
+	{"empty tag", []string{`""`}, false},
+	{"empty tag before", []string{`"","tag"`}, true},
+	{"comma inside the quotes", []string{`"a,b"`}, false},
+	{"comma inside the quotes before", []string{`"a,b", "tag"`}, true},
+	{"comma at the end inside the quotes", []string{`"a,","tag"`}, true},
+	{"asterisk inside the quotes before", []string{`"a,*", "tag"`}, true},
+	{"the tag's characters inside the quotes of another one", []string{`"a,tag"`}, false},
+	{"backslash before a quote does not escape it", []string{`"a\", "tag"`}, true},
+	{"obs-text", []string{"\"\x80\xff\", \"tag\""}, true},
+	{"UTF-8", []string{`"ä", "tag"`}, true},
+	{"empty", []string{``}, false},
+	{"white space", []string{" \t"}, false},
+	{"no quotes", []string{`tag`}, false},
+	{"single quotes", []string{`'tag'`}, false},
+	{"no opening quote", []string{`tag"`}, false},
+	{"no closing quote", []string{`"tag`}, false},
+	{"one quote", []string{`"`}, false},
+	{"lower-case w", []string{`w/"tag"`}, false},
+	{"W without slash", []string{`W"tag"`}, false},
+	{"W with backslash", []string{`W\"tag"`}, false},
+	{"W twice", []string{`W/W/"tag"`}, false},
+	{"white space after W/", []string{`W/ "tag"`}, false},
+	{"W/ alone", []string{`W/`}, false},
+	{"other case", []string{`"TAG"`}, false},
+	{"shortened", []string{`"ta"`}, false},
+	{"white space inside the quotes", []string{`" tag"`}, false},
+	{"space in a tag before: that is not a tag", []string{`"a b", "tag"`}, false},
+	{"control character in a tag before", []string{"\"a\x01\", \"tag\""}, false},
+	{"DEL in a tag before", []string{"\"a\x7f\", \"tag\""}, false},
+	{"junk before", []string{`junk, "tag"`}, false},
+	{"junk behind", []string{`"tag", junk`}, true},
+	{"junk joined on", []string{`"tag"junk`}, false},
+	{"junk after white space", []string{`"tag" junk`}, false},
+	{"semicolon for a comma", []string{`"a"; "tag"`}, false},
+	{"no comma", []string{`"a" "tag"`}, false},
+	{"unterminated before", []string{`"a, "tag"`}, false},
+	{"unterminated line before", []string{`"a`, `"tag"`}, false},
+	{"junk line before", []string{`junk`, `"tag"`}, false},
+	{"asterisk in a list", []string{`"a", *`}, false},
+	{"asterisk before a tag", []string{`*, "a"`}, false},
+	{"asterisk before another line", []string{`*`, `"a"`}, false},
+	{"asterisk in a second line", []string{`"a"`, `*`}, false},
+	{"asterisk twice", []string{`*, *`}, false},
+	{"asterisk twice without a comma", []string{`**`}, false},
+}
+
+func TestMatchETag(t *testing.T) {
+	for _, test := range matchCases {
+		t.Run(test.name, func(t *testing.T) {
+			if got := MatchETag(test.lines, `"tag"`, true); got != test.match {
+				t.Errorf("%q: %t", test.lines, got)
+			}
+		})
+	}
+}
+
+func TestETagMatchesItself(t *testing.T) {
+	etag := ETag([16]byte{0xFB, 0xFF, 2})
+	if want := `"-_8CAAAAAAAAAAAAAAAAAA"`; etag != want {
+		t.Errorf("%s, want %s", etag, want)
+	}
+	if !MatchETag([]string{`"a", ` + etag}, etag, false) {
+		t.Errorf("%s is not found in a list", etag)
+	}
+}
+
+func TestStrongComparisonMatchesNoWeakTag(t *testing.T) {
+	for line, want := range map[string]bool{
+		`"tag"`: true, `W/"tag"`: false, `W/"tag", "tag"`: true, `"a", W/"tag"`: false, `*`: true,
+	} {
+		if got := MatchETag([]string{line}, `"tag"`, false); got != want {
+			t.Errorf("%s: %t", line, got)
+		}
+	}
+}
+
+// absent is a Cache-Control without directives that mean anything.
+var absent = CacheControl{MaxAge: Forever, MaxStale: -1, StaleIfError: -1}
+
+// with returns absent with changes.
+func with(change func(*CacheControl)) CacheControl {
+	c := absent
+	change(&c)
+	return c
+}
+
+var (
+	noCache  = with(func(c *CacheControl) { c.NoCache = true })
+	thirty   = with(func(c *CacheControl) { c.AcceptsAge, c.MaxAge = true, 30*time.Second })
+	anyStale = with(func(c *CacheControl) { c.AcceptsAge, c.MaxStale = true, Forever })
+)
+
+var cacheControlCases = []struct {
+	name  string
+	lines []string
+	want  CacheControl
+}{
+	{"no line", nil, absent},
+	{"empty", []string{``}, absent},
+	{"only commas", []string{`, ,`}, absent},
+	{"unknown", []string{`x, y=1, z="2"`}, absent},
+	{"no-cache", []string{`no-cache`}, noCache},
+	{"no-cache with an argument", []string{`no-cache="x"`}, noCache},
+	{"no-store", []string{`no-store`}, with(func(c *CacheControl) { c.NoStore = true })},
+	{"only-if-cached", []string{`only-if-cached`}, with(func(c *CacheControl) { c.OnlyIfCached, c.AcceptsAge = true, true })},
+	{"max-age", []string{`max-age=30`}, thirty},
+	{"max-age in quotes", []string{`max-age="30"`}, thirty},
+	{"max-age in capitals", []string{`MAX-AGE=30`}, thirty},
+	{"max-age with leading zeros", []string{`max-age=0030`}, thirty},
+	{"max-age among empty elements and white space", []string{" ,\t, max-age=30 ,\t,"}, thirty},
+	{"max-age in the second line", []string{`x`, `max-age=30`}, thirty},
+	{"the least max-age", []string{`max-age=60, max-age=30`, `max-age=90`}, thirty},
+	{"max-age=0", []string{`max-age=0`}, with(func(c *CacheControl) { c.AcceptsAge, c.NoCache, c.MaxAge = true, true, 0 })},
+	{"max-age of more than 64 bits", []string{`max-age=99999999999999999999`}, with(func(c *CacheControl) { c.AcceptsAge = true })},
+	{"max-age of more nanoseconds than 63 bits", []string{`max-age=9223372037`}, with(func(c *CacheControl) { c.AcceptsAge = true })},
+	{"the most min-fresh", []string{`min-fresh=1, min-fresh=5, min-fresh=2`}, with(func(c *CacheControl) { c.AcceptsAge, c.MinFresh = true, 5*time.Second })},
+	{"max-stale without an argument", []string{`max-stale`}, anyStale},
+	{"max-stale, huge", []string{`max-stale=99999999999999999999`}, anyStale},
+	{"the least max-stale", []string{`max-stale, max-stale=3, max-stale=2, max-stale=4, max-stale`}, with(func(c *CacheControl) { c.AcceptsAge, c.MaxStale = true, 2*time.Second })},
+	{"the least stale-if-error", []string{`stale-if-error=3, stale-if-error=2, stale-if-error=4`}, with(func(c *CacheControl) { c.StaleIfError = 2 * time.Second })},
+	{"a comma in quotes does not separate", []string{`x="a, no-cache", max-age=30`}, thirty},
+	{"an escaped quote does not end", []string{`x="a\", no-cache", max-age=30`}, thirty},
+	{"an escaped backslash does not escape", []string{`x="a\\", max-age=30`}, thirty},
+
+	{"no argument", []string{`max-age`}, noCache},
+	{"empty argument", []string{`max-age=`}, noCache},
+	{"empty quoted argument", []string{`max-age=""`}, noCache},
+	{"sign", []string{`max-age=+30`}, noCache},
+	{"fraction", []string{`max-age=30.0`}, noCache},
+	{"unit", []string{`max-age=30s`}, noCache},
+	{"digits that are not ASCII", []string{`max-age=٣٠`}, noCache},
+	{"white space around the equals sign", []string{`max-age = 30`}, noCache},
+	{"white space in the quotes", []string{`max-age=" 30"`}, noCache},
+	{"no closing quote", []string{`max-age="30`}, noCache},
+	{"no opening quote", []string{`max-age=30"`}, noCache},
+	{"quoted and more", []string{`max-age="3"0`}, noCache},
+	{"semicolon", []string{`max-age=30; x`}, noCache},
+	{"not a directive", []string{`@`}, noCache},
+	{"an unterminated quote swallows the rest", []string{`x="a, max-age=30`}, noCache},
+	{"an escape at the end", []string{`x="a\`}, noCache},
+	{"no name", []string{`=1`}, noCache},
+}
+
+func TestParseCacheControl(t *testing.T) {
+	for _, test := range cacheControlCases {
+		t.Run(test.name, func(t *testing.T) {
+			if got := ParseCacheControl(test.lines); got != test.want {
+				t.Errorf("%q\n got %+v\nwant %+v", test.lines, got, test.want)
+			}
+		})
+	}
+}
+
+func TestAccepts(t *testing.T) {
+	const lifetime = 60 * time.Second
+	for _, test := range []struct {
+		line string
+		age  time.Duration
+		want bool
+	}{
+		{`x`, 0, false},
+		{`stale-if-error=60`, 0, false},
+		{`max-age=30`, 30 * time.Second, true},
+		{`max-age=30`, 30*time.Second + 1, false},
+		{`max-age=30, no-cache`, 0, false},
+		{`max-age=90`, lifetime - 1, true},
+		{`max-age=90`, lifetime, false},
+		{`min-fresh=20`, 40 * time.Second, true},
+		{`min-fresh=20`, 40*time.Second + 1, false},
+		{`min-fresh=0`, lifetime, false},
+		{`max-stale=10`, 70 * time.Second, true},
+		{`max-stale=10`, 70*time.Second + 1, false},
+		{`max-stale`, 1e9 * time.Second, true},
+		{`max-stale, min-fresh=1`, lifetime, false},
+		{`max-stale, max-age=70`, 71 * time.Second, false},
+		{`only-if-cached`, lifetime - 1, true},
+		{`only-if-cached`, lifetime, false},
+	} {
+		c := ParseCacheControl([]string{test.line})
+		if got := c.Accepts(test.age, lifetime); got != test.want {
+			t.Errorf("%s, age %v: %t", test.line, test.age, got)
+		}
+	}
+}
+
+var stringCases = []struct {
+	text, want string
+	ok         bool
+}{
+	{`"abc"`, `abc`, true},
+	{`""`, ``, true},
+	{`"a\"b\\c"`, `a"b\c`, true},
+	{`" , ;"`, ` , ;`, true},
+	{`"`, ``, false},
+	{``, ``, false},
+	{`xabc"`, ``, false},
+	{`"abc`, ``, false},
+	{`"abc\"`, ``, false},
+	{`"abc\`, ``, false},
+	{`"a\bc"`, ``, false},
+	{`"abc"x`, `abc`, false},
+	{`"abc";v=1`, `abc`, false},
+}
+
+func TestUnquoteString(t *testing.T) {
+	for _, test := range stringCases {
+		if got, ok := UnquoteString(test.text); got != test.want || ok != test.ok {
+			t.Errorf("%s: %q, %t, want %q, %t", test.text, got, ok, test.want, test.ok)
+		}
+	}
+}
+
+// FuzzUnquoteString compares UnquoteString with a regular expression.
+func FuzzUnquoteString(f *testing.F) {
+	for _, test := range stringCases {
+		f.Add(test.text)
+	}
+	form := regexp.MustCompile(`(?s)^"((?:[^"\\]|\\["\\])*)"$`)
+	escape := regexp.MustCompile(`(?s)\\(.)`)
+	f.Fuzz(func(t *testing.T, text string) {
+		m := form.FindStringSubmatch(text)
+		got, ok := UnquoteString(text)
+		if ok != (m != nil) || ok && got != escape.ReplaceAllString(m[1], "$1") {
+			t.Errorf("%q: %q, %t", text, got, ok)
+		}
+	})
+}
+
+// FuzzMatchETag compares MatchETag with what regular expressions find in the
+// lines joined to one (RFC 9110, Section 5.3).
+func FuzzMatchETag(f *testing.F) {
+	const etag = `"tag"`
+	for _, test := range matchCases {
+		f.Add(strings.Join(test.lines, "\n"), true)
+		f.Add(strings.Join(test.lines, "\n"), false)
+	}
+	const entityTag = `(?:W/)?"[^\x00-\x20"\x7F]*"`
+	wellFormed := regexp.MustCompile(`^(?:[ \t]*(?:` + entityTag + `)?[ \t]*(?:,|$))*`)
+	tags := regexp.MustCompile(entityTag)
+	f.Fuzz(func(t *testing.T, text string, weak bool) {
+		lines := strings.Split(text, "\n")
+		joined := strings.Join(lines, ", ")
+		named := tags.FindAllString(wellFormed.FindString(joined), -1)
+		want := regexp.MustCompile(`^[ \t]*\*[ \t]*$`).MatchString(joined) ||
+			slices.Contains(named, etag) || weak && slices.Contains(named, "W/"+etag)
+		if got := MatchETag(lines, etag, weak); got != want {
+			t.Errorf("MatchETag(%q, weak %v) = %v, want %v", lines, weak, got, want)
+		}
+	})
+}
+
+// FuzzCacheControl compares ParseCacheControl with one that splits the elements by
+// regular expressions and knows no order among them.
+func FuzzCacheControl(f *testing.F) {
+	for _, test := range cacheControlCases {
+		f.Add(strings.Join(test.lines, "\n"), uint64(len(test.name)))
+	}
+	f.Add(`max-age=5, a="b\", max-age="7"`, uint64(1))
+	f.Add("a=\"b\"c\", max-age=0, d=\"e\"\nmax-age=9", uint64(2))
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		lines := strings.Split(text, "\n")
+		elements, malformed := splitDirectives(lines)
+		want := directivesOf(elements)
+		want.NoCache = want.NoCache || malformed
+		if got := ParseCacheControl(lines); got != want {
+			t.Fatalf("ParseCacheControl(%q)\n got %+v\nwant %+v", lines, got, want)
+		}
+		if malformed {
+			return
+		}
+		random := rand.New(rand.NewPCG(seed, 0))
+		random.Shuffle(len(elements), func(i, j int) { elements[i], elements[j] = elements[j], elements[i] })
+		shuffled := []string{""}
+		for _, element := range elements {
+			if random.IntN(2) == 0 {
+				shuffled = append(shuffled, element)
+			} else {
+				shuffled[len(shuffled)-1] += []string{",", " , ", ",,\t"}[random.IntN(3)] + element
+			}
+		}
+		if got := ParseCacheControl(shuffled); got != want {
+			t.Fatalf("ParseCacheControl(%q), which are those of %q in another order\n got %+v\nwant %+v", shuffled, lines, got, want)
+		}
+	})
+}
+
+var (
+	directiveElement = regexp.MustCompile(`(?s)(?:"(?:\\.|[^"\\])*(?:"|\\?$)|[^",])+`)
+	directiveForm    = regexp.MustCompile(`(?s)^([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+)(?:=([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+|"(?:\\.|[^"\\])*"))?$`)
+)
+
+// splitDirectives returns the well-formed elements of lines, and whether there
+// were others.
+func splitDirectives(lines []string) (elements []string, malformed bool) {
+	for _, line := range lines {
+		for _, element := range directiveElement.FindAllString(line, -1) {
+			element = strings.Trim(element, " \t")
+			switch {
+			case element == "":
+			case directiveForm.MatchString(element):
+				elements = append(elements, element)
+			default:
+				malformed = true
+			}
+		}
+	}
+	return elements, malformed
+}
+
+// directivesOf gathers the arguments of each name before it looks at any.
+func directivesOf(elements []string) CacheControl {
+	given := make(map[string][]string)
+	for _, element := range elements {
+		name, arg, hasArg := strings.Cut(element, "=")
+		if hasArg {
+			arg = "=" + strings.TrimSuffix(strings.TrimPrefix(arg, `"`), `"`)
+		}
+		given[strings.ToLower(name)] = append(given[strings.ToLower(name)], arg)
+	}
+	has := func(name string) bool { return given[name] != nil }
+	invalid := false
+	most := big.NewInt(int64(Forever / time.Second))
+	seconds := func(name string) (valid []time.Duration) {
+		for _, arg := range given[name] {
+			n, ok := new(big.Int).SetString(strings.TrimPrefix(arg, "="), 10)
+			switch {
+			case name == "max-stale" && arg == "":
+				valid = append(valid, Forever)
+			case !ok || strings.ContainsAny(arg, "+-_"):
+				invalid = true
+			case n.Cmp(most) > 0:
+				valid = append(valid, Forever)
+			default:
+				valid = append(valid, time.Duration(n.Int64())*time.Second)
+			}
+		}
+		return valid
+	}
+	least := func(of []time.Duration, without time.Duration) time.Duration {
+		if len(of) == 0 {
+			return without
+		}
+		return slices.Min(of)
+	}
+	maxAge, minFresh, maxStale, staleIfError := seconds("max-age"), seconds("min-fresh"), seconds("max-stale"), seconds("stale-if-error")
+	d := CacheControl{
+		NoCache:      invalid || has("no-cache") || slices.Contains(maxAge, 0),
+		NoStore:      has("no-store"),
+		OnlyIfCached: has("only-if-cached"),
+		AcceptsAge:   has("only-if-cached") || len(maxAge)+len(minFresh)+len(maxStale) > 0,
+		MaxAge:       least(maxAge, Forever),
+		MaxStale:     least(maxStale, -1),
+		StaleIfError: least(staleIfError, -1),
+	}
+	if len(minFresh) > 0 {
+		d.MinFresh = slices.Max(minFresh)
+	}
+	return d
+}

@@ -1,0 +1,169 @@
+package ijson
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// Marshal renders v as [json.Marshal] does, but with <, > and & as they are.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// AppendString appends s to b as a JSON string.
+func AppendString(b []byte, s string) []byte {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		literal, _ := Marshal(s) // strings have no errors
+		return append(b, literal...)
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// AppendCanonical appends a value that was parsed without a fault to b, without
+// white space and with its strings as [AppendString] writes them. Numbers and the
+// sequence of members stay as they are.
+func AppendCanonical(b, value []byte) []byte {
+	for len(value) > 0 {
+		switch c := value[0]; {
+		case c == '"':
+			p := parser{rest: value}
+			text, _ := p.str()
+			b = AppendString(b, string(text))
+			value = p.rest
+		case isSpace(c):
+			value = value[1:]
+		default:
+			b = append(b, c)
+			value = value[1:]
+		}
+	}
+	return b
+}
+
+// IsCanonical reports whether text is a single I-JSON value that AppendCanonical
+// gives back as it is. It may not recognize all of those, but it is much faster
+// than to parse and to write.
+func IsCanonical(text []byte) bool { return canonicalValue(text, 1) == len(text) && len(text) > 0 }
+
+// canonicalValue returns the length of the JSON value that b begins with, or 0 if
+// AppendCanonical or Parse might have something to change or refuse in it.
+func canonicalValue(b []byte, depth int) int {
+	if len(b) == 0 || depth > MaxDepth {
+		return 0
+	}
+	switch b[0] {
+	case '{', '[':
+		return canonicalContainer(b, depth)
+	case '"':
+		return canonicalString(b)
+	case 't', 'f', 'n':
+		for _, word := range []string{"true", "false", "null"} {
+			if bytes.HasPrefix(b, []byte(word)) {
+				return len(word)
+			}
+		}
+		return 0
+	}
+	return canonicalNumber(b)
+}
+
+func canonicalContainer(b []byte, depth int) int {
+	end := b[0] + 2 // } or ]
+	if len(b) > 1 && b[1] == end {
+		return 2
+	}
+	var names [16][]byte // few enough to search in turn
+	for i, count := 1, 0; i < len(b); count++ {
+		if end == '}' {
+			n := canonicalString(b[i:])
+			if n == 0 || i+n == len(b) || b[i+n] != ':' || count == len(names) {
+				return 0
+			}
+			name := b[i : i+n]
+			for _, earlier := range names[:count] {
+				if bytes.Equal(earlier, name) {
+					return 0
+				}
+			}
+			names[count] = name
+			i += n + 1
+		}
+		n := canonicalValue(b[i:], depth+1)
+		i += n
+		if n == 0 || i == len(b) {
+			return 0
+		}
+		if b[i] == end {
+			return i + 1
+		}
+		if b[i] != ',' {
+			return 0
+		}
+		i++
+	}
+	return 0
+}
+
+func canonicalString(b []byte) int {
+	if len(b) == 0 || b[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(b); {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ' || c == '\\':
+			return 0
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, size := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029' || IsNoncharacter(r) {
+				return 0
+			}
+			i += size
+		}
+	}
+	return 0
+}
+
+func canonicalNumber(b []byte) int {
+	i := 0
+	digits := func() (n int) {
+		for ; i < len(b) && '0' <= b[i] && b[i] <= '9'; i++ {
+			n++
+		}
+		return n
+	}
+	if b[0] == '-' {
+		i++
+	}
+	leadingZero := i < len(b) && b[i] == '0'
+	if n := digits(); n == 0 || leadingZero && n > 1 {
+		return 0
+	}
+	if i < len(b) && b[i] == '.' {
+		i++
+		if digits() == 0 {
+			return 0
+		}
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		if digits() == 0 {
+			return 0
+		}
+	}
+	return i
+}

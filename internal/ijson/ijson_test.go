@@ -1,0 +1,479 @@
+package ijson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const object = `{"item":"teapot","qty":2}`
+
+// refused are not I-JSON. The pointer says where.
+var refused = []struct{ name, text, pointer string }{
+	{"empty", "", "#"},
+	{"only white space", " \r\n\t", "#"},
+	{"byte order mark", "\ufeff" + object, "#"},
+	{"byte order mark alone", "\ufeff", "#"},
+	{"byte order mark after a space", " \ufeff" + object, "#"},
+	{"UTF-16", "{\x00\"\x00i\x00\"\x00:\x001\x00}\x00", "#"},
+	{"UTF-16 with its byte order mark", "\xff\xfe{\x00}\x00", "#"},
+
+	{"ends after the brace", `{`, "#"},
+	{"ends in a name", `{"item`, "#"},
+	{"ends after a name", `{"item"`, "#"},
+	{"ends after a colon", `{"item":`, "#"},
+	{"ends in a string", `{"item":"teapot`, "#"},
+	{"ends after a value", `{"item":"teapot"`, "#"},
+	{"ends after a comma", `{"item":"teapot",`, "#"},
+	{"ends before the brace", `{"item":"teapot","qty":2`, "#"},
+	{"ends in an array", `[1`, "#"},
+	{"ends in a literal", `tru`, "#"},
+
+	{"comma before the brace", `{"item":"teapot","qty":2,}`, "#"},
+	{"comma first", `{,"item":"teapot","qty":2}`, "#"},
+	{"two commas", `{"item":"teapot",,"qty":2}`, "#"},
+	{"comma alone", `{,}`, "#"},
+	{"no comma", `{"item":"teapot" "qty":2}`, "#"},
+	{"no colon", `{"item" "teapot","qty":2}`, "#"},
+	{"two colons", `{"item"::"teapot","qty":2}`, "#"},
+	{"equals sign", `{"item"="teapot","qty":2}`, "#"},
+	{"semicolon", `{"item":"teapot";"qty":2}`, "#"},
+	{"no value", `{"item":,"qty":2}`, "#"},
+	{"comma before the bracket", `{"item":["teapot",],"qty":2}`, "#"},
+	{"brace for bracket", `{"item":["teapot"},"qty":2}`, "#"},
+	{"bracket for brace", `{"item":"teapot","qty":2]`, "#"},
+	{"single quotes", `{'item':'teapot','qty':2}`, "#"},
+	{"name without quotes", `{item:"teapot","qty":2}`, "#"},
+	{"number for a name", `{1:"teapot","qty":2}`, "#"},
+	{"null for a name", `{null:"teapot","qty":2}`, "#"},
+	{"line comment", "{\"item\":\"teapot\", // tea\n\"qty\":2}", "#"},
+	{"block comment", `{"item":"teapot",/* tea */"qty":2}`, "#"},
+	{"form", `item=teapot&qty=2`, "#"},
+
+	{"second object", object + object, "#"},
+	{"second object on its own line", object + "\n" + object, "#"},
+	{"two values", `1 2`, "#"},
+	{"brace too many", object + `}`, "#"},
+	{"comma at the end", object + `,`, "#"},
+	{"letter at the end", object + `x`, "#"},
+	{"NUL at the end", object + "\x00", "#"},
+	{"no-break space", "\u00a0" + object, "#"},
+	{"form feed", "\f" + object, "#"},
+	{"vertical tab", "{\v\"item\":\"teapot\",\"qty\":2}", "#"},
+	{"line separator", object + "\u2028", "#"},
+
+	{"NaN", `{"item":"teapot","qty":NaN}`, "#"},
+	{"Infinity", `{"item":"teapot","qty":Infinity}`, "#"},
+	{"negative infinity", `{"item":"teapot","qty":-Infinity}`, "#"},
+	{"leading zero", `{"item":"teapot","qty":02}`, "#"},
+	{"two zeros", `{"item":"teapot","qty":00}`, "#"},
+	{"plus sign", `{"item":"teapot","qty":+2}`, "#"},
+	{"minus alone", `{"item":"teapot","qty":-}`, "#"},
+	{"two minus signs", `{"item":"teapot","qty":--2}`, "#"},
+	{"no digit before the point", `{"item":"teapot","qty":.5}`, "#"},
+	{"no digit behind the point", `{"item":"teapot","qty":2.}`, "#"},
+	{"no digit in the exponent", `{"item":"teapot","qty":2e}`, "#"},
+	{"hexadecimal", `{"item":"teapot","qty":0x2}`, "#"},
+	{"underscore in a number", `{"item":"teapot","qty":1_000}`, "#"},
+	{"space in a number", `{"item":"teapot","qty":1 000}`, "#"},
+	{"digits of another script", `{"item":"teapot","qty":٢}`, "#"},
+	{"suffix of a number", `{"item":"teapot","qty":2n}`, "#"},
+	{"wrongly cased literal", `{"item":"teapot","qty":True}`, "#"},
+	{"undefined", `{"item":undefined,"qty":2}`, "#"},
+
+	{"line feed in a string", "{\"item\":\"tea\npot\",\"qty\":2}", "#"},
+	{"tab in a string", "{\"item\":\"tea\tpot\",\"qty\":2}", "#"},
+	{"NUL in a string", "{\"item\":\"tea\x00pot\",\"qty\":2}", "#"},
+	{"U+001F in a string", "{\"item\":\"tea\x1fpot\",\"qty\":2}", "#"},
+	{"line feed in a name", "{\"it\nem\":\"teapot\",\"qty\":2}", "#"},
+	{"escape x", `{"item":"\x41","qty":2}`, "#"},
+	{"escape of a single quote", `{"item":"\'","qty":2}`, "#"},
+	{"escape of a digit", `{"item":"\0","qty":2}`, "#"},
+	{"escape U in upper case", `{"item":"\U0041","qty":2}`, "#"},
+	{"two hexadecimal digits", `{"item":"\u41","qty":2}`, "#"},
+	{"not hexadecimal", `{"item":"\u00g1","qty":2}`, "#"},
+	{"escape with braces", `{"item":"\u{41}","qty":2}`, "#"},
+	{"escape of the closing quote", `{"item":"teapot\","qty":2}`, "#"},
+
+	{"byte that UTF-8 has not", "{\"item\":\"\xff\",\"qty\":2}", "#"},
+	{"Latin-1", "{\"item\":\"caf\xe9\",\"qty\":2}", "#"},
+	{"overlong UTF-8", "{\"item\":\"\xc0\xaf\",\"qty\":2}", "#"},
+	{"surrogate in UTF-8", "{\"item\":\"\xed\xa0\x80\",\"qty\":2}", "#"},
+	{"surrogate pair in UTF-8", "{\"item\":\"\xed\xa0\xbd\xed\xb8\x80\",\"qty\":2}", "#"},
+	{"above U+10FFFF", "{\"item\":\"\xf4\x90\x80\x80\",\"qty\":2}", "#"},
+	{"character cut off", "{\"item\":\"\xe2\x82\",\"qty\":2}", "#"},
+	{"invalid UTF-8 in a name", "{\"\xff\":1,\"item\":\"teapot\",\"qty\":2}", "#"},
+	{"invalid UTF-8 in an unknown member", "{\"note\":\"\xff\",\"item\":\"teapot\",\"qty\":2}", "#"},
+	{"invalid UTF-8 outside strings", "{\"item\":\"teapot\",\xff\"qty\":2}", "#"},
+
+	{"high surrogate alone", `{"item":"\ud83d","qty":2}`, "#/item"},
+	{"low surrogate alone", `{"item":"\ude00","qty":2}`, "#/item"},
+	{"surrogates the wrong way round", `{"item":"\ude00\ud83d","qty":2}`, "#/item"},
+	{"two high surrogates", `{"item":"\ud83d\ud83d","qty":2}`, "#/item"},
+	{"high surrogate before a pair", `{"item":"\ud83d\ud83d\ude00","qty":2}`, "#/item"},
+	{"low surrogate after a pair", `{"item":"\ud83d\ude00\ude00","qty":2}`, "#/item"},
+	{"high surrogate before a letter", `{"item":"\ud83dx\ude00","qty":2}`, "#/item"},
+	{"high surrogate before another escape", `{"item":"\ud83d\n\ude00","qty":2}`, "#/item"},
+	{"high surrogate before an escaped letter", `{"item":"\ud83d\u0041","qty":2}`, "#/item"},
+	{"high surrogate before a backslash and a low one's digits", `{"item":"\ud83d\\ude00","qty":2}`, "#/item"},
+	{"surrogate in upper case", `{"item":"\uDBFF","qty":2}`, "#/item"},
+	{"surrogate in a name", `{"\ud800":1,"item":"teapot","qty":2}`, "#"},
+	{"surrogate in an unknown member", `{"note":"\ud800","item":"teapot","qty":2}`, "#/note"},
+	{"surrogate deep inside", `{"item":"teapot","qty":2,"note":[0,{"a":["\udfff"]}]}`, "#/note/1/a/0"},
+	{"surrogate alone in the body", `"\ud800"`, "#"},
+
+	{"noncharacter U+FFFF", "{\"item\":\"\uffff\",\"qty\":2}", "#/item"},
+	{"noncharacter U+FFFE, escaped", `{"item":"\ufffe","qty":2}`, "#/item"},
+	{"noncharacter U+FDD0", "{\"item\":\"\ufdd0\",\"qty\":2}", "#/item"},
+	{"noncharacter U+FDEF, escaped", `{"item":"\uFDEF","qty":2}`, "#/item"},
+	{"noncharacter U+1FFFE", "{\"item\":\"\U0001fffe\",\"qty\":2}", "#/item"},
+	{"noncharacter U+10FFFF as a pair", `{"item":"\udbff\udfff","qty":2}`, "#/item"},
+	{"noncharacter in a name", `{"\uffff":1,"item":"teapot","qty":2}`, "#"},
+
+	{"item twice", `{"item":"teapot","item":"kettle","qty":2}`, "#/item"},
+	{"item twice, equal", `{"item":"teapot","item":"teapot","qty":2}`, "#/item"},
+	{"qty twice", `{"item":"teapot","qty":2,"qty":3}`, "#/qty"},
+	{"item twice, once escaped", `{"item":"teapot","\u0069tem":"kettle","qty":2}`, "#/item"},
+	{"unknown member twice", `{"note":1,"item":"teapot","qty":2,"note":2}`, "#/note"},
+	{"member without name twice", `{"":1,"item":"teapot","qty":2,"":1}`, "#/"},
+	{"name that a pointer escapes, twice", `{"a/b~ %é":1,"a\/b~ %\u00e9":2}`, "#/a~1b~0%20%25%C3%A9"},
+	{"member of a member twice", `{"item":{"a":1,"a":1},"qty":2}`, "#/item/a"},
+	{"member in an array twice", `{"item":"teapot","qty":[1,{"b":1,"a":2,"b":3}]}`, "#/qty/1/b"},
+	{"twice in an array", `[0,{"a":1,"a":2}]`, "#/1/a"},
+	{"the first of seven twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"1":1}`, "#/1"},
+	{"the ninth of many twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"9":1}`, "#/9"},
+	{"the first of many twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"1":1}`, "#/1"},
+	{"the eighth of many twice", `{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"8":1}`, "#/8"},
+	{"first of several faults", `{"a":{"b":1,"b":2},"c":"\ud800","a":1}`, "#/a/b"},
+
+	{"nested too deeply", strings.Repeat("[", 1001) + strings.Repeat("]", 1001), "#" + strings.Repeat("/0", 1000)},
+	{"nested deeper than encoding/json goes", strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), "#"},
+	{"brackets without end", strings.Repeat("[", 60_000), "#"},
+	{"braces without end", strings.Repeat(`{"":`, 16_000), "#"},
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, test := range refused {
+		t.Run(test.name, func(t *testing.T) {
+			members, isObject, err := Parse([]byte(test.text))
+			fault, ok := err.(*Error)
+			if !ok || members != nil || isObject {
+				t.Fatalf("%q: %v, %t and the error %v, want an *Error alone", test.text, members, isObject, err)
+			}
+			if got := Pointer(fault.Path...); got != test.pointer {
+				t.Errorf("%q: fault at %s, want %s", test.text, got, test.pointer)
+			}
+			if fault.Reason == "" || fault.Error() != strings.TrimPrefix(test.pointer+": the JSON "+fault.Reason, "#: ") {
+				t.Errorf("%q: the error is %q", test.text, fault)
+			}
+		})
+	}
+}
+
+func TestParseReturnsTheMembers(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{ // name, value and text of each
+		{"none", `{}`, ``},
+		{"none, with space", " {\t\r\n} ", ``},
+		{"of every type", `{"a":1,"b":"x","c":null,"d":true,"e":[1],"f":{"g":2}}`, `a=1 b="x"(x) c=null d=true e=[1] f={"g":2}`},
+		{"in their sequence", `{"z":1,"a":2,"m":3}`, `z=1 a=2 m=3`},
+		{"values as written", `{ "a" : [ 1 , 2 ] , "b" : -1.50E+2 }`, `a=[ 1 , 2 ] b=-1.50E+2`},
+		{"text unescaped", `{"\u0061":"\u00e9\/\ud83d\ude00"}`, `a="\u00e9\/\ud83d\ude00"(é/😀)`},
+		{"the empty name and text", `{"":""}`, `=""()`},
+		{"more than eight", `{"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7,"8":8,"9":9,"10":0}`, `1=1 2=2 3=3 4=4 5=5 6=6 7=7 8=8 9=9 10=0`},
+		{"same name in two objects", `{"a":{"n":1},"b":{"n":1}}`, `a={"n":1} b={"n":1}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			members, isObject, err := Parse([]byte(test.text))
+			var got []string
+			for _, m := range members {
+				text := fmt.Sprintf("%s=%s", m.Name, m.Value)
+				if s, ok := m.Text(); ok {
+					text += "(" + s + ")"
+				}
+				got = append(got, text)
+			}
+			if strings.Join(got, " ") != test.want || !isObject || err != nil {
+				t.Errorf("got %q, %t, %v, want %q", got, isObject, err, test.want)
+			}
+		})
+	}
+}
+
+func TestParseOfWhatIsNoObject(t *testing.T) {
+	for _, text := range []string{`null`, `[]`, `[{}]`, `[0, [], {"a": 1}]`, `""`, ` "a" `, `0`, "\ttrue\n", `-1e999`, strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)} {
+		if members, isObject, err := Parse([]byte(text)); members != nil || isObject || err != nil {
+			t.Errorf("%.50s: %v, %t, %v", text, members, isObject, err)
+		}
+	}
+}
+
+func TestPointer(t *testing.T) {
+	for _, test := range []struct {
+		path []string
+		want string
+	}{
+		{nil, "#"},
+		{[]string{""}, "#/"},
+		{[]string{"a", "0"}, "#/a/0"},
+		{[]string{"~", "/", "~1"}, "#/~0/~1/~01"},
+		{[]string{"%2F #\"é😀\x00"}, "#/%252F%20%23%22%C3%A9%F0%9F%98%80%00"},
+	} {
+		if got := Pointer(test.path...); got != test.want {
+			t.Errorf("%q: %s, want %s", test.path, got, test.want)
+		}
+	}
+}
+
+var canonicalCases = []struct{ name, text, want string }{
+	{"white space", " { \"a\" : [ 1 , 2 ] ,\r\n\t\"b\" : { } } ", `{"a":[1,2],"b":{}}`},
+	{"spaces in strings", `{"a b": " [ \" ] "}`, `{"a b":" [ \" ] "}`},
+	{"escapes", `["\u0061\u00e9\/\u003c\ud83d\ude00"]`, `["aé/<😀"]`},
+	{"escapes that stay", `["\"\\\n\u0000\u2028\u2029"]`, `["\"\\\n\u0000\u2028\u2029"]`},
+	{"numbers as they are", `[1.0, -0, 1E+2, 1.50e-7]`, `[1.0,-0,1E+2,1.50e-7]`},
+	{"members in their sequence", `{"b": 1, "a": 2}`, `{"b":1,"a":2}`},
+	{"words", `[true, false, null]`, `[true,false,null]`},
+	{"no container", ` "a" `, `"a"`},
+}
+
+func TestAppendCanonical(t *testing.T) {
+	for _, test := range canonicalCases {
+		t.Run(test.name, func(t *testing.T) {
+			if got := AppendCanonical([]byte("x"), []byte(test.text)); string(got) != "x"+test.want {
+				t.Errorf("got %s, want x%s", got, test.want)
+			}
+			if got := AppendCanonical(nil, []byte(test.want)); string(got) != test.want {
+				t.Errorf("what it writes is not canonical: %s becomes %s", test.want, got)
+			}
+		})
+	}
+}
+
+func TestAppendStringWritesAsEncodingJSONDoesWithoutHTML(t *testing.T) {
+	for _, s := range []string{"", "teapot", "é", "<>&", `"\`, "\x00\n\x1f\x7f", "\u2028", "\xff", "😀"} {
+		want, err := Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := AppendString([]byte("x"), s); string(got) != "x"+string(want) {
+			t.Errorf("%q: %s, want x%s", s, got, want)
+		}
+		var back string
+		if err := json.Unmarshal(want, &back); err != nil || back != strings.ToValidUTF8(s, "\ufffd") || strings.Contains(string(want), "u003c") {
+			t.Errorf("%q is read back as %q from %s: %v", s, back, want, err)
+		}
+	}
+}
+
+func TestMarshalReturnsTheErrorsOfEncodingJSON(t *testing.T) {
+	if text, err := Marshal(make(chan int)); err == nil {
+		t.Errorf("a channel is %s", text)
+	}
+}
+
+func TestIsCanonicalRecognizes(t *testing.T) {
+	for _, text := range []string{
+		`{}`, `[]`, `""`, `0`, `-1.5e+7`, `true`, `false`, `null`, `[{},[],"a"]`,
+		`{"id":"kettle","name":"Wasserkocher für Ästheten ☕","price":{"amount":"39.00","currency":"EUR"},"stock":0,"litres":1.7,"tags":[],"more":{},"old":null,"sale":true,"x":-1e-9}`,
+	} {
+		if !IsCanonical([]byte(text)) {
+			t.Errorf("%s is not recognized", text)
+		}
+	}
+}
+
+func TestIsCanonicalRefuses(t *testing.T) {
+	for _, text := range []string{
+		``, ` `, `{} `, ` {}`, `{"a": 1}`, `{"a":1,"a":1}`, `{"a":1,}`, `[1,]`, `{"a"}`, `{"a"`, `{"a":`, `{"a":1`, `[1`, `[1 2]`, `{1:2}`, `nul`, `nulll`,
+		`01`, `1.`, `.5`, `1e`, `-`, `+1`, `1e+`, `"a`, `"\u0061"`, "\"\n\"", "\"\xff\"", "\"\u2028\"", "\"\uffff\"",
+		strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1),
+	} {
+		if IsCanonical([]byte(text)) {
+			t.Errorf("%.50q is recognized", text)
+		}
+	}
+}
+
+// What IsCanonical recognizes must be what Parse takes and AppendCanonical gives
+// back, and what AppendCanonical writes must mean the same and stay as it is.
+func FuzzCanonical(f *testing.F) {
+	for _, test := range canonicalCases {
+		f.Add([]byte(test.text))
+		f.Add([]byte(test.want))
+	}
+	for _, test := range refused {
+		if len(test.text) < 1024 {
+			f.Add([]byte(test.text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, _, err := Parse(text)
+		if err != nil {
+			if IsCanonical(text) {
+				t.Errorf("%q is canonical, but %v", text, err)
+			}
+			return
+		}
+		canonical := AppendCanonical(nil, text)
+		if IsCanonical(text) && !bytes.Equal(canonical, text) {
+			t.Errorf("%q is canonical, but becomes %q", text, canonical)
+		}
+		if again := AppendCanonical(nil, canonical); !bytes.Equal(again, canonical) {
+			t.Errorf("%q becomes %q, and that %q", text, canonical, again)
+		}
+		if _, _, err := Parse(canonical); err != nil {
+			t.Errorf("%q becomes %q: %v", text, canonical, err)
+		}
+		if before, after := decode(t, text), decode(t, canonical); before != after {
+			t.Errorf("%q means %s, and %q means %s", text, before, canonical, after)
+		}
+	})
+}
+
+// decode returns what a text means, with members in the sequence of their names.
+func decode(t *testing.T, text []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return fmt.Sprintf("%#v", v)
+}
+
+// slowParse returns the pointer to the first fault, or "-" if there is none. It is
+// a second implementation of Parse, token by token.
+func slowParse(text string) string {
+	if !utf8.ValidString(text) || strings.HasPrefix(text, "\ufeff") {
+		return ""
+	}
+	s := slowScanner{dec: json.NewDecoder(strings.NewReader(text)), body: text}
+	s.dec.UseNumber()
+	if _, err := s.value("", 0); err != nil {
+		return ""
+	}
+	if _, err := s.dec.Token(); err != io.EOF {
+		return ""
+	}
+	if s.faults != nil {
+		return s.faults[0]
+	}
+	return "-"
+}
+
+func slowPointer(parent, name string) string {
+	return parent + "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+}
+
+type slowScanner struct {
+	dec    *json.Decoder
+	body   string
+	faults []string // where the body is JSON, but not I-JSON
+}
+
+var (
+	slowEscape        = regexp.MustCompile(`\\(?:u[0-9A-Fa-f]{4}|[^u])`)
+	slowPair          = regexp.MustCompile(`(?i)\\ud[89ab]..\\ud[c-f]..`)
+	slowSurrogate     = regexp.MustCompile(`(?i)\\ud[89a-f]`)
+	slowNoncharacters = regexp.MustCompile(`[\x{FDD0}-\x{FDEF}\x{FFFE}\x{FFFF}` + func() string {
+		var planes strings.Builder
+		for plane := 1; plane <= 16; plane++ {
+			fmt.Fprintf(&planes, `\x{%XFFFE}\x{%XFFFF}`, plane, plane)
+		}
+		return planes.String()
+	}() + `]`)
+)
+
+// token returns the next token, whose string, if it is one, belongs to the value
+// at pointer.
+func (s *slowScanner) token(pointer string) (json.Token, error) {
+	before := s.dec.InputOffset()
+	token, err := s.dec.Token()
+	if text, ok := token.(string); ok && err == nil {
+		literal := slowEscape.ReplaceAllStringFunc(s.body[before:s.dec.InputOffset()], func(escape string) string {
+			if escape[1] != 'u' {
+				return "."
+			}
+			return escape
+		})
+		if slowSurrogate.MatchString(slowPair.ReplaceAllString(literal, ".")) || slowNoncharacters.MatchString(text) {
+			s.faults = append(s.faults, pointer)
+		}
+	}
+	return token, err
+}
+
+// value reads a value, which lies in this many objects and arrays.
+func (s *slowScanner) value(pointer string, depth int) (any, error) {
+	token, err := s.token(pointer)
+	if err != nil {
+		return nil, err
+	}
+	delim, _ := token.(json.Delim)
+	if delim == 0 {
+		return token, nil
+	}
+	if depth == MaxDepth {
+		s.faults = append(s.faults, pointer)
+	}
+	if depth == 10_000 { // as deep as encoding/json goes
+		return nil, errors.New("too deep")
+	}
+	members, i := make(map[string]any), 0
+	for ; s.dec.More(); i++ {
+		name := strconv.Itoa(i)
+		if delim == '{' {
+			token, err := s.token(pointer)
+			if err != nil {
+				return nil, err
+			}
+			name = token.(string)
+			if _, twice := members[name]; twice {
+				s.faults = append(s.faults, slowPointer(pointer, name))
+			}
+		}
+		if members[name], err = s.value(slowPointer(pointer, name), depth+1); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.dec.Token(); err != nil {
+		return nil, err
+	}
+	if delim == '[' {
+		return []any{}, nil
+	}
+	return members, nil
+}
+
+// FuzzParse compares Parse with slowParse.
+func FuzzParse(f *testing.F) {
+	for _, test := range refused {
+		if len(test.text) <= 1024 { // the fuzzer spends a minute on minimizing each long one
+			f.Add(test.text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		members, isObject, err := Parse([]byte(text))
+		want := slowParse(text)
+		if want == "-" {
+			if err != nil || isObject != strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") || len(members) > 0 && !isObject {
+				t.Fatalf("%q: %v, %t, %v", text, members, isObject, err)
+			}
+			return
+		}
+		fault, ok := err.(*Error)
+		if !ok {
+			t.Fatalf("%q: the error %v, want one at %q", text, err, want)
+		}
+		if got, err := url.PathUnescape(Pointer(fault.Path...)[1:]); err != nil || got != want {
+			t.Fatalf("%q: fault at %q (%v), want %q", text, got, err, want)
+		}
+	})
+}

@@ -1,0 +1,425 @@
+package ordered
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+	"weak"
+)
+
+// An item is a value of the maps in these tests.
+type item struct {
+	id      string
+	version int
+}
+
+func (i item) ID() string { return i.id }
+
+// A sortedMap is what a Map must agree with: slow and obvious.
+type sortedMap map[string]item
+
+func (m sortedMap) page(from string, limit int) []item {
+	var ids []string
+	for id := range m {
+		if id >= from {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	var page []item
+	for _, id := range ids[:min(limit, len(ids))] {
+		page = append(page, m[id])
+	}
+	return page
+}
+
+// wantAgreement checks the whole of c, and single reads at some positions.
+func wantAgreement(t *testing.T, c *Map[item], want sortedMap, random *rand.Rand, ids []string) {
+	t.Helper()
+	if got, all := slices.Collect(c.All()), want.page("", len(want)); !slices.Equal(got, all) {
+		t.Fatalf("All has %d items, want %d: %v", len(got), len(all), got)
+	}
+	for range 5 {
+		id := ids[random.IntN(len(ids))]
+		got, ok := c.Get(id)
+		if wanted, there := want[id]; ok != there || got != wanted {
+			t.Fatalf("Get(%q) = %v, %t, want %v", id, got, ok, wanted)
+		}
+		limit := []int{1, 2, 63, 64, 65, 200, 2000}[random.IntN(7)]
+		for _, from := range []string{id, id + "\x00", id[:len(id)-1], ""} {
+			if got, wanted := c.From(from, limit), want.page(from, limit); !slices.Equal(got, wanted) {
+				t.Fatalf("From(%q, %d) = %v, want %v", from, limit, got, wanted)
+			}
+		}
+	}
+}
+
+func (n *node[V]) depth() int {
+	if n.children == nil {
+		return 1
+	}
+	return 1 + n.children[0].Load().depth()
+}
+
+func TestMapAgreesWithASortedMap(t *testing.T) {
+	const n = 6000 // makes the tree three levels deep
+	random := rand.New(rand.NewPCG(1, 2))
+	numbered := make([]string, n)
+	for i := range numbered {
+		numbered[i] = fmt.Sprintf("product-%06d", i)
+	}
+	uneven := make(map[string]bool) // of many lengths and with long prefixes in common
+	for len(uneven) < n {
+		id := strings.Repeat("ab", random.IntN(6))
+		for range 1 + random.IntN(8) {
+			id += []string{"a", "b", " ", "é", "\U0010FFFD"}[random.IntN(5)]
+		}
+		uneven[id] = true
+	}
+	kinds := map[string][]string{"numbered": numbered, "uneven": sortedKeys(uneven)}
+	for kind, ids := range kinds {
+		descending := slices.Clone(ids)
+		slices.Reverse(descending)
+		shuffled := slices.Clone(ids)
+		random.Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		for order, ids := range map[string][]string{"ascending": ids, "descending": descending, "random": shuffled} {
+			t.Run(kind+" "+order, func(t *testing.T) {
+				var c Map[item]
+				want := make(sortedMap)
+				for round := range 2 { // the second one after everything was deleted
+					for i, id := range ids {
+						r := item{id, round}
+						c.Put(r)
+						want[id] = r
+						if i%1500 == 0 {
+							wantAgreement(t, &c, want, random, ids)
+						}
+					}
+					wantAgreement(t, &c, want, random, ids)
+					if got := c.root.Load().depth(); got < 3 {
+						t.Fatalf("the tree has %d levels: it tests too little", got)
+					}
+					for i, id := range ids {
+						c.Delete(id)
+						delete(want, id)
+						if i%1500 == 0 {
+							wantAgreement(t, &c, want, random, ids)
+						}
+					}
+					wantAgreement(t, &c, want, random, ids)
+					if c.root.Load() != nil {
+						t.Fatal("an empty map keeps nodes")
+					}
+				}
+			})
+		}
+		t.Run(kind+" mixed", func(t *testing.T) {
+			var c Map[item]
+			want := make(sortedMap)
+			for step := range 40_000 {
+				// In turn the map grows and shrinks.
+				id := ids[random.IntN(n)]
+				if random.IntN(10) < 3+4*(step/10_000%2) {
+					c.Delete(id, "never there")
+					delete(want, id)
+				} else {
+					r := item{id, step}
+					c.Put(r)
+					want[id] = r
+				}
+				if step%1000 == 0 {
+					wantAgreement(t, &c, want, random, ids)
+				}
+			}
+		})
+	}
+}
+
+func sortedKeys(set map[string]bool) []string {
+	var keys []string
+	for k := range set {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func TestEveryIDOfManyInRandomOrderIsFound(t *testing.T) {
+	const n = 200_000
+	items := make([]item, n)
+	for i := range items {
+		items[i] = item{fmt.Sprintf("%x", uint64(i)*0x9E3779B97F4A7C15), 0}
+	}
+	var c Map[item]
+	c.Put(items...)
+	for _, r := range items {
+		if got, ok := c.Get(r.id); !ok || got != r {
+			t.Fatalf("Get(%q) = %v, %t", r.id, got, ok)
+		}
+	}
+	last, count := "", 0
+	for r := range c.All() {
+		if r.id <= last {
+			t.Fatalf("All has %q after %q", r.id, last)
+		}
+		last = r.id
+		count++
+	}
+	if count != n {
+		t.Errorf("All has %d items, want %d", count, n)
+	}
+}
+
+func TestAllEndsWhenItsReaderDoes(t *testing.T) {
+	var c Map[item]
+	c.Put(item{"a", 0}, item{"b", 0}, item{"c", 0})
+	seen := 0
+	for range c.All() {
+		if seen++; seen == 2 {
+			break
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d items were seen, want 2", seen)
+	}
+}
+
+func TestMapMayBeChangedWhileAllIsRead(t *testing.T) {
+	var c Map[item]
+	for i := range 1000 {
+		c.Put(item{fmt.Sprintf("%04d", i), 0})
+	}
+	seen := 0
+	for r := range c.All() {
+		c.Delete(r.id)
+		seen++
+	}
+	if left := slices.Collect(c.All()); seen != 1000 || len(left) != 0 {
+		t.Errorf("%d were seen and %v are left, want 1000 and none", seen, left)
+	}
+}
+
+func TestPutReplacesTheItemOfThatID(t *testing.T) {
+	var c Map[item]
+	given := []item{item{"a", 0}, item{"a", 1}, item{"b", 0}}
+	c.Put(given...)
+	given[1] = item{"other", 0} // the slice is the caller's
+	want := []item{item{"a", 1}, item{"b", 0}}
+	if got := slices.Collect(c.All()); !slices.Equal(got, want) {
+		t.Errorf("the map has %v, want %v", got, want)
+	}
+}
+
+// Readers beside a writer see ascending IDs, and each item that was there
+// throughout once.
+func TestReadersBesideAWriter(t *testing.T) {
+	const n = 6000
+	id := func(i int) string { return fmt.Sprintf("%05d", i) }
+	// Long stretches come and go, so that whole nodes do.
+	stays := func(i int) bool { return i%7 == 0 && i/500%2 == 0 }
+	var c Map[item]
+	staying := 0
+	for i := range n {
+		if stays(i) {
+			c.Put(item{id(i), 0})
+			staying++
+		}
+	}
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for seed := range uint64(3) {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(seed, 0))
+			for first := true; first || !done.Load(); first = false {
+				last, count := "", 0
+				for r := range c.All() {
+					if r.id <= last {
+						t.Errorf("All has %q after %q", r.id, last)
+						return
+					}
+					last = r.id
+					if i := atoi(last); stays(i) {
+						count++
+					}
+				}
+				if count != staying {
+					t.Errorf("All has %d of the %d items that stay", count, staying)
+					return
+				}
+				from := random.IntN(n)
+				page := c.From(id(from), 1+random.IntN(2000))
+				next := from
+				for _, r := range page {
+					i := atoi(r.id)
+					for ; next < i; next++ {
+						if stays(next) {
+							t.Errorf("a page from %s has not %s, which stays", id(from), id(next))
+							return
+						}
+					}
+					if i < next {
+						t.Errorf("a page from %s has %s after %s", id(from), r.id, id(next-1))
+						return
+					}
+					next++
+				}
+				for i := random.IntN(n); ; i = (i + 1) % n {
+					if stays(i) {
+						if _, ok := c.Get(id(i)); !ok {
+							t.Errorf("Get has not %s, which stays", id(i))
+						}
+						break
+					}
+				}
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(9, 9))
+	for range 40 {
+		from, length := random.IntN(n), 200+random.IntN(2000)
+		put := random.IntN(2) == 0
+		for i := from; i < min(n, from+length); i++ {
+			switch {
+			case stays(i):
+				c.Put(item{id(i), length}) // another of that ID
+			case put:
+				c.Put(item{id(i), 0})
+			default:
+				c.Delete(id(i))
+			}
+		}
+	}
+	done.Store(true)
+	wg.Wait()
+}
+
+// A reader may still have a root whose last child is gone from the tree. What that
+// child held last, it may meet twice: there, and where it was put since.
+func TestReaderOfAnOldRootSeesNothingTwice(t *testing.T) {
+	var c Map[item]
+	for i := range 6000 {
+		c.Put(item{fmt.Sprintf("%05d", i), 0})
+	}
+	old := c.root.Load()
+	begin := atoi(old.least[len(old.least)-1]) // of the last child's range
+	for i := begin; i < 6000; i++ {
+		c.Delete(fmt.Sprintf("%05d", i))
+	}
+	c.Put(item{"05999", 0})
+	if c.root.Load() == old {
+		t.Fatal("the root is the old one: this tests nothing")
+	}
+	page := old.appendFrom(nil, "", 10_000)
+	if len(page) != begin+1 || page[begin].id != "05999" {
+		t.Errorf("it sees %d items, want %d", len(page), begin+1)
+	}
+}
+
+func atoi(digits string) (n int) {
+	for _, d := range []byte(digits) {
+		n = 10*n + int(d-'0')
+	}
+	return n
+}
+
+// A reader that waited for the lock would wait for ever.
+func TestReadersDoNotWaitForWriters(t *testing.T) {
+	var m Map[item]
+	m.Put(item{"a", 1})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	got, ok := m.Get("a")
+	if all, page := slices.Collect(m.All()), m.From("", 9); !ok || got.version != 1 || len(all) != 1 || len(page) != 1 {
+		t.Errorf("got %v, %v and %v, want the one item", got, all, page)
+	}
+}
+
+func TestZeroMapIsEmptyAndReady(t *testing.T) {
+	var m Map[item]
+	if got, ok := m.Get("a"); ok || got != (item{}) {
+		t.Errorf("Get: %v, %t", got, ok)
+	}
+	if got := m.From("", 9); len(got) != 0 {
+		t.Errorf("From: %v", got)
+	}
+	for got := range m.All() {
+		t.Errorf("All: %v", got)
+	}
+	m.Delete("a")
+	m.Put()
+	m.Put(item{"a", 1})
+	if got := slices.Collect(m.All()); len(got) != 1 {
+		t.Errorf("All: %v, want the one item", got)
+	}
+}
+
+func TestFromTakesAnyLimit(t *testing.T) {
+	var m Map[item]
+	m.Put(item{"a", 0}, item{"b", 0})
+	for _, limit := range []int{math.MinInt, -1, 0, 1, 2, 1 << 40, math.MaxInt} {
+		if got := m.From("", limit); len(got) != min(max(limit, 0), 2) {
+			t.Errorf("limit %d: %v of two items", limit, got)
+		}
+	}
+}
+
+// A text is a value whose ID is a part of all that it holds.
+type text struct {
+	text string
+	id   int // bytes
+}
+
+func (t *text) ID() string { return t.text[:t.id] }
+
+func newText(id string, size int) (*text, weak.Pointer[byte]) {
+	b := make([]byte, len(id)+size)
+	copy(b, id)
+	return &text{unsafe.String(&b[0], len(b)), len(id)}, weak.Make(&b[0])
+}
+
+func TestWhatWasReplacedOrDeletedIsFree(t *testing.T) {
+	const n = 6000 // makes the tree three levels deep
+	id := func(i int) string { return fmt.Sprintf("in common/%05d", i) }
+	for name, remove := range map[string]func(m *Map[*text], i int){
+		"replaced": func(m *Map[*text], i int) {
+			small, _ := newText(id(i), 0)
+			m.Put(small)
+		},
+		"deleted": func(m *Map[*text], i int) {
+			if i > 0 { // so that nodes stay
+				m.Delete(id(i))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m Map[*text]
+			large := make([]weak.Pointer[byte], n)
+			for i := range n {
+				var v *text
+				v, large[i] = newText(id(i), 1000)
+				m.Put(v)
+			}
+			for i := range n {
+				remove(&m, i)
+			}
+			runtime.GC()
+			kept := 0
+			for _, p := range large[1:] {
+				if p.Value() != nil {
+					kept++
+				}
+			}
+			if kept > 0 {
+				t.Errorf("%d of %d values are still in memory", kept, n)
+			}
+			runtime.KeepAlive(&m)
+		})
+	}
+}
