@@ -4,231 +4,60 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"example.com/storefront/internal/httpfield"
 )
 
-// checkPreconditions sets ETag and Cache-Control on a response whose entity tag is
-// etag, and evaluates the request's preconditions in the order of RFC 9110,
+// checkPreconditions sets ETag, Cache-Control and Vary on a response whose entity
+// tag is etag, and evaluates the request's preconditions in the order of RFC 9110,
 // Section 13.2.2. It reports whether it has answered, with 304 or 412.
-func (s *service) checkPreconditions(w http.ResponseWriter, r *http.Request, etag string) (answered bool) {
-	h := w.Header()
-	if lines := r.Header["If-Match"]; isPresent(lines) && !matchETag(lines, etag, false) {
+//
+// If the response is expired, its age having reached its freshness lifetime, it is
+// marked no-cache and goes out in full, as some caches on the way ignore Age and
+// would take a 304 as a renewal for others.
+func (s *service) checkPreconditions(w http.ResponseWriter, r *http.Request, etag string, expired bool) (answered bool) {
+	if lines := r.Header["If-Match"]; isPresent(lines) && !httpfield.MatchETag(lines, etag, false) {
 		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
 		return true
 	}
-	values := &[3]string{etag, s.cacheControl, "nosniff"} // one allocation for all
-	h["Etag"] = values[0:1:1]
-	h["Cache-Control"] = values[1:2:2]
-	if lines := r.Header["If-None-Match"]; isPresent(lines) && matchETag(lines, etag, true) {
-		h["X-Content-Type-Options"] = values[2:3:3]
+	dropBody(r) // which a read may have, but has no use for
+	h := w.Header()
+	setHeaders(h, "Etag", etag, "Cache-Control", s.cacheControl(r, expired))
+	if s.vary != "" { // middleware may have set others
+		h["Vary"] = append(slices.Clip(h["Vary"]), s.vary)
+	}
+	if lines := r.Header["If-None-Match"]; !expired && isPresent(lines) && httpfield.MatchETag(lines, etag, true) {
 		w.WriteHeader(http.StatusNotModified)
 		return true
 	}
 	return false
 }
 
+// cacheControl returns the Cache-Control of the response to a read. It is private
+// also with Shared where the request has credentials: RFC 9111, Section 3.5, keeps
+// shared caches from storing the response, but not all of them keep to it.
+func (s *service) cacheControl(r *http.Request, expired bool) string {
+	shared := s.opts.Shared && r.Header["Authorization"] == nil && r.Header["Cookie"] == nil
+	switch {
+	case shared && (expired || s.opts.MaxAge < 0):
+		return "no-cache"
+	case shared:
+		return s.maxAge
+	case expired || s.opts.MaxAge < 0:
+		return "private, no-cache"
+	}
+	return s.privateMaxAge
+}
+
 // isPresent reports whether a header field is present and not empty.
 func isPresent(lines []string) bool {
 	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
-}
-
-// matchETag reports whether the lines of If-Match or If-None-Match, taken as one
-// list, contain the strong entity tag etag, or are "*". The comparison is strong
-// or weak as in RFC 9110, Section 8.8.3.2. Parsing stops at the first element
-// that is not an entity tag.
-func matchETag(lines []string, etag string, weak bool) bool {
-	if len(lines) == 1 && strings.Trim(lines[0], " \t") == "*" {
-		return true
-	}
-	for _, rest := range lines {
-		for {
-			rest = strings.TrimLeft(rest, " \t,")
-			if rest == "" {
-				break
-			}
-			isWeak := strings.HasPrefix(rest, "W/")
-			tag := strings.TrimPrefix(rest, "W/")
-			n := entityTagLen(tag)
-			if n == 0 {
-				return false
-			}
-			tag, rest = tag[:n], strings.TrimLeft(tag[n:], " \t")
-			if rest != "" && rest[0] != ',' {
-				return false
-			}
-			if tag == etag && (weak || !isWeak) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// entityTagLen returns the length in bytes of the opaque-tag (RFC 9110, Section
-// 8.8.3) that s begins with, quotes included, or 0 if it begins with none.
-func entityTagLen(s string) int {
-	if s == "" || s[0] != '"' {
-		return 0
-	}
-	for i := 1; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			return i + 1
-		case c < '!' || c == 0x7F:
-			return 0
-		}
-	}
-	return 0
-}
-
-// forever stands for a number of seconds too large to represent (RFC 9111,
-// Section 1.2.2).
-const forever time.Duration = math.MaxInt64
-
-// directives holds the directives of a request's Cache-Control (RFC 9111,
-// Section 5.2.1, and RFC 5861, Section 4).
-type directives struct {
-	acceptsAge   bool // some directive allows a stored response
-	noCache      bool // also set by max-age=0 and by anything malformed
-	noStore      bool
-	onlyIfCached bool
-	maxAge       time.Duration // forever if absent
-	minFresh     time.Duration // 0 if absent
-	maxStale     time.Duration // -1 if absent, forever if it has no argument
-	staleIfError time.Duration // -1 if absent
-}
-
-// parseDirectives parses the lines of Cache-Control as one list. If a directive
-// is repeated, the most restrictive one counts.
-func parseDirectives(lines []string) directives {
-	d := directives{maxAge: forever, maxStale: -1, staleIfError: -1}
-	for _, rest := range lines {
-		for rest != "" {
-			var element string
-			element, rest = cutElement(rest)
-			if element != "" {
-				d.add(element)
-			}
-		}
-	}
-	return d
-}
-
-// cutElement returns the first element of a comma-separated list, trimmed, and
-// what follows its comma. A comma in a quoted string does not separate.
-func cutElement(list string) (element, rest string) {
-	quoted := false
-	for i := 0; i < len(list); i++ {
-		switch c := list[i]; {
-		case c == '"':
-			quoted = !quoted
-		case c == '\\' && quoted:
-			i++
-		case c == ',' && !quoted:
-			return strings.Trim(list[:i], " \t"), list[i+1:]
-		}
-	}
-	return strings.Trim(list, " \t"), ""
-}
-
-// add records one element of the list.
-func (d *directives) add(element string) {
-	name, arg, hasArg := strings.Cut(element, "=")
-	if !isToken(name) || hasArg && !isToken(arg) && !isQuoted(arg) {
-		d.noCache = true
-		return
-	}
-	is := func(directive string) bool { return strings.EqualFold(name, directive) }
-	switch {
-	case is("no-cache"):
-		d.noCache = true
-	case is("no-store"):
-		d.noStore = true
-	case is("only-if-cached"):
-		d.onlyIfCached = true
-		d.acceptsAge = true
-	case is("max-stale") && !hasArg:
-		d.acceptsAge = true
-		if d.maxStale < 0 {
-			d.maxStale = forever
-		}
-	case is("max-age"), is("min-fresh"), is("max-stale"), is("stale-if-error"):
-		seconds, ok := parseDeltaSeconds(arg)
-		switch {
-		case !ok:
-			d.noCache = true
-		case is("max-age"):
-			d.acceptsAge = true
-			d.maxAge = min(d.maxAge, seconds)
-			d.noCache = d.noCache || seconds == 0
-		case is("min-fresh"):
-			d.acceptsAge = true
-			d.minFresh = max(d.minFresh, seconds)
-		case is("max-stale"):
-			d.acceptsAge = true
-			if d.maxStale < 0 || seconds < d.maxStale {
-				d.maxStale = seconds
-			}
-		case d.staleIfError < 0 || seconds < d.staleIfError:
-			d.staleIfError = seconds
-		}
-	}
-}
-
-// parseDeltaSeconds parses a number of seconds as a token or a quoted string;
-// recipients ought to accept both forms (RFC 9111, Section 5.2).
-func parseDeltaSeconds(arg string) (time.Duration, bool) {
-	if isQuoted(arg) {
-		arg = arg[1 : len(arg)-1]
-	}
-	if arg == "" || strings.Trim(arg, "0123456789") != "" {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(arg, 10, 64)
-	if err != nil || n > int64(forever/time.Second) {
-		return forever, true
-	}
-	return time.Duration(n) * time.Second, true
-}
-
-// isToken reports whether s is a token (RFC 9110, Section 5.6.2).
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7F || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}
-
-// isQuoted reports whether s is a quoted string (RFC 9110, Section 5.6.4).
-func isQuoted(s string) bool {
-	if s == "" || s[0] != '"' {
-		return false
-	}
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '"':
-			return i == len(s)-1
-		}
-	}
-	return false
-}
-
-// accepts reports whether d allows a stored response of the given age, where
-// lifetime is the freshness lifetime.
-func (d *directives) accepts(age, lifetime time.Duration) bool {
-	if d.noCache || !d.acceptsAge || age > d.maxAge {
-		return false
-	}
-	if left := lifetime - age; left > 0 && left >= d.minFresh {
-		return true
-	}
-	return d.minFresh == 0 && age-lifetime <= d.maxStale
 }
 
 // errNotCached is returned when a request with only-if-cached would have to go
@@ -239,10 +68,8 @@ var errNotCached = errors.New("not cached")
 // response. Concurrent requests of that kind share one call to the store.
 type productCache struct {
 	read     func(ctx context.Context, id string) (Resource, error)
-	scope    func(*http.Request) string // nil: one scope for all requests
-	shared   bool
-	size     int           // entries; negative: none
-	lifetime time.Duration // the freshness lifetime of an entry
+	opts     *Options // MaxAge is the freshness lifetime of an entry
+	personal []string // request headers by which products may differ: without Scope, the cache does not serve these
 
 	mu      sync.Mutex
 	entries map[productKey]*list.Element // of *productEntry
@@ -262,9 +89,10 @@ type productEntry struct {
 // A productAnswer is a product and where it came from.
 type productAnswer struct {
 	product     Resource
-	cacheStatus []string // RFC 9211; nil if only-if-cached failed
-	age, date   []string // nil if the product is fresh from the store
-	failure     error    // the store's error, if a stale product stands in for it
+	cacheStatus string    // RFC 9211; "" if only-if-cached failed
+	began       time.Time // when the call to the store began, if that was for another request
+	age         time.Duration
+	failure     error // the store's error, if a stale product stands in for it
 }
 
 // Values of Cache-Status for a request that is forwarded to the store, by reason
@@ -280,35 +108,36 @@ const (
 // errors are errNotCached, the store's, and that of r's context.
 func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	ctx := r.Context()
-	d := parseDirectives(r.Header["Cache-Control"])
+	d := httpfield.ParseCacheControl(r.Header["Cache-Control"])
 	if !c.serves(r) {
-		if d.onlyIfCached {
+		if d.OnlyIfCached {
 			return productAnswer{}, errNotCached
 		}
 		product, err := c.read(ctx, id)
 		return forwarded(product, fwdBypass), err
 	}
 	if isPresent(r.Header["If-Match"]) { // only the origin can evaluate it (RFC 9111, Section 4.3.2)
-		d.noCache, d.staleIfError = true, -1
+		d.NoCache, d.StaleIfError = true, -1
 	}
 	key := productKey{id: id}
-	if c.scope != nil {
-		key.scope = c.scope(r)
+	if c.opts.Scope != nil {
+		key.scope = c.opts.Scope(r)
 	}
 	var (
 		answer productAnswer
 		err    error
 	)
 	switch {
-	case d.acceptsAge && !d.noCache:
+	case d.AcceptsAge && !d.NoCache:
 		answer, err = c.reuse(ctx, key, &d)
-	case d.onlyIfCached:
+	case d.OnlyIfCached:
 		err = errNotCached
 	default:
 		answer, err = c.readThrough(ctx, key, &d)
 	}
-	if err != nil && err != errNotCached && !errors.Is(err, ErrNotFound) && d.staleIfError >= 0 && ctx.Err() != context.Canceled {
-		if stale, ok := c.stale(key, d.staleIfError); ok {
+	failed := err != nil && err != errNotCached && !errors.Is(err, ErrNotFound)
+	if failed && d.StaleIfError >= 0 && ctx.Err() != context.Canceled {
+		if stale, ok := c.stale(key, d.StaleIfError); ok {
 			stale.cacheStatus, stale.failure = answer.cacheStatus, err
 			return stale, nil
 		}
@@ -317,13 +146,13 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 }
 
 // readThrough answers a request that does not accept a stored response.
-func (c *productCache) readThrough(ctx context.Context, key productKey, d *directives) (productAnswer, error) {
+func (c *productCache) readThrough(ctx context.Context, key productKey, d *httpfield.CacheControl) (productAnswer, error) {
 	began := time.Now()
 	product, err := c.read(ctx, key.id)
 	c.mu.Lock()
 	element := c.entries[key]
 	fwd := c.forwardReason(element, began)
-	if !d.noStore {
+	if !d.NoStore {
 		c.keep(element, key, product, began, err)
 	}
 	c.mu.Unlock()
@@ -331,7 +160,7 @@ func (c *productCache) readThrough(ctx context.Context, key productKey, d *direc
 }
 
 // reuse answers a request that accepts a stored response.
-func (c *productCache) reuse(ctx context.Context, key productKey, d *directives) (productAnswer, error) {
+func (c *productCache) reuse(ctx context.Context, key productKey, d *httpfield.CacheControl) (productAnswer, error) {
 	arrived := time.Now()
 	for {
 		c.mu.Lock()
@@ -339,18 +168,18 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *directives)
 		element := c.entries[key]
 		if element != nil {
 			entry := *element.Value.(*productEntry)
-			if age := now.Sub(entry.began); d.accepts(age, c.lifetime) {
+			if age := now.Sub(entry.began); d.Accepts(age, c.opts.MaxAge) {
 				c.recent.MoveToFront(element)
 				c.mu.Unlock()
-				return entry.hit(age, c.lifetime), nil
+				return entry.hit(age, c.opts.MaxAge), nil
 			}
 		}
 		fwd := c.forwardReason(element, now)
 		switch {
-		case d.onlyIfCached:
+		case d.OnlyIfCached:
 			c.mu.Unlock()
 			return productAnswer{}, errNotCached
-		case d.noStore:
+		case d.NoStore:
 			c.mu.Unlock()
 			product, err := c.read(ctx, key.id)
 			return forwarded(product, fwd), err
@@ -358,13 +187,16 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *directives)
 		call, joined := c.join(ctx, key, d, now)
 		c.mu.Unlock()
 		product, err := c.wait(ctx, key, call)
+		answer := forwarded(product, fwd)
 		if joined && (err == nil || errors.Is(err, ErrNotFound)) {
-			if call.began.Before(arrived) && !d.accepts(time.Since(call.began), c.lifetime) {
+			age := time.Since(call.began)
+			if call.began.Before(arrived) && !d.Accepts(age, c.opts.MaxAge) {
 				continue // what it returned is too old for this request
 			}
-			fwd += "; collapsed"
+			answer.cacheStatus += "; collapsed"
+			answer.began, answer.age = call.began, age
 		}
-		return forwarded(product, fwd), err
+		return answer, err
 	}
 }
 
@@ -374,7 +206,7 @@ func (c *productCache) forwardReason(element *list.Element, now time.Time) strin
 	switch {
 	case element == nil:
 		return fwdURIMiss
-	case now.Sub(element.Value.(*productEntry).began) >= c.lifetime:
+	case now.Sub(element.Value.(*productEntry).began) >= c.opts.MaxAge:
 		return fwdStale
 	}
 	return fwdRequest
@@ -383,10 +215,11 @@ func (c *productCache) forwardReason(element *list.Element, now time.Time) strin
 // serves reports whether the cache may be used to answer r. Without a scope, the
 // response to a request with credentials may be for its sender alone.
 func (c *productCache) serves(r *http.Request) bool {
-	if c.size < 0 || c.lifetime <= 0 {
+	if c.opts.CacheSize < 0 || c.opts.MaxAge <= 0 {
 		return false
 	}
-	return c.shared || c.scope != nil || len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0
+	personal := func(name string) bool { return r.Header[name] != nil || name == "*" }
+	return c.opts.Shared || c.opts.Scope != nil || !slices.ContainsFunc(c.personal, personal)
 }
 
 // keep stores under key the outcome of a call to the store that began at the
@@ -414,7 +247,7 @@ func (c *productCache) keep(element *list.Element, key productKey, product Resou
 		// The strings of key may be parts of a request that is much larger.
 		key = productKey{strings.Clone(key.scope), strings.Clone(key.id)}
 		c.entries[key] = c.recent.PushFront(&productEntry{key, product, began})
-		if len(c.entries) > c.size {
+		if len(c.entries) > c.opts.CacheSize {
 			c.remove(c.recent.Back())
 		}
 	}
@@ -437,9 +270,9 @@ type productCall struct {
 // join adds the caller to the waiters of the call in flight for key, if d
 // accepts a response of that call's age, and of a new call otherwise. c.mu must
 // be held.
-func (c *productCache) join(ctx context.Context, key productKey, d *directives, now time.Time) (call *productCall, joined bool) {
+func (c *productCache) join(ctx context.Context, key productKey, d *httpfield.CacheControl, now time.Time) (call *productCall, joined bool) {
 	call = c.calls[key]
-	joined = call != nil && d.accepts(now.Sub(call.began), c.lifetime)
+	joined = call != nil && d.Accepts(now.Sub(call.began), c.opts.MaxAge)
 	if !joined {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		call = &productCall{began: now, cancel: cancel, done: make(chan struct{})}
@@ -505,20 +338,16 @@ func (c *productCache) stale(key productKey, limit time.Duration) (productAnswer
 	c.recent.MoveToFront(element)
 	entry := element.Value.(*productEntry)
 	age := time.Since(entry.began)
-	return entry.hit(age, c.lifetime), age-c.lifetime <= limit
+	return entry.hit(age, c.opts.MaxAge), age-c.opts.MaxAge <= limit
 }
 
 // hit returns the answer that e gives at the given age.
 func (e *productEntry) hit(age, lifetime time.Duration) productAnswer {
-	values := &[3]string{
-		"storefront; hit; ttl=" + strconv.FormatInt(int64((lifetime-age)/time.Second), 10),
-		strconv.FormatInt(int64(age/time.Second), 10),
-		e.began.UTC().Format(http.TimeFormat),
-	}
-	return productAnswer{product: e.product, cacheStatus: values[0:1:1], age: values[1:2:2], date: values[2:3:3]}
+	ttl := "storefront; hit; ttl=" + strconv.FormatInt(int64((lifetime-age)/time.Second), 10)
+	return productAnswer{product: e.product, cacheStatus: ttl, began: e.began, age: age}
 }
 
 // forwarded returns the answer for a product that the store returned.
 func forwarded(product Resource, fwd string) productAnswer {
-	return productAnswer{product: product, cacheStatus: []string{fwd}}
+	return productAnswer{product: product, cacheStatus: fwd}
 }

@@ -1,8 +1,6 @@
 package storefront
 
 import (
-	"math/big"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -124,7 +122,7 @@ func TestSameBytesSameTagAndOtherBytesOtherTag(t *testing.T) {
 	}
 }
 
-// ifNoneMatchCases are lines in which <tag> stands for the current entity tag.
+// ifNoneMatchCases are some of what package httpfield reads: lines in which <tag> stands for the current entity tag.
 var ifNoneMatchCases = []struct {
 	name  string
 	lines []string
@@ -133,69 +131,14 @@ var ifNoneMatchCases = []struct {
 	{"the tag", []string{`<tag>`}, true},
 	{"another tag", []string{`"other"`}, false},
 	{"the tag, weak: the comparison is weak", []string{`W/<tag>`}, true},
-	{"another tag, weak", []string{`W/"other"`}, false},
 	{"asterisk", []string{`*`}, true},
-	{"asterisk with white space around", []string{" *\t"}, true},
-	{"quoted asterisk is a tag", []string{`"*"`}, false},
-	{"white space around the tag", []string{" \t<tag>\t "}, true},
-	{"first of a list", []string{`<tag>, "b"`}, true},
 	{"last of a list", []string{`"a", "b", <tag>`}, true},
-	{"last of a list without white space", []string{`"a","b",<tag>`}, true},
-	{"list with tabs", []string{"\"a\"\t,\t<tag>"}, true},
-	{"weak in a list", []string{`"a", W/<tag>`}, true},
-	{"not in a list", []string{`"a", W/"b", "c"`}, false},
-	{"empty elements before", []string{`, ,,<tag>`}, true},
-	{"empty elements between and after", []string{`"a",, ,<tag>,`}, true},
-	{"only commas", []string{`, ,`}, false},
 	{"second line", []string{`"a"`, `<tag>`}, true},
-	{"second line, weak", []string{`"a", "b"`, `"c", W/<tag>`}, true},
-	{"no line", []string{`"a"`, `"b"`}, false},
-	{"empty line before", []string{``, `<tag>`}, true},
-	{"comma at the end of a line", []string{`"a",`, `<tag>`}, true},
-	{"empty tag", []string{`""`}, false},
-	{"empty tag before", []string{`"",<tag>`}, true},
-	{"comma inside the quotes", []string{`"a,b"`}, false},
 	{"comma inside the quotes before", []string{`"a,b", <tag>`}, true},
-	{"comma at the end inside the quotes", []string{`"a,",<tag>`}, true},
-	{"asterisk inside the quotes before", []string{`"a,*", <tag>`}, true},
-	{"the tag's characters inside the quotes of another one", []string{`"a,<opaque>"`}, false},
-	{"backslash before a quote does not escape it", []string{`"a\", <tag>`}, true},
-	{"obs-text", []string{"\"\x80\xff\", <tag>"}, true},
-	{"UTF-8", []string{`"ä", <tag>`}, true},
-	{"empty", []string{``}, false},
-	{"white space", []string{" \t"}, false},
 	{"no quotes", []string{`<opaque>`}, false},
-	{"single quotes", []string{`'<opaque>'`}, false},
-	{"no opening quote", []string{`<opaque>"`}, false},
 	{"no closing quote", []string{`"<opaque>`}, false},
-	{"one quote", []string{`"`}, false},
-	{"lower-case w", []string{`w/<tag>`}, false},
-	{"W without slash", []string{`W<tag>`}, false},
-	{"W with backslash", []string{`W\<tag>`}, false},
-	{"W twice", []string{`W/W/<tag>`}, false},
-	{"white space after W/", []string{`W/ <tag>`}, false},
-	{"W/ alone", []string{`W/`}, false},
-	{"other case", []string{`<lower>`}, false},
-	{"shortened", []string{`<short>`}, false},
-	{"white space inside the quotes", []string{`" <opaque>"`}, false},
-	{"space in a tag before: that is not a tag", []string{`"a b", <tag>`}, false},
-	{"control character in a tag before", []string{"\"a\x01\", <tag>"}, false},
-	{"DEL in a tag before", []string{"\"a\x7f\", <tag>"}, false},
 	{"junk before", []string{`junk, <tag>`}, false},
-	{"junk behind", []string{`<tag>, junk`}, true},
-	{"junk joined on", []string{`<tag>junk`}, false},
-	{"junk after white space", []string{`<tag> junk`}, false},
-	{"semicolon for a comma", []string{`"a"; <tag>`}, false},
-	{"no comma", []string{`"a" <tag>`}, false},
-	{"unterminated before", []string{`"a, <tag>`}, false},
-	{"unterminated line before", []string{`"a`, `<tag>`}, false},
-	{"junk line before", []string{`junk`, `<tag>`}, false},
 	{"asterisk in a list", []string{`"a", *`}, false},
-	{"asterisk before a tag", []string{`*, "a"`}, false},
-	{"asterisk before another line", []string{`*`, `"a"`}, false},
-	{"asterisk in a second line", []string{`"a"`, `*`}, false},
-	{"asterisk twice", []string{`*, *`}, false},
-	{"asterisk twice without a comma", []string{`**`}, false},
 }
 
 // expandTag puts a response's entity tag, or what is derived from it, into lines.
@@ -358,9 +301,14 @@ func TestNotModifiedHasTheHeadersThatItShould(t *testing.T) {
 						t.Errorf("%s %q, want that of the 200, %q", name, got, want)
 					}
 				}
-				for _, name := range []string{"Content-Type", "Content-Length", "Link", "Age", "Transfer-Encoding"} {
-					if got := append(response.Header[name], bare.header[name]...); got != nil {
-						t.Errorf("%s %q, want none", name, got)
+				for name := range bare.header {
+					if name != "Etag" && name != "Cache-Control" && name != "Vary" {
+						t.Errorf("%s %q, want none", name, bare.header[name])
+					}
+				}
+				for name := range response.Header {
+					if name != "Etag" && name != "Cache-Control" && name != "Vary" && name != "Date" {
+						t.Errorf("over a socket: %s %q, want none", name, response.Header[name])
 					}
 				}
 			})
@@ -391,137 +339,4 @@ func TestIfModifiedSinceAndRangeAreIgnored(t *testing.T) {
 			t.Errorf("%s with If-Modified-Since and the tag: status %d, want 304", target, r.status)
 		}
 	}
-}
-
-// FuzzIfNoneMatch compares matchETag with what regular expressions find in the
-// lines joined to one (RFC 9110, Section 5.3).
-func FuzzIfNoneMatch(f *testing.F) {
-	const etag = `"tag"`
-	for _, test := range ifNoneMatchCases {
-		lines := strings.NewReplacer("<tag>", etag, "<opaque>", "tag", "<lower>", `"TAG"`, "<short>", `"ta"`).Replace(strings.Join(test.lines, "\n"))
-		f.Add(lines, true)
-		f.Add(lines, false)
-	}
-	const entityTag = `(?:W/)?"[^\x00-\x20"\x7F]*"`
-	wellFormed := regexp.MustCompile(`^(?:[ \t]*(?:` + entityTag + `)?[ \t]*(?:,|$))*`)
-	tags := regexp.MustCompile(entityTag)
-	f.Fuzz(func(t *testing.T, text string, weak bool) {
-		lines := strings.Split(text, "\n")
-		joined := strings.Join(lines, ", ")
-		named := tags.FindAllString(wellFormed.FindString(joined), -1)
-		want := regexp.MustCompile(`^[ \t]*\*[ \t]*$`).MatchString(joined) ||
-			slices.Contains(named, etag) || weak && slices.Contains(named, "W/"+etag)
-		if got := matchETag(lines, etag, weak); got != want {
-			t.Errorf("matchETag(%q, weak %v) = %v, want %v", lines, weak, got, want)
-		}
-	})
-}
-
-// FuzzCacheControl compares parseDirectives with one that splits the elements by
-// regular expressions and knows no order among them.
-func FuzzCacheControl(f *testing.F) {
-	for _, test := range requestDirectiveCases {
-		f.Add(strings.Join(test.lines, "\n"), uint64(len(test.name)))
-	}
-	f.Add(`max-age=5, a="b\", max-age="7"`, uint64(1))
-	f.Add("a=\"b\"c\", max-age=0, d=\"e\"\nmax-age=9", uint64(2))
-	f.Fuzz(func(t *testing.T, text string, seed uint64) {
-		lines := strings.Split(text, "\n")
-		elements, malformed := splitDirectives(lines)
-		want := directivesOf(elements)
-		want.noCache = want.noCache || malformed
-		if got := parseDirectives(lines); got != want {
-			t.Fatalf("parseDirectives(%q)\n got %+v\nwant %+v", lines, got, want)
-		}
-		if malformed {
-			return
-		}
-		random := rand.New(rand.NewPCG(seed, 0))
-		random.Shuffle(len(elements), func(i, j int) { elements[i], elements[j] = elements[j], elements[i] })
-		shuffled := []string{""}
-		for _, element := range elements {
-			if random.IntN(2) == 0 {
-				shuffled = append(shuffled, element)
-			} else {
-				shuffled[len(shuffled)-1] += []string{",", " , ", ",,\t"}[random.IntN(3)] + element
-			}
-		}
-		if got := parseDirectives(shuffled); got != want {
-			t.Fatalf("parseDirectives(%q), which are those of %q in another order\n got %+v\nwant %+v", shuffled, lines, got, want)
-		}
-	})
-}
-
-var (
-	directiveElement = regexp.MustCompile(`(?s)(?:"(?:\\.|[^"\\])*(?:"|\\?$)|[^",])+`)
-	directiveForm    = regexp.MustCompile(`(?s)^([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+)(?:=([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+|"(?:\\.|[^"\\])*"))?$`)
-)
-
-// splitDirectives returns the well-formed elements of lines, and whether there
-// were others.
-func splitDirectives(lines []string) (elements []string, malformed bool) {
-	for _, line := range lines {
-		for _, element := range directiveElement.FindAllString(line, -1) {
-			element = strings.Trim(element, " \t")
-			switch {
-			case element == "":
-			case directiveForm.MatchString(element):
-				elements = append(elements, element)
-			default:
-				malformed = true
-			}
-		}
-	}
-	return elements, malformed
-}
-
-// directivesOf gathers the arguments of each name before it looks at any.
-func directivesOf(elements []string) directives {
-	given := make(map[string][]string)
-	for _, element := range elements {
-		name, arg, hasArg := strings.Cut(element, "=")
-		if hasArg {
-			arg = "=" + strings.TrimSuffix(strings.TrimPrefix(arg, `"`), `"`)
-		}
-		given[strings.ToLower(name)] = append(given[strings.ToLower(name)], arg)
-	}
-	has := func(name string) bool { return given[name] != nil }
-	invalid := false
-	most := big.NewInt(int64(forever / time.Second))
-	seconds := func(name string) (valid []time.Duration) {
-		for _, arg := range given[name] {
-			n, ok := new(big.Int).SetString(strings.TrimPrefix(arg, "="), 10)
-			switch {
-			case name == "max-stale" && arg == "":
-				valid = append(valid, forever)
-			case !ok || strings.ContainsAny(arg, "+-_"):
-				invalid = true
-			case n.Cmp(most) > 0:
-				valid = append(valid, forever)
-			default:
-				valid = append(valid, time.Duration(n.Int64())*time.Second)
-			}
-		}
-		return valid
-	}
-	least := func(of []time.Duration, without time.Duration) time.Duration {
-		if len(of) == 0 {
-			return without
-		}
-		return slices.Min(of)
-	}
-	maxAge, minFresh, maxStale, staleIfError := seconds("max-age"), seconds("min-fresh"), seconds("max-stale"), seconds("stale-if-error")
-	d := directives{
-		noCache:      invalid || has("no-cache") || slices.Contains(maxAge, 0),
-		noStore:      has("no-store"),
-		onlyIfCached: has("only-if-cached"),
-		acceptsAge:   has("only-if-cached") || len(maxAge)+len(minFresh)+len(maxStale) > 0,
-		maxAge:       least(maxAge, forever),
-		maxStale:     least(maxStale, -1),
-		staleIfError: least(staleIfError, -1),
-	}
-	if len(minFresh) > 0 {
-		d.minFresh = slices.Max(minFresh)
-	}
-	return d
 }

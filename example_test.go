@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/storefront"
@@ -139,7 +141,7 @@ func ExampleNewResource() {
 	// Output:
 	// teapot
 	// {"id":"teapot","name":"Teapot","price":"24.50 EUR"}
-	// storefront: resource: the ID "tea\npot" has a control character
+	// storefront: resource: the ID "tea\npot" has a control character or a noncharacter
 }
 
 // A JSON file holds a whole shop. What is wrong with one is said with the place
@@ -377,14 +379,6 @@ func Example_acceptAge() {
 	//            storefront; fwd=request
 }
 
-// writeProblem answers with a problem document (RFC 9457), as the service does.
-func writeProblem(w http.ResponseWriter, status int) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, `{"title":%q,"status":%d}`, http.StatusText(status), status)
-}
-
 // accountKey is the context key of the authenticated account.
 type accountKey struct{}
 
@@ -399,12 +393,11 @@ func account(ctx context.Context) string {
 // their context.
 func authenticate(accounts map[string]string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Add("Vary", "Authorization")
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		name, known := accounts[token]
 		if !ok || !known {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeProblem(w, http.StatusUnauthorized)
+			storefront.Problem{Status: http.StatusUnauthorized, Detail: "A known token is required."}.ServeHTTP(w, r)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, name)))
@@ -413,7 +406,9 @@ func authenticate(accounts map[string]string, next http.Handler) http.Handler {
 
 // Authentication wraps the handler, and Scope says whose idempotency keys and
 // cached products a request deals with: two accounts that happen to choose the
-// same key do not get each other's orders.
+// same key do not get each other's orders. As accounts are told apart by the header
+// Authorization, which Vary has by default, caches give neither what the other has
+// read.
 func ExampleOptions_scope() {
 	store := newShop()
 	front := storefront.NewWithOptions(store, &storefront.Options{
@@ -439,6 +434,57 @@ func ExampleOptions_scope() {
 	// orders: 2
 }
 
+// Accept decides about each order, one at a time, before it exists. Here it counts
+// the stock. A buyer who retries gets the order that he has, though nothing is left;
+// one who came too late is refused, now and later.
+func ExampleMemStore_accept() {
+	var stock atomic.Int64
+	stock.Store(10)
+	store := &storefront.MemStore{
+		Accept: func(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) error {
+			if order.Qty > stock.Load() {
+				return &storefront.Refusal{Reason: "sold-out", Detail: "Not enough teapots are left.", Pointer: "#/qty"}
+			}
+			stock.Add(-order.Qty)
+			return nil
+		},
+	}
+	front := storefront.New(store)
+
+	buy := func(buyer int) (status int, body string) {
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", fmt.Sprint("buyer-", buyer))
+		w := httptest.NewRecorder()
+		front.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	var bought, refused, changed atomic.Int64
+	var buyers sync.WaitGroup
+	for buyer := range 64 {
+		buyers.Go(func() {
+			status, body := buy(buyer)
+			if status == http.StatusCreated {
+				bought.Add(1)
+			} else {
+				refused.Add(1)
+			}
+			if _, again := buy(buyer); again != body {
+				changed.Add(1)
+			}
+		})
+	}
+	buyers.Wait()
+	fmt.Println("bought:", bought.Load(), "refused:", refused.Load(), "changed by a retry:", changed.Load())
+	fmt.Println("orders:", len(store.Orders()), "stock:", stock.Load())
+	_, problem := buy(1000)
+	fmt.Println(problem)
+	// Output:
+	// bought: 10 refused: 54 changed by a retry: 0
+	// orders: 10 stock: 0
+	// {"type":"urn:problem-type:storefront:order-refused","title":"Order refused","status":422,"detail":"Not enough teapots are left.","reason":"sold-out","errors":[{"detail":"Not enough teapots are left.","pointer":"#/qty"}]}
+}
+
 // An announcingStore publishes every order that its Store creates.
 type announcingStore struct {
 	storefront.Store
@@ -455,7 +501,8 @@ func (s announcingStore) CreateOrder(ctx context.Context, key storefront.Idempot
 
 // Events come from a Store that wraps another one. A replay is no event. Between
 // the commit and publish the process may end: where an event must not be lost,
-// the Store writes it in the transaction that writes the order.
+// the Store writes it in the transaction that writes the order. A wrapper is no
+// place to refuse orders: it does not know which are replays.
 func Example_events() {
 	front := storefront.New(announcingStore{newShop(), func(order storefront.Order) {
 		fmt.Println("ordered:", order.Qty, order.Item)
@@ -628,6 +675,53 @@ func ExampleNew_requestLog() {
 	// level=INFO msg=request method=GET route="GET /v2/widgets" status=400
 }
 
+// Metrics and traces are labelled by route. What wraps everything else asks for it
+// with WithRoute; then Route knows it in there and outside, whatever is between: here
+// a prefix is stripped, and the request is copied twice on its way.
+func ExampleRoute() {
+	front := storefront.New(newShop())
+	inner := http.TimeoutHandler(http.StripPrefix("/shop", front), time.Minute, "")
+	counts := make(map[string]int)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := storefront.WithRoute(r.Context())
+		inner.ServeHTTP(w, r.WithContext(ctx))
+		counts[storefront.Route(ctx)]++
+	})
+
+	for _, path := range []string{"/shop/v1/products/teapot", "/shop/v1/products/kettle", "/shop/v2/widgets?limit=1", "/shop/wp-login.php", "/elsewhere"} {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+	}
+	for _, route := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Printf("%q %d\n", route, counts[route])
+	}
+	// Output:
+	// "" 1
+	// "/" 1
+	// "GET /v1/products/{product_id}" 2
+	// "GET /v2/widgets" 1
+}
+
+// What a program refuses itself looks like what the service refuses.
+func ExampleProblem() {
+	closed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		storefront.Problem{
+			Type:   "https://shop.example/problems/closed",
+			Title:  "Closed",
+			Status: http.StatusServiceUnavailable,
+			Detail: "The shop opens at nine.",
+		}.ServeHTTP(w, r)
+	})
+
+	w := httptest.NewRecorder()
+	closed.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users", nil))
+	fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Header().Get("Cache-Control"))
+	fmt.Println(w.Body)
+	// Output:
+	// 503 application/problem+json no-store
+	// {"type":"https://shop.example/problems/closed","title":"Closed","status":503,"detail":"The shop opens at nine."}
+}
+
 // A rateLimiter lets each client send max requests in each window.
 type rateLimiter struct {
 	next   http.Handler
@@ -655,7 +749,7 @@ func (l *rateLimiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
-	writeProblem(w, http.StatusTooManyRequests)
+	storefront.Problem{Status: http.StatusTooManyRequests, Detail: "Try again later."}.ServeHTTP(w, r)
 }
 
 // A rate limit wraps the handler, inside of what authenticates, so that it can

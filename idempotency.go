@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"net/http"
 	"strings"
+
+	"example.com/storefront/internal/httpfield"
 )
 
 // An IdempotencyKey makes a request safe to retry
@@ -19,13 +21,13 @@ type IdempotencyKey struct {
 // parseIdempotencyKey returns the key in the lines of an Idempotency-Key header.
 // The key is bare or a String (RFC 9651, Section 3.3.3), which are the same key,
 // and has no parameters.
-func parseIdempotencyKey(lines []string) (string, problemType, *fault) {
+func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	const form = "1 to 255 printable ASCII characters, bare or in double quotes"
-	invalid := func(detail string) (string, problemType, *fault) {
-		return "", idempotencyKeyInvalid, &fault{Detail: detail, Header: "Idempotency-Key"}
+	invalid := func(detail string) (string, problemType, *Fault) {
+		return "", idempotencyKeyInvalid, &Fault{Detail: detail, Header: "Idempotency-Key"}
 	}
 	if len(lines) == 0 {
-		return "", idempotencyKeyMissing, &fault{
+		return "", idempotencyKeyMissing, &Fault{
 			Detail: "The header Idempotency-Key is required: " + form + ", a new one for each order and the same one for each retry.",
 			Header: "Idempotency-Key",
 		}
@@ -36,35 +38,16 @@ func parseIdempotencyKey(lines []string) (string, problemType, *fault) {
 	key := strings.Trim(lines[0], " \t")
 	if strings.HasPrefix(key, `"`) {
 		var ok bool
-		if key, ok = unquoteString(key); !ok {
+		if key, ok = httpfield.UnquoteString(key); !ok {
 			return invalid(`A key in double quotes ends with the closing quote and has \ only before " and \.`)
 		}
-	} else if strings.Contains(key, `"`) {
-		return invalid("A key with a double quote in it must be in double quotes.")
+	} else if strings.ContainsAny(key, `",`) { // with a comma, it may be two lines that were joined on the way
+		return invalid("A key with a double quote or a comma in it must be in double quotes.")
 	}
 	if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return invalid("The key must be " + form + ".")
 	}
-	return key, 0, nil
-}
-
-// unquoteString returns the value of a String (RFC 9651, Section 4.2.5), which
-// begins with a quote. The caller checks the characters.
-func unquoteString(s string) (string, bool) {
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return b.String(), i == len(s)-1
-		case '\\':
-			i++
-			if i == len(s) || s[i] != '"' && s[i] != '\\' {
-				return "", false
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return "", false
+	return key, "", nil
 }
 
 // fingerprint returns the SHA-256 sum of the method, the route, the quantity and
@@ -75,5 +58,14 @@ func (o Order) fingerprint() [32]byte {
 	b = append(b, http.MethodPost+" "+ordersPath+"\n"...)
 	b = binary.BigEndian.AppendUint64(b, uint64(o.Qty))
 	b = append(b, o.Item...)
+	return sha256.Sum256(b)
+}
+
+// digest returns the SHA-256 sum of the scope and the value. Two keys are the same
+// if their digests are. A digest keeps no request in memory, as the strings do.
+func (k *IdempotencyKey) digest() [32]byte {
+	b := make([]byte, 0, 512)
+	b = binary.BigEndian.AppendUint64(b, uint64(len(k.Scope)))
+	b = append(append(b, k.Scope...), k.Value...)
 	return sha256.Sum256(b)
 }

@@ -58,7 +58,6 @@ func TestIdempotencyKeyAccepted(t *testing.T) {
 		{"only an escaped quote", `"\""`, `"`},
 		{"backslash in a bare key is itself", `a\b`, `a\b`},
 		{"two backslashes in a bare key are two", `a\\b`, `a\\b`},
-		{"comma in a bare key", `a,b`, `a,b`},
 		{"comma in a quoted key", `"a,b"`, `a,b`},
 		{"semicolon in a bare key", `a;b=1`, `a;b=1`},
 		{"semicolon in a quoted key", `"a;b=1"`, `a;b=1`},
@@ -87,10 +86,10 @@ func TestIdempotencyKeyMayHaveEveryPrintableCharacter(t *testing.T) {
 	h, keys := keyRecorder()
 	for c := ' '; c <= '~'; c++ {
 		forms := map[string]string{quoteKey(string(c)): string(c)}
-		if c != '"' {
+		if c != '"' && c != ',' {
 			forms["a"+string(c)+"b"] = "a" + string(c) + "b"
 		}
-		if c != '"' && c != ' ' {
+		if c != '"' && c != ',' && c != ' ' {
 			forms[string(c)] = string(c)
 		}
 		for line, want := range forms {
@@ -129,6 +128,11 @@ func TestIdempotencyKeyRefused(t *testing.T) {
 		{"space and junk after the quote", "idempotency-key-invalid", []string{`"abc" d`}},
 		{"two strings", "idempotency-key-invalid", []string{`"abc""def"`}},
 		{"list of two strings", "idempotency-key-invalid", []string{`"abc", "def"`}},
+		{"comma in a bare key", "idempotency-key-invalid", []string{`a,b`}},
+		{"two bare keys joined to one line", "idempotency-key-invalid", []string{`abc, def`}},
+		{"the same bare key joined to one line", "idempotency-key-invalid", []string{`abc,abc`}},
+		{"a bare key and an empty one", "idempotency-key-invalid", []string{`abc, `}},
+		{"a comma alone", "idempotency-key-invalid", []string{`,`}},
 		{"parameter", "idempotency-key-invalid", []string{`"abc";v=1`}},
 		{"parameter without value", "idempotency-key-invalid", []string{`"abc"; v`}},
 		{"empty parameter", "idempotency-key-invalid", []string{`"abc";`}},
@@ -475,7 +479,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 	} {
 		f.Add(line)
 	}
-	bare := regexp.MustCompile(`^[ \t]*([!#-~]|[!#-~][ !#-~]{0,253}[!#-~])[ \t]*$`)
+	bare := regexp.MustCompile(`^[ \t]*([!#-+\--~]|[!#-+\--~][ !#-+\--~]{0,253}[!#-+\--~])[ \t]*$`)
 	quoted := regexp.MustCompile(`^[ \t]*"((?:[ !#-\[\]-~]|\\["\\]){1,255})"[ \t]*$`)
 	escape := regexp.MustCompile(`\\(.)`)
 	h, keys := keyRecorder()
@@ -496,7 +500,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 			t.Fatalf("%q: status %d, keys %q, want the key %q", line, r.status, *keys, want)
 		}
 		forms := []string{quoteKey(want), " " + quoteKey(want) + "\t"}
-		if !strings.Contains(want, `"`) && strings.Trim(want, " ") == want {
+		if !strings.ContainsAny(want, `",`) && strings.Trim(want, " ") == want {
 			forms = append(forms, want, "\t"+want+" ")
 		}
 		for _, form := range forms {

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"example.com/storefront/internal/httpfield"
+	"example.com/storefront/internal/ijson"
 )
 
 // A listKind identifies a paged list. Its value is part of the list's cursors,
@@ -29,7 +33,7 @@ type pageQuery struct {
 // parsePageQuery parses a query with the parameter limit and the one that
 // position names. An absent limit is defaultLimit; if that is 0, limit is
 // required.
-func (s *service) parsePageQuery(rawQuery string, l listKind, position string, defaultLimit int) (pageQuery, []fault) {
+func (s *service) parsePageQuery(rawQuery string, l listKind, position string, defaultLimit int) (pageQuery, []Fault) {
 	params, faults := parseQuery(rawQuery, "limit", position)
 	q := pageQuery{limit: defaultLimit}
 	if limit := params[0]; !limit.faulty && (limit.given || defaultLimit == 0) {
@@ -39,13 +43,13 @@ func (s *service) parsePageQuery(rawQuery string, l listKind, position string, d
 			if !limit.given {
 				detail = "limit is required: a whole number from 1 to " + strconv.Itoa(s.opts.MaxPageSize) + "."
 			}
-			faults = append(faults, fault{Detail: detail, Parameter: "limit", Minimum: 1, Maximum: int64(s.opts.MaxPageSize)})
+			faults = append(faults, Fault{Detail: detail, Parameter: "limit", Minimum: 1, Maximum: int64(s.opts.MaxPageSize)})
 		}
 	}
 	if cursor := params[1]; cursor.given && !cursor.faulty {
 		var ok bool
 		if q.position, ok = l.position(cursor.value); !ok {
-			faults = append(faults, fault{
+			faults = append(faults, Fault{
 				Detail:    position + " must be a cursor from the \"next\" of a page of this list, unchanged. For the first page leave it out.",
 				Parameter: position,
 			})
@@ -78,7 +82,7 @@ type queryParam struct {
 // the parameters called names, of which there are at most two. It is stricter
 // than [url.ParseQuery]: unknown and repeated parameters are faults. Empty
 // pairs, as in "a=1&&b=2", are ignored.
-func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults []fault) {
+func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults []Fault) {
 	for rawQuery != "" && len(faults) < maxFaults {
 		var pair string
 		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
@@ -113,13 +117,43 @@ func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults 
 			if name == "" { // a fault must name something
 				name = pair
 			}
-			faults = append(faults, fault{Detail: detail, Parameter: name[:min(len(name), maxNameInFault)]})
+			faults = append(faults, Fault{Detail: detail, Parameter: quoted(name)})
 		}
 		if i >= 0 && !params[i].given {
 			params[i] = queryParam{value, true, detail != ""}
 		}
 	}
 	return params, faults
+}
+
+// checkNoQuery reports whether the request has no query parameters. If it has
+// any, checkNoQuery has answered.
+func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
+	_, faults := parseQuery(r.URL.RawQuery)
+	if faults != nil {
+		s.writeProblem(w, r, invalidQuery, "This resource takes no query parameters.", faults...)
+	}
+	return faults == nil
+}
+
+// maxNameInFault is how many bytes of a parameter's name a fault repeats.
+const maxNameInFault = 255
+
+// quoted returns a name from a request as a fault repeats it: valid UTF-8 of at
+// most maxNameInFault bytes, but for the marks in place of what was not valid.
+func quoted(name string) string {
+	if end := maxNameInFault; len(name) > end {
+		for end > maxNameInFault-utf8.UTFMax && !utf8.RuneStart(name[end]) {
+			end--
+		}
+		name = name[:end]
+	}
+	return strings.Map(func(r rune) rune {
+		if ijson.IsNoncharacter(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(name, "\ufffd"))
 }
 
 const (
@@ -135,7 +169,7 @@ func (l listKind) cursor(id string) string {
 }
 
 func (l listKind) appendCursor(dst []byte, id string) []byte {
-	raw := make([]byte, 0, 2+255+4)
+	raw := make([]byte, 0, 2+len(id)+4)
 	raw = append(raw, cursorVersion, byte(l))
 	raw = append(raw, id...)
 	raw = binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))
@@ -181,7 +215,7 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		size += len(item.r.json)
 		tags = append(tags, item.r.tag[:]...)
 	}
-	if s.checkPreconditions(w, r, tagOf(append(tags, next...)).String()) {
+	if s.checkPreconditions(w, r, httpfield.ETag(tagOf(append(tags, next...))), false) {
 		return
 	}
 
@@ -201,9 +235,9 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 	} else {
 		body = append(append(append(body, more...), next...), closing...)
 		h := w.Header() // middleware may have set other links
-		h["Link"] = append(h["Link"], "<?limit="+strconv.Itoa(limit)+"&"+param+"="+next+`>; rel="next"`)
+		h["Link"] = append(slices.Clip(h["Link"]), "<?limit="+strconv.Itoa(limit)+"&"+param+"="+next+`>; rel="next"`)
 	}
-	s.writeJSON(w, r, http.StatusOK, body)
+	writeJSON(w, r, http.StatusOK, body)
 	if cap(body) <= 1<<20 { // larger ones are rare, and would stay for long
 		*buffer = body
 		s.pages.Put(buffer)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"time"
 )
 
 // getProduct serves GET /v1/products/{product_id}.
@@ -19,29 +21,25 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, err := s.products.get(r, id)
-	h := w.Header()
-	if answer.cacheStatus != nil {
-		h["Cache-Status"] = answer.cacheStatus
-	}
-	switch {
-	case errors.Is(err, ErrNotFound):
-		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
-		return
-	case err == errNotCached:
-		s.writeProblem(w, r, notCached, "No stored response satisfies the Cache-Control of the request. Leave out only-if-cached to have the product read.")
-		return
-	case err != nil:
-		s.storeFailed(w, r, err)
+	if err != nil {
+		s.productFailed(w, r, answer.cacheStatus, err)
 		return
 	}
 	if answer.failure != nil {
 		s.log(r, slog.LevelWarn, "the store failed; a stored product was given", slog.Any("error", answer.failure))
 	}
-	if answer.age != nil {
-		h["Age"], h["Date"] = answer.age, answer.date
+	h := w.Header()
+	age, expired := "", false
+	if !answer.began.IsZero() { // it was stored
+		setHeaders(h, "Date", answer.began.UTC().Format(http.TimeFormat))
+		seconds := answer.age / time.Second // whole ones, as in max-age
+		age, expired = strconv.FormatInt(int64(seconds), 10), seconds >= s.opts.MaxAge/time.Second
 	}
-	if s.checkPreconditions(w, r, answer.product.r.etag) {
+	if s.checkPreconditions(w, r, answer.product.r.etag, expired) {
 		return
+	}
+	if r.Header["Cache-Control"] != nil {
+		setHeaders(h, "Age", age, "Cache-Status", answer.cacheStatus)
 	}
 	body := answer.product.r.json
 	writeHeader(w, http.StatusOK, "application/json", len(body))
@@ -49,6 +47,23 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, body)
 	}
 }
+
+// productFailed answers a request for a product that is not to be had.
+func (s *service) productFailed(w http.ResponseWriter, r *http.Request, cacheStatus string, err error) {
+	if r.Header["Cache-Control"] != nil {
+		setHeaders(w.Header(), "Cache-Status", cacheStatus)
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
+	case err == errNotCached:
+		s.writeProblem(w, r, notCached, "No stored response satisfies the Cache-Control of the request. Leave out only-if-cached to have the product read.")
+	default:
+		s.storeFailed(w, r, err)
+	}
+}
+
+var errZeroResource = errors.New("the store returned the zero Resource")
 
 // readProduct reads a product from the store.
 func (s *service) readProduct(ctx context.Context, id string) (Resource, error) {

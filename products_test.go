@@ -504,14 +504,52 @@ func TestAgeAndDateAreThoseOfTheStoredAnswer(t *testing.T) {
 			age  string
 		}{{0, "0"}, {999 * time.Millisecond, "0"}, {time.Millisecond, "1"}, {58 * time.Second, "59"}, {41 * time.Second, "100"}} {
 			time.Sleep(step.wait)
-			for _, line := range []string{"If-Match:", "If-None-Match: " + r.header.Get("ETag")} {
-				hit := get(s.handler, "/v1/products/p1", "Cache-Control: max-stale", line)
-				if !slices.Equal(hit.header["Age"], []string{step.age}) || !slices.Equal(hit.header["Date"], []string{date}) {
-					t.Errorf("status %d with Age %q and Date %q, want %s and %s", hit.status, hit.header["Age"], hit.header["Date"], step.age, date)
-				}
+			hit := s.get("max-stale")
+			if !slices.Equal(hit.header["Age"], []string{step.age}) || !slices.Equal(hit.header["Date"], []string{date}) {
+				t.Errorf("status %d with Age %q and Date %q, want %s and %s", hit.status, hit.header["Age"], hit.header["Date"], step.age, date)
 			}
 		}
 	})
+}
+
+// A cache on the way that forwards max-stale but ignores Age would otherwise keep a
+// stale product for everybody, and take a 304 as a renewal of it.
+func TestAnswersPastTheirLifetimeAreMarkedNoCacheAndGoOutInFull(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		opts   Options
+		age    time.Duration
+		want   string
+		status int // with the entity tag in If-None-Match
+	}{
+		{"just below the lifetime", Options{}, 60*time.Second - 1, "private, max-age=60", 304},
+		{"at the lifetime", Options{}, 60 * time.Second, "private, no-cache", 200},
+		{"past the lifetime", Options{}, time.Hour, "private, no-cache", 200},
+		{"shared, below", Options{Shared: true}, 59 * time.Second, "max-age=60", 304},
+		{"shared, past", Options{Shared: true}, 61 * time.Second, "no-cache", 200},
+		{"when Age reaches the max-age that is sent", Options{MaxAge: 1900 * time.Millisecond}, time.Second, "private, no-cache", 200},
+		{"with a max-age that is sent as 0", Options{MaxAge: time.Millisecond}, 0, "private, no-cache", 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(&test.opts, nil)
+				s.get("max-age=60")
+				time.Sleep(test.age)
+				r := s.get("max-stale")
+				r.wantVersion(t, 1)
+				if got := r.header["Cache-Control"]; !slices.Equal(got, []string{test.want}) {
+					t.Errorf("Cache-Control %q, want %s", got, test.want)
+				}
+				for _, line := range []string{"If-None-Match: " + r.header.Get("ETag"), "If-None-Match: *"} {
+					again := get(s.handler, "/v1/products/p1", "Cache-Control: max-stale", line)
+					if got := again.header["Cache-Control"]; again.status != test.status || !slices.Equal(got, []string{test.want}) {
+						t.Errorf("%s: status %d with Cache-Control %q, want %d with %s", line, again.status, got, test.status, test.want)
+					}
+				}
+				s.wantCalls(t, 1)
+			})
+		})
+	}
 }
 
 // The age of an answer counts from when the store was asked: what it says may be
@@ -538,7 +576,6 @@ func TestCacheStatus(t *testing.T) {
 		line string
 		want string
 	}{
-		{first, "Accept: */*", "storefront; fwd=uri-miss"},
 		{first, "Cache-Control: max-age=30", "storefront; fwd=uri-miss"},
 		{first, "Cache-Control: no-store", "storefront; fwd=uri-miss"},
 		{0, "Cache-Control: max-age=30", "storefront; hit; ttl=60"},
@@ -547,14 +584,11 @@ func TestCacheStatus(t *testing.T) {
 		{59.5, "Cache-Control: max-age=60", "storefront; hit; ttl=0"},
 		{60, "Cache-Control: max-stale", "storefront; hit; ttl=0"},
 		{70, "Cache-Control: max-stale", "storefront; hit; ttl=-10"},
-		{10, "Accept: */*", "storefront; fwd=request"},
 		{10, "Cache-Control: max-age=5", "storefront; fwd=request"},
 		{10, "Cache-Control: no-cache", "storefront; fwd=request"},
 		{10, "Cache-Control: no-store", "storefront; fwd=request"},
-		{60, "Accept: */*", "storefront; fwd=stale"},
 		{60, "Cache-Control: max-age=60", "storefront; fwd=stale"},
-		{10, "Authorization: Basic eDp5", "storefront; fwd=bypass"},
-		{10, "Cookie: a=b", "storefront; fwd=bypass"},
+		{60, "Cache-Control: x", "storefront; fwd=stale"},
 	} {
 		t.Run(fmt.Sprintf("%s, age %v", test.line, test.age), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -570,16 +604,16 @@ func TestCacheStatus(t *testing.T) {
 			})
 		})
 	}
-	t.Run("of a 304", func(t *testing.T) {
-		h := New(newCacheableStore())
-		r := get(h, "/v1/products/p1", "If-None-Match: *")
-		if got := r.header.Get("Cache-Status"); got != "storefront; fwd=uri-miss" {
-			t.Errorf("Cache-Status %q", got)
+	t.Run("of a request that bypasses the cache", func(t *testing.T) {
+		for _, line := range []string{"Authorization: Basic eDp5", "Cookie: a=b"} {
+			r := get(New(newCacheableStore()), "/v1/products/p1", line, "Cache-Control: max-age=5")
+			if got := r.header.Get("Cache-Status"); got != "storefront; fwd=bypass" {
+				t.Errorf("%s: Cache-Status %q", line, got)
+			}
 		}
 	})
 	t.Run("of a 404", func(t *testing.T) {
-		h := New(newCacheableStore())
-		r := get(h, "/v1/products/none")
+		r := get(New(newCacheableStore()), "/v1/products/none", "Cache-Control: max-age=5")
 		if got := r.header.Get("Cache-Status"); got != "storefront; fwd=uri-miss" {
 			t.Errorf("Cache-Status %q", got)
 		}
@@ -587,8 +621,23 @@ func TestCacheStatus(t *testing.T) {
 	t.Run("only of products", func(t *testing.T) {
 		h := New(newCacheableStore())
 		for _, target := range cacheableTargets {
-			if got := get(h, target).header["Cache-Status"]; (got != nil) != (target == "/v1/products/p1") {
+			if got := get(h, target, "Cache-Control: no-cache").header["Cache-Status"]; (got != nil) != (target == "/v1/products/p1") {
 				t.Errorf("%s: Cache-Status %q", target, got)
+			}
+		}
+	})
+}
+
+// Every header costs every client, and a proxy, that did not ask.
+func TestCacheStatusIsOnlyForRequestsWithCacheControl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(newCacheableStore())
+		for _, age := range []time.Duration{0, 10 * time.Second, 60 * time.Second} {
+			time.Sleep(age)
+			for _, target := range []string{"/v1/products/p1", "/v1/products/none"} {
+				if got := get(h, target).header["Cache-Status"]; got != nil {
+					t.Errorf("%s: Cache-Status %q", target, got)
+				}
 			}
 		}
 	})
@@ -705,11 +754,15 @@ func TestStaleIfError(t *testing.T) {
 				if test.age < 60 {
 					fwd = "request"
 				}
+				cacheControl := "private, no-cache"
+				if test.age < 60 {
+					cacheControl = "private, max-age=60"
+				}
 				for name, want := range map[string]string{
 					"Age":           strconv.Itoa(int(test.age)),
 					"Date":          stored.UTC().Format(http.TimeFormat),
 					"Cache-Status":  "storefront; fwd=" + fwd,
-					"Cache-Control": "private, max-age=60",
+					"Cache-Control": cacheControl,
 				} {
 					if got := r.header.Get(name); got != want {
 						t.Errorf("%s %q, want %q", name, got, want)
@@ -984,6 +1037,23 @@ func TestConcurrentReadsThatAcceptAgeShareOneCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// To whoever keeps the answer of a shared call, it is as old as the call.
+func TestAgeOfASharedCallsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(nil, func(ctx context.Context, _ int) error { return pause(ctx, 50*time.Second) })
+		date := time.Now().UTC().Format(http.TimeFormat)
+		first := s.start(t.Context(), "max-age=60")
+		time.Sleep(49 * time.Second)
+		joined := <-s.start(t.Context(), "max-age=60")
+		if joined.header.Get("Age") != "50" || joined.header.Get("Date") != date || joined.header.Get("Cache-Status") != "storefront; fwd=uri-miss; collapsed" {
+			t.Errorf("Age %s, Date %s, Cache-Status %s", joined.header.Get("Age"), joined.header.Get("Date"), joined.header.Get("Cache-Status"))
+		}
+		if own := <-first; own.header["Age"] != nil {
+			t.Errorf("the request that began the call got Age %s", own.header["Age"])
+		}
+	})
 }
 
 func TestAReadThatDoesNotAcceptAgeNeverJoinsACall(t *testing.T) {
@@ -1360,7 +1430,7 @@ func TestNoAnswerIsOlderThanItsRequestAccepts(t *testing.T) {
 }
 
 func TestCacheDoesNotKeepRequestsAlive(t *testing.T) {
-	c := productCache{size: 9, lifetime: time.Minute}
+	c := productCache{opts: &Options{CacheSize: 9, MaxAge: time.Minute}}
 	for range 2 { // the second one finds an entry
 		requestLine := strings.Repeat("p", 1<<10)
 		key := productKey{scope: requestLine[:3], id: requestLine[3:6]}

@@ -46,29 +46,36 @@
 package storefront
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"example.com/storefront/internal/httpfield"
+	"example.com/storefront/internal/ijson"
 )
 
 // Options configures [NewWithOptions]. The zero value of each field stands for
 // the default that its comment names.
 type Options struct {
 	// Logger records every response with a status of 500 or above, unless the
-	// client is gone, with the incident that the response names, and every error
-	// of the store that stale-if-error hides. Idempotency keys and bodies are
-	// not logged, unless the Store puts them in its errors. The default is the
-	// result of slog.Default at the time of the record.
+	// client is gone, with the incident that the response names: 500 as an error,
+	// 503 as a warning, 501 and 504 as information. It also records, as warnings,
+	// errors of the store that stale-if-error hides, and a Refusal that breaks its
+	// rules. A record has the method and the route of the request. It has no key
+	// and no body, unless the Store puts them in its errors, of which it has the
+	// text. The default is the result of slog.Default at the time of the record.
 	Logger *slog.Logger
 
 	// PageSize is the number of items on a page if limit is optional and absent.
@@ -87,7 +94,8 @@ type Options struct {
 
 	// Shared states that responses are the same for every caller. They are then
 	// not marked private, so that shared caches may store them, except those to
-	// requests with Authorization (RFC 9111, Section 3.5).
+	// requests with Authorization or Cookie: not every shared cache keeps to RFC
+	// 9111, Section 3.5. The products kept in memory serve every caller.
 	Shared bool
 
 	// CacheSize is the number of products kept in memory for requests whose
@@ -105,8 +113,19 @@ type Options struct {
 	//
 	// Scope may be called concurrently. It sees the request as routed by this
 	// package, so the path values of an outer pattern are gone; pass them in the
-	// request's context.
+	// request's context. If it goes by anything but Authorization and Cookie, set
+	// Vary, too.
 	Scope func(*http.Request) string
+
+	// Vary names the request headers that reads depend on, such as the one that
+	// Scope goes by. Responses to reads list them in Vary (RFC 9110, Section
+	// 12.5.5), so that no cache, such as a browser's, gives one account what
+	// another has read. If they depend on what is no header, such as the address of
+	// the client, it is "*". The default is Authorization and Cookie if Scope is
+	// set, and none otherwise; an empty slice that is not nil stands for none.
+	// Products in memory are told apart by Scope alone: without it, requests with
+	// one of the headers bypass them, unless Shared is set.
+	Vary []string
 }
 
 // New returns a handler that serves store with the default [Options]. It panics
@@ -116,8 +135,9 @@ func New(store Store) http.Handler {
 }
 
 // NewWithOptions is like [New], but with options; nil opts stands for the
-// defaults. It copies opts. It panics if store is nil, or unless 1 <= PageSize
-// <= MaxPageSize <= 1,000,000 with the defaults in place.
+// defaults. It copies opts. It panics if store is nil, if Vary has what cannot be
+// the name of a header, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with
+// the defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
 	if store == nil {
 		panic("storefront: the Store is nil")
@@ -127,16 +147,15 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 		s.opts = *opts
 	}
 	s.opts.setDefaults()
-	s.cacheControl = s.opts.cacheControl()
-	s.products = productCache{
-		read:     s.readProduct,
-		scope:    s.opts.Scope,
-		shared:   s.opts.Shared,
-		size:     s.opts.CacheSize,
-		lifetime: s.opts.MaxAge,
+	s.maxAge = "max-age=" + strconv.FormatInt(int64(s.opts.MaxAge/time.Second), 10)
+	s.privateMaxAge = "private, " + s.maxAge
+	s.vary = strings.Join(s.opts.Vary, ", ")
+	s.products = productCache{read: s.readProduct, opts: &s.opts, personal: []string{"Authorization", "Cookie"}}
+	for _, name := range s.opts.Vary {
+		s.products.personal = append(s.products.personal, http.CanonicalHeaderKey(name))
 	}
 	s.openAPI = s.opts.document()
-	s.openAPIETag = tagOf(s.openAPI).String()
+	s.openAPIETag = httpfield.ETag(tagOf(s.openAPI))
 
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	s.handle("GET", "/v1/users", get, s.listUsers)
@@ -144,77 +163,103 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	s.handle("GET", "/v1/products/{product_id}", get, s.getProduct)
 	s.handle("GET", "/v2/widgets", get, s.listWidgets)
 	s.handle("GET", "/openapi.json", get, s.getOpenAPI)
-	s.mux.HandleFunc("/", s.notFound)
+	s.mux.HandleFunc("/", s.routed("/", s.notFound))
 	return s
 }
 
-const ordersPath = "/v1/orders"
-
 func (o *Options) setDefaults() {
-	if o.MaxPageSize == 0 {
-		o.MaxPageSize = 500
-	}
-	if o.PageSize == 0 {
-		o.PageSize = min(50, o.MaxPageSize)
-	}
+	o.MaxPageSize = cmp.Or(o.MaxPageSize, 500)
+	o.PageSize = cmp.Or(o.PageSize, min(50, o.MaxPageSize))
 	if o.PageSize < 1 || o.PageSize > o.MaxPageSize || o.MaxPageSize > 1_000_000 {
 		panic("storefront: page sizes must be 1 <= PageSize <= MaxPageSize <= 1,000,000")
 	}
-	if o.MaxAge == 0 {
-		o.MaxAge = time.Minute
+	o.MaxAge = cmp.Or(o.MaxAge, time.Minute)
+	o.CacheSize = cmp.Or(o.CacheSize, 10_000)
+	if o.Vary == nil && o.Scope != nil {
+		o.Vary = []string{"Authorization", "Cookie"}
 	}
-	if o.CacheSize == 0 {
-		o.CacheSize = 10_000
+	if slices.ContainsFunc(o.Vary, func(name string) bool { return !httpfield.IsToken(name) }) {
+		panic(fmt.Sprintf("storefront: Vary has what is not the name of a header: %q", o.Vary))
 	}
 }
 
 // A service is the handler that New returns.
 type service struct {
-	store        Store
-	opts         Options // with the defaults in place
-	mux          http.ServeMux
-	cacheControl string // of responses to reads
-	products     productCache
-	pages        sync.Pool // of *[]byte, for the bodies of lists
-	openAPI      []byte
-	openAPIETag  string
+	store                       guardedStore
+	opts                        Options // with the defaults in place
+	mux                         http.ServeMux
+	products                    productCache
+	pages                       sync.Pool // of *[]byte, for the bodies of lists
+	openAPI                     []byte
+	openAPIETag                 string
+	maxAge, privateMaxAge, vary string // values of headers of responses to reads
 }
 
-// cacheControl returns the Cache-Control of responses to reads.
-func (o *Options) cacheControl() string {
-	freshness := "no-cache"
-	if o.MaxAge > 0 {
-		freshness = "max-age=" + strconv.FormatInt(int64(o.MaxAge/time.Second), 10)
-	}
-	if o.Shared {
-		return freshness
-	}
-	return "private, " + freshness
-}
-
-// handle routes requests for path with method, and HEAD if that is GET, to
-// serve. It answers OPTIONS and all other methods itself, with allow in Allow.
-func (s *service) handle(method, path, allow string, serve http.HandlerFunc) {
-	s.mux.HandleFunc(method+" "+path, serve)
-	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+// handle routes requests for path with method, and HEAD if that is GET, to the
+// handler. It answers OPTIONS and all other methods itself, with allow in Allow.
+func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
+	s.mux.HandleFunc(method+" "+path, s.routed(method+" "+path, handler))
+	s.mux.HandleFunc(path, s.routed(path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
 		if r.Method == http.MethodOptions {
-			w.Header().Set("X-Content-Type-Options", "nosniff")
+			dropBody(r)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		s.writeProblem(w, r, methodNotAllowed, "This resource supports only "+allow+".")
-	})
+	}))
+}
+
+// routed returns a handler that calls handler for requests of this route, unless
+// nothing on the web knows their method (RFC 9110, Section 9.3, and RFC 5789).
+func (s *service) routed(route string, handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Pattern = route
+		if noted, ok := r.Context().Value(routeKey{}).(*atomic.Pointer[string]); ok {
+			noted.Store(&route)
+		}
+		switch r.Method {
+		case "GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE":
+			handler(w, r)
+		default:
+			s.writeProblem(w, r, notImplemented, "No resource supports this method.")
+		}
+	}
+}
+
+type routeKey struct{}
+
+// WithRoute returns a copy of ctx, the context of one request, in which the service
+// notes the request's route. A program that labels metrics or traces by route wraps
+// everything else in a handler that makes ctx := WithRoute(r.Context()), passes on
+// r.WithContext(ctx), and afterwards calls Route(ctx). If the service is to note the
+// route in ctx already, WithRoute returns ctx.
+func WithRoute(ctx context.Context) context.Context {
+	if ctx.Value(routeKey{}) != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, routeKey{}, new(atomic.Pointer[string]))
+}
+
+// Route returns the route that was noted in ctx, which comes from [WithRoute] or is
+// derived from one that does. It is the [http.Request.Pattern] that the service sees,
+// which does not get out of copies of the request, such as [http.StripPrefix] makes.
+//
+// The routes, without the place where the service is mounted, are "GET /v1/users",
+// "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets" and "GET
+// /openapi.json", with HEAD under GET; these without their method for requests with
+// another one (204, 405 and 501); and "/" for all other paths. The route is "" as
+// long as the request has not reached the service.
+func Route(ctx context.Context) string {
+	noted, _ := ctx.Value(routeKey{}).(*atomic.Pointer[string])
+	if noted == nil || noted.Load() == nil {
+		return ""
+	}
+	return *noted.Load()
 }
 
 // ServeHTTP implements [http.Handler].
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.Method {
-	case "GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE":
-	default:
-		s.writeProblem(w, r, notImplemented, "No resource supports this method.")
-		return
-	}
 	// ServeMux would redirect an unclean path; here it is not found.
 	p := r.URL.Path
 	if r.URL.RawPath != "" {
@@ -223,7 +268,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p = strings.NewReplacer("%2e", ".", "%2E", ".").Replace(r.URL.EscapedPath())
 	}
 	if !isClean(p) {
-		s.notFound(w, r)
+		s.routed("/", s.notFound)(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -255,27 +300,17 @@ func (o *Options) document() []byte {
 
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if s.checkNoQuery(w, r) && !s.checkPreconditions(w, r, s.openAPIETag) {
-		s.writeJSON(w, r, http.StatusOK, s.openAPI)
+	if s.checkNoQuery(w, r) && !s.checkPreconditions(w, r, s.openAPIETag, false) {
+		writeJSON(w, r, http.StatusOK, s.openAPI)
 	}
-}
-
-// checkNoQuery reports whether the request has no query parameters. If it has
-// any, checkNoQuery has answered.
-func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
-	_, faults := parseQuery(r.URL.RawQuery)
-	if faults != nil {
-		s.writeProblem(w, r, invalidQuery, "This resource takes no query parameters.", faults...)
-	}
-	return faults == nil
 }
 
 // writeJSON answers with body, which is JSON, unchanged.
-func (s *service) writeJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	s.write(w, r, status, "application/json", body)
+func writeJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	write(w, r, status, "application/json", body)
 }
 
-func (s *service) write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+func write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	writeHeader(w, status, contentType, len(body))
 	if r.Method != http.MethodHead {
 		w.Write(body)
@@ -283,172 +318,151 @@ func (s *service) write(w http.ResponseWriter, r *http.Request, status int, cont
 }
 
 func writeHeader(w http.ResponseWriter, status int, contentType string, length int) {
-	h := w.Header()
-	values := &[3]string{contentType, strconv.Itoa(length), "nosniff"} // one allocation for all
-	h["Content-Type"] = values[0:1:1]
-	h["Content-Length"] = values[1:2:2]
-	h["X-Content-Type-Options"] = values[2:3:3]
+	setHeaders(w.Header(), "Content-Type", contentType, "Content-Length", strconv.Itoa(length), "X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 }
 
-// encode renders v as compact JSON, without escaping <, > and &.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
+// setHeaders sets each name, which is in canonical form, to the value that follows
+// it, unless that is empty. The values share one allocation, but no other response.
+func setHeaders(h http.Header, pairs ...string) {
+	values := make([]string, len(pairs)/2)
+	for i := range values {
+		if values[i] = pairs[2*i+1]; values[i] != "" {
+			h[pairs[2*i]] = values[i : i+1 : i+1]
+		}
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// appendString appends s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-		literal, _ := encode(s) // strings have no errors
-		return append(b, literal...)
-	}
-	return append(append(append(b, '"'), s...), '"')
-}
-
-// A problemType is a problem type (RFC 9457, Section 3.1.1).
-type problemType int
+// A problemType is a problem type (RFC 9457, Section 3.1.1): the status, the code,
+// which ends the type URI, and the title of all its problems. They are part of the
+// contract and never change.
+type problemType string
 
 const (
-	invalidQuery problemType = iota
-	malformedBody
-	idempotencyKeyMissing
-	idempotencyKeyInvalid
-	notFound
-	productNotFound
-	methodNotAllowed
-	requestTimeout
-	idempotencyKeyInProgress
-	preconditionFailed
-	bodyTooLarge
-	unsupportedMediaType
-	invalidOrder
-	idempotencyKeyReused
-	internalError
-	notImplemented
-	unavailable
-	notCached
-	problemTypes // the number of types
+	invalidQuery             problemType = "400 invalid-query Invalid query"
+	malformedBody            problemType = "400 malformed-body Malformed body"
+	idempotencyKeyMissing    problemType = "400 idempotency-key-missing Idempotency-Key missing"
+	idempotencyKeyInvalid    problemType = "400 idempotency-key-invalid Idempotency-Key invalid"
+	notFound                 problemType = "404 not-found Not found"
+	productNotFound          problemType = "404 product-not-found Product not found"
+	methodNotAllowed         problemType = "405 method-not-allowed Method not allowed"
+	requestTimeout           problemType = "408 request-timeout Request timeout"
+	idempotencyKeyInProgress problemType = "409 idempotency-key-in-progress Idempotency-Key in progress"
+	preconditionFailed       problemType = "412 precondition-failed Precondition failed"
+	bodyTooLarge             problemType = "413 body-too-large Body too large"
+	unsupportedMediaType     problemType = "415 unsupported-media-type Unsupported media type"
+	invalidOrder             problemType = "422 invalid-order Invalid order"
+	idempotencyKeyReused     problemType = "422 idempotency-key-reused Idempotency-Key reused"
+	orderRefused             problemType = "422 order-refused Order refused"
+	internalError            problemType = "500 internal-error Internal error"
+	notImplemented           problemType = "501 not-implemented Method not implemented"
+	unavailable              problemType = "503 unavailable Service unavailable"
+	notCached                problemType = "504 not-cached Not cached"
 )
 
-// describe returns the status, the code (the end of the type URI) and the title
-// of all problems of type t. They are part of the contract and never change.
-func (t problemType) describe() (status int, code, title string) {
-	switch t {
-	case invalidQuery:
-		return http.StatusBadRequest, "invalid-query", "Invalid query"
-	case malformedBody:
-		return http.StatusBadRequest, "malformed-body", "Malformed body"
-	case idempotencyKeyMissing:
-		return http.StatusBadRequest, "idempotency-key-missing", "Idempotency-Key missing"
-	case idempotencyKeyInvalid:
-		return http.StatusBadRequest, "idempotency-key-invalid", "Idempotency-Key invalid"
-	case notFound:
-		return http.StatusNotFound, "not-found", "Not found"
-	case productNotFound:
-		return http.StatusNotFound, "product-not-found", "Product not found"
-	case methodNotAllowed:
-		return http.StatusMethodNotAllowed, "method-not-allowed", "Method not allowed"
-	case requestTimeout:
-		return http.StatusRequestTimeout, "request-timeout", "Request timeout"
-	case idempotencyKeyInProgress:
-		return http.StatusConflict, "idempotency-key-in-progress", "Idempotency-Key in progress"
-	case preconditionFailed:
-		return http.StatusPreconditionFailed, "precondition-failed", "Precondition failed"
-	case bodyTooLarge:
-		return http.StatusRequestEntityTooLarge, "body-too-large", "Body too large"
-	case unsupportedMediaType:
-		return http.StatusUnsupportedMediaType, "unsupported-media-type", "Unsupported media type"
-	case invalidOrder:
-		return http.StatusUnprocessableEntity, "invalid-order", "Invalid order"
-	case idempotencyKeyReused:
-		return http.StatusUnprocessableEntity, "idempotency-key-reused", "Idempotency-Key reused"
-	case notImplemented:
-		return http.StatusNotImplemented, "not-implemented", "Method not implemented"
-	case unavailable:
-		return http.StatusServiceUnavailable, "unavailable", "Service unavailable"
-	case notCached:
-		return http.StatusGatewayTimeout, "not-cached", "Not cached"
-	default:
-		return http.StatusInternalServerError, "internal-error", "Internal error"
+func (t problemType) problem(detail string) Problem {
+	status, _ := strconv.Atoi(string(t[:3]))
+	code, title, _ := strings.Cut(string(t[4:]), " ")
+	return Problem{Type: "urn:problem-type:storefront:" + code, Title: title, Status: status, Detail: detail}
+}
+
+// A Problem is a problem document (RFC 9457, Section 3). It is a handler that
+// answers every request with itself, so that what a program refuses around the
+// service, such as a request without credentials, looks like what the service
+// refuses:
+//
+//	w.Header().Set("WWW-Authenticate", "Bearer")
+//	storefront.Problem{Status: http.StatusUnauthorized, Detail: "…"}.ServeHTTP(w, r)
+//
+// Clients written in Go can decode the service's problems into it.
+type Problem struct {
+	Type     string  `json:"type"`               // a URI that names the kind of problem; empty: "about:blank"
+	Title    string  `json:"title"`              // the same for all problems of a type; empty: the text of the status
+	Status   int     `json:"status"`             // 400 to 599; anything else: 500
+	Detail   string  `json:"detail,omitempty"`   // what is wrong this time, for people
+	Reason   string  `json:"reason,omitempty"`   // of an order that was refused: Reason of the Refusal
+	Instance string  `json:"instance,omitempty"` // a URI that names this occurrence
+	Errors   []Fault `json:"errors,omitempty"`   // all that is wrong with the request
+}
+
+// A Fault is one thing wrong with a request. At most one of Parameter, Header and
+// Pointer says where.
+type Fault struct {
+	Detail    string `json:"detail"`              // what is wrong, for people
+	Parameter string `json:"parameter,omitempty"` // the name of a query parameter, perhaps cut
+	Header    string `json:"header,omitempty"`    // the name of a header field
+	Pointer   string `json:"pointer,omitempty"`   // a place in the body: a JSON Pointer as a URI fragment (RFC 6901, Section 6)
+	Minimum   int64  `json:"minimum,omitempty"`   // the least value allowed; 0: not said
+	Maximum   int64  `json:"maximum,omitempty"`   // the greatest value allowed; 0: not said
+}
+
+// ServeHTTP answers with p, as application/problem+json that is not to be stored.
+// Headers that w has already, such as Retry-After, stay. ServeHTTP first reads and
+// drops what is left of the request's body, up to 64 KiB, unless more is declared or
+// the client waits for 100 Continue: a proxy that is still sending may lose a
+// response that comes before. The server's ReadTimeout bounds how long that takes.
+func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	dropBody(r)
+	if p.Status < 400 || p.Status > 599 {
+		p.Status = http.StatusInternalServerError
 	}
+	p.Type = cmp.Or(p.Type, "about:blank")
+	p.Title = cmp.Or(p.Title, http.StatusText(p.Status), "Error")
+	body, _ := ijson.Marshal(p) // has no errors
+	w.Header().Set("Cache-Control", "no-store")
+	write(w, r, p.Status, "application/problem+json", body)
 }
-
-// A problem is a problem details object (RFC 9457, Section 3).
-type problem struct {
-	Type     string  `json:"type"`
-	Title    string  `json:"title"`
-	Status   int     `json:"status"`
-	Detail   string  `json:"detail"`
-	Instance string  `json:"instance,omitempty"`
-	Errors   []fault `json:"errors,omitempty"`
-}
-
-// A fault is one thing wrong with a request. One of Parameter, Header and
-// Pointer says where: a query parameter, a header field or a place in the body.
-type fault struct {
-	Detail    string `json:"detail"`
-	Parameter string `json:"parameter,omitempty"`
-	Header    string `json:"header,omitempty"`
-	Pointer   string `json:"pointer,omitempty"`
-	Minimum   int64  `json:"minimum,omitempty"` // bounds are above 0, so 0 means none
-	Maximum   int64  `json:"maximum,omitempty"`
-}
-
-// maxFaults bounds the number of faults that a problem lists, so that a small
-// request cannot cause a large response.
-const maxFaults = 100
-
-// maxNameInFault is how many bytes of a parameter's name a fault repeats.
-const maxNameInFault = 255
 
 // writeProblem answers with a problem of type t, and logs it if its status is
 // 500 or above.
-func (s *service) writeProblem(w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...fault) {
-	s.sendProblem(w, r, t, "", detail, faults)
+func (s *service) writeProblem(w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...Fault) {
+	p := t.problem(detail)
+	p.Errors = bounded(faults)
+	if p.Status >= 500 {
+		p.Instance = newIncident()
+		s.log(r, slog.LevelInfo, p.Title, slog.String("incident", p.Instance))
+	}
+	p.ServeHTTP(w, r)
 }
 
-func (s *service) sendProblem(w http.ResponseWriter, r *http.Request, t problemType, instance, detail string, faults []fault) {
-	status, code, title := t.describe()
-	if status >= 500 && instance == "" {
-		instance = newIncident()
-		s.log(r, slog.LevelInfo, code, slog.String("incident", instance))
+const (
+	maxFaults     = 100      // in a problem
+	maxFaultBytes = 15 << 10 // of all faults of a problem, as JSON
+)
+
+// bounded returns the first of the faults, so that no request, however small,
+// causes a large response.
+func bounded(faults []Fault) []Fault {
+	faults = faults[:min(len(faults), maxFaults)]
+	size := 0
+	for i, fault := range faults {
+		text, _ := ijson.Marshal(fault) // has no errors
+		if size += len(text) + len(","); size > maxFaultBytes {
+			return faults[:i]
+		}
 	}
-	body, err := encode(problem{
-		Type:     "urn:problem-type:storefront:" + code,
-		Title:    title,
-		Status:   status,
-		Detail:   detail,
-		Instance: instance,
-		Errors:   faults[:min(len(faults), maxFaults)],
-	})
-	if err != nil { // cannot happen with these types
-		panic(err)
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	s.write(w, r, status, "application/problem+json", body)
+	return faults
 }
 
 // storeFailed answers a request for which the store returned err, with 503 if
 // err is temporary and with 500 otherwise, and logs err unless the client is
 // gone.
 func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error) {
-	incident := newIncident()
-	t, level, detail := internalError, slog.LevelError, "The server failed to answer. Quote the instance when you report this."
+	p, level := internalError.problem("The server failed to answer. Quote the instance when you report this."), slog.LevelError
 	clientGone := r.Context().Err() == context.Canceled && errors.Is(err, context.Canceled)
-	if clientGone || errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		t, level, detail = unavailable, slog.LevelWarn, "The service is temporarily unavailable. Try again; retry an order with the same key."
+	if clientGone || isTemporary(err) {
+		p, level = unavailable.problem("The service is temporarily unavailable. Try again; retry an order with the same key."), slog.LevelWarn
 		w.Header().Set("Retry-After", "1")
 	}
+	p.Instance = newIncident()
 	if !clientGone {
-		s.log(r, level, "the store failed", slog.String("incident", incident), slog.Any("error", err))
+		s.log(r, level, "the store failed", slog.String("incident", p.Instance), slog.Any("error", err))
 	}
-	s.sendProblem(w, r, t, incident, detail, nil)
+	p.ServeHTTP(w, r)
+}
+
+func isTemporary(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func newIncident() string { return "urn:storefront:incident:" + rand.Text() }

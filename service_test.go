@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -24,8 +25,9 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	"example.com/storefront/internal/ijson"
 )
 
 const goodOrder = `{"item":"teapot","qty":2}`
@@ -163,7 +165,7 @@ func (r response) diff(other response) string {
 		return s
 	}
 	r.body, other.body = pinned(r.body), pinned(other.body)
-	return cmp.Diff(r, other, cmp.AllowUnexported(response{}))
+	return difference(r, other)
 }
 
 func TestProblems(t *testing.T) {
@@ -203,6 +205,7 @@ func TestProblems(t *testing.T) {
 		{unsupportedMediaType, 415, "unsupported-media-type", "Unsupported media type", new(MemStore), order(0, goodOrder, "Idempotency-Key: k").send},
 		{invalidOrder, 422, "invalid-order", "Invalid order", new(MemStore), order(0, "{}").send},
 		{idempotencyKeyReused, 422, "idempotency-key-reused", "Idempotency-Key reused", create(ErrKeyReused), order(0, goodOrder).send},
+		{orderRefused, 422, "order-refused", "Order refused", create(&Refusal{}), order(0, goodOrder).send},
 		{internalError, 500, "internal-error", "Internal error", list(errors.New("broken")), read(0, "/v1/users").send},
 		{notImplemented, 501, "not-implemented", "Method not implemented", new(MemStore), trial{method: "BREW", target: "/v1/users"}.send},
 		{unavailable, 503, "unavailable", "Service unavailable", list(ErrUnavailable), read(0, "/v1/users").send},
@@ -232,10 +235,9 @@ func TestProblems(t *testing.T) {
 			}
 		})
 	}
-	for typ := range problemTypes {
+	for _, typ := range problemTypes(t) {
 		if !provoked[typ] {
-			_, code, _ := typ.describe()
-			t.Errorf("there is no row for %s", code)
+			t.Errorf("there is no row for %s", typ)
 		}
 	}
 }
@@ -255,7 +257,7 @@ func TestProblemMembersAreThoseOfTheContract(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.body), &got); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := difference(want, got); diff != "" {
 		t.Errorf("problem document, -want +got:\n%s", diff)
 	}
 }
@@ -335,7 +337,8 @@ func TestLogging(t *testing.T) {
 		{"a client that went away is nothing", gone, "GET", "/v1/products/p", fmt.Errorf("query: %w", context.Canceled), nil},
 		{"a store that fails while the client goes away is an error", gone, "GET", "/v1/products/p", errors.New("disk full"), []line{{"ERROR", "", "GET", product, "disk full"}}},
 		{"a cancellation that is not the client's is an error", t.Context(), "GET", "/v1/products/p", context.Canceled, []line{{"ERROR", "", "GET", product, "context canceled"}}},
-		{"an unknown method is information", t.Context(), "BREW", "/v1/users", nil, []line{{"INFO", "", "BREW", "", ""}}},
+		{"an unknown method is information", t.Context(), "BREW", "/v1/users", nil, []line{{"INFO", "", "BREW", "/v1/users", ""}}},
+		{"an unknown method of an unknown path is information", t.Context(), "BREW", "/v1//users", nil, []line{{"INFO", "", "BREW", "/", ""}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -345,7 +348,7 @@ func TestLogging(t *testing.T) {
 			r.Header.Set("Idempotency-Key", "k")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			var p problem
+			var p Problem
 			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 				t.Fatal(err)
 			}
@@ -361,7 +364,7 @@ func TestLogging(t *testing.T) {
 				l.Incident = ""
 				got = append(got, l)
 			}
-			if diff := cmp.Diff(row.want, got); diff != "" {
+			if diff := difference(row.want, got); diff != "" {
 				t.Errorf("log lines, -want +got:\n%s", diff)
 			}
 		})
@@ -402,18 +405,18 @@ func TestEveryResponse(t *testing.T) {
 			if got.status != r.status {
 				t.Fatalf("status %d, want %d: %s", got.status, r.status, got.body)
 			}
-			if v := got.header["X-Content-Type-Options"]; len(v) != 1 || v[0] != "nosniff" {
-				t.Errorf("X-Content-Type-Options: %q, want nosniff", v)
-			}
-			wantLength, wantType := []string{strconv.Itoa(len(got.body))}, []string{"application/json"}
+			wantLength, wantType, wantOptions := []string{strconv.Itoa(len(got.body))}, []string{"application/json"}, []string{"nosniff"}
 			switch {
 			case r.status == 204 || r.status == 304:
 				if got.body != "" {
 					t.Errorf("%d with the body %q", r.status, got.body)
 				}
-				wantLength, wantType = nil, nil
+				wantLength, wantType, wantOptions = nil, nil, nil
 			case r.status >= 400:
 				wantType = []string{"application/problem+json"}
+			}
+			if v := got.header["X-Content-Type-Options"]; !slices.Equal(v, wantOptions) {
+				t.Errorf("X-Content-Type-Options: %q, want %q", v, wantOptions)
 			}
 			if v := got.header["Content-Length"]; !slices.Equal(v, wantLength) {
 				t.Errorf("Content-Length: %q, want %q", v, wantLength)
@@ -479,7 +482,7 @@ func TestMethods(t *testing.T) {
 				known := slices.Contains(strings.Split(route.allow, ", "), method)
 				switch {
 				case method == "OPTIONS":
-					want := response{204, http.Header{"Allow": {route.allow}, "X-Content-Type-Options": {"nosniff"}}, ""}
+					want := response{204, http.Header{"Allow": {route.allow}}, ""}
 					if diff := want.diff(got); diff != "" {
 						t.Errorf("-want +got:\n%s", diff)
 					}
@@ -943,6 +946,41 @@ func TestAddToOneResponseLeavesAnotherAlone(t *testing.T) {
 
 // What a middleware has set for another purpose stays; what is the service's to
 // say, it says alone.
+func TestLinkIsAddedToThatOfAWrapper(t *testing.T) {
+	h := quiet(newTrialStore())
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</help>; rel=help")
+		h.ServeHTTP(w, r)
+	})
+	got := get(outer, "/v1/users?limit=1").header["Link"]
+	if len(got) != 2 || got[0] != "</help>; rel=help" || !strings.HasSuffix(got[1], `; rel="next"`) {
+		t.Errorf("Link %q, want both", got)
+	}
+}
+
+// An addingWriter adds to every header as it is written.
+type addingWriter struct{ *httptest.ResponseRecorder }
+
+func (w addingWriter) WriteHeader(status int) {
+	for name := range w.Header() {
+		w.Header().Add(name, "added")
+	}
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+func TestAddToOneHeaderLeavesTheOthersAlone(t *testing.T) {
+	for _, r := range trials() {
+		want := r.send(quiet(newTrialStore()))
+		w := addingWriter{httptest.NewRecorder()}
+		quiet(newTrialStore()).ServeHTTP(w, newRequest(r.method, r.target, r.body, r.lines...))
+		for name, values := range want.header {
+			if got := w.Header()[name]; !slices.Equal(got, append(slices.Clip(values), "added")) {
+				t.Errorf("%v: %s is %q, want %q and what was added", r, name, got, values)
+			}
+		}
+	}
+}
+
 func TestHeadersOfMiddlewares(t *testing.T) {
 	h := quiet(newTrialStore())
 	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -957,6 +995,9 @@ func TestHeadersOfMiddlewares(t *testing.T) {
 		}
 		want := r.send(h)
 		want.header.Set("Strict-Transport-Security", "max-age=9")
+		if r.status == http.StatusNotModified { // without a body, that is nothing of the service's
+			want.header.Set("X-Content-Type-Options", "other")
+		}
 		if diff := want.diff(r.send(outer)); diff != "" {
 			t.Errorf("%v, -want +got:\n%s", r, diff)
 		}
@@ -1347,4 +1388,609 @@ func TestUnknownParameterIsRefusedOnEveryRoute(t *testing.T) {
 			t.Errorf("%v: errors %+v, want one that names the parameter", r, p.Errors)
 		}
 	}
+}
+
+// A trap is an error whose methods panic, but for those that are told not to.
+type trap struct{ error, is, as, unwrap bool }
+
+func (t *trap) spring(safe bool) {
+	if !safe {
+		panic("a trap")
+	}
+}
+
+func (t *trap) Error() string          { t.spring(t.error); return "not to be sent" }
+func (t *trap) Is(error) bool          { t.spring(t.is); return false }
+func (t *trap) As(any) bool            { t.spring(t.as); return false }
+func (t *trap) Unwrap() error          { t.spring(t.unwrap); return nil }
+func (t *trap) Format(fmt.State, rune) { panic("a trap") }
+
+// A bomb is a trap that even package fmt does not survive: it panics with itself.
+type bomb struct{ is bool }
+
+func (b bomb) Error() string { panic(b) }
+func (b bomb) Is(error) bool {
+	if b.is {
+		panic(b)
+	}
+	return false
+}
+
+func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
+	var nilPathError *fs.PathError
+	var nilRefusal *Refusal
+	for name, err := range map[string]error{
+		"a typed nil":                      nilPathError,
+		"a typed nil, wrapped":             fmt.Errorf("open: %w", nilPathError),
+		"a typed nil, joined":              errors.Join(errors.New("first"), nilPathError),
+		"a typed nil Refusal":              nilRefusal,
+		"an error whose methods all panic": new(trap),
+		"an error whose Error panics":      &trap{error: false, is: true, as: true, unwrap: true},
+		"an error whose Is panics":         &trap{error: true, is: false, as: true, unwrap: true},
+		"an error whose As panics":         &trap{error: true, is: true, as: false, unwrap: true},
+		"an error whose Unwrap panics":     &trap{error: true, is: true, as: true, unwrap: false},
+		"an error that cannot be compared": uncomparable{errors.New("x")},
+		"an error that panics with itself": bomb{},
+		"an error whose Is panics with it": bomb{true},
+		"a panic with a typed nil":         nil,
+		"a panic with a bomb":              nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log syncBuffer
+			broken := true
+			fail := func() error {
+				switch name {
+				case "a panic with a typed nil":
+					panic(nilPathError)
+				case "a panic with a bomb":
+					panic(bomb{})
+				}
+				return err
+			}
+			good := newCacheableStore()
+			h := NewWithOptions(&stubStore{
+				listUsers:   func(context.Context, string, int) ([]Resource, error) { return nil, fail() },
+				listWidgets: func(context.Context, string, int) ([]Resource, error) { return nil, fail() },
+				createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) { return Order{}, fail() },
+				getProduct: func(ctx context.Context, id string) (Resource, error) {
+					if broken {
+						return Resource{}, fail()
+					}
+					return good.GetProduct(ctx, id)
+				},
+			}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			for i, r := range []response{
+				get(h, "/v1/users"),
+				get(h, "/v2/widgets?limit=1"),
+				postOrder(h, "k", goodOrder),
+				get(h, "/v1/products/p1"),
+				get(h, "/v1/products/p1", "Cache-Control: max-age=5"),
+				get(h, "/v1/products/p1", "Cache-Control: no-store"),
+				get(h, "/v1/products/p1", "Cache-Control: max-stale, stale-if-error=60"),
+			} {
+				p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
+				if !strings.Contains(log.String(), "incident="+p.Instance) {
+					t.Errorf("request %d: the log has not the incident %s", i, p.Instance)
+				}
+				if strings.Contains(r.body, "not to be sent") {
+					t.Errorf("request %d: the error is sent: %s", i, r.body)
+				}
+			}
+			broken = false // and nothing else is disturbed
+			for _, line := range []string{"Accept: */*", "Cache-Control: max-age=5"} {
+				if r := get(h, "/v1/products/p1", line); r.status != http.StatusOK {
+					t.Errorf("then %s: status %d", line, r.status)
+				}
+			}
+		})
+	}
+}
+
+// An uncomparable is an error that panics where errors are compared without care.
+type uncomparable []error
+
+func (uncomparable) Error() string { return "uncomparable" }
+
+// A syncBuffer is a buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func TestLogSaysOfWhichTypeAPanickingErrorIs(t *testing.T) {
+	var log bytes.Buffer
+	h := NewWithOptions(&stubStore{listUsers: func(context.Context, string, int) ([]Resource, error) {
+		var err *fs.PathError
+		return nil, err
+	}}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	get(h, "/v1/users").wantProblem(t, 500, "internal-error")
+	if !strings.Contains(log.String(), "a *fs.PathError without a text") {
+		t.Errorf("the log does not say that a *fs.PathError was returned: %s", &log)
+	}
+}
+
+func TestVary(t *testing.T) {
+	scope := func(*http.Request) string { return "a" }
+	for _, test := range []struct {
+		name string
+		opts *Options
+		want []string
+	}{
+		{"none by default", nil, nil},
+		{"credentials by default if Scope is set", &Options{Scope: scope}, []string{"Authorization, Cookie"}},
+		{"what is set", &Options{Vary: []string{"X-Account"}}, []string{"X-Account"}},
+		{"what is set, also with Scope", &Options{Scope: scope, Vary: []string{"X-Account", "Accept-Language"}}, []string{"X-Account, Accept-Language"}},
+		{"none with Scope if it is set to none", &Options{Scope: scope, Vary: []string{}}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := NewWithOptions(newCacheableStore(), test.opts)
+			for _, target := range cacheableTargets {
+				for _, line := range []string{"Accept: */*", "If-None-Match: *", "Cache-Control: max-age=9"} {
+					if got := get(h, target, line).header["Vary"]; !slices.Equal(got, test.want) {
+						t.Errorf("%s, %s: Vary %q, want %q", target, line, got, test.want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestVaryIsAddedToThatOfAWrapper(t *testing.T) {
+	h := NewWithOptions(newCacheableStore(), &Options{Vary: []string{"Cookie"}})
+	shared := make([]string, 1, 4) // of all responses of the wrapper
+	shared[0] = "Accept-Encoding"
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Vary"] = shared
+		h.ServeHTTP(w, r)
+	})
+	for _, target := range cacheableTargets {
+		if got := get(outer, target).header["Vary"]; !slices.Equal(got, []string{"Accept-Encoding", "Cookie"}) {
+			t.Errorf("%s: Vary %q, want both", target, got)
+		}
+	}
+	if got := shared[:2][1]; got != "" {
+		t.Errorf("the service has written %q into the wrapper's slice", got)
+	}
+}
+
+// Without a Scope, products in memory are everybody's.
+func TestProductsInMemoryDoNotVary(t *testing.T) {
+	type account struct{}
+	store := &stubStore{getProduct: func(ctx context.Context, id string) (Resource, error) {
+		return MustResource(id, map[string]any{"for": ctx.Value(account{})}), nil
+	}}
+	for name, vary := range map[string][]string{"a header": {"x-account"}, "the header in capitals": {"Accept", "X-Account"}, "anything": {"*"}} {
+		t.Run(name, func(t *testing.T) {
+			h := NewWithOptions(store, &Options{Vary: vary})
+			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), account{}, r.Header.Get("X-Account"))))
+			})
+			for _, who := range []string{"ann", "bob", "ann"} {
+				r := get(outer, "/v1/products/p", "Cache-Control: max-age=60", "X-Account: "+who)
+				if want := `{"id":"p","for":"` + who + `"}`; r.body != want || r.header.Get("Cache-Status") != "storefront; fwd=bypass" {
+					t.Errorf("%s got %s, Cache-Status %s", who, r.body, r.header.Get("Cache-Status"))
+				}
+			}
+		})
+	}
+}
+
+func TestVaryThatIsNoHeaderPanics(t *testing.T) {
+	for _, name := range []string{"", "a b", "Cookie,Authorization", "é", "X:"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%q is accepted", name)
+				}
+			}()
+			NewWithOptions(new(MemStore), &Options{Vary: []string{"Cookie", name}})
+		}()
+	}
+}
+
+func TestSharedResponsesToCredentialsArePrivate(t *testing.T) {
+	h := NewWithOptions(newCacheableStore(), &Options{Shared: true})
+	for _, target := range cacheableTargets {
+		for line, want := range map[string]string{
+			"Accept: */*":             "max-age=60",
+			"Authorization: Bearer x": "private, max-age=60",
+			"Authorization: ":         "private, max-age=60",
+			"Cookie: a=b":             "private, max-age=60",
+		} {
+			for _, condition := range []string{"If-None-Match: *", "Accept-Language: en"} {
+				if got := get(h, target, line, condition).header.Get("Cache-Control"); got != want {
+					t.Errorf("%s, %s, %s: Cache-Control %q, want %q", target, line, condition, got, want)
+				}
+			}
+		}
+	}
+}
+
+// hostileRequests are requests that try to have much said of little.
+func hostileRequests() map[string]trial {
+	queries := map[string]string{
+		"names that are not UTF-8":    strings.Repeat("%FF", 255) + "=1",
+		"names of control characters": strings.Repeat("%01", 255) + "=1",
+		"names of quotes":             strings.Repeat("%22", 255) + "=1",
+		"names of line separators":    strings.Repeat("%E2%80%A8", 85) + "=1",
+		"names of four bytes":         strings.Repeat("%F0%9F%98%80", 64) + "=1",
+		"raw bytes":                   strings.Repeat("\xff", 255),
+		"bad escapes":                 strings.Repeat("%", 255),
+		"semicolons":                  strings.Repeat(";", 255),
+	}
+	requests := make(map[string]trial)
+	for name, pair := range queries {
+		requests["100 "+name] = trial{method: "GET", target: "/v1/users?" + strings.Repeat(pair+"&", 100)}
+		requests["one of 1,000 times the length, "+name] = trial{method: "GET", target: "/v1/users?" + strings.Repeat(strings.TrimSuffix(pair, "=1"), 1000)}
+	}
+	deep := ""
+	for i := range 30 {
+		deep += `{"` + strings.Repeat(string(rune('é'+i)), 500) + `":`
+	}
+	deep += `{"a":1,"a":2}` + strings.Repeat("}", 30)
+	wide := "{"
+	for i := range 120 {
+		wide += fmt.Sprintf(`"%d%s":1,`, i, strings.Repeat("é", 250))
+	}
+	for name, body := range map[string]string{
+		"a duplicate under long names":     deep,
+		"many long names":                  wide + `"item":"x","qty":1}`,
+		"many names of control characters": "{" + strings.ReplaceAll(wide[1:], "é", `\u0001`) + `"x":1}`,
+		"one very long name":               `{"` + strings.Repeat("😀", 15_000) + `":1}`,
+		"a surrogate under a long name":    `{"` + strings.Repeat("/", 60_000) + `":"\ud800"}`,
+		"nested deeply":                    strings.Repeat(`{"~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~":`, 1001) + "1" + strings.Repeat("}", 1001),
+	} {
+		requests[name] = order(0, body)
+	}
+	requests["a long method"] = trial{method: strings.Repeat("M", 100_000), target: "/v1/users"}
+	requests["a long path"] = trial{method: "GET", target: "/" + strings.Repeat("x", 100_000)}
+	requests["a long key"] = order(0, goodOrder, "Content-Type: application/json", "Idempotency-Key: "+strings.Repeat("k", 100_000))
+	return requests
+}
+
+// wantSmallAndWhole checks that a response is not much larger than nothing, and that
+// nothing in it was cut within a character or a pointer.
+func (r response) wantSmallAndWhole(t *testing.T) Problem {
+	t.Helper()
+	size := len(r.body)
+	for name, values := range r.header {
+		size += len(name) + len(strings.Join(values, ""))
+	}
+	if size > 16<<10 {
+		t.Errorf("the response has %d bytes", size)
+	}
+	var p Problem
+	if err := json.Unmarshal([]byte(r.body), &p); err != nil || !utf8.ValidString(r.body) {
+		t.Fatalf("status %d, not JSON in UTF-8: %v: %.100q", r.status, err, r.body)
+	}
+	for _, f := range p.Errors {
+		if f.Pointer != "" && !uriFragment.MatchString(f.Pointer) {
+			t.Errorf("the pointer %.100s is not whole", f.Pointer)
+		}
+		if len(f.Parameter) > 3*maxNameInFault {
+			t.Errorf("a parameter of %d bytes is repeated", len(f.Parameter))
+		}
+	}
+	return p
+}
+
+func TestNoResponseIsMuchLargerThanTheDataItCarries(t *testing.T) {
+	h := quiet(new(MemStore))
+	for name, request := range hostileRequests() {
+		t.Run(name, func(t *testing.T) {
+			r := request.send(h)
+			p := r.wantSmallAndWhole(t)
+			if r.status < 400 {
+				t.Errorf("status %d", r.status)
+			}
+			if strings.HasPrefix(name, "100 ") && len(p.Errors) < 5 {
+				t.Errorf("%d faults, want as many as there is room for", len(p.Errors))
+			}
+		})
+	}
+}
+
+func FuzzProblemSize(f *testing.F) {
+	f.Add("a=b", "k", goodOrder, uint8(1))
+	f.Add("%FF%01%22=%zz;", `"k`, `{"\u0001é/~":{"a":1,"a":2}}`, uint8(200))
+	f.Add("&limit=%E2%80%A8", "é", `[`, uint8(255))
+	h := quiet(new(MemStore))
+	f.Fuzz(func(t *testing.T, query, key, body string, times uint8) {
+		r := httptest.NewRequest("GET", "/v1/users", nil)
+		r.URL.RawQuery = strings.Repeat(query+"&", int(times))
+		serveOrder(h, r).wantSmallAndWhole(t)
+		deep := strings.Repeat(`{`+string(ijson.AppendString(nil, body))+`:`, int(times)) + body + strings.Repeat(`}`, int(times))
+		for _, body := range []string{body, strings.Repeat(body, int(times)), deep} {
+			r := newOrderRequest("", strings.NewReader(body))
+			r.Header["Idempotency-Key"] = []string{key}
+			serveOrder(h, r).wantSmallAndWhole(t)
+		}
+	})
+}
+
+func TestPointersThatWouldBeLongAreAbsent(t *testing.T) {
+	for n, there := range map[int]bool{2046: true, 2047: false} {
+		p := postOrder(New(new(MemStore)), "k", `{"`+strings.Repeat("x", n)+`":1,"item":"a","qty":1}`).wantProblem(t, 422, "invalid-order")
+		if len(p.Errors) != 1 || (p.Errors[0].Pointer != "") != there {
+			t.Errorf("a name of %d bytes: faults %+.50v", n, p.Errors)
+		}
+	}
+}
+
+// An arrivalWriter records how much of the body was there when the header was
+// written.
+type arrivalWriter struct {
+	*httptest.ResponseRecorder
+	body   *countingReader
+	atHead int
+}
+
+func (w *arrivalWriter) WriteHeader(status int) {
+	w.atHead = w.body.n
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+type countingReader struct {
+	io.Reader
+	n int
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.n += n
+	return n, err
+}
+
+// A proxy that is still writing a request may lose the answer.
+func TestAnswersComeAfterTheBody(t *testing.T) {
+	const size = 60_000
+	for _, test := range []struct {
+		name           string
+		method, target string
+		declared       int64
+		size           int
+		line           string
+		want           int // bytes read before the answer
+	}{
+		{"an order of another media type", "POST", "/v1/orders", size, size, "Content-Type: text/plain", size},
+		{"an order without a key", "POST", "/v1/orders", size, size, "Content-Type: application/json", size},
+		{"an order with a query", "POST", "/v1/orders?a=b", size, size, "Content-Type: application/json", size},
+		{"an order in chunks", "POST", "/v1/orders", -1, size, "Content-Type: text/plain", size},
+		{"another method", "PUT", "/v1/orders", size, size, "Accept: */*", size},
+		{"another path", "POST", "/v1/nothing", size, size, "Accept: */*", size},
+		{"an unclean path", "POST", "//v1/orders", size, size, "Accept: */*", size},
+		{"a method that no one knows", "BREW", "/v1/orders", size, size, "Accept: */*", size},
+		{"a refused read with a body", "GET", "/v1/users?limit=0", 2, 2, "Accept: */*", 2},
+		{"a read with a body", "GET", "/v1/users", size, size, "Accept: */*", size},
+		{"a read that is not modified", "GET", "/v1/users", size, size, "If-None-Match: *", size},
+		{"OPTIONS with a body", "OPTIONS", "/v1/users", size, size, "Accept: */*", size},
+		{"exactly 64 KiB", "PUT", "/v1/orders", 64 << 10, 64 << 10, "Accept: */*", 64 << 10},
+		{"a declared byte more, of which nothing is read", "PUT", "/v1/orders", 64<<10 + 1, 64<<10 + 1, "Accept: */*", 0},
+		{"endless chunks, of which 64 KiB are read", "PUT", "/v1/orders", -1, 1 << 20, "Accept: */*", 64 << 10},
+		{"a client that waits for 100 Continue", "PUT", "/v1/orders", size, size, "Expect: 100-continue", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			body := &countingReader{Reader: strings.NewReader(strings.Repeat("x", test.size))}
+			r := httptest.NewRequest(test.method, test.target, io.NopCloser(body))
+			r.ContentLength = test.declared
+			name, value, _ := strings.Cut(test.line, ": ")
+			r.Header.Set(name, value)
+			w := &arrivalWriter{httptest.NewRecorder(), body, -1}
+			quiet(new(MemStore)).ServeHTTP(w, r)
+			if w.atHead != test.want || body.n != test.want {
+				t.Errorf("status %d after %d bytes of the body, and %d in the end, want %d", w.Code, w.atHead, body.n, test.want)
+			}
+		})
+	}
+}
+
+// A pipeListener accepts the other ends of net.Pipe, where nothing is on the way:
+// who writes waits for the reader.
+type pipeListener chan net.Conn
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	if conn, ok := <-l; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l pipeListener) Close() error   { return nil }
+func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A client that writes before it reads and a server that answers before it has
+// read, over a connection that is closed afterwards (HTTP/1.0, as many proxies
+// have it), would wait for each other.
+func TestRefusalReachesAClientThatWritesBeforeItReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipeListener)
+		server := &http.Server{Handler: quiet(new(MemStore))}
+		go server.Serve(l)
+		ours, theirs := net.Pipe()
+		l <- theirs
+		fmt.Fprintf(ours, "POST /v1/orders HTTP/1.0\r\nContent-Type: text/plain\r\nContent-Length: 60000\r\n\r\n%s", strings.Repeat("x", 60_000))
+		result, err := http.ReadResponse(bufio.NewReader(ours), nil)
+		if err != nil || result.StatusCode != http.StatusUnsupportedMediaType {
+			t.Errorf("%v, %v, want 415", result, err)
+		}
+		ours.Close()
+		close(l)
+	})
+}
+
+// Over HTTP/2, net/http hides from handlers that the client waits for 100 Continue,
+// and sends it when the body is read. What counts is that the answer arrives.
+func TestRefusalOverHTTP2Arrives(t *testing.T) {
+	server := httptest.NewUnstartedServer(quiet(new(MemStore)))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	for _, line := range []string{"Accept: */*", "Expect: 100-continue"} {
+		r, err := http.NewRequest("POST", server.URL+"/v1/orders", strings.NewReader(strings.Repeat("x", 60_000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Set(name, value)
+		result, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result.Body.Close()
+		if result.ProtoMajor != 2 || result.StatusCode != http.StatusUnsupportedMediaType {
+			t.Errorf("%s: %s %s, want 415 over HTTP/2", line, result.Proto, result.Status)
+		}
+	}
+}
+
+func TestProblemWritesItself(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		problem Problem
+		status  int
+		body    string
+	}{
+		{"zero", Problem{}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
+		{"status alone", Problem{Status: 401}, 401, `{"type":"about:blank","title":"Unauthorized","status":401}`},
+		{"status of a success", Problem{Status: 200}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
+		{"status without a text", Problem{Status: 499}, 499, `{"type":"about:blank","title":"Error","status":499}`},
+		{"status beyond", Problem{Status: 600}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
+		{"all members", Problem{"urn:a", "A", 429, "Too <many> & more", "r", "urn:b", []Fault{{"d", "p", "h", "#/x", 1, 2}}}, 429,
+			`{"type":"urn:a","title":"A","status":429,"detail":"Too <many> & more","reason":"r","instance":"urn:b","errors":[{"detail":"d","parameter":"p","header":"h","pointer":"#/x","minimum":1,"maximum":2}]}`},
+		{"text that is not UTF-8", Problem{Status: 400, Detail: "\xff"}, 400, `{"type":"about:blank","title":"Bad Request","status":400,"detail":"\ufffd"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Retry-After", "7")
+				w.Header().Set("Cache-Control", "public")
+				test.problem.ServeHTTP(w, r)
+			})
+			got := get(outer, "/")
+			want := response{test.status, http.Header{
+				"Content-Type":           {"application/problem+json"},
+				"Content-Length":         {strconv.Itoa(len(got.body))},
+				"Cache-Control":          {"no-store"},
+				"X-Content-Type-Options": {"nosniff"},
+				"Retry-After":            {"7"},
+			}, test.body}
+			if diff := want.diff(got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			want.body = ""
+			if diff := want.diff(send(outer, "HEAD", "/", "")); diff != "" {
+				t.Errorf("HEAD, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRoute(t *testing.T) {
+	h := quiet(newTrialStore())
+	copying := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.Clone(r.Context()))
+		})
+	}
+	noting := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(WithRoute(r.Context())))
+		})
+	}
+	prefixed := func(next http.Handler) http.Handler { return http.StripPrefix("/shop", next) }
+	inTime := func(next http.Handler) http.Handler { return http.TimeoutHandler(next, time.Hour, "") }
+	for name, wrap := range map[string]func(http.Handler) http.Handler{
+		"alone":          func(h http.Handler) http.Handler { return h },
+		"StripPrefix":    prefixed,
+		"TimeoutHandler": inTime,
+		"a copy":         copying,
+		"noted twice":    noting,
+		"all of them":    func(h http.Handler) http.Handler { return copying(prefixed(noting(inTime(copying(h))))) },
+		"the other way":  func(h http.Handler) http.Handler { return inTime(noting(copying(prefixed(copying(h))))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, test := range []struct{ method, target, want string }{
+				{"GET", "/v1/users", "GET /v1/users"},
+				{"HEAD", "/v1/users", "GET /v1/users"},
+				{"GET", "/v1/users?limit=x", "GET /v1/users"},
+				{"POST", "/v1/orders", "POST /v1/orders"},
+				{"GET", "/v1/products/a", "GET /v1/products/{product_id}"},
+				{"GET", "/v1/products/none", "GET /v1/products/{product_id}"},
+				{"GET", "/v2/widgets", "GET /v2/widgets"},
+				{"GET", "/openapi.json", "GET /openapi.json"},
+				{"OPTIONS", "/v1/orders", "/v1/orders"},
+				{"PUT", "/v1/users", "/v1/users"},
+				{"DELETE", "/v1/products/a", "/v1/products/{product_id}"},
+				{"BREW", "/v1/users", "/v1/users"},
+				{"BREW", "/v1/nothing", "/"},
+				{"GET", "/v1/nothing", "/"},
+				{"GET", "/v1/users/", "/"},
+				{"GET", "//v1/users", "/"},
+				{"GET", "/v1/../v1/users", "/"},
+				{"BREW", "//v1/users", "/"},
+			} {
+				target := test.target
+				if strings.Contains(name, "Strip") || strings.Contains(name, "all") || strings.Contains(name, "other") {
+					target = "/shop" + target
+				}
+				var outer, inner string
+				service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h.ServeHTTP(w, r)
+					inner = r.Pattern
+				})
+				r := httptest.NewRequest(test.method, target, nil)
+				r = r.WithContext(WithRoute(r.Context()))
+				wrap(service).ServeHTTP(httptest.NewRecorder(), r)
+				if outer = Route(r.Context()); outer != test.want || inner != test.want {
+					t.Errorf("%s %s: the route is %q outside, and the pattern %q inside, want %q", test.method, target, outer, inner, test.want)
+				}
+			}
+		})
+	}
+}
+
+func TestRouteOfARequestThatDidNotReachTheService(t *testing.T) {
+	if got := Route(t.Context()); got != "" {
+		t.Errorf("without WithRoute: %q", got)
+	}
+	ctx := WithRoute(t.Context())
+	if got := Route(ctx); got != "" {
+		t.Errorf("before: %q", got)
+	}
+	if again := WithRoute(ctx); again != ctx {
+		t.Error("WithRoute of its own result is another context, whose route the first one would not have")
+	}
+}
+
+func TestRouteMayBeAskedForWhileTheRequestIsServed(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h := New(&stubStore{listUsers: func(context.Context, string, int) ([]Resource, error) {
+		close(entered)
+		<-leave
+		return nil, nil
+	}})
+	r := httptest.NewRequest("GET", "/v1/users", nil)
+	r = r.WithContext(WithRoute(r.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	<-entered
+	if got := Route(r.Context()); got != "GET /v1/users" {
+		t.Errorf("route %q", got)
+	}
+	close(leave)
+	<-done
 }

@@ -3,8 +3,13 @@ package storefront
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,15 +24,20 @@ type response struct {
 // send sends h a request with header lines of the form "Name: value" and returns
 // the response.
 func send(h http.Handler, method, target, body string, lines ...string) response {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, newRequest(method, target, body, lines...))
+	result := w.Result()
+	return response{result.StatusCode, result.Header, w.Body.String()}
+}
+
+// newRequest returns the request that send sends.
+func newRequest(method, target, body string, lines ...string) *http.Request {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Add(name, value)
 	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	result := w.Result()
-	return response{result.StatusCode, result.Header, w.Body.String()}
+	return r
 }
 
 // get sends a GET.
@@ -44,9 +54,9 @@ func postOrder(h http.Handler, key, body string, lines ...string) response {
 
 // wantProblem checks that r is a problem with this status and code, and returns
 // it.
-func (r response) wantProblem(t *testing.T, status int, code string) problem {
+func (r response) wantProblem(t *testing.T, status int, code string) Problem {
 	t.Helper()
-	var p problem
+	var p Problem
 	dec := json.NewDecoder(strings.NewReader(r.body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&p); err != nil {
@@ -65,6 +75,50 @@ func (r response) wantProblem(t *testing.T, status int, code string) problem {
 		t.Errorf("Cache-Control: %s, want no-store", got)
 	}
 	return p
+}
+
+// problemTypes returns all problem types, in the sequence of the source.
+func problemTypes(t *testing.T) (types []problemType) {
+	t.Helper()
+	source, err := os.ReadFile("service.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`\bproblemType += "(.+)"`).FindAllSubmatch(source, -1) {
+		types = append(types, problemType(m[1]))
+	}
+	if len(types) == 0 {
+		t.Fatal("service.go has no problem types")
+	}
+	return types
+}
+
+// difference returns "" if got is as want, and otherwise the lines of their JSON that
+// only one of them has.
+func difference(want, got any) string {
+	if reflect.DeepEqual(want, got) {
+		return ""
+	}
+	lines := func(v any) []string {
+		text, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return nil
+		}
+		return strings.Split(string(text), "\n")
+	}
+	var only []string
+	for sign, side := range map[string][2][]string{"- ": {lines(want), lines(got)}, "+ ": {lines(got), lines(want)}} {
+		for _, line := range side[0] {
+			if !slices.Contains(side[1], line) {
+				only = append(only, sign+line)
+			}
+		}
+	}
+	if only == nil { // what differs is not in the JSON
+		return fmt.Sprintf("- %+v\n+ %+v", want, got)
+	}
+	slices.SortStableFunc(only, func(a, b string) int { return strings.Compare(b[:1], a[:1]) })
+	return strings.Join(only, "\n")
 }
 
 // A stubStore is a Store made of functions. Calling a method whose function is

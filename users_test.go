@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func threeUsers() *MemStore {
@@ -42,7 +40,7 @@ func TestUsersPageToTheByte(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := get(New(threeUsers()), test.target)
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(response{})); diff != "" {
+			if diff := difference(test.want, got); diff != "" {
 				t.Errorf("GET %s (-want +got):\n%s", test.target, diff)
 			}
 		})

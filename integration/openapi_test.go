@@ -147,9 +147,8 @@ func hasHeader(r *openapi3.Response, canonical string) bool {
 }
 
 // operation returns the operation whose responses document what is answered to a
-// request. By the description of the document, that is OPTIONS for a method that
-// the path does not support, and any other path is answered with 404 not-found or
-// 501, which are documented with other paths.
+// request. For a request that matches none, it is one with the responses that the
+// description of the document has for that.
 func (d apiDocument) operation(method, path string) *openapi3.Operation {
 	for template, item := range d.Paths.Map() {
 		if !matches(template, path) {
@@ -158,13 +157,31 @@ func (d apiDocument) operation(method, path string) *openapi3.Operation {
 		if operation := item.Operations()[method]; operation != nil {
 			return operation
 		}
-		return item.Options
+		return &openapi3.Operation{OperationID: "a method that the path does not support", Responses: openapi3.NewResponses(
+			openapi3.WithStatus(http.StatusMethodNotAllowed, d.problem("Allow")),
+			openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
+		)}
 	}
-	elsewhere := &openapi3.Operation{OperationID: "a path that is not in the document", Responses: new(openapi3.Responses)}
-	product := d.Paths.Value("/v1/products/{product_id}")
-	elsewhere.Responses.Set("404", product.Get.Responses.Status(http.StatusNotFound))
-	elsewhere.Responses.Set("501", product.Options.Responses.Status(http.StatusNotImplemented))
-	return elsewhere
+	return &openapi3.Operation{OperationID: "a path that is not in the document", Responses: openapi3.NewResponses(
+		openapi3.WithStatus(http.StatusNotFound, d.problem()),
+		openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
+	)}
+}
+
+// problem returns the response that is a problem with these headers beside those of
+// every problem.
+func (d apiDocument) problem(headers ...string) *openapi3.ResponseRef {
+	response := openapi3.NewResponse().WithContent(
+		openapi3.NewContentWithSchemaRef(d.Components.Schemas["Problem"], []string{"application/problem+json"}))
+	response.Headers = openapi3.Headers{
+		"Cache-Control":          d.Components.Headers["NoStore"],
+		"Content-Length":         d.Components.Headers["ContentLength"],
+		"X-Content-Type-Options": d.Components.Headers["ContentTypeOptions"],
+	}
+	for _, name := range headers {
+		response.Headers[name] = d.Components.Headers[name]
+	}
+	return &openapi3.ResponseRef{Value: response}
 }
 
 // matches reports whether an escaped path is one of the template's.
@@ -222,14 +239,24 @@ X-Content-Type-Options: nosniff
 {"type":"urn:problem-type:storefront:unavailable","title":"t","status":503,"detail":"d","instance":"urn:storefront:incident:AAAAAAAAAAAAAAAAAAAAAAAAA2"}`
 		notModified = `GET /v1/products/tea%2Fgreen
 304
+Cache-Control: private, max-age=60
+Date: Fri, 20 Nov 2026 20:52:12 GMT
+Etag: "1GWBYoV3EmZg9_S2JOIEeA"
+Vary: Authorization, Cookie
+
+`
+		product = `GET /v1/products/tea%2Fgreen
+200
 Age: 7
 Cache-Control: private, max-age=60
 Cache-Status: storefront; hit; ttl=52
+Content-Length: 18
+Content-Type: application/json
 Date: Fri, 20 Nov 2026 20:52:12 GMT
 Etag: "1GWBYoV3EmZg9_S2JOIEeA"
 X-Content-Type-Options: nosniff
 
-`
+{"id":"tea/green"}`
 		head = `HEAD /v2/widgets
 200
 Cache-Control: private, max-age=60
@@ -242,7 +269,6 @@ X-Content-Type-Options: nosniff
 		options = `OPTIONS /v1/orders
 204
 Allow: POST, OPTIONS
-X-Content-Type-Options: nosniff
 
 `
 		elsewhere = `GET /v1/users/
@@ -269,8 +295,10 @@ X-Content-Type-Options: nosniff
 		{"an order with an added member", order, `{"id"`, `{"note":null,"id"`, ""},
 		{"a problem", problem, "", "", ""},
 		{"a problem with a type of a later version", problem, "invalid-query", "too-early", ""},
+		{"a fault that names no place", problem, `"parameter":"limit",`, "", ""},
 		{"a problem for HEAD", strings.Replace(problem, "GET", "HEAD", 1), problem[strings.Index(problem, "{"):], "", ""},
 		{"unavailable", unavailable, "", "", ""},
+		{"a product", product, "", "", ""},
 		{"not modified", notModified, "", "", ""},
 		{"the headers of a page", head, "", "", ""},
 		{"the methods of a path", options, "", "", ""},
@@ -291,9 +319,7 @@ X-Content-Type-Options: nosniff
 		{"a string for an object in an array", page, `{"id":"u1","name":"Ada"}`, `"u1"`, "data/0"},
 		{"a member is missing in an array", page, `"id":"u1",`, "", "data/0"},
 		{"beside a $ref with siblings", page, `"next":"AXV1MlFdzvE"`, `"next":"a=b"`, "next"},
-		{"none of anyOf with const", problem, "urn:problem-type:storefront:invalid-query", "about:blank", "type"},
-		{"two of oneOf", problem, `"parameter"`, `"header":"Accept","parameter"`, "errors/0"},
-		{"none of oneOf", problem, `"parameter":"limit",`, "", "errors/0"},
+		{"none of oneOf with const", problem, "urn:problem-type:storefront:invalid-query", "about:blank", "type"},
 		{"too few items", problem, `[{"detail":"e","parameter":"limit","minimum":1}]`, "[]", "errors"},
 		{"an instance of another pattern", unavailable, "AAA2", "AAA1", "instance"},
 
@@ -306,17 +332,19 @@ X-Content-Type-Options: nosniff
 
 		{"a required header is missing", page, "Etag: \"1GWBYoV3EmZg9_S2JOIEeA\"\n", "", "ETag"},
 		{"a required header is missing for HEAD", head, "Cache-Control: private, max-age=60\n", "", "Cache-Control"},
-		{"a required header is missing with 304", notModified, "Cache-Status: storefront; hit; ttl=52\n", "", "Cache-Status"},
+		{"a required header is missing with 304", notModified, "Cache-Control: private, max-age=60\n", "", "Cache-Control"},
 		{"a required header is missing with 204", options, "Allow: POST, OPTIONS\n", "", "Allow"},
 		{"a required header is missing with 405", method, "Allow: POST, OPTIONS\n", "", "Allow"},
 		{"a required header is missing with 503", unavailable, "Retry-After: 1\n", "", "Retry-After"},
 		{"a header is not of its pattern", page, `Etag: "`, `Etag: W/"`, "ETag"},
-		{"a header is not of its pattern with 304", notModified, "ttl=52", "ttl=x", "Cache-Status"},
+		{"a header is not of its pattern with 304", notModified, `Etag: "`, `Etag: W/"`, "ETag"},
+		{"an optional header is not of its pattern", product, "ttl=52", "ttl=x", "Cache-Status"},
 		{"a header is not the constant", order, "no-store", "no-cache", "Cache-Control"},
 		{"an optional header is not the constant", order, "Idempotent-Replayed: true", "Idempotent-Replayed: yes", "Idempotent-Replayed"},
 		{"a header is not one of the enumeration", options, "POST, OPTIONS", "POST", "Allow"},
 		{"a header is not an integer", unavailable, "Retry-After: 1", "Retry-After: soon", "Retry-After"},
-		{"a header is below its minimum", notModified, "Age: 7", "Age: -1", "Age"},
+		{"a header is below its minimum", product, "Age: 7", "Age: -1", "Age"},
+		{"an undocumented header with 304", notModified, "\n304\n", "\n304\nAge: 7\n", "Age"},
 		{"an undocumented header", page, "\n200\n", "\n200\nSet-Cookie: a=b\n", "Set-Cookie"},
 
 		{"another content type", order, "application/json", "text/json", "Content-Type"},
@@ -327,7 +355,7 @@ X-Content-Type-Options: nosniff
 		{"something follows the JSON", order, "Z\"}", "Z\"}{}", "JSON"},
 		{"no body", order, order[strings.Index(order, "{"):], "", "JSON"},
 		{"a body with HEAD", head, "nosniff\n\n", "nosniff\n\n{}", "body"},
-		{"a body with 304", notModified, "nosniff\n\n", "nosniff\n\n{}", "body"},
+		{"a body with 304", notModified, "Cookie\n\n", "Cookie\n\n{}", "body"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(c.response, c.old, c.new, 1)

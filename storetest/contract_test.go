@@ -30,7 +30,9 @@ var notPromises = map[string]map[string]string{
 		"CreateOrder creates order, unless an order was created with key before, and returns the order that was created with key":                                                                                    "sums up what follows",
 		"The service has checked the order: its item is valid UTF-8 of 1 to 255 characters without control characters, its quantity is 1 to 2^53-1, and CreatedAt is the current time in UTC, in whole milliseconds": "is about the service",
 		"Times are equal as instants": "leaves the store a choice",
-		"(The service recognizes a replay by an ID other than the one it proposed.)": "is about the service",
+		"(The service recognizes a replay by an ID other than the one it proposed.)":                                                                     "is about the service",
+		"A Store may refuse an order that it would otherwise create, such as one for what is sold out, with an error that matches *Refusal by errors.As": "leaves the store a choice",
+		"(So a Store decides after it has looked for the key; a wrapper cannot.)":                                                                        "says why",
 	},
 	"GetProduct": {
 		"The ID is as a client has sent it: it follows the rules of NewResource, but may have slashes, so it is no file name": "is about the service",
@@ -69,11 +71,15 @@ func TestEverySentenceOfTheContractHasASubtestOfItsName(t *testing.T) {
 // its methods, without the period at the end.
 func contract(t *testing.T) map[string][]string {
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "../store.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
+	var files []*ast.File
+	for _, name := range []string{"../store.go", "../orders.go"} { // the contract, and the types that it links to
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
 	}
-	pkg, err := doc.NewFromFiles(fset, []*ast.File{file}, "example.com/storefront")
+	pkg, err := doc.NewFromFiles(fset, files, "example.com/storefront")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/storefront"
@@ -25,6 +26,8 @@ func orderPromises() []promise {
 		{"Two keys are the same key if Scope and Value are equal byte for byte, and only then", checkSameKey},
 		{"A call whose key has been used with another Fingerprint changes nothing and returns ErrKeyReused", checkReused},
 		{"A call that meets another in progress with the same key waits for its outcome, or returns ErrInProgress if the Store cannot wait", checkInProgress},
+		{"A refusal is not remembered: the next call with the key is decided anew", checkRefusal},
+		{"A key that has created an order is never refused, whatever has changed since", checkNeverRefused},
 		{"A key is remembered for at least KeyLifetime", checkLifetime},
 		{"A call that fails without creating an order leaves no trace: its key may be used again, with any order", checkNoTrace},
 		{"If ctx is done or a failure occurs while it is unknown whether the order has been recorded, CreateOrder returns an error that matches ctx.Err() or ErrUnavailable", checkUnknown},
@@ -32,14 +35,25 @@ func orderPromises() []promise {
 	}
 }
 
+// teapot is the item of most orders, and the one that is sold out.
+const teapot = "teapot"
+
 // newOrder returns an order as the service proposes one.
 func (t *test) newOrder() storefront.Order {
-	return storefront.Order{ID: "ord_" + rand.Text(), Item: "teapot", Qty: 2, CreatedAt: t.now()}
+	return storefront.Order{ID: "ord_" + rand.Text(), Item: teapot, Qty: 2, CreatedAt: t.now()}
 }
 
 // newKey returns a key that was not used before.
 func newKey() storefront.IdempotencyKey {
 	return storefront.IdempotencyKey{Scope: "account 1", Value: rand.Text(), Fingerprint: sha256.Sum256([]byte("teapot 2"))}
+}
+
+// another returns another order, and the key with its fingerprint.
+func (t *test) another(key storefront.IdempotencyKey) (storefront.IdempotencyKey, storefront.Order) {
+	order := t.newOrder()
+	order.Item, order.Qty = "kettle", 3
+	key.Fingerprint = sha256.Sum256([]byte("kettle 3"))
+	return key, order
 }
 
 func keyText(key storefront.IdempotencyKey) string {
@@ -267,16 +281,49 @@ func checkExactlyOne(t *test) {
 
 	const rounds, callers = 6, 16
 	orders, countable := optional[OrderLister](t, store, "that calls that returned the order of another call created none of their own")
-	for range rounds {
+	refuser, refuses := optional[Refuser](t, store, "")
+	for round := range 2 * rounds {
+		calls := fmt.Sprintf("%d concurrent calls with one key, and one after them", callers)
+		changing := round >= rounds
+		if changing {
+			if !refuses {
+				return
+			}
+			calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and then, and one after them", callers)
+			t.sellOut(refuser)
+		}
 		key := newKey()
-		var proposed, got [callers]storefront.Order
+		var proposed, got [callers + 1]storefront.Order
 		for i := range proposed {
 			proposed[i] = t.newOrder()
 		}
-		together(callers, func(i int) {
-			// That no call fails is another promise.
-			got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
+		var returned atomic.Int64
+		var err error
+		together(callers+1, func(i int) {
+			if i < callers {
+				// That no call fails is another promise.
+				got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
+				returned.Add(1)
+				return
+			}
+			// The pauses let the clock of a bubble move, and grow for a store that
+			// takes its time.
+			for n := 1; changing && err == nil && returned.Load() < callers; n++ {
+				time.Sleep(time.Duration(n) * time.Microsecond)
+				if n%2 != 0 {
+					err = refuser.Restock(t.Context(), teapot)
+				} else {
+					_, err = refuser.SellOut(t.Context(), teapot)
+				}
+			}
 		})
+		if err != nil {
+			t.failed("SellOut or Restock", err)
+		}
+		if changing {
+			t.restock(refuser)
+		}
+		got[callers], _ = t.createWithRetry(t.Context(), store, key, proposed[callers])
 		var creators, ids []string
 		failed := false
 		for i := range proposed {
@@ -292,12 +339,12 @@ func checkExactlyOne(t *test) {
 			continue
 		}
 		if len(creators) != 1 {
-			t.broken(cause, "Of %d concurrent calls with one key, %d returned the order that they had proposed, want 1: %q.", callers, len(creators), creators)
+			t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls, len(creators), creators)
 			return
 		}
 		if countable {
 			if n := count(orders, ids...); n != 1 {
-				t.broken(cause, "%d concurrent calls with one key created %d orders, want 1.", callers, n)
+				t.broken(cause, "%s created %d orders, want 1.", calls, n)
 				return
 			}
 		}
@@ -613,6 +660,233 @@ func checkInProgress(t *test) {
 	}
 }
 
+// sellOut makes the store refuse teapots, and returns with what.
+func (t *test) sellOut(store Refuser) storefront.Refusal {
+	t.Helper()
+	refusal, err := store.SellOut(t.Context(), teapot)
+	if err != nil {
+		t.failed("SellOut", err)
+	}
+	return refusal
+}
+
+// restock ends what sellOut began.
+func (t *test) restock(store Refuser) {
+	t.Helper()
+	if err := store.Restock(t.Context(), teapot); err != nil {
+		t.failed("Restock", err)
+	}
+}
+
+// refusalOf returns the refusal that an error matches, or nil.
+func refusalOf(err error) *storefront.Refusal {
+	refusal, _ := errors.AsType[*storefront.Refusal](err)
+	return refusal
+}
+
+// refusalDifference says in which fields a refusal differs from what is known of
+// it, or "".
+func refusalDifference(got, want storefront.Refusal) string {
+	var fields []string
+	for _, f := range []struct{ name, got, want string }{
+		{"Reason", got.Reason, want.Reason}, {"Detail", got.Detail, want.Detail}, {"Pointer", got.Pointer, want.Pointer},
+	} {
+		if f.want != "" && f.got != f.want {
+			fields = append(fields, fmt.Sprintf("%s %q, want %q", f.name, f.got, f.want))
+		}
+	}
+	return strings.Join(fields, "; ")
+}
+
+func checkRefusal(t *test) {
+	const cause = "the refusal is recorded as the outcome of the key. Record nothing where an order is refused."
+	store := t.newOrderStore()
+	refuser, ok := optional[Refuser](t, store, "what a refusal leaves, for a store that refuses orders")
+	if !ok {
+		return
+	}
+	want := t.sellOut(refuser)
+	key, order := newKey(), t.newOrder()
+	for again, what := range []string{"a new key", "a key that was refused"} {
+		got, err := t.createWithRetry(t.Context(), store, key, order)
+		if err == nil && again == 0 {
+			t.unable("After SellOut(ctx, %q), CreateOrder with a new key and an order for the item returned the order %q and no error.", teapot, got.ID)
+		}
+		if err == nil {
+			t.broken("it is decided after the order was recorded, and the key is not rolled back.", "A call was refused. Another with its key returned the order %q and no error, though the item was still sold out.", got.ID)
+			return
+		}
+		refusal := refusalOf(err)
+		if refusal == nil {
+			t.broken("the Refusal is made into text on its way (%v instead of %w), is no pointer, or a nil one.",
+				"The error of a call with %s, whose order was refused, does not match *storefront.Refusal: %v", what, err)
+			return
+		}
+		if d := refusalDifference(*refusal, want); d != "" {
+			t.broken("the Refusal is made anew on its way, and not of all its parts.", "The order of a call with %s was refused with %s.", what, d)
+			return
+		}
+	}
+
+	// Others are created at the same time, and stay.
+	const rounds, callers = 6, 16
+	for range rounds {
+		var keys [callers]storefront.IdempotencyKey
+		var proposed, got [callers]storefront.Order
+		var errs [callers]error
+		for i := range keys {
+			keys[i], proposed[i] = newKey(), t.newOrder()
+			if i%2 == 0 {
+				keys[i], proposed[i] = t.another(keys[i])
+			}
+		}
+		together(callers, func(i int) { got[i], errs[i] = t.createWithRetry(t.Context(), store, keys[i], proposed[i]) })
+		for i := range callers {
+			switch refused := refusalOf(errs[i]) != nil; {
+			case i%2 == 0 && refused:
+				t.broken("orders are committed together, and all of them are refused if one is.",
+					"Of %d concurrent calls with a key each, half of them for an item that was sold out, one for another item was refused: %v", callers, errs[i])
+				return
+			case errs[i] != nil && !refused:
+				t.failed("CreateOrder", errs[i])
+			case errs[i] == nil && i%2 != 0:
+				t.broken("it is decided once for orders that are committed together.",
+					"Of %d concurrent calls with a key each, one for an item that was sold out created the order %q.", callers, got[i].ID)
+				return
+			}
+		}
+		for i := 0; i < callers; i += 2 {
+			if again := t.create(store, keys[i], proposed[(i+2)%callers]); again.ID != got[i].ID {
+				t.broken("orders are committed together, and all of them are rolled back if one is refused.",
+					"Of %d concurrent calls with a key each, one returned the order %q, while others were refused. Then its key had the order %q.", callers, got[i].ID, again.ID)
+				return
+			}
+		}
+	}
+
+	t.restock(refuser)
+	again := t.newOrder()
+	got, err := t.createWithRetry(t.Context(), store, key, again)
+	if err != nil {
+		t.broken(cause, "A call was refused. After Restock, another with its key failed: %v", err)
+		return
+	}
+	if got.ID != again.ID {
+		t.broken(cause, "A call with the order %q was refused. After Restock, another with its key and the order %q returned the order %q.", order.ID, again.ID, got.ID)
+		return
+	}
+	if third := t.create(store, key, t.newOrder()); third.ID != got.ID {
+		t.broken("the refusal leaves something behind for which the key is not recorded later on.",
+			"A call was refused. Another with its key created the order %q, and the next one returned the order %q.", got.ID, third.ID)
+	}
+}
+
+func checkNeverRefused(t *test) {
+	const cause = "it is decided before the key is looked for, or by a wrapper, which cannot look for it."
+	store := t.newOrderStore()
+	refuser, ok := optional[Refuser](t, store, "that what can no longer be ordered can still be asked for with its key, for a store that refuses orders")
+	if !ok {
+		return
+	}
+	key, order := newKey(), t.newOrder()
+	t.create(store, key, order)
+	first := t.create(store, key, t.newOrder()) // as replays have it
+	if first.ID != order.ID {
+		t.unable("A second call with the key of the order %q returned the order %q.", order.ID, first.ID)
+	}
+	t.sellOut(refuser)
+	for range 3 {
+		got, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
+		if err != nil {
+			t.broken(cause, "The item of an order was sold out. Then a call with the order's key failed: %v", err)
+			return
+		}
+		if d := orderDifference(got, first); d != "" {
+			t.broken(cause, "The item of an order was sold out. Then a call with the order's key returned one with %s.", d)
+			return
+		}
+	}
+	other := key
+	other.Fingerprint[0] ^= 0xff
+	if _, err := t.createWithRetry(t.Context(), store, other, t.newOrder()); refusalOf(err) != nil && !errors.Is(err, storefront.ErrKeyReused) {
+		t.broken("the key is looked for together with its fingerprint.",
+			"The item of an order was sold out. Then a call with the order's key and another Fingerprint was refused, and does not match ErrKeyReused: %v", err)
+		return
+	}
+	const callers = 16
+	var errs [callers]error
+	together(callers, func(i int) { _, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder()) })
+	for _, err := range errs {
+		if refusalOf(err) != nil {
+			t.broken("the key is not looked for where calls meet.", "The item of an order was sold out. Then one of %d concurrent calls with the order's key was refused: %v", callers, err)
+			return
+		}
+	}
+
+	// The item may be sold out when the call that creates the order has been
+	// decided but not returned. Calls that begin then wait for its outcome.
+	const moments = 25 // in a commit, some drivers look without end
+	for n := 1; n <= moments; n++ {
+		t.restock(refuser)
+		key, order := newKey(), t.newOrder()
+		now, sold := make(chan struct{}), make(chan struct{})
+		ctx := newCountdown(t.Context(), n)
+		end := ctx.cancel
+		ctx.cancel = sync.OnceFunc(func() { close(now) }) // instead of ending it
+		var wg sync.WaitGroup
+		var failure error
+		wg.Go(func() {
+			<-now
+			_, failure = refuser.SellOut(t.Context(), teapot)
+			close(sold)
+		})
+		var later [callers / 2]error
+		for i := range later {
+			wg.Go(func() {
+				<-sold
+				_, later[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
+			})
+		}
+		got, err := t.createWithRetry(ctx, store, key, order)
+		unused := ctx.left.Load() > 0
+		ctx.cancel()
+		wg.Wait()
+		end()
+		if failure != nil {
+			t.failed("SellOut", failure)
+		}
+		for _, refused := range later {
+			if err == nil && refusalOf(refused) != nil {
+				t.broken("to look for the key, to decide and to record the order are not one step. Claim the key before it is decided (INSERT, then decide, then commit).",
+					"While a call was in progress (at use %d of its context) its item was sold out. It created the order %q, but another with its key was refused: %v", n, got.ID, refused)
+				return
+			}
+		}
+		if unused {
+			break
+		}
+	}
+
+	reopener, ok := optional[Reopener](t, store, "")
+	if !ok {
+		return
+	}
+	t.restock(refuser)
+	kept, last := newKey(), t.newOrder()
+	t.create(store, kept, last)
+	store = t.reopen(reopener)
+	refuser, _ = optional[Refuser](t, store, "")
+	t.restock(refuser)
+	if t.create(store, kept, t.newOrder()).ID != last.ID {
+		return // that keys survive a crash is another promise
+	}
+	t.sellOut(refuser)
+	if _, err := t.createWithRetry(t.Context(), store, key, t.newOrder()); err != nil {
+		t.broken("it is decided by what the store has in memory.",
+			"The item of an order was sold out. After a crash, a call with the order's key failed: %v", err)
+	}
+}
+
 func checkLifetime(t *test) {
 	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something else than the creation of the order."
 	store := t.newOrderStore()
@@ -660,27 +934,55 @@ func checkNoTrace(t *test) {
 	const cause = "the key is recorded before the order, and stays when the call fails; or failures are remembered."
 	store := t.newOrderStore()
 	orders, countable := optional[OrderLister](t, store, "that calls that failed created no orders")
+	leavesNoTrace := func(call string, key storefront.IdempotencyKey, order storefront.Order, usual string) bool {
+		t.Helper()
+		if countable && count(orders, order.ID) > 0 {
+			t.broken(usual, "%s failed, but created its order.", call)
+			return false
+		}
+		other, another := t.another(key)
+		got, err := t.createWithRetry(t.Context(), store, other, another)
+		if err != nil {
+			t.broken(cause, "%s failed. Then a call with the same key and another order failed: %v", call, err)
+			return false
+		}
+		if got.ID != another.ID {
+			t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.", call, another.ID, got.ID)
+			return false
+		}
+		return true
+	}
 	for _, done := range doneContexts(t.Context()) {
 		key, order := newKey(), t.newOrder()
 		if _, err := store.CreateOrder(done.ctx, key, order); err == nil {
 			continue // that it fails is another promise
 		}
-		if countable && count(orders, order.ID) > 0 {
-			t.broken("the context is looked at after the order was recorded.", "A call whose context was %s failed, but created its order.", done.what)
+		if !leavesNoTrace("A call whose context was "+done.what, key, order, "the context is looked at after the order was recorded.") {
 			return
 		}
-		other := key
-		other.Fingerprint = sha256.Sum256([]byte("kettle 3"))
-		another := t.newOrder()
-		another.Item, another.Qty = "kettle", 3
-		got, err := t.createWithRetry(t.Context(), store, other, another)
-		if err != nil {
-			t.broken(cause, "After a call whose context was %s, a call with the same key and another order failed: %v", done.what, err)
+	}
+
+	refuser, ok := optional[Refuser](t, store, "that orders that were refused leave no trace")
+	if !ok {
+		return
+	}
+	const decidedLate = "it is decided after the order was recorded, and what was recorded is not rolled back."
+	t.sellOut(refuser)
+	var refused []string
+	for range 3 {
+		key, order := newKey(), t.newOrder()
+		if _, err := t.createWithRetry(t.Context(), store, key, order); err == nil {
+			return // that it is refused is another promise
+		}
+		if !leavesNoTrace("A call whose order was refused", key, order, decidedLate) {
 			return
 		}
-		if got.ID != another.ID {
-			t.broken(cause, "After a call whose context was %s, a call with the same key and the order %q returned the order %q.", done.what, another.ID, got.ID)
-			return
+		refused = append(refused, order.ID)
+	}
+	if reopener, ok := optional[Reopener](t, store, ""); ok && countable {
+		orders, _ = optional[OrderLister](t, t.reopen(reopener), "")
+		if n := count(orders, refused...); n > 0 {
+			t.broken(decidedLate, "After a crash there are %d orders that were refused.", n)
 		}
 	}
 }

@@ -57,6 +57,9 @@ func main() {
 	if flag.NArg() > 0 {
 		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
 	}
+	if _, port, err := net.SplitHostPort(*addr); err != nil || port == "" { // net.Listen would choose a port
+		fail(2, fmt.Errorf("-addr %q is not host:port", *addr))
+	}
 	store := new(storefront.MemStore)
 	if err := load(store, *data); err != nil {
 		fail(2, err)

@@ -228,15 +228,17 @@ func TestRefusalToStart(t *testing.T) {
 		{"not an object", bad(`{"users": [{"id": "a"}, "b"]}`), 2, []string{"shop.json", "users[1]", "not a JSON object"}},
 		{"not an array", bad(`{"users": {"id": "a"}}`), 2, []string{"shop.json", "users", "not an array"}},
 		{"unknown collection", bad(`{"Users": []}`), 2, []string{"shop.json", `"Users"`, "users, products and widgets"}},
-		{"syntax", bad(`{"users": [{"id": "a",}]}`), 2, []string{"shop.json", "users[0]", "invalid character"}},
-		{"truncated", bad(`{"users": [{"id": "a"}`), 2, []string{"shop.json", "users[1]", "EOF"}},
-		{"empty file", bad(""), 2, []string{"shop.json", "EOF"}},
+		{"syntax", bad(`{"users": [{"id": "a",}]}`), 2, []string{"shop.json", "line 1, column 23", "invalid character"}},
+		{"truncated", bad(`{"users": [{"id": "a"}`), 2, []string{"shop.json", "line 1, column 22", "unexpected end"}},
+		{"empty file", bad(""), 2, []string{"shop.json", "unexpected end"}},
 		{"no such file", []string{"-data", missing}, 2, []string{missing, "no such file"}},
 		{"a directory", []string{"-data", t.TempDir()}, 2, []string{"is a directory"}},
 		{"unexpected argument", []string{"shop.json"}, 2, []string{"unexpected argument", `"shop.json"`}},
 		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data"}},
 		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{taken.Addr().String(), "in use"}},
-		{"address without port", []string{"-addr", "localhost"}, 1, []string{"localhost", "port"}},
+		{"address without port", []string{"-addr", "localhost"}, 2, []string{"-addr", `"localhost"`, "host:port"}},
+		{"empty port", []string{"-addr", "localhost:"}, 2, []string{"-addr", `"localhost:"`, "host:port"}},
+		{"empty address", []string{"-addr", ""}, 2, []string{"-addr", `""`, "host:port"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			cmd := command(t, row.args...)

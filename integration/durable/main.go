@@ -81,6 +81,9 @@ func main() {
 	if flag.NArg() > 0 {
 		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
 	}
+	if _, port, err := net.SplitHostPort(*addr); err != nil || port == "" { // net.Listen would choose a port
+		fail(2, fmt.Errorf("-addr %q is not host:port", *addr))
+	}
 	shop, err := load(*data)
 	if err != nil {
 		fail(2, err)

@@ -420,7 +420,9 @@ func TestRefusalToStart(t *testing.T) {
 		{"a folder", []string{"-db", dir}, 2, []string{"-db", dir, "unable to open"}},
 		{"not a database", []string{"-db", text}, 2, []string{"-db", text, "not a database"}},
 		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{taken.Addr().String(), "in use"}},
-		{"address without port", []string{"-addr", "localhost"}, 1, []string{"localhost", "port"}},
+		{"address without port", []string{"-addr", "localhost"}, 2, []string{"-addr", `"localhost"`, "host:port"}},
+		{"empty port", []string{"-addr", "localhost:"}, 2, []string{"-addr", `"localhost:"`, "host:port"}},
+		{"empty address", []string{"-addr", ""}, 2, []string{"-addr", `""`, "host:port"}},
 		{"no server", []string{"-db", "postgres://shop:secret@127.0.0.1:1/shop?sslmode=disable"}, 1, []string{"waiting for the database", "does not answer", "127.0.0.1:1", "refused"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

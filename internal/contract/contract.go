@@ -262,6 +262,8 @@ func newService(store storefront.Store, options string, wrap func(http.Handler) 
 			opts.Shared = true
 		case "CacheSize":
 			opts.CacheSize, err = strconv.Atoi(value)
+		case "Vary":
+			opts.Vary = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
 		case "Scope":
 			opts.Scope = func(r *http.Request) string { return r.Header.Get(value) }
 		default:
@@ -330,6 +332,11 @@ type failingStore struct {
 }
 
 func (s *failingStore) become(state string) error {
+	if fields, ok := strings.CutPrefix(state, "refusing "); ok {
+		refusal := new(storefront.Refusal)
+		s.failure = fmt.Errorf("db-3: %w", refusal)
+		return json.Unmarshal([]byte(fields), refusal)
+	}
 	switch state {
 	case "working":
 		s.failure = nil
