@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strconv"
@@ -82,12 +81,8 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 // exec runs a statement that may be run twice, and returns how many rows it
 // affected the last time.
 func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
-	err = s.retry(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		result, err := conn.ExecContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		n, err = result.RowsAffected()
+	err = s.retryWith(ctx, func(ctx context.Context, c session) (err error) {
+		n, err = c.exec(ctx, query, args...)
 		return err
 	})
 	return n, err

@@ -2,13 +2,15 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 
 	"example.com/storefront"
 )
+
+// schemaVersion is what a release with other tables will have another of.
+const schemaVersion = 1
 
 // schema returns the statements that make the tables. Each may be run again.
 func schema() []string {
@@ -27,7 +29,8 @@ func schema() []string {
 		)`,
 		`CREATE INDEX IF NOT EXISTS storefront_orders_keys ON storefront_orders (created_ms) WHERE key_hash IS NOT NULL`,
 		`CREATE TABLE IF NOT EXISTS storefront_schema (version BIGINT NOT NULL PRIMARY KEY)`,
-		`INSERT INTO storefront_schema (version) VALUES (1) ON CONFLICT DO NOTHING`,
+		// Not beside the version of a later release.
+		`INSERT INTO storefront_schema (version) SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM storefront_schema) ON CONFLICT DO NOTHING`,
 	}
 }
 
@@ -41,12 +44,18 @@ func schema() []string {
 func (s *Store) Migrate(ctx context.Context) error {
 	// CREATE INDEX IF NOT EXISTS waits for all writers in PostgreSQL, even when
 	// there is nothing to create.
-	if err := s.migrated(ctx); err == nil || ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) {
+	version, err := s.migrated(ctx)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable):
 		return err
+	case version > schemaVersion:
+		return fmt.Errorf("sqlstore: migrate: the tables have version %d, of a later release; this one knows version %d", version, schemaVersion)
+	case version == schemaVersion:
+		return nil
 	}
 	for _, statement := range schema() {
-		err := s.retry(ctx, func(ctx context.Context, conn *sql.Conn) error {
-			_, err := conn.ExecContext(ctx, statement)
+		err := s.retryWith(ctx, func(ctx context.Context, c session) error {
+			_, err := c.exec(ctx, statement)
 			if createdMeanwhile(err) {
 				err = passing{err}
 			}
@@ -59,12 +68,22 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// migrated returns nil if the tables are known to be there.
-func (s *Store) migrated(ctx context.Context) error {
-	return s.retry(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		var version int
-		return conn.QueryRowContext(ctx, `SELECT version FROM storefront_schema WHERE version = 1`).Scan(&version)
+// migrated returns the version of the schema, or 0 if there is none yet.
+func (s *Store) migrated(ctx context.Context) (version int, err error) {
+	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
+		rows, err := c.query(ctx, `SELECT COALESCE(max(version), 0) FROM storefront_schema`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(&version); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
 	})
+	return version, err
 }
 
 // createdMeanwhile reports whether a statement of the schema failed because another

@@ -2,12 +2,10 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
@@ -22,15 +20,14 @@ const (
 	maxPause = 500 * time.Millisecond
 )
 
-// retry calls try with a connection, again and again as long as it fails for a
-// reason that may pass. It gives up when ctx is done, with an error that matches
-// ctx.Err(), and after Options.Timeout, with one that matches
-// [storefront.ErrUnavailable].
-func (s *Store) retry(ctx context.Context, try func(context.Context, *sql.Conn) error) error {
+// retry calls try, again and again as long as it fails for a reason that may pass.
+// It gives up when ctx is done, with an error that matches ctx.Err(), and after
+// Options.Timeout, with one that matches [storefront.ErrUnavailable].
+func (s *Store) retry(ctx context.Context, try func(context.Context) error) error {
 	trying, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := s.once(trying, try)
+	for most := minPause; ; most = min(2*most, maxPause) {
+		err := try(trying)
 		if err == nil {
 			return nil
 		}
@@ -39,12 +36,12 @@ func (s *Store) retry(ctx context.Context, try func(context.Context, *sql.Conn) 
 				return err
 			}
 			if errors.Is(err, driver.ErrBadConn) && s.db.Stats().Idle > 0 {
-				pause = minPause
+				most = minPause
 				continue // when the server is back, all that were idle are dead
 			}
 			// At random, so that those who met do not meet again.
 			select {
-			case <-time.After(rand.N(pause)):
+			case <-time.After(s.pause(most)):
 				continue
 			case <-trying.Done():
 			}
@@ -56,8 +53,11 @@ func (s *Store) retry(ctx context.Context, try func(context.Context, *sql.Conn) 
 	}
 }
 
-// once calls try with a connection from the pool.
-func (s *Store) once(ctx context.Context, try func(context.Context, *sql.Conn) error) error {
+// with calls try with a session.
+func (s *Store) with(ctx context.Context, try func(context.Context, session) error) error {
+	if e := s.engine.Load(); e != nil && e.prepares {
+		return try(ctx, session{s, e, nil})
+	}
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		if sqlState(err) == "" && err.Error() != "sql: database is closed" {
@@ -66,7 +66,15 @@ func (s *Store) once(ctx context.Context, try func(context.Context, *sql.Conn) e
 		return err
 	}
 	defer conn.Close()
-	err = try(ctx, conn)
+	e := s.engine.Load()
+	if e == nil {
+		if e, err = ask(ctx, conn); err == nil {
+			s.engine.Store(e)
+		}
+	}
+	if err == nil {
+		err = try(ctx, session{s, e, conn})
+	}
 	if sqlState(err) == readOnly {
 		// The server was the primary when it was connected to, and no longer is.
 		// The connection is in order, but must not go back to the pool.
@@ -75,10 +83,29 @@ func (s *Store) once(ctx context.Context, try func(context.Context, *sql.Conn) e
 	return err
 }
 
+// known returns what kind of database it is.
+func (s *Store) known(ctx context.Context) (e *engine, err error) {
+	if e = s.engine.Load(); e == nil {
+		err = s.with(ctx, func(_ context.Context, c session) error { e = c.engine; return nil })
+	}
+	return e, err
+}
+
+// retryWith calls try with a session, as retry does.
+func (s *Store) retryWith(ctx context.Context, try func(context.Context, session) error) error {
+	return s.retry(ctx, func(ctx context.Context) error { return s.with(ctx, try) })
+}
+
 // A passing error is one that is known to be transient.
 type passing struct{ error }
 
 func (e passing) Unwrap() error { return e.error }
+
+// isUniqueViolation reports whether err says that a value is taken that must be
+// unique.
+func isUniqueViolation(err error) bool {
+	return err != nil && (sqlState(err) == "23505" || strings.Contains(err.Error(), "UNIQUE constraint failed"))
+}
 
 // readOnly is the SQLSTATE read_only_sql_transaction.
 const readOnly = "25006"
@@ -99,6 +126,9 @@ func sqlState(err error) string {
 // another connection. The codes are those of PostgreSQL (Appendix A of its
 // manual), which CockroachDB and YugabyteDB use, too.
 func transient(err error) bool {
+	if err == nil {
+		return false
+	}
 	if _, ok := errors.AsType[passing](err); ok {
 		return true
 	}
@@ -130,9 +160,9 @@ func transient(err error) bool {
 		return true
 	}
 	// SQLite has no SQLSTATE, and its drivers no common type of error; the text
-	// of SQLITE_BUSY, SQLITE_LOCKED and SQLITE_FULL is that of sqlite3_errstr in
+	// of SQLITE_BUSY, SQLITE_LOCKED, SQLITE_FULL and SQLITE_CANTOPEN is that of sqlite3_errstr in
 	// all of them.
 	text := err.Error()
 	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked") ||
-		strings.Contains(text, "database or disk is full")
+		strings.Contains(text, "database or disk is full") || strings.Contains(text, "unable to open database file")
 }

@@ -1,13 +1,11 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
-	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,14 +17,39 @@ import (
 type Store struct {
 	Users, Products, Widgets Collection
 
-	db    *sql.DB
-	opts  Options
-	calls atomic.Int64 // of the methods of storefront.Store that are in progress
+	db         *sql.DB
+	opts       Options
+	engine     atomic.Pointer[engine] // nil until it was asked
+	statements sync.Map               // by their text, those that are prepared: *sql.Stmt
+	calls      atomic.Int64           // of the methods of storefront.Store that are in progress
+	queue      queue                  // the orders that wait for a commit
+	pause      func(most time.Duration) time.Duration
 }
 
 // Options are the options of a [Store]. The zero value of each field is a
 // documented default.
 type Options struct {
+	// Accept, if it is not nil, is called for an order that is about to exist, in
+	// the transaction that creates it, and never for a replay. What it writes is
+	// there if and only if the order is: stock that is taken, an event for an
+	// outbox, a row in a table of the program's. If it returns an error, nothing of
+	// it is there and CreateOrder returns that error; with one that matches
+	// *storefront.Refusal, the service refuses the order.
+	//
+	// It may run more than once for an order, as the whole transaction is retried
+	// after serialization failures, deadlocks, lost connections and the like, also
+	// when Accept returns the error of such; what it does outside of tx is not
+	// undone. It returns the errors of its statements: after one that failed,
+	// PostgreSQL refuses all others. It must not end tx, by a method or by SQL:
+	// that is found, and CreateOrder returns an error that says so, but no longer
+	// undone. ctx has the values of CreateOrder's ctx and is done when the call's
+	// time is up. tx is not to be used after Accept has returned.
+	//
+	// In SQLite, it should be quick: there is one writer at a time, so that all
+	// other orders wait. It runs in a goroutine of the Store there, and a panic is
+	// passed on to the caller.
+	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
+
 	// Timeout is the most time that a call of a method of storefront.Store, or a
 	// transaction of another method, is given, with the wait for a connection
 	// and all retries. An earlier deadline of ctx goes first. After it, calls
@@ -54,7 +77,7 @@ func New(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		panic("sqlstore: New with a nil DB")
 	}
-	s := &Store{db: db}
+	s := &Store{db: db, pause: rand.N[time.Duration]}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -75,7 +98,7 @@ func New(db *sql.DB, opts *Options) *Store {
 
 // call is like retry, but for the methods that requests lead to, of which there
 // may be more than the database can answer.
-func (s *Store) call(ctx context.Context, try func(context.Context, *sql.Conn) error) error {
+func (s *Store) call(ctx context.Context, try func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -88,32 +111,17 @@ func (s *Store) call(ctx context.Context, try func(context.Context, *sql.Conn) e
 
 // ListUsers implements [storefront.Store].
 func (s *Store) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	return s.list(ctx, `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
+	return s.read(ctx, limit, `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`, []byte(after), limit)
 }
 
 // ListWidgets implements [storefront.Store].
 func (s *Store) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
-	return s.list(ctx, `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`, start, limit)
-}
-
-func (s *Store) list(ctx context.Context, query, position string, limit int) (list []storefront.Resource, err error) {
-	err = s.call(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
-		list, err = resources(ctx, conn, limit, query, []byte(position), limit)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return s.read(ctx, limit, `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`, []byte(start), limit)
 }
 
 // GetProduct implements [storefront.Store].
 func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	var found []storefront.Resource
-	err := s.call(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
-		found, err = resources(ctx, conn, 1, `SELECT id, body FROM storefront_products WHERE id = $1`, []byte(id))
-		return err
-	})
+	found, err := s.read(ctx, 1, `SELECT id, body FROM storefront_products WHERE id = $1`, []byte(id))
 	switch {
 	case err != nil:
 		return storefront.Resource{}, err
@@ -123,13 +131,26 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 	return found[0], nil
 }
 
-// resources returns the resources in at most n rows of their IDs and bodies.
-func resources(ctx context.Context, conn *sql.Conn, n int, query string, args ...any) ([]storefront.Resource, error) {
-	rows, err := conn.QueryContext(ctx, query, args...)
+// read returns the resources in at most n rows of their IDs and bodies.
+func (s *Store) read(ctx context.Context, n int, query string, args ...any) (list []storefront.Resource, err error) {
+	err = s.call(ctx, func(ctx context.Context) error {
+		return s.with(ctx, func(ctx context.Context, c session) error {
+			rows, err := c.query(ctx, query, args...)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			list, err = resources(rows, n)
+			return err
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	return list, nil
+}
+
+func resources(rows *sql.Rows, n int) ([]storefront.Resource, error) {
 	list := make([]storefront.Resource, 0, min(n, 512))
 	var id, body sql.RawBytes
 	for rows.Next() {
@@ -147,117 +168,4 @@ func resources(ctx context.Context, conn *sql.Conn, n int, query string, args ..
 		list = append(list, r)
 	}
 	return list, rows.Err()
-}
-
-// CreateOrder implements [storefront.Store]. It never returns
-// [storefront.ErrInProgress]: the database makes concurrent calls with the same
-// key wait for each other.
-func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
-	var (
-		hash        = keyHash(key.Scope, key.Value)
-		stored      storefront.Order
-		fingerprint []byte
-		unknown     bool // whether a try before may have created the order
-	)
-	// Trying again is safe, whatever became of the try before: if that one has
-	// created the order, this one finds it.
-	err := s.call(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		for range 2 {
-			created, err := insertOrder(ctx, conn, hash, key, order)
-			if err != nil {
-				unknown = unknown || transient(err)
-				return err
-			}
-			if created {
-				stored, fingerprint = order, key.Fingerprint[:]
-				return nil
-			}
-			stored, fingerprint, err = orderOf(ctx, conn, hash)
-			if !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
-			// The key was forgotten between the two statements.
-		}
-		return errors.New("sqlstore: another order has the proposed ID")
-	})
-	switch {
-	case err != nil && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
-		return storefront.Order{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
-	case err != nil:
-		return storefront.Order{}, err
-	case !bytes.Equal(fingerprint, key.Fingerprint[:]):
-		return storefront.Order{}, storefront.ErrKeyReused
-	}
-	return stored, nil
-}
-
-// insertOrder records order and key, and reports whether it has: that is, whether
-// neither key nor ID is taken. One statement is one transaction, and the unique
-// constraint on key_hash decides between concurrent ones.
-func insertOrder(ctx context.Context, conn *sql.Conn, hash []byte, key storefront.IdempotencyKey, order storefront.Order) (bool, error) {
-	var id string
-	err := conn.QueryRowContext(ctx, `INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING id`,
-		order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), []byte(key.Scope), hash, key.Fingerprint[:]).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// orderOf returns the order that was created with a key, and its fingerprint. If
-// there is none, it returns sql.ErrNoRows.
-//
-// It updates the row, with what is there, in order to commit: a read would see an
-// order whose commit still waits for a synchronous standby after the connection
-// was lost, and answering with an order that may yet be lost in a fail-over would
-// be a false promise. The commit of a write waits for all before it.
-func orderOf(ctx context.Context, conn *sql.Conn, hash []byte) (order storefront.Order, fingerprint []byte, err error) {
-	var ms int64
-	err = conn.QueryRowContext(ctx, `UPDATE storefront_orders SET qty = qty WHERE key_hash = $1
-		RETURNING id, item, qty, created_ms, fingerprint`, hash).Scan(&order.ID, &order.Item, &order.Qty, &ms, &fingerprint)
-	order.CreatedAt = time.UnixMilli(ms).UTC()
-	return order, fingerprint, err
-}
-
-// keyHash is the column key_hash. A hash is of one length, so that the length of
-// a scope is not limited by what an index takes.
-func keyHash(scope, value string) []byte {
-	h := sha256.New()
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(scope))))
-	h.Write([]byte(scope))
-	h.Write([]byte(value))
-	return h.Sum(nil)
-}
-
-// keysPerStatement bounds how long ForgetKeys holds locks.
-const keysPerStatement = 1000
-
-// ForgetKeys forgets the idempotency keys of the orders that were created before
-// a time, and returns how many, or fewer where a connection was lost. The orders
-// stay. Run it every hour or so, in any
-// number of programs at once:
-//
-//	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
-//
-// The hour allows for clocks that differ, as an order has the time of the program
-// that created it. ForgetKeys forgets 1000 keys per transaction, oldest first; if
-// it returns an error, some may be forgotten, and calling it again goes on. It
-// returns an error and forgets nothing if before is less than
-// [storefront.KeyLifetime] ago.
-func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
-	if time.Since(before) < storefront.KeyLifetime {
-		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v", before.Format(time.RFC3339), storefront.KeyLifetime)
-	}
-	var total int64
-	for {
-		// The last condition is for what another ForgetKeys does meanwhile.
-		n, err := s.exec(ctx, `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
-			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND created_ms < $1 ORDER BY created_ms LIMIT $2
-			) AND key_hash IS NOT NULL`, before.UnixMilli(), keysPerStatement)
-		total += n
-		if err != nil || n == 0 {
-			return total, err
-		}
-	}
 }

@@ -1,0 +1,312 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/bits"
+	"runtime/debug"
+	"slices"
+	"sync"
+)
+
+// maxShared is how many orders share a commit at most.
+const maxShared = 64
+
+// A queue is of orders that arrived while as many commits as are worth it were under
+// way. The next commit takes them all. So an order that arrives alone goes at once,
+// no order waits for a timer, and the more there are, the less each costs.
+type queue struct {
+	mu         sync.Mutex
+	waiting    []*turn
+	committers int // goroutines that commit what waits, and end when nothing does
+}
+
+// A turn is a try to create an order in a commit.
+type turn struct {
+	*proposal
+	ctx     context.Context // the caller's
+	settled chan struct{}   // closed when the following is known
+
+	created bool // if not, and err is nil, the key is taken
+	err     error
+	again   bool // another order may be to blame for err
+	ended   bool // Accept has ended the transaction, which is err
+}
+
+// fail settles that the commit failed, whatever was known of t before.
+func (t *turn) fail(err error) {
+	t.created = false
+	if !t.ended {
+		t.err = err
+	}
+}
+
+// create tries to create the order. If it returns false without an error, the key
+// is taken.
+func (s *Store) create(ctx context.Context, p *proposal) (created bool, err error) {
+	e, err := s.known(ctx)
+	if err != nil {
+		return false, err
+	}
+	for {
+		t := &turn{proposal: p, ctx: ctx, settled: make(chan struct{})}
+		if e.oneWriter || s.opts.Accept == nil && !p.alone {
+			s.enqueue(e, t)
+			select {
+			case <-t.settled:
+			case <-ctx.Done():
+				// A commit that is under way goes on, for the sake of the others.
+				s.queue.leave(t)
+				return false, ctx.Err()
+			}
+		} else {
+			err := s.with(ctx, func(ctx context.Context, c session) error { return s.commit(ctx, c, []*turn{t}) })
+			if err != nil {
+				t.fail(err)
+			}
+		}
+		if t.again {
+			p.alone = true
+			if !transient(t.err) {
+				continue
+			}
+		}
+		if stopped, ok := t.err.(*stopped); ok {
+			panic(stopped)
+		}
+		return t.created, t.err
+	}
+}
+
+// enqueue has a goroutine settle t.
+func (s *Store) enqueue(e *engine, t *turn) {
+	q := &s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, t)
+	if q.committers < e.commits {
+		q.committers++
+		go s.commitWaiting(e)
+	}
+}
+
+// leave takes t out of the queue, unless its commit has begun.
+func (q *queue) leave(t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, t); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+}
+
+// take returns the turns of the next commit. If there are none, the committer ends.
+func (q *queue) take(e *engine) []*turn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := slices.IndexFunc(q.waiting, func(t *turn) bool { return t.alone })
+	switch {
+	case len(q.waiting) == 0:
+		q.committers--
+		return nil
+	case n == 0:
+		n = 1
+	case n < 0:
+		n = len(q.waiting)
+	}
+	n = min(n, maxShared)
+	if !e.oneWriter {
+		// For a driver that keeps statements prepared, by their text.
+		n = 1 << (bits.Len(uint(n)) - 1)
+	}
+	turns := slices.Clone(q.waiting[:n])
+	q.waiting = slices.Delete(q.waiting, 0, n)
+	return turns
+}
+
+// commitWaiting commits what waits until nothing does.
+func (s *Store) commitWaiting(e *engine) {
+	done := false
+	defer func() {
+		if !done { // Accept has ended the goroutine
+			go s.commitWaiting(e)
+		}
+	}()
+	for {
+		turns := s.queue.take(e)
+		if turns == nil {
+			break
+		}
+		s.settle(e, turns)
+	}
+	done = true
+}
+
+// settle commits turns and tells their callers. Whatever happens, it tells them.
+func (s *Store) settle(e *engine, turns []*turn) {
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if !e.oneWriter {
+		// So that neither a lock on one of the keys nor a server that hangs holds
+		// up for long what else waits.
+		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout/10)
+	}
+	defer cancel()
+	var err error = &stopped{value: "runtime.Goexit"}
+	defer func() {
+		if value := recover(); value != nil {
+			err = &stopped{value, debug.Stack()}
+		}
+		for _, t := range turns {
+			if err != nil {
+				t.fail(err)
+				t.again = !t.ended && (len(turns) > 1 || ctx.Err() != nil)
+			}
+			close(t.settled)
+		}
+	}()
+	err = s.with(ctx, func(ctx context.Context, c session) error { return s.commit(ctx, c, turns) })
+}
+
+// commit creates the orders of turns in one transaction. If it returns an error,
+// none of them is known to be created.
+func (s *Store) commit(ctx context.Context, c session, turns []*turn) error {
+	switch {
+	case s.opts.Accept == nil && len(turns) == 1:
+		n, err := c.insert(ctx, turns[0].row()...)
+		turns[0].created = n == 1 && err == nil
+		return err
+	case s.opts.Accept != nil || c.engine.oneWriter:
+		return s.commitInTurn(ctx, c, turns)
+	}
+	return commitAtOnce(ctx, c, turns)
+}
+
+// commitAtOnce inserts the orders of turns in one statement.
+func commitAtOnce(ctx context.Context, c session, turns []*turn) error {
+	// Where two statements insert the same keys, those who do it in the same
+	// sequence do not deadlock.
+	turns = slices.Clone(turns)
+	slices.SortStableFunc(turns, func(t, u *turn) int { return bytes.Compare(t.hash[:], u.hash[:]) })
+	// Of several with one key, only the first can be told from an order that was
+	// there before. The others find it.
+	turns = slices.CompactFunc(turns, func(t, u *turn) bool { return t.hash == u.hash })
+	var args []any
+	for _, t := range turns {
+		args = append(args, t.row()...)
+	}
+	rows, err := c.query(ctx, insertOrders(len(turns))+" RETURNING key_hash", args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	created := make(map[string]bool, len(turns))
+	for rows.Next() {
+		var hash []byte
+		if err := rows.Scan(&hash); err != nil {
+			return err
+		}
+		created[string(hash)] = true
+	}
+	// The rows come before the commit, which may fail.
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	for _, t := range turns {
+		t.created = created[string(t.hash[:])]
+	}
+	return nil
+}
+
+// commitInTurn inserts the orders of turns one after the other, each with what
+// Accept does for it. What fails for one of them only is its turn's err.
+func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) error {
+	tx, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // in case of an error, or a panic of Accept
+	created := false
+	for _, t := range turns {
+		if t.ctx.Err() != nil {
+			t.err = t.ctx.Err()
+			continue
+		}
+		if err := s.createIn(ctx, c, tx, t); err != nil {
+			return err
+		}
+		created = created || t.created
+	}
+	if !created {
+		return nil
+	}
+	return tx.Commit()
+}
+
+// createIn inserts the order of t and lets Accept work. It returns an error only if
+// tx cannot go on.
+func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, t *turn) error {
+	accepts := s.opts.Accept != nil
+	if accepts {
+		if _, err := tx.ExecContext(ctx, "SAVEPOINT storefront"); err != nil {
+			return err
+		}
+	}
+	n, err := c.insertIn(ctx, tx, t.row()...)
+	switch {
+	case err != nil && c.engine.oneWriter && !transient(err):
+		t.err = err // SQLite has undone this statement alone
+		return nil
+	case err != nil:
+		return err
+	case n == 0 || !accepts:
+		t.created = n == 1
+		return nil
+	}
+
+	accepting := ctx
+	if c.engine.oneWriter {
+		// Of a shared commit, it has the values and the deadline of this call, but
+		// not its cancellation: where a statement is cancelled, SQLite may roll
+		// back what the others have done, too.
+		var cancel context.CancelFunc
+		deadline, _ := t.ctx.Deadline()
+		accepting, cancel = context.WithDeadline(context.WithoutCancel(t.ctx), deadline)
+		defer cancel()
+	}
+	end := "RELEASE SAVEPOINT storefront"
+	if err = s.opts.Accept(accepting, tx, t.key, t.order); err != nil {
+		end = "ROLLBACK TO SAVEPOINT storefront"
+	}
+	// Without the savepoint, this is not the transaction that Accept was given.
+	_, lost := tx.ExecContext(ctx, end)
+	switch {
+	case transient(err):
+		return err
+	case transient(lost):
+		return lost
+	case lost != nil && accepting.Err() == nil:
+		t.ended = true
+		t.err = fmt.Errorf("sqlstore: the order's transaction ended within Accept, which must not end it: %w; Accept returned %v", lost, err)
+		return t.err
+	case lost != nil:
+		return accepting.Err()
+	}
+	t.created, t.err = err == nil, err
+	return nil
+}
+
+// A stopped is what ended the work of a committer: a panic.
+type stopped struct {
+	value any
+	stack []byte
+}
+
+func (s *stopped) Error() string { return fmt.Sprintf("%v\n\n%s", s.value, s.stack) }
+
+// Unwrap returns the value that Accept or the driver panicked with, if it is an error.
+func (s *stopped) Unwrap() error {
+	err, _ := s.value.(error)
+	return err
+}
