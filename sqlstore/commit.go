@@ -161,7 +161,8 @@ func (s *Store) settle(e *engine, turns []*turn) {
 		for _, t := range turns {
 			if err != nil {
 				t.fail(err)
-				t.again = !t.ended && (len(turns) > 1 || ctx.Err() != nil)
+				mayBeAnothers := len(turns) > 1 && !(e.oneWriter && transient(err))
+				t.again = !t.ended && (mayBeAnothers || ctx.Err() != nil)
 			}
 			close(t.settled)
 		}
@@ -227,13 +228,17 @@ func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) erro
 		return err
 	}
 	defer tx.Rollback() // in case of an error, or a panic of Accept
+	insert, err := c.insertIn(ctx, tx)
+	if err != nil {
+		return err
+	}
 	created := false
 	for _, t := range turns {
 		if t.ctx.Err() != nil {
 			t.err = t.ctx.Err()
 			continue
 		}
-		if err := s.createIn(ctx, c, tx, t); err != nil {
+		if err := s.createIn(ctx, c, tx, insert, t); err != nil {
 			return err
 		}
 		created = created || t.created
@@ -246,23 +251,34 @@ func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) erro
 
 // createIn inserts the order of t and lets Accept work. It returns an error only if
 // tx cannot go on.
-func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, t *turn) error {
-	accepts := s.opts.Accept != nil
-	if accepts {
-		if _, err := tx.ExecContext(ctx, "SAVEPOINT storefront"); err != nil {
-			return err
-		}
-	}
-	n, err := c.insertIn(ctx, tx, t.row()...)
-	switch {
-	case err != nil && c.engine.oneWriter && !transient(err):
-		t.err = err // SQLite has undone this statement alone
-		return nil
-	case err != nil:
-		return err
-	case n == 0 || !accepts:
+func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func(args ...any) (int64, error), t *turn) error {
+	if s.opts.Accept == nil {
+		n, err := insert(t.row()...)
 		t.created = n == 1
-		return nil
+		if c.engine.oneWriter && !transient(err) {
+			t.err, err = err, nil // SQLite has undone this statement alone, or Commit fails
+		}
+		return err
+	}
+	send := func(statement string) error {
+		_, err := tx.ExecContext(ctx, statement)
+		return err
+	}
+	const save, release, rollBack = "SAVEPOINT storefront", "RELEASE SAVEPOINT storefront", "ROLLBACK TO SAVEPOINT storefront"
+	if err := send(save); err != nil {
+		return err
+	}
+	n, err := insert(t.row()...)
+	switch {
+	case transient(err):
+		return err
+	case err != nil:
+		// Some errors undo the whole transaction in SQLite, and what comes after
+		// them would be on its own; then there is no such savepoint.
+		t.err = err
+		return send(rollBack)
+	case n == 0:
+		return send(release)
 	}
 
 	accepting := ctx
@@ -275,27 +291,36 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, t *turn) er
 		accepting, cancel = context.WithDeadline(context.WithoutCancel(t.ctx), deadline)
 		defer cancel()
 	}
-	end := "RELEASE SAVEPOINT storefront"
+	end := release
 	if err = s.opts.Accept(accepting, tx, t.key, t.order); err != nil {
-		end = "ROLLBACK TO SAVEPOINT storefront"
+		end = rollBack
 	}
-	// Without the savepoint, this is not the transaction that Accept was given.
-	_, lost := tx.ExecContext(ctx, end)
+	lost := send(end) // if this is not the transaction that Accept was given
 	switch {
-	case transient(err):
-		return err
 	case transient(lost):
 		return lost
-	case lost != nil && accepting.Err() == nil:
-		t.ended = true
-		t.err = fmt.Errorf("sqlstore: the order's transaction ended within Accept, which must not end it: %w; Accept returned %v", lost, err)
-		return t.err
-	case lost != nil:
+	case lost != nil && accepting.Err() != nil:
 		return accepting.Err()
+	case lost != nil:
+		t.ended = true
+		t.err = fmt.Errorf("sqlstore: the order's transaction cannot go on after Accept, "+
+			"which must not end it and must return the errors of its statements: %w (it returned %v)", lost, err)
+		return t.err
+	case err == nil:
+		t.created = true
+	case transient(err):
+		t.err = err
+	default:
+		t.err = decision{err}
 	}
-	t.created, t.err = err == nil, err
 	return nil
 }
+
+// A decision is an error of Accept. As the key was free, it is all there is to know
+// of the order, whatever happened to tries before.
+type decision struct{ error }
+
+func (d decision) Unwrap() error { return d.error }
 
 // A stopped is what ended the work of a committer: a panic.
 type stopped struct {

@@ -127,16 +127,19 @@ func (c session) insert(ctx context.Context, args ...any) (n int64, err error) {
 	return rowsAffected(statement.ExecContext(ctx, args...))
 }
 
-// insertIn is like insert, but in a transaction of several statements.
-func (c session) insertIn(ctx context.Context, tx *sql.Tx, args ...any) (n int64, err error) {
+// insertIn returns a function that is like insert, but in a transaction of several
+// statements.
+func (c session) insertIn(ctx context.Context, tx *sql.Tx) (func(args ...any) (int64, error), error) {
+	query := insertOrders(1)
 	if c.conn != nil {
-		return rowsAffected(tx.ExecContext(ctx, insertOrders(1), args...))
+		return func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, query, args...)) }, nil
 	}
-	statement, err := c.store.prepared(ctx, insertOrders(1))
+	statement, err := c.store.prepared(ctx, query)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return rowsAffected(tx.StmtContext(ctx, statement).ExecContext(ctx, args...))
+	statement = tx.StmtContext(ctx, statement)
+	return func(args ...any) (int64, error) { return rowsAffected(statement.ExecContext(ctx, args...)) }, nil
 }
 
 func (c session) begin(ctx context.Context) (*sql.Tx, error) {

@@ -60,9 +60,11 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 		}
 		return errors.New("sqlstore: the database does not insert the order, and does not have its key")
 	})
-	_, refused := errors.AsType[*storefront.Refusal](err)
+	decision, decided := err.(decision)
 	switch {
-	case err != nil && unknown && !refused && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
+	case decided:
+		return storefront.Order{}, decision.error
+	case err != nil && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
 		return storefront.Order{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
 	case err != nil:
 		return storefront.Order{}, err

@@ -27,6 +27,7 @@ type fakeDB struct {
 	run     func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
 	connect func(ctx context.Context) error // nil: always succeeds
 	hang    bool                            // statements wait until ctx is done
+	sqlite  bool                            // it says that it is SQLite, not PostgreSQL
 
 	mu     sync.Mutex
 	opened int
@@ -53,8 +54,41 @@ type fakeConn struct {
 	n  int
 }
 
-func (c *fakeConn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("not prepared here") }
-func (c *fakeConn) Begin() (driver.Tx, error)           { return nil, errors.New("no transactions here") }
+func (c *fakeConn) Begin() (driver.Tx, error) {
+	_, err := c.do(context.Background(), "BEGIN", nil)
+	return fakeTx{c}, err
+}
+
+type fakeTx struct{ conn *fakeConn }
+
+func (tx fakeTx) Commit() error {
+	_, err := tx.conn.do(context.Background(), "COMMIT", nil)
+	return err
+}
+
+func (tx fakeTx) Rollback() error {
+	_, err := tx.conn.do(context.Background(), "ROLLBACK", nil)
+	return err
+}
+
+func (c *fakeConn) Prepare(query string) (driver.Stmt, error) { return fakeStmt{nil, c, query}, nil }
+
+type fakeStmt struct {
+	driver.Stmt // the methods without ctx, which are not called
+	conn        *fakeConn
+	query       string
+}
+
+func (s fakeStmt) Close() error  { return nil }
+func (s fakeStmt) NumInput() int { return -1 }
+
+func (s fakeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.query, args)
+}
+
+func (s fakeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.query, args)
+}
 
 func (c *fakeConn) Close() error {
 	c.db.mu.Lock()
@@ -65,6 +99,9 @@ func (c *fakeConn) Close() error {
 
 func (c *fakeConn) do(ctx context.Context, query string, args []driver.NamedValue) ([][]driver.Value, error) {
 	if query == "SELECT version()" {
+		if c.db.sqlite {
+			return nil, errors.New("SQL logic error: no such function: version (1)")
+		}
 		return [][]driver.Value{{"PostgreSQL 15.4"}}, nil
 	}
 	if c.db.hang {

@@ -1,0 +1,559 @@
+package sqlstore_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A shopDB is a fakeDB that keeps keys, and whose commits wait until they are let go.
+type shopDB struct {
+	fakeDB
+	let  chan struct{}              // each commit receives once
+	fail func(items []string) error // nil, or what a commit returns
+
+	mu      sync.Mutex
+	keys    map[string]bool // hashes
+	commits [][]string      // the items of each that has begun
+}
+
+func newShopDB(sqlite bool) *shopDB {
+	d := &shopDB{let: make(chan struct{}), keys: make(map[string]bool)}
+	d.sqlite = sqlite
+	type transaction struct{ items, hashes []string }
+	under := make(map[int]*transaction) // by connection
+	d.run = func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		tx := under[conn]
+		rollBack := func() {
+			for _, hash := range tx.hashes {
+				delete(d.keys, hash)
+			}
+		}
+		commit := func() (err error) {
+			d.commits = append(d.commits, tx.items)
+			d.mu.Unlock()
+			<-d.let
+			d.mu.Lock()
+			if d.fail != nil {
+				if err = d.fail(tx.items); err != nil {
+					rollBack()
+				}
+			}
+			return err
+		}
+		verb, _, _ := strings.Cut(query, " ")
+		switch verb {
+		case "BEGIN":
+			under[conn] = new(transaction)
+		case "ROLLBACK":
+			if query == "ROLLBACK" {
+				delete(under, conn)
+				rollBack()
+			}
+		case "COMMIT":
+			delete(under, conn)
+			return nil, commit()
+		case "INSERT":
+			alone := tx == nil
+			if alone {
+				tx = new(transaction)
+			}
+			var inserted [][]driver.Value
+			for ; len(args) > 0; args = args[7:] {
+				hash := string(args[5].Value.([]byte))
+				tx.items = append(tx.items, args[1].Value.(string))
+				if !d.keys[hash] {
+					d.keys[hash] = true
+					tx.hashes = append(tx.hashes, hash)
+					inserted = append(inserted, []driver.Value{[]byte(hash)})
+				}
+			}
+			if alone {
+				if err := commit(); err != nil {
+					return nil, err
+				}
+			}
+			return inserted, nil
+		case "SELECT":
+			return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
+		}
+		return nil, nil
+	}
+	return d
+}
+
+// create has n calls, whose keys and items are a, b and so on, wait for their
+// commit. It returns when they do.
+func (d *shopDB) create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGroup {
+	var wg sync.WaitGroup
+	for _, item := range items {
+		wg.Go(func() {
+			proposed := storefront.Order{ID: "ord_" + item, Item: item, Qty: 1}
+			got, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: item}, proposed)
+			if err != nil || got != proposed {
+				t.Errorf("CreateOrder returned %v, %v, want %v", got, err, proposed)
+			}
+		})
+		synctest.Wait() // in this sequence
+	}
+	return &wg
+}
+
+// An order waits for others only where a commit is under way, and then shares.
+func TestCommitsAreShared(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		sqlite bool
+		want   string // the items of each commit
+	}{
+		{"SQLite", true, "[[a] [b c d e f g h i j]]"},
+		{"PostgreSQL", false, "[[a] [b] [c] [d] [e f g h] [i j]]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newShopDB(test.sqlite)
+				store := sqlstore.New(open(t, &d.fakeDB), nil)
+				began := time.Now()
+				wg := d.create(t, store, strings.Split("abcdefghij", "")...)
+				for range strings.Count(test.want, "[") - 1 {
+					d.let <- struct{}{}
+					synctest.Wait()
+				}
+				wg.Wait()
+				for _, items := range d.commits {
+					slices.Sort(items)
+				}
+				if got := fmt.Sprint(d.commits); got != test.want {
+					t.Errorf("the commits were %s, want %s", got, test.want)
+				}
+				if time.Since(began) != 0 {
+					t.Errorf("they waited for %v", time.Since(began))
+				}
+			})
+		})
+	}
+}
+
+func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newShopDB(sqlite)
+			store := sqlstore.New(open(t, &d.fakeDB), nil)
+			var items []string
+			for i := range 150 {
+				items = append(items, fmt.Sprint(i))
+			}
+			wg := d.create(t, store, items...)
+			close(d.let)
+			wg.Wait()
+			most := 0
+			for _, items := range d.commits {
+				most = max(most, len(items))
+			}
+			if most != 64 {
+				t.Errorf("SQLite %t: up to %d orders shared a commit, want 64", sqlite, most)
+			}
+		})
+	}
+}
+
+// Nobody pays for a stranger's order.
+func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
+	rejected := stateError("23514")
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newShopDB(sqlite)
+			d.fail = func(items []string) error {
+				if slices.Contains(items, "bad") {
+					return rejected
+				}
+				return nil
+			}
+			store := sqlstore.New(open(t, &d.fakeDB), nil)
+			wg := d.create(t, store, "a", "b", "c", "d", "e", "f")
+			var bad error
+			wg.Go(func() {
+				_, bad = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
+			})
+			synctest.Wait()
+			more := d.create(t, store, "g", "h")
+			close(d.let)
+			wg.Wait()
+			more.Wait()
+			if !errors.Is(bad, rejected) || errors.Is(bad, storefront.ErrUnavailable) {
+				t.Errorf("SQLite %t: the order that cannot be committed got %v", sqlite, bad)
+			}
+		})
+	}
+}
+
+func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newShopDB(sqlite)
+			store := sqlstore.New(open(t, &d.fakeDB), nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			leave := func(item string) *sync.WaitGroup {
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if _, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: item, Item: item}); !errors.Is(err, context.Canceled) {
+						t.Errorf("the call whose ctx was cancelled returned %v", err)
+					}
+				})
+				synctest.Wait()
+				return &wg
+			}
+			first := leave("first") // its commit is under way
+			wg := d.create(t, store, "a", "b", "c", "d")
+			waiting := leave("waiting")
+			cancel()
+			first.Wait()
+			waiting.Wait()
+			close(d.let)
+			wg.Wait()
+			for _, items := range d.commits {
+				if slices.Contains(items, "waiting") {
+					t.Errorf("SQLite %t: an order was sent that nobody waited for any more", sqlite)
+				}
+			}
+		})
+	}
+}
+
+func TestKeyTwiceInASharedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(false)
+		store := sqlstore.New(open(t, &d.fakeDB), nil)
+		others := d.create(t, store, "a", "b", "c", "d") // all commits that may be under way
+		var wg sync.WaitGroup
+		results := make([]error, 2)
+		for i := range results {
+			wg.Go(func() {
+				// The same proposal, so that only the fingerprint tells them.
+				_, results[i] = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: key.Value, Fingerprint: [32]byte{byte(i + 1)}}, order)
+			})
+			synctest.Wait()
+		}
+		close(d.let)
+		others.Wait()
+		wg.Wait()
+		if results[0] != nil || !errors.Is(results[1], storefront.ErrKeyReused) {
+			t.Errorf("the two calls returned %v and %v, want an order and ErrKeyReused", results[0], results[1])
+		}
+	})
+}
+
+func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			panics := true
+			f := &fakeDB{sqlite: sqlite, run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+				if panics {
+					panic("a broken driver")
+				}
+				return [][]driver.Value{{}}, nil
+			}}
+			db := sql.OpenDB(f)
+			defer db.Close()
+			store := sqlstore.New(db, nil)
+			func() {
+				defer func() {
+					if value := recover(); value == nil || !strings.Contains(fmt.Sprint(value), "a broken driver") {
+						t.Errorf("the panic was %v", value)
+					}
+				}()
+				store.CreateOrder(t.Context(), key, order)
+			}()
+			panics = false
+			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+				t.Errorf("SQLite %t: the next call returned %v, %v", sqlite, got, err)
+			}
+		})
+	}
+}
+
+// An accepted is a database for one order at a time, and an Accept that does what
+// the test says.
+func acceptedBy(t *testing.T, sqlite bool, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
+	f := &fakeDB{sqlite: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		if strings.HasPrefix(query, "INSERT") {
+			return [][]driver.Value{{}}, nil
+		}
+		return nil, nil
+	}}
+	store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
+		if k != key || o != order {
+			t.Errorf("Accept was called with %v and %v", k, o)
+		}
+		return accept(ctx, tx)
+	}})
+	return store, f
+}
+
+func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			store, f := acceptedBy(t, sqlite, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO outbox")
+				return err
+			})
+			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+				t.Errorf("CreateOrder returned %v, %v", got, err)
+			}
+			var verbs []string
+			for _, query := range f.ran {
+				verbs = append(verbs, strings.Join(strings.Fields(query + " . .")[:3], " "))
+			}
+			want := []string{"BEGIN . .", "SAVEPOINT storefront .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront", "COMMIT . ."}
+			if !slices.Equal(verbs, want) {
+				t.Errorf("SQLite %t: it sent %q, want %q", sqlite, verbs, want)
+			}
+		})
+	}
+}
+
+func TestErrorOfAcceptRollsBack(t *testing.T) {
+	broken := errors.New("broken")
+	for _, sqlite := range []bool{true, false} {
+		for _, want := range []error{broken, &storefront.Refusal{Reason: "sold-out"}} {
+			synctest.Test(t, func(t *testing.T) {
+				store, f := acceptedBy(t, sqlite, func(context.Context, *sql.Tx) error { return want })
+				if _, err := store.CreateOrder(t.Context(), key, order); err != want {
+					t.Errorf("CreateOrder returned %v, want %v", err, want)
+				}
+				if last := f.ran[len(f.ran)-1]; last != "ROLLBACK" {
+					t.Errorf("SQLite %t: the last statement was %s", sqlite, last)
+				}
+			})
+		}
+	}
+}
+
+func TestAcceptRunsAgainAfterASerializationFailure(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			store, _ := acceptedBy(t, sqlite, func(context.Context, *sql.Tx) error {
+				if calls++; calls < 3 {
+					return fmt.Errorf("stock: %w", stateError("40001"))
+				}
+				return nil
+			})
+			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || calls != 3 {
+				t.Errorf("CreateOrder returned %v, %v after %d calls of Accept", got, err, calls)
+			}
+		})
+	}
+}
+
+// Once Accept is called, the key is known to be free, whatever was lost before.
+func TestErrorOfAcceptIsDefinite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusal := &storefront.Refusal{Reason: "sold-out"}
+		f := &fakeDB{}
+		tries := 0
+		f.run = func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			if query == "BEGIN" {
+				if tries++; tries == 1 {
+					return nil, io.ErrUnexpectedEOF
+				}
+			}
+			return [][]driver.Value{{}}, nil
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+			return refusal
+		}})
+		if _, err := store.CreateOrder(t.Context(), key, order); err != refusal {
+			t.Errorf("CreateOrder returned %v", err)
+		}
+	})
+}
+
+func TestAcceptThatEndsTheTransactionIsReported(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		for name, end := range map[string]func(*sql.Tx) error{
+			"commit":               func(tx *sql.Tx) error { return tx.Commit() },
+			"rollback":             func(tx *sql.Tx) error { return tx.Rollback() },
+			"rollback and refusal": func(tx *sql.Tx) error { tx.Rollback(); return &storefront.Refusal{} },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				store, _ := acceptedBy(t, sqlite, func(_ context.Context, tx *sql.Tx) error { return end(tx) })
+				_, err := store.CreateOrder(t.Context(), key, order)
+				if err == nil || !strings.Contains(err.Error(), "must not end it") || errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
+					t.Errorf("SQLite %t: %s: CreateOrder returned %v", sqlite, name, err)
+				}
+			})
+		}
+	}
+}
+
+func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		for name, stop := range map[string]func(){
+			"panic":  func() { panic(io.ErrNoProgress) },
+			"Goexit": runtime.Goexit,
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				d := newShopDB(sqlite)
+				store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+					Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+						if order.Item == "bad" {
+							stop()
+						}
+						return nil
+					},
+				})
+				wg := d.create(t, store, "a", "b")
+				wg.Go(func() {
+					returned := false
+					defer func() {
+						value := recover()
+						if err, ok := value.(error); returned || ok && name == "panic" && !errors.Is(err, io.ErrNoProgress) {
+							t.Errorf("SQLite %t, %s: returned %t, recovered %v", sqlite, name, returned, value)
+						}
+					}()
+					store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
+					returned = true
+				})
+				synctest.Wait()
+				more := d.create(t, store, "c", "d")
+				close(d.let)
+				wg.Wait()
+				more.Wait()
+				next := d.create(t, store, "e")
+				next.Wait()
+			})
+		}
+	}
+}
+
+func TestQueueIsBoundedByMaxCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(true)
+		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{MaxCalls: 3})
+		wg := d.create(t, store, "a", "b", "c")
+		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
+			t.Errorf("a call beyond MaxCalls returned %v", err)
+		}
+		close(d.let)
+		wg.Wait()
+	})
+}
+
+func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(true)
+		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+			Accept: func(_ context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+				if order.Item == "bad" {
+					return tx.Commit()
+				}
+				return nil
+			},
+		})
+		wg := d.create(t, store, "a")
+		wg.Go(func() {
+			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
+			if err == nil || !strings.Contains(err.Error(), "must not end it") {
+				t.Errorf("CreateOrder returned %v", err)
+			}
+		})
+		synctest.Wait()
+		more := d.create(t, store, "c", "d")
+		close(d.let)
+		wg.Wait()
+		more.Wait()
+	})
+}
+
+func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+			Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+				if order.Item == "b" {
+					cancel()
+					synctest.Wait()
+				}
+				return nil
+			},
+		})
+		wg := d.create(t, store, "a", "b")
+		wg.Go(func() {
+			if _, err := store.CreateOrder(ctx, key, storefront.Order{ID: "ord_c", Item: "c"}); !errors.Is(err, context.Canceled) {
+				t.Errorf("CreateOrder returned %v", err)
+			}
+		})
+		synctest.Wait()
+		close(d.let)
+		wg.Wait()
+		if got := fmt.Sprint(d.commits); got != "[[a] [b]]" {
+			t.Errorf("the commits were %s", got)
+		}
+	})
+}
+
+// Statements that lock the same keys in the same sequence do not deadlock.
+func TestKeysOfASharedCommitAreInOneSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(false)
+		store := sqlstore.New(open(t, &d.fakeDB), nil)
+		wg := d.create(t, store, strings.Split("abcdefghijkl", "")...)
+		close(d.let)
+		wg.Wait()
+		hash := func(item string) string {
+			sum := sha256.Sum256([]byte("\x00\x00\x00\x00\x00\x00\x00\x00" + item))
+			return string(sum[:])
+		}
+		for _, items := range d.commits {
+			if !slices.IsSortedFunc(items, func(a, b string) int { return strings.Compare(hash(a), hash(b)) }) {
+				t.Errorf("the keys of %q are not in the sequence of their hashes", items)
+			}
+		}
+	})
+}
+
+func TestUniqueViolationOfAnOrder(t *testing.T) {
+	for _, violation := range []error{
+		stateError("23505"),
+		errors.New("constraint failed: UNIQUE constraint failed: storefront_orders.id (1555)"),
+	} {
+		for _, there := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				store := sqlstore.New(open(t, &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+					if strings.HasPrefix(query, "INSERT") {
+						return nil, violation
+					}
+					if !there {
+						return nil, nil
+					}
+					return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
+				}}), nil)
+				got, err := store.CreateOrder(t.Context(), key, order)
+				if there && (err != nil || got != order) {
+					t.Errorf("with the order of a try before, CreateOrder returned %v, %v", got, err)
+				}
+				if !there && (!errors.Is(err, violation) || errors.Is(err, storefront.ErrUnavailable)) {
+					t.Errorf("with another order's ID, CreateOrder returned %v", err)
+				}
+			})
+		}
+	}
+}
