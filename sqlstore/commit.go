@@ -33,15 +33,7 @@ type turn struct {
 	created bool // if not, and err is nil, the key is taken
 	err     error
 	again   bool // another order may be to blame for err
-	ended   bool // Accept has ended the transaction, which is err
-}
-
-// fail settles that the commit failed, whatever was known of t before.
-func (t *turn) fail(err error) {
-	t.created = false
-	if !t.ended {
-		t.err = err
-	}
+	ended   bool // Accept has ended the transaction: err says so
 }
 
 // create tries to create the order. If it returns false without an error, the key
@@ -65,7 +57,7 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 		} else {
 			err := s.with(ctx, func(ctx context.Context, c session) error { return s.commit(ctx, c, []*turn{t}) })
 			if err != nil {
-				t.fail(err)
+				t.created, t.err = false, err
 			}
 		}
 		if t.again {
@@ -160,7 +152,7 @@ func (s *Store) settle(e *engine, turns []*turn) {
 		}
 		for _, t := range turns {
 			if err != nil {
-				t.fail(err)
+				t.created, t.err = false, err
 				mayBeAnothers := len(turns) > 1 && !(e.oneWriter && transient(err))
 				t.again = !t.ended && (mayBeAnothers || ctx.Err() != nil)
 			}
@@ -303,9 +295,8 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 		return accepting.Err()
 	case lost != nil:
 		t.ended = true
-		t.err = fmt.Errorf("sqlstore: the order's transaction cannot go on after Accept, "+
+		return fmt.Errorf("sqlstore: the order's transaction cannot go on after Accept, "+
 			"which must not end it and must return the errors of its statements: %w (it returned %v)", lost, err)
-		return t.err
 	case err == nil:
 		t.created = true
 	case transient(err):

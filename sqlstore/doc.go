@@ -10,19 +10,24 @@
 //	}
 //	handler := storefront.New(store)
 //
-// Every replica of the program may be given the same database. The same SQL is
-// sent to every engine: standard SQL with ON CONFLICT and RETURNING, which
-// PostgreSQL has since 9.5 and SQLite since 3.35, and no server-side code.
+// Every replica of the program may be given the same database. The store asks it
+// once, by version(), whether it is SQLite. It needs no server-side code, but ON
+// CONFLICT, which PostgreSQL has since 9.5 and SQLite since 3.24.
 //
 // # Promises
 //
-// An order and its key are one row, which one statement inserts, and a unique
-// constraint decides which of concurrent statements does. So an order is created
-// once however often, wherever and beside whatever failure its request is sent:
-// if the connection is lost on the way, the statement is sent again and finds what
-// became of the first one. A replay is acknowledged only when the order would also
-// survive what a new one survives: it, too, waits for the commit, and with it for
-// synchronous standbys.
+// An order and its key are one row, and a unique constraint decides which of
+// concurrent statements inserts it. So an order is created once however often,
+// wherever and beside whatever failure its request is sent: if the connection is
+// lost on the way, the order is sent again and finds what became of the first one. A
+// replay is acknowledged only when the order would also survive what a new one
+// survives: it, too, waits for the commit, and with it for synchronous standbys.
+//
+// Orders that arrive while others are being committed are committed together, up to
+// 64 at a time: on SQLite one commit is under way at a time, on PostgreSQL four. An
+// order that arrives alone goes at once. One that cannot be committed fails alone,
+// and a caller who leaves cancels nobody else's order. The statements of shared
+// commits are given a ctx without the values of any caller's.
 //
 // Serialization failures, deadlocks, lost connections, restarts and fail-overs are
 // retried, after short random pauses, until the call's deadline (see
@@ -41,7 +46,7 @@
 //
 // [Store.Migrate] makes these tables, in PostgreSQL in the first schema of the
 // search_path. They will only be added to. Programs may read all of them, write the
-// first three, add triggers, and delete orders.
+// first three, and delete orders. Migrate refuses tables of a later release.
 //
 //	CREATE TABLE storefront_users    (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
 //	CREATE TABLE storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
@@ -83,6 +88,12 @@
 //	WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'));
 //
 // SQLite has no SHA-256; there, a program computes the hash.
+//
+// Triggers on storefront_orders may run after an INSERT; each order has one, and a
+// replay has none. If such a trigger fails, at once or as a deferred constraint, so
+// does the order, and only that one. A trigger that runs before an INSERT runs for
+// replays, too, and must neither skip the row nor change its id, key_hash or
+// fingerprint. Replays update nothing, so triggers on UPDATE are free.
 //
 // Where all tables are there, the program's role needs no right to create any: to
 // SELECT from storefront_schema and the first three, to SELECT, INSERT and UPDATE
@@ -140,33 +151,19 @@
 //     at its end. Where that becomes the bottleneck, drop the index and make it a
 //     hash-sharded one; only ForgetKeys uses it.
 //
-// # Events
+// # The order's own transaction
 //
-// To publish that an order was created, and neither lose an event nor publish one
-// for an order that was not, write it in the same transaction: with a trigger into
-// an outbox table, from which another program publishes (at least once; the order's
-// ID tells duplicates). A replay inserts nothing, so it makes no event; what
-// listens to updates of orders sees one that changes nothing. In PostgreSQL:
+// What is to happen if and only if an order is created, such as taking it out of
+// the stock, belongs into [Options].Accept, which runs in the order's transaction. The
+// example of Options does it, and writes an event.
 //
-//	CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL);
-//	CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
-//		$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$;
-//	CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-//		FOR EACH ROW EXECUTE FUNCTION order_created();
+// A row in an outbox is an event: another program, or a goroutine of this one,
+// publishes what is there, at least once, and then deletes it; the order's ID tells
+// duplicates. So no event is lost, and none is published for an order that was not
+// created. A replay makes none. Where positions are numbers that the database gives,
+// it gives them before the commit: they can become visible in another sequence.
 //
-// In SQLite:
-//
-//	CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL);
-//	CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-//		BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END;
-//
-// The role of the program needs the right to INSERT there and, in PostgreSQL, to
-// USE the sequence; if the trigger fails, so does the order. A publisher reads the
-// oldest events, publishes them, and then deletes these very ones:
-//
-//	SELECT position, order_id FROM outbox ORDER BY position LIMIT 100;
-//	DELETE FROM outbox WHERE position IN (…);
-//
-// Positions are given before the commit, so they are only about the sequence in
-// which orders were created.
+// In SQLite, orders share commits with Accept, too, each in a savepoint of its own.
+// In PostgreSQL, each has a transaction of its own then, so that none waits for the
+// locks that another holds until their common commit.
 package sqlstore
