@@ -12,6 +12,8 @@ import (
 type engine struct {
 	name string
 
+	users, product, widgets string // a list, one by its ID, and a list
+
 	// orderOf reads the order of a key. It does not return before that order is as
 	// durable as a new one.
 	orderOf string
@@ -37,7 +39,10 @@ type engine struct {
 
 func postgreSQL() *engine {
 	return &engine{
-		name: "PostgreSQL",
+		name:    "PostgreSQL",
+		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
+		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
+		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
 		// The lock is there to write and thus to commit. A mere read would see an
 		// order whose commit still waits for a synchronous standby after the
 		// connection was lost, and answering with an order that may yet be lost in
@@ -52,6 +57,10 @@ func postgreSQL() *engine {
 func sqlite() *engine {
 	return &engine{
 		name: "SQLite",
+		// For a bare $2, it would plan anew each time that one is bound.
+		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
+		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
+		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
 		// What can be seen is on the disk.
 		orderOf:   `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
 		now:       `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`,

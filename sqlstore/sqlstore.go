@@ -111,17 +111,17 @@ func (s *Store) call(ctx context.Context, try func(context.Context) error) error
 
 // ListUsers implements [storefront.Store].
 func (s *Store) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	return s.read(ctx, limit, `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`, []byte(after), limit)
+	return s.read(ctx, limit, func(e *engine) string { return e.users }, []byte(after), limit)
 }
 
 // ListWidgets implements [storefront.Store].
 func (s *Store) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
-	return s.read(ctx, limit, `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`, []byte(start), limit)
+	return s.read(ctx, limit, func(e *engine) string { return e.widgets }, []byte(start), limit)
 }
 
 // GetProduct implements [storefront.Store].
 func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	found, err := s.read(ctx, 1, `SELECT id, body FROM storefront_products WHERE id = $1`, []byte(id))
+	found, err := s.read(ctx, 1, func(e *engine) string { return e.product }, []byte(id))
 	switch {
 	case err != nil:
 		return storefront.Resource{}, err
@@ -131,11 +131,12 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 	return found[0], nil
 }
 
-// read returns the resources in at most n rows of their IDs and bodies.
-func (s *Store) read(ctx context.Context, n int, query string, args ...any) (list []storefront.Resource, err error) {
+// read returns the resources in at most n rows of their IDs and bodies, which come of
+// the engine's query.
+func (s *Store) read(ctx context.Context, n int, query func(*engine) string, args ...any) (list []storefront.Resource, err error) {
 	err = s.call(ctx, func(ctx context.Context) error {
 		return s.with(ctx, func(ctx context.Context, c session) error {
-			rows, err := c.query(ctx, query, args...)
+			rows, err := c.query(ctx, query(c.engine), args...)
 			if err != nil {
 				return err
 			}
