@@ -268,7 +268,10 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 		// Some errors undo the whole transaction in SQLite, and what comes after
 		// them would be on its own; then there is no such savepoint.
 		t.err = err
-		return send(rollBack)
+		if send(rollBack) != nil {
+			return err
+		}
+		return nil
 	case n == 0:
 		return send(release)
 	}
