@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,6 +67,26 @@ func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
 		}
 		if _, err := d.db.Exec("DROP INDEX storefront_orders_keys"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func TestMigrateRefusesTheTablesOfALaterRelease(t *testing.T) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		for _, statement := range []string{"UPDATE storefront_schema SET version = 2", "DROP TABLE storefront_widgets"} {
+			if _, err := d.db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := sqlstore.New(d.db, nil).Migrate(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "version 2") || errors.Is(err, storefront.ErrUnavailable) {
+			t.Errorf("Migrate returned %v, want an error that names the version", err)
+		}
+		if versions := column(t, d.db, "SELECT version FROM storefront_schema"); !slices.Equal(versions, []string{"2"}) {
+			t.Errorf("the versions are %q", versions)
+		}
+		if _, err := d.db.Exec("SELECT id FROM storefront_widgets"); err == nil {
+			t.Error("Migrate has made a table")
 		}
 	})
 }
