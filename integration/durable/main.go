@@ -201,9 +201,8 @@ func openSQLite(file string) (*sql.DB, error) {
 	if _, err := db.Exec("BEGIN IMMEDIATE; ROLLBACK"); err != nil && !isBusy(err) {
 		return nil, fmt.Errorf("-db: %s: %w", file, err)
 	}
-	// With more connections, reads wait less for commits and use more cores, but
-	// writers contend more for the one lock. Of 1, 2, 4 and 8, 4 served most
-	// reads beside a tenth of creates; the slowest creates were fastest with 1.
+	// The store commits orders over one connection at a time; the others are for
+	// reads, which use more cores with more of them.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
 	return db, nil
