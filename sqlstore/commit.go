@@ -294,12 +294,14 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 	switch {
 	case transient(lost):
 		return lost
+	case lost != nil && transient(err):
+		return err // an error with which the database has ended the transaction
 	case lost != nil && accepting.Err() != nil:
 		return accepting.Err()
 	case lost != nil:
 		t.ended = true
-		return fmt.Errorf("sqlstore: the order's transaction cannot go on after Accept, "+
-			"which must not end it and must return the errors of its statements: %w (it returned %v)", lost, err)
+		return decision{fmt.Errorf("sqlstore: the order's transaction cannot go on after Accept, "+
+			"which must not end it and must return the errors of its statements: %w (it returned %v)", lost, err)}
 	case err == nil:
 		t.created = true
 	case transient(err):
@@ -310,7 +312,7 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 	return nil
 }
 
-// A decision is an error of Accept. As the key was free, it is all there is to know
+// A decision is an error of Accept's. As the key was free, it is all there is to say
 // of the order, whatever happened to tries before.
 type decision struct{ error }
 

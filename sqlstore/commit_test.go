@@ -91,6 +91,9 @@ func newShopDB(sqlite bool) *shopDB {
 			}
 			return inserted, nil
 		case "SELECT":
+			if hash, _ := args[0].Value.([]byte); !d.keys[string(hash)] {
+				return nil, nil
+			}
 			return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
 		}
 		return nil, nil
@@ -530,9 +533,11 @@ func TestKeysOfASharedCommitAreInOneSequence(t *testing.T) {
 	})
 }
 
-func TestUniqueViolationOfAnOrder(t *testing.T) {
+// A database may look at other constraints before that of the key.
+func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 	for _, violation := range []error{
-		stateError("23505"),
+		stateError("23505"), // of the ID
+		stateError("23514"), // of a check that was added since
 		errors.New("constraint failed: UNIQUE constraint failed: storefront_orders.id (1555)"),
 	} {
 		for _, there := range []bool{true, false} {
@@ -548,12 +553,37 @@ func TestUniqueViolationOfAnOrder(t *testing.T) {
 				}}), nil)
 				got, err := store.CreateOrder(t.Context(), key, order)
 				if there && (err != nil || got != order) {
-					t.Errorf("with the order of a try before, CreateOrder returned %v, %v", got, err)
+					t.Errorf("with an order of the key, CreateOrder returned %v, %v", got, err)
 				}
 				if !there && (!errors.Is(err, violation) || errors.Is(err, storefront.ErrUnavailable)) {
-					t.Errorf("with another order's ID, CreateOrder returned %v", err)
+					t.Errorf("without one, CreateOrder returned %v", err)
 				}
 			})
 		}
 	}
+}
+
+// A full disk may make SQLite roll back what an order's transaction has done.
+func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := true
+		store := sqlstore.New(open(t, &fakeDB{sqlite: true, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			switch {
+			case full && query == "ROLLBACK TO SAVEPOINT storefront":
+				full = false
+				return nil, errors.New("SQL logic error: no such savepoint: storefront (1)")
+			case strings.HasPrefix(query, "INSERT"):
+				return [][]driver.Value{{}}, nil
+			}
+			return nil, nil
+		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+			if full {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		}})
+		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+	})
 }

@@ -44,17 +44,22 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 				stored, fingerprint = order, key.Fingerprint
 				return nil
 			}
-			if err != nil && !isUniqueViolation(err) {
+			_, decided := err.(decision)
+			if decided || transient(err) || ctx.Err() != nil {
 				unknown = unknown || transient(err)
 				return err
 			}
+			// What else the database has against the order does not matter if the
+			// key is taken, which it may look at last.
 			var foundErr error
 			stored, fingerprint, foundErr = s.orderOf(ctx, p)
 			switch {
-			case !errors.Is(foundErr, sql.ErrNoRows):
+			case foundErr == nil || transient(foundErr):
 				return foundErr
 			case err != nil:
-				return err // of another constraint than that of the key
+				return err
+			case !errors.Is(foundErr, sql.ErrNoRows):
+				return foundErr
 			}
 			// The key was forgotten between the two statements.
 		}

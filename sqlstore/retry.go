@@ -101,12 +101,6 @@ type passing struct{ error }
 
 func (e passing) Unwrap() error { return e.error }
 
-// isUniqueViolation reports whether err says that a value is taken that must be
-// unique.
-func isUniqueViolation(err error) bool {
-	return err != nil && (sqlState(err) == "23505" || strings.Contains(err.Error(), "UNIQUE constraint failed"))
-}
-
 // readOnly is the SQLSTATE read_only_sql_transaction.
 const readOnly = "25006"
 
