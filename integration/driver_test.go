@@ -18,7 +18,8 @@ type statement struct {
 }
 
 // A tap stands between a pool and a driver: its function is called for every
-// statement, and calls run to have the driver run it.
+// statement, prepared or not, and for BEGIN and COMMIT, and calls run to have the
+// driver run it.
 type tap func(ctx context.Context, s statement, run func() error) error
 
 // openTapped returns a pool of connections, with the driver "sqlite" or "pgx",
@@ -57,6 +58,8 @@ func (c tappedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // A driverConn is what the connections of both drivers can do.
 type driverConn interface {
 	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
 	driver.ExecerContext
 	driver.QueryerContext
 	driver.SessionResetter
@@ -78,6 +81,77 @@ func (c *tappedConn) ExecContext(ctx context.Context, query string, args []drive
 func (c *tappedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
 	err = c.tap(ctx, statement{query, values(args)}, func() (err error) {
 		rows, err = c.driverConn.QueryContext(ctx, query, args)
+		return err
+	})
+	if err != nil && rows != nil {
+		rows.Close()
+		rows = nil
+	}
+	return rows, err
+}
+
+func (c *tappedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
+	err = c.tap(ctx, statement{query: "BEGIN"}, func() (err error) {
+		tx, err = c.driverConn.BeginTx(ctx, opts)
+		return err
+	})
+	if err != nil && tx != nil {
+		tx.Rollback()
+		return nil, err
+	}
+	return tappedTx{tx, ctx, c.tap}, err
+}
+
+type tappedTx struct {
+	driver.Tx
+	ctx context.Context // a driver.Tx is not given one, and drivers keep that of BeginTx, too
+	tap tap
+}
+
+func (tx tappedTx) Commit() error {
+	ran := false
+	err := tx.tap(tx.ctx, statement{query: "COMMIT"}, func() error {
+		ran = true
+		return tx.Tx.Commit()
+	})
+	if !ran { // the pool takes the connection back, whatever the error
+		tx.Tx.Rollback()
+	}
+	return err
+}
+
+func (c *tappedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	stmt, err := c.driverConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return tappedStmt{stmt.(driverStmt), query, c.tap}, nil
+}
+
+// A driverStmt is what the prepared statements of both drivers can do.
+type driverStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+type tappedStmt struct {
+	driverStmt
+	query string
+	tap   tap
+}
+
+func (s tappedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
+	err = s.tap(ctx, statement{s.query, values(args)}, func() (err error) {
+		result, err = s.driverStmt.ExecContext(ctx, args)
+		return err
+	})
+	return result, err
+}
+
+func (s tappedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
+	err = s.tap(ctx, statement{s.query, values(args)}, func() (err error) {
+		rows, err = s.driverStmt.QueryContext(ctx, args)
 		return err
 	})
 	if err != nil && rows != nil {
