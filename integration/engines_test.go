@@ -76,8 +76,14 @@ func sqliteFile(t testing.TB) string {
 
 func (d *sqlDatabase) open(t testing.TB) testStore {
 	t.Helper()
+	return d.openWith(t, nil)
+}
+
+// openWith is open with options.
+func (d *sqlDatabase) openWith(t testing.TB, opts *sqlstore.Options) *sqlTestStore {
+	t.Helper()
 	db := d.connect(t)
-	return &sqlTestStore{sqlstore.New(db, nil), db, t}
+	return &sqlTestStore{sqlstore.New(db, opts), db, t}
 }
 
 // connect returns a pool of connections, which is closed when t ends.
@@ -93,12 +99,21 @@ func (d *sqlDatabase) connect(t testing.TB) *sql.DB {
 	return db
 }
 
+// exec runs statements on a new database, such as those that make a table of a
+// program's own.
+func (d *sqlDatabase) exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := d.db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
 func (d *sqlDatabase) clear(t testing.TB) {
 	t.Helper()
 	for _, table := range []string{"users", "products", "widgets", "orders"} {
-		if _, err := d.db.Exec("DELETE FROM storefront_" + table); err != nil {
-			t.Fatal(err)
-		}
+		d.exec(t, "DELETE FROM storefront_"+table)
 	}
 }
 

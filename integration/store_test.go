@@ -2,31 +2,53 @@ package integration
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/sqlstore"
 	"example.com/storefront/storetest"
 )
 
 func TestStore(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
-		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-			d.clear(t)
-			s := &suiteStore{sqlTestStore: d.open(t).(*sqlTestStore), database: d}
-			if err := s.Put(t.Context(), contents); err != nil {
-				t.Fatal(err)
-			}
-			return s
+		d.exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
+		// With Accept, each order has a transaction of its own. Without, those that
+		// arrive together share one.
+		t.Run("without Accept", func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+				return newSuiteStore(t, d, nil, contents)
+			})
+		})
+		t.Run("with Accept", func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+				return &refusingStore{newSuiteStore(t, d, &sqlstore.Options{Accept: unlessSoldOut}, contents)}
+			})
 		})
 	})
 }
 
-// A suiteStore is a sqlstore.Store with all the optional methods of storetest.
+// newSuiteStore returns a store with these contents, and nothing else.
+func newSuiteStore(t *testing.T, d *sqlDatabase, opts *sqlstore.Options, contents storetest.Contents) *suiteStore {
+	t.Helper()
+	d.clear(t)
+	d.exec(t, "DELETE FROM sold_out")
+	s := &suiteStore{sqlTestStore: d.openWith(t, opts), database: d, opts: opts}
+	if err := s.Put(t.Context(), contents); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A suiteStore is a sqlstore.Store with the optional methods of storetest that
+// need no Accept.
 type suiteStore struct {
 	*sqlTestStore
 	database *sqlDatabase
+	opts     *sqlstore.Options
 	advanced time.Duration
 }
 
@@ -85,6 +107,60 @@ func (s *suiteStore) age(d time.Duration) {
 // leave is tested with real processes.
 func (s *suiteStore) Reopen(t *testing.T) storefront.Store {
 	t.Helper()
+	return s.reopen(t)
+}
+
+func (s *suiteStore) reopen(t *testing.T) *suiteStore {
+	t.Helper()
 	s.db.Close()
-	return &suiteStore{sqlTestStore: s.database.open(t).(*sqlTestStore), database: s.database, advanced: s.advanced}
+	return &suiteStore{sqlTestStore: s.database.openWith(t, s.opts), database: s.database, opts: s.opts, advanced: s.advanced}
+}
+
+// A refusingStore is a suiteStore that refuses orders for what is in the table
+// sold_out, and so has all the optional methods of storetest.
+type refusingStore struct{ *suiteStore }
+
+var _ interface {
+	storetest.Clock
+	storetest.Editor
+	storetest.OrderLister
+	storetest.Refuser
+	storetest.Reopener
+} = (*refusingStore)(nil)
+
+var soldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}
+
+// unlessSoldOut is an Accept that reads and writes nothing else.
+func unlessSoldOut(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+	var gone bool
+	err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sold_out WHERE item = $1)", order.Item).Scan(&gone)
+	if err == nil && gone {
+		return new(soldOut)
+	}
+	return err
+}
+
+func (s *refusingStore) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
+	return soldOut, s.write(ctx, "INSERT INTO sold_out (item) VALUES ($1) ON CONFLICT DO NOTHING", item)
+}
+
+func (s *refusingStore) Restock(ctx context.Context, item string) error {
+	return s.write(ctx, "DELETE FROM sold_out WHERE item = $1", item)
+}
+
+// write runs a statement beside calls of the store, which may make SQLite wait for
+// longer than it does by itself.
+func (s *refusingStore) write(ctx context.Context, statement string, args ...any) error {
+	for {
+		_, err := s.db.ExecContext(ctx, statement, args...)
+		if err == nil || !strings.Contains(err.Error(), "database is locked") {
+			return err
+		}
+	}
+}
+
+// Reopen hides that of suiteStore.
+func (s *refusingStore) Reopen(t *testing.T) storefront.Store {
+	t.Helper()
+	return &refusingStore{s.reopen(t)}
 }
