@@ -1,0 +1,290 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/outbox"
+	"example.com/storefront/sqlstore"
+)
+
+// An outboxDatabase is a database with an outbox.
+type outboxDatabase struct {
+	*sqlDatabase
+	publish func(context.Context, *sql.DB, func(ctx context.Context, event string) error) (int, error)
+}
+
+func withOutbox(t *testing.T, test func(t *testing.T, d outboxDatabase)) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		if d.driver == "sqlite" {
+			d.exec(t, outbox.SQLiteTable)
+			test(t, outboxDatabase{d, outbox.PublishSQLite})
+			return
+		}
+		d.exec(t, outbox.PostgresTable)
+		test(t, outboxDatabase{d, outbox.PublishPostgres})
+	})
+}
+
+// orders creates n orders and returns their IDs.
+func (d outboxDatabase) orders(t *testing.T, n int) (ids []string) {
+	t.Helper()
+	store := d.openWith(t, &sqlstore.Options{Accept: outbox.Record})
+	for i := range n {
+		order, err := create(t.Context(), store, fmt.Sprint("key ", i), "kettle")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, order.ID)
+	}
+	return ids
+}
+
+// An inbox is what receives events.
+type inbox struct {
+	mu       sync.Mutex
+	received []string // the IDs of the orders
+}
+
+func (b *inbox) send(_ context.Context, event string) error {
+	var order storefront.Order
+	if err := json.Unmarshal([]byte(event), &order); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.received = append(b.received, order.ID)
+	return nil
+}
+
+// publishAll publishes until nothing is left.
+func (d outboxDatabase) publishAll(t *testing.T, send func(ctx context.Context, event string) error) {
+	t.Helper()
+	for {
+		n, err := d.publish(t.Context(), d.db, send)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+}
+
+func TestOutboxHasOneEventOfEachOrder(t *testing.T) {
+	withOutbox(t, func(t *testing.T, d outboxDatabase) {
+		if d.driver == "sqlite" {
+			d.url += "&_pragma=foreign_keys(1)"
+		}
+		d.exec(t, "CREATE TABLE parents (id INTEGER PRIMARY KEY)",
+			"CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+		errBroken := errors.New("broken")
+		accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+			if err := outbox.Record(ctx, tx, key, order); err != nil {
+				return err
+			}
+			switch order.Item {
+			case "refused":
+				return new(soldOut)
+			case "broken":
+				return errBroken
+			case "fails at the commit":
+				_, err := tx.ExecContext(ctx, "INSERT INTO children VALUES (1)")
+				return err
+			}
+			return nil
+		}
+		const callers, keys = 16, 10
+		// Many replicas, each key several times, and all the ways to end.
+		var wg sync.WaitGroup
+		for caller := range callers {
+			store := d.openWith(t, &sqlstore.Options{Accept: accept})
+			wg.Go(func() {
+				for i := range keys {
+					for _, item := range []string{"kettle", "refused", "broken", "fails at the commit"} {
+						_, err := create(t.Context(), store, fmt.Sprintf("%s %d", item, (caller+i)%keys), item)
+						var refusal *storefront.Refusal
+						switch item {
+						case "kettle":
+							if err != nil {
+								t.Errorf("%s: %v", item, err)
+							}
+						case "refused":
+							if !errors.As(err, &refusal) || *refusal != soldOut {
+								t.Errorf("%s: %v, want the refusal", item, err)
+							}
+						case "broken":
+							if !errors.Is(err, errBroken) || errors.Is(err, storefront.ErrUnavailable) {
+								t.Errorf("%s: %v, want the error of Accept", item, err)
+							}
+						default:
+							if err == nil {
+								t.Errorf("%s: it was created", item)
+							}
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var created []string
+		for _, order := range storedOrders(t, d.db) {
+			if order.Item != "kettle" {
+				t.Errorf("there is an order %v", order)
+			}
+			created = append(created, order.ID)
+		}
+		if len(created) != keys {
+			t.Errorf("%d orders were created with %d keys", len(created), keys)
+		}
+		var inbox inbox
+		d.publishAll(t, inbox.send)
+		slices.Sort(created)
+		slices.Sort(inbox.received)
+		if diff := cmp.Diff(created, inbox.received); diff != "" {
+			t.Errorf("orders and their events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestOutboxPublishesAgainWhatItCouldNotDelete(t *testing.T) {
+	withOutbox(t, func(t *testing.T, d outboxDatabase) {
+		created := d.orders(t, 250)
+		failing := errors.New("the receiver is away")
+		for _, row := range []struct {
+			name      string
+			fail      func(end func()) error // called after the fifth event was received
+			published []string               // by this publisher and the next
+		}{
+			{"the receiver failed", func(func()) error { return failing },
+				// What was sent before is deleted all the same.
+				slices.Concat(created[:5], created[4:104])},
+			{"the publisher was cancelled", func(end func()) error {
+				end()
+				return nil
+			}, slices.Concat(created[104:204], created[104:204])},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var inbox inbox
+				_, err := d.publish(ctx, d.db, func(ctx context.Context, event string) error {
+					if err := inbox.send(ctx, event); err != nil || len(inbox.received) != 5 {
+						return err
+					}
+					return row.fail(cancel)
+				})
+				if err == nil {
+					t.Error("the failure was not reported")
+				}
+				if _, err := d.publish(t.Context(), d.db, inbox.send); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(row.published, inbox.received); diff != "" {
+					t.Errorf("orders whose events were received (-want +got):\n%s", diff)
+				}
+			})
+		}
+		var rest inbox
+		d.publishAll(t, rest.send)
+		if diff := cmp.Diff(created[204:], rest.received); diff != "" {
+			t.Errorf("the rest of the events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestOutboxPublishersShareTheEvents(t *testing.T) {
+	d := outboxDatabase{newSQLDatabase(t, "pgx", postgresDatabase(t)), outbox.PublishPostgres}
+	d.exec(t, outbox.PostgresTable)
+
+	t.Run("each is published once", func(t *testing.T) {
+		store := d.openWith(t, &sqlstore.Options{Accept: outbox.Record})
+		var inbox inbox
+		var creating, publishing sync.WaitGroup
+		var created [4][]string
+		for i := range created {
+			creating.Go(func() {
+				for n := range 100 {
+					order, err := create(t.Context(), store, fmt.Sprint(i, " ", n), "kettle")
+					if err != nil {
+						t.Error(err)
+					}
+					created[i] = append(created[i], order.ID)
+				}
+			})
+		}
+		all := make(chan struct{})
+		for range 4 {
+			db := d.connect(t)
+			publishing.Go(func() {
+				for last := false; !last; {
+					select {
+					case <-all:
+						last = true // of what is there now, all is published
+					default:
+					}
+					for n := 1; n > 0; {
+						var err error
+						if n, err = d.publish(t.Context(), db, inbox.send); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		creating.Wait()
+		close(all)
+		publishing.Wait()
+		want := slices.Concat(created[:]...)
+		slices.Sort(want)
+		slices.Sort(inbox.received)
+		if diff := cmp.Diff(want, inbox.received); diff != "" {
+			t.Errorf("orders and their events (-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("what one has in hand is not lost when it is killed", func(t *testing.T) {
+		d.clear(t)
+		created := d.orders(t, 150)
+		var killed, other inbox
+		sent, resume, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+		go func() {
+			_, err := d.publish(t.Context(), d.connect(t), func(ctx context.Context, event string) error {
+				if len(killed.received) == 3 {
+					close(sent)
+					<-resume
+				}
+				return killed.send(ctx, event)
+			})
+			ended <- err
+		}()
+		<-sent
+		d.publishAll(t, other.send)
+		if diff := cmp.Diff(created[100:], other.received); diff != "" {
+			t.Errorf("beside a publisher that is busy, what another publishes (-want +got):\n%s", diff)
+		}
+		if killed := column(t, d.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND state = 'idle in transaction'`); !slices.Equal(killed, []string{"true"}) {
+			t.Fatalf("publishers that were killed: %v", killed)
+		}
+		close(resume)
+		if err := <-ended; err == nil {
+			t.Error("the publisher that was killed returned no error")
+		}
+		other.received = nil
+		d.publishAll(t, other.send)
+		if diff := cmp.Diff(created[:100], other.received); diff != "" {
+			t.Errorf("what the next one publishes (-want +got):\n%s", diff)
+		}
+	})
+}
