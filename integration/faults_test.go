@@ -152,23 +152,30 @@ func newFaultTest(t *testing.T) *faultTest {
 // start starts replicas on a database and waits until they serve.
 func (f *faultTest) start(replicas int, db string) {
 	f.t.Helper()
-	binary, err := durableBinary()
+	f.replicas = startReplicas(f.t, durableBinary, replicas, db)
+}
+
+// startReplicas starts processes of a command on a database, and waits until they
+// serve.
+func startReplicas(t *testing.T, command func() (string, error), n int, db string) (replicas []*replica) {
+	t.Helper()
+	binary, err := command()
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
-	dir := workFolder(f.t)
-	for i := range replicas {
+	dir := workFolder(t)
+	for i := range n {
 		addr := "127.0.0.1:" + strconv.Itoa(freePort())
 		r := &replica{
-			t:    f.t,
+			t:    t,
 			args: []string{binary, "-addr", addr, "-db", db},
 			url:  "http://" + addr,
 			log:  filepath.Join(dir, fmt.Sprintf("replica%d.log", i)),
 		}
-		f.replicas = append(f.replicas, r)
-		f.t.Cleanup(func() {
-			if f.t.Failed() {
-				f.t.Log(logTail(r.log))
+		replicas = append(replicas, r)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(logTail(r.log))
 			}
 			if r.process != nil {
 				r.process.kill()
@@ -176,9 +183,10 @@ func (f *faultTest) start(replicas int, db string) {
 		})
 		r.start()
 	}
-	for _, r := range f.replicas {
+	for _, r := range replicas {
 		r.waitUntilServing()
 	}
+	return replicas
 }
 
 // run has clients create orders until enough are acknowledged, and meanwhile
@@ -496,22 +504,27 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// durableBinary returns the command durable.
-var durableBinary = sync.OnceValues(func() (string, error) {
-	g, err := theProcessGroup()
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Join(g.dir, "durable")
-	build := exec.Command("go", "build", "-o", name, "./durable")
-	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id} // else it may write the file after all is removed
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./durable: %w\n%s", err, out)
-	}
-	return name, nil
-})
+var durableBinary, stockBinary = binaryOf("durable"), binaryOf("stock")
 
-// A replica is a process of the command durable, or one after the other.
+// binaryOf returns a function that returns one of this module's commands, which it
+// builds when it is called for the first time.
+func binaryOf(command string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		g, err := theProcessGroup()
+		if err != nil {
+			return "", err
+		}
+		name := filepath.Join(g.dir, command)
+		build := exec.Command("go", "build", "-o", name, "./"+command)
+		build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id} // else it may write the file after all is removed
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go build ./%s: %w\n%s", command, err, out)
+		}
+		return name, nil
+	})
+}
+
+// A replica is a process of a command, or one after the other.
 type replica struct {
 	t       *testing.T
 	args    []string
