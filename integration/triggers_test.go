@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"sync"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A trigger is what the database does to an order for the item "cursed".
+type trigger struct {
+	name       string
+	statements []string
+}
+
+var curses = map[string][]trigger{
+	"pgx": {
+		{"raises", []string{
+			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is cursed'; END $$`,
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
+		}},
+		{"raises at the commit", []string{
+			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is cursed'; END $$`,
+			`CREATE CONSTRAINT TRIGGER curse AFTER INSERT ON storefront_orders DEFERRABLE INITIALLY DEFERRED
+				FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
+		}},
+		{"leaves it out", []string{
+			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
+		}},
+	},
+	"sqlite": {
+		{"undoes the statement", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
+		}},
+		{"undoes the transaction", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ROLLBACK, 'it is cursed'); END`,
+		}},
+		{"raises at the commit", []string{
+			`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
+			`CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)`,
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN INSERT INTO children VALUES (1); END`,
+		}},
+		{"leaves it out", []string{
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(IGNORE); END`,
+		}},
+	},
+}
+
+// The database may have a reason of its own for not taking an order. That is
+// nothing to the orders that share its commit.
+func TestOrderThatTheDatabaseRefuses(t *testing.T) {
+	for _, accept := range []struct {
+		name string
+		accept
+	}{{"without Accept", nil}, {"with Accept", noted}} {
+		t.Run(accept.name, func(t *testing.T) {
+			for driver, curses := range curses {
+				for _, curse := range curses {
+					t.Run(driver+"/"+curse.name, func(t *testing.T) {
+						var d *sqlDatabase
+						if driver == "sqlite" {
+							d = newSQLDatabase(t, driver, sqliteFile(t)+"&_pragma=foreign_keys(1)")
+						} else {
+							d = newSQLDatabase(t, driver, postgresDatabase(t))
+						}
+						d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+						d.exec(t, curse.statements...)
+						for round := range 4 {
+							purchases := mixed(round, "cursed")
+							sendTogether(t, d, accept.accept, purchases)
+							for _, p := range purchases {
+								if (p.err != nil) != (p.item == "cursed") {
+									t.Errorf("%s of %s: %v", p.key, p.item, p.err)
+								}
+							}
+							checkOrders(t, d, purchases, func(item string) bool { return item == "cursed" }, accept.accept != nil)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// What triggers on updates do is nothing to a replay, as it changes nothing.
+func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
+	for name, statements := range map[string][]string{
+		"those that change nothing": {
+			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()`,
+		},
+		"all": {
+			`CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
+			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress()`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newSQLDatabase(t, "pgx", postgresDatabase(t))
+			d.exec(t, statements...)
+			for _, opts := range []*sqlstore.Options{nil, {Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }}} {
+				store := d.openWith(t, opts)
+				key := rand.Text()
+				first, err := create(t.Context(), store, key, "kettle")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if again, err := create(t.Context(), store, key, "kettle"); err != nil || again != first {
+						t.Errorf("the replay of %v is %v, %v", first, again, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// An order whose key is locked by someone else waits for them, and no other order
+// waits with it.
+func TestOrdersWhoseKeysAreLocked(t *testing.T) {
+	const lockKey = `INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES
+		($1, 'kettle', 1, 0, '', sha256(int8send(0) || convert_to($2, 'UTF8')), $3)`
+	const locks, others = 6, 40 // more locks than commits of the store are under way
+	for _, accept := range []struct {
+		name string
+		accept
+	}{{"without Accept", nil}, {"with Accept", noted}} {
+		t.Run(accept.name, func(t *testing.T) {
+			d := newSQLDatabase(t, "pgx", postgresDatabase(t))
+			d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+			store := d.openWith(t, &sqlstore.Options{Accept: accept.accept})
+			var locked, free []*purchase
+			var holders []*sql.Tx
+			fingerprint := [32]byte{1}
+			for i := range locks {
+				p := &purchase{key: fmt.Sprint("locked ", i), item: "kettle"}
+				tx, err := d.db.BeginTx(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer tx.Rollback()
+				if _, err := tx.ExecContext(t.Context(), lockKey, fmt.Sprint("ord_of_another_", i), p.key, fingerprint[:]); err != nil {
+					t.Fatal(err)
+				}
+				locked, holders = append(locked, p), append(holders, tx)
+			}
+			for i := range others {
+				free = append(free, &purchase{key: fmt.Sprint("free ", i), item: "kettle"})
+			}
+			var waiting, sending sync.WaitGroup
+			for i, p := range free {
+				if i < len(locked) {
+					waiting.Go(func() { locked[i].send(t.Context(), store) })
+				}
+				sending.Go(func() { p.send(t.Context(), store) })
+			}
+			sending.Wait()
+			for i, tx := range holders {
+				end := tx.Rollback
+				if i%2 == 1 {
+					end = tx.Commit
+				}
+				if err := end(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waiting.Wait()
+			for _, p := range free {
+				if p.err != nil {
+					t.Errorf("%s: %v", p.key, p.err)
+				}
+			}
+			for i, p := range locked {
+				want := ""
+				if i%2 == 1 {
+					want = fmt.Sprint("ord_of_another_", i)
+				}
+				if p.err != nil || want != "" && p.order.ID != want {
+					t.Errorf("%s: %v, %v, want the order %s", p.key, p.order, p.err, want)
+				}
+			}
+			checkOrders(t, d, append(locked, free...), func(string) bool { return false }, false)
+		})
+	}
+}
