@@ -130,11 +130,18 @@ func queriesOf(b *testing.B, d *sqlDatabase) queries {
 	_, err1 := store.CreateOrder(b.Context(), storefront.IdempotencyKey{Value: "first"}, storefront.Order{ID: "first", Item: "teapot", Qty: 2, CreatedAt: time.Now()})
 	_, err2 := store.GetProduct(b.Context(), "p00000007")
 	_, err3 := store.ListUsers(b.Context(), "", 51)
-	sent := recorder.take()
-	if err := errors.Join(err1, err2, err3); err != nil || len(sent) != 3 {
-		b.Fatalf("three calls sent %q: %v", sent, err)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		b.Fatal(err)
 	}
-	return queries{sent[0].query, sent[1].query, sent[2].query}
+	sent := recorder.take()
+	only := func(text string) string { // a store may send more than these, such as to ask which engine it is
+		i := slices.IndexFunc(sent, func(s statement) bool { return strings.Contains(s.query, text) })
+		if i < 0 {
+			b.Fatalf("three calls sent %q, none of them with %s", sent, text)
+		}
+		return sent[i].query
+	}
+	return queries{only("INSERT INTO storefront_orders"), only("FROM storefront_products"), only("FROM storefront_users")}
 }
 
 // cursor returns the cursor of the second page of users. The bare program takes it
@@ -171,10 +178,9 @@ func bareProgram(db *sql.DB, queries queries) http.Handler {
 		}
 		order.ID, order.CreatedAt = "ord_"+rand.Text(), time.Now().UTC()
 		key, fingerprint := sha256.Sum256([]byte(r.Header.Get("Idempotency-Key"))), sha256.Sum256([]byte(order.Item))
-		var id string
-		err := db.QueryRowContext(r.Context(), queries.create, order.ID, order.Item, order.Qty,
-			order.CreatedAt.UnixMilli(), []byte{}, key[:], fingerprint[:]).Scan(&id)
-		body := fmt.Appendf(nil, `{"id":%q,"item":%q,"qty":%d,"created_at":%q}`, id, order.Item, order.Qty, order.CreatedAt.Format(time.RFC3339Nano))
+		_, err := db.ExecContext(r.Context(), queries.create, order.ID, order.Item, order.Qty,
+			order.CreatedAt.UnixMilli(), []byte{}, key[:], fingerprint[:])
+		body := fmt.Appendf(nil, `{"id":%q,"item":%q,"qty":%d,"created_at":%q}`, order.ID, order.Item, order.Qty, order.CreatedAt.Format(time.RFC3339Nano))
 		reply(w, http.StatusCreated, body, err)
 	})
 	mux.HandleFunc("GET /v1/products/{id}", func(w http.ResponseWriter, r *http.Request) {
@@ -253,7 +259,7 @@ func overHTTP(b *testing.B, h http.Handler, request string, clients int) func(n 
 // error unless it is a success.
 func skipResponse(in *bufio.Reader) error {
 	var status string
-	length := 0
+	length, chunked := 0, false
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -265,6 +271,7 @@ func skipResponse(in *bufio.Reader) error {
 		if value, ok := strings.CutPrefix(line, "Content-Length: "); ok {
 			length, _ = strconv.Atoi(strings.TrimSpace(value))
 		}
+		chunked = chunked || line == "Transfer-Encoding: chunked\r\n"
 		if line == "\r\n" {
 			break
 		}
@@ -272,6 +279,20 @@ func skipResponse(in *bufio.Reader) error {
 	if !strings.HasPrefix(status, "HTTP/1.1 2") {
 		body, _ := io.ReadAll(io.LimitReader(in, int64(length)))
 		return fmt.Errorf("the server answered %s%s", status, body)
+	}
+	for chunked {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseUint(strings.TrimSpace(line), 16, 31)
+		if err != nil {
+			return err
+		}
+		if _, err := in.Discard(int(size) + len("\r\n")); err != nil {
+			return err
+		}
+		chunked = size > 0
 	}
 	_, err := in.Discard(length)
 	return err
