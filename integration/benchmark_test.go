@@ -137,7 +137,7 @@ func queriesOf(b *testing.B, d *sqlDatabase) queries {
 	only := func(text string) string { // a store may send more than these, such as to ask which engine it is
 		i := slices.IndexFunc(sent, func(s statement) bool { return strings.Contains(s.query, text) })
 		if i < 0 {
-			b.Fatalf("three calls sent %q, none of them with %s", sent, text)
+			b.Fatalf("three calls sent %v, none of them with %s", sent, text)
 		}
 		return sent[i].query
 	}

@@ -13,8 +13,9 @@ import (
 
 // A statement is what was sent to a database, and what it was sent with.
 type statement struct {
-	query string
-	args  []any
+	query   string
+	args    []any
+	commits bool // it is COMMIT, or in no transaction but its own
 }
 
 // A tap stands between a pool and a driver: its function is called for every
@@ -52,7 +53,7 @@ func (c tappedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tappedConn{conn.(driverConn), c.tap}, nil
+	return &tappedConn{driverConn: conn.(driverConn), tap: c.tap}, nil
 }
 
 // A driverConn is what the connections of both drivers can do.
@@ -67,11 +68,16 @@ type driverConn interface {
 
 type tappedConn struct {
 	driverConn
-	tap tap
+	tap  tap
+	inTx bool
+}
+
+func (c *tappedConn) statement(query string, args []driver.NamedValue) statement {
+	return statement{query, values(args), !c.inTx}
 }
 
 func (c *tappedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
-	err = c.tap(ctx, statement{query, values(args)}, func() (err error) {
+	err = c.tap(ctx, c.statement(query, args), func() (err error) {
 		result, err = c.driverConn.ExecContext(ctx, query, args)
 		return err
 	})
@@ -79,7 +85,7 @@ func (c *tappedConn) ExecContext(ctx context.Context, query string, args []drive
 }
 
 func (c *tappedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = c.tap(ctx, statement{query, values(args)}, func() (err error) {
+	err = c.tap(ctx, c.statement(query, args), func() (err error) {
 		rows, err = c.driverConn.QueryContext(ctx, query, args)
 		return err
 	})
@@ -91,26 +97,36 @@ func (c *tappedConn) QueryContext(ctx context.Context, query string, args []driv
 }
 
 func (c *tappedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
-	err = c.tap(ctx, statement{query: "BEGIN"}, func() (err error) {
+	c.inTx = true
+	err = c.tap(ctx, c.statement("BEGIN", nil), func() (err error) {
 		tx, err = c.driverConn.BeginTx(ctx, opts)
 		return err
 	})
-	if err != nil && tx != nil {
-		tx.Rollback()
+	if err != nil {
+		c.inTx = false
+		if tx != nil {
+			tx.Rollback()
+		}
 		return nil, err
 	}
-	return tappedTx{tx, ctx, c.tap}, err
+	return tappedTx{tx, ctx, c}, nil
 }
 
 type tappedTx struct {
 	driver.Tx
-	ctx context.Context // a driver.Tx is not given one, and drivers keep that of BeginTx, too
-	tap tap
+	ctx  context.Context // a driver.Tx is not given one, and drivers keep that of BeginTx, too
+	conn *tappedConn
+}
+
+func (tx tappedTx) Rollback() error {
+	tx.conn.inTx = false
+	return tx.Tx.Rollback()
 }
 
 func (tx tappedTx) Commit() error {
+	tx.conn.inTx = false
 	ran := false
-	err := tx.tap(tx.ctx, statement{query: "COMMIT"}, func() error {
+	err := tx.conn.tap(tx.ctx, tx.conn.statement("COMMIT", nil), func() error {
 		ran = true
 		return tx.Tx.Commit()
 	})
@@ -125,7 +141,7 @@ func (c *tappedConn) PrepareContext(ctx context.Context, query string) (driver.S
 	if err != nil {
 		return nil, err
 	}
-	return tappedStmt{stmt.(driverStmt), query, c.tap}, nil
+	return tappedStmt{stmt.(driverStmt), query, c}, nil
 }
 
 // A driverStmt is what the prepared statements of both drivers can do.
@@ -138,11 +154,11 @@ type driverStmt interface {
 type tappedStmt struct {
 	driverStmt
 	query string
-	tap   tap
+	conn  *tappedConn
 }
 
 func (s tappedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
-	err = s.tap(ctx, statement{s.query, values(args)}, func() (err error) {
+	err = s.conn.tap(ctx, s.conn.statement(s.query, args), func() (err error) {
 		result, err = s.driverStmt.ExecContext(ctx, args)
 		return err
 	})
@@ -150,7 +166,7 @@ func (s tappedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (
 }
 
 func (s tappedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = s.tap(ctx, statement{s.query, values(args)}, func() (err error) {
+	err = s.conn.tap(ctx, s.conn.statement(s.query, args), func() (err error) {
 		rows, err = s.driverStmt.QueryContext(ctx, args)
 		return err
 	})
