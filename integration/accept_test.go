@@ -32,6 +32,7 @@ func create(ctx context.Context, store storefront.Store, key, item string) (stor
 // A purchase is an order that is sent, and what came of it.
 type purchase struct {
 	key, item string
+	leaves    bool // its caller goes away before there is an answer
 	order     storefront.Order
 	err       error
 	panicked  any
@@ -47,7 +48,7 @@ func (p *purchase) send(ctx context.Context, store storefront.Store) {
 
 // sendTogether sends purchases in such a way that those that may share a commit
 // do: before them, so many orders that no more commits are under way, which come
-// to an end when all purchases have been sent.
+// to an end when all purchases have been sent and those who leave have left.
 func sendTogether(t *testing.T, d *sqlDatabase, accept accept, purchases []*purchase) {
 	t.Helper()
 	const most = 4 // commits under way
@@ -78,16 +79,31 @@ func sendTogether(t *testing.T, d *sqlDatabase, accept accept, purchases []*purc
 		})
 		<-held
 	}
+	leaving, leave := context.WithCancel(t.Context())
+	defer leave()
+	var left sync.WaitGroup
 	ended := make(chan struct{}, len(purchases))
 	for _, p := range purchases {
+		ctx := t.Context()
+		if p.leaves {
+			ctx = leaving
+			left.Add(1)
+		}
 		sending.Go(func() {
-			defer func() { ended <- struct{}{} }() // Accept may end the goroutine
-			p.send(t.Context(), store)
+			defer func() { // Accept may end the goroutine
+				ended <- struct{}{}
+				if p.leaves {
+					left.Done()
+				}
+			}()
+			p.send(ctx, store)
 		})
 	}
 	for goroutinesIn("sqlstore.(*Store).CreateOrder(")-first+len(ended) < len(purchases) {
 		runtime.Gosched()
 	}
+	leave()
+	left.Wait() // not for the commits
 	close(opened)
 	sending.Wait()
 	if n := db.Stats().InUse; n != 0 {
@@ -113,7 +129,7 @@ func noted(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order s
 	case "refused":
 		err = new(soldOut)
 	case "panics":
-		panic(errPanic)
+		panic(errAccept)
 	case "exits":
 		runtime.Goexit()
 	case "commits":
@@ -124,13 +140,17 @@ func noted(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order s
 		_, err = tx.ExecContext(ctx, "COMMIT")
 	case "sends ROLLBACK":
 		_, err = tx.ExecContext(ctx, "ROLLBACK")
+	case "begins another":
+		if _, err = tx.ExecContext(ctx, "ROLLBACK"); err == nil {
+			_, err = tx.ExecContext(ctx, "BEGIN")
+		}
 	case "rolls back and says so":
-		err = errors.Join(errPanic, tx.Rollback())
+		err = errors.Join(errAccept, tx.Rollback())
 	}
 	return err
 }
 
-var errPanic = errors.New("Accept is confused")
+var errAccept = errors.New("of two minds")
 
 // checkOrders checks that the orders that were acknowledged are there, and none for
 // an item that must not be, and that each has been noted if all were to be.
@@ -196,7 +216,7 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 			}
 		}, false},
 		{"panics", func(t *testing.T, p *purchase) {
-			if err, _ := p.panicked.(error); !errors.Is(err, errPanic) {
+			if err, _ := p.panicked.(error); !errors.Is(err, errAccept) {
 				t.Errorf("%s: CreateOrder panicked with %v and returned %v, want the panic of Accept", p.item, p.panicked, p.err)
 			}
 		}, false},
@@ -209,9 +229,10 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 		{"rolls back", endsTransaction, false},
 		{"sends COMMIT", endsTransaction, true},
 		{"sends ROLLBACK", endsTransaction, false},
+		{"begins another", endsTransaction, false},
 		{"rolls back and says so", func(t *testing.T, p *purchase) {
 			endsTransaction(t, p)
-			if !errors.Is(p.err, errPanic) && !strings.Contains(fmt.Sprint(p.err), errPanic.Error()) {
+			if !errors.Is(p.err, errAccept) && !strings.Contains(fmt.Sprint(p.err), errAccept.Error()) {
 				t.Errorf("%s: %v, want what Accept returned, too", p.item, p.err)
 			}
 		}, false},
@@ -275,4 +296,30 @@ func TestAcceptRunsAgainWithItsTransaction(t *testing.T) {
 		t.Errorf("Accept ran %d times for two orders of which one had to be tried again", n)
 	}
 	checkOrders(t, d, purchases, func(string) bool { return false }, true)
+}
+
+func TestCallersThatLeave(t *testing.T) {
+	for _, accept := range []struct {
+		name string
+		accept
+	}{{"without Accept", nil}, {"with Accept", noted}} {
+		t.Run(accept.name, func(t *testing.T) {
+			onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+				d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+				for round := range 3 {
+					purchases := mixed(round, "kettle")
+					for i, p := range purchases {
+						p.leaves = i%3 == 1
+					}
+					sendTogether(t, d, accept.accept, purchases)
+					for _, p := range purchases {
+						if p.err != nil && !(p.leaves && errors.Is(p.err, context.Canceled)) {
+							t.Errorf("%s, whose caller left: %t: %v", p.key, p.leaves, p.err)
+						}
+					}
+					checkOrders(t, d, purchases, func(string) bool { return false }, accept.accept != nil)
+				}
+			})
+		})
+	}
 }
