@@ -344,7 +344,8 @@ func (l list) checkMeanwhile(t *test) {
 	}
 	// The pauses let the clock of a bubble move, in case the store waits for it.
 	// They grow, so that a store that takes its time is not changed a million
-	// times in one call.
+	// times in one call, and alike, so that in a bubble a walk does not come
+	// many times without a change.
 	wg.Go(func() {
 		for i := 0; more(); i++ {
 			time.Sleep(time.Duration(i) * time.Microsecond)
@@ -363,7 +364,7 @@ func (l list) checkMeanwhile(t *test) {
 	})
 	wg.Go(func() {
 		for i := 0; more(); i++ {
-			time.Sleep(time.Microsecond)
+			time.Sleep(time.Duration(i) * time.Microsecond)
 			if !l.walk(t, store, stable, 3+i%5) {
 				failed.Store(true)
 			}
