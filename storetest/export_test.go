@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -20,5 +21,11 @@ func Promises() []string {
 
 // RunWithPatience is like Run, but waits for a call only so long.
 func RunWithPatience(t *testing.T, patience time.Duration, newStore func(*testing.T, Contents) storefront.Store) {
-	run(t, &suite{makeStore: newStore, patience: patience})
+	run(t, &suite{makeStore: newStore, patience: patience}, groups())
+}
+
+// RunGroups is like RunSynctest, but runs the subtests of some groups only.
+func RunGroups(t *testing.T, names []string, newStore func(*testing.T, Contents) storefront.Store) {
+	some := slices.DeleteFunc(groups(), func(g group) bool { return !slices.Contains(names, g.name) })
+	run(t, &suite{makeStore: newStore, patience: time.Minute, bubble: true}, some)
 }

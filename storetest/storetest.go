@@ -129,7 +129,7 @@ type Reopener interface {
 // it calls t.Cleanup.
 func Run(t *testing.T, newStore func(t *testing.T, contents Contents) storefront.Store) {
 	t.Helper()
-	run(t, &suite{makeStore: newStore, patience: time.Minute})
+	run(t, &suite{makeStore: newStore, patience: time.Minute}, groups())
 }
 
 // RunSynctest is like [Run], but runs each subtest in a bubble of
@@ -141,7 +141,7 @@ func Run(t *testing.T, newStore func(t *testing.T, contents Contents) storefront
 // Advance, and that calls return promptly.
 func RunSynctest(t *testing.T, newStore func(t *testing.T, contents Contents) storefront.Store) {
 	t.Helper()
-	run(t, &suite{makeStore: newStore, patience: time.Minute, bubble: true})
+	run(t, &suite{makeStore: newStore, patience: time.Minute, bubble: true}, groups())
 }
 
 // A promise is a sentence of the contract and how it is checked.
@@ -174,9 +174,9 @@ type suite struct {
 	impatient atomic.Bool   // whether a call has not come to an end
 }
 
-func run(t *testing.T, s *suite) {
+func run(t *testing.T, s *suite, groups []group) {
 	t.Helper()
-	for _, g := range groups() {
+	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, p := range g.promises {
 				t.Run(p.sentence, func(t *testing.T) {
@@ -247,8 +247,9 @@ func (t *test) reopen(store Reopener) storefront.Store {
 
 // overwrite does what the owner of a slice may do.
 func overwrite(resources []storefront.Resource) {
+	other := storefront.MustResource("overwritten by the owner of the slice", nil)
 	for i := range resources {
-		resources[i] = storefront.MustResource("overwritten by the owner of the slice", nil)
+		resources[i] = other
 	}
 }
 
