@@ -227,6 +227,7 @@ func (t *test) newStore(contents Contents) storefront.Store {
 	overwrite(given.Users)
 	overwrite(given.Products)
 	overwrite(given.Widgets)
+	t.advanced = 0
 	return watchedStore{store, t}
 }
 
