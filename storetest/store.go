@@ -140,23 +140,37 @@ func doneContexts(parent context.Context) []doneContext {
 	return []doneContext{{"cancelled", cancelled}, {"past its deadline", late}}
 }
 
+const notPassedOn = "ctx is not passed on, or the driver's own error is returned. Return ctx.Err() where it is not nil."
+
+// checkDoneCall makes a call with a context that is done, many times: where a select
+// finds both that ctx is done and that it can go on, it takes one at random.
+func (t *test) checkDoneCall(c call, done doneContext) {
+	t.Helper()
+	const times = 50
+	for range times {
+		began := time.Now()
+		switch err := c.make(done.ctx); {
+		case err == nil || errors.As(err, new(wrongResult)):
+			t.broken(notPassedOn, "%s with a context that was %s returned no error.", c.text, done.what)
+		case !errors.Is(err, done.ctx.Err()):
+			t.broken(notPassedOn, "%s with a context that was %s returned an error that does not match %q: %v", c.text, done.what, done.ctx.Err(), err)
+		case t.bubble && time.Since(began) > 0:
+			t.broken("a pause before another attempt that does not end with ctx.", "%s with a context that was %s took %v to return.", c.text, done.what, time.Since(began))
+		default:
+			continue
+		}
+		return
+	}
+}
+
 func checkDone(t *test) {
-	const cause = "ctx is not passed on, or the driver's own error is returned. Return ctx.Err() where it is not nil."
-	_, calls := t.calls()
+	store, calls := t.calls()
 	for _, c := range calls {
 		if err := c.make(t.Context()); err != nil {
 			t.failed(c.text, err)
 		}
 		for _, done := range doneContexts(t.Context()) {
-			began := time.Now()
-			switch err := c.make(done.ctx); {
-			case err == nil || errors.As(err, new(wrongResult)):
-				t.broken(cause, "%s with a context that was %s returned no error.", c.text, done.what)
-			case !errors.Is(err, done.ctx.Err()):
-				t.broken(cause, "%s with a context that was %s returned an error that does not match %q: %v", c.text, done.what, done.ctx.Err(), err)
-			case t.bubble && time.Since(began) > 0:
-				t.broken("a pause before another attempt that does not end with ctx.", "%s with a context that was %s took %v to return.", c.text, done.what, time.Since(began))
-			}
+			t.checkDoneCall(c, done)
 		}
 		if t.bubble {
 			const limit = time.Millisecond
@@ -183,12 +197,20 @@ func checkDone(t *test) {
 			if wrong := (wrongResult{}); errors.As(err, &wrong) {
 				t.broken("the error after the last row (sql.Rows.Err) is not looked at.", "%s, cancelled at use %d of its context, returned no error, but %s.", c.text, n, wrong.text)
 			} else if err != nil && !errors.Is(err, over) {
-				t.broken(cause, "%s, cancelled at use %d of its context, returned an error that does not match %q: %v", c.text, n, over, err)
+				t.broken(notPassedOn, "%s, cancelled at use %d of its context, returned an error that does not match %q: %v", c.text, n, over, err)
 			} else if !unused {
 				continue
 			}
 			break
 		}
+	}
+	for _, done := range doneContexts(t.Context()) {
+		key := newKey()
+		t.create(store, key, t.newOrder())
+		t.checkDoneCall(call{"CreateOrder(ctx, the key of an order, order)", func(ctx context.Context) error {
+			_, err := t.createWithRetry(ctx, store, key, t.newOrder())
+			return err
+		}}, done)
 	}
 }
 

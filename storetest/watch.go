@@ -17,7 +17,7 @@ type watchedStore struct {
 }
 
 func (w watchedStore) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	return retry(w.t, func() ([]storefront.Resource, error) {
+	return retry(w.t, ctx, func() ([]storefront.Resource, error) {
 		return watch(w.t, ctx, "ListUsers", func() ([]storefront.Resource, error) { return w.Store.ListUsers(ctx, after, limit) })
 	})
 }
@@ -27,13 +27,13 @@ func (w watchedStore) CreateOrder(ctx context.Context, key storefront.Idempotenc
 }
 
 func (w watchedStore) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	return retry(w.t, func() (storefront.Resource, error) {
+	return retry(w.t, ctx, func() (storefront.Resource, error) {
 		return watch(w.t, ctx, "GetProduct", func() (storefront.Resource, error) { return w.Store.GetProduct(ctx, id) })
 	})
 }
 
 func (w watchedStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
-	return retry(w.t, func() ([]storefront.Resource, error) {
+	return retry(w.t, ctx, func() ([]storefront.Resource, error) {
 		return watch(w.t, ctx, "ListWidgets", func() ([]storefront.Resource, error) { return w.Store.ListWidgets(ctx, start, limit) })
 	})
 }
@@ -86,16 +86,17 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 //go:noinline
 func callOfTheSuite[T any](call func() (T, error)) (T, error) { return call() }
 
-// retry makes a call until it neither is unavailable nor in progress, for up to
-// five seconds. Once a call has not come to an end, others in the same run are
-// not repeated for as long.
-func retry[T any](t *test, call func() (T, error)) (T, error) {
+// retry makes a call until it neither is unavailable nor in progress, or tells that
+// ctx is done, for up to five seconds. Once a call has not come to an end, others
+// in the same run are not repeated for as long.
+func retry[T any](t *test, ctx context.Context, call func() (T, error)) (T, error) {
 	attempts := 100
 	if t.impatient.Load() {
 		attempts = 10
 	}
 	for i := range attempts {
-		if value, err := call(); !isTemporary(err) {
+		value, err := call()
+		if !isTemporary(err) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return value, err
 		}
 		time.Sleep(time.Duration(i) * time.Millisecond)

@@ -404,6 +404,38 @@ var wrongStores = []wrongStore{
 			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
 		}
 	}, []string{done}, "returned no error"},
+	{"CreateOrder looks at ctx only where it waits for its turn", func(s *store) {
+		turn := make(chan struct{}, 1)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			select { // at random, if both can be done
+			case turn <- struct{}{}:
+				defer func() { <-turn }()
+				return right(context.WithoutCancel(ctx), k, o)
+			case <-ctx.Done():
+				return order{}, ctx.Err()
+			}
+		})
+	}, []string{done}, "CreateOrder(ctx, key, order) with a context that was cancelled returned no error"},
+	{"GetProduct looks at ctx only where it waits for its turn", func(s *store) {
+		turns := make(chan struct{}, 16)
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+				return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
+			case <-ctx.Done():
+				return resource{}, ctx.Err()
+			}
+		}
+	}, []string{done}, "with a context that was cancelled returned no error"},
+	{"a replay ignores ctx", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if s.isKnown(k) {
+				ctx = context.WithoutCancel(ctx)
+			}
+			return right(ctx, k, o)
+		})
+	}, []string{done}, "CreateOrder(ctx, the key of an order, order) with a context that was cancelled returned no error"},
 	{"an error of the driver when ctx is done", func(s *store) {
 		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
 			if ctx.Err() != nil {
@@ -1401,6 +1433,22 @@ var wrongStores = []wrongStore{
 			return stored, err
 		})
 	}, []string{noTrace}, "looked at after the order was recorded"},
+	{"an order is created, then ctx looked at, unless that was done by chance before", func(s *store) {
+		turn := make(chan struct{}, 1)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			select { // at random, if both can be done
+			case turn <- struct{}{}:
+				defer func() { <-turn }()
+			case <-ctx.Done():
+				return order{}, ctx.Err()
+			}
+			stored, err := right(context.WithoutCancel(ctx), k, o)
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			return stored, err
+		})
+	}, []string{noTrace}, "looked at after the order was recorded"},
 	{"the driver's error in the midst", func(s *store) {
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			if ctx.Err() != nil {
@@ -1783,6 +1831,21 @@ var rightStores = []struct {
 				}
 				return right(ctx, position, limit)
 			}
+		})
+	}},
+	{"unavailable to who does not wait", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
+			}
+			return stored, err
 		})
 	}},
 	{"refusals of the store's own words", func(s *store) {
