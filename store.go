@@ -85,9 +85,9 @@ type Store interface {
 	// calls with the same key, concurrent or not, exactly one creates an order.
 	// A Store that survives a crash has every order that it returned before,
 	// with its key. The call that creates an order returns it as it was given.
-	// Every other call returns the stored order, equal in all four fields. Times
-	// are equal as instants. (The service recognizes a replay by an ID other
-	// than the one it proposed.)
+	// Every other call returns the stored order, equal in all four fields, even
+	// if it proposes the same ID. Times are equal as instants. (The service
+	// recognizes a replay by an ID other than the one it proposed.)
 	//
 	// Two keys are the same key if Scope and Value are equal byte for byte, and
 	// only then. A call whose key has been used with another Fingerprint changes

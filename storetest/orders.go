@@ -22,7 +22,7 @@ func orderPromises() []promise {
 		{"Of any number of calls with the same key, concurrent or not, exactly one creates an order", checkExactlyOne},
 		{"A Store that survives a crash has every order that it returned before, with its key", checkCrash},
 		{"The call that creates an order returns it as it was given", checkAsGiven},
-		{"Every other call returns the stored order, equal in all four fields", checkReplay},
+		{"Every other call returns the stored order, equal in all four fields, even if it proposes the same ID", checkReplay},
 		{"Two keys are the same key if Scope and Value are equal byte for byte, and only then", checkSameKey},
 		{"A call whose key has been used with another Fingerprint changes nothing and returns ErrKeyReused", checkReused},
 		{"A call that meets another in progress with the same key waits for its outcome, or returns ErrInProgress if the Store cannot wait", checkInProgress},
@@ -265,6 +265,8 @@ func together(n int, call func(i int)) {
 	wg.Wait()
 }
 
+const takenForOwn = "the stored order is taken for that of this very call, as it has the ID that the call has proposed."
+
 func checkExactlyOne(t *test) {
 	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
 	store := t.newOrderStore()
@@ -279,8 +281,18 @@ func checkExactlyOne(t *test) {
 		}
 	}
 
-	const rounds, callers = 6, 16
 	orders, countable := optional[OrderLister](t, store, "that calls that returned the order of another call created none of their own")
+	own := first
+	own.CreatedAt = own.CreatedAt.Add(time.Second)
+	t.create(store, key, own)
+	if countable {
+		if n := count(orders, first.ID); n != 1 {
+			t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, there are %d orders with the ID, want 1.", n)
+			return
+		}
+	}
+
+	const rounds, callers = 6, 16
 	refuser, refuses := optional[Refuser](t, store, "")
 	for round := range 2 * rounds {
 		calls := fmt.Sprintf("%d concurrent calls with one key, and one after them", callers)
@@ -466,21 +478,35 @@ func checkReplay(t *test) {
 	}
 
 	const callers = 16
-	key, last := newKey(), t.newOrder()
-	var proposed, got [callers]storefront.Order
-	together(callers, func(i int) {
-		proposed[i] = t.newOrder()
-		proposed[i].CreatedAt = last.CreatedAt.Add(time.Duration(i) * time.Millisecond)
-		got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
-	})
-	stored := t.create(store, key, last)
-	for i := range got {
-		if got[i].ID != stored.ID || got[i].ID == proposed[i].ID {
-			continue // that is another promise
+	for _, oneID := range []bool{false, true} {
+		key, last := newKey(), t.newOrder()
+		var proposed, got [callers]storefront.Order
+		together(callers, func(i int) {
+			proposed[i] = t.newOrder()
+			if oneID {
+				proposed[i].ID = last.ID
+			}
+			proposed[i].CreatedAt = last.CreatedAt.Add(time.Duration(i) * time.Millisecond)
+			got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
+		})
+		stored := t.create(store, key, last)
+		others := 0
+		for i := range got {
+			if got[i].ID != stored.ID || !oneID && got[i].ID == proposed[i].ID || oneID && proposed[i].CreatedAt.Equal(stored.CreatedAt) {
+				others++
+				continue // that is another promise
+			}
+			if d := orderDifference(got[i], stored); d != "" {
+				usual, calls := "a call that loses a race returns its own order with the ID of the other.", "one key"
+				if oneID {
+					usual, calls = takenForOwn, "one key and one ID"
+				}
+				t.broken(usual, "Of %d concurrent calls with %s, one returned the order %q with %s.", callers, calls, stored.ID, d)
+				return
+			}
 		}
-		if d := orderDifference(got[i], stored); d != "" {
-			t.broken("a call that loses a race returns its own order with the ID of the other.", "Of %d concurrent calls with one key, one returned the order %q with %s.", callers, stored.ID, d)
-			return
+		if others > 1 {
+			return // with one ID, calls that create cannot be told from those that do not
 		}
 	}
 }
@@ -583,6 +609,11 @@ func checkReused(t *test) {
 		}
 		if d := orderDifference(got, first); d != "" {
 			t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, the order of the key has %s.", d)
+			return
+		}
+		order.ID = first.ID
+		if _, err := t.createWithRetry(t.Context(), store, other, order); !errors.Is(err, storefront.ErrKeyReused) {
+			t.broken(takenForOwn, "A call with a key that has an order, the ID of that order, and a fingerprint that differs in the %s, returned an error that does not match ErrKeyReused: %v", change.what, err)
 			return
 		}
 	}
@@ -795,13 +826,19 @@ func checkNeverRefused(t *test) {
 		t.unable("A second call with the key of the order %q returned the order %q.", order.ID, first.ID)
 	}
 	t.sellOut(refuser)
-	for range 3 {
-		got, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
+	for _, id := range []string{t.newOrder().ID, t.newOrder().ID, first.ID} {
+		again := t.newOrder()
+		again.ID = id
+		got, err := t.createWithRetry(t.Context(), store, key, again)
+		if err != nil && id == first.ID {
+			t.broken(takenForOwn, "The item of an order was sold out. Then a call with the order's key and its ID failed: %v", err)
+			return
+		}
 		if err != nil {
 			t.broken(cause, "The item of an order was sold out. Then a call with the order's key failed: %v", err)
 			return
 		}
-		if d := orderDifference(got, first); d != "" {
+		if d := orderDifference(got, first); d != "" && id != first.ID {
 			t.broken(cause, "The item of an order was sold out. Then a call with the order's key returned one with %s.", d)
 			return
 		}

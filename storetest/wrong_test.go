@@ -131,11 +131,11 @@ func (s *store) deleteAll(c storetest.Contents) {
 
 // Orders returns each order once, even if it has two keys.
 func (s *store) Orders() []order {
-	byID := make(map[string]order)
+	orders := make(map[order]bool)
 	for _, o := range s.MemStore.Orders() {
-		byID[o.ID] = o
+		orders[o] = true
 	}
-	return slices.Collect(maps.Values(byID))
+	return slices.Collect(maps.Keys(orders))
 }
 
 func (s *store) Reopen(*testing.T) storefront.Store {
@@ -975,6 +975,53 @@ var wrongStores = []wrongStore{
 			return stored, err
 		})
 	}, []string{replay}, "CreatedAt"},
+	{"a replay with the order's own ID taken for new where calls meet", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			fresh := !s.isKnown(k) && ctx.Err() == nil
+			if fresh {
+				time.Sleep(time.Microsecond)
+			}
+			stored, err := right(ctx, k, o)
+			if fresh && err == nil && stored.ID == o.ID {
+				return o, nil
+			}
+			return stored, err
+		})
+	}, []string{replay}, "taken for that of this very call"},
+	{"a replay with the order's own ID is recorded again", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			known := s.isKnown(k)
+			stored, err := right(ctx, k, o)
+			if known && err == nil && stored.ID == o.ID {
+				right(ctx, key{Value: o.ID}, o)
+			}
+			return stored, err
+		})
+	}, []string{exactlyOne}, "there are 2 orders with the ID, want 1"},
+	{"the fingerprint of a call with the order's own ID is not compared", func(s *store) {
+		var ids sync.Map
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if err == nil {
+				ids.Store(nameOf(k), stored)
+			}
+			if own, ok := ids.Load(nameOf(k)); ok && errors.Is(err, storefront.ErrKeyReused) && own.(order).ID == o.ID {
+				return own.(order), nil
+			}
+			return stored, err
+		})
+	}, []string{reused}, "taken for that of this very call"},
+	{"a replay with the order's own ID is decided anew", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if err == nil && stored.ID == o.ID {
+				if refusal := s.decide(o); refusal != nil && s.isKnown(k) {
+					return order{}, refusal
+				}
+			}
+			return stored, err
+		})
+	}, []string{ordered}, "taken for that of this very call"},
 	{"keys without scope", func(s *store) { s.keys(func(k *key) { k.Scope = "" }) }, []string{sameKey}, "Scope is left out"},
 	{"keys joined", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+k.Value }) }, []string{sameKey}, "was taken for"},
 	{"keys joined by a comma", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+","+k.Value }) }, []string{sameKey}, `{Scope: "a", Value: "b,c"} was taken for {Scope: "a,b", Value: "c"}`},
