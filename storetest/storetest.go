@@ -42,14 +42,26 @@
 // type that is made for the test and embeds the store. Where one is missing, the
 // subtest checks what it can without it, and is then skipped with a message that
 // says what was not checked, and whether the store has a method of that name but
-// of another type. Go test shows these messages with -v only: run it so once.
+// of another type.
+//
+// Package testing shows such messages with -v only. Without it, a run writes to
+// standard output what it has not checked, in a line for each of the five types. Of
+// a package that passes, go test shows its output where no package is named on the
+// command line, as in its own folder, and nothing where one is, as in "go test
+// ./...". That a method is missing or mistyped does not pass unnoticed, however the
+// tests are run, where the compiler looks for it:
+//
+//	var _ storetest.Clock = testStore{}
 package storetest
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -176,11 +188,12 @@ type suite struct {
 
 func run(t *testing.T, s *suite, groups []group) {
 	t.Helper()
+	var gaps []gap
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, p := range g.promises {
 				t.Run(p.sentence, func(t *testing.T) {
-					var unchecked []string
+					var unchecked []gap
 					check := func(t *testing.T) {
 						c := &test{T: t, suite: s, sentence: p.sentence}
 						p.check(c)
@@ -191,13 +204,73 @@ func run(t *testing.T, s *suite, groups []group) {
 					} else {
 						check(t)
 					}
+					gaps = append(gaps, unchecked...)
 					if unchecked != nil {
-						t.Skip(strings.Join(unchecked, "\n"))
+						t.Skip(explain(unchecked))
 					}
 				})
 			}
 		})
 	}
+	if gaps != nil && !testing.Verbose() {
+		// Package testing shows nothing of a test that passes.
+		os.Stdout.WriteString(t.Name() + summary(gaps))
+	}
+}
+
+// A gap is what was not checked, as the store lacks optional methods.
+type gap struct {
+	what    string
+	methods reflect.Type
+	store   reflect.Value
+}
+
+// mistyped returns the type of a method of the store if it has the name of an
+// optional one but is of another type.
+func (g gap) mistyped(optional reflect.Method) (reflect.Type, bool) {
+	m := g.store.MethodByName(optional.Name)
+	if !m.IsValid() || m.Type() == optional.Type {
+		return nil, false
+	}
+	return m.Type(), true
+}
+
+// explain says what was not checked in a subtest, and how it would be.
+func explain(gaps []gap) string {
+	var texts []string
+	for _, g := range gaps {
+		text := fmt.Sprintf("Not checked: %s. To have it checked, give the store that newStore returns the methods of storetest.%s:", g.what, g.methods.Name())
+		for m := range g.methods.Methods() {
+			text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
+			if has, ok := g.mistyped(m); ok {
+				text += fmt.Sprintf(" (%v has one with this name, but its type is another: %v)", g.store.Type(), has)
+			}
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "\n")
+}
+
+// summary says what was not checked in a run, in a line for each type of optional
+// methods.
+func summary(gaps []gap) string {
+	lines := make(map[reflect.Type]string)
+	for _, g := range gaps {
+		switch line := lines[g.methods]; {
+		case line == "":
+			name := g.methods.Name()
+			for m := range g.methods.Methods() {
+				if has, ok := g.mistyped(m); ok {
+					name += fmt.Sprintf(" (whose %s is not to be a %v)", m.Name, has)
+				}
+			}
+			lines[g.methods] = fmt.Sprintf("\t%s: %s", name, g.what)
+		case !strings.Contains(line, g.what):
+			lines[g.methods] += "; " + g.what
+		}
+	}
+	return " has left unchecked, as the store lacks optional methods (go test -v names them):\n" +
+		strings.Join(slices.Sorted(maps.Values(lines)), "\n") + "\n"
 }
 
 // A test is the run of one subtest.
@@ -206,7 +279,7 @@ type test struct {
 	*suite
 	sentence  string
 	advanced  time.Duration // by how much the store's clock is ahead
-	unchecked []string      // what was not checked, and why
+	unchecked []gap         // what was not checked
 	failures  int           // how often broken was called
 	cause     string        // what it was given last
 	stuck     atomic.Bool   // whether a call has not returned
@@ -305,16 +378,7 @@ func optional[T any](t *test, store storefront.Store, unchecked string) (T, bool
 	if ok || unchecked == "" {
 		return o, ok
 	}
-	want := reflect.TypeFor[T]()
-	text := fmt.Sprintf("Not checked: %s. To have it checked, give the store that newStore returns the methods of storetest.%s:", unchecked, want.Name())
-	for i := range want.NumMethod() {
-		m := want.Method(i)
-		text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
-		if has, ok := reflect.TypeOf(store).MethodByName(m.Name); ok {
-			text += fmt.Sprintf(" (%T has one with this name, but its type is another: %v)", store, has.Type)
-		}
-	}
-	t.unchecked = append(t.unchecked, text)
+	t.unchecked = append(t.unchecked, gap{unchecked, reflect.TypeFor[T](), reflect.ValueOf(store)})
 	return o, false
 }
 

@@ -1985,8 +1985,10 @@ func TestRightStoresPass(t *testing.T) {
 	}
 }
 
-// A bareStore has the four methods alone.
+// A bareStore has the four methods, and of the optional ones but half of an Editor.
 type bareStore struct{ storefront.Store }
+
+func (bareStore) Put(ctxt, storetest.Contents) error { return nil }
 
 // A movableStore has a clock, but one whose type is wrong.
 type movableStore struct{ *store }
@@ -2110,6 +2112,40 @@ func TestWrongStoresAreCaught(t *testing.T) {
 		} {
 			if !strings.Contains(results.said["bare"], says) {
 				t.Errorf("it does not say %q:\n%s", says, results.said["bare"])
+			}
+		}
+		if says := "its type is another"; strings.Contains(results.said["bare"], says) {
+			t.Errorf("it says %q of a method that is as it should be:\n%s", says, results.said["bare"])
+		}
+	})
+	t.Run("without -v, a run sums up what it has not checked", func(t *testing.T) {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestSuiteOnWrongStores$/^(bare|movable)$")
+		cmd.Env = append(os.Environ(), inWrongStores+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		heading := " has left unchecked, as the store lacks optional methods (go test -v names them):\n"
+		for _, says := range []string{
+			"TestSuiteOnWrongStores/bare" + heading + "\tClock: that keys are remembered when time has passed\n\tEditor: that pages are full",
+			"; lists that change while they are read; ",
+			"\n\tOrderLister: ", "\n\tRefuser: ", "\n\tReopener: ",
+			"TestSuiteOnWrongStores/movable" + heading + "\tClock (whose Advance is not to be a func(int)): that keys are remembered when time has passed\n",
+		} {
+			if n := strings.Count(string(out), says); n != 1 {
+				t.Errorf("it says %q %d times, want 1:\n%s", says, n, out)
+			}
+		}
+		if n := strings.Count(string(out), "\n"); n > 20 {
+			t.Errorf("it writes %d lines, want few:\n%s", n, out)
+		}
+		for name, said := range results.said {
+			if strings.Contains(said, heading) {
+				t.Errorf("with -v, the run on %s says it, too", name)
 			}
 		}
 	})
