@@ -80,9 +80,16 @@ type Contents struct {
 
 // A Clock is a store whose clock can be moved, to see how long keys are
 // remembered.
+//
+// Where an engine forgets keys by itself, when their time to live or their lease
+// ends, its clock need not be moved: Advance takes d off the time that each key has
+// left, and deletes those that have none left. Keys that are created later have all
+// of theirs. Count on whole seconds that are rounded down, and on leases that begin
+// before their orders are recorded: a lease of somewhat more than
+// [storefront.KeyLifetime] keeps the promise.
 type Clock interface {
 	// Advance makes the store behave as if d had passed. If it forgets keys only
-	// when it is told to, Advance tells it.
+	// when it is told to, Advance tells it. Meanwhile no other method is called.
 	Advance(d time.Duration)
 }
 
@@ -127,11 +134,17 @@ type Refuser interface {
 // The suite cannot see what the operating system would lose. That a write is on the
 // disk before CreateOrder returns is to be reviewed, and that no file is left
 // half-written is to be tested with a process that is killed.
+//
+// Where a lock on its files forbids to open a store twice, as in bbolt, Badger and
+// Pebble, one process cannot have a crash. There Reopen may close the old store as
+// the program would, and wait for the calls in progress if that does. What is then
+// not seen is what is lost by a store that is not closed: it, too, is to be tested
+// with a process that is killed.
 type Reopener interface {
 	// Reopen stops the store as a crash would, without waiting for the calls in
 	// progress, and returns a store on the same data. Calls in progress on the
-	// old one may fail in any way but must return. The new one must have the
-	// same optional methods.
+	// old one, and those that begin while Reopen does its work, may fail in any
+	// way but must return. The new one must have the same optional methods.
 	Reopen(t *testing.T) storefront.Store
 }
 

@@ -2012,6 +2012,9 @@ func TestSuiteOnWrongStores(t *testing.T) {
 			return movableStore{newStore(contents)}
 		})
 	})
+	t.Run("leases", func(t *testing.T) {
+		testLeaseStore(t, 12*time.Hour)
+	})
 	for _, w := range stuckStores {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
@@ -2154,6 +2157,10 @@ func TestWrongStoresAreCaught(t *testing.T) {
 		if says := "has one with this name, but its type is another"; !strings.Contains(results.said["movable"], says) {
 			t.Errorf("it does not say %q:\n%s", says, results.said["movable"])
 		}
+	})
+
+	t.Run("leases that end too early are seen where Advance shortens them", func(t *testing.T) {
+		wantSubtests(t, "failed", results.failed["leases"], []string{lifetime})
 	})
 
 	t.Run("where CreateOrder never works, nothing is said to be broken", func(t *testing.T) {
