@@ -1,0 +1,117 @@
+package storetest_test
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/storetest"
+)
+
+// A countedStore counts its calls, and those of them that were made one after
+// another.
+type countedStore struct {
+	*store
+	calls *calls
+}
+
+type calls struct {
+	mu                     sync.Mutex
+	inAll, oneAfterAnother map[string]int // by method
+}
+
+func (s countedStore) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {
+	s.calls.count("ListUsers")
+	return s.store.ListUsers(ctx, after, limit)
+}
+
+func (s countedStore) CreateOrder(ctx ctxt, k key, o order) (order, error) {
+	s.calls.count("CreateOrder")
+	return s.store.CreateOrder(ctx, k, o)
+}
+
+func (s countedStore) GetProduct(ctx ctxt, id string) (resource, error) {
+	s.calls.count("GetProduct")
+	return s.store.GetProduct(ctx, id)
+}
+
+func (s countedStore) ListWidgets(ctx ctxt, start string, limit int) ([]resource, error) {
+	s.calls.count("ListWidgets")
+	return s.store.ListWidgets(ctx, start, limit)
+}
+
+func (s countedStore) Put(ctx ctxt, contents storetest.Contents) error {
+	s.calls.count("Put")
+	return s.store.Put(ctx, contents)
+}
+
+func (s countedStore) Delete(ctx ctxt, contents storetest.Contents) error {
+	s.calls.count("Delete")
+	return s.store.Delete(ctx, contents)
+}
+
+func (s countedStore) Reopen(*testing.T) storefront.Store { return s }
+
+// count counts a call. In a bubble, the calls that the suite makes one after another
+// are those of the subtest's own goroutine.
+func (c *calls) count(method string) {
+	pc := make([]uintptr, 100)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(1, pc)])
+	alone := 1
+	for more := true; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); strings.HasPrefix(f.Function, "sync.(*WaitGroup).Go") {
+			alone = 0
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inAll[method]++
+	c.oneAfterAnother[method] += alone
+}
+
+func TestTheDocumentationSaysHowManyCallsARunMakes(t *testing.T) {
+	c := &calls{inAll: make(map[string]int), oneAfterAnother: make(map[string]int)}
+	var made []*storefront.MemStore
+	storetest.RunSynctest(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+		s := countedStore{newStore(contents), c}
+		made = append(made, s.MemStore)
+		return s
+	})
+	orders := 0
+	for _, m := range made {
+		orders += len(m.Orders())
+	}
+
+	source, err := os.ReadFile("storetest.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, _, _ := strings.Cut(string(source), "\npackage ")
+	doc = strings.NewReplacer("\n// ", " ", ",", "").Replace(doc)
+	check := func(what, pattern string, counts ...int) {
+		t.Helper()
+		m := regexp.MustCompile(pattern).FindStringSubmatch(doc)
+		if len(m) != 1+len(counts) {
+			t.Errorf("the package comment does not say %s, as in %q", what, pattern)
+			return
+		}
+		for i, n := range counts {
+			// It says the most, which depends on how calls meet.
+			if says, _ := strconv.Atoi(m[1+i]); n > says || n < says*7/10 {
+				t.Errorf("the package comment says %d where it says %s, but there are %d: %s", says, what, n, m[0])
+			}
+		}
+	}
+	for _, method := range []string{"CreateOrder", "GetProduct", "ListUsers", "ListWidgets"} {
+		check("how often "+method+" is called", `\t`+method+` +(\d+) +(\d+)`, c.inAll[method], c.oneAfterAnother[method])
+	}
+	check("how often stores are changed", `Put and Delete are called (\d+) times`, c.inAll["Put"]+c.inAll["Delete"])
+	check("how many orders are created", `creates (\d+) orders`, orders)
+	check("how many stores are made", `called about (\d+) times`, len(made))
+}
