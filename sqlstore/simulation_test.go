@@ -1,0 +1,597 @@
+package sqlstore_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+var (
+	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
+	seeds   = flag.Uint64("seeds", 2000, "simulate the seeds from 1 to this one")
+)
+
+// TestSimulation tests the store as a whole: three of them as replicas of a program,
+// with 16 callers each, on a database that fails in every way that it can. A seed
+// decides everything: newSimulation says what, and check what must be true whatever
+// happened.
+//
+//	go test ./sqlstore -run TestSimulation -timeout 0 -args -seeds 100000
+//	go test ./sqlstore -run TestSimulation -args -seed 42
+func TestSimulation(t *testing.T) {
+	first, last := uint64(1), *seeds
+	if testing.Short() || raceDetected() {
+		last = min(last, 200)
+	}
+	if *oneSeed != 0 {
+		first, last = *oneSeed, *oneSeed
+	}
+	for seed := first; seed <= last; seed++ {
+		m := simulate(t, seed)
+		if *oneSeed != 0 {
+			fmt.Println(strings.Join(m.told(), "\n"))
+		}
+		if len(m.wrong) > 0 {
+			t.Fatalf("seed %d (its story: -args -seed %d):\n%s", seed, seed, strings.Join(m.wrong, "\n"))
+		}
+	}
+}
+
+// A failure is of use only if its seed shows it again.
+func TestSimulationIsTheSameEachTime(t *testing.T) {
+	if raceDetected() {
+		t.Skip("the race detector has goroutines run in random sequence")
+	}
+	for seed := uint64(1); seed <= 40; seed++ {
+		// Where the machine stops the process for 10 ms, the runtime may interrupt a
+		// goroutine. So there is a second chance.
+		first, second := simulate(t, seed).told(), simulate(t, seed).told()
+		if !slices.Equal(first, second) && !slices.Equal(first, simulate(t, seed).told()) {
+			i := 0
+			for i < min(len(first), len(second)) && first[i] == second[i] {
+				i++
+			}
+			t.Fatalf("seed %d, from line %d on:\n%s\nand then\n%s", seed, i+1,
+				strings.Join(first[i:min(i+3, len(first))], "\n"), strings.Join(second[i:min(i+3, len(second))], "\n"))
+		}
+	}
+}
+
+func raceDetected() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// simulate runs a seed.
+//
+// When a commit settles the calls that shared it, they go on in the same instant, and
+// the sequence in which they queue for their next try is the scheduler's. With one P,
+// and no garbage collection to interrupt it, that is the same each time.
+func simulate(t *testing.T, seed uint64) (m *simulation) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	if seed%32 == 0 {
+		runtime.GC()
+	}
+	defer func() {
+		if v := recover(); v != nil { // goroutines are left
+			m.fault("%v", v)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		m = newSimulation(seed)
+		m.run()
+	})
+	return m
+}
+
+// A world is what one seed makes. What happens in it by chance follows from the
+// seed, the time and what it happens to, never from which goroutine asks first, and
+// no two things are planned for the same instant. So a seed is one story, wherever
+// the Store itself does not let goroutines go on at once (see simulate).
+type world struct {
+	seed  uint64
+	began time.Time
+
+	mu    sync.Mutex
+	taken map[time.Duration]bool // the instants for which something is planned
+	calm  bool                   // nothing fails any more
+	story []event
+}
+
+func newWorld(seed uint64) *world {
+	return &world{seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
+}
+
+// An event is a line of the story, which is worded when somebody reads it.
+type event struct {
+	at     time.Duration
+	who    string
+	format string
+	args   []any
+}
+
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+func (w *world) tell(who, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.story = append(w.story, event{w.now(), who, format, args})
+}
+
+// told returns the story. What happens in one instant is sorted by whom it happens to.
+func (w *world) told() []string {
+	slices.SortStableFunc(w.story, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.who, b.who))
+	})
+	lines := make([]string, len(w.story))
+	for i, e := range w.story {
+		lines[i] = fmt.Sprintf("%14s  %-8s %s", e.at, e.who, fmt.Sprintf(e.format, e.args...))
+	}
+	return lines
+}
+
+// dice are for what happens now to what the parts name.
+func (w *world) dice(parts ...string) *rand.Rand {
+	h := uint64(0xcbf29ce484222325) // FNV-1a
+	for _, part := range parts {
+		for i := range len(part) {
+			h = (h ^ uint64(part[i])) * 0x100000001b3
+		}
+		h = (h ^ 0xff) * 0x100000001b3
+	}
+	return rand.New(rand.NewPCG(w.seed, h+uint64(w.now())*0x9e3779b97f4a7c15))
+}
+
+func oneOf[T any](d *rand.Rand, of ...T) T { return of[d.IntN(len(of))] }
+
+// upTo returns any duration of at most most.
+func upTo(d *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(d.Int64N(int64(most) + 1))
+}
+
+// between returns a duration from least to most, of any magnitude.
+func between(d *rand.Rand, least, most time.Duration) time.Duration {
+	magnitudes := 1
+	for least<<magnitudes < most {
+		magnitudes++
+	}
+	return least + upTo(d, min(least<<(1+d.IntN(magnitudes)), most)-least)
+}
+
+// plan returns d, or the next duration after which nothing else is planned.
+func (w *world) plan(d time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	at := now + max(d, 1)
+	for w.taken[at] {
+		at++
+	}
+	w.taken[at] = true
+	return at - now
+}
+
+func (w *world) sleep(d time.Duration) { time.Sleep(w.plan(d)) }
+
+func (w *world) isCalm() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calm
+}
+
+func (w *world) calmDown() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calm = true
+}
+
+// What the items of orders stand for. Without Accept, there are only the first two.
+const (
+	plain        = "plain"
+	rejected     = "rejected"      // a CHECK rejects the order, which is before any look at its key
+	stocked      = "stocked"       // Accept takes one from the stock, or refuses
+	refusing     = "refused"       // Accept refuses after it has written
+	failing      = "failing"       // Accept returns an error of its own
+	panicking    = "panicking"     // Accept panics
+	workRejected = "work rejected" // the constraint of another table rejects what Accept writes
+	committing   = "committing"    // Accept ends the transaction
+	rollingBack  = "rolling back"  // Accept ends the transaction
+)
+
+const (
+	replicas          = 3
+	callersPerReplica = 16
+	rounds            = 2 // of each caller
+	tries             = 3 // of each round
+)
+
+var (
+	errSoldOut = &storefront.Refusal{Reason: "sold-out"}
+	errRefused = &storefront.Refusal{Reason: "refused"}
+	errAccept  = errors.New("failed in Accept")
+)
+
+// A simulation is the run of one seed.
+type simulation struct {
+	*world
+	server   *server
+	dbs      []*sql.DB
+	stores   []*sqlstore.Store
+	accepts  bool
+	timeout  time.Duration
+	span     time.Duration // the time in which callers begin, and servers fail
+	together bool          // all callers begin their rounds together, so that more commits are shared
+	items    [][2]string   // of each key, with its first fingerprint and with its second
+
+	calling  sync.Mutex
+	calls    []*attempt
+	accepted []acceptance
+	calmFrom time.Duration
+	wrong    []string
+}
+
+// An attempt is a call of CreateOrder.
+type attempt struct {
+	who          string
+	key, variant int
+	proposed     storefront.Order
+	began, ended time.Duration
+	limit        time.Duration // when it must have ended
+	calm         bool          // after all faults
+
+	order    storefront.Order
+	err      error
+	ctxErr   error // of its ctx when it had ended
+	panicked any
+}
+
+// An acceptance is a call of Accept.
+type acceptance struct {
+	at    time.Duration
+	order string // its ID
+	key   string
+}
+
+func newSimulation(seed uint64) *simulation {
+	m := &simulation{world: newWorld(seed)}
+	d := m.dice("plan")
+	m.accepts = d.IntN(3) > 0
+	m.timeout = between(d, time.Second, 10*time.Second)
+	m.span = between(d, 20*time.Millisecond, time.Minute)
+	m.together = d.IntN(2) == 0
+	m.server = newServer(m.world, d.IntN(3) == 0)
+	often := oneOf(d, 50, 200, 1000)
+	for f := answered + 1; f < fates; f++ {
+		m.server.faults[f] = oneOf(d, 0, often)
+	}
+	for range 4 + d.IntN(9) {
+		items := []string{plain, plain, plain, rejected}
+		if m.accepts {
+			items = []string{plain, plain, plain, plain, stocked, stocked, stocked, rejected, refusing, failing, panicking, workRejected, committing, rollingBack}
+		}
+		m.items = append(m.items, [2]string{oneOf(d, items...), oneOf(d, items...)})
+	}
+	for n := range replicas {
+		r := &replica{m.server, fmt.Sprintf("r%d", n)}
+		db := sql.OpenDB(r)
+		// Where calls wait for a connection, database/sql picks the next at random.
+		db.SetMaxOpenConns(0)
+		db.SetMaxIdleConns(1000)
+		opts := &sqlstore.Options{Timeout: m.timeout}
+		if m.accepts {
+			opts.Accept = m.accept
+		}
+		store := sqlstore.New(db, opts)
+		store.SetPause(func(most time.Duration) time.Duration {
+			return m.plan(upTo(m.dice(r.name, "pause"), most))
+		})
+		m.dbs, m.stores = append(m.dbs, db), append(m.stores, store)
+	}
+	m.tell("seed", "%d: SQLite %t, Accept %t, timeout %v, span %v, faults %v, keys %q", seed, m.server.sqlite, m.accepts, m.timeout, m.span, m.server.faults, m.items)
+	return m
+}
+
+func (m *simulation) run() {
+	var all sync.WaitGroup
+	for n := range replicas {
+		for i := range callersPerReplica {
+			all.Go(func() { m.caller(n, fmt.Sprintf("r%d.%02d", n, i)) })
+		}
+	}
+	if !m.server.sqlite {
+		all.Go(m.failOvers)
+	}
+	all.Wait()
+	m.calmDown()
+	m.tell("seed", "nothing fails any more")
+	m.sleep(time.Hour) // until the server has noticed who has gone
+	m.calmFrom = m.now()
+	// Two rounds, so that the second finds what the first has left.
+	for round := range 2 {
+		for n := range replicas {
+			for key := range m.items {
+				for variant := range 2 {
+					all.Go(func() {
+						who := fmt.Sprintf("r%d.k%d.%d", n, key, variant)
+						m.sleep(upTo(m.dice(who), 2*time.Millisecond))
+						m.call(context.Background(), who, fmt.Sprintf("%s.%d", who, round), n, key, variant, m.timeout)
+					})
+				}
+			}
+		}
+		all.Wait()
+	}
+	for n, db := range m.dbs {
+		if used := db.Stats().InUse; used != 0 {
+			m.fault("replica %d still uses %d connections", n, used)
+		}
+		db.Close()
+	}
+	m.check()
+	m.sleep(time.Hour) // no goroutine of the stores is left then, or the bubble panics
+}
+
+// failOvers lets the standby become the primary.
+func (m *simulation) failOvers() {
+	d := m.dice("fail-overs")
+	for range d.IntN(3) {
+		m.sleep(between(d, time.Millisecond, m.span))
+		m.server.stall()
+		m.sleep(between(d, time.Microsecond, 3*m.timeout))
+		if d.IntN(4) == 0 {
+			m.server.rejoin()
+			continue
+		}
+		m.server.failOver()
+		m.sleep(between(d, time.Microsecond, 5*time.Second))
+		m.server.open()
+	}
+}
+
+// caller is a client of one replica, who repeats a call that is not answered, there
+// or at another.
+func (m *simulation) caller(replica int, who string) {
+	d := m.dice(who)
+	for round := range rounds {
+		if m.together {
+			m.sleep(time.Duration(round)*m.span/rounds - m.now() + upTo(d, time.Millisecond))
+		} else {
+			m.sleep(between(d, 10*time.Microsecond, m.span/rounds))
+		}
+		key, variant := d.IntN(len(m.items)), d.IntN(6)/5
+		at := replica
+		for try := range tries {
+			ctx, cancel := context.WithCancel(context.Background())
+			limit := m.timeout
+			switch d.IntN(6) {
+			case 0:
+				limit = m.plan(between(d, time.Millisecond, m.timeout))
+				ctx, cancel = context.WithTimeout(ctx, limit)
+			case 1:
+				limit = m.plan(between(d, time.Millisecond, m.timeout))
+				time.AfterFunc(limit, cancel)
+			}
+			answered := m.call(ctx, who, fmt.Sprintf("%s.%d.%d", who, round, try), at, key, variant, limit)
+			cancel()
+			if answered {
+				break
+			}
+			m.sleep(between(d, 10*time.Microsecond, time.Second))
+			if d.IntN(2) == 0 {
+				at = d.IntN(replicas)
+			}
+		}
+	}
+}
+
+// call calls CreateOrder of a replica, and reports whether it is answered.
+func (m *simulation) call(ctx context.Context, who, id string, replica, key, variant int, limit time.Duration) bool {
+	a := &attempt{who: who, key: key, variant: variant, began: m.now(), calm: m.isCalm()}
+	a.limit = a.began + min(limit, m.timeout)
+	a.proposed = storefront.Order{ID: id, Item: m.items[key][variant], Qty: int64(variant + 1), CreatedAt: time.UnixMilli(time.Now().UnixMilli()).UTC()}
+	m.tell(who, "CreateOrder with %s/%d of %s as %s", keyName(key), variant, a.proposed.Item, id)
+	func() {
+		defer func() { a.panicked = recover() }()
+		a.order, a.err = m.stores[replica].CreateOrder(context.WithValue(ctx, callerKey{}, who), storefront.IdempotencyKey{
+			Scope: "simulation", Value: keyName(key), Fingerprint: fingerprint(variant),
+		}, a.proposed)
+	}()
+	a.ended, a.ctxErr = m.now(), ctx.Err()
+	m.tell(who, "%v", a)
+	m.calling.Lock()
+	defer m.calling.Unlock()
+	m.calls = append(m.calls, a)
+	return a.err == nil || a.panicked != nil || errors.Is(a.err, storefront.ErrKeyReused) || m.isOwn(a)
+}
+
+func keyName(key int) string { return fmt.Sprintf("k%d", key) }
+
+func fingerprint(variant int) [32]byte { return [32]byte{byte(variant) + 1} }
+
+func (a *attempt) String() string {
+	result := fmt.Sprint("the order ", a.order.ID)
+	switch {
+	case a.panicked != nil:
+		result, _, _ = strings.Cut(fmt.Sprint("panic: ", a.panicked), "\n")
+	case a.err != nil:
+		result = a.err.Error()
+	}
+	return fmt.Sprintf("%s/%d, %s (%s): %s", keyName(a.key), a.variant, a.proposed.ID, a.proposed.Item, result)
+}
+
+// accept is Options.Accept.
+func (m *simulation) accept(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+	m.calling.Lock()
+	m.accepted = append(m.accepted, acceptance{m.now(), order.ID, key.Value})
+	m.calling.Unlock()
+	m.tell("Accept", "of %s (%s)", order.ID, order.Item)
+	if d := m.dice("Accept", order.ID); !m.isCalm() && d.IntN(20) == 0 {
+		select {
+		case <-time.After(m.plan(between(d, time.Millisecond, 3*time.Second))):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO work (order_id) VALUES ($1)`, order.ID); err != nil {
+		return fmt.Errorf("work: %w", err)
+	}
+	switch order.Item {
+	case stocked:
+		result, err := tx.ExecContext(ctx, `UPDATE stock SET count = count - 1 WHERE item = $1 AND count > 0`, order.Item)
+		if err != nil {
+			return fmt.Errorf("stock: %w", err)
+		}
+		if n, _ := result.RowsAffected(); n == 0 {
+			return errSoldOut
+		}
+	case refusing:
+		return errRefused
+	case failing:
+		return errAccept
+	case panicking:
+		panic(errAccept)
+	case workRejected:
+		_, err := tx.ExecContext(ctx, `INSERT INTO work (order_id, note) VALUES ($1, $2)`, order.ID, "")
+		return err
+	case committing, rollingBack: // which Accept must not, by a method or by SQL
+		method, query := tx.Commit, "COMMIT"
+		if order.Item == rollingBack {
+			method, query = tx.Rollback, "ROLLBACK"
+		}
+		if m.dice("end", order.ID).IntN(2) == 0 {
+			return method()
+		}
+		_, err := tx.ExecContext(ctx, query)
+		return err
+	}
+	return nil
+}
+
+// isOwn reports whether a failed by what its order is, not by what befell it.
+func (m *simulation) isOwn(a *attempt) bool {
+	switch a.proposed.Item {
+	case rejected, workRejected:
+		return errors.Is(a.err, m.server.errRejected())
+	case stocked:
+		return errors.Is(a.err, errSoldOut)
+	case refusing:
+		return errors.Is(a.err, errRefused)
+	case failing:
+		return errors.Is(a.err, errAccept)
+	case panicking:
+		err, _ := a.panicked.(error)
+		return errors.Is(err, errAccept)
+	case committing, rollingBack:
+		return a.err != nil && strings.Contains(a.err.Error(), "cannot go on after Accept")
+	}
+	return false
+}
+
+func (m *simulation) fault(format string, args ...any) {
+	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
+	m.tell("WRONG", format, args...)
+}
+
+// check checks what the contracts of storefront.Store and Options.Accept promise.
+func (m *simulation) check() {
+	state := m.server.state
+	proposed := make(map[string]*attempt)
+	known := make(map[int]time.Duration) // since when the order of a key must be there
+	for _, a := range m.calls {
+		proposed[a.proposed.ID] = a
+		if at, ok := known[a.key]; a.err == nil && a.panicked == nil && (!ok || a.ended < at) {
+			known[a.key] = a.ended
+		}
+	}
+	stored := make(map[int]*orderRow)
+	taken := 0
+	for _, id := range slices.Sorted(maps.Keys(state.orders)) {
+		row, a := state.orders[id], proposed[id]
+		if stored[a.key] != nil {
+			m.fault("%s has two orders: %s and %s", keyName(a.key), stored[a.key].id, id)
+		}
+		stored[a.key] = row
+		if _, ok := known[a.key]; !ok && !a.calm {
+			known[a.key] = m.calmFrom
+		}
+		if fingerprint(a.variant) != row.fingerprint || row.item != a.proposed.Item || row.qty != a.proposed.Qty || row.ms != a.proposed.CreatedAt.UnixMilli() {
+			m.fault("%s is stored as %v, was proposed as %v", id, row, a.proposed)
+		}
+		if row.item == stocked {
+			taken++
+		}
+		if rows := state.work[id]; m.accepts && rows != 1 {
+			m.fault("%s is there, and %d rows of Accept", id, rows)
+		}
+	}
+	for id, rows := range state.work {
+		if state.orders[id] == nil {
+			m.fault("%s is not there, but %d rows of Accept", id, rows)
+		}
+	}
+	if state.left != stock-taken {
+		m.fault("%d are left of %d, after %d orders", state.left, stock, taken)
+	}
+	for _, a := range m.accepted {
+		key := proposed[a.order].key
+		if at, ok := known[key]; ok && a.at > at {
+			m.fault("at %v, Accept was called for %s, after %s had an order", a.at, a.order, keyName(key))
+		}
+	}
+	for _, a := range m.calls {
+		if wrong := m.checkCall(a, stored[a.key], known); wrong != "" {
+			m.fault("%s: %v, and %v is stored", wrong, a, stored[a.key])
+		}
+	}
+}
+
+// checkCall returns what is wrong with the result of a call, where row is what is
+// stored with its key at last, or nil.
+func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Duration) string {
+	at, ok := known[a.key]
+	switch {
+	case a.ended > a.limit:
+		return fmt.Sprintf("it ended %v after its time", a.ended-a.limit)
+	case a.panicked == nil && a.err == nil:
+		switch {
+		case row == nil || row.id != a.order.ID:
+			return "the order that it returned is not there"
+		case fingerprint(a.variant) != row.fingerprint:
+			return "it returned the order of another fingerprint"
+		case a.order.Item != row.item || a.order.Qty != row.qty || !a.order.CreatedAt.Equal(time.UnixMilli(row.ms)):
+			return fmt.Sprintf("the order that it returned differs: %v", a.order)
+		}
+	case errors.Is(a.err, storefront.ErrKeyReused):
+		if row == nil || fingerprint(a.variant) == row.fingerprint {
+			return "there is no other order with its key"
+		}
+	case a.ctxErr != nil && errors.Is(a.err, a.ctxErr):
+	case a.ctxErr == nil && errors.Is(a.err, storefront.ErrUnavailable) && a.ended == a.limit && !a.calm:
+	case m.isOwn(a): // perhaps unavailable as well, if a try before may have created it
+		if ok && a.began > at {
+			return "it was decided anew, although its key had an order"
+		}
+	case a.calm:
+		return "it failed without a fault"
+	default:
+		return "unexpected"
+	}
+	return ""
+}
