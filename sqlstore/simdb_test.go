@@ -70,7 +70,7 @@ type tables struct {
 	orders map[string]*orderRow // by ID
 	keys   map[string]*orderRow // by key_hash
 	work   map[string]int       // how many rows Accept has written for the order with an ID
-	left   int                  // in stock
+	taken  map[string]int       // from each shelf
 }
 
 type orderRow struct {
@@ -91,9 +91,10 @@ func (o *orderRow) String() string {
 type change struct {
 	order *orderRow
 	work  string // the ID of an order
-	taken bool   // one from the stock
+	shelf string // one is taken from it
 }
 
+// stock is how many things there are on each shelf at first.
 const stock = 2
 
 func newServer(w *world, sqlite bool) *server {
@@ -106,7 +107,7 @@ func newServer(w *world, sqlite bool) *server {
 func (s *server) replay(log [][]change) {
 	s.log, s.replicated = log, len(log)
 	s.locks = make(map[string]*tx)
-	s.state = tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]int), stock}
+	s.state = tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]int), make(map[string]int)}
 	for _, changes := range log {
 		s.state.apply(changes)
 	}
@@ -117,8 +118,8 @@ func (t *tables) apply(changes []change) {
 		switch {
 		case c.order != nil:
 			t.orders[c.order.id], t.keys[c.order.hash] = c.order, c.order
-		case c.taken:
-			t.left--
+		case c.shelf != "":
+			t.taken[c.shelf]++
 		default:
 			t.work[c.work]++
 		}
@@ -156,9 +157,14 @@ func (s *server) failOver() {
 	s.down = true
 	s.former = oneOf(s.dice("fail-over"), unsent, hung, demoted)
 	s.tell("standby", "is the primary, with %d of %d commits; to the former one, all is %v", s.replicated, len(s.log), s.former)
-	holders := s.locks
+	holders, seen := s.locks, s.state.orders
 	s.replay(s.log[:s.replicated:s.replicated])
 	s.relink()
+	for id := range seen {
+		if s.state.orders[id] == nil {
+			s.count("order seen by others and lost in a fail-over")
+		}
+	}
 	for _, lock := range slices.Sorted(maps.Keys(holders)) {
 		holders[lock].end(s)
 	}
@@ -192,6 +198,7 @@ func (s *server) draw(d *rand.Rand) fate {
 	}
 	for f := answered + 1; f < fates; f++ {
 		if s.faults[f] != 0 && d.IntN(s.faults[f]) == 0 {
+			s.count("statement " + f.String())
 			return f
 		}
 	}
@@ -225,7 +232,7 @@ type tx struct {
 	outside  bool   // it began with a statement other than BEGIN
 	failed   bool   // in PostgreSQL, it can only be rolled back
 	locked   bool   // in PostgreSQL, it has locked a row, which is to write
-	snapshot int // in SQLite, 1 and the length of the log when it first read
+	snapshot int    // in SQLite, 1 and the length of the log when it first read
 	waitsFor *tx
 	ended    chan struct{}
 }
@@ -331,7 +338,7 @@ func (c *call) subject() string {
 		return strings.Join(ids, " ")
 	case "REPLAY":
 		return fmt.Sprintf("%.3x", c.args[0])
-	case "WORK":
+	case "WORK", "STOCK":
 		return c.args[0].(string)
 	}
 	return ""
@@ -599,15 +606,16 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 		}
 	case "STOCK":
-		if err = s.write(t, c, "stock"); err == nil {
-			left := s.state.left
+		shelf := c.args[0].(string)
+		if err = s.write(t, c, "shelf "+shelf); err == nil {
+			left := stock - s.state.taken[shelf]
 			for _, c := range t.changes {
-				if c.taken {
+				if c.shelf == shelf {
 					left--
 				}
 			}
 			if left > 0 {
-				t.changes = append(t.changes, change{taken: true})
+				t.changes = append(t.changes, change{shelf: shelf})
 				affected = 1
 			}
 		}
@@ -639,6 +647,7 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		holder := s.locks[lock]
 		for other := holder; other != nil; other = other.waitsFor {
 			if other == t {
+				s.count("deadlock")
 				return stateError("40P01")
 			}
 		}
@@ -728,10 +737,15 @@ func (s *session) commit(t *tx, c *call) error {
 		return errNoAnswer
 	}
 	s.state.apply(t.changes)
+	orders := 0
 	for _, change := range t.changes {
 		if change.order != nil {
 			s.tell(s.name, "order %s is there", change.order.id)
+			orders++
 		}
+	}
+	if orders > 1 {
+		s.count("commit of several orders")
 	}
 	t.end(s.server)
 	return nil

@@ -42,13 +42,29 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		first, last = *oneSeed, *oneSeed
 	}
+	times := make(map[string]int)
 	for seed := first; seed <= last; seed++ {
 		m := simulate(t, seed)
+		for what, n := range m.times {
+			times[what] += n
+		}
 		if *oneSeed != 0 {
 			fmt.Println(strings.Join(m.told(), "\n"))
 		}
 		if len(m.wrong) > 0 {
 			t.Fatalf("seed %d (its story: -args -seed %d):\n%s", seed, seed, strings.Join(m.wrong, "\n"))
+		}
+	}
+	t.Log(times)
+	for _, what := range []string{
+		"statement late", "statement hung", "statement unsent", "statement cut", "statement lost", "statement refused",
+		"statement rolled back", "statement killed", "statement demoted", "deadlock", "commit of several orders",
+		"order seen by others and lost in a fail-over", "call that created", "call that replayed", "call with a key reused",
+		"call that was refused", "call that panicked", "call of an order that fails", "call that was unavailable",
+		"call that was left",
+	} {
+		if times[what] == 0 && last-first >= 100 {
+			t.Errorf("there was no %s, so that is not tested", what)
 		}
 	}
 }
@@ -113,10 +129,11 @@ type world struct {
 	taken map[time.Duration]bool // the instants for which something is planned
 	calm  bool                   // nothing fails any more
 	story []event
+	times map[string]int // how often what happened
 }
 
 func newWorld(seed uint64) *world {
-	return &world{seed: seed, began: time.Now(), taken: make(map[time.Duration]bool)}
+	return &world{seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), times: make(map[string]int)}
 }
 
 // An event is a line of the story, which is worded when somebody reads it.
@@ -133,6 +150,12 @@ func (w *world) tell(who, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.story = append(w.story, event{w.now(), who, format, args})
+}
+
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.times[what]++
 }
 
 // told returns the story. What happens in one instant is sorted by whom it happens to.
@@ -206,7 +229,7 @@ func (w *world) calmDown() {
 const (
 	plain        = "plain"
 	rejected     = "rejected"      // a CHECK rejects the order, which is before any look at its key
-	stocked      = "stocked"       // Accept takes one from the stock, or refuses
+	stocked      = "stocked"       // Accept takes one from each of two shelves, or refuses
 	refusing     = "refused"       // Accept refuses after it has written
 	failing      = "failing"       // Accept returns an error of its own
 	panicking    = "panicking"     // Accept panics
@@ -272,7 +295,7 @@ type acceptance struct {
 func newSimulation(seed uint64) *simulation {
 	m := &simulation{world: newWorld(seed)}
 	d := m.dice("plan")
-	m.accepts = d.IntN(3) > 0
+	m.accepts = d.IntN(2) == 0
 	m.timeout = between(d, time.Second, 10*time.Second)
 	m.span = between(d, 20*time.Millisecond, time.Minute)
 	m.together = d.IntN(2) == 0
@@ -281,7 +304,7 @@ func newSimulation(seed uint64) *simulation {
 	for f := answered + 1; f < fates; f++ {
 		m.server.faults[f] = oneOf(d, 0, often)
 	}
-	for range 4 + d.IntN(9) {
+	for range oneOf(d, 4, 8, 16, 32) {
 		items := []string{plain, plain, plain, rejected}
 		if m.accepts {
 			items = []string{plain, plain, plain, plain, stocked, stocked, stocked, rejected, refusing, failing, panicking, workRejected, committing, rollingBack}
@@ -323,11 +346,13 @@ func (m *simulation) run() {
 	m.tell("seed", "nothing fails any more")
 	m.sleep(time.Hour) // until the server has noticed who has gone
 	m.calmFrom = m.now()
-	// Two rounds, so that the second finds what the first has left.
-	for round := range 2 {
-		for n := range replicas {
-			for key := range m.items {
+	for round := range 2 { // the second finds what the first has left
+		for key := range m.items {
+			for n := range replicas {
 				for variant := range 2 {
+					if round == 1 && n != (key+variant)%replicas {
+						continue
+					}
 					all.Go(func() {
 						who := fmt.Sprintf("r%d.k%d.%d", n, key, variant)
 						m.sleep(upTo(m.dice(who), 2*time.Millisecond))
@@ -354,7 +379,7 @@ func (m *simulation) failOvers() {
 	for range d.IntN(3) {
 		m.sleep(between(d, time.Millisecond, m.span))
 		m.server.stall()
-		m.sleep(between(d, time.Microsecond, 3*m.timeout))
+		m.sleep(oneOf(d, between(d, time.Microsecond, m.timeout), upTo(d, 3*m.timeout)))
 		if d.IntN(4) == 0 {
 			m.server.rejoin()
 			continue
@@ -454,12 +479,18 @@ func (m *simulation) accept(ctx context.Context, tx *sql.Tx, key storefront.Idem
 	}
 	switch order.Item {
 	case stocked:
-		result, err := tx.ExecContext(ctx, `UPDATE stock SET count = count - 1 WHERE item = $1 AND count > 0`, order.Item)
-		if err != nil {
-			return fmt.Errorf("stock: %w", err)
+		shelves := []string{"left", "right"}
+		if order.Qty > 1 {
+			slices.Reverse(shelves) // so that there are deadlocks
 		}
-		if n, _ := result.RowsAffected(); n == 0 {
-			return errSoldOut
+		for _, shelf := range shelves {
+			result, err := tx.ExecContext(ctx, `UPDATE stock SET count = count - 1 WHERE shelf = $1 AND count > 0`, shelf)
+			if err != nil {
+				return fmt.Errorf("stock: %w", err)
+			}
+			if n, _ := result.RowsAffected(); n == 0 {
+				return errSoldOut
+			}
 		}
 	case refusing:
 		return errRefused
@@ -546,8 +577,8 @@ func (m *simulation) check() {
 			m.fault("%s is not there, but %d rows of Accept", id, rows)
 		}
 	}
-	if state.left != stock-taken {
-		m.fault("%d are left of %d, after %d orders", state.left, stock, taken)
+	if m.accepts && (state.taken["left"] != taken || state.taken["right"] != taken) {
+		m.fault("%v are taken for %d orders", state.taken, taken)
 	}
 	for _, a := range m.accepted {
 		key := proposed[a.order].key
@@ -570,6 +601,7 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 	case a.ended > a.limit:
 		return fmt.Sprintf("it ended %v after its time", a.ended-a.limit)
 	case a.panicked == nil && a.err == nil:
+		m.count("call that " + map[bool]string{true: "created", false: "replayed"}[a.order.ID == a.proposed.ID])
 		switch {
 		case row == nil || row.id != a.order.ID:
 			return "the order that it returned is not there"
@@ -579,12 +611,23 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 			return fmt.Sprintf("the order that it returned differs: %v", a.order)
 		}
 	case errors.Is(a.err, storefront.ErrKeyReused):
+		m.count("call with a key reused")
 		if row == nil || fingerprint(a.variant) == row.fingerprint {
 			return "there is no other order with its key"
 		}
 	case a.ctxErr != nil && errors.Is(a.err, a.ctxErr):
+		m.count("call that was left")
 	case a.ctxErr == nil && errors.Is(a.err, storefront.ErrUnavailable) && a.ended == a.limit && !a.calm:
+		m.count("call that was unavailable")
 	case m.isOwn(a): // perhaps unavailable as well, if a try before may have created it
+		switch {
+		case a.panicked != nil:
+			m.count("call that panicked")
+		case a.proposed.Item == stocked || a.proposed.Item == refusing:
+			m.count("call that was refused")
+		default:
+			m.count("call of an order that fails")
+		}
 		if ok && a.began > at {
 			return "it was decided anew, although its key had an order"
 		}
