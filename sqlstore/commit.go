@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 )
 
 // maxShared is how many orders share a commit at most.
@@ -27,13 +28,45 @@ type queue struct {
 // A turn is a try to create an order in a commit.
 type turn struct {
 	*proposal
-	ctx     context.Context // the caller's
-	settled chan struct{}   // closed when the following is known
+	values   values        // of the caller's ctx
+	deadline time.Time     // the caller's
+	settled  chan struct{} // closed when the following is known
 
 	created bool // if not, and err is nil, the key is taken
 	err     error
 	again   bool // another order may be to blame for err
 	ended   bool // Accept has ended the transaction: err says so
+}
+
+// A values has the values of a ctx, not its cancellation, and until the method that
+// was given the ctx returns: a Store does not use it any longer.
+type values struct {
+	context.Context // context.Background()
+
+	mu sync.RWMutex
+	of context.Context // nil from then on
+}
+
+func (v *values) Value(key any) any {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.of == nil {
+		return nil
+	}
+	return v.of.Value(key)
+}
+
+// left reports whether the method has returned.
+func (v *values) left() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.of == nil
+}
+
+func (v *values) leave() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.of = nil
 }
 
 // create tries to create the order. If it returns false without an error, the key
@@ -44,13 +77,16 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 		return false, err
 	}
 	for {
-		t := &turn{proposal: p, ctx: ctx, settled: make(chan struct{})}
+		t := &turn{proposal: p, values: values{Context: context.Background(), of: ctx}, settled: make(chan struct{})}
+		t.deadline, _ = ctx.Deadline()
 		if e.oneWriter || s.opts.Accept == nil && !p.alone {
 			s.enqueue(e, t)
 			select {
 			case <-t.settled:
+				t.values.leave()
 			case <-ctx.Done():
 				// A commit that is under way goes on, for the sake of the others.
+				t.values.leave()
 				s.queue.leave(t)
 				return false, ctx.Err()
 			}
@@ -226,8 +262,7 @@ func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) erro
 	}
 	created := false
 	for _, t := range turns {
-		if t.ctx.Err() != nil {
-			t.err = t.ctx.Err()
+		if t.values.left() {
 			continue
 		}
 		if err := s.createIn(ctx, c, tx, insert, t); err != nil {
@@ -282,8 +317,7 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 		// not its cancellation: where a statement is cancelled, SQLite may roll
 		// back what the others have done, too.
 		var cancel context.CancelFunc
-		deadline, _ := t.ctx.Deadline()
-		accepting, cancel = context.WithDeadline(context.WithoutCancel(t.ctx), deadline)
+		accepting, cancel = context.WithDeadline(&t.values, t.deadline)
 		defer cancel()
 	}
 	end := release

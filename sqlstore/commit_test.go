@@ -513,6 +513,42 @@ func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T
 	})
 }
 
+func TestAcceptHasTheValuesOfTheCallUntilItReturns(t *testing.T) {
+	type name struct{}
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newShopDB(sqlite)
+			close(d.let)
+			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
+			defer cancel()
+			returned := make(chan struct{})
+			var during, after any
+			var deadline, want time.Time
+			store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+				Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+					during = ctx.Value(name{})
+					deadline, _ = ctx.Deadline()
+					if sqlite {
+						<-returned // this is another goroutine than the caller's, who leaves
+						after = ctx.Value(name{})
+					}
+					return ctx.Err()
+				},
+			})
+			want, _ = ctx.Deadline()
+			_, err := store.CreateOrder(ctx, key, order)
+			close(returned)
+			synctest.Wait()
+			if during != "ada" || !deadline.Equal(want) || sqlite != errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("SQLite %t: Accept saw the value %v and the deadline %v, want %v; CreateOrder returned %v", sqlite, during, deadline, want, err)
+			}
+			if after != nil {
+				t.Errorf("after CreateOrder returned, its ctx was asked for a value")
+			}
+		})
+	}
+}
+
 // Statements that lock the same keys in the same sequence do not deadlock.
 func TestKeysOfASharedCommitAreInOneSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
