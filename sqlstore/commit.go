@@ -22,7 +22,7 @@ const maxShared = 64
 type queue struct {
 	mu         sync.Mutex
 	waiting    []*turn
-	committers int // goroutines that commit what waits, and end when nothing does
+	committers int // goroutines that commit
 }
 
 // A turn is a try to create an order in a commit.
@@ -80,7 +80,9 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 		t := &turn{proposal: p, values: values{Context: context.Background(), of: ctx}, settled: make(chan struct{})}
 		t.deadline, _ = ctx.Deadline()
 		if e.oneWriter || s.opts.Accept == nil && !p.alone {
-			s.enqueue(e, t)
+			if s.enqueue(e, t) {
+				s.commitOwn(ctx, e, t)
+			}
 			select {
 			case <-t.settled:
 				t.values.leave()
@@ -97,7 +99,7 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 			}
 		}
 		if t.again {
-			p.alone = true
+			p.alone = true // outside of the queue, for all the time that the call has
 			if !transient(t.err) {
 				continue
 			}
@@ -109,16 +111,39 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 	}
 }
 
-// enqueue has a goroutine settle t.
-func (s *Store) enqueue(e *engine, t *turn) {
+// enqueue has a committer settle t. If it returns true, that is to be the caller, who
+// has nothing to wait for.
+func (s *Store) enqueue(e *engine, t *turn) bool {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, t)
-	if q.committers < e.commits {
+	begins := q.committers < e.commits
+	if begins {
 		q.committers++
+	}
+	// A statement in SQLite is not to end with ctx (see createIn), but the call is.
+	if begins && !e.oneWriter {
+		return true
+	}
+	q.waiting = append(q.waiting, t)
+	if begins {
 		go s.commitWaiting(e)
 	}
+	return false
+}
+
+// commitOwn settles t, and leaves what waits by then to another committer.
+func (s *Store) commitOwn(ctx context.Context, e *engine, t *turn) {
+	defer func() {
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		if len(s.queue.waiting) > 0 {
+			go s.commitWaiting(e)
+		} else {
+			s.queue.committers--
+		}
+	}()
+	s.settle(ctx, e, []*turn{t})
 }
 
 // leave takes t out of the queue, unless its commit has begun.
@@ -167,14 +192,14 @@ func (s *Store) commitWaiting(e *engine) {
 		if turns == nil {
 			break
 		}
-		s.settle(e, turns)
+		s.settle(context.Background(), e, turns)
 	}
 	done = true
 }
 
 // settle commits turns and tells their callers. Whatever happens, it tells them.
-func (s *Store) settle(e *engine, turns []*turn) {
-	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) {
+	cancel := func() {}
 	if !e.oneWriter {
 		// So that neither a lock on one of the keys nor a server that hangs holds
 		// up for long what else waits.

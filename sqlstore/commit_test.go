@@ -36,7 +36,7 @@ func newShopDB(sqlite bool) *shopDB {
 	d.sqlite = sqlite
 	type transaction struct{ items, hashes []string }
 	under := make(map[int]*transaction) // by connection
-	d.run = func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+	d.runContext = func(ctx context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		tx := under[conn]
@@ -48,12 +48,17 @@ func newShopDB(sqlite bool) *shopDB {
 		commit := func() (err error) {
 			d.commits = append(d.commits, tx.items)
 			d.mu.Unlock()
-			<-d.let
+			select {
+			case <-d.let:
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
 			d.mu.Lock()
-			if d.fail != nil {
-				if err = d.fail(tx.items); err != nil {
-					rollBack()
-				}
+			if err == nil && d.fail != nil {
+				err = d.fail(tx.items)
+			}
+			if err != nil {
+				rollBack()
 			}
 			return err
 		}

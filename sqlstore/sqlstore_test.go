@@ -26,8 +26,10 @@ type fakeDB struct {
 	// rows that come of it.
 	run     func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
 	connect func(ctx context.Context) error // nil: always succeeds
-	hang    bool                            // statements wait until ctx is done
-	sqlite  bool                            // it says that it is SQLite, not PostgreSQL
+	// runContext is called in place of run if that is nil.
+	runContext func(ctx context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
+	hang       bool // statements wait until ctx is done
+	sqlite     bool // it says that it is SQLite, not PostgreSQL
 
 	mu     sync.Mutex
 	opened int
@@ -111,6 +113,9 @@ func (c *fakeConn) do(ctx context.Context, query string, args []driver.NamedValu
 	c.db.mu.Lock()
 	c.db.ran = append(c.db.ran, query)
 	c.db.mu.Unlock()
+	if c.db.run == nil {
+		return c.db.runContext(ctx, c.n, query, args)
+	}
 	return c.db.run(c.n, query, args)
 }
 
