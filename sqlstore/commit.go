@@ -276,15 +276,11 @@ func commitAtOnce(ctx context.Context, c session, turns []*turn) error {
 // commitInTurn inserts the orders of turns one after the other, each with what
 // Accept does for it. What fails for one of them only is its turn's err.
 func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) error {
-	tx, err := c.begin(ctx)
+	tx, insert, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // in case of an error, or a panic of Accept
-	insert, err := c.insertIn(ctx, tx)
-	if err != nil {
-		return err
-	}
 	created := false
 	for _, t := range turns {
 		if t.values.left() {
@@ -316,7 +312,11 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 		_, err := tx.ExecContext(ctx, statement)
 		return err
 	}
-	const save, release, rollBack = "SAVEPOINT storefront", "RELEASE SAVEPOINT storefront", "ROLLBACK TO SAVEPOINT storefront"
+	const (
+		save     = "SAVEPOINT storefront_order"
+		release  = "RELEASE SAVEPOINT storefront_order"
+		rollBack = "ROLLBACK TO SAVEPOINT storefront_order"
+	)
 	if err := send(save); err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 	}
 	lost := send(end) // if this is not the transaction that Accept was given
 	switch {
-	case transient(lost):
+	case transient(lost) && !c.engine.oneWriter: // in SQLite, it is rows that Accept has left open
 		return lost
 	case lost != nil && transient(err):
 		return err // an error with which the database has ended the transaction

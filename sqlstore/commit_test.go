@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -328,7 +329,7 @@ func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 			for _, query := range f.ran {
 				verbs = append(verbs, strings.Join(strings.Fields(query + " . .")[:3], " "))
 			}
-			want := []string{"BEGIN . .", "SAVEPOINT storefront .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront", "COMMIT . ."}
+			want := []string{"BEGIN . .", "SAVEPOINT storefront_order .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront_order", "COMMIT . ."}
 			if !slices.Equal(verbs, want) {
 				t.Errorf("SQLite %t: it sent %q, want %q", sqlite, verbs, want)
 			}
@@ -414,8 +415,9 @@ func TestAcceptThatEndsTheTransactionIsReported(t *testing.T) {
 func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 	for _, sqlite := range []bool{true, false} {
 		for name, stop := range map[string]func(){
-			"panic":  func() { panic(io.ErrNoProgress) },
-			"Goexit": runtime.Goexit,
+			"panic":                     func() { panic(io.ErrNoProgress) },
+			"panic with a broken error": func() { panic((*net.OpError)(nil)) },
+			"Goexit":                    runtime.Goexit,
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				d := newShopDB(sqlite)
@@ -461,6 +463,39 @@ func TestQueueIsBoundedByMaxCalls(t *testing.T) {
 		}
 		close(d.let)
 		wg.Wait()
+	})
+}
+
+// As is often advised for SQLite.
+func TestPoolOfOneConnection(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newShopDB(sqlite)
+			close(d.let)
+			db := open(t, &d.fakeDB)
+			db.SetMaxOpenConns(1)
+			store := sqlstore.New(db, &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+				return nil
+			}})
+			d.create(t, store, "a", "b", "c").Wait()
+		})
+	}
+}
+
+func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := sqlstore.New(open(t, &fakeDB{sqlite: true, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			switch {
+			case strings.HasPrefix(query, "RELEASE"):
+				return nil, errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
+			case strings.HasPrefix(query, "INSERT"):
+				return [][]driver.Value{{}}, nil
+			}
+			return nil, nil
+		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }})
+		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
+			t.Errorf("CreateOrder returned %v", err)
+		}
 	})
 }
 
@@ -610,7 +645,7 @@ func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 		full := true
 		store := sqlstore.New(open(t, &fakeDB{sqlite: true, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
 			switch {
-			case full && query == "ROLLBACK TO SAVEPOINT storefront":
+			case full && query == "ROLLBACK TO SAVEPOINT storefront_order":
 				full = false
 				return nil, errors.New("SQL logic error: no such savepoint: storefront (1)")
 			case strings.HasPrefix(query, "INSERT"):

@@ -37,8 +37,9 @@
 //
 // What a crash leaves is up to the database. PostgreSQL and SQLite lose nothing
 // that was committed unless they are told that they may (fsync=off or
-// synchronous_commit=off in PostgreSQL; PRAGMA synchronous=OFF in SQLite, and
-// NORMAL in WAL mode when the power fails). After a fail-over, only a standby that
+// synchronous_commit=off in PostgreSQL; in SQLite PRAGMA synchronous=OFF, NORMAL in
+// WAL mode when the power fails, and journal_mode=MEMORY; with journal_mode=OFF it
+// cannot even undo an order that is refused). After a fail-over, only a standby that
 // was synchronous has every order, and not those whose wait for it was ended by
 // hand (pg_cancel_backend makes PostgreSQL report success).
 //
@@ -133,7 +134,7 @@
 // lasts, the driver may not notice that ctx is done, and the Store waits by itself
 // after it. A few connections are enough. With modernc.org/sqlite:
 //
-//	db, err := sql.Open("sqlite", "file:shop.db?_journal_mode=WAL&_synchronous=FULL&_busy_timeout=100")
+//	db, err := sql.Open("sqlite", "file:shop.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
 //	…
 //	db.SetMaxOpenConns(4)
 //

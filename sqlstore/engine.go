@@ -136,26 +136,23 @@ func (c session) insert(ctx context.Context, args ...any) (n int64, err error) {
 	return rowsAffected(statement.ExecContext(ctx, args...))
 }
 
-// insertIn returns a function that is like insert, but in a transaction of several
-// statements.
-func (c session) insertIn(ctx context.Context, tx *sql.Tx) (func(args ...any) (int64, error), error) {
+// begin begins a transaction, and returns a function that is like insert, but in it.
+func (c session) begin(ctx context.Context) (tx *sql.Tx, insert func(args ...any) (int64, error), err error) {
 	query := insertOrders(1)
 	if c.conn != nil {
-		return func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, query, args...)) }, nil
+		tx, err = c.conn.BeginTx(ctx, nil)
+		return tx, func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, query, args...)) }, err
 	}
+	// Before the transaction: the pool may have one connection only.
 	statement, err := c.store.prepared(ctx, query)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if tx, err = c.store.db.BeginTx(ctx, nil); err != nil {
+		return nil, nil, err
 	}
 	statement = tx.StmtContext(ctx, statement)
-	return func(args ...any) (int64, error) { return rowsAffected(statement.ExecContext(ctx, args...)) }, nil
-}
-
-func (c session) begin(ctx context.Context) (*sql.Tx, error) {
-	if c.conn != nil {
-		return c.conn.BeginTx(ctx, nil)
-	}
-	return c.store.db.BeginTx(ctx, nil)
+	return tx, func(args ...any) (int64, error) { return rowsAffected(statement.ExecContext(ctx, args...)) }, nil
 }
 
 // prepared returns query as a statement that each connection prepares once.

@@ -120,8 +120,8 @@ func sqlState(err error) string {
 // another connection. The codes are those of PostgreSQL (Appendix A of its
 // manual), which CockroachDB and YugabyteDB use, too.
 func transient(err error) bool {
-	if err == nil {
-		return false
+	if _, ok := err.(*stopped); ok || err == nil {
+		return false // nobody knows what a panic's value does when it is looked at
 	}
 	if _, ok := errors.AsType[passing](err); ok {
 		return true

@@ -40,10 +40,13 @@ type Options struct {
 	// after serialization failures, deadlocks, lost connections and the like, also
 	// when Accept returns the error of such; what it does outside of tx is not
 	// undone. It returns the errors of its statements: after one that failed,
-	// PostgreSQL refuses all others. It must not end tx, by a method or by SQL:
-	// that is found, and CreateOrder returns an error that says so, but no longer
-	// undone. ctx has the values of CreateOrder's ctx and is done when the call's
-	// time is up. tx is not to be used after Accept has returned.
+	// PostgreSQL refuses all others. It closes its rows, does not end tx, by a method
+	// or by SQL, and makes no savepoint of the name storefront_order; if tx cannot go
+	// on after it, CreateOrder returns an error that says so, but what Accept has
+	// committed stays. It uses the database through tx alone and calls no method of
+	// the Store: with all connections in use, or in SQLite, it would wait for itself.
+	// ctx has the values of CreateOrder's ctx until that returns, and is done when
+	// the call's time is up. tx is not to be used after Accept has returned.
 	//
 	// In SQLite, it should be quick: there is one writer at a time, so that all
 	// other orders wait. It runs in a goroutine of the Store there, and a panic is
