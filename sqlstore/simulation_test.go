@@ -24,7 +24,7 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
-	seeds   = flag.Uint64("seeds", 2000, "simulate the seeds from 1 to this one")
+	seeds   = flag.Uint64("seeds", 0, "simulate the seeds from 1 to this one (default 2000, or 200 with -short or -race)")
 )
 
 // TestSimulation tests the store as a whole: three of them as replicas of a program,
@@ -35,12 +35,14 @@ var (
 //	go test ./sqlstore -run TestSimulation -timeout 0 -args -seeds 100000
 //	go test ./sqlstore -run TestSimulation -args -seed 42
 func TestSimulation(t *testing.T) {
-	first, last := uint64(1), *seeds
-	if testing.Short() || raceDetected() {
-		last = min(last, 200)
-	}
-	if *oneSeed != 0 {
+	first, last := uint64(1), uint64(2000)
+	switch {
+	case *oneSeed != 0:
 		first, last = *oneSeed, *oneSeed
+	case *seeds != 0:
+		last = *seeds
+	case testing.Short() || raceDetected():
+		last = 200
 	}
 	times := make(map[string]int)
 	for seed := first; seed <= last; seed++ {
@@ -418,17 +420,17 @@ func (m *simulation) caller(replica int, who string) {
 		for try := range tries {
 			ctx, cancel := context.WithCancel(context.Background())
 			limit := m.timeout
-			switch d.IntN(6) {
-			case 0:
+			if kind := d.IntN(6); kind < 2 {
 				limit = m.plan(between(d, time.Millisecond, m.timeout))
-				ctx, cancel = context.WithTimeout(ctx, limit)
-			case 1:
-				limit = m.plan(between(d, time.Millisecond, m.timeout))
-				time.AfterFunc(limit, cancel)
+				if kind == 0 {
+					time.AfterFunc(limit, cancel)
+				} else {
+					ctx, cancel = context.WithTimeout(context.Background(), limit)
+				}
 			}
-			answered := m.call(ctx, who, fmt.Sprintf("%s.%d.%d", who, round, try), at, key, variant, limit)
+			done := m.call(ctx, who, fmt.Sprintf("%s.%d.%d", who, round, try), at, key, variant, limit)
 			cancel()
-			if answered {
+			if done {
 				break
 			}
 			m.sleep(between(d, 10*time.Microsecond, time.Second))
