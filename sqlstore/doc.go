@@ -26,8 +26,8 @@
 // Orders that arrive while others are being committed are committed together, up to
 // 64 at a time: on SQLite one commit is under way at a time, on PostgreSQL four. An
 // order that arrives alone goes at once. One that cannot be committed fails alone,
-// and a caller who leaves cancels nobody else's order. The statements of shared
-// commits are given a ctx without the values of any caller's.
+// and a caller who leaves cancels nobody else's order. What a driver is given as the
+// ctx of their statements has the values of no caller's.
 //
 // Serialization failures, deadlocks, lost connections, restarts and fail-overs are
 // retried, after short random pauses, until the call's deadline (see
