@@ -192,21 +192,20 @@ func (s *Store) commitWaiting(e *engine) {
 		if turns == nil {
 			break
 		}
-		s.settle(context.Background(), e, turns)
+		ctx, cancel := context.Background(), func() {}
+		if !e.oneWriter {
+			ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout) // for a connection
+		}
+		s.settle(ctx, e, turns)
+		cancel()
 	}
 	done = true
 }
 
 // settle commits turns and tells their callers. Whatever happens, it tells them.
 func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) {
-	cancel := func() {}
-	if !e.oneWriter {
-		// So that neither a lock on one of the keys nor a server that hangs holds
-		// up for long what else waits.
-		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout/10)
-	}
-	defer cancel()
 	var err error = &stopped{value: "runtime.Goexit"}
+	sent, late := false, false
 	defer func() {
 		if value := recover(); value != nil {
 			err = &stopped{value, debug.Stack()}
@@ -214,13 +213,24 @@ func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) {
 		for _, t := range turns {
 			if err != nil {
 				t.created, t.err = false, err
-				mayBeAnothers := len(turns) > 1 && !(e.oneWriter && transient(err))
-				t.again = !t.ended && (mayBeAnothers || ctx.Err() != nil)
+				mayBeAnothers := len(turns) > 1 && !(transient(err) && (e.oneWriter || !sent))
+				t.again = !t.ended && (mayBeAnothers || late)
 			}
 			close(t.settled)
 		}
 	}()
-	err = s.with(ctx, func(ctx context.Context, c session) error { return s.commit(ctx, c, turns) })
+	err = s.with(ctx, func(ctx context.Context, c session) error {
+		sent = true
+		if !e.oneWriter {
+			// So that neither a lock on one of the keys nor a server that hangs
+			// holds up for long what else waits.
+			limited, cancel := context.WithTimeout(ctx, s.opts.Timeout/10)
+			defer cancel()
+			defer func() { late = limited.Err() != nil }()
+			ctx = limited
+		}
+		return s.commit(ctx, c, turns)
+	})
 }
 
 // commit creates the orders of turns in one transaction. If it returns an error,

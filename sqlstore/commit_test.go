@@ -466,6 +466,29 @@ func TestQueueIsBoundedByMaxCalls(t *testing.T) {
 	})
 }
 
+// A connection that is long in coming says nothing of the orders that wait for it.
+func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(false)
+		close(d.let)
+		db := open(t, &d.fakeDB)
+		db.SetMaxOpenConns(1)
+		store := sqlstore.New(db, nil)
+		d.create(t, store, "first").Wait() // it asks what kind of database it is
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg := d.create(t, store, strings.Split("abcdefghijkl", "")...)
+		time.Sleep(5 * time.Second)
+		conn.Close()
+		wg.Wait()
+		if len(d.commits) != 1+4+1 {
+			t.Errorf("the commits were %q, want those of four callers and one of the rest", d.commits)
+		}
+	})
+}
+
 // As is often advised for SQLite.
 func TestPoolOfOneConnection(t *testing.T) {
 	for _, sqlite := range []bool{true, false} {

@@ -123,7 +123,8 @@
 // PostgreSQL: give the driver every server and let it look for the primary
 // (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
 // few seconds, or a server that is off the network takes all of Timeout. Prefer
-// pgx: lib/pq waits for a server that hangs even when ctx is done. Any isolation
+// pgx: lib/pq waits for a server that hangs even when ctx is done, and four orders
+// that do so hold up all others. Any isolation
 // level will do. Behind PgBouncer in transaction mode, let the driver do
 // without prepared statements (default_query_exec_mode=exec in pgx), unless
 // PgBouncer is 1.21 or later, which keeps them.

@@ -135,6 +135,7 @@ func transient(err error) bool {
 		}
 		switch state {
 		case readOnly,
+			"25P03", // idle-in-transaction timeout
 			"25P04", // transaction timeout: a time limit of the server
 			"26000", // prepared statement does not exist: dropped behind the driver's back
 			"55P03", // lock not available
