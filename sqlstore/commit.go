@@ -134,16 +134,21 @@ func (s *Store) enqueue(e *engine, t *turn) bool {
 
 // commitOwn settles t, and leaves what waits by then to another committer.
 func (s *Store) commitOwn(ctx context.Context, e *engine, t *turn) {
-	defer func() {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		if len(s.queue.waiting) > 0 {
-			go s.commitWaiting(e)
-		} else {
-			s.queue.committers--
-		}
-	}()
-	s.settle(ctx, e, []*turn{t})
+	if s.settle(ctx, e, []*turn{t}) {
+		s.giveWay(e)
+	}
+}
+
+// giveWay has another committer in the place of one that ends or takes too long, if
+// something waits.
+func (s *Store) giveWay(e *engine) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if len(s.queue.waiting) > 0 {
+		go s.commitWaiting(e)
+	} else {
+		s.queue.committers--
+	}
 }
 
 // leave takes t out of the queue, unless its commit has begun.
@@ -187,25 +192,30 @@ func (s *Store) commitWaiting(e *engine) {
 			go s.commitWaiting(e)
 		}
 	}()
-	for {
-		turns := s.queue.take(e)
-		if turns == nil {
-			break
-		}
+	for turns := s.queue.take(e); turns != nil; turns = s.queue.take(e) {
 		ctx, cancel := context.Background(), func() {}
 		if !e.oneWriter {
-			ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout) // for a connection
+			ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
 		}
-		s.settle(ctx, e, turns)
+		inPlace := s.settle(ctx, e, turns)
 		cancel()
+		if !inPlace {
+			break
+		}
 	}
 	done = true
 }
 
-// settle commits turns and tells their callers. Whatever happens, it tells them.
-func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) {
+// settle commits turns and tells their callers. Whatever happens, it tells them. It
+// reports whether the committer still has its place, and has not given way.
+//
+// A commit that takes a quarter of the time that calls have gives way to another, so
+// that neither a lock on one of its keys nor a server that hangs holds up all that
+// waits. If it is shared, it ends then, and each of its orders goes alone.
+func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) (inPlace bool) {
+	inPlace = true
 	var err error = &stopped{value: "runtime.Goexit"}
-	sent, late := false, false
+	sent := false
 	defer func() {
 		if value := recover(); value != nil {
 			err = &stopped{value, debug.Stack()}
@@ -214,7 +224,7 @@ func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) {
 			if err != nil {
 				t.created, t.err = false, err
 				mayBeAnothers := len(turns) > 1 && !(transient(err) && (e.oneWriter || !sent))
-				t.again = !t.ended && (mayBeAnothers || late)
+				t.again = !t.ended && mayBeAnothers
 			}
 			close(t.settled)
 		}
@@ -222,15 +232,18 @@ func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) {
 	err = s.with(ctx, func(ctx context.Context, c session) error {
 		sent = true
 		if !e.oneWriter {
-			// So that neither a lock on one of the keys nor a server that hangs
-			// holds up for long what else waits.
-			limited, cancel := context.WithTimeout(ctx, s.opts.Timeout/10)
-			defer cancel()
-			defer func() { late = limited.Err() != nil }()
-			ctx = limited
+			long := s.opts.Timeout / 4
+			timer := time.AfterFunc(long, func() { s.giveWay(e) })
+			defer func() { inPlace = timer.Stop() }()
+			if len(turns) > 1 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, long)
+				defer cancel()
+			}
 		}
 		return s.commit(ctx, c, turns)
 	})
+	return inPlace
 }
 
 // commit creates the orders of turns in one transaction. If it returns an error,

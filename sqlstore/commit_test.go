@@ -107,6 +107,13 @@ func newShopDB(sqlite bool) *shopDB {
 	return d
 }
 
+// begun returns the commits that have begun.
+func (d *shopDB) begun() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Sprint(d.commits)
+}
+
 // create has n calls, whose keys and items are a, b and so on, wait for their
 // commit. It returns when they do.
 func (d *shopDB) create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGroup {
@@ -297,8 +304,8 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 	}
 }
 
-// An accepted is a database for one order at a time, and an Accept that does what
-// the test says.
+// acceptedBy returns a store whose database takes every order, and whose Accept is
+// accept.
 func acceptedBy(t *testing.T, sqlite bool, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
 	f := &fakeDB{sqlite: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
 		if strings.HasPrefix(query, "INSERT") {
@@ -434,7 +441,8 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 					returned := false
 					defer func() {
 						value := recover()
-						if err, ok := value.(error); returned || ok && name == "panic" && !errors.Is(err, io.ErrNoProgress) {
+						ends := name == "Goexit" && !sqlite // the caller's goroutine, where Accept runs
+						if err, _ := value.(error); returned || ends != (value == nil) || name == "panic" && !errors.Is(err, io.ErrNoProgress) {
 							t.Errorf("SQLite %t, %s: returned %t, recovered %v", sqlite, name, returned, value)
 						}
 					}()
@@ -463,6 +471,52 @@ func TestQueueIsBoundedByMaxCalls(t *testing.T) {
 		}
 		close(d.let)
 		wg.Wait()
+	})
+}
+
+// A call that finds its key taken as its time runs out has not found the order.
+func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
+	for _, sqlite := range []bool{true, false} {
+		for _, print := range [][32]byte{{}, {1}} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				f := &fakeDB{sqlite: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+					cancel() // at the insert, which finds the key
+					return nil, nil
+				}}
+				got, err := sqlstore.New(open(t, f), nil).CreateOrder(ctx, storefront.IdempotencyKey{Fingerprint: print}, order)
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("SQLite %t: CreateOrder returned %v, %v", sqlite, got, err)
+				}
+			})
+		}
+	}
+}
+
+// Statements that take long, and drivers that wait for them whatever ctx is.
+func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(false)
+		run := d.runContext
+		d.runContext = func(_ context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+			return run(context.Background(), conn, query, args)
+		}
+		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{Timeout: 8 * time.Second})
+		wg := d.create(t, store, "a", "b", "c", "d", "e", "f")
+		time.Sleep(2*time.Second - 1)
+		synctest.Wait()
+		if got := d.begun(); got != "[[a] [b] [c] [d]]" {
+			t.Errorf("before a quarter of Timeout, the commits under way are %s", got)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if got := d.begun(); !strings.HasPrefix(got, "[[a] [b] [c] [d] [") {
+			t.Errorf("after a quarter of Timeout, the commits under way are %s", got)
+		}
+		close(d.let)
+		wg.Wait()
+		after := d.create(t, store, "g", "h")
+		after.Wait()
 	})
 }
 
@@ -610,6 +664,27 @@ func TestAcceptHasTheValuesOfTheCallUntilItReturns(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestValuesOfACallEndWithIt(t *testing.T) {
+	type name struct{}
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(true)
+		close(d.let)
+		var kept context.Context
+		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+				kept = ctx
+				return nil
+			},
+		})
+		if _, err := store.CreateOrder(context.WithValue(t.Context(), name{}, "ada"), key, order); err != nil {
+			t.Fatal(err)
+		}
+		if value := kept.Value(name{}); value != nil {
+			t.Errorf("after CreateOrder returned, its ctx was asked for a value, and has %v", value)
+		}
+	})
 }
 
 // Statements that lock the same keys in the same sequence do not deadlock.

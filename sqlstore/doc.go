@@ -26,7 +26,9 @@
 // Orders that arrive while others are being committed are committed together, up to
 // 64 at a time: on SQLite one commit is under way at a time, on PostgreSQL four. An
 // order that arrives alone goes at once. One that cannot be committed fails alone,
-// and a caller who leaves cancels nobody else's order. What a driver is given as the
+// and a caller who leaves cancels nobody else's order. A commit that takes more than
+// a quarter of Options.Timeout no longer keeps another from beginning, and orders that
+// share it are then tried one by one. What a driver is given as the
 // ctx of their statements has the values of no caller's.
 //
 // Serialization failures, deadlocks, lost connections, restarts and fail-overs are
@@ -123,8 +125,7 @@
 // PostgreSQL: give the driver every server and let it look for the primary
 // (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
 // few seconds, or a server that is off the network takes all of Timeout. Prefer
-// pgx: lib/pq waits for a server that hangs even when ctx is done, and four orders
-// that do so hold up all others. Any isolation
+// pgx: lib/pq waits for a server that hangs even when ctx is done. Any isolation
 // level will do. Behind PgBouncer in transaction mode, let the driver do
 // without prepared statements (default_query_exec_mode=exec in pgx), unless
 // PgBouncer is 1.21 or later, which keeps them.

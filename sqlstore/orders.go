@@ -45,7 +45,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 				return nil
 			}
 			_, decided := err.(decision)
-			if decided || transient(err) || ctx.Err() != nil {
+			if err != nil && (decided || transient(err) || ctx.Err() != nil) {
 				unknown = unknown || transient(err)
 				return err
 			}
