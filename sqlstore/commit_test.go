@@ -224,8 +224,8 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newShopDB(sqlite)
 			store := sqlstore.New(open(t, &d.fakeDB), nil)
-			ctx, cancel := context.WithCancel(t.Context())
-			leave := func(item string) *sync.WaitGroup {
+			call := func(item string) (leave func()) {
+				ctx, cancel := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					if _, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: item, Item: item}); !errors.Is(err, context.Canceled) {
@@ -233,14 +233,15 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 					}
 				})
 				synctest.Wait()
-				return &wg
+				return func() {
+					cancel()
+					wg.Wait()
+				}
 			}
-			first := leave("first") // its commit is under way
+			leaveFirst := call("first") // its commit is under way
 			wg := d.create(t, store, "a", "b", "c", "d")
-			waiting := leave("waiting")
-			cancel()
-			first.Wait()
-			waiting.Wait()
+			call("waiting")()
+			leaveFirst()
 			close(d.let)
 			wg.Wait()
 			for _, items := range d.commits {
