@@ -634,6 +634,9 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 		m.count("call that was left")
 	case a.ctxErr == nil && errors.Is(a.err, storefront.ErrUnavailable) && a.ended == a.limit && !a.calm:
 		m.count("call that was unavailable")
+	case errors.Is(a.err, storefront.ErrUnavailable) && errors.Is(a.err, stateError("23505")) && !a.calm:
+		// The order of a try before had the ID, and was lost in a fail-over before
+		// its key was looked for.
 	case m.isOwn(a): // perhaps unavailable as well, if a try before may have created it
 		switch {
 		case a.panicked != nil:
