@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -223,28 +222,13 @@ func newRequest(request string) []byte {
 // overHTTP returns a function that makes n requests, over as many connections as
 // there are clients.
 func overHTTP(b *testing.B, h http.Handler, request string, clients int) func(n int) {
-	server := httptest.NewServer(h)
-	b.Cleanup(server.Close)
-	conns := make([]net.Conn, clients)
-	for i := range conns {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { conn.Close() })
-		conns[i] = conn
-	}
+	send := sender(b, h, request, clients)
 	return func(n int) {
 		var wg sync.WaitGroup
-		for _, conn := range conns {
+		for client := range clients {
 			wg.Go(func() {
-				in := bufio.NewReader(conn)
 				for range n / clients {
-					if _, err := conn.Write(newRequest(request)); err != nil {
-						b.Error(err)
-						return
-					}
-					if err := skipResponse(in); err != nil {
+					if err := send(client); err != nil {
 						b.Error(err)
 						return
 					}

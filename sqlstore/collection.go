@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 
 	"example.com/storefront"
 )
@@ -37,18 +35,12 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 		return errors.New("sqlstore: Put of the zero Resource")
 	}
 	for batch := range slices.Chunk(resources, rowsPerStatement) {
-		var query strings.Builder
-		query.WriteString("INSERT INTO " + c.table + " (id, body) VALUES ")
 		args := make([]any, 0, 2*len(batch))
-		for i, r := range batch {
-			if i > 0 {
-				query.WriteString(", ")
-			}
-			query.WriteString("($" + strconv.Itoa(2*i+1) + ", $" + strconv.Itoa(2*i+2) + ")")
+		for _, r := range batch {
 			args = append(args, []byte(r.ID()), r.String())
 		}
-		query.WriteString(" ON CONFLICT (id) DO UPDATE SET body = excluded.body")
-		if _, err := c.store.exec(ctx, query.String(), args...); err != nil {
+		query := "INSERT INTO " + c.table + " (id, body) VALUES " + placeholders(len(batch), 2) + " ON CONFLICT (id) DO UPDATE SET body = excluded.body"
+		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err
 		}
 	}
@@ -60,18 +52,12 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 // some may have been deleted, and deleting all again is safe.
 func (c Collection) Delete(ctx context.Context, ids ...string) error {
 	for batch := range slices.Chunk(ids, rowsPerStatement) {
-		var query strings.Builder
-		query.WriteString("DELETE FROM " + c.table + " WHERE id IN (")
 		args := make([]any, 0, len(batch))
-		for i, id := range batch {
-			if i > 0 {
-				query.WriteString(", ")
-			}
-			query.WriteString("$" + strconv.Itoa(i+1))
+		for _, id := range batch {
 			args = append(args, []byte(id))
 		}
-		query.WriteString(")")
-		if _, err := c.store.exec(ctx, query.String(), args...); err != nil {
+		query := "DELETE FROM " + c.table + " WHERE id IN " + placeholders(1, len(batch))
+		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err
 		}
 	}

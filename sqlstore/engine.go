@@ -10,9 +10,10 @@ import (
 // An engine is a kind of database: what is sent to it where kinds differ, and how
 // it likes its work.
 type engine struct {
-	name string
-
 	users, product, widgets string // a list, one by its ID, and a list
+
+	// insert inserts an order, unless its key is taken.
+	insert string
 
 	// orderOf reads the order of a key. It does not return before that order is as
 	// durable as a new one.
@@ -39,10 +40,10 @@ type engine struct {
 
 func postgreSQL() *engine {
 	return &engine{
-		name:    "PostgreSQL",
 		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
 		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
+		insert:  insertOrders(1),
 		// The lock is there to write and thus to commit. A mere read would see an
 		// order whose commit still waits for a synchronous standby after the
 		// connection was lost, and answering with an order that may yet be lost in
@@ -56,11 +57,11 @@ func postgreSQL() *engine {
 
 func sqlite() *engine {
 	return &engine{
-		name: "SQLite",
 		// For a bare $2, it would plan anew each time that one is bound.
 		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
 		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
+		insert:  insertOrders(1),
 		// What can be seen is on the disk.
 		orderOf:   `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
 		now:       `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`,
@@ -86,10 +87,14 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 // insertOrders returns the statement that inserts n orders, each with the arguments
 // that proposal.row returns, but none whose key is taken.
 func insertOrders(n int) string {
-	const columns = 7
+	return `INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES ` +
+		placeholders(n, 7) + ` ON CONFLICT (key_hash) DO NOTHING`
+}
+
+// placeholders returns those of rows with as many columns, such as ($1, $2), ($3, $4).
+func placeholders(rows, columns int) string {
 	var b strings.Builder
-	b.WriteString(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES `)
-	for i := range n * columns {
+	for i := range rows * columns {
 		switch {
 		case i == 0:
 			b.WriteString("(")
@@ -100,7 +105,7 @@ func insertOrders(n int) string {
 		}
 		b.WriteString("$" + strconv.Itoa(i+1))
 	}
-	b.WriteString(`) ON CONFLICT (key_hash) DO NOTHING`)
+	b.WriteString(")")
 	return b.String()
 }
 
@@ -127,9 +132,9 @@ func (c session) query(ctx context.Context, query string, args ...any) (*sql.Row
 // insert inserts an order, alone in its transaction.
 func (c session) insert(ctx context.Context, args ...any) (n int64, err error) {
 	if c.conn != nil {
-		return rowsAffected(c.conn.ExecContext(ctx, insertOrders(1), args...))
+		return rowsAffected(c.conn.ExecContext(ctx, c.engine.insert, args...))
 	}
-	statement, err := c.store.prepared(ctx, insertOrders(1))
+	statement, err := c.store.prepared(ctx, c.engine.insert)
 	if err != nil {
 		return 0, err
 	}
@@ -138,13 +143,12 @@ func (c session) insert(ctx context.Context, args ...any) (n int64, err error) {
 
 // begin begins a transaction, and returns a function that is like insert, but in it.
 func (c session) begin(ctx context.Context) (tx *sql.Tx, insert func(args ...any) (int64, error), err error) {
-	query := insertOrders(1)
 	if c.conn != nil {
 		tx, err = c.conn.BeginTx(ctx, nil)
-		return tx, func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, query, args...)) }, err
+		return tx, func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, c.engine.insert, args...)) }, err
 	}
 	// Before the transaction: the pool may have one connection only.
-	statement, err := c.store.prepared(ctx, query)
+	statement, err := c.store.prepared(ctx, c.engine.insert)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,4 +188,22 @@ func (c session) exec(ctx context.Context, query string, args ...any) (int64, er
 		return rowsAffected(c.conn.ExecContext(ctx, query, args...))
 	}
 	return rowsAffected(c.store.db.ExecContext(ctx, query, args...))
+}
+
+// number returns the only value of the only row of the engine's query.
+func (s *Store) number(ctx context.Context, query func(*engine) string) (n int64, err error) {
+	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
+		rows, err := c.query(ctx, query(c.engine))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(&n); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return n, err
 }

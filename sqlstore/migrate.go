@@ -44,7 +44,7 @@ func schema() []string {
 func (s *Store) Migrate(ctx context.Context) error {
 	// CREATE INDEX IF NOT EXISTS waits for all writers in PostgreSQL, even when
 	// there is nothing to create.
-	version, err := s.migrated(ctx)
+	version, err := s.number(ctx, func(*engine) string { return `SELECT COALESCE(max(version), 0) FROM storefront_schema` })
 	switch {
 	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable):
 		return err
@@ -66,24 +66,6 @@ func (s *Store) Migrate(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// migrated returns the version of the schema, or 0 if there is none yet.
-func (s *Store) migrated(ctx context.Context) (version int, err error) {
-	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
-		rows, err := c.query(ctx, `SELECT COALESCE(max(version), 0) FROM storefront_schema`)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := rows.Scan(&version); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
-	return version, err
 }
 
 // createdMeanwhile reports whether a statement of the schema failed because another

@@ -136,20 +136,7 @@ const keysPerStatement = 1000
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
 	// By the clock that all replicas share: one that is ahead must not forget what
 	// they all need.
-	var now int64
-	err := s.retryWith(ctx, func(ctx context.Context, c session) error {
-		rows, err := c.query(ctx, c.engine.now)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := rows.Scan(&now); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+	now, err := s.number(ctx, func(e *engine) string { return e.now })
 	if err != nil {
 		return 0, err
 	}
