@@ -53,49 +53,6 @@ func (s *Store) retry(ctx context.Context, try func(context.Context) error) erro
 	}
 }
 
-// with calls try with a session.
-func (s *Store) with(ctx context.Context, try func(context.Context, session) error) error {
-	if e := s.engine.Load(); e != nil && e.prepares {
-		return try(ctx, session{s, e, nil})
-	}
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		if sqlState(err) == "" && err.Error() != "sql: database is closed" {
-			err = passing{err} // no server was reached, or none that is the primary
-		}
-		return err
-	}
-	defer conn.Close()
-	e := s.engine.Load()
-	if e == nil {
-		if e, err = ask(ctx, conn); err == nil {
-			s.engine.Store(e)
-		}
-	}
-	if err == nil {
-		err = try(ctx, session{s, e, conn})
-	}
-	if sqlState(err) == readOnly {
-		// The server was the primary when it was connected to, and no longer is.
-		// The connection is in order, but must not go back to the pool.
-		conn.Raw(func(any) error { return driver.ErrBadConn })
-	}
-	return err
-}
-
-// known returns what kind of database it is.
-func (s *Store) known(ctx context.Context) (e *engine, err error) {
-	if e = s.engine.Load(); e == nil {
-		err = s.with(ctx, func(_ context.Context, c session) error { e = c.engine; return nil })
-	}
-	return e, err
-}
-
-// retryWith calls try with a session, as retry does.
-func (s *Store) retryWith(ctx context.Context, try func(context.Context, session) error) error {
-	return s.retry(ctx, func(ctx context.Context) error { return s.with(ctx, try) })
-}
-
 // A passing error is one that is known to be transient.
 type passing struct{ error }
 

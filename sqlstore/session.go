@@ -1,0 +1,149 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+)
+
+// A session is what a try sends its statements through: a connection or, where
+// they are prepared, any connection of the pool.
+type session struct {
+	store  *Store
+	engine *engine
+	conn   *sql.Conn // nil if the engine prepares
+}
+
+// with calls try with a session.
+func (s *Store) with(ctx context.Context, try func(context.Context, session) error) error {
+	if e := s.engine.Load(); e != nil && e.prepares {
+		return try(ctx, session{s, e, nil})
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		if sqlState(err) == "" && err.Error() != "sql: database is closed" {
+			err = passing{err} // no server was reached, or none that is the primary
+		}
+		return err
+	}
+	defer conn.Close()
+	e := s.engine.Load()
+	if e == nil {
+		if e, err = ask(ctx, conn); err == nil {
+			s.engine.Store(e)
+		}
+	}
+	if err == nil {
+		err = try(ctx, session{s, e, conn})
+	}
+	if sqlState(err) == readOnly {
+		// The server was the primary when it was connected to, and no longer is.
+		// The connection is in order, but must not go back to the pool.
+		conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return err
+}
+
+// known returns what kind of database it is.
+func (s *Store) known(ctx context.Context) (e *engine, err error) {
+	if e = s.engine.Load(); e == nil {
+		err = s.with(ctx, func(_ context.Context, c session) error { e = c.engine; return nil })
+	}
+	return e, err
+}
+
+// retryWith calls try with a session, as retry does.
+func (s *Store) retryWith(ctx context.Context, try func(context.Context, session) error) error {
+	return s.retry(ctx, func(ctx context.Context) error { return s.with(ctx, try) })
+}
+
+// query runs one of few queries.
+func (c session) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if c.conn != nil {
+		return c.conn.QueryContext(ctx, query, args...)
+	}
+	statement, err := c.store.prepared(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return statement.QueryContext(ctx, args...)
+}
+
+// insert inserts an order, alone in its transaction.
+func (c session) insert(ctx context.Context, args ...any) (n int64, err error) {
+	if c.conn != nil {
+		return rowsAffected(c.conn.ExecContext(ctx, c.engine.insert, args...))
+	}
+	statement, err := c.store.prepared(ctx, c.engine.insert)
+	if err != nil {
+		return 0, err
+	}
+	return rowsAffected(statement.ExecContext(ctx, args...))
+}
+
+// begin begins a transaction, and returns a function that is like insert, but in it.
+func (c session) begin(ctx context.Context) (tx *sql.Tx, insert func(args ...any) (int64, error), err error) {
+	if c.conn != nil {
+		tx, err = c.conn.BeginTx(ctx, nil)
+		return tx, func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, c.engine.insert, args...)) }, err
+	}
+	// Before the transaction: the pool may have one connection only.
+	statement, err := c.store.prepared(ctx, c.engine.insert)
+	if err != nil {
+		return nil, nil, err
+	}
+	if tx, err = c.store.db.BeginTx(ctx, nil); err != nil {
+		return nil, nil, err
+	}
+	statement = tx.StmtContext(ctx, statement)
+	return tx, func(args ...any) (int64, error) { return rowsAffected(statement.ExecContext(ctx, args...)) }, nil
+}
+
+// prepared returns query as a statement that each connection prepares once.
+func (s *Store) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if statement, ok := s.statements.Load(query); ok {
+		return statement.(*sql.Stmt), nil
+	}
+	statement, err := s.db.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if first, ok := s.statements.LoadOrStore(query, statement); ok {
+		statement.Close()
+		return first.(*sql.Stmt), nil
+	}
+	return statement, nil
+}
+
+func rowsAffected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// exec runs any other statement.
+func (c session) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if c.conn != nil {
+		return rowsAffected(c.conn.ExecContext(ctx, query, args...))
+	}
+	return rowsAffected(c.store.db.ExecContext(ctx, query, args...))
+}
+
+// number returns the only value of the only row of the engine's query.
+func (s *Store) number(ctx context.Context, query func(*engine) string) (n int64, err error) {
+	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
+		rows, err := c.query(ctx, query(c.engine))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(&n); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return n, err
+}
