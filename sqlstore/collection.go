@@ -39,7 +39,9 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 		for _, r := range batch {
 			args = append(args, []byte(r.ID()), r.String())
 		}
-		query := "INSERT INTO " + c.table + " (id, body) VALUES " + placeholders(len(batch), 2) + " ON CONFLICT (id) DO UPDATE SET body = excluded.body"
+		query := func(e *engine) string {
+			return "INSERT INTO " + c.table + " (id, body) VALUES " + e.placeholders(len(batch), 2) + e.replace
+		}
 		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err
 		}
@@ -56,7 +58,9 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 		for _, id := range batch {
 			args = append(args, []byte(id))
 		}
-		query := "DELETE FROM " + c.table + " WHERE id IN " + placeholders(1, len(batch))
+		query := func(e *engine) string {
+			return "DELETE FROM " + c.table + " WHERE id IN " + e.placeholders(1, len(batch))
+		}
 		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err
 		}
@@ -66,9 +70,9 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 
 // exec runs a statement that may be run twice, and returns how many rows it
 // affected the last time.
-func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+func (s *Store) exec(ctx context.Context, query func(*engine) string, args ...any) (n int64, err error) {
 	err = s.retryWith(ctx, func(ctx context.Context, c session) (err error) {
-		n, err = c.exec(ctx, query, args...)
+		n, err = c.exec(ctx, query(c.engine), args...)
 		return err
 	})
 	return n, err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/bits"
 	"runtime/debug"
@@ -269,31 +268,53 @@ func commitAtOnce(ctx context.Context, c session, turns []*turn) error {
 	// Of several with one key, only the first can be told from an order that was
 	// there before. The others find it.
 	turns = slices.CompactFunc(turns, func(t, u *turn) bool { return t.hash == u.hash })
-	var args []any
-	for _, t := range turns {
-		args = append(args, t.row()...)
+	if c.engine.unlessTaken == "" {
+		return commitFree(ctx, c, turns)
 	}
-	rows, err := c.query(ctx, insertOrders(len(turns))+" RETURNING key_hash", args...)
+	created, err := c.hashes(ctx, c.engine.insertOrders(len(turns))+c.engine.unlessTaken, rowsOf(turns)...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	created := make(map[string]bool, len(turns))
-	for rows.Next() {
-		var hash []byte
-		if err := rows.Scan(&hash); err != nil {
-			return err
-		}
-		created[string(hash)] = true
+	for _, t := range turns {
+		t.created = created[t.hash]
 	}
-	// The rows come before the commit, which may fail.
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	return nil
+}
+
+// commitFree is commitAtOnce for an engine that cannot leave out what is taken: it
+// looks which keys are, once the statement has failed for it.
+func commitFree(ctx context.Context, c session, turns []*turn) error {
+	_, err := c.exec(ctx, c.engine.insertOrders(len(turns)), rowsOf(turns)...)
+	if duplicate(err) {
+		var args []any
+		for _, t := range turns {
+			args = append(args, t.hash[:])
+		}
+		taken, lookErr := c.hashes(ctx, `SELECT key_hash FROM storefront_orders WHERE key_hash IN `+c.engine.placeholders(1, len(turns)), args...)
+		if lookErr != nil {
+			return lookErr
+		}
+		turns = slices.DeleteFunc(turns, func(t *turn) bool { return taken[t.hash] })
+		if len(turns) == 0 {
+			return nil
+		}
+		_, err = c.exec(ctx, c.engine.insertOrders(len(turns)), rowsOf(turns)...)
+	}
+	if err != nil {
 		return err
 	}
 	for _, t := range turns {
-		t.created = created[string(t.hash[:])]
+		t.created = true
 	}
 	return nil
+}
+
+// rowsOf returns the arguments of engine.insertOrders for the orders of turns.
+func rowsOf(turns []*turn) (args []any) {
+	for _, t := range turns {
+		args = append(args, t.row()...)
+	}
+	return args
 }
 
 // commitInTurn inserts the orders of turns one after the other, each with what
@@ -316,6 +337,10 @@ func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) erro
 	}
 	if !created {
 		return nil
+	}
+	if c.engine.commit != "" {
+		_, err := tx.ExecContext(ctx, c.engine.commit)
+		return err
 	}
 	return tx.Commit()
 }

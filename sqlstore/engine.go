@@ -10,17 +10,42 @@ import (
 // An engine is a kind of database: what is sent to it where kinds differ, and how
 // it likes its work.
 type engine struct {
+	schema []string // makes the tables; each statement may be run again
+
 	users, product, widgets string // a list, one by its ID, and a list
 
-	// insert inserts an order, unless its key is taken.
+	// replace ends an INSERT of resources, and has it replace those that are there.
+	replace string
+
+	// insert inserts an order. If its key is taken, it inserts nothing or fails.
 	insert string
 
-	// orderOf reads the order of a key. It does not return before that order is as
-	// durable as a new one.
+	// unlessTaken ends an INSERT of orders, and has it leave out those whose key is
+	// taken and return the keys of the others. If it is "", the INSERT fails if any
+	// of the keys is taken, and inserts nothing.
+	unlessTaken string
+
+	// orderOf reads the order of a key.
 	orderOf string
+
+	// settle, if it is not "", is run after orderOf with the first byte of the
+	// key's hash, on its own. Only then is the order that was read as durable as a
+	// new one.
+	settle string
+
+	// forget forgets keys of orders that were created before a time, the oldest of
+	// them, up to a number.
+	forget string
 
 	// now reads the clock, in milliseconds since 1970-01-01 00:00:00 UTC.
 	now string
+
+	// commit, if it is not "", commits a transaction. It is for a driver whose
+	// method that does is not told when the call's time is up.
+	commit string
+
+	// questionMarks says that all placeholders are ?, and not $1, $2 and so on.
+	questionMarks bool
 
 	// commits is how many commits of orders are best under way at the same time.
 	commits int
@@ -39,45 +64,139 @@ type engine struct {
 }
 
 func postgreSQL() *engine {
-	return &engine{
+	e := &engine{
+		schema:  tables(),
 		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
 		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
-		insert:  insertOrders(1),
+		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		// The lock is there to write and thus to commit. A mere read would see an
 		// order whose commit still waits for a synchronous standby after the
 		// connection was lost, and answering with an order that may yet be lost in
 		// a fail-over would be a false promise. The commit of a write waits for all
 		// before it. An UPDATE would do, too, but for triggers and dead rows.
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1 FOR NO KEY UPDATE`,
-		now:     `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
-		commits: 4, // one round trip and flush each; more are slower than more orders in each
+		orderOf:     `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1 FOR NO KEY UPDATE`,
+		unlessTaken: ` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
+		forget:      forgetKeys,
+		now:         `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
+		commits:     4, // one round trip and flush each; more are slower than more orders in each
 	}
+	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
+	return e
 }
 
 func sqlite() *engine {
-	return &engine{
+	e := &engine{
+		schema: tables(),
 		// For a bare $2, it would plan anew each time that one is bound.
 		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
 		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
-		insert:  insertOrders(1),
+		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		// What can be seen is on the disk.
 		orderOf:   `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
+		forget:    forgetKeys,
 		now:       `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`,
 		commits:   1,
 		oneWriter: true,
 		prepares:  true,
 	}
+	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
+	return e
 }
+
+// mySQL is for MariaDB, too: it has nothing that only one of them knows.
+func mySQL() *engine {
+	e := &engine{
+		schema:  mySQLTables(),
+		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
+		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
+		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
+		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = ?`,
+		// InnoDB shows an order to others before its commit is on the disk. The
+		// commit of a write waits for all before it, but that of a mere lock, or of
+		// an UPDATE that changes nothing, does not. So there is something to write,
+		// in many rows, so that few replays wait for each other or, in Galera,
+		// conflict.
+		settle:        `INSERT INTO storefront_replays (slot, number) VALUES (?, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
+		forget:        `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE key_ms < ? ORDER BY key_ms LIMIT ?`,
+		now:           `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
+		commit:        `COMMIT`,
+		questionMarks: true,
+		commits:       4,
+	}
+	// Neither has another way to insert all but those whose key is taken: INSERT
+	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique
+	// column for the key.
+	e.insert = e.insertOrders(1)
+	return e
+}
+
+// tables returns the schema of PostgreSQL, which SQLite takes, too: it knows no type BYTEA
+// and stores what it is given.
+func tables() []string {
+	return []string{
+		`CREATE TABLE IF NOT EXISTS storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+		`CREATE TABLE IF NOT EXISTS storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+		`CREATE TABLE IF NOT EXISTS storefront_widgets (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+		`CREATE TABLE IF NOT EXISTS storefront_orders (
+			id TEXT NOT NULL PRIMARY KEY,
+			item TEXT NOT NULL,
+			qty BIGINT NOT NULL,
+			created_ms BIGINT NOT NULL,
+			scope BYTEA NOT NULL,
+			key_hash BYTEA UNIQUE,
+			fingerprint BYTEA
+		)`,
+		`CREATE INDEX IF NOT EXISTS storefront_orders_keys ON storefront_orders (created_ms) WHERE key_hash IS NOT NULL`,
+		`CREATE TABLE IF NOT EXISTS storefront_schema (version BIGINT NOT NULL PRIMARY KEY)`,
+		// Not beside the version of a later release.
+		`INSERT INTO storefront_schema (version) SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM storefront_schema) ON CONFLICT DO NOTHING`,
+	}
+}
+
+// mySQLTables is tables for MySQL, which has no index of a part of the rows: key_ms
+// is NULL where the key is forgotten, so that those rows are apart in its index.
+func mySQLTables() []string {
+	const options = ` ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
+	return []string{
+		`CREATE TABLE IF NOT EXISTS storefront_users (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
+		`CREATE TABLE IF NOT EXISTS storefront_products (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
+		`CREATE TABLE IF NOT EXISTS storefront_widgets (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
+		`CREATE TABLE IF NOT EXISTS storefront_orders (
+			id VARCHAR(255) NOT NULL PRIMARY KEY,
+			item TEXT NOT NULL,
+			qty BIGINT NOT NULL,
+			created_ms BIGINT NOT NULL,
+			scope LONGBLOB NOT NULL,
+			key_hash BINARY(32) UNIQUE,
+			fingerprint BINARY(32),
+			key_ms BIGINT AS (CASE WHEN key_hash IS NULL THEN NULL ELSE created_ms END) STORED,
+			INDEX storefront_orders_keys (key_ms)
+		)` + options,
+		`CREATE TABLE IF NOT EXISTS storefront_replays (slot SMALLINT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
+		`CREATE TABLE IF NOT EXISTS storefront_schema (version BIGINT NOT NULL PRIMARY KEY)` + options,
+		`INSERT INTO storefront_schema (version) SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM storefront_schema)
+			ON DUPLICATE KEY UPDATE version = 1`,
+	}
+}
+
+// forgetKeys is the statement of PostgreSQL and SQLite. Its last condition is for
+// what another ForgetKeys does meanwhile.
+const forgetKeys = `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
+	SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND created_ms < $1 ORDER BY created_ms LIMIT $2
+	) AND key_hash IS NOT NULL`
 
 // ask returns what kind of database conn leads to.
 func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	var version string
 	err := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
 	switch {
+	case err == nil && version != "" && '0' <= version[0] && version[0] <= '9':
+		return mySQL(), nil // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
 	case err == nil:
-		return postgreSQL(), nil // or what speaks its SQL
+		return postgreSQL(), nil // PostgreSQL 15.4 …, CockroachDB CCL …
 	case strings.Contains(err.Error(), "no such function"):
 		return sqlite(), nil
 	}
@@ -85,14 +204,13 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 }
 
 // insertOrders returns the statement that inserts n orders, each with the arguments
-// that proposal.row returns, but none whose key is taken.
-func insertOrders(n int) string {
-	return `INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES ` +
-		placeholders(n, 7) + ` ON CONFLICT (key_hash) DO NOTHING`
+// that proposal.row returns.
+func (e *engine) insertOrders(n int) string {
+	return `INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES ` + e.placeholders(n, 7)
 }
 
 // placeholders returns those of rows with as many columns, such as ($1, $2), ($3, $4).
-func placeholders(rows, columns int) string {
+func (e *engine) placeholders(rows, columns int) string {
 	var b strings.Builder
 	for i := range rows * columns {
 		switch {
@@ -103,7 +221,11 @@ func placeholders(rows, columns int) string {
 		default:
 			b.WriteString(", ")
 		}
-		b.WriteString("$" + strconv.Itoa(i+1))
+		if e.questionMarks {
+			b.WriteString("?")
+		} else {
+			b.WriteString("$" + strconv.Itoa(i+1))
+		}
 	}
 	b.WriteString(")")
 	return b.String()

@@ -12,28 +12,6 @@ import (
 // schemaVersion is what a release with other tables will have another of.
 const schemaVersion = 1
 
-// schema returns the statements that make the tables. Each may be run again.
-func schema() []string {
-	return []string{
-		`CREATE TABLE IF NOT EXISTS storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-		`CREATE TABLE IF NOT EXISTS storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-		`CREATE TABLE IF NOT EXISTS storefront_widgets (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-		`CREATE TABLE IF NOT EXISTS storefront_orders (
-			id TEXT NOT NULL PRIMARY KEY,
-			item TEXT NOT NULL,
-			qty BIGINT NOT NULL,
-			created_ms BIGINT NOT NULL,
-			scope BYTEA NOT NULL,
-			key_hash BYTEA UNIQUE,
-			fingerprint BYTEA
-		)`,
-		`CREATE INDEX IF NOT EXISTS storefront_orders_keys ON storefront_orders (created_ms) WHERE key_hash IS NOT NULL`,
-		`CREATE TABLE IF NOT EXISTS storefront_schema (version BIGINT NOT NULL PRIMARY KEY)`,
-		// Not beside the version of a later release.
-		`INSERT INTO storefront_schema (version) SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM storefront_schema) ON CONFLICT DO NOTHING`,
-	}
-}
-
 // Migrate makes the tables and indexes that the store needs, or those that are
 // missing. It changes nothing in a database that has them, makes no writer wait,
 // and may be run by any number of programs at once, so every replica may run it
@@ -53,7 +31,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 	case version == schemaVersion:
 		return nil
 	}
-	for _, statement := range schema() {
+	e, err := s.known(ctx)
+	if err != nil {
+		return err
+	}
+	for _, statement := range e.schema {
 		err := s.retryWith(ctx, func(ctx context.Context, c session) error {
 			_, err := c.exec(ctx, statement)
 			if createdMeanwhile(err) {

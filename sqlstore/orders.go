@@ -20,7 +20,7 @@ type proposal struct {
 	alone bool              // it shares no commit, as one that it shared has failed
 }
 
-// row returns the arguments of [insertOrders].
+// row returns the arguments of engine.insertOrders.
 func (p *proposal) row() []any {
 	return []any{p.order.ID, p.order.Item, p.order.Qty, p.order.CreatedAt.UnixMilli(), []byte(p.key.Scope), p.hash[:], p.key.Fingerprint[:]}
 }
@@ -38,7 +38,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	// Trying again is safe, whatever became of the try before: if that one has
 	// created the order, this one finds it.
 	err := s.call(ctx, func(ctx context.Context) error {
-		for range 2 {
+		for round := range 2 {
 			created, err := s.create(ctx, p)
 			if created {
 				stored, fingerprint = order, key.Fingerprint
@@ -56,7 +56,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 			switch {
 			case foundErr == nil || transient(foundErr):
 				return foundErr
-			case err != nil:
+			case err != nil && (round > 0 || !duplicate(err)):
 				return err
 			case !errors.Is(foundErr, sql.ErrNoRows):
 				return foundErr
@@ -106,7 +106,10 @@ func (s *Store) orderOf(ctx context.Context, p *proposal) (order storefront.Orde
 		if !found {
 			return sql.ErrNoRows
 		}
-		return nil
+		if c.engine.settle != "" {
+			_, err = c.exec(ctx, c.engine.settle, p.hash[0])
+		}
+		return err
 	})
 	return order, fingerprint, err
 }
@@ -145,10 +148,7 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 	}
 	var total int64
 	for {
-		// The last condition is for what another ForgetKeys does meanwhile.
-		n, err := s.exec(ctx, `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
-			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND created_ms < $1 ORDER BY created_ms LIMIT $2
-			) AND key_hash IS NOT NULL`, before.UnixMilli(), keysPerStatement)
+		n, err := s.exec(ctx, func(e *engine) string { return e.forget }, before.UnixMilli(), keysPerStatement)
 		total += n
 		if err != nil || n == 0 {
 			return total, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 	"time"
 
@@ -61,6 +62,24 @@ func (e passing) Unwrap() error { return e.error }
 // readOnly is the SQLSTATE read_only_sql_transaction.
 const readOnly = "25006"
 
+// displaced reports whether a server has refused a statement because it is not, or no
+// longer, the one to send it to. Its connections are in order all the same.
+func displaced(err error) bool {
+	switch mySQLNumber(err) {
+	case 1047, // Galera: the node is not in the cluster's majority, or not in step with it
+		1290, // --read-only
+		1836: // read-only mode
+		return true
+	}
+	return sqlState(err) == readOnly
+}
+
+// duplicate reports whether a value that must be unique was there before. It need
+// not be a key's.
+func duplicate(err error) bool {
+	return err != nil && (sqlState(err) == "23505" || mySQLNumber(err) == 1062 || strings.Contains(err.Error(), "UNIQUE constraint failed"))
+}
+
 // sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of
 // the PostgreSQL drivers (pgx, lib/pq) have this method.
 func sqlState(err error) string {
@@ -73,9 +92,37 @@ func sqlState(err error) string {
 	return ""
 }
 
+// mySQLNumber returns the number that MySQL or MariaDB has given an error, or 0 if it
+// is from neither. It is in a field of the drivers' errors, which have no method for
+// it: Number in go-sql-driver/mysql, Code in go-mysql-org/go-mysql.
+func mySQLNumber(err error) (number uint64) {
+	if err == nil {
+		return 0
+	}
+	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		for _, name := range []string{"Number", "Code"} {
+			if field := v.Elem().FieldByName(name); field.Kind() == reflect.Uint16 {
+				return field.Uint()
+			}
+		}
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return mySQLNumber(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range err.Unwrap() {
+			if number := mySQLNumber(err); number != 0 {
+				return number
+			}
+		}
+	}
+	return 0
+}
+
 // transient reports whether the same statement may succeed later, perhaps on
 // another connection. The codes are those of PostgreSQL (Appendix A of its
-// manual), which CockroachDB and YugabyteDB use, too.
+// manual), which CockroachDB and YugabyteDB use, too, and the numbers those of MySQL
+// and MariaDB (Server Error Message Reference) and of TiDB.
 func transient(err error) bool {
 	if _, ok := err.(*stopped); ok || err == nil {
 		return false // nobody knows what a panic's value does when it is looked at
@@ -92,9 +139,11 @@ func transient(err error) bool {
 		}
 		switch state {
 		case readOnly,
+			"0A000", // feature not supported: a column's type changed under a prepared statement's plan
 			"25P03", // idle-in-transaction timeout
 			"25P04", // transaction timeout: a time limit of the server
 			"26000", // prepared statement does not exist: dropped behind the driver's back
+			"42P05", // prepared statement exists: on a server's connection that a pooler has given to another client
 			"55P03", // lock not available
 			"57014", // query canceled: a time limit of the server
 			"57P01", // admin shutdown
@@ -105,6 +154,26 @@ func transient(err error) bool {
 		}
 		return false
 	}
+	switch mySQLNumber(err) {
+	case 0:
+	case 1213, 1205, // deadlock, or a conflict that Galera found at the commit; lock wait timeout
+		1020,             // record has changed since last read: a conflict of snapshots
+		1047, 1290, 1836, // see displaced
+		1792,                   // read-only transaction
+		1040, 1203, 1226, 1461, // too many connections, of a user, or other resources
+		1021, 1041, 1037, 1114, // disk full, out of memory, table full
+		1053, 1077, 1079, 1080, // server shutdown
+		1152, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, // connection lost, aborted or killed
+		1180,       // error during COMMIT
+		1243, 1615, // prepared statement does not exist, or needs to be prepared again
+		1317, 1969, 3024, // query interrupted, or longer than the server allows
+		1412,                                                 // table definition has changed
+		3572,                                                 // a lock that NOWAIT does not wait for
+		8022, 8028, 9001, 9002, 9003, 9004, 9005, 9006, 9007: // TiDB: retry, schema changed, storage away or busy, write conflict
+		return true
+	default:
+		return false
+	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
@@ -113,8 +182,10 @@ func transient(err error) bool {
 	}
 	// SQLite has no SQLSTATE, and its drivers no common type of error; the text
 	// of SQLITE_BUSY, SQLITE_LOCKED, SQLITE_FULL and SQLITE_CANTOPEN is that of sqlite3_errstr in
-	// all of them.
+	// all of them. The first two are what go-sql-driver/mysql says of a connection that
+	// broke while a statement was under way.
 	text := err.Error()
-	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked") ||
+	return strings.Contains(text, "invalid connection") || strings.Contains(text, "busy buffer") ||
+		strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked") ||
 		strings.Contains(text, "database or disk is full") || strings.Contains(text, "unable to open database file")
 }

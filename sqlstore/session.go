@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 )
 
 // A session is what a try sends its statements through: a connection or, where
@@ -21,7 +23,7 @@ func (s *Store) with(ctx context.Context, try func(context.Context, session) err
 	}
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		if sqlState(err) == "" && err.Error() != "sql: database is closed" {
+		if sqlState(err) == "" && mySQLNumber(err) == 0 && err.Error() != "sql: database is closed" {
 			err = passing{err} // no server was reached, or none that is the primary
 		}
 		return err
@@ -36,7 +38,7 @@ func (s *Store) with(ctx context.Context, try func(context.Context, session) err
 	if err == nil {
 		err = try(ctx, session{s, e, conn})
 	}
-	if sqlState(err) == readOnly {
+	if displaced(err) {
 		// The server was the primary when it was connected to, and no longer is.
 		// The connection is in order, but must not go back to the pool.
 		conn.Raw(func(any) error { return driver.ErrBadConn })
@@ -67,6 +69,25 @@ func (c session) query(ctx context.Context, query string, args ...any) (*sql.Row
 		return nil, err
 	}
 	return statement.QueryContext(ctx, args...)
+}
+
+// hashes runs a statement that returns some of the orders' key_hash.
+func (c session) hashes(ctx context.Context, query string, args ...any) (map[[sha256.Size]byte]bool, error) {
+	rows, err := c.query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	hashes := make(map[[sha256.Size]byte]bool)
+	for rows.Next() {
+		var hash []byte
+		if err := rows.Scan(&hash); err != nil {
+			return nil, err
+		}
+		hashes[[sha256.Size]byte(hash)] = true
+	}
+	// The rows of an INSERT come before its commit, which may fail.
+	return hashes, errors.Join(rows.Err(), rows.Close())
 }
 
 // insert inserts an order, alone in its transaction.
