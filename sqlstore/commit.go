@@ -71,7 +71,7 @@ func (v *values) leave() {
 // create tries to create the order. If it returns false without an error, the key
 // is taken.
 func (s *Store) create(ctx context.Context, p *proposal) (created bool, err error) {
-	e, err := s.known(ctx)
+	e, err := s.known(ctx, p.watch)
 	if err != nil {
 		return false, err
 	}
@@ -92,7 +92,7 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 				return false, ctx.Err()
 			}
 		} else {
-			err := s.with(ctx, func(ctx context.Context, c session) error { return s.commit(ctx, c, []*turn{t}) })
+			err := s.with(ctx, p.watch, func(ctx context.Context, c session) error { return s.commit(ctx, c, []*turn{t}) })
 			if err != nil {
 				t.created, t.err = false, err
 			}
@@ -228,7 +228,11 @@ func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) (inPlace b
 			close(t.settled)
 		}
 	}()
-	err = s.with(ctx, func(ctx context.Context, c session) error {
+	w := turns[0].watch
+	if len(turns) > 1 {
+		w = &watch{w.health, s.opts.Timeout / 5}
+	}
+	err = s.with(ctx, w, func(ctx context.Context, c session) error {
 		sent = true
 		if !e.oneWriter {
 			long := s.opts.Timeout / 4

@@ -31,7 +31,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	case version == schemaVersion:
 		return nil
 	}
-	e, err := s.known(ctx)
+	e, err := s.known(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ type proposal struct {
 	key   storefront.IdempotencyKey
 	order storefront.Order
 	hash  [sha256.Size]byte // the column key_hash
-	alone bool              // it shares no commit, as one that it shared has failed
+	watch *watch
+	alone bool // it shares no commit, as one that it shared has failed
 }
 
 // row returns the arguments of engine.insertOrders.
@@ -37,7 +38,8 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	)
 	// Trying again is safe, whatever became of the try before: if that one has
 	// created the order, this one finds it.
-	err := s.call(ctx, func(ctx context.Context) error {
+	err := s.call(ctx, &s.ordering, func(ctx context.Context, w *watch) error {
+		p.watch = w
 		for round := range 2 {
 			created, err := s.create(ctx, p)
 			if created {
@@ -46,7 +48,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 			}
 			_, decided := err.(decision)
 			if err != nil && (decided || transient(err) || ctx.Err() != nil) {
-				unknown = unknown || transient(err)
+				unknown = unknown || !decided
 				return err
 			}
 			// What else the database has against the order does not matter if the
@@ -82,7 +84,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 // orderOf returns the order that was created with p's key, and its fingerprint. If
 // there is none, it returns sql.ErrNoRows.
 func (s *Store) orderOf(ctx context.Context, p *proposal) (order storefront.Order, fingerprint [32]byte, err error) {
-	err = s.with(ctx, func(ctx context.Context, c session) error {
+	err = s.with(ctx, p.watch, func(ctx context.Context, c session) error {
 		rows, err := c.query(ctx, c.engine.orderOf, p.hash[:])
 		if err != nil {
 			return err

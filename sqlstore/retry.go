@@ -42,7 +42,7 @@ func (s *Store) retry(ctx context.Context, try func(context.Context) error) erro
 			}
 			// At random, so that those who met do not meet again.
 			select {
-			case <-time.After(s.pause(most)):
+			case <-time.After(s.pause(0, most)):
 				continue
 			case <-trying.Done():
 			}
@@ -67,11 +67,23 @@ const readOnly = "25006"
 func displaced(err error) bool {
 	switch mySQLNumber(err) {
 	case 1047, // Galera: the node is not in the cluster's majority, or not in step with it
+		1180, // error during COMMIT, such as that
+		1205, // a wait is too long: for the cluster, as few wait as long for a lock
 		1290, // --read-only
 		1836: // read-only mode
 		return true
 	}
 	return sqlState(err) == readOnly
+}
+
+// conflict reports whether another transaction was in the way.
+func conflict(err error) bool {
+	switch mySQLNumber(err) {
+	case 1213, 1020, 3572, 9007: // see transient
+		return true
+	}
+	state := sqlState(err)
+	return strings.HasPrefix(state, "40") || state == "55P03"
 }
 
 // duplicate reports whether a value that must be unique was there before. It need
@@ -130,6 +142,9 @@ func transient(err error) bool {
 	if _, ok := errors.AsType[passing](err); ok {
 		return true
 	}
+	if _, ok := err.(silence); ok {
+		return true
+	}
 	if state := sqlState(err); len(state) == 5 {
 		switch state[:2] {
 		case "08", // connection exception
@@ -156,15 +171,14 @@ func transient(err error) bool {
 	}
 	switch mySQLNumber(err) {
 	case 0:
-	case 1213, 1205, // deadlock, or a conflict that Galera found at the commit; lock wait timeout
-		1020,             // record has changed since last read: a conflict of snapshots
-		1047, 1290, 1836, // see displaced
+	case 1213, // deadlock, or a conflict that Galera found at the commit
+		1020,                         // record has changed since last read: a conflict of snapshots
+		1047, 1180, 1205, 1290, 1836, // see displaced
 		1792,                   // read-only transaction
 		1040, 1203, 1226, 1461, // too many connections, of a user, or other resources
 		1021, 1041, 1037, 1114, // disk full, out of memory, table full
 		1053, 1077, 1079, 1080, // server shutdown
 		1152, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, // connection lost, aborted or killed
-		1180,       // error during COMMIT
 		1243, 1615, // prepared statement does not exist, or needs to be prepared again
 		1317, 1969, 3024, // query interrupted, or longer than the server allows
 		1412,                                                 // table definition has changed

@@ -16,8 +16,18 @@ type session struct {
 	conn   *sql.Conn // nil if the engine prepares
 }
 
-// with calls try with a session.
-func (s *Store) with(ctx context.Context, try func(context.Context, session) error) error {
+// with calls try with a session. If w is not nil, it goes by what is known there, and
+// adds to it.
+func (s *Store) with(ctx context.Context, w *watch, try func(context.Context, session) error) error {
+	began := s.now()
+	err := s.connected(ctx, w, try)
+	if w != nil && ctx.Err() != context.Canceled {
+		w.note(began, s.now(), err)
+	}
+	return err
+}
+
+func (s *Store) connected(ctx context.Context, w *watch, try func(context.Context, session) error) error {
 	if e := s.engine.Load(); e != nil && e.prepares {
 		return try(ctx, session{s, e, nil})
 	}
@@ -29,34 +39,49 @@ func (s *Store) with(ctx context.Context, try func(context.Context, session) err
 		return err
 	}
 	defer conn.Close()
-	e := s.engine.Load()
-	if e == nil {
-		if e, err = ask(ctx, conn); err == nil {
-			s.engine.Store(e)
+	over := func(ctx context.Context) error {
+		e, err := s.ask(ctx, conn)
+		if err != nil {
+			return err
 		}
+		return try(ctx, session{s, e, conn})
 	}
-	if err == nil {
-		err = try(ctx, session{s, e, conn})
+	if w == nil {
+		err = over(ctx)
+	} else {
+		err = w.try(ctx, s, over)
 	}
-	if displaced(err) {
+	if _, silent := err.(silence); silent || displaced(err) {
 		// The server was the primary when it was connected to, and no longer is.
-		// The connection is in order, but must not go back to the pool.
+		// The connection may be in order, but must not go back to the pool.
 		conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	return err
 }
 
-// known returns what kind of database it is.
-func (s *Store) known(ctx context.Context) (e *engine, err error) {
+// ask returns what kind of database it is.
+func (s *Store) ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
+	if e := s.engine.Load(); e != nil {
+		return e, nil
+	}
+	e, err := ask(ctx, conn)
+	if err == nil {
+		s.engine.Store(e)
+	}
+	return e, err
+}
+
+// known is ask for who has no connection.
+func (s *Store) known(ctx context.Context, w *watch) (e *engine, err error) {
 	if e = s.engine.Load(); e == nil {
-		err = s.with(ctx, func(_ context.Context, c session) error { e = c.engine; return nil })
+		err = s.with(ctx, w, func(_ context.Context, c session) error { e = c.engine; return nil })
 	}
 	return e, err
 }
 
 // retryWith calls try with a session, as retry does.
 func (s *Store) retryWith(ctx context.Context, try func(context.Context, session) error) error {
-	return s.retry(ctx, func(ctx context.Context) error { return s.with(ctx, try) })
+	return s.retry(ctx, func(ctx context.Context) error { return s.with(ctx, nil, try) })
 }
 
 // query runs one of few queries.

@@ -62,7 +62,7 @@ func TestSimulation(t *testing.T) {
 		"statement late", "statement hung", "statement unsent", "statement cut", "statement lost", "statement refused",
 		"statement rolled back", "statement killed", "statement demoted", "deadlock", "commit of several orders",
 		"order seen by others and lost in a fail-over", "call that created", "call that replayed", "call with a key reused",
-		"call that was refused", "call that panicked", "call of an order that fails", "call that was unavailable",
+		"call that was refused", "call that panicked", "call of an order that fails", "call that was unavailable", "call that was unavailable soon",
 		"call that was left",
 	} {
 		if times[what] == 0 && last-first >= 100 {
@@ -288,6 +288,7 @@ type simulation struct {
 // An attempt is a call of CreateOrder.
 type attempt struct {
 	who          string
+	replica      int
 	key, variant int
 	proposed     storefront.Order
 	began, ended time.Duration
@@ -337,8 +338,8 @@ func newSimulation(seed uint64) *simulation {
 			opts.Accept = m.accept
 		}
 		store := sqlstore.New(db, opts)
-		store.SetPause(func(most time.Duration) time.Duration {
-			return m.plan(upTo(m.dice(r.name, "pause"), most))
+		store.SetPause(func(least, most time.Duration) time.Duration {
+			return m.plan(least + upTo(m.dice(r.name, "pause"), most-least))
 		})
 		m.dbs, m.stores = append(m.dbs, db), append(m.stores, store)
 	}
@@ -443,7 +444,7 @@ func (m *simulation) caller(replica int, who string) {
 
 // call calls CreateOrder of a replica, and reports whether it is answered.
 func (m *simulation) call(ctx context.Context, who, id string, replica, key, variant int, limit time.Duration) bool {
-	a := &attempt{who: who, key: key, variant: variant, began: m.now(), calm: m.isCalm()}
+	a := &attempt{who: who, replica: replica, key: key, variant: variant, began: m.now(), calm: m.isCalm()}
 	a.limit = a.began + min(limit, m.timeout)
 	a.proposed = storefront.Order{ID: id, Item: m.items[key][variant], Qty: int64(variant + 1), CreatedAt: time.UnixMilli(time.Now().UnixMilli()).UTC()}
 	m.tell(who, "CreateOrder with %s/%d of %s as %s", keyName(key), variant, a.proposed.Item, id)
@@ -634,6 +635,14 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 		m.count("call that was left")
 	case a.ctxErr == nil && errors.Is(a.err, storefront.ErrUnavailable) && a.ended == a.limit && !a.calm:
 		m.count("call that was unavailable")
+	case a.ctxErr == nil && errors.Is(a.err, storefront.ErrUnavailable) && a.ended-a.began >= m.timeout/10 &&
+		strings.Contains(a.err.Error(), "has not answered for more than") && !a.calm:
+		m.count("call that was unavailable soon")
+		for _, b := range m.calls {
+			if b.replica == a.replica && b.err == nil && b.panicked == nil && b.ended <= a.began && b.ended > a.began-m.timeout {
+				return fmt.Sprintf("it gave up soon, although %s was answered shortly before", b.who)
+			}
+		}
 	case errors.Is(a.err, storefront.ErrUnavailable) && errors.Is(a.err, stateError("23505")) && !a.calm:
 		// The order of a try before had the ID, and was lost in a fail-over before
 		// its key was looked for.

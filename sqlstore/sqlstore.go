@@ -23,7 +23,10 @@ type Store struct {
 	statements sync.Map               // by their text, those that are prepared: *sql.Stmt
 	calls      atomic.Int64           // of the methods of storefront.Store that are in progress
 	queue      queue                  // the orders that wait for a commit
-	pause      func(most time.Duration) time.Duration
+	made       time.Time
+	reading    health
+	ordering   health
+	pause      func(least, most time.Duration) time.Duration
 }
 
 // Options are the options of a [Store]. The zero value of each field is a
@@ -80,7 +83,7 @@ func New(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		panic("sqlstore: New with a nil DB")
 	}
-	s := &Store{db: db, pause: rand.N[time.Duration]}
+	s := &Store{db: db, made: time.Now().Add(-1), pause: randomly}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -99,9 +102,12 @@ func New(db *sql.DB, opts *Options) *Store {
 	return s
 }
 
+// randomly returns any duration from least to most.
+func randomly(least, most time.Duration) time.Duration { return least + rand.N(most-least+1) }
+
 // call is like retry, but for the methods that requests lead to, of which there
 // may be more than the database can answer.
-func (s *Store) call(ctx context.Context, try func(context.Context) error) error {
+func (s *Store) call(ctx context.Context, h *health, try func(context.Context, *watch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -109,7 +115,15 @@ func (s *Store) call(ctx context.Context, try func(context.Context) error) error
 	if s.calls.Add(1) > int64(s.opts.MaxCalls) {
 		return fmt.Errorf("%w: %d calls are in progress", storefront.ErrUnavailable, s.opts.MaxCalls)
 	}
-	return s.retry(ctx, try)
+	w := &watch{h, s.opts.Timeout / 5}
+	retry := func(ctx context.Context) error {
+		return s.retry(ctx, func(ctx context.Context) error { return try(ctx, w) })
+	}
+	if h.hopeless(s.now(), s.opts.Timeout) {
+		w.limit /= 4
+		return s.withoutHope(ctx, h, retry)
+	}
+	return retry(ctx)
 }
 
 // ListUsers implements [storefront.Store].
@@ -137,8 +151,8 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 // read returns the resources in at most n rows of their IDs and bodies, which come of
 // the engine's query.
 func (s *Store) read(ctx context.Context, n int, query func(*engine) string, args ...any) (list []storefront.Resource, err error) {
-	err = s.call(ctx, func(ctx context.Context) error {
-		return s.with(ctx, func(ctx context.Context, c session) error {
+	err = s.call(ctx, &s.reading, func(ctx context.Context, w *watch) error {
+		return s.with(ctx, w, func(ctx context.Context, c session) error {
 			rows, err := c.query(ctx, query(c.engine), args...)
 			if err != nil {
 				return err

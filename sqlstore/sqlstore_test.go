@@ -179,6 +179,14 @@ type stateError string
 func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
 func (e stateError) SQLState() string { return string(e) }
 
+// A mySQLError is an error as that of go-sql-driver/mysql, whose number has no method.
+type mySQLError struct {
+	Number  uint16
+	Message string
+}
+
+func (e *mySQLError) Error() string { return e.Message }
+
 var (
 	kettle = storefront.MustResource("kettle", nil)
 	order  = storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.UnixMilli(1_000_000_000_123).UTC()}
@@ -213,6 +221,16 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"idle-in-transaction timeout":    stateError("25P03"),
 		"transaction timeout":            stateError("25P04"),
 		"prepared statement gone":        stateError("26000"),
+		"prepared statement of another":  stateError("42P05"),
+		"a column's type changed":        stateError("0A000"),
+		"deadlock (MySQL)":               &mySQLError{Number: 1213},
+		"not in the cluster":             &mySQLError{Number: 1047},
+		"read-only (MySQL)":              &mySQLError{Number: 1290},
+		"server shutdown":                &mySQLError{Number: 1053},
+		"too many connections (MySQL)":   &mySQLError{Number: 1040},
+		"wrapped (MySQL)":                fmt.Errorf("query: %w", &mySQLError{Number: 1205}),
+		"joined (MySQL)":                 errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
+		"server gone (MySQL)":            errors.New("invalid connection"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -261,6 +279,8 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"database dropped":    stateError("57P04"),
 		"not an SQLSTATE":     stateError("40"),
 		"constraint violated": stateError("23514"),
+		"no table (MySQL)":    &mySQLError{Number: 1146, Message: "invalid connection"},
+		"no right (MySQL)":    &mySQLError{Number: 1142},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,6 +315,8 @@ func TestFailureToConnect(t *testing.T) {
 		"starting up":           {stateError("57P03"), true},
 		"wrong password":        {stateError("28P01"), false},
 		"no such database":      {stateError("3D000"), false},
+		"wrong user (MySQL)":    {&mySQLError{Number: 1045}, false},
+		"starting up (MySQL)":   {&mySQLError{Number: 1040}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,259 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A failOver is a fakeDB of two servers. Connections lead to the one that was the
+// primary when they were opened; what is sent to the former one is never answered.
+type failOver struct {
+	fakeDB
+	mu     sync.Mutex
+	former map[int]bool  // connections
+	took   time.Duration // a statement takes
+}
+
+func newFailOver() *failOver {
+	f := &failOver{former: make(map[int]bool)}
+	f.runContext = func(ctx context.Context, conn int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		f.mu.Lock()
+		hung, took := f.former[conn], f.took
+		f.mu.Unlock()
+		if hung {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if strings.HasPrefix(query, "INSERT") {
+			return [][]driver.Value{{order.ID}}, nil
+		}
+		return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
+	}
+	return f
+}
+
+// happen makes all connections there are those to the former primary.
+func (f *failOver) happen() {
+	f.fakeDB.mu.Lock()
+	opened := f.opened
+	f.fakeDB.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for conn := range opened {
+		f.former[conn] = true
+	}
+}
+
+// fill has the pool of store open as many connections.
+func fill(t *testing.T, store *sqlstore.Store, connections int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range connections {
+		wg.Go(func() {
+			if _, err := store.GetProduct(t.Context(), "kettle"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// After a split brain, the former primary takes whatever is sent and never answers.
+func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *sqlstore.Store) error{
+		"get": func(ctx context.Context, store *sqlstore.Store) error {
+			_, err := store.GetProduct(ctx, "kettle")
+			return err
+		},
+		"create": func(ctx context.Context, store *sqlstore.Store) error {
+			_, err := store.CreateOrder(ctx, key, order)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFailOver()
+				f.took = time.Millisecond
+				db := open(t, &f.fakeDB)
+				db.SetMaxIdleConns(20)
+				store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second})
+				fill(t, store, 20)
+				f.happen()
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() {
+						if err := call(t.Context(), store); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("8 calls beside 20 dead connections took %v", took)
+				}
+				// Nothing is left to lead anyone astray.
+				began = time.Now()
+				fill(t, store, 20)
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("then, 20 calls took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// What is slow is not dead, whether or not others are answered meanwhile.
+func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		store := sqlstore.New(open(t, &fakeDB{runContext: func(ctx context.Context, _ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			calls++
+			if calls == 1 {
+				select {
+				case <-time.After(9 * time.Second):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
+		}}), &sqlstore.Options{Timeout: 10 * time.Second})
+		var wg sync.WaitGroup
+		began := time.Now()
+		wg.Go(func() { fill(t, store, 1) })
+		synctest.Wait()
+		for time.Since(began) < 9*time.Second {
+			fill(t, store, 1)
+			time.Sleep(time.Second)
+		}
+		wg.Wait()
+		if sent := 1 + 9; calls != sent {
+			t.Errorf("%d statements were sent, want %d", calls, sent)
+		}
+	})
+}
+
+func TestAcceptThatIsSlowGetsThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFailOver()
+		store := sqlstore.New(open(t, &f.fakeDB), &sqlstore.Options{
+			Timeout: 10 * time.Second,
+			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+				select {
+				case <-time.After(3 * time.Second):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			},
+		})
+		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+	})
+}
+
+// While the database is away, calls find out in a tenth of their time, but the first
+// ones, who wait for it to come back.
+func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		away := true
+		store := sqlstore.New(open(t, &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if away {
+				return nil, stateError("57P03")
+			}
+			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
+		}}), &sqlstore.Options{Timeout: 10 * time.Second})
+		get := func() time.Duration {
+			began := time.Now()
+			if _, err := store.GetProduct(t.Context(), "kettle"); !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("GetProduct returned %v", err)
+			}
+			return time.Since(began)
+		}
+		for range 2 { // the second is the first probe
+			if took := get(); took != 10*time.Second {
+				t.Errorf("the first calls took %v, want all of Timeout", took)
+			}
+		}
+		var wg sync.WaitGroup
+		long := 0
+		for range 100 { // in 10 seconds
+			wg.Go(func() {
+				took := get()
+				mu.Lock()
+				defer mu.Unlock()
+				if took > 2*time.Second {
+					long++
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if long > 40 {
+			t.Errorf("%d of 100 calls took long, want 40 at most", long)
+		}
+		mu.Lock()
+		away = false
+		mu.Unlock()
+		fill(t, store, 100) // who comes now is answered
+		mu.Lock()
+		away = true
+		mu.Unlock()
+		wg.Wait()
+		if took := get(); took != 10*time.Second {
+			t.Errorf("when it is away anew, the first call took %v, want all of Timeout", took)
+		}
+	})
+}
+
+// Writes to a primary without its standby hang; reads do not.
+func TestReadsGoOnWhileOrdersHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := sqlstore.New(open(t, &fakeDB{runContext: func(ctx context.Context, _ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			if strings.HasPrefix(query, "INSERT") {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
+		}}), &sqlstore.Options{Timeout: 10 * time.Second})
+		create := func() time.Duration {
+			began := time.Now()
+			if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("CreateOrder returned %v", err)
+			}
+			return time.Since(began)
+		}
+		create()
+		var wg sync.WaitGroup
+		wg.Go(func() { create() }) // the probe
+		synctest.Wait()
+		fill(t, store, 1)
+		if took := create(); took > 2*time.Second {
+			t.Errorf("an order took %v to fail", took)
+		}
+		began := time.Now()
+		fill(t, store, 10)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("reads took %v", took)
+		}
+		wg.Wait()
+	})
+}
