@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -25,13 +24,14 @@ import (
 	_ "modernc.org/sqlite"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/audit"
 )
 
 // As in: go test ./integration -run TestFailover -v -seed 2
 var seed = flag.Uint64("seed", 1, "of the random choices of the fault tests")
 
 const (
-	faultOrders  = 10_000 // to be acknowledged, per test
+	faultOrders  = 10_000 // to be acknowledged, where a test does not say otherwise
 	faultClients = 16
 )
 
@@ -109,28 +109,22 @@ func openDatabase(t *testing.T, driver, name string) *sql.DB {
 }
 
 // A faultTest creates orders through replicas of the command durable while a
-// test kills them or what they depend on, and then accounts for every order.
+// test makes them, or what they depend on, fail, and then accounts for every order.
+//
+// A test that fails things by the number of acknowledged orders calls start, run
+// and check. Others call start, begin, what they do and wait for meanwhile, end and
+// check.
 type faultTest struct {
 	t        *testing.T
+	orders   int // to be acknowledged, until begin
 	began    time.Time
 	rng      *rand.Rand // of the test's goroutine
 	replicas []*replica
-	client   http.Client
-	kills    map[string]int // by what was killed
-
-	acknowledged, retries, replays atomic.Int64
-
-	mu     sync.Mutex
-	orders []*testOrder
-	faults int
-}
-
-// A testOrder is an order that a client has sent.
-type testOrder struct {
-	key, item string
-	qty       int64
-	body      []byte // of the first response that acknowledged it
-	created   int    // how many responses say that they created it
+	urls     []string       // where clients find them
+	kills    map[string]int // by what was killed, or whatever else was done
+	audit    *audit.Audit   // since begin
+	created  chan struct{}  // closed when no more orders are created
+	faults   atomic.Int64
 }
 
 func newFaultTest(t *testing.T) *faultTest {
@@ -138,21 +132,22 @@ func newFaultTest(t *testing.T) *faultTest {
 		t.Skip("creates thousands of orders")
 	}
 	t.Logf("seed %d", *seed)
-	f := &faultTest{
-		t:     t,
-		began: time.Now(),
-		rng:   rand.New(rand.NewPCG(*seed, 0)),
-		kills: make(map[string]int),
+	return &faultTest{
+		t:      t,
+		orders: faultOrders,
+		began:  time.Now(),
+		rng:    rand.New(rand.NewPCG(*seed, 0)),
+		kills:  make(map[string]int),
 	}
-	f.client.Transport = &http.Transport{MaxIdleConnsPerHost: faultClients}
-	t.Cleanup(f.client.CloseIdleConnections)
-	return f
 }
 
 // start starts replicas on a database and waits until they serve.
 func (f *faultTest) start(replicas int, db string) {
 	f.t.Helper()
 	f.replicas = startReplicas(f.t, durableBinary, replicas, db)
+	for _, r := range f.replicas {
+		f.urls = append(f.urls, r.url)
+	}
 }
 
 // startReplicas starts processes of a command on a database, and waits until they
@@ -193,167 +188,74 @@ func startReplicas(t *testing.T, command func() (string, error), n int, db strin
 // calls fault whenever about every more of them are.
 func (f *faultTest) run(every int, fault func()) {
 	f.t.Helper()
-	var clients sync.WaitGroup
-	f.t.Cleanup(clients.Wait) // f.t.Context is done by then
-	var taken atomic.Int64
-	for i := range faultClients {
-		rng := rand.New(rand.NewPCG(*seed, uint64(i+1)))
-		clients.Go(func() {
-			for f.t.Context().Err() == nil {
-				n := int(taken.Add(1))
-				if n > faultOrders {
-					return
-				}
-				f.create(n, rng)
-			}
-		})
-	}
+	f.begin()
 	for next := 0; ; {
 		next += every/2 + f.rng.IntN(every)
-		if next >= faultOrders {
+		if next >= f.orders {
 			break
 		}
 		f.waitUntilAcknowledged(next)
 		fault()
 	}
-	f.waitUntilAcknowledged(faultOrders)
-	clients.Wait()
+	f.end()
 }
 
-// waitUntilAcknowledged fails the test if nothing is acknowledged for long.
+// begin has clients begin to create orders. A fault ends that, and the test where
+// it waits next.
+func (f *faultTest) begin() {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.audit = audit.New(audit.Config{
+		URLs:     f.urls,
+		Orders:   f.orders,
+		Clients:  faultClients,
+		Seed:     *seed,
+		Prefix:   "key-",
+		Timeout:  5 * time.Second,
+		Patience: time.Minute,
+		OnFault: func(fault audit.Fault) {
+			cancel()
+			f.fault("%v\n%s", fault, f.logged(fault.Body))
+		},
+	})
+	f.created = make(chan struct{})
+	go func() {
+		defer close(f.created)
+		defer cancel()
+		f.audit.Create(ctx)
+	}()
+	f.t.Cleanup(func() { <-f.created }) // f.t.Context is done by then
+}
+
+// end waits until all orders are acknowledged.
+func (f *faultTest) end() {
+	f.t.Helper()
+	f.waitUntilAcknowledged(f.orders)
+	<-f.created
+}
+
+// waitUntilAcknowledged waits until n orders are acknowledged.
 func (f *faultTest) waitUntilAcknowledged(n int) {
 	f.t.Helper()
-	const limit = 30 * time.Second
-	last, since := f.acknowledged.Load(), time.Now()
-	for last < int64(n) {
-		time.Sleep(time.Millisecond)
-		if now := f.acknowledged.Load(); now > last {
-			last, since = now, time.Now()
-		}
-		if f.t.Failed() {
-			f.t.FailNow()
-		}
-		if time.Since(since) > limit {
-			f.t.Fatalf("no order was acknowledged for %v, after %d", limit, last)
-		}
-	}
+	f.waitUntil(fmt.Sprintf("%d orders are acknowledged", n), func(p audit.Progress) bool { return p.Acknowledged >= n })
 }
 
-// create sends an order, in the ways that clients do, until it is acknowledged.
-func (f *faultTest) create(n int, rng *rand.Rand) {
-	o := &testOrder{key: fmt.Sprintf("key-%d", n), item: fmt.Sprintf("item %d", n), qty: int64(1 + n%9)}
-	f.mu.Lock()
-	f.orders = append(f.orders, o)
-	f.mu.Unlock()
-	const longestPause = 100 * time.Millisecond
-	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
-		acknowledged, after := false, time.Duration(0)
-		switch ctx := f.t.Context(); rng.IntN(10) {
-		case 0: // twice at once
-			var twin sync.WaitGroup
-			var twinAcknowledged bool
-			twin.Go(func() { twinAcknowledged, _, _ = f.send(ctx, o, try+1) })
-			acknowledged, _, after = f.send(ctx, o, try)
-			twin.Wait()
-			acknowledged = acknowledged || twinAcknowledged
-		case 1: // hang up early
-			ctx, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(4000))*time.Microsecond)
-			acknowledged, _, after = f.send(ctx, o, try)
-			cancel()
-		default:
-			acknowledged, _, after = f.send(ctx, o, try)
-		}
-		if acknowledged {
-			return
-		}
-		f.retries.Add(1)
-		if after == 0 {
-			after = rand.N(pause)
-		}
-		select {
-		case <-time.After(min(after, longestPause)):
-		case <-f.t.Context().Done():
-			return
-		}
+// waitUntil waits until the clients have come as far as a test wants. It ends the
+// test if they will not, or if anything else is wrong.
+func (f *faultTest) waitUntil(what string, enough func(audit.Progress) bool) {
+	f.t.Helper()
+	came := f.audit.Wait(f.t.Context(), enough)
+	if f.t.Failed() {
+		f.t.FailNow()
 	}
-}
-
-// send sends an order to a replica and checks the response, if one comes. An
-// order is acknowledged if the response says so and was read to its end; else
-// it may be sent again after some time.
-func (f *faultTest) send(ctx context.Context, o *testOrder, replica int) (acknowledged, replayed bool, after time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "POST", f.replicas[replica%len(f.replicas)].url+"/v1/orders",
-		strings.NewReader(fmt.Sprintf(`{"item":%q,"qty":%d}`, o.item, o.qty)))
-	if err != nil {
-		f.fault("%v", err)
-		return false, false, 0
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", o.key)
-	w, err := f.client.Do(r)
-	if err != nil {
-		return false, false, 0
-	}
-	defer w.Body.Close()
-	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		return false, false, 0
-	}
-
-	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
-	switch {
-	case w.StatusCode == http.StatusCreated:
-		replayed = w.Header.Get("Idempotent-Replayed") == "true"
-		f.acknowledge(o, body, replayed)
-		return true, replayed, 0
-	case w.StatusCode != http.StatusConflict && w.StatusCode != http.StatusServiceUnavailable:
-		f.fault("%s: %s\n%s", w.Status, body, f.logged(body))
-	case err != nil || seconds < 1:
-		f.fault("%s with Retry-After %q", w.Status, w.Header.Get("Retry-After"))
-	}
-	return false, false, time.Duration(seconds) * time.Second
-}
-
-// acknowledge records a response that acknowledges the order.
-func (f *faultTest) acknowledge(o *testOrder, body []byte, replayed bool) {
-	f.mu.Lock()
-	first := o.body == nil
-	if first {
-		o.body = body
-	}
-	if !replayed {
-		o.created++
-	}
-	same, created := bytes.Equal(body, o.body), o.created
-	f.mu.Unlock()
-
-	var order storefront.Order
-	switch err := json.Unmarshal(body, &order); {
-	case err != nil || order.Item != o.item || order.Qty != o.qty || order.ID == "" || order.CreatedAt.IsZero():
-		f.fault("%s of %d was acknowledged as %s", o.item, o.qty, body)
-	case !same:
-		f.fault("%s is two orders:\n%s\n%s", o.key, o.body, body)
-	case !replayed && created > 1:
-		f.fault("%s was created %d times: %s", o.key, created, body)
-	}
-	if replayed {
-		f.replays.Add(1)
-	}
-	if first {
-		f.acknowledged.Add(1)
+	if !came {
+		f.t.Fatalf("not so far that %s: %+v", what, f.audit.Progress())
 	}
 }
 
 // fault fails the test, with a message for the first faults.
 func (f *faultTest) fault(format string, args ...any) {
 	f.t.Helper()
-	f.mu.Lock()
-	f.faults++
-	n := f.faults
-	f.mu.Unlock()
-	if n <= 10 {
+	if f.faults.Add(1) <= 10 {
 		f.t.Errorf(format, args...)
 	} else {
 		f.t.Fail()
@@ -397,35 +299,19 @@ func (f *faultTest) check(open func() *sql.DB) {
 	for _, r := range f.replicas {
 		r.waitUntilServing()
 	}
-	var clients sync.WaitGroup
-	var next, again atomic.Int64
-	for range faultClients {
-		clients.Go(func() {
-			for f.t.Context().Err() == nil {
-				n := int(next.Add(1)) - 1
-				if n >= len(f.orders) {
-					return
-				}
-				for i, r := range f.replicas {
-					acknowledged, replayed, _ := f.send(f.t.Context(), f.orders[n], i)
-					switch {
-					case !acknowledged:
-						f.fault("%s: %s does not answer although all is well", f.orders[n].key, r.url)
-					case !replayed:
-						f.fault("%s: %s does not replay it", f.orders[n].key, r.url)
-					default:
-						again.Add(1)
-					}
-				}
-			}
-		})
+	f.audit.Replay(f.t.Context())
+	r := f.audit.Result()
+	if r.Again > 0 {
+		f.fault("keys had to be sent again %d times although all is well", r.Again)
 	}
-	clients.Wait()
+	if want := f.orders * len(f.urls); r.Replayed != want {
+		f.fault("%d orders were replayed %d times, want %d", f.orders, r.Replayed, want)
+	}
 	for _, r := range f.replicas {
 		r.end()
 	}
 
-	lost, duplicated, unknown := account(f.orders, storedOrders(f.t, open()))
+	lost, duplicated, unknown := account(f.audit.Orders(), storedOrders(f.t, open()))
 	for _, list := range []struct {
 		what   string
 		orders []string
@@ -434,37 +320,37 @@ func (f *faultTest) check(open func() *sql.DB) {
 			f.t.Errorf("%d orders are %s: %q…", len(list.orders), list.what, list.orders[:min(5, len(list.orders))])
 		}
 	}
-	f.t.Logf("seed %d: %d acknowledged, %d lost, %d duplicated, %d retries, %d replays; %d keys sent again replayed %d times; killed: %v; %v",
-		*seed, f.acknowledged.Load(), len(lost), len(duplicated), f.retries.Load(), f.replays.Load()-again.Load(),
-		len(f.orders), again.Load(), f.kills, time.Since(f.began).Round(100*time.Millisecond))
+	f.t.Logf("seed %d: %d acknowledged, %d lost, %d duplicated, %d retries, %d replays; %d keys sent again replayed %d times; killed: %v; longest gap %v; %v",
+		*seed, r.Acknowledged, len(lost), len(duplicated), r.Retries, r.Replays,
+		r.Acknowledged, r.Replayed, f.kills, r.LongestGap.Round(time.Millisecond), time.Since(f.began).Round(100*time.Millisecond))
 }
 
 // account compares orders that clients have sent with those in the database, and
 // returns the items of those acknowledged that are not there as they were
 // acknowledged, of those there more than once, and of those that no client has
 // sent.
-func account(sent []*testOrder, stored []storefront.Order) (lost, duplicated, unknown []string) {
+func account(sent []audit.Order, stored []storefront.Order) (lost, duplicated, unknown []string) {
 	have := make(map[string][]storefront.Order) // by item
 	for _, o := range stored {
 		have[o.Item] = append(have[o.Item], o)
 	}
 	for _, o := range sent {
-		there := have[o.item]
-		delete(have, o.item)
+		there := have[o.Item]
+		delete(have, o.Item)
 		if len(there) > 1 {
-			duplicated = append(duplicated, o.item)
+			duplicated = append(duplicated, o.Item)
 		}
-		if o.body == nil {
+		if o.Body == nil {
 			continue
 		}
 		found := 0
 		for _, stored := range there {
-			if text, err := json.Marshal(stored); err == nil && bytes.Equal(text, o.body) {
+			if text, err := json.Marshal(stored); err == nil && bytes.Equal(text, o.Body) {
 				found++
 			}
 		}
 		if found != 1 {
-			lost = append(lost, o.item)
+			lost = append(lost, o.Item)
 		}
 	}
 	for item := range have {
@@ -476,11 +362,11 @@ func account(sent []*testOrder, stored []storefront.Order) (lost, duplicated, un
 func TestAccount(t *testing.T) {
 	at := time.UnixMilli(1).UTC()
 	body := []byte(`{"id":"a","item":"tea","qty":2,"created_at":"1970-01-01T00:00:00.001Z"}`)
-	acknowledged := &testOrder{item: "tea", body: body}
+	acknowledged := audit.Order{Item: "tea", Body: body}
 	tea := storefront.Order{ID: "a", Item: "tea", Qty: 2, CreatedAt: at}
 	for _, row := range []struct {
 		name                      string
-		sent                      *testOrder
+		sent                      audit.Order
 		stored                    []storefront.Order
 		lost, duplicated, unknown int
 	}{
@@ -491,12 +377,12 @@ func TestAccount(t *testing.T) {
 		{"another time", acknowledged, []storefront.Order{{ID: "a", Item: "tea", Qty: 2, CreatedAt: at.Add(time.Millisecond)}}, 1, 0, 0},
 		{"twice", acknowledged, []storefront.Order{tea, {ID: "b", Item: "tea", Qty: 2, CreatedAt: at}}, 0, 1, 0},
 		{"never sent", acknowledged, []storefront.Order{tea, {ID: "b", Item: "cup", Qty: 2, CreatedAt: at}}, 0, 0, 1},
-		{"not acknowledged and gone", &testOrder{item: "tea"}, nil, 0, 0, 0},
-		{"not acknowledged and there", &testOrder{item: "tea"}, []storefront.Order{tea}, 0, 0, 0},
-		{"not acknowledged and twice", &testOrder{item: "tea"}, []storefront.Order{tea, tea}, 0, 1, 0},
+		{"not acknowledged and gone", audit.Order{Item: "tea"}, nil, 0, 0, 0},
+		{"not acknowledged and there", audit.Order{Item: "tea"}, []storefront.Order{tea}, 0, 0, 0},
+		{"not acknowledged and twice", audit.Order{Item: "tea"}, []storefront.Order{tea, tea}, 0, 1, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			lost, duplicated, unknown := account([]*testOrder{row.sent}, row.stored)
+			lost, duplicated, unknown := account([]audit.Order{row.sent}, row.stored)
 			if len(lost) != row.lost || len(duplicated) != row.duplicated || len(unknown) != row.unknown {
 				t.Errorf("lost %q, duplicated %q, unknown %q; want %d, %d, %d", lost, duplicated, unknown, row.lost, row.duplicated, row.unknown)
 			}
