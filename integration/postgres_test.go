@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -315,10 +314,9 @@ var sharedPostgres = sync.OnceValues(func() (*postgresServer, error) {
 // A postgres is an installation of PostgreSQL, and a data folder that servers
 // begin with.
 type postgres struct {
+	*runner
 	bin      string
-	as       *syscall.Credential // nil: this user
 	template string
-	group    int // of its processes
 }
 
 var errNoPostgres = errors.New("PostgreSQL's server binaries (initdb, postgres, pg_basebackup) are not installed: " +
@@ -343,24 +341,15 @@ var thePostgres = sync.OnceValues(func() (*postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := theProcessGroup()
+	runner, err := newRunner("postgres", "nobody")
 	if err != nil {
 		return nil, err
 	}
-	pg := &postgres{bin: bin, group: g.id}
-	if os.Getuid() == 0 { // as root, the server refuses to run
-		if pg.as, err = otherUser(); err != nil {
-			return nil, err
-		}
-	}
-	dir := filepath.Join(g.dir, "postgres")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := runner.folder("postgres")
+	if err != nil {
 		return nil, err
 	}
-	if err := pg.give(dir); err != nil {
-		return nil, err
-	}
-	pg.template = filepath.Join(dir, "template")
+	pg := &postgres{runner, bin, filepath.Join(dir, "template")}
 	// A collation by language, where PostgreSQL has one, is the harder case: it
 	// is not the byte order of IDs.
 	initdb := []string{"-D", pg.template, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"}
@@ -403,54 +392,12 @@ func findPostgres() (bin string, err error) {
 	return "", errNoPostgres
 }
 
-func otherUser() (*syscall.Credential, error) {
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		u, err = user.Lookup("nobody")
+// command returns a command for the server's user: one of PostgreSQL's, or cp.
+func (pg *postgres) command(name string, args ...string) command {
+	if name != "cp" {
+		name = filepath.Join(pg.bin, name)
 	}
-	if err != nil {
-		return nil, err
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-}
-
-// give makes the folder one of the server's user.
-func (pg *postgres) give(dir string) error {
-	if pg.as == nil {
-		return nil
-	}
-	return os.Chown(dir, int(pg.as.Uid), int(pg.as.Gid))
-}
-
-// command returns a command for the server's user.
-func (pg *postgres) command(name string, args ...string) postgresCommand {
-	if path := filepath.Join(pg.bin, name); name != "cp" {
-		name = path
-	}
-	cmd := exec.Command(name, args...)
-	cmd.Dir = "/"                                     // the user may not reach this one
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=") // its messages are matched
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: pg.as, Setpgid: true, Pgid: pg.group}
-	return postgresCommand{cmd}
-}
-
-type postgresCommand struct{ *exec.Cmd }
-
-// run runs the command. The error has what it printed.
-func (c postgresCommand) run() error {
-	out, err := c.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", c, err, out)
-	}
-	return nil
+	return pg.runner.command(name, args...)
 }
 
 func TestPostgresServer(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,14 +28,18 @@ type processGroup struct {
 }
 
 // SIGQUIT has a PostgreSQL server end its backends, too, which are in groups of
-// their own. It also ends a Go program.
+// their own, and a MariaDB server shut down. It also ends a Go program. What a test
+// has frozen must go on to end, and what does not end is killed, this shell with it.
 const leader = `trap '' QUIT INT TERM HUP
 while read -r _; do :; done
 kill -s QUIT -- -$$
+kill -s CONT -- -$$
 for _ in 1 2 3 4 5 6 7 8 9 10; do
-	rm -rf "$1" && exit
+	rm -rf "$1" && break
 	sleep 0.2
-done`
+done
+sleep 2
+kill -s KILL -- -$$`
 
 // theProcessGroup returns the process group of this test binary.
 var theProcessGroup = sync.OnceValues(func() (*processGroup, error) {
@@ -84,6 +90,74 @@ func workFolder(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// A runner runs the commands of a server, which refuses to run as root.
+type runner struct {
+	group *processGroup
+	as    *syscall.Credential // nil: this user
+}
+
+// newRunner returns a runner that is, if this user is root, the first of the users
+// that there are.
+func newRunner(users ...string) (*runner, error) {
+	g, err := theProcessGroup()
+	if err != nil || os.Getuid() != 0 {
+		return &runner{group: g}, err
+	}
+	var u *user.User
+	for _, name := range users {
+		if u, err = user.Lookup(name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &runner{g, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+}
+
+// give makes the folder one of the runner's user.
+func (r *runner) give(dir string) error {
+	if r.as == nil {
+		return nil
+	}
+	return os.Chown(dir, int(r.as.Uid), int(r.as.Gid))
+}
+
+// folder makes a folder for the runner's user that lives as long as this binary.
+func (r *runner) folder(name string) (string, error) {
+	dir := filepath.Join(r.group.dir, name)
+	return dir, errors.Join(os.Mkdir(dir, 0o700), r.give(dir))
+}
+
+// command returns a command for the runner's user.
+func (r *runner) command(name string, args ...string) command {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = "/"                                     // the user may not reach this one
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=") // its messages are matched
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.as, Setpgid: true, Pgid: r.group.id}
+	return command{cmd}
+}
+
+// A command is one of a server's.
+type command struct{ *exec.Cmd }
+
+// run runs the command. The error has what it printed.
+func (c command) run() error {
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", c, err, out)
+	}
+	return nil
 }
 
 // A process is a program that a test has started and may kill.
