@@ -1,6 +1,6 @@
 // Package sqlstore is a durable [storefront.Store] over [database/sql], on
-// PostgreSQL, SQLite and the databases that speak PostgreSQL's SQL. The program
-// brings the driver:
+// PostgreSQL, SQLite, MySQL, MariaDB and the databases that speak the SQL of one of
+// them. The program brings the driver:
 //
 //	db, err := sql.Open("pgx", "postgres://shop@db1,db2/shop?target_session_attrs=read-write")
 //	…
@@ -11,8 +11,9 @@
 //	handler := storefront.New(store)
 //
 // Every replica of the program may be given the same database. The store asks it
-// once, by version(), whether it is SQLite. It needs no server-side code, but ON
-// CONFLICT, which PostgreSQL has since 9.5 and SQLite since 3.24.
+// once, by version(), which of them it is. It needs no server-side code, but ON
+// CONFLICT, which PostgreSQL has since 9.5 and SQLite since 3.24, or InnoDB, and
+// generated columns, which MySQL has since 5.7 and MariaDB since 10.2.
 //
 // # Promises
 //
@@ -24,7 +25,7 @@
 // survives: it, too, waits for the commit, and with it for synchronous standbys.
 //
 // Orders that arrive while others are being committed are committed together, up to
-// 64 at a time: on SQLite one commit is under way at a time, on PostgreSQL four. An
+// 64 at a time: on SQLite one commit is under way at a time, elsewhere four. An
 // order that arrives alone goes at once. One that cannot be committed fails alone,
 // and a caller who leaves cancels nobody else's order. A commit that takes more than
 // a quarter of Options.Timeout no longer keeps another from beginning, and orders that
@@ -33,17 +34,22 @@
 //
 // Serialization failures, deadlocks, lost connections, restarts and fail-overs are
 // retried, after short random pauses, until the call's deadline (see
-// Options.Timeout). If the database stays away, calls return
-// [storefront.ErrUnavailable]. Any other error of the database is returned as it
-// is.
+// Options.Timeout). A server that takes statements and answers nobody for a fifth of
+// that is left: the connections of the pool are closed, and calls go on over new
+// ones. If the database stays away, calls return [storefront.ErrUnavailable]; once
+// none was answered for all of Timeout, most return it after a tenth of Timeout,
+// until one is. Any other error of the database is returned as it is.
 //
-// What a crash leaves is up to the database. PostgreSQL and SQLite lose nothing
-// that was committed unless they are told that they may (fsync=off or
-// synchronous_commit=off in PostgreSQL; in SQLite PRAGMA synchronous=OFF, NORMAL in
-// WAL mode when the power fails, and journal_mode=MEMORY; with journal_mode=OFF it
+// What a crash leaves is up to the database. None of them loses anything that was
+// committed unless it is told that it may: fsync=off or synchronous_commit=off in
+// PostgreSQL; innodb_flush_log_at_trx_commit other than 1 in MySQL, or sync_binlog
+// other than 1 where there is a binary log; in SQLite PRAGMA synchronous=OFF, NORMAL in
+// WAL mode when the power fails, and journal_mode=MEMORY (with journal_mode=OFF it
 // cannot even undo an order that is refused). After a fail-over, only a standby that
 // was synchronous has every order, and not those whose wait for it was ended by
-// hand (pg_cancel_backend makes PostgreSQL report success).
+// hand (pg_cancel_backend makes PostgreSQL report success) or by a timeout
+// (rpl_semi_sync_master_timeout in MySQL, whose semi-synchronous replication goes on
+// without its standby after 10 seconds unless told otherwise).
 //
 // # Schema
 //
@@ -68,6 +74,14 @@
 //
 //	CREATE TABLE storefront_schema (version BIGINT NOT NULL PRIMARY KEY) -- 1
 //
+// In MySQL, BYTEA is VARBINARY(255) in the first three, LONGBLOB for scope and
+// BINARY(32) for the others; id and item of orders are VARCHAR(255) and TEXT, body is
+// LONGTEXT, in utf8mb4. The index is on a column that is generated, key_ms, which is
+// created_ms until the key is forgotten. And there is a table that only the store has
+// a use for:
+//
+//	CREATE TABLE storefront_replays (slot SMALLINT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)
+//
 // IDs of users, products and widgets are bytes, because bytes have one order
 // whatever the collation of the database is, and lists must be in it. The column
 // body has the whole resource as JSON, with the row's ID as its "id"; if a row that
@@ -83,12 +97,22 @@
 //	SELECT CAST(id AS TEXT), body->>'name' FROM storefront_users;
 //	INSERT INTO storefront_users VALUES (CAST('ada' AS BLOB), '{"id":"ada","name":"Ada"}');
 //
+// In MySQL and MariaDB:
+//
+//	SELECT CONVERT(id USING utf8mb4), JSON_VALUE(body, '$.name') FROM storefront_users;
+//	INSERT INTO storefront_users VALUES ('ada', '{"id":"ada","name":"Ada"}');
+//
 // key_hash is the SHA-256 sum of the length of the scope in bytes (64 bits, big
 // endian), the scope and the key, so that a scope may be of any length. To find
 // the order of the key 'a1' in the scope 'ada' in PostgreSQL:
 //
 //	SELECT * FROM storefront_orders
 //	WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'));
+//
+// In MySQL and MariaDB:
+//
+//	SELECT * FROM storefront_orders
+//	WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256));
 //
 // SQLite has no SHA-256; there, a program computes the hash.
 //
@@ -100,7 +124,7 @@
 //
 // Where all tables are there, the program's role needs no right to create any: to
 // SELECT from storefront_schema and the first three, to SELECT, INSERT and UPDATE
-// orders, and what it writes itself.
+// orders (and storefront_replays), and what it writes itself.
 //
 // Orders are never deleted here, and keys only by [Store.ForgetKeys], which the
 // program calls now and then. A program that deletes orders keeps them for at
@@ -118,8 +142,8 @@
 //	db.SetConnMaxLifetime(30 * time.Minute)
 //
 // Calls that find all connections in use wait for one. Keep [Options].MaxCalls and
-// Timeout in proportion: a call that is let in should be answered in time. While the
-// database is away, every request takes all of Timeout; the WriteTimeout of the
+// Timeout in proportion: a call that is let in should be answered in time. When the
+// database goes away, the first requests take all of Timeout; the WriteTimeout of the
 // http.Server must be longer, or clients get no answer instead of a 503.
 //
 // PostgreSQL: give the driver every server and let it look for the primary
@@ -129,6 +153,16 @@
 // level will do. Behind PgBouncer in transaction mode, let the driver do
 // without prepared statements (default_query_exec_mode=exec in pgx), unless
 // PgBouncer is 1.21 or later, which keeps them.
+//
+// MySQL and MariaDB: the driver go-sql-driver/mysql takes one server; to give it
+// several, connect by a [database/sql/driver.Connector] that tries them in turn, as
+// integration/durable does. Give it interpolateParams=true, which saves a round trip
+// for each statement, a timeout for connecting, and a readTimeout that is longer than
+// Options.Timeout, for the few things that it does without a ctx:
+//
+//	db, err := sql.Open("mysql", "shop:secret@tcp(db1:3306)/shop?interpolateParams=true&timeout=2s&readTimeout=15s")
+//
+// The default isolation level, REPEATABLE READ, will do, and so will READ COMMITTED.
 //
 // SQLite: use a file with journal_mode=WAL, so that readers do not wait for the
 // writer, and synchronous=FULL, so that an order survives the power. There is one
@@ -142,7 +176,7 @@
 //
 // # Distributed engines
 //
-// CockroachDB and YugabyteDB take the same SQL, and what they ask of a client is
+// CockroachDB and YugabyteDB take PostgreSQL's SQL, and what they ask of a client is
 // done: serialization failures (SQLSTATE 40001) and unknown outcomes (40003) are
 // retried. The store has not been tested on them. Orders are spread by their random
 // IDs and hashes. Two things to know:
@@ -153,6 +187,26 @@
 //   - storefront_orders_keys is an index by time, so all new orders go to the range
 //     at its end. Where that becomes the bottleneck, drop the index and make it a
 //     hash-sharded one; only ForgetKeys uses it.
+//
+// TiDB and Vitess take MySQL's; the store has not been tested on them.
+//
+// On a Galera cluster, replicas of the program may use any node, and different ones.
+// The cluster decides between two orders with one key, wherever they are sent, and the
+// one that loses is retried and finds the other. Two things are needed:
+//
+//   - wsrep_sync_wait = 1, or more, on every connection (wsrep_sync_wait=1 in the URL of
+//     go-sql-driver/mysql), so that a node waits until it has what was committed on
+//     others before it reads or begins a transaction. Otherwise it would not show a product that
+//     was just put, and Accept could refuse an order that exists. The store returns an
+//     error if it is not set.
+//   - Three nodes, so that two go on when one is lost. What was acknowledged has been
+//     received by all nodes of the majority, but is on the disk of one. If all of them
+//     lose their power at once, the cluster must be begun anew from the node
+//     that is most advanced (wsrep_recover), and all need innodb_flush_log_at_trx_commit=1.
+//
+// A node that is cut off from the majority refuses (error 1047) as soon as it has
+// noticed, after evs.suspect_timeout, 5 seconds by default; until then it neither
+// acknowledges an order nor replays one.
 //
 // # The order's own transaction
 //
@@ -167,6 +221,6 @@
 // it gives them before the commit: they can become visible in another sequence.
 //
 // In SQLite, orders share commits with Accept, too, each in a savepoint of its own.
-// In PostgreSQL, each has a transaction of its own then, so that none waits for the
+// Elsewhere, each has a transaction of its own then, so that none waits for the
 // locks that another holds until their common commit.
 package sqlstore

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -194,13 +195,44 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	err := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
 	switch {
 	case err == nil && version != "" && '0' <= version[0] && version[0] <= '9':
-		return mySQL(), nil // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
+		return mySQL(), looksBehind(ctx, conn) // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
 	case err == nil:
 		return postgreSQL(), nil // PostgreSQL 15.4 …, CockroachDB CCL …
 	case strings.Contains(err.Error(), "no such function"):
 		return sqlite(), nil
 	}
 	return nil, err
+}
+
+// looksBehind returns an error if conn leads to a node of a Galera cluster and does
+// not wait for what other nodes have committed. It would not see what was
+// acknowledged there, and Accept could refuse an order that exists.
+func looksBehind(ctx context.Context, conn *sql.Conn) error {
+	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_sync_wait')`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	on, wait := false, 0
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		switch name {
+		case "wsrep_on":
+			on = value == "ON"
+		case "wsrep_sync_wait":
+			wait, _ = strconv.Atoi(value)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if on && wait&1 == 0 {
+		return errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
+	}
+	return nil
 }
 
 // insertOrders returns the statement that inserts n orders, each with the arguments
