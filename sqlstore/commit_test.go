@@ -32,9 +32,9 @@ type shopDB struct {
 	commits [][]string      // the items of each that has begun
 }
 
-func newShopDB(sqlite bool) *shopDB {
+func newShopDB(engine engine) *shopDB {
 	d := &shopDB{let: make(chan struct{}), keys: make(map[string]bool)}
-	d.sqlite = sqlite
+	d.engine = engine
 	type transaction struct{ items, hashes []string }
 	under := make(map[int]*transaction) // by connection
 	d.runContext = func(ctx context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
@@ -42,6 +42,9 @@ func newShopDB(sqlite bool) *shopDB {
 		defer d.mu.Unlock()
 		tx := under[conn]
 		rollBack := func() {
+			if tx == nil { // on MySQL, one comes after the COMMIT, too
+				return
+			}
 			for _, hash := range tx.hashes {
 				delete(d.keys, hash)
 			}
@@ -76,9 +79,17 @@ func newShopDB(sqlite bool) *shopDB {
 			delete(under, conn)
 			return nil, commit()
 		case "INSERT":
+			if strings.HasPrefix(query, "INSERT INTO storefront_replays") {
+				return nil, nil
+			}
 			alone := tx == nil
 			if alone {
 				tx = new(transaction)
+			}
+			for i := 5; i < len(args) && engine == mysql; i += 7 {
+				if d.keys[string(args[i].Value.([]byte))] {
+					return nil, &mySQLError{Number: 1062}
+				}
 			}
 			var inserted [][]driver.Value
 			for ; len(args) > 0; args = args[7:] {
@@ -97,6 +108,15 @@ func newShopDB(sqlite bool) *shopDB {
 			}
 			return inserted, nil
 		case "SELECT":
+			if strings.HasPrefix(query, "SELECT key_hash") {
+				var taken [][]driver.Value
+				for _, arg := range args {
+					if hash := arg.Value.([]byte); d.keys[string(hash)] {
+						taken = append(taken, []driver.Value{hash})
+					}
+				}
+				return taken, nil
+			}
 			if hash, _ := args[0].Value.([]byte); !d.keys[string(hash)] {
 				return nil, nil
 			}
@@ -135,15 +155,16 @@ func (d *shopDB) create(t *testing.T, store *sqlstore.Store, items ...string) *s
 func TestCommitsAreShared(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		sqlite bool
+		engine engine
 		want   string // the items of each commit
 	}{
-		{"SQLite", true, "[[a] [b c d e f g h i j]]"},
-		{"PostgreSQL", false, "[[a] [b] [c] [d] [e f g h] [i j]]"},
+		{"SQLite", sqlite, "[[a] [b c d e f g h i j]]"},
+		{"PostgreSQL", postgres, "[[a] [b] [c] [d] [e f g h] [i j]]"},
+		{"MySQL", mysql, "[[a] [b] [c] [d] [e f g h] [i j]]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newShopDB(test.sqlite)
+				d := newShopDB(test.engine)
 				store := sqlstore.New(open(t, &d.fakeDB), nil)
 				began := time.Now()
 				wg := d.create(t, store, strings.Split("abcdefghij", "")...)
@@ -166,10 +187,39 @@ func TestCommitsAreShared(t *testing.T) {
 	}
 }
 
+// MySQL refuses the whole statement then.
+func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(mysql)
+		taken := sha256.Sum256([]byte("\x00\x00\x00\x00\x00\x00\x00\x00" + "taken"))
+		d.keys[string(taken[:])] = true
+		store := sqlstore.New(open(t, &d.fakeDB), nil)
+		first := d.create(t, store, "a", "b", "c", "d")
+		var replays sync.WaitGroup
+		for range 2 {
+			replays.Go(func() {
+				again := storefront.IdempotencyKey{Value: "taken", Fingerprint: key.Fingerprint}
+				if got, err := store.CreateOrder(t.Context(), again, storefront.Order{ID: "ord_again", Item: "taken"}); err != nil || got != order {
+					t.Errorf("CreateOrder with the taken key returned %v, %v, want %v", got, err, order)
+				}
+			})
+			synctest.Wait()
+		}
+		more := d.create(t, store, "e", "f")
+		close(d.let)
+		for _, calls := range []*sync.WaitGroup{first, &replays, more} {
+			calls.Wait()
+		}
+		if got := d.begun(); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
+			t.Errorf("the commits were %s", got)
+		}
+	})
+}
+
 func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(sqlite)
+			d := newShopDB(engine)
 			store := sqlstore.New(open(t, &d.fakeDB), nil)
 			var items []string
 			for i := range 150 {
@@ -183,7 +233,7 @@ func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 				most = max(most, len(items))
 			}
 			if most != 64 {
-				t.Errorf("SQLite %t: up to %d orders shared a commit, want 64", sqlite, most)
+				t.Errorf("%v: up to %d orders shared a commit, want 64", engine, most)
 			}
 		})
 	}
@@ -192,9 +242,9 @@ func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 // Nobody pays for a stranger's order.
 func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
 	rejected := stateError("23514")
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(sqlite)
+			d := newShopDB(engine)
 			d.fail = func(items []string) error {
 				if slices.Contains(items, "bad") {
 					return rejected
@@ -213,16 +263,16 @@ func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
 			wg.Wait()
 			more.Wait()
 			if !errors.Is(bad, rejected) || errors.Is(bad, storefront.ErrUnavailable) {
-				t.Errorf("SQLite %t: the order that cannot be committed got %v", sqlite, bad)
+				t.Errorf("%v: the order that cannot be committed got %v", engine, bad)
 			}
 		})
 	}
 }
 
 func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(sqlite)
+			d := newShopDB(engine)
 			store := sqlstore.New(open(t, &d.fakeDB), nil)
 			call := func(item string) (leave func()) {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -246,7 +296,7 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 			wg.Wait()
 			for _, items := range d.commits {
 				if slices.Contains(items, "waiting") {
-					t.Errorf("SQLite %t: an order was sent that nobody waited for any more", sqlite)
+					t.Errorf("%v: an order was sent that nobody waited for any more", sqlite)
 				}
 			}
 		})
@@ -255,7 +305,7 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 
 func TestKeyTwiceInASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(false)
+		d := newShopDB(postgres)
 		store := sqlstore.New(open(t, &d.fakeDB), nil)
 		others := d.create(t, store, "a", "b", "c", "d") // all commits that may be under way
 		var wg sync.WaitGroup
@@ -277,10 +327,10 @@ func TestKeyTwiceInASharedCommit(t *testing.T) {
 }
 
 func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
 			panics := true
-			f := &fakeDB{sqlite: sqlite, run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+			f := &fakeDB{engine: engine, run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
 				if panics {
 					panic("a broken driver")
 				}
@@ -299,7 +349,7 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 			}()
 			panics = false
 			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-				t.Errorf("SQLite %t: the next call returned %v, %v", sqlite, got, err)
+				t.Errorf("%v: the next call returned %v, %v", engine, got, err)
 			}
 		})
 	}
@@ -307,8 +357,8 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 
 // acceptedBy returns a store whose database takes every order, and whose Accept is
 // accept.
-func acceptedBy(t *testing.T, sqlite bool, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
-	f := &fakeDB{sqlite: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
+	f := &fakeDB{engine: engine, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
 		if strings.HasPrefix(query, "INSERT") {
 			return [][]driver.Value{{}}, nil
 		}
@@ -324,9 +374,9 @@ func acceptedBy(t *testing.T, sqlite bool, accept func(ctx context.Context, tx *
 }
 
 func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			store, f := acceptedBy(t, sqlite, func(ctx context.Context, tx *sql.Tx) error {
+			store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO outbox")
 				return err
 			})
@@ -338,8 +388,11 @@ func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 				verbs = append(verbs, strings.Join(strings.Fields(query + " . .")[:3], " "))
 			}
 			want := []string{"BEGIN . .", "SAVEPOINT storefront_order .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront_order", "COMMIT . ."}
+			if engine == mysql {
+				want = append(want, "ROLLBACK . .") // the COMMIT was a statement, which ends with ctx
+			}
 			if !slices.Equal(verbs, want) {
-				t.Errorf("SQLite %t: it sent %q, want %q", sqlite, verbs, want)
+				t.Errorf("%v: it sent %q, want %q", engine, verbs, want)
 			}
 		})
 	}
@@ -347,15 +400,15 @@ func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 
 func TestErrorOfAcceptRollsBack(t *testing.T) {
 	broken := errors.New("broken")
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		for _, want := range []error{broken, &storefront.Refusal{Reason: "sold-out"}} {
 			synctest.Test(t, func(t *testing.T) {
-				store, f := acceptedBy(t, sqlite, func(context.Context, *sql.Tx) error { return want })
+				store, f := acceptedBy(t, engine, func(context.Context, *sql.Tx) error { return want })
 				if _, err := store.CreateOrder(t.Context(), key, order); err != want {
 					t.Errorf("CreateOrder returned %v, want %v", err, want)
 				}
 				if last := f.ran[len(f.ran)-1]; last != "ROLLBACK" {
-					t.Errorf("SQLite %t: the last statement was %s", sqlite, last)
+					t.Errorf("%v: the last statement was %s", engine, last)
 				}
 			})
 		}
@@ -363,10 +416,10 @@ func TestErrorOfAcceptRollsBack(t *testing.T) {
 }
 
 func TestAcceptRunsAgainAfterASerializationFailure(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0
-			store, _ := acceptedBy(t, sqlite, func(context.Context, *sql.Tx) error {
+			store, _ := acceptedBy(t, engine, func(context.Context, *sql.Tx) error {
 				if calls++; calls < 3 {
 					return fmt.Errorf("stock: %w", stateError("40001"))
 				}
@@ -403,17 +456,17 @@ func TestErrorOfAcceptIsDefinite(t *testing.T) {
 }
 
 func TestAcceptThatEndsTheTransactionIsReported(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		for name, end := range map[string]func(*sql.Tx) error{
 			"commit":               func(tx *sql.Tx) error { return tx.Commit() },
 			"rollback":             func(tx *sql.Tx) error { return tx.Rollback() },
 			"rollback and refusal": func(tx *sql.Tx) error { tx.Rollback(); return &storefront.Refusal{} },
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				store, _ := acceptedBy(t, sqlite, func(_ context.Context, tx *sql.Tx) error { return end(tx) })
+				store, _ := acceptedBy(t, engine, func(_ context.Context, tx *sql.Tx) error { return end(tx) })
 				_, err := store.CreateOrder(t.Context(), key, order)
 				if err == nil || !strings.Contains(err.Error(), "must not end it") || errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
-					t.Errorf("SQLite %t: %s: CreateOrder returned %v", sqlite, name, err)
+					t.Errorf("%v: %s: CreateOrder returned %v", engine, name, err)
 				}
 			})
 		}
@@ -421,14 +474,14 @@ func TestAcceptThatEndsTheTransactionIsReported(t *testing.T) {
 }
 
 func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		for name, stop := range map[string]func(){
 			"panic":                     func() { panic(io.ErrNoProgress) },
 			"panic with a broken error": func() { panic((*net.OpError)(nil)) },
 			"Goexit":                    runtime.Goexit,
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				d := newShopDB(sqlite)
+				d := newShopDB(engine)
 				store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
 					Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 						if order.Item == "bad" {
@@ -442,9 +495,9 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 					returned := false
 					defer func() {
 						value := recover()
-						ends := name == "Goexit" && !sqlite // the caller's goroutine, where Accept runs
+						ends := name == "Goexit" && engine != sqlite // the caller's goroutine, where Accept runs
 						if err, _ := value.(error); returned || ends != (value == nil) || name == "panic" && !errors.Is(err, io.ErrNoProgress) {
-							t.Errorf("SQLite %t, %s: returned %t, recovered %v", sqlite, name, returned, value)
+							t.Errorf("%v, %s: returned %t, recovered %v", engine, name, returned, value)
 						}
 					}()
 					store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
@@ -464,7 +517,7 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 
 func TestQueueIsBoundedByMaxCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(true)
+		d := newShopDB(sqlite)
 		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{MaxCalls: 3})
 		wg := d.create(t, store, "a", "b", "c")
 		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
@@ -477,17 +530,17 @@ func TestQueueIsBoundedByMaxCalls(t *testing.T) {
 
 // A call that finds its key taken as its time runs out has not found the order.
 func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		for _, print := range [][32]byte{{}, {1}} {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				f := &fakeDB{sqlite: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+				f := &fakeDB{engine: engine, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
 					cancel() // at the insert, which finds the key
 					return nil, nil
 				}}
 				got, err := sqlstore.New(open(t, f), nil).CreateOrder(ctx, storefront.IdempotencyKey{Fingerprint: print}, order)
 				if !errors.Is(err, context.Canceled) {
-					t.Errorf("SQLite %t: CreateOrder returned %v, %v", sqlite, got, err)
+					t.Errorf("%v: CreateOrder returned %v, %v", engine, got, err)
 				}
 			})
 		}
@@ -497,7 +550,7 @@ func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
 // Statements that take long, and drivers that wait for them whatever ctx is.
 func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(false)
+		d := newShopDB(postgres)
 		run := d.runContext
 		d.runContext = func(_ context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
 			return run(context.Background(), conn, query, args)
@@ -524,7 +577,7 @@ func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
 // A connection that is long in coming says nothing of the orders that wait for it.
 func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(false)
+		d := newShopDB(postgres)
 		close(d.let)
 		db := open(t, &d.fakeDB)
 		db.SetMaxOpenConns(1)
@@ -546,9 +599,9 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 
 // As is often advised for SQLite.
 func TestPoolOfOneConnection(t *testing.T) {
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(sqlite)
+			d := newShopDB(engine)
 			close(d.let)
 			db := open(t, &d.fakeDB)
 			db.SetMaxOpenConns(1)
@@ -562,7 +615,7 @@ func TestPoolOfOneConnection(t *testing.T) {
 
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := sqlstore.New(open(t, &fakeDB{sqlite: true, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
 			switch {
 			case strings.HasPrefix(query, "RELEASE"):
 				return nil, errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
@@ -579,7 +632,7 @@ func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 
 func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(true)
+		d := newShopDB(sqlite)
 		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
 			Accept: func(_ context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 				if order.Item == "bad" {
@@ -605,7 +658,7 @@ func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T
 
 func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(true)
+		d := newShopDB(sqlite)
 		ctx, cancel := context.WithCancel(t.Context())
 		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
 			Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
@@ -633,9 +686,9 @@ func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T
 
 func TestAcceptHasTheValuesOfTheCallUntilItReturns(t *testing.T) {
 	type name struct{}
-	for _, sqlite := range []bool{true, false} {
+	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(sqlite)
+			d := newShopDB(engine)
 			close(d.let)
 			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
 			defer cancel()
@@ -646,7 +699,7 @@ func TestAcceptHasTheValuesOfTheCallUntilItReturns(t *testing.T) {
 				Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
 					during = ctx.Value(name{})
 					deadline, _ = ctx.Deadline()
-					if sqlite {
+					if engine == sqlite {
 						<-returned // this is another goroutine than the caller's, who leaves
 						after = ctx.Value(name{})
 					}
@@ -657,8 +710,8 @@ func TestAcceptHasTheValuesOfTheCallUntilItReturns(t *testing.T) {
 			_, err := store.CreateOrder(ctx, key, order)
 			close(returned)
 			synctest.Wait()
-			if during != "ada" || !deadline.Equal(want) || sqlite != errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("SQLite %t: Accept saw the value %v and the deadline %v, want %v; CreateOrder returned %v", sqlite, during, deadline, want, err)
+			if during != "ada" || !deadline.Equal(want) || (engine == sqlite) != errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v: Accept saw the value %v and the deadline %v, want %v; CreateOrder returned %v", engine, during, deadline, want, err)
 			}
 			if after != nil {
 				t.Errorf("after CreateOrder returned, its ctx was asked for a value")
@@ -670,7 +723,7 @@ func TestAcceptHasTheValuesOfTheCallUntilItReturns(t *testing.T) {
 func TestValuesOfACallEndWithIt(t *testing.T) {
 	type name struct{}
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(true)
+		d := newShopDB(sqlite)
 		close(d.let)
 		var kept context.Context
 		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
@@ -691,7 +744,7 @@ func TestValuesOfACallEndWithIt(t *testing.T) {
 // Statements that lock the same keys in the same sequence do not deadlock.
 func TestKeysOfASharedCommitAreInOneSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(false)
+		d := newShopDB(postgres)
 		store := sqlstore.New(open(t, &d.fakeDB), nil)
 		wg := d.create(t, store, strings.Split("abcdefghijkl", "")...)
 		close(d.let)
@@ -742,7 +795,7 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
-		store := sqlstore.New(open(t, &fakeDB{sqlite: true, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
 			switch {
 			case full && query == "ROLLBACK TO SAVEPOINT storefront_order":
 				full = false

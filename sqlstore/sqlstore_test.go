@@ -20,6 +20,19 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
+// An engine is what a database says that it is.
+type engine int
+
+const (
+	postgres engine = iota
+	sqlite
+	mysql
+)
+
+var engines = []engine{postgres, sqlite, mysql}
+
+func (e engine) String() string { return [...]string{"PostgreSQL", "SQLite", "MySQL"}[e] }
+
 // A fakeDB is a driver.Connector. What the database does is up to its fields.
 type fakeDB struct {
 	// run runs a statement on the n-th connection, from 0 on, and returns the
@@ -29,7 +42,8 @@ type fakeDB struct {
 	// runContext is called in place of run if that is nil.
 	runContext func(ctx context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
 	hang       bool // statements wait until ctx is done
-	sqlite     bool // it says that it is SQLite, not PostgreSQL
+	engine     engine
+	variables  [][]driver.Value // of MySQL
 
 	mu     sync.Mutex
 	opened int
@@ -101,10 +115,16 @@ func (c *fakeConn) Close() error {
 
 func (c *fakeConn) do(ctx context.Context, query string, args []driver.NamedValue) ([][]driver.Value, error) {
 	if query == "SELECT version()" {
-		if c.db.sqlite {
+		switch c.db.engine {
+		case sqlite:
 			return nil, errors.New("SQL logic error: no such function: version (1)")
+		case mysql:
+			return [][]driver.Value{{"10.11.6-MariaDB"}}, nil
 		}
 		return [][]driver.Value{{"PostgreSQL 15.4"}}, nil
+	}
+	if strings.HasPrefix(query, "SHOW VARIABLES") {
+		return c.db.variables, nil
 	}
 	if c.db.hang {
 		<-ctx.Done()
@@ -509,6 +529,44 @@ func TestReplayWaitsForACommit(t *testing.T) {
 			t.Errorf("the replay came of %s", last)
 		}
 	})
+}
+
+// InnoDB shows an order before it is on the disk, and commits a mere lock at once.
+func TestReplayOnMySQLWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{engine: mysql, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			switch {
+			case strings.HasPrefix(query, "INSERT INTO storefront_orders"):
+				return nil, &mySQLError{Number: 1062}
+			case strings.HasPrefix(query, "SELECT"):
+				return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
+			}
+			return nil, nil
+		}}
+		if got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, storefront.Order{ID: "ord_2"}); err != nil || got != order {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+		if last := f.ran[len(f.ran)-1]; !strings.HasPrefix(last, "INSERT INTO storefront_replays") {
+			t.Errorf("the last statement was %q, which writes nothing", last)
+		}
+	})
+}
+
+// What is on other nodes counts, too.
+func TestGaleraNodeMustWaitForTheOthers(t *testing.T) {
+	for wait, ok := range map[string]bool{"0": false, "1": true, "2": false, "15": true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeDB{
+				engine:    mysql,
+				variables: [][]driver.Value{{"wsrep_on", "ON"}, {"wsrep_sync_wait", wait}},
+				run:       func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil },
+			}
+			_, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1)
+			if ok != (err == nil) || err != nil && (!strings.Contains(err.Error(), "wsrep_sync_wait = 1") || errors.Is(err, storefront.ErrUnavailable)) {
+				t.Errorf("with wsrep_sync_wait = %s, ListUsers returned %v", wait, err)
+			}
+		})
+	}
 }
 
 func TestKeyForgottenWhileItIsLookedUp(t *testing.T) {
