@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 )
+
+func init() { mysql.SetLogger(new(mysql.NopLogger)) } // else it prints each connection that a test breaks
 
 // A mariaDBServer is a MariaDB server of a test's own. A commit is on the disk
 // when it returns, it listens on a port of 127.0.0.1 that it has to itself, and
@@ -105,6 +107,12 @@ func (s *mariaDBServer) tryStart() error {
 // launch starts the process of a server that is down, with more settings for this
 // time, and does not wait.
 func (s *mariaDBServer) launch(more ...string) (err error) {
+	s.process, err = startProcess(s.command(more...).Cmd, s.log)
+	return err
+}
+
+// command returns the command that is the server.
+func (s *mariaDBServer) command(more ...string) command {
 	args := []string{
 		"--no-defaults",
 		"--datadir=" + s.data,
@@ -128,8 +136,7 @@ func (s *mariaDBServer) launch(more ...string) (err error) {
 	for _, setting := range append(s.settings[:len(s.settings):len(s.settings)], more...) {
 		args = append(args, "--"+setting)
 	}
-	s.process, err = startProcess(s.m.command(s.m.server, args...).Cmd, s.log)
-	return err
+	return s.m.command(s.m.server, args...)
 }
 
 const mariaDBLogSize = "16M" // for less to copy; the default is 96M
@@ -150,7 +157,11 @@ func (s *mariaDBServer) restart(t testing.TB) {
 
 // query returns the one value that the query returns.
 func (s *mariaDBServer) query(query string) (value string, err error) {
-	db, err := sql.Open("mysql", s.DSN())
+	return queryMariaDB(s.DSN(), query)
+}
+
+func queryMariaDB(dsn, query string) (value string, err error) {
+	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,274 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// A galeraCluster is a cluster of MariaDB servers of a test's own, which have all
+// the same data: each commits what most of them have received.
+type galeraCluster struct{ nodes []*galeraNode }
+
+// A galeraNode is a server of a galeraCluster. Those that are cut off or killed are
+// missed by the others after three seconds. Until then, nobody commits.
+type galeraNode struct {
+	*mariaDBServer
+	name string
+}
+
+// startGalera starts a cluster of n nodes for the time of the test. Without the
+// binaries it skips the test.
+func startGalera(t testing.TB, n int) *galeraCluster {
+	t.Helper()
+	m := installedMariaDB(t)
+	library := installedGalera(t)
+	address := func() string { return "127.0.0.1:" + strconv.Itoa(freePort()) }
+	var addresses []string // for the other nodes
+	for range n {
+		addresses = append(addresses, address())
+	}
+	c := new(galeraCluster)
+	for i := range n {
+		node := &galeraNode{name: fmt.Sprint("node", i)}
+		node.mariaDBServer = newMariaDBServer(t, m, []string{
+			"wsrep-on=ON",
+			"wsrep-provider=" + library,
+			"wsrep-provider-options=gmcast.listen_addr=tcp://" + addresses[i] + ";ist.recv_addr=" + address() +
+				";gcache.size=32M;evs.keepalive_period=PT0.5S;evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S",
+			"wsrep-cluster-name=storefront",
+			"wsrep-cluster-address=gcomm://" + strings.Join(addresses, ","),
+			"wsrep-node-name=" + node.name,
+			"wsrep-node-address=127.0.0.1",
+			"wsrep-sst-method=rsync",
+			"wsrep-sst-receive-address=" + address(),
+			"binlog-format=ROW",
+			"innodb-autoinc-lock-mode=2",
+		})
+		node.port = freePort()
+		t.Cleanup(func() {
+			if node.process != nil {
+				node.kill(t)
+			}
+		})
+		c.nodes = append(c.nodes, node)
+	}
+	for i, node := range c.nodes {
+		if i == 0 {
+			node.join(t, "wsrep-new-cluster")
+		} else {
+			node.start(t)
+		}
+	}
+	c.waitUntilSynced(t, c.nodes...)
+	return c
+}
+
+// start starts a node that is down, and returns when it has what the other nodes
+// have that are up.
+func (n *galeraNode) start(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(n.data, "grastate.dat")); err != nil {
+		n.join(t)
+		return
+	}
+	// As those do who start servers where they are installed. A node that was killed
+	// does not look by itself what it has, and would ask for everything.
+	log, err := n.command("wsrep-recover").CombinedOutput()
+	position := regexp.MustCompile(`WSREP: Recovered position: *(\S+)`).FindSubmatch(log)
+	if err != nil || position == nil {
+		t.Fatalf("%s does not recover: %v\n%s", n.name, err, log)
+	}
+	n.join(t, "wsrep-start-position="+string(position[1]))
+}
+
+// join starts the process of a node and returns when it is one of the cluster.
+func (n *galeraNode) join(t testing.TB, more ...string) {
+	t.Helper()
+	if err := n.launch(more...); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, n.name+" is synced", time.Minute, n.process, func() error {
+		state, err := n.state()
+		if err == nil && !strings.HasSuffix(state, " Primary Synced ON") {
+			err = errors.New(state)
+		}
+		return err
+	})
+}
+
+// waitUntilSynced returns when these nodes, and no others, are connected to each
+// other and all have the same.
+func (c *galeraCluster) waitUntilSynced(t testing.TB, nodes ...*galeraNode) {
+	t.Helper()
+	waitFor(t, "the cluster is synced", time.Minute, nodes[0].process, func() error {
+		var states []string
+		var failed error
+		for _, node := range nodes {
+			state, err := node.state()
+			states, failed = append(states, state), errors.Join(failed, err)
+		}
+		if failed == nil && (!strings.HasSuffix(states[0], fmt.Sprintf(" %d Primary Synced ON", len(nodes))) ||
+			len(slices.Compact(slices.Clone(states))) > 1) {
+			failed = fmt.Errorf("the states are %q", states)
+		}
+		return failed
+	})
+}
+
+// state returns the number of the composition of the cluster that the node knows of,
+// which grows, how many nodes are in it, whether they are the majority, and whether
+// the node has what they have and is ready.
+func (n *galeraNode) state() (string, error) {
+	return n.query(`SELECT group_concat(variable_value ORDER BY variable_name SEPARATOR ' ') FROM information_schema.global_status
+		WHERE variable_name IN ('wsrep_cluster_conf_id', 'wsrep_cluster_size', 'wsrep_cluster_status', 'wsrep_local_state_comment', 'wsrep_ready')`)
+}
+
+// kill kills the node with SIGKILL, and what it has started to get or give data: a
+// script that waits until the port is free, or sees the next one's files, would keep
+// the node from coming back.
+func (n *galeraNode) kill(t testing.TB) {
+	t.Helper()
+	n.mariaDBServer.kill()
+	text, err := exec.Command("ps", "-A", "-ww", "-o", "pid=,args=").Output()
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		pid, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if pid, err := strconv.Atoi(pid); err == nil && strings.Contains(args, n.data+"/") {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// freeze stops the node until it is thawed. Its connections stay open.
+func (n *galeraNode) freeze(t testing.TB) { n.signal(t, syscall.SIGSTOP) }
+
+func (n *galeraNode) thaw(t testing.TB) { n.signal(t, syscall.SIGCONT) }
+
+func (n *galeraNode) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := n.process.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutOff keeps the node and the others from hearing each other until it is connected
+// again. Clients still reach it.
+func (n *galeraNode) cutOff(t testing.TB) { n.isolate(t, 1) }
+
+func (n *galeraNode) connect(t testing.TB) { n.isolate(t, 0) }
+
+func (n *galeraNode) isolate(t testing.TB, isolate int) {
+	t.Helper()
+	if _, err := n.query(fmt.Sprintf("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=%d'", isolate)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitUntilRefusing returns when the node refuses what it is asked, as it is not
+// with most of the others.
+func (n *galeraNode) waitUntilRefusing(t testing.TB) {
+	t.Helper()
+	waitFor(t, n.name+" refuses", time.Minute, n.process, func() error {
+		_, err := n.query("SELECT count(*) FROM mysql.db")
+		if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == 1047 {
+			return nil
+		}
+		return fmt.Errorf("it answers %v", err)
+	})
+}
+
+// waiting returns a data source name with which a SELECT waits until the node has
+// what was committed before on any node.
+func waiting(dsn string) string { return dsn + "&wsrep_sync_wait=1" }
+
+// queryAfterAll is query, but sees what was committed before on any node.
+func (n *galeraNode) queryAfterAll(query string) (string, error) {
+	return queryMariaDB(waiting(n.DSN()), query)
+}
+
+var errNoGalera = errors.New("the library of Galera (libgalera_smm.so) or rsync is not installed: " +
+	"the former neither in /usr/lib*, nor in a folder galera* there, nor below that")
+
+// installedGalera returns the path of Galera's library. Without it, it skips the
+// test, or fails it if STOREFRONT_REQUIRE_MARIADB is set.
+func installedGalera(t testing.TB) (library string) {
+	t.Helper()
+	_, err := exec.LookPath("rsync")
+	for _, dir := range []string{"/usr/lib*", "/usr/lib*/galera*", "/usr/lib*/galera*/*"} {
+		if found, globErr := filepath.Glob(dir + "/libgalera_smm.so"); err == nil && globErr == nil && len(found) > 0 {
+			return found[0]
+		}
+	}
+	if os.Getenv("STOREFRONT_REQUIRE_MARIADB") == "" {
+		t.Skip(errNoGalera)
+	}
+	t.Fatal(errNoGalera)
+	return ""
+}
+
+func TestGaleraCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("this takes half a minute")
+	}
+	start := time.Now()
+	c := startGalera(t, 3)
+	t.Logf("synced after %v", time.Since(start))
+	if _, err := c.nodes[0].query("CREATE TABLE kept (place INT PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	keep := func(node *galeraNode) {
+		t.Helper()
+		kept++
+		if _, err := node.query(fmt.Sprintf("INSERT INTO kept VALUES (%d)", kept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		for _, node := range c.nodes {
+			if n, err := node.queryAfterAll("SELECT count(*) FROM kept"); err != nil || n != strconv.Itoa(kept) {
+				t.Errorf("%s, %s has %s rows, %v, want %d", when, node.name, n, err, kept)
+			}
+		}
+	}
+	for _, node := range c.nodes {
+		keep(node)
+	}
+	check("at first")
+
+	c.nodes[0].kill(t)
+	keep(c.nodes[1])
+	c.nodes[0].start(t)
+	check("after a node was killed")
+
+	c.nodes[1].cutOff(t)
+	keep(c.nodes[2])
+	c.nodes[1].waitUntilRefusing(t)
+	keep(c.nodes[0])
+	c.nodes[1].connect(t)
+	c.waitUntilSynced(t, c.nodes...)
+	check("after a node was cut off")
+
+	c.nodes[2].freeze(t)
+	keep(c.nodes[0])
+	c.waitUntilSynced(t, c.nodes[:2]...) // the frozen one must have been missed to be late
+	keep(c.nodes[1])
+	c.nodes[2].thaw(t)
+	c.waitUntilSynced(t, c.nodes...)
+	check("after a node was frozen")
+}
