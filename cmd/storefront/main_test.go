@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -208,6 +209,18 @@ func TestFileWithFieldsOfItsOwn(t *testing.T) {
 	p.end(t, os.Interrupt)
 }
 
+// An output calls written when something is written to it.
+type output struct {
+	text    []byte
+	written func()
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	o.written()
+	o.text = append(o.text, text...)
+	return len(text), nil
+}
+
 func TestRefusalToStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
@@ -245,15 +258,16 @@ func TestRefusalToStart(t *testing.T) {
 			if row.args[0] == "-data" { // what would be served, is served on a port of its own
 				cmd.Args = append(cmd.Args, "-addr", "localhost:0")
 			}
-			var stdout, stderr bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			var stderr bytes.Buffer
+			stdout := &output{written: func() { cmd.Process.Kill() }}
+			cmd.Stdout, cmd.Stderr = stdout, &stderr
 			err := cmd.Run()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != row.status {
 				t.Errorf("the command ended with %v, want status %d", err, row.status)
 			}
-			if stdout.Len() > 0 {
-				t.Errorf("it serves: %s", &stdout)
+			if stdout.text != nil {
+				t.Errorf("it serves: %s", stdout.text)
 			}
 			for _, what := range row.says {
 				if !strings.Contains(stderr.String(), what) {
@@ -337,6 +351,21 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
 		t.Errorf("the command ended with %v, want the signal's usual effect", err)
 	}
+}
+
+func TestHeadersThatDoNotArriveAreNotWaitedFor(t *testing.T) {
+	p := start(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	fmt.Fprint(conn, "GET /v1/users HTTP/1.1\r\nHost: localhost\r\n")
+	if text, err := io.ReadAll(conn); err != nil {
+		t.Errorf("the connection was not closed: %q, %v", text, err)
+	}
+	p.end(t, syscall.SIGTERM)
 }
 
 func TestHeadersAreLimited(t *testing.T) {
