@@ -99,7 +99,7 @@
 //
 // In MySQL and MariaDB:
 //
-//	SELECT CONVERT(id USING utf8mb4), JSON_VALUE(body, '$.name') FROM storefront_users;
+//	SELECT CONVERT(id USING utf8mb4), JSON_UNQUOTE(JSON_EXTRACT(body, '$.name')) FROM storefront_users;
 //	INSERT INTO storefront_users VALUES ('ada', '{"id":"ada","name":"Ada"}');
 //
 // key_hash is the SHA-256 sum of the length of the scope in bytes (64 bits, big
@@ -112,7 +112,7 @@
 // In MySQL and MariaDB:
 //
 //	SELECT * FROM storefront_orders
-//	WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256));
+//	WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(OCTET_LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256));
 //
 // SQLite has no SHA-256; there, a program computes the hash.
 //
@@ -157,12 +157,19 @@
 // MySQL and MariaDB: the driver go-sql-driver/mysql takes one server; to give it
 // several, connect by a [database/sql/driver.Connector] that tries them in turn, as
 // integration/durable does. Give it interpolateParams=true, which saves a round trip
-// for each statement, a timeout for connecting, and a readTimeout that is longer than
-// Options.Timeout, for the few things that it does without a ctx:
+// for each statement, a timeout for connecting, a readTimeout that is longer than
+// Options.Timeout, for the few things that it does without a ctx, and an
+// innodb_lock_wait_timeout, in seconds, of less than a quarter of Options.Timeout. For the server does
+// not notice that a caller has gone: it waits on for a lock, 50 seconds by default, and
+// keeps others waiting for those that it has.
 //
-//	db, err := sql.Open("mysql", "shop:secret@tcp(db1:3306)/shop?interpolateParams=true&timeout=2s&readTimeout=15s")
+//	db, err := sql.Open("mysql", "shop:secret@tcp(db1:3306)/shop?interpolateParams=true&timeout=2s&readTimeout=15s&innodb_lock_wait_timeout=1")
 //
-// The default isolation level, REPEATABLE READ, will do, and so will READ COMMITTED.
+// Any isolation level will do. An INSERT that waits for an order with its key, such as
+// for a slow Accept, also keeps those waiting whose hashes come just before it in the
+// index: one in as many as there are orders. What publishes events, or else locks rows
+// that orders insert beside, should do so at READ COMMITTED. With autocommit = OFF,
+// the store returns an error.
 //
 // SQLite: use a file with journal_mode=WAL, so that readers do not wait for the
 // writer, and synchronous=FULL, so that an order survives the power. There is one

@@ -195,7 +195,7 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	err := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
 	switch {
 	case err == nil && version != "" && '0' <= version[0] && version[0] <= '9':
-		return mySQL(), looksBehind(ctx, conn) // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
+		return mySQL(), unfit(ctx, conn) // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
 	case err == nil:
 		return postgreSQL(), nil // PostgreSQL 15.4 …, CockroachDB CCL …
 	case strings.Contains(err.Error(), "no such function"):
@@ -204,32 +204,32 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	return nil, err
 }
 
-// looksBehind returns an error if conn leads to a node of a Galera cluster and does
-// not wait for what other nodes have committed. It would not see what was
-// acknowledged there, and Accept could refuse an order that exists.
-func looksBehind(ctx context.Context, conn *sql.Conn) error {
-	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_sync_wait')`)
+// unfit returns an error if the settings of conn, which leads to MySQL, keep the store
+// from doing what it promises.
+func unfit(ctx context.Context, conn *sql.Conn) error {
+	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'wsrep_on', 'wsrep_sync_wait')`)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	on, wait := false, 0
+	settings := make(map[string]string)
 	for rows.Next() {
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
 			return err
 		}
-		switch name {
-		case "wsrep_on":
-			on = value == "ON"
-		case "wsrep_sync_wait":
-			wait, _ = strconv.Atoi(value)
-		}
+		settings[name] = value
 	}
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	if on && wait&1 == 0 {
+	if settings["autocommit"] == "OFF" {
+		return errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
+	}
+	// A node of a Galera cluster that does not wait for what others have committed
+	// would not see what was acknowledged there, and Accept could refuse an order that
+	// exists.
+	if wait, _ := strconv.Atoi(settings["wsrep_sync_wait"]); settings["wsrep_on"] == "ON" && wait&1 == 0 {
 		return errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
 	}
 	return nil

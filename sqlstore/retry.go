@@ -68,7 +68,6 @@ func displaced(err error) bool {
 	switch mySQLNumber(err) {
 	case 1047, // Galera: the node is not in the cluster's majority, or not in step with it
 		1180, // error during COMMIT, such as that
-		1205, // a wait is too long: for the cluster, as few wait as long for a lock
 		1290, // --read-only
 		1836: // read-only mode
 		return true
@@ -79,7 +78,7 @@ func displaced(err error) bool {
 // conflict reports whether another transaction was in the way.
 func conflict(err error) bool {
 	switch mySQLNumber(err) {
-	case 1213, 1020, 3572, 9007: // see transient
+	case 1213, 1205, 1020, 3572, 9007: // see transient
 		return true
 	}
 	state := sqlState(err)
@@ -172,8 +171,9 @@ func transient(err error) bool {
 	switch mySQLNumber(err) {
 	case 0:
 	case 1213, // deadlock, or a conflict that Galera found at the commit
-		1020,                         // record has changed since last read: a conflict of snapshots
-		1047, 1180, 1205, 1290, 1836, // see displaced
+		1205,                   // lock wait timeout
+		1020,                   // record has changed since last read: a conflict of snapshots
+		1047, 1180, 1290, 1836, // see displaced
 		1792,                   // read-only transaction
 		1040, 1203, 1226, 1461, // too many connections, of a user, or other resources
 		1021, 1041, 1037, 1114, // disk full, out of memory, table full

@@ -552,19 +552,34 @@ func TestReplayOnMySQLWrites(t *testing.T) {
 	})
 }
 
-// What is on other nodes counts, too.
-func TestGaleraNodeMustWaitForTheOthers(t *testing.T) {
-	for wait, ok := range map[string]bool{"0": false, "1": true, "2": false, "15": true} {
-		synctest.Test(t, func(t *testing.T) {
-			f := &fakeDB{
-				engine:    mysql,
-				variables: [][]driver.Value{{"wsrep_on", "ON"}, {"wsrep_sync_wait", wait}},
-				run:       func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil },
-			}
-			_, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1)
-			if ok != (err == nil) || err != nil && (!strings.Contains(err.Error(), "wsrep_sync_wait = 1") || errors.Is(err, storefront.ErrUnavailable)) {
-				t.Errorf("with wsrep_sync_wait = %s, ListUsers returned %v", wait, err)
-			}
+func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
+	on := []driver.Value{"wsrep_on", "ON"}
+	for _, test := range []struct {
+		name      string
+		variables [][]driver.Value
+		want      string // in the error
+	}{
+		{"no cluster", [][]driver.Value{{"autocommit", "ON"}, {"wsrep_on", "OFF"}, {"wsrep_sync_wait", "0"}}, ""},
+		{"nothing is committed", [][]driver.Value{{"autocommit", "OFF"}}, "autocommit"},
+		{"node that does not wait for others", [][]driver.Value{on, {"wsrep_sync_wait", "0"}}, "wsrep_sync_wait = 1"},
+		{"node that waits before it writes only", [][]driver.Value{on, {"wsrep_sync_wait", "6"}}, "wsrep_sync_wait = 1"},
+		{"node that waits before it reads", [][]driver.Value{on, {"wsrep_sync_wait", "1"}}, ""},
+		{"node that always waits", [][]driver.Value{on, {"wsrep_sync_wait", "15"}}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, err := sqlstore.New(open(t, &fakeDB{
+					engine:    mysql,
+					variables: test.variables,
+					run:       func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil },
+				}), nil).ListUsers(t.Context(), "", 1)
+				if test.want == "" && err != nil {
+					t.Errorf("ListUsers returned %v", err)
+				}
+				if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, storefront.ErrUnavailable)) {
+					t.Errorf("ListUsers returned %v, want an error that says %q", err, test.want)
+				}
+			})
 		})
 	}
 }
