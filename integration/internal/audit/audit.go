@@ -55,7 +55,7 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{"lost", "replayed differently", "created twice", "acknowledged as another", "unanswered", "unexpected"}[k]
+	return [...]string{"lost", "replayed differently", "created twice", "acknowledged as another order", "unanswered", "answered unexpectedly"}[k]
 }
 
 // A Fault is a promise that was broken. There is one of each kind for a key, but
@@ -370,7 +370,8 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 	inTime, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	noAnswer := func(err error) answer {
-		if ctx.Err() != nil {
+		deadline, ok := ctx.Deadline() // dialing may end at it before ctx does
+		if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
 			return answer{outcome: HungUp, problem: "the client hung up"}
 		}
 		timeout = errors.Is(err, context.DeadlineExceeded)

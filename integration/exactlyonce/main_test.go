@@ -1,0 +1,487 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"example.com/storefront"
+)
+
+// TestMain makes this binary the command itself when a test starts it again.
+func TestMain(m *testing.M) {
+	if os.Getenv("EXACTLYONCE_RUN_MAIN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	// With the race detector, a program would sleep for a second before it exits.
+	cmd.Env = append(os.Environ(), "EXACTLYONCE_RUN_MAIN=1", "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// runCommand runs the command and checks its exit status.
+func runCommand(t *testing.T, status int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := command(t, args...)
+	var out, messages strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &messages
+	checkStatus(t, cmd.Run(), status)
+	return out.String(), messages.String()
+}
+
+func checkStatus(t *testing.T, err error, want int) {
+	t.Helper()
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("the command ended with status %d, want %d", got, want)
+	}
+}
+
+// A shop has two replicas, which handle answers for.
+type shop struct {
+	store storefront.MemStore
+	good  http.Handler
+	url   string // of both replicas
+
+	mu   sync.Mutex
+	sent map[string]int // requests by key
+}
+
+// A handler answers the request to a replica, 0 or 1, with a key that was sent so
+// often before.
+type handler func(s *shop, w http.ResponseWriter, r *http.Request, replica, before int)
+
+func startShop(t *testing.T, handle handler) *shop {
+	t.Helper()
+	s := &shop{sent: make(map[string]int)}
+	s.good = serve(&s.store)
+	var urls []string
+	for i := range 2 {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Idempotency-Key")
+			s.mu.Lock()
+			before := s.sent[key]
+			s.sent[key]++
+			s.mu.Unlock()
+			handle(s, w, r, i, before)
+		}))
+		t.Cleanup(server.Close)
+		urls = append(urls, server.URL)
+	}
+	s.url = strings.Join(urls, ",")
+	return s
+}
+
+func serve(store storefront.Store) http.Handler {
+	return storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
+}
+
+func good(s *shop, w http.ResponseWriter, r *http.Request, replica, before int) {
+	s.good.ServeHTTP(w, r)
+}
+
+// change answers as a good shop does, but for what f does to it.
+func (s *shop) change(w http.ResponseWriter, r *http.Request, f func(h http.Header, body []byte) []byte) {
+	recorded := httptest.NewRecorder()
+	s.good.ServeHTTP(recorded, r)
+	recorded.Header().Del("Content-Length")
+	body := f(recorded.Header(), recorded.Body.Bytes())
+	for name, values := range recorded.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(recorded.Code)
+	w.Write(body)
+}
+
+// expectFigure looks for a line such as "lost    3".
+func expectFigure(t *testing.T, text, name, value string) {
+	t.Helper()
+	if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` +` + value + `( \(.*\))?$`).MatchString(text) {
+		t.Errorf("the figure %s is not %s:\n%s", name, value, text)
+	}
+}
+
+var promises = []string{"lost", "replayed differently", "created twice", "acknowledged as another order", "unanswered", "answered unexpectedly"}
+
+func TestGoodShop(t *testing.T) {
+	var mu sync.Mutex
+	headers := make(map[string]int)
+	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
+		mu.Lock()
+		headers[r.Header.Get("Authorization")+r.Header.Get("X-Tenant")]++
+		mu.Unlock()
+		s.good.ServeHTTP(w, r)
+	})
+	args := []string{"-url", s.url, "-orders", "100", "-clients", "8", "-item", "teapot", "-header", "Authorization: Bearer secret", "-header", "x-tenant:7"}
+	for range 2 { // no run meets the keys of another
+		stdout, stderr := runCommand(t, 0, args...)
+		expectFigure(t, stdout, "acknowledged", "100 of 100")
+		expectFigure(t, stdout, "keys replayed", "200 of 200")
+		for _, promise := range promises {
+			expectFigure(t, stdout, promise, "0")
+		}
+		if !strings.Contains(stdout, "\nEvery promise was kept.\n") {
+			t.Errorf("the result does not say that all is well:\n%s", stdout)
+		}
+		if !strings.Contains(stderr, "100 real orders") {
+			t.Errorf("there is no warning of real orders:\n%s", stderr)
+		}
+		if strings.Contains(stdout+stderr, "secret") {
+			t.Errorf("a header's value is shown:\n%s%s", stdout, stderr)
+		}
+	}
+	if len(headers) != 1 || headers["Bearer secret7"] == 0 {
+		t.Errorf("requests have the headers %v", headers)
+	}
+	n := 0
+	for _, order := range s.store.Orders() {
+		if n++; order.Item != "teapot" {
+			t.Errorf("there is the order %v", order)
+		}
+	}
+	if n != 200 {
+		t.Errorf("there are %d orders, want 200", n)
+	}
+}
+
+func TestBrokenPromises(t *testing.T) {
+	other := serve(new(storefront.MemStore))
+	for _, row := range []struct {
+		name, figure string
+		handle       handler
+	}{
+		{"loses orders", "lost", func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
+			serve(new(storefront.MemStore)).ServeHTTP(w, r)
+		}},
+		{"forgets keys on one replica", "lost", func(s *shop, w http.ResponseWriter, r *http.Request, replica, _ int) {
+			if replica == 1 {
+				other.ServeHTTP(w, r)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		}},
+		{"replays another body", "replayed differently", func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
+			s.change(w, r, func(_ http.Header, body []byte) []byte { return append(body, strings.Repeat(" ", before)...) })
+		}},
+		{"creates twice", "created twice", func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
+			s.change(w, r, func(h http.Header, body []byte) []byte {
+				h.Del("Idempotent-Replayed")
+				return body
+			})
+		}},
+		{"acknowledges another order", "acknowledged as another order", func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
+			s.change(w, r, func(_ http.Header, body []byte) []byte {
+				return bytes.Replace(body, []byte(`"qty":`), []byte(`"qty":1`), 1)
+			})
+		}},
+		{"answers 500", "answered unexpectedly", func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
+			if before == 0 {
+				http.Error(w, "<b>failed</b>", http.StatusInternalServerError)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			report := filepath.Join(t.TempDir(), "out.html")
+			stdout, _ := runCommand(t, 1, "-url", startShop(t, row.handle).url, "-orders", "100", "-clients", "8", "-report", report)
+			expectFigure(t, stdout, row.figure, "[1-9][0-9]*")
+			for _, what := range []string{"\nPromises were broken: ", " is " + row.figure + ": "} {
+				if !strings.Contains(stdout, what) {
+					t.Errorf("the result does not say %q:\n%s", what, stdout)
+				}
+			}
+			text := checkPage(t, report)
+			for _, what := range []string{"Promises were broken: ", " is " + row.figure + ": "} {
+				if !strings.Contains(text, what) {
+					t.Errorf("the report does not say %q", what)
+				}
+			}
+		})
+	}
+}
+
+func TestNothingIsAcknowledged(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	report := filepath.Join(t.TempDir(), "out.html")
+	stdout, _ := runCommand(t, 1, "-url", "http://"+closed.Addr().String(), "-orders", "100", "-clients", "8", "-patience", "10ms", "-report", report)
+	expectFigure(t, stdout, "acknowledged", "0 of 100")
+	expectFigure(t, stdout, "unanswered", "[1-9][0-9]*")
+	for _, what := range []string{"Nothing was acknowledged", "refused"} {
+		if !strings.Contains(stdout, what) {
+			t.Errorf("the result does not say %q:\n%s", what, stdout)
+		}
+	}
+	checkPage(t, report)
+}
+
+// checkPage checks that a report is well-formed and needs nothing else, and returns
+// its text.
+func checkPage(t *testing.T, name string) (text string) {
+	t.Helper()
+	page, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := xml.NewDecoder(bytes.NewReader(page))
+	elements := make(map[string]int)
+	var words []string
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the report is not well-formed: %v", err)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			elements[token.Name.Local]++
+			for _, a := range token.Attr {
+				switch a.Name.Local {
+				case "src", "href", "srcset", "data", "action", "xlink":
+					if a.Value != "data:," {
+						t.Errorf("the report refers to %s", a.Value)
+					}
+				case "style":
+					if strings.Contains(a.Value, "url(") || strings.Contains(a.Value, "ZgotmplZ") {
+						t.Errorf("the report has the style %s", a.Value)
+					}
+				}
+			}
+		case xml.CharData:
+			words = append(words, strings.Fields(string(token))...)
+		}
+	}
+	for _, element := range []string{"script", "iframe", "img", "b"} {
+		if elements[element] > 0 {
+			t.Errorf("the report has %d elements %s", elements[element], element)
+		}
+	}
+	for element, n := range map[string]int{"svg": 1, "rect": 2, "table": 4} {
+		if elements[element] < n {
+			t.Errorf("the report has %d elements %s, want %d or more", elements[element], element, n)
+		}
+	}
+	text = strings.Join(words, " ")
+	if strings.Contains(text, "url(") || strings.Contains(text, "@import") || strings.Contains(text, "ZgotmplZ") {
+		t.Error("the report's styles refer to something else")
+	}
+	return text
+}
+
+func TestReport(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "out.html")
+	if err := os.WriteFile(name, bytes.Repeat([]byte("an older one "), 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
+		once.Do(func() { panic(http.ErrAbortHandler) })
+		if before == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	withPassword := strings.ReplaceAll(s.url, "http://", "http://user:secret@")
+	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8", "-seed", "42", "-report", name,
+		"-header", "X-Key: secret", "-item", "<b>tea</b>")
+	text := checkPage(t, name)
+	if strings.Contains(stdout+text, "secret") {
+		t.Error("a secret is shown")
+	}
+	// Whatever the text says, the page says, too.
+	for line := range strings.Lines(stdout) {
+		for _, cell := range regexp.MustCompile(` {2,}|[()\n]`).Split(line, -1) {
+			if cell = strings.TrimSpace(cell); !strings.Contains(text, cell) {
+				t.Errorf("the page does not say %q", cell)
+			}
+		}
+	}
+	for _, what := range []string{"seed 42", "X-Key", "<b>tea</b>", "longest gap", "requests/s", "seconds since the start", "percentile"} {
+		if !strings.Contains(text, what) {
+			t.Errorf("the page does not say %q", what)
+		}
+	}
+	page, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range []string{"acknowledged", "again", "failed"} {
+		if !bytes.Contains(page, []byte(`<rect class="`+class+`"`)) {
+			t.Errorf("the timeline shows nothing that is %s", class)
+		}
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	const url = "http://127.0.0.1:1"
+	missing := filepath.Join(t.TempDir(), "missing", "out.html")
+	for _, row := range []struct {
+		name string
+		args []string
+		says []string
+	}{
+		{"no URL", nil, []string{"-url"}},
+		{"empty URL", []string{"-url", ""}, []string{"-url", "http://"}},
+		{"URL without scheme", []string{"-url", "localhost:8080"}, []string{"-url", "http://"}},
+		{"another scheme", []string{"-url", "ftp://localhost"}, []string{"-url", "http://"}},
+		{"second URL", []string{"-url", url + ",localhost"}, []string{"-url", "http://"}},
+		{"query", []string{"-url", url + "?a=b"}, []string{"-url", "query"}},
+		{"unparsable URL", []string{"-url", "http://user:secret@%zz"}, []string{"-url", "not a URL"}},
+		{"no orders", []string{"-url", url, "-orders", "0"}, []string{"-orders", "1"}},
+		{"no clients", []string{"-url", url, "-clients", "0"}, []string{"-clients", "1"}},
+		{"no time", []string{"-url", url, "-timeout", "0s"}, []string{"-timeout"}},
+		{"no patience", []string{"-url", url, "-patience", "-1s"}, []string{"-patience"}},
+		{"header without colon", []string{"-url", url, "-header", "Authorization"}, []string{"-header", "Name: value"}},
+		{"header with a line", []string{"-url", url, "-header", "A: b\nC: d"}, []string{"-header", "Name: value"}},
+		{"header of ours", []string{"-url", url, "-header", "idempotency-key: k"}, []string{"-header", "Idempotency-Key"}},
+		{"unexpected argument", []string{"-url", url, "http://127.0.0.1:2"}, []string{"unexpected argument", "-url"}},
+		{"unknown flag", []string{"-port", "80"}, []string{"-port", "-report"}},
+		{"no folder", []string{"-url", url, "-report", missing}, []string{"-report", missing}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			stdout, stderr := runCommand(t, 2, row.args...)
+			if stdout != "" {
+				t.Errorf("it has a result: %s", stdout)
+			}
+			for _, what := range row.says {
+				if !strings.Contains(stderr, what) {
+					t.Errorf("the message does not say %s: %s", what, stderr)
+				}
+			}
+			if strings.Contains(stderr, "real orders") {
+				t.Errorf("it has begun: %s", stderr)
+			}
+		})
+	}
+}
+
+// An interruption is a command that a test sends signals.
+type interruption struct {
+	*exec.Cmd
+	out      bytes.Buffer
+	messages *bufio.Scanner
+}
+
+func startInterruption(t *testing.T, s *shop) *interruption {
+	t.Helper()
+	i := &interruption{Cmd: command(t, "-url", s.url, "-orders", "1000000", "-clients", "8")}
+	i.Stdout = &i.out
+	stderr, err := i.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.messages = bufio.NewScanner(stderr)
+	if err := i.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// interrupt sends the signal of Ctrl-C and waits for a message.
+func (i *interruption) interrupt(t *testing.T, message string) {
+	t.Helper()
+	if err := i.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for i.messages.Scan() {
+		if message != "" && strings.Contains(i.messages.Text(), message) {
+			return
+		}
+	}
+	if message != "" {
+		t.Fatalf("it does not say %q", message)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	busy := make(chan struct{}, 1)
+	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
+		s.good.ServeHTTP(w, r)
+		if s.created(20) {
+			select {
+			case busy <- struct{}{}:
+			default:
+			}
+		}
+	})
+	i := startInterruption(t, s)
+	<-busy
+	i.interrupt(t, "No more orders are created")
+	for i.messages.Scan() {
+	}
+	checkStatus(t, i.Wait(), 0)
+	stdout := i.out.String()
+	expectFigure(t, stdout, "acknowledged", "[1-9][0-9]* of 1000000")
+	if !strings.Contains(stdout, "Every promise was kept.") {
+		t.Errorf("the result does not say that all is well:\n%s", stdout)
+	}
+}
+
+// created reports whether as many keys were sent.
+func (s *shop) created(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sent) > n
+}
+
+// What was not replayed is not said to be safe.
+func TestSecondInterrupt(t *testing.T) {
+	busy, end := make(chan struct{}, 1), make(chan struct{})
+	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
+		if s.created(20) {
+			select {
+			case busy <- struct{}{}:
+			default:
+			}
+			<-end
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	t.Cleanup(func() { close(end) }) // before the servers are closed
+	i := startInterruption(t, s)
+	<-busy
+	i.interrupt(t, "No more orders are created")
+	i.interrupt(t, "")
+	checkStatus(t, i.Wait(), 1)
+	if stdout := i.out.String(); !strings.Contains(stdout, "Not known whether every promise was kept: the replaying was ended early.") {
+		t.Errorf("the result does not say that it is not known:\n%s", stdout)
+	}
+}
