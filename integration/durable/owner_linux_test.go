@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// asOwner calls f as somebody who owns the folder and what is in it, but is not root,
+// who may write everything.
+func asOwner(t *testing.T, dir string, f func()) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		f()
+		return
+	}
+	const nobody = 65534
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(names, dir) {
+		if err := os.Chown(path, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // of the test's folders, too
+		t.Fatal(err)
+	}
+	// Of this thread alone, which is the one that SQLite is called on.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	setUser := func(id uintptr) { syscall.RawSyscall(syscall.SYS_SETFSUID, id, 0, 0) }
+	setUser(nobody)
+	defer setUser(0)
+	f()
+}

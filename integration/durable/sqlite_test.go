@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/smalldisk"
+	"example.com/storefront/sqlstore"
+)
+
+// openFile opens the database in a file for the time of the test.
+func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
+	t.Helper()
+	db, file, err := openSQLite(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db, file
+}
+
+func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
+	db, _ := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
+	for range 4 { // connections
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100", "journal_size_limit": "16777216"} {
+			var got string
+			if err := conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %s, %v; want %s", pragma, got, err, want)
+			}
+		}
+	}
+}
+
+// A file that another process has locked is not one that cannot be served.
+func TestLockedFile(t *testing.T) {
+	for _, begin := range []string{"BEGIN EXCLUSIVE", "PRAGMA journal_mode = WAL; BEGIN IMMEDIATE"} {
+		name := filepath.Join(t.TempDir(), "shop.db")
+		other, err := sql.Open("sqlite", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		other.SetMaxOpenConns(1)
+		if _, err := other.ExecContext(t.Context(), begin); err != nil {
+			t.Fatal(err)
+		}
+		openFile(t, name)
+	}
+}
+
+func TestNoFileNameIsSpecial(t *testing.T) {
+	for _, name := range []string{":memory:", "shop?mode=memory", "a#b%20c.db", "file:shop.db"} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			openFile(t, name)
+			if _, err := os.Stat(name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestNewFilesAreTheOwnersAlone(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		mode fs.FileMode // of the file that is there before; 0: none is
+		want fs.FileMode
+	}{
+		{"new", 0, 0o600},
+		{"there before", 0o640, 0o640},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "shop.db")
+			if row.mode != 0 {
+				if err := os.WriteFile(name, nil, row.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			openFile(t, name)
+			for _, suffix := range []string{"", "-wal", "-shm"} {
+				info, err := os.Stat(name + suffix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if mode := info.Mode().Perm(); mode != row.want {
+					t.Errorf("shop.db%s has the mode %o, want %o", suffix, mode, row.want)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckForWritingChangesNothing(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, _ := openFile(t, name)
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n); INSERT INTO t VALUES (1); PRAGMA user_version = 7`); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (all string) {
+		for _, query := range []string{`PRAGMA user_version`, `PRAGMA page_count`, `PRAGMA freelist_count`, `PRAGMA schema_version`, `SELECT count(*) FROM sqlite_schema`} {
+			var n int
+			if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			all += fmt.Sprintf("%s: %d\n", query, n)
+		}
+		return all
+	}
+	before := look()
+	openFile(t, name)
+	if after := look(); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+}
+
+func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		name         string
+		file, folder fs.FileMode // 0: there is no file yet
+		says         string
+	}{
+		{"file", 0o444, 0o755, "readonly"},
+		{"folder", 0o644, 0o555, "readonly"},
+		{"folder of a new file", 0, 0o555, "unable to open"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			name := filepath.Join(dir, "shop.db")
+			db, _, err := openSQLite(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			err = os.Chmod(name, row.file)
+			if row.file == 0 {
+				err = os.Remove(name)
+			}
+			if err := errors.Join(err, os.Chmod(dir, row.folder)); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Chmod(dir, 0o755)
+			asOwner(t, dir, func() {
+				db, _, err := openSQLite(name)
+				if err == nil {
+					db.Close()
+				}
+				if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), row.says) {
+					t.Errorf("%v, want an error that names the file and says %s", err, row.says)
+				}
+			})
+		})
+	}
+}
+
+// A disk is one of a size, of which a folder is all that is used.
+func disk(size int64) func(dir string) (uint64, error) {
+	return func(dir string) (uint64, error) {
+		left := size
+		names, err := filepath.Glob(filepath.Join(dir, "*"))
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil {
+				left -= info.Size()
+			}
+		}
+		return uint64(max(0, left)), err
+	}
+}
+
+// read has another reader begin to read, and returns what ends it.
+func read(t *testing.T, name string) (end func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		tx.Rollback()
+		db.Close()
+	})
+	t.Cleanup(end)
+	var n int
+	if err := tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+// While a reader keeps the WAL from being emptied, orders are created until there is
+// just the room that it takes to empty it, and no longer.
+func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, file := openFile(t, name)
+	file.free = disk(smalldisk.Size)
+	store := sqlstore.New(db, &sqlstore.Options{Timeout: 500 * time.Millisecond})
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end := read(t, name)
+	var n atomic.Int64
+	create := func() error {
+		id := fmt.Sprint("order", n.Add(1))
+		_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: id},
+			storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)})
+		return err
+	}
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			var err error
+			for err == nil && file.size() < smalldisk.Size {
+				err = create()
+			}
+			if !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("after %d orders: %v, want ErrUnavailable", n.Load(), err)
+			}
+		})
+	}
+	clients.Wait()
+	if free, err := file.free(filepath.Dir(name)); err != nil || free < file.size() || file.size() < 1<<20 {
+		t.Fatalf("%d bytes are left, %v, and the WAL has %d", free, err, file.size())
+	}
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	background.Go(func() { file.keepSmall(ctx, db) })
+	end()
+	for limit := time.Now().Add(30 * time.Second); ; {
+		err := create()
+		if err == nil {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("after the reader has gone: %v", err)
+		}
+	}
+}
+
+func TestWALIsKeptSmall(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, file := openFile(t, name)
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (b)`); err != nil {
+		t.Fatal(err)
+	}
+	end := read(t, name)
+	for file.size() <= walLimit {
+		if _, err := db.ExecContext(t.Context(), `INSERT INTO t VALUES (zeroblob(1000000))`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	background.Go(func() { file.keepSmall(ctx, db) })
+	end()
+	for limit := time.Now().Add(30 * time.Second); file.size() > walLimit; runtime.Gosched() {
+		if time.Now().After(limit) {
+			t.Fatalf("the WAL still has %d bytes", file.size())
+		}
+	}
+}
+
+// A full disk is one of this test's own, and orders are created until they fail.
+func TestFullDiskIsNotForGood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("orders fail after 10 seconds")
+	}
+	for _, row := range []struct {
+		name string
+		fill func(t *testing.T, dir string) (free func())
+	}{
+		{"by the WAL of a long reader", func(t *testing.T, dir string) (free func()) { return read(t, filepath.Join(dir, "shop.db")) }},
+		{"by another file", func(t *testing.T, dir string) (free func()) {
+			name := filepath.Join(dir, "filler")
+			f, err := os.Create(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			for err == nil {
+				_, err = f.Write(make([]byte, 4096))
+			}
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			return func() { os.Remove(name) }
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := smalldisk.Folder(t)
+			p := start(t, "-db", filepath.Join(dir, "shop.db"))
+			first := p.order(t, "first", false)
+			free := row.fill(t, dir)
+			var clients sync.WaitGroup
+			for i := range 8 {
+				clients.Go(func() {
+					for n := 0; p.create(t, fmt.Sprint("key", i, "-", n)) == http.StatusCreated; n++ {
+						if n > 100_000 {
+							t.Error("the disk is not full")
+							return
+						}
+					}
+				})
+			}
+			clients.Wait()
+			free()
+			for limit := time.Now().Add(time.Minute); p.create(t, "last") != http.StatusCreated; {
+				if time.Now().After(limit) {
+					t.Fatal("no order was created after there was room again")
+				}
+			}
+			if again := p.order(t, "first", true); again != first {
+				t.Errorf("the first order is %s, was %s", again, first)
+			}
+			p.end(t)
+		})
+	}
+}
+
+// create sends an order and returns the status of the response, which must be 201 or
+// 503.
+func (p *running) create(t *testing.T, key string) (status int) {
+	r, err := http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	result, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer result.Body.Close()
+	body, err := io.ReadAll(result.Body)
+	if err != nil || !slices.Contains([]int{http.StatusCreated, http.StatusServiceUnavailable}, result.StatusCode) {
+		t.Errorf("order: %d %s, %v", result.StatusCode, body, err)
+	}
+	return result.StatusCode
+}
