@@ -1,6 +1,6 @@
 // Command durable serves a shop from a database: a SQLite file, or PostgreSQL. It
-// is cmd/storefront with a store that keeps the orders. Copy this file as the
-// start of your own program.
+// is cmd/storefront with a store that keeps the orders. Copy this folder
+// as the start of your own program.
 //
 // Usage:
 //
@@ -20,10 +20,23 @@
 // the database, beside and in place of what is there. Without -data, the database
 // is served as it is; one with nothing in it gets the sample shop.
 //
-// It waits for up to 30 seconds for a database that does not answer yet. On SIGINT
-// or SIGTERM it finishes the requests in flight, for up to a minute, and exits; a
-// second signal ends it at once. The exit status is 2 for a bad flag or file and 1
-// for any other failure.
+// It waits for up to 30 seconds for a database that does not answer yet, or has no
+// primary. On SIGINT or SIGTERM it finishes the requests in flight, for up to a
+// minute, and exits; a second signal ends it at once. The exit status is 2 for a bad
+// flag or file and 1 for any other failure.
+//
+// # Several servers
+//
+// Of the servers in a URL, durable uses the one that takes orders, as long as it does.
+// When it does not any more, all connections move to the next one that does, within a
+// few seconds. Give each server its own name: what a name of several addresses leads
+// to is up to the driver.
+//
+// PostgreSQL: the server must not be read-only, and must commit. A primary that has
+// lost its synchronous standby, perhaps because that is the primary now, is used for
+// reads only until there is a better one. With target_session_attrs=any, or another
+// than read-write and primary, the driver chooses, and nothing of this applies.
+// default_transaction_read_only=on, for the role or the database, is an error.
 //
 // # SQLite
 //
@@ -55,10 +68,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"example.com/storefront"
 	"example.com/storefront/sqlstore"
@@ -165,43 +174,16 @@ func open(name string) (db *sql.DB, beside func(context.Context), err error) {
 	return db, beside, err
 }
 
-func openPostgres(url string) (*sql.DB, error) {
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		return nil, fmt.Errorf("-db: %w", err)
-	}
-	// Of several servers, the primary. Of one, too: what has become a standby
-	// takes no orders.
-	if config.ValidateConnect == nil {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	// A server that is off the network must leave time to try the next one.
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = 2 * time.Second
-	}
-	db := stdlib.OpenDB(*config)
-	// PostgreSQL serves 100 connections by default: enough for four replicas.
-	// Its cores and disk are busy with fewer than 20, and more would wait for
-	// each other there rather than here.
-	db.SetMaxOpenConns(20)
-	// Connecting costs PostgreSQL a process, which a burst should not pay twice.
-	db.SetMaxIdleConns(20)
-	db.SetConnMaxIdleTime(5 * time.Minute)
-	// So that replicas spread anew over servers behind a proxy or a changed name.
-	db.SetConnMaxLifetime(30 * time.Minute)
-	return db, nil
-}
-
 // prepare makes the tables and puts the shop into them, or only if nothing is in
 // them if onlyIfNew is set. It returns the ID of a product that they have, for an
 // example.
 func prepare(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefront.MemStore, onlyIfNew bool) (product string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if err := db.PingContext(ctx); err != nil && ctx.Err() == nil {
+	if err = db.PingContext(ctx); err != nil && ctx.Err() == nil && !isLasting(err) {
 		slog.Warn("waiting for the database", slog.Any("error", err))
 	}
-	for {
+	for !isLasting(err) {
 		product, err = fill(ctx, db, store, shop, onlyIfNew)
 		switch {
 		case err == nil:
@@ -212,6 +194,14 @@ func prepare(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *store
 			return "", err
 		}
 	}
+	return "", err
+}
+
+// isLasting reports whether err says that a primary is there and has been told to be
+// read-only, for which there is nothing to wait.
+func isLasting(err error) bool {
+	_, ok := errors.AsType[*readOnlySetting](err)
+	return ok
 }
 
 func fill(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefront.MemStore, onlyIfNew bool) (product string, err error) {
