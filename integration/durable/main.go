@@ -1,20 +1,23 @@
-// Command durable serves a shop from a database: a SQLite file, or PostgreSQL. It
-// is cmd/storefront with a store that keeps the orders. Copy this folder
-// as the start of your own program.
+// Command durable serves a shop from a database: a SQLite file, PostgreSQL, or MySQL
+// or MariaDB. It is cmd/storefront with a store that keeps the orders. Copy this
+// folder as the start of your own program; the files of databases that you do not use
+// can go.
 //
 // Usage:
 //
 //	durable [-addr host:port] [-data shop.json] [-db file|url]
 //
-// The database is a SQLite file, which is made if it is not there, or a
-// PostgreSQL URL. A URL of several servers follows the primary in a fail-over:
+// The database is a SQLite file, which is made if it is not there, or a URL of one or
+// several servers:
 //
 //	durable -db shop.db
 //	durable -db postgres://shop@db1,db2/shop
+//	durable -db mysql://shop@db1,db2:3307,db3/shop
 //
-// A password is better given in a file (see PGPASSFILE in PostgreSQL's manual)
-// than in the URL. Any number of durables may share a PostgreSQL database. They
-// may also share a SQLite file, on one machine.
+// A password is better given in a file (see PGPASSFILE in PostgreSQL's manual) or, for
+// MySQL, in the environment variable MYSQL_PWD than in the URL, where its special
+// characters have to be escaped, such as / as %2F. Any number of durables may share a
+// database. They may also share a SQLite file, on one machine.
 //
 // At startup, the users, products and widgets in the file of -data are put into
 // the database, beside and in place of what is there. Without -data, the database
@@ -37,6 +40,13 @@
 // reads only until there is a better one. With target_session_attrs=any, or another
 // than read-write and primary, the driver chooses, and nothing of this applies.
 // default_transaction_read_only=on, for the role or the database, is an error.
+//
+// MySQL and MariaDB: read_only must be off. In a Galera cluster, any node will do that
+// is in the majority; one that is Synced is preferred. Reads wait for what other nodes
+// have acknowledged (wsrep_sync_wait=1, which a parameter of the URL can replace). What
+// is not noticed is a primary whose commits hang for other reasons, such as one in the
+// minority of a group replication. The parameters of the URL are those of
+// github.com/go-sql-driver/mysql, such as tls=true, and system variables.
 //
 // # SQLite
 //
@@ -93,7 +103,7 @@ const sample = `{
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to put into the database")
-	name := flag.String("db", "storefront.db", "SQLite `file` or PostgreSQL URL")
+	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
@@ -159,11 +169,15 @@ func open(name string) (db *sql.DB, beside func(context.Context), err error) {
 	switch {
 	case scheme == "postgres" || scheme == "postgresql":
 		db, err = openPostgres(name)
+	case scheme == "mysql" || scheme == "mariadb":
+		db, err = openMySQL(name)
 	case isURL:
-		err = fmt.Errorf("-db: %s is neither postgres nor a file", scheme)
+		err = fmt.Errorf("-db: %s is neither postgres nor mysql nor a file", scheme)
 	// It may have a password, which is not for a file's name.
 	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"), strings.Contains(name, "host="):
 		err = errors.New("-db: PostgreSQL is named by a URL: postgres://user@host/database")
+	case strings.HasPrefix(name, "mysql:"), strings.HasPrefix(name, "mariadb:"), strings.Contains(name, "@tcp("):
+		err = errors.New("-db: MySQL is named by a URL: mysql://user@host/database")
 	case name == "":
 		err = errors.New("-db: no database is named")
 	default:

@@ -333,6 +333,7 @@ func TestOldKeysAreForgotten(t *testing.T) {
 }
 
 func TestRefusalToStart(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		t.Fatal(err)
@@ -355,10 +356,13 @@ func TestRefusalToStart(t *testing.T) {
 		{"unexpected argument", []string{"postgres://shop:secret@localhost/shop"}, 2, []string{"unexpected argument", "-db"}},
 		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data", "-db"}},
 		{"no database", []string{"-db", ""}, 2, []string{"-db", "no database"}},
-		{"another database", []string{"-db", "mysql://localhost/shop"}, 2, []string{"-db", "mysql"}},
+		{"another database", []string{"-db", "oracle://shop:secret@localhost/shop"}, 2, []string{"-db", "oracle", "postgres", "mysql"}},
 		{"URL without slashes", []string{"-db", "postgres:shop:secret@localhost/shop"}, 2, []string{"-db", "postgres://"}},
 		{"keywords", []string{"-db", "user=shop password=secret host=localhost"}, 2, []string{"-db", "postgres://"}},
 		{"bad URL", []string{"-db", "postgres://shop:secret@localhost/shop?connect_timeout=soon"}, 2, []string{"-db", "connect_timeout"}},
+		{"MySQL URL without slashes", []string{"-db", "mysql:shop:secret@localhost/shop"}, 2, []string{"-db", "mysql://"}},
+		{"the MySQL driver's own form", []string{"-db", "shop:secret@tcp(localhost)/shop"}, 2, []string{"-db", "mysql://"}},
+		{"bad MySQL URL", []string{"-db", "mysql://shop:secret@localhost/shop?timeout=soon"}, 2, []string{"-db", "soon"}},
 		{"no such folder", []string{"-db", missing}, 2, []string{"-db", missing, "unable to open"}},
 		{"a folder", []string{"-db", dir}, 2, []string{"-db", dir, "unable to open"}},
 		{"not a database", []string{"-db", text}, 2, []string{"-db", text, "not a database"}},
@@ -366,11 +370,13 @@ func TestRefusalToStart(t *testing.T) {
 		{"address without port", []string{"-addr", "localhost"}, 2, []string{"-addr", `"localhost"`, "host:port"}},
 		{"empty port", []string{"-addr", "localhost:"}, 2, []string{"-addr", `"localhost:"`, "host:port"}},
 		{"empty address", []string{"-addr", ""}, 2, []string{"-addr", `""`, "host:port"}},
+		{"no MySQL server", []string{"-db", "mysql://shop:secret@127.0.0.1:1/shop"}, 1, []string{"waiting for the database", "does not answer", "127.0.0.1:1", "refused"}},
 		{"no server", []string{"-db", "postgres://shop:secret@127.0.0.1:1/shop?sslmode=disable"}, 1, []string{"waiting for the database", "does not answer", "127.0.0.1:1", "refused"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			if row.name == "no server" && testing.Short() {
+			waits := slices.Contains(row.says, "does not answer")
+			if waits && testing.Short() {
 				t.Skip("it waits for 30 seconds")
 			}
 			cmd := command(t, row.args...)
@@ -396,7 +402,7 @@ func TestRefusalToStart(t *testing.T) {
 				t.Errorf("the message has the password: %s", &stderr)
 			}
 			lines := 1
-			if row.name == "no server" { // a warning goes before
+			if waits { // a warning goes before
 				lines = 2
 			}
 			if n := strings.Count(stderr.String(), "\n"); n != lines && row.name != "unknown flag" {

@@ -292,6 +292,7 @@ func TestFullDiskIsNotForGood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("orders fail after 10 seconds")
 	}
+	t.Parallel()
 	for _, row := range []struct {
 		name string
 		fill func(t *testing.T, dir string) (free func())
@@ -314,6 +315,7 @@ func TestFullDiskIsNotForGood(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
 			dir := smalldisk.Folder(t)
 			p := start(t, "-db", filepath.Join(dir, "shop.db"))
 			first := p.order(t, "first", false)
