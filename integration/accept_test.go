@@ -124,7 +124,7 @@ func noted(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order s
 	if order.Item == "held up" {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO notes (order_id) VALUES ($1)", order.ID); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO notes (order_id) VALUES ('"+order.ID+"')"); err != nil {
 		return err
 	}
 	var err error
@@ -264,9 +264,25 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 // Two orders whose transactions cannot both have been first: the database lets one
 // of them try again, and that is the whole of it, Accept included.
 func TestAcceptRunsAgainWithItsTransaction(t *testing.T) {
-	d := newSQLDatabase(t, "pgx", postgresDatabase(t))
+	for name, serializable := range map[string]func(t *testing.T) *sqlDatabase{
+		"PostgreSQL": func(t *testing.T) *sqlDatabase {
+			d := newSQLDatabase(t, "pgx", postgresDatabase(t))
+			d.url += "&default_transaction_isolation=serializable"
+			return d
+		},
+		"MariaDB": func(t *testing.T) *sqlDatabase {
+			d := newSQLDatabase(t, "mysql", mariaDBDatabase(t))
+			d.url += "&tx_isolation='SERIALIZABLE'"
+			return d
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkThatAcceptRunsAgain(t, serializable(t)) })
+	}
+}
+
+func checkThatAcceptRunsAgain(t *testing.T, d *sqlDatabase) {
+	t.Helper()
 	d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-	d.url += "&default_transaction_isolation=serializable"
 	var runs atomic.Int64
 	var both sync.WaitGroup
 	both.Add(2)

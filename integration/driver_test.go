@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite"
 )
@@ -23,8 +24,8 @@ type statement struct {
 // driver run it.
 type tap func(ctx context.Context, s statement, run func() error) error
 
-// openTapped returns a pool of connections, with the driver "sqlite" or "pgx",
-// which is closed when t ends.
+// openTapped returns a pool of connections, with the driver "sqlite", "pgx" or
+// "mysql", which is closed when t ends.
 func openTapped(t testing.TB, driverName, url string, tap tap) *sql.DB {
 	t.Helper()
 	var connector driver.Connector
@@ -34,6 +35,8 @@ func openTapped(t testing.TB, driverName, url string, tap tap) *sql.DB {
 		connector, err = sqlite.NewConnector(url)
 	case "pgx":
 		connector, err = stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(url)
+	case "mysql":
+		connector, err = mysql.MySQLDriver{}.OpenConnector(url)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +59,7 @@ func (c tappedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &tappedConn{driverConn: conn.(driverConn), tap: c.tap}, nil
 }
 
-// A driverConn is what the connections of both drivers can do.
+// A driverConn is what the connections of all drivers can do.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -73,7 +76,7 @@ type tappedConn struct {
 }
 
 func (c *tappedConn) statement(query string, args []driver.NamedValue) statement {
-	return statement{query, values(args), !c.inTx}
+	return statement{query, values(args), !c.inTx || query == "COMMIT"}
 }
 
 func (c *tappedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
@@ -144,7 +147,7 @@ func (c *tappedConn) PrepareContext(ctx context.Context, query string) (driver.S
 	return tappedStmt{stmt.(driverStmt), query, c}, nil
 }
 
-// A driverStmt is what the prepared statements of both drivers can do.
+// A driverStmt is what the prepared statements of all drivers can do.
 type driverStmt interface {
 	driver.Stmt
 	driver.StmtExecContext
@@ -177,7 +180,7 @@ func (s tappedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	return rows, err
 }
 
-// IsValid and CheckNamedValue are each implemented by one of the drivers only.
+// IsValid and CheckNamedValue are each not implemented by all of the drivers.
 func (c *tappedConn) IsValid() bool {
 	v, ok := c.driverConn.(driver.Validator)
 	return !ok || v.IsValid()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -39,10 +40,16 @@ func onEveryEngine(t *testing.T, test func(t *testing.T, d database)) {
 }
 
 // onSQLEngines runs test on an empty database of each kind that sqlstore is
-// for. Without the binaries of PostgreSQL it skips that one.
+// for. Without the binaries of PostgreSQL or MariaDB it skips that one.
 func onSQLEngines(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, newSQLDatabase(t, "sqlite", sqliteFile(t))) })
+	onSQLServers(t, test)
+}
+
+// onSQLServers is onSQLEngines without SQLite, which has one writer at a time.
+func onSQLServers(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgresDatabase(t))) })
+	t.Run("MariaDB", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", mariaDBDatabase(t))) })
 }
 
 // A memory is a database in memory: a store.
@@ -53,8 +60,9 @@ func (m *memory) clear(testing.TB)          { m.store = new(contract.MemStore) }
 
 // A sqlDatabase is a database with the tables of sqlstore.
 type sqlDatabase struct {
-	driver, url string
-	db          *sql.DB
+	driver string // "sqlite", "pgx" or "mysql"
+	url    string // or what the driver takes
+	db     *sql.DB
 }
 
 // newSQLDatabase makes the tables in an empty database.
@@ -98,6 +106,17 @@ func (d *sqlDatabase) connect(t testing.TB) *sql.DB {
 	t.Cleanup(func() { db.Close() })
 	return db
 }
+
+// sql returns a statement that has placeholders $1, $2 and so on, each once and in
+// this order, as the driver takes it.
+func (d *sqlDatabase) sql(statement string) string {
+	if d.driver != "mysql" {
+		return statement
+	}
+	return placeholder.ReplaceAllString(statement, "?")
+}
+
+var placeholder = regexp.MustCompile(`\$[0-9]+`)
 
 // exec runs statements on a new database, such as those that make a table of a
 // program's own.

@@ -46,12 +46,16 @@ func BenchmarkHandwritten(b *testing.B) {
 			d := newSQLDatabase(b, "pgx", postgresDatabase(b))
 			return d, servingPool(b, d)
 		}},
+		{"MariaDB", func(b *testing.B) (*sqlDatabase, *sql.DB) {
+			d := newSQLDatabase(b, "mysql", mariaDBDatabase(b))
+			return d, servingPool(b, d)
+		}},
 	} {
 		b.Run(engine.name, func(b *testing.B) {
 			d, db := engine.open(b)
 			fillForBenchmark(b, d)
-			fillHandwritten(b, db)
-			handwritten, front := handwrittenProgram(db), storefront.New(sqlstore.New(servingPool(b, d), nil))
+			fillHandwritten(b, d, db)
+			handwritten, front := handwrittenProgram(d, db), storefront.New(sqlstore.New(servingPool(b, d), nil))
 			for _, op := range []struct{ name, handwritten, front string }{
 				{"create", newOrder, newOrder},
 				{"get", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\n\r\n", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\n\r\n"},
@@ -140,7 +144,7 @@ func sender(b *testing.B, h http.Handler, request string, callers int) func(call
 	}
 }
 
-func fillHandwritten(b *testing.B, db *sql.DB) {
+func fillHandwritten(b *testing.B, d *sqlDatabase, db *sql.DB) {
 	b.Helper()
 	for _, statement := range []string{
 		`CREATE TABLE users (id VARCHAR(255) PRIMARY KEY, name TEXT NOT NULL, price BIGINT NOT NULL)`,
@@ -158,8 +162,8 @@ func fillHandwritten(b *testing.B, db *sql.DB) {
 	}
 	defer tx.Rollback()
 	for i := range 1000 { // as in fillForBenchmark
-		_, err1 := tx.Exec(`INSERT INTO users VALUES ($1, $2, $3)`, fmt.Sprintf("u%08d", i), "A name of usual length", i)
-		_, err2 := tx.Exec(`INSERT INTO products VALUES ($1, $2, $3)`, fmt.Sprintf("p%08d", i), "A name of usual length", i)
+		_, err1 := tx.Exec(d.sql(`INSERT INTO users VALUES ($1, $2, $3)`), fmt.Sprintf("u%08d", i), "A name of usual length", i)
+		_, err2 := tx.Exec(d.sql(`INSERT INTO products VALUES ($1, $2, $3)`), fmt.Sprintf("p%08d", i), "A name of usual length", i)
 		if err := errors.Join(err1, err2); err != nil {
 			b.Fatal(err)
 		}
@@ -170,7 +174,15 @@ func fillHandwritten(b *testing.B, db *sql.DB) {
 }
 
 // handwrittenProgram is the program as people write it.
-func handwrittenProgram(db *sql.DB) http.Handler {
+func handwrittenProgram(d *sqlDatabase, db *sql.DB) http.Handler {
+	var (
+		replay = d.sql(`SELECT o.id, o.item, o.qty, o.created_at FROM idempotency_keys k JOIN orders o ON o.id = k.order_id
+			WHERE k.value = $1`)
+		insert    = d.sql(`INSERT INTO orders (id, item, qty, created_at) VALUES ($1, $2, $3, $4)`)
+		insertKey = d.sql(`INSERT INTO idempotency_keys (value, order_id) VALUES ($1, $2)`)
+		product   = d.sql(`SELECT id, name, price FROM products WHERE id = $1`)
+		users     = d.sql(`SELECT id, name, price FROM users WHERE id > $1 ORDER BY id LIMIT $2`)
+	)
 	type thing struct {
 		ID    string `json:"id"`
 		Name  string `json:"name"`
@@ -198,8 +210,7 @@ func handwrittenProgram(db *sql.DB) http.Handler {
 		}
 		defer tx.Rollback()
 		var createdAt string
-		err = tx.QueryRowContext(ctx, `SELECT o.id, o.item, o.qty, o.created_at FROM idempotency_keys k JOIN orders o ON o.id = k.order_id
-			WHERE k.value = $1`, key).Scan(&order.ID, &order.Item, &order.Qty, &createdAt)
+		err = tx.QueryRowContext(ctx, replay, key).Scan(&order.ID, &order.Item, &order.Qty, &createdAt)
 		switch {
 		case err == nil:
 			order.CreatedAt, _ = time.Parse(time.RFC3339Nano, createdAt)
@@ -210,12 +221,12 @@ func handwrittenProgram(db *sql.DB) http.Handler {
 			return
 		}
 		order.ID, order.CreatedAt = "ord_"+rand.Text(), time.Now().UTC()
-		if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id, item, qty, created_at) VALUES ($1, $2, $3, $4)`,
+		if _, err := tx.ExecContext(ctx, insert,
 			order.ID, order.Item, order.Qty, order.CreatedAt.Format(time.RFC3339Nano)); err != nil {
 			fail(w, err)
 			return
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO idempotency_keys (value, order_id) VALUES ($1, $2)`, key, order.ID); err != nil {
+		if _, err := tx.ExecContext(ctx, insertKey, key, order.ID); err != nil {
 			fail(w, err)
 			return
 		}
@@ -227,7 +238,7 @@ func handwrittenProgram(db *sql.DB) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/products/{id}", func(w http.ResponseWriter, r *http.Request) {
 		var p thing
-		err := db.QueryRowContext(r.Context(), `SELECT id, name, price FROM products WHERE id = $1`, r.PathValue("id")).Scan(&p.ID, &p.Name, &p.Price)
+		err := db.QueryRowContext(r.Context(), product, r.PathValue("id")).Scan(&p.ID, &p.Name, &p.Price)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			http.NotFound(w, r)
@@ -243,7 +254,7 @@ func handwrittenProgram(db *sql.DB) http.Handler {
 			http.Error(w, "bad request", http.StatusBadRequest)
 			return
 		}
-		rows, err := db.QueryContext(r.Context(), `SELECT id, name, price FROM users WHERE id > $1 ORDER BY id LIMIT $2`, r.URL.Query().Get("after"), limit+1)
+		rows, err := db.QueryContext(r.Context(), users, r.URL.Query().Get("after"), limit+1)
 		if err != nil {
 			fail(w, err)
 			return

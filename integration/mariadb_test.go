@@ -185,6 +185,19 @@ func mariaDBDSN(database string, s *mariaDBServer) string {
 		"?timeout=2s&charset=utf8mb4&interpolateParams=true"
 }
 
+// mariaDBURL returns the URL, for the commands of this module, of what a data source
+// name leads to.
+func mariaDBURL(t testing.TB, dsn string) string {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "mysql://" + config.User + "@" + config.Addr + "/" + config.DBName
+}
+
+func interpolating(dsn string) string { return dsn }
+
 // preparing returns a data source name with which the driver has the server
 // prepare each statement that has arguments, instead of putting them into its text.
 func preparing(dsn string) string {
@@ -324,7 +337,7 @@ func TestMariaDBServer(t *testing.T) {
 func TestMariaDBDatabaseIsDropped(t *testing.T) {
 	var databases []string
 	for name, variant := range map[string]func(dsn string) string{
-		"interpolating": func(dsn string) string { return dsn },
+		"interpolating": interpolating,
 		"preparing":     preparing,
 	} {
 		t.Run(name, func(t *testing.T) {

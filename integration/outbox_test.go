@@ -20,25 +20,28 @@ import (
 // An outboxDatabase is a database with an outbox.
 type outboxDatabase struct {
 	*sqlDatabase
+	record  accept
 	publish func(context.Context, *sql.DB, func(ctx context.Context, event string) error) (int, error)
 }
 
-func withOutbox(t *testing.T, test func(t *testing.T, d outboxDatabase)) {
-	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
-		if d.driver == "sqlite" {
-			d.exec(t, outbox.SQLiteTable)
-			test(t, outboxDatabase{d, outbox.PublishSQLite})
-			return
-		}
-		d.exec(t, outbox.PostgresTable)
-		test(t, outboxDatabase{d, outbox.PublishPostgres})
-	})
+// withOutbox makes the outbox of a database.
+func withOutbox(t *testing.T, d *sqlDatabase) outboxDatabase {
+	t.Helper()
+	table, o := outbox.PostgresTable, outboxDatabase{d, outbox.Record, outbox.PublishPostgres}
+	switch d.driver {
+	case "sqlite":
+		table, o.publish = outbox.SQLiteTable, outbox.PublishSQLite
+	case "mysql":
+		table, o.record, o.publish = outbox.MySQLTable, outbox.RecordMySQL, outbox.PublishMySQL
+	}
+	d.exec(t, table)
+	return o
 }
 
 // orders creates n orders and returns their IDs.
 func (d outboxDatabase) orders(t *testing.T, n int) (ids []string) {
 	t.Helper()
-	store := d.openWith(t, &sqlstore.Options{Accept: outbox.Record})
+	store := d.openWith(t, &sqlstore.Options{Accept: d.record})
 	for i := range n {
 		order, err := create(t.Context(), store, fmt.Sprint("key ", i), "kettle")
 		if err != nil {
@@ -66,8 +69,8 @@ func (b *inbox) send(_ context.Context, event string) error {
 	return nil
 }
 
-// publishAll publishes until nothing is left. In PostgreSQL, the locks of a publisher
-// may end a little later than its connection.
+// publishAll publishes until nothing is left. The locks of a publisher may end a
+// little later than its connection, except in SQLite.
 func (d outboxDatabase) publishAll(t *testing.T, send func(ctx context.Context, event string) error) {
 	t.Helper()
 	for len(column(t, d.db, "SELECT position FROM outbox LIMIT 1")) > 0 {
@@ -87,15 +90,19 @@ func expectOrders(t *testing.T, what string, want, got []string) {
 }
 
 func TestOutboxHasOneEventOfEachOrder(t *testing.T) {
-	withOutbox(t, func(t *testing.T, d outboxDatabase) {
-		if d.driver == "sqlite" {
+	onSQLEngines(t, func(t *testing.T, database *sqlDatabase) {
+		d := withOutbox(t, database)
+		children := "CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)"
+		switch d.driver {
+		case "sqlite":
 			d.url += "&_pragma=foreign_keys(1)"
+		case "mysql": // it knows nothing that fails so late
+			children = "CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))"
 		}
-		d.exec(t, "CREATE TABLE parents (id INTEGER PRIMARY KEY)",
-			"CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+		d.exec(t, "CREATE TABLE parents (id INTEGER PRIMARY KEY)", children)
 		errBroken := errors.New("broken")
 		accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
-			if err := outbox.Record(ctx, tx, key, order); err != nil {
+			if err := d.record(ctx, tx, key, order); err != nil {
 				return err
 			}
 			switch order.Item {
@@ -159,7 +166,8 @@ func TestOutboxHasOneEventOfEachOrder(t *testing.T) {
 }
 
 func TestOutboxPublishesAgainWhatItCouldNotDelete(t *testing.T) {
-	withOutbox(t, func(t *testing.T, d outboxDatabase) {
+	onSQLEngines(t, func(t *testing.T, database *sqlDatabase) {
+		d := withOutbox(t, database)
 		failed := errors.New("the receiver is away")
 		for _, row := range []struct {
 			name  string
@@ -195,11 +203,12 @@ func TestOutboxPublishesAgainWhatItCouldNotDelete(t *testing.T) {
 }
 
 func TestOutboxPublishersShareTheEvents(t *testing.T) {
-	d := outboxDatabase{newSQLDatabase(t, "pgx", postgresDatabase(t)), outbox.PublishPostgres}
-	d.exec(t, outbox.PostgresTable)
+	onSQLServers(t, func(t *testing.T, d *sqlDatabase) { checkThatPublishersShare(t, withOutbox(t, d)) })
+}
 
+func checkThatPublishersShare(t *testing.T, d outboxDatabase) {
 	t.Run("each is published once", func(t *testing.T) {
-		store := d.openWith(t, &sqlstore.Options{Accept: outbox.Record})
+		store := d.openWith(t, &sqlstore.Options{Accept: d.record})
 		var inbox inbox
 		var creating, publishing sync.WaitGroup
 		var created [4][]string
@@ -263,10 +272,17 @@ func TestOutboxPublishersShareTheEvents(t *testing.T) {
 			}
 		}
 		expectOrders(t, "what another publishes meanwhile", created[100:], other.received)
-		if killed := column(t, d.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND state = 'idle in transaction'`); !slices.Equal(killed, []string{"true"}) {
-			t.Fatalf("publishers that were killed: %v", killed)
+		publishers := `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`
+		kill := "SELECT pg_terminate_backend(%s)"
+		if d.driver == "mysql" {
+			publishers = `SELECT id FROM information_schema.processlist JOIN information_schema.innodb_trx ON id = trx_mysql_thread_id WHERE db = database()`
+			kill = "KILL %s"
 		}
+		ids := column(t, d.db, publishers)
+		if len(ids) != 1 {
+			t.Fatalf("there are the publishers %v, want one", ids)
+		}
+		d.exec(t, fmt.Sprintf(kill, ids[0]))
 		close(resume)
 		if err := <-ended; err == nil {
 			t.Error("the publisher that was killed returned no error")

@@ -21,6 +21,7 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 	for engine, connect := range map[string]func(t *testing.T) *sqlDatabase{
 		"SQLite":     func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "sqlite", url: sqliteFile(t)} },
 		"PostgreSQL": func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgresDatabase(t)} },
+		"MariaDB":    func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDBDatabase(t)} },
 	} {
 		t.Run(engine, func(t *testing.T) {
 			d := connect(t)
@@ -51,12 +52,10 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 // Some of the tables may be there, as after a Migrate that was killed.
 func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
-		for _, statement := range []string{
-			"DROP TABLE storefront_schema", "DROP INDEX storefront_orders_keys", "DROP TABLE storefront_widgets",
-		} {
-			if _, err := d.db.Exec(statement); err != nil {
-				t.Fatal(err)
-			}
+		d.exec(t, "DROP TABLE storefront_schema", "DROP TABLE storefront_widgets")
+		const dropIndex = "DROP INDEX storefront_orders_keys"
+		if d.driver != "mysql" { // where it is a part of the table
+			d.exec(t, dropIndex)
 		}
 		store := sqlstore.New(d.db, nil)
 		if err := store.Migrate(t.Context()); err != nil {
@@ -65,8 +64,8 @@ func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
 		if _, err := store.ListWidgets(t.Context(), "", 1); err != nil {
 			t.Error(err)
 		}
-		if _, err := d.db.Exec("DROP INDEX storefront_orders_keys"); err != nil {
-			t.Error(err)
+		if d.driver != "mysql" {
+			d.exec(t, dropIndex)
 		}
 	})
 }
@@ -207,8 +206,8 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		const many = 2500
 		for i := range many {
-			_, err := d.db.Exec(`INSERT INTO storefront_orders VALUES ($1, 'kettle', 1, $2, $3, $4, $5)`,
-				fmt.Sprint("ord_", i), i, []byte{}, fmt.Append(nil, i), make([]byte, 32))
+			_, err := d.db.Exec(d.sql(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
+				VALUES ($1, 'kettle', 1, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), i, []byte{}, fmt.Append(nil, i), make([]byte, 32))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +242,33 @@ func TestPostgresWithOtherDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := newSQLDatabase(t, "pgx", postgresURL("other", server))
+	checkWithOtherDefaults(t, newSQLDatabase(t, "pgx", postgresURL("other", server)))
+}
+
+// Where nobody has set anything, MariaDB has text in Latin-1.
+func TestMariaDBWithOtherDefaults(t *testing.T) {
+	for name, settings := range map[string][]string{
+		"Latin-1": {"character-set-server=latin1", "collation-server=latin1_swedish_ci"},
+		"serializable, and other SQL": {"transaction-isolation=SERIALIZABLE",
+			"sql-mode=ANSI,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY"},
+		"snapshots, and lax SQL": {"innodb-snapshot-isolation=ON", "sql-mode="},
+		"read committed":         {"transaction-isolation=READ-COMMITTED", "binlog-format=ROW", "log-bin=log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startMariaDB(t, settings...)
+			for _, variant := range []func(dsn string) string{interpolating, preparing} {
+				name := fmt.Sprintf("other%d", databases.Add(1))
+				if _, err := server.query("CREATE DATABASE " + name); err != nil {
+					t.Fatal(err)
+				}
+				checkWithOtherDefaults(t, newSQLDatabase(t, "mysql", variant(mariaDBDSN(name, server))))
+			}
+		})
+	}
+}
+
+func checkWithOtherDefaults(t *testing.T, d *sqlDatabase) {
+	t.Helper()
 	store := sqlstore.New(d.db, nil)
 	var sorted bool
 	if err := d.db.QueryRow(`SELECT 'a' < 'B'`).Scan(&sorted); err != nil || !sorted {
@@ -266,47 +291,69 @@ func TestPostgresWithOtherDefaults(t *testing.T) {
 	}
 
 	var wg sync.WaitGroup
-	created := make([]string, 40)
+	created := make([]storefront.Order, 40)
 	for i := range created {
 		wg.Go(func() {
 			value := fmt.Sprint(i % 4)
-			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
-				storefront.Order{ID: fmt.Sprint("ord_", i), Item: "kettle", Qty: 1, CreatedAt: time.Now()})
+			var err error
+			created[i], err = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
+				storefront.Order{ID: fmt.Sprint("ord_", i), Item: `a "\\'😀 kettle` + value, Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()})
 			if err != nil {
 				t.Error(err)
 			}
-			created[i] = order.ID
 		})
 	}
 	wg.Wait()
-	for i, id := range created {
-		if id != created[i%4] {
-			t.Errorf("calls with the key %d returned the orders %s and %s", i%4, created[i%4], id)
+	for i, order := range created {
+		if order != created[i%4] {
+			t.Errorf("calls with the key %d returned the orders %v and %v", i%4, created[i%4], order)
 		}
+	}
+	less := func(a, b storefront.Order) int { return strings.Compare(a.ID, b.ID) }
+	if diff := cmp.Diff(slices.SortedFunc(slices.Values(created[:4]), less), slices.SortedFunc(slices.Values(storedOrders(t, d.db)), less)); diff != "" {
+		t.Errorf("orders that were acknowledged (-) and that are there (+):\n%s", diff)
 	}
 }
 
 // What sqlstore's documentation tells programs to do with the tables.
 func TestDocumentedSQL(t *testing.T) {
-	type engine struct{ readUsers, putUser, findOrder, outbox string }
+	type engine struct {
+		readUsers, putUser, findOrder string
+		outbox                        []string
+	}
 	engines := map[string]engine{
 		"sqlite": {
 			readUsers: `SELECT CAST(id AS TEXT), body->>'name' FROM storefront_users`,
 			putUser:   `INSERT INTO storefront_users VALUES (CAST('ada' AS BLOB), '{"id":"ada","name":"Ada"}')`,
-			outbox: `CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL);
-				CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-					BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END;`,
+			outbox: []string{
+				`CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL)`,
+				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END`,
+			},
 		},
 		"pgx": {
 			readUsers: `SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users`,
 			putUser:   `INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}')`,
 			findOrder: `SELECT id FROM storefront_orders
 				WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'))`,
-			outbox: `CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL);
-				CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
-					$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$;
-				CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-					FOR EACH ROW EXECUTE FUNCTION order_created();`,
+			outbox: []string{
+				`CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL)`,
+				`CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
+					$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$`,
+				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					FOR EACH ROW EXECUTE FUNCTION order_created()`,
+			},
+		},
+		"mysql": {
+			readUsers: `SELECT CONVERT(id USING utf8mb4), JSON_VALUE(body, '$.name') FROM storefront_users`,
+			putUser:   `INSERT INTO storefront_users VALUES ('ada', '{"id":"ada","name":"Ada"}')`,
+			findOrder: `SELECT id FROM storefront_orders
+				WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256))`,
+			outbox: []string{
+				`CREATE TABLE outbox (position BIGINT AUTO_INCREMENT PRIMARY KEY, order_id TEXT NOT NULL)`,
+				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					FOR EACH ROW INSERT INTO outbox (order_id) VALUES (NEW.id)`,
+			},
 		},
 	}
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
@@ -325,9 +372,7 @@ func TestDocumentedSQL(t *testing.T) {
 			}
 		})
 		t.Run("outbox", func(t *testing.T) {
-			if _, err := d.db.Exec(e.outbox); err != nil {
-				t.Fatal(err)
-			}
+			d.exec(t, e.outbox...)
 			var wg sync.WaitGroup
 			for i := range 20 {
 				wg.Go(func() {
@@ -349,7 +394,7 @@ func TestDocumentedSQL(t *testing.T) {
 		})
 		t.Run("order of a key", func(t *testing.T) {
 			if e.findOrder == "" {
-				t.Skip("only documented for PostgreSQL")
+				t.Skip("SQLite has no SHA-256")
 			}
 			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: "a1"}, storefront.Order{ID: "ord_1"})
 			if err != nil {

@@ -36,9 +36,12 @@ func TestStock(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		name, table := d.url, outbox.PostgresTable
-		if d.driver == "sqlite" {
+		switch d.driver {
+		case "sqlite":
 			name, _, _ = strings.Cut(strings.TrimPrefix(d.url, "file:"), "?")
 			table = outbox.SQLiteTable
+		case "mysql":
+			name, table = mariaDBURL(t, d.url), outbox.MySQLTable
 		}
 		d.exec(t, table, "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL)",
 			fmt.Sprintf("INSERT INTO stock VALUES ('teapot', %d)", stockPieces))

@@ -14,7 +14,7 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+	test := func(t *testing.T, d *sqlDatabase) {
 		d.exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
 		// With Accept, each order has a transaction of its own. Without, those that
 		// arrive together share one.
@@ -25,10 +25,12 @@ func TestStore(t *testing.T) {
 		})
 		t.Run("with Accept", func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-				return &refusingStore{newSuiteStore(t, d, &sqlstore.Options{Accept: unlessSoldOut}, contents)}
+				return &refusingStore{newSuiteStore(t, d, &sqlstore.Options{Accept: unlessSoldOut(d)}, contents)}
 			})
 		})
-	})
+	}
+	onSQLEngines(t, test)
+	t.Run("MariaDB, preparing", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", preparing(mariaDBDatabase(t)))) })
 }
 
 // newSuiteStore returns a store with these contents, and nothing else.
@@ -98,7 +100,7 @@ func (s *suiteStore) Advance(d time.Duration) {
 
 func (s *suiteStore) age(d time.Duration) {
 	s.t.Helper()
-	if _, err := s.db.Exec("UPDATE storefront_orders SET created_ms = created_ms - $1", d.Milliseconds()); err != nil {
+	if _, err := s.db.Exec(s.database.sql("UPDATE storefront_orders SET created_ms = created_ms - $1"), d.Milliseconds()); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -130,22 +132,29 @@ var _ interface {
 
 var soldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}
 
-// unlessSoldOut is an Accept that reads and writes nothing else.
-func unlessSoldOut(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-	var gone bool
-	err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sold_out WHERE item = $1)", order.Item).Scan(&gone)
-	if err == nil && gone {
-		return new(soldOut)
+// unlessSoldOut returns an Accept that reads and writes nothing else.
+func unlessSoldOut(d *sqlDatabase) accept {
+	query := d.sql("SELECT EXISTS (SELECT 1 FROM sold_out WHERE item = $1)")
+	return func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+		var gone bool
+		err := tx.QueryRowContext(ctx, query, order.Item).Scan(&gone)
+		if err == nil && gone {
+			return new(soldOut)
+		}
+		return err
 	}
-	return err
 }
 
 func (s *refusingStore) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
-	return soldOut, s.write(ctx, "INSERT INTO sold_out (item) VALUES ($1) ON CONFLICT DO NOTHING", item)
+	insert := "INSERT INTO sold_out (item) VALUES ($1) ON CONFLICT DO NOTHING"
+	if s.database.driver == "mysql" {
+		insert = "REPLACE INTO sold_out (item) VALUES (?)"
+	}
+	return soldOut, s.write(ctx, insert, item)
 }
 
 func (s *refusingStore) Restock(ctx context.Context, item string) error {
-	return s.write(ctx, "DELETE FROM sold_out WHERE item = $1", item)
+	return s.write(ctx, s.database.sql("DELETE FROM sold_out WHERE item = $1"), item)
 }
 
 // write runs a statement beside calls of the store, which may make SQLite wait for

@@ -3,8 +3,10 @@ package integration
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
 	"fmt"
+	"math/big"
 	"sync"
 	"testing"
 
@@ -50,6 +52,27 @@ var curses = map[string][]trigger{
 			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(IGNORE); END`,
 		}},
 	},
+	"mysql": {
+		{"raises", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW
+				IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
+		}},
+		{"raises before", []string{
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW
+				IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
+		}},
+		{"misses what it refers to", []string{
+			`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
+			`CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))`,
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO children VALUES (1); END IF`,
+		}},
+		// With the error that a taken key has, too.
+		{"finds a value taken", []string{
+			`CREATE TABLE curses (item VARCHAR(255) PRIMARY KEY)`,
+			`INSERT INTO curses VALUES ('cursed')`,
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO curses VALUES (NEW.item); END IF`,
+		}},
+	},
 }
 
 // The database may have a reason of its own for not taking an order. That is
@@ -64,9 +87,12 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 				for _, curse := range curses {
 					t.Run(driver+"/"+curse.name, func(t *testing.T) {
 						var d *sqlDatabase
-						if driver == "sqlite" {
+						switch driver {
+						case "sqlite":
 							d = newSQLDatabase(t, driver, sqliteFile(t)+"&_pragma=foreign_keys(1)")
-						} else {
+						case "mysql":
+							d = newSQLDatabase(t, driver, mariaDBDatabase(t))
+						default:
 							d = newSQLDatabase(t, driver, postgresDatabase(t))
 						}
 						d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
@@ -90,18 +116,25 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 
 // What triggers on updates do is nothing to a replay, as it changes nothing.
 func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
-	for name, statements := range map[string][]string{
-		"those that change nothing": {
+	for _, row := range []struct {
+		name, driver string
+		database     func(testing.TB) string
+		statements   []string
+	}{
+		{"PostgreSQL, those that change nothing", "pgx", postgresDatabase, []string{
 			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()`,
-		},
-		"all": {
+		}},
+		{"PostgreSQL, all", "pgx", postgresDatabase, []string{
 			`CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
 			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress()`,
-		},
+		}},
+		{"MariaDB, all", "mysql", mariaDBDatabase, []string{
+			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW SIGNAL SQLSTATE '45000'`,
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := newSQLDatabase(t, "pgx", postgresDatabase(t))
-			d.exec(t, statements...)
+		t.Run(row.name, func(t *testing.T) {
+			d := newSQLDatabase(t, row.driver, row.database(t))
+			d.exec(t, row.statements...)
 			for _, opts := range []*sqlstore.Options{nil, {Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }}} {
 				store := d.openWith(t, opts)
 				key := rand.Text()
@@ -122,68 +155,84 @@ func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
 // An order whose key is locked by someone else waits for them, and no other order
 // waits with it.
 func TestOrdersWhoseKeysAreLocked(t *testing.T) {
-	const lockKey = `INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES
-		($1, 'kettle', 1, 0, '', sha256(int8send(0) || convert_to($2, 'UTF8')), $3)`
-	const locks, others = 6, 40 // more locks than commits of the store are under way
 	for _, accept := range []struct {
 		name string
 		accept
 	}{{"without Accept", nil}, {"with Accept", noted}} {
 		t.Run(accept.name, func(t *testing.T) {
-			d := newSQLDatabase(t, "pgx", postgresDatabase(t))
-			d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-			store := d.openWith(t, &sqlstore.Options{Accept: accept.accept})
-			var locked, free []*purchase
-			var holders []*sql.Tx
-			fingerprint := [32]byte{1}
-			for i := range locks {
-				p := &purchase{key: fmt.Sprint("locked ", i), item: "kettle"}
-				tx, err := d.db.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
+			onSQLServers(t, func(t *testing.T, d *sqlDatabase) {
+				d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+				if d.driver == "mysql" { // which does not notice that the caller of a statement is gone
+					d.url += "&innodb_lock_wait_timeout=1"
 				}
-				defer tx.Rollback()
-				if _, err := tx.ExecContext(t.Context(), lockKey, fmt.Sprint("ord_of_another_", i), p.key, fingerprint[:]); err != nil {
-					t.Fatal(err)
-				}
-				locked, holders = append(locked, p), append(holders, tx)
-			}
-			for i := range others {
-				free = append(free, &purchase{key: fmt.Sprint("free ", i), item: "kettle"})
-			}
-			var waiting, sending sync.WaitGroup
-			for i, p := range free {
-				if i < len(locked) {
-					waiting.Go(func() { locked[i].send(t.Context(), store) })
-				}
-				sending.Go(func() { p.send(t.Context(), store) })
-			}
-			sending.Wait()
-			for i, tx := range holders {
-				end := tx.Rollback
-				if i%2 == 1 {
-					end = tx.Commit
-				}
-				if err := end(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			waiting.Wait()
-			for _, p := range free {
-				if p.err != nil {
-					t.Errorf("%s: %v", p.key, p.err)
-				}
-			}
-			for i, p := range locked {
-				want := ""
-				if i%2 == 1 {
-					want = fmt.Sprint("ord_of_another_", i)
-				}
-				if p.err != nil || want != "" && p.order.ID != want {
-					t.Errorf("%s: %v, %v, want the order %s", p.key, p.order, p.err, want)
-				}
-			}
-			checkOrders(t, d, append(locked, free...), func(string) bool { return false }, false)
+				checkLockedKeys(t, d, d.openWith(t, &sqlstore.Options{Accept: accept.accept}))
+			})
 		})
 	}
+}
+
+func checkLockedKeys(t *testing.T, d *sqlDatabase, store storefront.Store) {
+	t.Helper()
+	insert := d.sql(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES ($1, 'kettle', 1, 0, '', $2, $3)`)
+	const locks, others = 6, 40 // more locks than commits of the store are under way
+	var locked, free []*purchase
+	var holders []*sql.Tx
+	fingerprint := [32]byte{1}
+	for i := range locks {
+		p := &purchase{key: fmt.Sprint("locked ", i), item: "kettle"}
+		hash := sha256.Sum256(append(make([]byte, 8), p.key...))
+		if d.driver == "mysql" {
+			// Who waits for a key there keeps others from inserting those between it and
+			// the one before, of which there are none where there are many orders.
+			before := new(big.Int).SetBytes(hash[:])
+			if _, err := d.db.Exec(insert, fmt.Sprint("ord_before_", i), before.Sub(before, big.NewInt(1)).FillBytes(make([]byte, 32)), fingerprint[:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx, err := d.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.ExecContext(t.Context(), insert, fmt.Sprint("ord_of_another_", i), hash[:], fingerprint[:]); err != nil {
+			t.Fatal(err)
+		}
+		locked, holders = append(locked, p), append(holders, tx)
+	}
+	for i := range others {
+		free = append(free, &purchase{key: fmt.Sprint("free ", i), item: "kettle"})
+	}
+	var waiting, sending sync.WaitGroup
+	for i, p := range free {
+		if i < len(locked) {
+			waiting.Go(func() { locked[i].send(t.Context(), store) })
+		}
+		sending.Go(func() { p.send(t.Context(), store) })
+	}
+	sending.Wait()
+	for i, tx := range holders {
+		end := tx.Rollback
+		if i%2 == 1 {
+			end = tx.Commit
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting.Wait()
+	for _, p := range free {
+		if p.err != nil {
+			t.Errorf("%s: %v", p.key, p.err)
+		}
+	}
+	for i, p := range locked {
+		want := ""
+		if i%2 == 1 {
+			want = fmt.Sprint("ord_of_another_", i)
+		}
+		if p.err != nil || want != "" && p.order.ID != want {
+			t.Errorf("%s: %v, %v, want the order %s", p.key, p.order, p.err, want)
+		}
+	}
+	checkOrders(t, d, append(locked, free...), func(string) bool { return false }, false)
 }

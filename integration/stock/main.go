@@ -6,8 +6,8 @@
 //
 //	stock [-addr host:port] [-db file|url]
 //
-// The database is a SQLite file or a PostgreSQL URL, as for integration/durable.
-// Any number of stocks may share it. It needs these tables, the second as in
+// The database is a SQLite file, or a URL of PostgreSQL or of one server of MySQL or
+// MariaDB, as for integration/durable. Any number of stocks may share it. It needs these tables, the second as in
 // integration/outbox:
 //
 //	CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL);
@@ -24,6 +24,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
@@ -34,26 +35,32 @@ import (
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
-	name := flag.String("db", "stock.db", "SQLite `file` or PostgreSQL URL")
+	name := flag.String("db", "stock.db", "SQLite `file`, or PostgreSQL or MySQL URL")
 	flag.Parse()
-	db, err := open(*name)
+	db, seller, err := open(*name)
 	if err != nil {
 		log.Fatal(err)
 	}
-	store := sqlstore.New(db, &sqlstore.Options{Accept: accept})
+	store := sqlstore.New(db, &sqlstore.Options{Accept: seller.accept})
 	if err := store.Migrate(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 	log.Fatal(http.ListenAndServe(*addr, storefront.New(store)))
 }
 
+// A seller decides about orders.
+type seller struct {
+	take   string // the statement that takes pieces of an item out of the stock, if there are so many
+	record func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error
+}
+
 // accept decides about an order that is about to be created. What it writes is
 // there if and only if the order is, so it may be called again for the same order
 // without any harm.
-func accept(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+func (s seller) accept(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
 	// Look and take in one statement: a SELECT before it would see what another
 	// order is just about to take.
-	taken, err := tx.ExecContext(ctx, `UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $1`, order.Qty, order.Item)
+	taken, err := tx.ExecContext(ctx, s.take, order.Qty, order.Item, order.Qty)
 	if err != nil {
 		return err
 	}
@@ -62,22 +69,37 @@ func accept(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, orde
 	} else if n == 0 {
 		return &storefront.Refusal{Reason: "sold-out", Detail: "There are not enough pieces left.", Pointer: "#/item"}
 	}
-	return outbox.Record(ctx, tx, key, order)
+	return s.record(ctx, tx, key, order)
 }
 
-// open returns the database. For what its settings are about, and what else a
-// program that serves should set, see integration/durable.
-func open(name string) (*sql.DB, error) {
+// open returns the database and who sells there. For what its settings are about, and
+// what else a program that serves should set, see integration/durable.
+func open(name string) (*sql.DB, seller, error) {
+	seller := seller{`UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $3`, outbox.Record}
 	driver, connections := "pgx", 20
-	if !strings.HasPrefix(name, "postgres://") {
+	switch {
+	case strings.HasPrefix(name, "mysql://"):
+		seller.take, seller.record = `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`, outbox.RecordMySQL
+		driver = "mysql"
+		u, err := url.Parse(name)
+		if err != nil {
+			return nil, seller, err
+		}
+		config := mysql.NewConfig()
+		config.User = u.User.Username()
+		config.Passwd, _ = u.User.Password()
+		config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+		config.InterpolateParams = true
+		name = config.FormatDSN()
+	case !strings.HasPrefix(name, "postgres://"):
 		driver, connections = "sqlite", 4
 		name = (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: "_journal_mode=WAL&_synchronous=FULL&_busy_timeout=100"}).String()
 	}
 	db, err := sql.Open(driver, name)
 	if err != nil {
-		return nil, err
+		return nil, seller, err
 	}
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
-	return db, nil
+	return db, seller, nil
 }
