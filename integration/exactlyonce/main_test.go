@@ -104,10 +104,6 @@ func serve(store storefront.Store) http.Handler {
 	return storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
-func good(s *shop, w http.ResponseWriter, r *http.Request, replica, before int) {
-	s.good.ServeHTTP(w, r)
-}
-
 // change answers as a good shop does, but for what f does to it.
 func (s *shop) change(w http.ResponseWriter, r *http.Request, f func(h http.Header, body []byte) []byte) {
 	recorded := httptest.NewRecorder()
@@ -256,6 +252,9 @@ func checkPage(t *testing.T, name string) (text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !bytes.HasSuffix(bytes.TrimSpace(page), []byte("</html>")) {
+		t.Error("something comes after the report")
+	}
 	d := xml.NewDecoder(bytes.NewReader(page))
 	elements := make(map[string]int)
 	var words []string
@@ -308,15 +307,16 @@ func TestReport(t *testing.T) {
 	if err := os.WriteFile(name, bytes.Repeat([]byte("an older one "), 100_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var once sync.Once
 	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
-		once.Do(func() { panic(http.ErrAbortHandler) })
-		if before == 1 {
+		switch before {
+		case 0:
+			panic(http.ErrAbortHandler) // closes the connection
+		case 1:
 			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+		default:
+			s.good.ServeHTTP(w, r)
 		}
-		s.good.ServeHTTP(w, r)
 	})
 	withPassword := strings.ReplaceAll(s.url, "http://", "http://user:secret@")
 	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8", "-seed", "42", "-report", name,

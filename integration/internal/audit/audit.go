@@ -94,7 +94,6 @@ const (
 	NoAnswer                    // none at all, or not all of it, in time
 	Odd                         // any other response
 	HungUp                      // the client did, on purpose
-	Outcomes                    // how many there are
 )
 
 // A Request is one that was sent while orders were created.
@@ -111,11 +110,11 @@ type Audit struct {
 	client http.Client
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when Progress has changed
-	orders   []*order      // that were sent
-	keys     map[string]string
-	faults   [Kinds][]Fault // the first ones of each kind
-	broken   [Kinds]int     // how many there are
+	changed  chan struct{}     // closed and replaced when Progress has changed
+	orders   []*order          // that were sent
+	keys     map[string]string // by the ID of the order
+	faults   [Kinds][]Fault    // the first ones of each kind
+	broken   [Kinds]int        // how many there are
 	progress Progress
 
 	// Of the creating:
@@ -290,7 +289,7 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 		a.orders = append(a.orders, o)
 		a.progress.Sent++
 	})
-	retrying := 0
+	retrying, problem := 0, "no answer yet"
 	defer func() { a.change(func() { a.progress.Retrying -= retrying }) }()
 	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
 		var first answer
@@ -315,7 +314,11 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 		}
 		a.change(func() {
 			a.retries++
-			if retrying == 0 && first.outcome != HungUp {
+			if first.outcome == HungUp {
+				return
+			}
+			problem = first.problem
+			if retrying == 0 {
 				retrying = 1
 				a.progress.Retrying++
 			}
@@ -327,8 +330,10 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 		select {
 		case <-time.After(min(after, longestPause)):
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			if a.gaveUpCreating() {
-				a.fault(Unanswered, o, nil, "nothing was acknowledged for %v; %s", a.Patience, first.problem)
+				a.fault(Unanswered, o, nil, "nothing was acknowledged for %v: %s", a.Patience, problem)
 			}
 			return
 		}
@@ -353,7 +358,9 @@ func (a *Audit) gaveUpCreating() bool {
 // An answer is what came of a request.
 type answer struct {
 	outcome Outcome
-	final   bool          // not to be sent again, although it is not acknowledged
+	status  int           // of the response, or 0
+	timeout bool          // there is no response in time
+	final   bool          // the order is not to be sent again, although it is not acknowledged
 	after   time.Duration // when it may be sent again, if the response says so
 	problem string        // why it is not acknowledged, for people
 }
@@ -361,11 +368,9 @@ type answer struct {
 // send sends an order to a replica and checks the response. An order is
 // acknowledged if the response says so and was read to its end.
 func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) (result answer) {
-	began := time.Now()
-	timeout := false
-	status := 0
 	if !replaying {
-		defer func() { a.record(began, result, status, timeout) }()
+		began := time.Now()
+		defer func() { a.record(began, result) }()
 	}
 	inTime, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
@@ -374,8 +379,7 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 		if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
 			return answer{outcome: HungUp, problem: "the client hung up"}
 		}
-		timeout = errors.Is(err, context.DeadlineExceeded)
-		return answer{outcome: NoAnswer, problem: err.Error()}
+		return answer{outcome: NoAnswer, timeout: errors.Is(err, context.DeadlineExceeded), problem: err.Error()}
 	}
 
 	text, err := json.Marshal(map[string]any{"item": o.Item, "qty": o.Qty})
@@ -408,45 +412,50 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 		return noAnswer(fmt.Errorf("the response %s ends early: %w", w.Status, err))
 	}
 
-	status = w.StatusCode
-	if status == http.StatusCreated {
+	if w.StatusCode == http.StatusCreated {
 		a.acknowledge(o, url, body, w.Header.Get("Idempotent-Replayed") == "true", replaying)
-		return answer{outcome: Acknowledged}
+		return answer{outcome: Acknowledged, status: w.StatusCode}
 	}
-	problem := fmt.Sprintf("%s answers %s: %.500s", url, w.Status, body)
+	result = answer{outcome: TryAgain, status: w.StatusCode, problem: fmt.Sprintf("%s answers %s: %.500s", url, w.Status, body)}
 	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
-	after := time.Duration(max(0, seconds)) * time.Second
 	says := err == nil && seconds > 0 // when to try again
-	isProblem := w.Header.Get("Content-Type") == "application/problem+json"
-	switch status {
+	if says {
+		result.after = time.Duration(seconds) * time.Second
+	}
+	switch w.StatusCode {
 	case http.StatusConflict:
 		if says {
-			return answer{TryAgain, false, after, problem}
+			return result
 		}
 	case http.StatusServiceUnavailable:
-		if says || a.Proxies && !isProblem {
-			return answer{TryAgain, false, after, problem}
+		if says || a.Proxies && w.Header.Get("Content-Type") != "application/problem+json" {
+			return result
 		}
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout:
 		if a.Proxies {
-			return answer{TryAgain, false, after, problem}
+			return result
 		}
 	case http.StatusUnprocessableEntity:
 		if a.isAcknowledged(o) {
-			a.fault(Lost, o, body, "it was acknowledged, and then %s", problem)
-			return answer{Odd, true, 0, problem}
+			a.fault(Lost, o, body, "it was acknowledged, and then %s", result.problem)
+			result.outcome, result.final = Odd, true
+			return result
 		}
 	}
-	if (status == http.StatusConflict || status == http.StatusServiceUnavailable) && !says {
-		problem += fmt.Sprintf(" (with Retry-After %q)", w.Header.Get("Retry-After"))
+	result.outcome = Odd
+	switch w.StatusCode {
+	case http.StatusConflict, http.StatusServiceUnavailable:
+		result.problem += fmt.Sprintf(" (with Retry-After %q)", w.Header.Get("Retry-After"))
+	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+	default:
+		result.final = w.StatusCode < 500
 	}
-	a.fault(Unexpected, o, body, "%s", problem)
-	again := status >= 500 || status == http.StatusConflict || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
-	return answer{Odd, !again, after, problem}
+	a.fault(Unexpected, o, body, "%s", result.problem)
+	return result
 }
 
 // record keeps what became of a request of the creating.
-func (a *Audit) record(began time.Time, result answer, status int, timeout bool) {
+func (a *Audit) record(began time.Time, result answer) {
 	a.change(func() {
 		took := time.Since(began)
 		a.requests = append(a.requests, Request{Ended: time.Since(a.began), Took: took, Outcome: result.outcome})
@@ -457,10 +466,10 @@ func (a *Audit) record(began time.Time, result answer, status int, timeout bool)
 		case HungUp:
 			return
 		case TryAgain:
-			a.statuses[status]++
+			a.statuses[result.status]++
 		case NoAnswer:
 			a.failure = result.problem
-			if timeout {
+			if result.timeout {
 				a.timeouts++
 			}
 		}
@@ -600,19 +609,21 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 		if answer.outcome == HungUp {
 			return
 		}
+		done := answer.outcome == Acknowledged || answer.final
 		now := time.Now()
 		r.mu.Lock()
-		if answer.outcome == Acknowledged || answer.final {
+		if done || answer.status == http.StatusConflict { // which is about this key alone
 			r.answered = now
-			r.mu.Unlock()
-			return
 		}
 		if now.Sub(r.answered) > a.Patience {
 			r.problem = answer.problem
-			problem = answer.problem
 		}
+		problem = r.problem
 		r.mu.Unlock()
-		if now.Sub(began) > a.Patience { // only this key
+		if done {
+			return
+		}
+		if now.Sub(began) > a.Patience {
 			problem = answer.problem
 		}
 		a.change(func() { a.again++ })

@@ -234,8 +234,12 @@ func TestBrokenPromises(t *testing.T) {
 			s.unlessReported(w, r, http.StatusOK)
 		}},
 		{"redirects", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if r.Method == http.MethodGet { // the redirect was followed
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
 			w.Header().Set("Location", r.URL.Path)
-			s.unlessReported(w, r, http.StatusTemporaryRedirect)
+			s.unlessReported(w, r, http.StatusSeeOther)
 		}},
 		{"refuses all orders", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
 			r.Header.Set("Content-Type", "text/plain")
@@ -292,6 +296,48 @@ func TestUnansweredKeys(t *testing.T) {
 	if r.Again == 0 {
 		t.Error("no key was sent again")
 	}
+}
+
+// A key that stays in progress is not waited for without end, and its replica is
+// not given up.
+func TestKeyStaysInProgress(t *testing.T) {
+	reported := make(chan struct{})
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		if c.replaying && c.replica == 1 {
+			if c.key == "key-7" {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusConflict)
+				return
+			}
+			<-reported
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	report := sync.OnceFunc(func() { close(reported) })
+	s.audit.OnFault = func(Fault) { report() }
+	s.audit.Create(t.Context())
+	s.audit.Patience = 50 * time.Millisecond
+	s.audit.Replay(t.Context())
+	if r := s.audit.Result(); r.Broken != [Kinds]int{Unanswered: 1} || r.Replayed != 2*keys-1 {
+		t.Errorf("faults are %v and %d replays, want one key unanswered and %d", r.Broken, r.Replayed, 2*keys-1)
+	}
+}
+
+// A replay uses no connection that is left from the creating: it may be a broken one.
+func TestReplayConnectsAnew(t *testing.T) {
+	var mu sync.Mutex
+	connections := make(map[string]bool)
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !c.replaying {
+			connections[r.RemoteAddr] = true
+		} else if connections[r.RemoteAddr] {
+			t.Errorf("%s is sent again over a connection of before", c.key)
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	s.run(t)
 }
 
 // A replica that comes back while keys are replayed has broken no promise.
