@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -305,6 +306,29 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	all := slices.Collect(m.Users.All())
 	if len(users) != 1 || len(widgets) != 1 || product.ID() != "a" || len(all) != 1 {
 		t.Errorf("got %v, %v, %v and %v, want the one resource", users, widgets, product, all)
+	}
+}
+
+func TestMemStoreCreatesNothingForACallerWhoLeftWhileOthersWereServed(t *testing.T) {
+	var m MemStore
+	ctx, cancel := context.WithCancel(t.Context())
+	m.mu.Lock()
+	ended := make(chan error)
+	go func() {
+		_, err := m.CreateOrder(ctx, IdempotencyKey{Value: "k"}, Order{ID: "ord_1"})
+		ended <- err
+	}()
+	// It waits once it is in Lock.
+	for waits, stacks := false, make([]byte, 1<<20); !waits; {
+		runtime.Gosched()
+		for stack := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
+			waits = waits || bytes.Contains(stack, []byte("[sync.Mutex.Lock")) && bytes.Contains(stack, []byte("(*MemStore).CreateOrder"))
+		}
+	}
+	cancel()
+	m.mu.Unlock()
+	if err := <-ended; !errors.Is(err, context.Canceled) || len(m.Orders()) != 0 {
+		t.Errorf("CreateOrder returned %v, and there are %d orders", err, len(m.Orders()))
 	}
 }
 

@@ -322,6 +322,26 @@ func TestReaderOfAnOldRootSeesNothingTwice(t *testing.T) {
 	}
 }
 
+// So a reader needs no lock, and has what was there at some moment.
+func TestLeavesThatReadersSeeDoNotChange(t *testing.T) {
+	for name, change := range map[string]func(*Map[item]){
+		"replace": func(m *Map[item]) { m.Put(item{"b", 2}) },
+		"insert":  func(m *Map[item]) { m.Put(item{"bb", 1}) },
+		"append":  func(m *Map[item]) { m.Put(item{"d", 1}) },
+		"delete":  func(m *Map[item]) { m.Delete("b") },
+	} {
+		var m Map[item]
+		m.Put(item{"a", 1}, item{"b", 1}, item{"c", 1}, item{"x", 1})
+		m.Delete("x") // so that there might be room for another
+		leaf := m.root.Load()
+		items, keys := slices.Clone(leaf.items), slices.Clone(leaf.keys)
+		change(&m)
+		if !slices.Equal(leaf.items, items) || !slices.Equal(leaf.keys, keys) {
+			t.Errorf("%s: what a reader has is now %v, want %v", name, leaf.items, items)
+		}
+	}
+}
+
 func atoi(digits string) (n int) {
 	for _, d := range []byte(digits) {
 		n = 10*n + int(d-'0')
