@@ -411,6 +411,35 @@ func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	}
 }
 
+// So it is not asked without end while it starts, and soon does what it can.
+func TestDatabaseThatIsAwayIsAskedAFewTimesASecond(t *testing.T) {
+	for _, pause := range []func(least, most time.Duration) time.Duration{
+		func(least, most time.Duration) time.Duration { return (least + most) / 2 }, // as it is on average
+		func(_, most time.Duration) time.Duration { return most },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked []time.Time
+			f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+				asked = append(asked, time.Now())
+				return nil, stateError("57P03")
+			}}
+			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 20 * time.Second})
+			store.SetPause(pause)
+			if _, err := store.GetProduct(t.Context(), "kettle"); !errors.Is(err, storefront.ErrUnavailable) {
+				t.Fatalf("GetProduct returned %v", err)
+			}
+			if len(asked) > 100 {
+				t.Errorf("it was asked %d times in 20 seconds", len(asked))
+			}
+			for i := 1; i < len(asked); i++ {
+				if gap := asked[i].Sub(asked[i-1]); gap > 500*time.Millisecond {
+					t.Errorf("it was not asked for %v", gap)
+				}
+			}
+		})
+	}
+}
+
 func TestTheReasonForUnavailableIsInTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeDB{connect: func(context.Context) error { return syscall.ECONNREFUSED }}
@@ -781,6 +810,29 @@ func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each transaction holds its locks for a moment only, and what is left is not left for
+// the next hour.
+func TestForgetKeysForgetsAllByThousands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := 2500
+		f := &fakeDB{run: func(_ int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+			if strings.HasPrefix(query, "SELECT CAST") {
+				return [][]driver.Value{{time.Now().UnixMilli()}}, nil
+			}
+			n := min(left, int(args[1].Value.(int64)))
+			left -= n
+			if n > 1000 {
+				t.Errorf("a statement has forgotten %d keys", n)
+			}
+			return make([][]driver.Value, n), nil
+		}}
+		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), time.Now().Add(-2*storefront.KeyLifetime))
+		if err != nil || n != 2500 || left != 0 {
+			t.Errorf("ForgetKeys returned %d, %v, and %d are left", n, err, left)
+		}
+	})
 }
 
 func TestPutOfTheZeroResourcePutsNone(t *testing.T) {
