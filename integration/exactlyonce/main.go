@@ -17,7 +17,8 @@
 //
 // # How to read the result
 //
-// A promise is broken if any of these is not 0, and the exit status is then 1:
+// The exit status is 1 if any of these is not 0. Each is a broken promise, but for
+// unanswered, which may be one:
 //
 //   - lost: orders that were acknowledged, and whose key creates another order at
 //     the end or is refused. A database that acknowledges what it has not written to
@@ -28,10 +29,11 @@
 //     order.
 //   - acknowledged as another order: responses with another item or quantity than
 //     was ordered, or with an order that another key has.
-//   - unanswered: keys that got no answer, for as long as -patience allows. They may
-//     be safe; nobody can tell until the URL answers.
-//   - unexpected: responses that neither acknowledge an order nor say to try again,
-//     such as 500. While things fail, 201, 409 and 503 are right. 408, 429, 502 and
+//   - unanswered: keys that got no answer, for as long as -patience allows. Their
+//     orders may be safe; nobody can tell until the URL answers.
+//   - answered unexpectedly: responses that neither acknowledge an order nor say to try again,
+//     such as 500. While things fail, 201 is right, and so are 409 and 503 with
+//     Retry-After. 408, 429, 502 and
 //     504, and a 503 without a problem document, are taken as those of a proxy in
 //     front of the shop.
 //

@@ -114,9 +114,9 @@ type part struct {
 
 func newTimeline(r *audit.Result) *timeline {
 	const mostBars = 120
-	length := max(r.Creating.Seconds(), 0.1)
-	bucket := max(0.1, roundUp(length/mostBars))
-	t := &timeline{Bucket: showDuration(time.Duration(bucket * float64(time.Second)))}
+	length := max(r.Creating.Seconds(), 0.01)
+	bucket := max(0.01, roundUp(length/mostBars))
+	t := &timeline{Bucket: time.Duration(bucket * float64(time.Second)).Round(time.Millisecond).String()}
 	n := max(1, int(length/bucket+1e-9))
 	t.Bars = make([]bar, n)
 	for _, request := range r.Requests {
