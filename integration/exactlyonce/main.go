@@ -31,11 +31,10 @@
 //     was ordered, or with an order that another key has.
 //   - unanswered: keys that got no answer, for as long as -patience allows. Their
 //     orders may be safe; nobody can tell until the URL answers.
-//   - answered unexpectedly: responses that neither acknowledge an order nor say to try again,
-//     such as 500. While things fail, 201 is right, and so are 409 and 503 with
-//     Retry-After. 408, 429, 502 and
-//     504, and a 503 without a problem document, are taken as those of a proxy in
-//     front of the shop.
+//   - answered unexpectedly: responses that neither acknowledge an order nor say to
+//     try again, such as 500. While things fail, 201 is right, and so are 409 and 503
+//     with Retry-After. 408, 429, 502 and 504, and a 503 without a problem document,
+//     are taken as those of a proxy in front of the shop.
 //
 // The rest is how well it went, for you to judge. Requests without an answer are
 // usual while things are killed. The longest gap is the longest time in which no
