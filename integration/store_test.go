@@ -158,11 +158,11 @@ func (s *refusingStore) Restock(ctx context.Context, item string) error {
 }
 
 // write runs a statement beside calls of the store, which may make SQLite wait for
-// longer than it does by itself.
+// longer than it does by itself, and a node of Galera give way to another.
 func (s *refusingStore) write(ctx context.Context, statement string, args ...any) error {
 	for {
 		_, err := s.db.ExecContext(ctx, statement, args...)
-		if err == nil || !strings.Contains(err.Error(), "database is locked") {
+		if err == nil || !strings.Contains(err.Error(), "database is locked") && !strings.Contains(err.Error(), "try restarting transaction") {
 			return err
 		}
 	}

@@ -1,0 +1,246 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+	"example.com/storefront/storetest"
+)
+
+// databases returns a new database of the cluster, with the tables of sqlstore, as
+// each node has it.
+func (c *galeraCluster) databases(t *testing.T) (nodes []*sqlDatabase) {
+	t.Helper()
+	name := fmt.Sprintf("test%d", databases.Add(1))
+	if _, err := c.nodes[0].query("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range c.nodes {
+		d := &sqlDatabase{driver: "mysql", url: waiting(mariaDBDSN(name, node.mariaDBServer))}
+		d.db = d.connect(t)
+		if err := sqlstore.New(d.db, nil).Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, d)
+	}
+	return nodes
+}
+
+func TestStoreOnGalera(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three servers")
+	}
+	c := startGalera(t, 3)
+	nodes := c.databases(t)
+	nodes[0].exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
+	t.Run("without Accept", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+			return newRoundRobin(t, nodes, nil, contents)
+		})
+	})
+	t.Run("with Accept", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+			return &refusingRoundRobin{newRoundRobin(t, nodes, &sqlstore.Options{Accept: unlessSoldOut(nodes[0])}, contents)}
+		})
+	})
+}
+
+// Replicas on different nodes may be sent the same order at the same time, and none of
+// them knows of the others before the commit.
+func TestSameKeysOnDifferentNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three servers")
+	}
+	c := startGalera(t, 3)
+	nodes := c.databases(t)
+	nodes[0].exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL PRIMARY KEY)", "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, taken BIGINT NOT NULL)")
+	const items = 10
+	for i := range items {
+		nodes[0].exec(t, fmt.Sprintf("INSERT INTO stock VALUES ('item %d', 0)", i))
+	}
+	for _, row := range []struct {
+		name string
+		keys int
+		accept
+	}{
+		{"without Accept", 3000, nil},
+		// So that orders meet which have nothing in common but what they write.
+		{"with Accept", 1000, func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+			if _, err := tx.ExecContext(ctx, "UPDATE stock SET taken = taken + 1 WHERE item = ?", order.Item); err != nil {
+				return err
+			}
+			return noted(ctx, tx, key, order)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			nodes[0].clear(t)
+			var met [3]atomic.Int64 // errors that say that another was there first, by node
+			var stores []storefront.Store
+			for i, d := range nodes {
+				db := openTapped(t, d.driver, d.url, func(_ context.Context, _ statement, run func() error) error {
+					err := run()
+					if e, ok := errors.AsType[*mysql.MySQLError](err); ok && (e.Number == 1062 || e.Number == 1213) {
+						met[i].Add(1)
+					}
+					return err
+				})
+				db.SetMaxOpenConns(8)
+				db.SetMaxIdleConns(8)
+				stores = append(stores, sqlstore.New(db, &sqlstore.Options{Accept: row.accept, Timeout: time.Minute}))
+			}
+			const callers = 8
+			acknowledged := make([]storefront.Order, row.keys)
+			var taken atomic.Int64
+			var calling sync.WaitGroup
+			for range callers {
+				calling.Go(func() {
+					for n := int(taken.Add(1)) - 1; n < row.keys; n = int(taken.Add(1)) - 1 {
+						var orders [3]storefront.Order
+						var same sync.WaitGroup
+						for i, store := range stores {
+							same.Go(func() {
+								var err error
+								if orders[i], err = create(t.Context(), store, fmt.Sprint("key ", n), fmt.Sprintf("item %d", n%items)); err != nil {
+									t.Errorf("key %d on node %d: %v", n, i, err)
+								}
+							})
+						}
+						same.Wait()
+						if orders[1] != orders[0] || orders[2] != orders[0] {
+							t.Errorf("key %d: the nodes returned %v", n, orders)
+						}
+						acknowledged[n] = orders[0]
+					}
+				})
+			}
+			calling.Wait()
+			t.Logf("%d orders, each sent to three nodes at once, met another %d, %d and %d times", row.keys, met[0].Load(), met[1].Load(), met[2].Load())
+			if met[0].Load()+met[1].Load()+met[2].Load() == 0 {
+				t.Error("no order met another, so this test shows nothing")
+			}
+			byID := func(a, b storefront.Order) int { return strings.Compare(a.ID, b.ID) }
+			slices.SortFunc(acknowledged, byID)
+			for i, d := range nodes {
+				stored := storedOrders(t, d.db)
+				slices.SortFunc(stored, byID)
+				if diff := cmp.Diff(acknowledged, stored); diff != "" {
+					t.Errorf("orders that were acknowledged (-) and that node %d has (+):\n%s", i, diff)
+				}
+				if row.accept == nil {
+					continue
+				}
+				checkOrders(t, d, nil, func(string) bool { return false }, true)
+				if sum := column(t, d.db, "SELECT sum(taken) FROM stock"); !slices.Equal(sum, []string{strconv.Itoa(row.keys)}) {
+					t.Errorf("on node %d, %v pieces were taken for %d orders", i, sum, row.keys)
+				}
+			}
+		})
+	}
+}
+
+// A roundRobin sends each call to another store than the one before.
+type roundRobin struct {
+	stores []*suiteStore
+	calls  atomic.Uint64
+}
+
+var _ interface {
+	storetest.Clock
+	storetest.Editor
+	storetest.OrderLister
+	storetest.Reopener
+} = (*roundRobin)(nil)
+
+func newRoundRobin(t *testing.T, nodes []*sqlDatabase, opts *sqlstore.Options, contents storetest.Contents) *roundRobin {
+	t.Helper()
+	r := new(roundRobin)
+	for i, d := range nodes {
+		if i == 0 {
+			r.stores = append(r.stores, newSuiteStore(t, d, opts, contents))
+		} else {
+			r.stores = append(r.stores, &suiteStore{sqlTestStore: d.openWith(t, opts), database: d, opts: opts})
+		}
+	}
+	return r
+}
+
+func (r *roundRobin) next() *suiteStore { return r.stores[r.calls.Add(1)%uint64(len(r.stores))] }
+
+func (r *roundRobin) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
+	return r.next().ListUsers(ctx, after, limit)
+}
+
+func (r *roundRobin) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	return r.next().CreateOrder(ctx, key, order)
+}
+
+func (r *roundRobin) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
+	return r.next().GetProduct(ctx, id)
+}
+
+func (r *roundRobin) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
+	return r.next().ListWidgets(ctx, start, limit)
+}
+
+func (r *roundRobin) Put(ctx context.Context, contents storetest.Contents) error {
+	return r.next().Put(ctx, contents)
+}
+
+func (r *roundRobin) Delete(ctx context.Context, contents storetest.Contents) error {
+	return r.next().Delete(ctx, contents)
+}
+
+func (r *roundRobin) Orders() []storefront.Order { return r.next().Orders() }
+
+func (r *roundRobin) Advance(d time.Duration) {
+	s := r.next()
+	s.Orders() // waits until the node has them all, which an UPDATE does not
+	s.Advance(d)
+}
+
+func (r *roundRobin) Reopen(t *testing.T) storefront.Store { return r.reopen(t) }
+
+func (r *roundRobin) reopen(t *testing.T) *roundRobin {
+	t.Helper()
+	reopened := new(roundRobin)
+	for _, s := range r.stores {
+		reopened.stores = append(reopened.stores, s.reopen(t))
+	}
+	return reopened
+}
+
+// A refusingRoundRobin is a roundRobin of stores like a refusingStore.
+type refusingRoundRobin struct{ *roundRobin }
+
+var _ interface {
+	storetest.Refuser
+	storetest.Reopener
+} = (*refusingRoundRobin)(nil)
+
+func (r *refusingRoundRobin) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
+	return (&refusingStore{r.next()}).SellOut(ctx, item)
+}
+
+func (r *refusingRoundRobin) Restock(ctx context.Context, item string) error {
+	return (&refusingStore{r.next()}).Restock(ctx, item)
+}
+
+// Reopen hides that of roundRobin.
+func (r *refusingRoundRobin) Reopen(t *testing.T) storefront.Store {
+	t.Helper()
+	return &refusingRoundRobin{r.reopen(t)}
+}
