@@ -791,6 +791,23 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 	}
 }
 
+// Without that, it is not known whether the order is there.
+func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
+	for _, engine := range engines {
+		synctest.Test(t, func(t *testing.T) {
+			store := sqlstore.New(open(t, &fakeDB{engine: engine, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+				if strings.HasPrefix(query, "INSERT") {
+					return nil, stateError("23514")
+				}
+				return nil, stateError("42501")
+			}}), nil)
+			if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, stateError("42501")) {
+				t.Errorf("%v: CreateOrder returned %v", engine, err)
+			}
+		})
+	}
+}
+
 // A full disk may make SQLite roll back what an order's transaction has done.
 func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,12 +56,10 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 			var foundErr error
 			stored, fingerprint, foundErr = s.orderOf(ctx, p)
 			switch {
-			case foundErr == nil || transient(foundErr):
+			case !errors.Is(foundErr, sql.ErrNoRows):
 				return foundErr
 			case err != nil && (round > 0 || !duplicate(err)):
 				return err
-			case !errors.Is(foundErr, sql.ErrNoRows):
-				return foundErr
 			}
 			// The key was forgotten between the two statements.
 		}
