@@ -77,6 +77,7 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 	}
 	for {
 		t := &turn{proposal: p, values: values{Context: context.Background(), of: ctx}, settled: make(chan struct{})}
+		defer t.values.leave()
 		t.deadline, _ = ctx.Deadline()
 		if e.oneWriter || s.opts.Accept == nil && !p.alone {
 			if s.enqueue(e, t) {
@@ -84,10 +85,8 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 			}
 			select {
 			case <-t.settled:
-				t.values.leave()
 			case <-ctx.Done():
 				// A commit that is under way goes on, for the sake of the others.
-				t.values.leave()
 				s.queue.leave(t)
 				return false, ctx.Err()
 			}
@@ -324,11 +323,11 @@ func rowsOf(turns []*turn) (args []any) {
 // commitInTurn inserts the orders of turns one after the other, each with what
 // Accept does for it. What fails for one of them only is its turn's err.
 func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) error {
-	tx, insert, err := c.begin(ctx)
+	tx, insert, err := c.begin(ctx, &turns[0].values)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // in case of an error, or a panic of Accept
+	defer c.rollBack(ctx, tx) // in case of an error, or a panic of Accept
 	created := false
 	for _, t := range turns {
 		if t.values.left() {

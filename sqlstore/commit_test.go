@@ -415,6 +415,30 @@ func TestErrorOfAcceptRollsBack(t *testing.T) {
 	}
 }
 
+// The methods of go-sql-driver/mysql that end a transaction are given no ctx.
+func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
+	for name, want := range map[string]error{"of a refusal": &storefront.Refusal{}, "after the commit": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, f := acceptedBy(t, mysql, func(context.Context, *sql.Tx) error { return want })
+				run, thawed := f.run, make(chan struct{})
+				f.run = func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+					if query == "ROLLBACK" {
+						<-thawed
+					}
+					return run(conn, query, args)
+				}
+				began := time.Now()
+				_, err := store.CreateOrder(t.Context(), key, order)
+				if took := time.Since(began); err != want || took > 10*time.Second {
+					t.Errorf("CreateOrder returned %v after %v, want %v within 10 seconds", err, took, want)
+				}
+				close(thawed)
+			})
+		})
+	}
+}
+
 func TestAcceptRunsAgainAfterASerializationFailure(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ type engine struct {
 	now string
 
 	// commit, if it is not "", commits a transaction. It is for a driver whose
-	// method that does is not told when the call's time is up.
+	// methods that end one are not told when the call's time is up.
 	commit string
 
 	// questionMarks says that all placeholders are ?, and not $1, $2 and so on.

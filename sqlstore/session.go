@@ -13,7 +13,8 @@ import (
 type session struct {
 	store  *Store
 	engine *engine
-	conn   *sql.Conn // nil if the engine prepares
+	conn   *sql.Conn        // nil if the engine prepares
+	busy   *<-chan struct{} // what closes when conn can be given back, if not at once
 }
 
 // with calls try with a session. If w is not nil, it goes by what is known there, and
@@ -27,9 +28,9 @@ func (s *Store) with(ctx context.Context, w *watch, try func(context.Context, se
 	return err
 }
 
-func (s *Store) connected(ctx context.Context, w *watch, try func(context.Context, session) error) error {
+func (s *Store) connected(ctx context.Context, w *watch, try func(context.Context, session) error) (err error) {
 	if e := s.engine.Load(); e != nil && e.prepares {
-		return try(ctx, session{s, e, nil})
+		return try(ctx, session{store: s, engine: e})
 	}
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -38,25 +39,40 @@ func (s *Store) connected(ctx context.Context, w *watch, try func(context.Contex
 		}
 		return err
 	}
-	defer conn.Close()
+	var busy <-chan struct{}
+	defer func() {
+		if busy == nil {
+			release(conn, err)
+			return
+		}
+		go func() {
+			<-busy
+			release(conn, err)
+		}()
+	}()
 	over := func(ctx context.Context) error {
 		e, err := s.ask(ctx, conn)
 		if err != nil {
 			return err
 		}
-		return try(ctx, session{s, e, conn})
+		return try(ctx, session{s, e, conn, &busy})
 	}
 	if w == nil {
 		err = over(ctx)
 	} else {
 		err = w.try(ctx, s, over)
 	}
+	return err
+}
+
+// release gives a connection back to the pool, over which a try has ended with err.
+func release(conn *sql.Conn, err error) {
 	if _, silent := err.(silence); silent || displaced(err) {
 		// The server was the primary when it was connected to, and no longer is.
 		// The connection may be in order, but must not go back to the pool.
 		conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
-	return err
+	conn.Close()
 }
 
 // ask returns what kind of database it is.
@@ -127,10 +143,19 @@ func (c session) insert(ctx context.Context, args ...any) (n int64, err error) {
 	return rowsAffected(statement.ExecContext(ctx, args...))
 }
 
-// begin begins a transaction, and returns a function that is like insert, but in it.
-func (c session) begin(ctx context.Context) (tx *sql.Tx, insert func(args ...any) (int64, error), err error) {
+// begin begins a transaction with the values of a ctx, and returns a function that is
+// like insert, but in it.
+func (c session) begin(ctx context.Context, v *values) (tx *sql.Tx, insert func(args ...any) (int64, error), err error) {
 	if c.conn != nil {
-		tx, err = c.conn.BeginTx(ctx, nil)
+		beginning := ctx
+		if c.engine.commit != "" {
+			// When the ctx of a transaction is done, database/sql rolls back, and
+			// whoever gives the connection back waits for that. See rollBack.
+			var cancel context.CancelFunc
+			beginning, cancel = context.WithCancel(v)
+			defer context.AfterFunc(ctx, cancel)()
+		}
+		tx, err = c.conn.BeginTx(beginning, nil)
 		return tx, func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, c.engine.insert, args...)) }, err
 	}
 	// Before the transaction: the pool may have one connection only.
@@ -143,6 +168,26 @@ func (c session) begin(ctx context.Context) (tx *sql.Tx, insert func(args ...any
 	}
 	statement = tx.StmtContext(ctx, statement)
 	return tx, func(args ...any) (int64, error) { return rowsAffected(statement.ExecContext(ctx, args...)) }, nil
+}
+
+// rollBack ends tx, if it has not ended. For a driver that is not told when the call's
+// time is up, a server that hangs is left then. The connection cannot be, so it is
+// given back when the driver is done with it.
+func (c session) rollBack(ctx context.Context, tx *sql.Tx) {
+	if c.engine.commit == "" {
+		tx.Rollback()
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tx.Rollback()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		*c.busy = ended
+	}
 }
 
 // prepared returns query as a statement that each connection prepares once.
