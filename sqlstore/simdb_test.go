@@ -39,30 +39,34 @@ func (f fate) String() string {
 	return [fates]string{"answered", "late", "hung", "unsent", "cut", "lost", "refused", "rolled back", "killed", "demoted"}[f]
 }
 
-// A server is a database in memory, of the kind of PostgreSQL or of SQLite. That of
-// PostgreSQL is a primary with a synchronous standby: a commit is in the primary's
-// log, then in the standby's, and then others see it and the client is answered. If
-// the client goes while the primary waits for the standby, others see it at once. In
-// a fail-over, the standby becomes the primary, with what it has.
+// A server is a database in memory. That of PostgreSQL is a primary with a
+// synchronous standby: a commit is in the primary's log, then in the standby's, and
+// then others see it and the client is answered. If the client goes while the primary
+// waits for the standby, others see it at once. In a fail-over, the standby becomes
+// the primary, with what it has. That of MySQL is the same, but others see a commit
+// before the standby has it; for the standby, its disk could stand, and for the
+// fail-over, a crash.
 //
 // There is no second primary beside the standby that has become one: the former
 // primary is gone, off the network, or a standby itself.
 type server struct {
 	*world
-	sqlite bool
+	engine engine
 	faults [fates]int // one statement in so many, or 0: none
 
-	mu         sync.Mutex // never held while time passes
-	epoch      int        // how many fail-overs there were
-	former     fate       // of what is sent to the former primary: unsent, hung or demoted
-	down       bool       // nobody takes connections
-	stalled    bool       // the standby does not get what the primary writes, until link is closed
+	mu         sync.Mutex      // never held while time passes
+	epoch      int             // how many fail-overs there were
+	failed     []time.Duration // when they were
+	former     fate            // of what is sent to the former primary: unsent, hung or demoted
+	down       bool            // nobody takes connections
+	stalled    bool            // the standby does not get what the primary writes, until link is closed
 	link       chan struct{}
 	log        [][]change
 	replicated int // how much of the log the standby has
 	state      tables
 	locks      map[string]*tx
 	sessions   int
+	waited     bool // database/sql has rolled back, and others would have waited for a server that hangs
 }
 
 // tables are what all see.
@@ -89,16 +93,17 @@ func (o *orderRow) String() string {
 
 // A change is that of one row: one of its fields.
 type change struct {
-	order *orderRow
-	work  string // the ID of an order
-	shelf string // one is taken from it
+	order   *orderRow
+	work    string // the ID of an order
+	shelf   string // one is taken from it
+	settles bool   // it is a replay's
 }
 
 // stock is how many things there are on each shelf at first.
 const stock = 2
 
-func newServer(w *world, sqlite bool) *server {
-	s := &server{world: w, sqlite: sqlite, link: make(chan struct{})}
+func newServer(w *world, engine engine) *server {
+	s := &server{world: w, engine: engine, link: make(chan struct{})}
 	s.replay(nil)
 	return s
 }
@@ -120,7 +125,7 @@ func (t *tables) apply(changes []change) {
 			t.orders[c.order.id], t.keys[c.order.hash] = c.order, c.order
 		case c.shelf != "":
 			t.taken[c.shelf]++
-		default:
+		case !c.settles:
 			t.work[c.work]++
 		}
 	}
@@ -154,6 +159,7 @@ func (s *server) failOver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch++
+	s.failed = append(s.failed, s.now())
 	s.down = true
 	s.former = oneOf(s.dice("fail-over"), unsent, hung, demoted)
 	s.tell("standby", "is the primary, with %d of %d commits; to the former one, all is %v", s.replicated, len(s.log), s.former)
@@ -168,6 +174,16 @@ func (s *server) failOver() {
 	for _, lock := range slices.Sorted(maps.Keys(holders)) {
 		holders[lock].end(s)
 	}
+}
+
+// failOversBetween returns how many fail-overs there were.
+func (s *server) failOversBetween(from, to time.Duration) (n int) {
+	for _, at := range s.failed {
+		if from <= at && at <= to {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *server) open() {
@@ -212,16 +228,27 @@ func (e sqliteError) Error() string { return string(e) }
 
 const errBusy = sqliteError("database is locked (5) (SQLITE_BUSY)")
 
+// number returns an error of MySQL.
+func number(n uint16) error { return &mySQLError{n, fmt.Sprintf("Error %d", n)} }
+
+// isNumber reports whether err is one of these errors of MySQL.
+func isNumber(err error, numbers ...uint16) bool {
+	e, ok := errors.AsType[*mySQLError](err)
+	return ok && slices.Contains(numbers, e.Number)
+}
+
+var (
+	errChecked     = number(4025)
+	errInvalidConn = errors.New("invalid connection") // of go-sql-driver/mysql
+)
+
 // error returns an error as the server words it.
-func (s *server) error(state stateError, text sqliteError) error {
-	if s.sqlite {
-		return text
-	}
-	return state
+func (s *server) error(state stateError, text sqliteError, n uint16) error {
+	return [...]error{postgres: state, sqlite: text, mysql: number(n)}[s.engine]
 }
 
 func (s *server) errRejected() error {
-	return s.error("23514", "CHECK constraint failed: item (275)")
+	return [...]error{postgres: stateError("23514"), sqlite: sqliteError("CHECK constraint failed: item (275)"), mysql: errChecked}[s.engine]
 }
 
 // A tx is a transaction in progress. It keeps its locks until it ends. Nobody waits
@@ -266,7 +293,7 @@ type session struct {
 	name     string
 	born     int // the epoch
 	tx       *tx
-	readOnly bool
+	readOnly error         // with which writes fail; 1047 of MySQL: all statements
 	ended    bool          // by the server
 	calls    chan *call    // what the client sends, until it leaves
 	gone     chan struct{} // closed when it has
@@ -309,6 +336,7 @@ var (
 func kindOf(query string) string {
 	for _, known := range [][2]string{
 		{"SELECT version()", "VERSION"},
+		{"SHOW VARIABLES ", "VARIABLES"},
 		{"BEGIN", "BEGIN"},
 		{"SAVEPOINT ", "SAVEPOINT"},
 		{"RELEASE ", "RELEASE"},
@@ -316,6 +344,8 @@ func kindOf(query string) string {
 		{"ROLLBACK", "ROLLBACK"},
 		{"COMMIT", "COMMIT"},
 		{"INSERT INTO storefront_orders ", "INSERT"},
+		{"SELECT key_hash FROM storefront_orders ", "TAKEN"},
+		{"INSERT INTO storefront_replays ", "SETTLE"},
 		{"SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders ", "REPLAY"},
 		{"INSERT INTO work ", "WORK"},
 		{"UPDATE stock ", "STOCK"},
@@ -338,6 +368,8 @@ func (c *call) subject() string {
 		return strings.Join(ids, " ")
 	case "REPLAY":
 		return fmt.Sprintf("%.3x", c.args[0])
+	case "SETTLE":
+		return fmt.Sprintf("%02x", c.args[0])
 	case "WORK", "STOCK":
 		return c.args[0].(string)
 	}
@@ -384,7 +416,7 @@ func (s *session) serve(c *call) {
 		if c.fate == hung || s.born != s.epoch && s.former == hung && !s.isCalm() {
 			wait = between(c.Rand, 30*time.Second, 2*time.Minute)
 		}
-		if s.sqlite { // it is the disk
+		if s.engine == sqlite { // it is the disk
 			wait = between(c.Rand, time.Millisecond, 10*time.Second)
 		}
 		s.pass(wait, c.interrupt)
@@ -425,6 +457,9 @@ func (s *session) abort() {
 
 // broken is what the client sees of a connection that breaks.
 func (s *session) broken(c *call) reply {
+	if s.engine == mysql {
+		return reply{broken: true, err: errInvalidConn}
+	}
 	return reply{broken: true, err: oneOf(c.Rand, io.ErrUnexpectedEOF, io.EOF, error(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}))}
 }
 
@@ -462,11 +497,13 @@ func (s *session) process(c *call) (r reply) {
 		return s.interrupted(c)
 	case r.err != nil:
 		t.changes = t.changes[:before]
-		t.failed = !s.sqlite
+		t.failed = s.engine == postgres
 		if alone {
 			t.end(s.server)
+		} else if isNumber(r.err, 1213) {
+			s.abort()
 		}
-	case alone && len(r.rows) > 0 && !s.sqlite && c.IntN(2) == 0:
+	case alone && len(r.rows) > 0 && s.engine != sqlite && c.IntN(2) == 0:
 		// The rows are sent before the commit.
 		s.pass(c.travel(), nil)
 		if s.born != s.epoch {
@@ -500,21 +537,34 @@ func (s *session) meet(c *call) reply {
 			s.abort()
 			return reply{err: errNoAnswer}
 		}
-		s.readOnly = true
+		s.demote(c)
 	}
 	switch {
 	case s.ended || c.fate == unsent:
 		// Only where it surely was not executed may a driver return this error.
-		return reply{broken: true, err: oneOf(c.Rand, driver.ErrBadConn, io.ErrUnexpectedEOF)}
+		return reply{broken: true, err: oneOf(c.Rand, driver.ErrBadConn, s.broken(c).err)}
 	case c.fate == hung && c.IntN(2) == 0:
 		return reply{err: errNoAnswer}
 	case c.fate == killed:
 		s.abort()
 		s.ended = true
+		if s.engine == mysql {
+			err := oneOf(c.Rand, errInvalidConn, number(1053), number(1927))
+			return reply{broken: err == errInvalidConn, err: err}
+		}
 		return reply{broken: true, err: stateError("57P01")}
 	case c.fate == demoted:
-		s.readOnly = true
-	case c.fate == refused && s.sqlite:
+		s.demote(c)
+	case c.fate == refused && s.engine == mysql:
+		if c.kind == "ROLLBACK" {
+			break
+		}
+		err := number(oneOf[uint16](c.Rand, 1213, 1213, 1020, 1205, 1317, 1114))
+		if c.kind == "COMMIT" || isNumber(err, 1213, 1020) {
+			s.abort()
+		}
+		return reply{err: err}
+	case c.fate == refused && s.engine == sqlite:
 		if s.tx != nil && c.IntN(8) == 0 {
 			s.abort()
 			return reply{err: sqliteError("database or disk is full (13)")}
@@ -528,29 +578,48 @@ func (s *session) meet(c *call) reply {
 		}
 		return reply{err: oneOf(c.Rand, stateError("40001"), "40P01", "57014", "55P03", "53100", "53200")}
 	}
+	if isNumber(s.readOnly, 1047) {
+		s.abort()
+		return reply{err: s.readOnly}
+	}
 	if s.tx != nil && s.tx.failed && c.kind != "ROLLBACK TO" && c.kind != "ROLLBACK" && c.kind != "COMMIT" {
 		return reply{err: stateError("25P02")}
 	}
 	return reply{}
 }
 
+// demote has the server be the primary no longer.
+func (s *session) demote(c *call) {
+	if s.readOnly == nil {
+		s.readOnly = s.error("25006", "", oneOf[uint16](c.Rand, 1290, 1047))
+	}
+}
+
 // execute executes a statement in t.
 func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
 	switch c.kind {
 	case "VERSION":
-		if s.sqlite {
+		if s.engine == sqlite {
 			return nil, 0, sqliteError("SQL logic error: no such function: version (1)")
 		}
-		return [][]driver.Value{{"PostgreSQL 15.4 on x86_64-pc-linux-gnu"}}, 0, nil
+		version := [...]string{postgres: "PostgreSQL 15.4 on x86_64-pc-linux-gnu", mysql: "10.11.6-MariaDB"}
+		return [][]driver.Value{{version[s.engine]}}, 0, nil
+	case "VARIABLES":
+		return [][]driver.Value{{"wsrep_on", "OFF"}}, 0, nil
 	case "BEGIN":
-		if s.tx != nil {
-			return nil, 0, s.error("25001", "cannot start a transaction within a transaction")
+		if s.tx != nil && s.engine == mysql {
+			err = s.commit(t, c)
+		} else if s.tx != nil {
+			return nil, 0, s.error("25001", "cannot start a transaction within a transaction", 0)
 		}
 		s.tx = newTx()
 	case "SAVEPOINT":
 		if s.tx == nil {
-			if !s.sqlite {
+			switch s.engine {
+			case postgres:
 				return nil, 0, stateError("25P01")
+			case mysql:
+				return nil, 0, nil // it ends with the statement
 			}
 			s.tx = t
 		}
@@ -562,7 +631,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		}
 		switch {
 		case i < 0:
-			return nil, 0, s.error("3B001", "no such savepoint: storefront")
+			return nil, 0, s.error("3B001", "no such savepoint: storefront", 1305)
 		case c.kind == "ROLLBACK TO":
 			t.changes = t.changes[:t.marks[i].changes]
 			t.marks, t.failed = t.marks[:i+1], false
@@ -574,7 +643,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 		}
 	case "COMMIT":
-		if s.tx == nil && s.sqlite {
+		if s.tx == nil && s.engine == sqlite {
 			return nil, 0, sqliteError("cannot commit - no transaction is active")
 		}
 		s.tx = nil
@@ -592,10 +661,22 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		hash := string(c.args[0].([]byte))
 		if row, _ := s.find(t, hash, ""); row != nil && strings.HasSuffix(c.query, " UPDATE") {
 			err = s.write(t, c, "row "+hash)
-			t.locked = true
+			t.locked = s.engine == postgres
 		}
 		if row, _ := s.find(t, hash, ""); row != nil && err == nil {
 			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.ms, row.fingerprint[:]})
+		}
+	case "TAKEN":
+		s.count("shared commit in which keys are taken")
+		for _, hash := range c.args {
+			if row, _ := s.find(t, string(hash.([]byte)), ""); row != nil {
+				rows = append(rows, []driver.Value{hash})
+			}
+		}
+	case "SETTLE":
+		if err = s.write(t, c, "slot "+c.subject()); err == nil {
+			t.changes = append(t.changes, change{settles: true})
+			affected = 1
 		}
 	case "WORK":
 		if err = s.write(t, c, "work "+c.args[0].(string)); err == nil {
@@ -620,7 +701,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 		}
 	default:
-		err = s.error("42601", sqliteError("syntax error in "+c.query))
+		err = s.error("42601", sqliteError("syntax error in "+c.query), 1064)
 	}
 	return rows, affected, err
 }
@@ -636,10 +717,10 @@ func (s *session) read(t *tx) {
 
 // write takes a lock for t, which is to write.
 func (s *session) write(t *tx, c *call, lock string) error {
-	if s.readOnly {
-		return stateError("25006")
+	if s.readOnly != nil {
+		return s.readOnly
 	}
-	if s.sqlite {
+	if s.engine == sqlite {
 		lock = "database"
 	}
 	var patience <-chan time.Time
@@ -648,11 +729,16 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		for other := holder; other != nil; other = other.waitsFor {
 			if other == t {
 				s.count("deadlock")
-				return stateError("40P01")
+				return s.error("40P01", "", 1213)
 			}
 		}
-		if s.sqlite && patience == nil {
-			patience = time.After(s.plan(between(c.Rand, time.Millisecond, 100*time.Millisecond))) // busy_timeout
+		if patience == nil {
+			switch s.engine {
+			case sqlite:
+				patience = time.After(s.plan(between(c.Rand, time.Millisecond, 100*time.Millisecond))) // busy_timeout
+			case mysql:
+				patience = time.After(s.plan(between(c.Rand, time.Second, 50*time.Second))) // innodb_lock_wait_timeout
+			}
 		}
 		var err error
 		t.waitsFor = holder
@@ -660,7 +746,7 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		select {
 		case <-holder.ended:
 		case <-patience:
-			err = errBusy
+			err = s.error("", errBusy, 1205)
 		case <-c.interrupt:
 			err = errInterrupted
 		}
@@ -675,7 +761,7 @@ func (s *session) write(t *tx, c *call, lock string) error {
 			return errNoAnswer
 		}
 	}
-	if s.sqlite {
+	if s.engine == sqlite {
 		s.read(t)
 		if t.snapshot != 1+len(s.log) {
 			return sqliteError("database is locked (517) (SQLITE_BUSY_SNAPSHOT)")
@@ -685,7 +771,7 @@ func (s *session) write(t *tx, c *call, lock string) error {
 	return nil
 }
 
-// insert inserts orders, but none whose key is taken.
+// insert inserts orders, but none whose key is taken. In MySQL, it fails for those.
 func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
 	for row := range slices.Chunk(c.args, 7) {
 		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), string(row[5].([]byte)), [32]byte(row[6].([]byte))}
@@ -694,8 +780,8 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 		}
 		key, id := "key "+o.hash, "id "+o.id
 		locks := []string{key, id}
-		if s.locks[id] != nil && c.IntN(2) == 0 {
-			locks = []string{id, key} // another transaction has inserted the ID, and not yet the key
+		if s.engine == mysql || s.locks[id] != nil && c.IntN(2) == 0 {
+			locks = []string{id, key} // another transaction may have inserted the ID, and not yet the key
 		}
 		known := false
 		for _, lock := range locks {
@@ -703,11 +789,12 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 				return nil, 0, err
 			}
 			byKey, byID := s.find(t, o.hash, o.id)
-			if known = lock == key && byKey != nil; known {
-				break
+			known = lock == key && byKey != nil
+			if lock == id && byID != nil || known && s.engine == mysql {
+				return nil, 0, s.error("23505", "UNIQUE constraint failed: storefront_orders.id (1555)", 1062)
 			}
-			if lock == id && byID != nil {
-				return nil, 0, s.error("23505", "UNIQUE constraint failed: storefront_orders.id (1555)")
+			if known {
+				break
 			}
 		}
 		if known {
@@ -730,10 +817,14 @@ func (s *session) commit(t *tx, c *call) error {
 		return nil
 	case c.fate == rolledBack:
 		t.end(s.server)
-		return s.error("40001", errBusy)
+		return s.error("40001", errBusy, oneOf[uint16](c.Rand, 1213, 1180))
+	case s.engine == mysql && s.readOnly != nil:
+		t.end(s.server)
+		return s.readOnly
 	}
 	s.log = append(s.log, t.changes)
-	if !s.sqlite && !s.replicate(len(s.log), c) {
+	n := len(s.log)
+	if s.engine == postgres && !s.replicate(n, c) {
 		return errNoAnswer
 	}
 	s.state.apply(t.changes)
@@ -748,23 +839,29 @@ func (s *session) commit(t *tx, c *call) error {
 		s.count("commit of several orders")
 	}
 	t.end(s.server)
+	if s.engine == mysql && !s.replicate(n, c) {
+		return errNoAnswer
+	}
 	return nil
 }
 
-// replicate waits until the standby has n commits, or the client has gone. It
-// reports whether there was no fail-over.
+// replicate waits until the standby has n commits, or, in PostgreSQL, the client has
+// gone. It reports whether there was no fail-over.
 func (s *session) replicate(n int, c *call) bool {
 	s.pass(between(c.Rand, 20*time.Microsecond, time.Millisecond), nil)
 	for s.born == s.epoch && s.stalled {
-		link := s.link
+		link, gone := s.link, s.gone
+		if s.engine == mysql {
+			gone = nil
+		}
 		s.mu.Unlock()
 		select {
 		case <-link:
-		case <-s.gone:
+		case <-gone:
 		}
 		s.mu.Lock()
 		s.pass(between(c.Rand, time.Microsecond, 50*time.Microsecond), nil)
-		if s.born == s.epoch && s.stalled && s.isGone() {
+		if s.born == s.epoch && s.stalled && s.isGone() && gone != nil {
 			s.tell(s.name, "no longer waits for the standby")
 			return true
 		}
@@ -802,8 +899,11 @@ func (r *replica) Connect(ctx context.Context) (driver.Conn, error) {
 	defer r.mu.Unlock()
 	if r.down || fate != answered && fate != late {
 		err := oneOf[error](d, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, stateError("57P03"), stateError("53300"))
-		if r.sqlite {
-			err = sqliteError("unable to open database file (14)")
+		if s, ok := err.(stateError); ok || r.engine == sqlite {
+			err = r.error(s, "unable to open database file (14)", 1040)
+		}
+		if fate == refused && r.engine != sqlite {
+			err = r.error("28P01", "", 1045) // wrong password, which does not pass
 		}
 		r.tell(r.name, "cannot connect: %v", err)
 		return nil, err
@@ -845,7 +945,7 @@ func (c *simConn) send(ctx context.Context, query string, args []driver.NamedVal
 	}
 	sent.Rand = c.dice(c.replica.name, callerOf(ctx), sent.kind, sent.subject())
 	sent.fate = c.draw(sent.Rand)
-	if c.sqlite {
+	if c.engine == sqlite {
 		sent.interrupt = sent.left
 		if sent.fate == demoted || sent.fate == killed || sent.fate == cut {
 			sent.fate = refused
@@ -859,6 +959,9 @@ func (c *simConn) send(ctx context.Context, query string, args []driver.NamedVal
 // await waits for the next reply.
 func (c *simConn) await(ctx context.Context, sent *call) (reply, error) {
 	begun := cmp.Or(c.begun, ctx) // when it is done, database/sql rolls back, and waits for us
+	if c.engine == mysql {
+		begun = ctx // which is all that it looks at
+	}
 	select {
 	case r := <-sent.replies:
 		if r.broken {
@@ -869,10 +972,10 @@ func (c *simConn) await(ctx context.Context, sent *call) (reply, error) {
 	case <-begun.Done():
 	}
 	close(sent.left)
-	if c.sqlite {
+	if c.engine == sqlite {
 		<-sent.replies // at once
 	} else {
-		c.hangUp() // as pgx does
+		c.hangUp() // as pgx and go-sql-driver/mysql do
 	}
 	return reply{}, cmp.Or(ctx.Err(), begun.Err())
 }
@@ -918,14 +1021,15 @@ func (c *simConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	return c, nil
 }
 
-// Commit leaves no transaction behind if it fails, as SQLite would.
+// Commit leaves no transaction behind if it fails, as SQLite would. In MySQL, it
+// waits for as long as the server hangs.
 func (c *simConn) Commit() error {
 	ctx := c.begun
-	if c.begun = nil; c.sqlite {
-		ctx = context.Background()
+	if c.begun = nil; c.engine != postgres {
+		ctx = context.WithoutCancel(ctx)
 	}
 	_, err := c.ExecContext(ctx, "COMMIT", nil)
-	if err != nil && c.sqlite {
+	if err != nil && c.engine == sqlite {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.abort()
@@ -933,20 +1037,26 @@ func (c *simConn) Commit() error {
 	return err
 }
 
-// Rollback takes no time: database/sql holds a mutex meanwhile, and in a bubble, time
-// stands still while a goroutine waits for one.
+// Rollback waits for as long as the server hangs, in MySQL. In the others it takes no
+// time, nor where it is database/sql that rolls back: it holds a mutex meanwhile, and
+// in a bubble, time stands still while a goroutine waits for one.
 func (c *simConn) Rollback() error {
 	ctx := c.begun
 	c.begun = nil
 	if c.dead {
 		return driver.ErrBadConn
 	}
-	if !c.sqlite && ctx.Err() != nil {
-		c.hangUp()
-		return ctx.Err()
+	if c.engine == mysql && ctx.Err() == nil {
+		_, err := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK", nil)
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.waited = c.waited || c.engine == mysql
+	if c.engine == postgres && ctx.Err() != nil {
+		c.hangUp()
+		return ctx.Err()
+	}
 	c.tell(c.name, "ROLLBACK")
 	c.abort()
 	return nil
