@@ -373,6 +373,51 @@ func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx
 	return store, f
 }
 
+// Two nodes of a Galera cluster do not see each other's locks, but one commit of two
+// that write the same.
+func TestRefusalOnAClusterIsCommitted(t *testing.T) {
+	refusal := &storefront.Refusal{Reason: "sold-out"}
+	for _, exists := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var commits, claims int
+			f := &fakeDB{engine: mysql, variables: [][]driver.Value{{"wsrep_on", "ON"}, {"wsrep_sync_wait", "1"}}}
+			f.run = func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+				switch {
+				case query == "COMMIT":
+					if commits++; exists {
+						return nil, &mySQLError{Number: 1213}
+					}
+				case strings.HasPrefix(query, "INSERT INTO storefront_replays"):
+					if claims++; len(f.ran) > 1 && f.ran[len(f.ran)-2] != "BEGIN" && commits == 0 {
+						t.Errorf("it wrote what others conflict with after %q", f.ran)
+					}
+				case strings.HasPrefix(query, "INSERT"):
+					if commits > 0 {
+						return nil, &mySQLError{Number: 1062}
+					}
+					return [][]driver.Value{{}}, nil
+				case strings.HasPrefix(query, "SELECT"):
+					return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
+				}
+				return nil, nil
+			}
+			store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+				return refusal
+			}})
+			got, err := store.CreateOrder(t.Context(), key, storefront.Order{ID: "ord_2", Item: "kettle"})
+			if exists && (err != nil || got != order) {
+				t.Errorf("another node was faster, and CreateOrder returned %v, %v, want its order", got, err)
+			}
+			if !exists && (err != refusal || commits != 1) {
+				t.Errorf("CreateOrder returned %v after %d commits, want the refusal after 1", err, commits)
+			}
+			if claims == 0 {
+				t.Error("it wrote nothing that others would conflict with")
+			}
+		})
+	}
+}
+
 func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {

@@ -80,7 +80,7 @@
 // created_ms until the key is forgotten. And there is a table that only the store has
 // a use for:
 //
-//	CREATE TABLE storefront_replays (slot SMALLINT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)
+//	CREATE TABLE storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)
 //
 // IDs of users, products and widgets are bytes, because bytes have one order
 // whatever the collation of the database is, and lists must be in it. The column
@@ -199,7 +199,8 @@
 //
 // On a Galera cluster, replicas of the program may use any node, and different ones.
 // The cluster decides between two orders with one key, wherever they are sent, and the
-// one that loses is retried and finds the other. Two things are needed:
+// one that loses is retried and finds the other. With Accept, that goes for a refusal,
+// too: it is committed, with a row of storefront_replays and nothing else. Two things are needed:
 //
 //   - wsrep_sync_wait = 1, or more, on every connection (wsrep_sync_wait=1 in the URL of
 //     go-sql-driver/mysql), so that a node waits until it has what was committed on

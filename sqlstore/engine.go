@@ -34,6 +34,13 @@ type engine struct {
 	// new one.
 	settle string
 
+	// claim, if it is not "", is run with a number that the key decides, in a
+	// transaction with Options.Accept, before anything else. It writes what a
+	// transaction for the same key writes on another node of a cluster, where locks are
+	// not seen: of the two, one then cannot commit. So they are committed even if Accept
+	// refuses, or it could refuse an order that is about to exist.
+	claim string
+
 	// forget forgets keys of orders that were created before a time, the oldest of
 	// them, up to a number.
 	forget string
@@ -107,7 +114,7 @@ func sqlite() *engine {
 }
 
 // mySQL is for MariaDB, too: it has nothing that only one of them knows.
-func mySQL() *engine {
+func mySQL(cluster bool) *engine {
 	e := &engine{
 		schema:  mySQLTables(),
 		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
@@ -131,6 +138,9 @@ func mySQL() *engine {
 	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique
 	// column for the key.
 	e.insert = e.insertOrders(1)
+	if cluster {
+		e.claim = e.settle
+	}
 	return e
 }
 
@@ -176,7 +186,7 @@ func mySQLTables() []string {
 			key_ms BIGINT AS (CASE WHEN key_hash IS NULL THEN NULL ELSE created_ms END) STORED,
 			INDEX storefront_orders_keys (key_ms)
 		)` + options,
-		`CREATE TABLE IF NOT EXISTS storefront_replays (slot SMALLINT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
+		`CREATE TABLE IF NOT EXISTS storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
 		`CREATE TABLE IF NOT EXISTS storefront_schema (version BIGINT NOT NULL PRIMARY KEY)` + options,
 		`INSERT INTO storefront_schema (version) SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM storefront_schema)
 			ON DUPLICATE KEY UPDATE version = 1`,
@@ -195,7 +205,8 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	err := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
 	switch {
 	case err == nil && version != "" && '0' <= version[0] && version[0] <= '9':
-		return mySQL(), unfit(ctx, conn) // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
+		cluster, err := galera(ctx, conn)
+		return mySQL(cluster), err // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
 	case err == nil:
 		return postgreSQL(), nil // PostgreSQL 15.4 …, CockroachDB CCL …
 	case strings.Contains(err.Error(), "no such function"):
@@ -204,35 +215,37 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	return nil, err
 }
 
-// unfit returns an error if the settings of conn, which leads to MySQL, keep the store
-// from doing what it promises.
-func unfit(ctx context.Context, conn *sql.Conn) error {
+// galera reports whether conn, which leads to MySQL, leads to a node of a Galera
+// cluster. It returns an error if its settings keep the store from doing what it
+// promises.
+func galera(ctx context.Context, conn *sql.Conn) (bool, error) {
 	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'wsrep_on', 'wsrep_sync_wait')`)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer rows.Close()
 	settings := make(map[string]string)
 	for rows.Next() {
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
-			return err
+			return false, err
 		}
 		settings[name] = value
 	}
 	if err := rows.Err(); err != nil {
-		return err
+		return false, err
 	}
 	if settings["autocommit"] == "OFF" {
-		return errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
+		return false, errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
 	}
 	// A node of a Galera cluster that does not wait for what others have committed
 	// would not see what was acknowledged there, and Accept could refuse an order that
 	// exists.
-	if wait, _ := strconv.Atoi(settings["wsrep_sync_wait"]); settings["wsrep_on"] == "ON" && wait&1 == 0 {
-		return errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
+	cluster := settings["wsrep_on"] == "ON"
+	if wait, _ := strconv.Atoi(settings["wsrep_sync_wait"]); cluster && wait&1 == 0 {
+		return false, errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
 	}
-	return nil
+	return cluster, nil
 }
 
 // insertOrders returns the statement that inserts n orders, each with the arguments
