@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -132,6 +133,9 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 	if config.Timeout <= 0 {
 		config.Timeout = connectLimit
 	}
+	if config.ReadTimeout <= 0 {
+		config.ReadTimeout = 15 * time.Second // for what it does without a ctx; longer than the store's Timeout
+	}
 	return config, nil
 }
 
@@ -168,7 +172,7 @@ func connectMySQL(ctx context.Context, config *mysql.Config, whole bool) (_ conn
 		return nil, nil, err
 	}
 	c := dc.(conn)
-	checking, cancel := context.WithTimeout(ctx, checkLimit)
+	checking, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	if err := checkMySQL(checking, c, config.Params["wsrep_sync_wait"] != "", whole); err != nil {
 		c.Close()

@@ -57,8 +57,8 @@ func TestMySQLParameters(t *testing.T) {
 		return configs[1]
 	}
 	c := config("")
-	if !c.InterpolateParams || c.Timeout != connectLimit || c.TLS != nil || len(c.Params) > 0 {
-		t.Errorf("without parameters: interpolateParams %t, timeout %v, TLS %v, params %v", c.InterpolateParams, c.Timeout, c.TLS, c.Params)
+	if !c.InterpolateParams || c.Timeout != connectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil || len(c.Params) > 0 {
+		t.Errorf("without parameters: interpolateParams %t, timeout %v, readTimeout %v, TLS %v, params %v", c.InterpolateParams, c.Timeout, c.ReadTimeout, c.TLS, c.Params)
 	}
 	c = config("?interpolateParams=false&timeout=5s&tls=true&loc=Europe/Berlin&wsrep_sync_wait=7&sql_mode=%27ANSI%27")
 	if c.InterpolateParams || c.Timeout != 5*time.Second || c.TLS == nil || c.Loc.String() != "Europe/Berlin" {
