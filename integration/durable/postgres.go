@@ -79,20 +79,15 @@ func hosts(config *pgx.ConnConfig) (list []*pgx.ConnConfig) {
 // cannot: it takes connections, says that it can be written to, and answers reads.
 func connectPostgres(ctx context.Context, config pgx.ConnConfig, whole bool) (conn, net.Conn, error) {
 	var notWhole error
-	var failed string // the address that is not whole
 	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 		if err := isPrimary(ctx, c); err != nil || !whole {
 			return err
 		}
-		if addr := c.Conn().RemoteAddr().String(); addr != failed { // else pgx tries it without TLS
-			// pgx cancels it on the server, too, where it would go on to occupy one
-			// of max_connections.
-			ctx, cancel := context.WithTimeout(ctx, checkLimit)
-			defer cancel()
-			if notWhole = commits(ctx, c); notWhole != nil {
-				failed = addr
-			}
-		}
+		// pgx cancels it on the server, too, where it would go on to occupy one of
+		// max_connections.
+		ctx, cancel := context.WithTimeout(ctx, checkLimit)
+		defer cancel()
+		notWhole = commits(ctx, c)
 		return notWhole
 	}
 	lookUp := config.LookupFunc

@@ -130,7 +130,7 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 		{"the primary is asked for", standby, primary, "&target_session_attrs=primary", "primary"},
 		{"any is asked for", standby, primary, "&target_session_attrs=any", "standby"},
 		{"a standby is asked for", primary, standby, "&target_session_attrs=standby", "standby"},
-		{"TLS is preferred", fakePostgres{showReadOnly: "off", message: "53100"}, primary, "&sslmode=prefer", "primary"},
+		{"TLS is preferred", standby, primary, "&sslmode=prefer", "primary"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,7 @@ import (
 
 const (
 	connectLimit = 2 * time.Second // for a connection; a server that is off the network must leave time for the next one
-	checkLimit   = time.Second     // for what a check has the server do
+	checkLimit   = time.Second     // for a commit
 )
 
 // A server is one of several servers of a database. It returns a connection to it

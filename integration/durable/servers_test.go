@@ -48,6 +48,8 @@ func (f *fakeServer) connect(ctx context.Context, whole bool) (conn, net.Conn, e
 	state := f.state
 	f.mu.Unlock()
 	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
 	case state == hangs:
 		select {
 		case <-time.After(connectLimit):
