@@ -187,6 +187,30 @@ func disk(size int64) func(dir string) (uint64, error) {
 	}
 }
 
+func TestWithoutRoomTransactionsCanOnlyEnd(t *testing.T) {
+	db, file := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
+	file.free = disk(0)
+	if file.size() == 0 {
+		t.Fatal("the WAL is empty")
+	}
+	for query, says := range map[string]string{
+		`CREATE TABLE t (n)`: "disk is full",
+		`SAVEPOINT a`:        "disk is full",
+		`RELEASE a`:          "no such savepoint",
+		`rollback`:           "no transaction is active",
+		`ROLLBACK TO a`:      "no such savepoint",
+		`COMMIT`:             "no transaction is active",
+	} {
+		if _, err := db.ExecContext(t.Context(), query); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want an error that says %s", query, err, says)
+		}
+	}
+	var n int
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+}
+
 // read has another reader begin to read, and returns what ends it.
 func read(t *testing.T, name string) (end func()) {
 	t.Helper()
