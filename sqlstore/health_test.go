@@ -224,6 +224,52 @@ func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
+// Whatever it says is an answer.
+func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"constraint":            stateError("23514"),
+		"serialization failure": stateError("40001"),
+		"lock not available":    stateError("55P03"),
+		"deadlock (MySQL)":      &mySQLError{Number: 1213},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				refuses := true
+				f := &fakeDB{runContext: func(ctx context.Context, _ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+					if !strings.HasPrefix(query, "INSERT") {
+						return nil, nil
+					}
+					if refuses {
+						return nil, refusal
+					}
+					select {
+					case <-time.After(1500 * time.Millisecond): // longer than calls have while it is away
+						return [][]driver.Value{{order.ID}}, nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}}
+				store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
+				for began := time.Now(); time.Since(began) < 15*time.Second; time.Sleep(time.Second) {
+					if _, err := store.CreateOrder(t.Context(), key, order); err == nil {
+						t.Error("an order was created that was refused")
+					}
+				}
+				refuses = false
+				var wg sync.WaitGroup
+				for range 4 { // not one, which might be the probe
+					wg.Go(func() {
+						if _, err := store.CreateOrder(t.Context(), key, order); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
 // Writes to a primary without its standby hang; reads do not.
 func TestReadsGoOnWhileOrdersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
