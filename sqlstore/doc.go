@@ -150,9 +150,12 @@
 // (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
 // few seconds, or a server that is off the network takes all of Timeout. Prefer
 // pgx: lib/pq waits for a server that hangs even when ctx is done. Any isolation
-// level will do. Behind PgBouncer in transaction mode, let the driver do
-// without prepared statements (default_query_exec_mode=exec in pgx), unless
-// PgBouncer is 1.21 or later, which keeps them.
+// level will do. default_transaction_read_only=on is an error with every order, after
+// all of Timeout. Behind PgBouncer in transaction mode, let the driver do without
+// prepared statements (default_query_exec_mode=exec in pgx), unless PgBouncer keeps
+// them (max_prepared_statements, since 1.21, and on by default since 1.24). And set its
+// server_login_retry to 1: by default, it refuses everybody for 15 seconds after it has
+// failed to connect to a server.
 //
 // MySQL and MariaDB: the driver go-sql-driver/mysql takes one server; to give it
 // several, connect by a [database/sql/driver.Connector] that tries them in turn, as
@@ -180,6 +183,13 @@
 //	db, err := sql.Open("sqlite", "file:shop.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
 //	…
 //	db.SetMaxOpenConns(4)
+//
+// Its shorter forms, such as _journal_mode=WAL, need version 1.55.0 or later: earlier
+// ones ignore them without a word, and what looks like WAL with FULL is neither. Other
+// drivers have other names for them. While a reader, such as a backup, holds a snapshot,
+// the WAL grows; if it fills the disk, SQLite cannot empty it any more, not even after
+// the reader has gone, so leave as much room as it may take (integration/durable sees
+// to that).
 //
 // # Distributed engines
 //

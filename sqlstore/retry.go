@@ -197,9 +197,9 @@ func transient(err error) bool {
 	// SQLite has no SQLSTATE, and its drivers no common type of error; the text
 	// of SQLITE_BUSY, SQLITE_LOCKED, SQLITE_FULL and SQLITE_CANTOPEN is that of sqlite3_errstr in
 	// all of them. The first two are what go-sql-driver/mysql says of a connection that
-	// broke while a statement was under way.
+	// broke while a statement was under way, and the third is what pgx says of some.
 	text := err.Error()
-	return strings.Contains(text, "invalid connection") || strings.Contains(text, "busy buffer") ||
+	return strings.Contains(text, "invalid connection") || strings.Contains(text, "busy buffer") || strings.Contains(text, "conn closed") ||
 		strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked") ||
 		strings.Contains(text, "database or disk is full") || strings.Contains(text, "unable to open database file")
 }

@@ -251,6 +251,7 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"wrapped (MySQL)":                fmt.Errorf("query: %w", &mySQLError{Number: 1205}),
 		"joined (MySQL)":                 errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
 		"server gone (MySQL)":            errors.New("invalid connection"),
+		"server gone (pgx)":              errors.New("conn closed"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -93,7 +93,7 @@ func open(name string) (*sql.DB, seller, error) {
 		name = config.FormatDSN()
 	case !strings.HasPrefix(name, "postgres://"):
 		driver, connections = "sqlite", 4
-		name = (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: "_journal_mode=WAL&_synchronous=FULL&_busy_timeout=100"}).String()
+		name = (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)"}).String()
 	}
 	db, err := sql.Open(driver, name)
 	if err != nil {
