@@ -152,6 +152,153 @@ func TestSameKeysOnDifferentNodes(t *testing.T) {
 	}
 }
 
+// What a node has acknowledged is on the others, whatever becomes of it. One that is
+// not with most of the others acknowledges nothing, neither a new order nor an old
+// one, and does not show what is no longer so.
+func TestNodeThatIsNotWithTheOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three servers")
+	}
+	c := startGalera(t, 3)
+	for _, row := range []struct {
+		name  string
+		leave func(t testing.TB)
+		wake  func(t testing.TB) // has the node go on, which does not know yet what it has missed
+		back  func(t testing.TB)
+		alone bool // when it goes on
+	}{
+		{"cut off", c.nodes[1].cutOff, func(testing.TB) {}, c.nodes[1].connect, true},
+		{"frozen", c.nodes[1].freeze, c.nodes[1].thaw, func(testing.TB) {}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			nodes := c.databases(t)
+			at := func(node int, timeout time.Duration) *sqlTestStore {
+				return nodes[node].openWith(t, &sqlstore.Options{Timeout: timeout})
+			}
+			const before = 50
+			lonely := at(1, 2*time.Second)
+			var acknowledged []storefront.Order
+			var keys []string // of acknowledged
+			var unknown []string
+			try := func(key string) {
+				order, err := create(t.Context(), lonely, key, key)
+				switch {
+				case err == nil:
+					acknowledged, keys = append(acknowledged, order), append(keys, key)
+				case errors.Is(err, storefront.ErrUnavailable):
+					unknown = append(unknown, key)
+				default:
+					t.Errorf("%s: %v, want it created or ErrUnavailable", key, err)
+				}
+			}
+			for i := range before {
+				try(fmt.Sprint("before ", i))
+			}
+			if len(acknowledged) != before {
+				t.Fatalf("with all nodes there, %d of %d orders were created", len(acknowledged), before)
+			}
+
+			// Orders come while the node goes.
+			gone := make(chan struct{})
+			var leaving sync.WaitGroup
+			leaving.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-gone:
+						return
+					default:
+						try(fmt.Sprint("meanwhile ", i))
+					}
+				}
+			})
+			row.leave(t)
+			others := at(0, time.Minute)
+			if _, err := create(t.Context(), others, "elsewhere", "elsewhere"); err != nil {
+				t.Errorf("without the node, another does not create an order: %v", err)
+			}
+			if err := others.Users.Put(t.Context(), storefront.MustResource("ada", nil)); err != nil {
+				t.Errorf("without the node, another does not put a user: %v", err)
+			}
+			c.waitUntilSynced(t, c.nodes[0], c.nodes[2])
+			row.wake(t)
+			if list, err := at(1, time.Second).ListUsers(t.Context(), "", 10); err == nil && len(list) == 0 {
+				t.Error("the node does not know of a user that another has")
+			}
+			close(gone)
+			leaving.Wait()
+			if row.alone {
+				c.nodes[1].waitUntilRefusing(t)
+				for _, key := range []string{"after", keys[0]} {
+					if order, err := create(t.Context(), lonely, key, key); !errors.Is(err, storefront.ErrUnavailable) {
+						t.Errorf("%s: alone, the node returned %v, %v, want ErrUnavailable", key, order, err)
+					}
+				}
+				unknown = append(unknown, "after")
+			}
+			stored := storedOrders(t, nodes[0].db)
+			for i, order := range acknowledged {
+				if !slices.Contains(stored, order) {
+					t.Errorf("%s was acknowledged, and another node does not have it", keys[i])
+				}
+			}
+
+			row.back(t)
+			c.waitUntilSynced(t, c.nodes...)
+			for i, order := range acknowledged {
+				for node := range nodes {
+					if again, err := create(t.Context(), at(node, time.Minute), keys[i], keys[i]); err != nil || again != order {
+						t.Errorf("%s: node %d replays %v, %v, want %v", keys[i], node, again, err, order)
+					}
+				}
+			}
+			t.Logf("%d orders were acknowledged, %d were not", len(acknowledged), len(unknown))
+			for _, key := range unknown {
+				var orders [3]storefront.Order
+				for node := range nodes {
+					var err error
+					if orders[node], err = create(t.Context(), at(node, time.Minute), key, key); err != nil {
+						t.Errorf("%s, sent again to node %d: %v", key, node, err)
+					}
+				}
+				if orders[1] != orders[0] || orders[2] != orders[0] {
+					t.Errorf("%s, sent again, is %v", key, orders)
+				}
+			}
+			for node, d := range nodes {
+				if n := len(storedOrders(t, d.db)); n != len(acknowledged)+len(unknown)+1 {
+					t.Errorf("node %d has %d orders, want %d", node, n, len(acknowledged)+len(unknown)+1)
+				}
+			}
+		})
+	}
+}
+
+// TestGaleraNodeKills kills the nodes of a cluster that replicas share in turn, each of
+// which has another node as its first.
+func TestGaleraNodeKills(t *testing.T) {
+	f := newFaultTest(t)
+	c := startGalera(t, 3)
+	var hosts []string
+	for _, node := range c.nodes {
+		hosts = append(hosts, "127.0.0.1:"+strconv.Itoa(node.port))
+	}
+	for range hosts {
+		r := startReplicas(t, durableBinary, 1, "mysql://root@"+strings.Join(hosts, ",")+"/shop?wsrep_sync_wait=1")[0]
+		f.replicas, f.urls = append(f.replicas, r), append(f.urls, r.url)
+		hosts = append(hosts[1:], hosts[0])
+	}
+	next := 0
+	f.orders = faultOrders / 2
+	f.run(f.orders/4, func() {
+		f.kills["node"]++
+		c.nodes[next].kill(t)
+		c.nodes[next].start(t)
+		next = (next + 1) % len(c.nodes)
+	})
+	c.waitUntilSynced(t, c.nodes...)
+	f.check(func() *sql.DB { return openDatabase(t, "mysql", waiting(c.nodes[next].DSN())) })
+}
+
 // A roundRobin sends each call to another store than the one before.
 type roundRobin struct {
 	stores []*suiteStore

@@ -141,16 +141,25 @@ func (n *galeraNode) state() (string, error) {
 func (n *galeraNode) kill(t testing.TB) {
 	t.Helper()
 	n.mariaDBServer.kill()
+	for _, pid := range n.transfers(t) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// transfers returns the processes that the node has started to get or give data.
+func (n *galeraNode) transfers(t testing.TB) (pids []int) {
+	t.Helper()
 	text, err := exec.Command("ps", "-A", "-ww", "-o", "pid=,args=").Output()
 	if err != nil {
 		t.Error(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		pid, args, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if pid, err := strconv.Atoi(pid); err == nil && strings.Contains(args, n.data+"/") {
-			syscall.Kill(pid, syscall.SIGKILL)
+		id, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if pid, err := strconv.Atoi(id); err == nil && strings.Contains(args, n.data+"/") {
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 // freeze stops the node until it is thawed. Its connections stay open.
@@ -255,6 +264,21 @@ func TestGaleraCluster(t *testing.T) {
 	keep(c.nodes[1])
 	c.nodes[0].start(t)
 	check("after a node was killed")
+
+	c.nodes[0].kill(t)
+	if err := c.nodes[0].launch(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the node gets data", time.Minute, c.nodes[0].process, func() error {
+		if len(c.nodes[0].transfers(t)) == 0 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	c.nodes[0].kill(t)
+	keep(c.nodes[2])
+	c.nodes[0].start(t)
+	check("after a node was killed that was joining")
 
 	c.nodes[1].cutOff(t)
 	keep(c.nodes[2])
