@@ -207,10 +207,10 @@ func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 			})
 			time.Sleep(100 * time.Millisecond)
 		}
+		mu.Lock()
 		if long > 40 {
 			t.Errorf("%d of 100 calls took long, want 40 at most", long)
 		}
-		mu.Lock()
 		away = false
 		mu.Unlock()
 		fill(t, store, 100) // who comes now is answered
