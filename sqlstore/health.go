@@ -60,7 +60,7 @@ func (s *Store) withoutHope(ctx context.Context, h *health, f func(context.Conte
 	})
 	defer timer.Stop()
 	err := f(hoping)
-	if ctx.Err() == nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() == nil && hoping.Err() != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: the database has not answered for more than %v: %v", storefront.ErrUnavailable, s.opts.Timeout, err)
 	}
 	return err

@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -268,6 +270,34 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call that is given less time has failed for lack of it only if it had none left.
+func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failure := fmt.Errorf("a warehouse that the program asks: %w", context.Canceled)
+		var back atomic.Bool
+		store := sqlstore.New(open(t, &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+			if !back.Load() {
+				return nil, stateError("57P03")
+			}
+			return [][]driver.Value{{}}, nil
+		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return failure }})
+		var wg sync.WaitGroup
+		for range 2 { // the second is the first probe
+			store.CreateOrder(t.Context(), key, order)
+		}
+		wg.Go(func() { store.CreateOrder(t.Context(), key, order) }) // a probe
+		synctest.Wait()
+		wg.Go(func() {
+			if _, err := store.CreateOrder(t.Context(), key, order); err != failure {
+				t.Errorf("CreateOrder returned %v, want %v", err, failure)
+			}
+		})
+		synctest.Wait()
+		back.Store(true)
+		wg.Wait()
+	})
 }
 
 // Writes to a primary without its standby hang; reads do not.
