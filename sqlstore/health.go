@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,20 +110,20 @@ func (w *watch) try(ctx context.Context, s *Store, f func(context.Context) error
 // A silence is that of a server. The connection to it is to be given up.
 type silence struct{ error }
 
-// dropIdle closes the connections of the pool that nobody uses.
+// dropIdle closes the connections of the pool that nobody uses. A driver that asks the
+// server first whether it is there closes those over which it gets no answer.
 func (s *Store) dropIdle(ctx context.Context, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit) // if somebody is faster, it may connect
+	ctx, cancel := context.WithTimeout(ctx, limit/8) // if somebody is faster, it may connect
 	defer cancel()
+	var all sync.WaitGroup
 	for range s.db.Stats().Idle {
-		if s.db.Stats().Idle == 0 {
-			return
-		}
-		conn, err := s.db.Conn(ctx)
-		if err != nil {
-			return
-		}
-		conn.Raw(func(any) error { return driver.ErrBadConn })
+		all.Go(func() {
+			if conn, err := s.db.Conn(ctx); err == nil {
+				conn.Raw(func(any) error { return driver.ErrBadConn })
+			}
+		})
 	}
+	all.Wait()
 }
 
 // now returns the time since the Store was made, which is never 0.

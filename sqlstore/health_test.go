@@ -77,19 +77,27 @@ func fill(t *testing.T, store *sqlstore.Store, connections int) {
 
 // After a split brain, the former primary takes whatever is sent and never answers.
 func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *sqlstore.Store) error{
-		"get": func(ctx context.Context, store *sqlstore.Store) error {
-			_, err := store.GetProduct(ctx, "kettle")
-			return err
-		},
-		"create": func(ctx context.Context, store *sqlstore.Store) error {
-			_, err := store.CreateOrder(ctx, key, order)
-			return err
-		},
+	get := func(ctx context.Context, store *sqlstore.Store) error {
+		_, err := store.GetProduct(ctx, "kettle")
+		return err
+	}
+	create := func(ctx context.Context, store *sqlstore.Store) error {
+		_, err := store.CreateOrder(ctx, key, order)
+		return err
+	}
+	for name, test := range map[string]struct {
+		call func(context.Context, *sqlstore.Store) error
+		ping bool
+	}{
+		"get":                                 {get, false},
+		"create":                              {create, false},
+		"get, by a driver that asks first":    {get, true},
+		"create, by a driver that asks first": {create, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFailOver()
+				f.ping = test.ping
 				f.took = time.Millisecond
 				db := open(t, &f.fakeDB)
 				db.SetMaxIdleConns(20)
@@ -100,7 +108,7 @@ func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 8 {
 					wg.Go(func() {
-						if err := call(t.Context(), store); err != nil {
+						if err := test.call(t.Context(), store); err != nil {
 							t.Error(err)
 						}
 					})

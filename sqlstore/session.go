@@ -32,25 +32,41 @@ func (s *Store) connected(ctx context.Context, w *watch, try func(context.Contex
 	if e := s.engine.Load(); e != nil && e.prepares {
 		return try(ctx, session{store: s, engine: e})
 	}
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		if sqlState(err) == "" && mySQLNumber(err) == 0 && err.Error() != "sql: database is closed" {
+	var conn *sql.Conn
+	var busy <-chan struct{}
+	connect := func(ctx context.Context) (err error) {
+		conn, err = s.db.Conn(ctx)
+		if err != nil && sqlState(err) == "" && mySQLNumber(err) == 0 && err.Error() != "sql: database is closed" {
 			err = passing{err} // no server was reached, or none that is the primary
 		}
 		return err
 	}
-	var busy <-chan struct{}
-	defer func() {
-		if busy == nil {
-			release(conn, err)
-			return
+	// To connect may take long. But where the pool has a connection, the driver may
+	// ask the server whether it is there (pgx does), and get no answer.
+	pooled := w != nil && s.db.Stats().Idle > 0
+	if !pooled {
+		if err := connect(ctx); err != nil {
+			return err
 		}
-		go func() {
-			<-busy
+	}
+	defer func() {
+		switch {
+		case conn == nil:
+		case busy == nil:
 			release(conn, err)
-		}()
+		default:
+			go func() {
+				<-busy
+				release(conn, err)
+			}()
+		}
 	}()
 	over := func(ctx context.Context) error {
+		if pooled {
+			if err := connect(ctx); err != nil {
+				return err
+			}
+		}
 		e, err := s.ask(ctx, conn)
 		if err != nil {
 			return err
@@ -58,11 +74,9 @@ func (s *Store) connected(ctx context.Context, w *watch, try func(context.Contex
 		return try(ctx, session{s, e, conn, &busy})
 	}
 	if w == nil {
-		err = over(ctx)
-	} else {
-		err = w.try(ctx, s, over)
+		return over(ctx)
 	}
-	return err
+	return w.try(ctx, s, over)
 }
 
 // release gives a connection back to the pool, over which a try has ended with err.

@@ -41,6 +41,7 @@ type fakeDB struct {
 	connect func(ctx context.Context) error // nil: always succeeds
 	// runContext is called in place of run if that is nil.
 	runContext func(ctx context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
+	ping       bool // it runs a statement on each connection that the pool has before that is used
 	hang       bool // statements wait until ctx is done
 	engine     engine
 	variables  [][]driver.Value // of MySQL
@@ -110,6 +111,17 @@ func (c *fakeConn) Close() error {
 	c.db.mu.Lock()
 	defer c.db.mu.Unlock()
 	c.db.closed = append(c.db.closed, c.n)
+	return nil
+}
+
+// ResetSession is called for a connection that the pool has.
+func (c *fakeConn) ResetSession(ctx context.Context) error {
+	if !c.db.ping {
+		return nil
+	}
+	if _, err := c.do(ctx, "PING", nil); err != nil {
+		return driver.ErrBadConn
+	}
 	return nil
 }
 
