@@ -337,6 +337,7 @@ func kindOf(query string) string {
 	for _, known := range [][2]string{
 		{"SELECT version()", "VERSION"},
 		{"SHOW VARIABLES ", "VARIABLES"},
+		{"PING", "PING"},
 		{"BEGIN", "BEGIN"},
 		{"SAVEPOINT ", "SAVEPOINT"},
 		{"RELEASE ", "RELEASE"},
@@ -606,6 +607,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		return [][]driver.Value{{version[s.engine]}}, 0, nil
 	case "VARIABLES":
 		return [][]driver.Value{{"wsrep_on", "OFF"}}, 0, nil
+	case "PING":
 	case "BEGIN":
 		if s.tx != nil && s.engine == mysql {
 			err = s.commit(t, c)
@@ -928,6 +930,7 @@ type simConn struct {
 	*session
 	replica *replica
 	dead    bool
+	used    time.Duration   // when it was, the last time
 	begun   context.Context // of the transaction in progress
 }
 
@@ -952,6 +955,7 @@ func (c *simConn) send(ctx context.Context, query string, args []driver.NamedVal
 		}
 	}
 	c.tell(c.name, "%s %s (%v)", sent.kind, sent.subject(), sent.fate)
+	c.used = c.now()
 	c.calls <- sent
 	return sent, nil
 }
@@ -1062,7 +1066,13 @@ func (c *simConn) Rollback() error {
 	return nil
 }
 
-func (c *simConn) ResetSession(context.Context) error {
+// ResetSession asks the server whether it is there, as pgx does after a while.
+func (c *simConn) ResetSession(ctx context.Context) error {
+	if !c.dead && c.engine == postgres && c.now()-c.used > time.Second {
+		if _, err := c.ExecContext(ctx, "PING", nil); err != nil {
+			c.hangUp()
+		}
+	}
 	if c.dead {
 		return driver.ErrBadConn
 	}
