@@ -179,10 +179,11 @@ func queryMariaDB(dsn, query string) (value string, err error) {
 func (s *mariaDBServer) DSN() string { return mariaDBDSN("shop", s) }
 
 // mariaDBDSN returns the data source name of a database of a server, for
-// github.com/go-sql-driver/mysql.
+// github.com/go-sql-driver/mysql, as sqlstore's documentation has it. Without
+// readTimeout, what does not heed ctx is seen.
 func mariaDBDSN(database string, s *mariaDBServer) string {
 	return "root@tcp(" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) + ")/" + database +
-		"?timeout=2s&charset=utf8mb4&interpolateParams=true"
+		"?timeout=2s&innodb_lock_wait_timeout=1&interpolateParams=true"
 }
 
 // mariaDBURL returns the URL, for the commands of this module, of what a data source

@@ -345,10 +345,10 @@ func TestDocumentedSQL(t *testing.T) {
 			},
 		},
 		"mysql": {
-			readUsers: `SELECT CONVERT(id USING utf8mb4), JSON_VALUE(body, '$.name') FROM storefront_users`,
+			readUsers: `SELECT CONVERT(id USING utf8mb4), JSON_UNQUOTE(JSON_EXTRACT(body, '$.name')) FROM storefront_users`,
 			putUser:   `INSERT INTO storefront_users VALUES ('ada', '{"id":"ada","name":"Ada"}')`,
 			findOrder: `SELECT id FROM storefront_orders
-				WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256))`,
+				WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(OCTET_LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256))`,
 			outbox: []string{
 				`CREATE TABLE outbox (position BIGINT AUTO_INCREMENT PRIMARY KEY, order_id TEXT NOT NULL)`,
 				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders

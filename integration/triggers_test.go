@@ -162,9 +162,6 @@ func TestOrdersWhoseKeysAreLocked(t *testing.T) {
 		t.Run(accept.name, func(t *testing.T) {
 			onSQLServers(t, func(t *testing.T, d *sqlDatabase) {
 				d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-				if d.driver == "mysql" { // which does not notice that the caller of a statement is gone
-					d.url += "&innodb_lock_wait_timeout=1"
-				}
 				checkLockedKeys(t, d, d.openWith(t, &sqlstore.Options{Accept: accept.accept}))
 			})
 		})

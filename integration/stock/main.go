@@ -90,6 +90,7 @@ func open(name string) (*sql.DB, seller, error) {
 		config.Passwd, _ = u.User.Password()
 		config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
 		config.InterpolateParams = true
+		config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
 		name = config.FormatDSN()
 	case !strings.HasPrefix(name, "postgres://"):
 		driver, connections = "sqlite", 4
