@@ -139,6 +139,38 @@ func (s *postgresServer) kill(t testing.TB) {
 	s.process = nil
 }
 
+// freeze stops the server and all its backends, which keep their connections, until
+// thaw.
+func (s *postgresServer) freeze(t testing.TB) {
+	t.Helper()
+	if err := s.pg.group.freeze(s.process.Process.Pid); err != nil { // it shall start no more of them
+		t.Fatal(err)
+	}
+	children, err := childrenOf(s.process.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range children {
+		if err := s.pg.group.freeze(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// thaw lets what freeze has stopped go on.
+func (s *postgresServer) thaw(t testing.TB) {
+	t.Helper()
+	children, err := childrenOf(s.process.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range append(children, s.process.Process.Pid) {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func childrenOf(pid int) (children []int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err == nil {
@@ -186,6 +218,12 @@ func (s *postgresServer) startStandby(t testing.TB) *postgresServer {
 // commits nothing without a synchronous standby.
 func (s *postgresServer) follow(t testing.TB, primary *postgresServer) {
 	t.Helper()
+	s.followOver(t, primary, primary.port)
+}
+
+// followOver is follow over another port than the primary's.
+func (s *postgresServer) followOver(t testing.TB, primary *postgresServer, port int) {
+	t.Helper()
 	for _, command := range []string{
 		// Before there is any standby: there is no moment in which a commit on its
 		// way is still one that does not wait.
@@ -199,7 +237,7 @@ func (s *postgresServer) follow(t testing.TB, primary *postgresServer) {
 	if err := os.RemoveAll(s.data); err != nil {
 		t.Fatal(err)
 	}
-	backup := s.pg.command("pg_basebackup", "-d", primary.URL(), "-D", s.data, "-R", "-X", "stream", "-c", "fast")
+	backup := s.pg.command("pg_basebackup", "-d", postgresURL("postgres", &postgresServer{port: port}), "-D", s.data, "-R", "-X", "stream", "-c", "fast")
 	if err := backup.run(); err != nil {
 		t.Fatal(err)
 	}
@@ -254,6 +292,9 @@ func (s *postgresServer) query(query string) (value string, err error) {
 	return fmt.Sprint(v), err
 }
 
+// addr returns where the server listens.
+func (s *postgresServer) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
 // URL returns the URL of the server's database.
 func (s *postgresServer) URL() string { return postgresURL("postgres", s) }
 
@@ -261,7 +302,7 @@ func (s *postgresServer) URL() string { return postgresURL("postgres", s) }
 func postgresURL(database string, servers ...*postgresServer) string {
 	var hosts []string
 	for _, s := range servers {
-		hosts = append(hosts, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+		hosts = append(hosts, s.addr())
 	}
 	return "postgres://postgres@" + strings.Join(hosts, ",") + "/" + database + "?sslmode=disable"
 }

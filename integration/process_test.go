@@ -23,17 +23,19 @@ import (
 // once this test binary is gone, however it went: a deadline or a panic runs no
 // cleanup.
 type processGroup struct {
-	dir string
-	id  int
+	dir    string
+	id     int
+	leader io.Writer // open as long as this process lives; takes a PID a line that must go on to end
 }
 
 // SIGQUIT has a PostgreSQL server end its backends, too, which are in groups of
 // their own, and a MariaDB server shut down. It also ends a Go program. What a test
-// has frozen must go on to end, and what does not end is killed, this shell with it.
+// has frozen, in the group or not, must go on to end, and what does not end is killed,
+// this shell with it.
 const leader = `trap '' QUIT INT TERM HUP
-while read -r _; do :; done
+while read -r pid; do frozen="$frozen $pid"; done
 kill -s QUIT -- -$$
-kill -s CONT -- -$$
+kill -s CONT -- -$$ $frozen
 for _ in 1 2 3 4 5 6 7 8 9 10; do
 	rm -rf "$1" && break
 	sleep 0.2
@@ -52,17 +54,23 @@ var theProcessGroup = sync.OnceValues(func() (*processGroup, error) {
 	}
 	cmd := exec.Command("sh", "-c", leader, "sh", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if _, err := cmd.StdinPipe(); err != nil { // never written, and open as long as this process lives
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	keepOpen = cmd
-	return &processGroup{dir, cmd.Process.Pid}, nil
+	return &processGroup{dir, cmd.Process.Pid, stdin}, nil
 })
 
-var keepOpen *exec.Cmd // else the garbage collector closes the leader's pipe
+// freeze stops a process until it gets a SIGCONT, or this test binary is gone.
+func (g *processGroup) freeze(pid int) error {
+	if _, err := fmt.Fprintln(g.leader, pid); err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGSTOP)
+}
 
 // tempRoot returns the folder for temporary files, or /tmp if only this user can
 // reach it and servers have to run as another.
