@@ -150,6 +150,46 @@ func TestSameKeysOnDifferentNodes(t *testing.T) {
 			}
 		})
 	}
+
+	// A call that has decided to create the order, and has not yet done so, and one
+	// that refuses it because of what has changed since: their callers must not be told
+	// different things.
+	t.Run("decided differently", func(t *testing.T) {
+		nodes[0].clear(t)
+		nodes[0].exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
+		decided, resume := make(chan struct{}), make(chan struct{})
+		first := true
+		creating := nodes[0].openWith(t, &sqlstore.Options{Timeout: time.Minute,
+			Accept: func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+				err := unlessSoldOut(nodes[0])(ctx, tx, key, order)
+				if first {
+					first = false
+					close(decided)
+					<-resume
+				}
+				return err
+			}})
+		refusing := nodes[1].openWith(t, &sqlstore.Options{Timeout: time.Minute, Accept: unlessSoldOut(nodes[1])})
+		slow := &purchase{key: "key", item: "kettle"}
+		var sending sync.WaitGroup
+		sending.Go(func() { slow.send(t.Context(), creating) })
+		<-decided
+		nodes[2].exec(t, "INSERT INTO sold_out VALUES ('kettle')")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it may also wait for the other call
+		defer cancel()
+		order, err := create(ctx, refusing, "key", "kettle")
+		close(resume)
+		sending.Wait()
+		refusal, _ := errors.AsType[*storefront.Refusal](err)
+		if refusal != nil && slow.err == nil {
+			t.Errorf("one caller was told that there is none left, and then another that this was created: %v", slow.order)
+		}
+		if slow.err == nil && err == nil && order != slow.order {
+			t.Errorf("one key was acknowledged as %v and %v", slow.order, order)
+		}
+		t.Logf("the slow call: %v, the other: %v", slow.err, err)
+		checkOrders(t, nodes[2], []*purchase{slow}, func(string) bool { return slow.err != nil && err != nil }, false)
+	})
 }
 
 // What a node has acknowledged is on the others, whatever becomes of it. One that is
