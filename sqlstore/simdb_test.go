@@ -877,7 +877,8 @@ func (s *session) replicate(n int, c *call) bool {
 // A replica is a driver.Connector: the way of one process to the server.
 type replica struct {
 	*server
-	name string
+	name   string
+	barred time.Duration // until when its password is wrong
 }
 
 func (r *replica) Driver() driver.Driver { return nil }
@@ -899,13 +900,18 @@ func (r *replica) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if fate == refused && r.engine != sqlite && !r.down {
+		r.barred = r.now() + between(d, time.Millisecond, time.Second)
+	}
+	if r.now() < r.barred && !r.isCalm() {
+		err := r.error("28P01", "", 1045)
+		r.tell(r.name, "cannot connect: %v", err)
+		return nil, err
+	}
 	if r.down || fate != answered && fate != late {
 		err := oneOf[error](d, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, stateError("57P03"), stateError("53300"))
 		if s, ok := err.(stateError); ok || r.engine == sqlite {
 			err = r.error(s, "unable to open database file (14)", 1040)
-		}
-		if fate == refused && r.engine != sqlite {
-			err = r.error("28P01", "", 1045) // wrong password, which does not pass
 		}
 		r.tell(r.name, "cannot connect: %v", err)
 		return nil, err

@@ -330,7 +330,7 @@ func newSimulation(seed uint64) *simulation {
 		m.items = append(m.items, [2]string{oneOf(d, items...), oneOf(d, items...)})
 	}
 	for n := range replicas {
-		r := &replica{m.server, fmt.Sprintf("r%d", n)}
+		r := &replica{server: m.server, name: fmt.Sprintf("r%d", n)}
 		db := sql.OpenDB(r)
 		db.SetMaxOpenConns(m.pool)
 		db.SetMaxIdleConns(1000)
