@@ -441,6 +441,33 @@ func (pg *postgres) command(name string, args ...string) command {
 	return pg.runner.command(name, args...)
 }
 
+// A frozen server answers nobody, on a connection that there is or a new one, and goes
+// on as if nothing had happened.
+func TestPostgresFreezes(t *testing.T) {
+	s := startPostgres(t)
+	connect := func() *sql.DB {
+		db := openDatabase(t, "pgx", s.URL())
+		db.SetMaxOpenConns(1)
+		return db
+	}
+	known, unknown := connect(), connect()
+	if err := known.Ping(); err != nil {
+		t.Fatal(err)
+	}
+	s.freeze(t)
+	for name, db := range map[string]*sql.DB{"known": known, "new": unknown} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // long enough for one that is not frozen
+		defer cancel()
+		if _, err := db.ExecContext(ctx, "SELECT 1"); err == nil {
+			t.Errorf("it answers a %s connection", name)
+		}
+	}
+	s.thaw(t)
+	if one, err := s.query("SELECT 1"); err != nil || one != "1" {
+		t.Errorf("after the thaw: %s, %v, want 1", one, err)
+	}
+}
+
 func TestPostgresServer(t *testing.T) {
 	primary := startPostgres(t)
 	standby := primary.startStandby(t)
