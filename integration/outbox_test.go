@@ -291,3 +291,27 @@ func checkThatPublishersShare(t *testing.T, d outboxDatabase) {
 		expectOrders(t, "what others have published at last", created, other.received)
 	})
 }
+
+// Positions are given before the commit.
+func TestOutboxPublishesAnEventThatAppearsBeforeOthers(t *testing.T) {
+	onSQLServers(t, func(t *testing.T, sqlDB *sqlDatabase) {
+		d := withOutbox(t, sqlDB)
+		late, err := d.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer late.Rollback()
+		if err := d.record(t.Context(), late, storefront.IdempotencyKey{}, storefront.Order{ID: "ord_late"}); err != nil {
+			t.Fatal(err)
+		}
+		created := d.orders(t, 1)
+		var inbox inbox
+		if _, err := d.publish(t.Context(), d.db, func(ctx context.Context, event string) error {
+			return errors.Join(inbox.send(ctx, event), late.Commit())
+		}); err != nil {
+			t.Fatal(err)
+		}
+		d.publishAll(t, inbox.send)
+		expectOrders(t, "orders whose events were received", append(created, "ord_late"), inbox.received)
+	})
+}
