@@ -460,6 +460,46 @@ func TestErrorOfAcceptRollsBack(t *testing.T) {
 	}
 }
 
+// Nor does it stay where others share the transaction.
+func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newShopDB(sqlite)
+		refusal := &storefront.Refusal{Reason: "sold-out"}
+		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+			Accept: func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+				if _, err := tx.ExecContext(ctx, "note "+order.Item); err != nil || order.Item != "bad" {
+					return err
+				}
+				return refusal
+			},
+		})
+		first := d.create(t, store, "a")
+		var bad sync.WaitGroup
+		bad.Go(func() {
+			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
+			if err != refusal {
+				t.Errorf("CreateOrder returned %v", err)
+			}
+		})
+		synctest.Wait()
+		last := d.create(t, store, "c")
+		close(d.let)
+		first.Wait()
+		bad.Wait()
+		last.Wait()
+		var end []string // how the part of each order ended
+		for i, query := range d.ran {
+			if item, ok := strings.CutPrefix(query, "note "); ok {
+				end = append(end, item+": "+d.ran[i+1])
+			}
+		}
+		want := []string{"a: RELEASE SAVEPOINT storefront_order", "bad: ROLLBACK TO SAVEPOINT storefront_order", "c: RELEASE SAVEPOINT storefront_order"}
+		if !slices.Equal(end, want) || len(d.commits) != 2 {
+			t.Errorf("the parts of %d commits ended so: %q", len(d.commits), end)
+		}
+	})
+}
+
 // The methods of go-sql-driver/mysql that end a transaction are given no ctx.
 func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 	for name, want := range map[string]error{"of a refusal": &storefront.Refusal{}, "after the commit": nil} {
