@@ -38,6 +38,7 @@ const moreConnections = "max_connections=1000"
 // TestClientCuts has the network between clients and replicas fail, but no process.
 func TestClientCuts(t *testing.T) {
 	f := newFaultTest(t)
+	f.orders = 3000
 	server := startPostgres(t)
 	f.start(3, server.URL())
 	var proxies []*proxy
