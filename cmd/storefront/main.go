@@ -9,6 +9,9 @@
 //
 //	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
 //
+// Its address, opened in a browser, is a page to try it on. With the sample, the page
+// can also change the lists.
+//
 // Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
 // requests in flight, for up to a minute, and exits; a second signal ends it at
 // once. The exit status is 2 for a bad flag or file and 1 for any other failure.
@@ -31,6 +34,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/explorer"
 )
 
 const sample = `{
@@ -66,7 +70,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, *addr, store); err != nil {
+	page := new(explorer.Options)
+	if *data == "" {
+		page.Change = changeSample(store)
+	}
+	if err := serve(ctx, *addr, store, page); err != nil {
 		fail(1, err)
 	}
 }
@@ -93,11 +101,42 @@ func load(store *storefront.MemStore, name string) error {
 	return nil
 }
 
+// changeSample returns what lets the explorer put and delete users and widgets.
+func changeSample(store *storefront.MemStore) func(ctx context.Context, list, id string, put bool) error {
+	return func(_ context.Context, list, id string, put bool) error {
+		items := &store.Users
+		if list == "widgets" {
+			items = &store.Widgets
+		}
+		if !put {
+			items.Delete(id)
+			return nil
+		}
+		item, err := storefront.NewResource(id, map[string]any{"name": id})
+		if err == nil {
+			items.Put(item)
+		}
+		return err
+	}
+}
+
+// withExplorer answers / with the explorer and all else with the service. An
+// http.ServeMux would redirect paths such as //, which are the service's to refuse.
+func withExplorer(service, page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			page.ServeHTTP(w, r)
+		} else {
+			service.ServeHTTP(w, r)
+		}
+	})
+}
+
 // serve serves the store until ctx is done, then finishes the requests in
 // flight.
-func serve(ctx context.Context, addr string, store *storefront.MemStore) error {
+func serve(ctx context.Context, addr string, store *storefront.MemStore, page *explorer.Options) error {
 	server := &http.Server{
-		Handler:           storefront.New(store),
+		Handler:           withExplorer(storefront.New(store), explorer.HandlerWithOptions("", page)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take
@@ -135,7 +174,7 @@ func tryThis(w io.Writer, listening net.Addr, store *storefront.MemStore) {
 		host = "localhost"
 	}
 	base := "http://" + net.JoinHostPort(host, port)
-	fmt.Fprintf(w, "Serving on %s. Try:\n\n", base)
+	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
 	for p := range store.Products.All() {

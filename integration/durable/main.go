@@ -19,6 +19,8 @@
 // characters have to be escaped, such as / as %2F. Any number of durables may share a
 // database. They may also share a SQLite file, on one machine.
 //
+// Its address, opened in a browser, is a page to try it on.
+//
 // At startup, the users, products and widgets in the file of -data are put into
 // the database, beside and in place of what is there. Without -data, the database
 // is served as it is; one with nothing in it gets the sample shop.
@@ -80,6 +82,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/explorer"
 	"example.com/storefront/sqlstore"
 )
 
@@ -269,11 +272,23 @@ func forgetKeys(ctx context.Context, store *sqlstore.Store) {
 	}
 }
 
+// withExplorer answers / with the explorer and all else with the service. An
+// http.ServeMux would redirect paths such as //, which are the service's to refuse.
+func withExplorer(service, page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			page.ServeHTTP(w, r)
+		} else {
+			service.ServeHTTP(w, r)
+		}
+	})
+}
+
 // serve serves the store until ctx is done, then finishes the requests in
 // flight.
 func serve(ctx context.Context, addr string, store storefront.Store, product string) error {
 	server := &http.Server{
-		Handler:           storefront.New(store),
+		Handler:           withExplorer(storefront.New(store), explorer.Handler("")),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take
@@ -311,7 +326,7 @@ func tryThis(w io.Writer, listening net.Addr, product string) {
 		host = "localhost"
 	}
 	base := "http://" + net.JoinHostPort(host, port)
-	fmt.Fprintf(w, "Serving on %s. Try:\n\n", base)
+	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
 	if product != "" {

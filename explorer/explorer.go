@@ -1,0 +1,139 @@
+// Package explorer serves one web page on which the service of package storefront is
+// tried by hand: orders and their retries, pages, revalidation, what caches may do,
+// and what is answered to wrong requests. Each exchange is shown as it went over the
+// wire, with a curl line to copy.
+//
+// The page is part of the program: it has no build step, asks no other host, works
+// offline, and is served with a strict Content-Security-Policy. It can do nothing that
+// any client of the service could not do; who may open it is up to the program, as
+// with the service itself.
+package explorer
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"example.com/storefront"
+)
+
+var (
+	//go:embed page.html
+	page string
+	//go:embed page.css
+	style string
+	//go:embed page.js
+	script string
+)
+
+// Options are what a program adds to the page.
+type Options struct {
+	// Change, if it is not nil, puts the item with this ID into the list, which is
+	// "users" or "widgets", or deletes it. With it, the page has buttons that change a
+	// list in the middle of a walk from page to page. It is for samples: whoever can
+	// open the page can change the lists. It is called from many goroutines at the same
+	// time, with an ID that follows the rules of [storefront.NewResource]. An error is
+	// logged to [slog.Default] and answered with 500.
+	Change func(ctx context.Context, list, id string, put bool) error
+}
+
+// Handler returns the page. It answers GET and HEAD with it, whatever the path, so
+// that it can be mounted anywhere.
+//
+// The base is where the browser finds the service: a path such as "/shop", or a
+// relative one, which starts from the folder of the page; "" is that folder. So "" is
+// right for a page at / and a service at the root, and it stays right where both are
+// behind a proxy that adds a prefix. Handler panics if base is not a path: the page
+// may connect to its own host only.
+func Handler(base string) http.Handler {
+	return HandlerWithOptions(base, nil)
+}
+
+// HandlerWithOptions is [Handler] with options; nil stands for none. With Change, it
+// also answers POST. Browsers can send that only from pages of the same origin, see
+// [http.CrossOriginProtection].
+func HandlerWithOptions(base string, opts *Options) http.Handler {
+	if u, err := url.Parse(base); err != nil || u.Path != base && u.EscapedPath() != base || strings.HasPrefix(base, "//") {
+		panic("explorer: the base is not a path: " + base)
+	}
+	e := &explorer{allow: "GET, HEAD"}
+	changes := ""
+	if opts != nil && opts.Change != nil {
+		e.change = opts.Change
+		e.allow += ", POST"
+		changes = "yes"
+	}
+	text := strings.NewReplacer(
+		"{{base}}", html.EscapeString(base), "{{changes}}", changes,
+		"{{style}}", style, "{{script}}", script,
+	).Replace(page)
+	e.page = text
+	e.tag = `"` + hash(text) + `"`
+	e.policy = "default-src 'none'; script-src 'sha256-" + hash(script) + "'; style-src 'sha256-" + hash(style) +
+		"'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
+		"; require-trusted-types-for 'script'; trusted-types 'none'"
+	return http.NewCrossOriginProtection().Handler(e)
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+type explorer struct {
+	page   string
+	tag    string
+	policy string
+	allow  string
+	change func(ctx context.Context, list, id string, put bool) error // nil: none
+}
+
+func (e *explorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		e.servePage(w, r)
+	case r.Method == http.MethodPost && e.change != nil:
+		e.serveChange(w, r)
+	default:
+		w.Header().Set("Allow", e.allow)
+		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: "This is a page to look at: " + e.allow + "."}.ServeHTTP(w, r)
+	}
+}
+
+func (e *explorer) servePage(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", e.policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Etag", e.tag)
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(e.page))
+}
+
+// serveChange answers the page's form: list, id, and op, which is put or delete.
+func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	list, id, op := r.PostFormValue("list"), r.PostFormValue("id"), r.PostFormValue("op")
+	if list != "users" && list != "widgets" || op != "put" && op != "delete" {
+		storefront.Problem{Status: http.StatusBadRequest, Detail: "The list is users or widgets, and op is put or delete."}.ServeHTTP(w, r)
+		return
+	}
+	if _, err := storefront.NewResource(id, nil); err != nil {
+		storefront.Problem{Status: http.StatusUnprocessableEntity, Detail: "An ID has 1 to 255 bytes of UTF-8 without control characters."}.ServeHTTP(w, r)
+		return
+	}
+	if err := e.change(r.Context(), list, id, op == "put"); err != nil {
+		slog.ErrorContext(r.Context(), "explorer: the change failed", slog.Any("error", err))
+		storefront.Problem{Status: http.StatusInternalServerError, Detail: "The change failed."}.ServeHTTP(w, r)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,542 @@
+const $ = id => document.getElementById(id);
+const meta = name => document.querySelector(`meta[name="storefront-${name}"]`).content;
+const base = new URL(meta("base") || ".", location.href);
+if (!base.pathname.endsWith("/")) base.pathname += "/";
+$("where").textContent = base.href.replace(/\/$/, "");
+
+// make returns an element with these properties (or, for data-, aria- and the like, attributes) and children.
+function make(name, properties, ...children) {
+	const e = document.createElement(name);
+	for (const [k, v] of Object.entries(properties || {})) {
+		if (k in e) e[k] = v; else e.setAttribute(k, v);
+	}
+	e.append(...children);
+	return e;
+}
+const on = (id, does) => $(id).addEventListener("click", async () => {
+	if ($(id).getAttribute("aria-busy")) return; // one click, one time
+	$(id).setAttribute("aria-busy", "true");
+	try { await does(); } finally { $(id).removeAttribute("aria-busy"); }
+});
+// say puts the outcome where the eyes are, and where a screen reader hears of it.
+function say(id, text) {
+	$(id).textContent = text;
+	$("live").textContent = text;
+}
+// A random key, also where crypto.randomUUID is missing because the page did not come over TLS.
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map(b => b.toString(16).padStart(2, "0")).join("");
+const bytes = n => n === 1 ? "1 byte" : n.toLocaleString("en") + " bytes";
+const count = (n, what) => n + " " + what + (n === 1 ? "" : "s");
+
+// ---- Exchanges and their log ----
+
+const exchanges = [];
+const encode = s => encodeURIComponent(s).replace(/[!'()*]/g, c => "%" + c.charCodeAt(0).toString(16).toUpperCase());
+
+// send sends a request, logs what went over the wire, and returns it. The path is
+// relative to the service; query and headers are lists of name and value, and a body is
+// JSON unless the headers say otherwise.
+async function send({method = "GET", path, query = [], headers = [], body}) {
+	let all = [...headers];
+	const has = name => all.some(([n]) => n.toLowerCase() === name);
+	if (body !== undefined && !has("content-type")) all.push(["Content-Type", "application/json"]);
+	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
+	if (body === undefined && !has("cache-control")) all.push(["Cache-Control", "no-cache"]);
+	for (const line of $("extra").value.split("\n").filter(l => l.trim())) {
+		const at = line.indexOf(":");
+		all.push([line.slice(0, at < 0 ? line.length : at).trim(), at < 0 ? "" : line.slice(at + 1).trim()]);
+	}
+	const target = base.pathname + path + (query.length ? "?" + query.map(([n, v]) => encode(n) + "=" + encode(v)).join("&") : "");
+	const x = {method, path: "/" + path, target, query, headers: all, body, cookies: $("cookies").checked, started: new Date(), status: 0, answer: [], text: "", bytes: 0};
+	const before = performance.now();
+	try {
+		const sent = new Headers();
+		for (const [n, v] of all) sent.append(n, v);
+		const response = await fetch(base.origin + target, {
+			method, headers: sent, body, cache: "no-store", redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
+		});
+		const received = await response.arrayBuffer();
+		x.status = response.status;
+		x.reason = response.statusText;
+		x.answer = [...response.headers];
+		x.bytes = received.byteLength;
+		x.text = new TextDecoder().decode(received);
+		try { x.json = JSON.parse(x.text); } catch { /* an answer need not be JSON */ }
+	} catch (err) {
+		x.failure = String(err.message || err);
+	}
+	x.ms = performance.now() - before;
+	x.header = name => (x.answer.find(([n]) => n.toLowerCase() === name) || [])[1];
+	const entry = performance.getEntriesByName(base.origin + target).pop();
+	x.protocol = (entry && entry.nextHopProtocol || "HTTP").toUpperCase().replace(/^H2$/, "HTTP/2").replace(/^H3$/, "HTTP/3");
+	performance.clearResourceTimings();
+	exchanges.push(x);
+	log(x);
+	return x;
+}
+
+const secret = name => /^(authorization|cookie|proxy-authorization)$/i.test(name);
+const quote = s => "'" + s.replaceAll("'", `'\\''`) + "'";
+// curl returns the request as a command, for a shell.
+function curl(x) {
+	let line = "curl -i";
+	if (x.method === "HEAD") line = "curl -I";
+	else if (x.method !== (x.body === undefined ? "GET" : "POST")) line += " -X " + x.method;
+	line += " " + quote(base.origin + x.target);
+	for (const [n, v] of x.headers) line += secret(n) ? ` -H "${n}: $${n.toUpperCase().replaceAll("-", "_")}"` : " -H " + quote(v ? n + ": " + v : n + ";");
+	if (x.cookies) line += ' -b "$COOKIE"';
+	if (x.body !== undefined) line += " --data-raw " + quote(x.body);
+	return line;
+}
+const wireName = n => n.replace(/(^|-)[a-z]/g, c => c.toUpperCase());
+const cut = (s, n) => s.length <= n ? s : s.slice(0, n) + ` … (${bytes(s.length)} in all)`;
+const chip = x => make("span", {className: "chip s" + Math.floor(x.status / 100)}, x.status ? String(x.status) : "none");
+const size = x => x.status === 304 || !x.bytes ? "no body" : bytes(x.bytes);
+// note says in a word what is special about an answer.
+function note(x) {
+	if (x.header("idempotent-replayed")) return "replayed";
+	if (x.header("cache-status") && x.header("age")) return "from memory";
+	return x.status >= 400 && x.json && x.json.type ? x.json.type.split(":").pop() : "";
+}
+function wire(x) {
+	if (x.failure) return "No answer: " + x.failure;
+	return `${x.protocol} ${x.status} ${x.reason || ""}`.trim() + "\n" + x.answer.map(([n, v]) => wireName(n) + ": " + v).join("\n") + (x.text ? "\n\n" + cut(x.text, 20000) : "");
+}
+function log(x) {
+	const request = make("pre", {tabIndex: 0, role: "region", "aria-label": "Request"}, cut(curl(x), 2000));
+	const copy = make("button", {type: "button"}, "Copy");
+	copy.addEventListener("click", async () => {
+		try {
+			await navigator.clipboard.writeText(curl(x));
+			say("live", "Copied.");
+			copy.textContent = "Copied";
+		} catch { // not allowed: let the user copy what is selected
+			request.textContent = curl(x);
+			getSelection().selectAllChildren(request);
+			copy.textContent = "Selected";
+		}
+	});
+	const took = (x.ms < 10 ? x.ms.toFixed(1) : Math.round(x.ms)) + " ms";
+	const details = make("details", {open: true},
+		make("summary", {}, chip(x), " ", make("code", {}, x.method + " " + cut(x.target, 300)), " ",
+			make("span", {className: "meta"}, [took, size(x), note(x)].filter(s => s).join(" · "))),
+		make("div", {className: "what"}, "Request", copy), request,
+		make("div", {className: "what"}, "Answer"),
+		make("pre", {tabIndex: 0, role: "region", "aria-label": "Answer"}, wire(x)));
+	const item = make("li", {}, details);
+	for (const older of $("log").children) {
+		if (older.className === "empty") older.remove();
+		else older.firstChild.open = false;
+	}
+	$("log").prepend(item);
+	$("log").scrollTop = 0;
+	while ($("log").children.length > 500) $("log").lastChild.remove();
+	if (exchanges.length > 500) exchanges.shift();
+	$("clear").disabled = $("export").disabled = false;
+}
+on("clear", () => {
+	exchanges.length = 0;
+	$("log").replaceChildren(make("li", {className: "empty"}, "Nothing was sent since it was cleared."));
+	$("clear").disabled = $("export").disabled = true;
+	say("live", "The log is empty.");
+	$("log").focus();
+});
+// The export is an HTTP Archive, which the developer tools of browsers open.
+on("export", () => {
+	const pairs = list => list.map(([name, value]) => ({name, value: secret(name) ? "…" : value}));
+	const entries = exchanges.map(x => ({
+		startedDateTime: x.started.toISOString(), time: x.ms,
+		request: {
+			method: x.method, url: base.origin + x.target, httpVersion: x.protocol, cookies: [], headers: pairs(x.headers), queryString: pairs(x.query), headersSize: -1, bodySize: -1,
+			...(x.body !== undefined && {postData: {mimeType: (x.headers.find(([n]) => n.toLowerCase() === "content-type") || [])[1], text: x.body}}),
+		},
+		response: {
+			status: x.status, statusText: x.reason || "", httpVersion: x.protocol, cookies: [], headers: pairs(x.answer), redirectURL: "", headersSize: -1, bodySize: x.bytes,
+			content: {size: x.bytes, mimeType: x.header("content-type") || "", text: x.text}, ...(x.failure && {comment: x.failure}),
+		},
+		cache: {}, timings: {send: 0, wait: x.ms, receive: 0},
+	}));
+	const har = {log: {version: "1.2", creator: {name: "storefront explorer", version: "1"}, entries}};
+	const url = URL.createObjectURL(new Blob([JSON.stringify(har, null, "\t")], {type: "application/json"}));
+	make("a", {href: url, download: "storefront.har"}).click();
+	setTimeout(() => URL.revokeObjectURL(url), 60000);
+	say("live", count(entries.length, "exchange") + " exported.");
+});
+
+// ---- Problems: the faults beside what they are about ----
+
+function reasonOf(x) {
+	if (x.failure) return "No answer: " + x.failure;
+	return x.status + (x.json && x.json.title ? ", " + x.json.title : "");
+}
+// parts returns what a request has: the kind and name that a fault would give, and the value.
+function parts(x) {
+	const list = x.query.map(([n, v]) => ({kind: "parameter", name: n, value: v}));
+	for (const [n, v] of x.headers) list.push({kind: "header", name: n, value: secret(n) ? "…" : v});
+	if (x.body === undefined) return list;
+	try {
+		const body = JSON.parse(x.body);
+		for (const n of Object.keys(body)) list.push({kind: "pointer", name: "#/" + n, value: JSON.stringify(body[n])});
+	} catch {
+		list.push({kind: "pointer", name: "the body", value: cut(x.body, 200)});
+	}
+	return list;
+}
+const isAbout = (fault, part) => fault[part.kind] !== undefined && (part.kind === "header" ? fault.header.toLowerCase() === part.name.toLowerCase() : fault[part.kind] === part.name);
+const kinds = {parameter: "query", header: "header", pointer: "body"};
+function outcome(x) {
+	const p = x.json && typeof x.json === "object" ? x.json : {};
+	if (x.status < 400 && !x.failure) {
+		return [make("h4", {}, chip(x), x.header("idempotent-replayed") ? "The order that this key has created" : "Done"), make("pre", {}, x.json ? JSON.stringify(x.json, null, 2) : x.text || "There is no body.")];
+	}
+	const rows = parts(x);
+	const faults = [...(p.errors || [])];
+	for (const f of faults) {
+		const kind = Object.keys(kinds).find(k => f[k] !== undefined);
+		if (kind && !rows.some(r => isAbout(f, r))) rows.push({kind, name: f[kind], value: undefined});
+	}
+	const body = make("tbody", {});
+	for (const r of rows) {
+		const its = faults.filter(f => isAbout(f, r));
+		body.append(make("tr", {}, make("td", {}, kinds[r.kind]), make("td", {}, make("code", {}, r.name)), make("td", {}, r.value === undefined ? make("em", {}, "not sent") : make("code", {}, cut(r.value, 200))),
+			make("td", {}, ...its.map(f => make("p", {className: "fault"}, f.detail)))));
+	}
+	const general = faults.filter(f => !rows.some(r => isAbout(f, r)));
+	const head = ["Where", "Name", "Sent", "Fault"].map(t => make("th", {scope: "col"}, t));
+	return [
+		make("h4", {}, chip(x), p.title || x.reason || x.failure || "No answer"),
+		make("p", {}, make("code", {}, `${x.method} ${cut(x.target, 200)}`)),
+		make("p", {}, p.detail || ""),
+		...general.map(f => make("p", {className: "fault"}, f.detail)),
+		...(rows.length ? [make("table", {}, make("thead", {}, make("tr", {}, ...head)), body)] : []),
+		make("p", {}, ...[["Programs go by ", p.type], ["The log of the server has it as ", p.instance], ["Allow: ", x.header("allow")], ["Accept: ", x.header("accept")], ["Retry-After: ", x.header("retry-after")]]
+			.filter(([, v]) => v).flatMap(([t, v]) => [t, make("code", {}, v), " "])),
+	];
+}
+
+// ---- Tabs ----
+
+const tabs = [...document.querySelectorAll("[role=tab]")];
+function choose(tab, focus) {
+	for (const t of tabs) {
+		t.setAttribute("aria-selected", t === tab);
+		t.tabIndex = t === tab ? 0 : -1;
+		$(t.getAttribute("aria-controls")).hidden = t !== tab;
+	}
+	if (focus) tab.focus();
+	history.replaceState(null, "", "#" + tab.getAttribute("aria-controls"));
+}
+for (const tab of tabs) {
+	tab.addEventListener("click", () => choose(tab));
+	tab.addEventListener("keydown", e => {
+		const i = tabs.indexOf(tab), n = tabs.length;
+		const to = {ArrowRight: (i + 1) % n, ArrowLeft: (i + n - 1) % n, Home: 0, End: n - 1}[e.key];
+		if (to === undefined) return;
+		e.preventDefault();
+		choose(tabs[to], true);
+	});
+}
+const asked = tabs.find(t => "#" + t.getAttribute("aria-controls") === location.hash);
+if (asked) choose(asked);
+
+// ---- Orders ----
+
+let orders; // the first request with the key
+// The body is as it was typed: digits are a number, and anything else is shown what it is told.
+function orderBody(add = 0) {
+	const qty = $("qty").value.trim();
+	return JSON.stringify({item: $("item").value, qty: /^-?\d+$/.test(qty) && Number.isSafeInteger(+qty) ? +qty + add : qty});
+}
+const post = (key, body) => send({method: "POST", path: "v1/orders", headers: key === null ? [] : [["Idempotency-Key", key]], body});
+function tried(what, x) {
+	const back = x.status === 201
+		? [make("code", {}, x.json.id), x.header("idempotent-replayed") ? " the same order, replayed" : " created"]
+		: [reasonOf(x), ...(x.json && x.json.errors || []).map(f => make("p", {className: "fault"}, f.detail))];
+	$("tries").tBodies[0].append(make("tr", {}, make("td", {}, what), make("td", {}, chip(x)), make("td", {}, ...back)));
+	const box = $("tries").parentNode;
+	box.scrollTop = box.scrollHeight;
+}
+function begin() {
+	$("key").value = newKey();
+	orders = {key: $("key").value, body: orderBody(), n: 0};
+	$("tries").tBodies[0].replaceChildren();
+}
+on("order", async () => {
+	const typed = $("key").value;
+	const fresh = !typed || orders && orders.key === typed;
+	begin();
+	if (!fresh) orders.key = $("key").value = typed;
+	const x = await post(orders.key, orders.body);
+	tried("New order", x);
+	$("retry").disabled = $("other").disabled = false;
+	say("orders-said", x.status === 201 ? x.header("idempotent-replayed") ? "This key has been used before, for the same order: it came back." : "Created. Suppose the answer was lost on its way to you, and send it again with Retry." : `${reasonOf(x)}. A refused request does not use up its key.`);
+});
+on("retry", async () => {
+	const x = await post(orders.key, orders.body);
+	tried("Retry " + ++orders.n, x);
+	say("orders-said", x.header("idempotent-replayed") ? "The same order came back, and Idempotent-Replayed says that nothing was created." : x.status === 201 ? "Created now: the tries before were refused." : reasonOf(x) + ".");
+});
+on("other", async () => {
+	const body = JSON.parse(orders.body);
+	body.qty = Number.isSafeInteger(body.qty) ? body.qty + 1 : 1;
+	const x = await post(orders.key, JSON.stringify(body));
+	tried("Other body", x);
+	say("orders-said", x.status === 422 ? "Refused: this key stands for another order. The order that it has created is as it was." : reasonOf(x) + ".");
+});
+on("ten", async () => {
+	begin();
+	const all = await Promise.all(Array.from({length: 10}, () => post(orders.key, orders.body)));
+	all.forEach((x, i) => tried("At once, " + (i + 1), x));
+	const ids = new Set(all.filter(x => x.status === 201).map(x => x.json.id));
+	const created = all.filter(x => x.status === 201 && !x.header("idempotent-replayed")).length;
+	$("retry").disabled = $("other").disabled = false;
+	say("orders-said", ids.size === 1 ? `Ten requests with one key: ${count(created, "order")} created, and all ten got that one back.` : `${count(ids.size, "order")} came back; see the answers above.`);
+});
+
+// ---- Pages ----
+
+let walk;
+const positionOf = {users: "after", widgets: "start"};
+const path = list => list === "users" ? "v1/users" : "v2/widgets";
+async function nextPage() {
+	const w = walk;
+	const x = await send({path: path(w.list), query: [["limit", w.limit], ...(w.next ? [[positionOf[w.list], w.next]] : [])]});
+	if (w !== walk) return false;
+	if (x.status !== 200) {
+		say("pages-said", `${reasonOf(x)}. ${(x.json && x.json.errors || []).map(f => f.detail).join(" ")}`);
+		return false;
+	}
+	w.pages++;
+	for (const item of x.json.data) {
+		const {id, ...rest} = item;
+		if (w.seen.has(id)) w.twice++;
+		w.seen.add(id);
+		$("seen").tBodies[0].append(make("tr", {"data-id": id}, make("td", {}, String(w.pages)), make("td", {}, make("code", {}, id)), make("td", {}, make("code", {}, cut(JSON.stringify(rest), 300)))));
+		w.last = id;
+	}
+	$("seen").parentNode.scrollTop = $("seen").parentNode.scrollHeight;
+	w.next = x.json.next;
+	$("next-page").disabled = $("to-the-end").disabled = !x.json.has_more;
+	say("pages-said", `${count(w.seen.size, "item")} on ${count(w.pages, "page")}, ${w.twice ? w.twice + " of them repeated" : "none of them twice"}. ` + (x.json.has_more ? "There are more." : "That is the end: there is no next."));
+	return x.json.has_more;
+}
+on("first-page", async () => {
+	walk = {list: $("list").value, limit: $("limit").value.trim(), seen: new Set(), pages: 0, twice: 0};
+	$("seen").tBodies[0].replaceChildren();
+	$("next-page").disabled = $("to-the-end").disabled = true;
+	await nextPage();
+});
+on("next-page", nextPage);
+on("to-the-end", async () => {
+	for (let more = 200; more && await nextPage();) more--; // pages, then the button has to be pressed again
+});
+if (meta("changes")) {
+	$("change").hidden = false;
+	for (const op of ["put", "delete"]) {
+		on(op, async () => {
+			const list = $("list").value, id = $("change-id").value;
+			const r = await fetch(location.pathname, {method: "POST", body: new URLSearchParams({list, id, op})}).catch(() => ({}));
+			const passed = walk && walk.list === list && walk.last !== undefined && before(id, walk.last) ? "The walk is past its place." : "Its place is still ahead.";
+			say("pages-said", r.ok ? `${op === "put" ? "Put" : "Deleted"}: ${id}. ${walk ? passed : ""} Now go on with the walk.` : "That did not work: an ID has 1 to 255 bytes without control characters.");
+		});
+	}
+}
+// IDs are in the order of their bytes.
+function before(a, b) {
+	const x = new TextEncoder().encode(a), y = new TextEncoder().encode(b);
+	for (let i = 0; i < x.length && i < y.length; i++) if (x[i] !== y[i]) return x[i] < y[i];
+	return x.length < y.length;
+}
+
+// ---- Caching ----
+
+let kept, saved = 0;
+const productPath = () => "v1/products/" + encode($("product").value);
+on("read", async () => {
+	const x = await send({path: productPath()});
+	kept = x.status === 200 ? {path: x.path, tag: x.header("etag"), bytes: x.bytes} : undefined;
+	$("revalidate").disabled = !kept;
+	say("revalidate-said", kept ? `${bytes(kept.bytes)}, with the tag ${kept.tag}.` : reasonOf(x) + ".");
+});
+on("revalidate", async () => {
+	const x = await send({path: kept.path.slice(1), headers: [["If-None-Match", kept.tag]]});
+	if (x.status === 304) saved += kept.bytes;
+	else if (x.status === 200) kept = {path: x.path, tag: x.header("etag"), bytes: x.bytes};
+	say("revalidate-said", x.status === 304 ? `304: it has not changed, and no body was sent. ${bytes(saved)} saved so far.` : x.status === 200 ? `200: it has changed. The new tag is ${kept.tag}.` : reasonOf(x) + ".");
+});
+
+const span = 60; // seconds that the time line shows
+let marks = [];
+function svg(name, attributes, text) {
+	const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+	for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+	if (text) e.textContent = text;
+	return e;
+}
+function drawTime() {
+	const now = Date.now(), left = 60, right = 605;
+	const at = t => right - (right - left) * (now - t) / 1000 / span;
+	const shapes = [svg("text", {x: 0, y: 34}, "memory"), svg("text", {x: 0, y: 89}, "store"), svg("line", {x1: left, x2: right, y1: 30, y2: 30}), svg("line", {x1: left, x2: right, y1: 85, y2: 85})];
+	for (let s = 0; s <= span; s += 10) {
+		const x = at(now - s * 1000);
+		shapes.push(svg("line", {x1: x, x2: x, y1: 104, y2: 110}), svg("text", {x, y: 124, "text-anchor": s ? "middle" : "end"}, s ? s + " s ago" : "now"));
+	}
+	marks = marks.filter(m => now - m.at < span * 1000);
+	for (const m of marks) {
+		const x = at(m.at);
+		const about = svg("title", {}, m.text);
+		if (m.hit) {
+			shapes.push(svg("line", {class: "hit", x1: Math.max(left, at(m.at - m.age * 1000)), x2: x, y1: 85, y2: 30}));
+			const dot = svg("circle", {class: "hit", cx: x, cy: 30, r: 5});
+			dot.append(about);
+			shapes.push(dot, svg("text", {x, y: 18, "text-anchor": "middle"}, m.age + " s"));
+		} else {
+			const box = svg("rect", {class: "store", x: x - 5, y: 80, width: 10, height: 10});
+			box.append(about);
+			shapes.push(box);
+		}
+	}
+	$("time").replaceChildren(...shapes);
+}
+drawTime();
+setInterval(() => { if (!document.hidden && marks.length) drawTime(); }, 1000);
+$("max-age").addEventListener("input", () => { $("max-age-value").textContent = $("max-age").value; });
+on("ask", async () => {
+	const n = $("max-age").value;
+	const x = await send({path: productPath(), headers: [["Cache-Control", "max-age=" + n]]});
+	const age = Number(x.header("age") || 0), status = x.header("cache-status") || "";
+	const hit = / hit\b/.test(status);
+	const text = x.status !== 200 ? reasonOf(x) + "." : hit ? `From memory, ${count(age, "second")} old; up to ${n} were allowed. Cache-Status: ${status}` : `From the store. Cache-Status: ${status}`;
+	if (x.status === 200) marks.push({at: Date.now(), age, hit, text});
+	drawTime();
+	say("age-said", text);
+});
+on("forget-marks", () => {
+	marks = [];
+	drawTime();
+	say("age-said", "The time line is empty.");
+});
+
+// ---- Break it ----
+
+const good = `{"item":"teapot","qty":2}`;
+const get = (path, ...query) => ({path, query});
+const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers: headers.length ? headers : [["Idempotency-Key", newKey()]], body});
+const wrong = [
+	["A required parameter is missing", 400, () => get("v2/widgets")],
+	["Three faults in one query", 400, () => get("v1/users", ["limit", "0"], ["sort", "name"], ["after", ""])],
+	["A changed cursor", 400, () => get("v1/users", ["after", "AXVncmFjZbDNh1Z"])],
+	["The cursor of another list", 400, () => get("v2/widgets", ["limit", "2"], ["start", "AXVncmFjZbDNh1Y"])],
+	["No Idempotency-Key", 400, () => ({method: "POST", path: "v1/orders", body: good})],
+	["Two keys in one", 400, () => order(good, ["Idempotency-Key", "one, two"])],
+	["The key of another order", 422, async () => {
+		const key = newKey();
+		await send(order(good, ["Idempotency-Key", key]));
+		return order(`{"item":"kettle","qty":1}`, ["Idempotency-Key", key]);
+	}],
+	["Three faults in one order", 422, () => order(`{"qty":"3","colour":"red"}`)],
+	["A quantity with a fraction", 422, () => order(`{"item":"teapot","qty":1.5}`)],
+	["The same member twice", 400, () => order(`{"item":"teapot","qty":1,"qty":2}`)],
+	["JSON that is cut off", 400, () => order(`{"item":"teapot",`)],
+	["A body that is not JSON", 415, () => order("item=teapot", ["Idempotency-Key", newKey()], ["Content-Type", "application/x-www-form-urlencoded"])],
+	["A body that is too large", 413, () => order(JSON.stringify({item: "t".repeat(70000), qty: 1}))],
+	["A product that does not exist", 404, () => get("v1/products/no-such-product")],
+	["A path that does not exist", 404, () => get("v1/users/")],
+	["A method that is not allowed", 405, () => ({method: "DELETE", path: "v1/users"})],
+	["A method that no one knows", 501, () => ({method: "BREW", path: "v1/users"})],
+	["Only if it has not changed, but it has", 412, () => ({path: "v1/users", headers: [["If-Match", '"an-older-tag"']]})],
+	["Only from memory, but it is not there", 504, () => ({path: "v1/products/not-in-memory", headers: [["Cache-Control", "only-if-cached"]]})],
+];
+const breaks = wrong.map(([title, want, request]) => {
+	const status = make("span", {className: "chip"}, "");
+	const button = make("button", {type: "button"}, title, status);
+	$("breaks").append(make("li", {}, button));
+	const run = async () => {
+		const x = await send(await request());
+		status.className = "chip s" + Math.floor(x.status / 100);
+		status.textContent = x.status || "none";
+		$("broken").replaceChildren(...outcome(x));
+		$("broken").scrollTop = 0;
+		return x.status === want;
+	};
+	button.addEventListener("click", async () => {
+		await run();
+		say("live", $("broken").querySelector("h4").textContent);
+	});
+	return run;
+});
+on("break-all", async () => {
+	let right = 0;
+	for (const run of breaks) if (await run()) right++;
+	say("live", `${right} of ${breaks.length} were told what is wrong.`);
+});
+
+// ---- All requests, as openapi.json describes them ----
+
+async function offer() {
+	$("openapi").href = base.pathname + "openapi.json";
+	const response = await fetch(base.pathname + "openapi.json", {credentials: "same-origin"}).catch(() => ({}));
+	if (!response.ok) {
+		$("operations").replaceChildren(make("p", {className: "problem"}, `There is no service at ${base.href}: its openapi.json cannot be read.`));
+		return;
+	}
+	const api = await response.json();
+	const follow = v => v && v.$ref ? follow(v.$ref.slice(2).split("/").reduce((o, k) => o[k], api)) : v;
+	const limit = api.paths["/v1/users"]?.get?.parameters.map(follow).find(p => p.name === "limit");
+	$("limit").title = limit ? `1 to ${limit.schema.maximum}` : "";
+	const sections = [];
+	for (const [path, item] of Object.entries(api.paths)) {
+		for (const method of ["get", "post"]) {
+			if (!item[method] || path === "/openapi.json") continue;
+			sections.push(operation(api, follow, path, method.toUpperCase(), item[method], [...(item.parameters || []), ...(item[method].parameters || [])].map(follow)));
+		}
+	}
+	$("operations").replaceChildren(...sections);
+}
+const plain = text => (text || "").split("\n")[0].replaceAll("`", "").replace(/^(.*?[.!])(\s.*)?$/, "$1");
+function operation(api, follow, path, method, op, parameters) {
+	const fields = [];
+	const add = (kind, p, value) => {
+		const id = op.operationId + "-" + p.name.toLowerCase();
+		const input = make("input", {id, value, autocomplete: "off", spellcheck: false, "aria-describedby": id + "-hint " + id + "-fault"});
+		const fault = make("p", {id: id + "-fault", className: "fault"});
+		const s = follow(p.schema) || {};
+		const range = s.minimum !== undefined && s.maximum !== undefined ? ` ${s.minimum} to ${s.maximum}.` : "";
+		fields.push({kind, name: kind === "pointer" ? "#/" + p.name : p.name, bare: p.name, type: s.type, input, fault,
+			element: make("div", {className: "field"}, make("label", {htmlFor: id}, `${p.name} (${kind === "pointer" ? "body" : p.in}${p.required ? ", required" : ""})`), input,
+				make("span", {id: id + "-hint", className: "hint"}, plain(p.description || s.description) + range), fault)});
+	};
+	const initial = p => p.in === "path" || p.required && p.in === "query" ? p.example ?? "" : p.name === "Idempotency-Key" ? newKey() : "";
+	for (const p of parameters) add({path: "path", query: "parameter", header: "header"}[p.in], p, String(initial(p)));
+	const content = op.requestBody && op.requestBody.content["application/json"];
+	if (content) {
+		const schema = follow(content.schema);
+		const example = follow(Object.values(content.examples || {})[0])?.value || {};
+		for (const [name, s] of Object.entries(schema.properties)) add("pointer", {name, schema: s, description: follow(s).description, required: schema.required?.includes(name)}, String(example[name] ?? ""));
+	}
+	const done = make("div", {className: "outcome", tabIndex: 0, role: "region", "aria-label": "Answer to " + op.summary}, make("p", {}, "Not sent yet."));
+	const button = make("button", {type: "submit"}, "Send " + method);
+	const form = make("form", {noValidate: true}, make("div", {className: "fields"}, ...fields.map(f => f.element)), make("p", {className: "buttons"}, button), done);
+	form.addEventListener("submit", async e => {
+		e.preventDefault();
+		const filled = kind => fields.filter(f => f.kind === kind && f.input.value !== "");
+		const value = f => f.type === "integer" && /^(0|[1-9]\d*)$/.test(f.input.value) ? f.input.value : JSON.stringify(f.input.value);
+		const x = await send({
+			method,
+			path: path.slice(1).replace(/\{(.*?)\}/g, (_, n) => encode(fields.find(f => f.bare === n).input.value)),
+			query: filled("parameter").map(f => [f.name, f.input.value]),
+			headers: filled("header").map(f => [f.name, f.input.value]),
+			body: content ? "{" + filled("pointer").map(f => JSON.stringify(f.bare) + ":" + value(f)).join(",") + "}" : undefined,
+		});
+		for (const f of fields) {
+			const its = (x.json && x.json.errors || []).filter(fault => isAbout(fault, f));
+			f.fault.textContent = its.map(fault => fault.detail).join(" ");
+			f.input.setAttribute("aria-invalid", its.length > 0);
+		}
+		done.replaceChildren(...outcome(x));
+		say("live", done.querySelector("h4").textContent);
+	});
+	return make("section", {className: "operation", "aria-label": op.summary}, make("h3", {}, op.summary), make("p", {}, make("code", {}, method + " " + path), " ", plain(op.description)), form);
+}
+$("key").value = newKey();
+await offer();
