@@ -2,7 +2,7 @@ const $ = id => document.getElementById(id);
 const meta = name => document.querySelector(`meta[name="storefront-${name}"]`).content;
 const base = new URL(meta("base") || ".", location.href);
 if (!base.pathname.endsWith("/")) base.pathname += "/";
-$("where").textContent = base.href.replace(/\/$/, "");
+$("where").firstChild.textContent = base.href.replace(/\/$/, "");
 
 // make returns an element with these properties (or, for data-, aria- and the like, attributes) and children.
 function make(name, properties, ...children) {
@@ -37,11 +37,12 @@ const encode = s => encodeURIComponent(s).replace(/[!'()*]/g, c => "%" + c.charC
 // relative to the service; query and headers are lists of name and value, and a body is
 // JSON unless the headers say otherwise.
 async function send({method = "GET", path, query = [], headers = [], body}) {
-	let all = [...headers];
+	const all = [...headers];
 	const has = name => all.some(([n]) => n.toLowerCase() === name);
 	if (body !== undefined && !has("content-type")) all.push(["Content-Type", "application/json"]);
 	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
-	if (body === undefined && !has("cache-control")) all.push(["Cache-Control", "no-cache"]);
+	const isRead = method === "GET" || method === "HEAD";
+	if (isRead && !has("cache-control")) all.push(["Cache-Control", "no-cache"]);
 	for (const line of $("extra").value.split("\n").filter(l => l.trim())) {
 		const at = line.indexOf(":");
 		all.push([line.slice(0, at < 0 ? line.length : at).trim(), at < 0 ? "" : line.slice(at + 1).trim()]);
@@ -53,7 +54,7 @@ async function send({method = "GET", path, query = [], headers = [], body}) {
 		const sent = new Headers();
 		for (const [n, v] of all) sent.append(n, v);
 		const response = await fetch(base.origin + target, {
-			method, headers: sent, body, cache: "no-store", redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
+			method, headers: sent, body, cache: isRead ? "no-store" : "default", redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
 		});
 		const received = await response.arrayBuffer();
 		x.status = response.status;
@@ -82,11 +83,11 @@ function curl(x) {
 	let line = "curl -i";
 	if (x.method === "HEAD") line = "curl -I";
 	else if (x.method !== (x.body === undefined ? "GET" : "POST")) line += " -X " + x.method;
-	line += " " + quote(base.origin + x.target);
-	for (const [n, v] of x.headers) line += secret(n) ? ` -H "${n}: $${n.toUpperCase().replaceAll("-", "_")}"` : " -H " + quote(v ? n + ": " + v : n + ";");
-	if (x.cookies) line += ' -b "$COOKIE"';
-	if (x.body !== undefined) line += " --data-raw " + quote(x.body);
-	return line;
+	const parts = [line + " " + quote(base.origin + x.target)];
+	for (const [n, v] of x.headers) parts.push("-H " + (secret(n) ? `"${n}: $${n.toUpperCase().replaceAll("-", "_")}"` : quote(v ? n + ": " + v : n + ";")));
+	if (x.cookies) parts.push('-b "$COOKIE"');
+	if (x.body !== undefined) parts.push((x.body.startsWith("@") ? "--data-raw " : "-d ") + quote(x.body));
+	return parts.join(" \\\n  ");
 }
 const wireName = n => n.replace(/(^|-)[a-z]/g, c => c.toUpperCase());
 const cut = (s, n) => s.length <= n ? s : s.slice(0, n) + ` … (${bytes(s.length)} in all)`;
@@ -195,22 +196,21 @@ function outcome(x) {
 		const kind = Object.keys(kinds).find(k => f[k] !== undefined);
 		if (kind && !rows.some(r => isAbout(f, r))) rows.push({kind, name: f[kind], value: undefined});
 	}
-	const body = make("tbody", {});
-	for (const r of rows) {
-		const its = faults.filter(f => isAbout(f, r));
-		body.append(make("tr", {}, make("td", {}, kinds[r.kind]), make("td", {}, make("code", {}, r.name)), make("td", {}, r.value === undefined ? make("em", {}, "not sent") : make("code", {}, cut(r.value, 200))),
-			make("td", {}, ...its.map(f => make("p", {className: "fault"}, f.detail)))));
-	}
 	const general = faults.filter(f => !rows.some(r => isAbout(f, r)));
-	const head = ["Where", "Name", "Sent", "Fault"].map(t => make("th", {scope: "col"}, t));
+	const columns = ["Part", "Sent", ...(faults.length > general.length ? ["What is wrong with it"] : [])];
+	const body = make("tbody", {}, ...rows.map(r => make("tr", {}, ...[
+		make("td", {}, make("code", {}, r.name), " ", make("small", {}, kinds[r.kind])),
+		make("td", {}, r.value === undefined ? make("em", {}, "not sent") : make("code", {}, cut(r.value, 200))),
+		make("td", {}, ...faults.filter(f => isAbout(f, r)).map(f => make("p", {className: "fault"}, f.detail))),
+	].slice(0, columns.length))));
+	const also = [["Programs go by ", p.type], ["The server’s log has it under ", p.instance], ["Allow: ", x.header("allow")], ["Accept: ", x.header("accept")], ["Retry-After: ", x.header("retry-after")]];
 	return [
-		make("h4", {}, chip(x), p.title || x.reason || x.failure || "No answer"),
+		make("h4", {}, chip(x), p.title || x.reason || "No answer"),
 		make("p", {}, make("code", {}, `${x.method} ${cut(x.target, 200)}`)),
-		make("p", {}, p.detail || ""),
+		make("p", {}, p.detail || x.failure || ""),
 		...general.map(f => make("p", {className: "fault"}, f.detail)),
-		...(rows.length ? [make("table", {}, make("thead", {}, make("tr", {}, ...head)), body)] : []),
-		make("p", {}, ...[["Programs go by ", p.type], ["The log of the server has it as ", p.instance], ["Allow: ", x.header("allow")], ["Accept: ", x.header("accept")], ["Retry-After: ", x.header("retry-after")]]
-			.filter(([, v]) => v).flatMap(([t, v]) => [t, make("code", {}, v), " "])),
+		...(rows.length ? [make("table", {}, make("thead", {}, make("tr", {}, ...columns.map(t => make("th", {scope: "col"}, t)))), body)] : []),
+		...also.filter(([, v]) => v).map(([t, v]) => make("p", {}, t, make("code", {}, v))),
 	];
 }
 

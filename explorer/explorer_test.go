@@ -1,0 +1,207 @@
+package explorer_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"example.com/storefront/explorer"
+)
+
+func get(h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestPageIsUnder60KB(t *testing.T) {
+	if n := get(explorer.Handler(""), "GET", "/").Body.Len(); n > 60_000 {
+		t.Errorf("the page has %d bytes", n)
+	}
+}
+
+func TestPageIsServedAtAnyPath(t *testing.T) {
+	want := get(explorer.Handler(""), "GET", "/")
+	if want.Code != 200 || want.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("the answer is %d, %s", want.Code, want.Header().Get("Content-Type"))
+	}
+	for _, path := range []string{"/try", "/a/b/", "/index.html"} {
+		if got := get(explorer.Handler(""), "GET", path); got.Code != 200 || got.Body.String() != want.Body.String() {
+			t.Errorf("%s: the answer is %d, with another page", path, got.Code)
+		}
+	}
+}
+
+func TestPageHasNoSourceButItself(t *testing.T) {
+	body := get(explorer.Handler(""), "GET", "/").Body.String()
+	for _, m := range regexp.MustCompile(`(?i)\b(?:src|href|action|url|import)\b\s*[=(]\s*["']?(?:https?:)?//[^"' )>]+`).FindAllString(body, -1) {
+		t.Errorf("the page refers to %s", m)
+	}
+}
+
+// The browser runs the page's own style and script and nothing else, as their hashes are
+// in the policy.
+func TestPolicyAllowsThePageAlone(t *testing.T) {
+	w := get(explorer.Handler(""), "GET", "/")
+	policy := w.Header().Get("Content-Security-Policy")
+	for name, element := range map[string]string{"style-src": `(?s)<style>(.*?)</style>`, "script-src": `(?s)<script type="module">(.*?)</script>`} {
+		found := regexp.MustCompile(element).FindAllStringSubmatch(w.Body.String(), -1)
+		if len(found) != 1 {
+			t.Fatalf("%s: the page has %d such elements, want 1", name, len(found))
+		}
+		sum := sha256.Sum256([]byte(found[0][1]))
+		if want := name + " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';"; !strings.Contains(policy, want) {
+			t.Errorf("the policy is %s, want %s in it", policy, want)
+		}
+	}
+	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("the policy is %s, want %s in it", policy, want)
+		}
+	}
+	if strings.Contains(policy, "unsafe") {
+		t.Errorf("the policy is %s", policy)
+	}
+}
+
+func TestPageIsRevalidated(t *testing.T) {
+	w := get(explorer.Handler(""), "GET", "/")
+	tag := w.Header().Get("Etag")
+	if got := w.Header().Get("Cache-Control"); got != "no-cache" {
+		t.Errorf("Cache-Control is %q", got)
+	}
+	if got := get(explorer.Handler(""), "GET", "/", "If-None-Match", tag); got.Code != 304 || got.Body.Len() != 0 {
+		t.Errorf("with its own tag %s, the answer is %d", tag, got.Code)
+	}
+	if got := get(explorer.Handler("/shop"), "GET", "/", "If-None-Match", tag); got.Code != 200 {
+		t.Errorf("with the tag of a page for another base, the answer is %d", got.Code)
+	}
+}
+
+func TestHeadHasNoBody(t *testing.T) {
+	if w := get(explorer.Handler(""), "HEAD", "/"); w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") == "" {
+		t.Errorf("the answer is %d, %d bytes, Content-Length %q", w.Code, w.Body.Len(), w.Header().Get("Content-Length"))
+	}
+}
+
+func TestOtherMethodsAreRefused(t *testing.T) {
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+		w := get(explorer.Handler(""), method, "/")
+		if w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: the answer is %d, Allow %q, %s", method, w.Code, w.Header().Get("Allow"), w.Header().Get("Content-Type"))
+		}
+	}
+}
+
+func TestBaseIsWrittenIntoThePage(t *testing.T) {
+	for base, want := range map[string]string{"": "", "/": "/", "/shop": "/shop", "../shop/": "../shop/", "/a&b'c": "/a&amp;b&#39;c", "/%22": "/%22"} {
+		if body := get(explorer.Handler(base), "GET", "/").Body.String(); !strings.Contains(body, `<meta name="storefront-base" content="`+want+`">`) {
+			t.Errorf("the base %q is not in the page as %q", base, want)
+		}
+	}
+}
+
+func TestBaseThatIsNotAPathPanics(t *testing.T) {
+	for _, base := range []string{"http://shop.example", "//shop.example/", "mailto:a", "?a", "/a?b", "#a", "/a#b", "%zz", "/a\n"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("no panic for the base %q", base)
+				}
+			}()
+			explorer.Handler(base)
+		}()
+	}
+}
+
+// A recorder records the changes that it is asked for.
+type recorder struct {
+	changes []string
+	err     error
+}
+
+func (c *recorder) change(_ context.Context, list, id string, put bool) error {
+	c.changes = append(c.changes, fmt.Sprintf("%s %q %t", list, id, put))
+	return c.err
+}
+
+func post(h http.Handler, form string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "/", strings.NewReader(form))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestChangeIsCalled(t *testing.T) {
+	c := new(recorder)
+	h := explorer.HandlerWithOptions("", &explorer.Options{Change: c.change})
+	for _, form := range []string{"list=users&id=bob&op=put", "list=widgets&id=a%2Fb&op=delete"} {
+		if w := post(h, form); w.Code != 204 {
+			t.Errorf("%s: the answer is %d", form, w.Code)
+		}
+	}
+	if got, want := strings.Join(c.changes, ", "), `users "bob" true, widgets "a/b" false`; got != want {
+		t.Errorf("the changes are %s, want %s", got, want)
+	}
+}
+
+func TestWrongChangeIsRefused(t *testing.T) {
+	c := new(recorder)
+	h := explorer.HandlerWithOptions("", &explorer.Options{Change: c.change})
+	for form, want := range map[string]int{
+		"":                         400,
+		"list=orders&id=a&op=put":  400,
+		"list=users&id=a":          400,
+		"list=users&id=a&op=x":     400,
+		"list=users&op=put":        422,
+		"list=users&id=%00&op=put": 422,
+		"list=users&id=%ff&op=put": 422,
+		"list=users&op=put&id=" + strings.Repeat("a", 256):    422,
+		"list=users&op=put&id=" + strings.Repeat("a", 20_000): 400,
+	} {
+		if w := post(h, form); w.Code != want || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%.40s: the answer is %d, %s, want %d", form, w.Code, w.Header().Get("Content-Type"), want)
+		}
+	}
+	if len(c.changes) > 0 {
+		t.Errorf("it was asked to change %s", c.changes)
+	}
+}
+
+func TestChangeFromAnotherOriginIsRefused(t *testing.T) {
+	c := new(recorder)
+	h := explorer.HandlerWithOptions("", &explorer.Options{Change: c.change})
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://evil.example"}} {
+		if w := post(h, "list=users&id=bob&op=put", header...); w.Code != 403 || len(c.changes) > 0 {
+			t.Errorf("%s: the answer is %d, the changes are %s", header, w.Code, c.changes)
+		}
+	}
+}
+
+func TestFailedChangeIsLoggedAndNotTold(t *testing.T) {
+	c := &recorder{err: errors.New("secret")}
+	var logged strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	w := post(explorer.HandlerWithOptions("", &explorer.Options{Change: c.change}), "list=users&id=bob&op=put")
+	if w.Code != 500 || strings.Contains(w.Body.String(), "secret") || !strings.Contains(logged.String(), "secret") {
+		t.Errorf("the answer is %d, %s; the log has %s", w.Code, w.Body, logged.String())
+	}
+}

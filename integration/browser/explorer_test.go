@@ -1,0 +1,654 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+)
+
+// statuses returns those in the log, the newest first.
+func (p *page) statuses() []string {
+	p.t.Helper()
+	return p.texts("#log summary .chip")
+}
+
+func (p *page) want(what string, got, want any) {
+	p.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		p.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// wantSaid checks what the page says below the buttons.
+func (p *page) wantSaid(selector, want string) {
+	p.t.Helper()
+	if got := p.text(selector); !strings.Contains(got, want) {
+		p.t.Errorf("the page says %q, want %q in it", got, want)
+	}
+}
+
+func TestNewOrderHasItsOwnKey(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.click("#order", 1)
+	p.click("#order", 2)
+	p.want("statuses", p.statuses(), []string{"201", "201"})
+	sent := p.requests("/v1/orders")
+	if a, b := sent[0].header.Get("Idempotency-Key"), sent[1].header.Get("Idempotency-Key"); a == "" || a == b {
+		t.Errorf("two orders have the keys %q and %q", a, b)
+	}
+	p.want("orders created", len(p.store.Orders()), 2)
+}
+
+func TestTypedKeyIsUsed(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.do(p.set("#key", "my-key"))
+	p.click("#order", 1)
+	p.want("key", p.requests("/v1/orders")[0].header.Get("Idempotency-Key"), "my-key")
+}
+
+func TestRetryReplays(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.click("#order", 1)
+	p.click("#retry", 2)
+	p.click("#retry", 3)
+	p.want("statuses", p.statuses(), []string{"201", "201", "201"})
+	p.want("orders created", len(p.store.Orders()), 1)
+	id := p.store.Orders()[0].ID
+	p.want("answers", p.texts("#tries td:last-child"), []string{id + " created", id + " the same order, replayed", id + " the same order, replayed"})
+	p.wantSaid("#orders-said", "Idempotent-Replayed")
+	if newest := p.texts("#log pre")[1]; !strings.Contains(newest, "Idempotent-Replayed: true") {
+		t.Errorf("the log does not show that it was replayed:\n%s", newest)
+	}
+}
+
+func TestRetryWithAnotherBodyIsRefused(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.click("#order", 1)
+	p.click("#other", 2)
+	p.want("statuses", p.statuses(), []string{"422", "201"})
+	p.wantSaid("#orders-said", "this key stands for another order")
+	p.click("#retry", 3)
+	p.want("statuses", p.statuses(), []string{"201", "422", "201"})
+	p.want("orders created", len(p.store.Orders()), 1)
+}
+
+func TestTenAtOnceAreOneOrder(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.click("#ten", 10)
+	p.want("statuses", p.statuses(), slices.Repeat([]string{"201"}, 10))
+	p.want("orders created", len(p.store.Orders()), 1)
+	p.wantSaid("#orders-said", "1 order created, and all ten got that one back")
+}
+
+func TestRefusedOrderShowsItsFaults(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.do(p.set("#item", ""), p.set("#qty", "many"))
+	p.click("#order", 1)
+	p.want("statuses", p.statuses(), []string{"422"})
+	if faults := p.texts("#tries .fault"); len(faults) != 2 {
+		t.Errorf("the faults are %q, want one of item and one of qty", faults)
+	}
+}
+
+// ids returns those that the walk has seen.
+func (p *page) ids() []string {
+	p.t.Helper()
+	return p.texts("#seen td:nth-child(2)")
+}
+
+func TestNextPageWalksToTheEnd(t *testing.T) {
+	for list, want := range map[string][]string{
+		"users":   {"ada", "barbara", "edsger", "grace", "linus"},
+		"widgets": {"w-ada", "w-barbara", "w-edsger", "w-grace", "w-linus"},
+	} {
+		t.Run(list, func(t *testing.T) {
+			p := open(t, newShop(t), desktop)
+			p.tab("pages")
+			p.do(p.set("#list", list), p.set("#limit", "2"))
+			p.click("#first-page", 1)
+			p.want("first page", p.ids(), want[:2])
+			p.click("#next-page", 2)
+			p.want("second page", p.ids(), want[:4])
+			p.click("#next-page", 3)
+			p.want("third page", p.ids(), want)
+			p.wantSaid("#pages-said", "5 items on 3 pages, none of them twice. That is the end")
+			p.want("next page can be asked for", eval[bool](p, `!document.querySelector("#next-page").disabled`), false)
+		})
+	}
+}
+
+func TestWalkToTheEndInOneGo(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("pages")
+	p.click("#first-page", 1)
+	p.click("#to-the-end", 5)
+	p.want("seen", p.ids(), []string{"ada", "barbara", "edsger", "grace", "linus"})
+}
+
+func TestChangesMeanwhileRepeatAndSkipNothing(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("pages")
+	p.do(p.set("#limit", "2"))
+	p.click("#first-page", 1) // ada, barbara
+	change := func(button, id, said string) {
+		t.Helper()
+		p.do(chromedp.SetValue(chromedp.CSS("#change-id"), id))
+		p.click(button, 1)
+		p.wantSaid("#pages-said", said)
+	}
+	change("#put", "abe", "Put: abe. The walk is past its place.")
+	change("#put", "frances", "Put: frances. Its place is still ahead.")
+	change("#delete", "barbara", "Deleted: barbara.") // where the cursor stands
+	change("#delete", "grace", "Deleted: grace.")
+	p.click("#to-the-end", 3)
+	p.want("seen", p.ids(), []string{"ada", "barbara", "edsger", "frances", "linus"})
+	p.wantSaid("#pages-said", "none of them twice")
+}
+
+func TestListsCannotBeChangedUnlessTheHostLetsOne(t *testing.T) {
+	s := newShop(t)
+	s.change = nil
+	p := open(t, s, desktop)
+	p.tab("pages")
+	p.want("buttons that change a list", eval[bool](p, `document.querySelector("#change").offsetParent !== null`), false)
+}
+
+func TestRevalidate(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("caching")
+	p.click("#read", 1)
+	p.click("#revalidate", 2)
+	p.click("#revalidate", 3)
+	p.want("statuses", p.statuses(), []string{"304", "304", "200"})
+	teapot, _ := p.store.Products.Get("teapot")
+	p.wantSaid("#revalidate-said", fmt.Sprintf("%d bytes saved", 2*len(teapot.String())))
+	p.want("If-None-Match", p.requests("/v1/products/teapot")[1].header.Get("If-None-Match"), teapot.ETag())
+
+	p.store.Products.Put(storefront.MustResource("teapot", map[string]any{"name": "Teapot, new"}))
+	p.click("#revalidate", 4)
+	p.want("statuses", p.statuses()[:1], []string{"200"})
+	p.wantSaid("#revalidate-said", "it has changed")
+}
+
+func TestHowOldMayItBe(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("caching")
+	p.want("slider", eval[string](p, `(() => { const s = document.querySelector("#max-age"); s.value = 42; s.dispatchEvent(new Event("input")); return document.querySelector("#max-age-value").textContent; })()`), "42")
+	p.click("#ask", 1)
+	p.wantSaid("#age-said", "From the store. Cache-Status: storefront; fwd=")
+	p.click("#ask", 2)
+	p.wantSaid("#age-said", "From memory, ")
+	p.wantSaid("#age-said", "up to 42 were allowed. Cache-Status: storefront; hit; ttl=")
+	for _, r := range p.requests("/v1/products/teapot") {
+		p.want("Cache-Control", r.header.Values("Cache-Control"), []string{"max-age=42"})
+	}
+	p.want("marks of the store and of memory", eval[[]int](p, `["rect.store", "circle.hit"].map(s => document.querySelectorAll("#time " + s).length)`), []int{1, 1})
+	p.want("statuses", p.statuses(), []string{"200", "200"})
+}
+
+func TestBreakIt(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("break")
+	logged := 0
+	titles := map[string]string{}
+	for i, title := range p.texts("#breaks button") {
+		if strings.HasPrefix(title, "The key of") {
+			logged++ // the order whose key it is
+		}
+		logged++
+		p.click(fmt.Sprintf("#breaks li:nth-child(%d) button", i+1), logged)
+		p.waitFor(fmt.Sprintf(`document.querySelector("#breaks li:nth-child(%d) .chip").textContent !== ""`, i+1))
+		titles[title] = p.text(fmt.Sprintf("#breaks li:nth-child(%d) .chip", i+1)) + " " + p.text("#broken h4")[3:]
+		if got := p.statuses()[0]; !strings.HasPrefix(titles[title], got) {
+			t.Errorf("%s: the log has status %s, the page %s", title, got, titles[title])
+		}
+	}
+	squeeze := regexp.MustCompile(`\s+`)
+	for title, told := range titles {
+		titles[title] = squeeze.ReplaceAllString(told, " ")
+	}
+	p.want("what each was told", titles, map[string]string{
+		"A required parameter is missing":        "400 Invalid query",
+		"Three faults in one query":              "400 Invalid query",
+		"A changed cursor":                       "400 Invalid query",
+		"The cursor of another list":             "400 Invalid query",
+		"No Idempotency-Key":                     "400 Idempotency-Key missing",
+		"Two keys in one":                        "400 Idempotency-Key invalid",
+		"The key of another order":               "422 Idempotency-Key reused",
+		"Three faults in one order":              "422 Invalid order",
+		"A quantity with a fraction":             "422 Invalid order",
+		"The same member twice":                  "400 Malformed body",
+		"JSON that is cut off":                   "400 Malformed body",
+		"A body that is not JSON":                "415 Unsupported media type",
+		"A body that is too large":               "413 Body too large",
+		"A product that does not exist":          "404 Product not found",
+		"A path that does not exist":             "404 Not found",
+		"A method that is not allowed":           "405 Method not allowed",
+		"A method that no one knows":             "501 Method not implemented",
+		"Only if it has not changed, but it has": "412 Precondition failed",
+		"Only from memory, but it is not there":  "504 Not cached",
+	})
+}
+
+func TestFaultsStandBesideWhatTheyAreAbout(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("break")
+	for i, title := range p.texts("#breaks button") {
+		if title != "Three faults in one order" {
+			continue
+		}
+		p.click(fmt.Sprintf("#breaks li:nth-child(%d) button", i+1), 1)
+		p.waitFor(`document.querySelector("#broken tbody") !== null`)
+		var rows [][2]string // the part, and whether something is wrong with it
+		for _, row := range eval[[][]string](p, `[...document.querySelectorAll("#broken tbody tr")].map(r => [...r.cells].map(c => c.innerText))`) {
+			rows = append(rows, [2]string{row[0] + ": " + row[1], strings.SplitAfter(row[2], " ")[0]})
+		}
+		p.want("parts and faults", rows[2:], [][2]string{
+			{`#/qty body: "3"`, "qty "},
+			{`#/colour body: "red"`, "Unknown "},
+			{`#/item body: not sent`, "item "},
+		})
+		return
+	}
+	t.Error("there is no such button")
+}
+
+func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("all")
+	p.want("operations", p.texts(".operation p:first-of-type code"), []string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
+	p.want("parameters", p.texts(".operation label"), []string{
+		"limit (query)", "after (query)", "If-None-Match (header)", "If-Match (header)",
+		"Idempotency-Key (header, required)", "Content-Encoding (header)", "item (body, required)", "qty (body, required)",
+		"product_id (path, required)", "If-None-Match (header)", "If-Match (header)", "Cache-Control (header)",
+		"limit (query, required)", "start (query)", "If-None-Match (header)", "If-Match (header)",
+	})
+	for i, want := range []string{"200", "201", "200", "200"} {
+		p.click(fmt.Sprintf(".operation:nth-child(%d) button", i+1), i+1)
+		p.want("status", p.statuses()[0], want)
+	}
+}
+
+func TestOperationShowsFaultsBesideItsFields(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("all")
+	p.do(p.set("#listWidgets-limit", "0"))
+	p.click(".operation:nth-child(4) button", 1)
+	p.want("status", p.statuses()[0], "400")
+	p.wantSaid("#listWidgets-limit-fault", "limit must be a whole number from 1 to 500")
+	p.want("marked as invalid", p.texts(`.operation input[aria-invalid=true]`), []string{""})
+	p.do(p.set("#listWidgets-limit", "1"))
+	p.click(".operation:nth-child(4) button", 2)
+	p.want("fault, once it is mended", p.text("#listWidgets-limit-fault"), "")
+}
+
+func TestHeadersForEveryRequest(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("all")
+	p.do(chromedp.Click(chromedp.CSS(".settings summary")), p.set("#extra", "Authorization: Bearer secret\nX-Tenant: a:b"))
+	p.tab("orders")
+	p.click("#order", 1)
+	got := p.requests("/v1/orders")[0].header
+	p.want("headers", []string{got.Get("Authorization"), got.Get("X-Tenant")}, []string{"Bearer secret", "a:b"})
+	if curl := p.texts("#log pre")[0]; strings.Contains(curl, "secret") || !strings.Contains(curl, `-H "Authorization: $AUTHORIZATION"`) {
+		t.Errorf("the curl line is %s, want the variable and not the secret", curl)
+	}
+}
+
+// The log is true if the line to copy sends what the page has sent.
+func TestCurlLinesSendTheSameRequests(t *testing.T) {
+	for _, command := range []string{"curl", "bash"} {
+		if _, err := exec.LookPath(command); err != nil {
+			t.Skip(err)
+		}
+	}
+	p := open(t, newShop(t), desktop)
+	p.do(p.set("#item", `it's a "teapot", $HOME`))
+	p.click("#ten", 10)
+	p.click("#other", 11)
+	p.tab("pages")
+	p.click("#first-page", 12)
+	p.click("#next-page", 13)
+	p.tab("caching")
+	p.click("#read", 14)
+	p.click("#revalidate", 15)
+	p.click("#ask", 16)
+	p.tab("break")
+	p.click("#break-all", 36)
+
+	lines := eval[[]string](p, `[...document.querySelectorAll("#log pre:first-of-type")].map(e => e.textContent)`) // also of those that are folded
+	slices.Reverse(lines)
+	sent := p.take()[1:] // after openapi.json
+	if len(lines) != len(sent) {
+		t.Fatalf("the log has %d exchanges, the server %d", len(lines), len(sent))
+	}
+	for i, line := range lines {
+		if strings.Contains(line, "in all)") {
+			continue // too long to show; it is copied in full
+		}
+		if out, err := exec.Command("bash", "-c", line).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+		got, want := p.take()[0], sent[i]
+		p.want("request of "+line, []string{got.method, got.target, got.body}, []string{want.method, want.target, want.body})
+		for _, name := range []string{"Idempotency-Key", "Content-Type", "If-None-Match", "If-Match", "Cache-Control"} {
+			p.want(name+" of "+line, got.header.Values(name), want.header.Values(name))
+		}
+	}
+}
+
+func TestLogShowsTheWholeAnswer(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("caching")
+	p.click("#read", 1)
+	answer := p.texts("#log pre")[1]
+	response, err := http.Get(p.URL + "/v1/products/teapot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	for name := range response.Header {
+		if !strings.Contains(answer, "\n"+name+": ") {
+			t.Errorf("%s is not in the answer:\n%s", name, answer)
+		}
+	}
+	teapot, _ := p.store.Products.Get("teapot")
+	if !strings.HasPrefix(answer, "HTTP/1.1 200 OK\n") || !strings.HasSuffix(answer, "\n\n"+teapot.String()) {
+		t.Errorf("the answer is shown as\n%s", answer)
+	}
+	if summary := p.text("#log summary"); !regexp.MustCompile(fmt.Sprintf(`200\s+GET /v1/products/teapot\s+[\d.]+ ms · %d bytes`, len(teapot.String()))).MatchString(summary) {
+		t.Errorf("the log has %q, want status, method, target, time and size", summary)
+	}
+}
+
+func TestLogCanBeCleared(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.click("#order", 1)
+	p.click("#clear", 0)
+	p.want("the log", p.text("#log"), "Nothing was sent since it was cleared.")
+	p.want("can be exported", eval[bool](p, `!document.querySelector("#export").disabled`), false)
+	p.click("#retry", 1)
+}
+
+// The format is HAR 1.2, which developer tools import.
+func TestLogCanBeExported(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.click("#order", 1)
+	p.click("#retry", 2)
+	folder := t.TempDir()
+	done := make(chan struct{})
+	var once sync.Once
+	err := chromedp.ListenBrowser(p.ctx, func(event any) {
+		if e, ok := event.(*browser.EventDownloadProgress); ok && e.State == browser.DownloadProgressStateCompleted {
+			once.Do(func() { close(done) })
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := true
+	if _, err := chromedp.CallBrowser(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
+		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder, EventsEnabled: &events,
+		BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.click("#export", 2)
+	<-done
+	text, err := os.ReadFile(filepath.Join(folder, "storefront.har"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive struct {
+		Log struct {
+			Version string
+			Entries []struct {
+				Request struct {
+					Method, URL string
+					PostData    struct{ Text string }
+				}
+				Response struct {
+					Status  int
+					Headers []struct{ Name, Value string }
+					Content struct{ Text string }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &archive); err != nil {
+		t.Fatal(err)
+	}
+	p.want("version", archive.Log.Version, "1.2")
+	p.want("entries", len(archive.Log.Entries), 2)
+	order, err := json.Marshal(p.store.Orders()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range archive.Log.Entries {
+		p.want("request", []string{e.Request.Method, e.Request.URL, e.Request.PostData.Text}, []string{"POST", p.URL + "/v1/orders", `{"item":"teapot","qty":2}`})
+		p.want("response", e.Response.Content.Text, string(order))
+		p.want("status", e.Response.Status, 201)
+	}
+}
+
+func TestStoppedServerIsSaid(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.mayFail = true
+	p.click("#order", 1)
+	p.CloseClientConnections()
+	p.Listener.Close()
+	p.click("#retry", 2)
+	p.want("statuses", p.statuses(), []string{"none", "201"})
+	p.wantSaid("#orders-said", "No answer")
+}
+
+// focused says what has the focus.
+func (p *page) focused() string {
+	p.t.Helper()
+	return eval[string](p, `document.activeElement.id || document.activeElement.textContent.trim()`)
+}
+
+// press presses a key.
+func (p *page) press(key string) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(key))
+}
+
+func (p *page) tabTo(id string) {
+	p.t.Helper()
+	for range 200 {
+		if p.press(kb.Tab); p.focused() == id {
+			return
+		}
+	}
+	p.t.Fatalf("the Tab key does not lead to %s", id)
+}
+
+func TestKeyboardIsEnough(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.press(kb.Tab)
+	p.want("first", p.focused(), "Skip to the requests")
+	p.press(kb.Enter)
+	p.tabTo("order")
+	p.press(kb.Enter)
+	p.logged("#order", 1)
+	p.tabTo("retry")
+	p.press(" ")
+	p.logged("#retry", 2)
+	p.want("focus after a click", p.focused(), "retry")
+	p.want("statuses", p.statuses(), []string{"201", "201"})
+
+	p.tabTo("log")
+	p.tabTo("tab-orders") // round the page
+	p.press(kb.ArrowRight)
+	p.want("tab", p.focused(), "tab-pages")
+	p.press(kb.End)
+	p.want("tab", p.focused(), "tab-all")
+	p.press(kb.ArrowRight)
+	p.want("tab", p.focused(), "tab-orders")
+	p.press(kb.ArrowLeft)
+	p.press(kb.ArrowLeft)
+	p.want("tab", p.focused(), "tab-break")
+	p.want("panels that are shown", eval[[]string](p, `[...document.querySelectorAll("[role=tabpanel]")].filter(e => e.offsetParent).map(e => e.id)`), []string{"break"})
+	p.press(kb.ArrowLeft)
+	p.tabTo("max-age")
+	p.press(kb.ArrowRight)
+	p.want("max-age", p.text("#max-age-value"), "11")
+	p.tabTo("ask")
+	p.press(kb.Enter)
+	p.logged("#ask", 3)
+}
+
+// The tab is in the address, so that a link leads to it.
+func TestAddressNamesTheTab(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("caching")
+	p.want("address", eval[string](p, `location.hash`), "#caching")
+	p.do(chromedp.Reload())
+	p.do(chromedp.WaitVisible(chromedp.CSS("#caching")))
+}
+
+// axe returns the source of axe-core, an engine that tests accessibility.
+var axe = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "axe")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(folder)
+	if out, err := exec.Command("npm", "install", "--silent", "--no-save", "--no-audit", "--no-fund", "--prefix", folder, "axe-core@4.14.1").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm: %w: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "node_modules", "axe-core", "axe.min.js"))
+	return string(text), err
+})
+
+// In each state, and each way of looking at it, nothing is wrong for those who cannot
+// see it or have only a keyboard, nothing is cut off, and nothing has moved by itself.
+func TestEveryState(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil && os.Getenv("STOREFRONT_REQUIRE_NODE") == "" {
+		t.Skip(err)
+	}
+	source, err := axe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range views {
+		t.Run(v.String(), func(t *testing.T) {
+			// Each width and each set of colours once, as it takes long.
+			checked := v == views[0] || v == views[3]
+			if !checked && *screenshots == "" {
+				t.Skip("only for its pictures")
+			}
+			p := open(t, newShop(t), v)
+			eval[any](p, source+"; null")
+			state := func(name string) {
+				t.Helper()
+				p.screenshot(v, name)
+				if !checked {
+					return
+				}
+				for _, violation := range eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join(" ")))`) {
+					t.Errorf("%s: %s", name, violation)
+				}
+				if wide := eval[int](p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
+					t.Errorf("%s: the page is %d pixels wider than the window", name, wide)
+				}
+			}
+			state("0-start")
+			p.click("#order", 1)
+			p.click("#retry", 2)
+			state("1-retry")
+			p.click("#other", 3)
+			state("2-another-body")
+			p.click("#ten", 13)
+			state("3-ten-at-once")
+			p.tab("pages")
+			state("4-pages-start")
+			p.click("#first-page", 14)
+			p.click("#put", 14)
+			state("5-pages-changed")
+			p.click("#to-the-end", 19)
+			state("6-pages-end")
+			p.tab("caching")
+			state("7-caching-start")
+			p.click("#read", 20)
+			p.click("#revalidate", 21)
+			p.click("#ask", 22)
+			p.click("#ask", 23)
+			state("8-caching")
+			p.tab("break")
+			state("9-break-start")
+			p.click("#break-all", 43)
+			p.click("#breaks li:nth-child(8) button", 44)
+			state("a-break")
+			p.tab("all")
+			state("b-requests-start")
+			p.do(p.set("#createOrder-qty", "many"))
+			p.click(".operation:nth-child(2) button", 45)
+			p.do(chromedp.Click(chromedp.CSS(".settings summary")))
+			state("c-requests")
+			p.click("#clear", 0)
+			state("d-cleared")
+		})
+	}
+}
+
+func TestNothingMovesByItself(t *testing.T) {
+	for _, v := range views {
+		t.Run(v.String(), func(t *testing.T) {
+			p := open(t, newShop(t), v)
+			p.want("layout shift while it loads", eval[float64](p, `new Promise(done => {
+				let sum = 0;
+				new PerformanceObserver(list => { for (const e of list.getEntries()) sum += e.value; }).observe({type: "layout-shift", buffered: true});
+				requestAnimationFrame(() => requestAnimationFrame(() => done(sum)));
+			})`), 0.0)
+			// A button that was clicked stays under the pointer.
+			n := 0
+			stays := func(button string, exchanges int) {
+				t.Helper()
+				where := fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top + scrollY`, button)
+				before := eval[float64](p, where)
+				n += exchanges
+				p.click(button, n)
+				p.want(button+" after the click", eval[float64](p, where), before)
+			}
+			stays("#order", 1)
+			stays("#retry", 1)
+			stays("#ten", 10)
+			p.tab("pages")
+			stays("#first-page", 1)
+			stays("#to-the-end", 4)
+			p.tab("caching")
+			stays("#read", 1)
+			stays("#revalidate", 1)
+			stays("#ask", 1)
+			p.tab("break")
+			stays("#break-all", 20)
+		})
+	}
+}
+
+func TestFitsAPhone(t *testing.T) {
+	p := open(t, newShop(t), view{width: 360})
+	for _, tab := range []string{"orders", "pages", "caching", "break", "all"} {
+		p.tab(tab)
+		if wide := eval[int](p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
+			t.Errorf("%s is %d pixels wider than the window", tab, wide)
+		}
+	}
+}
