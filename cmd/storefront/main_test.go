@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,6 +188,47 @@ func TestSampleShop(t *testing.T) {
 		if status, body := fetch(t, p.base+path); status != 200 || !strings.Contains(body, `"id":"`+id+`"`) {
 			t.Errorf("%s: %d %s, want %s in it", path, status, body, id)
 		}
+	}
+	p.end(t, os.Interrupt)
+}
+
+// change asks the explorer to put a user.
+func (p *running) change(t *testing.T) (status int) {
+	t.Helper()
+	response, err := http.PostForm(p.base+"/", url.Values{"list": {"users"}, "id": {"bob"}, "op": {"put"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+func TestExplorerIsAtTheRootAndNowhereElse(t *testing.T) {
+	p := start(t)
+	if status, body := fetch(t, p.base+"/"); status != 200 || !strings.HasPrefix(body, "<!doctype html>") {
+		t.Errorf("/: %d %.40s, want the explorer", status, body)
+	}
+	for _, path := range []string{"//", "/./", "/%2F", "/index.html"} {
+		if status, body := fetch(t, p.base+path); status != 404 || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %d %.40s, want the service's 404", path, status, body)
+		}
+	}
+	p.end(t, os.Interrupt)
+}
+
+func TestExplorerChangesTheSampleOnly(t *testing.T) {
+	p := start(t)
+	if status := p.change(t); status != 204 {
+		t.Errorf("the sample: %d, want 204", status)
+	}
+	if _, body := fetch(t, p.base+"/v1/users"); !strings.Contains(body, `{"id":"bob","name":"bob"}`) {
+		t.Errorf("the users are %s, want bob among them", body)
+	}
+	p.end(t, os.Interrupt)
+
+	p = start(t, "-data", dataFile(t, `{"users": [{"id": "ada"}]}`))
+	if status := p.change(t); status != 405 {
+		t.Errorf("a file: %d, want 405", status)
 	}
 	p.end(t, os.Interrupt)
 }

@@ -279,6 +279,20 @@ func TestShop(t *testing.T) {
 	})
 }
 
+func TestExplorerIsAtTheRootAndNowhereElse(t *testing.T) {
+	p := start(t)
+	for path, want := range map[string]string{"/": "text/html; charset=utf-8", "//": "application/problem+json", "/index.html": "application/problem+json"} {
+		r, err := http.NewRequest("GET", p.base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, header := do(t, r); header.Get("Content-Type") != want {
+			t.Errorf("%s is %s, want %s", path, header.Get("Content-Type"), want)
+		}
+	}
+	p.end(t)
+}
+
 func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "shop.db")
 	replicas := make([]*running, 4)
