@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -390,21 +391,21 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-var durableBinary, stockBinary = binaryOf("durable"), binaryOf("stock")
+var durableBinary, stockBinary, storefrontBinary = binaryOf("integration/durable"), binaryOf("integration/stock"), binaryOf("cmd/storefront")
 
-// binaryOf returns a function that returns one of this module's commands, which it
-// builds when it is called for the first time.
+// binaryOf returns a function that returns one of the commands in the repository,
+// which it builds when it is called for the first time.
 func binaryOf(command string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		g, err := theProcessGroup()
 		if err != nil {
 			return "", err
 		}
-		name := filepath.Join(g.dir, command)
-		build := exec.Command("go", "build", "-o", name, "./"+command)
+		name := filepath.Join(g.dir, path.Base(command))
+		build := exec.Command("go", "build", "-o", name, "example.com/storefront/"+command)
 		build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id} // else it may write the file after all is removed
 		if out, err := build.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("go build ./%s: %w\n%s", command, err, out)
+			return "", fmt.Errorf("go build %s: %w\n%s", command, err, out)
 		}
 		return name, nil
 	})

@@ -1,0 +1,292 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"example.com/storefront"
+)
+
+// TestDocumentedGoCompiles compiles the Go of the documents. Of what is no whole
+// program, names may be missing that the text around it speaks of.
+func TestDocumentedGoCompiles(t *testing.T) {
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay := make(map[string]string) // files that are only there for the compiler, and what is in them
+	var folders, places []string       // by the number of the block
+	var whole []bool
+	for _, d := range documents(t) {
+		for _, b := range d.blocks() {
+			if b.language != "go" || strings.HasPrefix(b.note, "from ") {
+				continue
+			}
+			place := fmt.Sprintf("%s:%d", d.name, b.line)
+			source := b.text
+			program := strings.Contains("\n"+source, "\npackage ")
+			if !program {
+				if source, err = completed(source); err != nil {
+					t.Errorf("%s: %v", place, err)
+					continue
+				}
+			}
+			folder := fmt.Sprintf("integration/documented%d", len(places))
+			file := filepath.Join(dir, fmt.Sprintf("documented%d.go", len(places)))
+			if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			overlay[filepath.Join(root, folder, "main.go")] = file
+			folders, places, whole = append(folders, "./"+folder), append(places, place), append(whole, program)
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", append([]string{"build", "-overlay", file, "-gcflags=-e", "-o", os.DevNull}, folders...)...)
+	build.Dir = root
+	out, err := build.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		found := compilerError.FindStringSubmatch(line)
+		if found == nil {
+			if !strings.HasPrefix(line, "#") {
+				t.Errorf("go build: %s", line)
+			}
+			continue
+		}
+		n, err := strconv.Atoi(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole[n] || !incomplete.MatchString(line) {
+			t.Errorf("%s: %s", places[n], found[2])
+		}
+	}
+}
+
+var (
+	compilerError = regexp.MustCompile(`documented(\d+)\.go:(.*)`)
+
+	// incomplete matches what the compiler says of a snippet that needs its context.
+	incomplete = regexp.MustCompile(`: undefined: \w+$|: declared and not used: \w+$|: "\S+" imported and not used$|: missing return$`)
+)
+
+// packagesByName are those that snippets use without importing them.
+var packagesByName = map[string]string{
+	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "log": "log",
+	"slog": "log/slog", "sql": "database/sql", "strings": "strings", "testing": "testing", "time": "time",
+	"storefront": "example.com/storefront", "explorer": "example.com/storefront/explorer",
+	"sqlstore": "example.com/storefront/sqlstore", "storetest": "example.com/storefront/storetest",
+}
+
+// completed returns a snippet as a file: declarations, or else the body of a function,
+// without lines that have nothing but … in them.
+func completed(snippet string) (string, error) {
+	var imports, rest []string
+	for line := range strings.SplitSeq(snippet, "\n") {
+		switch {
+		case strings.HasPrefix(line, "import "):
+			imports = append(imports, line)
+		case strings.TrimSpace(line) != "…":
+			rest = append(rest, line)
+		}
+	}
+	body := strings.Join(rest, "\n")
+	head := "package documented\n" + strings.Join(imports, "\n") + "\n"
+	file, err := parser.ParseFile(token.NewFileSet(), "", head+body, parser.SkipObjectResolution)
+	if err != nil {
+		body = "func _() {\n" + body + "\n}\n"
+		if file, err = parser.ParseFile(token.NewFileSet(), "", head+body, parser.SkipObjectResolution); err != nil {
+			return "", err
+		}
+	}
+	used := make(map[string]bool)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if selector, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := selector.X.(*ast.Ident); ok {
+				used[x.Name] = true
+			}
+		}
+		return true
+	})
+	for name, path := range packagesByName {
+		if used[name] && !slices.ContainsFunc(file.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == `"`+path+`"` }) {
+			head += fmt.Sprintf("import %q\n", path)
+		}
+	}
+	return head + body, nil
+}
+
+// TestReadmeProgramBuilds does what the README says about a program of one's own.
+func TestReadmeProgramBuilds(t *testing.T) {
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program string
+	var commands []string
+	for _, d := range documents(t) {
+		if d.name != "README.md" {
+			continue
+		}
+		for _, b := range d.blocks() {
+			if b.language == "go" && strings.HasPrefix(b.text, "package main\n") {
+				program += b.text
+			}
+		}
+		ours, _ := d.commands(t)
+		for _, c := range ours {
+			if strings.HasPrefix(c.command, "go mod ") {
+				commands = append(commands, c.command)
+			}
+		}
+	}
+	if len(commands) != 2 {
+		t.Fatalf("the README has the commands %q, want go mod init and go mod edit", commands)
+	}
+	dir := t.TempDir()
+	shop := filepath.Join(dir, "shop")
+	if err := errors.Join(
+		os.Symlink(root, filepath.Join(dir, "storefront")),
+		os.Mkdir(shop, 0o700),
+		os.WriteFile(filepath.Join(shop, "main.go"), []byte(program), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range append(commands, "go vet .", "go build -o /dev/null .") {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = shop
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+	}
+}
+
+// A flakyShop is a service that fails as services do: the first request for an order
+// is answered with 503, and the second one is committed, but its answer is lost.
+type flakyShop struct {
+	store   *storefront.MemStore
+	service http.Handler
+
+	mu     sync.Mutex
+	orders []string // each request's key and body
+}
+
+func (s *flakyShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mu.Lock()
+	s.orders = append(s.orders, r.Header.Get("Idempotency-Key")+" "+string(body))
+	n := len(s.orders)
+	s.mu.Unlock()
+	switch n {
+	case 1:
+		w.Header().Set("Retry-After", "1")
+		storefront.Problem{Status: http.StatusServiceUnavailable}.ServeHTTP(w, r)
+	case 2:
+		s.service.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler) // closes the connection
+	default:
+		s.service.ServeHTTP(w, r)
+	}
+}
+
+// TestDocumentedClientsRetry has the clients of docs/wire.md, in four languages, create
+// an order while the service fails, and one that it refuses.
+func TestDocumentedClientsRetry(t *testing.T) {
+	requireCurl(t)
+	for _, row := range []struct {
+		language, file, requires string
+		run                      []string // with the file's name behind it
+	}{
+		{"go", "main.go", "", []string{"go", "run"}},
+		{"python", "order.py", "", []string{"python3"}},
+		{"js", "order.mjs", "STOREFRONT_REQUIRE_NODE", []string{"node"}},
+		{"bash", "order.sh", "", []string{"bash"}},
+	} {
+		t.Run(row.language, func(t *testing.T) {
+			t.Parallel() // they wait before they try again
+			if _, err := exec.LookPath(row.run[0]); err != nil {
+				if row.requires != "" && os.Getenv(row.requires) != "" {
+					t.Fatal(err)
+				}
+				t.Skip(err)
+			}
+			program := strings.Join(documentedBlocks(t, "docs/wire.md", row.language), "\n")
+			run := func(shop *flakyShop) (string, error) {
+				server := httptest.NewServer(shop)
+				defer server.Close()
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, row.file), []byte(strings.ReplaceAll(program, documentedURL, server.URL)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.CommandContext(t.Context(), row.run[0], append(row.run[1:], row.file)...)
+				cmd.Dir = dir
+				out, err := cmd.CombinedOutput()
+				return string(out), err
+			}
+
+			store := new(storefront.MemStore)
+			shop := &flakyShop{store: store, service: storefront.New(store)}
+			out, err := run(shop)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			orders := store.Orders()
+			if len(orders) != 1 || !strings.Contains(out, orders[0].ID) {
+				t.Errorf("it printed %s\nand the store has %v, want one order, whose ID is printed", out, orders)
+			}
+			if len(shop.orders) != 3 || shop.orders[0] != shop.orders[1] || shop.orders[0] != shop.orders[2] {
+				t.Errorf("it sent %q, want the same key and body three times", shop.orders)
+			}
+			key, _, _ := strings.Cut(shop.orders[0], " ")
+			if len(key) < 20 {
+				t.Errorf("its key is %q", key)
+			}
+
+			refusing := &flakyShop{orders: make([]string, 2), service: storefront.New(&storefront.MemStore{
+				Accept: func(context.Context, storefront.IdempotencyKey, storefront.Order) error {
+					return &storefront.Refusal{Reason: "sold-out"}
+				},
+			})}
+			if out, err := run(refusing); err == nil || !strings.Contains(out, "sold-out") || len(refusing.orders) != 3 {
+				t.Errorf("of a refused order it says %v: %s\nafter %d requests, want a failure with the reason after one", err, out, len(refusing.orders)-2)
+			}
+			if again, err := run(&flakyShop{orders: make([]string, 2), service: storefront.New(store)}); err != nil || len(store.Orders()) != 2 {
+				t.Errorf("run anew, it says %v: %s\nand the store has %d orders, want a second one, with a key of its own", err, again, len(store.Orders()))
+			}
+		})
+	}
+}
