@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A shop is what the SQLite file of a release has.
+type shop struct {
+	Users, Products, Widgets []string // the resources, in order
+	Orders                   []sentOrder
+}
+
+// A sentOrder is a request and the order that it was answered with.
+type sentOrder struct{ Account, Key, Body, Order string }
+
+// recordDatabase makes a SQLite file with the store and has the service create
+// orders in it.
+func recordDatabase(release, _ string) (err error) {
+	ctx := context.Background()
+	file := filepath.Join(release, "shop.db")
+	service, store, db, err := openShop(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := store.Migrate(ctx); err != nil {
+		return err
+	}
+	var s shop
+	for i, id := range ids {
+		r, err := storefront.NewResource(id, json.RawMessage(members[i%len(members)]))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(store.Users.Put(ctx, r), store.Products.Put(ctx, r), store.Widgets.Put(ctx, r)); err != nil {
+			return err
+		}
+	}
+	if s.Users, err = walk(service, "users"); err != nil {
+		return err
+	}
+	if s.Widgets, err = walk(service, "widgets"); err != nil {
+		return err
+	}
+	s.Products = s.Users
+	for _, o := range []sentOrder{
+		{Key: "first", Body: `{"item":"teapot","qty":2}`},
+		{Key: `"first, but quoted"`, Body: `{"item":"kettle","qty":1}`},
+		{Key: strings.Repeat("k", 255), Body: `{"item":"` + strings.Repeat("é", 255) + `","qty":9007199254740991}`},
+		{Account: "ada", Key: "first", Body: `{"item":"another account's teapot 😀","qty":3}`},
+		{Account: "éve", Key: "first", Body: `{"item":"teapot","qty":2}`},
+	} {
+		w := post(service, o.Body, "Idempotency-Key", o.Key, account, o.Account)
+		if w.Code != http.StatusCreated || w.Header().Get("Idempotent-Replayed") != "" {
+			return fmt.Errorf("%s: %d %s", o.Body, w.Code, w.Body)
+		}
+		o.Order = w.Body.String()
+		s.Orders = append(s.Orders, o)
+	}
+	return writeJSON(release, "shop.json", s)
+}
+
+// account is the header by which the shop tells its scopes.
+const account = "X-Account"
+
+// openShop opens a SQLite file as programs do, and serves it.
+func openShop(file string) (http.Handler, *sqlstore.Store, *sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	store := sqlstore.New(db, nil)
+	options := quiet()
+	options.Scope = func(r *http.Request) string { return r.Header.Get(account) }
+	return storefront.NewWithOptions(store, options), store, db, nil
+}
+
+// walk returns the items of a list, following its pages.
+func walk(service http.Handler, list string) (items []string, err error) {
+	for query := "?limit=3"; query != ""; {
+		w := get(service, lists[list][0]+query)
+		var page struct {
+			Data []json.RawMessage
+			Next string
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || w.Code != http.StatusOK {
+			return nil, fmt.Errorf("%s%s: %d %s", list, query, w.Code, w.Body)
+		}
+		for _, item := range page.Data {
+			items = append(items, string(item))
+		}
+		if query = ""; page.Next != "" {
+			query = "?limit=3&" + lists[list][1] + "=" + page.Next
+		}
+	}
+	return items, nil
+}
+
+// checkDatabase opens a copy of the released SQLite file, migrates it, reads what
+// is there, and sends every order again.
+func checkDatabase(release, _ string) (err error) {
+	s, err := readJSON[shop](release, "shop.json")
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(filepath.Join(release, "shop.db"))
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "storefront-release")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "shop.db")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return err
+	}
+	service, store, db, err := openShop(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := store.Migrate(context.Background()); err != nil {
+		return err
+	}
+	var lines []string
+	fault := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+
+	for list, want := range map[string][]string{"users": s.Users, "widgets": s.Widgets} {
+		if items, err := walk(service, list); err != nil || !slices.Equal(items, want) {
+			fault("%s are %q (%v), and were %q", list, items, err, want)
+		}
+	}
+	for _, product := range s.Products {
+		var r storefront.Resource
+		if err := r.UnmarshalJSON([]byte(product)); err != nil {
+			return err
+		}
+		if w := get(service, "/v1/products/"+url.PathEscape(r.ID())); w.Code != http.StatusOK || w.Body.String() != product {
+			fault("a product is %d %s, and was %s", w.Code, w.Body, product)
+		}
+	}
+	for _, o := range s.Orders {
+		headers := []string{"Idempotency-Key", o.Key, account, o.Account}
+		w := post(service, o.Body, headers...)
+		if w.Code != http.StatusCreated || w.Header().Get("Idempotent-Replayed") != "true" || !hasMembers(w.Body.Bytes(), o.Order) {
+			fault("the order %s, sent again, is answered with %d %v %s", o.Order, w.Code, w.Header(), w.Body)
+		}
+		w = post(service, `{"item":"something else","qty":77}`, headers...)
+		if w.Code != http.StatusUnprocessableEntity || !bytes.Contains(w.Body.Bytes(), []byte(":idempotency-key-reused")) {
+			fault("another order with the key of %s is answered with %d %s", o.Order, w.Code, w.Body)
+		}
+	}
+	for _, headers := range [][]string{{"Idempotency-Key", "new"}, {"Idempotency-Key", s.Orders[0].Key, account, "a new one"}} {
+		if w := post(service, s.Orders[0].Body, headers...); w.Code != http.StatusCreated || w.Header().Get("Idempotent-Replayed") != "" {
+			fault("a new order with %q is answered with %d %v %s", headers, w.Code, w.Header(), w.Body)
+		}
+	}
+
+	// This is how the owner reads them.
+	stored := make(map[string]bool)
+	rows, err := db.Query(`SELECT id, item, qty, created_ms FROM storefront_orders`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var order storefront.Order
+		var ms int64
+		if err := rows.Scan(&order.ID, &order.Item, &order.Qty, &ms); err != nil {
+			return err
+		}
+		order.CreatedAt = time.UnixMilli(ms).UTC()
+		text, err := json.Marshal(order)
+		if err != nil {
+			return err
+		}
+		stored[string(text)] = true
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, o := range s.Orders {
+		var order storefront.Order
+		if err := json.Unmarshal([]byte(o.Order), &order); err != nil {
+			return err
+		}
+		text, err := json.Marshal(order)
+		if err != nil {
+			return err
+		}
+		if !stored[string(text)] {
+			fault("storefront_orders does not have %s", text)
+		}
+	}
+	if want := len(s.Orders) + 2; len(stored) != want {
+		fault("storefront_orders has %d orders, want the %d of the release and 2 new ones", len(stored), want-2)
+	}
+	return faults(lines)
+}
+
+// hasMembers reports whether an object has all members of another one, and they
+// are equal.
+func hasMembers(object []byte, of string) bool {
+	var have, want map[string]any
+	if json.Unmarshal(object, &have) != nil || json.Unmarshal([]byte(of), &want) != nil {
+		return false
+	}
+	for name, value := range want {
+		if have[name] != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+func TestReleasesHold(t *testing.T) {
+	for _, release := range releases(t) {
+		for _, p := range promises {
+			t.Run(filepath.Base(release)+"/"+p.name, func(t *testing.T) {
+				if err := p.check(release, root); err != nil {
+					t.Errorf("this breaks whoever relies on %s:\n%v", filepath.Base(release), err)
+				}
+			})
+		}
+	}
+}
+
+func releases(t *testing.T) []string {
+	t.Helper()
+	folders, err := releasesIn(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folders
+}
+
+// A release whose folder is gone would hold nobody to anything.
+func TestEveryReleaseInTheChangelogHasItsFolder(t *testing.T) {
+	changelog, err := os.ReadFile(root + "/CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, recorded []string
+	for _, m := range regexp.MustCompile(`(?m)^## \[([0-9][^]]*)\]`).FindAllSubmatch(changelog, -1) {
+		listed = append(listed, string(m[1]))
+	}
+	for _, folder := range releases(t) {
+		recorded = append(recorded, filepath.Base(folder))
+	}
+	slices.Sort(listed)
+	slices.Sort(recorded)
+	if !slices.Equal(listed, recorded) {
+		t.Errorf("CHANGELOG.md has the releases %q, and testdata/release %q", listed, recorded)
+	}
+}
+
+// Each is what a later commit would break, or, which is the same, a release that
+// promised what is not there.
+func TestHoldsBites(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		promise string
+		tamper  func(t *testing.T, release, now string)
+		want    string // of the complaint
+	}{
+		{"a required member of a response is gone", "openapi", func(t *testing.T, _, now string) {
+			edit(t, now+"/openapi.json", `"required": ["id", "item", "qty", "created_at"]`, `"required": ["id", "item", "qty"]`)
+			edit(t, now+"/openapi.json", `"created_at": {`, `"x-created_at": {`)
+		}, "created_at"},
+		{"an optional member of a response is gone", "openapi", func(t *testing.T, _, now string) {
+			edit(t, now+"/openapi.json", `"reason": {`, `"cause": {`)
+		}, "response-optional-property-removed"},
+		{"a parameter has become required", "openapi", func(t *testing.T, _, now string) {
+			edit(t, now+"/openapi.json", `"UsersLimit": {`, `"UsersLimit": { "required": true,`)
+		}, "request-parameter-became-required"},
+		{"another default page size", "openapi", func(t *testing.T, _, now string) {
+			edit(t, now+"/openapi.json", `"default": 50`, `"default": 20`)
+		}, "request-parameter-default-value-changed"},
+		{"a smaller maximum", "openapi", func(t *testing.T, _, now string) {
+			edit(t, now+"/openapi.json", `"maximum": 9007199254740991`, `"maximum": 1000`)
+		}, "request-property-max-decreased"},
+		{"an endpoint is gone", "openapi", func(t *testing.T, _, now string) {
+			edit(t, now+"/openapi.json", `"/v1/users": {`, `"/v3/users": {`)
+		}, "api-path-removed"},
+		{"another problem type for the same", "openapi", func(t *testing.T, _, now string) {
+			edit(t, now+"/openapi.json", `"const": "urn:problem-type:storefront:invalid-query"`, `"const": "urn:problem-type:storefront:bad-query"`)
+		}, "response-property-one-of-removed"},
+
+		{"a method has another name", "api", func(t *testing.T, release, _ string) {
+			edit(t, release+"/api/storefront.txt", "func (m *MemStore) Orders() []Order", "func (m *MemStore) AllOrders() []Order")
+		}, "AllOrders: removed"},
+		{"an option is gone", "api", func(t *testing.T, release, _ string) {
+			edit(t, release+"/api/storefront.txt", "	Shared bool\n", "	Shared bool\n	Strict bool\n")
+		}, "Options.Strict: removed"},
+		{"a field of a struct of another package is gone", "api", func(t *testing.T, release, _ string) {
+			edit(t, release+"/api/sqlstore.txt", "	MaxCalls int\n", "	MaxCalls, MinCalls int\n")
+		}, "sqlstore.Options.MinCalls: removed"},
+		{"Store has one more method", "api", func(t *testing.T, release, _ string) {
+			edit(t, release+"/api/storefront.txt", "	GetProduct(ctx context.Context, id string) (Resource, error)\n", "")
+		}, "Store.GetProduct: added"},
+		{"another type of an argument", "api", func(t *testing.T, release, _ string) {
+			edit(t, release+"/api/sqlstore.txt", "before time.Time", "before time.Duration")
+		}, "ForgetKeys: changed"},
+		{"a package is gone", "api", func(t *testing.T, release, _ string) {
+			write(t, release+"/api/gone.txt", "package gone // import \"example.com/storefront/gone\"\n")
+		}, "gone: removed"},
+
+		{"an exchange was edited", "exchanges", func(t *testing.T, _, now string) {
+			edit(t, now+"/testdata/contract/order.txt", "HTTP/1.1 201 Created", "HTTP/1.1 200 OK")
+		}, "order.txt has been edited"},
+		{"an exchange is gone", "exchanges", func(t *testing.T, _, now string) {
+			if err := os.Remove(now + "/testdata/contract/order.txt"); err != nil {
+				t.Fatal(err)
+			}
+		}, "order.txt: no such file"},
+		{"exchanges begin with another store", "exchanges", func(t *testing.T, _, now string) {
+			edit(t, now+"/testdata/contract/store.json", `"ada"`, `"eve"`)
+		}, "store.json has been edited"},
+
+		{"cursors have another checksum", "cursors", func(t *testing.T, release, _ string) {
+			edit(t, release+"/cursors.json", `"AXVhZGHVktB5"`, `"AXVhZGHVkAAA"`)
+		}, `leads to "" with status 400, and not to "ada"`},
+		{"cursors lead elsewhere", "cursors", func(t *testing.T, release, _ string) {
+			edit(t, release+"/cursors.json", `"Position": "ada"`, `"Position": "adb"`)
+		}, `leads to "ada" with status 200, and not to "adb"`},
+
+		{"a resource has another tag", "tags", func(t *testing.T, release, _ string) {
+			edit(t, release+"/tags.json", `"ETag": "\"`, `"ETag": "\"x`)
+		}, "NewResource makes"},
+		{"a resource is rendered in another way", "tags", func(t *testing.T, release, _ string) {
+			edit(t, release+"/tags.json", `\"n\":[0,-0,1.0`, `\"n\":[0,-0,1`)
+		}, "NewResource makes"},
+		{"a page has another tag", "tags", func(t *testing.T, release, _ string) {
+			file := release + "/tags.json"
+			text := read(t, file)
+			pages := strings.Index(text, `"Pages"`)
+			write(t, file, text[:pages]+strings.Replace(text[pages:], `"ETag": "\"`, `"ETag": "\"x`, 1))
+		}, "the tag of /v1/users is"},
+		{"the document has the old tag, but other bytes", "tags", func(t *testing.T, release, _ string) {
+			edit(t, release+"/openapi.json", `"title": "storefront"`, `"title": "shopfront"`)
+		}, "the tag of /openapi.json is still"},
+
+		{"an order has another fingerprint", "fingerprints", func(t *testing.T, release, _ string) {
+			edit(t, release+"/fingerprints.json", `"Fingerprint": "`, `"Fingerprint": "00`)
+		}, "and was 201 with"},
+		{"a header is another key", "fingerprints", func(t *testing.T, release, _ string) {
+			edit(t, release+"/fingerprints.json", `"Key": "bare"`, `"Key": "\"bare\""`)
+		}, "and was 201 with"},
+
+		{"the store reads another column", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `ALTER TABLE storefront_orders RENAME COLUMN fingerprint TO print`)
+		}, "sent again, is answered with 500"},
+		{"the table of orders has another name", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `ALTER TABLE storefront_orders RENAME TO orders`)
+		}, "no such table: storefront_orders"},
+		{"the schema has another version", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `UPDATE storefront_schema SET version = 2`)
+		}, "version 2"},
+		{"keys are hashed in another way", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `UPDATE storefront_orders SET key_hash = randomblob(32)`)
+		}, "sent again, is answered with 201 map["},
+		{"stored fingerprints are others", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `UPDATE storefront_orders SET fingerprint = randomblob(32)`)
+		}, "sent again, is answered with 422"},
+		{"an order is lost", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `DELETE FROM storefront_orders WHERE item = 'kettle'`)
+		}, "sent again, is answered with 201 map["},
+		{"an order has another time", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `UPDATE storefront_orders SET created_ms = created_ms + 1 WHERE item = 'kettle'`)
+		}, "storefront_orders does not have"},
+		{"a list has another order", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `UPDATE storefront_users SET id = CAST('zzz' AS BLOB) WHERE id = CAST('ada' AS BLOB)`)
+		}, "users are"},
+		{"a product is lost", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `DELETE FROM storefront_products WHERE id = CAST('ada' AS BLOB)`)
+		}, "a product is 404"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			release, now := copies(t)
+			p := promises[slices.IndexFunc(promises, func(p promise) bool { return p.name == test.promise })]
+			if p.name == "api" {
+				now = root // which is all of the module
+			}
+			if err := p.check(release, now); err != nil {
+				t.Fatalf("before it is broken: %v", err)
+			}
+			test.tamper(t, release, now)
+			err := p.check(release, now)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the check of %s returned %v, want an error with %q", p.name, err, test.want)
+			}
+		})
+	}
+}
+
+func TestAdditionsHold(t *testing.T) {
+	release, now := copies(t)
+	for _, e := range []struct{ file, old, new string }{
+		{now + "/openapi.json", `"created_at": {`, `"colour": { "type": "string" }, "created_at": {`},
+		{now + "/openapi.json", `"/v1/users": {`, `"/v3/users": { "get": { "responses": { "200": { "description": "Users." } } } }, "/v1/users": {`},
+		{now + "/openapi.json", `"const": "urn:problem-type:storefront:invalid-query"`,
+			`"const": "urn:problem-type:storefront:new", "title": "New" }, { "const": "urn:problem-type:storefront:invalid-query"`},
+		{release + "/api/storefront.txt", "func (m *MemStore) Orders() []Order\n", ""},
+		{release + "/api/storefront.txt", "	Shared bool\n", ""},
+	} {
+		edit(t, e.file, e.old, e.new)
+	}
+	write(t, now+"/testdata/contract/new.txt", "A new exchange.\n")
+	if err := checkOpenAPI(release, now); err != nil {
+		t.Errorf("openapi: %v", err)
+	}
+	if err := checkExchanges(release, now); err != nil {
+		t.Errorf("exchanges: %v", err)
+	}
+	if err := checkAPI(release, root); err != nil {
+		t.Errorf("api: %v", err)
+	}
+}
+
+func TestAReleaseIsNotOverwritten(t *testing.T) {
+	now := t.TempDir()
+	file := now + "/testdata/release/1.0.0/openapi.json"
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, "{}")
+	if err := record(now, "1.0.0", false); err == nil || !strings.Contains(err.Error(), "is there") {
+		t.Errorf("record returned %v", err)
+	}
+	if text := read(t, file); text != "{}" {
+		t.Errorf("the file is now %s", text)
+	}
+}
+
+func TestOnlyAVersionIsRecorded(t *testing.T) {
+	for _, version := range []string{"", "v1.0.0", "1.0", "1.0.0+build", "../1.0.0", "latest"} {
+		if err := record(t.TempDir(), version, true); err == nil || !strings.Contains(err.Error(), "is not a version") {
+			t.Errorf("%q: record returned %v", version, err)
+		}
+	}
+}
+
+// info.version is the version of the wire contract.
+func TestAChangedDocumentHasALaterVersion(t *testing.T) {
+	release, now := copies(t)
+	version := regexp.MustCompile(`"version": "[^"]*"`)
+	text := read(t, release+"/openapi.json")
+	write(t, release+"/openapi.json", version.ReplaceAllString(text, `"version": "1.2.0"`))
+	for is, ok := range map[string]bool{"1.2.0": false, "1.1.9": false, "1.2.0-rc.1": false, "1.2.1": true, "1.3.0": true, "1.10.0-rc.1": true, "2.0.0": false, "next": false} {
+		write(t, now+"/openapi.json", version.ReplaceAllString(text, `"version": "`+is+`", "x-new": true`))
+		if err := versionsAgree(release, now); (err == nil) != ok {
+			t.Errorf("1.2.0 was followed by %s: %v", is, err)
+		}
+	}
+	write(t, now+"/openapi.json", read(t, release+"/openapi.json"))
+	if err := versionsAgree(release, now); err != nil {
+		t.Errorf("nothing has changed: %v", err)
+	}
+}
+
+// copies returns a copy of the last release and one of the files that are compared
+// with it.
+func copies(t *testing.T) (release, now string) {
+	t.Helper()
+	release, now = t.TempDir(), t.TempDir()
+	folders := releases(t)
+	for to, from := range map[string]string{release: folders[len(folders)-1], now + "/testdata/contract": root + "/testdata/contract"} {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, now+"/openapi.json", read(t, root+"/openapi.json"))
+	return release, now
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit replaces the first of a text in a file.
+func edit(t *testing.T, file, old, new string) {
+	t.Helper()
+	text := read(t, file)
+	if !strings.Contains(text, old) {
+		t.Fatalf("%s does not have %q", file, old)
+	}
+	write(t, file, strings.Replace(text, old, new, 1))
+}
+
+func execute(t *testing.T, file, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
