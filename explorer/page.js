@@ -374,10 +374,13 @@ function svg(name, attributes, text) {
 	return e;
 }
 function drawTime() {
-	const now = Date.now(), left = 60, right = 605;
+	const width = $("time").clientWidth;
+	if (!width) return; // it is not shown
+	$("time").setAttribute("viewBox", `0 0 ${width} 132`);
+	const now = Date.now(), left = 65, right = width - 15;
 	const at = t => right - (right - left) * (now - t) / 1000 / span;
-	const shapes = [svg("text", {x: 0, y: 34}, "memory"), svg("text", {x: 0, y: 89}, "store"), svg("line", {x1: left, x2: right, y1: 30, y2: 30}), svg("line", {x1: left, x2: right, y1: 85, y2: 85})];
-	for (let s = 0; s <= span; s += 10) {
+	const shapes = [svg("text", {x: 8, y: 34}, "memory"), svg("text", {x: 8, y: 89}, "store"), svg("line", {x1: left, x2: right, y1: 30, y2: 30}), svg("line", {x1: left, x2: right, y1: 85, y2: 85})];
+	for (let s = 0; s <= span; s += width < 500 ? 20 : 10) {
 		const x = at(now - s * 1000);
 		shapes.push(svg("line", {x1: x, x2: x, y1: 104, y2: 110}), svg("text", {x, y: 124, "text-anchor": s ? "middle" : "end"}, s ? s + " s ago" : "now"));
 	}
@@ -398,8 +401,8 @@ function drawTime() {
 	}
 	$("time").replaceChildren(...shapes);
 }
-drawTime();
-setInterval(() => { if (!document.hidden && marks.length) drawTime(); }, 1000);
+new ResizeObserver(drawTime).observe($("time")); // also when it is first shown
+setInterval(() => { if (marks.length) drawTime(); }, 1000);
 $("max-age").addEventListener("input", () => { $("max-age-value").textContent = $("max-age").value; });
 on("ask", async () => {
 	const n = $("max-age").value;

@@ -161,6 +161,11 @@ func (v view) String() string {
 	return fmt.Sprintf("%d-light", v.width)
 }
 
+// emulate returns the action that gives the window the size of the view.
+func (v view) emulate() chromedp.Action[chromedp.Void] {
+	return command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 900, DeviceScaleFactor: 1, Mobile: v.width < 600})
+}
+
 // A page is the explorer in a browser.
 type page struct {
 	t   *testing.T
@@ -220,7 +225,7 @@ func open(t *testing.T, s *shop, v view) *page {
 	p.do(
 		command(log.Enable, cdp.Empty{}),
 		command(network.Enable, network.EnableParams{}),
-		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 900, DeviceScaleFactor: 1, Mobile: v.width < 600}),
+		v.emulate(),
 		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
 		chromedp.Navigate(s.URL+"/"),
 	)
@@ -315,17 +320,35 @@ func (p *page) texts(selector string) []string {
 	return eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].map(e => e.innerText)`, selector))
 }
 
-// screenshot writes a picture, if that was asked for.
+// screenshot writes a picture of the whole page, if that was asked for.
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
-	if *screenshots == "" {
+	if *screenshots != "" {
+		p.write(name+"-"+v.String()+".png", get(p, chromedp.FullScreenshot(100)))
+	}
+}
+
+// picture writes the picture that the README has, if screenshots were asked for.
+func (p *page) picture(v view) {
+	p.t.Helper()
+	if *screenshots == "" || v.width != desktop.width {
 		return
 	}
-	picture := get(p, chromedp.FullScreenshot(100))
+	name := "explorer-light.png"
+	if v.dark {
+		name = "explorer-dark.png"
+	}
+	p.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 760, DeviceScaleFactor: 1}))
+	p.write(name, get(p, chromedp.CaptureScreenshot()))
+	p.do(v.emulate())
+}
+
+func (p *page) write(name string, picture []byte) {
+	p.t.Helper()
 	if err := os.MkdirAll(*screenshots, 0o777); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name+"-"+v.String()+".png"), picture, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(*screenshots, name), picture, 0o666); err != nil {
 		p.t.Fatal(err)
 	}
 }

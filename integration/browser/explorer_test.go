@@ -573,6 +573,7 @@ func TestEveryState(t *testing.T) {
 			p.click("#order", 1)
 			p.click("#retry", 2)
 			state("1-retry")
+			p.picture(v)
 			p.click("#other", 3)
 			state("2-another-body")
 			p.click("#ten", 13)
