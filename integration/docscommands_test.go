@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,9 +39,18 @@ var trials = map[string]trial{
 		`go run ./integration/exactlyonce -url http://localhost:8080 -orders 200 -clients 64 -report "$dir/out.html"`),
 }
 
-// serving tries a command that serves until it is ended.
+// serving tries a command that serves until it is ended: a page for people, too.
 func serving(binary func() (string, error)) trial {
-	return func(t *testing.T, _ string) { startService(t, binary) }
+	return func(t *testing.T, _ string) {
+		w, err := http.Get(startService(t, binary) + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+		if kind := w.Header.Get("Content-Type"); w.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") {
+			t.Errorf("GET / is answered with %s and %s, want a page", w.Status, kind)
+		}
+	}
 }
 
 // instead runs another command, with the folder for its files in $dir.
@@ -256,9 +266,9 @@ func startService(t *testing.T, binary func() (string, error)) string {
 		if err != nil {
 			return err
 		}
-		found := regexp.MustCompile(`Serving on (http://\S+)\. Try:`).FindSubmatch(text)
+		found := regexp.MustCompile(`Serving on (http://[^/\s]+)/`).FindSubmatch(text)
 		if found == nil {
-			return errors.New("it has not said where")
+			return fmt.Errorf("it has printed %q", text)
 		}
 		url = string(found[1])
 		return nil
