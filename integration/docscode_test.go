@@ -21,8 +21,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/sqlstore"
 )
 
 // TestDocumentedGoCompiles compiles the Go of the documents. Of what is no whole
@@ -232,7 +234,7 @@ func TestDocumentedClientsRetry(t *testing.T) {
 		run                      []string // with the file's name behind it
 	}{
 		{"go", "main.go", "", []string{"go", "run"}},
-		{"python", "order.py", "", []string{"python3"}},
+		{"python", "order.py", "STOREFRONT_REQUIRE_TOOLS", []string{"python3"}},
 		{"js", "order.mjs", "STOREFRONT_REQUIRE_NODE", []string{"node"}},
 		{"bash", "order.sh", "", []string{"bash"}},
 	} {
@@ -289,4 +291,24 @@ func TestDocumentedClientsRetry(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOwnersReadOrders has the SQL of the README find an order.
+func TestOwnersReadOrders(t *testing.T) {
+	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
+		order := storefront.Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
+		if _, err := sqlstore.New(d.db, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order); err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range documentedBlocks(t, "README.md", "sql") {
+			var got storefront.Order
+			var ms int64
+			if err := d.db.QueryRowContext(t.Context(), query).Scan(&got.ID, &got.Item, &got.Qty, &ms); err != nil {
+				t.Fatal(err)
+			}
+			if got.CreatedAt = time.UnixMilli(ms).UTC(); got != order {
+				t.Errorf("%s\nreturns %v, want %v", query, got, order)
+			}
+		}
+	})
 }

@@ -200,7 +200,7 @@ func requireCurl(t *testing.T) {
 	t.Helper()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("STOREFRONT_REQUIRE_CURL") != "" {
+			if os.Getenv("STOREFRONT_REQUIRE_TOOLS") != "" {
 				t.Fatal(err)
 			}
 			t.Skip(err)
@@ -324,7 +324,8 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 // checkGoTest looks up what a go test would run, and its flags.
 func checkGoTest(t *testing.T, c documentedCommand) {
 	t.Helper()
-	words := strings.Fields(strings.ReplaceAll(c.command, "'", ""))[2:]
+	command, _, _ := strings.Cut(c.command, " >") // a file for its output
+	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
 	patterns := make(map[string]string)
 	var packages []string
 	for i := 0; i < len(words); i++ {
