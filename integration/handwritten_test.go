@@ -62,7 +62,7 @@ func BenchmarkHandwritten(b *testing.B) {
 				{"list", "GET /v1/users?limit=50&after=u00000049 HTTP/1.1\r\nHost: a\r\n\r\n", "GET /v1/users?limit=50&after=" + cursor(b, front) + " HTTP/1.1\r\nHost: a\r\n\r\n"},
 			} {
 				b.Run(op.name, func(b *testing.B) {
-					for _, callers := range []int{1, 16, 64} {
+					for _, callers := range []int{1, 4, 16, 64, 256} {
 						b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 							takeTurns(b, callers,
 								&contender{name: "handwritten", send: sender(b, handwritten, op.handwritten, callers)},
