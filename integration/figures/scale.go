@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"math"
+)
+
+// What docs/scale.md takes for granted, and says so.
+const (
+	peak       = 5.0    // how often the mean an hour's orders come at their peak
+	keyHours   = 25.0   // how long keys are kept: storefront.KeyLifetime and an hour
+	perSecond  = 10_000 // orders, in the table of 24 hours of keys
+	checkpoint = 300.0  // seconds from one checkpoint to the next
+)
+
+// An engine is what an order and its key take there.
+type engine struct {
+	name              string
+	row, id, key, ms  float64 // bytes on disk
+	page              float64 // bytes of one in an index
+	log, logAlone     float64 // bytes written to the log
+	logForget         float64
+	own, ownAlone     float64 // seconds of CPU time of the program
+	server, serverOne float64 // and of the database
+	ratePerCaller     float64 // orders per second that one caller creates
+	most              float64 // and that any number of callers do
+}
+
+func engineOf(name string, size, databases *output) engine {
+	get := func(unit string) float64 { return size.get("Size/"+name, unit) }
+	e := engine{
+		name: name, row: get("row-B/order"), key: get("key_hash-B/order"), ms: get("created_ms-B/order"),
+		page: map[string]float64{"SQLite": 4096, "PostgreSQL": 8192, "MariaDB": 16384}[name],
+		log:  get("log-B/create"), logAlone: get("log-B/create-alone"), logForget: get("log-B/forget"),
+		own: get("own-CPU-µs/create") / 1e6, ownAlone: get("own-CPU-µs/create-alone") / 1e6,
+	}
+	if name != "MariaDB" { // whose rows are in the index of IDs
+		e.id = get("id-B/order")
+	}
+	if name != "SQLite" { // which is in the program
+		e.server, e.serverOne = get("server-CPU-µs/create")/1e6, get("server-CPU-µs/create-alone")/1e6
+	}
+	if databases != nil {
+		for _, n := range callers {
+			rate := databases.get(fmt.Sprintf("Handwritten/%s/create/callers=%d", name, n), "service-req/s")
+			e.most = max(e.most, rate)
+			if n == 1 {
+				e.ratePerCaller = rate
+			}
+		}
+	}
+	return e
+}
+
+// sizeTable has what was measured.
+func sizeTable(o *output) string {
+	t := newTable(o.on, append([]string{"Of an order"}, engines...)...)
+	for _, line := range []struct{ about, unit, name string }{
+		{"row", "B", "row-B/order"},
+		{"index of IDs", "B", "id-B/order"},
+		{"index of `key_hash`", "B", "key_hash-B/order"},
+		{"index of `created_ms`", "B", "created_ms-B/order"},
+		{"log, commit shared", "B", "log-B/create"},
+		{"log, alone", "B", "log-B/create-alone"},
+		{"log, right after a checkpoint", "B", "log-B/create-after-checkpoint"},
+		{"log, replay", "B", "log-B/replay"},
+		{"log, its key forgotten", "B", "log-B/forget"},
+		{"CPU of the program's store, commit shared", "µs", "own-CPU-µs/create"},
+		{"the same, alone", "µs", "own-CPU-µs/create-alone"},
+		{"the same, replay", "µs", "own-CPU-µs/replay"},
+		{"CPU of the server, commit shared", "µs", "server-CPU-µs/create"},
+		{"the same, alone", "µs", "server-CPU-µs/create-alone"},
+		{"the same, replay", "µs", "server-CPU-µs/replay"},
+	} {
+		row := []string{line.about}
+		for _, engine := range engines {
+			switch _, there := o.values["Size/"+engine][line.name]; {
+			case engine == "SQLite" && line.name[:2] == "se", engine == "MariaDB" && line.name[:2] == "id" && !there:
+				row = append(row, "–")
+			default:
+				row = append(row, number(o.get("Size/"+engine, line.name))+" "+line.unit)
+			}
+		}
+		t.row(row...)
+	}
+	return t.String()
+}
+
+// hourTable has what a number of orders an hour needs. It is computed.
+func hourTable(outputs map[string]*output) string {
+	front := outputs["package"].get("Socket/create", "front-cpu-ns") / 1e9
+	t := newTable("", "Engine", "Orders an hour", "Orders/s at the peak", "Of what two cores did", "Cores, program", "Cores, server",
+		"Connections", "Log at the peak", "Log a day", "Orders a month", "Keys")
+	for _, name := range engines {
+		e := engineOf(name, outputs["size"], outputs["databases"])
+		for _, hourly := range []float64{1000, 100_000, 10_000_000} {
+			mean := hourly / 3600
+			rate := mean * peak
+			own, server, log, connections := e.ownAlone, e.serverOne, e.logAlone, math.Ceil(rate/e.ratePerCaller)
+			if rate > e.ratePerCaller { // then they share commits
+				own, server, log, connections = e.own, e.server, e.log, 4
+				if name == "SQLite" {
+					connections = 1
+				}
+			}
+			cores := "–"
+			if server > 0 {
+				cores = orLess(rate*server, 0.01)
+			}
+			t.row(name, number(hourly), number(rate), orLess(100*rate/e.most, 1)+" %",
+				orLess(rate*(own+front), 0.01), cores, number(connections),
+				bytesOf(rate*log)+"/s", bytesOf(24*hourly*(log+e.logForget)),
+				bytesOf(30*24*hourly*(e.row+e.id)), bytesOf(keyHours*hourly*(e.key+e.ms)))
+		}
+	}
+	return t.String()
+}
+
+// orLess writes a number, unless it is too small to matter.
+func orLess(v, least float64) string {
+	if v < least {
+		return "< " + number(least)
+	}
+	return number(v)
+}
+
+// touched returns how many of some pages n writes to random places change: those
+// that are not missed by all of them.
+func touched(pages, n float64) float64 { return pages * (1 - math.Exp(-n/pages)) }
+
+// keysTable has what keys are after some hours of many orders. It is computed.
+func keysTable(o *output) string {
+	t := newTable("", "Engine", "After", "Orders", "Keys", "Index of `key_hash`", "of IDs", "of `created_ms`", "Rows",
+		"Random pages an order", "Log", "Written")
+	for _, name := range engines {
+		e := engineOf(name, o, nil)
+		image := imageOf(o)
+		for _, hours := range []float64{1, 6, 25, 30 * 24} {
+			orders := hours * 3600 * perSecond
+			keys := min(hours, keyHours) * 3600 * perSecond
+			ids := orders * e.id
+			if e.id == 0 {
+				ids = orders * e.row
+			}
+			interval := perSecond * checkpoint
+			random := (touched(keys*e.key/e.page, interval) + touched(ids/e.page, interval)) / interval
+			log, written := e.log, 0.0
+			switch name {
+			case "PostgreSQL": // logs the whole page at its first change after a checkpoint
+				log += random * image
+				written = log + random*e.page
+			case "MariaDB": // writes each page twice
+				written = log + random*2*e.page
+			case "SQLite": // writes pages to its log, and then to the file
+				log = max(log, random*(e.page+24))
+				written = 2 * log
+			}
+			id := bytesOf(ids)
+			if e.id == 0 {
+				id = "–"
+			}
+			t.row(name, duration(hours), count(orders), count(keys), bytesOf(keys*e.key), id, bytesOf(keys*e.ms), bytesOf(orders*e.row),
+				number(random), bytesOf(perSecond*log)+"/s", bytesOf(perSecond*written)+"/s")
+		}
+	}
+	return t.String()
+}
+
+// The benchmark creates these orders before a checkpoint and after it, where it
+// looks at the log.
+const (
+	ordersBefore = 102_000
+	ordersAfter  = 2_000
+)
+
+// imageOf returns how many bytes PostgreSQL logs of a page that it logs as a whole:
+// not its free space.
+func imageOf(o *output) float64 {
+	e := engineOf("PostgreSQL", o, nil)
+	pages := touched(ordersBefore*e.key/e.page, ordersAfter) + touched(ordersBefore*e.id/e.page, ordersAfter)
+	return (o.get("Size/PostgreSQL", "log-B/create-after-checkpoint") - e.log) * ordersAfter / pages
+}
+
+// checkTable compares what the model says of the log with what was measured.
+func checkTable(o *output) string {
+	e := engineOf("PostgreSQL", o, nil)
+	pages := touched(ordersBefore*e.key/e.page, ordersAfter) + touched(ordersBefore*e.id/e.page, ordersAfter)
+	return fmt.Sprintf(`By this, the %s orders after the checkpoint changed %s pages of the two indexes for the first
+time (computed). %s of log for each order more than later ones is %s for each of these pages (measured), which is %.0f %%
+of a page: PostgreSQL leaves out its free space.
+`, number(ordersAfter), number(pages), bytesOf(o.get("Size/PostgreSQL", "log-B/create-after-checkpoint")-e.log), bytesOf(imageOf(o)), 100*imageOf(o)/e.page)
+}
+
+// bytesOf writes a number of bytes with its unit.
+func bytesOf(n float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	i := 0
+	for n >= 1000 && i < len(units)-1 {
+		n /= 1000
+		i++
+	}
+	return number(n) + " " + units[i]
+}
+
+// count writes a large number.
+func count(n float64) string {
+	if n >= 1e9 {
+		return number(n/1e9) + " billion"
+	}
+	return number(n/1e6) + " million"
+}
+
+func duration(hours float64) string {
+	switch {
+	case hours == 1:
+		return "1 hour"
+	case hours >= 48:
+		return number(hours/24) + " days"
+	}
+	return number(hours) + " hours"
+}
