@@ -1,0 +1,121 @@
+package clients
+
+import (
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/storefront"
+)
+
+// TestNode tests what programs of Node make of openapi.json, which npm installs from
+// the folder typescript.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("downloads programs from npm")
+	}
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("STOREFRONT_REQUIRE_NODE") != "" {
+				t.Fatal(err)
+			}
+			t.Skip(err)
+		}
+	}
+	dir := nodeFolder(t.TempDir())
+	if err := os.CopyFS(string(dir), os.DirFS("typescript")); err != nil {
+		t.Fatal(err)
+	}
+	document := read(t, "../../openapi.json")
+	dir.write(t, "openapi.json", document)
+	// A copy with a reference that leads nowhere.
+	dir.write(t, "broken.json", replaced(t, document, `"items": { "$ref": "#/components/schemas/Fault" }`, `"items": { "$ref": "#/components/schemas/Fautl" }`))
+	dir.mustRun(t, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
+
+	for name, lint := range map[string][]string{
+		"Redocly":  {"node_modules/.bin/redocly", "lint"},
+		"Spectral": {"node_modules/.bin/spectral", "lint"},
+	} {
+		t.Run(name+" finds no error", func(t *testing.T) {
+			dir.mustRun(t, append(lint, "openapi.json")...)
+			if out, err := dir.run(append(lint, "broken.json")...); err == nil || !strings.Contains(out, "Fautl") {
+				t.Errorf("it does not find the error of a broken document (%v):\n%s", err, out)
+			}
+		})
+	}
+
+	const compile = "node_modules/.bin/tsc"
+	dir.mustRun(t, "node_modules/.bin/openapi-typescript", "openapi.json", "-o", "api.ts")
+	client := read(t, "typescript/client.ts")
+	t.Run("a problem type that is misspelt does not compile", func(t *testing.T) {
+		const misspelt = "urn:problem-type:storefront:order-refuse"
+		dir.write(t, "client.ts", replaced(t, client, misspelt+`d"`, misspelt+`"`))
+		out, err := dir.run(compile, "--noEmit")
+		if err == nil || !strings.Contains(out, `'"`+misspelt+`"'`) {
+			t.Errorf("tsc does not report it (%v):\n%s", err, out)
+		}
+		if !strings.Contains(out, "lacks ending return") {
+			t.Errorf("tsc does not report that the right one is left out:\n%s", out)
+		}
+	})
+	t.Run("the client compiles and is understood by the service", func(t *testing.T) {
+		dir.write(t, "client.ts", client)
+		dir.mustRun(t, compile)
+		server := httptest.NewServer(storefront.New(new(storefront.MemStore)))
+		defer server.Close()
+		const want = "created 2 teapot\nreplayed 2 teapot\ncorrect #/item #/qty\ngive up Idempotency-Key\n"
+		if got := dir.mustRun(t, "node", "client.js", server.URL); got != want {
+			t.Errorf("it prints\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// A nodeFolder is a folder in which npm has installed programs.
+type nodeFolder string
+
+// run runs a command in the folder and returns what it prints.
+func (dir nodeFolder) run(command ...string) (string, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = string(dir)
+	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (dir nodeFolder) mustRun(t *testing.T, command ...string) string {
+	t.Helper()
+	out, err := dir.run(command...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+	return out
+}
+
+func (dir nodeFolder) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(string(dir), name), []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// replaced returns text with old, which it has once, replaced by new.
+func replaced(t *testing.T, text, old, new string) string {
+	t.Helper()
+	if strings.Count(text, old) != 1 {
+		t.Fatalf("there is not one %q to replace", old)
+	}
+	return strings.Replace(text, old, new, 1)
+}
