@@ -28,10 +28,11 @@ var trials = map[string]trial{
 	"go run ./integration/durable": serving(durableBinary),
 	".ci/run":                      instead("bash -n .ci/run"),
 
-	"go test ./... ./integration/...":   inCI("go test -race -shuffle=on -timeout 30m ./... ./integration/..."),
-	"go run ./integration/mutations":    inCI("go run ./integration/mutations -fast"),
-	"go mod init example.org/shop":      testedBy("TestReadmeProgramBuilds"),
-	"go build -o shop ./cmd/storefront": instead(`go build -o /dev/null ./cmd/storefront`),
+	"go test ./... ./integration/...":        inCI("go test -race -shuffle=on -timeout 30m ./... ./integration/..."),
+	"go run ./integration/mutations":         inCI("go run ./integration/mutations -fast"),
+	"go mod init example.org/shop":           testedBy("TestReadmeProgramBuilds"),
+	"go build -o shop ./cmd/storefront":      instead(`go build -o /dev/null ./cmd/storefront`),
+	"go build -o shop ./integration/durable": instead(`go build -o /dev/null ./integration/durable`),
 
 	"go mod edit -require=example.com/storefront@v0.0.0 -replace=example.com/storefront=../storefront": testedBy("TestReadmeProgramBuilds"),
 

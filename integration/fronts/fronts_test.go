@@ -1,0 +1,292 @@
+package fronts
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+)
+
+func TestNginx(t *testing.T) {
+	t.Parallel()
+	f := startNginx(t, documented(t, "nginx"))
+	testProxy(t, f)
+	testPassing(t, f)
+	testCompression(t, f)
+}
+
+func TestNginxCache(t *testing.T) {
+	t.Parallel()
+	f := startNginx(t, documented(t, "nginx"))
+	testProxy(t, f)
+	testCache(t, f)
+	testCompression(t, f)
+}
+
+// Without the line that takes Cache-Control from requests, one client makes the service
+// answer from its memory, and nginx, which ignores Age, keeps that like a new answer.
+func TestNginxCacheNeedsTheLineThatDropsCacheControl(t *testing.T) {
+	t.Parallel()
+	text := replaced(t, documented(t, "nginx"), `proxy_set_header Cache-Control "";`, "")
+	if !startNginx(t, text).showsOldAnswers(t) {
+		t.Error("without the line, nobody has seen an old answer either: what is it for?")
+	}
+}
+
+func TestVarnish(t *testing.T) {
+	t.Parallel()
+	f := startVarnish(t, documented(t, "vcl"))
+	testProxy(t, f)
+	testCache(t, f)
+	t.Run("the age of a stored answer is said", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true})
+		s.get(t)
+		if age := s.get(t).header.Get("Age"); age == "" {
+			t.Error("it has no Age")
+		}
+	})
+}
+
+func TestHAProxy(t *testing.T) {
+	t.Parallel()
+	f := startHAProxy(t, documented(t, "haproxy"))
+	testProxy(t, f)
+	testPassing(t, f)
+}
+
+// testProxy tests what any proxy in front of the service must do.
+func testProxy(t *testing.T, f *front) {
+	t.Run("an order is created once whatever the proxy retries", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, nil)
+		s.order(t, "before")   // leaves the proxy a connection to use again
+		s.breakOff.Store(true) // once the order has been created
+		if first := s.order(t, "key"); first.status < 500 {
+			t.Errorf("the connection broke before the answer, and the client got %d", first.status)
+		}
+		if n := s.arrived(); n != 2 {
+			t.Errorf("an order of which nothing is known was sent %d times, want once", n-1)
+		}
+		s.breakOff.Store(false)
+		second := s.order(t, "key")
+		if second.status != http.StatusCreated || second.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("the retry is answered with %d %v, want the order that was created", second.status, second.header)
+		}
+		if n := len(s.store.Orders()); n != 2 {
+			t.Errorf("there are %d orders, want 2", n)
+		}
+	})
+	t.Run("an answer to an order is never given to another", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true})
+		for i := range 3 {
+			if r := s.order(t, fmt.Sprint("key-", i)); r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
+				t.Fatalf("order %d is answered with %d %v", i, r.status, r.header)
+			}
+		}
+		if n := len(s.store.Orders()); n != 3 {
+			t.Errorf("there are %d orders, want 3", n)
+		}
+	})
+	t.Run("the service's answer to a body that is too large arrives", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, nil)
+		for _, size := range []int{64<<10 + 1, 200 << 10, 1000 << 10} {
+			for range 10 {
+				r := s.send(t, "POST", "/v1/orders", strings.Repeat(" ", size), "Content-Type: application/json", "Idempotency-Key: key")
+				r.wantProblem(t, http.StatusRequestEntityTooLarge, "body-too-large")
+			}
+		}
+	})
+	t.Run("an answer that comes before the body arrives", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, nil)
+		for range 10 {
+			r := s.send(t, "POST", "/v1/orders", strings.Repeat(" ", 60<<10), "Content-Type: text/plain", "Idempotency-Key: key")
+			r.wantProblem(t, http.StatusUnsupportedMediaType, "unsupported-media-type")
+		}
+	})
+	t.Run("paths and problems arrive as they are", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, nil)
+		s.store.Products.Put(storefront.MustResource("a/b ü", nil))
+		if r := s.send(t, "GET", "/v1/products/a%2Fb%20%C3%BC", ""); r.status != http.StatusOK {
+			t.Errorf("a product with an escaped slash is answered with %d", r.status)
+		}
+		s.send(t, "GET", "/v1//users", "").wantProblem(t, http.StatusNotFound, "not-found")
+		s.send(t, "GET", "/v1/users/../users", "").wantProblem(t, http.StatusNotFound, "not-found")
+		s.send(t, "GET", "/v2/widgets", "").wantProblem(t, http.StatusBadRequest, "invalid-query")
+		s.send(t, "PUT", "/v1/orders", "{}").wantProblem(t, http.StatusMethodNotAllowed, "method-not-allowed")
+	})
+	t.Run("a client is told that what all share is current", func(t *testing.T) {
+		t.Parallel()
+		f.open(t, &storefront.Options{Shared: true}).wantNotModified(t)
+	})
+	t.Run("what is private reaches only who asked for it", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, nil)
+		s.get(t)
+		s.change(t)
+		s.wantNew(t)
+	})
+}
+
+// testPassing tests what a proxy without a cache must do, too.
+func testPassing(t *testing.T, f *front) {
+	t.Run("a client is told that what is private is current", func(t *testing.T) {
+		t.Parallel()
+		f.open(t, nil).wantNotModified(t)
+	})
+	t.Run("a client is told whether an answer came from memory", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, nil)
+		s.get(t, "Cache-Control: max-age=60")
+		r := s.get(t, "Cache-Control: max-age=60")
+		if !strings.HasPrefix(r.header.Get("Cache-Status"), "storefront; hit") || r.header.Get("Age") == "" {
+			t.Errorf("the answer has %v, want a hit and its Age", r.header)
+		}
+	})
+}
+
+// testCompression tests what a proxy that compresses must do, too.
+func testCompression(t *testing.T, f *front) {
+	t.Run("a compressed answer has a weak tag", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true})
+		tag := s.get(t).header.Get("ETag")
+		r := s.get(t, "Accept-Encoding: gzip")
+		if r.header.Get("Content-Encoding") != "gzip" || r.header.Get("ETag") != "W/"+tag || r.header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("the answer has %v, want it compressed and with the weak tag of %s", r.header, tag)
+		}
+		if r := s.get(t, "Accept-Encoding: gzip", "If-None-Match: W/"+tag); r.status != http.StatusNotModified {
+			t.Errorf("with this tag in If-None-Match, the answer is %d, want 304", r.status)
+		}
+	})
+}
+
+// testCache tests what a proxy with a cache must do, too.
+func testCache(t *testing.T, f *front) {
+	t.Run("a private answer is never stored", func(t *testing.T) {
+		t.Parallel()
+		f.open(t, nil).wantNotStored(t)
+	})
+	t.Run("an answer to who has authorised is never stored", func(t *testing.T) {
+		t.Parallel()
+		f.open(t, &storefront.Options{Shared: true}).wantNotStored(t, "Authorization: Bearer token")
+	})
+	t.Run("an answer to a cookie is never stored", func(t *testing.T) {
+		t.Parallel()
+		f.open(t, &storefront.Options{Shared: true}).wantNotStored(t, "Cookie: session=1")
+	})
+	t.Run("a problem is never stored", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true})
+		s.store.Products.Delete(s.product)
+		for range 3 {
+			s.get(t).wantProblem(t, http.StatusNotFound, "product-not-found")
+		}
+		if n := s.arrived(); n != 3 {
+			t.Errorf("of 3 requests, %d have reached the service", n)
+		}
+		s.change(t)
+		s.wantNew(t)
+	})
+	t.Run("a stored answer is given for MaxAge and not longer", func(t *testing.T) {
+		t.Parallel()
+		const maxAge = time.Second
+		s := f.open(t, &storefront.Options{Shared: true, MaxAge: maxAge})
+		s.get(t)
+		s.change(t)
+		<-time.After(maxAge + rounding)
+		s.wantNew(t)
+	})
+	t.Run("no client can make others see old answers", func(t *testing.T) {
+		t.Parallel()
+		if f.showsOldAnswers(t) {
+			t.Error("a client got an answer that is older than MaxAge")
+		}
+	})
+	t.Run("what a client says of caching does not reach the service", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true})
+		s.get(t, "Cache-Control: max-age=60", "If-Match: *", "If-None-Match: *")
+		if h := s.last().request.Header; h.Get("Cache-Control") != "" || h.Get("If-Match") != "" || h.Get("If-None-Match") != "" {
+			t.Errorf("the service was asked with %v", h)
+		}
+	})
+	t.Run("a shared answer is stored, asked about and replaced", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true, MaxAge: time.Second})
+		first := s.get(t)
+		wait(t, "an answer that the service was not asked for", func() bool {
+			before := s.arrived()
+			r := s.get(t)
+			if r.status != http.StatusOK || r.body != first.body || r.header.Get("ETag") != first.header.Get("ETag") {
+				t.Fatalf("the answer is %+v, want %+v", r, first)
+			}
+			return s.arrived() == before
+		})
+		before := s.arrived()
+		wait(t, "a request with If-None-Match that the service answers with 304", func() bool {
+			if r := s.get(t); r.status != http.StatusOK || r.body != first.body {
+				t.Fatalf("the answer is %+v, want %+v", r, first)
+			}
+			return s.arrived() > before
+		})
+		if last := s.last(); last.status != http.StatusNotModified || last.request.Header.Get("If-None-Match") != first.header.Get("ETag") {
+			t.Errorf("the service was asked with %v and has answered %d, want a 304 to If-None-Match", last.request.Header, last.status)
+		}
+		wait(t, "an answer that the service was not asked for, again", func() bool {
+			before := s.arrived()
+			s.get(t)
+			return s.arrived() == before
+		})
+		s.change(t)
+		wait(t, "the new product", func() bool { return s.get(t).body != first.body })
+		s.wantNew(t)
+	})
+}
+
+// Caches count in whole seconds, so that an answer lives a second longer.
+const rounding = 1100 * time.Millisecond
+
+// showsOldAnswers reports whether, by what one client sends, another gets an answer
+// that is older than MaxAge.
+func (f *front) showsOldAnswers(t *testing.T) bool {
+	t.Helper()
+	const maxAge = 4 * time.Second
+	for {
+		s := f.open(t, &storefront.Options{Shared: true, MaxAge: maxAge})
+		// The service remembers the product under another spelling of its URL, so that
+		// caches know nothing of it.
+		alias := fmt.Sprintf("/v1/products/%%%02X%s", s.product[0], s.product[1:])
+		remembered := time.Now()
+		old := s.send(t, "GET", alias, "", "Cache-Control: max-age=3600")
+		s.change(t)
+		changed := time.Now()
+
+		<-time.After(time.Until(remembered.Add(maxAge * 3 / 4)))
+		for _, directives := range []string{
+			"max-age=3600", "max-age=3600, max-stale", "max-stale=3600", "min-fresh=0",
+			"only-if-cached", "max-age=3600, stale-if-error=3600", "max-age=3600, only-if-cached, max-stale",
+		} {
+			s.get(t, "Cache-Control: "+directives)
+			s.get(t, "Cache-Control: "+directives, "If-None-Match: "+old.header.Get("ETag"))
+			s.send(t, "HEAD", s.url, "", "Cache-Control: "+directives)
+		}
+		inTime := time.Since(remembered) < maxAge
+
+		<-time.After(time.Until(changed.Add(maxAge + rounding)))
+		if s.get(t).body == old.body {
+			return true
+		}
+		if inTime {
+			return false
+		}
+		// The machine was too busy for the attack: the service knew better already.
+	}
+}
