@@ -73,7 +73,10 @@ type shop struct {
 	*httptest.Server
 	store *storefront.MemStore
 	// change is what the explorer may change the lists with.
-	change   func(ctx context.Context, list, id string, put bool) error
+	change func(ctx context.Context, list, id string, put bool) error
+	// path is the explorer's, base what it is told of the service, and prefix where that is.
+	path, base, prefix string
+
 	mu       sync.Mutex
 	received []received
 }
@@ -86,7 +89,7 @@ type received struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{store: new(storefront.MemStore)}
+	s := &shop{store: new(storefront.MemStore), path: "/"}
 	for _, id := range []string{"ada", "barbara", "edsger", "grace", "linus"} {
 		s.store.Users.Put(storefront.MustResource(id, map[string]any{"name": strings.ToUpper(id[:1]) + id[1:]}))
 		s.store.Widgets.Put(storefront.MustResource("w-"+id, map[string]any{"of": id}))
@@ -103,8 +106,8 @@ func newShop(t *testing.T) *shop {
 	}
 	service := storefront.New(s.store)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			explorer.HandlerWithOptions("", &explorer.Options{Change: s.change}).ServeHTTP(w, r)
+		if r.URL.Path == s.path {
+			explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change}).ServeHTTP(w, r)
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -115,7 +118,7 @@ func newShop(t *testing.T) *shop {
 		s.received = append(s.received, received{r.Method, r.RequestURI, string(body), r.Header.Clone()})
 		s.mu.Unlock()
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		service.ServeHTTP(w, r)
+		http.StripPrefix(s.prefix, service).ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -227,7 +230,7 @@ func open(t *testing.T, s *shop, v view) *page {
 		command(network.Enable, network.EnableParams{}),
 		v.emulate(),
 		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
-		chromedp.Navigate(s.URL+"/"),
+		chromedp.Navigate(s.URL+s.path),
 	)
 	p.waitFor(`document.querySelectorAll(".operation").length > 0`) // the last that the page does by itself
 	return p

@@ -514,6 +514,28 @@ func TestKeyboardIsEnough(t *testing.T) {
 	p.logged("#ask", 3)
 }
 
+func TestAnyPathAndAnyBase(t *testing.T) {
+	for _, m := range []struct{ path, base, prefix string }{
+		{"/try", "", ""},
+		{"/shop/", "", "/shop"},
+		{"/try", "/shop", "/shop"},
+		{"/tools/try", "../shop/", "/shop"},
+		{"/tools/try", "/caf%C3%A9", "/café"},
+	} {
+		t.Run(m.path+" "+m.base, func(t *testing.T) {
+			s := newShop(t)
+			s.path, s.base, s.prefix = m.path, m.base, m.prefix
+			p := open(t, s, desktop)
+			p.click("#order", 1)
+			p.tab("pages")
+			p.click("#first-page", 2)
+			p.click("#put", 2)
+			p.wantSaid("#pages-said", "Put: bob")
+			p.want("statuses", p.statuses(), []string{"200", "201"})
+		})
+	}
+}
+
 // The tab is in the address, so that a link leads to it.
 func TestAddressNamesTheTab(t *testing.T) {
 	p := open(t, newShop(t), desktop)
