@@ -216,6 +216,7 @@ func (s *flakyShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch n {
 	case 1:
 		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Connection", "close") // or Go's client would send the next one again by itself
 		storefront.Problem{Status: http.StatusServiceUnavailable}.ServeHTTP(w, r)
 	case 2:
 		s.service.ServeHTTP(httptest.NewRecorder(), r)
@@ -254,7 +255,10 @@ func TestDocumentedClientsRetry(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, row.file), []byte(strings.ReplaceAll(program, documentedURL, server.URL)), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				cmd := exec.CommandContext(t.Context(), row.run[0], append(row.run[1:], row.file)...)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, row.run[0], append(row.run[1:], row.file)...)
+				cmd.WaitDelay = time.Second // for what it has started
 				cmd.Dir = dir
 				out, err := cmd.CombinedOutput()
 				return string(out), err

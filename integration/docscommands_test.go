@@ -21,8 +21,9 @@ import (
 // A trial is how a command of the documents is tried that is not run as it stands.
 type trial func(t *testing.T, command string)
 
-// trials has the commands that would not end, would take long, or would leave
-// something behind. All tests of go test are looked up and not run.
+// trials has the commands of blocks of sh and of the text, but for those that only
+// read (see isReading), and go test, whose tests are looked up. A command that is not
+// here is not run: it may do anything.
 var trials = map[string]trial{
 	"go run ./cmd/storefront":      serving(storefrontBinary),
 	"go run ./integration/durable": serving(durableBinary),
@@ -130,6 +131,9 @@ func (d *document) commands(t *testing.T) (commands, durable []documentedCommand
 // isCommand matches code in the text that is a whole command.
 var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
 
+// isReading matches commands that may be run as they stand.
+var isReading = regexp.MustCompile(`^(?:curl|go doc) `)
+
 // consoleCommands returns the commands of a block, each behind a $, with what they
 // print.
 func consoleCommands(t *testing.T, where, text string) (commands []documentedCommand) {
@@ -182,8 +186,10 @@ func TestDocumentedCommands(t *testing.T) {
 					}
 				} else if strings.HasPrefix(c.command, "go test ") {
 					checkGoTest(t, c)
-				} else {
+				} else if c.compared || isReading.MatchString(c.command) {
 					run = append(run, c)
+				} else {
+					t.Errorf("%s: %s\nhow that is to be tried is not among the trials", c.where, c.command)
 				}
 			}
 			t.Run(d.name, func(t *testing.T) { runDocumented(t, run, storefrontBinary) })
