@@ -28,7 +28,7 @@ const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map(b => b.
 const bytes = n => n === 1 ? "1 byte" : n.toLocaleString("en") + " bytes";
 const count = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 
-// ---- Exchanges and their log ----
+// Exchanges and their log
 
 const exchanges = [];
 const encode = s => encodeURIComponent(s).replace(/[!'()*]/g, c => "%" + c.charCodeAt(0).toString(16).toUpperCase());
@@ -164,7 +164,7 @@ on("export", () => {
 	say("live", count(entries.length, "exchange") + " exported.");
 });
 
-// ---- Problems: the faults beside what they are about ----
+// Problems: the faults beside what they are about
 
 function reasonOf(x) {
 	if (x.failure) return "No answer: " + x.failure;
@@ -214,7 +214,7 @@ function outcome(x) {
 	];
 }
 
-// ---- Tabs ----
+// Tabs
 
 const tabs = [...document.querySelectorAll("[role=tab]")];
 function choose(tab, focus) {
@@ -239,7 +239,7 @@ for (const tab of tabs) {
 const asked = tabs.find(t => "#" + t.getAttribute("aria-controls") === location.hash);
 if (asked) choose(asked);
 
-// ---- Orders ----
+// Orders
 
 let orders; // the first request with the key
 // The body is as it was typed: digits are a number, and anything else is shown what it is told.
@@ -293,7 +293,7 @@ on("ten", async () => {
 	say("orders-said", ids.size === 1 ? `Ten requests with one key: ${count(created, "order")} created, and all ten got that one back.` : `${count(ids.size, "order")} came back; see the answers above.`);
 });
 
-// ---- Pages ----
+// Pages
 
 let walk;
 const positionOf = {users: "after", widgets: "start"};
@@ -348,7 +348,7 @@ function before(a, b) {
 	return x.length < y.length;
 }
 
-// ---- Caching ----
+// Caching
 
 let kept, saved = 0;
 const productPath = () => "v1/products/" + encode($("product").value);
@@ -420,7 +420,7 @@ on("forget-marks", () => {
 	say("age-said", "The time line is empty.");
 });
 
-// ---- Break it ----
+// Break it
 
 const good = `{"item":"teapot","qty":2}`;
 const get = (path, ...query) => ({path, query});
@@ -474,7 +474,7 @@ on("break-all", async () => {
 	say("live", `${right} of ${breaks.length} were told what is wrong.`);
 });
 
-// ---- All requests, as openapi.json describes them ----
+// All requests, as openapi.json describes them
 
 async function offer() {
 	$("openapi").href = base.pathname + "openapi.json";
