@@ -195,7 +195,7 @@ func testCache(t *testing.T, f *front) {
 		s.change(t)
 		s.wantNew(t)
 	})
-	t.Run("a stored answer is given for MaxAge and not longer", func(t *testing.T) {
+	t.Run("no stored answer is given for longer than MaxAge", func(t *testing.T) {
 		t.Parallel()
 		const maxAge = time.Second
 		s := f.open(t, &storefront.Options{Shared: true, MaxAge: maxAge})
