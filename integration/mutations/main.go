@@ -12,8 +12,8 @@
 // is 1 if a mutation is not caught and 2 if the list, or what it was run on, is
 // wrong.
 //
-// Some tests start PostgreSQL, which must be there unless -run or -fast leaves them
-// out.
+// Some tests start PostgreSQL, nginx, Varnish, HAProxy or Node, which must be there
+// unless -run or -fast leaves them out.
 package main
 
 import (
@@ -232,7 +232,9 @@ func (c *copied) try(ctx context.Context, m *mutation) (end ending, err error) {
 		if err := c.write(e.file, []byte(changed)); err != nil {
 			return "", err
 		}
-		folders[filepath.Dir(e.file)] = true
+		if filepath.Ext(e.file) == ".go" {
+			folders[filepath.Dir(e.file)] = true
+		}
 	}
 	// The test may run a program that it does not import.
 	for folder := range folders {
@@ -281,7 +283,7 @@ func (c *copied) run(ctx context.Context, folder, program string, args ...string
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = filepath.Join(c.dir, folder)
 	// A test that skips what it is to catch is no use.
-	cmd.Env = append(os.Environ(), "STOREFRONT_REQUIRE_POSTGRES=1")
+	cmd.Env = append(os.Environ(), "STOREFRONT_REQUIRE_POSTGRES=1", "STOREFRONT_REQUIRE_FRONTS=1", "STOREFRONT_REQUIRE_NODE=1")
 	cmd.Stdout, cmd.Stderr = output, output // a file, for what outlives the program
 	err = cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); exited && ctx.Err() == nil {
