@@ -29,8 +29,7 @@ type document struct {
 // A block is a fenced block of a document.
 type block struct {
 	line     int
-	language string // the first word behind the fence
-	kind     string // the others
+	language string // what is behind the fence
 	text     string
 	note     string // what is in a comment on the line before
 }
@@ -112,7 +111,7 @@ func (d *document) blocks() (blocks []block) {
 			b.line = bytes.Count(d.source[:n.Lines().At(0).Start], []byte("\n"))
 		}
 		if fenced.Info != nil {
-			b.language, b.kind, _ = strings.Cut(string(fenced.Info.Value(d.source)), " ")
+			b.language = string(fenced.Info.Value(d.source))
 		}
 		if before, ok := n.PreviousSibling().(*ast.HTMLBlock); ok && !n.HasBlankPreviousLines() {
 			comment := d.linesOf(before)
@@ -175,11 +174,9 @@ func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
 			case marked && !tests[test]:
 				t.Errorf("%s:%d: there is no %s", d.name, b.line, test)
 			case marked, strings.HasPrefix(b.note, "from "):
-			case b.language == "console" && (b.kind == "" || b.kind == "durable"):
-			case b.language == "sh" && b.kind == "":
-			case b.language == "go" && b.kind == "":
+			case b.language == "console", b.language == "sh", b.language == "go":
 			default:
-				t.Errorf("%s:%d: nothing tests a block of %q", d.name, b.line, strings.TrimSpace(b.language+" "+b.kind))
+				t.Errorf("%s:%d: nothing tests a block of %q", d.name, b.line, b.language)
 			}
 		}
 	}

@@ -164,8 +164,7 @@ func TestReadmeProgramBuilds(t *testing.T) {
 				program += b.text
 			}
 		}
-		ours, _ := d.commands(t)
-		for _, c := range ours {
+		for _, c := range d.commands(t) {
 			if strings.HasPrefix(c.command, "go mod ") {
 				commands = append(commands, c.command)
 			}

@@ -31,6 +31,7 @@ var trials = map[string]trial{
 
 	"go test ./... ./integration/...":        inCI("go test -race -shuffle=on -timeout 30m ./... ./integration/..."),
 	"go run ./integration/mutations":         inCI("go run ./integration/mutations -fast"),
+	"go run ./integration/figures":           testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
 	"go mod init example.org/shop":           testedBy("TestReadmeProgramBuilds"),
 	"go build -o shop ./cmd/storefront":      instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./integration/durable": instead(`go build -o /dev/null ./integration/durable`),
@@ -102,30 +103,28 @@ type documentedCommand struct {
 	want     string // that
 }
 
-// commands returns the commands of the document, in their sequence. Those that talk to
-// integration/durable are apart.
-func (d *document) commands(t *testing.T) (commands, durable []documentedCommand) {
+// commands returns the commands of the document: those in the text, and those in
+// blocks, in their sequence.
+func (d *document) commands(t *testing.T) (commands []documentedCommand) {
 	t.Helper()
 	d.walk(func(n ast.Node) {
 		if n.Kind() != ast.KindCodeSpan {
 			return
 		}
-		if span := d.textOf(n); isCommand.MatchString(span) {
+		if span := strings.Join(strings.Fields(d.textOf(n)), " "); isCommand.MatchString(span) {
 			commands = append(commands, documentedCommand{where: d.name, command: span})
 		}
 	})
 	for _, b := range d.blocks() {
 		where := fmt.Sprintf("%s:%d", d.name, b.line)
 		switch {
-		case b.language == "console" && b.kind == "durable":
-			durable = append(durable, consoleCommands(t, where, b.text)...)
 		case b.language == "console":
 			commands = append(commands, consoleCommands(t, where, b.text)...)
 		case b.language == "sh" && b.note == "":
 			commands = append(commands, shellCommands(where, b.text)...)
 		}
 	}
-	return commands, durable
+	return commands
 }
 
 // isCommand matches code in the text that is a whole command.
@@ -176,9 +175,8 @@ func TestDocumentedCommands(t *testing.T) {
 	used := make(map[string]bool)
 	t.Run("each", func(t *testing.T) {
 		for _, d := range documents(t) {
-			commands, durable := d.commands(t)
 			var run []documentedCommand
-			for _, c := range commands {
+			for _, c := range d.commands(t) {
 				if try, ok := trials[c.command]; ok {
 					if !used[c.command] {
 						used[c.command] = true
@@ -192,8 +190,9 @@ func TestDocumentedCommands(t *testing.T) {
 					t.Errorf("%s: %s\nhow that is to be tried is not among the trials", c.where, c.command)
 				}
 			}
-			t.Run(d.name, func(t *testing.T) { runDocumented(t, run, storefrontBinary) })
-			t.Run(d.name+" durable", func(t *testing.T) { runDocumented(t, durable, durableBinary) })
+			if run != nil {
+				t.Run(d.name, func(t *testing.T) { runDocumented(t, run) })
+			}
 		}
 	})
 	for command := range trials {
@@ -216,14 +215,11 @@ func requireCurl(t *testing.T) {
 }
 
 // runDocumented runs commands, which may talk to a service.
-func runDocumented(t *testing.T, commands []documentedCommand, binary func() (string, error)) {
-	if len(commands) == 0 {
-		return
-	}
+func runDocumented(t *testing.T, commands []documentedCommand) {
 	url := ""
 	for _, c := range commands {
 		if strings.Contains(c.command, documentedURL) {
-			url = startService(t, binary)
+			url = startService(t, storefrontBinary)
 			break
 		}
 	}
