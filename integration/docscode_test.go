@@ -16,60 +16,70 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	markdown "github.com/yuin/goldmark/ast"
+
 	"example.com/storefront"
 	"example.com/storefront/sqlstore"
 )
 
+// A goSource is Go of a document, as a file that the compiler takes.
+type goSource struct {
+	place, text string
+	wrong       func(line string) bool // whether what the compiler says is the document's fault
+}
+
 // TestDocumentedGoCompiles compiles the Go of the documents. Of what is no whole
 // program, names may be missing that the text around it speaks of.
 func TestDocumentedGoCompiles(t *testing.T) {
+	var sources []goSource
+	for _, d := range documents(t) {
+		for _, b := range d.blocks() {
+			if b.language != "go" || strings.HasPrefix(b.note, "from ") {
+				continue
+			}
+			s := goSource{fmt.Sprintf("%s:%d", d.name, b.line), b.text, func(string) bool { return true }}
+			if !strings.Contains("\n"+b.text, "\npackage ") {
+				var err error
+				if s.text, err = completed(b.text); err != nil {
+					t.Errorf("%s: %v", s.place, err)
+					continue
+				}
+				s.wrong = func(line string) bool { return !incomplete.MatchString(line) }
+			}
+			sources = append(sources, s)
+		}
+		sources = append(sources, goSource{d.name, d.expressions(), noSuchName.MatchString})
+	}
 	root, err := filepath.Abs(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	overlay := make(map[string]string) // files that are only there for the compiler, and what is in them
-	var folders, places []string       // by the number of the block
-	var whole []bool
-	for _, d := range documents(t) {
-		for _, b := range d.blocks() {
-			if b.language != "go" || strings.HasPrefix(b.note, "from ") {
-				continue
-			}
-			place := fmt.Sprintf("%s:%d", d.name, b.line)
-			source := b.text
-			program := strings.Contains("\n"+source, "\npackage ")
-			if !program {
-				if source, err = completed(source); err != nil {
-					t.Errorf("%s: %v", place, err)
-					continue
-				}
-			}
-			folder := fmt.Sprintf("integration/documented%d", len(places))
-			file := filepath.Join(dir, fmt.Sprintf("documented%d.go", len(places)))
-			if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			overlay[filepath.Join(root, folder, "main.go")] = file
-			folders, places, whole = append(folders, "./"+folder), append(places, place), append(whole, program)
+	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-gcflags=-e", "-o", os.DevNull}
+	for i, s := range sources {
+		folder := fmt.Sprintf("integration/documented%d", i)
+		file := filepath.Join(dir, fmt.Sprintf("documented%d.go", i))
+		if err := os.WriteFile(file, []byte(s.text), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		overlay[filepath.Join(root, folder, "main.go")] = file
+		args = append(args, "./"+folder)
 	}
 	text, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", append([]string{"build", "-overlay", file, "-gcflags=-e", "-o", os.DevNull}, folders...)...)
+	build := exec.Command("go", args...)
 	build.Dir = root
 	out, err := build.CombinedOutput()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
@@ -84,22 +94,45 @@ func TestDocumentedGoCompiles(t *testing.T) {
 			}
 			continue
 		}
-		n, err := strconv.Atoi(found[1])
+		i, err := strconv.Atoi(found[1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if whole[n] || !incomplete.MatchString(line) {
-			t.Errorf("%s: %s", places[n], found[2])
+		if s := sources[i]; s.wrong(line) {
+			t.Errorf("%s: %s", s.place, found[2])
 		}
 	}
 }
 
 var (
-	compilerError = regexp.MustCompile(`documented(\d+)\.go:(.*)`)
+	compilerError = regexp.MustCompile(`documented(\d+)\.go:\d+:\d+: (.*)`)
 
 	// incomplete matches what the compiler says of a snippet that needs its context.
 	incomplete = regexp.MustCompile(`: undefined: \w+$|: declared and not used: \w+$|: "\S+" imported and not used$|: missing return$`)
+
+	// noSuchName matches what it says of a package's name that is not there.
+	noSuchName = regexp.MustCompile(`: undefined: \w+\.\w+$`)
 )
+
+// expressions returns the Go in the text of the document that names a package.
+func (d *document) expressions() string {
+	var body strings.Builder
+	d.walk(func(n markdown.Node) {
+		if n.Kind() != markdown.KindCodeSpan {
+			return
+		}
+		span := strings.Join(strings.Fields(d.textOf(n)), " ")
+		x, err := parser.ParseExpr(span)
+		if err == nil && len(imports(x)) > 0 {
+			fmt.Fprintf(&body, "var _ = %s\n", span)
+		}
+	})
+	file, err := parser.ParseFile(token.NewFileSet(), "", "package documented\n"+body.String(), parser.SkipObjectResolution)
+	if err != nil {
+		panic(err) // each is an expression
+	}
+	return "package documented\n" + strings.Join(imports(file), "\n") + "\n" + body.String()
+}
 
 // packagesByName are those that snippets use without importing them.
 var packagesByName = map[string]string{
@@ -112,17 +145,17 @@ var packagesByName = map[string]string{
 // completed returns a snippet as a file: declarations, or else the body of a function,
 // without lines that have nothing but … in them.
 func completed(snippet string) (string, error) {
-	var imports, rest []string
+	var imported, rest []string
 	for line := range strings.SplitSeq(snippet, "\n") {
 		switch {
 		case strings.HasPrefix(line, "import "):
-			imports = append(imports, line)
+			imported = append(imported, line)
 		case strings.TrimSpace(line) != "…":
 			rest = append(rest, line)
 		}
 	}
 	body := strings.Join(rest, "\n")
-	head := "package documented\n" + strings.Join(imports, "\n") + "\n"
+	head := "package documented\n" + strings.Join(imported, "\n") + "\n"
 	file, err := parser.ParseFile(token.NewFileSet(), "", head+body, parser.SkipObjectResolution)
 	if err != nil {
 		body = "func _() {\n" + body + "\n}\n"
@@ -130,21 +163,30 @@ func completed(snippet string) (string, error) {
 			return "", err
 		}
 	}
-	used := make(map[string]bool)
-	ast.Inspect(file, func(n ast.Node) bool {
-		if selector, ok := n.(*ast.SelectorExpr); ok {
-			if x, ok := selector.X.(*ast.Ident); ok {
+	return head + strings.Join(imports(file), "\n") + "\n" + body, nil
+}
+
+// imports returns declarations that import the packages that are named, but not
+// imported, in n.
+func imports(n ast.Node) (declarations []string) {
+	used, imported := make(map[string]bool), make(map[string]bool)
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && n.Sel.IsExported() {
 				used[x.Name] = true
 			}
+		case *ast.ImportSpec:
+			imported[n.Path.Value] = true
 		}
 		return true
 	})
 	for name, path := range packagesByName {
-		if used[name] && !slices.ContainsFunc(file.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == `"`+path+`"` }) {
-			head += fmt.Sprintf("import %q\n", path)
+		if path = strconv.Quote(path); used[name] && !imported[path] {
+			declarations = append(declarations, "import "+path)
 		}
 	}
-	return head + body, nil
+	return declarations
 }
 
 // TestReadmeProgramBuilds does what the README says about a program of one's own.
