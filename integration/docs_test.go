@@ -182,7 +182,8 @@ func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
 	}
 }
 
-// What is quoted from a file is in it, but for lines with nothing but … in them.
+// What is quoted from a file is in it, but for lines with nothing but … in them, which
+// may be comments.
 func TestDocumentsQuoteWhatIsThere(t *testing.T) {
 	for _, d := range documents(t) {
 		for _, b := range d.blocks() {
@@ -196,7 +197,8 @@ func TestDocumentsQuoteWhatIsThere(t *testing.T) {
 				continue
 			}
 			rest := withoutIndentation(string(source))
-			for piece := range strings.SplitSeq(withoutIndentation(b.text), "\n…\n") {
+			quoted := strings.ReplaceAll(withoutIndentation(b.text), "\n// …\n", "\n…\n")
+			for piece := range strings.SplitSeq(quoted, "\n…\n") {
 				_, after, found := strings.Cut(rest, "\n"+strings.Trim(piece, "\n")+"\n")
 				if !found {
 					t.Errorf("%s:%d: not in %s, or not in this sequence:\n%s", d.name, b.line, file, piece)

@@ -59,17 +59,24 @@ func (s columnStore) Put(ctx context.Context, contents storetest.Contents) error
 		return err
 	}
 	defer tx.Rollback()
-	for _, r := range contents.Users {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO customers VALUES ($1, $2) ON CONFLICT (login) DO UPDATE SET name = excluded.name`, r.ID(), r.String()); err != nil {
+	put := func(insert string, resources []storefront.Resource) error {
+		statement, err := tx.PrepareContext(ctx, insert)
+		if err != nil {
 			return err
 		}
-	}
-	for _, r := range contents.Products {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO goods VALUES ($1, $2, 100) ON CONFLICT (sku) DO UPDATE SET title = excluded.title`, r.ID(), r.String()); err != nil {
-			return err
+		defer statement.Close()
+		for _, r := range resources {
+			if _, err := statement.ExecContext(ctx, r.ID(), r.String()); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return errors.Join(tx.Commit(), s.Widgets.Put(ctx, contents.Widgets...))
+	return errors.Join(
+		put(`INSERT INTO customers VALUES ($1, $2) ON CONFLICT (login) DO UPDATE SET name = excluded.name`, contents.Users),
+		put(`INSERT INTO goods VALUES ($1, $2, 100) ON CONFLICT (sku) DO UPDATE SET title = excluded.title`, contents.Products),
+		tx.Commit(),
+		s.Widgets.Put(ctx, contents.Widgets...))
 }
 
 func (s columnStore) Delete(ctx context.Context, contents storetest.Contents) error {
