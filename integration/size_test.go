@@ -153,6 +153,8 @@ func measureSize(b *testing.B, s *sized) {
 	for b.Loop() {
 		each(before, callers, createNew)
 		s.checkpoint()
+		b.ReportMetric(float64(number(b, s.database.db, "SELECT count(*) FROM storefront_orders")), "orders-at-checkpoint")
+		b.ReportMetric(few, "orders-after-checkpoint")
 		cost("create-after-checkpoint", few, func() { each(few, callers, createNew) })
 		each(measured, callers, createNew)
 		cost("create", measured, func() { each(measured, callers, createNew) })

@@ -132,9 +132,9 @@ func touched(pages, n float64) float64 { return pages * (1 - math.Exp(-n/pages))
 func keysTable(o *output) string {
 	t := newTable("", "Engine", "After", "Orders", "Keys", "Index of `key_hash`", "of IDs", "of `created_ms`", "Rows",
 		"Random pages an order", "Log", "Written")
+	image := wholePagesOf(o).image
 	for _, name := range engines {
 		e := engineOf(name, o, nil)
-		image := imageOf(o)
 		for _, hours := range []float64{1, 6, 25, 30 * 24} {
 			orders := hours * 3600 * perSecond
 			keys := min(hours, keyHours) * 3600 * perSecond
@@ -166,29 +166,32 @@ func keysTable(o *output) string {
 	return t.String()
 }
 
-// The benchmark creates these orders before a checkpoint and after it, where it
-// looks at the log.
-const (
-	ordersBefore = 102_000
-	ordersAfter  = 2_000
-)
+// A wholePages is what PostgreSQL logged right after a checkpoint, when it logs each
+// page as a whole that it changes for the first time.
+type wholePages struct {
+	orders float64 // that were created
+	pages  float64 // of the two indexes that they changed, by the model
+	more   float64 // bytes of log for each order, beyond those of later ones
+	image  float64 // bytes of log for each page
+}
 
-// imageOf returns how many bytes PostgreSQL logs of a page that it logs as a whole:
-// not its free space.
-func imageOf(o *output) float64 {
+func wholePagesOf(o *output) wholePages {
 	e := engineOf("PostgreSQL", o, nil)
-	pages := touched(ordersBefore*e.key/e.page, ordersAfter) + touched(ordersBefore*e.id/e.page, ordersAfter)
-	return (o.get("Size/PostgreSQL", "log-B/create-after-checkpoint") - e.log) * ordersAfter / pages
+	get := func(unit string) float64 { return o.get("Size/PostgreSQL", unit) }
+	w := wholePages{orders: get("orders-after-checkpoint"), more: get("log-B/create-after-checkpoint") - e.log}
+	stored := get("orders-at-checkpoint")
+	w.pages = touched(stored*e.key/e.page, w.orders) + touched(stored*e.id/e.page, w.orders)
+	w.image = w.more * w.orders / w.pages
+	return w
 }
 
 // checkTable compares what the model says of the log with what was measured.
 func checkTable(o *output) string {
-	e := engineOf("PostgreSQL", o, nil)
-	pages := touched(ordersBefore*e.key/e.page, ordersAfter) + touched(ordersBefore*e.id/e.page, ordersAfter)
-	return fmt.Sprintf(`By this, the %s orders after the checkpoint changed %s pages of the two indexes for the first
-time (computed). %s of log for each order more than later ones is %s for each of these pages (measured), which is %.0f %%
-of a page: PostgreSQL leaves out its free space.
-`, number(ordersAfter), number(pages), bytesOf(o.get("Size/PostgreSQL", "log-B/create-after-checkpoint")-e.log), bytesOf(imageOf(o)), 100*imageOf(o)/e.page)
+	w := wholePagesOf(o)
+	return fmt.Sprintf(`By the model, the %s orders then changed %s pages of the two indexes for the first time
+(computed). Each of them took %s more of the log than later orders (measured). That is %s
+for each of these pages, or %.0f %% of one, as PostgreSQL leaves out its free space.
+`, number(w.orders), number(w.pages), bytesOf(w.more), bytesOf(w.image), 100*w.image/8192)
 }
 
 // bytesOf writes a number of bytes with its unit.
