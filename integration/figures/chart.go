@@ -109,6 +109,9 @@ func linear(most float64) scale {
 	for most/step < 3 {
 		step /= 2
 	}
+	for most/step > 6 {
+		step *= 2
+	}
 	s := scale{}
 	for tick := 0.0; ; tick += step {
 		s.ticks = append(s.ticks, tick)
