@@ -13,6 +13,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/semver"
@@ -43,7 +44,7 @@ func main() {
 	}
 }
 
-// releasesIn returns the folders of the releases, at least one.
+// releasesIn returns the folders of the releases, at least one, the oldest first.
 func releasesIn(root string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "testdata/release/*/openapi.json"))
 	if err == nil && len(files) == 0 {
@@ -52,6 +53,7 @@ func releasesIn(root string) ([]string, error) {
 	for i, file := range files {
 		files[i] = filepath.Dir(file)
 	}
+	slices.SortFunc(files, func(a, b string) int { return semver.Compare("v"+filepath.Base(a), "v"+filepath.Base(b)) })
 	return files, err
 }
 
