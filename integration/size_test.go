@@ -45,19 +45,25 @@ func BenchmarkSize(b *testing.B) {
 				FROM dbstat WHERE aggregate = TRUE AND name LIKE '%storefront_orders%'`,
 		})
 	})
-	b.Run("PostgreSQL", func(b *testing.B) {
-		server := startPostgres(b, "checkpoint_timeout=1h", "max_wal_size=16GB", "autovacuum=off")
-		d := newSQLDatabase(b, "pgx", server.URL())
-		measureSize(b, &sized{
-			database:   d,
-			log:        func() int64 { return number(b, d.db, "SELECT pg_current_wal_lsn() - '0/0'") },
-			checkpoint: func() { d.exec(b, "CHECKPOINT") },
-			server:     server.process.Process.Pid,
-			parts: `SELECT CASE relname WHEN 'storefront_orders' THEN 'row' WHEN 'storefront_orders_keys' THEN 'created_ms'
-				WHEN 'storefront_orders_pkey' THEN 'id' ELSE 'key_hash' END, pg_table_size(oid)
-				FROM pg_class WHERE relname LIKE 'storefront_orders%'`,
+	for _, compression := range []string{"", "-lz4"} {
+		b.Run("PostgreSQL"+compression, func(b *testing.B) {
+			settings := []string{"checkpoint_timeout=1h", "max_wal_size=16GB", "autovacuum=off"}
+			if compression != "" {
+				settings = append(settings, "wal_compression="+compression[1:])
+			}
+			server := startPostgres(b, settings...)
+			d := newSQLDatabase(b, "pgx", server.URL())
+			measureSize(b, &sized{
+				database:   d,
+				log:        func() int64 { return number(b, d.db, "SELECT pg_current_wal_lsn() - '0/0'") },
+				checkpoint: func() { d.exec(b, "CHECKPOINT") },
+				server:     server.process.Process.Pid,
+				parts: `SELECT CASE relname WHEN 'storefront_orders' THEN 'row' WHEN 'storefront_orders_keys' THEN 'created_ms'
+					WHEN 'storefront_orders_pkey' THEN 'id' ELSE 'key_hash' END, pg_table_size(oid)
+					FROM pg_class WHERE relname LIKE 'storefront_orders%'`,
+			})
 		})
-	})
+	}
 	b.Run("MariaDB", func(b *testing.B) {
 		server := startMariaDB(b, "innodb-log-file-size=1G", "innodb-buffer-pool-size=512M")
 		d := newSQLDatabase(b, "mysql", server.DSN())

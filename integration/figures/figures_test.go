@@ -67,7 +67,7 @@ func TestOutputThatIsIncompleteIsRefused(t *testing.T) {
 	for _, test := range []struct{ file, old, new, want string }{
 		{"databases.txt", "BenchmarkHandwritten/MariaDB/create/callers=64", "BenchmarkOther/MariaDB/create/callers=64", "has no Handwritten/MariaDB/create/callers=64"},
 		{"package.txt", "front-cpu-ns", "front-ns", "has no Socket/product front-cpu-ns"},
-		{"size.txt", "BenchmarkSize/PostgreSQL", "BenchmarkSize/MariaDB", "twice"},
+		{"size.txt", "BenchmarkSize/SQLite", "BenchmarkSize/MariaDB", "twice"},
 	} {
 		folder := t.TempDir()
 		if err := os.CopyFS(filepath.Join(folder, "docs"), os.DirFS(root+"/docs")); err != nil {

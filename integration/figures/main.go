@@ -62,6 +62,7 @@ func figures(root string) (map[string][]byte, error) {
 		"hour":     hourTable(outputs),
 		"keys":     keysTable(outputs["size"]),
 		"check":    checkTable(outputs["size"]),
+		"moves":    movesTable(outputs["size"]),
 	}
 	for _, name := range []string{"docs/figures.md", "docs/scale.md"} {
 		name = filepath.Join(root, name)
@@ -75,7 +76,7 @@ func figures(root string) (map[string][]byte, error) {
 	}
 	for _, o := range outputs {
 		if len(o.missing) > 0 {
-			return nil, fmt.Errorf("%s has no %s", o.name, strings.Join(o.missing, ", no "))
+			return nil, fmt.Errorf("%s has no %s", o.name, o.missing[0])
 		}
 	}
 	if len(tables) > 0 {

@@ -30,9 +30,12 @@ func engineOf(name string, size, databases *output) engine {
 	get := func(unit string) float64 { return size.get("Size/"+name, unit) }
 	e := engine{
 		name: name, row: get("row-B/order"), key: get("key_hash-B/order"), ms: get("created_ms-B/order"),
-		page: map[string]float64{"SQLite": 4096, "PostgreSQL": 8192, "MariaDB": 16384}[name],
+		page: map[string]float64{"SQLite": 4096, "MariaDB": 16384}[name],
 		log:  get("log-B/create"), logAlone: get("log-B/create-alone"), logForget: get("log-B/forget"),
 		own: get("own-CPU-µs/create") / 1e6, ownAlone: get("own-CPU-µs/create-alone") / 1e6,
+	}
+	if e.page == 0 { // PostgreSQL, with whatever settings
+		e.page = 8192
 	}
 	if name != "MariaDB" { // whose rows are in the index of IDs
 		e.id = get("id-B/order")
@@ -132,7 +135,7 @@ func touched(pages, n float64) float64 { return pages * (1 - math.Exp(-n/pages))
 func keysTable(o *output) string {
 	t := newTable("", "Engine", "After", "Orders", "Keys", "Index of `key_hash`", "of IDs", "of `created_ms`", "Rows",
 		"Random pages an order", "Log", "Written")
-	image := wholePagesOf(o).image
+	image := wholePagesOf(o, "PostgreSQL").image
 	for _, name := range engines {
 		e := engineOf(name, o, nil)
 		for _, hours := range []float64{1, 6, 25, 30 * 24} {
@@ -175,9 +178,10 @@ type wholePages struct {
 	image  float64 // bytes of log for each page
 }
 
-func wholePagesOf(o *output) wholePages {
-	e := engineOf("PostgreSQL", o, nil)
-	get := func(unit string) float64 { return o.get("Size/PostgreSQL", unit) }
+// wholePagesOf takes the name of PostgreSQL with a setting.
+func wholePagesOf(o *output, name string) wholePages {
+	e := engineOf(name, o, nil)
+	get := func(unit string) float64 { return o.get("Size/"+name, unit) }
 	w := wholePages{orders: get("orders-after-checkpoint"), more: get("log-B/create-after-checkpoint") - e.log}
 	stored := get("orders-at-checkpoint")
 	w.pages = touched(stored*e.key/e.page, w.orders) + touched(stored*e.id/e.page, w.orders)
@@ -187,11 +191,26 @@ func wholePagesOf(o *output) wholePages {
 
 // checkTable compares what the model says of the log with what was measured.
 func checkTable(o *output) string {
-	w := wholePagesOf(o)
+	w := wholePagesOf(o, "PostgreSQL")
 	return fmt.Sprintf(`By the model, the %s orders then changed %s pages of the two indexes for the first time
 (computed). Each of them took %s more of the log than later orders (measured). That is %s
 for each of these pages, or %.0f %% of one, as PostgreSQL leaves out its free space.
 `, number(w.orders), number(w.pages), bytesOf(w.more), bytesOf(w.image), 100*w.image/8192)
+}
+
+// movesTable has what settings of PostgreSQL make of its log. It is computed.
+func movesTable(o *output) string {
+	t := newTable("", "`checkpoint_timeout`", "`wal_compression`", "A whole page", "Log after 25 hours of keys")
+	for _, name := range []string{"PostgreSQL", "PostgreSQL-lz4"} {
+		e, image := engineOf(name, o, nil), wholePagesOf(o, name).image
+		for _, minutes := range []float64{5, 30, 60} {
+			orders, interval := keyHours*3600*perSecond, perSecond*60*minutes
+			random := (touched(orders*e.key/e.page, interval) + touched(orders*e.id/e.page, interval)) / interval
+			setting := map[string]string{"PostgreSQL": "off", "PostgreSQL-lz4": "lz4"}[name]
+			t.row(number(minutes)+" min", setting, bytesOf(image), bytesOf(perSecond*(e.log+random*image))+"/s")
+		}
+	}
+	return t.String()
 }
 
 // bytesOf writes a number of bytes with its unit.
