@@ -1,6 +1,6 @@
 // Package browser tests the explorer in a real browser: Chromium, without a window.
 //
-// With -screenshots, the states that the tests bring about are written to a folder, for
+// With -artifacts, pictures of the states that the tests bring about are kept, for
 // people to look at.
 package browser
 
@@ -33,13 +33,10 @@ import (
 	"example.com/storefront/explorer"
 )
 
-var screenshots = flag.String("screenshots", "", "write a picture of each state to this `folder`")
-
 // chromium is one process for all tests, each of which has a profile of its own.
 var chromium context.Context
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	os.Exit(run(m))
 }
 
@@ -323,18 +320,21 @@ func (p *page) texts(selector string) []string {
 	return eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].map(e => e.innerText)`, selector))
 }
 
-// screenshot writes a picture of the whole page, if that was asked for.
+// keepsPictures reports whether they were asked for.
+func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() == "true" }
+
+// screenshot writes a picture of the whole page, if pictures are kept.
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
-	if *screenshots != "" {
+	if keepsPictures() {
 		p.write(name+"-"+v.String()+".png", get(p, chromedp.FullScreenshot(100)))
 	}
 }
 
-// picture writes the picture that the README has, if screenshots were asked for.
+// picture writes the picture that the README has, if pictures are kept.
 func (p *page) picture(v view) {
 	p.t.Helper()
-	if *screenshots == "" || v.width != desktop.width {
+	if !keepsPictures() || v.width != desktop.width {
 		return
 	}
 	name := "explorer-light.png"
@@ -348,10 +348,7 @@ func (p *page) picture(v view) {
 
 func (p *page) write(name string, picture []byte) {
 	p.t.Helper()
-	if err := os.MkdirAll(*screenshots, 0o777); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name), picture, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666); err != nil {
 		p.t.Fatal(err)
 	}
 }
