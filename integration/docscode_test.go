@@ -270,24 +270,19 @@ func (s *flakyShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestDocumentedClientsRetry has the clients of docs/wire.md, in four languages, create
 // an order while the service fails, and one that it refuses.
 func TestDocumentedClientsRetry(t *testing.T) {
-	requireCurl(t)
 	for _, row := range []struct {
-		language, file, requires string
-		run                      []string // with the file's name behind it
+		language, file string
+		run            []string // with the file's name behind it
+		needs          []string
 	}{
-		{"go", "main.go", "", []string{"go", "run"}},
-		{"python", "order.py", "STOREFRONT_REQUIRE_TOOLS", []string{"python3"}},
-		{"js", "order.mjs", "STOREFRONT_REQUIRE_NODE", []string{"node"}},
-		{"bash", "order.sh", "", []string{"bash"}},
+		{"go", "main.go", []string{"go", "run"}, nil},
+		{"python", "order.py", []string{"python3"}, []string{"python3"}},
+		{"js", "order.mjs", []string{"node"}, []string{"node"}},
+		{"bash", "order.sh", []string{"bash"}, []string{"bash", "curl"}},
 	} {
 		t.Run(row.language, func(t *testing.T) {
 			t.Parallel() // they wait before they try again
-			if _, err := exec.LookPath(row.run[0]); err != nil {
-				if row.requires != "" && os.Getenv(row.requires) != "" {
-					t.Fatal(err)
-				}
-				t.Skip(err)
-			}
+			requireTools(t, row.needs...)
 			program := strings.Join(documentedBlocks(t, "docs/wire.md", row.language), "\n")
 			run := func(shop *flakyShop) (string, error) {
 				server := httptest.NewServer(shop)

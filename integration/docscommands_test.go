@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -171,30 +172,29 @@ func shellCommands(where, text string) (commands []documentedCommand) {
 // TestDocumentedCommands runs the commands of each document in turn, and compares what
 // they print.
 func TestDocumentedCommands(t *testing.T) {
-	requireCurl(t)
+	requireTools(t, "bash", "curl")
 	used := make(map[string]bool)
-	t.Run("each", func(t *testing.T) {
-		for _, d := range documents(t) {
-			var run []documentedCommand
-			for _, c := range d.commands(t) {
-				if try, ok := trials[c.command]; ok {
-					if !used[c.command] {
-						used[c.command] = true
-						t.Run(c.command, func(t *testing.T) { try(t, c.command) })
-					}
-				} else if strings.HasPrefix(c.command, "go test ") {
-					checkGoTest(t, c)
-				} else if c.compared || isReading.MatchString(c.command) {
-					run = append(run, c)
-				} else {
-					t.Errorf("%s: %s\nhow that is to be tried is not among the trials", c.where, c.command)
-				}
-			}
-			if run != nil {
-				t.Run(d.name, func(t *testing.T) { runDocumented(t, run) })
+	for _, d := range documents(t) {
+		var run []documentedCommand
+		for _, c := range d.commands(t) {
+			try, ok := trials[c.command]
+			switch {
+			case ok && !used[c.command]:
+				used[c.command] = true
+				t.Run(c.command, func(t *testing.T) { try(t, c.command) })
+			case ok:
+			case strings.HasPrefix(c.command, "go test "):
+				checkGoTest(t, c)
+			case c.compared, isReading.MatchString(c.command):
+				run = append(run, c)
+			default:
+				t.Errorf("%s: %s\nhow that is to be tried is not among the trials", c.where, c.command)
 			}
 		}
-	})
+		if run != nil {
+			t.Run(d.name, func(t *testing.T) { runDocumented(t, run) })
+		}
+	}
 	for command := range trials {
 		if !used[command] {
 			t.Errorf("no document has the command %s any more", command)
@@ -202,9 +202,10 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-func requireCurl(t *testing.T) {
+// requireTools skips the test where one of the tools is not there.
+func requireTools(t *testing.T, tools ...string) {
 	t.Helper()
-	for _, tool := range []string{"bash", "curl"} {
+	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("STOREFRONT_REQUIRE_TOOLS") != "" {
 				t.Fatal(err)
@@ -327,39 +328,37 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 // checkGoTest looks up what a go test would run, and its flags.
 func checkGoTest(t *testing.T, c documentedCommand) {
 	t.Helper()
+	flags := flag.NewFlagSet("go test", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Bool("race", false, "")
+	flag.VisitAll(func(f *flag.Flag) { // of every test, and of this package's
+		name := strings.TrimPrefix(f.Name, "test.")
+		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+			flags.Bool(name, false, "")
+		} else {
+			flags.String(name, "", "")
+		}
+	})
 	command, _, _ := strings.Cut(c.command, " >") // a file for its output
 	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
-	patterns := make(map[string]string)
 	var packages []string
-	for i := 0; i < len(words); i++ {
-		name, isFlag := strings.CutPrefix(words[i], "-")
-		if !isFlag {
-			packages = append(packages, words[i])
-			continue
-		}
-		name, value, hasValue := strings.Cut(name, "=")
-		known := flag.Lookup("test." + name)
-		if known == nil {
-			known = flag.Lookup(name) // of this package's own
-		}
-		if known == nil && name != "race" {
-			t.Errorf("%s: %s: there is no flag -%s", c.where, c.command, name)
+	for len(words) > 0 {
+		if err := flags.Parse(words); err != nil {
+			t.Errorf("%s: %s: %v", c.where, c.command, err)
 			return
 		}
-		takesNone := name == "race"
-		if !takesNone {
-			b, ok := known.Value.(interface{ IsBoolFlag() bool })
-			takesNone = ok && b.IsBoolFlag() || name == "v"
+		if words = flags.Args(); len(words) > 0 { // flags may follow
+			packages, words = append(packages, words[0]), words[1:]
 		}
-		if !takesNone && !hasValue && i+1 < len(words) {
-			i++
-			value = words[i]
+	}
+	for _, name := range packages {
+		if _, err := os.Stat(filepath.Join(repository, strings.TrimSuffix(name, "..."))); err != nil {
+			t.Errorf("%s: %s: %v", c.where, c.command, err)
 		}
-		patterns[name] = value
 	}
 	for name, prefix := range map[string]string{"run": "Test", "bench": "Benchmark", "fuzz": "Fuzz"} {
-		pattern, ok := patterns[name]
-		if !ok || pattern == "^$" {
+		pattern := flags.Lookup(name).Value.String()
+		if pattern == "" || pattern == "^$" {
 			continue
 		}
 		for alternative := range strings.SplitSeq(pattern, "|") {
@@ -367,9 +366,7 @@ func checkGoTest(t *testing.T, c documentedCommand) {
 			re, err := regexp.Compile(alternative)
 			if err != nil {
 				t.Errorf("%s: %s: %v", c.where, c.command, err)
-				return
-			}
-			if !anyTestIn(t, packages, prefix, re) {
+			} else if !anyTestIn(t, packages, prefix, re) {
 				t.Errorf("%s: %s: no %s function matches %s", c.where, c.command, prefix, alternative)
 			}
 		}
