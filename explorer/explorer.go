@@ -35,6 +35,9 @@ var (
 
 // Options are what a program adds to the page.
 type Options struct {
+	// Product is the ID of the product that the page begins with. Empty: that of the
+	// samples, "teapot".
+	Product string
 	// Change, if it is not nil, puts the item with this ID into the list, which is
 	// "users" or "widgets", or deletes it. With it, the page has buttons that change a
 	// list in the middle of a walk from page to page. It is for samples: whoever can
@@ -57,21 +60,26 @@ func Handler(base string) http.Handler {
 }
 
 // HandlerWithOptions is [Handler] with options; nil stands for none. With Change, it
-// also answers POST. Browsers can send that only from pages of the same origin, see
-// [http.CrossOriginProtection].
+// also answers POST, which browsers can send only from pages of the same origin, see
+// [http.CrossOriginProtection]: over plain HTTP, a proxy in front must pass the Host on.
 func HandlerWithOptions(base string, opts *Options) http.Handler {
-	if u, err := url.Parse(base); err != nil || u.Path != base && u.EscapedPath() != base || strings.HasPrefix(base, "//") {
+	if u, err := url.Parse(base); err != nil || u.Path != base && u.EscapedPath() != base ||
+		strings.HasPrefix(base, "//") || strings.Contains(base, `\`) { // browsers take \ for /
+
 		panic("explorer: the base is not a path: " + base)
 	}
 	e := &explorer{allow: "GET, HEAD"}
+	if opts == nil {
+		opts = new(Options)
+	}
 	changes := ""
-	if opts != nil && opts.Change != nil {
+	if opts.Change != nil {
 		e.change = opts.Change
 		e.allow += ", POST"
 		changes = "yes"
 	}
 	text := strings.NewReplacer(
-		"{{base}}", html.EscapeString(base), "{{changes}}", changes,
+		"{{base}}", html.EscapeString(base), "{{changes}}", changes, "{{product}}", html.EscapeString(opts.Product),
 		"{{style}}", style, "{{script}}", script,
 	).Replace(page)
 	e.page = text
@@ -79,7 +87,9 @@ func HandlerWithOptions(base string, opts *Options) http.Handler {
 	e.policy = "default-src 'none'; script-src 'sha256-" + hash(script) + "'; style-src 'sha256-" + hash(style) +
 		"'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
 		"; require-trusted-types-for 'script'; trusted-types 'none'"
-	return http.NewCrossOriginProtection().Handler(e)
+	sameOrigin := http.NewCrossOriginProtection()
+	sameOrigin.SetDenyHandler(storefront.Problem{Status: http.StatusForbidden, Detail: "A page of another origin may not do that."})
+	return sameOrigin.Handler(e)
 }
 
 func hash(text string) string {
@@ -121,6 +131,10 @@ func (e *explorer) servePage(w http.ResponseWriter, r *http.Request) {
 // serveChange answers the page's form: list, id, and op, which is put or delete.
 func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	if err := r.ParseForm(); err != nil {
+		storefront.Problem{Status: http.StatusBadRequest, Detail: "The body is not a form of at most 16 KiB."}.ServeHTTP(w, r)
+		return
+	}
 	list, id, op := r.PostFormValue("list"), r.PostFormValue("id"), r.PostFormValue("op")
 	if list != "users" && list != "widgets" || op != "put" && op != "delete" {
 		storefront.Problem{Status: http.StatusBadRequest, Detail: "The list is users or widgets, and op is put or delete."}.ServeHTTP(w, r)

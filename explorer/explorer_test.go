@@ -113,8 +113,15 @@ func TestBaseIsWrittenIntoThePage(t *testing.T) {
 	}
 }
 
+func TestPageBeginsWithTheProduct(t *testing.T) {
+	h := explorer.HandlerWithOptions("", &explorer.Options{Product: `a"b`})
+	if body := get(h, "GET", "/").Body.String(); !strings.Contains(body, `<meta name="storefront-product" content="a&#34;b">`) {
+		t.Error("the product is not in the page")
+	}
+}
+
 func TestBaseThatIsNotAPathPanics(t *testing.T) {
-	for _, base := range []string{"http://shop.example", "//shop.example/", "mailto:a", "?a", "/a?b", "#a", "/a#b", "%zz", "/a\n"} {
+	for _, base := range []string{"http://shop.example", "//shop.example/", "mailto:a", "?a", "/a?b", "#a", "/a#b", "%zz", "/a\n", `/\evil.example`, `\\evil.example`} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -188,8 +195,8 @@ func TestChangeFromAnotherOriginIsRefused(t *testing.T) {
 	c := new(recorder)
 	h := explorer.HandlerWithOptions("", &explorer.Options{Change: c.change})
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://evil.example"}} {
-		if w := post(h, "list=users&id=bob&op=put", header...); w.Code != 403 || len(c.changes) > 0 {
-			t.Errorf("%s: the answer is %d, the changes are %s", header, w.Code, c.changes)
+		if w := post(h, "list=users&id=bob&op=put", header...); w.Code != 403 || w.Header().Get("Content-Type") != "application/problem+json" || len(c.changes) > 0 {
+			t.Errorf("%s: the answer is %d, %s, the changes are %s", header, w.Code, w.Header().Get("Content-Type"), c.changes)
 		}
 	}
 }

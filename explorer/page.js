@@ -31,31 +31,41 @@ const count = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 // Exchanges and their log
 
 const exchanges = [];
+let pending = 0;
 const encode = s => encodeURIComponent(s).replace(/[!'()*]/g, c => "%" + c.charCodeAt(0).toString(16).toUpperCase());
+
+// extra returns the headers that go with every request.
+const extra = () => $("extra").value.split("\n").filter(l => l.trim()).map(line => {
+	const at = line.indexOf(":");
+	return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+});
 
 // send sends a request, logs what went over the wire, and returns it. The path is
 // relative to the service; query and headers are lists of name and value, and a body is
 // JSON unless the headers say otherwise.
 async function send({method = "GET", path, query = [], headers = [], body}) {
-	const all = [...headers];
+	const own = extra();
+	const all = [...headers, ...own];
 	const has = name => all.some(([n]) => n.toLowerCase() === name);
 	if (body !== undefined && !has("content-type")) all.push(["Content-Type", "application/json"]);
 	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
 	const isRead = method === "GET" || method === "HEAD";
 	if (isRead && !has("cache-control")) all.push(["Cache-Control", "no-cache"]);
-	for (const line of $("extra").value.split("\n").filter(l => l.trim())) {
-		const at = line.indexOf(":");
-		all.push([line.slice(0, at < 0 ? line.length : at).trim(), at < 0 ? "" : line.slice(at + 1).trim()]);
-	}
-	const target = base.pathname + path + (query.length ? "?" + query.map(([n, v]) => encode(n) + "=" + encode(v)).join("&") : "");
-	const x = {method, path: "/" + path, target, query, headers: all, body, cookies: $("cookies").checked, started: new Date(), status: 0, answer: [], text: "", bytes: 0};
+	const url = new URL(base.origin + base.pathname + path + (query.length ? "?" + query.map(([n, v]) => encode(n) + "=" + encode(v)).join("&") : ""));
+	const target = url.pathname + url.search; // without dot segments, which no browser sends
+	const x = {method, path: "/" + path, target, query, headers: all, masked: own.map(([n]) => n), body, cookies: $("cookies").checked, started: new Date(), status: 0, answer: [], text: "", bytes: 0};
 	const before = performance.now();
+	pending++;
 	try {
 		const sent = new Headers();
 		for (const [n, v] of all) sent.append(n, v);
-		const response = await fetch(base.origin + target, {
-			method, headers: sent, body, cache: isRead ? "no-store" : "default", redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
+		const request = new Request(url, {
+			method, headers: sent, body, cache: isRead ? "no-store" : "default", redirect: "manual", credentials: x.cookies ? "same-origin" : "omit", signal: AbortSignal.timeout(40e3),
 		});
+		x.headers = all.filter(([n]) => request.headers.has(n)); // without those that the browser does not let a page send
+		x.sent = true;
+		const response = await fetch(request);
+		if (response.type === "opaqueredirect") throw new Error("the service redirects, and browsers do not show where to");
 		const received = await response.arrayBuffer();
 		x.status = response.status;
 		x.reason = response.statusText;
@@ -64,47 +74,50 @@ async function send({method = "GET", path, query = [], headers = [], body}) {
 		x.text = new TextDecoder().decode(received);
 		try { x.json = JSON.parse(x.text); } catch { /* an answer need not be JSON */ }
 	} catch (err) {
-		x.failure = String(err.message || err);
+		x.failure = (x.sent ? "No answer: " : "Not sent: ") + String(err.message || err).replace(/\.$/, "");
 	}
 	x.ms = performance.now() - before;
 	x.header = name => (x.answer.find(([n]) => n.toLowerCase() === name) || [])[1];
-	const entry = performance.getEntriesByName(base.origin + target).pop();
+	const entry = performance.getEntriesByName(url.href).findLast(e => e.startTime >= before - 1);
 	x.protocol = (entry && entry.nextHopProtocol || "HTTP").toUpperCase().replace(/^H2$/, "HTTP/2").replace(/^H3$/, "HTTP/3");
-	performance.clearResourceTimings();
+	if (!--pending) performance.clearResourceTimings();
 	exchanges.push(x);
 	log(x);
 	return x;
 }
 
-const secret = name => /^(authorization|cookie|proxy-authorization)$/i.test(name);
 const quote = s => "'" + s.replaceAll("'", `'\\''`) + "'";
-// curl returns the request as a command, for a shell.
+// curl returns the request as a command, for a shell. What was typed into a field for
+// headers may be a secret, and is a variable there.
 function curl(x) {
 	let line = "curl -i";
 	if (x.method === "HEAD") line = "curl -I";
 	else if (x.method !== (x.body === undefined ? "GET" : "POST")) line += " -X " + x.method;
 	const parts = [line + " " + quote(base.origin + x.target)];
-	for (const [n, v] of x.headers) parts.push("-H " + (secret(n) ? `"${n}: $${n.toUpperCase().replaceAll("-", "_")}"` : quote(v ? n + ": " + v : n + ";")));
+	for (const [n, v] of x.headers) parts.push("-H " + (x.masked.includes(n) ? `"${n}: $${n.toUpperCase().replace(/[^A-Z0-9]/g, "_")}"` : quote(v.trim() ? n + ": " + v : n + ";")));
 	if (x.cookies) parts.push('-b "$COOKIE"');
 	if (x.body !== undefined) parts.push((x.body.startsWith("@") ? "--data-raw " : "-d ") + quote(x.body));
 	return parts.join(" \\\n  ");
 }
 const wireName = n => n.replace(/(^|-)[a-z]/g, c => c.toUpperCase());
-const cut = (s, n) => s.length <= n ? s : s.slice(0, n) + ` … (${bytes(s.length)} in all)`;
+const cut = (s, n) => s.length <= n ? s : s.slice(0, n) + ` … (${s.length.toLocaleString("en")} characters in all)`;
 const chip = x => make("span", {className: "chip s" + Math.floor(x.status / 100)}, x.status ? String(x.status) : "none");
+// faultsOf returns the faults of a problem; what a wrapper answers may have others, or none.
+const faultsOf = x => x.json && Array.isArray(x.json.errors) ? x.json.errors.filter(f => f && f.detail) : [];
 const size = x => x.status === 304 || !x.bytes ? "no body" : bytes(x.bytes);
 // note says in a word what is special about an answer.
 function note(x) {
 	if (x.header("idempotent-replayed")) return "replayed";
 	if (x.header("cache-status") && x.header("age")) return "from memory";
-	return x.status >= 400 && x.json && x.json.type ? x.json.type.split(":").pop() : "";
+	const type = x.status >= 400 && x.json && x.json.type;
+	return typeof type === "string" ? type.replace(/^urn:problem-type:storefront:|^about:blank$/, "") : "";
 }
 function wire(x) {
-	if (x.failure) return "No answer: " + x.failure;
+	if (x.failure) return x.failure;
 	return `${x.protocol} ${x.status} ${x.reason || ""}`.trim() + "\n" + x.answer.map(([n, v]) => wireName(n) + ": " + v).join("\n") + (x.text ? "\n\n" + cut(x.text, 20000) : "");
 }
 function log(x) {
-	const request = make("pre", {tabIndex: 0, role: "region", "aria-label": "Request"}, cut(curl(x), 2000));
+	const request = make("pre", {tabIndex: 0, role: "group", "aria-label": "Request"}, cut(curl(x), 2000));
 	const copy = make("button", {type: "button"}, "Copy");
 	copy.addEventListener("click", async () => {
 		try {
@@ -123,12 +136,11 @@ function log(x) {
 			make("span", {className: "meta"}, [took, size(x), note(x)].filter(s => s).join(" · "))),
 		make("div", {className: "what"}, "Request", copy), request,
 		make("div", {className: "what"}, "Answer"),
-		make("pre", {tabIndex: 0, role: "region", "aria-label": "Answer"}, wire(x)));
+		make("pre", {tabIndex: 0, role: "group", "aria-label": "Answer"}, wire(x)));
 	const item = make("li", {}, details);
-	for (const older of $("log").children) {
-		if (older.className === "empty") older.remove();
-		else older.firstChild.open = false;
-	}
+	const newest = $("log").firstChild;
+	if (newest.className === "empty") newest.remove();
+	else newest.firstChild.open = false;
 	$("log").prepend(item);
 	$("log").scrollTop = 0;
 	while ($("log").children.length > 500) $("log").lastChild.remove();
@@ -144,15 +156,15 @@ on("clear", () => {
 });
 // The export is an HTTP Archive, which the developer tools of browsers open.
 on("export", () => {
-	const pairs = list => list.map(([name, value]) => ({name, value: secret(name) ? "…" : value}));
+	const pairs = (list, masked = []) => list.map(([name, value]) => ({name, value: masked.includes(name) ? "REDACTED" : value}));
 	const entries = exchanges.map(x => ({
 		startedDateTime: x.started.toISOString(), time: x.ms,
 		request: {
-			method: x.method, url: base.origin + x.target, httpVersion: x.protocol, cookies: [], headers: pairs(x.headers), queryString: pairs(x.query), headersSize: -1, bodySize: -1,
+			method: x.method, url: base.origin + x.target, httpVersion: x.protocol, cookies: [], headers: pairs(x.headers, x.masked), queryString: pairs(x.query), headersSize: -1, bodySize: -1,
 			...(x.body !== undefined && {postData: {mimeType: (x.headers.find(([n]) => n.toLowerCase() === "content-type") || [])[1], text: x.body}}),
 		},
 		response: {
-			status: x.status, statusText: x.reason || "", httpVersion: x.protocol, cookies: [], headers: pairs(x.answer), redirectURL: "", headersSize: -1, bodySize: x.bytes,
+			status: x.status, statusText: x.reason || "", httpVersion: x.protocol, cookies: [], headers: pairs(x.answer), redirectURL: "", headersSize: -1, bodySize: x.header("content-encoding") ? -1 : x.bytes,
 			content: {size: x.bytes, mimeType: x.header("content-type") || "", text: x.text}, ...(x.failure && {comment: x.failure}),
 		},
 		cache: {}, timings: {send: 0, wait: x.ms, receive: 0},
@@ -167,13 +179,13 @@ on("export", () => {
 // Problems: the faults beside what they are about
 
 function reasonOf(x) {
-	if (x.failure) return "No answer: " + x.failure;
+	if (x.failure) return x.failure;
 	return x.status + (x.json && x.json.title ? ", " + x.json.title : "");
 }
 // parts returns what a request has: the kind and name that a fault would give, and the value.
 function parts(x) {
 	const list = x.query.map(([n, v]) => ({kind: "parameter", name: n, value: v}));
-	for (const [n, v] of x.headers) list.push({kind: "header", name: n, value: secret(n) ? "…" : v});
+	for (const [n, v] of x.headers) list.push({kind: "header", name: n, value: x.masked.includes(n) ? "…" : v});
 	if (x.body === undefined) return list;
 	try {
 		const body = JSON.parse(x.body);
@@ -191,7 +203,7 @@ function outcome(x) {
 		return [make("h4", {}, chip(x), x.header("idempotent-replayed") ? "The order that this key has created" : "Done"), make("pre", {}, x.json ? JSON.stringify(x.json, null, 2) : x.text || "There is no body.")];
 	}
 	const rows = parts(x);
-	const faults = [...(p.errors || [])];
+	const faults = faultsOf(x);
 	for (const f of faults) {
 		const kind = Object.keys(kinds).find(k => f[k] !== undefined);
 		if (kind && !rows.some(r => isAbout(f, r))) rows.push({kind, name: f[kind], value: undefined});
@@ -205,7 +217,7 @@ function outcome(x) {
 	].slice(0, columns.length))));
 	const also = [["Programs go by ", p.type], ["The server’s log has it under ", p.instance], ["Allow: ", x.header("allow")], ["Accept: ", x.header("accept")], ["Retry-After: ", x.header("retry-after")]];
 	return [
-		make("h4", {}, chip(x), p.title || x.reason || "No answer"),
+		make("h4", {}, chip(x), p.title || x.reason || (x.sent ? "No answer" : "Not sent")),
 		make("p", {}, make("code", {}, `${x.method} ${cut(x.target, 200)}`)),
 		make("p", {}, p.detail || x.failure || ""),
 		...general.map(f => make("p", {className: "fault"}, f.detail)),
@@ -236,61 +248,70 @@ for (const tab of tabs) {
 		choose(tabs[to], true);
 	});
 }
+// The fragment is for the tabs alone.
+document.querySelector(".skip").addEventListener("click", e => {
+	e.preventDefault();
+	$("main").focus();
+});
 const asked = tabs.find(t => "#" + t.getAttribute("aria-controls") === location.hash);
 if (asked) choose(asked);
 
 // Orders
 
-let orders; // the first request with the key
+let orders; // the key that was begun, and what is ordered with it
 // The body is as it was typed: digits are a number, and anything else is shown what it is told.
-function orderBody(add = 0) {
-	const qty = $("qty").value.trim();
-	return JSON.stringify({item: $("item").value, qty: /^-?\d+$/.test(qty) && Number.isSafeInteger(+qty) ? +qty + add : qty});
-}
-const post = (key, body) => send({method: "POST", path: "v1/orders", headers: key === null ? [] : [["Idempotency-Key", key]], body});
-function tried(what, x) {
+const orderBody = (item, qty) => `{"item":${JSON.stringify(item)},"qty":${/^-?\d+$/.test(qty) ? qty : JSON.stringify(qty)}}`;
+const post = (key, body) => send({method: "POST", path: "v1/orders", headers: [["Idempotency-Key", key]], body});
+const idOf = x => x.json && x.json.id || "no ID";
+function tried(of, what, x) {
+	if (of !== orders) return; // another key was begun meanwhile
 	const back = x.status === 201
-		? [make("code", {}, x.json.id), x.header("idempotent-replayed") ? " the same order, replayed" : " created"]
-		: [reasonOf(x), ...(x.json && x.json.errors || []).map(f => make("p", {className: "fault"}, f.detail))];
+		? [make("code", {}, idOf(x)), x.header("idempotent-replayed") ? " the same order, replayed" : " created"]
+		: [reasonOf(x), ...faultsOf(x).map(f => make("p", {className: "fault"}, f.detail))];
 	$("tries").tBodies[0].append(make("tr", {}, make("td", {}, what), make("td", {}, chip(x)), make("td", {}, ...back)));
 	const box = $("tries").parentNode;
 	box.scrollTop = box.scrollHeight;
 }
+// begin begins with the key that was typed, or else with a new one.
 function begin() {
-	$("key").value = newKey();
-	orders = {key: $("key").value, body: orderBody(), n: 0};
-	$("tries").tBodies[0].replaceChildren();
-}
-on("order", async () => {
 	const typed = $("key").value;
-	const fresh = !typed || orders && orders.key === typed;
-	begin();
-	if (!fresh) orders.key = $("key").value = typed;
-	const x = await post(orders.key, orders.body);
-	tried("New order", x);
+	if (!typed || orders && orders.key === typed) $("key").value = newKey();
+	const item = $("item").value, qty = $("qty").value.trim();
+	orders = {key: $("key").value, item, qty, body: orderBody(item, qty), n: 0};
+	$("tries").tBodies[0].replaceChildren();
+	return orders;
+}
+// unknown says that nobody can tell, by this answer, whether the order was created.
+const unknown = x => x.sent && (!x.status || x.status >= 500 || x.status === 409);
+const refused = x => `${reasonOf(x)}. ` + (unknown(x) ? "It may have been created or not: Retry finds out, and creates it at most once." : "A refused request does not use up its key.");
+on("order", async () => {
+	const o = begin();
+	const x = await post(o.key, o.body);
+	tried(o, "New order", x);
 	$("retry").disabled = $("other").disabled = false;
-	say("orders-said", x.status === 201 ? x.header("idempotent-replayed") ? "This key has been used before, for the same order: it came back." : "Created. Suppose the answer was lost on its way to you, and send it again with Retry." : `${reasonOf(x)}. A refused request does not use up its key.`);
+	say("orders-said", x.status === 201 ? x.header("idempotent-replayed") ? "This key has been used before, for the same order: it came back." : "Created. Suppose the answer was lost on its way to you, and send it again with Retry." : refused(x));
 });
 on("retry", async () => {
-	const x = await post(orders.key, orders.body);
-	tried("Retry " + ++orders.n, x);
-	say("orders-said", x.header("idempotent-replayed") ? "The same order came back, and Idempotent-Replayed says that nothing was created." : x.status === 201 ? "Created now: the tries before were refused." : reasonOf(x) + ".");
+	const o = orders;
+	const x = await post(o.key, o.body);
+	tried(o, "Retry " + ++o.n, x);
+	say("orders-said", x.header("idempotent-replayed") ? "The same order came back, and Idempotent-Replayed says that nothing was created." : x.status === 201 ? "Created now: no try before has created an order that the store knows of." : refused(x));
 });
 on("other", async () => {
-	const body = JSON.parse(orders.body);
-	body.qty = Number.isSafeInteger(body.qty) ? body.qty + 1 : 1;
-	const x = await post(orders.key, JSON.stringify(body));
-	tried("Other body", x);
-	say("orders-said", x.status === 422 ? "Refused: this key stands for another order. The order that it has created is as it was." : reasonOf(x) + ".");
+	const o = orders;
+	const x = await post(o.key, orderBody(o.item, String(Number.isSafeInteger(+o.qty) ? +o.qty + 1 : 1)));
+	tried(o, "Other body", x);
+	say("orders-said", x.status === 201 ? "Created: no order had this key yet." : note(x) === "idempotency-key-reused" ? "Refused: this key stands for another order. The order that it has created is as it was." : refused(x));
 });
 on("ten", async () => {
-	begin();
-	const all = await Promise.all(Array.from({length: 10}, () => post(orders.key, orders.body)));
-	all.forEach((x, i) => tried("At once, " + (i + 1), x));
-	const ids = new Set(all.filter(x => x.status === 201).map(x => x.json.id));
+	const o = begin();
+	const all = await Promise.all(Array.from({length: 10}, () => post(o.key, o.body)));
+	all.forEach((x, i) => tried(o, "At once, " + (i + 1), x));
+	const ids = new Set(all.filter(x => x.status === 201).map(idOf));
 	const created = all.filter(x => x.status === 201 && !x.header("idempotent-replayed")).length;
 	$("retry").disabled = $("other").disabled = false;
-	say("orders-said", ids.size === 1 ? `Ten requests with one key: ${count(created, "order")} created, and all ten got that one back.` : `${count(ids.size, "order")} came back; see the answers above.`);
+	const got = all.filter(x => x.status === 201).length;
+	say("orders-said", ids.size === 1 ? `Ten requests with one key: ${count(created, "order")} created, and ${got === 10 ? "all ten" : got + " of them"} got that one back.` : `${count(ids.size, "order")} came back; see the answers above.`);
 });
 
 // Pages
@@ -298,12 +319,16 @@ on("ten", async () => {
 let walk;
 const positionOf = {users: "after", widgets: "start"};
 const path = list => list === "users" ? "v1/users" : "v2/widgets";
-async function nextPage() {
+// nextPage reads the next page, and reports whether there are more. Who asks while it is being read gets the same.
+function nextPage() {
 	const w = walk;
+	return w.reading ||= readPage(w).finally(() => { w.reading = undefined; });
+}
+async function readPage(w) {
 	const x = await send({path: path(w.list), query: [["limit", w.limit], ...(w.next ? [[positionOf[w.list], w.next]] : [])]});
 	if (w !== walk) return false;
-	if (x.status !== 200) {
-		say("pages-said", `${reasonOf(x)}. ${(x.json && x.json.errors || []).map(f => f.detail).join(" ")}`);
+	if (x.status !== 200 || !x.json || !x.json.data) {
+		say("pages-said", `${reasonOf(x)}. ${faultsOf(x).map(f => f.detail).join(" ")}`);
 		return false;
 	}
 	w.pages++;
@@ -316,6 +341,7 @@ async function nextPage() {
 	}
 	$("seen").parentNode.scrollTop = $("seen").parentNode.scrollHeight;
 	w.next = x.json.next;
+	if (!x.json.has_more && [$("next-page"), $("to-the-end")].includes(document.activeElement)) $("first-page").focus(); // before its button is disabled
 	$("next-page").disabled = $("to-the-end").disabled = !x.json.has_more;
 	say("pages-said", `${count(w.seen.size, "item")} on ${count(w.pages, "page")}, ${w.twice ? w.twice + " of them repeated" : "none of them twice"}. ` + (x.json.has_more ? "There are more." : "That is the end: there is no next."));
 	return x.json.has_more;
@@ -335,9 +361,17 @@ if (meta("changes")) {
 	for (const op of ["put", "delete"]) {
 		on(op, async () => {
 			const list = $("list").value, id = $("change-id").value;
-			const r = await fetch(location.pathname, {method: "POST", body: new URLSearchParams({list, id, op})}).catch(() => ({}));
-			const passed = walk && walk.list === list && walk.last !== undefined && before(id, walk.last) ? "The walk is past its place." : "Its place is still ahead.";
-			say("pages-said", r.ok ? `${op === "put" ? "Put" : "Deleted"}: ${id}. ${walk ? passed : ""} Now go on with the walk.` : "That did not work: an ID has 1 to 255 bytes without control characters.");
+			const r = await fetch(location.origin + location.pathname, {method: "POST", body: new URLSearchParams({list, id, op})}).catch(err => ({failure: String(err.message || err)}));
+			if (!r.ok) {
+				const p = r.json ? await r.json().catch(() => ({})) : {};
+				say("pages-said", `That did not work: ${p.detail || r.failure || r.status + "."}`);
+				return;
+			}
+			const done = `${op === "put" ? "Put" : "Deleted"}: ${id}.`;
+			if (!walk || walk.list !== list || walk.last === undefined) say("pages-said", done);
+			else if (!before(walk.last, id)) say("pages-said", done + " The walk is past its place.");
+			else if (!walk.next) say("pages-said", done + " The walk is over, and does not get there.");
+			else say("pages-said", done + " Its place is " + (list === "users" ? "still ahead" : "ahead, unless it is before the item that next names") + ". Now go on with the walk.");
 		});
 	}
 }
@@ -351,6 +385,10 @@ function before(a, b) {
 // Caching
 
 let kept, saved = 0;
+$("product").addEventListener("input", () => {
+	kept = undefined;
+	$("revalidate").disabled = true;
+});
 const productPath = () => "v1/products/" + encode($("product").value);
 on("read", async () => {
 	const x = await send({path: productPath()});
@@ -359,7 +397,9 @@ on("read", async () => {
 	say("revalidate-said", kept ? `${bytes(kept.bytes)}, with the tag ${kept.tag}.` : reasonOf(x) + ".");
 });
 on("revalidate", async () => {
-	const x = await send({path: kept.path.slice(1), headers: [["If-None-Match", kept.tag]]});
+	const of = kept;
+	const x = await send({path: of.path.slice(1), headers: [["If-None-Match", of.tag]]});
+	if (kept !== of) return; // another one was read meanwhile
 	if (x.status === 304) saved += kept.bytes;
 	else if (x.status === 200) kept = {path: x.path, tag: x.header("etag"), bytes: x.bytes};
 	say("revalidate-said", x.status === 304 ? `304: it has not changed, and no body was sent. ${bytes(saved)} saved so far.` : x.status === 200 ? `200: it has changed. The new tag is ${kept.tag}.` : reasonOf(x) + ".");
@@ -476,14 +516,18 @@ on("break-all", async () => {
 
 // All requests, as openapi.json describes them
 
+let offered = false;
+$("openapi").href = base.pathname + "openapi.json";
+$("extra").addEventListener("change", () => { if (!offered) offer(); });
 async function offer() {
-	$("openapi").href = base.pathname + "openapi.json";
-	const response = await fetch(base.pathname + "openapi.json", {credentials: "same-origin"}).catch(() => ({}));
-	if (!response.ok) {
-		$("operations").replaceChildren(make("p", {className: "problem"}, `There is no service at ${base.href}: its openapi.json cannot be read.`));
+	const headers = extra().filter(([n]) => n);
+	const response = await fetch(base.origin + base.pathname + "openapi.json", {credentials: "same-origin", headers}).catch(err => ({failure: String(err.message || err)}));
+	const api = response.ok && await response.json().catch(() => undefined);
+	if (!api || !api.paths) {
+		$("operations").replaceChildren(make("p", {className: "problem"}, `The openapi.json of the service at ${base.href} cannot be read: ${response.failure || (response.ok ? "it is not JSON" : "the answer is " + response.status)}. If it takes an Authorization, give that below.`));
 		return;
 	}
-	const api = await response.json();
+	offered = true;
 	const follow = v => v && v.$ref ? follow(v.$ref.slice(2).split("/").reduce((o, k) => o[k], api)) : v;
 	const limit = api.paths["/v1/users"]?.get?.parameters.map(follow).find(p => p.name === "limit");
 	$("limit").title = limit ? `1 to ${limit.schema.maximum}` : "";
@@ -509,7 +553,7 @@ function operation(api, follow, path, method, op, parameters) {
 			element: make("div", {className: "field"}, make("label", {htmlFor: id}, `${p.name} (${kind === "pointer" ? "body" : p.in}${p.required ? ", required" : ""})`), input,
 				make("span", {id: id + "-hint", className: "hint"}, plain(p.description || s.description) + range), fault)});
 	};
-	const initial = p => p.in === "path" || p.required && p.in === "query" ? p.example ?? "" : p.name === "Idempotency-Key" ? newKey() : "";
+	const initial = p => p.name === "product_id" ? meta("product") || p.example : p.required && p.in === "query" ? p.example ?? "" : p.name === "Idempotency-Key" ? newKey() : "";
 	for (const p of parameters) add({path: "path", query: "parameter", header: "header"}[p.in], p, String(initial(p)));
 	const content = op.requestBody && op.requestBody.content["application/json"];
 	if (content) {
@@ -532,7 +576,7 @@ function operation(api, follow, path, method, op, parameters) {
 			body: content ? "{" + filled("pointer").map(f => JSON.stringify(f.bare) + ":" + value(f)).join(",") + "}" : undefined,
 		});
 		for (const f of fields) {
-			const its = (x.json && x.json.errors || []).filter(fault => isAbout(fault, f));
+			const its = faultsOf(x).filter(fault => isAbout(fault, f));
 			f.fault.textContent = its.map(fault => fault.detail).join(" ");
 			f.input.setAttribute("aria-invalid", its.length > 0);
 		}
@@ -542,4 +586,5 @@ function operation(api, follow, path, method, op, parameters) {
 	return make("section", {className: "operation", "aria-label": op.summary}, make("h3", {}, op.summary), make("p", {}, make("code", {}, method + " " + path), " ", plain(op.description)), form);
 }
 $("key").value = newKey();
+if (meta("product")) $("product").value = meta("product");
 await offer();

@@ -70,7 +70,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	page := new(explorer.Options)
+	page := &explorer.Options{Product: product(store)}
 	if *data == "" {
 		page.Change = changeSample(store)
 	}
@@ -148,7 +148,7 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 	if err != nil {
 		return err
 	}
-	tryThis(os.Stdout, listener.Addr(), store)
+	tryThis(os.Stdout, listener.Addr(), page.Product)
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -167,8 +167,19 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 	return nil
 }
 
+// product returns the ID of a product for examples, or "" if there is none. Clients
+// would take . and .. for dot segments.
+func product(store *storefront.MemStore) string {
+	for p := range store.Products.All() {
+		if p.ID() != "." && p.ID() != ".." {
+			return p.ID()
+		}
+	}
+	return ""
+}
+
 // tryThis prints example requests for the running server.
-func tryThis(w io.Writer, listening net.Addr, store *storefront.MemStore) {
+func tryThis(w io.Writer, listening net.Addr, product string) {
 	host, port, _ := net.SplitHostPort(listening.String())
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
 		host = "localhost"
@@ -177,14 +188,10 @@ func tryThis(w io.Writer, listening net.Addr, store *storefront.MemStore) {
 	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
-	for p := range store.Products.All() {
-		if p.ID() == "." || p.ID() == ".." { // curl would resolve them as dot segments
-			continue
-		}
-		product := base + "/v1/products/" + url.PathEscape(p.ID())
+	if product != "" {
+		product = base + "/v1/products/" + url.PathEscape(product)
 		fmt.Fprintf(w, "  curl -i '%s'\n", product)
 		fmt.Fprintf(w, "  curl -i '%s' -H 'Cache-Control: max-age=60'\n", product)
-		break
 	}
 	fmt.Fprintf(w, "  curl -i '%s/v1/orders' -H 'Idempotency-Key: first-order' -H 'Content-Type: application/json' -d '{\"item\":\"teapot\",\"qty\":2}'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/openapi.json'\n", base)

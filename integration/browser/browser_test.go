@@ -73,9 +73,13 @@ type shop struct {
 	change func(ctx context.Context, list, id string, put bool) error
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
+	// before is called before each request to the service; it may answer it, and returns
+	// false if it has.
+	before func(w http.ResponseWriter, r *http.Request) bool
 
 	mu       sync.Mutex
 	received []received
+	came     chan struct{} // has an element after each
 }
 
 // A received is a request as the server has got it.
@@ -86,7 +90,7 @@ type received struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{store: new(storefront.MemStore), path: "/"}
+	s := &shop{store: new(storefront.MemStore), path: "/", came: make(chan struct{}, 10_000)}
 	for _, id := range []string{"ada", "barbara", "edsger", "grace", "linus"} {
 		s.store.Users.Put(storefront.MustResource(id, map[string]any{"name": strings.ToUpper(id[:1]) + id[1:]}))
 		s.store.Widgets.Put(storefront.MustResource("w-"+id, map[string]any{"of": id}))
@@ -114,7 +118,11 @@ func newShop(t *testing.T) *shop {
 		s.mu.Lock()
 		s.received = append(s.received, received{r.Method, r.RequestURI, string(body), r.Header.Clone()})
 		s.mu.Unlock()
+		s.came <- struct{}{}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if s.before != nil && !s.before(w, r) {
+			return
+		}
 		http.StripPrefix(s.prefix, service).ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
@@ -132,6 +140,13 @@ func (s *shop) requests(path string) []received {
 		}
 	}
 	return list
+}
+
+// waitForRequests waits until n requests for this path were received.
+func (s *shop) waitForRequests(path string, n int) {
+	for len(s.requests(path)) < n {
+		<-s.came
+	}
 }
 
 // take returns what was received since the last take.
@@ -229,7 +244,7 @@ func open(t *testing.T, s *shop, v view) *page {
 		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
 		chromedp.Navigate(s.URL+s.path),
 	)
-	p.waitFor(`document.querySelectorAll(".operation").length > 0`) // the last that the page does by itself
+	p.waitFor(`!document.querySelector("#operations").textContent.startsWith("Reading")`) // the last that the page does by itself
 	return p
 }
 

@@ -3,7 +3,9 @@ package browser
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/browser"
@@ -153,7 +156,7 @@ func TestChangesMeanwhileRepeatAndSkipNothing(t *testing.T) {
 	}
 	change("#put", "abe", "Put: abe. The walk is past its place.")
 	change("#put", "frances", "Put: frances. Its place is still ahead.")
-	change("#delete", "barbara", "Deleted: barbara.") // where the cursor stands
+	change("#delete", "barbara", "Deleted: barbara. The walk is past its place.") // where the cursor stands
 	change("#delete", "grace", "Deleted: grace.")
 	p.click("#to-the-end", 3)
 	p.want("seen", p.ids(), []string{"ada", "barbara", "edsger", "frances", "linus"})
@@ -455,6 +458,169 @@ func TestStoppedServerIsSaid(t *testing.T) {
 	p.click("#retry", 2)
 	p.want("statuses", p.statuses(), []string{"none", "201"})
 	p.wantSaid("#orders-said", "No answer")
+}
+
+// An order whose answer got lost may be there. Whoever is told that it is not orders twice.
+func TestUnknownOutcomeIsSaid(t *testing.T) {
+	s := newShop(t)
+	var lose atomic.Bool
+	lose.Store(true)
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == "POST" && lose.Load() {
+			storefront.New(s.store).ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		return true
+	}
+	p := open(t, s, desktop)
+	p.mayFail = true
+	p.click("#order", 1)
+	p.wantSaid("#orders-said", "It may have been created or not: Retry finds out")
+	lose.Store(false)
+	p.click("#retry", 2)
+	p.wantSaid("#orders-said", "The same order came back")
+	p.want("orders created", len(p.store.Orders()), 1)
+}
+
+func TestRetryOfARefusedOrderSaysSo(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.do(p.set("#item", ""))
+	p.click("#order", 1)
+	p.click("#other", 2)
+	p.wantSaid("#orders-said", "422, Invalid order. A refused request does not use up its key.")
+}
+
+func TestSomeOfTenAreRefused(t *testing.T) {
+	s := newShop(t)
+	var n atomic.Int32
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == "POST" && n.Add(1) > 5 {
+			storefront.Problem{Status: 429}.ServeHTTP(w, r)
+			return false
+		}
+		return true
+	}
+	p := open(t, s, desktop)
+	p.click("#ten", 10)
+	p.wantSaid("#orders-said", "1 order created, and 5 of them got that one back")
+}
+
+func TestAnswerToAnEarlierKeyIsNotShownUnderTheNext(t *testing.T) {
+	s := newShop(t)
+	var held atomic.Bool
+	release := make(chan struct{})
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == "POST" && held.Load() {
+			<-release
+		}
+		return true
+	}
+	p := open(t, s, desktop)
+	p.click("#order", 1)
+	held.Store(true)
+	p.do(chromedp.Click(chromedp.CSS("#retry")))
+	p.waitForRequests("/v1/orders", 2)
+	held.Store(false)
+	p.do(chromedp.Click(chromedp.CSS("#order")))
+	p.waitFor(`document.querySelectorAll("#tries tbody tr").length === 1 && !document.querySelector("#order").hasAttribute("aria-busy")`)
+	close(release)
+	p.logged("#retry", 3)
+	p.want("answers to the key", len(p.texts("#tries tbody tr")), 1)
+	p.want("orders created", len(p.store.Orders()), 2)
+}
+
+func TestNextPageWhileTheWalkGoesOn(t *testing.T) {
+	s := newShop(t)
+	release := make(chan struct{})
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.RawQuery, "after=") {
+			<-release
+		}
+		return true
+	}
+	p := open(t, s, desktop)
+	p.tab("pages")
+	p.click("#first-page", 1)
+	p.do(chromedp.Click(chromedp.CSS("#to-the-end")))
+	p.waitForRequests("/v1/users", 2)
+	p.do(chromedp.Click(chromedp.CSS("#next-page")))
+	close(release)
+	p.logged("#to-the-end", 5)
+	p.want("seen", p.ids(), []string{"ada", "barbara", "edsger", "grace", "linus"})
+	p.wantSaid("#pages-said", "none of them twice")
+}
+
+func TestServiceThatWantsAuthorization(t *testing.T) {
+	s := newShop(t)
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			storefront.Problem{Status: 401, Detail: "Sign in."}.ServeHTTP(w, r)
+			return false
+		}
+		return true
+	}
+	p := open(t, s, desktop)
+	p.click("#order", 1)
+	p.wantSaid("#orders-said", "401, Unauthorized")
+	p.tab("all")
+	p.wantSaid("#operations", "cannot be read: the answer is 401")
+	p.do(chromedp.Click(chromedp.CSS(".settings summary")), chromedp.SendKeys(chromedp.CSS("#extra"), "Authorization: Bearer secret"), chromedp.Click(chromedp.CSS("#cookies")))
+	p.waitFor(`document.querySelectorAll(".operation").length === 4`)
+	p.tab("orders")
+	p.click("#retry", 2)
+	p.want("statuses", p.statuses(), []string{"201", "401"})
+}
+
+// What stands around the service may answer in a form of its own.
+func TestAnswersOfOthers(t *testing.T) {
+	for _, other := range []struct {
+		name, said string
+		answer     func(w http.ResponseWriter, r *http.Request)
+	}{
+		{"JSON that is no problem", "403. A refused request", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(403)
+			io.WriteString(w, `{"type":3,"errors":{"token":["missing"]}}`)
+		}},
+		{"HTML", "403. A refused request", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(403)
+			io.WriteString(w, "<p>No.</p>")
+		}},
+		{"a redirect", "No answer: the service redirects", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		}},
+	} {
+		t.Run(other.name, func(t *testing.T) {
+			s := newShop(t)
+			s.before = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == "POST" {
+					other.answer(w, r)
+				}
+				return r.Method != "POST"
+			}
+			p := open(t, s, desktop)
+			p.click("#order", 1)
+			p.wantSaid("#orders-said", other.said)
+			p.want("answers", len(p.texts("#tries tbody tr")), 1)
+		})
+	}
+}
+
+// What the browser changes is shown as it was sent.
+func TestLogHasWhatTheBrowserSent(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("all")
+	p.do(chromedp.Click(chromedp.CSS(".settings summary")), p.set("#extra", "Cookie: a=b\nContent-Type: text/plain"))
+	p.tab("orders")
+	p.click("#order", 1)
+	if curl := p.texts("#log pre")[0]; strings.Contains(curl, "Cookie") {
+		t.Errorf("no page may send a Cookie, but the log has\n%s", curl)
+	}
+	p.want("Content-Type", p.requests("/v1/orders")[0].header.Values("Content-Type"), []string{"text/plain"})
+	p.tab("caching")
+	p.do(p.set("#product", ".."))
+	p.click("#read", 2)
+	p.want("the first in the log", p.text("#log summary code"), "GET /v1/")
+	p.want("requests", len(p.requests("/v1/")), 1)
 }
 
 // focused says what has the focus.

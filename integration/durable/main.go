@@ -1,7 +1,7 @@
 // Command durable serves a shop from a database: a SQLite file, PostgreSQL, or MySQL
-// or MariaDB. It is cmd/storefront with a store that keeps the orders. Copy this
-// folder as the start of your own program; the files of databases that you do not use
-// can go.
+// or MariaDB. It is cmd/storefront with a store that keeps the orders. Copy the files of
+// this folder, but for the tests, as the start of your own program. A database that you do
+// not use goes with its file and its case in open.
 //
 // Usage:
 //
@@ -288,7 +288,7 @@ func withExplorer(service, page http.Handler) http.Handler {
 // flight.
 func serve(ctx context.Context, addr string, store storefront.Store, product string) error {
 	server := &http.Server{
-		Handler:           withExplorer(storefront.New(store), explorer.Handler("")),
+		Handler:           withExplorer(storefront.New(store), explorer.HandlerWithOptions("", &explorer.Options{Product: product})),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take
