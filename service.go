@@ -40,8 +40,8 @@
 //
 // # Stores
 //
-// [MemStore] keeps everything in memory; package sqlstore keeps it in PostgreSQL
-// or SQLite. To write another store, implement the four methods of [Store] and
+// [MemStore] keeps everything in memory; package sqlstore keeps it in PostgreSQL,
+// SQLite, MySQL or MariaDB. To write another store, implement the four methods of [Store] and
 // test it with package storetest; [NewResource] makes the values that it returns.
 package storefront
 
