@@ -132,6 +132,7 @@ func newFaultTest(t *testing.T) *faultTest {
 	if testing.Short() {
 		t.Skip("creates thousands of orders")
 	}
+	t.Parallel() // much of it is waiting
 	t.Logf("seed %d", *seed)
 	return &faultTest{
 		t:      t,
