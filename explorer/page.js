@@ -284,24 +284,28 @@ function begin() {
 // unknown says that nobody can tell, by this answer, whether the order was created.
 const unknown = x => x.sent && (!x.status || x.status >= 500 || x.status === 409);
 const refused = x => `${reasonOf(x)}. ` + (unknown(x) ? "It may have been created or not: Retry finds out, and creates it at most once." : "A refused request does not use up its key.");
+// tell says what came of a request, unless another key was begun meanwhile.
+function tell(of, text) {
+	if (of === orders) say("orders-said", text);
+}
 on("order", async () => {
 	const o = begin();
 	const x = await post(o.key, o.body);
 	tried(o, "New order", x);
 	$("retry").disabled = $("other").disabled = false;
-	say("orders-said", x.status === 201 ? x.header("idempotent-replayed") ? "This key has been used before, for the same order: it came back." : "Created. Suppose the answer was lost on its way to you, and send it again with Retry." : refused(x));
+	tell(o, x.status === 201 ? x.header("idempotent-replayed") ? "This key has been used before, for the same order: it came back." : "Created. Suppose the answer was lost on its way to you, and send it again with Retry." : refused(x));
 });
 on("retry", async () => {
 	const o = orders;
 	const x = await post(o.key, o.body);
 	tried(o, "Retry " + ++o.n, x);
-	say("orders-said", x.header("idempotent-replayed") ? "The same order came back, and Idempotent-Replayed says that nothing was created." : x.status === 201 ? "Created now: no try before has created an order that the store knows of." : refused(x));
+	tell(o, x.header("idempotent-replayed") ? "The same order came back, and Idempotent-Replayed says that nothing was created." : x.status === 201 ? "Created now: no try before has created an order that the store knows of." : refused(x));
 });
 on("other", async () => {
 	const o = orders;
 	const x = await post(o.key, orderBody(o.item, String(Number.isSafeInteger(+o.qty) ? +o.qty + 1 : 1)));
 	tried(o, "Other body", x);
-	say("orders-said", x.status === 201 ? "Created: no order had this key yet." : note(x) === "idempotency-key-reused" ? "Refused: this key stands for another order. The order that it has created is as it was." : refused(x));
+	tell(o, x.status === 201 ? "Created: no order had this key yet." : note(x) === "idempotency-key-reused" ? "Refused: this key stands for another order. The order that it has created is as it was." : refused(x));
 });
 on("ten", async () => {
 	const o = begin();
@@ -311,7 +315,7 @@ on("ten", async () => {
 	const created = all.filter(x => x.status === 201 && !x.header("idempotent-replayed")).length;
 	$("retry").disabled = $("other").disabled = false;
 	const got = all.filter(x => x.status === 201).length;
-	say("orders-said", ids.size === 1 ? `Ten requests with one key: ${count(created, "order")} created, and ${got === 10 ? "all ten" : got + " of them"} got that one back.` : `${count(ids.size, "order")} came back; see the answers above.`);
+	tell(o, ids.size === 1 ? `Ten requests with one key: ${count(created, "order")} created, and ${got === 10 ? "all ten" : got + " of them"} got that one back.` : `${count(ids.size, "order")} came back; see the answers above.`);
 });
 
 // Pages
