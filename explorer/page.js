@@ -4,7 +4,7 @@ const base = new URL(meta("base") || ".", location.href);
 if (!base.pathname.endsWith("/")) base.pathname += "/";
 $("where").firstChild.textContent = base.href.replace(/\/$/, "");
 
-// make returns an element with these properties (or, for data-, aria- and the like, attributes) and children.
+// make returns an element with these properties (or, for aria- and the like, attributes) and children.
 function make(name, properties, ...children) {
 	const e = document.createElement(name);
 	for (const [k, v] of Object.entries(properties || {})) {
@@ -40,20 +40,23 @@ const extra = () => $("extra").value.split("\n").filter(l => l.trim()).map(line 
 	return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
 });
 
+// valueOf returns the value of a header in a list of names and values.
+const valueOf = (list, name) => (list.find(([n]) => n.toLowerCase() === name) || [])[1];
+
 // send sends a request, logs what went over the wire, and returns it. The path is
 // relative to the service; query and headers are lists of name and value, and a body is
 // JSON unless the headers say otherwise.
 async function send({method = "GET", path, query = [], headers = [], body}) {
 	const own = extra();
 	const all = [...headers, ...own];
-	const has = name => all.some(([n]) => n.toLowerCase() === name);
+	const has = name => valueOf(all, name) !== undefined;
 	if (body !== undefined && !has("content-type")) all.push(["Content-Type", "application/json"]);
 	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
 	const isRead = method === "GET" || method === "HEAD";
 	if (isRead && !has("cache-control")) all.push(["Cache-Control", "no-cache"]);
 	const url = new URL(base.origin + base.pathname + path + (query.length ? "?" + query.map(([n, v]) => encode(n) + "=" + encode(v)).join("&") : ""));
 	const target = url.pathname + url.search; // without dot segments, which no browser sends
-	const x = {method, path: "/" + path, target, query, headers: all, masked: own.map(([n]) => n), body, cookies: $("cookies").checked, started: new Date(), status: 0, answer: [], text: "", bytes: 0};
+	const x = {method, path, target, query, headers: all, masked: own.map(([n]) => n), body, cookies: $("cookies").checked, started: new Date(), status: 0, answer: [], text: "", bytes: 0};
 	const before = performance.now();
 	pending++;
 	try {
@@ -77,7 +80,7 @@ async function send({method = "GET", path, query = [], headers = [], body}) {
 		x.failure = (x.sent ? "No answer: " : "Not sent: ") + String(err.message || err).replace(/\.$/, "");
 	}
 	x.ms = performance.now() - before;
-	x.header = name => (x.answer.find(([n]) => n.toLowerCase() === name) || [])[1];
+	x.header = name => valueOf(x.answer, name);
 	const entry = performance.getEntriesByName(url.href).findLast(e => e.startTime >= before - 1);
 	x.protocol = (entry && entry.nextHopProtocol || "HTTP").toUpperCase().replace(/^H2$/, "HTTP/2").replace(/^H3$/, "HTTP/3");
 	if (!--pending) performance.clearResourceTimings();
@@ -104,6 +107,7 @@ const cut = (s, n) => s.length <= n ? s : s.slice(0, n) + ` … (${s.length.toLo
 const chip = x => make("span", {className: "chip s" + Math.floor(x.status / 100)}, x.status ? String(x.status) : "none");
 // faultsOf returns the faults of a problem; what a wrapper answers may have others, or none.
 const faultsOf = x => x.json && Array.isArray(x.json.errors) ? x.json.errors.filter(f => f && f.detail) : [];
+const faultLines = faults => faults.map(f => make("p", {className: "fault"}, f.detail));
 const size = x => x.status === 304 || !x.bytes ? "no body" : bytes(x.bytes);
 // note says in a word what is special about an answer.
 function note(x) {
@@ -161,7 +165,7 @@ on("export", () => {
 		startedDateTime: x.started.toISOString(), time: x.ms,
 		request: {
 			method: x.method, url: base.origin + x.target, httpVersion: x.protocol, cookies: [], headers: pairs(x.headers, x.masked), queryString: pairs(x.query), headersSize: -1, bodySize: -1,
-			...(x.body !== undefined && {postData: {mimeType: (x.headers.find(([n]) => n.toLowerCase() === "content-type") || [])[1], text: x.body}}),
+			...(x.body !== undefined && {postData: {mimeType: valueOf(x.headers, "content-type"), text: x.body}}),
 		},
 		response: {
 			status: x.status, statusText: x.reason || "", httpVersion: x.protocol, cookies: [], headers: pairs(x.answer), redirectURL: "", headersSize: -1, bodySize: x.header("content-encoding") ? -1 : x.bytes,
@@ -213,14 +217,14 @@ function outcome(x) {
 	const body = make("tbody", {}, ...rows.map(r => make("tr", {}, ...[
 		make("td", {}, make("code", {}, r.name), " ", make("small", {}, kinds[r.kind])),
 		make("td", {}, r.value === undefined ? make("em", {}, "not sent") : make("code", {}, cut(r.value, 200))),
-		make("td", {}, ...faults.filter(f => isAbout(f, r)).map(f => make("p", {className: "fault"}, f.detail))),
+		make("td", {}, ...faultLines(faults.filter(f => isAbout(f, r)))),
 	].slice(0, columns.length))));
 	const also = [["Programs go by ", p.type], ["The server’s log has it under ", p.instance], ["Allow: ", x.header("allow")], ["Accept: ", x.header("accept")], ["Retry-After: ", x.header("retry-after")]];
 	return [
 		make("h4", {}, chip(x), p.title || x.reason || (x.sent ? "No answer" : "Not sent")),
 		make("p", {}, make("code", {}, `${x.method} ${cut(x.target, 200)}`)),
 		make("p", {}, p.detail || x.failure || ""),
-		...general.map(f => make("p", {className: "fault"}, f.detail)),
+		...faultLines(general),
 		...(rows.length ? [make("table", {}, make("thead", {}, make("tr", {}, ...columns.map(t => make("th", {scope: "col"}, t)))), body)] : []),
 		...also.filter(([, v]) => v).map(([t, v]) => make("p", {}, t, make("code", {}, v))),
 	];
@@ -261,13 +265,14 @@ if (asked) choose(asked);
 let orders; // the key that was begun, and what is ordered with it
 // The body is as it was typed: digits are a number, and anything else is shown what it is told.
 const orderBody = (item, qty) => `{"item":${JSON.stringify(item)},"qty":${/^-?\d+$/.test(qty) ? qty : JSON.stringify(qty)}}`;
-const post = (key, body) => send({method: "POST", path: "v1/orders", headers: [["Idempotency-Key", key]], body});
+const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers, body});
+const post = (key, body) => send(order(body, ["Idempotency-Key", key]));
 const idOf = x => x.json && x.json.id || "no ID";
 function tried(of, what, x) {
 	if (of !== orders) return; // another key was begun meanwhile
 	const back = x.status === 201
 		? [make("code", {}, idOf(x)), x.header("idempotent-replayed") ? " the same order, replayed" : " created"]
-		: [reasonOf(x), ...faultsOf(x).map(f => make("p", {className: "fault"}, f.detail))];
+		: [reasonOf(x), ...faultLines(faultsOf(x))];
 	$("tries").tBodies[0].append(make("tr", {}, make("td", {}, what), make("td", {}, chip(x)), make("td", {}, ...back)));
 	const box = $("tries").parentNode;
 	box.scrollTop = box.scrollHeight;
@@ -321,15 +326,15 @@ on("ten", async () => {
 // Pages
 
 let walk;
-const positionOf = {users: "after", widgets: "start"};
-const path = list => list === "users" ? "v1/users" : "v2/widgets";
+const lists = {users: {path: "v1/users", position: "after"}, widgets: {path: "v2/widgets", position: "start"}};
 // nextPage reads the next page, and reports whether there are more. Who asks while it is being read gets the same.
 function nextPage() {
 	const w = walk;
 	return w.reading ||= readPage(w).finally(() => { w.reading = undefined; });
 }
 async function readPage(w) {
-	const x = await send({path: path(w.list), query: [["limit", w.limit], ...(w.next ? [[positionOf[w.list], w.next]] : [])]});
+	const list = lists[w.list];
+	const x = await send({path: list.path, query: [["limit", w.limit], ...(w.next ? [[list.position, w.next]] : [])]});
 	if (w !== walk) return false;
 	if (x.status !== 200 || !x.json || !x.json.data) {
 		say("pages-said", `${reasonOf(x)}. ${faultsOf(x).map(f => f.detail).join(" ")}`);
@@ -340,7 +345,7 @@ async function readPage(w) {
 		const {id, ...rest} = item;
 		if (w.seen.has(id)) w.twice++;
 		w.seen.add(id);
-		$("seen").tBodies[0].append(make("tr", {"data-id": id}, make("td", {}, String(w.pages)), make("td", {}, make("code", {}, id)), make("td", {}, make("code", {}, cut(JSON.stringify(rest), 300)))));
+		$("seen").tBodies[0].append(make("tr", {}, make("td", {}, String(w.pages)), make("td", {}, make("code", {}, id)), make("td", {}, make("code", {}, cut(JSON.stringify(rest), 300)))));
 		w.last = id;
 	}
 	$("seen").parentNode.scrollTop = $("seen").parentNode.scrollHeight;
@@ -393,19 +398,20 @@ $("product").addEventListener("input", () => {
 	kept = undefined;
 	$("revalidate").disabled = true;
 });
+const keep = x => ({path: x.path, tag: x.header("etag"), bytes: x.bytes});
 const productPath = () => "v1/products/" + encode($("product").value);
 on("read", async () => {
 	const x = await send({path: productPath()});
-	kept = x.status === 200 ? {path: x.path, tag: x.header("etag"), bytes: x.bytes} : undefined;
+	kept = x.status === 200 ? keep(x) : undefined;
 	$("revalidate").disabled = !kept;
 	say("revalidate-said", kept ? `${bytes(kept.bytes)}, with the tag ${kept.tag}.` : reasonOf(x) + ".");
 });
 on("revalidate", async () => {
 	const of = kept;
-	const x = await send({path: of.path.slice(1), headers: [["If-None-Match", of.tag]]});
+	const x = await send({path: of.path, headers: [["If-None-Match", of.tag]]});
 	if (kept !== of) return; // another one was read meanwhile
 	if (x.status === 304) saved += kept.bytes;
-	else if (x.status === 200) kept = {path: x.path, tag: x.header("etag"), bytes: x.bytes};
+	else if (x.status === 200) kept = keep(x);
 	say("revalidate-said", x.status === 304 ? `304: it has not changed, and no body was sent. ${bytes(saved)} saved so far.` : x.status === 200 ? `200: it has changed. The new tag is ${kept.tag}.` : reasonOf(x) + ".");
 });
 
@@ -431,17 +437,12 @@ function drawTime() {
 	marks = marks.filter(m => now - m.at < span * 1000);
 	for (const m of marks) {
 		const x = at(m.at);
-		const about = svg("title", {}, m.text);
+		const mark = m.hit ? svg("circle", {class: "hit", cx: x, cy: 30, r: 5}) : svg("rect", {class: "store", x: x - 5, y: 80, width: 10, height: 10});
+		mark.append(svg("title", {}, m.text));
 		if (m.hit) {
-			shapes.push(svg("line", {class: "hit", x1: Math.max(left, at(m.at - m.age * 1000)), x2: x, y1: 85, y2: 30}));
-			const dot = svg("circle", {class: "hit", cx: x, cy: 30, r: 5});
-			dot.append(about);
-			shapes.push(dot, svg("text", {x, y: 18, "text-anchor": "middle"}, m.age + " s"));
-		} else {
-			const box = svg("rect", {class: "store", x: x - 5, y: 80, width: 10, height: 10});
-			box.append(about);
-			shapes.push(box);
+			shapes.push(svg("line", {class: "hit", x1: Math.max(left, at(m.at - m.age * 1000)), x2: x, y1: 85, y2: 30}), svg("text", {x, y: 18, "text-anchor": "middle"}, m.age + " s"));
 		}
+		shapes.push(mark);
 	}
 	$("time").replaceChildren(...shapes);
 }
@@ -468,25 +469,25 @@ on("forget-marks", () => {
 
 const good = `{"item":"teapot","qty":2}`;
 const get = (path, ...query) => ({path, query});
-const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers: headers.length ? headers : [["Idempotency-Key", newKey()]], body});
+const withKey = (body, ...headers) => order(body, ["Idempotency-Key", newKey()], ...headers);
 const wrong = [
 	["A required parameter is missing", 400, () => get("v2/widgets")],
 	["Three faults in one query", 400, () => get("v1/users", ["limit", "0"], ["sort", "name"], ["after", ""])],
 	["A changed cursor", 400, () => get("v1/users", ["after", "AXVncmFjZbDNh1Z"])],
 	["The cursor of another list", 400, () => get("v2/widgets", ["limit", "2"], ["start", "AXVncmFjZbDNh1Y"])],
-	["No Idempotency-Key", 400, () => ({method: "POST", path: "v1/orders", body: good})],
+	["No Idempotency-Key", 400, () => order(good)],
 	["Two keys in one", 400, () => order(good, ["Idempotency-Key", "one, two"])],
 	["The key of another order", 422, async () => {
 		const key = newKey();
-		await send(order(good, ["Idempotency-Key", key]));
+		await post(key, good);
 		return order(`{"item":"kettle","qty":1}`, ["Idempotency-Key", key]);
 	}],
-	["Three faults in one order", 422, () => order(`{"qty":"3","colour":"red"}`)],
-	["A quantity with a fraction", 422, () => order(`{"item":"teapot","qty":1.5}`)],
-	["The same member twice", 400, () => order(`{"item":"teapot","qty":1,"qty":2}`)],
-	["JSON that is cut off", 400, () => order(`{"item":"teapot",`)],
-	["A body that is not JSON", 415, () => order("item=teapot", ["Idempotency-Key", newKey()], ["Content-Type", "application/x-www-form-urlencoded"])],
-	["A body that is too large", 413, () => order(JSON.stringify({item: "t".repeat(70000), qty: 1}))],
+	["Three faults in one order", 422, () => withKey(`{"qty":"3","colour":"red"}`)],
+	["A quantity with a fraction", 422, () => withKey(`{"item":"teapot","qty":1.5}`)],
+	["The same member twice", 400, () => withKey(`{"item":"teapot","qty":1,"qty":2}`)],
+	["JSON that is cut off", 400, () => withKey(`{"item":"teapot",`)],
+	["A body that is not JSON", 415, () => withKey("item=teapot", ["Content-Type", "application/x-www-form-urlencoded"])],
+	["A body that is too large", 413, () => withKey(JSON.stringify({item: "t".repeat(70000), qty: 1}))],
 	["A product that does not exist", 404, () => get("v1/products/no-such-product")],
 	["A path that does not exist", 404, () => get("v1/users/")],
 	["A method that is not allowed", 405, () => ({method: "DELETE", path: "v1/users"})],
@@ -539,13 +540,13 @@ async function offer() {
 	for (const [path, item] of Object.entries(api.paths)) {
 		for (const method of ["get", "post"]) {
 			if (!item[method] || path === "/openapi.json") continue;
-			sections.push(operation(api, follow, path, method.toUpperCase(), item[method], [...(item.parameters || []), ...(item[method].parameters || [])].map(follow)));
+			sections.push(operation(follow, path, method.toUpperCase(), item[method], [...(item.parameters || []), ...(item[method].parameters || [])].map(follow)));
 		}
 	}
 	$("operations").replaceChildren(...sections);
 }
 const plain = text => (text || "").split("\n")[0].replaceAll("`", "").replace(/^(.*?[.!])(\s.*)?$/, "$1");
-function operation(api, follow, path, method, op, parameters) {
+function operation(follow, path, method, op, parameters) {
 	const fields = [];
 	const add = (kind, p, value) => {
 		const id = op.operationId + "-" + p.name.toLowerCase();
