@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -158,9 +159,7 @@ func throughputChart(o *output) []byte {
 	all := compare(o, "req/s")
 	most := 0.0
 	for _, c := range all {
-		for i := range callers {
-			most = max(most, c.service[i], c.handwritten[i])
-		}
+		most = max(most, slices.Max(c.service), slices.Max(c.handwritten))
 	}
 	return panels("Orders created per second, by the number of callers", "orders/s", all, linear(most))
 }
@@ -169,9 +168,8 @@ func latencyChart(o *output) []byte {
 	all := compare(o, "p99-ms")
 	least, most := math.Inf(1), 0.0
 	for _, c := range all {
-		for i := range callers {
-			least, most = min(least, c.service[i], c.handwritten[i]), max(most, c.service[i], c.handwritten[i])
-		}
+		least = min(least, slices.Min(c.service), slices.Min(c.handwritten))
+		most = max(most, slices.Max(c.service), slices.Max(c.handwritten))
 	}
 	return panels("Time in which 99 of 100 orders are answered, by the number of callers", "ms", all, logarithmic(least, most))
 }
@@ -223,11 +221,12 @@ func cpuChart(o *output) []byte {
 	d.text(42, 54.5, "", "service")
 	d.rect(122, 44, 12, 12, "bar other")
 	d.text(142, 54.5, "", "bare handler with the same responses")
-	most := 0.0
+	var service, bare []float64 // µs
 	for _, r := range requests {
-		most = max(most, o.get("Socket/"+r.name, "front-cpu-ns")/1000, o.get("Socket/"+r.name, "bare-cpu-ns")/1000)
+		service = append(service, o.get("Socket/"+r.name, "front-cpu-ns")/1000)
+		bare = append(bare, o.get("Socket/"+r.name, "bare-cpu-ns")/1000)
 	}
-	x := linear(most)
+	x := linear(max(slices.Max(service), slices.Max(bare)))
 	bottom := top + row*float64(len(requests))
 	for _, tick := range x.ticks {
 		d.line(left+width*x.at(tick), top, left+width*x.at(tick), bottom, "grid")
@@ -236,13 +235,12 @@ func cpuChart(o *output) []byte {
 	d.text(left+width+24, bottom+20, "soft", "µs")
 	for i, r := range requests {
 		y := top + row*float64(i)
-		service, bare := o.get("Socket/"+r.name, "front-cpu-ns")/1000, o.get("Socket/"+r.name, "bare-cpu-ns")/1000
 		d.text(left-12, y+27, "end", r.about)
-		d.rect(left, y+6, width*x.at(service), 16, "bar service")
-		d.text(left+width*x.at(service)+6, y+18.5, "", number(service))
-		d.rect(left, y+24, width*x.at(bare), 16, "bar other")
-		d.text(left+width*x.at(bare)+6, y+36.5, "", number(bare))
-		d.About += fmt.Sprintf("%s: the service %s µs, the bare handler %s µs. ", r.about, number(service), number(bare))
+		d.rect(left, y+6, width*x.at(service[i]), 16, "bar service")
+		d.text(left+width*x.at(service[i])+6, y+18.5, "", number(service[i]))
+		d.rect(left, y+24, width*x.at(bare[i]), 16, "bar other")
+		d.text(left+width*x.at(bare[i])+6, y+36.5, "", number(bare[i]))
+		d.About += fmt.Sprintf("%s: the service %s µs, the bare handler %s µs. ", r.about, number(service[i]), number(bare[i]))
 	}
 	d.About = strings.TrimSpace(d.About)
 	return d.render()

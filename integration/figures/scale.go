@@ -131,6 +131,21 @@ func orLess(v, least float64) string {
 // that are not missed by all of them.
 func touched(pages, n float64) float64 { return pages * (1 - math.Exp(-n/pages)) }
 
+// idBytes returns what an order takes in the index of IDs, which has the whole row in
+// MariaDB.
+func (e engine) idBytes() float64 {
+	if e.id == 0 {
+		return e.row
+	}
+	return e.id
+}
+
+// randomPages returns how many pages of the two indexes that hashes and random IDs are
+// spread over are changed by new orders, where there are so many keys and orders.
+func (e engine) randomPages(keys, orders, created float64) float64 {
+	return touched(keys*e.key/e.page, created) + touched(orders*e.idBytes()/e.page, created)
+}
+
 // keysTable has what keys are after some hours of many orders. It is computed.
 func keysTable(o *output) string {
 	t := newTable("", "Engine", "After", "Orders", "Keys", "Index of `key_hash`", "of IDs", "of `created_ms`", "Rows",
@@ -141,12 +156,8 @@ func keysTable(o *output) string {
 		for _, hours := range []float64{1, 6, 25, 30 * 24} {
 			orders := hours * 3600 * perSecond
 			keys := min(hours, keyHours) * 3600 * perSecond
-			ids := orders * e.id
-			if e.id == 0 {
-				ids = orders * e.row
-			}
 			interval := perSecond * checkpoint
-			random := (touched(keys*e.key/e.page, interval) + touched(ids/e.page, interval)) / interval
+			random := e.randomPages(keys, orders, interval) / interval
 			log, written := e.log, 0.0
 			switch name {
 			case "PostgreSQL": // logs the whole page at its first change after a checkpoint
@@ -158,9 +169,9 @@ func keysTable(o *output) string {
 				log = max(log, random*(e.page+24))
 				written = 2 * log
 			}
-			id := bytesOf(ids)
-			if e.id == 0 {
-				id = "–"
+			id := "–" // which are the rows
+			if e.id > 0 {
+				id = bytesOf(orders * e.id)
 			}
 			t.row(name, duration(hours), count(orders), count(keys), bytesOf(keys*e.key), id, bytesOf(keys*e.ms), bytesOf(orders*e.row),
 				number(random), bytesOf(perSecond*log)+"/s", bytesOf(perSecond*written)+"/s")
@@ -184,7 +195,7 @@ func wholePagesOf(o *output, name string) wholePages {
 	get := func(unit string) float64 { return o.get("Size/"+name, unit) }
 	w := wholePages{orders: get("orders-after-checkpoint"), more: get("log-B/create-after-checkpoint") - e.log}
 	stored := get("orders-at-checkpoint")
-	w.pages = touched(stored*e.key/e.page, w.orders) + touched(stored*e.id/e.page, w.orders)
+	w.pages = e.randomPages(stored, stored, w.orders)
 	w.image = w.more * w.orders / w.pages
 	return w
 }
@@ -201,13 +212,12 @@ for each of these pages, or %.0f %% of one, as PostgreSQL leaves out its free sp
 // movesTable has what settings of PostgreSQL make of its log. It is computed.
 func movesTable(o *output) string {
 	t := newTable("", "`checkpoint_timeout`", "`wal_compression`", "A whole page", "Log after 25 hours of keys")
-	for _, name := range []string{"PostgreSQL", "PostgreSQL-lz4"} {
-		e, image := engineOf(name, o, nil), wholePagesOf(o, name).image
+	for _, of := range []struct{ name, compression string }{{"PostgreSQL", "off"}, {"PostgreSQL-lz4", "lz4"}} {
+		e, image := engineOf(of.name, o, nil), wholePagesOf(o, of.name).image
 		for _, minutes := range []float64{5, 30, 60} {
 			orders, interval := keyHours*3600*perSecond, perSecond*60*minutes
-			random := (touched(orders*e.key/e.page, interval) + touched(orders*e.id/e.page, interval)) / interval
-			setting := map[string]string{"PostgreSQL": "off", "PostgreSQL-lz4": "lz4"}[name]
-			t.row(number(minutes)+" min", setting, bytesOf(image), bytesOf(perSecond*(e.log+random*image))+"/s")
+			random := e.randomPages(orders, orders, interval) / interval
+			t.row(number(minutes)+" min", of.compression, bytesOf(image), bytesOf(perSecond*(e.log+random*image))+"/s")
 		}
 	}
 	return t.String()
