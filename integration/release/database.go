@@ -175,27 +175,8 @@ func checkDatabase(release, _ string) (err error) {
 		}
 	}
 
-	// This is how the owner reads them.
-	stored := make(map[string]bool)
-	rows, err := db.Query(`SELECT id, item, qty, created_ms FROM storefront_orders`)
+	stored, err := storedOrders(db)
 	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var order storefront.Order
-		var ms int64
-		if err := rows.Scan(&order.ID, &order.Item, &order.Qty, &ms); err != nil {
-			return err
-		}
-		order.CreatedAt = time.UnixMilli(ms).UTC()
-		text, err := json.Marshal(order)
-		if err != nil {
-			return err
-		}
-		stored[string(text)] = true
-	}
-	if err := rows.Err(); err != nil {
 		return err
 	}
 	for _, o := range s.Orders {
@@ -203,18 +184,34 @@ func checkDatabase(release, _ string) (err error) {
 		if err := json.Unmarshal([]byte(o.Order), &order); err != nil {
 			return err
 		}
-		text, err := json.Marshal(order)
-		if err != nil {
-			return err
-		}
-		if !stored[string(text)] {
-			fault("storefront_orders does not have %s", text)
+		if !stored[order] {
+			fault("storefront_orders does not have %s", o.Order)
 		}
 	}
 	if want := len(s.Orders) + 2; len(stored) != want {
 		fault("storefront_orders has %d orders, want the %d of the release and 2 new ones", len(stored), want-2)
 	}
 	return faults(lines)
+}
+
+// storedOrders returns the orders as the owner of the database reads them.
+func storedOrders(db *sql.DB) (map[storefront.Order]bool, error) {
+	rows, err := db.Query(`SELECT id, item, qty, created_ms FROM storefront_orders`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	stored := make(map[storefront.Order]bool)
+	for rows.Next() {
+		var order storefront.Order
+		var ms int64
+		if err := rows.Scan(&order.ID, &order.Item, &order.Qty, &ms); err != nil {
+			return nil, err
+		}
+		order.CreatedAt = time.UnixMilli(ms).UTC()
+		stored[order] = true
+	}
+	return stored, rows.Err()
 }
 
 // hasMembers reports whether an object has all members of another one, and they

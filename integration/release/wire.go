@@ -259,6 +259,14 @@ func tagFaults(service http.Handler, path, body, etag string) []string {
 // A fingerprint is what the service gave a store for a request.
 type fingerprint struct{ Header, Body, Key, Fingerprint string }
 
+// observed returns f with what the service gives a store for its request now.
+func (f fingerprint) observed() (fingerprint, *httptest.ResponseRecorder) {
+	store := new(observer)
+	w := post(storefront.NewWithOptions(store, quiet()), f.Body, "Idempotency-Key", f.Header)
+	f.Key, f.Fingerprint = store.key.Value, hex.EncodeToString(store.key.Fingerprint[:])
+	return f, w
+}
+
 func recordFingerprints(release, _ string) error {
 	var prints []fingerprint
 	for _, f := range []fingerprint{
@@ -270,12 +278,11 @@ func recordFingerprints(release, _ string) error {
 		{Header: "8e03978e-40d5-43e8-bc93-6894a57f9324", Body: `{"item":"é 日本語 😀 \ud83d\ude00 \" \\ \u00a0x","qty":65536}`},
 		{Header: "long", Body: `{"item":"` + strings.Repeat("é", 255) + `","qty":4294967296}`},
 	} {
-		store := new(observer)
-		if w := post(storefront.NewWithOptions(store, quiet()), f.Body, "Idempotency-Key", f.Header); w.Code != http.StatusCreated {
+		now, w := f.observed()
+		if w.Code != http.StatusCreated {
 			return fmt.Errorf("%s with the key %s: %d %s", f.Body, f.Header, w.Code, w.Body)
 		}
-		f.Key, f.Fingerprint = store.key.Value, hex.EncodeToString(store.key.Fingerprint[:])
-		prints = append(prints, f)
+		prints = append(prints, now)
 	}
 	return writeJSON(release, "fingerprints.json", prints)
 }
@@ -288,12 +295,9 @@ func checkFingerprints(release, _ string) error {
 	}
 	var lines []string
 	for _, f := range prints {
-		store := new(observer)
-		w := post(storefront.NewWithOptions(store, quiet()), f.Body, "Idempotency-Key", f.Header)
-		now := hex.EncodeToString(store.key.Fingerprint[:])
-		if w.Code != http.StatusCreated || store.key.Value != f.Key || now != f.Fingerprint {
+		if now, w := f.observed(); w.Code != http.StatusCreated || now != f {
 			lines = append(lines, fmt.Sprintf("%s with the key %s is %d with key %q and fingerprint %s, and was 201 with %q and %s",
-				f.Body, f.Header, w.Code, store.key.Value, now, f.Key, f.Fingerprint))
+				f.Body, f.Header, w.Code, now.Key, now.Fingerprint, f.Key, f.Fingerprint))
 		}
 	}
 	return faults(lines)
