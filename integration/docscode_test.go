@@ -25,6 +25,7 @@ import (
 	markdown "github.com/yuin/goldmark/ast"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/sqlstore"
 )
 
@@ -38,15 +39,15 @@ type goSource struct {
 // program, names may be missing that the text around it speaks of.
 func TestDocumentedGoCompiles(t *testing.T) {
 	var sources []goSource
-	for _, d := range documents(t) {
-		for _, b := range d.blocks() {
-			if b.language != "go" || strings.HasPrefix(b.note, "from ") {
+	for _, d := range documents.All(t, repository) {
+		for _, b := range d.Blocks() {
+			if b.Language != "go" || strings.HasPrefix(b.Note, "from ") {
 				continue
 			}
-			s := goSource{fmt.Sprintf("%s:%d", d.name, b.line), b.text, func(string) bool { return true }}
-			if !strings.Contains("\n"+b.text, "\npackage ") {
+			s := goSource{fmt.Sprintf("%s:%d", d.Name, b.Line), b.Text, func(string) bool { return true }}
+			if !strings.Contains("\n"+b.Text, "\npackage ") {
 				var err error
-				if s.text, err = completed(b.text); err != nil {
+				if s.text, err = completed(b.Text); err != nil {
 					t.Errorf("%s: %v", s.place, err)
 					continue
 				}
@@ -54,7 +55,7 @@ func TestDocumentedGoCompiles(t *testing.T) {
 			}
 			sources = append(sources, s)
 		}
-		sources = append(sources, goSource{d.name, d.expressions(), noSuchName.MatchString})
+		sources = append(sources, goSource{d.Name, expressionsOf(d), noSuchName.MatchString})
 	}
 	root, err := filepath.Abs(repository)
 	if err != nil {
@@ -114,14 +115,14 @@ var (
 	noSuchName = regexp.MustCompile(`: undefined: \w+\.\w+$`)
 )
 
-// expressions returns the Go in the text of the document that names a package.
-func (d *document) expressions() string {
+// expressionsOf returns the Go in the text of the document that names a package.
+func expressionsOf(d *documents.Document) string {
 	var body strings.Builder
-	d.walk(func(n markdown.Node) {
+	d.Walk(func(n markdown.Node) {
 		if n.Kind() != markdown.KindCodeSpan {
 			return
 		}
-		span := strings.Join(strings.Fields(d.textOf(n)), " ")
+		span := strings.Join(strings.Fields(d.TextOf(n)), " ")
 		x, err := parser.ParseExpr(span)
 		if err == nil && len(imports(x)) > 0 {
 			fmt.Fprintf(&body, "var _ = %s\n", span)
@@ -197,16 +198,16 @@ func TestReadmeProgramBuilds(t *testing.T) {
 	}
 	var program string
 	var commands []string
-	for _, d := range documents(t) {
-		if d.name != "README.md" {
+	for _, d := range documents.All(t, repository) {
+		if d.Name != "README.md" {
 			continue
 		}
-		for _, b := range d.blocks() {
-			if b.language == "go" && strings.HasPrefix(b.text, "package main\n") {
-				program += b.text
+		for _, b := range d.Blocks() {
+			if b.Language == "go" && strings.HasPrefix(b.Text, "package main\n") {
+				program += b.Text
 			}
 		}
-		for _, c := range d.commands(t) {
+		for _, c := range commandsOf(t, d) {
 			if strings.HasPrefix(c.command, "go mod ") {
 				commands = append(commands, c.command)
 			}
@@ -283,7 +284,7 @@ func TestDocumentedClientsRetry(t *testing.T) {
 		t.Run(row.language, func(t *testing.T) {
 			t.Parallel() // they wait before they try again
 			requireTools(t, row.needs...)
-			program := strings.Join(documentedBlocks(t, "docs/wire.md", row.language), "\n")
+			program := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClientsRetry"), "\n")
 			run := func(shop *flakyShop) (string, error) {
 				server := httptest.NewServer(shop)
 				defer server.Close()
@@ -340,7 +341,7 @@ func TestOwnersReadOrders(t *testing.T) {
 		if _, err := sqlstore.New(d.db, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order); err != nil {
 			t.Fatal(err)
 		}
-		for _, query := range documentedBlocks(t, "README.md", "sql") {
+		for _, query := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
 			var got storefront.Order
 			var ms int64
 			if err := d.db.QueryRowContext(t.Context(), query).Scan(&got.ID, &got.Item, &got.Qty, &ms); err != nil {

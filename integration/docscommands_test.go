@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/yuin/goldmark/ast"
+
+	"example.com/storefront/integration/internal/documents"
 )
 
 // A trial is how a command of the documents is tried that is not run as it stands.
@@ -104,25 +106,25 @@ type documentedCommand struct {
 	want     string // that
 }
 
-// commands returns the commands of the document: those in the text, and those in
+// commandsOf returns the commands of the document: those in the text, and those in
 // blocks, in their sequence.
-func (d *document) commands(t *testing.T) (commands []documentedCommand) {
+func commandsOf(t *testing.T, d *documents.Document) (commands []documentedCommand) {
 	t.Helper()
-	d.walk(func(n ast.Node) {
+	d.Walk(func(n ast.Node) {
 		if n.Kind() != ast.KindCodeSpan {
 			return
 		}
-		if span := strings.Join(strings.Fields(d.textOf(n)), " "); isCommand.MatchString(span) {
-			commands = append(commands, documentedCommand{where: d.name, command: span})
+		if span := strings.Join(strings.Fields(d.TextOf(n)), " "); isCommand.MatchString(span) {
+			commands = append(commands, documentedCommand{where: d.Name, command: span})
 		}
 	})
-	for _, b := range d.blocks() {
-		where := fmt.Sprintf("%s:%d", d.name, b.line)
+	for _, b := range d.Blocks() {
+		where := fmt.Sprintf("%s:%d", d.Name, b.Line)
 		switch {
-		case b.language == "console":
-			commands = append(commands, consoleCommands(t, where, b.text)...)
-		case b.language == "sh" && b.note == "":
-			commands = append(commands, shellCommands(where, b.text)...)
+		case b.Language == "console":
+			commands = append(commands, consoleCommands(t, where, b.Text)...)
+		case b.Language == "sh" && b.Note == "":
+			commands = append(commands, shellCommands(where, b.Text)...)
 		}
 	}
 	return commands
@@ -174,9 +176,9 @@ func shellCommands(where, text string) (commands []documentedCommand) {
 func TestDocumentedCommands(t *testing.T) {
 	requireTools(t, "bash", "curl")
 	used := make(map[string]bool)
-	for _, d := range documents(t) {
+	for _, d := range documents.All(t, repository) {
 		var run []documentedCommand
-		for _, c := range d.commands(t) {
+		for _, c := range commandsOf(t, d) {
 			try, ok := trials[c.command]
 			switch {
 			case ok && !used[c.command]:
@@ -192,7 +194,7 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 		}
 		if run != nil {
-			t.Run(d.name, func(t *testing.T) { runDocumented(t, run) })
+			t.Run(d.Name, func(t *testing.T) { runDocumented(t, run) })
 		}
 	}
 	for command := range trials {

@@ -10,24 +10,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"example.com/storefront/integration/internal/documents"
 )
 
 // documented returns the configuration in docs/operations.md that is marked as that
 // of this test.
 func documented(t *testing.T, language string) string {
 	t.Helper()
-	const name = "../../docs/operations.md"
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	test, _, _ := strings.Cut(t.Name(), "Needs")
-	_, after, marked := strings.Cut(string(text), "<!-- tested by "+test+" -->\n```"+language+"\n")
-	config, _, ends := strings.Cut(after, "```\n")
-	if !marked || !ends {
-		t.Fatalf("%s has no configuration that is tested by %s", name, test)
+	configs := documents.TestedBy(t, "../..", "docs/operations.md", language, test)
+	if len(configs) > 1 {
+		t.Fatalf("docs/operations.md has %d configurations that are tested by %s", len(configs), test)
 	}
-	return config
+	return configs[0]
 }
 
 // replaced returns config with each old, which it has once, replaced by the new that

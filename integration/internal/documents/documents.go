@@ -1,0 +1,149 @@
+// Package documents reads README.md and what is in docs/, for the tests that hold them to
+// what is there.
+package documents
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
+)
+
+// A Document is a Markdown file that people read.
+type Document struct {
+	Name   string // from the repository's root, such as docs/wire.md
+	Source []byte
+	tree   ast.Node
+}
+
+// A Block is a fenced block of a document.
+type Block struct {
+	Line     int
+	Language string // what is behind the fence
+	Text     string
+	Note     string // what is in a comment on the line before
+}
+
+// All returns README.md and all in docs/ of the repository with this root.
+func All(t testing.TB, repository string) (docs []*Document) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append([]string{filepath.Join(repository, "README.md")}, files...) {
+		name, err := filepath.Rel(repository, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, Parse(filepath.ToSlash(name), source))
+	}
+	return docs
+}
+
+// Parse parses a document.
+func Parse(name string, source []byte) *Document {
+	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM))
+	return &Document{name, source, markdown.Parser().Parse(text.NewReader(source))}
+}
+
+// Walk calls visit for each node.
+func (d *Document) Walk(visit func(ast.Node)) {
+	ast.Walk(d.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			visit(n)
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
+// At says where in the document an offset is.
+func (d *Document) At(offset int) string {
+	return fmt.Sprintf("%s:%d", d.Name, 1+bytes.Count(d.Source[:offset], []byte("\n")))
+}
+
+// LinesOf returns the text of a block's lines.
+func (d *Document) LinesOf(n ast.Node) string { return string(n.Lines().Value(d.Source)) }
+
+// TextOf returns the text in a node, without its markup.
+func (d *Document) TextOf(n ast.Node) string {
+	var b strings.Builder
+	ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		switch n := n.(type) {
+		case *ast.Text:
+			if entering {
+				b.Write(n.Value(d.Source))
+			}
+		case *ast.String:
+			if entering {
+				b.Write(n.Value)
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return b.String()
+}
+
+var note = regexp.MustCompile(`^<!-- (.*) -->\n$`)
+
+// Blocks returns the document's fenced blocks.
+func (d *Document) Blocks() (blocks []Block) {
+	d.Walk(func(n ast.Node) {
+		fenced, ok := n.(*ast.FencedCodeBlock)
+		if !ok {
+			return
+		}
+		b := Block{Text: d.LinesOf(n)}
+		if n.Lines().Len() > 0 {
+			b.Line = bytes.Count(d.Source[:n.Lines().At(0).Start], []byte("\n"))
+		}
+		if fenced.Info != nil {
+			b.Language = string(fenced.Info.Value(d.Source))
+		}
+		if before, ok := n.PreviousSibling().(*ast.HTMLBlock); ok && !n.HasBlankPreviousLines() {
+			comment := d.LinesOf(before)
+			if before.HasClosure() {
+				comment += string(before.ClosureLine.Value(d.Source))
+			}
+			if found := note.FindStringSubmatch(comment); found != nil {
+				b.Note = found[1]
+			}
+		}
+		blocks = append(blocks, b)
+	})
+	return blocks
+}
+
+// TestedBy returns the blocks of a language in a document that are marked as those of a
+// test, of which there must be some:
+//
+//	<!-- tested by TestNginx -->
+//	```nginx
+func TestedBy(t testing.TB, repository, name, language, test string) (texts []string) {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join(repository, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range Parse(name, source).Blocks() {
+		if b.Language == language && b.Note == "tested by "+test {
+			texts = append(texts, b.Text)
+		}
+	}
+	if texts == nil {
+		t.Fatalf("%s has no %s that is marked as tested by %s", name, language, test)
+	}
+	return texts
+}
