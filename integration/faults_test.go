@@ -89,10 +89,12 @@ func TestFailover(t *testing.T) {
 }
 
 // TestSQLiteKills kills a server that keeps a SQLite file.
-func TestSQLiteKills(t *testing.T) {
+func TestSQLiteKills(t *testing.T) { testSQLiteKills(t, 1) }
+
+func testSQLiteKills(t *testing.T, replicas int) {
 	f := newFaultTest(t)
 	file := filepath.Join(workFolder(t), "shop.db")
-	f.start(1, file)
+	f.start(replicas, file)
 	f.run(250, func() {
 		f.killReplica()
 	})

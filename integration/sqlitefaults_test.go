@@ -16,15 +16,7 @@ import (
 )
 
 // TestSQLiteReplicaKills kills replicas that share a SQLite file.
-func TestSQLiteReplicaKills(t *testing.T) {
-	f := newFaultTest(t)
-	file := filepath.Join(workFolder(t), "shop.db")
-	f.start(3, file)
-	f.run(250, func() {
-		f.killReplica()
-	})
-	f.check(func() *sql.DB { return openDatabase(t, "sqlite", file) })
-}
+func TestSQLiteReplicaKills(t *testing.T) { testSQLiteKills(t, 3) }
 
 // TestDiskFull fills the disk that a SQLite file is on: first with its log, which
 // cannot be emptied as long as there is a reader, then with another file. When the
