@@ -174,7 +174,8 @@ func TestSameKeysOnDifferentNodes(t *testing.T) {
 		var sending sync.WaitGroup
 		sending.Go(func() { slow.send(t.Context(), creating) })
 		<-decided
-		nodes[2].exec(t, "INSERT INTO sold_out VALUES ('kettle')")
+		// wsrep_sync_wait=1 has reads wait until the table is on the node, and no INSERT.
+		nodes[2].exec(t, "SELECT item FROM sold_out", "INSERT INTO sold_out VALUES ('kettle')")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it may also wait for the other call
 		defer cancel()
 		order, err := create(ctx, refusing, "key", "kettle")
