@@ -526,7 +526,7 @@ var malformedOrders = []struct{ name, body, pointer string }{
 	{"name that a pointer escapes, twice", `{"a/b~ %é":1,"a\/b~ %\u00e9":2}`, "#/a~1b~0%20%25%C3%A9"},
 	{"member of a member twice", `{"item":{"a":1,"a":1},"qty":2}`, "#/item/a"},
 	{"nested too deeply", strings.Repeat("[", 1001) + strings.Repeat("]", 1001), "#" + strings.Repeat("/0", 1000)},
-	{"braces without end", strings.Repeat(`{"":`, 16_000), "#"},
+	{"braces without end", strings.Repeat(`{"":`, 16_000), "#" + strings.Repeat("/", 1000)},
 }
 
 func TestMalformedOrder(t *testing.T) {

@@ -523,8 +523,8 @@ func (m *MemStore) load(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if line, column, err := ijson.Syntax(text); err != nil {
-		return fmt.Errorf("line %d, column %d: %w", line, column, err)
+	if err := ijson.Syntax(text); err != nil {
+		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(text)) // has no syntax errors from here on
 	if start, _ := dec.Token(); start != json.Delim('{') {

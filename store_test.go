@@ -687,9 +687,9 @@ func TestLoadOfABadFileNamesThePlaceAndChangesNothing(t *testing.T) {
 		{"truncated after a collection", good + `"products":[{"id":"a"}]`, []string{"line 1, column 60", "unexpected end"}},
 		{"truncated in a name", good + `"prod`, []string{"line 1, column 42", "unexpected end"}},
 		{"wrong bracket", good + `"products":[{"id":"a"}}`, []string{"line 1, column 60", "invalid character '}'"}},
-		{"another object", good + `"products":[]} {}`, []string{"line 1, column 53", "after top-level value"}},
-		{"trailing text", good + `"products":[]} x`, []string{"line 1, column 53", "after top-level value"}},
-		{"trailing bracket", good + `"products":[]}]`, []string{"line 1, column 52", "after top-level value"}},
+		{"another object", good + `"products":[]} {}`, []string{"line 1, column 53", "invalid character"}},
+		{"trailing text", good + `"products":[]} x`, []string{"line 1, column 53", "invalid character"}},
+		{"trailing bracket", good + `"products":[]}]`, []string{"line 1, column 52", "invalid character"}},
 		{"in a later line", "{\n\t\"users\": [\n\t\t{\"id\": \"a\"},\n\t\t{\"id\": oops}\n\t]\n}", []string{"line 4, column 10", "invalid character 'o'"}},
 		{"after characters of many bytes", "{\n\"users\": [{\"id\": \"日本😀\"}}", []string{"line 2, column 24", "invalid character '}'"}},
 		{"at the end of a later line", "{\n\"users\":\n", []string{"line 2, column 9", "unexpected end"}},
@@ -763,7 +763,7 @@ func TestResourceIsTheSameAfterEncodingJSON(t *testing.T) {
 func TestListOfAnyLimit(t *testing.T) {
 	var m MemStore
 	m.Users.Put(MustResource("a", nil), MustResource("b", nil))
-	for _, limit := range []int{2, 1 << 40, math.MaxInt} {
+	for _, limit := range []int{2, 1 << 30, math.MaxInt} {
 		if users, err := m.ListUsers(t.Context(), "a", limit); len(users) != 1 || err != nil {
 			t.Errorf("limit %d: %v, %v, want one user", limit, users, err)
 		}

@@ -64,15 +64,19 @@ func canonicalValue(b []byte, depth int) int {
 		return canonicalContainer(b, depth)
 	case '"':
 		return canonicalString(b)
-	case 't', 'f', 'n':
-		for _, word := range []string{"true", "false", "null"} {
-			if bytes.HasPrefix(b, []byte(word)) {
-				return len(word)
-			}
-		}
-		return 0
 	}
-	return canonicalNumber(b)
+	return scalar(b)
+}
+
+// scalar returns the length of the number, true, false or null that b begins with, or
+// 0 if it begins with none.
+func scalar(b []byte) int {
+	for _, word := range []string{"true", "false", "null"} {
+		if bytes.HasPrefix(b, []byte(word)) {
+			return len(word)
+		}
+	}
+	return number(b)
 }
 
 func canonicalContainer(b []byte, depth int) int {
@@ -135,35 +139,39 @@ func canonicalString(b []byte) int {
 	return 0
 }
 
-func canonicalNumber(b []byte) int {
-	i := 0
-	digits := func() (n int) {
-		for ; i < len(b) && '0' <= b[i] && b[i] <= '9'; i++ {
-			n++
+// number returns the length of the number that b begins with, or 0 if it begins with
+// none.
+func number(b []byte) int {
+	digits := func(from int) (end int) {
+		for end = from; end < len(b) && '0' <= b[end] && b[end] <= '9'; {
+			end++
 		}
-		return n
+		return end
 	}
-	if b[0] == '-' {
-		i++
+	start := 0
+	if len(b) > 0 && b[0] == '-' {
+		start = 1
 	}
-	leadingZero := i < len(b) && b[i] == '0'
-	if n := digits(); n == 0 || leadingZero && n > 1 {
+	end := digits(start)
+	if end == start {
 		return 0
 	}
-	if i < len(b) && b[i] == '.' {
-		i++
-		if digits() == 0 {
-			return 0
+	if b[start] == '0' {
+		end = start + 1
+	}
+	if end < len(b) && b[end] == '.' {
+		if fraction := digits(end + 1); fraction > end+1 {
+			end = fraction
 		}
 	}
-	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
-		i++
-		if i < len(b) && (b[i] == '+' || b[i] == '-') {
-			i++
+	if end < len(b) && (b[end] == 'e' || b[end] == 'E') {
+		from := end + 1
+		if from < len(b) && (b[from] == '+' || b[from] == '-') {
+			from++
 		}
-		if digits() == 0 {
-			return 0
+		if exponent := digits(from); exponent > from {
+			end = exponent
 		}
 	}
-	return i
+	return end
 }

@@ -2,13 +2,12 @@
 // alike: I-JSON (RFC 7493), which is UTF-8 without duplicate names, lone surrogates
 // and noncharacters. Parse checks a text and splits an object into its members;
 // AppendCanonical and AppendString write values in one way, and IsCanonical
-// recognizes what is written so. The syntax is left to encoding/json.
+// recognizes what is written so.
 package ijson
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -26,15 +25,22 @@ const MaxDepth = 1000
 type Error struct {
 	Path   []string // the names and indexes that lead to the fault; empty if it is the whole text
 	Reason string   // what follows "The JSON", such as "has a duplicate member"
+
+	malformed bool   // it is no JSON
+	found     string // in the place of JSON, or ""
 }
 
-// Error returns the pointer to the fault, unless it is the whole text, and the
-// reason.
+// Error returns the pointer to the fault, unless it is the whole text, the reason, and
+// what was found in the place of JSON.
 func (e *Error) Error() string {
-	if len(e.Path) == 0 {
-		return "the JSON " + e.Reason
+	text := "the JSON " + e.Reason
+	if len(e.Path) > 0 {
+		text = Pointer(e.Path...) + ": " + text
 	}
-	return Pointer(e.Path...) + ": the JSON " + e.Reason
+	if e.found != "" {
+		text += ": " + e.found
+	}
+	return text
 }
 
 // Pointer returns the JSON Pointer for path as a URI fragment (RFC 6901, Section
@@ -60,64 +66,110 @@ type Member struct {
 func (m Member) Text() (string, bool) { return string(m.text), m.Value[0] == '"' }
 
 // Parse checks that text is a single I-JSON value and returns its members, in
-// their sequence, if it is an object. The error is an [*Error].
+// their sequence, if it is an object. The error is an [*Error]. A text that is no JSON
+// at all is said to be that, whatever else is wrong with it, unless it is nested too
+// deeply before.
 func Parse(text []byte) (members []Member, isObject bool, err error) {
 	switch {
 	case !utf8.Valid(text):
 		return nil, false, &Error{Reason: "is not valid UTF-8"}
 	case len(text) == 0:
 		return nil, false, &Error{Reason: "is empty"}
-	case bytes.HasPrefix(text, []byte(byteOrderMark)):
-		return nil, false, &Error{Reason: "begins with a byte order mark, which it must not have"}
 	}
-	if line, column, err := Syntax(text); err != nil {
-		return nil, false, &Error{Reason: fmt.Sprintf("is not well-formed, at line %d, column %d or before", line, column)}
+	p := parser{text: text, rest: text, most: MaxDepth}
+	members, isObject = p.document()
+	if p.reason == "" {
+		return members, isObject, nil
 	}
-	p := parser{rest: text}
-	p.space()
-	if p.rest[0] == '{' {
-		p.depth = 1
-		members, isObject = p.object()
-	} else {
-		p.value()
+	if !p.malformed {
+		if err := Syntax(text); err != nil && err.malformed {
+			return nil, false, err
+		}
 	}
-	if p.reason != "" {
-		slices.Reverse(p.path)
-		return nil, false, &Error{p.path, p.reason}
-	}
-	return members, isObject, nil
+	return nil, false, p.err()
 }
 
-const byteOrderMark = "\ufeff"
-
-// Syntax returns nil if text is a single JSON value (RFC 8259), and otherwise what
-// is wrong and where that was found: the line, and the column in characters, both
-// from 1.
-func Syntax(text []byte) (line, column int, err error) {
-	if bytes.HasPrefix(text, []byte(byteOrderMark)) {
-		return 1, 1, errors.New("a byte order mark, which JSON must not have")
-	}
-	if json.Valid(text) {
-		return 0, 0, nil
-	}
-	syntax, _ := errors.AsType[*json.SyntaxError](json.Unmarshal(text, new(any)))
-	before := text[:max(syntax.Offset-1, 0)]
-	start := bytes.LastIndexByte(before, '\n') + 1
-	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[start:]), syntax
+// Syntax returns nil if text is a single JSON value (RFC 8259), whose objects and
+// arrays are nested at most 10,000 levels. The error says where it is not, by the line
+// and the column in characters, both from 1.
+func Syntax(text []byte) *Error {
+	p := parser{text: text, rest: text, most: 10_000, lenient: true}
+	p.document()
+	return p.err()
 }
 
-// A parser walks a text that is known to be valid JSON. Its methods report
-// whether they found no fault.
+// A parser walks a text. Its methods report whether they found no fault.
 type parser struct {
-	rest   []byte
-	depth  int
-	reason string   // what is wrong, or ""
-	path   []string // the way to it, innermost first
+	text, rest []byte
+	depth      int
+	most       int      // how deep it may get
+	lenient    bool     // what is JSON, but not I-JSON, is no fault
+	reason     string   // what is wrong, or ""
+	malformed  bool     // it is no JSON
+	found      string   // in the place of JSON, or ""
+	path       []string // the way to it, innermost first
 }
 
+func (p *parser) err() *Error {
+	if p.reason == "" {
+		return nil
+	}
+	slices.Reverse(p.path)
+	return &Error{p.path, p.reason, p.malformed, p.found}
+}
+
+// fault notes what is JSON, but not I-JSON.
 func (p *parser) fault(reason string, path ...string) bool {
-	p.reason, p.path = reason, path
+	if !p.lenient {
+		p.reason, p.path = reason, path
+	}
+	return p.lenient
+}
+
+// syntax notes that the text is no JSON at what rest begins with, or at its last
+// character.
+func (p *parser) syntax() bool {
+	before := p.text[:min(len(p.text)-len(p.rest), max(len(p.text)-1, 0))]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	p.reason = fmt.Sprintf("is not well-formed, at line %d, column %d", 1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[start:]))
+	p.malformed, p.found = true, "unexpected end"
+	if len(p.rest) > 0 {
+		r, _ := utf8.DecodeRune(p.rest)
+		p.found = fmt.Sprintf("invalid character %q", r)
+	}
 	return false
+}
+
+// document consumes the whole text, and returns its members if it is an object.
+func (p *parser) document() (members []Member, isObject bool) {
+	if bytes.HasPrefix(p.text, []byte("\ufeff")) {
+		p.reason, p.malformed = "begins with a byte order mark, which it must not have", true
+		return nil, false
+	}
+	p.space()
+	ok := false
+	if p.next() == '{' {
+		p.depth = 1
+		members, ok = p.object()
+	} else {
+		_, ok = p.value()
+	}
+	if p.space(); ok && len(p.rest) > 0 {
+		ok = p.syntax()
+	}
+	if !ok {
+		return nil, false
+	}
+	return members, members != nil
+}
+
+// next returns the byte that rest begins with, and 0, which is part of no JSON, at the
+// end.
+func (p *parser) next() byte {
+	if len(p.rest) == 0 {
+		return 0
+	}
+	return p.rest[0]
 }
 
 func (p *parser) space() {
@@ -128,14 +180,15 @@ func (p *parser) space() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// object consumes the object that rest begins with and returns its members.
+// object consumes the object that rest begins with and returns its members, which are
+// not nil.
 func (p *parser) object() (members []Member, ok bool) {
 	members = make([]Member, 0, 2)
 	var names map[string]bool // nil while there are few enough to search in turn
 	for {
 		p.rest = p.rest[1:] // { or ,
 		p.space()
-		if p.rest[0] == '}' { // only in an empty object
+		if len(members) == 0 && p.next() == '}' {
 			break
 		}
 		var m Member
@@ -149,24 +202,32 @@ func (p *parser) object() (members []Member, ok bool) {
 			}
 		}
 		if names[string(m.Name)] || len(members) < 8 && slices.ContainsFunc(members, m.sameName) {
-			return nil, p.fault("has a duplicate member", string(m.Name))
+			if !p.fault("has a duplicate member", string(m.Name)) {
+				return nil, false
+			}
 		}
 		if names != nil {
 			names[string(m.Name)] = true
 		}
-		p.space()
-		p.rest = p.rest[1:] // :
+		if p.space(); p.next() != ':' {
+			return nil, p.syntax()
+		}
+		p.rest = p.rest[1:]
 		p.space()
 		before := p.rest
 		if m.text, ok = p.value(); !ok {
-			p.path = append(p.path, string(m.Name))
+			if !p.malformed {
+				p.path = append(p.path, string(m.Name))
+			}
 			return nil, false
 		}
 		m.Value = before[:len(before)-len(p.rest)]
 		members = append(members, m)
-		p.space()
-		if p.rest[0] == '}' {
+		if p.space(); p.next() == '}' {
 			break
+		}
+		if p.next() != ',' {
+			return nil, p.syntax()
 		}
 	}
 	p.rest = p.rest[1:]
@@ -178,10 +239,11 @@ func (m Member) sameName(other Member) bool { return bytes.Equal(m.Name, other.N
 // value consumes the value that rest begins with and returns its text if it is a
 // string.
 func (p *parser) value() (text []byte, ok bool) {
-	switch p.rest[0] {
+	switch p.next() {
 	case '{', '[':
-		if p.depth++; p.depth > MaxDepth {
-			return nil, p.fault("is nested too deeply")
+		if p.depth++; p.depth > p.most {
+			p.reason = "is nested too deeply"
+			return nil, false
 		}
 		if p.rest[0] == '{' {
 			_, ok = p.object()
@@ -193,10 +255,11 @@ func (p *parser) value() (text []byte, ok bool) {
 	case '"':
 		return p.str()
 	}
-	// A number, true, false or null.
-	for len(p.rest) > 0 && !isSpace(p.rest[0]) && p.rest[0] != ',' && p.rest[0] != ']' && p.rest[0] != '}' {
-		p.rest = p.rest[1:]
+	n := scalar(p.rest)
+	if n == 0 {
+		return nil, p.syntax()
 	}
+	p.rest = p.rest[n:]
 	return nil, true
 }
 
@@ -204,44 +267,76 @@ func (p *parser) array() bool {
 	for i := 0; ; i++ {
 		p.rest = p.rest[1:] // [ or ,
 		p.space()
-		if p.rest[0] == ']' { // only in an empty array
+		if i == 0 && p.next() == ']' {
 			break
 		}
 		if _, ok := p.value(); !ok {
-			p.path = append(p.path, strconv.Itoa(i))
+			if !p.malformed {
+				p.path = append(p.path, strconv.Itoa(i))
+			}
 			return false
 		}
-		p.space()
-		if p.rest[0] == ']' {
+		if p.space(); p.next() == ']' {
 			break
+		}
+		if p.next() != ',' {
+			return p.syntax()
 		}
 	}
 	p.rest = p.rest[1:]
 	return true
 }
 
-// str consumes the string that rest begins with and returns its text.
+// str consumes the string that rest is to begin with and returns its text.
 func (p *parser) str() (text []byte, ok bool) {
+	if p.next() != '"' {
+		return nil, p.syntax()
+	}
 	end, escaped := 1, false
-	for ; p.rest[end] != '"'; end++ {
+	for end < len(p.rest) && p.rest[end] != '"' {
+		n := 1
 		if p.rest[end] == '\\' {
 			escaped = true
-			end++
+			n = escape(p.rest[end:])
 		}
+		if n == 0 || p.rest[end] < ' ' {
+			break
+		}
+		end += n
+	}
+	if end == len(p.rest) || p.rest[end] != '"' {
+		p.rest = p.rest[end:]
+		return nil, p.syntax()
 	}
 	literal := p.rest[:end+1]
 	p.rest = p.rest[end+1:]
 	text = literal[1:end]
 	if escaped {
-		if hasLoneSurrogate(literal) {
-			return nil, p.fault(`has a surrogate (\uD800 to \uDFFF) that is not one of a pair`)
+		if hasLoneSurrogate(literal) && !p.fault(`has a surrogate (\uD800 to \uDFFF) that is not one of a pair`) {
+			return nil, false
 		}
 		text = unescape(literal)
 	}
-	if bytes.ContainsFunc(text, IsNoncharacter) {
-		return nil, p.fault("has a noncharacter, such as U+FFFF")
+	if bytes.ContainsFunc(text, IsNoncharacter) && !p.fault("has a noncharacter, such as U+FFFF") {
+		return nil, false
 	}
 	return text, true
+}
+
+// escape returns the length of the escape sequence that b, whose first byte is a
+// backslash, begins with, or 0 if it begins with none.
+func escape(b []byte) int {
+	switch {
+	case len(b) >= 2 && strings.IndexByte(`"\/bfnrt`, b[1]) >= 0:
+		return 2
+	case len(b) >= 6 && b[1] == 'u' && isHex(b[2]) && isHex(b[3]) && isHex(b[4]) && isHex(b[5]):
+		return 6
+	}
+	return 0
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
 // unescape returns the text of a valid JSON string.

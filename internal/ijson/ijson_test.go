@@ -155,9 +155,10 @@ var refused = []struct{ name, text, pointer string }{
 	{"first of several faults", `{"a":{"b":1,"b":2},"c":"\ud800","a":1}`, "#/a/b"},
 
 	{"nested too deeply", strings.Repeat("[", 1001) + strings.Repeat("]", 1001), "#" + strings.Repeat("/0", 1000)},
-	{"nested deeper than encoding/json goes", strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), "#"},
-	{"brackets without end", strings.Repeat("[", 60_000), "#"},
-	{"braces without end", strings.Repeat(`{"":`, 16_000), "#"},
+	{"nested deeper than encoding/json goes", strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), "#" + strings.Repeat("/0", 1000)},
+	{"brackets without end", strings.Repeat("[", 60_000), "#" + strings.Repeat("/0", 1000)},
+	{"braces without end", strings.Repeat(`{"":`, 16_000), "#" + strings.Repeat("/", 1000)},
+	{"nested too deeply behind another fault", `{"a":1,"a":` + strings.Repeat("[", 1001), "#"},
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -171,10 +172,55 @@ func TestParseRefuses(t *testing.T) {
 			if got := Pointer(fault.Path...); got != test.pointer {
 				t.Errorf("%q: fault at %s, want %s", test.text, got, test.pointer)
 			}
-			if fault.Reason == "" || fault.Error() != strings.TrimPrefix(test.pointer+": the JSON "+fault.Reason, "#: ") {
+			if fault.Reason == "" || !strings.HasPrefix(fault.Error(), strings.TrimPrefix(test.pointer+": the JSON "+fault.Reason, "#: ")) {
 				t.Errorf("%q: the error is %q", test.text, fault)
 			}
 		})
+	}
+}
+
+// Whoever sends what is nested too deeply is told that, however deep it is.
+func TestParseSaysWhatIsNestedTooDeeply(t *testing.T) {
+	for _, depth := range []int{MaxDepth + 1, 10_000, 10_001, 60_000} {
+		_, _, err := Parse([]byte(strings.Repeat("[", depth) + strings.Repeat("]", depth)))
+		if fault, ok := err.(*Error); !ok || fault.Reason != "is nested too deeply" {
+			t.Errorf("%d levels: %.100v", depth, err)
+		}
+	}
+}
+
+func TestSyntaxNamesThePlace(t *testing.T) {
+	for _, test := range []struct{ text, place string }{
+		{``, "line 1, column 1"},
+		{" \n ", "line 2, column 1"},
+		{`{"a":1]`, "line 1, column 7"},
+		{`{"a":1,}`, "line 1, column 8"},
+		{`{,}`, "line 1, column 2"},
+		{`[1,]`, "line 1, column 4"},
+		{`[1`, "line 1, column 2"},
+		{"{\n\t\"é😀\": x}", "line 2, column 8"},
+		{`{"a" 1}`, "line 1, column 6"},
+		{`[tru]`, "line 1, column 2"},
+		{`[01]`, "line 1, column 3"},
+		{`[1.]`, "line 1, column 3"},
+		{`["a`, "line 1, column 3"},
+		{"[\"a\tb\"]", "line 1, column 4"},
+		{`["a\x"]`, "line 1, column 4"},
+		{`["\u12"]`, "line 1, column 3"},
+		{`1 2`, "line 1, column 3"},
+		{`{"a":1,"a":2`, "line 1, column 12"},
+	} {
+		if err := Syntax([]byte(test.text)); err == nil || !strings.Contains(err.Error(), " at "+test.place+": ") {
+			t.Errorf("%q: %v, want %s", test.text, err, test.place)
+		}
+	}
+}
+
+func TestSyntaxTakesWhatIsNoIJSON(t *testing.T) {
+	for _, text := range []string{`{"a":1,"a":2}`, `"\ud800"`, `"\uffff"`, strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2)} {
+		if err := Syntax([]byte(text)); err != nil {
+			t.Errorf("%.50s: %v", text, err)
+		}
 	}
 }
 
@@ -356,7 +402,9 @@ func slowParse(text string) string {
 	}
 	s := slowScanner{dec: json.NewDecoder(strings.NewReader(text)), body: text}
 	s.dec.UseNumber()
-	if _, err := s.value("", 0); err != nil {
+	if _, err := s.value("", 0); err == errTooDeep {
+		return s.faults[0]
+	} else if err != nil {
 		return ""
 	}
 	if _, err := s.dec.Token(); err != io.EOF {
@@ -371,6 +419,8 @@ func slowParse(text string) string {
 func slowPointer(parent, name string) string {
 	return parent + "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
+
+var errTooDeep = errors.New("too deep")
 
 type slowScanner struct {
 	dec    *json.Decoder
@@ -421,10 +471,9 @@ func (s *slowScanner) value(pointer string, depth int) (any, error) {
 		return token, nil
 	}
 	if depth == MaxDepth {
-		s.faults = append(s.faults, pointer)
-	}
-	if depth == 10_000 { // as deep as encoding/json goes
-		return nil, errors.New("too deep")
+		if s.faults = append(s.faults, pointer); len(s.faults) == 1 {
+			return nil, errTooDeep
+		}
 	}
 	members, i := make(map[string]any), 0
 	for ; s.dec.More(); i++ {

@@ -383,7 +383,7 @@ func TestZeroMapIsEmptyAndReady(t *testing.T) {
 func TestFromTakesAnyLimit(t *testing.T) {
 	var m Map[item]
 	m.Put(item{"a", 0}, item{"b", 0})
-	for _, limit := range []int{math.MinInt, -1, 0, 1, 2, 1 << 40, math.MaxInt} {
+	for _, limit := range []int{math.MinInt, -1, 0, 1, 2, 1 << 30, math.MaxInt} {
 		if got := m.From("", limit); len(got) != min(max(limit, 0), 2) {
 			t.Errorf("limit %d: %v of two items", limit, got)
 		}
