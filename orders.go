@@ -61,7 +61,6 @@ func (r Refusal) sendable() (sendable Refusal, dropped []string) {
 const (
 	ordersPath    = "/v1/orders"
 	maxOrderBody  = 64 << 10 // bytes
-	maxDropped    = 64 << 10 // bytes of a body that is of no use
 	maxItem       = 255      // characters
 	maxQty        = 1<<53 - 1
 	commitTimeout = 30 * time.Second
@@ -234,14 +233,6 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 		s.writeProblem(w, r, malformedBody, "The body could not be read to its end. Try again, with the same key.")
 	}
 	return nil, false
-}
-
-// dropBody makes way for a response. Over HTTP/2, net/http does not tell whether the
-// client waits for 100 Continue, and to read then asks for the body.
-func dropBody(r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxDropped && r.Header["Expect"] == nil {
-		io.CopyN(io.Discard, r.Body, maxDropped)
-	}
 }
 
 // decodeOrder returns the order in body, or every fault found in it.

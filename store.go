@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -123,79 +122,6 @@ type Store interface {
 	// widget that is there throughout the call is not skipped, whatever is
 	// inserted or deleted meanwhile. An empty list is not an error.
 	ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error)
-}
-
-// A guardedStore is where the service meets a Store. The methods of the Store, and
-// those of the errors that it returns, are a stranger's code, which may panic. So
-// each error is looked at here, once: what comes back is a *storeError or nil.
-type guardedStore struct{ store Store }
-
-func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
-	defer guard(&err)
-	return g.store.ListUsers(ctx, after, limit)
-}
-
-func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (stored Order, err error) {
-	defer guard(&err)
-	return g.store.CreateOrder(ctx, key, order)
-}
-
-func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
-	defer guard(&err)
-	return g.store.GetProduct(ctx, id)
-}
-
-func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) (widgets []Resource, err error) {
-	defer guard(&err)
-	return g.store.ListWidgets(ctx, start, limit)
-}
-
-// A storeError is the text of a Store's error, and those of the errors named in
-// the contract that it matches.
-type storeError struct {
-	text    string
-	matches []error
-}
-
-func (e *storeError) Error() string   { return e.text }
-func (e *storeError) Unwrap() []error { return e.matches }
-
-// guard replaces the Store's error, or its panic, by a storeError.
-func guard(err *error) {
-	if v := recover(); v != nil {
-		*err = &storeError{text: "the store panicked: " + textOf(v) + "\n\n" + string(debug.Stack())}
-	} else if *err != nil {
-		*err = examine(*err)
-	}
-}
-
-func examine(err error) (known *storeError) {
-	defer func() {
-		if v := recover(); v != nil {
-			known = &storeError{text: fmt.Sprintf("%s (and to look at this %T panics: %s)", textOf(err), err, textOf(v))}
-		}
-	}()
-	known = &storeError{text: textOf(err)}
-	for _, named := range []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
-		if errors.Is(err, named) {
-			known.matches = append(known.matches, named)
-		}
-	}
-	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal != nil {
-		known.matches = append(known.matches, new(*refusal))
-	}
-	return known
-}
-
-// textOf returns the text of a stranger's value. Package fmt survives a panic of its
-// methods, but not one with a value whose methods panic as well.
-func textOf(v any) (text string) {
-	defer func() {
-		if recover() != nil || text == "<nil>" { // the latter is how fmt writes a nil pointer
-			text = fmt.Sprintf("a %T without a text", v)
-		}
-	}()
-	return fmt.Sprint(v)
 }
 
 // A Resource is a user, product or widget: an ID and any further members, whose
