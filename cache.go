@@ -26,7 +26,6 @@ func (s *service) checkPreconditions(w http.ResponseWriter, r *http.Request, eta
 		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
 		return true
 	}
-	dropBody(r) // which a read may have, but has no use for
 	h := w.Header()
 	setHeaders(h, "Etag", etag, "Cache-Control", s.cacheControl(r, expired))
 	if s.vary != "" { // middleware may have set others
@@ -74,7 +73,8 @@ type productCache struct {
 	mu      sync.Mutex
 	entries map[productKey]*list.Element // of *productEntry
 	recent  list.List                    // most recently used first
-	calls   map[productKey]*productCall
+	reads   map[productKey]*productReads // those under way
+	last    uint64                       // the number of the latest read
 }
 
 type productKey struct{ scope, id string }
@@ -89,29 +89,36 @@ type productEntry struct {
 // A productAnswer is a product and where it came from.
 type productAnswer struct {
 	product     Resource
-	cacheStatus string    // RFC 9211; "" if only-if-cached failed
+	cacheStatus string    // RFC 9211; "" if the request has no Cache-Control
 	began       time.Time // when the call to the store began, if that was for another request
 	age         time.Duration
 	failure     error // the store's error, if a stale product stands in for it
 }
 
 // Values of Cache-Status for a request that is forwarded to the store, by reason
-// (RFC 9211, Section 2.2).
+// (RFC 9211, Section 2.2), and for one that may not be.
 const (
 	fwdBypass  = "storefront; fwd=bypass"   // the cache is not used for such requests
 	fwdURIMiss = "storefront; fwd=uri-miss" // nothing is stored
 	fwdStale   = "storefront; fwd=stale"    // the stored product is no longer fresh
 	fwdRequest = "storefront; fwd=request"  // the stored product is fresh, but the request refuses it
+	noForward  = "storefront"               // only-if-cached: neither stored nor forwarded
 )
 
-// get returns the product with this ID, from the cache if r allows it. Its
-// errors are errNotCached, the store's, and that of r's context.
+// get returns the product with this ID, from the cache if r allows it. A request
+// without Cache-Control has nothing to do with the cache. The errors are errNotCached,
+// the store's, and that of r's context.
 func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	ctx := r.Context()
-	d := httpfield.ParseCacheControl(r.Header["Cache-Control"])
+	lines, ok := r.Header["Cache-Control"]
+	if !ok {
+		product, err := c.read(ctx, id)
+		return productAnswer{product: product}, err
+	}
+	d := httpfield.ParseCacheControl(lines)
 	if !c.serves(r) {
 		if d.OnlyIfCached {
-			return productAnswer{}, errNotCached
+			return productAnswer{cacheStatus: noForward}, errNotCached
 		}
 		product, err := c.read(ctx, id)
 		return forwarded(product, fwdBypass), err
@@ -120,7 +127,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 		d.NoCache, d.StaleIfError = true, -1
 	}
 	key := productKey{id: id}
-	if c.opts.Scope != nil {
+	if c.opts.Scope != nil && !c.opts.Shared {
 		key.scope = c.opts.Scope(r)
 	}
 	var (
@@ -131,7 +138,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	case d.AcceptsAge && !d.NoCache:
 		answer, err = c.reuse(ctx, key, &d)
 	case d.OnlyIfCached:
-		err = errNotCached
+		answer, err = productAnswer{cacheStatus: noForward}, errNotCached
 	default:
 		answer, err = c.readThrough(ctx, key, &d)
 	}
@@ -147,14 +154,13 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 
 // readThrough answers a request that does not accept a stored response.
 func (c *productCache) readThrough(ctx context.Context, key productKey, d *httpfield.CacheControl) (productAnswer, error) {
-	began := time.Now()
+	c.mu.Lock()
+	read := c.begin(key)
+	fwd := c.forwardReason(key, read.began)
+	c.mu.Unlock()
 	product, err := c.read(ctx, key.id)
 	c.mu.Lock()
-	element := c.entries[key]
-	fwd := c.forwardReason(element, began)
-	if !d.NoStore {
-		c.keep(element, key, product, began, err)
-	}
+	c.end(read, product, err, !d.NoStore)
 	c.mu.Unlock()
 	return forwarded(product, fwd), err
 }
@@ -165,8 +171,7 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *httpfield.C
 	for {
 		c.mu.Lock()
 		now := time.Now()
-		element := c.entries[key]
-		if element != nil {
+		if element := c.entries[key]; element != nil {
 			entry := *element.Value.(*productEntry)
 			if age := now.Sub(entry.began); d.Accepts(age, c.opts.MaxAge) {
 				c.recent.MoveToFront(element)
@@ -174,11 +179,11 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *httpfield.C
 				return entry.hit(age, c.opts.MaxAge), nil
 			}
 		}
-		fwd := c.forwardReason(element, now)
+		fwd := c.forwardReason(key, now)
 		switch {
 		case d.OnlyIfCached:
 			c.mu.Unlock()
-			return productAnswer{}, errNotCached
+			return productAnswer{cacheStatus: noForward}, errNotCached
 		case d.NoStore:
 			c.mu.Unlock()
 			product, err := c.read(ctx, key.id)
@@ -186,7 +191,7 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *httpfield.C
 		}
 		call, joined := c.join(ctx, key, d, now)
 		c.mu.Unlock()
-		product, err := c.wait(ctx, key, call)
+		product, err := c.wait(ctx, call)
 		answer := forwarded(product, fwd)
 		if joined && (err == nil || errors.Is(err, ErrNotFound)) {
 			age := time.Since(call.began)
@@ -200,9 +205,10 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *httpfield.C
 	}
 }
 
-// forwardReason returns the Cache-Status of a request that is forwarded to the
-// store. element is the stored entry, or nil.
-func (c *productCache) forwardReason(element *list.Element, now time.Time) string {
+// forwardReason returns the Cache-Status of a request that is forwarded to the store.
+// c.mu must be held.
+func (c *productCache) forwardReason(key productKey, now time.Time) string {
+	element := c.entries[key]
 	switch {
 	case element == nil:
 		return fwdURIMiss
@@ -218,35 +224,71 @@ func (c *productCache) serves(r *http.Request) bool {
 	if c.opts.CacheSize < 0 || c.opts.MaxAge <= 0 {
 		return false
 	}
-	personal := func(name string) bool { return r.Header[name] != nil || name == "*" }
+	personal := func(name string) bool {
+		return name == "*" || r.Header[name] != nil || name == "Host" && r.Host != "" // where net/http keeps it
+	}
 	return c.opts.Shared || c.opts.Scope != nil || !slices.ContainsFunc(c.personal, personal)
 }
 
-// keep stores under key the outcome of a call to the store that began at the
-// given time, unless that of a later call is stored already. element is the
-// current entry, or nil. c.mu must be held.
-func (c *productCache) keep(element *list.Element, key productKey, product Resource, began time.Time, err error) {
+// productReads are the reads of one key that are under way: calls to the store whose
+// outcome may be stored.
+type productReads struct {
+	count   int
+	settled uint64       // the number of the latest read whose outcome is known; older ones are not stored
+	call    *productCall // one that other requests may join, or nil
+}
+
+// A productRead is a read under way.
+type productRead struct {
+	key    productKey
+	began  time.Time
+	number uint64 // greater than those of reads that began before
+}
+
+// begin notes a read, which is to be ended. c.mu must be held.
+func (c *productCache) begin(key productKey) productRead {
+	reads := c.reads[key]
+	if reads == nil {
+		reads = new(productReads)
+		if c.reads == nil {
+			c.reads = make(map[productKey]*productReads)
+		}
+		c.reads[key] = reads
+	}
+	reads.count++
+	c.last++
+	return productRead{key, time.Now(), c.last}
+}
+
+// end stores the outcome of a read, or removes what is stored if there is no such
+// product, unless the outcome of a read that began later is known: what that has found
+// gone does not come back. If store is false, nothing is stored. c.mu must be held.
+func (c *productCache) end(read productRead, product Resource, err error, store bool) {
+	reads := c.reads[read.key]
+	if reads.count--; reads.count == 0 {
+		delete(c.reads, read.key)
+	}
+	gone := errors.Is(err, ErrNotFound)
+	if !store || err != nil && !gone || read.number < reads.settled {
+		return
+	}
+	reads.settled = read.number
+	element := c.entries[read.key]
 	switch {
-	case element != nil && began.Before(element.Value.(*productEntry).began):
-	case errors.Is(err, ErrNotFound):
-		if element != nil {
-			c.remove(element)
-		}
-		if call := c.calls[key]; call != nil && call.began.Before(began) {
-			delete(c.calls, key) // it may still return the product
-		}
-	case err != nil:
+	case gone && element != nil:
+		c.remove(element)
+	case gone:
 	case element != nil:
 		entry := element.Value.(*productEntry)
-		entry.product, entry.began = product, began
+		entry.product, entry.began = product, read.began
 		c.recent.MoveToFront(element)
 	default:
 		if c.entries == nil {
 			c.entries = make(map[productKey]*list.Element)
 		}
-		// The strings of key may be parts of a request that is much larger.
-		key = productKey{strings.Clone(key.scope), strings.Clone(key.id)}
-		c.entries[key] = c.recent.PushFront(&productEntry{key, product, began})
+		// The strings of the key may be parts of a request that is much larger.
+		key := productKey{strings.Clone(read.key.scope), strings.Clone(read.key.id)}
+		c.entries[key] = c.recent.PushFront(&productEntry{key, product, read.began})
 		if len(c.entries) > c.opts.CacheSize {
 			c.remove(c.recent.Back())
 		}
@@ -257,9 +299,9 @@ func (c *productCache) remove(element *list.Element) {
 	delete(c.entries, c.recent.Remove(element).(*productEntry).key)
 }
 
-// A productCall is a call to the store that requests are waiting for.
+// A productCall is a read that requests are waiting for.
 type productCall struct {
-	began   time.Time
+	productRead
 	waiters int                // guarded by the cache's mu
 	cancel  context.CancelFunc // called when no one waits any longer
 	done    chan struct{}      // closed once the fields below are set
@@ -267,20 +309,19 @@ type productCall struct {
 	err     error
 }
 
-// join adds the caller to the waiters of the call in flight for key, if d
-// accepts a response of that call's age, and of a new call otherwise. c.mu must
-// be held.
+// join adds the caller to the waiters of the call in flight for key, if d accepts a
+// response of that call's age and nothing newer is known, and of a new call otherwise.
+// c.mu must be held.
 func (c *productCache) join(ctx context.Context, key productKey, d *httpfield.CacheControl, now time.Time) (call *productCall, joined bool) {
-	call = c.calls[key]
-	joined = call != nil && d.Accepts(now.Sub(call.began), c.opts.MaxAge)
+	if reads := c.reads[key]; reads != nil && reads.call != nil {
+		call = reads.call
+		joined = call.number > reads.settled && d.Accepts(now.Sub(call.began), c.opts.MaxAge)
+	}
 	if !joined {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		call = &productCall{began: now, cancel: cancel, done: make(chan struct{})}
-		if c.calls == nil {
-			c.calls = make(map[productKey]*productCall)
-		}
-		c.calls[key] = call
-		go c.run(ctx, key, call)
+		call = &productCall{productRead: c.begin(key), cancel: cancel, done: make(chan struct{})}
+		c.reads[key].call = call
+		go c.run(ctx, call)
 	}
 	call.waiters++
 	return call, joined
@@ -288,23 +329,28 @@ func (c *productCache) join(ctx context.Context, key productKey, d *httpfield.Ca
 
 // run makes the call, in a goroutine of its own, so that no request's
 // cancellation ends it for the others.
-func (c *productCache) run(ctx context.Context, key productKey, call *productCall) {
+func (c *productCache) run(ctx context.Context, call *productCall) {
 	call.err = errors.New("GetProduct did not return") // unless it does
 	defer func() {
 		c.mu.Lock()
-		if c.calls[key] == call { // else it has been given up or replaced
-			delete(c.calls, key)
-			c.keep(c.entries[key], key, call.product, call.began, call.err)
-		}
+		c.leave(call)
+		c.end(call.productRead, call.product, call.err, true)
 		c.mu.Unlock()
 		close(call.done)
 	}()
-	call.product, call.err = c.read(ctx, key.id)
+	call.product, call.err = c.read(ctx, call.key.id)
+}
+
+// leave sees to it that nobody joins the call any longer. c.mu must be held.
+func (c *productCache) leave(call *productCall) {
+	if reads := c.reads[call.key]; reads != nil && reads.call == call {
+		reads.call = nil
+	}
 }
 
 // wait waits for call to finish or ctx to be done. The last waiter to leave
 // cancels the call.
-func (c *productCache) wait(ctx context.Context, key productKey, call *productCall) (Resource, error) {
+func (c *productCache) wait(ctx context.Context, call *productCall) (Resource, error) {
 	select {
 	case <-call.done:
 	case <-ctx.Done():
@@ -313,9 +359,7 @@ func (c *productCache) wait(ctx context.Context, key productKey, call *productCa
 	call.waiters--
 	if call.waiters == 0 {
 		call.cancel()
-		if c.calls[key] == call { // no one else is to join it
-			delete(c.calls, key)
-		}
+		c.leave(call)
 	}
 	c.mu.Unlock()
 	select {

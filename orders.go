@@ -64,6 +64,7 @@ const (
 	maxItem       = 255      // characters
 	maxQty        = 1<<53 - 1
 	commitTimeout = 30 * time.Second
+	orderTooLarge = "The body must have at most 65536 bytes."
 )
 
 // createOrder serves POST /v1/orders.
@@ -74,6 +75,14 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 	value, problem, f := parseIdempotencyKey(r.Header["Idempotency-Key"])
 	if f != nil {
 		s.writeProblem(w, r, problem, "An order needs a key that makes its retry safe.", *f)
+		return
+	}
+	if r.ContentLength > maxOrderBody {
+		s.writeProblem(w, r, bodyTooLarge, orderTooLarge)
+		return
+	}
+	if isPresent(r.Header["If-Match"]) { // after what would be refused without it (RFC 9110, Section 13.2.1)
+		s.writeProblem(w, r, preconditionFailed, "If-Match matches nothing here, as orders are not read back. Leave it out.")
 		return
 	}
 	body, ok := s.readOrderBody(w, r)
@@ -107,10 +116,6 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 		s.orderFailed(w, r, err)
 		return
 	}
-	if stored.ID == "" {
-		s.storeFailed(w, r, errors.New("CreateOrder returned an order without ID"))
-		return
-	}
 	replayed := ""
 	if stored.ID != order.ID {
 		replayed = "true"
@@ -129,7 +134,7 @@ func (s *service) orderFailed(w http.ResponseWriter, r *http.Request, err error)
 	case errors.Is(err, ErrInProgress):
 		w.Header().Set("Retry-After", "1")
 		s.writeProblem(w, r, idempotencyKeyInProgress, "A request with this key is in progress. Try again, with the same key.")
-	case refused && !isTemporary(err):
+	case refused:
 		send, dropped := refusal.sendable()
 		if dropped != nil { // their values may have the order in them
 			s.log(r, slog.LevelWarn, "a Refusal has fields that do not follow their rules and were not sent", slog.Any("fields", dropped))
@@ -145,14 +150,18 @@ func (s *service) orderFailed(w http.ResponseWriter, r *http.Request, err error)
 	}
 }
 
-// appendJSON appends the order as [encoding/json] renders it, in UTC and with <, >
-// and & as they are.
+// MarshalJSON returns the order as the service sends it: CreatedAt is in UTC and has
+// three digits of the second, whatever its precision, so that the times of orders sort as
+// text. A struct that embeds an Order has this method, too, and so nothing else in its
+// JSON: give the field a name.
+func (o Order) MarshalJSON() ([]byte, error) { return o.appendJSON(nil), nil }
+
 func (o *Order) appendJSON(b []byte) []byte {
 	b = slices.Grow(b, 128+len(o.Item))
 	b = ijson.AppendString(append(b, `{"id":`...), o.ID)
 	b = ijson.AppendString(append(b, `,"item":`...), o.Item)
 	b = strconv.AppendInt(append(b, `,"qty":`...), o.Qty, 10)
-	b = o.CreatedAt.UTC().AppendFormat(append(b, `,"created_at":"`...), time.RFC3339Nano)
+	b = o.CreatedAt.UTC().AppendFormat(append(b, `,"created_at":"`...), "2006-01-02T15:04:05.000Z")
 	return append(b, `"}`...)
 }
 
@@ -202,11 +211,6 @@ func isJSON(contentType string) bool {
 // readOrderBody reads the body, of at most maxOrderBody bytes. If ok is false,
 // it has answered.
 func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
-	const tooLarge = "The body must have at most 65536 bytes."
-	if r.ContentLength > maxOrderBody {
-		s.writeProblem(w, r, bodyTooLarge, tooLarge)
-		return nil, false
-	}
 	if r.Body == nil { // in a request not made by a server
 		return nil, true
 	}
@@ -222,7 +226,7 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	}
 	switch {
 	case len(body) > maxOrderBody:
-		s.writeProblem(w, r, bodyTooLarge, tooLarge)
+		s.writeProblem(w, r, bodyTooLarge, orderTooLarge)
 	case err == io.EOF:
 		return body, true
 	case errors.As(err, new(*http.MaxBytesError)): // by a limit of the program's, around the service

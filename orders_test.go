@@ -809,13 +809,11 @@ func TestOrderIDsDiffer(t *testing.T) {
 
 // The service writes orders without encoding/json, which must not be seen.
 func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
-	at := time.Date(2026, 11, 20, 19, 30, 0, 120e6, time.UTC)
 	for _, order := range []Order{
-		{"ord_1", "teapot", 1, at},
-		{"ord_1", `"\/<>&'`, 1<<53 - 1, at},
-		{"ord_1", "é 😀 \u2028\u2029\u00ad\ufeff", 2, at.Truncate(time.Second)},
-		{"ord_1", "teapot", 2, at.Add(time.Microsecond)},
-		{`an ID "of" the store's <own>`, "teapot", 2, at},
+		{ID: "ord_1", Item: "teapot", Qty: 1},
+		{ID: "ord_1", Item: `"\/<>&'`, Qty: 1<<53 - 1},
+		{ID: "ord_1", Item: "é 😀 \u2028\u2029\u00ad\ufeff", Qty: 2},
+		{ID: `an ID "of" the store's <own>`, Item: "teapot", Qty: 2},
 	} {
 		r := postOrder(New(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
 			return order, nil
@@ -823,20 +821,48 @@ func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
 		var want bytes.Buffer
 		enc := json.NewEncoder(&want)
 		enc.SetEscapeHTML(false)
-		enc.Encode(order)
+		enc.Encode(struct {
+			ID        string `json:"id"`
+			Item      string `json:"item"`
+			Qty       int64  `json:"qty"`
+			CreatedAt string `json:"created_at"`
+		}{order.ID, order.Item, order.Qty, "0001-01-01T00:00:00.000Z"})
 		if r.body+"\n" != want.String() {
 			t.Errorf("body %s, want %s", r.body, want.String())
+		}
+		var own bytes.Buffer // what a program makes of an Order
+		enc = json.NewEncoder(&own)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(order); err != nil || own.String() != want.String() {
+			t.Errorf("encoding/json makes %s of it (%v), want %s", &own, err, &want)
 		}
 	}
 }
 
-func TestOrderTimeOfTheStoreIsSentInUTC(t *testing.T) {
-	at := time.Date(2026, 11, 20, 21, 30, 0, 120e6, time.FixedZone("", 2*60*60))
-	r := postOrder(New(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
-		return Order{"ord_1", "teapot", 2, at}, nil
-	}}), "k", teapots)
-	if want := `{"id":"ord_1","item":"teapot","qty":2,"created_at":"2026-11-20T19:30:00.12Z"}`; r.body != want {
-		t.Errorf("body %s, want %s", r.body, want)
+// With other numbers of digits, clients with a fixed layout would fail at 1 of 1,000
+// orders, and times would not sort as text.
+func TestOrderTimeIsSentInUTCWithThreeDigitsOfTheSecond(t *testing.T) {
+	at := time.Date(2026, 11, 20, 19, 30, 11, 0, time.UTC)
+	for want, stored := range map[string]time.Time{
+		"2026-11-20T19:30:11.000Z": at,
+		"2026-11-20T19:30:11.200Z": at.Add(200 * time.Millisecond),
+		"2026-11-20T19:30:11.250Z": at.Add(250 * time.Millisecond).In(time.FixedZone("", 2*60*60)),
+		"2026-11-20T19:30:11.251Z": at.Add(251 * time.Millisecond),
+		"2026-11-20T19:30:11.999Z": at.Add(time.Second - 1),
+		"2026-11-20T19:30:11.005Z": at.Add(5*time.Millisecond + 500*time.Microsecond).Local(),
+	} {
+		for _, replay := range []bool{false, true} {
+			r := postOrder(New(&stubStore{createOrder: func(_ context.Context, _ IdempotencyKey, order Order) (Order, error) {
+				if replay {
+					order.ID = "ord_1"
+				}
+				order.CreatedAt = stored
+				return order, nil
+			}}), "k", teapots)
+			if !strings.HasSuffix(r.body, `,"created_at":"`+want+`"}`) || (r.header["Idempotent-Replayed"] != nil) != replay {
+				t.Errorf("%v, replay %t: %v %s, want %s", stored, replay, r.header, r.body, want)
+			}
+		}
 	}
 }
 
@@ -1250,7 +1276,7 @@ func TestOrderReplaysWhatTheStoreReturns(t *testing.T) {
 	r := postOrder(New(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
 		return stored, nil
 	}}), "k", teapots)
-	if want := `{"id":"ord_earlier","item":"teapot","qty":2,"created_at":"2026-01-02T03:04:05Z"}`; r.body != want {
+	if want := `{"id":"ord_earlier","item":"teapot","qty":2,"created_at":"2026-01-02T03:04:05.000Z"}`; r.body != want {
 		t.Errorf("body %s, want %s", r.body, want)
 	}
 	if r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "true" {
@@ -1405,4 +1431,28 @@ func FuzzOrderBody(f *testing.F) {
 			}
 		}
 	})
+}
+
+// There is no representation of the orders that If-Match could match (RFC 9110, Section
+// 13.1.1). What is refused for another reason is refused for that (Section 13.2.1).
+func TestOrderWithIfMatchIs412AndCreatesNothing(t *testing.T) {
+	for _, line := range []string{"If-Match: *", `If-Match: "x"`, `If-Match: W/"x"`, "If-Match: junk"} {
+		store := new(MemStore)
+		h := New(store)
+		for _, key := range []string{"k", "used"} {
+			if key == "used" {
+				postOrder(h, key, teapots).wantStatus(t, http.StatusCreated)
+			}
+			postOrder(h, key, teapots, line).wantProblem(t, http.StatusPreconditionFailed, "precondition-failed")
+		}
+		if orders := store.Orders(); len(orders) != 1 {
+			t.Errorf("%s: the orders are %v, want only that without it", line, orders)
+		}
+		postOrder(h, "k", teapots).wantStatus(t, http.StatusCreated) // as the key was not consumed
+	}
+	h := New(new(MemStore))
+	postOrder(h, "k", teapots, "If-Match: ").wantStatus(t, http.StatusCreated)
+	postOrder(h, "k,", teapots, "If-Match: *").wantProblem(t, http.StatusBadRequest, "idempotency-key-invalid")
+	postOrder(h, "k", strings.Repeat(" ", maxOrderBody+1), "If-Match: *").wantProblem(t, http.StatusRequestEntityTooLarge, "body-too-large")
+	postOrder(h, "k", teapots, `If-None-Match: *`).wantStatus(t, http.StatusCreated)
 }

@@ -601,6 +601,44 @@ func TestStoreThatReturnsTheZeroResource(t *testing.T) {
 	})
 }
 
+// A walk over such pages might never end, or leave items out.
+func TestStoreWhosePagesDoNotAdvance(t *testing.T) {
+	onBothLists(t, func(t *testing.T, l pagedList) {
+		for _, test := range []struct {
+			name, position string
+			ids            []string
+			says           string // in the log
+		}{
+			{"before the position", "m", []string{"a", "n"}, `\"a\" for the position \"m\"`},
+			{"just before the position", "m", []string{"l\u00ff"}, `for the position \"m\"`},
+			{"not ascending", "", []string{"a", "c", "b"}, `\"b\" behind \"c\"`},
+			{"not ascending byte by byte", "", []string{"a", "B"}, `\"B\" behind \"a\"`},
+			{"not ascending behind the page", "", []string{"a", "c", "d", "b"}, `\"b\" behind \"d\"`},
+			{"an ID twice", "", []string{"a", "a"}, `\"a\" twice`},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				var log bytes.Buffer
+				h := NewWithOptions(
+					l.stub(func(context.Context, string, int) ([]Resource, error) { return bareResources(test.ids...), nil }),
+					&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				cursor := ""
+				if test.position != "" {
+					cursor = l.kind.cursor(test.position)
+				}
+				p := get(h, l.at(3, cursor)).wantProblem(t, http.StatusInternalServerError, "internal-error")
+				if !strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), test.says) {
+					t.Errorf("want the incident %s and %s in the log: %s", p.Instance, test.says, &log)
+				}
+			})
+		}
+		t.Run("at the position", func(t *testing.T) {
+			h := quiet(l.stub(func(context.Context, string, int) ([]Resource, error) { return bareResources("m"), nil }))
+			want := map[listKind]int{usersList: http.StatusInternalServerError, widgetsList: http.StatusOK}[l.kind]
+			get(h, l.at(3, l.kind.cursor("m"))).wantStatus(t, want)
+		})
+	})
+}
+
 func TestListOfAStoreThatFails(t *testing.T) {
 	const text = "dial db.internal: refused"
 	tests := []struct {
@@ -815,9 +853,9 @@ func TestCursorFormatIsFrozen(t *testing.T) {
 				if get(h, l.at(1, cursor)); position != test.id {
 					t.Errorf("%s is the position %q, want %q", cursor, position, test.id)
 				}
-				h = New(l.stub(func(context.Context, string, int) ([]Resource, error) {
-					return bareResources(test.id, test.id), nil // last of this page, first of the next one
-				}))
+				// It is the last of a page of users, and the first of the next page of widgets.
+				items := map[string][]Resource{"users": bareResources(test.id, "\U0010FFFD"), "widgets": bareResources(" ", test.id)}
+				h = New(l.stub(func(context.Context, string, int) ([]Resource, error) { return items[name], nil }))
 				if p := getPage(t, h, l.at(1, "")); *p.Next != cursor {
 					t.Errorf("next is %s, want %s", *p.Next, cursor)
 				}

@@ -1,7 +1,6 @@
 package storefront
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -35,11 +34,9 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		seconds := answer.age / time.Second // whole ones, as in max-age
 		age, expired = strconv.FormatInt(int64(seconds), 10), seconds >= s.opts.MaxAge/time.Second
 	}
+	setHeaders(h, "Age", age, "Cache-Status", answer.cacheStatus)
 	if s.checkPreconditions(w, r, answer.product.r.etag, expired) {
 		return
-	}
-	if r.Header["Cache-Control"] != nil {
-		setHeaders(h, "Age", age, "Cache-Status", answer.cacheStatus)
 	}
 	body := answer.product.r.json
 	writeHeader(w, http.StatusOK, "application/json", len(body))
@@ -50,9 +47,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 
 // productFailed answers a request for a product that is not to be had.
 func (s *service) productFailed(w http.ResponseWriter, r *http.Request, cacheStatus string, err error) {
-	if r.Header["Cache-Control"] != nil {
-		setHeaders(w.Header(), "Cache-Status", cacheStatus)
-	}
+	setHeaders(w.Header(), "Cache-Status", cacheStatus)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
@@ -61,15 +56,4 @@ func (s *service) productFailed(w http.ResponseWriter, r *http.Request, cacheSta
 	default:
 		s.storeFailed(w, r, err)
 	}
-}
-
-var errZeroResource = errors.New("the store returned the zero Resource")
-
-// readProduct reads a product from the store.
-func (s *service) readProduct(ctx context.Context, id string) (Resource, error) {
-	product, err := s.store.GetProduct(ctx, id)
-	if err == nil && product.r == nil {
-		err = errZeroResource
-	}
-	return product, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,8 +255,8 @@ var requestDirectiveCases = []struct {
 	want  string
 	lines []string
 }{
-	{"none", 0, asked, nil},
-	{"none", 30, asked, nil},
+	{"none", 0, askedOnly, nil},
+	{"none", 30, askedOnly, nil},
 	{"empty", 0, asked, []string{``}},
 	{"only commas", 0, asked, []string{`, ,`}},
 	{"unknown", 0, asked, []string{`x`}},
@@ -410,7 +412,7 @@ func TestRequestCacheControl(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, age %v", test.name, test.age), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf(nil, nil)
-				s.get().wantVersion(t, 1)
+				s.get("no-cache").wantVersion(t, 1)
 				time.Sleep(time.Duration(test.age * float64(time.Second)))
 				r := s.get(test.lines...)
 				calls, answer, stored := 1, 1, 1
@@ -480,7 +482,7 @@ func TestRequestCacheControlWhenNothingIsStored(t *testing.T) {
 
 func TestHEADIsAnsweredFromTheCache(t *testing.T) {
 	s := newShelf(nil, nil)
-	send(s.handler, "HEAD", "/v1/products/p1", "")
+	send(s.handler, "HEAD", "/v1/products/p1", "", "Cache-Control: no-cache")
 	r := send(s.handler, "HEAD", "/v1/products/p1", "", "Cache-Control: max-age=30")
 	if r.status != http.StatusOK || r.body != "" || r.header.Get("Age") != "0" || r.header.Get("Etag") != productVersion("p1", 1).ETag() {
 		t.Errorf("status %d, header %v, body %q", r.status, r.header, r.body)
@@ -594,7 +596,7 @@ func TestCacheStatus(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf(nil, nil)
 				if test.age != first {
-					s.get()
+					s.get("no-cache")
 					time.Sleep(time.Duration(test.age * float64(time.Second)))
 				}
 				r := get(s.handler, "/v1/products/p1", test.line)
@@ -652,7 +654,7 @@ func TestNoCacheMayBeAnsweredWith304AndRefreshesTheCache(t *testing.T) {
 				calls++
 				return product, nil
 			}})
-			get(h, "/v1/products/p1")
+			get(h, "/v1/products/p1", "Cache-Control: no-cache")
 			time.Sleep(30 * time.Second)
 			r := get(h, "/v1/products/p1", "Cache-Control: "+line, "If-None-Match: "+product.ETag())
 			if r.status != http.StatusNotModified || r.header["Age"] != nil || calls != 2 {
@@ -687,7 +689,7 @@ func TestFailureThatStaleIfErrorCoversIsLogged(t *testing.T) {
 	h := NewWithOptions(&stubStore{getProduct: func(context.Context, string) (Resource, error) {
 		return MustResource("p1", nil), failure
 	}}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	get(h, "/v1/products/p1")
+	get(h, "/v1/products/p1", "Cache-Control: no-cache")
 	failure = errors.New("disk on fire")
 	r := get(h, "/v1/products/p1", "Cache-Control: stale-if-error=60")
 	if r.status != http.StatusOK || !strings.Contains(log.String(), "disk on fire") {
@@ -734,7 +736,7 @@ func TestStaleIfError(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf(nil, nil)
-				s.get()
+				s.get("no-cache")
 				stored := time.Now()
 				time.Sleep(time.Duration(test.age * float64(time.Second)))
 				s.failWith(test.err)
@@ -782,7 +784,7 @@ func TestStaleIfError(t *testing.T) {
 				s := newShelf(nil, func(ctx context.Context, n int) error {
 					return pause(ctx, time.Duration(n-1)*time.Hour)
 				})
-				s.get()
+				s.get("no-cache")
 				time.Sleep(80 * time.Second)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
@@ -796,7 +798,7 @@ func TestStaleIfError(t *testing.T) {
 	})
 	t.Run("304 is possible", func(t *testing.T) {
 		s := newShelf(nil, nil)
-		etag := s.get().header.Get("ETag")
+		etag := s.get("no-cache").header.Get("ETag")
 		s.failWith(failure)
 		r := get(s.handler, "/v1/products/p1", "Cache-Control: stale-if-error=30", "If-None-Match: "+etag)
 		if r.status != http.StatusNotModified {
@@ -809,7 +811,7 @@ func TestErrNotFoundDropsWhatIsStored(t *testing.T) {
 	for _, line := range []string{"", "no-cache", "max-age=5"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf(nil, nil)
-			s.get()
+			s.get("no-cache")
 			time.Sleep(10 * time.Second)
 			s.failWith(fmt.Errorf("wrapped: %w", ErrNotFound))
 			s.get(line).wantProblem(t, http.StatusNotFound, "product-not-found")
@@ -834,7 +836,7 @@ func TestFailuresAreNotCachedAndDropNothing(t *testing.T) {
 			s.wantStored(t, 3)
 			if err != ErrNotFound {
 				s.failWith(err)
-				s.get()
+				s.get("no-cache")
 				s.wantStored(t, 3)
 			}
 		}
@@ -852,7 +854,7 @@ func TestCacheSizeBoundsTheCacheAndTheLeastRecentlyUsedGoes(t *testing.T) {
 	}
 	read := func(h http.Handler, ids ...string) {
 		for _, id := range ids {
-			get(h, "/v1/products/"+id)
+			get(h, "/v1/products/"+id, "Cache-Control: no-cache")
 		}
 	}
 	for _, test := range []struct {
@@ -937,7 +939,7 @@ func TestMaxAgeIsTheFreshnessOfWhatIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, maxAge := range []time.Duration{500 * time.Millisecond, time.Second, 90 * time.Minute} {
 			s := newShelf(&Options{MaxAge: maxAge}, nil)
-			s.get()
+			s.get("no-cache")
 			time.Sleep(maxAge - time.Nanosecond)
 			s.get("max-age=86400").wantVersion(t, 1)
 			time.Sleep(time.Nanosecond)
@@ -959,19 +961,22 @@ func TestCredentialsBypassTheCacheUnlessScopeOrSharedIsSet(t *testing.T) {
 	}
 	t.Run("what others have stored is not given to them", func(t *testing.T) {
 		s := newShelf(nil, nil)
-		s.get()
+		s.get("no-cache")
 		get(s.handler, "/v1/products/p1", "Authorization: Bearer a", "Cache-Control: max-age=30").wantVersion(t, 2)
 		s.wantStored(t, 1)
 	})
 }
 
-func TestScopesShareNeitherAnEntryNorACall(t *testing.T) {
+func TestScopesShareNeitherAnEntryNorACallUnlessTheyShareAllProducts(t *testing.T) {
 	scope := func(r *http.Request) string { return r.Header.Get("Tenant") }
-	for _, opts := range []*Options{{Scope: scope}, {Scope: scope, Shared: true}} {
+	tenants := []string{"", "a", "b", "ap1", "a/p1"}
+	for _, test := range []struct {
+		opts  Options
+		calls int
+	}{{Options{Scope: scope}, len(tenants)}, {Options{Scope: scope, Shared: true}, 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newShelf(opts, func(ctx context.Context, _ int) error { return pause(ctx, time.Second) })
+			s := newShelf(&test.opts, func(ctx context.Context, _ int) error { return pause(ctx, time.Second) })
 			var wg sync.WaitGroup
-			tenants := []string{"", "a", "b", "ap1", "a/p1"}
 			bodies := make([]string, len(tenants))
 			for i, tenant := range tenants {
 				wg.Go(func() {
@@ -979,7 +984,7 @@ func TestScopesShareNeitherAnEntryNorACall(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			s.wantCalls(t, len(tenants))
+			s.wantCalls(t, test.calls)
 			for i, tenant := range tenants {
 				r := get(s.handler, "/v1/products/p1", "Tenant: "+tenant, "Cache-Control: only-if-cached")
 				if r.status != http.StatusOK || r.body != bodies[i] {
@@ -1337,21 +1342,35 @@ func TestAPanicInASharedCallFailsThoseThatWait(t *testing.T) {
 	})
 }
 
-func TestASharedCallDoesNotBringBackAProductThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShelf(nil, func(ctx context.Context, n int) error {
-			if n == 1 {
-				pause(ctx, 5*time.Second)
-				return nil
+func TestAnOlderReadDoesNotBringBackAProductThatIsGone(t *testing.T) {
+	for _, older := range []string{"max-age=60", "no-cache", "max-age=0", "stale-if-error=5"} {
+		for _, newer := range []string{"no-cache", "max-age=1"} {
+			for _, wait := range []time.Duration{2 * time.Second, 0} { // 0: at one time of the clock
+				if wait == 0 && newer != "no-cache" {
+					continue // it would join the older one
+				}
+				synctest.Test(t, func(t *testing.T) {
+					s := newShelf(nil, func(ctx context.Context, n int) error {
+						if n == 1 {
+							pause(ctx, 5*time.Second)
+							return nil
+						}
+						return ErrNotFound
+					})
+					slow := s.start(t.Context(), older)
+					synctest.Wait()
+					time.Sleep(wait)
+					s.get(newer).wantProblem(t, http.StatusNotFound, "product-not-found")
+					s.get("max-age=60").wantProblem(t, http.StatusNotFound, "product-not-found")
+					(<-slow).wantVersion(t, 1)
+					s.wantStored(t, 0)
+					if t.Failed() {
+						t.Errorf("after %q and, %v later, %q", older, wait, newer)
+					}
+				})
 			}
-			return ErrNotFound
-		})
-		slow := s.start(t.Context(), "max-age=60")
-		time.Sleep(time.Second)
-		s.get("no-cache").wantProblem(t, http.StatusNotFound, "product-not-found")
-		(<-slow).wantVersion(t, 1)
-		s.get("max-age=60").wantProblem(t, http.StatusNotFound, "product-not-found")
-	})
+		}
+	}
 }
 
 func TestGoexitInTheStoreHangsNobody(t *testing.T) {
@@ -1434,7 +1453,7 @@ func TestCacheDoesNotKeepRequestsAlive(t *testing.T) {
 	for range 2 { // the second one finds an entry
 		requestLine := strings.Repeat("p", 1<<10)
 		key := productKey{scope: requestLine[:3], id: requestLine[3:6]}
-		c.keep(c.entries[key], key, MustResource("p", nil), time.Now(), nil)
+		c.end(c.begin(key), MustResource("p", nil), nil, true)
 		for kept := range c.entries {
 			entry := c.entries[kept].Value.(*productEntry)
 			for _, text := range []string{kept.scope, kept.id, entry.key.scope, entry.key.id} {
@@ -1447,4 +1466,167 @@ func TestCacheDoesNotKeepRequestsAlive(t *testing.T) {
 		}
 		runtime.KeepAlive(requestLine)
 	}
+}
+
+// In an address of its own, each shop is another one.
+func TestProductsThatDependOnTheHostAreNotShared(t *testing.T) {
+	store := &stubStore{getProduct: func(ctx context.Context, id string) (Resource, error) {
+		return MustResource(id, map[string]any{"of": ctx.Value(http.LocalAddrContextKey)}), nil
+	}}
+	h := NewWithOptions(store, &Options{Vary: []string{"host"}})
+	read := func(host string) response {
+		r := newRequest("GET", "/v1/products/p", "", "Cache-Control: max-age=60")
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, host)))
+		return response{w.Code, w.Header(), w.Body.String()}
+	}
+	for _, host := range []string{"a.example", "b.example", "a.example"} {
+		if r := read(host); r.body != `{"id":"p","of":"`+host+`"}` || r.header.Get("Cache-Status") != "storefront; fwd=bypass" {
+			t.Errorf("%s got %s, Cache-Status %s", host, r.body, r.header.Get("Cache-Status"))
+		}
+	}
+}
+
+func TestAProductThatWasNotAskedForIsTheStoresBug(t *testing.T) {
+	for _, line := range []string{"Accept: */*", "Cache-Control: max-age=60", "Cache-Control: no-cache"} {
+		var log syncBuffer
+		h := NewWithOptions(&stubStore{getProduct: func(context.Context, string) (Resource, error) {
+			return MustResource("kettle", nil), nil
+		}}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		p := get(h, "/v1/products/teapot", line).wantProblem(t, http.StatusInternalServerError, "internal-error")
+		if !strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), `\"kettle\" for the ID \"teapot\"`) {
+			t.Errorf("%s: want the incident and both IDs in the log: %s", line, &log)
+		}
+		for _, id := range []string{"teapot", "kettle"} {
+			get(h, "/v1/products/"+id, "Cache-Control: only-if-cached").wantProblem(t, http.StatusGatewayTimeout, "not-cached")
+		}
+	}
+}
+
+// What is read is as new as the answer, however long the body of the request takes.
+func TestTheBodyOfAReadIsDroppedBeforeAnythingIsAsked(t *testing.T) {
+	for _, target := range cacheableTargets {
+		if target == "/openapi.json" {
+			continue // which never changes
+		}
+		var read atomic.Bool
+		store := newCacheableStore()
+		check := func() {
+			if !read.Load() {
+				t.Errorf("%s: the store was asked before the body was read", target)
+			}
+		}
+		h := New(&stubStore{
+			getProduct: func(ctx context.Context, id string) (Resource, error) {
+				check()
+				return store.GetProduct(ctx, id)
+			},
+			listUsers: func(ctx context.Context, after string, limit int) ([]Resource, error) {
+				check()
+				return store.ListUsers(ctx, after, limit)
+			},
+			listWidgets: func(ctx context.Context, start string, limit int) ([]Resource, error) {
+				check()
+				return store.ListWidgets(ctx, start, limit)
+			},
+		})
+		for _, line := range []string{"Accept: */*", "Cache-Control: no-cache", "Cache-Control: max-age=5"} {
+			read.Store(false)
+			r := newRequest("GET", target, "", line)
+			r.Body = io.NopCloser(io.MultiReader(strings.NewReader("a body"), readerFunc(func([]byte) (int, error) {
+				read.Store(true)
+				return 0, io.EOF
+			})))
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+}
+
+// A body that takes longer than the client's max-age must not make an answer older.
+func TestAgeIsThatOfWhenTheBodyHasArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(nil, nil)
+		s.get("no-cache").wantVersion(t, 1)
+		time.Sleep(2 * time.Second)
+		r := newRequest("GET", "/v1/products/p1", "", "Cache-Control: max-age=5")
+		r.Body = io.NopCloser(readerFunc(func([]byte) (int, error) {
+			time.Sleep(14 * time.Second)
+			return 0, io.EOF
+		}))
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		response{w.Code, w.Header(), w.Body.String()}.wantVersion(t, 2)
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Whoever does not speak of caching has the store's answer, and leaves nothing behind.
+func TestARequestWithoutCacheControlHasNothingToDoWithTheMemory(t *testing.T) {
+	s := newShelf(&Options{Scope: func(r *http.Request) string {
+		if r.Header["Cache-Control"] == nil {
+			t.Error("it is asked for a scope")
+		}
+		return ""
+	}}, nil)
+	s.get().wantVersion(t, 1)
+	s.wantStored(t, 0)
+	s.get("max-age=60").wantVersion(t, 2)
+	s.get().wantVersion(t, 3)
+	s.wantStored(t, 2)
+	s.failWith(ErrNotFound)
+	s.get().wantProblem(t, http.StatusNotFound, "product-not-found")
+	s.wantStored(t, 2)
+}
+
+func TestEveryAnswerOfAProductToARequestWithCacheControlHasCacheStatus(t *testing.T) {
+	synctest.Test(t, testEveryCacheStatus) // as ttl tells of time
+}
+
+func testEveryCacheStatus(t *testing.T) {
+	s := newShelf(nil, nil)
+	tag := s.get("max-age=60").header.Get("Etag")
+	for _, test := range []struct {
+		fail   error
+		lines  []string
+		status int
+		want   string
+	}{
+		{nil, []string{"Cache-Control: max-age=60", "If-None-Match: " + tag}, 304, "storefront; hit; ttl=60"},
+		{nil, []string{"Cache-Control: no-cache", "If-None-Match: *"}, 304, "storefront; fwd=request"},
+		{nil, []string{"Cache-Control: max-age=60", `If-Match: "x"`}, 412, "storefront; fwd=request"},
+		{nil, []string{"Cache-Control: only-if-cached, no-cache"}, 504, "storefront"},
+		{nil, []string{"Cache-Control: only-if-cached", "Cookie: a=b"}, 504, "storefront"},
+		{ErrUnavailable, []string{"Cache-Control: no-cache"}, 503, "storefront; fwd=request"},
+		{errors.New("x"), []string{"Cache-Control: no-cache"}, 500, "storefront; fwd=request"},
+		{ErrNotFound, []string{"Cache-Control: no-cache"}, 404, "storefront; fwd=request"},
+		{ErrNotFound, []string{"Cache-Control: only-if-cached"}, 504, "storefront"},
+	} {
+		s.failWith(test.fail)
+		r := get(s.handler, "/v1/products/p1", test.lines...)
+		if got := r.header["Cache-Status"]; r.status != test.status || !slices.Equal(got, []string{test.want}) {
+			t.Errorf("%q: status %d with Cache-Status %q, want %d with %q", test.lines, r.status, got, test.status, test.want)
+		}
+	}
+}
+
+// A cache takes the age of a 304 for that of what it renews (RFC 9111, Section 4.3.4).
+func TestNotModifiedFromTheMemoryHasItsAgeAndDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(nil, nil)
+		tag := s.get("max-age=60").header.Get("Etag")
+		date := time.Now().UTC().Format(http.TimeFormat)
+		time.Sleep(10 * time.Second)
+		r := get(s.handler, "/v1/products/p1", "Cache-Control: max-age=60", "If-None-Match: "+tag)
+		want := response{304, http.Header{
+			"Age": {"10"}, "Date": {date}, "Etag": {tag}, "Cache-Control": {"private, max-age=60"}, "Cache-Status": {"storefront; hit; ttl=50"},
+		}, ""}
+		if diff := want.diff(r); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		s.wantCalls(t, 1)
+	})
 }

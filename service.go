@@ -56,6 +56,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -152,7 +153,7 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	s.maxAge = "max-age=" + strconv.FormatInt(int64(s.opts.MaxAge/time.Second), 10)
 	s.privateMaxAge = "private, " + s.maxAge
 	s.vary = strings.Join(s.opts.Vary, ", ")
-	s.products = productCache{read: s.readProduct, opts: &s.opts, personal: []string{"Authorization", "Cookie"}}
+	s.products = productCache{read: s.store.GetProduct, opts: &s.opts, personal: []string{"Authorization", "Cookie"}}
 	for _, name := range s.opts.Vary {
 		s.products.personal = append(s.products.personal, http.CanonicalHeaderKey(name))
 	}
@@ -200,7 +201,12 @@ type service struct {
 // handle routes requests for path with method, and HEAD if that is GET, to the
 // handler. It answers OPTIONS and all other methods itself, with allow in Allow.
 func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
-	s.mux.HandleFunc(method+" "+path, s.routed(method+" "+path, handler))
+	s.mux.HandleFunc(method+" "+path, s.routed(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
+		if method == http.MethodGet { // what is read is to be as new as the answer, however long the body takes
+			dropBody(r)
+		}
+		handler(w, r)
+	}))
 	s.mux.HandleFunc(path, s.routed(path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
 		if r.Method == http.MethodOptions {
@@ -417,11 +423,13 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const maxDropped = 64 << 10 // bytes of a body that is of no use
 
-// dropBody makes way for a response. Over HTTP/2, net/http does not tell whether the
-// client waits for 100 Continue, and to read then asks for the body.
+// dropBody discards up to maxDropped bytes of the body, once, so that a client that is
+// still sending gets the answer. Over HTTP/2, net/http does not tell whether the client
+// waits for 100 Continue, and to read then asks for the body.
 func dropBody(r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxDropped && r.Header["Expect"] == nil {
 		io.CopyN(io.Discard, r.Body, maxDropped)
+		r.Body = http.NoBody
 	}
 }
 
@@ -489,28 +497,72 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 }
 
 // A guardedStore is where the service meets a Store. The methods of the Store, and
-// those of the errors that it returns, are a stranger's code, which may panic. So
-// each error is looked at here, once: what comes back is a *storeError or nil.
+// those of the errors that it returns, are a stranger's code. So what it returns is
+// looked at here, once: what breaks the contract comes back as an error, and each error
+// as one of those that the contract names or as a *storeError.
 type guardedStore struct{ store Store }
 
 func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
 	defer guard(&err)
-	return g.store.ListUsers(ctx, after, limit)
-}
-
-func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (stored Order, err error) {
-	defer guard(&err)
-	return g.store.CreateOrder(ctx, key, order)
-}
-
-func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
-	defer guard(&err)
-	return g.store.GetProduct(ctx, id)
+	if users, err = g.store.ListUsers(ctx, after, limit); err != nil {
+		return nil, err
+	}
+	return users, checkPage("ListUsers", users, after, false)
 }
 
 func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) (widgets []Resource, err error) {
 	defer guard(&err)
-	return g.store.ListWidgets(ctx, start, limit)
+	if widgets, err = g.store.ListWidgets(ctx, start, limit); err != nil {
+		return nil, err
+	}
+	return widgets, checkPage("ListWidgets", widgets, start, true)
+}
+
+// checkPage returns an error unless the items come in ascending order, behind the
+// position or, if it is inclusive, at it. From a page that does not, a walk might never
+// end.
+func checkPage(method string, items []Resource, position string, inclusive bool) error {
+	for i, item := range items {
+		id := item.ID()
+		switch {
+		case item == Resource{}:
+			return broken(method, "the zero Resource")
+		case i == 0 && (id < position || id == position && !inclusive):
+			return broken(method, "%q for the position %q, which it does not come after", id, position)
+		case i > 0 && id == items[i-1].ID():
+			return broken(method, "%q twice", id)
+		case i > 0 && id < items[i-1].ID():
+			return broken(method, "%q behind %q, which is not in ascending byte order", id, items[i-1].ID())
+		}
+	}
+	return nil
+}
+
+func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (stored Order, err error) {
+	defer guard(&err)
+	stored, err = g.store.CreateOrder(ctx, key, order)
+	if err == nil && stored.ID == "" {
+		err = broken("CreateOrder", "an order without ID")
+	}
+	return stored, err
+}
+
+func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
+	defer guard(&err)
+	product, err = g.store.GetProduct(ctx, id)
+	switch {
+	case err != nil:
+	case product == Resource{}:
+		err = broken("GetProduct", "the zero Resource")
+	case product.ID() != id:
+		err = broken("GetProduct", "%q for the ID %q", product.ID(), id)
+	}
+	return product, err
+}
+
+// broken returns the error for a method that returned what its contract excludes.
+func broken(method, format string, args ...any) error {
+	return &storeError{text: method + " broke its contract: it returned " + fmt.Sprintf(format, args...)}
 }
 
 // A storeError is the text of a Store's error, and those of the errors named in
@@ -523,40 +575,126 @@ type storeError struct {
 func (e *storeError) Error() string   { return e.text }
 func (e *storeError) Unwrap() []error { return e.matches }
 
-// guard replaces the Store's error, or its panic, by a storeError.
+// guard replaces the Store's error, or its panic, by an error that has no code of a
+// stranger.
 func guard(err *error) {
 	if v := recover(); v != nil {
-		*err = &storeError{text: "the store panicked: " + textOf(v) + "\n\n" + string(debug.Stack())}
+		stack := debug.Stack()
+		panicked, ok := v.(error)
+		if !ok {
+			panicked = panicValue{v}
+		}
+		*err = &storeError{text: fmt.Sprintf("the store panicked: %v\n\n%s", examine(panicked), stack)}
 	} else if *err != nil {
 		*err = examine(*err)
 	}
 }
 
-func examine(err error) (known *storeError) {
-	defer func() {
-		if v := recover(); v != nil {
-			known = &storeError{text: fmt.Sprintf("%s (and to look at this %T panics: %s)", textOf(err), err, textOf(v))}
-		}
-	}()
-	known = &storeError{text: textOf(err)}
-	for _, named := range []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
-		if errors.Is(err, named) {
-			known.matches = append(known.matches, named)
-		}
+// A panicValue is what a Store panicked with and is no error.
+type panicValue struct{ v any }
+
+// Error returns the value, if it is a Stringer, a number, a bool or a string; on any
+// other, package fmt may not end.
+func (p panicValue) Error() string {
+	if s, ok := p.v.(fmt.Stringer); ok {
+		return s.String()
 	}
-	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal != nil {
-		known.matches = append(known.matches, new(*refusal))
+	if kind := reflect.TypeOf(p.v).Kind(); kind <= reflect.Complex128 || kind == reflect.String {
+		return fmt.Sprint(p.v)
+	}
+	return fmt.Sprintf("a %T", p.v)
+}
+
+// examine returns what is to be known of a stranger's error. If its methods panic or have
+// not returned within a second, that is nothing.
+func examine(err error) error {
+	switch err { // these have no code of a stranger
+	case ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled:
+		return err
+	}
+	if known, ok := err.(*storeError); ok {
+		return known
+	}
+	looked := make(chan *storeError, 1)
+	go func() {
+		known := &storeError{text: fmt.Sprintf("a %T that ends the goroutine that looks at it", err)} // unless it does not
+		defer func() {
+			if recover() != nil {
+				known = &storeError{text: fmt.Sprintf("%s (and to look at this %T panics)", textOf(err), err)}
+			}
+			looked <- known
+		}()
+		known = lookAt(err)
+	}()
+	select {
+	case known := <-looked:
+		return known
+	case <-time.After(900 * time.Millisecond):
+		return &storeError{text: fmt.Sprintf("a %T that takes more than 0.9 seconds to look at", err)}
+	}
+}
+
+func lookAt(err error) *storeError {
+	x := examination{left: maxErrors}
+	if !x.look(err) {
+		return &storeError{text: fmt.Sprintf("a %T whose tree has more than %d errors", err, maxErrors)}
+	}
+	known := &storeError{textOf(err), x.matches}
+	if isTemporary(known) { // which wins over what is final
+		known.matches = slices.DeleteFunc(known.matches, func(e error) bool {
+			return e != ErrUnavailable && e != context.DeadlineExceeded && e != context.Canceled
+		})
 	}
 	return known
 }
 
-// textOf returns the text of a stranger's value. Package fmt survives a panic of its
-// methods, but not one with a value whose methods panic as well.
-func textOf(v any) (text string) {
+// textOf returns the text of a stranger's error, if it has one.
+func textOf(err error) (text string) {
 	defer func() {
-		if recover() != nil || text == "<nil>" { // the latter is how fmt writes a nil pointer
-			text = fmt.Sprintf("a %T without a text", v)
+		if recover() != nil {
+			text = fmt.Sprintf("a %T without a text", err)
 		}
 	}()
-	return fmt.Sprint(v)
+	return err.Error()
+}
+
+// An examination goes through the tree of an error as [errors.Is] and [errors.AsType]
+// do, except that it ends.
+type examination struct {
+	left    int     // how many errors it may still look at
+	matches []error // those that the contract names, each once
+}
+
+const maxErrors = 10_000 // in a tree
+
+// look reports whether it has seen all of the tree.
+func (x *examination) look(err error) bool {
+	if x.left--; x.left < 0 {
+		return false
+	}
+	for _, named := range []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
+		is, ok := err.(interface{ Is(error) bool })
+		if (err == named || ok && is.Is(named)) && !slices.Contains(x.matches, named) {
+			x.matches = append(x.matches, named)
+		}
+	}
+	refusal, refuses := err.(*Refusal)
+	if as, ok := err.(interface{ As(any) bool }); ok && !refuses {
+		refuses = as.As(&refusal)
+	}
+	if refuses && refusal != nil {
+		x.matches = append(x.matches, new(*refusal))
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		inner := err.Unwrap()
+		return inner == nil || x.look(inner)
+	case interface{ Unwrap() []error }:
+		for _, inner := range err.Unwrap() {
+			if inner != nil && !x.look(inner) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -17,6 +17,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -325,8 +326,8 @@ func TestLogging(t *testing.T) {
 		want   []line
 	}{
 		{"an unknown failure is an error", t.Context(), "GET", "/v1/products/p", errors.New("disk full"), []line{{"ERROR", "", "GET", product, "disk full"}}},
-		{"the zero Resource is an error", t.Context(), "GET", "/v1/products/p", nil, []line{{"ERROR", "", "GET", product, "the store returned the zero Resource"}}},
-		{"an order without ID is an error", t.Context(), "POST", "/v1/orders", nil, []line{{"ERROR", "", "POST", "POST /v1/orders", "CreateOrder returned an order without ID"}}},
+		{"the zero Resource is an error", t.Context(), "GET", "/v1/products/p", nil, []line{{"ERROR", "", "GET", product, "GetProduct broke its contract: it returned the zero Resource"}}},
+		{"an order without ID is an error", t.Context(), "POST", "/v1/orders", nil, []line{{"ERROR", "", "POST", "POST /v1/orders", "CreateOrder broke its contract: it returned an order without ID"}}},
 		{"an unavailable store is a warning", t.Context(), "GET", "/v1/products/p", fmt.Errorf("failover: %w", ErrUnavailable), []line{{"WARN", "", "GET", product, "failover: " + ErrUnavailable.Error()}}},
 		{"a deadline is a warning", t.Context(), "GET", "/v1/products/p", context.DeadlineExceeded, []line{{"WARN", "", "GET", product, "context deadline exceeded"}}},
 		{"an unavailable store of orders is a warning", t.Context(), "POST", "/v1/orders", ErrUnavailable, []line{{"WARN", "", "POST", "POST /v1/orders", ErrUnavailable.Error()}}},
@@ -1432,8 +1433,17 @@ func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 		"an error that cannot be compared": uncomparable{errors.New("x")},
 		"an error that panics with itself": bomb{},
 		"an error whose Is panics with it": bomb{true},
+		"an error that contains itself":    loop{},
+		"errors that contain themselves":   knot{},
+		"an endless chain":                 unending{},
+		"a chain of a million":             chain(1_000_000),
+		"ErrUnavailable in an endless one": knot{ErrUnavailable},
+		"an error that ends the goroutine": trapFunc(runtime.Goexit),
+		"an error that does not answer":    trapFunc(func() { <-t.Context().Done() }),
 		"a panic with a typed nil":         nil,
 		"a panic with a bomb":              nil,
+		"a panic with a knot":              nil,
+		"a panic with what has no end":     nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log syncBuffer
@@ -1444,6 +1454,12 @@ func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 					panic(nilPathError)
 				case "a panic with a bomb":
 					panic(bomb{})
+				case "a panic with a knot":
+					panic(knot{})
+				case "a panic with what has no end":
+					ring := []any{nil}
+					ring[0] = ring
+					panic(ring)
 				}
 				return err
 			}
@@ -1483,6 +1499,67 @@ func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Trees of errors without end. Error of a loop, a knot or an unending goes on as
+// errors.Join does, by those inside.
+type (
+	loop     struct{}
+	knot     [1]error // and itself
+	unending struct{ depth int }
+	chain    int
+)
+
+func (l loop) Error() string     { return l.Unwrap().Error() }
+func (l loop) Unwrap() error     { return l }
+func (k knot) Error() string     { return errors.Join(k.Unwrap()...).Error() }
+func (k knot) Unwrap() []error   { return []error{k[0], k, k} }
+func (e unending) Error() string { return e.Unwrap().Error() }
+func (e unending) Unwrap() error { return unending{e.depth + 1} }
+func (c chain) Error() string    { return "link\n" + c.Unwrap().Error() }
+func (c chain) Unwrap() error {
+	if c == 0 {
+		return ErrUnavailable
+	}
+	return c - 1
+}
+
+// A trapFunc is an error whose Is does what it does.
+type trapFunc func()
+
+func (f trapFunc) Error() string { return "not to be sent" }
+func (f trapFunc) Is(error) bool { f(); return false }
+
+// A client would give up what is only delayed, and memory would forget what is there.
+func TestWhatIsTemporaryWinsOverWhatIsFinal(t *testing.T) {
+	for _, temporary := range []error{ErrUnavailable, context.DeadlineExceeded, fmt.Errorf("commit: %w", ErrUnavailable)} {
+		for _, final := range []error{ErrNotFound, ErrKeyReused, ErrInProgress, &Refusal{Reason: "sold-out"}, errors.New("x")} {
+			for _, err := range []error{errors.Join(temporary, final), errors.Join(final, temporary), fmt.Errorf("%w: %w", final, temporary)} {
+				t.Run(fmt.Sprint(err), func(t *testing.T) {
+					var failure error
+					h := NewWithOptions(&stubStore{
+						listUsers:   func(context.Context, string, int) ([]Resource, error) { return nil, err },
+						createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) { return Order{}, err },
+						getProduct:  func(context.Context, string) (Resource, error) { return MustResource("p1", nil), failure },
+					}, &Options{Logger: slog.New(slog.DiscardHandler)})
+					get(h, "/v1/users").wantProblem(t, http.StatusServiceUnavailable, "unavailable")
+					r := postOrder(h, "k", goodOrder)
+					r.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
+					if r.header.Get("Retry-After") != "1" {
+						t.Errorf("Retry-After %q", r.header["Retry-After"])
+					}
+					get(h, "/v1/products/p1", "Cache-Control: no-cache").wantStatus(t, http.StatusOK)
+					failure = err
+					for _, line := range []string{"Accept: */*", "Cache-Control: no-cache", "Cache-Control: no-cache, max-age=1"} {
+						get(h, "/v1/products/p1", line).wantProblem(t, http.StatusServiceUnavailable, "unavailable")
+					}
+					for _, line := range []string{"Cache-Control: no-cache, stale-if-error=5", "Cache-Control: only-if-cached"} {
+						get(h, "/v1/products/p1", line).wantStatus(t, http.StatusOK) // as memory has it still
+					}
+				})
+			}
+		}
 	}
 }
 
@@ -1775,6 +1852,7 @@ func TestAnswersComeAfterTheBody(t *testing.T) {
 		{"a refused read with a body", "GET", "/v1/users?limit=0", 2, 2, "Accept: */*", 2},
 		{"a read with a body", "GET", "/v1/users", size, size, "Accept: */*", size},
 		{"a read that is not modified", "GET", "/v1/users", size, size, "If-None-Match: *", size},
+		{"a refused read in endless chunks, of which 64 KiB are read", "GET", "/v1/users?limit=0", -1, 1 << 20, "Accept: */*", 64 << 10},
 		{"OPTIONS with a body", "OPTIONS", "/v1/users", size, size, "Accept: */*", size},
 		{"exactly 64 KiB", "PUT", "/v1/orders", 64 << 10, 64 << 10, "Accept: */*", 64 << 10},
 		{"a declared byte more, of which nothing is read", "PUT", "/v1/orders", 64<<10 + 1, 64<<10 + 1, "Accept: */*", 0},

@@ -52,6 +52,14 @@ func postOrder(h http.Handler, key, body string, lines ...string) response {
 	return send(h, http.MethodPost, "/v1/orders", body, lines...)
 }
 
+// wantStatus checks the status.
+func (r response) wantStatus(t *testing.T, status int) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("status %d, want %d\n%s", r.status, status, r.body)
+	}
+}
+
 // wantProblem checks that r is a problem with this status and code, and returns
 // it.
 func (r response) wantProblem(t *testing.T, status int, code string) Problem {
