@@ -2,7 +2,9 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,10 +42,14 @@ func checkExchanges(release, root string) error {
 		}
 		text, err := os.ReadFile(filepath.Join(root, "testdata/contract", name))
 		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			lines = append(lines, name+" is gone")
 		case err != nil:
-			lines = append(lines, err.Error())
-		case fmt.Sprintf("%x", sha256.Sum256(text)) != sum:
-			lines = append(lines, name+" has been edited since it was released")
+			return err
+		default:
+			if now := fmt.Sprintf("%x", sha256.Sum256(text)); now != sum {
+				lines = append(lines, fmt.Sprintf("%s has been edited since it was released: its sum is now %s", name, now))
+			}
 		}
 	}
 	return faults(lines)

@@ -245,7 +245,7 @@ func tagFaults(service http.Handler, path, body, etag string) []string {
 	same := w.Body.String() == body
 	switch now := w.Header().Get("ETag"); {
 	case w.Code != http.StatusOK:
-		return []string{fmt.Sprintf("%s is answered with %d: %s", path, w.Code, w.Body)}
+		return []string{fmt.Sprintf("%s is answered with %s", path, answer(w))}
 	case same && now != etag:
 		return []string{fmt.Sprintf("the tag of %s is %s, and was %s for the same bytes", path, now, etag)}
 	case !same && now == etag:
