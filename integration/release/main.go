@@ -1,8 +1,11 @@
 // Release holds the code to what was released. Without flags, in the repository's
 // root, it checks the code against every folder of testdata/release, as its test
-// does. With -record it writes the folder of a release.
+// does: it prints which mistakes are mended, by name, and what breaks, which makes
+// its exit status 1. With -entry, its output is what breaks a prerelease, as that
+// one's mended.json would list it. With -record it writes the folder of a release.
 //
 //	go run ./integration/release
+//	go run ./integration/release -entry
 //	go run ./integration/release -record 1.0.0
 package main
 
@@ -14,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/mod/semver"
 )
@@ -22,13 +24,13 @@ import (
 func main() {
 	log.SetFlags(0)
 	version := flag.String("record", "", "write the folder of this `version`")
-	overwrite := flag.Bool("overwrite", false, "with -record: also if the folder is there")
+	entry := flag.Bool("entry", false, "print what breaks a prerelease as its mended.json would list it")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		log.Fatalf("unknown argument %q", flag.Arg(0))
 	}
 	if *version != "" {
-		if err := record(".", *version, *overwrite); err != nil {
+		if err := record(".", *version); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -36,11 +38,27 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	broken := false
 	for _, release := range releases {
-		if err := check(release, "."); err != nil {
-			log.Fatalf("%s does not hold:\n%v", release, err)
+		unlisted, err := check(release, ".")
+		if err := errors.Join(unlisted.asError(), err); err != nil {
+			log.Printf("%s does not hold:\n%v", release, err)
+			broken = true
+		} else if !*entry {
+			fmt.Println(release, "holds")
+			mistakes, _ := mended(release) // which check has read
+			for _, m := range mistakes {
+				fmt.Printf("but for what is mended: %s\n%v\n", m.Why, m.Differences.asError())
+			}
 		}
-		fmt.Println(release, "holds")
+		if *entry && len(unlisted) > 0 && isPrerelease(release) {
+			if err := encode(os.Stdout, mistake{Differences: unlisted}); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	if broken {
+		os.Exit(1)
 	}
 }
 
@@ -57,12 +75,14 @@ func releasesIn(root string) ([]string, error) {
 	return files, err
 }
 
-// A promise is a part of what a release holds later commits to. Both methods are
-// given the folder of the release and the repository's root.
+// A promise is a part of what a release holds later commits to. Both functions are
+// given the folder of the release and the repository's root. What check returns is
+// how the code breaks the promise: each difference is one line that is the same each
+// time and on each machine.
 type promise struct {
 	name   string
 	record func(release, root string) error
-	check  func(release, root string) error
+	check  func(release, root string) (differences []string, err error)
 }
 
 var promises = []promise{
@@ -75,36 +95,49 @@ var promises = []promise{
 	{"database", recordDatabase, checkDatabase},
 }
 
-// check returns how the code in root breaks what the release promised.
-func check(release, root string) error {
+// check returns how the code in root breaks what the release promised, but for what
+// its mended.json lists.
+func check(release, root string) (differences, error) {
+	mistakes, err := mended(release)
+	if err != nil {
+		return nil, err
+	}
+	unlisted := make(differences)
 	var errs []error
 	for _, p := range promises {
-		if err := p.check(release, root); err != nil {
+		lines, err := p.unlisted(release, root, mistakes)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
 		}
+		if len(lines) > 0 {
+			unlisted[p.name] = lines
+		}
 	}
-	return errors.Join(errs...)
+	return unlisted, errors.Join(errs...)
+}
+
+// holds is check, with everything as an error.
+func holds(release, root string) error {
+	unlisted, err := check(release, root)
+	return errors.Join(unlisted.asError(), err)
 }
 
 // record writes the folder of a release, if the code holds what earlier ones
 // promised.
-func record(root, version string, overwrite bool) error {
+func record(root, version string) error {
 	if !semver.IsValid("v"+version) || semver.Canonical("v"+version) != "v"+version {
 		return fmt.Errorf("%q is not a version such as 1.0.0 or 1.0.0-rc.1", version)
 	}
 	folder := filepath.Join(root, "testdata/release", version)
-	if _, err := os.Stat(folder); err == nil && !overwrite {
-		return fmt.Errorf("%s is there: what was released stays as it is (-overwrite is for a mistake that is mended before 1.0.0)", folder)
+	if _, err := os.Stat(folder); err == nil {
+		return fmt.Errorf("%s is there: what was released stays as it is", folder)
 	}
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return err
 	}
 	others, _ := releasesIn(root) // the first has none
 	for _, other := range others {
-		if other == folder {
-			continue
-		}
-		if err := errors.Join(check(other, root), versionsAgree(other, root)); err != nil {
+		if err := errors.Join(holds(other, root), versionsAgree(other, root)); err != nil {
 			return fmt.Errorf("%s does not hold:\n%w", other, err)
 		}
 	}
@@ -122,16 +155,8 @@ func record(root, version string, overwrite bool) error {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	if err := check(unfinished, root); err != nil {
+	if err := holds(unfinished, root); err != nil {
 		return fmt.Errorf("what would be recorded does not hold:\n%w", err)
 	}
-	return errors.Join(os.RemoveAll(folder), os.Rename(unfinished, folder))
-}
-
-// faults is an error of several lines, or nil.
-func faults(lines []string) error {
-	if len(lines) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(lines, "\n"))
+	return os.Rename(unfinished, folder)
 }

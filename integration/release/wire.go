@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -17,12 +18,17 @@ import (
 	"example.com/storefront"
 )
 
-func writeJSON(release, name string, v any) error {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
+// encode writes JSON that people read.
+func encode(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(v); err != nil {
+	return encoder.Encode(v)
+}
+
+func writeJSON(release, name string, v any) error {
+	var b bytes.Buffer
+	if err := encode(&b, v); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(release, name), b.Bytes(), 0o644)
@@ -127,16 +133,16 @@ func recordCursors(release, _ string) error {
 }
 
 // checkCursors follows the released cursors.
-func checkCursors(release, _ string) error {
+func checkCursors(release, _ string) ([]string, error) {
 	cursors, err := readJSON[[]cursor](release, "cursors.json")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var lines []string
 	for _, c := range cursors {
 		list, ok := lists[c.List]
 		if !ok {
-			return fmt.Errorf("cursors.json has the list %q", c.List)
+			return nil, fmt.Errorf("cursors.json has the list %q", c.List)
 		}
 		store := new(observer)
 		w := get(storefront.NewWithOptions(store, quiet()), list[0]+"?limit=1&"+list[1]+"="+c.Cursor)
@@ -144,7 +150,7 @@ func checkCursors(release, _ string) error {
 			lines = append(lines, fmt.Sprintf("the cursor %s of %s leads to %q with status %d, and not to %q", c.Cursor, c.List, store.position, w.Code, c.Position))
 		}
 	}
-	return faults(lines)
+	return lines, nil
 }
 
 // tags are entity tags and what they are of.
@@ -209,18 +215,18 @@ func (t *tags) service() (http.Handler, error) {
 }
 
 // checkTags asks whether what has the released tags has been modified.
-func checkTags(release, _ string) error {
+func checkTags(release, _ string) ([]string, error) {
 	t, err := readJSON[tags](release, "tags.json")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	document, err := os.ReadFile(filepath.Join(release, "openapi.json"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	service, err := t.service()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var lines []string
 	for _, tagged := range t.Resources {
@@ -234,7 +240,7 @@ func checkTags(release, _ string) error {
 		lines = append(lines, tagFaults(service, page.Path, page.Body, page.ETag)...)
 	}
 	lines = append(lines, tagFaults(service, "/openapi.json", string(document), t.OpenAPI)...)
-	return faults(lines)
+	return lines, nil
 }
 
 // tagFaults returns what is wrong with the tag of a path that had a body and a tag.
@@ -245,7 +251,7 @@ func tagFaults(service http.Handler, path, body, etag string) []string {
 	same := w.Body.String() == body
 	switch now := w.Header().Get("ETag"); {
 	case w.Code != http.StatusOK:
-		return []string{fmt.Sprintf("%s is answered with %d: %s", path, w.Code, w.Body)}
+		return []string{fmt.Sprintf("%s is answered with %s", path, answer(w))}
 	case same && now != etag:
 		return []string{fmt.Sprintf("the tag of %s is %s, and was %s for the same bytes", path, now, etag)}
 	case !same && now == etag:
@@ -288,10 +294,10 @@ func recordFingerprints(release, _ string) error {
 }
 
 // checkFingerprints compares them with those that the service gives now.
-func checkFingerprints(release, _ string) error {
+func checkFingerprints(release, _ string) ([]string, error) {
 	prints, err := readJSON[[]fingerprint](release, "fingerprints.json")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var lines []string
 	for _, f := range prints {
@@ -300,5 +306,5 @@ func checkFingerprints(release, _ string) error {
 				f.Body, f.Header, w.Code, now.Key, now.Fingerprint, f.Key, f.Fingerprint))
 		}
 	}
-	return faults(lines)
+	return lines, nil
 }
