@@ -319,7 +319,7 @@ X-Content-Type-Options: nosniff
 		{"a string for an object in an array", page, `{"id":"u1","name":"Ada"}`, `"u1"`, "data/0"},
 		{"a member is missing in an array", page, `"id":"u1",`, "", "data/0"},
 		{"beside a $ref with siblings", page, `"next":"AXV1MlFdzvE"`, `"next":"a=b"`, "next"},
-		{"none of oneOf with const", problem, "urn:problem-type:storefront:invalid-query", "about:blank", "type"},
+		{"a problem type of another form", problem, "urn:problem-type:storefront:invalid-query", "about:blank", "type"},
 		{"too few items", problem, `[{"detail":"e","parameter":"limit","minimum":1}]`, "[]", "errors"},
 		{"an instance of another pattern", unavailable, "AAA2", "AAA1", "instance"},
 

@@ -143,7 +143,7 @@ type Fault struct {
 // Item 1 to 255 characters (Unicode code points), not all of them spaces, none of them a control character. The pattern takes the spaces beyond U+00FF for other characters, as no way to name them is known to every tool.
 type Item = string
 
-// KnownProblemType The types of this version.
+// KnownProblemType The types of this version, to which a client can narrow a ProblemType.
 type KnownProblemType string
 
 // NewOrder The body of POST /v1/orders: I-JSON (RFC 7493), which is JSON in UTF-8 without duplicate members, lone surrogates and noncharacters. Names are case-sensitive, and null is not accepted.
