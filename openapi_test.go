@@ -668,6 +668,21 @@ func TestOpenAPIFaultsSayAtMostOnePlace(t *testing.T) {
 	}
 }
 
+func TestOpenAPIDocumentsWhichPointersAreLeftOut(t *testing.T) {
+	d := decodeAPI(t, openAPI)
+	for length, sent := range map[int]bool{2 << 10: true, 2<<10 + 1: false} {
+		pointer := "#/" + strings.Repeat("x", length-len("#/"))
+		faults := d.check(d.at(d.schema("Fault"), "properties", "pointer"), pointer)
+		if (faults == nil) != sent {
+			t.Errorf("a pointer of %d bytes: the document says %q, want it to be valid: %t", length, faults, sent)
+		}
+		got := postOrder(New(new(MemStore)), "k1", `{"item":"teapot","qty":2,"`+pointer[2:]+`":1}`)
+		if strings.Contains(got.body, `"pointer"`) != sent {
+			t.Errorf("a pointer of %d bytes: the answer is %.300s, want it there: %t", length, got.body, sent)
+		}
+	}
+}
+
 func TestOpenAPIListsTheProblemTypes(t *testing.T) {
 	d := decodeAPI(t, openAPI)
 	var want, got []string

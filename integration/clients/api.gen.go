@@ -136,7 +136,7 @@ type Fault struct {
 	// Parameter The name of the query parameter.
 	Parameter *string `json:"parameter,omitempty"`
 
-	// Pointer A JSON Pointer (RFC 6901, Section 6) into the body, such as #/qty; absent if it would be too long.
+	// Pointer A JSON Pointer (RFC 6901, Section 6) into the body, such as #/qty; left out if it would have more than 2 KiB.
 	Pointer *string `json:"pointer,omitempty"`
 }
 
