@@ -362,7 +362,7 @@ func apiExchanges(opts Options) (all []apiExchange) {
 	}
 	// The order of the example has come before, with its key.
 	exampleOrder := serve(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
-		created := time.Date(2026, 1, 2, 15, 4, 5, 678e6, time.UTC)
+		created := time.Date(2026, 11, 22, 9, 30, 11, 250e6, time.UTC)
 		return Order{"ord_7Q3DKXW2MZB5NVTCYA4RLHJ6UE", "teapot", 2, created}, nil
 	}})
 	order(shop, teapots, asJSON, withKey)

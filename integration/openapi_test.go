@@ -314,6 +314,7 @@ X-Content-Type-Options: nosniff
 		{"a string is not of the pattern", order, "teapot", " ", "item"},
 		{"a date is in another format", order, "2026-01-02T", "2026-01-02 ", "created_at"},
 		{"a date is none", order, "2026-01-02T", "2026-02-30T", "created_at"},
+		{"a date has two digits of the second's fraction", order, ".678Z", ".67Z", "created_at"},
 		{"null for an array", page, `[{"id":"u1","name":"Ada"}]`, "null", "data"},
 		{"null for a string", page, `"next":"AXV1MlFdzvE"`, `"next":null`, "next"},
 		{"a string for an object in an array", page, `{"id":"u1","name":"Ada"}`, `"u1"`, "data/0"},

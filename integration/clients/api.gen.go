@@ -157,7 +157,7 @@ type NewOrder struct {
 
 // Order An order.
 type Order struct {
-	// CreatedAt When the order was created: UTC, with at most three fractional digits of a second.
+	// CreatedAt When the order was created: UTC, always with three digits of the second's fraction, such as 2026-11-22T09:30:11.250Z.
 	CreatedAt time.Time `json:"created_at"`
 
 	// Id Random, beginning with ord_.
