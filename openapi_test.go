@@ -369,6 +369,7 @@ func apiExchanges(opts Options) (all []apiExchange) {
 	order(shop, teapots, asJSON, withKey)
 	order(exampleOrder, teapots, asJSON, withKey)
 	order(shop, `{"item":"kettle","qty":2}`, asJSON, withKey)
+	order(shop, teapots, asJSON, "Idempotency-Key: k2", "If-Match: *")
 	order(shop, teapots, asJSON)
 	order(shop, teapots, asJSON, `Idempotency-Key: "k2`)
 	order(shop, `{"item":"teapot",`, asJSON, withKey)
