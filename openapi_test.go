@@ -340,6 +340,7 @@ func apiExchanges(opts Options) (all []apiExchange) {
 	read(shop, document, document+"?verbose=true")
 
 	read(shop, products, "/v1/products/teapot")
+	read(shop, products, "/v1/products/teapot", "Cache-Control: no-cache")
 	read(shop, products, "/v1/products/teapot", "Cache-Control: max-age=60")
 	read(shop, products, "/v1/products/teapot", "If-None-Match: *")
 	read(shop, products, "/v1/products/teapot", "If-None-Match: *", "Cache-Control: max-age=60")

@@ -323,7 +323,7 @@ type GetProductParams struct {
 	// IfMatch Entity tags, or *: 412 unless one of them is the current one by strong comparison. It goes before If-None-Match (RFC 9110, Section 13.1.1).
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// CacheControl How new the product must be (RFC 9111, Section 5.2.1, and RFC 5861, Section 4). Without it the store is always asked.
+	// CacheControl How new the product must be (RFC 9111, Section 5.2.1, and RFC 5861, Section 4). Without it the store is always asked, and the products in memory are neither read nor written.
 	//
 	// - `max-age=N`: it may be up to N seconds old, and so come from the server's memory. `max-age=0` is `no-cache`.
 	// - `min-fresh=N`: it must stay fresh for N seconds more.
@@ -1543,7 +1543,9 @@ type GetProductResponse200Headers struct {
 
 // GetProductResponse304Headers the declared response headers of an HTTP 304 response for GetProduct
 type GetProductResponse304Headers struct {
+	Age          *int64
 	CacheControl string
+	CacheStatus  *string
 	Date         *string
 	ETag         string
 	Vary         *string
@@ -1567,6 +1569,7 @@ type GetProductResponse404Headers struct {
 // GetProductResponse412Headers the declared response headers of an HTTP 412 response for GetProduct
 type GetProductResponse412Headers struct {
 	CacheControl        string
+	CacheStatus         *string
 	ContentLength       int64
 	XContentTypeOptions string
 }
@@ -1591,6 +1594,7 @@ type GetProductResponse503Headers struct {
 // GetProductResponse504Headers the declared response headers of an HTTP 504 response for GetProduct
 type GetProductResponse504Headers struct {
 	CacheControl        string
+	CacheStatus         string
 	ContentLength       int64
 	XContentTypeOptions string
 }
@@ -2691,12 +2695,26 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 		response.Headers200 = &headers
 	case rsp.StatusCode == 304:
 		var headers GetProductResponse304Headers
+		if values := rsp.Header.Values("Age"); len(values) > 0 {
+			var value int64
+			if err := runtime.BindStyledParameterWithOptions("simple", "Age", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			}
+			headers.Age = &value
+		}
 		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
 			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Cache-Status"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Status", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheStatus = &value
 		}
 		if values := rsp.Header.Values("Date"); len(values) > 0 {
 			var value string
@@ -2783,6 +2801,13 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 				return nil, err
 			}
 			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Cache-Status"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Status", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheStatus = &value
 		}
 		if values := rsp.Header.Values("Content-Length"); len(values) > 0 {
 			var value int64
@@ -2876,6 +2901,13 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 				return nil, err
 			}
 			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Cache-Status"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Status", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheStatus = value
 		}
 		if values := rsp.Header.Values("Content-Length"); len(values) > 0 {
 			var value int64
