@@ -206,10 +206,6 @@ func (d apiDocument) check(schema any, value any) (faults []string) {
 			if !slices.Contains(arg.([]any), value) {
 				fault("not one of %v", arg)
 			}
-		case "not":
-			if len(d.check(arg, value)) == 0 {
-				fault("is %v", arg)
-			}
 		case "anyOf":
 			if matching(arg) == 0 {
 				fault("not any of %v", arg)
@@ -344,6 +340,7 @@ func apiExchanges(opts Options) (all []apiExchange) {
 	read(shop, document, document+"?verbose=true")
 
 	read(shop, products, "/v1/products/teapot")
+	read(shop, products, "/v1/products/teapot", "Cache-Control: no-cache")
 	read(shop, products, "/v1/products/teapot", "Cache-Control: max-age=60")
 	read(shop, products, "/v1/products/teapot", "If-None-Match: *")
 	read(shop, products, "/v1/products/teapot", "If-None-Match: *", "Cache-Control: max-age=60")
@@ -366,13 +363,14 @@ func apiExchanges(opts Options) (all []apiExchange) {
 	}
 	// The order of the example has come before, with its key.
 	exampleOrder := serve(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
-		created := time.Date(2026, 1, 2, 15, 4, 5, 678e6, time.UTC)
+		created := time.Date(2026, 11, 22, 9, 30, 11, 250e6, time.UTC)
 		return Order{"ord_7Q3DKXW2MZB5NVTCYA4RLHJ6UE", "teapot", 2, created}, nil
 	}})
 	order(shop, teapots, asJSON, withKey)
 	order(shop, teapots, asJSON, withKey)
 	order(exampleOrder, teapots, asJSON, withKey)
 	order(shop, `{"item":"kettle","qty":2}`, asJSON, withKey)
+	order(shop, teapots, asJSON, "Idempotency-Key: k2", "If-Match: *")
 	order(shop, teapots, asJSON)
 	order(shop, teapots, asJSON, `Idempotency-Key: "k2`)
 	order(shop, `{"item":"teapot",`, asJSON, withKey)
@@ -672,6 +670,21 @@ func TestOpenAPIFaultsSayAtMostOnePlace(t *testing.T) {
 	}
 }
 
+func TestOpenAPIDocumentsWhichPointersAreLeftOut(t *testing.T) {
+	d := decodeAPI(t, openAPI)
+	for length, sent := range map[int]bool{2 << 10: true, 2<<10 + 1: false} {
+		pointer := "#/" + strings.Repeat("x", length-len("#/"))
+		faults := d.check(d.at(d.schema("Fault"), "properties", "pointer"), pointer)
+		if (faults == nil) != sent {
+			t.Errorf("a pointer of %d bytes: the document says %q, want it to be valid: %t", length, faults, sent)
+		}
+		got := postOrder(New(new(MemStore)), "k1", `{"item":"teapot","qty":2,"`+pointer[2:]+`":1}`)
+		if strings.Contains(got.body, `"pointer"`) != sent {
+			t.Errorf("a pointer of %d bytes: the answer is %.300s, want it there: %t", length, got.body, sent)
+		}
+	}
+}
+
 func TestOpenAPIListsTheProblemTypes(t *testing.T) {
 	d := decodeAPI(t, openAPI)
 	var want, got []string
@@ -712,14 +725,14 @@ func TestOpenAPILeavesRoomForProblemTypesOfLaterVersions(t *testing.T) {
 	}
 }
 
-// From an alternative that says nothing of its type, and be it by additionalProperties,
-// generators make "anything", which takes in all other alternatives.
+// From an alternative that does not say its type generators make "anything", which
+// takes in all other alternatives. additionalProperties says it to some of them only.
 func TestOpenAPIAlternativesSayWhatTheyAre(t *testing.T) {
 	eachSchema(decodeAPI(t, openAPI).root, "#", func(at string, schema map[string]any) {
 		for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
 			alternatives, _ := schema[keyword].([]any)
 			for i, a := range alternatives {
-				if !slices.ContainsFunc([]string{"$ref", "const", "type", "additionalProperties"}, func(key string) bool {
+				if !slices.ContainsFunc([]string{"$ref", "const", "type"}, func(key string) bool {
 					return a.(map[string]any)[key] != nil
 				}) {
 					t.Errorf("%s/%s/%d: %v", at, keyword, i, a)
@@ -727,6 +740,29 @@ func TestOpenAPIAlternativesSayWhatTheyAre(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Of this form generators make a string. Without a type beside anyOf it would be a struct
+// for oapi-codegen, which also leaves out a KnownProblemType that nothing refers to. With
+// oneOf a type of this version would be both alternatives, and so not valid.
+func TestOpenAPIProblemTypeIsAStringForGenerators(t *testing.T) {
+	schema := decodeAPI(t, openAPI).schema("ProblemType")
+	delete(schema, "description")
+	for _, alternative := range schema["anyOf"].([]any) {
+		delete(alternative.(map[string]any), "description")
+	}
+	want := map[string]any{
+		"type":    "string",
+		"format":  "uri",
+		"pattern": "^urn:problem-type:storefront:[a-z-]+$",
+		"anyOf": []any{
+			map[string]any{"type": "string"},
+			map[string]any{"$ref": "#/components/schemas/KnownProblemType"},
+		},
+	}
+	if diff := difference(want, schema); diff != "" {
+		t.Errorf("wanted (-) and found (+):\n%s", diff)
+	}
 }
 
 // Of this form generators make a union or constants: with anyOf it would be any string

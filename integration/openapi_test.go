@@ -239,7 +239,9 @@ X-Content-Type-Options: nosniff
 {"type":"urn:problem-type:storefront:unavailable","title":"t","status":503,"detail":"d","instance":"urn:storefront:incident:AAAAAAAAAAAAAAAAAAAAAAAAA2"}`
 		notModified = `GET /v1/products/tea%2Fgreen
 304
+Age: 7
 Cache-Control: private, max-age=60
+Cache-Status: storefront; hit; ttl=52
 Date: Fri, 20 Nov 2026 20:52:12 GMT
 Etag: "1GWBYoV3EmZg9_S2JOIEeA"
 Vary: Authorization, Cookie
@@ -314,12 +316,13 @@ X-Content-Type-Options: nosniff
 		{"a string is not of the pattern", order, "teapot", " ", "item"},
 		{"a date is in another format", order, "2026-01-02T", "2026-01-02 ", "created_at"},
 		{"a date is none", order, "2026-01-02T", "2026-02-30T", "created_at"},
+		{"a date has two digits of the second's fraction", order, ".678Z", ".67Z", "created_at"},
 		{"null for an array", page, `[{"id":"u1","name":"Ada"}]`, "null", "data"},
 		{"null for a string", page, `"next":"AXV1MlFdzvE"`, `"next":null`, "next"},
 		{"a string for an object in an array", page, `{"id":"u1","name":"Ada"}`, `"u1"`, "data/0"},
 		{"a member is missing in an array", page, `"id":"u1",`, "", "data/0"},
 		{"beside a $ref with siblings", page, `"next":"AXV1MlFdzvE"`, `"next":"a=b"`, "next"},
-		{"none of oneOf with const", problem, "urn:problem-type:storefront:invalid-query", "about:blank", "type"},
+		{"a problem type of another form", problem, "urn:problem-type:storefront:invalid-query", "about:blank", "type"},
 		{"too few items", problem, `[{"detail":"e","parameter":"limit","minimum":1}]`, "[]", "errors"},
 		{"an instance of another pattern", unavailable, "AAA2", "AAA1", "instance"},
 
@@ -344,7 +347,7 @@ X-Content-Type-Options: nosniff
 		{"a header is not one of the enumeration", options, "POST, OPTIONS", "POST", "Allow"},
 		{"a header is not an integer", unavailable, "Retry-After: 1", "Retry-After: soon", "Retry-After"},
 		{"a header is below its minimum", product, "Age: 7", "Age: -1", "Age"},
-		{"an undocumented header with 304", notModified, "\n304\n", "\n304\nAge: 7\n", "Age"},
+		{"an undocumented header with 304", notModified, "\n304\n", "\n304\nContent-Length: 0\n", "Content-Length"},
 		{"an undocumented header", page, "\n200\n", "\n200\nSet-Cookie: a=b\n", "Set-Cookie"},
 
 		{"another content type", order, "application/json", "text/json", "Content-Type"},

@@ -136,14 +136,14 @@ type Fault struct {
 	// Parameter The name of the query parameter.
 	Parameter *string `json:"parameter,omitempty"`
 
-	// Pointer A JSON Pointer (RFC 6901, Section 6) into the body, such as #/qty; absent if it would be too long.
+	// Pointer A JSON Pointer (RFC 6901, Section 6) into the body, such as #/qty; left out if it would have more than 2 KiB.
 	Pointer *string `json:"pointer,omitempty"`
 }
 
 // Item 1 to 255 characters (Unicode code points), not all of them spaces, none of them a control character. The pattern takes the spaces beyond U+00FF for other characters, as no way to name them is known to every tool.
 type Item = string
 
-// KnownProblemType The types of this version.
+// KnownProblemType The types of this version, to which a client can narrow a ProblemType.
 type KnownProblemType string
 
 // NewOrder The body of POST /v1/orders: I-JSON (RFC 7493), which is JSON in UTF-8 without duplicate members, lone surrogates and noncharacters. Names are case-sensitive, and null is not accepted.
@@ -157,7 +157,7 @@ type NewOrder struct {
 
 // Order An order.
 type Order struct {
-	// CreatedAt When the order was created: UTC, with at most three fractional digits of a second.
+	// CreatedAt When the order was created: UTC, always with three digits of the second's fraction, such as 2026-11-22T09:30:11.250Z.
 	CreatedAt time.Time `json:"created_at"`
 
 	// Id Random, beginning with ord_.
@@ -259,6 +259,9 @@ type IfMatch = string
 // IfNoneMatch defines model for IfNoneMatch.
 type IfNoneMatch = string
 
+// OrderIfMatch defines model for OrderIfMatch.
+type OrderIfMatch = string
+
 // Start A position in one list. It is opaque, needs no escaping in a URL, and stays good when the item that it was made from is gone, after a restart, and on every replica.
 type Start = Cursor
 
@@ -304,6 +307,9 @@ type CreateOrderParams struct {
 
 	// ContentEncoding A body has no content coding.
 	ContentEncoding *CreateOrderParamsContentEncoding `json:"Content-Encoding,omitempty"`
+
+	// IfMatch Entity tags, or *: 412, and nothing is created, as there is no representation of an order that one of them could match (RFC 9110, Section 13.1.1).
+	IfMatch *OrderIfMatch `json:"If-Match,omitempty"`
 }
 
 // CreateOrderParamsContentEncoding defines parameters for CreateOrder.
@@ -317,7 +323,7 @@ type GetProductParams struct {
 	// IfMatch Entity tags, or *: 412 unless one of them is the current one by strong comparison. It goes before If-None-Match (RFC 9110, Section 13.1.1).
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// CacheControl How new the product must be (RFC 9111, Section 5.2.1, and RFC 5861, Section 4). Without it the store is always asked.
+	// CacheControl How new the product must be (RFC 9111, Section 5.2.1, and RFC 5861, Section 4). Without it the store is always asked, and the products in memory are neither read nor written.
 	//
 	// - `max-age=N`: it may be up to N seconds old, and so come from the server's memory. `max-age=0` is `no-cache`.
 	// - `min-fresh=N`: it must stay fresh for N seconds more.
@@ -865,6 +871,17 @@ func NewCreateOrderRequestWithBody(server string, params *CreateOrderParams, con
 			req.Header.Set("Content-Encoding", headerParam1)
 		}
 
+		if params.IfMatch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam2)
+		}
+
 	}
 
 	return req, nil
@@ -1343,6 +1360,13 @@ type CreateOrderResponse409Headers struct {
 	XContentTypeOptions string
 }
 
+// CreateOrderResponse412Headers the declared response headers of an HTTP 412 response for CreateOrder
+type CreateOrderResponse412Headers struct {
+	CacheControl        string
+	ContentLength       int64
+	XContentTypeOptions string
+}
+
 // CreateOrderResponse413Headers the declared response headers of an HTTP 413 response for CreateOrder
 type CreateOrderResponse413Headers struct {
 	CacheControl        string
@@ -1392,6 +1416,8 @@ type CreateOrderResponse struct {
 	ApplicationproblemJSON408 *Problem
 	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
 	ApplicationproblemJSON409 *Problem
+	// ApplicationproblemJSON412 the response for an HTTP 412 `application/problem+json` response
+	ApplicationproblemJSON412 *Problem
 	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationproblemJSON413 *Problem
 	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
@@ -1410,6 +1436,8 @@ type CreateOrderResponse struct {
 	Headers408 *CreateOrderResponse408Headers
 	// Headers409 the parsed response headers for an HTTP 409 response
 	Headers409 *CreateOrderResponse409Headers
+	// Headers412 the parsed response headers for an HTTP 412 response
+	Headers412 *CreateOrderResponse412Headers
 	// Headers413 the parsed response headers for an HTTP 413 response
 	Headers413 *CreateOrderResponse413Headers
 	// Headers415 the parsed response headers for an HTTP 415 response
@@ -1440,6 +1468,11 @@ func (r CreateOrderResponse) GetApplicationproblemJSON408() *Problem {
 // GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
 func (r CreateOrderResponse) GetApplicationproblemJSON409() *Problem {
 	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON412 returns the response for an HTTP 412 `application/problem+json` response
+func (r CreateOrderResponse) GetApplicationproblemJSON412() *Problem {
+	return r.ApplicationproblemJSON412
 }
 
 // GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
@@ -1510,7 +1543,9 @@ type GetProductResponse200Headers struct {
 
 // GetProductResponse304Headers the declared response headers of an HTTP 304 response for GetProduct
 type GetProductResponse304Headers struct {
+	Age          *int64
 	CacheControl string
+	CacheStatus  *string
 	Date         *string
 	ETag         string
 	Vary         *string
@@ -1534,6 +1569,7 @@ type GetProductResponse404Headers struct {
 // GetProductResponse412Headers the declared response headers of an HTTP 412 response for GetProduct
 type GetProductResponse412Headers struct {
 	CacheControl        string
+	CacheStatus         *string
 	ContentLength       int64
 	XContentTypeOptions string
 }
@@ -1558,6 +1594,7 @@ type GetProductResponse503Headers struct {
 // GetProductResponse504Headers the declared response headers of an HTTP 504 response for GetProduct
 type GetProductResponse504Headers struct {
 	CacheControl        string
+	CacheStatus         string
 	ContentLength       int64
 	XContentTypeOptions string
 }
@@ -2203,6 +2240,13 @@ func ParseCreateOrderResponse(rsp *http.Response) (*CreateOrderResponse, error) 
 		}
 		response.ApplicationproblemJSON409 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON412 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -2351,6 +2395,30 @@ func ParseCreateOrderResponse(rsp *http.Response) (*CreateOrderResponse, error) 
 			headers.XContentTypeOptions = value
 		}
 		response.Headers409 = &headers
+	case rsp.StatusCode == 412:
+		var headers CreateOrderResponse412Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Content-Length"); len(values) > 0 {
+			var value int64
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Length", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			}
+			headers.ContentLength = value
+		}
+		if values := rsp.Header.Values("X-Content-Type-Options"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Content-Type-Options", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XContentTypeOptions = value
+		}
+		response.Headers412 = &headers
 	case rsp.StatusCode == 413:
 		var headers CreateOrderResponse413Headers
 		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
@@ -2627,12 +2695,26 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 		response.Headers200 = &headers
 	case rsp.StatusCode == 304:
 		var headers GetProductResponse304Headers
+		if values := rsp.Header.Values("Age"); len(values) > 0 {
+			var value int64
+			if err := runtime.BindStyledParameterWithOptions("simple", "Age", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			}
+			headers.Age = &value
+		}
 		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
 			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Cache-Status"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Status", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheStatus = &value
 		}
 		if values := rsp.Header.Values("Date"); len(values) > 0 {
 			var value string
@@ -2719,6 +2801,13 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 				return nil, err
 			}
 			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Cache-Status"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Status", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheStatus = &value
 		}
 		if values := rsp.Header.Values("Content-Length"); len(values) > 0 {
 			var value int64
@@ -2812,6 +2901,13 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 				return nil, err
 			}
 			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Cache-Status"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Status", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheStatus = value
 		}
 		if values := rsp.Header.Values("Content-Length"); len(values) > 0 {
 			var value int64

@@ -311,6 +311,19 @@ func knownProblemTypes(t *testing.T) (types []KnownProblemType) {
 	return types
 }
 
+// A type is a string, so that one of a later version is read like any other.
+func TestClientTakesAProblemTypeOfALaterVersion(t *testing.T) {
+	const later = "urn:problem-type:storefront:of-a-later-version"
+	var p Problem
+	if err := json.Unmarshal([]byte(`{"type":"`+later+`","title":"Later","status":429,"detail":"Too early."}`), &p); err != nil {
+		t.Fatal(err)
+	}
+	var got string = p.Type
+	if got != later || KnownProblemType(got).Valid() {
+		t.Errorf("the type is %q, and known: %t", got, KnownProblemType(got).Valid())
+	}
+}
+
 func TestGeneratedClientIsCurrent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("downloads oapi-codegen")

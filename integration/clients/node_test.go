@@ -48,8 +48,25 @@ func TestNode(t *testing.T) {
 		})
 	}
 
+	for generator, types := range map[string]func(t *testing.T){
+		"openapi-typescript": func(t *testing.T) {
+			dir.mustRun(t, "node_modules/.bin/openapi-typescript", "openapi.json", "--root-types", "--root-types-no-schema-prefix", "-o", "types.ts")
+		},
+		"Hey API": func(t *testing.T) {
+			dir.mustRun(t, "node_modules/.bin/openapi-ts", "-i", "openapi.json", "-o", "hey", "-p", "@hey-api/typescript", "--no-log-file")
+			dir.write(t, "types.ts", `export * from "./hey/types.gen.js";`)
+		},
+	} {
+		t.Run(generator, func(t *testing.T) {
+			types(t)
+			dir.testClient(t)
+		})
+	}
+}
+
+// testClient compiles client.ts with the types in types.ts, and runs it.
+func (dir nodeFolder) testClient(t *testing.T) {
 	const compile = "node_modules/.bin/tsc"
-	dir.mustRun(t, "node_modules/.bin/openapi-typescript", "openapi.json", "-o", "api.ts")
 	client := read(t, "typescript/client.ts")
 	t.Run("a problem type that is misspelt does not compile", func(t *testing.T) {
 		const misspelt = "urn:problem-type:storefront:order-refuse"
@@ -67,7 +84,7 @@ func TestNode(t *testing.T) {
 		dir.mustRun(t, compile)
 		server := httptest.NewServer(storefront.New(new(storefront.MemStore)))
 		defer server.Close()
-		const want = "created 2 teapot\nreplayed 2 teapot\ncorrect #/item #/qty\ngive up Idempotency-Key\n"
+		const want = "created 2 teapot\nreplayed 2 teapot\ncorrect invalid-order #/item #/qty\ngive up idempotency-key-reused Idempotency-Key\n"
 		if got := dir.mustRun(t, "node", "client.js", server.URL); got != want {
 			t.Errorf("it prints\n%s\nwant\n%s", got, want)
 		}

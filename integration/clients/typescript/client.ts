@@ -1,21 +1,17 @@
-// A client with the types that openapi-typescript makes of openapi.json. It creates an
-// order, twice with one key, and prints what it would tell its user about it and about
-// other orders. Its argument is the URL of the service.
+// A client with the types that a generator makes of openapi.json. It creates an order,
+// twice with one key, and prints what it would tell its user about it and about other
+// orders. Its argument is the URL of the service.
 
-import type { components } from "./api.js";
-
-type NewOrder = components["schemas"]["NewOrder"];
-type Order = components["schemas"]["Order"];
-type Problem = components["schemas"]["Problem"];
-type Known = components["schemas"]["KnownProblemType"];
+import type { KnownProblemType, NewOrder, Order, Problem } from "./types.js";
 
 type Outcome =
   | { kind: "created" | "replayed"; order: Order }
   | { kind: "again" | "correct" | "give up"; problem: Problem };
 
 // next says what to do about a problem. As there is no default, a type that is left out
-// does not compile, and neither does one that is misspelt.
-function next(type: Known): "again" | "correct" | "give up" {
+// does not compile, and neither does one that is misspelt. With the type of a Problem,
+// which is any string, both would.
+function next(type: KnownProblemType): "again" | "correct" | "give up" {
   switch (type) {
     case "urn:problem-type:storefront:request-timeout":
     case "urn:problem-type:storefront:idempotency-key-in-progress":
@@ -54,7 +50,7 @@ async function send(base: string, key: string, order: NewOrder): Promise<Outcome
   }
   const problem = (await response.json()) as Problem;
   // A later version of the service may have types that this program does not know.
-  const kind = next(problem.type as Known) ?? (problem.status >= 500 ? "again" : "give up");
+  const kind = next(problem.type as KnownProblemType) ?? (problem.status >= 500 ? "again" : "give up");
   return { kind, problem };
 }
 
@@ -66,6 +62,7 @@ for (const order of [{ item: "teapot", qty: 2 }, { item: "teapot", qty: 2 }, { i
   if ("order" in outcome) {
     console.log(outcome.kind, outcome.order.qty, outcome.order.item);
   } else {
-    console.log(outcome.kind, ...(outcome.problem.errors ?? []).map((fault) => fault.pointer ?? fault.header));
+    const { type, errors } = outcome.problem;
+    console.log(outcome.kind, type.replace(/.*:/, ""), ...(errors ?? []).map((fault) => fault.pointer ?? fault.header));
   }
 }
