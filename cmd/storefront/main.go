@@ -167,12 +167,12 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 	return nil
 }
 
-// product returns the ID of a product for examples, or "" if there is none. Clients
-// would take . and .. for dot segments.
+// product returns the ID of a product for examples, or "" if there is none that can be
+// requested: see NewResource.
 func product(store *storefront.MemStore) string {
 	for p := range store.Products.All() {
-		if p.ID() != "." && p.ID() != ".." {
-			return p.ID()
+		if id := p.ID(); id != "." && id != ".." && id != "/" {
+			return id
 		}
 	}
 	return ""

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -18,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"example.com/storefront"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -95,31 +98,35 @@ func (p *running) wantSuccess(t *testing.T) {
 	}
 }
 
-// parseCurl makes the request that a printed line would have curl send.
+// parseCurl makes the request that a shell with a printed line would have curl send.
 func parseCurl(t *testing.T, line string) *http.Request {
 	t.Helper()
-	words := regexp.MustCompile(`'[^']*'|[^ ']+`).FindAllString(strings.TrimSpace(line), -1)
+	said, err := exec.CommandContext(t.Context(), "sh", "-c", `curl() { printf '%s\n' "$@"; }; `+line).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	words := strings.Split(strings.TrimSuffix(string(said), "\n"), "\n")
 	var target, body string
 	method, header := "GET", http.Header{}
-	for i := 1; i < len(words); i++ {
-		word := strings.Trim(words[i], "'")
-		switch word {
+	for i := 0; i < len(words); i++ {
+		switch words[i] {
 		case "-i":
 		case "-H":
 			i++
-			name, value, _ := strings.Cut(strings.Trim(words[i], "'"), ": ")
+			name, value, _ := strings.Cut(words[i], ": ")
 			header.Add(name, value)
 		case "-d":
 			i++
-			method, body = "POST", strings.Trim(words[i], "'")
+			method, body = "POST", words[i]
 		default:
-			target = word
+			target = words[i]
 		}
 	}
 	r, err := http.NewRequest(method, target, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.URL = new(url.URL).ResolveReference(r.URL) // without dot segments, as curl leaves them out
 	r.Header = header
 	return r
 }
@@ -249,6 +256,46 @@ func TestFileWithFieldsOfItsOwn(t *testing.T) {
 	}
 	wantPrintedLinesToWork(t, p)
 	p.end(t, os.Interrupt)
+}
+
+func TestPrintedProductIsThere(t *testing.T) {
+	for _, id := range []string{
+		"teapot", "a/b", "/a", "a/", "//", "./", "../..", "...", "/.", ".a", "\\", "a?b", "a#b", "%", "%2F", "%2e", "+", " ", "~", "zoë", "\U0001fad6",
+		"it's", "'; exit 1 #", `"`, "$HOME", "`exit 1`", "!", "-i", "[1-3]", "{a,b}", "*", "a;b,c=d&e:f@g", strings.Repeat("'", 255),
+	} {
+		store := new(storefront.MemStore)
+		for _, id := range []string{".", "..", "/", id} { // the first three cannot be requested
+			store.Products.Put(storefront.MustResource(id, nil))
+		}
+		server := httptest.NewServer(storefront.New(store))
+		var printed strings.Builder
+		tryThis(&printed, server.Listener.Addr(), product(store))
+		tried := 0
+		for line := range strings.Lines(printed.String()) {
+			if !strings.Contains(line, "/v1/products/") {
+				continue
+			}
+			tried++
+			status, body := do(t, parseCurl(t, line))
+			if want := storefront.MustResource(id, nil).String(); status != 200 || body != want {
+				t.Errorf("with the product %q, %s: %d %s, want 200 %s", id, line, status, body, want)
+			}
+		}
+		if tried != 2 {
+			t.Errorf("with the product %q, %d lines try it, want 2:\n%s", id, tried, &printed)
+		}
+		server.Close()
+	}
+}
+
+func TestProductThatCannotBeRequestedIsNotPrinted(t *testing.T) {
+	for _, id := range []string{".", "..", "/"} {
+		store := new(storefront.MemStore)
+		store.Products.Put(storefront.MustResource(id, nil))
+		if got := product(store); got != "" {
+			t.Errorf("with the product %q alone, %q is the one for examples, want none", id, got)
+		}
+	}
 }
 
 // An output calls written when something is written to it.
