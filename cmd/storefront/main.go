@@ -181,10 +181,11 @@ func product(store *storefront.MemStore) string {
 // tryThis prints example requests for the running server.
 func tryThis(w io.Writer, listening net.Addr, product string) {
 	host, port, _ := net.SplitHostPort(listening.String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
+	switch host {
+	case "0.0.0.0", "::", "127.0.0.1", "::1": // it leads there, but not to, say, 127.0.0.2
 		host = "localhost"
 	}
-	base := "http://" + net.JoinHostPort(host, port)
+	base := (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes the zone of an address
 	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
