@@ -242,12 +242,30 @@ func fill(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefro
 			return "", err
 		}
 	}
-	var id []byte
-	err = db.QueryRowContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 1`).Scan(&id)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	return exampleProduct(ctx, db)
+}
+
+// exampleProduct returns the ID of a product for examples, or "" if there is none that
+// can be requested: see NewResource.
+func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 4`) // three IDs cannot be
+	if err != nil {
 		return "", lost(err)
 	}
-	return string(id), nil
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return "", lost(err)
+		}
+		if id != "." && id != ".." && id != "/" {
+			return id, nil
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return "", lost(err)
+	}
+	return "", nil
 }
 
 // lost says that the database is not there any more, which is what it means when
