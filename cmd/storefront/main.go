@@ -101,18 +101,26 @@ func load(store *storefront.MemStore, name string) error {
 	return nil
 }
 
-// changeSample returns what lets the explorer put and delete users and widgets.
-func changeSample(store *storefront.MemStore) func(ctx context.Context, list, id string, put bool) error {
-	return func(_ context.Context, list, id string, put bool) error {
-		items := &store.Users
-		if list == "widgets" {
+// changeSample returns what lets the explorer change the lists.
+func changeSample(store *storefront.MemStore) func(ctx context.Context, change explorer.Change) error {
+	return func(_ context.Context, change explorer.Change) error {
+		var items *storefront.Collection
+		switch change.List {
+		case "users":
+			items = &store.Users
+		case "products":
+			items = &store.Products
+		case "widgets":
 			items = &store.Widgets
+		default:
+			return explorer.ErrUnknownList
 		}
-		if !put {
-			items.Delete(id)
+		if change.Deleted {
+			items.Delete(change.ID)
 			return nil
 		}
-		item, err := storefront.NewResource(id, map[string]any{"name": id})
+		// The time makes it another one than was there before, with another entity tag.
+		item, err := storefront.NewResource(change.ID, map[string]any{"name": change.ID, "changed_at": time.Now().UTC()})
 		if err == nil {
 			items.Put(item)
 		}

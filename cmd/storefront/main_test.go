@@ -16,12 +16,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/explorer"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -200,10 +202,10 @@ func TestSampleShop(t *testing.T) {
 	p.end(t, os.Interrupt)
 }
 
-// change asks the explorer to put a user.
-func (p *running) change(t *testing.T) (status int) {
+// change asks the explorer to put an item into a list, or to delete it.
+func (p *running) change(t *testing.T, list, id, op string) (status int) {
 	t.Helper()
-	response, err := http.PostForm(p.base+"/", url.Values{"list": {"users"}, "id": {"bob"}, "op": {"put"}})
+	response, err := http.PostForm(p.base+"/", url.Values{"list": {list}, "id": {id}, "op": {op}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,19 +228,53 @@ func TestExplorerIsAtTheRootAndNowhereElse(t *testing.T) {
 
 func TestExplorerChangesTheSampleOnly(t *testing.T) {
 	p := start(t)
-	if status := p.change(t); status != 204 {
-		t.Errorf("the sample: %d, want 204", status)
-	}
-	if _, body := fetch(t, p.base+"/v1/users"); !strings.Contains(body, `{"id":"bob","name":"bob"}`) {
-		t.Errorf("the users are %s, want bob among them", body)
+	for list, path := range map[string]string{"users": "/v1/users", "products": "/v1/products/bob", "widgets": "/v2/widgets?limit=9"} {
+		var bodies []string
+		for _, op := range []string{"put", "put", "delete"} {
+			if status := p.change(t, list, "bob", op); status != 204 {
+				t.Errorf("%s: %s is answered %d, want 204", list, op, status)
+			}
+			_, body := fetch(t, p.base+path)
+			bodies = append(bodies, body)
+		}
+		const item = `{"id":"bob","changed_at":`
+		if !strings.Contains(bodies[0], item) || !strings.Contains(bodies[1], item) || strings.Contains(bodies[2], item) {
+			t.Errorf("%s: with bob, again and without it is\n%s", list, strings.Join(bodies, "\n"))
+		}
+		if bodies[0] == bodies[1] {
+			t.Errorf("%s: put again, it is the same: %s", list, bodies[1])
+		}
 	}
 	p.end(t, os.Interrupt)
 
 	p = start(t, "-data", dataFile(t, `{"users": [{"id": "ada"}]}`))
-	if status := p.change(t); status != 405 {
+	if status := p.change(t, "users", "bob", "put"); status != 405 {
 		t.Errorf("a file: %d, want 405", status)
 	}
 	p.end(t, os.Interrupt)
+}
+
+// A later version of the explorer may have more lists.
+func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
+	store := new(storefront.MemStore)
+	if err := load(store, ""); err != nil {
+		t.Fatal(err)
+	}
+	everything := func() (all []storefront.Resource) {
+		for _, list := range []*storefront.Collection{&store.Users, &store.Products, &store.Widgets} {
+			all = slices.AppendSeq(all, list.All())
+		}
+		return all
+	}
+	before := everything()
+	for _, change := range []explorer.Change{{List: "orders", ID: "ada"}, {List: "orders", ID: "ada", Deleted: true}, {ID: "ada"}} {
+		if err := changeSample(store)(t.Context(), change); !errors.Is(err, explorer.ErrUnknownList) {
+			t.Errorf("%+v: %v, want ErrUnknownList", change, err)
+		}
+	}
+	if !slices.EqualFunc(before, everything(), storefront.Resource.Equal) {
+		t.Error("the lists are not what they were")
+	}
 }
 
 func TestFileWithFieldsOfItsOwn(t *testing.T) {
