@@ -14,10 +14,12 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"errors"
 	"html"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,14 +40,32 @@ type Options struct {
 	// Product is the ID of the product that the page begins with. Empty: that of the
 	// samples, "teapot".
 	Product string
-	// Change, if it is not nil, puts the item with this ID into the list, which is
-	// "users" or "widgets", or deletes it. With it, the page has buttons that change a
-	// list in the middle of a walk from page to page. It is for samples: whoever can
-	// open the page can change the lists. It is called from many goroutines at the same
-	// time, with an ID that follows the rules of [storefront.NewResource]. An error is
-	// logged to [slog.Default] and answered with 500.
-	Change func(ctx context.Context, list, id string, put bool) error
+	// Change, if it is not nil, puts an item into a list, in place of one with the same
+	// ID, or deletes it if it is there. With it, the page has buttons that change a list
+	// in the middle of a walk from page to page, and a product between two reads; so an
+	// item that is put should have something new in it, such as the time. It is for
+	// samples: whoever can open the page can change the lists. It is called from many
+	// goroutines at the same time.
+	//
+	// For a list that it does not know, it must change nothing and return
+	// [ErrUnknownList], which is answered with 400: later versions of the page may have
+	// more lists. Any other error is logged to [slog.Default] and answered with 500.
+	Change func(ctx context.Context, change Change) error
 }
+
+// A Change is what a button of the page asks for. Later versions may add fields.
+type Change struct {
+	// List is "users", "products" or "widgets". Later versions may add lists.
+	List string
+	// ID is the ID of the item. It follows the rules of [storefront.NewResource].
+	ID string
+	// Deleted says that the item is to be deleted; otherwise it is to be put.
+	Deleted bool
+}
+
+// ErrUnknownList is what [Options].Change returns, perhaps wrapped, for a list that it
+// does not know.
+var ErrUnknownList = errors.New("explorer: unknown list")
 
 // Handler returns the page. It answers GET and HEAD with it, whatever the path, so
 // that it can be mounted anywhere.
@@ -102,7 +122,7 @@ type explorer struct {
 	tag    string
 	policy string
 	allow  string
-	change func(ctx context.Context, list, id string, put bool) error // nil: none
+	change func(ctx context.Context, change Change) error // nil: none
 }
 
 func (e *explorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -135,16 +155,22 @@ func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
 		storefront.Problem{Status: http.StatusBadRequest, Detail: "The body is not a form of at most 16 KiB."}.ServeHTTP(w, r)
 		return
 	}
-	list, id, op := r.PostFormValue("list"), r.PostFormValue("id"), r.PostFormValue("op")
-	if list != "users" && list != "widgets" || op != "put" && op != "delete" {
-		storefront.Problem{Status: http.StatusBadRequest, Detail: "The list is users or widgets, and op is put or delete."}.ServeHTTP(w, r)
+	op := r.PostFormValue("op")
+	change := Change{List: r.PostFormValue("list"), ID: r.PostFormValue("id"), Deleted: op == "delete"}
+	if !slices.Contains([]string{"users", "products", "widgets"}, change.List) || op != "put" && op != "delete" {
+		storefront.Problem{Status: http.StatusBadRequest, Detail: "The list is users, products or widgets, and op is put or delete."}.ServeHTTP(w, r)
 		return
 	}
-	if _, err := storefront.NewResource(id, nil); err != nil {
+	if _, err := storefront.NewResource(change.ID, nil); err != nil {
 		storefront.Problem{Status: http.StatusUnprocessableEntity, Detail: "An ID has 1 to 255 bytes of UTF-8 without control characters."}.ServeHTTP(w, r)
 		return
 	}
-	if err := e.change(r.Context(), list, id, op == "put"); err != nil {
+	err := e.change(r.Context(), change)
+	if errors.Is(err, ErrUnknownList) {
+		storefront.Problem{Status: http.StatusBadRequest, Detail: "This program does not change " + change.List + "."}.ServeHTTP(w, r)
+		return
+	}
+	if err != nil {
 		slog.ErrorContext(r.Context(), "explorer: the change failed", slog.Any("error", err))
 		storefront.Problem{Status: http.StatusInternalServerError, Detail: "The change failed."}.ServeHTTP(w, r)
 		return

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,12 +136,12 @@ func TestBaseThatIsNotAPathPanics(t *testing.T) {
 
 // A recorder records the changes that it is asked for.
 type recorder struct {
-	changes []string
+	changes []explorer.Change
 	err     error
 }
 
-func (c *recorder) change(_ context.Context, list, id string, put bool) error {
-	c.changes = append(c.changes, fmt.Sprintf("%s %q %t", list, id, put))
+func (c *recorder) change(_ context.Context, change explorer.Change) error {
+	c.changes = append(c.changes, change)
 	return c.err
 }
 
@@ -158,13 +159,14 @@ func post(h http.Handler, form string, header ...string) *httptest.ResponseRecor
 func TestChangeIsCalled(t *testing.T) {
 	c := new(recorder)
 	h := explorer.HandlerWithOptions("", &explorer.Options{Change: c.change})
-	for _, form := range []string{"list=users&id=bob&op=put", "list=widgets&id=a%2Fb&op=delete"} {
+	for _, form := range []string{"list=users&id=bob&op=put", "list=products&id=teapot&op=put", "list=widgets&id=a%2Fb&op=delete"} {
 		if w := post(h, form); w.Code != 204 {
 			t.Errorf("%s: the answer is %d", form, w.Code)
 		}
 	}
-	if got, want := strings.Join(c.changes, ", "), `users "bob" true, widgets "a/b" false`; got != want {
-		t.Errorf("the changes are %s, want %s", got, want)
+	want := []explorer.Change{{List: "users", ID: "bob"}, {List: "products", ID: "teapot"}, {List: "widgets", ID: "a/b", Deleted: true}}
+	if !slices.Equal(c.changes, want) {
+		t.Errorf("the changes are %+v, want %+v", c.changes, want)
 	}
 }
 
@@ -187,7 +189,7 @@ func TestWrongChangeIsRefused(t *testing.T) {
 		}
 	}
 	if len(c.changes) > 0 {
-		t.Errorf("it was asked to change %s", c.changes)
+		t.Errorf("it was asked to change %+v", c.changes)
 	}
 }
 
@@ -196,19 +198,41 @@ func TestChangeFromAnotherOriginIsRefused(t *testing.T) {
 	h := explorer.HandlerWithOptions("", &explorer.Options{Change: c.change})
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://evil.example"}} {
 		if w := post(h, "list=users&id=bob&op=put", header...); w.Code != 403 || w.Header().Get("Content-Type") != "application/problem+json" || len(c.changes) > 0 {
-			t.Errorf("%s: the answer is %d, %s, the changes are %s", header, w.Code, w.Header().Get("Content-Type"), c.changes)
+			t.Errorf("%s: the answer is %d, %s, the changes are %+v", header, w.Code, w.Header().Get("Content-Type"), c.changes)
+		}
+	}
+}
+
+// logged has the default logger write into what it returns.
+func logged(t *testing.T) *strings.Builder {
+	text := new(strings.Builder)
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(text, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	return text
+}
+
+// A function that a program has written for the lists of today is asked for those of a
+// later version, and it is nobody's failure.
+func TestListThatTheProgramDoesNotKnowIsRefused(t *testing.T) {
+	for _, err := range []error{explorer.ErrUnknownList, fmt.Errorf("secret: %w", explorer.ErrUnknownList)} {
+		log := logged(t)
+		c := &recorder{err: err}
+		w := post(explorer.HandlerWithOptions("", &explorer.Options{Change: c.change}), "list=products&id=teapot&op=put")
+		if w.Code != 400 || w.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%v: the answer is %d, %s, %s, want 400 and a problem", err, w.Code, w.Header().Get("Content-Type"), w.Body)
+		}
+		if log.Len() > 0 {
+			t.Errorf("%v: the log has %s", err, log)
 		}
 	}
 }
 
 func TestFailedChangeIsLoggedAndNotTold(t *testing.T) {
 	c := &recorder{err: errors.New("secret")}
-	var logged strings.Builder
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
-	t.Cleanup(func() { slog.SetDefault(before) })
+	log := logged(t)
 	w := post(explorer.HandlerWithOptions("", &explorer.Options{Change: c.change}), "list=users&id=bob&op=put")
-	if w.Code != 500 || strings.Contains(w.Body.String(), "secret") || !strings.Contains(logged.String(), "secret") {
-		t.Errorf("the answer is %d, %s; the log has %s", w.Code, w.Body, logged.String())
+	if w.Code != 500 || strings.Contains(w.Body.String(), "secret") || !strings.Contains(log.String(), "secret") {
+		t.Errorf("the answer is %d, %s; the log has %s", w.Code, w.Body, log)
 	}
 }

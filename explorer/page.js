@@ -365,19 +365,22 @@ on("next-page", nextPage);
 on("to-the-end", async () => {
 	for (let more = 200; more && await nextPage();) more--; // pages, then the button has to be pressed again
 });
+// change asks the program to put an item or to delete it, and returns what went wrong, if anything.
+async function change(list, id, op) {
+	const r = await fetch(location.origin + location.pathname, {method: "POST", body: new URLSearchParams({list, id, op})}).catch(err => ({failure: String(err.message || err)}));
+	if (r.ok) return "";
+	const p = r.json ? await r.json().catch(() => ({})) : {};
+	return `That did not work: ${p.detail || r.failure || r.status + "."}`;
+}
 if (meta("changes")) {
-	$("change").hidden = false;
+	$("change").hidden = $("change-product").hidden = false;
 	for (const op of ["put", "delete"]) {
 		on(op, async () => {
 			const list = $("list").value, id = $("change-id").value;
-			const r = await fetch(location.origin + location.pathname, {method: "POST", body: new URLSearchParams({list, id, op})}).catch(err => ({failure: String(err.message || err)}));
-			if (!r.ok) {
-				const p = r.json ? await r.json().catch(() => ({})) : {};
-				say("pages-said", `That did not work: ${p.detail || r.failure || r.status + "."}`);
-				return;
-			}
+			const fault = await change(list, id, op);
 			const done = `${op === "put" ? "Put" : "Deleted"}: ${id}.`;
-			if (!walk || walk.list !== list || walk.last === undefined) say("pages-said", done);
+			if (fault) say("pages-said", fault);
+			else if (!walk || walk.list !== list || walk.last === undefined) say("pages-said", done);
 			else if (!before(walk.last, id)) say("pages-said", done + " The walk is past its place.");
 			else if (!walk.next) say("pages-said", done + " The walk is over, and does not get there.");
 			else say("pages-said", done + " Its place is " + (list === "users" ? "still ahead" : "ahead, unless it is before the item that next names") + ". Now go on with the walk.");
@@ -414,6 +417,14 @@ on("revalidate", async () => {
 	else if (x.status === 200) kept = keep(x);
 	say("revalidate-said", x.status === 304 ? `304: it has not changed, and no body was sent. ${bytes(saved)} saved so far.` : x.status === 200 ? `200: it has changed. The new tag is ${kept.tag}.` : reasonOf(x) + ".");
 });
+if (meta("changes")) {
+	for (const [button, op, done] of [["put-product", "put", "Changed."], ["delete-product", "delete", "Deleted."]]) {
+		on(button, async () => {
+			const fault = await change("products", $("product").value, op);
+			say("revalidate-said", fault || done + " A read sees that at once; Ask may still get the old one from memory.");
+		});
+	}
+}
 
 const span = 60; // seconds that the time line shows
 let marks = [];

@@ -101,18 +101,26 @@ func load(store *storefront.MemStore, name string) error {
 	return nil
 }
 
-// changeSample returns what lets the explorer put and delete users and widgets.
-func changeSample(store *storefront.MemStore) func(ctx context.Context, list, id string, put bool) error {
-	return func(_ context.Context, list, id string, put bool) error {
-		items := &store.Users
-		if list == "widgets" {
+// changeSample returns what lets the explorer change the lists.
+func changeSample(store *storefront.MemStore) func(ctx context.Context, change explorer.Change) error {
+	return func(_ context.Context, change explorer.Change) error {
+		var items *storefront.Collection
+		switch change.List {
+		case "users":
+			items = &store.Users
+		case "products":
+			items = &store.Products
+		case "widgets":
 			items = &store.Widgets
+		default:
+			return explorer.ErrUnknownList
 		}
-		if !put {
-			items.Delete(id)
+		if change.Deleted {
+			items.Delete(change.ID)
 			return nil
 		}
-		item, err := storefront.NewResource(id, map[string]any{"name": id})
+		// The time makes it another one than was there before, with another entity tag.
+		item, err := storefront.NewResource(change.ID, map[string]any{"name": change.ID, "changed_at": time.Now().UTC()})
 		if err == nil {
 			items.Put(item)
 		}
@@ -167,12 +175,12 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 	return nil
 }
 
-// product returns the ID of a product for examples, or "" if there is none. Clients
-// would take . and .. for dot segments.
+// product returns the ID of a product for examples, or "" if there is none that can be
+// requested: see NewResource.
 func product(store *storefront.MemStore) string {
 	for p := range store.Products.All() {
-		if p.ID() != "." && p.ID() != ".." {
-			return p.ID()
+		if id := p.ID(); id != "." && id != ".." && id != "/" {
+			return id
 		}
 	}
 	return ""
@@ -181,10 +189,11 @@ func product(store *storefront.MemStore) string {
 // tryThis prints example requests for the running server.
 func tryThis(w io.Writer, listening net.Addr, product string) {
 	host, port, _ := net.SplitHostPort(listening.String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
+	switch host {
+	case "0.0.0.0", "::", "127.0.0.1", "::1": // it leads there, but not to, say, 127.0.0.2
 		host = "localhost"
 	}
-	base := "http://" + net.JoinHostPort(host, port)
+	base := (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes the zone of an address
 	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)

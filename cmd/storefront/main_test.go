@@ -9,15 +9,21 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/explorer"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -95,31 +101,35 @@ func (p *running) wantSuccess(t *testing.T) {
 	}
 }
 
-// parseCurl makes the request that a printed line would have curl send.
+// parseCurl makes the request that a shell with a printed line would have curl send.
 func parseCurl(t *testing.T, line string) *http.Request {
 	t.Helper()
-	words := regexp.MustCompile(`'[^']*'|[^ ']+`).FindAllString(strings.TrimSpace(line), -1)
+	said, err := exec.CommandContext(t.Context(), "sh", "-c", `curl() { printf '%s\n' "$@"; }; `+line).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	words := strings.Split(strings.TrimSuffix(string(said), "\n"), "\n")
 	var target, body string
 	method, header := "GET", http.Header{}
-	for i := 1; i < len(words); i++ {
-		word := strings.Trim(words[i], "'")
-		switch word {
+	for i := 0; i < len(words); i++ {
+		switch words[i] {
 		case "-i":
 		case "-H":
 			i++
-			name, value, _ := strings.Cut(strings.Trim(words[i], "'"), ": ")
+			name, value, _ := strings.Cut(words[i], ": ")
 			header.Add(name, value)
 		case "-d":
 			i++
-			method, body = "POST", strings.Trim(words[i], "'")
+			method, body = "POST", words[i]
 		default:
-			target = word
+			target = words[i]
 		}
 	}
 	r, err := http.NewRequest(method, target, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.URL = new(url.URL).ResolveReference(r.URL) // without dot segments, as curl leaves them out
 	r.Header = header
 	return r
 }
@@ -192,10 +202,10 @@ func TestSampleShop(t *testing.T) {
 	p.end(t, os.Interrupt)
 }
 
-// change asks the explorer to put a user.
-func (p *running) change(t *testing.T) (status int) {
+// change asks the explorer to put an item into a list, or to delete it.
+func (p *running) change(t *testing.T, list, id, op string) (status int) {
 	t.Helper()
-	response, err := http.PostForm(p.base+"/", url.Values{"list": {"users"}, "id": {"bob"}, "op": {"put"}})
+	response, err := http.PostForm(p.base+"/", url.Values{"list": {list}, "id": {id}, "op": {op}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,19 +228,53 @@ func TestExplorerIsAtTheRootAndNowhereElse(t *testing.T) {
 
 func TestExplorerChangesTheSampleOnly(t *testing.T) {
 	p := start(t)
-	if status := p.change(t); status != 204 {
-		t.Errorf("the sample: %d, want 204", status)
-	}
-	if _, body := fetch(t, p.base+"/v1/users"); !strings.Contains(body, `{"id":"bob","name":"bob"}`) {
-		t.Errorf("the users are %s, want bob among them", body)
+	for list, path := range map[string]string{"users": "/v1/users", "products": "/v1/products/bob", "widgets": "/v2/widgets?limit=9"} {
+		var bodies []string
+		for _, op := range []string{"put", "put", "delete"} {
+			if status := p.change(t, list, "bob", op); status != 204 {
+				t.Errorf("%s: %s is answered %d, want 204", list, op, status)
+			}
+			_, body := fetch(t, p.base+path)
+			bodies = append(bodies, body)
+		}
+		const item = `{"id":"bob","changed_at":`
+		if !strings.Contains(bodies[0], item) || !strings.Contains(bodies[1], item) || strings.Contains(bodies[2], item) {
+			t.Errorf("%s: with bob, again and without it is\n%s", list, strings.Join(bodies, "\n"))
+		}
+		if bodies[0] == bodies[1] {
+			t.Errorf("%s: put again, it is the same: %s", list, bodies[1])
+		}
 	}
 	p.end(t, os.Interrupt)
 
 	p = start(t, "-data", dataFile(t, `{"users": [{"id": "ada"}]}`))
-	if status := p.change(t); status != 405 {
+	if status := p.change(t, "users", "bob", "put"); status != 405 {
 		t.Errorf("a file: %d, want 405", status)
 	}
 	p.end(t, os.Interrupt)
+}
+
+// A later version of the explorer may have more lists.
+func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
+	store := new(storefront.MemStore)
+	if err := load(store, ""); err != nil {
+		t.Fatal(err)
+	}
+	everything := func() (all []storefront.Resource) {
+		for _, list := range []*storefront.Collection{&store.Users, &store.Products, &store.Widgets} {
+			all = slices.AppendSeq(all, list.All())
+		}
+		return all
+	}
+	before := everything()
+	for _, change := range []explorer.Change{{List: "orders", ID: "ada"}, {List: "orders", ID: "ada", Deleted: true}, {ID: "ada"}} {
+		if err := changeSample(store)(t.Context(), change); !errors.Is(err, explorer.ErrUnknownList) {
+			t.Errorf("%+v: %v, want ErrUnknownList", change, err)
+		}
+	}
+	if !slices.EqualFunc(before, everything(), storefront.Resource.Equal) {
+		t.Error("the lists are not what they were")
+	}
 }
 
 func TestFileWithFieldsOfItsOwn(t *testing.T) {
@@ -249,6 +293,66 @@ func TestFileWithFieldsOfItsOwn(t *testing.T) {
 	}
 	wantPrintedLinesToWork(t, p)
 	p.end(t, os.Interrupt)
+}
+
+func TestPrintedProductIsThere(t *testing.T) {
+	for _, id := range []string{
+		"teapot", "a/b", "/a", "a/", "//", "./", "../..", "...", "/.", ".a", "\\", "a?b", "a#b", "%", "%2F", "%2e", "+", " ", "~", "zoë", "\U0001fad6",
+		"it's", "'; exit 1 #", `"`, "$HOME", "`exit 1`", "!", "-i", "[1-3]", "{a,b}", "*", "a;b,c=d&e:f@g", strings.Repeat("'", 255),
+	} {
+		store := new(storefront.MemStore)
+		for _, id := range []string{".", "..", "/", id} { // the first three cannot be requested
+			store.Products.Put(storefront.MustResource(id, nil))
+		}
+		server := httptest.NewServer(storefront.New(store))
+		var printed strings.Builder
+		tryThis(&printed, server.Listener.Addr(), product(store))
+		tried := 0
+		for line := range strings.Lines(printed.String()) {
+			if !strings.Contains(line, "/v1/products/") {
+				continue
+			}
+			tried++
+			status, body := do(t, parseCurl(t, line))
+			if want := storefront.MustResource(id, nil).String(); status != 200 || body != want {
+				t.Errorf("with the product %q, %s: %d %s, want 200 %s", id, line, status, body, want)
+			}
+		}
+		if tried != 2 {
+			t.Errorf("with the product %q, %d lines try it, want 2:\n%s", id, tried, &printed)
+		}
+		server.Close()
+	}
+}
+
+func TestProductThatCannotBeRequestedIsNotPrinted(t *testing.T) {
+	for _, id := range []string{".", "..", "/"} {
+		store := new(storefront.MemStore)
+		store.Products.Put(storefront.MustResource(id, nil))
+		if got := product(store); got != "" {
+			t.Errorf("with the product %q alone, %q is the one for examples, want none", id, got)
+		}
+	}
+}
+
+func TestPrintedLinesLeadToTheAddress(t *testing.T) {
+	for listening, want := range map[string]string{
+		"0.0.0.0:8080":        "http://localhost:8080",
+		"[::]:8080":           "http://localhost:8080",
+		"127.0.0.1:8080":      "http://localhost:8080",
+		"127.0.0.2:8080":      "http://127.0.0.2:8080", // where localhost does not lead to
+		"192.0.2.1:8080":      "http://192.0.2.1:8080",
+		"[2001:db8::1]:8080":  "http://[2001:db8::1]:8080",
+		"[fe80::1%eth0]:8080": "http://[fe80::1%25eth0]:8080",
+	} {
+		var printed strings.Builder
+		tryThis(&printed, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(listening)), "teapot")
+		for _, got := range regexp.MustCompile(`http://[^/]*`).FindAllString(printed.String(), -1) {
+			if got != want {
+				t.Errorf("listening on %s, a line has %s, want %s", listening, got, want)
+			}
+		}
+	}
 }
 
 // An output calls written when something is written to it.

@@ -70,7 +70,7 @@ type shop struct {
 	*httptest.Server
 	store *storefront.MemStore
 	// change is what the explorer may change the lists with.
-	change func(ctx context.Context, list, id string, put bool) error
+	change func(ctx context.Context, change explorer.Change) error
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
 	// before is called before each request to the service; it may answer it, and returns
@@ -96,12 +96,12 @@ func newShop(t *testing.T) *shop {
 		s.store.Widgets.Put(storefront.MustResource("w-"+id, map[string]any{"of": id}))
 	}
 	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
-	s.change = func(_ context.Context, list, id string, put bool) error {
-		items := map[string]*storefront.Collection{"users": &s.store.Users, "widgets": &s.store.Widgets}[list]
-		if put {
-			items.Put(storefront.MustResource(id, nil))
+	s.change = func(_ context.Context, change explorer.Change) error {
+		items := map[string]*storefront.Collection{"users": &s.store.Users, "products": &s.store.Products, "widgets": &s.store.Widgets}[change.List]
+		if change.Deleted {
+			items.Delete(change.ID)
 		} else {
-			items.Delete(id)
+			items.Put(storefront.MustResource(change.ID, nil))
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
+	"example.com/storefront/explorer"
 )
 
 // statuses returns those in the log, the newest first.
@@ -169,6 +171,20 @@ func TestListsCannotBeChangedUnlessTheHostLetsOne(t *testing.T) {
 	p := open(t, s, desktop)
 	p.tab("pages")
 	p.want("buttons that change a list", eval[bool](p, `document.querySelector("#change").offsetParent !== null`), false)
+	p.tab("caching")
+	p.want("buttons that change a product", eval[bool](p, `document.querySelector("#change-product").offsetParent !== null`), false)
+}
+
+func TestRefusedChangeIsSaid(t *testing.T) {
+	s := newShop(t)
+	s.change = func(context.Context, explorer.Change) error { return explorer.ErrUnknownList }
+	p := open(t, s, desktop)
+	p.tab("pages")
+	p.click("#put", 0)
+	p.wantSaid("#pages-said", "That did not work: This program does not change users.")
+	p.tab("caching")
+	p.click("#delete-product", 0)
+	p.wantSaid("#revalidate-said", "That did not work: This program does not change products.")
 }
 
 func TestRevalidate(t *testing.T) {
@@ -186,6 +202,30 @@ func TestRevalidate(t *testing.T) {
 	p.click("#revalidate", 4)
 	p.want("statuses", p.statuses()[:1], []string{"200"})
 	p.wantSaid("#revalidate-said", "it has changed")
+}
+
+func TestChangedProductIsSeenByWhoAsksTheStore(t *testing.T) {
+	p := open(t, newShop(t), desktop)
+	p.tab("caching")
+	p.do(p.set("#max-age", "60"))
+	p.click("#read", 1)
+	p.click("#ask", 2)
+	p.click("#put-product", 2)
+	p.wantSaid("#revalidate-said", "Changed.")
+	p.click("#ask", 3)
+	p.wantSaid("#age-said", "From memory, ")
+	p.click("#revalidate", 4)
+	p.wantSaid("#revalidate-said", "it has changed")
+	p.click("#delete-product", 4)
+	p.wantSaid("#revalidate-said", "Deleted.")
+	p.click("#revalidate", 5)
+	p.wantSaid("#revalidate-said", "404, Product not found")
+	p.want("statuses", p.statuses(), []string{"404", "200", "200", "200", "200"})
+
+	p.do(p.set("#product", "it's new"))
+	p.click("#put-product", 5)
+	p.click("#read", 6)
+	p.want("status of what was put", p.statuses()[0], "200")
 }
 
 func TestHowOldMayItBe(t *testing.T) {
@@ -779,6 +819,7 @@ func TestEveryState(t *testing.T) {
 			p.click("#revalidate", 21)
 			p.click("#ask", 22)
 			p.click("#ask", 23)
+			p.click("#put-product", 23)
 			state("8-caching")
 			p.tab("break")
 			state("9-break-start")
@@ -826,6 +867,8 @@ func TestNothingMovesByItself(t *testing.T) {
 			stays("#read", 1)
 			stays("#revalidate", 1)
 			stays("#ask", 1)
+			stays("#put-product", 0)
+			stays("#delete-product", 0)
 		})
 	}
 }

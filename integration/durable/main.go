@@ -242,12 +242,30 @@ func fill(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefro
 			return "", err
 		}
 	}
-	var id []byte
-	err = db.QueryRowContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 1`).Scan(&id)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	return exampleProduct(ctx, db)
+}
+
+// exampleProduct returns the ID of a product for examples, or "" if there is none that
+// can be requested: see NewResource.
+func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 4`) // three IDs cannot be
+	if err != nil {
 		return "", lost(err)
 	}
-	return string(id), nil
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return "", lost(err)
+		}
+		if id != "." && id != ".." && id != "/" {
+			return id, nil
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return "", lost(err)
+	}
+	return "", nil
 }
 
 // lost says that the database is not there any more, which is what it means when
@@ -322,10 +340,11 @@ func serve(ctx context.Context, addr string, store storefront.Store, product str
 // tryThis prints example requests for the running server.
 func tryThis(w io.Writer, listening net.Addr, product string) {
 	host, port, _ := net.SplitHostPort(listening.String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
+	switch host {
+	case "0.0.0.0", "::", "127.0.0.1", "::1": // it leads there, but not to, say, 127.0.0.2
 		host = "localhost"
 	}
-	base := "http://" + net.JoinHostPort(host, port)
+	base := (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes the zone of an address
 	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)

@@ -209,6 +209,26 @@ func TestPrintedLinesWork(t *testing.T) {
 	p.end(t)
 }
 
+func TestPrintedProductCanBeRequested(t *testing.T) {
+	for _, row := range []struct{ products, want string }{
+		{`{"id": "."}, {"id": ".."}, {"id": "/"}, {"id": "it's 1/2"}`, "/v1/products/it%27s%201%2F2"},
+		{`{"id": "."}, {"id": ".."}, {"id": "/"}`, ""}, // no URL leads to these
+		{``, ""},
+	} {
+		p := start(t, "-data", dataFile(t, `{"products": [`+row.products+`]}`))
+		var want []string
+		if row.want != "" {
+			want = slices.Repeat([]string{p.base + row.want}, 2)
+		}
+		if got := regexp.MustCompile(`[^']*/v1/products/[^']*`).FindAllString(strings.Join(p.printed, "\n"), -1); !slices.Equal(got, want) {
+			t.Errorf("with the products %s, the lines try %s, want %s", row.products, got, want)
+		} else if row.want != "" {
+			p.wantBody(t, row.want, `{"id":"it's 1/2"}`)
+		}
+		p.end(t)
+	}
+}
+
 func TestOrderSurvives(t *testing.T) {
 	for _, row := range []struct {
 		name string
