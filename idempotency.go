@@ -11,8 +11,11 @@ import (
 
 // An IdempotencyKey makes a request safe to retry
 // (draft-ietf-httpapi-idempotency-key-header-07). Two keys are the same key if
-// Scope and Value are equal.
+// Scope and Value are equal. As that is not what == says, and a map with such keys
+// would take a reused key for a new one, they cannot be compared.
 type IdempotencyKey struct {
+	_ [0]func()
+
 	Scope       string   // whose key it is, as returned by Options.Scope: any bytes, may be empty
 	Value       string   // chosen by the client: 1 to 255 printable ASCII characters
 	Fingerprint [32]byte // of the request sent with the key

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func TestIdempotencyKeyMayHaveEveryPrintableCharacter(t *testing.T) {
 		for line, want := range forms {
 			*keys = nil
 			if r := postWithKeyLines(h, line); r.status != http.StatusCreated || (*keys)[0].Value != want {
-				t.Errorf("%s: status %d and keys %q, want 201 and the key %q", line, r.status, *keys, want)
+				t.Errorf("%s: status %d and keys %v, want 201 and the key %q", line, r.status, *keys, want)
 			}
 		}
 	}
@@ -223,7 +224,7 @@ func TestFingerprintIsTheSameWhereverTheHandlerIsMounted(t *testing.T) {
 	mounted := http.StripPrefix("/shop", h)
 	send(mounted, http.MethodPost, "http://shop.example/shop/v1/orders", teapots,
 		"Content-Type: application/json; charset=utf-8", "Idempotency-Key: k", "X-Request-Id: 7")
-	if (*keys)[0] != (*keys)[1] {
+	if !reflect.DeepEqual((*keys)[0], (*keys)[1]) {
 		t.Errorf("keys %+v, want two equal ones", *keys)
 	}
 }
@@ -418,7 +419,7 @@ func TestMemStoreKeysAreOneOnlyWhenScopeAndValueAreEqual(t *testing.T) {
 	for i, k := range keys {
 		id := fmt.Sprint("ord_", i)
 		if got, err := store.CreateOrder(t.Context(), k, Order{ID: id}); err != nil || got.ID != id {
-			t.Errorf("%q: got %s, %v, want %s created", k, got.ID, err, id)
+			t.Errorf("%v: got %s, %v, want %s created", k, got.ID, err, id)
 		}
 	}
 	if n := len(store.Orders()); n != len(keys) {
@@ -497,15 +498,15 @@ func FuzzIdempotencyKey(f *testing.F) {
 			return
 		}
 		if r.status != http.StatusCreated || (*keys)[0].Value != want {
-			t.Fatalf("%q: status %d, keys %q, want the key %q", line, r.status, *keys, want)
+			t.Fatalf("%q: status %d, keys %v, want the key %q", line, r.status, *keys, want)
 		}
 		forms := []string{quoteKey(want), " " + quoteKey(want) + "\t"}
 		if !strings.ContainsAny(want, `",`) && strings.Trim(want, " ") == want {
 			forms = append(forms, want, "\t"+want+" ")
 		}
 		for _, form := range forms {
-			if r := postWithKeyLines(h, form); r.status != http.StatusCreated || (*keys)[len(*keys)-1] != (*keys)[0] {
-				t.Errorf("%q as %q: status %d, keys %q, want the same key", line, form, r.status, *keys)
+			if r := postWithKeyLines(h, form); r.status != http.StatusCreated || !reflect.DeepEqual((*keys)[len(*keys)-1], (*keys)[0]) {
+				t.Errorf("%q as %q: status %d, keys %v, want the same key", line, form, r.status, *keys)
 			}
 		}
 		if r := postWithKeyLines(h, line, line); r.status != http.StatusBadRequest {

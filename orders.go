@@ -295,9 +295,9 @@ func decodeItem(m ijson.Member) (string, *Fault) {
 	case !ok:
 		return "", &Fault{Detail: "item must be a string."}
 	case n == 0:
-		return "", &Fault{Detail: "item must not be empty.", Minimum: 1}
+		return "", &Fault{Detail: "item must not be empty.", Minimum: new(int64(1))}
 	case n > maxItem:
-		return "", &Fault{Detail: "item must have at most 255 characters.", Maximum: maxItem}
+		return "", &Fault{Detail: "item must have at most 255 characters.", Maximum: new(int64(maxItem))}
 	case strings.TrimSpace(item) == "":
 		return "", &Fault{Detail: "item must not be blank."}
 	case strings.ContainsFunc(item, unicode.IsControl):
@@ -309,7 +309,7 @@ func decodeItem(m ijson.Member) (string, *Fault) {
 func decodeQty(m ijson.Member) (int64, *Fault) {
 	qty, err := strconv.ParseInt(string(m.Value), 10, 64)
 	if err != nil || qty < 1 || qty > maxQty {
-		return 0, &Fault{Detail: "qty must be a whole number from 1 to 9007199254740991, in digits alone.", Minimum: 1, Maximum: maxQty}
+		return 0, &Fault{Detail: "qty must be a whole number from 1 to 9007199254740991, in digits alone.", Minimum: new(int64(1)), Maximum: new(int64(maxQty))}
 	}
 	return qty, nil
 }

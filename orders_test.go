@@ -97,8 +97,14 @@ func where(faults []Fault) string {
 	places := make([]string, len(faults))
 	for i, f := range faults {
 		places[i] = f.Header + f.Parameter + f.Pointer
-		if f.Minimum != 0 || f.Maximum != 0 {
-			places[i] += fmt.Sprintf("[%d,%d]", f.Minimum, f.Maximum)
+		if f.Minimum != nil || f.Maximum != nil {
+			bound := func(b *int64) (text string) {
+				if b != nil {
+					text = strconv.FormatInt(*b, 10)
+				}
+				return text
+			}
+			places[i] += "[" + bound(f.Minimum) + "," + bound(f.Maximum) + "]"
 		}
 	}
 	slices.Sort(places)
@@ -542,8 +548,8 @@ func TestMalformedOrder(t *testing.T) {
 
 const (
 	badQty     = "#/qty[1,9007199254740991]"
-	emptyItem  = "#/item[1,0]"
-	longItem   = "#/item[0,255]"
+	emptyItem  = "#/item[1,]"
+	longItem   = "#/item[,255]"
 	bothAbsent = "#/item #/qty"
 )
 

@@ -43,7 +43,7 @@ func (s *service) parsePageQuery(rawQuery string, l listKind, position string, d
 			if !limit.given {
 				detail = "limit is required: a whole number from 1 to " + strconv.Itoa(s.opts.MaxPageSize) + "."
 			}
-			faults = append(faults, Fault{Detail: detail, Parameter: "limit", Minimum: 1, Maximum: int64(s.opts.MaxPageSize)})
+			faults = append(faults, Fault{Detail: detail, Parameter: "limit", Minimum: new(int64(1)), Maximum: new(int64(s.opts.MaxPageSize))})
 		}
 	}
 	if cursor := params[1]; cursor.given && !cursor.faulty {

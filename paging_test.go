@@ -218,7 +218,7 @@ func TestLimit(t *testing.T) {
 				}
 				if test.want == refused {
 					faults := got.wantQueryFaults(t, "limit")
-					if len(faults) != 1 || faults[0].Minimum != 1 || faults[0].Maximum != 500 {
+					if len(faults) != 1 || where(faults) != "limit[1,500]" {
 						t.Errorf("want one fault with the minimum 1 and the maximum 500: %s", got.body)
 					}
 				}
@@ -264,7 +264,7 @@ func TestPageSizes(t *testing.T) {
 					t.Errorf("limit=%d was taken for %d", test.most, asked)
 				}
 				faults := get(h, l.at(test.most+1, "")).wantQueryFaults(t, "limit")
-				if faults[0].Minimum != 1 || faults[0].Maximum != int64(test.most) || !strings.Contains(faults[0].Detail, strconv.Itoa(test.most)) {
+				if where(faults) != fmt.Sprintf("limit[1,%d]", test.most) || !strings.Contains(faults[0].Detail, strconv.Itoa(test.most)) {
 					t.Errorf("want the maximum %d in %+v", test.most, faults[0])
 				}
 			}

@@ -400,8 +400,8 @@ type Fault struct {
 	Parameter string `json:"parameter,omitempty"` // the name of a query parameter, perhaps cut
 	Header    string `json:"header,omitempty"`    // the name of a header field
 	Pointer   string `json:"pointer,omitempty"`   // a place in the body: a JSON Pointer as a URI fragment (RFC 6901, Section 6)
-	Minimum   int64  `json:"minimum,omitempty"`   // the least value allowed; 0: not said
-	Maximum   int64  `json:"maximum,omitempty"`   // the greatest value allowed; 0: not said
+	Minimum   *int64 `json:"minimum,omitempty"`   // the least value allowed; nil: not said
+	Maximum   *int64 `json:"maximum,omitempty"`   // the greatest value allowed; nil: not said
 }
 
 // ServeHTTP answers with p, as application/problem+json that is not to be stored.

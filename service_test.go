@@ -1946,8 +1946,8 @@ func TestProblemWritesItself(t *testing.T) {
 		{"status of a success", Problem{Status: 200}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
 		{"status without a text", Problem{Status: 499}, 499, `{"type":"about:blank","title":"Error","status":499}`},
 		{"status beyond", Problem{Status: 600}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
-		{"all members", Problem{"urn:a", "A", 429, "Too <many> & more", "r", "urn:b", []Fault{{"d", "p", "h", "#/x", 1, 2}}}, 429,
-			`{"type":"urn:a","title":"A","status":429,"detail":"Too <many> & more","reason":"r","instance":"urn:b","errors":[{"detail":"d","parameter":"p","header":"h","pointer":"#/x","minimum":1,"maximum":2}]}`},
+		{"all members", Problem{"urn:a", "A", 429, "Too <many> & more", "r", "urn:b", []Fault{{"d", "p", "h", "#/x", new(int64(0)), new(int64(2))}}}, 429,
+			`{"type":"urn:a","title":"A","status":429,"detail":"Too <many> & more","reason":"r","instance":"urn:b","errors":[{"detail":"d","parameter":"p","header":"h","pointer":"#/x","minimum":0,"maximum":2}]}`},
 		{"text that is not UTF-8", Problem{Status: 400, Detail: "\xff"}, 400, `{"type":"about:blank","title":"Bad Request","status":400,"detail":` + string(replaced) + `}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -319,13 +319,16 @@ type MemStore struct {
 	// Accept, if it is not nil, is called for an order that is about to be
 	// created, and never for a replay. If it returns an error, such as a
 	// *[Refusal], that is what CreateOrder returns, and there is no order; if it
-	// returns nil, there is one. Calls come one at a time, and other orders wait
-	// for them, whatever their contexts, so it is to be quick. Accept may use the
-	// collections, but neither CreateOrder nor Orders. If it panics, there is no
-	// order. It must not be changed after first use.
+	// returns nil, there is one. Calls come one at a time, so it is to be quick:
+	// other calls of CreateOrder wait for their turn, or leave when their contexts
+	// are done. Accept may use the collections, but neither CreateOrder nor Orders,
+	// which would wait for it. If it panics, there is no order. It must not be
+	// changed after first use.
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
-	mu        sync.Mutex
+	mu    sync.Mutex      // guards turns, and is never held for long
+	turns []chan struct{} // the first is closed and has the lock on what follows; the others wait, in this sequence
+
 	keys      map[[32]byte]int // the index of the order that was created with it
 	orders    [][]keyedOrder   // all of them, oldest first, in blocks: one slice would be copied as it grows
 	count     int              // of orders
@@ -370,11 +373,11 @@ func (m *MemStore) GetProduct(ctx context.Context, id string) (Resource, error) 
 
 // CreateOrder implements [Store].
 func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := ctx.Err(); err != nil {
+	turn, err := m.enter(ctx)
+	if err != nil {
 		return Order{}, err
 	}
+	defer m.leave(turn)
 	now, digest := time.Now(), key.digest()
 	m.forgetKeys(now)
 	if i, ok := m.keys[digest]; ok {
@@ -391,6 +394,36 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	}
 	m.record(keyedOrder{order, digest, key.Fingerprint, now})
 	return order, nil
+}
+
+// enter waits for a turn, which is to be left, or until ctx is done.
+func (m *MemStore) enter(ctx context.Context) (turn chan struct{}, err error) {
+	turn = make(chan struct{})
+	m.mu.Lock()
+	if m.turns = append(m.turns, turn); len(m.turns) == 1 {
+		close(turn)
+	}
+	m.mu.Unlock()
+	select {
+	case <-turn:
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		m.leave(turn)
+		return nil, err
+	}
+	return turn, nil
+}
+
+// leave ends a turn, or the wait for it.
+func (m *MemStore) leave(turn chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index(m.turns, turn)
+	m.turns = slices.Delete(m.turns, i, i+1)
+	if i == 0 && len(m.turns) > 0 {
+		close(m.turns[0])
+	}
 }
 
 const ordersPerBlock = 1024
@@ -420,8 +453,8 @@ func (m *MemStore) forgetKeys(now time.Time) {
 
 // Orders returns all orders, oldest first. It is meant for tests.
 func (m *MemStore) Orders() []Order {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	turn, _ := m.enter(context.Background())
+	defer m.leave(turn)
 	orders := make([]Order, m.count)
 	for i := range orders {
 		orders[i] = m.at(i).order

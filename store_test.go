@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -298,8 +298,8 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	for _, c := range []*Collection{&m.Users, &m.Products, &m.Widgets} {
 		c.Put(MustResource("a", nil))
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	turn, _ := m.enter(t.Context())
+	defer m.leave(turn)
 	users, _ := m.ListUsers(t.Context(), "", 9)
 	widgets, _ := m.ListWidgets(t.Context(), "", 9)
 	product, _ := m.GetProduct(t.Context(), "a")
@@ -309,26 +309,70 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	}
 }
 
-func TestMemStoreCreatesNothingForACallerWhoLeftWhileOthersWereServed(t *testing.T) {
-	var m MemStore
-	ctx, cancel := context.WithCancel(t.Context())
-	m.mu.Lock()
-	ended := make(chan error)
-	go func() {
-		_, err := m.CreateOrder(ctx, IdempotencyKey{Value: "k"}, Order{ID: "ord_1"})
-		ended <- err
-	}()
-	// It waits once it is in Lock.
-	for waits, stacks := false, make([]byte, 1<<20); !waits; {
-		runtime.Gosched()
-		for stack := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
-			waits = waits || bytes.Contains(stack, []byte("[sync.Mutex.Lock")) && bytes.Contains(stack, []byte("(*MemStore).CreateOrder"))
+// In a bubble, time passes only while whoever waits for a turn waits on a channel.
+func TestMemStoreCallersLeaveWhileAnotherTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
+			time.Sleep(time.Minute)
+			return nil
+		}}
+		create := func(ctx context.Context, name string) error {
+			_, err := m.CreateOrder(ctx, IdempotencyKey{Value: name}, Order{ID: name})
+			return err
+		}
+		began := time.Now()
+		first := make(chan error)
+		go func() { first <- create(t.Context(), "first") }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := create(ctx, "second"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("the call whose time was up returned %v after %v, want its deadline after 1s", err, time.Since(began))
+		}
+		if err := create(t.Context(), "third"); err != nil || time.Since(began) != 2*time.Minute {
+			t.Errorf("the one that waited for its turn returned %v after %v", err, time.Since(began))
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if orders := m.Orders(); len(orders) != 2 || orders[0].ID != "first" || orders[1].ID != "third" {
+			t.Errorf("the orders are %v, want the first and the third", orders)
+		}
+	})
+}
+
+// As one that is given its channel by the first bubble that it is used in would.
+func TestMemStoreGoesFromOneBubbleToAnother(t *testing.T) {
+	m := MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
+		time.Sleep(time.Minute)
+		return nil
+	}}
+	for _, bubble := range []string{"a", "b"} {
+		synctest.Test(t, func(t *testing.T) {
+			for i := range 3 {
+				name := fmt.Sprint(bubble, i)
+				go m.CreateOrder(t.Context(), IdempotencyKey{Value: name}, Order{ID: name})
+			}
+			time.Sleep(time.Hour)
+		})
+		if got := len(m.Orders()); got != 3 && bubble == "a" || got != 6 && bubble == "b" {
+			t.Errorf("%d orders after the bubble %s", got, bubble)
 		}
 	}
+}
+
+// A caller whose turn comes when its context is done has left.
+func TestMemStoreCreatesNothingForACallerWhoLeft(t *testing.T) {
+	var m MemStore
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	m.mu.Unlock()
-	if err := <-ended; !errors.Is(err, context.Canceled) || len(m.Orders()) != 0 {
-		t.Errorf("CreateOrder returned %v, and there are %d orders", err, len(m.Orders()))
+	for range 100 { // a select takes one of two that are ready
+		if _, err := m.CreateOrder(ctx, IdempotencyKey{Value: "k"}, Order{ID: "ord_1"}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("CreateOrder returned %v", err)
+		}
+	}
+	if orders := m.Orders(); len(orders) != 0 {
+		t.Errorf("there are the orders %v", orders)
 	}
 }
 
@@ -495,7 +539,7 @@ func TestAccept(t *testing.T) {
 		calls := 0
 		m := &MemStore{Accept: func(ctx context.Context, k IdempotencyKey, o Order) error {
 			calls++
-			if ctx.Value(contextKey{}) != "ann" || k != key("k") || o != order("ord_1") {
+			if ctx.Value(contextKey{}) != "ann" || !reflect.DeepEqual(k, key("k")) || o != order("ord_1") {
 				t.Errorf("it was given %v, %v and %v", ctx, k, o)
 			}
 			return nil

@@ -50,7 +50,7 @@ func TestWidgetsPageToTheByte(t *testing.T) {
 func TestWidgetsLimitIsRequired(t *testing.T) {
 	for _, query := range []string{"", "?", "?&", "?start=" + widgetsList.cursor("a1")} {
 		faults := get(New(&stubStore{}), "/v2/widgets"+query).wantQueryFaults(t, "limit")
-		if f := faults[0]; !strings.Contains(f.Detail, "required") || f.Minimum != 1 || f.Maximum != 500 {
+		if f := faults[0]; !strings.Contains(f.Detail, "required") || where([]Fault{f}) != "limit[1,500]" {
 			t.Errorf("%q: want a fault that says that limit is required, from 1 to 500: %+v", query, f)
 		}
 	}
@@ -58,7 +58,7 @@ func TestWidgetsLimitIsRequired(t *testing.T) {
 
 func TestWidgetsLimitIsRequiredWhateverThePageSize(t *testing.T) {
 	h := NewWithOptions(&stubStore{}, &Options{PageSize: 5, MaxPageSize: 10})
-	if f := get(h, "/v2/widgets").wantQueryFaults(t, "limit")[0]; f.Maximum != 10 {
+	if f := get(h, "/v2/widgets").wantQueryFaults(t, "limit")[0]; where([]Fault{f}) != "limit[1,10]" {
 		t.Errorf("the maximum is %d, want 10", f.Maximum)
 	}
 }

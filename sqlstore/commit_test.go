@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -365,7 +366,7 @@ func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx
 		return nil, nil
 	}}
 	store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
-		if k != key || o != order {
+		if !reflect.DeepEqual(k, key) || o != order {
 			t.Errorf("Accept was called with %v and %v", k, o)
 		}
 		return accept(ctx, tx)

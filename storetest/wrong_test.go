@@ -1204,7 +1204,7 @@ var wrongStores = []wrongStore{
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if first, ok := taken[nameOf(k)]; ok && first != k {
+			if first, ok := taken[nameOf(k)]; ok && first.Fingerprint != k.Fingerprint {
 				return order{}, storefront.ErrKeyReused
 			}
 			stored, err := right(ctx, k, o)
@@ -1444,7 +1444,7 @@ var wrongStores = []wrongStore{
 			mu.Lock()
 			defer mu.Unlock()
 			name := nameOf(k)
-			if first, ok := taken[name]; ok && first != k {
+			if first, ok := taken[name]; ok && first.Fingerprint != k.Fingerprint {
 				return order{}, storefront.ErrKeyReused
 			}
 			stored, err := right(ctx, k, o)
@@ -1510,17 +1510,17 @@ var wrongStores = []wrongStore{
 	}, []string{unknown}, "matches neither context canceled nor ErrUnavailable"},
 	{"the key, then the order", func(s *store) {
 		var mu sync.Mutex
-		begun := make(map[key]string)
+		begun := make(map[string]string)
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if ctx.Err() != nil {
 				return order{}, ctx.Err()
 			}
-			if begun[k] != "" && !s.isKnown(k) {
+			if begun[nameOf(k)+fmt.Sprint(k.Fingerprint)] != "" && !s.isKnown(k) {
 				return order{}, errors.New("the key has no order")
 			}
-			begun[k] = o.ID
+			begun[nameOf(k)+fmt.Sprint(k.Fingerprint)] = o.ID
 			if ctx.Err() != nil {
 				return order{}, ctx.Err()
 			}

@@ -44,6 +44,7 @@ func checkOpenAPI(release, root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	lines := goneProblems(old, now)
 	withoutNewProblems(old, now)
 	compared, sources, err := diff.GetWithOperationsSourcesMap(diff.NewConfig(),
 		&load.SpecInfo{Url: "released", Spec: old}, &load.SpecInfo{Url: "now", Spec: now})
@@ -52,7 +53,6 @@ func checkOpenAPI(release, root string) ([]string, error) {
 	}
 	config := checker.NewConfig(checker.GetAllChecks(), checker.WithSeverityLevels(goes))
 	localizer := checker.NewDefaultLocalizer()
-	var lines []string
 	for _, change := range checker.CheckBackwardCompatibility(config, compared, sources) {
 		lines = append(lines, fmt.Sprintf("%s %s: %s (%s)", change.GetOperation(), change.GetPath(), change.GetUncolorizedText(localizer), change.GetId()))
 	}
@@ -66,6 +66,26 @@ func readOpenAPI(folder string) (*openapi3.T, error) {
 		return nil, err
 	}
 	return openapi3.NewLoader().LoadFromData(text)
+}
+
+// goneProblems names the problem types of old that now does not have: oasdiff does not
+// look into KnownProblemType where the schema around it is another one.
+func goneProblems(old, now *openapi3.T) (lines []string) {
+	types := func(document *openapi3.T) (types []string) {
+		if schema := document.Components.Schemas["KnownProblemType"]; schema != nil {
+			for _, one := range schema.Value.OneOf {
+				types = append(types, fmt.Sprint(one.Value.Const))
+			}
+		}
+		return types
+	}
+	is := types(now)
+	for _, was := range types(old) {
+		if !slices.Contains(is, was) {
+			lines = append(lines, "the problem type "+was+" is gone")
+		}
+	}
+	return lines
 }
 
 // withoutNewProblems takes out of now's KnownProblemType what old's does not have.

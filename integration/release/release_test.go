@@ -86,7 +86,7 @@ func TestHoldsBites(t *testing.T) {
 		}, "api-path-removed"},
 		{"another problem type for the same", "openapi", func(t *testing.T, _, now string) {
 			edit(t, now+"/openapi.json", `"const": "urn:problem-type:storefront:invalid-query"`, `"const": "urn:problem-type:storefront:bad-query"`)
-		}, "response-property-one-of-removed"},
+		}, "the problem type urn:problem-type:storefront:invalid-query is gone"},
 
 		{"a method has another name", "api", func(t *testing.T, release, _ string) {
 			edit(t, release+"/api/storefront.txt", "func (m *MemStore) Orders() []Order", "func (m *MemStore) AllOrders() []Order")
