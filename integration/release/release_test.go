@@ -108,8 +108,8 @@ func TestHoldsBites(t *testing.T) {
 		}, "gone: removed"},
 
 		{"an exchange was edited", "exchanges", func(t *testing.T, _, now string) {
-			edit(t, now+"/testdata/contract/order.txt", "HTTP/1.1 201 Created", "HTTP/1.1 200 OK")
-		}, "order.txt has been edited"},
+			edit(t, now+"/testdata/contract/users-all.txt", "HTTP/1.1 200 OK", "HTTP/1.1 201 Created")
+		}, "users-all.txt has been edited"},
 		{"an exchange is gone", "exchanges", func(t *testing.T, _, now string) {
 			if err := os.Remove(now + "/testdata/contract/order.txt"); err != nil {
 				t.Fatal(err)
@@ -206,8 +206,8 @@ func TestHoldsBites(t *testing.T) {
 
 func TestOnlyWhatIsListedIsMended(t *testing.T) {
 	release, now := copies(t)
-	order, users := now+"/testdata/contract/order.txt", now+"/testdata/contract/users-all.txt"
-	recorded := read(t, order)
+	missing, users := now+"/testdata/contract/not-found.txt", now+"/testdata/contract/users-all.txt"
+	recorded := read(t, missing)
 	found := func(lines, stale string) {
 		t.Helper()
 		got, err := unlisted(t, "exchanges", release, now)
@@ -215,7 +215,7 @@ func TestOnlyWhatIsListedIsMended(t *testing.T) {
 			t.Errorf("the check returned %q and the error %v, want %s and %s", got, err, lines, stale)
 		}
 	}
-	edit(t, order, "HTTP/1.1 201 Created", "HTTP/1.1 200 OK")
+	edit(t, missing, "HTTP/1.1 404 Not Found", "HTTP/1.1 410 Gone")
 	lines, _ := unlisted(t, "exchanges", release, now)
 	list(t, release, "exchanges", lines)
 	found(`^$`, `<nil>`)
@@ -224,11 +224,11 @@ func TestOnlyWhatIsListedIsMended(t *testing.T) {
 	found(`^users-all.txt has been edited[^,]*$`, `<nil>`)
 
 	edit(t, users, "HTTP/1.1 201 Created", "HTTP/1.1 200 OK")
-	edit(t, order, "HTTP/1.1 200 OK", "HTTP/1.1 202 Accepted")
-	found(`^order.txt has been edited[^,]*$`, `^mended.json lists what does not differ: order.txt`)
+	edit(t, missing, "HTTP/1.1 410 Gone", "HTTP/1.1 400 Bad Request")
+	found(`^not-found.txt has been edited[^,]*$`, `^mended.json lists what does not differ: not-found.txt`)
 
-	write(t, order, recorded)
-	found(`^$`, `^mended.json lists what does not differ: order.txt`)
+	write(t, missing, recorded)
+	found(`^$`, `^mended.json lists what does not differ: not-found.txt`)
 }
 
 func TestMendedIsRefused(t *testing.T) {
