@@ -65,6 +65,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/storefront/internal/errtree"
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
 )
@@ -605,96 +606,21 @@ func (p panicValue) Error() string {
 	return fmt.Sprintf("a %T", p.v)
 }
 
-// examine returns what is to be known of a stranger's error. If its methods panic or have
-// not returned within a second, that is nothing.
+// examine returns what is to be known of a stranger's error.
 func examine(err error) error {
-	switch err { // these have no code of a stranger
-	case ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled:
-		return err
+	named := []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled}
+	if _, own := err.(*storeError); own || slices.Contains(named, err) {
+		return err // which has no code of a stranger
 	}
-	if known, ok := err.(*storeError); ok {
-		return known
+	found := errtree.Examine[*Refusal](err, named...)
+	known := &storeError{found.Text, found.Is}
+	if found.As != nil {
+		known.matches = append(known.matches, new(*found.As))
 	}
-	looked := make(chan *storeError, 1)
-	go func() {
-		known := &storeError{text: fmt.Sprintf("a %T that ends the goroutine that looks at it", err)} // unless it does not
-		defer func() {
-			if recover() != nil {
-				known = &storeError{text: fmt.Sprintf("%s (and to look at this %T panics)", textOf(err), err)}
-			}
-			looked <- known
-		}()
-		known = lookAt(err)
-	}()
-	select {
-	case known := <-looked:
-		return known
-	case <-time.After(900 * time.Millisecond):
-		return &storeError{text: fmt.Sprintf("a %T that takes more than 0.9 seconds to look at", err)}
-	}
-}
-
-func lookAt(err error) *storeError {
-	x := examination{left: maxErrors}
-	if !x.look(err) {
-		return &storeError{text: fmt.Sprintf("a %T whose tree has more than %d errors", err, maxErrors)}
-	}
-	known := &storeError{textOf(err), x.matches}
 	if isTemporary(known) { // which wins over what is final
 		known.matches = slices.DeleteFunc(known.matches, func(e error) bool {
 			return e != ErrUnavailable && e != context.DeadlineExceeded && e != context.Canceled
 		})
 	}
 	return known
-}
-
-// textOf returns the text of a stranger's error, if it has one.
-func textOf(err error) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("a %T without a text", err)
-		}
-	}()
-	return err.Error()
-}
-
-// An examination goes through the tree of an error as [errors.Is] and [errors.AsType]
-// do, except that it ends.
-type examination struct {
-	left    int     // how many errors it may still look at
-	matches []error // those that the contract names, each once
-}
-
-const maxErrors = 10_000 // in a tree
-
-// look reports whether it has seen all of the tree.
-func (x *examination) look(err error) bool {
-	if x.left--; x.left < 0 {
-		return false
-	}
-	for _, named := range []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
-		is, ok := err.(interface{ Is(error) bool })
-		if (err == named || ok && is.Is(named)) && !slices.Contains(x.matches, named) {
-			x.matches = append(x.matches, named)
-		}
-	}
-	refusal, refuses := err.(*Refusal)
-	if as, ok := err.(interface{ As(any) bool }); ok && !refuses {
-		refuses = as.As(&refusal)
-	}
-	if refuses && refusal != nil {
-		x.matches = append(x.matches, new(*refusal))
-	}
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		inner := err.Unwrap()
-		return inner == nil || x.look(inner)
-	case interface{ Unwrap() []error }:
-		for _, inner := range err.Unwrap() {
-			if inner != nil && !x.look(inner) {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -1,0 +1,136 @@
+package errtree
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var targets = []error{io.EOF, fs.ErrNotExist, fs.ErrExist}
+
+// As the errors package finds it, in whatever tree it is.
+func TestExamineFindsWhatTheErrorsPackageFinds(t *testing.T) {
+	_, missing := os.Open("/there/is/no/such/file")
+	for _, err := range []error{
+		io.EOF,
+		errors.New("x"),
+		fmt.Errorf("a: %w", io.EOF),
+		missing,
+		fmt.Errorf("a: %w, %w", missing, fmt.Errorf("b: %w", io.EOF)),
+		errors.Join(errors.New("x"), errors.Join(io.EOF, io.EOF), missing),
+		errors.Join(&fs.PathError{Op: "first", Err: io.EOF}, &fs.PathError{Op: "second", Err: fs.ErrExist}),
+		asPath{},
+		uncomparable{io.EOF},
+		chain(MaxErrors - 1),
+	} {
+		got := Examine[*fs.PathError](err, targets...)
+		for _, target := range targets {
+			if want := errors.Is(err, target); slices.Contains(got.Is, target) != want {
+				t.Errorf("%.100v is %v: %t, want %t", err, target, !want, want)
+			}
+		}
+		if want, _ := errors.AsType[*fs.PathError](err); got.As != want && (want == nil || *got.As != *want) {
+			t.Errorf("%.100v as a PathError is %v, want %v", err, got.As, want)
+		}
+		if want := text(err); got.Text != want {
+			t.Errorf("%.100v has the text %.100q, want %.100q", err, got.Text, want)
+		}
+		if len(got.Is) > len(targets) {
+			t.Errorf("%.100v is %v: some of them twice", err, got.Is)
+		}
+	}
+}
+
+func TestExamineEnds(t *testing.T) {
+	for name, err := range map[string]error{
+		"contains itself":             loop{},
+		"contains itself, and others": knot{io.EOF},
+		"has no end":                  unending(0),
+		"one more than are looked at": chain(MaxErrors),
+		"a chain of a million":        chain(1_000_000),
+		"wide":                        wide(make([]error, MaxErrors)),
+		"panics":                      trap(func() { panic("a trap") }),
+		"ends the goroutine":          trap(runtime.Goexit),
+	} {
+		got := Examine[*fs.PathError](err, targets...)
+		if got.Text == "" || got.Is != nil || got.As != nil {
+			t.Errorf("%s: %+v, want a text alone", name, got)
+		}
+		if !strings.Contains(got.Text, fmt.Sprintf("%T", err)) {
+			t.Errorf("%s: the text %q does not say of which type the error is", name, got.Text)
+		}
+	}
+}
+
+func TestExamineDoesNotWaitForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		got := Examine[*fs.PathError](trap(func() { time.Sleep(time.Hour) }), targets...)
+		if took := time.Since(began); took != Timeout || !strings.Contains(got.Text, "takes more than 900ms") {
+			t.Errorf("it took %v and found %+v", took, got)
+		}
+		time.Sleep(24 * time.Hour) // until the error is done
+	})
+}
+
+type asPath struct{}
+
+func (asPath) Error() string { return "is none, but can be had as one" }
+func (asPath) As(target any) bool {
+	p, ok := target.(**fs.PathError)
+	if ok {
+		*p = &fs.PathError{Op: "as", Err: io.EOF}
+	}
+	return ok
+}
+
+type uncomparable []error
+
+func (u uncomparable) Error() string   { return "uncomparable" }
+func (u uncomparable) Unwrap() []error { return u }
+
+// Error of these goes on as that of errors.Join does, by those inside.
+type (
+	loop     struct{}
+	knot     [1]error // and itself
+	unending int
+	chain    int // how many are behind it
+	wide     []error
+)
+
+func (l loop) Error() string     { return l.Unwrap().Error() }
+func (l loop) Unwrap() error     { return l }
+func (k knot) Error() string     { return errors.Join(k.Unwrap()...).Error() }
+func (k knot) Unwrap() []error   { return []error{k[0], k, k} }
+func (u unending) Error() string { return u.Unwrap().Error() }
+func (u unending) Unwrap() error { return u + 1 }
+func (c chain) Error() string    { return "link" }
+func (c chain) Unwrap() error {
+	switch c {
+	case 0:
+		return nil
+	case 1:
+		return io.EOF
+	}
+	return c - 1
+}
+func (w wide) Error() string { return "wide" }
+func (w wide) Unwrap() []error {
+	for i := range w {
+		w[i] = io.EOF
+	}
+	return w
+}
+
+type trap func()
+
+func (f trap) Error() string { return "a trap" }
+func (f trap) Is(error) bool { f(); return false }
