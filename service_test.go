@@ -915,6 +915,25 @@ func TestPanicOfTheStoreIsAFailureOfTheStore(t *testing.T) {
 	}
 }
 
+func TestLogSaysWhatTheStorePanickedWith(t *testing.T) {
+	for want, value := range map[string]any{
+		"an error":      errors.New("an error"),
+		"a text":        "a text",
+		"42":            42,
+		"1m0s":          time.Minute, // a Stringer
+		"a struct {}":   struct{}{},
+		"a *fs.PathErr": (*fs.PathError)(nil),
+	} {
+		var log strings.Builder
+		h := NewWithOptions(&stubStore{listUsers: func(context.Context, string, int) ([]Resource, error) { panic(value) }},
+			&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		get(h, "/v1/users").wantProblem(t, http.StatusInternalServerError, "internal-error")
+		if !strings.Contains(log.String(), "the store panicked: "+want) {
+			t.Errorf("the log does not say %q:\n%s", want, log.String())
+		}
+	}
+}
+
 func TestLogOfAnUnknownMethodIsShort(t *testing.T) {
 	var log strings.Builder
 	h := NewWithOptions(new(MemStore), &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})

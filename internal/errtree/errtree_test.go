@@ -58,6 +58,7 @@ func TestExamineEnds(t *testing.T) {
 		"a chain of a million":        chain(1_000_000),
 		"wide":                        wide(make([]error, MaxErrors)),
 		"panics":                      trap(func() { panic("a trap") }),
+		"has no text":                 textless{},
 		"ends the goroutine":          trap(runtime.Goexit),
 	} {
 		got := Examine[*fs.PathError](err, targets...)
@@ -129,6 +130,10 @@ func (w wide) Unwrap() []error {
 	}
 	return w
 }
+
+type textless struct{}
+
+func (textless) Error() string { panic("a trap") }
 
 type trap func()
 
