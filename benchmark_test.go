@@ -24,74 +24,162 @@ import (
 	"time"
 )
 
-// The benchmarks compare the service with the leanest handler that net/http
-// permits, on the same mux: it reads the body of orders, and writes the same bytes
-// with no other headers than Content-Type, Content-Length and, for reads, ETag and
-// Cache-Control, whose slices it has ready. The two take turns in the same run, and
-// "ratio" is the median of the per-turn ratios: what exceeds 1 is the cost of the
-// service.
+// The benchmarks compare the service with two handlers on the same mux. The bare one
+// writes one response, whatever is asked for, with no other headers than Content-Type,
+// Content-Length and, for reads, ETag and Cache-Control. The other one has a response
+// ready for each of the records that are asked for, with all the headers of the service:
+// no service of these records can be below it. Both have the slices of the headers ready,
+// and read the body of orders. All take turns in the same run, and a ratio is the median
+// of the per-turn ratios: what exceeds 1 is the cost of the service.
 
-// An operation is a request to benchmark.
+// benchmarkRecords is how many of each kind there are, and how many different requests.
+const benchmarkRecords = 10_000
+
+// An operation is a kind of requests to benchmark.
 type operation struct {
 	name    string
 	pattern string
-	request string // as on the wire, with KEY for a key that is new each time
+	request func(i int) string // as on the wire, with newKey for a key that is new each time
+}
+
+const newKey = "KEYKEYKEYKEYKEYK"
+
+func get1(target, lines string) string {
+	return "GET " + target + " HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n"
+}
+
+func post1(key string) string {
+	return "POST /v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: " + key +
+		"\r\nContent-Length: 27\r\n\r\n" + `{"item":"teapot","qty":  2}`
+}
+
+func benchmarkID(i int) string { return fmt.Sprintf("%08d", i) }
+
+func benchmarkResource(i int) Resource {
+	return MustResource(benchmarkID(i), map[string]any{"name": "A name of usual length", "price": i})
 }
 
 var operations = []operation{
-	{"product", "GET /v1/products/{product_id}", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\n\r\n"},
-	{"product-304", "GET /v1/products/{product_id}", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\nIf-None-Match: ETAG\r\n\r\n"},
-	{"product-cached", "GET /v1/products/{product_id}", "GET /v1/products/p00000007 HTTP/1.1\r\nHost: a\r\nCache-Control: max-age=3600\r\n\r\n"},
-	{"users-50", "GET /v1/users", "GET /v1/users?limit=50 HTTP/1.1\r\nHost: a\r\n\r\n"},
-	{"widgets-50", "GET /v2/widgets", "GET /v2/widgets?limit=50&start=START HTTP/1.1\r\nHost: a\r\n\r\n"},
-	{"create", "POST /v1/orders", "POST /v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: KEY\r\nContent-Length: 27\r\n\r\n" + `{"item":"teapot","qty":  2}`},
-	{"replay", "POST /v1/orders", "POST /v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: again\r\nContent-Length: 27\r\n\r\n" + `{"item":"teapot","qty":  2}`},
+	{"product", "GET /v1/products/{product_id}", func(i int) string { return get1("/v1/products/"+benchmarkID(i), "") }},
+	{"product-304", "GET /v1/products/{product_id}", func(i int) string {
+		return get1("/v1/products/"+benchmarkID(i), "If-None-Match: "+benchmarkResource(i).ETag()+"\r\n")
+	}},
+	{"product-cached", "GET /v1/products/{product_id}", func(i int) string {
+		return get1("/v1/products/"+benchmarkID(i), "Cache-Control: max-age=86400\r\n")
+	}},
+	{"users-50", "GET /v1/users", func(i int) string {
+		return get1("/v1/users?limit=50&after="+usersList.cursor(benchmarkID(i%(benchmarkRecords-60))), "")
+	}},
+	{"widgets-50", "GET /v2/widgets", func(i int) string {
+		return get1("/v2/widgets?limit=50&start="+widgetsList.cursor(benchmarkID(i%(benchmarkRecords-60))), "")
+	}},
+	{"create", "POST /v1/orders", func(int) string { return post1(newKey) }},
+	{"replay", "POST /v1/orders", func(i int) string { return post1("again-" + benchmarkID(i)) }},
 }
 
-// benchmarkHandlers returns the service and the bare handler for an operation,
-// and its request.
-func benchmarkHandlers(op operation) (front, bare http.Handler, request string) {
-	type fields struct {
-		Name  string `json:"name"`
-		Price int    `json:"price"`
-	}
+// benchmarkHandlers returns the handlers for an operation, by what they are.
+func benchmarkHandlers(op operation) map[string]http.Handler {
 	store := new(MemStore)
-	for i := range 1000 {
-		n := fmt.Sprintf("%08d", i)
-		store.Users.Put(MustResource("u"+n, fields{"A name of usual length", i}))
-		store.Products.Put(MustResource("p"+n, fields{"A name of usual length", i}))
-		store.Widgets.Put(MustResource("w"+n, fields{"A name of usual length", i}))
+	for i := range benchmarkRecords {
+		r := benchmarkResource(i)
+		store.Users.Put(r)
+		store.Products.Put(r)
+		store.Widgets.Put(r)
 	}
-	product, _ := store.Products.Get("p00000007")
-	front = NewWithOptions(store, &Options{MaxAge: time.Hour})
-	request = strings.NewReplacer("ETAG", product.ETag(), "START", widgetsList.cursor("w00000500")).Replace(op.request)
+	front := NewWithOptions(store, &Options{MaxAge: 24 * time.Hour})
 
-	// The bare handler writes what the service wrote the second time, when there
+	// The other handlers write what the service wrote the second time, when there
 	// is an order to replay and a product in the cache.
-	var recorded *httptest.ResponseRecorder
-	for range 2 {
-		recorded = httptest.NewRecorder()
-		front.ServeHTTP(recorded, readRequest(strings.ReplaceAll(request, "KEY", "first")))
+	type ready struct {
+		status int
+		header http.Header
+		body   []byte
 	}
-	body, status := recorded.Body.Bytes(), recorded.Code
-	header := make(http.Header)
-	for _, name := range []string{"Content-Type", "Content-Length", "Etag", "Cache-Control"} {
-		if values, ok := recorded.Header()[name]; ok && (name != "Cache-Control" || !strings.HasPrefix(op.pattern, "POST")) {
-			header[name] = values
+	record := func(i int) ready {
+		var w *httptest.ResponseRecorder
+		for range 2 {
+			w = httptest.NewRecorder()
+			front.ServeHTTP(w, readRequest(op.request(i)))
 		}
+		return ready{w.Code, w.Header().Clone(), bytes.Clone(w.Body.Bytes())}
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc(op.pattern, func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request, a ready) {
 		if r.Method == http.MethodPost {
 			io.Copy(io.Discard, r.Body)
 		}
-		maps.Copy(w.Header(), header)
-		w.WriteHeader(status)
-		if len(body) > 0 {
-			w.Write(body)
+		maps.Copy(w.Header(), a.header)
+		w.WriteHeader(a.status)
+		if len(a.body) > 0 {
+			w.Write(a.body)
 		}
-	})
-	return front, mux, request
+	}
+	handler := func(answer http.HandlerFunc) http.Handler {
+		mux := http.NewServeMux()
+		mux.HandleFunc(op.pattern, answer)
+		return mux
+	}
+
+	one := record(0)
+	bare := ready{one.status, make(http.Header), one.body}
+	for _, name := range []string{"Content-Type", "Content-Length", "Etag", "Cache-Control"} {
+		if values, ok := one.header[name]; ok && (name != "Cache-Control" || !strings.HasPrefix(op.pattern, "POST")) {
+			bare.header[name] = values
+		}
+	}
+	name := func(r *http.Request) string { // of the record that r asks for
+		if r.Method == http.MethodPost {
+			return r.Header.Get("Idempotency-Key")
+		}
+		return r.RequestURI
+	}
+	records := make(map[string]ready)
+	if op.name == "create" {
+		delete(one.header, "Idempotent-Replayed")
+	} else {
+		for i := range benchmarkRecords {
+			r := readRequest(op.request(i))
+			records[name(r)] = record(i)
+		}
+	}
+	return map[string]http.Handler{
+		"front": front,
+		"bare":  handler(func(w http.ResponseWriter, r *http.Request) { answer(w, r, bare) }),
+		"records": handler(func(w http.ResponseWriter, r *http.Request) {
+			a, ok := records[name(r)]
+			if !ok {
+				a = one // of an order that is new
+			}
+			answer(w, r, a)
+		}),
+	}
+}
+
+// benchmarked are the handlers, in the sequence in which they take turns.
+var benchmarked = []string{"bare", "records", "front"}
+
+// turns are the times that the handlers took, turn by turn.
+type turns map[string][]float64
+
+// report writes the mean time of each handler per request, and the ratios.
+func (took turns) report(b *testing.B, requests int, unit string) {
+	b.ReportMetric(0, "ns/op")
+	for _, kind := range benchmarked {
+		sum := 0.0
+		for _, t := range took[kind] {
+			sum += t
+		}
+		b.ReportMetric(sum/float64(len(took[kind])*requests), kind+unit)
+	}
+	ratio := func(to string) float64 {
+		ratios := make([]float64, len(took[to]))
+		for i, t := range took["front"] {
+			ratios[i] = t / took[to][i]
+		}
+		slices.Sort(ratios)
+		return ratios[len(ratios)/2]
+	}
+	b.ReportMetric(ratio("bare"), "ratio")
+	b.ReportMetric(ratio("records"), "records-ratio")
 }
 
 func readRequest(text string) *http.Request {
@@ -110,58 +198,54 @@ func (d discarder) WriteHeader(int)                   {}
 func (d discarder) Write(b []byte) (int, error)       { return len(b), nil }
 func (d discarder) WriteString(s string) (int, error) { return len(s), nil }
 
-// BenchmarkHandler measures the handlers alone.
+// BenchmarkHandler measures the handlers alone, with a thousand different requests.
 func BenchmarkHandler(b *testing.B) {
 	for _, op := range operations {
 		b.Run(op.name, func(b *testing.B) {
-			front, bare, text := benchmarkHandlers(op)
-			r := readRequest(text)
-			_, payload, _ := strings.Cut(text, "\r\n\r\n")
-			body := strings.NewReader("")
-			if r.Body != http.NoBody {
-				r.Body = io.NopCloser(body)
+			handlers := benchmarkHandlers(op)
+			requests := make([]*http.Request, 1000)
+			for i := range requests {
+				requests[i] = readRequest(op.request(i * 7 % benchmarkRecords))
 			}
-			newKey := op.name == "create"
+			_, payload, _ := strings.Cut(op.request(0), "\r\n\r\n")
+			body := strings.NewReader("")
+			posted := io.NopCloser(body)
 			w := discarder{}
-			serve := func(h http.Handler) {
-				body.Reset(payload)
-				if newKey {
+			serve := func(h http.Handler, r *http.Request) {
+				if r.Method == http.MethodPost {
+					body.Reset(payload)
+					r.Body = posted
+				}
+				if op.name == "create" {
 					r.Header["Idempotency-Key"] = []string{strconv.FormatUint(rand.Uint64(), 36)}
 				}
 				clear(w)
 				h.ServeHTTP(w, r)
 			}
-			const turn = 200
-			ratios, total := []float64{}, [2]time.Duration{}
+			took := turns{}
 			for b.Loop() {
-				var took [2]time.Duration
-				for i, h := range []http.Handler{bare, front} {
+				for _, kind := range benchmarked {
 					start := time.Now()
-					for range turn {
-						serve(h)
+					for _, r := range requests {
+						serve(handlers[kind], r)
 					}
-					took[i] = time.Since(start)
-					total[i] += took[i]
+					took[kind] = append(took[kind], float64(time.Since(start)))
 				}
-				ratios = append(ratios, float64(took[1])/float64(took[0]))
 			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(total[0].Nanoseconds())/float64(len(ratios)*turn), "bare-ns")
-			b.ReportMetric(float64(total[1].Nanoseconds())/float64(len(ratios)*turn), "front-ns")
-			b.ReportMetric(median(ratios), "ratio")
+			took.report(b, len(requests), "-ns")
 			own := 0.0
-			if newKey {
+			if op.name == "create" {
 				own = 2 // the key and its header
 			}
-			b.ReportMetric(testing.AllocsPerRun(1000, func() { serve(bare) })-own, "bare-allocs")
-			b.ReportMetric(testing.AllocsPerRun(1000, func() { serve(front) })-own, "front-allocs")
+			for _, kind := range benchmarked {
+				i := 0
+				b.ReportMetric(testing.AllocsPerRun(1000, func() {
+					serve(handlers[kind], requests[i%len(requests)])
+					i++
+				})-own, kind+"-allocs")
+			}
 		})
 	}
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
 }
 
 // BenchmarkSocket measures the CPU time per request of whole server processes,
@@ -173,32 +257,25 @@ func BenchmarkSocket(b *testing.B) {
 	}
 	for _, op := range operations {
 		b.Run(op.name, func(b *testing.B) {
-			var servers [2]*serverProcess
-			for i, kind := range []string{"bare", "front"} {
-				servers[i] = startServer(b, op.name, kind)
+			servers := make(map[string]*serverProcess)
+			for _, kind := range benchmarked {
+				servers[kind] = startServer(b, op, kind)
 			}
 			const rounds, requests = 15, 20_000
-			ratios, total := []float64{}, [2]time.Duration{}
+			took := turns{}
 			for b.Loop() {
 				for round := range rounds + 1 {
-					var took [2]time.Duration
-					for i, s := range servers {
+					for _, kind := range benchmarked {
+						s := servers[kind]
 						before := s.cpuTime(b)
 						s.load(b, requests)
-						took[i] = s.cpuTime(b) - before
+						if round > 0 { // the first one is a warm-up
+							took[kind] = append(took[kind], float64(s.cpuTime(b)-before))
+						}
 					}
-					if round == 0 { // a warm-up
-						continue
-					}
-					total[0] += took[0]
-					total[1] += took[1]
-					ratios = append(ratios, float64(took[1])/float64(took[0]))
 				}
 			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(total[0].Nanoseconds())/float64(len(ratios)*requests), "bare-cpu-ns")
-			b.ReportMetric(float64(total[1].Nanoseconds())/float64(len(ratios)*requests), "front-cpu-ns")
-			b.ReportMetric(median(ratios), "ratio")
+			took.report(b, requests, "-cpu-ns")
 		})
 	}
 }
@@ -213,36 +290,36 @@ func TestMain(m *testing.M) {
 }
 
 // runServer serves one side of an operation until standard input ends. It prints
-// the request, quoted, and the address, each on a line.
+// the address.
 func runServer(name, kind string) {
 	op := operations[slices.IndexFunc(operations, func(op operation) bool { return op.name == name })]
-	front, bare, request := benchmarkHandlers(op)
-	handler := map[string]http.Handler{"front": front, "bare": bare}[kind]
+	handler := benchmarkHandlers(op)[kind]
+	runtime.GC()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	fmt.Printf("%q\n%s\n", request, listener.Addr())
+	fmt.Println(listener.Addr())
 	go http.Serve(listener, handler)
 	io.Copy(io.Discard, os.Stdin)
 }
 
 type serverProcess struct {
-	pid     int
-	request string
-	conns   []net.Conn
-	keys    int
+	pid      int
+	requests [][]byte
+	conns    []net.Conn
+	sent     int
 }
 
 // startServer starts a server on core 0, and moves this process to core 1.
-func startServer(b *testing.B, name, kind string) *serverProcess {
+func startServer(b *testing.B, op operation, kind string) *serverProcess {
 	b.Helper()
 	move := exec.Command("taskset", "-acp", "1", strconv.Itoa(os.Getpid()))
 	if out, err := move.CombinedOutput(); err != nil {
 		b.Skipf("taskset: %v\n%s", err, out)
 	}
 	cmd := exec.Command("taskset", "-c", "0", os.Args[0])
-	cmd.Env = append(os.Environ(), "STOREFRONT_BENCHMARK_SERVER="+name+"/"+kind, "GOMAXPROCS=1")
+	cmd.Env = append(os.Environ(), "STOREFRONT_BENCHMARK_SERVER="+op.name+"/"+kind, "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -256,8 +333,11 @@ func startServer(b *testing.B, name, kind string) *serverProcess {
 		b.Fatal(err)
 	}
 	s := &serverProcess{pid: cmd.Process.Pid}
+	for i := range benchmarkRecords {
+		s.requests = append(s.requests, []byte(op.request(i)))
+	}
 	var address string
-	if _, err := fmt.Fscanf(stdout, "%q\n%s\n", &s.request, &address); err != nil {
+	if _, err := fmt.Fscanln(stdout, &address); err != nil {
 		b.Fatal(err)
 	}
 	for range 16 {
@@ -298,19 +378,20 @@ func (s *serverProcess) cpuTime(b *testing.B) time.Duration {
 	return sum
 }
 
-// load sends requests over all connections and reads the responses.
+// load sends requests over all connections, not in the sequence of their records, and
+// reads the responses.
 func (s *serverProcess) load(b *testing.B, requests int) {
 	var wg sync.WaitGroup
-	before, after, newKey := strings.Cut(s.request, "KEY")
 	each := requests / len(s.conns)
 	for i, conn := range s.conns {
-		first := s.keys + i*each
+		first := s.sent + i*each
 		wg.Go(func() {
 			in := bufio.NewReader(conn)
-			out := []byte(s.request)
-			for n := range each {
-				if newKey {
-					out = append(strconv.AppendInt(append(out[:0], before...), int64(first+n), 10), after...)
+			var out []byte
+			for n := first; n < first+each; n++ {
+				out = append(out[:0], s.requests[n*6151%len(s.requests)]...)
+				if at := bytes.Index(out, []byte(newKey)); at >= 0 {
+					copy(out[at:], fmt.Sprintf("%0*d", len(newKey), n))
 				}
 				if _, err := conn.Write(out); err != nil {
 					b.Error(err)
@@ -324,7 +405,7 @@ func (s *serverProcess) load(b *testing.B, requests int) {
 		})
 	}
 	wg.Wait()
-	s.keys += requests
+	s.sent += requests
 }
 
 func skipResponse(in *bufio.Reader) error {

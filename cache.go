@@ -14,28 +14,47 @@ import (
 	"example.com/storefront/internal/httpfield"
 )
 
-// checkPreconditions sets ETag, Cache-Control and Vary on a response whose entity
-// tag is etag, and evaluates the request's preconditions in the order of RFC 9110,
-// Section 13.2.2. It reports whether it has answered, with 304 or 412.
+// A representation is what a read answers with: all but its bytes.
+type representation struct {
+	etag    string
+	length  int    // of the body, in bytes
+	link    string // to the next page, or ""
+	expired bool   // its age has reached its freshness lifetime
+
+	date, age, cacheStatus string // of a product, or ""
+}
+
+// begin evaluates the request's preconditions in the order of RFC 9110, Section
+// 13.2.2, writes the head of the response, and reports whether the body is to follow.
+// If the preconditions say so, the response is 304 or 412.
 //
-// If the response is expired, its age having reached its freshness lifetime, it is
-// marked no-cache and goes out in full, as some caches on the way ignore Age and
-// would take a 304 as a renewal for others.
-func (s *service) checkPreconditions(w http.ResponseWriter, r *http.Request, etag string, expired bool) (answered bool) {
-	if lines := r.Header["If-Match"]; isPresent(lines) && !httpfield.MatchETag(lines, etag, false) {
-		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
-		return true
-	}
+// A representation that is expired is marked no-cache and goes out in full, as some
+// caches on the way ignore Age and would take a 304 as a renewal for others.
+func (s *service) begin(w http.ResponseWriter, r *http.Request, rep representation) (body bool) {
 	h := w.Header()
-	setHeaders(h, "Etag", etag, "Cache-Control", s.cacheControl(r, expired))
+	if lines := r.Header["If-Match"]; isPresent(lines) && !httpfield.MatchETag(lines, rep.etag, false) {
+		setHeaders(h, "Cache-Status", rep.cacheStatus)
+		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
+		return false
+	}
 	if s.vary != "" { // middleware may have set others
 		h["Vary"] = append(slices.Clip(h["Vary"]), s.vary)
 	}
-	if lines := r.Header["If-None-Match"]; !expired && isPresent(lines) && httpfield.MatchETag(lines, etag, true) {
+	lines := r.Header["If-None-Match"]
+	if !rep.expired && isPresent(lines) && httpfield.MatchETag(lines, rep.etag, true) {
+		setHeaders(h, "Etag", rep.etag, "Cache-Control", s.cacheControl(r, false),
+			"Date", rep.date, "Age", rep.age, "Cache-Status", rep.cacheStatus)
 		w.WriteHeader(http.StatusNotModified)
-		return true
+		return false
 	}
-	return false
+	if rep.link != "" {
+		h["Link"] = append(slices.Clip(h["Link"]), rep.link)
+	}
+	setHeaders(h, "Content-Type", "application/json", "Content-Length", strconv.Itoa(rep.length), "X-Content-Type-Options", "nosniff",
+		"Etag", rep.etag, "Cache-Control", s.cacheControl(r, rep.expired),
+		"Date", rep.date, "Age", rep.age, "Cache-Status", rep.cacheStatus)
+	w.WriteHeader(http.StatusOK)
+	return r.Method != http.MethodHead
 }
 
 // cacheControl returns the Cache-Control of the response to a read. It is private

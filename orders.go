@@ -120,8 +120,11 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 	if stored.ID != order.ID {
 		replayed = "true"
 	}
-	setHeaders(w.Header(), "Cache-Control", "no-store", "Idempotent-Replayed", replayed)
-	writeJSON(w, r, http.StatusCreated, stored.appendJSON(nil))
+	answer := stored.appendJSON(nil)
+	setHeaders(w.Header(), "Content-Type", "application/json", "Content-Length", strconv.Itoa(len(answer)), "X-Content-Type-Options", "nosniff",
+		"Cache-Control", "no-store", "Idempotent-Replayed", replayed)
+	w.WriteHeader(http.StatusCreated)
+	w.Write(answer)
 }
 
 // orderFailed answers an order for which the store returned err.
@@ -161,8 +164,9 @@ func (o *Order) appendJSON(b []byte) []byte {
 	b = ijson.AppendString(append(b, `{"id":`...), o.ID)
 	b = ijson.AppendString(append(b, `,"item":`...), o.Item)
 	b = strconv.AppendInt(append(b, `,"qty":`...), o.Qty, 10)
-	b = o.CreatedAt.UTC().AppendFormat(append(b, `,"created_at":"`...), "2006-01-02T15:04:05.000Z")
-	return append(b, `"}`...)
+	b = o.CreatedAt.UTC().AppendFormat(append(b, `,"created_at":"`...), time.RFC3339) // which ends in Z
+	ms := o.CreatedAt.Nanosecond() / int(time.Millisecond)
+	return append(b[:len(b)-1], '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z', '"', '}')
 }
 
 // checkOrderMedia reports whether the headers declare the body to be JSON
@@ -228,6 +232,7 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	case len(body) > maxOrderBody:
 		s.writeProblem(w, r, bodyTooLarge, orderTooLarge)
 	case err == io.EOF:
+		r.Body.Close() // or net/http looks for more before the answer
 		return body, true
 	case errors.As(err, new(*http.MaxBytesError)): // by a limit of the program's, around the service
 		s.writeProblem(w, r, bodyTooLarge, "The body is larger than this server takes.")

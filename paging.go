@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -198,42 +197,34 @@ func (l listKind) position(cursor string) (id string, ok bool) {
 // next is empty.
 func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Resource, limit int, param, next string) {
 	const opening, more, last, closing = `{"data":[`, `],"has_more":true,"next":"`, `],"has_more":false}`, `"}`
-
-	items = items[:min(limit, len(items))]
+	buffer, _ := s.pages.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
 
 	// The tag is computed from the items' tags, which stand for their bytes, and
 	// from next. A change to what surrounds the items must change the tag as
 	// well.
 	var scratch [1024]byte
-	tags := scratch[:0]
-	size := len(opening) + len(items) + len(more) + len(next) + len(closing)
-	for _, item := range items {
-		size += len(item.r.json)
-		tags = append(tags, item.r.tag[:]...)
-	}
-	if s.checkPreconditions(w, r, httpfield.ETag(tagOf(append(tags, next...))), false) {
-		return
-	}
-
-	buffer, _ := s.pages.Get().(*[]byte)
-	if buffer == nil {
-		buffer = new([]byte)
-	}
-	body := append(slices.Grow((*buffer)[:0], size), opening...)
-	for i, item := range items {
+	tags, body := scratch[:0], append((*buffer)[:0], opening...)
+	for i, item := range items[:min(limit, len(items))] {
+		json, _, tag := item.parts()
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = append(body, item.r.json...)
+		body = append(body, json...)
+		tags = append(tags, tag...)
 	}
+	link := ""
 	if next == "" {
 		body = append(body, last...)
 	} else {
 		body = append(append(append(body, more...), next...), closing...)
-		h := w.Header() // middleware may have set other links
-		h["Link"] = append(slices.Clip(h["Link"]), "<?limit="+strconv.Itoa(limit)+"&"+param+"="+next+`>; rel="next"`)
+		link = "<?limit=" + strconv.Itoa(limit) + "&" + param + "=" + next + `>; rel="next"`
 	}
-	writeJSON(w, r, http.StatusOK, body)
+	if s.begin(w, r, representation{etag: httpfield.ETag(tagOf(append(tags, next...))), length: len(body), link: link}) {
+		w.Write(body)
+	}
 	if cap(body) <= 1<<20 { // larger ones are rare, and would stay for long
 		*buffer = body
 		s.pages.Put(buffer)

@@ -27,20 +27,15 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 	if answer.failure != nil {
 		s.log(r, slog.LevelWarn, "the store failed; a stored product was given", slog.Any("error", answer.failure))
 	}
-	h := w.Header()
-	age, expired := "", false
+	body, etag, _ := answer.product.parts()
+	rep := representation{etag: etag, length: len(body), cacheStatus: answer.cacheStatus}
 	if !answer.began.IsZero() { // it was stored
-		setHeaders(h, "Date", answer.began.UTC().Format(http.TimeFormat))
 		seconds := answer.age / time.Second // whole ones, as in max-age
-		age, expired = strconv.FormatInt(int64(seconds), 10), seconds >= s.opts.MaxAge/time.Second
+		rep.expired = seconds >= s.opts.MaxAge/time.Second
+		rep.age = strconv.FormatInt(int64(seconds), 10)
+		rep.date = answer.began.UTC().Format(http.TimeFormat)
 	}
-	setHeaders(h, "Age", age, "Cache-Status", answer.cacheStatus)
-	if s.checkPreconditions(w, r, answer.product.r.etag, expired) {
-		return
-	}
-	body := answer.product.r.json
-	writeHeader(w, http.StatusOK, "application/json", len(body))
-	if r.Method != http.MethodHead {
+	if s.begin(w, r, rep) {
 		io.WriteString(w, body)
 	}
 }

@@ -309,26 +309,9 @@ func (o *Options) document() []byte {
 
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if s.checkNoQuery(w, r) && !s.checkPreconditions(w, r, s.openAPIETag, false) {
-		writeJSON(w, r, http.StatusOK, s.openAPI)
+	if s.checkNoQuery(w, r) && s.begin(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
+		w.Write(s.openAPI)
 	}
-}
-
-// writeJSON answers with body, which is JSON, unchanged.
-func writeJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	write(w, r, status, "application/json", body)
-}
-
-func write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
-	writeHeader(w, status, contentType, len(body))
-	if r.Method != http.MethodHead {
-		w.Write(body)
-	}
-}
-
-func writeHeader(w http.ResponseWriter, status int, contentType string, length int) {
-	setHeaders(w.Header(), "Content-Type", contentType, "Content-Length", strconv.Itoa(length), "X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
 }
 
 // setHeaders sets each name, which is in canonical form, to the value that follows
@@ -418,8 +401,12 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Type = cmp.Or(p.Type, "about:blank")
 	p.Title = cmp.Or(p.Title, http.StatusText(p.Status), "Error")
 	body, _ := ijson.Marshal(p) // has no errors
-	w.Header().Set("Cache-Control", "no-store")
-	write(w, r, p.Status, "application/problem+json", body)
+	setHeaders(w.Header(), "Content-Type", "application/problem+json", "Content-Length", strconv.Itoa(len(body)), "X-Content-Type-Options", "nosniff",
+		"Cache-Control", "no-store")
+	w.WriteHeader(p.Status)
+	if r.Method != http.MethodHead {
+		w.Write(body)
+	}
 }
 
 const maxDropped = 64 << 10 // bytes of a body that is of no use
@@ -523,17 +510,20 @@ func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) 
 // position or, if it is inclusive, at it. From a page that does not, a walk might never
 // end.
 func checkPage(method string, items []Resource, position string, inclusive bool) error {
+	last := position
 	for i, item := range items {
 		id := item.ID()
 		switch {
-		case item == Resource{}:
+		case id > last || id == last && id != "" && inclusive && i == 0:
+			last = id
+		case id == "":
 			return broken(method, "the zero Resource")
-		case i == 0 && (id < position || id == position && !inclusive):
+		case i == 0:
 			return broken(method, "%q for the position %q, which it does not come after", id, position)
-		case i > 0 && id == items[i-1].ID():
+		case id == last:
 			return broken(method, "%q twice", id)
-		case i > 0 && id < items[i-1].ID():
-			return broken(method, "%q behind %q, which is not in ascending byte order", id, items[i-1].ID())
+		default:
+			return broken(method, "%q behind %q, which is not in ascending byte order", id, last)
 		}
 	}
 	return nil

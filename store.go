@@ -132,14 +132,27 @@ type Store interface {
 // [Resource.Equal] to compare two. The zero Resource is not valid: if a Store
 // returns it, the service answers 500.
 type Resource struct {
-	r *rendered // nil in the zero Resource
+	// All that there is of a resource, in one piece that has no pointers for the
+	// garbage collector to follow, or "" for the zero Resource: a byte with the
+	// length of its ID, one that is 1 if the ID is escaped in the JSON, the JSON,
+	// compact and with "id" first, its entity tag, and the tag; at the end the
+	// ID, if it is escaped.
+	text string
 }
 
-type rendered struct {
-	id   string
-	json string // compact, "id" first
-	tag  [16]byte
-	etag string // tag as an entity tag
+const (
+	etagLen = 24 // bytes, with the quotes
+	tagLen  = 16
+)
+
+// parts returns what a resource has besides its ID, or nothing for the zero Resource.
+func (r Resource) parts() (json, etag, tag string) {
+	if r.text == "" {
+		return "", "", ""
+	}
+	end := len(r.text) - int(r.text[0])*int(r.text[1])
+	at := end - etagLen - tagLen
+	return r.text[2:at], r.text[at : at+etagLen], r.text[at+etagLen : end]
 }
 
 // NewResource returns the resource with the given ID and the members of fields,
@@ -187,7 +200,7 @@ func MustResource(id string, fields any) Resource {
 func renderResource(id string, text []byte) (Resource, error) {
 	if bytes.HasPrefix(text, []byte(idStart)) && ijson.IsCanonical(text) { // as a store has it that keeps what was rendered
 		n := bytes.IndexByte(text[len(idStart):], '"')
-		if r := newResource(text, n); checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
+		if r := newResource(text, n, ""); checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
 			return r, nil
 		}
 	}
@@ -216,30 +229,35 @@ func renderResource(id string, text []byte) (Resource, error) {
 	}
 	out := make([]byte, 0, len(idStart)+len(id)+len(text))
 	out = ijson.AppendString(append(out, `{"id":`...), id)
+	escaped := ""
+	if len(out) > len(idStart)+len(id)+len(`"`) {
+		escaped = id
+	}
 	for _, m := range members {
 		if string(m.Name) != "id" {
 			out = ijson.AppendString(append(out, ','), string(m.Name))
 			out = ijson.AppendCanonical(append(out, ':'), m.Value)
 		}
 	}
-	r := newResource(append(out, '}'), len(id))
-	r.r.id = id // it may be escaped in the text
-	return r, nil
+	return newResource(append(out, '}'), len(id), escaped), nil
 }
 
 // idStart is how the JSON of every resource begins, unless its ID is escaped.
 const idStart = `{"id":"`
 
-// newResource makes a Resource of rendered JSON whose ID has n bytes and is not
-// escaped. Its three strings are one allocation.
-func newResource(json []byte, n int) Resource {
+// newResource makes a Resource of rendered JSON whose ID has n bytes. If it is escaped
+// there, it is given, too.
+func newResource(json []byte, n int, escaped string) Resource {
 	tag := tagOf(json)
 	var b strings.Builder
-	b.Grow(len(json) + 24)
+	b.Grow(2 + len(json) + etagLen + tagLen + len(escaped))
+	b.WriteByte(byte(n))
+	b.WriteByte(byte(min(len(escaped), 1)))
 	b.Write(json)
 	b.WriteString(httpfield.ETag(tag))
-	text := b.String()
-	return Resource{&rendered{id: text[len(idStart) : len(idStart)+n], json: text[:len(json)], tag: tag, etag: text[len(json):]}}
+	b.Write(tag[:])
+	b.WriteString(escaped)
+	return Resource{b.String()}
 }
 
 // tagOf returns the first 128 bits of the SHA-256 sum of a representation, so that
@@ -264,20 +282,28 @@ func checkID(id string) error {
 }
 
 // ID returns the resource's ID, or "" for the zero Resource.
-func (r Resource) ID() string { return r.orZero().id }
+func (r Resource) ID() string {
+	if r.text == "" {
+		return ""
+	}
+	start, n := 2+len(idStart), int(r.text[0])
+	if r.text[1] == 1 {
+		start = len(r.text) - n
+	}
+	return r.text[start : start+n]
+}
 
 // ETag returns the resource's strong entity tag as in an ETag header, with its
 // quotes (RFC 9110, Section 8.8.3), or "" for the zero Resource.
-func (r Resource) ETag() string { return r.orZero().etag }
+func (r Resource) ETag() string {
+	_, etag, _ := r.parts()
+	return etag
+}
 
 // String returns the resource's JSON, or "" for the zero Resource.
-func (r Resource) String() string { return r.orZero().json }
-
-func (r Resource) orZero() *rendered {
-	if r.r == nil {
-		return new(rendered)
-	}
-	return r.r
+func (r Resource) String() string {
+	json, _, _ := r.parts()
+	return json
 }
 
 // Equal reports whether r and other are the same JSON, byte for byte.
@@ -286,10 +312,10 @@ func (r Resource) Equal(other Resource) bool { return r.String() == other.String
 // MarshalJSON returns the resource as the service sends it: a compact JSON
 // object with "id" first. It returns an error for the zero Resource.
 func (r Resource) MarshalJSON() ([]byte, error) {
-	if r.r == nil {
+	if r == (Resource{}) {
 		return nil, errors.New("storefront: the zero Resource has no JSON")
 	}
-	return []byte(r.r.json), nil
+	return []byte(r.String()), nil
 }
 
 // UnmarshalJSON sets *r to the resource in data: a JSON object with a member
@@ -327,7 +353,7 @@ type MemStore struct {
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
 	mu    sync.Mutex      // guards turns, and is never held for long
-	turns []chan struct{} // the first is closed and has the lock on what follows; the others wait, in this sequence
+	turns []chan struct{} // the first, nil or closed, has the lock on what follows; the others wait, in this sequence
 
 	keys      map[[32]byte]int // the index of the order that was created with it
 	orders    [][]keyedOrder   // all of them, oldest first, in blocks: one slice would be copied as it grows
@@ -398,15 +424,17 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 
 // enter waits for a turn, which is to be left, or until ctx is done.
 func (m *MemStore) enter(ctx context.Context) (turn chan struct{}, err error) {
-	turn = make(chan struct{})
 	m.mu.Lock()
-	if m.turns = append(m.turns, turn); len(m.turns) == 1 {
-		close(turn)
+	if len(m.turns) > 0 {
+		turn = make(chan struct{})
 	}
+	m.turns = append(m.turns, turn)
 	m.mu.Unlock()
-	select {
-	case <-turn:
-	case <-ctx.Done():
+	if turn != nil {
+		select {
+		case <-turn:
+		case <-ctx.Done():
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		m.leave(turn)
@@ -426,7 +454,7 @@ func (m *MemStore) leave(turn chan struct{}) {
 	}
 }
 
-const ordersPerBlock = 1024
+const ordersPerBlock = 128
 
 func (m *MemStore) at(i int) *keyedOrder { return &m.orders[i/ordersPerBlock][i%ordersPerBlock] }
 
@@ -435,7 +463,7 @@ func (m *MemStore) record(o keyedOrder) {
 		m.keys = make(map[[32]byte]int)
 	}
 	if m.count%ordersPerBlock == 0 {
-		m.orders = append(m.orders, nil)
+		m.orders = append(m.orders, make([]keyedOrder, 0, ordersPerBlock))
 	}
 	last := &m.orders[len(m.orders)-1]
 	*last = append(*last, o)

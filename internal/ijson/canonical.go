@@ -3,7 +3,6 @@ package ijson
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -20,9 +19,11 @@ func Marshal(v any) ([]byte, error) {
 
 // AppendString appends s to b as a JSON string.
 func AppendString(b []byte, s string) []byte {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-		literal, _ := Marshal(s) // strings have no errors
-		return append(b, literal...)
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			literal, _ := Marshal(s) // strings have no errors
+			return append(b, literal...)
+		}
 	}
 	return append(append(append(b, '"'), s...), '"')
 }

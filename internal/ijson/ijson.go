@@ -95,7 +95,11 @@ func Parse(text []byte) (members []Member, isObject bool, err error) {
 func Syntax(text []byte) *Error {
 	p := parser{text: text, rest: text, most: 10_000, lenient: true}
 	p.document()
-	return p.err()
+	err := p.err()
+	if err != nil {
+		err.Path = nil // of what is nested too deeply, as no place is of use
+	}
+	return err
 }
 
 // A parser walks a text. Its methods report whether they found no fault.

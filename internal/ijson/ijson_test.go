@@ -216,6 +216,12 @@ func TestSyntaxNamesThePlace(t *testing.T) {
 	}
 }
 
+func TestSyntaxOfWhatIsNestedTooDeeplyIsShort(t *testing.T) {
+	if err := Syntax([]byte(strings.Repeat("[", 20_000))); err == nil || err.Error() != "the JSON is nested too deeply" {
+		t.Errorf("%.100v", err)
+	}
+}
+
 func TestSyntaxTakesWhatIsNoIJSON(t *testing.T) {
 	for _, text := range []string{`{"a":1,"a":2}`, `"\ud800"`, `"\uffff"`, strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2)} {
 		if err := Syntax([]byte(text)); err != nil {
