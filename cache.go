@@ -24,13 +24,13 @@ type representation struct {
 	date, age, cacheStatus string // of a product, or ""
 }
 
-// begin evaluates the request's preconditions in the order of RFC 9110, Section
+// writeHead evaluates the request's preconditions in the order of RFC 9110, Section
 // 13.2.2, writes the head of the response, and reports whether the body is to follow.
 // If the preconditions say so, the response is 304 or 412.
 //
 // A representation that is expired is marked no-cache and goes out in full, as some
 // caches on the way ignore Age and would take a 304 as a renewal for others.
-func (s *service) begin(w http.ResponseWriter, r *http.Request, rep representation) (body bool) {
+func (s *service) writeHead(w http.ResponseWriter, r *http.Request, rep representation) (body bool) {
 	h := w.Header()
 	if lines := r.Header["If-Match"]; isPresent(lines) && !httpfield.MatchETag(lines, rep.etag, false) {
 		setHeaders(h, "Cache-Status", rep.cacheStatus)

@@ -222,7 +222,7 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		body = append(append(append(body, more...), next...), closing...)
 		link = "<?limit=" + strconv.Itoa(limit) + "&" + param + "=" + next + `>; rel="next"`
 	}
-	if s.begin(w, r, representation{etag: httpfield.ETag(tagOf(append(tags, next...))), length: len(body), link: link}) {
+	if s.writeHead(w, r, representation{etag: httpfield.ETag(tagOf(append(tags, next...))), length: len(body), link: link}) {
 		w.Write(body)
 	}
 	if cap(body) <= 1<<20 { // larger ones are rare, and would stay for long

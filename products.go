@@ -35,7 +35,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		rep.age = strconv.FormatInt(int64(seconds), 10)
 		rep.date = answer.began.UTC().Format(http.TimeFormat)
 	}
-	if s.begin(w, r, rep) {
+	if s.writeHead(w, r, rep) {
 		io.WriteString(w, body)
 	}
 }

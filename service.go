@@ -309,7 +309,7 @@ func (o *Options) document() []byte {
 
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if s.checkNoQuery(w, r) && s.begin(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
+	if s.checkNoQuery(w, r) && s.writeHead(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
 		w.Write(s.openAPI)
 	}
 }
