@@ -78,9 +78,13 @@ func isPresent(lines []string) bool {
 	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
 }
 
-// errNotCached is returned when a request with only-if-cached would have to go
-// to the store.
-var errNotCached = errors.New("not cached")
+var (
+	// errNotCached is returned when a request with only-if-cached would have to go
+	// to the store.
+	errNotCached = errors.New("not cached")
+	// errNoReturn is the outcome of a read that ends its goroutine.
+	errNoReturn = errors.New("GetProduct did not return")
+)
 
 // A productCache holds products for requests whose Cache-Control allows a stored
 // response. Concurrent requests of that kind share one call to the store.
@@ -177,10 +181,13 @@ func (c *productCache) readThrough(ctx context.Context, key productKey, d *httpf
 	read := c.begin(key)
 	fwd := c.forwardReason(key, read.began)
 	c.mu.Unlock()
-	product, err := c.read(ctx, key.id)
-	c.mu.Lock()
-	c.end(read, product, err, !d.NoStore)
-	c.mu.Unlock()
+	product, err := Resource{}, errNoReturn
+	defer func() {
+		c.mu.Lock()
+		c.end(read, product, err, !d.NoStore)
+		c.mu.Unlock()
+	}()
+	product, err = c.read(ctx, key.id)
 	return forwarded(product, fwd), err
 }
 
@@ -349,7 +356,7 @@ func (c *productCache) join(ctx context.Context, key productKey, d *httpfield.Ca
 // run makes the call, in a goroutine of its own, so that no request's
 // cancellation ends it for the others.
 func (c *productCache) run(ctx context.Context, call *productCall) {
-	call.err = errors.New("GetProduct did not return") // unless it does
+	call.err = errNoReturn
 	defer func() {
 		c.mu.Lock()
 		c.leave(call)

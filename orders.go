@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"os"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
 )
 
@@ -173,11 +173,11 @@ func (o *Order) appendJSON(b []byte) []byte {
 // without a content coding. If not, it has answered.
 func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 	var faults []Fault
-	if lines := r.Header["Content-Type"]; len(lines) != 1 || !isJSON(lines[0]) {
+	if lines := r.Header["Content-Type"]; len(lines) != 1 || !httpfield.IsJSON(lines[0]) {
 		w.Header().Set("Accept", "application/json")
 		faults = append(faults, Fault{Detail: "Content-Type must be application/json; a charset, if given, must be utf-8.", Header: "Content-Type"})
 	}
-	if slices.ContainsFunc(r.Header["Content-Encoding"], namesCoding) {
+	if httpfield.HasCoding(r.Header["Content-Encoding"]) {
 		w.Header().Set("Accept-Encoding", "identity")
 		faults = append(faults, Fault{Detail: "The body must not have a content coding.", Header: "Content-Encoding"})
 	}
@@ -185,31 +185,6 @@ func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 		s.writeProblem(w, r, unsupportedMediaType, "An order is sent as application/json without a content coding.", faults...)
 	}
 	return faults == nil
-}
-
-// namesCoding reports whether a line of Content-Encoding lists a coding other
-// than identity.
-func namesCoding(line string) bool {
-	for coding := range strings.SplitSeq(line, ",") {
-		if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
-			return true
-		}
-	}
-	return false
-}
-
-// isJSON reports whether contentType is application/json, in UTF-8 if it has a
-// charset (RFC 8259, Section 8.1).
-func isJSON(contentType string) bool {
-	if contentType == "application/json" {
-		return true
-	}
-	mediaType, params, err := mime.ParseMediaType(contentType)
-	if err != nil || mediaType != "application/json" {
-		return false
-	}
-	charset, ok := params["charset"]
-	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
 // readOrderBody reads the body, of at most maxOrderBody bytes. If ok is false,

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
@@ -116,7 +115,7 @@ func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults 
 			if name == "" { // a fault must name something
 				name = pair
 			}
-			faults = append(faults, Fault{Detail: detail, Parameter: quoted(name)})
+			faults = append(faults, Fault{Detail: detail, Parameter: ijson.Truncate(name, maxNameInFault)})
 		}
 		if i >= 0 && !params[i].given {
 			params[i] = queryParam{value, true, detail != ""}
@@ -135,29 +134,11 @@ func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
 	return faults == nil
 }
 
-// maxNameInFault is how many bytes of a parameter's name a fault repeats.
-const maxNameInFault = 255
-
-// quoted returns a name from a request as a fault repeats it: valid UTF-8 of at
-// most maxNameInFault bytes, but for the marks in place of what was not valid.
-func quoted(name string) string {
-	if end := maxNameInFault; len(name) > end {
-		for end > maxNameInFault-utf8.UTFMax && !utf8.RuneStart(name[end]) {
-			end--
-		}
-		name = name[:end]
-	}
-	return strings.Map(func(r rune) rune {
-		if ijson.IsNoncharacter(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.ToValidUTF8(name, "\ufffd"))
-}
-
 const (
 	cursorVersion = 1
 	maxCursor     = 512 // bytes
+
+	maxNameInFault = 255 // bytes of a parameter's name that a fault repeats
 )
 
 // cursor returns the cursor for the position of id: the format version, the

@@ -1258,22 +1258,6 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-func TestNamesAreCutBetweenCharacters(t *testing.T) {
-	for _, test := range []struct{ name, want string }{
-		{strings.Repeat("n", 255), strings.Repeat("n", 255)},
-		{strings.Repeat("n", 256), strings.Repeat("n", 255)},
-		{strings.Repeat("n", 254) + "é", strings.Repeat("n", 254)},
-		{strings.Repeat("n", 252) + "😀x", strings.Repeat("n", 252)},
-		{strings.Repeat("n", 251) + "😀x", strings.Repeat("n", 251) + "😀"},
-		{"a\xffb", "a\ufffdb"},
-		{"a\uffffb", "a\ufffdb"},
-	} {
-		if got := quoted(test.name); got != test.want {
-			t.Errorf("%q is repeated as %q, want %q", test.name, got, test.want)
-		}
-	}
-}
-
 func TestFaultsOfAQueryAreBounded(t *testing.T) {
 	h := New(new(MemStore))
 	p := get(h, "/v1/users?"+strings.Repeat("a&", 10_000)).wantProblem(t, http.StatusBadRequest, "invalid-query")

@@ -1270,6 +1270,38 @@ func TestContextValuesReachTheStore(t *testing.T) {
 	}
 }
 
+// The values of a context, such as a trace or an account, are those of whoever began the
+// call, and never of another scope.
+func TestASharedCallHasTheValuesOfTheRequestThatBeganIt(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		saw := make(chan string, 4)
+		s := newShelf(&Options{Scope: func(r *http.Request) string { return r.Context().Value(key{}).(string)[:1] }}, func(ctx context.Context, _ int) error {
+			err := pause(ctx, time.Second)
+			saw <- ctx.Value(key{}).(string)
+			return err
+		})
+		var pending []<-chan response
+		for _, value := range []string{"a1", "a2", "b1"} {
+			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, value), time.Minute)
+			defer cancel()
+			if value == "a1" { // which has ended when the store answers
+				ctx, cancel = context.WithTimeout(ctx, time.Second/2)
+				defer cancel()
+			}
+			pending = append(pending, s.start(ctx, "max-age=60"))
+			synctest.Wait()
+		}
+		for _, p := range pending {
+			<-p
+		}
+		s.wantCalls(t, 2)
+		if first, second := <-saw, <-saw; first+second != "a1b1" && first+second != "b1a1" {
+			t.Errorf("the store saw the values %s and %s, want a1 and b1", first, second)
+		}
+	})
+}
+
 func TestAnOlderSlowerReadDoesNotReplaceANewerEntry(t *testing.T) {
 	for _, older := range []string{"", "max-age=60"} {
 		for _, newer := range []string{"", "no-cache", "max-age=1"} {

@@ -14,8 +14,9 @@
 //	GET  /openapi.json                 the contract of the above
 //
 // and HEAD and OPTIONS for them. It can be mounted anywhere, including under
-// [http.StripPrefix], and wrapped in middleware: authentication, rate limits,
-// CORS, compression and request logs are left to the embedding program.
+// [http.StripPrefix], whose prefix must not end in a slash, and wrapped in
+// middleware: authentication, rate limits, CORS, compression and request logs are
+// left to the embedding program.
 //
 // # Reads
 //
@@ -24,7 +25,7 @@
 // exactly once. Every read has a strong ETag and a Cache-Control, and heeds
 // If-None-Match and If-Match. A client that requests a product with
 // Cache-Control: max-age=N accepts a stored response that is up to N seconds
-// old.
+// old; one that sends no Cache-Control always has the Store's.
 //
 // # Orders
 //
@@ -56,7 +57,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -99,7 +99,8 @@ type Options struct {
 	// Shared states that responses are the same for every caller. They are then
 	// not marked private, so that shared caches may store them, except those to
 	// requests with Authorization or Cookie: not every shared cache keeps to RFC
-	// 9111, Section 3.5. The products kept in memory serve every caller.
+	// 9111, Section 3.5. The products kept in memory serve every caller, of
+	// whatever Scope. So a shop with accounts and one catalogue sets both.
 	Shared bool
 
 	// CacheSize is the number of products kept in memory for requests whose
@@ -107,13 +108,16 @@ type Options struct {
 	// negative, none are kept.
 	CacheSize int
 
-	// Scope returns the owner of the idempotency keys and cached products that a
-	// request uses, such as the authenticated account. Scopes share neither. By
-	// default all requests are in one scope, and requests with Authorization or
-	// Cookie bypass the product cache unless Shared is set. A program that
-	// serves more than one account must set Scope: without it, one account can
-	// replay another's order by using its key, and products are cached across
-	// accounts that are told apart by anything but these two headers.
+	// Scope returns the owner of the idempotency keys that a request uses and,
+	// unless Shared is set, of the products kept in memory for it, such as the
+	// authenticated account. Scopes share neither. A scope is permanent for an
+	// account: it never goes by a language, a device or a session, as an order
+	// that is sent again from another one would be a second order. By default all
+	// requests are in one scope, and requests with Authorization or Cookie bypass
+	// the products in memory unless Shared is set. A program that serves more
+	// than one account must set Scope: without it, one account can replay
+	// another's order by using its key, and products are kept across accounts
+	// that are told apart by anything but these two headers and those in Vary.
 	//
 	// Scope may be called concurrently. It sees the request as routed by this
 	// package, so the path values of an outer pattern are gone; pass them in the
@@ -127,8 +131,11 @@ type Options struct {
 	// another has read. If they depend on what is no header, such as the address of
 	// the client, it is "*". The default is Authorization and Cookie if Scope is
 	// set, and none otherwise; an empty slice that is not nil stands for none.
-	// Products in memory are told apart by Scope alone: without it, requests with
-	// one of the headers bypass them, unless Shared is set.
+	//
+	// Requests with one of the headers, Host included, bypass the products in
+	// memory, unless Scope or Shared is set. Then these are told apart by Scope or
+	// not at all: if the Store reads products by another header, such as
+	// Accept-Language, set CacheSize to a negative number.
 	Vary []string
 }
 
@@ -570,30 +577,10 @@ func (e *storeError) Unwrap() []error { return e.matches }
 // stranger.
 func guard(err *error) {
 	if v := recover(); v != nil {
-		stack := debug.Stack()
-		panicked, ok := v.(error)
-		if !ok {
-			panicked = panicValue{v}
-		}
-		*err = &storeError{text: fmt.Sprintf("the store panicked: %v\n\n%s", examine(panicked), stack)}
+		*err = &storeError{text: fmt.Sprintf("the store panicked: %v\n\n%s", examine(errtree.Panic(v)), debug.Stack())}
 	} else if *err != nil {
 		*err = examine(*err)
 	}
-}
-
-// A panicValue is what a Store panicked with and is no error.
-type panicValue struct{ v any }
-
-// Error returns the value, if it is a Stringer, a number, a bool or a string; on any
-// other, package fmt may not end.
-func (p panicValue) Error() string {
-	if s, ok := p.v.(fmt.Stringer); ok {
-		return s.String()
-	}
-	if kind := reflect.TypeOf(p.v).Kind(); kind <= reflect.Complex128 || kind == reflect.String {
-		return fmt.Sprint(p.v)
-	}
-	return fmt.Sprintf("a %T", p.v)
 }
 
 // examine returns what is to be known of a stranger's error.

@@ -56,10 +56,16 @@ const KeyLifetime = 24 * time.Hour
 //
 // If any method returns an error that matches [ErrUnavailable] or
 // [context.DeadlineExceeded], the service answers 503 Service Unavailable with
-// Retry-After. An error that the method's comment does not name is answered with
-// 500 Internal Server Error, and so is a panic. The text of an error, which is
-// logged and never sent, contains neither the value of a key nor the item of an
-// order.
+// Retry-After, whatever else the error matches. An error that the method's
+// comment does not name is answered with 500 Internal Server Error. So is a
+// panic, an error of more than 10,000 errors or whose methods take a second, a
+// list that does not ascend from its position, a product with another ID, and
+// the zero Resource. The text of an error, which is logged and never sent,
+// contains neither the value of a key nor the item of an order.
+//
+// Requests for a product share a call, so the ctx of GetProduct may carry the
+// values of another request, which may have ended: one of the same scope or,
+// with Options.Shared, of any.
 //
 // No method reads an order back, because no endpoint needs one. None writes
 // users, products or widgets: how they get into the store is up to the embedding
@@ -141,7 +147,8 @@ type Resource struct {
 }
 
 const (
-	etagLen = 24 // bytes, with the quotes
+	maxID   = 255 // bytes
+	etagLen = 24  // with the quotes
 	tagLen  = 16
 )
 
@@ -200,8 +207,10 @@ func MustResource(id string, fields any) Resource {
 func renderResource(id string, text []byte) (Resource, error) {
 	if bytes.HasPrefix(text, []byte(idStart)) && ijson.IsCanonical(text) { // as a store has it that keeps what was rendered
 		n := bytes.IndexByte(text[len(idStart):], '"')
-		if r := newResource(text, n, ""); checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
-			return r, nil
+		if n <= maxID {
+			if r := newResource(text, n, ""); checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
+				return r, nil
+			}
 		}
 	}
 	members, isObject, err := ijson.Parse(text)
@@ -271,8 +280,8 @@ func checkID(id string) error {
 	switch {
 	case id == "":
 		return errors.New("the ID is missing or empty")
-	case len(id) > 255:
-		return fmt.Errorf("the ID has %d bytes, more than 255", len(id))
+	case len(id) > maxID:
+		return fmt.Errorf("the ID has %d bytes, more than %d", len(id), maxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("the ID %q is not valid UTF-8", id)
 	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsControl(r) || ijson.IsNoncharacter(r) }):
@@ -352,8 +361,11 @@ type MemStore struct {
 	// changed after first use.
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
-	mu    sync.Mutex      // guards turns, and is never held for long
-	turns []chan struct{} // the first, nil or closed, has the lock on what follows; the others wait, in this sequence
+	mu sync.Mutex // guards turns, and is never held for long
+	// The first, nil or closed, has the lock on what follows; the others wait, in
+	// this sequence. One channel for all would belong to the synctest bubble that
+	// it was made in.
+	turns []chan struct{}
 
 	keys      map[[32]byte]int // the index of the order that was created with it
 	orders    [][]keyedOrder   // all of them, oldest first, in blocks: one slice would be copied as it grows
@@ -479,7 +491,9 @@ func (m *MemStore) forgetKeys(now time.Time) {
 	}
 }
 
-// Orders returns all orders, oldest first. It is meant for tests.
+// Orders returns a copy of all orders, oldest first. It is meant for tests, and for a
+// look at a small shop; a program that follows orders does so in Accept. It waits for
+// an Accept that is under way.
 func (m *MemStore) Orders() []Order {
 	turn, _ := m.enter(context.Background())
 	defer m.leave(turn)
@@ -495,8 +509,10 @@ func (m *MemStore) Orders() []Order {
 //	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
 //
 // Each collection may be absent, and each resource may have any further members.
-// Errors name the collection and the index, or the line and the column of what is
-// not JSON, or wrap the error of r. If Load returns an error, the store is
+// Resources that are there with the same ID are replaced, and all others stay. An
+// unknown collection is an error, and so is a collection or an ID that is there
+// twice. Errors name the collection and the index, or the line and the column of
+// what is not JSON, or wrap the error of r. If Load returns an error, the store is
 // unchanged. The whole text is in memory meanwhile.
 func (m *MemStore) Load(r io.Reader) error {
 	if err := m.load(r); err != nil {

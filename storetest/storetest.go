@@ -18,6 +18,9 @@
 //
 //	go test -run 'TestStore/CreateOrder/Two_keys'
 //
+// A minor version may add subtests, of promises that the contract has and that none
+// has tested so far.
+//
 // # What a run does
 //
 // The function that makes a store is called about 45 times, once or twice for a

@@ -220,13 +220,13 @@ func cpuChart(o *output) []byte {
 	d.rect(22, 44, 12, 12, "bar service")
 	d.text(42, 54.5, "", "service")
 	d.rect(122, 44, 12, 12, "bar other")
-	d.text(142, 54.5, "", "bare handler with the same responses")
-	var service, bare []float64 // µs
+	d.text(142, 54.5, "", "handler that has every response ready")
+	var service, records []float64 // µs
 	for _, r := range requests {
 		service = append(service, o.get("Socket/"+r.name, "front-cpu-ns")/1000)
-		bare = append(bare, o.get("Socket/"+r.name, "bare-cpu-ns")/1000)
+		records = append(records, o.get("Socket/"+r.name, "records-cpu-ns")/1000)
 	}
-	x := linear(max(slices.Max(service), slices.Max(bare)))
+	x := linear(max(slices.Max(service), slices.Max(records)))
 	bottom := top + row*float64(len(requests))
 	for _, tick := range x.ticks {
 		d.line(left+width*x.at(tick), top, left+width*x.at(tick), bottom, "grid")
@@ -238,9 +238,9 @@ func cpuChart(o *output) []byte {
 		d.text(left-12, y+27, "end", r.about)
 		d.rect(left, y+6, width*x.at(service[i]), 16, "bar service")
 		d.text(left+width*x.at(service[i])+6, y+18.5, "", number(service[i]))
-		d.rect(left, y+24, width*x.at(bare[i]), 16, "bar other")
-		d.text(left+width*x.at(bare[i])+6, y+36.5, "", number(bare[i]))
-		d.About += fmt.Sprintf("%s: the service %s µs, the bare handler %s µs. ", r.about, number(service[i]), number(bare[i]))
+		d.rect(left, y+24, width*x.at(records[i]), 16, "bar other")
+		d.text(left+width*x.at(records[i])+6, y+36.5, "", number(records[i]))
+		d.About += fmt.Sprintf("%s: the service %s µs, the handler with every response ready %s µs. ", r.about, number(service[i]), number(records[i]))
 	}
 	d.About = strings.TrimSpace(d.About)
 	return d.render()

@@ -85,13 +85,15 @@ func newTable(on string, columns ...string) *table {
 func (t *table) row(cells ...string) { fmt.Fprintf(t, "| %s |\n", strings.Join(cells, " | ")) }
 
 func cpuTable(o *output) string {
-	t := newTable(o.on, "Request", "Over a socket", "bare", "ratio", "Handler alone", "bare", "ratio", "Allocations", "bare")
+	t := newTable(o.on, "Request", "Over a socket", "records", "ratio", "bare", "ratio", "Handler alone", "records", "ratio", "Allocations", "records")
 	for _, r := range requests {
 		socket, handler := "Socket/"+r.name, "Handler/"+r.name
 		t.row(r.about,
-			number(o.get(socket, "front-cpu-ns")/1000)+" µs", number(o.get(socket, "bare-cpu-ns")/1000)+" µs", ratio(o.get(socket, "ratio")),
-			number(o.get(handler, "front-ns")/1000)+" µs", number(o.get(handler, "bare-ns")/1000)+" µs", ratio(o.get(handler, "ratio")),
-			number(o.get(handler, "front-allocs")), number(o.get(handler, "bare-allocs")))
+			number(o.get(socket, "front-cpu-ns")/1000)+" µs",
+			number(o.get(socket, "records-cpu-ns")/1000)+" µs", ratio(o.get(socket, "records-ratio")),
+			number(o.get(socket, "bare-cpu-ns")/1000)+" µs", ratio(o.get(socket, "ratio")),
+			number(o.get(handler, "front-ns")/1000)+" µs", number(o.get(handler, "records-ns")/1000)+" µs", ratio(o.get(handler, "records-ratio")),
+			number(o.get(handler, "front-allocs")), number(o.get(handler, "records-allocs")))
 	}
 	return t.String()
 }

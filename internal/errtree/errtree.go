@@ -1,10 +1,12 @@
 // Package errtree looks at errors that come from a stranger's code, as [errors.Is],
 // [errors.AsType] and Error do, but with bounds: the tree of such an error may contain
-// itself or have no end, and its methods may panic, or not return.
+// itself or have no end, and its methods may panic, or not return. Only a method that
+// calls itself without end ends the process, as nothing in Go can prevent that.
 package errtree
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -23,25 +25,21 @@ type Findings[T error] struct {
 	As   T       // the first error of this type, as by errors.AsType, or the zero T
 }
 
-// Examine returns its findings on err. If its methods panic or take longer than Timeout,
-// or its tree has more than MaxErrors errors, there is only a Text. The targets must be
-// comparable.
+// Examine returns its findings on err. What a method of its tree that panics would have
+// said is not found. If the methods take longer than Timeout, or the tree has more than
+// MaxErrors errors, there is only a Text. The targets must be comparable.
 func Examine[T error](err error, targets ...error) Findings[T] {
 	findings := make(chan Findings[T], 1)
 	go func() {
 		found := Findings[T]{Text: fmt.Sprintf("a %T that ends the goroutine that looks at it", err)} // unless it does not
-		defer func() {
-			if recover() != nil {
-				found = Findings[T]{Text: fmt.Sprintf("%s (and to look at this %T panics)", text(err), err)}
-			}
-			findings <- found
-		}()
+		defer func() { findings <- found }()
 		x := examination[T]{left: MaxErrors, targets: targets}
 		if !x.look(err) {
 			found = Findings[T]{Text: fmt.Sprintf("a %T whose tree has more than %d errors", err, MaxErrors)}
 			return
 		}
-		x.Text = text(err) // which may go through the tree as well, without bounds
+		x.Text = fmt.Sprintf("a %T without a text", err)
+		try(func() { x.Text = err.Error() }) // which may go through the tree as well, without bounds
 		found = x.Findings
 	}()
 	select {
@@ -52,14 +50,32 @@ func Examine[T error](err error, targets ...error) Findings[T] {
 	}
 }
 
-// text returns the text of err, if it has one.
-func text(err error) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("a %T without a text", err)
-		}
-	}()
-	return err.Error()
+// Panic returns v, which somebody has panicked with, as an error: itself, if it is one.
+// The text of any other is that of a Stringer, a number, a bool or a string, and
+// otherwise its type, as package fmt does not end on every value.
+func Panic(v any) error {
+	if err, ok := v.(error); ok {
+		return err
+	}
+	return panicValue{v}
+}
+
+type panicValue struct{ v any }
+
+func (p panicValue) Error() string {
+	if s, ok := p.v.(fmt.Stringer); ok {
+		return s.String()
+	}
+	if kind := reflect.TypeOf(p.v).Kind(); kind <= reflect.Complex128 || kind == reflect.String {
+		return fmt.Sprint(p.v)
+	}
+	return fmt.Sprintf("a %T", p.v)
+}
+
+// try calls a stranger's method, and survives its panic.
+func try(method func()) {
+	defer func() { recover() }()
+	method()
 }
 
 type examination[T error] struct {
@@ -76,7 +92,12 @@ func (x *examination[T]) look(err error) bool {
 	}
 	is, _ := err.(interface{ Is(error) bool })
 	for i := 0; i < len(x.targets); {
-		if target := x.targets[i]; err == target || is != nil && is.Is(target) {
+		target := x.targets[i]
+		matches := err == target
+		if !matches && is != nil {
+			try(func() { matches = is.Is(target) })
+		}
+		if matches {
 			x.Is = append(x.Is, target)
 			x.targets = append(x.targets[:i:i], x.targets[i+1:]...)
 		} else {
@@ -87,17 +108,23 @@ func (x *examination[T]) look(err error) bool {
 		x.As, x.isT = err.(T)
 	}
 	if as, ok := err.(interface{ As(any) bool }); ok && !x.isT {
-		x.isT = as.As(&x.As)
+		try(func() {
+			var found T
+			if as.As(&found) {
+				x.As, x.isT = found, true
+			}
+		})
 	}
+	var inner []error
 	switch err := err.(type) {
 	case interface{ Unwrap() error }:
-		inner := err.Unwrap()
-		return inner == nil || x.look(inner)
+		try(func() { inner = []error{err.Unwrap()} })
 	case interface{ Unwrap() []error }:
-		for _, inner := range err.Unwrap() {
-			if inner != nil && !x.look(inner) {
-				return false
-			}
+		try(func() { inner = err.Unwrap() })
+	}
+	for _, err := range inner {
+		if err != nil && !x.look(err) {
+			return false
 		}
 	}
 	return true

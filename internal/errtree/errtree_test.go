@@ -40,7 +40,7 @@ func TestExamineFindsWhatTheErrorsPackageFinds(t *testing.T) {
 		if want, _ := errors.AsType[*fs.PathError](err); got.As != want && (want == nil || *got.As != *want) {
 			t.Errorf("%.100v as a PathError is %v, want %v", err, got.As, want)
 		}
-		if want := text(err); got.Text != want {
+		if want := err.Error(); got.Text != want {
 			t.Errorf("%.100v has the text %.100q, want %.100q", err, got.Text, want)
 		}
 		if len(got.Is) > len(targets) {
@@ -57,8 +57,6 @@ func TestExamineEnds(t *testing.T) {
 		"one more than are looked at": chain(MaxErrors),
 		"a chain of a million":        chain(1_000_000),
 		"wide":                        wide(make([]error, MaxErrors)),
-		"panics":                      trap(func() { panic("a trap") }),
-		"has no text":                 textless{},
 		"ends the goroutine":          trap(runtime.Goexit),
 	} {
 		got := Examine[*fs.PathError](err, targets...)
@@ -67,6 +65,41 @@ func TestExamineEnds(t *testing.T) {
 		}
 		if !strings.Contains(got.Text, fmt.Sprintf("%T", err)) {
 			t.Errorf("%s: the text %q does not say of which type the error is", name, got.Text)
+		}
+	}
+}
+
+// Of an error that has other ones beside it, what those say is found.
+func TestExamineSurvivesPanics(t *testing.T) {
+	for name, err := range map[string]error{
+		"Is":           trap(func() { panic("a trap") }),
+		"with itself":  trap(func() { panic(textless{}) }),
+		"As":           asTrap{},
+		"Unwrap":       (*fs.PathError)(nil),
+		"Unwrap many":  unwrapTrap{},
+		"Error":        textless{},
+		"As, to false": asFalse{},
+	} {
+		for _, joined := range []error{errors.Join(err, io.EOF), errors.Join(io.EOF, err)} {
+			got := Examine[*os.SyscallError](joined, targets...)
+			if got.Text == "" || !slices.Equal(got.Is, []error{io.EOF}) || got.As != nil {
+				t.Errorf("%s: %+v, want a text and EOF", name, got)
+			}
+		}
+	}
+	if got := Examine[*os.SyscallError](textless{}); got.Text != "a errtree.textless without a text" {
+		t.Errorf("the text is %q", got.Text)
+	}
+}
+
+func TestPanicIsAnErrorWithAText(t *testing.T) {
+	ring := []any{nil}
+	ring[0] = ring // on which package fmt does not end
+	for want, v := range map[string]any{
+		"EOF": io.EOF, "a text": "a text", "42": 42, "1m0s": time.Minute, "true": true, "a struct {}": struct{}{}, "a []interface {}": ring,
+	} {
+		if got := Panic(v).Error(); got != want {
+			t.Errorf("the text of %T is %q, want %q", v, got, want)
 		}
 	}
 }
@@ -133,7 +166,27 @@ func (w wide) Unwrap() []error {
 
 type textless struct{}
 
-func (textless) Error() string { panic("a trap") }
+func (textless) Error() string { panic(textless{}) }
+
+type asTrap struct{ error }
+
+func (asTrap) Error() string { return "a trap" }
+func (asTrap) As(any) bool   { panic("a trap") }
+
+type asFalse struct{}
+
+func (asFalse) Error() string { return "sets what it does not say" }
+func (asFalse) As(target any) bool {
+	if p, ok := target.(**os.SyscallError); ok {
+		*p = new(os.SyscallError)
+	}
+	return false
+}
+
+type unwrapTrap struct{}
+
+func (unwrapTrap) Error() string   { return "a trap" }
+func (unwrapTrap) Unwrap() []error { panic("a trap") }
 
 type trap func()
 

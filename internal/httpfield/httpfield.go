@@ -1,13 +1,15 @@
 // Package httpfield reads the values of header fields by their grammar: the lists
 // of entity tags in If-Match and If-None-Match (RFC 9110, Section 13.1), the
 // directives in the Cache-Control of a request (RFC 9111, Section 5.2.1, and RFC
-// 5861, Section 4), and strings of structured fields (RFC 9651). It takes the
-// lines of a field as [net/http.Header] holds them, and knows of no request.
+// 5861, Section 4), strings of structured fields (RFC 9651), and what says that a
+// body is JSON. It takes the lines of a field as [net/http.Header] holds them, and
+// knows of no request.
 package httpfield
 
 import (
 	"encoding/base64"
 	"math"
+	"mime"
 	"strconv"
 	"strings"
 	"time"
@@ -234,4 +236,31 @@ func UnquoteString(s string) (value string, ok bool) {
 		b.WriteByte(s[i])
 	}
 	return "", false
+}
+
+// IsJSON reports whether contentType is application/json, in UTF-8 if it has a
+// charset (RFC 8259, Section 8.1).
+func IsJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil || mediaType != "application/json" {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// HasCoding reports whether the lines of a Content-Encoding list a coding other than
+// identity (RFC 9110, Section 8.4).
+func HasCoding(lines []string) bool {
+	for _, line := range lines {
+		for coding := range strings.SplitSeq(line, ",") {
+			if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
+				return true
+			}
+		}
+	}
+	return false
 }

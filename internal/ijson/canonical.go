@@ -3,6 +3,7 @@ package ijson
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -26,6 +27,24 @@ func AppendString(b []byte, s string) []byte {
 		}
 	}
 	return append(append(append(b, '"'), s...), '"')
+}
+
+// Truncate returns what of any text a string may have in I-JSON: valid UTF-8 of at most
+// the given number of bytes, but for the marks in the place of what is not valid and of
+// noncharacters.
+func Truncate(s string, most int) string {
+	if end := most; len(s) > end {
+		for end > most-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end]
+	}
+	return strings.Map(func(r rune) rune {
+		if IsNoncharacter(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\ufffd"))
 }
 
 // AppendCanonical appends a value that was parsed without a fault to b, without

@@ -133,7 +133,12 @@ func (p *parser) fault(reason string, path ...string) bool {
 // syntax notes that the text is no JSON at what rest begins with, or at its last
 // character.
 func (p *parser) syntax() bool {
-	before := p.text[:min(len(p.text)-len(p.rest), max(len(p.text)-1, 0))]
+	end := len(p.text) - len(p.rest)
+	if len(p.rest) == 0 {
+		_, n := utf8.DecodeLastRune(p.text)
+		end -= n
+	}
+	before := p.text[:end]
 	start := bytes.LastIndexByte(before, '\n') + 1
 	p.reason = fmt.Sprintf("is not well-formed, at line %d, column %d", 1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[start:]))
 	p.malformed, p.found = true, "unexpected end"

@@ -204,6 +204,8 @@ func TestSyntaxNamesThePlace(t *testing.T) {
 		{`[01]`, "line 1, column 3"},
 		{`[1.]`, "line 1, column 3"},
 		{`["a`, "line 1, column 3"},
+		{`"é`, "line 1, column 2"},
+		{`["😀`, "line 1, column 3"},
 		{"[\"a\tb\"]", "line 1, column 4"},
 		{`["a\x"]`, "line 1, column 4"},
 		{`["\u12"]`, "line 1, column 3"},
@@ -531,4 +533,20 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: fault at %q (%v), want %q", text, got, err, want)
 		}
 	})
+}
+
+func TestTruncateCutsBetweenCharacters(t *testing.T) {
+	for _, test := range []struct{ name, want string }{
+		{strings.Repeat("n", 255), strings.Repeat("n", 255)},
+		{strings.Repeat("n", 256), strings.Repeat("n", 255)},
+		{strings.Repeat("n", 254) + "é", strings.Repeat("n", 254)},
+		{strings.Repeat("n", 252) + "😀x", strings.Repeat("n", 252)},
+		{strings.Repeat("n", 251) + "😀x", strings.Repeat("n", 251) + "😀"},
+		{"a\xffb", "a\ufffdb"},
+		{"a\uffffb", "a\ufffdb"},
+	} {
+		if got := Truncate(test.name, 255); got != test.want {
+			t.Errorf("%q is repeated as %q, want %q", test.name, got, test.want)
+		}
+	}
 }
