@@ -168,7 +168,7 @@ type textless struct{}
 
 func (textless) Error() string { panic(textless{}) }
 
-type asTrap struct{ error }
+type asTrap struct{}
 
 func (asTrap) Error() string { return "a trap" }
 func (asTrap) As(any) bool   { panic("a trap") }
