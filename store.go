@@ -207,10 +207,8 @@ func MustResource(id string, fields any) Resource {
 func renderResource(id string, text []byte) (Resource, error) {
 	if bytes.HasPrefix(text, []byte(idStart)) && ijson.IsCanonical(text) { // as a store has it that keeps what was rendered
 		n := bytes.IndexByte(text[len(idStart):], '"')
-		if n <= maxID {
-			if r := newResource(text, n, ""); checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
-				return r, nil
-			}
+		if r := newResource(text, min(n, maxID), ""); n <= maxID && checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
+			return r, nil
 		}
 	}
 	members, isObject, err := ijson.Parse(text)
@@ -362,9 +360,8 @@ type MemStore struct {
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
 	mu sync.Mutex // guards turns, and is never held for long
-	// The first, nil or closed, has the lock on what follows; the others wait, in
-	// this sequence. One channel for all would belong to the synctest bubble that
-	// it was made in.
+	// The first, nil or closed, has the lock on what follows; the others wait in
+	// turn. One channel for all would belong to the synctest bubble it was made in.
 	turns []chan struct{}
 
 	keys      map[[32]byte]int // the index of the order that was created with it
@@ -491,9 +488,8 @@ func (m *MemStore) forgetKeys(now time.Time) {
 	}
 }
 
-// Orders returns a copy of all orders, oldest first. It is meant for tests, and for a
-// look at a small shop; a program that follows orders does so in Accept. It waits for
-// an Accept that is under way.
+// Orders returns a copy of all orders, oldest first, for tests and for a look at a small
+// shop; to follow orders, use Accept. It waits for an Accept that is under way.
 func (m *MemStore) Orders() []Order {
 	turn, _ := m.enter(context.Background())
 	defer m.leave(turn)
