@@ -78,13 +78,8 @@ func isPresent(lines []string) bool {
 	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
 }
 
-var (
-	// errNotCached is returned when a request with only-if-cached would have to go
-	// to the store.
-	errNotCached = errors.New("not cached")
-	// errNoReturn is the outcome of a read that ends its goroutine.
-	errNoReturn = errors.New("GetProduct did not return")
-)
+var errNotCached = errors.New("not cached")               // only-if-cached would have to go to the store
+var errNoReturn = errors.New("GetProduct did not return") // but ended its goroutine
 
 // A productCache holds products for requests whose Cache-Control allows a stored
 // response. Concurrent requests of that kind share one call to the store.

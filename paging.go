@@ -135,9 +135,8 @@ func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
 }
 
 const (
-	cursorVersion = 1
-	maxCursor     = 512 // bytes
-
+	cursorVersion  = 1
+	maxCursor      = 512 // bytes
 	maxNameInFault = 255 // bytes of a parameter's name that a fault repeats
 )
 
