@@ -317,7 +317,7 @@ func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
 	p.want("operations", p.texts(".operation p:first-of-type code"), []string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
 	p.want("parameters", p.texts(".operation label"), []string{
 		"limit (query)", "after (query)", "If-None-Match (header)", "If-Match (header)",
-		"Idempotency-Key (header, required)", "Content-Encoding (header)", "item (body, required)", "qty (body, required)",
+		"Idempotency-Key (header, required)", "Content-Encoding (header)", "If-Match (header)", "item (body, required)", "qty (body, required)",
 		"product_id (path, required)", "If-None-Match (header)", "If-Match (header)", "Cache-Control (header)",
 		"limit (query, required)", "start (query)", "If-None-Match (header)", "If-Match (header)",
 	})

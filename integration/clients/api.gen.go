@@ -615,7 +615,7 @@ type ClientInterface interface {
 
 	// CreateOrderWithBody Create an order
 	//
-	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -624,7 +624,7 @@ type ClientInterface interface {
 
 	// CreateOrder Create an order
 	//
-	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -672,7 +672,7 @@ func (c *Client) GetOpenAPI(ctx context.Context, params *GetOpenAPIParams, reqEd
 
 // CreateOrderWithBody Create an order
 //
-// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 //
 // Takes any type of body and a specified content type.
 //
@@ -691,7 +691,7 @@ func (c *Client) CreateOrderWithBody(ctx context.Context, params *CreateOrderPar
 
 // CreateOrder Create an order
 //
-// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1193,7 +1193,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateOrderWithBodyWithResponse Create an order
 	//
-	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -1202,7 +1202,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateOrderWithResponse Create an order
 	//
-	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+	// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -1969,7 +1969,7 @@ func (c *ClientWithResponses) GetOpenAPIWithResponse(ctx context.Context, params
 
 // CreateOrderWithBodyWithResponse Create an order
 //
-// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -1984,7 +1984,7 @@ func (c *ClientWithResponses) CreateOrderWithBodyWithResponse(ctx context.Contex
 
 // CreateOrderWithResponse Create an order
 //
-// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, size, body.
+// Of any number of requests with one Idempotency-Key, exactly one creates an order, and all get that one back: a client that has not seen an answer simply sends the same request again. A request is checked in this order: query, media type, key, declared size, If-Match, body.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
