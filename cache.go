@@ -107,7 +107,7 @@ type productEntry struct {
 // A productAnswer is a product and where it came from.
 type productAnswer struct {
 	product     Resource
-	cacheStatus string    // RFC 9211; "" if the request has no Cache-Control
+	cacheStatus string    // RFC 9211; "" if the request has no Cache-Control, or only-if-cached failed
 	began       time.Time // when the call to the store began, if that was for another request
 	age         time.Duration
 	failure     error // the store's error, if a stale product stands in for it
@@ -136,7 +136,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	d := httpfield.ParseCacheControl(lines)
 	if !c.serves(r) {
 		if d.OnlyIfCached {
-			return productAnswer{cacheStatus: noForward}, errNotCached
+			return productAnswer{}, errNotCached
 		}
 		product, err := c.read(ctx, id)
 		return forwarded(product, fwdBypass), err
@@ -156,7 +156,7 @@ func (c *productCache) get(r *http.Request, id string) (productAnswer, error) {
 	case d.AcceptsAge && !d.NoCache:
 		answer, err = c.reuse(ctx, key, &d)
 	case d.OnlyIfCached:
-		answer, err = productAnswer{cacheStatus: noForward}, errNotCached
+		err = errNotCached
 	default:
 		answer, err = c.readThrough(ctx, key, &d)
 	}
@@ -204,7 +204,7 @@ func (c *productCache) reuse(ctx context.Context, key productKey, d *httpfield.C
 		switch {
 		case d.OnlyIfCached:
 			c.mu.Unlock()
-			return productAnswer{cacheStatus: noForward}, errNotCached
+			return productAnswer{}, errNotCached
 		case d.NoStore:
 			c.mu.Unlock()
 			product, err := c.read(ctx, key.id)

@@ -47,6 +47,7 @@ func (s *service) productFailed(w http.ResponseWriter, r *http.Request, cacheSta
 	case errors.Is(err, ErrNotFound):
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
 	case err == errNotCached:
+		setHeaders(w.Header(), "Cache-Status", noForward)
 		s.writeProblem(w, r, notCached, "No stored response satisfies the Cache-Control of the request. Leave out only-if-cached to have the product read.")
 	default:
 		s.storeFailed(w, r, err)
