@@ -40,7 +40,7 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 			args = append(args, []byte(r.ID()), r.String())
 		}
 		query := func(e *engine) string {
-			return "INSERT INTO " + c.table + " (id, body) VALUES " + e.placeholders(len(batch), 2) + e.replace
+			return "INSERT INTO " + e.prefix + c.table + " (id, body) VALUES " + e.placeholders(len(batch), 2) + e.replace
 		}
 		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 			args = append(args, []byte(id))
 		}
 		query := func(e *engine) string {
-			return "DELETE FROM " + c.table + " WHERE id IN " + e.placeholders(1, len(batch))
+			return "DELETE FROM " + e.prefix + c.table + " WHERE id IN " + e.placeholders(1, len(batch))
 		}
 		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err

@@ -3,70 +3,27 @@ package sqlstore
 import (
 	"bytes"
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
-	"math/bits"
-	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
+
+	"example.com/storefront/internal/batch"
 )
 
-// maxShared is how many orders share a commit at most.
-const maxShared = 64
-
-// A queue is of orders that arrived while as many commits as are worth it were under
-// way. The next commit takes them all. So an order that arrives alone goes at once,
-// no order waits for a timer, and the more there are, the less each costs.
-type queue struct {
-	mu         sync.Mutex
-	waiting    []*turn
-	committers int // goroutines that commit
-}
-
-// A turn is a try to create an order in a commit.
-type turn struct {
+// An attempt is one to create an order in one commit.
+type attempt struct {
 	*proposal
-	values   values        // of the caller's ctx
-	deadline time.Time     // the caller's
-	settled  chan struct{} // closed when the following is known
+	ctx context.Context // the caller's
 
 	created bool // if not, and err is nil, the key is taken
 	err     error
-	again   bool // another order may be to blame for err
+	again   bool // alone: another order of the commit may have failed it
 	ended   bool // Accept has ended the transaction: err says so
 }
 
-// A values has the values of a ctx, not its cancellation, and until the method that
-// was given the ctx returns: a Store does not use it any longer.
-type values struct {
-	context.Context // context.Background()
-
-	mu sync.RWMutex
-	of context.Context // nil from then on
-}
-
-func (v *values) Value(key any) any {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	if v.of == nil {
-		return nil
-	}
-	return v.of.Value(key)
-}
-
-// left reports whether the method has returned.
-func (v *values) left() bool {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.of == nil
-}
-
-func (v *values) leave() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.of = nil
-}
+// errNotAccepted is of an Accept that has not returned: it has panicked.
+var errNotAccepted = errors.New("sqlstore: Accept has not returned")
 
 // create tries to create the order. If it returns false without an error, the key
 // is taken.
@@ -76,288 +33,254 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 		return false, err
 	}
 	for {
-		t := &turn{proposal: p, values: values{Context: context.Background(), of: ctx}, settled: make(chan struct{})}
-		defer t.values.leave()
-		t.deadline, _ = ctx.Deadline()
+		a := &attempt{proposal: p, ctx: ctx}
 		if e.oneWriter || s.opts.Accept == nil && !p.alone {
-			if s.enqueue(e, t) {
-				s.commitOwn(ctx, e, t)
+			// A commit that is under way goes on, for the sake of the others.
+			if err := s.queue.Do(ctx, a); err != nil {
+				return false, err
 			}
-			select {
-			case <-t.settled:
-			case <-ctx.Done():
-				// A commit that is under way goes on, for the sake of the others.
-				s.queue.leave(t)
-				return false, ctx.Err()
-			}
-		} else {
-			err := s.with(ctx, p.watch, func(ctx context.Context, c session) error { return s.commit(ctx, c, []*turn{t}) })
-			if err != nil {
-				t.created, t.err = false, err
-			}
+		} else if err := s.withSession(ctx, p.watch, func(ctx context.Context, c session) error {
+			return s.commit(ctx, c, shared{attempts: []*attempt{a}, accept: callAccept})
+		}); err != nil {
+			a.created, a.err = false, err
 		}
-		if t.again {
-			p.alone = true // outside of the queue, for all the time that the call has
-			if !transient(t.err) {
+		if a.again {
+			p.alone = true // for all the time that the call has
+			if !transient(a.err) {
 				continue
 			}
 		}
-		if stopped, ok := t.err.(*stopped); ok {
-			panic(stopped)
+		if e, ok := a.err.(*panicError); ok {
+			panic(e.value)
 		}
-		return t.created, t.err
+		return a.created, a.err
 	}
 }
 
-// enqueue has a committer settle t. If it returns true, that is to be the caller, who
-// has nothing to wait for.
-func (s *Store) enqueue(e *engine, t *turn) bool {
-	q := &s.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	begins := q.committers < e.commits
-	if begins {
-		q.committers++
-	}
-	// A statement in SQLite is not to end with ctx (see createIn), but the call is.
-	if begins && !e.oneWriter {
-		return true
-	}
-	q.waiting = append(q.waiting, t)
-	if begins {
-		go s.commitWaiting(e)
-	}
-	return false
-}
-
-// commitOwn settles t, and leaves what waits by then to another committer.
-func (s *Store) commitOwn(ctx context.Context, e *engine, t *turn) {
-	if s.settle(ctx, e, []*turn{t}) {
-		s.giveWay(e)
+func newQueue(s *Store) *batch.Queue[*attempt] {
+	return &batch.Queue[*attempt]{
+		Run: s.runCommit,
+		Limits: func(n int) (batches, size int) {
+			e := s.engine.Load()
+			batches = e.commits
+			if most := s.ordersAtOnce(); most > 0 {
+				batches = min(batches, most)
+			}
+			return batches, e.shared(n)
+		},
+		Alone: func(a *attempt) bool { return a.alone },
+		// A statement in SQLite is not to end with a caller's ctx (see accept), but the
+		// call is.
+		Detached: func() bool { return s.engine.Load().oneWriter },
 	}
 }
 
-// giveWay has another committer in the place of one that ends or takes too long, if
-// something waits.
-func (s *Store) giveWay(e *engine) {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	if len(s.queue.waiting) > 0 {
-		go s.commitWaiting(e)
-	} else {
-		s.queue.committers--
-	}
+// A shared commit is one of attempts, of which the queue can have some wait for the
+// next one.
+type shared struct {
+	attempts []*attempt
+	until    time.Time                        // when those that have not begun wait for the next one; zero: never
+	putBack  func(n int)                      // has the attempts from the n-th on wait
+	accept   func(n int, accept func()) error // calls Accept for the n-th where its caller is
 }
 
-// leave takes t out of the queue, unless its commit has begun.
-func (q *queue) leave(t *turn) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if i := slices.Index(q.waiting, t); i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
-	}
+// callAccept is for who commits what is its own.
+func callAccept(_ int, accept func()) error {
+	accept()
+	return nil
 }
 
-// take returns the turns of the next commit. If there are none, the committer ends.
-func (q *queue) take(e *engine) []*turn {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := slices.IndexFunc(q.waiting, func(t *turn) bool { return t.alone })
-	switch {
-	case len(q.waiting) == 0:
-		q.committers--
-		return nil
-	case n == 0:
-		n = 1
-	case n < 0:
-		n = len(q.waiting)
-	}
-	n = min(n, maxShared)
-	if !e.oneWriter {
-		// For a driver that keeps statements prepared, by their text.
-		n = 1 << (bits.Len(uint(n)) - 1)
-	}
-	turns := slices.Clone(q.waiting[:n])
-	q.waiting = slices.Delete(q.waiting, 0, n)
-	return turns
-}
-
-// commitWaiting commits what waits until nothing does.
-func (s *Store) commitWaiting(e *engine) {
-	done := false
-	defer func() {
-		if !done { // Accept has ended the goroutine
-			go s.commitWaiting(e)
-		}
-	}()
-	for turns := s.queue.take(e); turns != nil; turns = s.queue.take(e) {
-		ctx, cancel := context.Background(), func() {}
-		if !e.oneWriter {
-			ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
-		}
-		inPlace := s.settle(ctx, e, turns)
-		cancel()
-		if !inPlace {
-			break
-		}
-	}
-	done = true
-}
-
-// settle commits turns and tells their callers. Whatever happens, it tells them. It
-// reports whether the committer still has its place, and has not given way.
+// runCommit is what the queue runs.
 //
 // A commit that takes a quarter of the time that calls have gives way to another, so
 // that neither a lock on one of its keys nor a server that hangs holds up all that
-// waits. If it is shared, it ends then, and each of its orders goes alone.
-func (s *Store) settle(ctx context.Context, e *engine, turns []*turn) (inPlace bool) {
-	inPlace = true
-	var err error = &stopped{value: "runtime.Goexit"}
-	sent := false
+// waits. If it is shared, it ends then, and each of its orders goes alone; in SQLite,
+// what it has done by then is committed.
+func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
+	attempts := b.Members
+	kept, sent := len(attempts), false
+	oneWriter := s.engine.Load().oneWriter
+	var err error
 	defer func() {
 		if value := recover(); value != nil {
-			err = &stopped{value, debug.Stack()}
+			err = &panicError{value}
 		}
-		for _, t := range turns {
-			if err != nil {
-				t.created, t.err = false, err
-				mayBeAnothers := len(turns) > 1 && !(transient(err) && (e.oneWriter || !sent))
-				t.again = !t.ended && mayBeAnothers
-			}
-			close(t.settled)
+		if err == nil {
+			return
+		}
+		for _, a := range attempts[:kept] {
+			mayBeAnothers := len(attempts) > 1 && !(transient(err) && (oneWriter || !sent))
+			a.created, a.err, a.again = false, err, mayBeAnothers && !a.ended
 		}
 	}()
-	w := turns[0].watch
-	if len(turns) > 1 {
-		w = &watch{w.health, s.opts.Timeout / 5}
+	w := attempts[0].watch
+	if len(attempts) > 1 {
+		w = s.newWatch(w.health)
 	}
-	err = s.with(ctx, w, func(ctx context.Context, c session) error {
+	if _, ok := ctx.Deadline(); !ok && !oneWriter {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+	}
+	err = s.withSession(ctx, w, func(ctx context.Context, c session) error {
 		sent = true
-		if !e.oneWriter {
-			long := s.opts.Timeout / 4
-			timer := time.AfterFunc(long, func() { s.giveWay(e) })
-			defer func() { inPlace = timer.Stop() }()
-			if len(turns) > 1 {
+		long := s.opts.Timeout / 4
+		if !oneWriter {
+			defer time.AfterFunc(long, b.HandOver).Stop()
+			if len(attempts) > 1 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, long)
 				defer cancel()
 			}
 		}
-		return s.commit(ctx, c, turns)
+		return s.commit(ctx, c, shared{
+			attempts: attempts,
+			until:    time.Now().Add(long),
+			putBack: func(n int) {
+				kept = n
+				b.PutBack(n)
+			},
+			accept: b.Call,
+		})
 	})
-	return inPlace
 }
 
-// commit creates the orders of turns in one transaction. If it returns an error,
+// commit creates the orders of attempts in one transaction. If it returns an error,
 // none of them is known to be created.
-func (s *Store) commit(ctx context.Context, c session, turns []*turn) error {
+func (s *Store) commit(ctx context.Context, c session, commit shared) (err error) {
+	attempts := commit.attempts
 	switch {
-	case s.opts.Accept == nil && len(turns) == 1:
-		n, err := c.insert(ctx, turns[0].row()...)
-		turns[0].created = n == 1 && err == nil
-		return err
 	case s.opts.Accept != nil || c.engine.oneWriter:
-		return s.commitInTurn(ctx, c, turns)
+		err = s.commitInTurn(ctx, c, commit)
+	case len(attempts) == 1:
+		var n int64
+		n, err = c.exec(ctx, c.engine.insert, attempts[0].row()...)
+		attempts[0].created = n == 1
+	default:
+		err = commitAtOnce(ctx, c, attempts)
 	}
-	return commitAtOnce(ctx, c, turns)
-}
-
-// commitAtOnce inserts the orders of turns in one statement.
-func commitAtOnce(ctx context.Context, c session, turns []*turn) error {
-	// Where two statements insert the same keys, those who do it in the same
-	// sequence do not deadlock.
-	turns = slices.Clone(turns)
-	slices.SortStableFunc(turns, func(t, u *turn) int { return bytes.Compare(t.hash[:], u.hash[:]) })
-	// Of several with one key, only the first can be told from an order that was
-	// there before. The others find it.
-	turns = slices.CompactFunc(turns, func(t, u *turn) bool { return t.hash == u.hash })
-	if c.engine.unlessTaken == "" {
-		return commitFree(ctx, c, turns)
-	}
-	created, err := c.hashes(ctx, c.engine.insertOrders(len(turns))+c.engine.unlessTaken, rowsOf(turns)...)
 	if err != nil {
 		return err
 	}
-	for _, t := range turns {
-		t.created = created[t.hash]
+	created := 0
+	for _, a := range attempts {
+		if a.created {
+			created++
+		}
+	}
+	if created > 0 {
+		s.stats.commits.Add(1)
+		s.stats.committed.Add(int64(created))
+	}
+	return nil
+}
+
+// commitAtOnce inserts the orders of attempts in one statement.
+func commitAtOnce(ctx context.Context, c session, attempts []*attempt) error {
+	// Where two statements insert the same keys, those who do it in the same
+	// sequence do not deadlock.
+	attempts = slices.Clone(attempts)
+	slices.SortStableFunc(attempts, func(a, b *attempt) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	// Of several with one key, only the first can be told from an order that was
+	// there before. The others find it.
+	attempts = slices.CompactFunc(attempts, func(a, b *attempt) bool { return a.hash == b.hash })
+	if c.engine.unlessTaken == "" {
+		return commitFree(ctx, c, attempts)
+	}
+	created, err := c.hashes(ctx, c.engine.insertOrders(len(attempts))+c.engine.unlessTaken, rowsOf(attempts)...)
+	if err != nil {
+		return err
+	}
+	for _, a := range attempts {
+		a.created = created[a.hash]
 	}
 	return nil
 }
 
 // commitFree is commitAtOnce for an engine that cannot leave out what is taken: it
 // looks which keys are, once the statement has failed for it.
-func commitFree(ctx context.Context, c session, turns []*turn) error {
-	_, err := c.exec(ctx, c.engine.insertOrders(len(turns)), rowsOf(turns)...)
-	if duplicate(err) {
+func commitFree(ctx context.Context, c session, attempts []*attempt) error {
+	_, err := c.exec(ctx, c.engine.insertOrders(len(attempts)), rowsOf(attempts)...)
+	if classOf(err) == duplicate {
 		var args []any
-		for _, t := range turns {
-			args = append(args, t.hash[:])
+		for _, a := range attempts {
+			args = append(args, a.hash[:])
 		}
-		taken, lookErr := c.hashes(ctx, `SELECT key_hash FROM storefront_orders WHERE key_hash IN `+c.engine.placeholders(1, len(turns)), args...)
+		taken, lookErr := c.hashes(ctx, `SELECT key_hash FROM storefront_orders WHERE key_hash IN `+c.engine.placeholders(1, len(attempts)), args...)
 		if lookErr != nil {
 			return lookErr
 		}
-		turns = slices.DeleteFunc(turns, func(t *turn) bool { return taken[t.hash] })
-		if len(turns) == 0 {
+		attempts = slices.DeleteFunc(attempts, func(a *attempt) bool { return taken[a.hash] })
+		if len(attempts) == 0 {
 			return nil
 		}
-		_, err = c.exec(ctx, c.engine.insertOrders(len(turns)), rowsOf(turns)...)
+		_, err = c.exec(ctx, c.engine.insertOrders(len(attempts)), rowsOf(attempts)...)
 	}
 	if err != nil {
 		return err
 	}
-	for _, t := range turns {
-		t.created = true
+	for _, a := range attempts {
+		a.created = true
 	}
 	return nil
 }
 
-// rowsOf returns the arguments of engine.insertOrders for the orders of turns.
-func rowsOf(turns []*turn) (args []any) {
-	for _, t := range turns {
-		args = append(args, t.row()...)
+// rowsOf returns the arguments of engine.insertOrders for the orders of attempts.
+func rowsOf(attempts []*attempt) (args []any) {
+	for _, a := range attempts {
+		args = append(args, a.row()...)
 	}
 	return args
 }
 
-// commitInTurn inserts the orders of turns one after the other, each with what
-// Accept does for it. What fails for one of them only is its turn's err.
-func (s *Store) commitInTurn(ctx context.Context, c session, turns []*turn) error {
-	tx, insert, err := c.begin(ctx, &turns[0].values)
+// commitInTurn inserts the orders of attempts one after the other, each with what
+// Accept does for it. What fails for one of them only is its attempt's err.
+func (s *Store) commitInTurn(ctx context.Context, c session, commit shared) error {
+	tx, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.rollBack(ctx, tx) // in case of an error, or a panic of Accept
+	defer tx.rollBack(ctx) // in case of an error, or a panic of Accept
 	created := false
-	for _, t := range turns {
-		if t.values.left() {
+	for n, a := range commit.attempts {
+		if n > 0 && !commit.until.IsZero() && time.Now().After(commit.until) {
+			commit.putBack(n)
+			break
+		}
+		if a.ctx.Err() != nil {
+			a.err = a.ctx.Err()
 			continue
 		}
-		if err := s.createIn(ctx, c, tx, insert, t); err != nil {
+		late, err := s.createIn(ctx, tx, commit, n)
+		if err != nil {
 			return err
 		}
-		created = created || t.created
+		if late {
+			commit.putBack(n)
+			break
+		}
+		created = created || a.created
 	}
-	if _, refused := turns[0].err.(decision); !created && !(refused && c.engine.claim != "") {
+	_, refused := commit.attempts[0].err.(acceptError)
+	if !created && !(refused && c.engine.claim != "") {
 		return nil
 	}
-	if c.engine.commit != "" {
-		_, err := tx.ExecContext(ctx, c.engine.commit)
-		return err
-	}
-	return tx.Commit()
+	return tx.commit(ctx)
 }
 
-// createIn inserts the order of t and lets Accept work. It returns an error only if
-// tx cannot go on.
-func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func(args ...any) (int64, error), t *turn) error {
+// createIn inserts the order of the n-th attempt and lets Accept work. It returns an
+// error only if tx cannot go on. If it reports that it was late, the time of the commit
+// ended before Accept did.
+func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n int) (late bool, err error) {
+	a := commit.attempts[n]
+	oneWriter := tx.engine.oneWriter
 	if s.opts.Accept == nil {
-		n, err := insert(t.row()...)
-		t.created = n == 1
-		if c.engine.oneWriter && !transient(err) {
-			t.err, err = err, nil // SQLite has undone this statement alone, or Commit fails
+		inserted, err := rowsAffected(tx.insert(ctx, a.row()...))
+		a.created = inserted == 1
+		if oneWriter && !transient(err) {
+			a.err, err = err, nil // SQLite has undone this statement alone, or Commit fails
 		}
-		return err
+		return false, err
 	}
 	send := func(statement string) error {
 		_, err := tx.ExecContext(ctx, statement)
@@ -368,83 +291,80 @@ func (s *Store) createIn(ctx context.Context, c session, tx *sql.Tx, insert func
 		release  = "RELEASE SAVEPOINT storefront_order"
 		rollBack = "ROLLBACK TO SAVEPOINT storefront_order"
 	)
-	if c.engine.claim != "" {
-		// Of numbers that settle does not use, so many that few orders share one.
-		number := 256 + int(t.hash[1])<<8 + int(t.hash[2])
-		if _, err := tx.ExecContext(ctx, c.engine.claim, number); err != nil {
-			return err
+	if tx.engine.claim != "" {
+		// Of numbers that syncReplay does not use, so many that few orders share one.
+		number := 256 + int(a.hash[1])<<8 + int(a.hash[2])
+		if _, err := tx.ExecContext(ctx, tx.engine.claim, number); err != nil {
+			return false, err
 		}
 	}
 	if err := send(save); err != nil {
-		return err
+		return false, err
 	}
-	n, err := insert(t.row()...)
+	inserted, err := rowsAffected(tx.insert(ctx, a.row()...))
 	switch {
 	case transient(err):
-		return err
+		return false, err
 	case err != nil:
 		// Some errors undo the whole transaction in SQLite, and what comes after
 		// them would be on its own; then there is no such savepoint.
-		t.err = err
+		a.err = err
 		if send(rollBack) != nil {
-			return err
+			return false, err
 		}
-		return nil
-	case n == 0:
-		return send(release)
+		return false, nil
+	case inserted == 0:
+		return false, send(release)
 	}
 
 	accepting := ctx
-	if c.engine.oneWriter {
-		// Of a shared commit, it has the values and the deadline of this call, but
-		// not its cancellation: where a statement is cancelled, SQLite may roll
-		// back what the others have done, too.
+	if oneWriter {
+		// It has the values and the deadline of this call. In a shared commit, it has not its
+		// cancellation: where a statement is cancelled, SQLite may roll back what the
+		// others have done, too. Nor do those wait for longer than a commit may take.
+		accepting = a.ctx
+		if len(commit.attempts) > 1 {
+			accepting = context.WithoutCancel(a.ctx)
+		}
+		deadline, _ := a.ctx.Deadline()
+		if n > 0 && commit.until.Before(deadline) {
+			deadline = commit.until
+		}
 		var cancel context.CancelFunc
-		accepting, cancel = context.WithDeadline(&t.values, t.deadline)
+		accepting, cancel = context.WithDeadline(accepting, deadline)
 		defer cancel()
 	}
+	var accepted error = errNotAccepted
+	if err := commit.accept(n, func() { accepted = s.opts.Accept(accepting, tx.Tx, a.key, a.order) }); err != nil {
+		accepted = err // the caller has left
+	}
 	end := release
-	if err = s.opts.Accept(accepting, tx, t.key, t.order); err != nil {
+	if accepted != nil {
 		end = rollBack
 	}
-	lost := send(end) // if this is not the transaction that Accept was given
-	switch {
-	case transient(lost) && !c.engine.oneWriter: // in SQLite, it is rows that Accept has left open
-		return lost
-	case lost != nil && transient(err):
-		return err // an error with which the database has ended the transaction
-	case lost != nil && accepting.Err() != nil:
-		return accepting.Err()
-	case lost != nil:
-		t.ended = true
-		return decision{fmt.Errorf("sqlstore: the order's transaction cannot go on after Accept, "+
-			"which must not end it and must return the errors of its statements: %w (it returned %v)", lost, err)}
-	case err == nil:
-		t.created = true
-	case transient(err):
-		t.err = err
-	default:
-		t.err = decision{err}
+	ended := send(end) // it fails if this is not the transaction that Accept was given
+	if late = n > 0 && accepted != nil && accepting.Err() != nil && a.ctx.Err() == nil; late {
+		a.alone = true
 	}
-	return nil
-}
-
-// A decision is an error of Accept's. As the key was free, it is all there is to say
-// of the order, whatever happened to tries before.
-type decision struct{ error }
-
-func (d decision) Unwrap() error { return d.error }
-
-// A stopped is what ended the work of a committer: a panic.
-type stopped struct {
-	value any
-	stack []byte
-}
-
-func (s *stopped) Error() string { return fmt.Sprintf("%v\n\n%s", s.value, s.stack) }
-
-// Unwrap returns the value that Accept or the driver panicked with, if it is an error.
-func (s *stopped) Unwrap() error {
-	err, _ := s.value.(error)
-	return err
+	switch class := classOf(accepted); {
+	case ended != nil && transient(ended) && !oneWriter: // in SQLite, it is rows that Accept has left open
+		return false, ended
+	case ended != nil && class >= passing:
+		return false, accepted // an error with which the database has ended the transaction
+	case ended != nil && accepting.Err() != nil:
+		return false, accepting.Err()
+	case ended != nil:
+		a.ended = true
+		return false, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on after Accept, "+
+			"which must not end it and must return the errors of its statements: %w (it returned %v)", ended, accepted)}
+	case late:
+		return true, nil
+	case accepted == nil:
+		a.created = true
+	case class == passing || class == conflict:
+		a.err = accepted // of its statements: the whole transaction may succeed later
+	default:
+		a.err = acceptError{accepted}
+	}
+	return false, nil
 }

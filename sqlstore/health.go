@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -15,16 +16,24 @@ import (
 // A health is what is known of the database from calls of one kind: those that read,
 // or those that create orders. Times are since the Store was made.
 type health struct {
+	calls    atomic.Int64 // in progress
 	answered atomic.Int64 // when the database has last answered
 	failing  atomic.Int64 // since when it has not, but tries have failed; 0: it has answered the last
 	probed   atomic.Int64 // when a call was last given all the time although it had not answered for long
 	dropped  atomic.Int64 // when connections were last given up
+
+	// question returns the statement that asks the server whether it does what these
+	// calls need.
+	question func(*engine) string
+
+	mu     sync.Mutex
+	asking *question // the last
 }
 
-// note takes notice of how a try has ended that began at some time. An error that is
-// not transient is an answer, too, and so is a conflict with another transaction.
+// note records the outcome of a try that began at some time. An error that is not
+// transient is an answer, too, and so is a conflict with another transaction.
 func (h *health) note(began, now time.Duration, err error) {
-	if _, decided := err.(decision); !decided && transient(err) && !conflict(err) {
+	if class := classOf(err); class >= passing && class != conflict {
 		h.failing.CompareAndSwap(0, max(int64(began), h.answered.Load()))
 		return
 	}
@@ -34,12 +43,12 @@ func (h *health) note(began, now time.Duration, err error) {
 	}
 }
 
-// hopeless reports whether a call should give up early if nobody is answered before.
+// isDown reports whether a call should give up early if nobody is answered before.
 // Once tries have failed for as long as a call may take, most calls need not take as
 // long to learn the same. But to find that the database is back may take long, such as
 // where a driver asks several servers in turn, so one call in each fortieth of that
 // time tries for all of it.
-func (h *health) hopeless(now, timeout time.Duration) bool {
+func (h *health) isDown(now, timeout time.Duration) bool {
 	failing := time.Duration(h.failing.Load())
 	if failing == 0 || now-failing < timeout {
 		return false
@@ -48,13 +57,13 @@ func (h *health) hopeless(now, timeout time.Duration) bool {
 	return now-time.Duration(last) < timeout/40 || !h.probed.CompareAndSwap(last, int64(now))
 }
 
-// withoutHope calls f, which retries, with a ctx that is also done after a tenth of
+// withShortDeadline calls f, which retries, with a ctx that is also done after a tenth of
 // Options.Timeout if the database has answered nobody by then.
-func (s *Store) withoutHope(ctx context.Context, h *health, f func(context.Context) error) error {
+func (s *Store) withShortDeadline(ctx context.Context, h *health, f func(context.Context) error) error {
 	began, early := s.now(), s.opts.Timeout/10
 	hoping, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	timer := time.AfterFunc(s.pause(early, early+early/8), func() {
+	timer := time.AfterFunc(s.jitter(early, early+early/8), func() {
 		if time.Duration(h.answered.Load()) < began {
 			giveUp()
 		}
@@ -70,45 +79,134 @@ func (s *Store) withoutHope(ctx context.Context, h *health, f func(context.Conte
 // A watch is how a call watches the health of the database.
 type watch struct {
 	*health
-	limit time.Duration // of the next try
+	limit time.Duration // of silence, in the next try
 }
 
-// try calls f with a ctx that is also done when f has taken as long as the limit and
-// the database has answered nobody meanwhile. A server that is cut off from its
-// standby, or from its cluster, may take connections and never answer. So the others
-// in the pool are given up, too, and the next try is over a new connection, which may
-// lead to another server. It is given twice as long, for what does take so long.
+func (s *Store) newWatch(h *health) *watch { return &watch{h, s.opts.Timeout / 5} }
+
+// try calls f with a ctx that is also done when the server has been silent for as long as
+// the limit. It is not while it answers anybody; and once half of the limit has passed,
+// it is asked over another connection, so that who waits for a lock, or for
+// Options.Accept, may wait for long.
+//
+// A server that is cut off from its standby, or from its cluster, may take connections
+// and never answer. So the others in the pool are given up, too, and the next try is over
+// a new connection, which may lead to another server. It is given twice as long, for
+// what does take so long.
 func (w *watch) try(ctx context.Context, s *Store, f func(context.Context) error) error {
 	trying, cancel := context.WithCancel(ctx)
 	defer cancel()
-	began, limit := s.now(), w.limit
+	began, limit, server := s.now(), w.limit, s.server.Load()
 	var check func()
 	check = func() {
 		heard := max(began, time.Duration(w.answered.Load()))
 		if began < time.Duration(w.dropped.Load()) {
 			heard = began // what has been answered since then may be over another connection
 		}
-		if rest := heard + limit - s.now(); rest <= 0 {
-			cancel()
-		} else if trying.Err() == nil {
-			time.AfterFunc(s.pause(rest, rest+limit/8), check)
+		rest := heard + limit/2 - s.now()
+		if rest <= 0 && trying.Err() == nil {
+			if !w.isThere(trying, s, server, limit/2) {
+				cancel()
+			}
+			rest = limit / 2
+		}
+		if trying.Err() == nil {
+			time.AfterFunc(s.jitter(rest, rest+limit/8), check)
 		}
 	}
-	timer := time.AfterFunc(s.pause(limit, limit+limit/8), check) // not all in the same instant
+	timer := time.AfterFunc(s.jitter(limit/2, limit/2+limit/8), check) // not all in the same instant
 	defer timer.Stop()
 	err := f(trying)
-	if _, decided := err.(decision); err == nil || decided || trying.Err() == nil || ctx.Err() != nil {
+	if _, accepted := err.(acceptError); err == nil || accepted || trying.Err() == nil || ctx.Err() != nil {
 		return err
 	}
 	if last := w.dropped.Load(); began >= time.Duration(last) && w.dropped.CompareAndSwap(last, int64(s.now())) {
 		s.dropIdle(ctx, limit)
 	}
 	w.limit *= 2
-	return silence{fmt.Errorf("sqlstore: the database does not answer: %v", err)}
+	return classified{fmt.Errorf("sqlstore: the database does not answer: %v", err), silent}
 }
 
-// A silence is that of a server. The connection to it is to be given up.
-type silence struct{ error }
+// A question to the server is asked once for all that want to know.
+type question struct {
+	answered chan struct{} // closed with the answer, or without one
+	server   *string       // nil: there was none
+}
+
+// isThere asks whether the server that was known when a try began is there, and answers
+// within a time.
+func (w *watch) isThere(ctx context.Context, s *Store, server *string, within time.Duration) bool {
+	if s.db.Stats().MaxOpenConnections == 1 {
+		return true // nobody can ask while it is in use
+	}
+	w.mu.Lock()
+	q := w.asking
+	if q == nil {
+		q = &question{answered: make(chan struct{})}
+		w.asking = q
+		go func() {
+			defer func() {
+				recover() // a driver's panic is no answer
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.asking = nil
+				close(q.answered)
+			}()
+			ctx, cancel := context.WithTimeout(context.Background(), within)
+			defer cancel()
+			q.server = s.ask(ctx, w.question)
+		}()
+	}
+	w.mu.Unlock()
+	select {
+	case <-q.answered:
+		return q.server != nil && (*server == "" || *q.server == *server)
+	case <-ctx.Done():
+		return true
+	}
+}
+
+// ask asks a question, and returns who has answered. If there is no answer, it returns nil.
+func (s *Store) ask(ctx context.Context, statement func(*engine) string) *string {
+	began := s.now()
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		if ctx.Err() != nil && time.Duration(max(s.reading.answered.Load(), s.ordering.answered.Load())) > began {
+			return s.server.Load() // all connections are in use, and are answered over
+		}
+		return nil
+	}
+	defer conn.Close()
+	e, err := s.detect(ctx, conn)
+	if err != nil {
+		return nil
+	}
+	// Whatever it answers, it is there, unless it is the wrong one.
+	if _, err := conn.ExecContext(ctx, statement(e)); ctx.Err() != nil || classOf(err) >= notPrimary {
+		return nil
+	}
+	name, err := serverOf(ctx, e, conn)
+	if err != nil {
+		return nil
+	}
+	if known := s.server.Load(); *known == name {
+		return known
+	}
+	s.server.Store(&name) // those who began before it was known leave the other
+	return &name
+}
+
+// serverOf returns a name of the server that conn leads to, or "" if it has none.
+func serverOf(ctx context.Context, e *engine, conn *sql.Conn) (name string, err error) {
+	if e.server == "" {
+		return "", nil
+	}
+	err = conn.QueryRowContext(ctx, e.server).Scan(&name)
+	if transient(err) || ctx.Err() != nil {
+		return "", err
+	}
+	return name, nil
+}
 
 // dropIdle closes the connections of the pool that nobody uses. A driver that asks the
 // server first whether it is there closes those over which it gets no answer.
@@ -119,6 +217,7 @@ func (s *Store) dropIdle(ctx context.Context, limit time.Duration) {
 	for range s.db.Stats().Idle {
 		all.Go(func() {
 			if conn, err := s.db.Conn(ctx); err == nil {
+				s.stats.dropped.Add(1)
 				conn.Raw(func(any) error { return driver.ErrBadConn })
 			}
 		})

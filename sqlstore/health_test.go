@@ -318,8 +318,11 @@ func TestReadsGoOnWhileOrdersHang(t *testing.T) {
 			}
 			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
 		}}), &sqlstore.Options{Timeout: 10 * time.Second})
+		calls := 0
 		create := func() time.Duration {
 			began := time.Now()
+			calls++
+			key := storefront.IdempotencyKey{Value: fmt.Sprint(calls)} // those with one key share a try
 			if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("CreateOrder returned %v", err)
 			}

@@ -2,44 +2,63 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"example.com/storefront"
 )
 
-// schemaVersion is what a release with other tables will have another of.
-const schemaVersion = 1
+// The version of the tables of this release, which is another for each release that
+// changes them, and the oldest one whose release may use them. It stays the same where they are
+// only added to, so that releases run side by side and can be rolled back to.
+const (
+	schemaVersion = 2
+	schemaOldest  = 2
+)
 
 // Migrate makes the tables and indexes that the store needs, or those that are
-// missing. It changes nothing in a database that has them, makes no writer wait,
-// and may be run by any number of programs at once, so every replica may run it
-// at startup. It also works while an older release is running.
+// missing, also in a database of an earlier release. It changes nothing in a database
+// that has them, makes no writer wait then, and may be run by any number of programs at
+// once, so every replica may run it at startup. It also works while an older release is
+// running, and in a database of a later one that says that this release may use its
+// tables; otherwise it returns an error, and so it does if a table that has one of its
+// names is not the store's.
 //
 // It needs the right to create tables. Like the methods of [storefront.Store], it
 // waits for a database that is not there for up to Options.Timeout.
 func (s *Store) Migrate(ctx context.Context) error {
 	// CREATE INDEX IF NOT EXISTS waits for all writers in PostgreSQL, even when
 	// there is nothing to create.
-	version, err := s.number(ctx, func(*engine) string { return `SELECT COALESCE(max(version), 0) FROM storefront_schema` })
+	version, err := s.schemaVersion(ctx)
 	switch {
-	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable):
+	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease):
 		return err
-	case version > schemaVersion:
-		return fmt.Errorf("sqlstore: migrate: the tables have version %d, of a later release; this one knows version %d", version, schemaVersion)
-	case version == schemaVersion:
+	case version >= schemaVersion:
 		return nil
 	}
 	e, err := s.known(ctx, nil)
 	if err != nil {
 		return err
 	}
-	for _, statement := range e.schema {
+	if err := s.checkColumns(ctx, e); err != nil {
+		return err
+	}
+	set := []string{
+		fmt.Sprintf(`UPDATE %sstorefront_schema SET version = %d, oldest = %d WHERE version < %[2]d`, e.prefix, schemaVersion, schemaOldest),
+		fmt.Sprintf(`INSERT INTO %sstorefront_schema (version, oldest) SELECT %d, %d FROM (SELECT 1 AS one) AS once
+			WHERE NOT EXISTS (SELECT 1 FROM %[1]sstorefront_schema)`, e.prefix, schemaVersion, schemaOldest),
+	}
+	for _, statement := range slices.Concat(e.schema, set) {
 		err := s.retryWith(ctx, func(ctx context.Context, c session) error {
 			_, err := c.exec(ctx, statement)
-			if createdMeanwhile(err) {
-				err = passing{err}
+			switch {
+			case isThere(err):
+				return nil
+			case createdMeanwhile(err) || classOf(err) == duplicate:
+				err = classified{err, conflict}
 			}
 			return err
 		})
@@ -50,14 +69,95 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
+var errLaterRelease = errors.New("the tables are of a later release")
+
+// schemaVersion returns the version of the tables, or 0 if there are none, or an error if
+// this release may not use them.
+func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
+	oldest := sql.NullInt64{}
+	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
+		rows, err := c.query(ctx, `SELECT version, oldest FROM `+c.engine.prefix+`storefront_schema ORDER BY version`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(&version, &oldest); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)
+	case oldest.Int64 > schemaVersion:
+		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on may use; this one knows version %d",
+			errLaterRelease, version, oldest.Int64, schemaVersion)
+	case version < schemaVersion:
+		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them", version, schemaVersion)
+	}
+	return version, nil
+}
+
+// checkColumns returns an error if a table is there that has the name of one of the store's
+// and is not one.
+func (s *Store) checkColumns(ctx context.Context, e *engine) error {
+	types := make(map[string]map[string]string) // by table and column
+	err := s.retryWith(ctx, func(ctx context.Context, c session) error {
+		rows, err := c.query(ctx, e.columns)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var table, column, kind string
+			if err := rows.Scan(&table, &column, &kind); err != nil {
+				return err
+			}
+			if types[table] == nil {
+				types[table] = make(map[string]string)
+			}
+			types[table][column] = strings.ToLower(kind)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("sqlstore: migrate: %w", err)
+	}
+	for table, columns := range e.tables {
+		there, ok := types[table]
+		if !ok {
+			continue
+		}
+		for column, want := range columns {
+			if got := there[column]; got != want {
+				return fmt.Errorf("sqlstore: migrate: there is a table %s that is not the store's: its column %s is %q, not %q", table, column, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+// isThere reports whether a statement of the schema failed because what it makes is there,
+// or what it drops is not, for engines that do not take IF NOT EXISTS.
+func isThere(err error) bool {
+	number, _ := mySQLCode(err)
+	return slices.Contains([]uint64{
+		1060, // duplicate column
+		1061, // duplicate key name
+		1091, // can't drop: there is no such column or index
+	}, number) || err != nil && strings.Contains(err.Error(), "duplicate column name") // SQLite
+}
+
 // createdMeanwhile reports whether a statement of the schema failed because another
 // program ran it at the same time: in PostgreSQL, IF NOT EXISTS looks first and
 // creates then.
 func createdMeanwhile(err error) bool {
 	return slices.Contains([]string{
-		"23505", // unique violation, in a system catalog
 		"42P07", // duplicate table
 		"42710", // duplicate object
+		"42701", // duplicate column
 		"XX000", // internal error: tuple concurrently updated
 	}, sqlState(err))
 }

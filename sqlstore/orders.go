@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"example.com/storefront"
@@ -28,61 +29,91 @@ func (p *proposal) row() []any {
 
 // CreateOrder implements [storefront.Store]. It never returns
 // [storefront.ErrInProgress]: the database makes concurrent calls with the same
-// key wait for each other.
-func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+// key wait for each other, and those of this process share one try.
+func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (stored storefront.Order, err error) {
+	outcome := &s.stats.failed // if it panics
+	s.stats.calls.Add(1)
+	defer func() {
+		s.stats.calls.Add(-1)
+		outcome.Add(1)
+	}()
+	deadline := time.Now().Add(s.opts.Timeout)
+	p := &proposal{key: key, order: order, hash: keyHash(key.Scope, key.Value)}
+	waiting, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	created := false
+	r, own := s.flights.do(waiting, flightKey{p.hash, key.Fingerprint}, func() (r result) {
+		r, created = s.createOnce(ctx, deadline, p)
+		return r
+	})
+	if !own && r.err != nil && r.err == waiting.Err() && ctx.Err() == nil {
+		r.err = fmt.Errorf("%w: another call with the key has not ended: %w", storefront.ErrUnavailable, r.err)
+	}
+	outcome = s.stats.outcome(ctx, r.err, created)
+	if accepted, ok := r.err.(acceptError); ok {
+		return storefront.Order{}, accepted.error
+	}
+	return r.order, r.err
+}
+
+// createOnce creates the order of p, unless its key has one. Whatever it does, no other
+// call of the process does it for that key meanwhile.
+func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal) (r result, created bool) {
 	var (
-		p           = &proposal{key: key, order: order, hash: keyHash(key.Scope, key.Value)}
 		stored      storefront.Order
 		fingerprint [32]byte
 		unknown     bool // whether a try before may have created the order
 	)
 	// Trying again is safe, whatever became of the try before: if that one has
 	// created the order, this one finds it.
-	err := s.call(ctx, &s.ordering, func(ctx context.Context, w *watch) error {
+	err := s.call(ctx, deadline, &s.ordering, func(ctx context.Context, w *watch) (err error) {
 		p.watch = w
-		for round := range 2 {
-			created, err := s.create(ctx, p)
-			if created {
-				stored, fingerprint = order, key.Fingerprint
-				return nil
-			}
-			_, decided := err.(decision)
-			if err != nil && (decided || transient(err) || ctx.Err() != nil) {
-				unknown = unknown || !decided
-				return err
-			}
-			// What else the database has against the order does not matter if the
-			// key is taken, which it may look at last.
-			var foundErr error
-			stored, fingerprint, foundErr = s.orderOf(ctx, p)
-			switch {
-			case !errors.Is(foundErr, sql.ErrNoRows):
-				return foundErr
-			case err != nil && (round > 0 || !duplicate(err)):
-				return err
-			}
-			// The key was forgotten between the two statements.
+		created, err = s.create(ctx, p)
+		if created {
+			stored, fingerprint = p.order, p.key.Fingerprint
+			return nil
 		}
-		return errors.New("sqlstore: the database does not insert the order, and does not have its key")
+		_, decided := err.(acceptError)
+		if err != nil && (decided || transient(err) || ctx.Err() != nil) {
+			unknown = unknown || !decided
+			return err
+		}
+		// What else the database has against the order does not matter if the
+		// key is taken, which it may look at last.
+		var foundErr error
+		stored, fingerprint, foundErr = s.orderOf(ctx, p)
+		switch {
+		case !errors.Is(foundErr, sql.ErrNoRows):
+			return foundErr
+		case err != nil && !isOfKey(err):
+			return err
+		}
+		return classified{errors.New("sqlstore: the key was taken, and is forgotten"), conflict}
 	})
-	decision, decided := err.(decision)
+	_, decided := err.(acceptError)
 	switch {
 	case decided:
-		return storefront.Order{}, decision.error
+		return result{err: err, valid: forMembers}, false
 	case err != nil && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
-		return storefront.Order{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
+		return result{err: fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)}, false
 	case err != nil:
-		return storefront.Order{}, err
-	case fingerprint != key.Fingerprint:
-		return storefront.Order{}, storefront.ErrKeyReused
+		return result{err: err}, false
+	case fingerprint != p.key.Fingerprint:
+		return result{err: storefront.ErrKeyReused, valid: forAll}, false
 	}
-	return stored, nil
+	return result{order: stored, valid: forAll}, created
+}
+
+// isOfKey reports whether the error says that a key is taken, and no other value that
+// must be unique. In MySQL, its text alone tells.
+func isOfKey(err error) bool {
+	return classOf(err) == duplicate && strings.Contains(err.Error(), "key_hash")
 }
 
 // orderOf returns the order that was created with p's key, and its fingerprint. If
 // there is none, it returns sql.ErrNoRows.
 func (s *Store) orderOf(ctx context.Context, p *proposal) (order storefront.Order, fingerprint [32]byte, err error) {
-	err = s.with(ctx, p.watch, func(ctx context.Context, c session) error {
+	err = s.withSession(ctx, p.watch, func(ctx context.Context, c session) error {
 		rows, err := c.query(ctx, c.engine.orderOf, p.hash[:])
 		if err != nil {
 			return err
@@ -106,8 +137,8 @@ func (s *Store) orderOf(ctx context.Context, p *proposal) (order storefront.Orde
 		if !found {
 			return sql.ErrNoRows
 		}
-		if c.engine.settle != "" {
-			_, err = c.exec(ctx, c.engine.settle, p.hash[0])
+		if c.engine.syncReplay != "" {
+			_, err = c.exec(ctx, c.engine.syncReplay, p.hash[0])
 		}
 		return err
 	})
@@ -124,18 +155,17 @@ func keyHash(scope, value string) [sha256.Size]byte {
 // keysPerStatement bounds how long ForgetKeys holds locks.
 const keysPerStatement = 1000
 
-// ForgetKeys forgets the idempotency keys of the orders that were created before
-// a time, and returns how many, or fewer where a connection was lost. The orders
-// stay. Run it every hour or so, in any number of programs at once:
+// ForgetKeys forgets the idempotency keys that were recorded before a time by the
+// clock of the database (of the machine for SQLite), whatever time their orders have, and
+// returns how many, or fewer where a connection was lost. The orders stay. Run it every
+// hour or so, in any number of programs at once:
 //
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 //
-// The hour allows for clocks that differ, as an order has the time of the program
-// that created it. ForgetKeys forgets 1000 keys per transaction, oldest first; if
-// it returns an error, some may be forgotten, and calling it again goes on. It
-// returns an error and forgets nothing if before is less than
-// [storefront.KeyLifetime] ago by the clock of the database, or of the machine for
-// SQLite.
+// The hour allows for a clock of the program's that is ahead of the database's. ForgetKeys
+// forgets 1000 keys per transaction, oldest first; if it returns an error, some may be
+// forgotten, and calling it again goes on. It returns an error and forgets nothing if
+// before is less than [storefront.KeyLifetime] ago by the clock of the database.
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
 	// By the clock that all replicas share: one that is ahead must not forget what
 	// they all need.

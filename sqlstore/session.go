@@ -6,6 +6,9 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"slices"
+	"sync"
+	"time"
 )
 
 // A session is what a try sends its statements through: a connection or, where
@@ -13,31 +16,54 @@ import (
 type session struct {
 	store  *Store
 	engine *engine
-	conn   *sql.Conn        // nil if the engine prepares
-	busy   *<-chan struct{} // what closes when conn can be given back, if not at once
+	conn   *sql.Conn // nil if the engine prepares
+	held   *held
 }
 
-// with calls try with a session. If w is not nil, it goes by what is known there, and
-// adds to it.
-func (s *Store) with(ctx context.Context, w *watch, try func(context.Context, session) error) error {
+// held is what keeps conn from being given back.
+type held struct {
+	until   <-chan struct{} // closes when it can be, if not at once
+	closing bool            // database/sql may be closing it
+}
+
+// withSession calls try with a session. If w is not nil, it goes by what is known there,
+// and adds to it.
+func (s *Store) withSession(ctx context.Context, w *watch, try func(context.Context, session) error) error {
+	if w != nil && w.health == &s.ordering {
+		if err := s.slots.take(ctx, s.ordersAtOnce); err != nil {
+			return err
+		}
+		defer s.slots.giveBack()
+	}
 	began := s.now()
-	err := s.connected(ctx, w, try)
+	s.stats.running.Add(1)
+	defer s.stats.running.Add(-1)
+	err := s.withConn(ctx, w, try)
 	if w != nil && ctx.Err() != context.Canceled {
 		w.note(began, s.now(), err)
 	}
 	return err
 }
 
-func (s *Store) connected(ctx context.Context, w *watch, try func(context.Context, session) error) (err error) {
+// ordersAtOnce returns how many connections orders have at most: half of the pool's, so
+// that reads go on while orders wait for a lock. 0 is any number.
+func (s *Store) ordersAtOnce() int {
+	most := s.db.Stats().MaxOpenConnections
+	return min(most, max(1, most/2))
+}
+
+func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context, session) error) (err error) {
 	if e := s.engine.Load(); e != nil && e.prepares {
 		return try(ctx, session{store: s, engine: e})
 	}
 	var conn *sql.Conn
-	var busy <-chan struct{}
+	var h held
 	connect := func(ctx context.Context) (err error) {
 		conn, err = s.db.Conn(ctx)
-		if err != nil && sqlState(err) == "" && mySQLNumber(err) == 0 && err.Error() != "sql: database is closed" {
-			err = passing{err} // no server was reached, or none that is the primary
+		if err != nil && sqlState(err) == "" && err.Error() != "sql: database is closed" {
+			if number, _ := mySQLCode(err); number == 0 {
+				err = classified{err, lost} // no server was reached, or none that is the primary
+			}
 		}
 		return err
 	}
@@ -52,69 +78,80 @@ func (s *Store) connected(ctx context.Context, w *watch, try func(context.Contex
 	defer func() {
 		switch {
 		case conn == nil:
-		case busy == nil:
-			release(conn, err)
+		case h.until == nil:
+			s.release(conn, h, err)
 		default:
 			go func() {
-				<-busy
-				release(conn, err)
+				<-h.until
+				s.release(conn, h, err)
 			}()
 		}
 	}()
-	over := func(ctx context.Context) error {
+	run := func(ctx context.Context) error {
 		if pooled {
 			if err := connect(ctx); err != nil {
 				return err
 			}
 		}
-		e, err := s.ask(ctx, conn)
+		e, err := s.detect(ctx, conn)
 		if err != nil {
 			return err
 		}
-		return try(ctx, session{s, e, conn, &busy})
+		return try(ctx, session{s, e, conn, &h})
 	}
 	if w == nil {
-		return over(ctx)
+		return run(ctx)
 	}
-	return w.try(ctx, s, over)
+	return w.try(ctx, s, run)
 }
 
 // release gives a connection back to the pool, over which a try has ended with err.
-func release(conn *sql.Conn, err error) {
-	if _, silent := err.(silence); silent || displaced(err) {
-		// The server was the primary when it was connected to, and no longer is.
-		// The connection may be in order, but must not go back to the pool.
+func (s *Store) release(conn *sql.Conn, h held, err error) {
+	// A server that was the primary when it was connected to, and no longer is, may
+	// have the connection in order, but it must not go back to the pool. Where
+	// database/sql ends the transaction of a ctx that is done, it may close the Conn, too,
+	// whose method Raw must not be called meanwhile; it drops the connection itself if
+	// that is not in order.
+	if class := classOf(err); (class == silent || class == notPrimary) && !h.closing {
+		s.stats.dropped.Add(1)
 		conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	conn.Close()
 }
 
-// ask returns what kind of database it is.
-func (s *Store) ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
+// detect returns what kind of database it is that conn leads to.
+func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	if e := s.engine.Load(); e != nil {
 		return e, nil
 	}
-	e, err := ask(ctx, conn)
-	if err == nil {
-		s.engine.Store(e)
+	e, err := detect(ctx, conn)
+	if err != nil {
+		return nil, err
 	}
-	return e, err
+	name, err := serverOf(ctx, e, conn)
+	if err != nil {
+		return nil, err
+	}
+	s.server.Store(&name)
+	s.engine.CompareAndSwap(nil, e)
+	return s.engine.Load(), nil
 }
 
-// known is ask for who has no connection.
+// known is detect for who has no connection.
 func (s *Store) known(ctx context.Context, w *watch) (e *engine, err error) {
 	if e = s.engine.Load(); e == nil {
-		err = s.with(ctx, w, func(_ context.Context, c session) error { e = c.engine; return nil })
+		err = s.withSession(ctx, w, func(_ context.Context, c session) error { e = c.engine; return nil })
 	}
 	return e, err
 }
 
 // retryWith calls try with a session, as retry does.
 func (s *Store) retryWith(ctx context.Context, try func(context.Context, session) error) error {
-	return s.retry(ctx, func(ctx context.Context) error { return s.with(ctx, nil, try) })
+	return s.retry(ctx, time.Now().Add(s.opts.Timeout), func(ctx context.Context) error { return s.withSession(ctx, nil, try) })
 }
 
-// query runs one of few queries.
+// query runs a query, prepared once by its text where the engine prepares: callers have
+// few texts.
 func (c session) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if c.conn != nil {
 		return c.conn.QueryContext(ctx, query, args...)
@@ -145,63 +182,91 @@ func (c session) hashes(ctx context.Context, query string, args ...any) (map[[sh
 	return hashes, errors.Join(rows.Err(), rows.Close())
 }
 
-// insert inserts an order, alone in its transaction.
-func (c session) insert(ctx context.Context, args ...any) (n int64, err error) {
-	if c.conn != nil {
-		return rowsAffected(c.conn.ExecContext(ctx, c.engine.insert, args...))
-	}
-	statement, err := c.store.prepared(ctx, c.engine.insert)
-	if err != nil {
-		return 0, err
-	}
-	return rowsAffected(statement.ExecContext(ctx, args...))
+// A transaction is one in which orders are inserted.
+type transaction struct {
+	*sql.Tx
+	session
+	insert func(ctx context.Context, args ...any) (sql.Result, error)
+	cancel context.CancelFunc // of the ctx that it began with
+	ended  bool               // by commit, and not by database/sql
 }
 
-// begin begins a transaction with the values of a ctx, and returns a function that is
-// like insert, but in it.
-func (c session) begin(ctx context.Context, v *values) (tx *sql.Tx, insert func(args ...any) (int64, error), err error) {
-	if c.conn != nil {
-		beginning := ctx
-		if c.engine.commit != "" {
-			// When the ctx of a transaction is done, database/sql rolls back, and
-			// whoever gives the connection back waits for that. See rollBack.
-			var cancel context.CancelFunc
-			beginning, cancel = context.WithCancel(v)
-			defer context.AfterFunc(ctx, cancel)()
+// begin begins a transaction, with the values of ctx. Only begin itself and commit end
+// when ctx is done, besides statements: database/sql would roll back then, in a
+// goroutine of its own, and whoever gives the connection back waits for that (see also
+// release).
+func (c session) begin(ctx context.Context) (*transaction, error) {
+	if c.conn == nil {
+		// Before the transaction: the pool may have one connection only.
+		statement, err := c.store.prepared(ctx, c.engine.insert)
+		if err != nil {
+			return nil, err
 		}
-		tx, err = c.conn.BeginTx(beginning, nil)
-		return tx, func(args ...any) (int64, error) { return rowsAffected(tx.ExecContext(ctx, c.engine.insert, args...)) }, err
+		tx, err := c.store.db.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &transaction{tx, c, tx.StmtContext(ctx, statement).ExecContext, nil, false}, nil
 	}
-	// Before the transaction: the pool may have one connection only.
-	statement, err := c.store.prepared(ctx, c.engine.insert)
+	beginning, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := c.conn.BeginTx(beginning, nil)
+	if !stop() && err == nil {
+		c.held.closing = true
+		err = ctx.Err()
+	}
 	if err != nil {
-		return nil, nil, err
+		cancel()
+		return nil, err
 	}
-	if tx, err = c.store.db.BeginTx(ctx, nil); err != nil {
-		return nil, nil, err
+	insert := func(ctx context.Context, args ...any) (sql.Result, error) {
+		return tx.ExecContext(ctx, c.engine.insert, args...)
 	}
-	statement = tx.StmtContext(ctx, statement)
-	return tx, func(args ...any) (int64, error) { return rowsAffected(statement.ExecContext(ctx, args...)) }, nil
+	return &transaction{tx, c, insert, cancel, false}, nil
 }
 
-// rollBack ends tx, if it has not ended. For a driver that is not told when the call's
-// time is up, a server that hangs is left then. The connection cannot be, so it is
-// given back when the driver is done with it.
-func (c session) rollBack(ctx context.Context, tx *sql.Tx) {
-	if c.engine.commit == "" {
+// commit commits the transaction.
+func (tx *transaction) commit(ctx context.Context) error {
+	switch {
+	case tx.conn == nil:
+		return tx.Commit()
+	case tx.engine.commit != "":
+		_, err := tx.ExecContext(ctx, tx.engine.commit)
+		return err
+	}
+	stop := context.AfterFunc(ctx, tx.cancel)
+	err := tx.Commit()
+	tx.ended = stop()
+	tx.held.closing = !tx.ended
+	return err
+}
+
+// rollBack ends the transaction, if it has not ended. A server that hangs is left when
+// ctx is done, or soon, as what the call returns is known by then; the connection cannot
+// be, so it is given back when the driver is done with it.
+func (tx *transaction) rollBack(ctx context.Context) {
+	if tx.conn == nil {
 		tx.Rollback()
 		return
 	}
 	ended := make(chan struct{})
+	late := time.NewTimer(tx.store.opts.Timeout / 5)
+	defer late.Stop()
 	go func() {
 		defer close(ended)
-		tx.Rollback()
+		defer tx.cancel()
+		defer time.AfterFunc(tx.store.opts.Timeout/5, tx.cancel).Stop()
+		if err := tx.Rollback(); err == sql.ErrTxDone && !tx.ended {
+			tx.held.closing = true
+		}
 	}()
 	select {
 	case <-ended:
+		return
 	case <-ctx.Done():
-		*c.busy = ended
+	case <-late.C:
 	}
+	tx.held.until = ended
 }
 
 // prepared returns query as a statement that each connection prepares once.
@@ -220,19 +285,26 @@ func (s *Store) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 	return statement, nil
 }
 
+// exec runs any other statement, and returns how many rows it affected. While they are
+// asked for, the connection is held: database/sql waits for whoever has it by then.
+func (c session) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	conn := c.conn
+	if conn == nil {
+		var err error
+		if conn, err = c.store.db.Conn(ctx); err != nil {
+			return 0, err
+		}
+		defer conn.Close()
+	}
+	return rowsAffected(conn.ExecContext(ctx, query, args...))
+}
+
+// rowsAffected is for the result of a statement whose connection is still held.
 func rowsAffected(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-// exec runs any other statement.
-func (c session) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	if c.conn != nil {
-		return rowsAffected(c.conn.ExecContext(ctx, query, args...))
-	}
-	return rowsAffected(c.store.db.ExecContext(ctx, query, args...))
 }
 
 // number returns the only value of the only row of the engine's query.
@@ -251,4 +323,51 @@ func (s *Store) number(ctx context.Context, query func(*engine) string) (n int64
 		return rows.Err()
 	})
 	return n, err
+}
+
+// slots are for connections that may be in use at the same time. Who waits for one gets
+// it in turn.
+type slots struct {
+	mu      sync.Mutex
+	used    int
+	waiting []chan struct{}
+}
+
+// take waits for a slot while as many as most returns are used, if that is not 0.
+func (s *slots) take(ctx context.Context, most func() int) error {
+	s.mu.Lock()
+	if limit := most(); limit == 0 || s.used < limit {
+		s.used++
+		s.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	s.waiting = append(s.waiting, turn)
+	s.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	i := slices.Index(s.waiting, turn)
+	if i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 {
+		s.giveBack() // it was its turn in the same moment
+	}
+	return ctx.Err()
+}
+
+func (s *slots) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) == 0 {
+		s.used--
+		return
+	}
+	close(s.waiting[0])
+	s.waiting = s.waiting[1:]
 }

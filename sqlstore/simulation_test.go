@@ -339,7 +339,7 @@ func newSimulation(seed uint64) *simulation {
 			opts.Accept = m.accept
 		}
 		store := sqlstore.New(db, opts)
-		store.SetPause(func(least, most time.Duration) time.Duration {
+		store.SetJitter(func(least, most time.Duration) time.Duration {
 			return m.plan(least + upTo(m.dice(r.name, "pause"), most-least))
 		})
 		m.dbs, m.stores = append(m.dbs, db), append(m.stores, store)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/batch"
 )
 
 // A Store is a [storefront.Store] in a SQL database. Make one with [New]. Its
@@ -20,13 +21,16 @@ type Store struct {
 	db         *sql.DB
 	opts       Options
 	engine     atomic.Pointer[engine] // nil until it was asked
+	server     atomic.Pointer[string] // the name of the one that was asked last; "": not known
 	statements sync.Map               // by their text, those that are prepared: *sql.Stmt
-	calls      atomic.Int64           // of the methods of storefront.Store that are in progress
-	queue      queue                  // the orders that wait for a commit
+	flights    flights
+	queue      *batch.Queue[*attempt] // the orders that wait for a commit
+	slots      slots                  // the connections of orders
 	made       time.Time
 	reading    health
 	ordering   health
-	pause      func(least, most time.Duration) time.Duration
+	stats      counters
+	jitter     func(least, most time.Duration) time.Duration
 }
 
 // Options are the options of a [Store]. The zero value of each field is a
@@ -51,9 +55,14 @@ type Options struct {
 	// ctx has the values of CreateOrder's ctx until that returns, and is done when
 	// the call's time is up. tx is not to be used after Accept has returned.
 	//
+	// An error of something else than tx is its own and final, whatever it is, such as
+	// that of another database or of a deadline that Accept has set: the order is not
+	// created, and CreateOrder returns it.
+	//
 	// In SQLite, it should be quick: there is one writer at a time, so that all
-	// other orders wait. It runs in a goroutine of the Store there, and a panic is
-	// passed on to the caller.
+	// other orders wait. There, its ctx is not done when CreateOrder's is cancelled. If it
+	// has not returned when a commit that it shares has taken a quarter of Timeout,
+	// its ctx is done, and it is called anew, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
 
 	// Timeout is the most time that a call of a method of storefront.Store, or a
@@ -65,12 +74,12 @@ type Options struct {
 	// negative.
 	Timeout time.Duration
 
-	// MaxCalls is how many calls of ListUsers, CreateOrder, GetProduct and
-	// ListWidgets may be in progress at once. Those beyond the connections of
-	// the pool wait for one; those beyond MaxCalls return
+	// MaxCalls is how many calls of ListUsers, GetProduct and ListWidgets may be in
+	// progress at once, and how many of CreateOrder. Those beyond the connections of
+	// the pool, of which orders use half, wait for one; those beyond MaxCalls return
 	// storefront.ErrUnavailable at once, so that under overload a call waits for
-	// at most about MaxCalls others. If it is 0, it is 1000. It must not be
-	// negative.
+	// at most about MaxCalls others. Calls of CreateOrder that wait for another one with
+	// the same key do not count. If it is 0, it is 1000. It must not be negative.
 	MaxCalls int
 }
 
@@ -83,7 +92,11 @@ func New(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		panic("sqlstore: New with a nil DB")
 	}
-	s := &Store{db: db, made: time.Now().Add(-1), pause: randomly}
+	s := &Store{db: db, made: time.Now().Add(-1), jitter: randomly}
+	s.server.Store(new(string))
+	s.reading.question = func(*engine) string { return `SELECT 1` }
+	s.ordering.question = func(e *engine) string { return e.write }
+	s.queue = newQueue(s)
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -105,23 +118,23 @@ func New(db *sql.DB, opts *Options) *Store {
 // randomly returns any duration from least to most.
 func randomly(least, most time.Duration) time.Duration { return least + rand.N(most-least+1) }
 
-// call is like retry, but for the methods that requests lead to, of which there
-// may be more than the database can answer.
-func (s *Store) call(ctx context.Context, h *health, try func(context.Context, *watch) error) error {
+// call runs a method that requests lead to, of which there may be more than the database
+// can answer: MaxCalls at once, retried, and cut short while the database is away.
+func (s *Store) call(ctx context.Context, deadline time.Time, h *health, try func(context.Context, *watch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer s.calls.Add(-1)
-	if s.calls.Add(1) > int64(s.opts.MaxCalls) {
+	defer h.calls.Add(-1)
+	if h.calls.Add(1) > int64(s.opts.MaxCalls) {
 		return fmt.Errorf("%w: %d calls are in progress", storefront.ErrUnavailable, s.opts.MaxCalls)
 	}
-	w := &watch{h, s.opts.Timeout / 5}
+	w := s.newWatch(h)
 	retry := func(ctx context.Context) error {
-		return s.retry(ctx, func(ctx context.Context) error { return try(ctx, w) })
+		return s.retry(ctx, deadline, func(ctx context.Context) error { return try(ctx, w) })
 	}
-	if h.hopeless(s.now(), s.opts.Timeout) {
+	if h.isDown(s.now(), s.opts.Timeout) {
 		w.limit /= 4
-		return s.withoutHope(ctx, h, retry)
+		return s.withShortDeadline(ctx, h, retry)
 	}
 	return retry(ctx)
 }
@@ -151,8 +164,13 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 // read returns the resources in at most n rows of their IDs and bodies, which come of
 // the engine's query.
 func (s *Store) read(ctx context.Context, n int, query func(*engine) string, args ...any) (list []storefront.Resource, err error) {
-	err = s.call(ctx, &s.reading, func(ctx context.Context, w *watch) error {
-		return s.with(ctx, w, func(ctx context.Context, c session) error {
+	if n <= 0 {
+		return nil, ctx.Err()
+	}
+	s.stats.calls.Add(1)
+	defer s.stats.calls.Add(-1)
+	err = s.call(ctx, time.Now().Add(s.opts.Timeout), &s.reading, func(ctx context.Context, w *watch) error {
+		return s.withSession(ctx, w, func(ctx context.Context, c session) error {
 			rows, err := c.query(ctx, query(c.engine), args...)
 			if err != nil {
 				return err

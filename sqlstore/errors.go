@@ -1,0 +1,225 @@
+package sqlstore
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// A class is what an error says about trying again.
+type class int
+
+const (
+	final      class = iota // the same statement would fail again
+	duplicate               // a value that must be unique was there before; not only a key's
+	passing                 // the same statement may succeed later, also over this connection
+	conflict                // another transaction was in the way
+	notPrimary              // this server is not, or no longer, the one to send it to; its connections are in order
+	lost                    // the connection, or the server behind it, is gone, or cannot be had
+	silent                  // the server does not answer; the connection is to be given up
+)
+
+// codeClasses are the classes of the codes that databases give their errors: the
+// SQLSTATEs of PostgreSQL (Appendix A of its manual), which CockroachDB and YugabyteDB use,
+// too, or their first two characters; and the numbers of MySQL and MariaDB (Server
+// Error Message Reference) and of TiDB.
+var codeClasses = map[string]class{
+	"08":    lost,       // connection exception
+	"0A000": passing,    // feature not supported: a column's type changed under a prepared statement's plan
+	"23505": duplicate,  // unique violation
+	"25006": notPrimary, // read-only transaction
+	"25P03": lost,       // idle-in-transaction timeout
+	"25P04": lost,       // transaction timeout: a time limit of the server
+	"26000": passing,    // prepared statement does not exist: dropped behind the driver's back
+	"40":    conflict,   // transaction rollback: serialization failure, deadlock, unknown completion; Group Replication, too
+	"42P05": passing,    // prepared statement exists: on a server's connection that a pooler has given to another client
+	"53":    passing,    // insufficient resources: disk full
+	"53300": lost,       // too many connections
+	"55P03": conflict,   // lock not available
+	"57014": passing,    // query canceled: a time limit of the server
+	"57P01": lost,       // admin shutdown
+	"57P02": lost,       // crash shutdown
+	"57P03": lost,       // cannot connect now: starting up, in recovery
+	"57P05": lost,       // idle session timeout
+
+	"1020": conflict,   // record has changed since last read: a conflict of snapshots
+	"1021": passing,    // disk full
+	"1037": passing,    // out of memory
+	"1040": lost,       // too many connections
+	"1041": passing,    // out of memory
+	"1047": notPrimary, // Galera: the node is not in the cluster's majority, or not in step with it
+	"1053": lost,       // server shutdown
+	"1062": duplicate,  // duplicate entry
+	"1077": lost,       // server shutdown
+	"1079": lost,       // server shutdown
+	"1080": lost,       // server shutdown
+	"1114": passing,    // table full
+	"1152": lost,       // connection aborted
+	"1158": lost,       // connection
+	"1159": lost,       // connection
+	"1160": lost,       // connection
+	"1161": lost,       // connection
+	"1180": notPrimary, // error during COMMIT, such as 1047
+	"1184": lost,       // connection aborted
+	"1203": lost,       // too many connections of a user
+	"1205": conflict,   // lock wait timeout
+	"1213": conflict,   // deadlock, or a conflict that Galera found at the commit
+	"1226": lost,       // too many of a user's resources
+	"1243": passing,    // prepared statement does not exist
+	"1290": notPrimary, // --read-only
+	"1317": passing,    // query interrupted
+	"1412": passing,    // table definition has changed
+	"1461": passing,    // too many prepared statements
+	"1615": passing,    // prepared statement needs to be prepared again
+	"1792": passing,    // read-only transaction
+	"1836": notPrimary, // read-only mode
+	"1927": lost,       // connection killed
+	"1969": passing,    // longer than the server allows (MariaDB)
+	"2006": lost,       // server gone
+	"2013": lost,       // server gone while a statement was under way
+	"3024": passing,    // longer than the server allows
+	"3101": conflict,   // Group Replication: a conflict at the commit
+	"3572": conflict,   // a lock that NOWAIT does not wait for
+	"8022": passing,    // TiDB: retry
+	"8028": passing,    // TiDB: schema changed
+	"9001": lost,       // TiDB: storage away
+	"9002": lost,       // TiDB: storage away
+	"9003": passing,    // TiDB: storage busy
+	"9004": passing,    // TiDB: locked
+	"9005": lost,       // TiDB: region away
+	"9006": passing,    // TiDB: too old for garbage collection
+	"9007": conflict,   // TiDB: write conflict
+}
+
+// textClasses are for errors without a code. The texts of SQLite are those of
+// sqlite3_errstr, in all of its drivers, which have no common type of error.
+var textClasses = []struct {
+	text string
+	class
+}{
+	{"invalid connection", lost},            // go-sql-driver/mysql: it broke while a statement was under way
+	{"busy buffer", lost},                   // the same
+	{"conn closed", lost},                   // pgx
+	{"database is locked", passing},         // SQLITE_BUSY
+	{"database table is locked", passing},   // SQLITE_LOCKED
+	{"database or disk is full", passing},   // SQLITE_FULL
+	{"unable to open database file", lost},  // SQLITE_CANTOPEN
+	{"UNIQUE constraint failed", duplicate}, // SQLITE_CONSTRAINT_UNIQUE
+}
+
+// A classified error is of a class that its own text and codes do not tell.
+type classified struct {
+	error
+	class class
+}
+
+func (e classified) Unwrap() error { return e.error }
+
+// An acceptError is one of Options.Accept. As the key was free, it is all there is to say
+// of the order, whatever happened to tries before.
+type acceptError struct{ error }
+
+func (e acceptError) Unwrap() error { return e.error }
+
+// A panicError is what a driver has panicked with in the goroutine of a commit.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprint("panic: ", e.value) }
+
+// classOf returns the class of err.
+func classOf(err error) class {
+	switch err.(type) {
+	case nil, acceptError, *panicError: // nobody knows what a stranger's value does when it is looked at
+		return final
+	}
+	if e, ok := errors.AsType[classified](err); ok {
+		return e.class
+	}
+	if state := sqlState(err); len(state) == 5 {
+		if class, ok := codeClasses[state]; ok {
+			return class
+		}
+		return codeClasses[state[:2]]
+	}
+	if number, state := mySQLCode(err); number != 0 {
+		if class, ok := codeClasses[strconv.Itoa(int(number))]; ok {
+			return class
+		}
+		return codeClasses[state[:min(2, len(state))]]
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return lost
+	}
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return lost
+	}
+	text := err.Error()
+	for _, c := range textClasses {
+		if strings.Contains(text, c.text) {
+			return c.class
+		}
+	}
+	return final
+}
+
+// transient reports whether the same statement may succeed later, perhaps over another
+// connection.
+func transient(err error) bool { return classOf(err) >= passing }
+
+// sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of
+// the PostgreSQL drivers (pgx, lib/pq) have this method.
+func sqlState(err error) string {
+	if e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	return ""
+}
+
+// mySQLCode returns the number that MySQL or MariaDB has given an error, or 0 if it
+// is from neither, and its SQLSTATE. They are in fields of the drivers' errors, which
+// have no methods for them: Number and SQLState in go-sql-driver/mysql, Code and State in
+// go-mysql-org/go-mysql.
+func mySQLCode(err error) (number uint64, state string) {
+	if err == nil {
+		return 0, ""
+	}
+	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		for _, name := range []string{"Number", "Code"} {
+			if field := v.Elem().FieldByName(name); field.IsValid() && field.Kind() == reflect.Uint16 {
+				number = field.Uint()
+			}
+		}
+		for _, name := range []string{"SQLState", "State"} {
+			field := v.Elem().FieldByName(name)
+			switch {
+			case !field.IsValid():
+			case field.Kind() == reflect.String:
+				state = field.String()
+			case field.Kind() == reflect.Array && field.Type().Elem().Kind() == reflect.Uint8:
+				state = fmt.Sprintf("%s", field)
+			}
+		}
+		if number != 0 {
+			return number, state
+		}
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return mySQLCode(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range err.Unwrap() {
+			if number, state := mySQLCode(err); number != 0 {
+				return number, state
+			}
+		}
+	}
+	return 0, ""
+}

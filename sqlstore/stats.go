@@ -1,0 +1,105 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"example.com/storefront"
+)
+
+// Stats are what a [Store] has done since it was made, and what it does. The numbers are
+// read one after the other, so that while calls are in progress, they may be of slightly
+// different moments.
+type Stats struct {
+	// How calls of CreateOrder have ended. Their sum is the number of those that have
+	// returned.
+	Created     int64 // with a new order
+	Replayed    int64 // with the order that another call has created
+	KeyReused   int64 // with storefront.ErrKeyReused
+	Refused     int64 // with a *storefront.Refusal of Options.Accept
+	Unavailable int64 // with storefront.ErrUnavailable
+	Canceled    int64 // with another error when their ctx was done
+	Failed      int64 // with any other error, or a panic
+
+	Commits   int64 // transactions that have created orders
+	Committed int64 // orders that they have created: more than Created where callers had left
+
+	Retries int64 // tries of any method that were made again
+	Dropped int64 // connections that were closed because their server had become the wrong one or silent
+
+	Running int64 // tries that use a connection now
+	Waiting int64 // calls that do not: they wait for a connection, a commit or a call with the same key
+}
+
+// counters are the Stats as they are counted.
+type counters struct {
+	created, replayed, keyReused, refused, unavailable, canceled, failed atomic.Int64
+
+	commits, committed, retries, dropped atomic.Int64
+
+	calls, running atomic.Int64 // now
+}
+
+// Stats returns the numbers of the store. It asks nobody and may be called at any time.
+func (s *Store) Stats() Stats {
+	c := &s.stats
+	running := c.running.Load()
+	return Stats{
+		Created:     c.created.Load(),
+		Replayed:    c.replayed.Load(),
+		KeyReused:   c.keyReused.Load(),
+		Refused:     c.refused.Load(),
+		Unavailable: c.unavailable.Load(),
+		Canceled:    c.canceled.Load(),
+		Failed:      c.failed.Load(),
+		Commits:     c.commits.Load(),
+		Committed:   c.committed.Load(),
+		Retries:     c.retries.Load(),
+		Dropped:     c.dropped.Load(),
+		Running:     running,
+		Waiting:     max(0, c.calls.Load()-running),
+	}
+}
+
+// outcome returns the counter for a call of CreateOrder with ctx that returns err.
+func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic.Int64 {
+	accepted, ok := err.(acceptError)
+	switch {
+	case created:
+		return &c.created
+	case err == nil:
+		return &c.replayed
+	case err == storefront.ErrKeyReused:
+		return &c.keyReused
+	case ok:
+		if _, refused := errors.AsType[*storefront.Refusal](accepted.error); refused {
+			return &c.refused
+		}
+		return &c.failed
+	case errors.Is(err, storefront.ErrUnavailable):
+		return &c.unavailable
+	case ctx.Err() != nil:
+		return &c.canceled
+	}
+	return &c.failed
+}
+
+// Check returns nil if an order could be created now: the database is there and can
+// write, and has tables that this release may use. It creates none, and writes nothing that
+// stays but in MySQL a number in storefront_replays. It is for a readiness probe, and
+// takes up to Options.Timeout unless ctx is done before.
+func (s *Store) Check(ctx context.Context) error {
+	if _, err := s.schemaVersion(ctx); err != nil {
+		return err
+	}
+	return s.retryWith(ctx, func(ctx context.Context, c session) error {
+		// It looks at rights, at columns and at whether anything may be written.
+		_, err := c.exec(ctx, `INSERT INTO `+c.engine.prefix+`storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
+			SELECT id, item, qty, created_ms, scope, key_hash, fingerprint FROM `+c.engine.prefix+`storefront_orders WHERE 1 = 0`)
+		if err == nil && c.engine.write != "" {
+			_, err = c.exec(ctx, c.engine.write)
+		}
+		return err
+	})
+}
