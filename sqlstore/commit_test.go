@@ -2,7 +2,6 @@ package sqlstore_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -22,122 +21,16 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A shopDB is a fakeDB that keeps keys, and whose commits wait until they are let go.
-type shopDB struct {
-	fakeDB
-	let  chan struct{}              // each commit receives once
-	fail func(items []string) error // nil, or what a commit returns
-
-	mu      sync.Mutex
-	keys    map[string]bool // hashes
-	commits [][]string      // the items of each that has begun
+// newHeldDB returns the way to a server whose commits wait until they are let go.
+func newHeldDB(engine engine) *fakeDB {
+	f := newFakeDB(engine)
+	f.server.let = make(chan struct{})
+	return f
 }
 
-func newShopDB(engine engine) *shopDB {
-	d := &shopDB{let: make(chan struct{}), keys: make(map[string]bool)}
-	d.engine = engine
-	type transaction struct{ items, hashes []string }
-	under := make(map[int]*transaction) // by connection
-	d.runContext = func(ctx context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		tx := under[conn]
-		rollBack := func() {
-			if tx == nil { // on MySQL, one comes after the COMMIT, too
-				return
-			}
-			for _, hash := range tx.hashes {
-				delete(d.keys, hash)
-			}
-		}
-		commit := func() (err error) {
-			d.commits = append(d.commits, tx.items)
-			d.mu.Unlock()
-			select {
-			case <-d.let:
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-			d.mu.Lock()
-			if err == nil && d.fail != nil {
-				err = d.fail(tx.items)
-			}
-			if err != nil {
-				rollBack()
-			}
-			return err
-		}
-		verb, _, _ := strings.Cut(query, " ")
-		switch verb {
-		case "BEGIN":
-			under[conn] = new(transaction)
-		case "ROLLBACK":
-			if query == "ROLLBACK" {
-				delete(under, conn)
-				rollBack()
-			}
-		case "COMMIT":
-			delete(under, conn)
-			return nil, commit()
-		case "INSERT":
-			if strings.HasPrefix(query, "INSERT INTO storefront_replays") {
-				return nil, nil
-			}
-			alone := tx == nil
-			if alone {
-				tx = new(transaction)
-			}
-			for i := 5; i < len(args) && engine == mysql; i += 7 {
-				if d.keys[string(args[i].Value.([]byte))] {
-					return nil, &mySQLError{Number: 1062}
-				}
-			}
-			var inserted [][]driver.Value
-			for ; len(args) > 0; args = args[7:] {
-				hash := string(args[5].Value.([]byte))
-				tx.items = append(tx.items, args[1].Value.(string))
-				if !d.keys[hash] {
-					d.keys[hash] = true
-					tx.hashes = append(tx.hashes, hash)
-					inserted = append(inserted, []driver.Value{[]byte(hash)})
-				}
-			}
-			if alone {
-				if err := commit(); err != nil {
-					return nil, err
-				}
-			}
-			return inserted, nil
-		case "SELECT":
-			if strings.HasPrefix(query, "SELECT key_hash") {
-				var taken [][]driver.Value
-				for _, arg := range args {
-					if hash := arg.Value.([]byte); d.keys[string(hash)] {
-						taken = append(taken, []driver.Value{hash})
-					}
-				}
-				return taken, nil
-			}
-			if hash, _ := args[0].Value.([]byte); !d.keys[string(hash)] {
-				return nil, nil
-			}
-			return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
-		}
-		return nil, nil
-	}
-	return d
-}
-
-// begun returns the commits that have begun.
-func (d *shopDB) begun() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return fmt.Sprint(d.commits)
-}
-
-// create has n calls, whose keys and items are a, b and so on, wait for their
-// commit. It returns when they do.
-func (d *shopDB) create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGroup {
+// create has calls whose keys are like their items wait for their commit. It returns
+// when they do.
+func create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for _, item := range items {
 		wg.Go(func() {
@@ -165,19 +58,19 @@ func TestCommitsAreShared(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newShopDB(test.engine)
-				store := sqlstore.New(open(t, &d.fakeDB), nil)
+				d := newHeldDB(test.engine)
+				store := sqlstore.New(open(t, d), nil)
 				began := time.Now()
-				wg := d.create(t, store, strings.Split("abcdefghij", "")...)
+				wg := create(t, store, strings.Split("abcdefghij", "")...)
 				for range strings.Count(test.want, "[") - 1 {
-					d.let <- struct{}{}
+					d.server.let <- struct{}{}
 					synctest.Wait()
 				}
 				wg.Wait()
-				for _, items := range d.commits {
+				for _, items := range d.server.commits {
 					slices.Sort(items)
 				}
-				if got := fmt.Sprint(d.commits); got != test.want {
+				if got := fmt.Sprint(d.server.commits); got != test.want {
 					t.Errorf("the commits were %s, want %s", got, test.want)
 				}
 				if time.Since(began) != 0 {
@@ -191,29 +84,30 @@ func TestCommitsAreShared(t *testing.T) {
 // MySQL refuses the whole statement then.
 func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(mysql)
-		for i := range 2 {
-			taken := sha256.Sum256([]byte("\x00\x00\x00\x00\x00\x00\x00\x00" + fmt.Sprint("taken", i)))
-			d.keys[string(taken[:])] = true
+		d := newHeldDB(mysql)
+		taken := func(i int) storefront.IdempotencyKey {
+			return storefront.IdempotencyKey{Value: fmt.Sprint("taken", i), Fingerprint: key.Fingerprint}
 		}
-		store := sqlstore.New(open(t, &d.fakeDB), nil)
-		first := d.create(t, store, "a", "b", "c", "d")
+		for i := range 2 {
+			d.server.addOrder(taken(i), order)
+		}
+		store := sqlstore.New(open(t, d), nil)
+		first := create(t, store, "a", "b", "c", "d")
 		var replays sync.WaitGroup
 		for i := range 2 {
 			replays.Go(func() {
-				again := storefront.IdempotencyKey{Value: fmt.Sprint("taken", i), Fingerprint: key.Fingerprint}
-				if got, err := store.CreateOrder(t.Context(), again, storefront.Order{ID: "ord_again", Item: "taken"}); err != nil || got != order {
+				if got, err := store.CreateOrder(t.Context(), taken(i), storefront.Order{ID: "ord_again", Item: "taken"}); err != nil || got != order {
 					t.Errorf("CreateOrder with the taken key returned %v, %v, want %v", got, err, order)
 				}
 			})
 			synctest.Wait()
 		}
-		more := d.create(t, store, "e", "f")
-		close(d.let)
+		more := create(t, store, "e", "f")
+		close(d.server.let)
 		for _, calls := range []*sync.WaitGroup{first, &replays, more} {
 			calls.Wait()
 		}
-		if got := d.begun(); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
+		if got := d.server.begun(); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
 			t.Errorf("the commits were %s", got)
 		}
 	})
@@ -222,17 +116,17 @@ func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
 func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(engine)
-			store := sqlstore.New(open(t, &d.fakeDB), nil)
+			d := newHeldDB(engine)
+			store := sqlstore.New(open(t, d), nil)
 			var items []string
 			for i := range 150 {
 				items = append(items, fmt.Sprint(i))
 			}
-			wg := d.create(t, store, items...)
-			close(d.let)
+			wg := create(t, store, items...)
+			close(d.server.let)
 			wg.Wait()
 			most := 0
-			for _, items := range d.commits {
+			for _, items := range d.server.commits {
 				most = max(most, len(items))
 			}
 			if most != 64 {
@@ -247,22 +141,22 @@ func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
 	rejected := stateError("23514")
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(engine)
-			d.fail = func(items []string) error {
+			d := newHeldDB(engine)
+			d.server.fail = func(items []string) error {
 				if slices.Contains(items, "bad") {
 					return rejected
 				}
 				return nil
 			}
-			store := sqlstore.New(open(t, &d.fakeDB), nil)
-			wg := d.create(t, store, "a", "b", "c", "d", "e", "f")
+			store := sqlstore.New(open(t, d), nil)
+			wg := create(t, store, "a", "b", "c", "d", "e", "f")
 			var bad error
 			wg.Go(func() {
 				_, bad = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
 			})
 			synctest.Wait()
-			more := d.create(t, store, "g", "h")
-			close(d.let)
+			more := create(t, store, "g", "h")
+			close(d.server.let)
 			wg.Wait()
 			more.Wait()
 			if !errors.Is(bad, rejected) || errors.Is(bad, storefront.ErrUnavailable) {
@@ -275,8 +169,8 @@ func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
 func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(engine)
-			store := sqlstore.New(open(t, &d.fakeDB), nil)
+			d := newHeldDB(engine)
+			store := sqlstore.New(open(t, d), nil)
 			call := func(item string) (leave func()) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
@@ -292,12 +186,12 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 				}
 			}
 			leaveFirst := call("first") // its commit is under way
-			wg := d.create(t, store, "a", "b", "c", "d")
+			wg := create(t, store, "a", "b", "c", "d")
 			call("waiting")()
 			leaveFirst()
-			close(d.let)
+			close(d.server.let)
 			wg.Wait()
-			for _, items := range d.commits {
+			for _, items := range d.server.commits {
 				if slices.Contains(items, "waiting") {
 					t.Errorf("%v: an order was sent that nobody waited for any more", sqlite)
 				}
@@ -308,9 +202,9 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 
 func TestKeyTwiceInASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(postgres)
-		store := sqlstore.New(open(t, &d.fakeDB), nil)
-		others := d.create(t, store, "a", "b", "c", "d") // all commits that may be under way
+		d := newHeldDB(postgres)
+		store := sqlstore.New(open(t, d), nil)
+		others := create(t, store, "a", "b", "c", "d") // all commits that may be under way
 		var wg sync.WaitGroup
 		results := make([]error, 2)
 		for i := range results {
@@ -320,7 +214,7 @@ func TestKeyTwiceInASharedCommit(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		close(d.let)
+		close(d.server.let)
 		others.Wait()
 		wg.Wait()
 		if results[0] != nil || !errors.Is(results[1], storefront.ErrKeyReused) {
@@ -333,12 +227,13 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
 			panics := true
-			f := &fakeDB{engine: engine, run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+			f := newFakeDB(engine)
+			f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 				if panics {
 					panic("a broken driver")
 				}
-				return [][]driver.Value{{}}, nil
-			}}
+				return nil, errPassOn
+			}
 			db := sql.OpenDB(f)
 			defer db.Close()
 			store := sqlstore.New(db, nil)
@@ -361,12 +256,7 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 // acceptedBy returns a store whose database takes every order, and whose Accept is
 // accept.
 func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
-	f := &fakeDB{engine: engine, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-		if strings.HasPrefix(query, "INSERT") {
-			return [][]driver.Value{{}}, nil
-		}
-		return nil, nil
-	}}
+	f := newFakeDB(engine)
 	store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
 		if !reflect.DeepEqual(k, key) || o != order {
 			t.Errorf("Accept was called with %v and %v", k, o)
@@ -383,26 +273,21 @@ func TestRefusalOnAClusterIsCommitted(t *testing.T) {
 	for _, exists := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var commits, claims int
-			f := &fakeDB{engine: mysql, variables: [][]driver.Value{{"wsrep_on", "ON"}, {"wsrep_sync_wait", "1"}}}
-			f.run = func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-				switch {
-				case query == "COMMIT":
+			f := newFakeDB(mysql)
+			f.server.variables["wsrep_on"], f.server.variables["wsrep_sync_wait"] = "ON", "1"
+			f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+				switch kindOf(query) {
+				case "COMMIT":
 					if commits++; exists {
+						f.server.addOrder(key, order)
 						return nil, &mySQLError{Number: 1213}
 					}
-				case strings.HasPrefix(query, "INSERT INTO storefront_replays"):
+				case "SETTLE":
 					if claims++; len(f.ran) > 1 && f.ran[len(f.ran)-2] != "BEGIN" && commits == 0 {
 						t.Errorf("it wrote what others conflict with after %q", f.ran)
 					}
-				case strings.HasPrefix(query, "INSERT"):
-					if commits > 0 {
-						return nil, &mySQLError{Number: 1062}
-					}
-					return [][]driver.Value{{}}, nil
-				case strings.HasPrefix(query, "SELECT"):
-					return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
 				}
-				return nil, nil
+				return nil, errPassOn
 			}
 			store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
 				return refusal
@@ -433,9 +318,9 @@ func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 			}
 			var verbs []string
 			for _, query := range f.ran {
-				verbs = append(verbs, strings.Join(strings.Fields(query + " . .")[:3], " "))
+				verbs = append(verbs, strings.Join(strings.Fields(strings.Replace(query, "public.", "", 1) + " . .")[:3], " "))
 			}
-			want := []string{"BEGIN . .", "SAVEPOINT storefront_order .", "INSERT INTO " + engine.table("storefront_orders"), "INSERT INTO outbox", "RELEASE SAVEPOINT storefront_order", "COMMIT . ."}
+			want := []string{"BEGIN . .", "SAVEPOINT storefront_order .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront_order", "COMMIT . ."}
 			if engine == mysql {
 				want = append(want, "ROLLBACK . .") // the COMMIT was a statement, which ends with ctx
 			}
@@ -466,9 +351,9 @@ func TestErrorOfAcceptRollsBack(t *testing.T) {
 // Nor does it stay where others share the transaction.
 func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(sqlite)
+		d := newHeldDB(sqlite)
 		refusal := &storefront.Refusal{Reason: "sold-out"}
-		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+		store := sqlstore.New(open(t, d), &sqlstore.Options{
 			Accept: func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 				if _, err := tx.ExecContext(ctx, "note "+order.Item); err != nil || order.Item != "bad" {
 					return err
@@ -476,7 +361,7 @@ func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 				return refusal
 			},
 		})
-		first := d.create(t, store, "a")
+		first := create(t, store, "a")
 		var bad sync.WaitGroup
 		bad.Go(func() {
 			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
@@ -485,8 +370,8 @@ func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		last := d.create(t, store, "c")
-		close(d.let)
+		last := create(t, store, "c")
+		close(d.server.let)
 		first.Wait()
 		bad.Wait()
 		last.Wait()
@@ -497,8 +382,8 @@ func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 			}
 		}
 		want := []string{"a: RELEASE SAVEPOINT storefront_order", "bad: ROLLBACK TO SAVEPOINT storefront_order", "c: RELEASE SAVEPOINT storefront_order"}
-		if !slices.Equal(end, want) || len(d.commits) != 2 {
-			t.Errorf("the parts of %d commits ended so: %q", len(d.commits), end)
+		if !slices.Equal(end, want) || len(d.server.commits) != 2 {
+			t.Errorf("the parts of %d commits ended so: %q", len(d.server.commits), end)
 		}
 	})
 }
@@ -509,12 +394,12 @@ func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, f := acceptedBy(t, mysql, func(context.Context, *sql.Tx) error { return want })
-				run, thawed := f.run, make(chan struct{})
-				f.run = func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
+				thawed := make(chan struct{})
+				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 					if query == "ROLLBACK" {
 						<-thawed
 					}
-					return run(conn, query, args)
+					return nil, errPassOn
 				}
 				began := time.Now()
 				_, err := store.CreateOrder(t.Context(), key, order)
@@ -548,16 +433,15 @@ func TestAcceptRunsAgainAfterASerializationFailure(t *testing.T) {
 func TestErrorOfAcceptIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
-		f := &fakeDB{}
 		tries := 0
-		f.run = func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 			if query == "BEGIN" {
 				if tries++; tries == 1 {
 					return nil, io.ErrUnexpectedEOF
 				}
 			}
-			return [][]driver.Value{{}}, nil
-		}
+			return nil, errPassOn
+		}}
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
 			return refusal
 		}})
@@ -593,8 +477,8 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 			"Goexit":                    runtime.Goexit,
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				d := newShopDB(engine)
-				store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+				d := newHeldDB(engine)
+				store := sqlstore.New(open(t, d), &sqlstore.Options{
 					Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 						if order.Item == "bad" {
 							stop()
@@ -602,7 +486,7 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 						return nil
 					},
 				})
-				wg := d.create(t, store, "a", "b")
+				wg := create(t, store, "a", "b")
 				wg.Go(func() {
 					returned := false
 					defer func() {
@@ -616,11 +500,11 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 					returned = true
 				})
 				synctest.Wait()
-				more := d.create(t, store, "c", "d")
-				close(d.let)
+				more := create(t, store, "c", "d")
+				close(d.server.let)
 				wg.Wait()
 				more.Wait()
-				next := d.create(t, store, "e")
+				next := create(t, store, "e")
 				next.Wait()
 			})
 		}
@@ -629,13 +513,13 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 
 func TestQueueIsBoundedByMaxCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(sqlite)
-		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{MaxCalls: 3})
-		wg := d.create(t, store, "a", "b", "c")
+		d := newHeldDB(sqlite)
+		store := sqlstore.New(open(t, d), &sqlstore.Options{MaxCalls: 3})
+		wg := create(t, store, "a", "b", "c")
 		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
 			t.Errorf("a call beyond MaxCalls returned %v", err)
 		}
-		close(d.let)
+		close(d.server.let)
 		wg.Wait()
 	})
 }
@@ -646,7 +530,7 @@ func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
 		for _, print := range [][32]byte{{}, {1}} {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				f := &fakeDB{engine: engine, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+				f := &fakeDB{engine: engine, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 					cancel() // at the insert, which finds the key
 					return nil, nil
 				}}
@@ -662,26 +546,23 @@ func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
 // Statements that take long, and drivers that wait for them whatever ctx is.
 func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(postgres)
-		run := d.runContext
-		d.runContext = func(_ context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
-			return run(context.Background(), conn, query, args)
-		}
-		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{Timeout: 8 * time.Second})
-		wg := d.create(t, store, "a", "b", "c", "d", "e", "f")
+		d := newHeldDB(postgres)
+		d.deaf = true
+		store := sqlstore.New(open(t, d), &sqlstore.Options{Timeout: 8 * time.Second})
+		wg := create(t, store, "a", "b", "c", "d", "e", "f")
 		time.Sleep(2*time.Second - 1)
 		synctest.Wait()
-		if got := d.begun(); got != "[[a] [b] [c] [d]]" {
+		if got := d.server.begun(); got != "[[a] [b] [c] [d]]" {
 			t.Errorf("before a quarter of Timeout, the commits under way are %s", got)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := d.begun(); !strings.HasPrefix(got, "[[a] [b] [c] [d] [") {
+		if got := d.server.begun(); !strings.HasPrefix(got, "[[a] [b] [c] [d] [") {
 			t.Errorf("after a quarter of Timeout, the commits under way are %s", got)
 		}
-		close(d.let)
+		close(d.server.let)
 		wg.Wait()
-		after := d.create(t, store, "g", "h")
+		after := create(t, store, "g", "h")
 		after.Wait()
 	})
 }
@@ -689,22 +570,22 @@ func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
 // A connection that is long in coming says nothing of the orders that wait for it.
 func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(postgres)
-		close(d.let)
-		db := open(t, &d.fakeDB)
+		d := newHeldDB(postgres)
+		close(d.server.let)
+		db := open(t, d)
 		db.SetMaxOpenConns(1)
 		store := sqlstore.New(db, nil)
-		d.create(t, store, "first").Wait() // it asks what kind of database it is
+		create(t, store, "first").Wait() // it asks what kind of database it is
 		conn, err := db.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		wg := d.create(t, store, strings.Split("abcdefghijkl", "")...)
+		wg := create(t, store, strings.Split("abcdefghijkl", "")...)
 		time.Sleep(5 * time.Second)
 		conn.Close()
 		wg.Wait()
-		if sizes := []int{1, 1, 8, 2, 1}; !slices.EqualFunc(d.commits, sizes, func(items []string, n int) bool { return len(items) == n }) {
-			t.Errorf("the commits were %q, want them of %d orders", d.commits, sizes)
+		if sizes := []int{1, 1, 8, 2, 1}; !slices.EqualFunc(d.server.commits, sizes, func(items []string, n int) bool { return len(items) == n }) {
+			t.Errorf("the commits were %q, want them of %d orders", d.server.commits, sizes)
 		}
 	})
 }
@@ -713,28 +594,25 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 func TestPoolOfOneConnection(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(engine)
-			close(d.let)
-			db := open(t, &d.fakeDB)
+			d := newHeldDB(engine)
+			close(d.server.let)
+			db := open(t, d)
 			db.SetMaxOpenConns(1)
 			store := sqlstore.New(db, &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
 				return nil
 			}})
-			d.create(t, store, "a", "b", "c").Wait()
+			create(t, store, "a", "b", "c").Wait()
 		})
 	}
 }
 
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-			switch {
-			case strings.HasPrefix(query, "RELEASE"):
+		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) == "RELEASE" {
 				return nil, errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
-			case strings.HasPrefix(query, "INSERT"):
-				return [][]driver.Value{{}}, nil
 			}
-			return nil, nil
+			return nil, errPassOn
 		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }})
 		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
 			t.Errorf("CreateOrder returned %v", err)
@@ -744,8 +622,8 @@ func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 
 func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(sqlite)
-		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+		d := newHeldDB(sqlite)
+		store := sqlstore.New(open(t, d), &sqlstore.Options{
 			Accept: func(_ context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 				if order.Item == "bad" {
 					return tx.Commit()
@@ -753,7 +631,7 @@ func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T
 				return nil
 			},
 		})
-		wg := d.create(t, store, "a")
+		wg := create(t, store, "a")
 		wg.Go(func() {
 			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
 			if err == nil || !strings.Contains(err.Error(), "must not end it") {
@@ -761,8 +639,8 @@ func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T
 			}
 		})
 		synctest.Wait()
-		more := d.create(t, store, "c", "d")
-		close(d.let)
+		more := create(t, store, "c", "d")
+		close(d.server.let)
 		wg.Wait()
 		more.Wait()
 	})
@@ -770,9 +648,9 @@ func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T
 
 func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(sqlite)
+		d := newHeldDB(sqlite)
 		ctx, cancel := context.WithCancel(t.Context())
-		store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+		store := sqlstore.New(open(t, d), &sqlstore.Options{
 			Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 				if order.Item == "b" {
 					cancel()
@@ -781,16 +659,16 @@ func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T
 				return nil
 			},
 		})
-		wg := d.create(t, store, "a", "b")
+		wg := create(t, store, "a", "b")
 		wg.Go(func() {
 			if _, err := store.CreateOrder(ctx, key, storefront.Order{ID: "ord_c", Item: "c"}); !errors.Is(err, context.Canceled) {
 				t.Errorf("CreateOrder returned %v", err)
 			}
 		})
 		synctest.Wait()
-		close(d.let)
+		close(d.server.let)
 		wg.Wait()
-		if got := fmt.Sprint(d.commits); got != "[[a] [b]]" {
+		if got := fmt.Sprint(d.server.commits); got != "[[a] [b]]" {
 			t.Errorf("the commits were %s", got)
 		}
 	})
@@ -800,13 +678,13 @@ func TestAcceptHasTheValuesAndTheDeadlineOfTheCall(t *testing.T) {
 	type name struct{}
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			d := newShopDB(engine)
-			close(d.let)
+			d := newHeldDB(engine)
+			close(d.server.let)
 			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
 			defer cancel()
 			var value any
 			var deadline time.Time
-			store := sqlstore.New(open(t, &d.fakeDB), &sqlstore.Options{
+			store := sqlstore.New(open(t, d), &sqlstore.Options{
 				Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
 					value = ctx.Value(name{})
 					deadline, _ = ctx.Deadline()
@@ -826,16 +704,13 @@ func TestAcceptHasTheValuesAndTheDeadlineOfTheCall(t *testing.T) {
 // Statements that lock the same keys in the same sequence do not deadlock.
 func TestKeysOfASharedCommitAreInOneSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newShopDB(postgres)
-		store := sqlstore.New(open(t, &d.fakeDB), nil)
-		wg := d.create(t, store, strings.Split("abcdefghijkl", "")...)
-		close(d.let)
+		d := newHeldDB(postgres)
+		store := sqlstore.New(open(t, d), nil)
+		wg := create(t, store, strings.Split("abcdefghijkl", "")...)
+		close(d.server.let)
 		wg.Wait()
-		hash := func(item string) string {
-			sum := sha256.Sum256([]byte("\x00\x00\x00\x00\x00\x00\x00\x00" + item))
-			return string(sum[:])
-		}
-		for _, items := range d.commits {
+		hash := func(item string) string { return keyHash(storefront.IdempotencyKey{Value: item}) }
+		for _, items := range d.server.commits {
 			if !slices.IsSortedFunc(items, func(a, b string) int { return strings.Compare(hash(a), hash(b)) }) {
 				t.Errorf("the keys of %q are not in the sequence of their hashes", items)
 			}
@@ -852,15 +727,17 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 	} {
 		for _, there := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				store := sqlstore.New(open(t, &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-					if strings.HasPrefix(query, "INSERT") {
+				f := newFakeDB(postgres)
+				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+					if kindOf(query) == "INSERT" {
 						return nil, violation
 					}
-					if !there {
-						return nil, nil
-					}
-					return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
-				}}), nil)
+					return nil, errPassOn
+				}
+				if there {
+					f.server.addOrder(key, order)
+				}
+				store := sqlstore.New(open(t, f), nil)
 				got, err := store.CreateOrder(t.Context(), key, order)
 				if there && (err != nil || got != order) {
 					t.Errorf("with an order of the key, CreateOrder returned %v, %v", got, err)
@@ -877,11 +754,14 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
-			store := sqlstore.New(open(t, &fakeDB{engine: engine, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-				if strings.HasPrefix(query, "INSERT") {
+			store := sqlstore.New(open(t, &fakeDB{engine: engine, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+				switch kindOf(query) {
+				case "INSERT":
 					return nil, stateError("23514")
+				case "REPLAY":
+					return nil, stateError("42501")
 				}
-				return nil, stateError("42501")
+				return nil, errPassOn
 			}}), nil)
 			if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, stateError("42501")) {
 				t.Errorf("%v: CreateOrder returned %v", engine, err)
@@ -894,15 +774,12 @@ func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
-		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-			switch {
-			case full && query == "ROLLBACK TO SAVEPOINT storefront_order":
+		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if full && kindOf(query) == "ROLLBACK TO" {
 				full = false
 				return nil, errors.New("SQL logic error: no such savepoint: storefront (1)")
-			case strings.HasPrefix(query, "INSERT"):
-				return [][]driver.Value{{}}, nil
 			}
-			return nil, nil
+			return nil, errPassOn
 		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
 			if full {
 				return io.ErrUnexpectedEOF

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,48 +16,11 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A failOver is a fakeDB of two servers. Connections lead to the one that was the
-// primary when they were opened; what is sent to the former one is never answered.
-type failOver struct {
-	fakeDB
-	mu     sync.Mutex
-	former map[int]bool  // connections
-	took   time.Duration // a statement takes
-}
-
-func newFailOver() *failOver {
-	f := &failOver{former: make(map[int]bool)}
-	f.runContext = func(ctx context.Context, conn int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-		f.mu.Lock()
-		hung, took := f.former[conn], f.took
-		f.mu.Unlock()
-		if hung {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		select {
-		case <-time.After(took):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if strings.HasPrefix(query, "INSERT") {
-			return [][]driver.Value{{order.ID}}, nil
-		}
-		return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
-	}
+// newProductDB returns the way to a server that has a product.
+func newProductDB() *fakeDB {
+	f := newFakeDB(postgres)
+	f.server.addResource(kettle)
 	return f
-}
-
-// happen makes all connections there are those to the former primary.
-func (f *failOver) happen() {
-	f.fakeDB.mu.Lock()
-	opened := f.opened
-	f.fakeDB.mu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for conn := range opened {
-		f.former[conn] = true
-	}
 }
 
 // fill has the pool of store open as many connections.
@@ -87,23 +49,24 @@ func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		call func(context.Context, *sqlstore.Store) error
-		ping bool
+		asks time.Duration
 	}{
-		"get":                                 {get, false},
-		"create":                              {create, false},
-		"get, by a driver that asks first":    {get, true},
-		"create, by a driver that asks first": {create, true},
+		"get":                                 {get, 0},
+		"create":                              {create, 0},
+		"get, by a driver that asks first":    {get, 1},
+		"create, by a driver that asks first": {create, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFailOver()
-				f.ping = test.ping
-				f.took = time.Millisecond
-				db := open(t, &f.fakeDB)
+				f := newProductDB()
+				f.asks = test.asks
+				f.server.took = time.Millisecond
+				db := open(t, f)
 				db.SetMaxIdleConns(20)
 				store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second})
 				fill(t, store, 20)
-				f.happen()
+				f.server.failOver(hung)
+				f.server.open()
 				began := time.Now()
 				var wg sync.WaitGroup
 				for range 8 {
@@ -132,17 +95,21 @@ func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		store := sqlstore.New(open(t, &fakeDB{runContext: func(ctx context.Context, _ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-			calls++
-			if calls == 1 {
+		f := newProductDB()
+		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) != "READ" {
+				return nil, errPassOn
+			}
+			if calls++; calls == 1 {
 				select {
 				case <-time.After(9 * time.Second):
 				case <-ctx.Done():
 					return nil, ctx.Err()
 				}
 			}
-			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
-		}}), &sqlstore.Options{Timeout: 10 * time.Second})
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
 		var wg sync.WaitGroup
 		began := time.Now()
 		wg.Go(func() { fill(t, store, 1) })
@@ -160,8 +127,7 @@ func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
 
 func TestAcceptThatIsSlowGetsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFailOver()
-		store := sqlstore.New(open(t, &f.fakeDB), &sqlstore.Options{
+		store := sqlstore.New(open(t, new(fakeDB)), &sqlstore.Options{
 			Timeout: 10 * time.Second,
 			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
 				select {
@@ -184,14 +150,16 @@ func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		away := true
-		store := sqlstore.New(open(t, &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		f := newProductDB()
+		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if away {
 				return nil, stateError("57P03")
 			}
-			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
-		}}), &sqlstore.Options{Timeout: 10 * time.Second})
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
 		get := func() time.Duration {
 			began := time.Now()
 			if _, err := store.GetProduct(t.Context(), "kettle"); !errors.Is(err, storefront.ErrUnavailable) {
@@ -245,16 +213,16 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				refuses := true
-				f := &fakeDB{runContext: func(ctx context.Context, _ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-					if !strings.HasPrefix(query, "INSERT") {
-						return nil, nil
+				f := &fakeDB{run: func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+					if kindOf(query) != "INSERT" {
+						return nil, errPassOn
 					}
 					if refuses {
 						return nil, refusal
 					}
 					select {
 					case <-time.After(1500 * time.Millisecond): // longer than calls have while it is away
-						return [][]driver.Value{{order.ID}}, nil
+						return nil, errPassOn
 					case <-ctx.Done():
 						return nil, ctx.Err()
 					}
@@ -285,11 +253,11 @@ func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failure := fmt.Errorf("a warehouse that the program asks: %w", context.Canceled)
 		var back atomic.Bool
-		store := sqlstore.New(open(t, &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		store := sqlstore.New(open(t, &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 			if !back.Load() {
 				return nil, stateError("57P03")
 			}
-			return [][]driver.Value{{}}, nil
+			return nil, errPassOn
 		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return failure }})
 		var wg sync.WaitGroup
 		for range 2 { // the second is the first probe
@@ -311,13 +279,14 @@ func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
 // Writes to a primary without its standby hang; reads do not.
 func TestReadsGoOnWhileOrdersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := sqlstore.New(open(t, &fakeDB{runContext: func(ctx context.Context, _ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-			if strings.HasPrefix(query, "INSERT") {
-				<-ctx.Done()
-				return nil, ctx.Err()
+		f := newProductDB()
+		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+			if kind := kindOf(query); kind == "INSERT" || kind == "EMIT" {
+				return hang(ctx, conn, query, args)
 			}
-			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
-		}}), &sqlstore.Options{Timeout: 10 * time.Second})
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
 		calls := 0
 		create := func() time.Duration {
 			began := time.Now()

@@ -1,14 +1,12 @@
 package sqlstore_test
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -132,114 +130,6 @@ func simulate(t *testing.T, seed uint64) (m *simulation) {
 	return m
 }
 
-// A world is what one seed makes. What happens in it by chance follows from the
-// seed, the time and what it happens to, never from which goroutine asks first, and
-// no two things are planned for the same instant. So a seed is one story, wherever
-// the Store itself does not let goroutines go on at once (see simulate).
-type world struct {
-	seed  uint64
-	began time.Time
-
-	mu    sync.Mutex
-	taken map[time.Duration]bool // the instants for which something is planned
-	calm  bool                   // nothing fails any more
-	story []event
-	times map[string]int // how often what happened
-}
-
-func newWorld(seed uint64) *world {
-	return &world{seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), times: make(map[string]int)}
-}
-
-// An event is a line of the story, which is worded when somebody reads it.
-type event struct {
-	at     time.Duration
-	who    string
-	format string
-	args   []any
-}
-
-func (w *world) now() time.Duration { return time.Since(w.began) }
-
-func (w *world) tell(who, format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.story = append(w.story, event{w.now(), who, format, args})
-}
-
-func (w *world) count(what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.times[what]++
-}
-
-// told returns the story. What happens in one instant is sorted by whom it happens to.
-func (w *world) told() []string {
-	slices.SortStableFunc(w.story, func(a, b event) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.who, b.who))
-	})
-	lines := make([]string, len(w.story))
-	for i, e := range w.story {
-		lines[i] = fmt.Sprintf("%14s  %-8s %s", e.at, e.who, fmt.Sprintf(e.format, e.args...))
-	}
-	return lines
-}
-
-// dice are for what happens now to what the parts name.
-func (w *world) dice(parts ...string) *rand.Rand {
-	h := uint64(0xcbf29ce484222325) // FNV-1a
-	for _, part := range parts {
-		for i := range len(part) {
-			h = (h ^ uint64(part[i])) * 0x100000001b3
-		}
-		h = (h ^ 0xff) * 0x100000001b3
-	}
-	return rand.New(rand.NewPCG(w.seed, h+uint64(w.now())*0x9e3779b97f4a7c15))
-}
-
-func oneOf[T any](d *rand.Rand, of ...T) T { return of[d.IntN(len(of))] }
-
-// upTo returns any duration of at most most.
-func upTo(d *rand.Rand, most time.Duration) time.Duration {
-	return time.Duration(d.Int64N(int64(most) + 1))
-}
-
-// between returns a duration from least to most, of any magnitude.
-func between(d *rand.Rand, least, most time.Duration) time.Duration {
-	magnitudes := 1
-	for least<<magnitudes < most {
-		magnitudes++
-	}
-	return least + upTo(d, min(least<<(1+d.IntN(magnitudes)), most)-least)
-}
-
-// plan returns d, or the next duration after which nothing else is planned.
-func (w *world) plan(d time.Duration) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.now()
-	at := now + max(d, 1)
-	for w.taken[at] {
-		at++
-	}
-	w.taken[at] = true
-	return at - now
-}
-
-func (w *world) sleep(d time.Duration) { time.Sleep(w.plan(d)) }
-
-func (w *world) isCalm() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.calm
-}
-
-func (w *world) calmDown() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.calm = true
-}
-
 // What the items of orders stand for. Without Accept, there are only the first two.
 const (
 	plain        = "plain"
@@ -330,7 +220,10 @@ func newSimulation(seed uint64) *simulation {
 		m.items = append(m.items, [2]string{oneOf(d, items...), oneOf(d, items...)})
 	}
 	for n := range replicas {
-		r := &replica{server: m.server, name: fmt.Sprintf("r%d", n)}
+		r := &fakeDB{server: m.server, name: fmt.Sprintf("r%d", n)}
+		if m.server.engine == postgres {
+			r.asks = time.Second
+		}
 		db := sql.OpenDB(r)
 		db.SetMaxOpenConns(m.pool)
 		db.SetMaxIdleConns(1000)
@@ -401,7 +294,7 @@ func (m *simulation) failOvers() {
 			m.server.rejoin()
 			continue
 		}
-		m.server.failOver()
+		m.server.failOver(oneOf(m.server.dice("fail-over"), unsent, hung, demoted))
 		m.sleep(between(d, time.Microsecond, 5*time.Second))
 		m.server.open()
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -20,225 +21,11 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// An engine is what a database says that it is.
-type engine int
-
-const (
-	postgres engine = iota
-	sqlite
-	mysql
-)
-
-var engines = []engine{postgres, sqlite, mysql}
-
-func (e engine) String() string { return [...]string{"PostgreSQL", "SQLite", "MySQL"}[e] }
-
-// table returns a table's name as the store sends it.
-func (e engine) table(name string) string {
-	if e == postgres {
-		return "public." + name
-	}
-	return name
+// hang is the run of a fakeDB whose server does not answer.
+func hang(ctx context.Context, _ int, _ string, _ []driver.Value) ([][]driver.Value, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
-
-// A fakeDB is a driver.Connector. What the database does is up to its fields.
-type fakeDB struct {
-	// run runs a statement on the n-th connection, from 0 on, and returns the
-	// rows that come of it.
-	run     func(conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
-	connect func(ctx context.Context) error // nil: always succeeds
-	// runContext is called in place of run if that is nil.
-	runContext func(ctx context.Context, conn int, query string, args []driver.NamedValue) ([][]driver.Value, error)
-	ping       bool // it runs a statement on each connection that the pool has before that is used
-	hang       bool // statements wait until ctx is done
-	engine     engine
-	variables  [][]driver.Value // of MySQL
-
-	mu     sync.Mutex
-	opened int
-	closed []int
-	ran    []string
-}
-
-func (f *fakeDB) Driver() driver.Driver { return nil }
-
-func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
-	if f.connect != nil {
-		if err := f.connect(ctx); err != nil {
-			return nil, err
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.opened++
-	return &fakeConn{f, f.opened - 1}, nil
-}
-
-type fakeConn struct {
-	db *fakeDB
-	n  int
-}
-
-func (c *fakeConn) Begin() (driver.Tx, error) {
-	_, err := c.do(context.Background(), "BEGIN", nil)
-	return fakeTx{c}, err
-}
-
-type fakeTx struct{ conn *fakeConn }
-
-func (tx fakeTx) Commit() error {
-	_, err := tx.conn.do(context.Background(), "COMMIT", nil)
-	return err
-}
-
-func (tx fakeTx) Rollback() error {
-	_, err := tx.conn.do(context.Background(), "ROLLBACK", nil)
-	return err
-}
-
-func (c *fakeConn) Prepare(query string) (driver.Stmt, error) { return fakeStmt{nil, c, query}, nil }
-
-type fakeStmt struct {
-	driver.Stmt // the methods without ctx, which are not called
-	conn        *fakeConn
-	query       string
-}
-
-func (s fakeStmt) Close() error  { return nil }
-func (s fakeStmt) NumInput() int { return -1 }
-
-func (s fakeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.conn.ExecContext(ctx, s.query, args)
-}
-
-func (s fakeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.conn.QueryContext(ctx, s.query, args)
-}
-
-func (c *fakeConn) Close() error {
-	c.db.mu.Lock()
-	defer c.db.mu.Unlock()
-	c.db.closed = append(c.db.closed, c.n)
-	return nil
-}
-
-// ResetSession is called for a connection that the pool has.
-func (c *fakeConn) ResetSession(ctx context.Context) error {
-	if !c.db.ping {
-		return nil
-	}
-	if _, err := c.do(ctx, "PING", nil); err != nil {
-		return driver.ErrBadConn
-	}
-	return nil
-}
-
-func (c *fakeConn) do(ctx context.Context, query string, args []driver.NamedValue) ([][]driver.Value, error) {
-	if query == "SELECT version()" {
-		switch c.db.engine {
-		case sqlite:
-			return nil, errors.New("SQL logic error: no such function: version (1)")
-		case mysql:
-			return [][]driver.Value{{"10.11.6-MariaDB"}}, nil
-		}
-		return [][]driver.Value{{"PostgreSQL 15.4"}}, nil
-	}
-	switch {
-	case strings.HasPrefix(query, "SHOW VARIABLES"):
-		return c.db.variables, nil
-	case strings.HasPrefix(query, "SELECT quote_ident"):
-		return [][]driver.Value{{"public"}}, nil
-	case strings.HasPrefix(query, "SELECT CAST('\\x5c'"):
-		return [][]driver.Value{{[]byte(`\`)}}, nil
-	case strings.HasPrefix(query, "SELECT CAST(pg_postmaster"), strings.HasPrefix(query, "SELECT CONCAT(@@"):
-		return [][]driver.Value{{"server"}}, nil
-	}
-	if c.db.hang {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	c.db.mu.Lock()
-	c.db.ran = append(c.db.ran, query)
-	c.db.mu.Unlock()
-	if c.db.run == nil {
-		return c.db.runContext(ctx, c.n, query, args)
-	}
-	return c.db.run(c.n, query, args)
-}
-
-func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.do(ctx, query, args)
-	if err != nil && rows == nil {
-		return nil, err
-	}
-	return &fakeRows{rows, err}, nil
-}
-
-func (c *fakeConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	rows, err := c.do(ctx, query, args)
-	return driver.RowsAffected(len(rows)), err
-}
-
-// fakeRows ends with err, or with io.EOF.
-type fakeRows struct {
-	rows [][]driver.Value
-	err  error
-}
-
-func (r *fakeRows) Close() error { return nil }
-
-func (r *fakeRows) Columns() []string {
-	if len(r.rows) == 0 {
-		return nil
-	}
-	return make([]string, len(r.rows[0]))
-}
-
-func (r *fakeRows) Next(dest []driver.Value) error {
-	if len(r.rows) > 0 {
-		copy(dest, r.rows[0])
-		r.rows = r.rows[1:]
-		return nil
-	}
-	if r.err != nil {
-		return r.err
-	}
-	return io.EOF
-}
-
-// open opens the database in the bubble that the test runs in.
-func open(t *testing.T, f *fakeDB) *sql.DB {
-	t.Helper()
-	db := sql.OpenDB(f)
-	t.Cleanup(func() {
-		synctest.Wait()
-		if n := db.Stats().InUse; n != 0 {
-			t.Errorf("%d connections are still in use", n)
-		}
-		db.Close()
-	})
-	return db
-}
-
-// A stateError is an error with an SQLSTATE, as those of pgx and lib/pq.
-type stateError string
-
-func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
-func (e stateError) SQLState() string { return string(e) }
-
-// A mySQLError is an error as that of go-sql-driver/mysql, whose number has no method.
-type mySQLError struct {
-	Number  uint16
-	Message string
-}
-
-func (e *mySQLError) Error() string { return e.Message }
-
-var (
-	kettle = storefront.MustResource("kettle", nil)
-	order  = storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.UnixMilli(1_000_000_000_123).UTC()}
-	key    = storefront.IdempotencyKey{Scope: "ada", Value: "k", Fingerprint: [32]byte{1}}
-)
 
 func TestErrorsThatPassAreRetried(t *testing.T) {
 	for name, failure := range map[string]error{
@@ -283,15 +70,15 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fails := 0
-				store := sqlstore.New(open(t, &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+				f := newFakeDB(postgres)
+				f.server.addResource(kettle)
+				f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 					if fails++; fails%4 != 0 {
 						return nil, failure
 					}
-					if strings.HasPrefix(query, "INSERT") {
-						return [][]driver.Value{{order.ID}}, nil
-					}
-					return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
-				}}), nil)
+					return nil, errPassOn
+				}
+				store := sqlstore.New(open(t, f), nil)
 				if got, err := store.GetProduct(t.Context(), "kettle"); err != nil || !got.Equal(kettle) {
 					t.Errorf("GetProduct returned %v, %v", got, err)
 				}
@@ -332,7 +119,7 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, failure }}
+				f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, failure }}
 				store := sqlstore.New(open(t, f), nil)
 				_, list := store.ListUsers(t.Context(), "", 1)
 				_, get := store.GetProduct(t.Context(), "kettle")
@@ -369,17 +156,15 @@ func TestFailureToConnect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
-				store := sqlstore.New(open(t, &fakeDB{
-					connect: func(context.Context) error {
-						if tries++; tries < 10 {
-							return tt.failure
-						}
-						return nil
-					},
-					run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
-						return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
-					},
-				}), nil)
+				f := newFakeDB(postgres)
+				f.server.addResource(kettle)
+				f.connect = func(context.Context) error {
+					if tries++; tries < 10 {
+						return tt.failure
+					}
+					return nil
+				}
+				store := sqlstore.New(open(t, f), nil)
 				_, err := store.GetProduct(t.Context(), "kettle")
 				if tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
 					t.Errorf("GetProduct returned %v", err)
@@ -405,8 +190,8 @@ func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, f := range map[string]*fakeDB{
 		"cannot be reached": {connect: func(context.Context) error { return refused }},
-		"fails":             {run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, refused }},
-		"hangs":             {hang: true},
+		"fails":             {run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, refused }},
+		"hangs":             {run: hang},
 		"hangs on connecting": {connect: func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -447,7 +232,7 @@ func TestDatabaseThatIsAwayIsAskedAFewTimesASecond(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []time.Time
-			f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+			f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 				asked = append(asked, time.Now())
 				return nil, stateError("57P03")
 			}}
@@ -480,7 +265,7 @@ func TestTheReasonForUnavailableIsInTheError(t *testing.T) {
 
 func TestDoneContextEndsACall(t *testing.T) {
 	for name, f := range map[string]*fakeDB{
-		"while trying":  {hang: true},
+		"while trying":  {run: hang},
 		"while pausing": {connect: func(context.Context) error { return syscall.ECONNREFUSED }},
 	} {
 		for want, done := range map[error]func(context.Context) (context.Context, context.CancelFunc){
@@ -515,11 +300,11 @@ func TestDoneContextEndsACall(t *testing.T) {
 // A server that has become a standby keeps its connections.
 func TestConnectionToAFormerPrimaryIsDiscarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(conn int, _ string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		f := &fakeDB{run: func(_ context.Context, conn int, _ string, _ []driver.Value) ([][]driver.Value, error) {
 			if conn == 0 {
 				return nil, stateError("25006")
 			}
-			return [][]driver.Value{{order.ID}}, nil
+			return nil, errPassOn
 		}}
 		if _, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order); err != nil {
 			t.Fatal(err)
@@ -530,45 +315,18 @@ func TestConnectionToAFormerPrimaryIsDiscarded(t *testing.T) {
 	})
 }
 
-// orders is what a fakeDB's run does that has one order, or none yet.
-type orders struct {
-	row         *storefront.Order
-	fingerprint [32]byte
-	insert      func(inserted bool) error // what the client is told
-}
-
-func (o *orders) run(_ int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
-	if strings.HasPrefix(query, "INSERT") {
-		inserted := o.row == nil
-		if inserted {
-			o.row = &storefront.Order{ID: args[0].Value.(string), Item: args[1].Value.(string), Qty: args[2].Value.(int64), CreatedAt: time.UnixMilli(args[3].Value.(int64))}
-			o.fingerprint = [32]byte(args[6].Value.([]byte))
-		}
-		if o.insert != nil {
-			if err := o.insert(inserted); err != nil {
-				return nil, err
-			}
-		}
-		if inserted {
-			return [][]driver.Value{{}}, nil // a row affected
-		}
-		return nil, nil
-	}
-	if o.row == nil {
-		return nil, nil
-	}
-	return [][]driver.Value{{o.row.ID, o.row.Item, o.row.Qty, o.row.CreatedAt.UnixMilli(), o.fingerprint[:]}}, nil
-}
-
 func TestOrderWhoseOutcomeWasLostIsCreatedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &orders{insert: func(inserted bool) error {
-			if inserted {
-				return io.ErrUnexpectedEOF // committed, but nobody learned of it
+		f := newFakeDB(postgres)
+		inserted := false
+		f.server.meets = func(kind string) fate {
+			if kind != "INSERT" || inserted {
+				return answered
 			}
-			return nil
-		}}
-		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, order)
+			inserted = true
+			return lost // committed, but nobody learns of it
+		}
+		got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
 		if err != nil || got != order {
 			t.Errorf("CreateOrder returned %v, %v", got, err)
 		}
@@ -578,7 +336,8 @@ func TestOrderWhoseOutcomeWasLostIsCreatedOnce(t *testing.T) {
 // A read could return an order that is not yet on the synchronous standbys.
 func TestReplayWaitsForACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: (&orders{row: &order, fingerprint: key.Fingerprint}).run}
+		f := newFakeDB(postgres)
+		f.server.addOrder(key, order)
 		if _, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, storefront.Order{ID: "ord_2"}); err != nil {
 			t.Fatal(err)
 		}
@@ -591,45 +350,35 @@ func TestReplayWaitsForACommit(t *testing.T) {
 // InnoDB shows an order before it is on the disk, and commits a mere lock at once.
 func TestReplayOnMySQLWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{engine: mysql, run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-			switch {
-			case strings.HasPrefix(query, "INSERT INTO storefront_orders"):
-				return nil, &mySQLError{Number: 1062}
-			case strings.HasPrefix(query, "SELECT"):
-				return [][]driver.Value{{order.ID, order.Item, order.Qty, order.CreatedAt.UnixMilli(), key.Fingerprint[:]}}, nil
-			}
-			return nil, nil
-		}}
+		f := newFakeDB(mysql)
+		f.server.addOrder(key, order)
 		if got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, storefront.Order{ID: "ord_2"}); err != nil || got != order {
 			t.Errorf("CreateOrder returned %v, %v", got, err)
 		}
-		if last := f.ran[len(f.ran)-1]; !strings.HasPrefix(last, "INSERT INTO storefront_replays") {
+		if last := f.ran[len(f.ran)-1]; kindOf(last) != "SETTLE" {
 			t.Errorf("the last statement was %q, which writes nothing", last)
 		}
 	})
 }
 
 func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
-	on := []driver.Value{"wsrep_on", "ON"}
 	for _, test := range []struct {
 		name      string
-		variables [][]driver.Value
+		variables map[string]string
 		want      string // in the error
 	}{
-		{"no cluster", [][]driver.Value{{"autocommit", "ON"}, {"wsrep_on", "OFF"}, {"wsrep_sync_wait", "0"}}, ""},
-		{"nothing is committed", [][]driver.Value{{"autocommit", "OFF"}}, "autocommit"},
-		{"node that does not wait for others", [][]driver.Value{on, {"wsrep_sync_wait", "0"}}, "wsrep_sync_wait = 1"},
-		{"node that waits before it writes only", [][]driver.Value{on, {"wsrep_sync_wait", "6"}}, "wsrep_sync_wait = 1"},
-		{"node that waits before it reads", [][]driver.Value{on, {"wsrep_sync_wait", "1"}}, ""},
-		{"node that always waits", [][]driver.Value{on, {"wsrep_sync_wait", "15"}}, ""},
+		{"no cluster", map[string]string{"wsrep_sync_wait": "0"}, ""},
+		{"nothing is committed", map[string]string{"autocommit": "OFF"}, "autocommit"},
+		{"node that does not wait for others", map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "0"}, "wsrep_sync_wait = 1"},
+		{"node that waits before it writes only", map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "6"}, "wsrep_sync_wait = 1"},
+		{"node that waits before it reads", map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "1"}, ""},
+		{"node that always waits", map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "15"}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, err := sqlstore.New(open(t, &fakeDB{
-					engine:    mysql,
-					variables: test.variables,
-					run:       func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil },
-				}), nil).ListUsers(t.Context(), "", 1)
+				f := newFakeDB(mysql)
+				maps.Copy(f.server.variables, test.variables)
+				_, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1)
 				if test.want == "" && err != nil {
 					t.Errorf("ListUsers returned %v", err)
 				}
@@ -643,16 +392,19 @@ func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
 
 func TestKeyForgottenWhileItIsLookedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &orders{row: &order}
-		o.insert = func(inserted bool) error {
-			if !inserted {
-				o.row = nil
+		f := newFakeDB(postgres)
+		f.server.addOrder(key, order)
+		forgotten := false
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) == "REPLAY" && !forgotten {
+				forgotten = true
+				f.server.forget(key)
 			}
-			return nil
+			return nil, errPassOn
 		}
 		next := order
 		next.ID = "ord_2"
-		got, err := sqlstore.New(open(t, &fakeDB{run: o.run}), nil).CreateOrder(t.Context(), key, next)
+		got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, next)
 		if err != nil || got != next {
 			t.Errorf("CreateOrder returned %v, %v", got, err)
 		}
@@ -662,7 +414,7 @@ func TestKeyForgottenWhileItIsLookedUp(t *testing.T) {
 // The key is forgotten between the two statements, for as long as they are tried.
 func TestKeyThatIsNeitherFreeNorTakenIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil }}
+		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, nil }}
 		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
 		if !errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, sql.ErrNoRows) {
 			t.Errorf("CreateOrder returned %v", err)
@@ -674,7 +426,7 @@ func TestListThatBreaksOffBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		rows := [][]driver.Value{{[]byte("a"), `{"id":"a"}`}, {[]byte("b"), `{"id":"b"}`}, {[]byte("c"), `{"id":"c"}`}}
-		store := sqlstore.New(open(t, &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+		store := sqlstore.New(open(t, &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 			if tries++; tries == 1 {
 				return rows[:2], io.ErrUnexpectedEOF
 			}
@@ -696,7 +448,7 @@ func TestRowsThatAreNoResources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+				f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 					return [][]driver.Value{{[]byte("kettle"), body}}, nil
 				}}
 				store := sqlstore.New(open(t, f), nil)
@@ -715,7 +467,7 @@ func TestRowsThatAreNoResources(t *testing.T) {
 func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 			<-release
 			return nil, nil
 		}}
@@ -765,7 +517,7 @@ func TestMigrateBesideAnotherMigrate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				failed := make(map[string]bool)
-				f := &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+				f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 					switch {
 					case strings.HasPrefix(query, "SELECT table_name"):
 						return nil, nil
@@ -787,7 +539,7 @@ func TestMigrateBesideAnotherMigrate(t *testing.T) {
 
 func TestMigrateWithoutTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 			return nil, stateError("42501")
 		}}
 		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); !errors.Is(err, stateError("42501")) {
@@ -798,7 +550,7 @@ func TestMigrateWithoutTheRight(t *testing.T) {
 
 func TestMigratedDatabaseIsOnlyAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 			return [][]driver.Value{{int64(2), int64(2)}}, nil
 		}}
 		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil {
@@ -827,8 +579,8 @@ func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := new(fakeDB)
-				f.run = func(_ int, query string, _ []driver.NamedValue) ([][]driver.Value, error) {
-					if strings.HasPrefix(query, "SELECT CAST") {
+				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+					if kindOf(query) == "CLOCK" {
 						return [][]driver.Value{{time.Now().Add(-test.ahead).UnixMilli()}}, nil
 					}
 					return nil, nil
@@ -847,11 +599,11 @@ func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := 2500
-		f := &fakeDB{run: func(_ int, query string, args []driver.NamedValue) ([][]driver.Value, error) {
-			if strings.HasPrefix(query, "SELECT CAST") {
+		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) == "CLOCK" {
 				return [][]driver.Value{{time.Now().UnixMilli()}}, nil
 			}
-			n := min(left, int(args[1].Value.(int64)))
+			n := min(left, int(args[1].(int64)))
 			left -= n
 			if n > 1000 {
 				t.Errorf("a statement has forgotten %d keys", n)
@@ -867,7 +619,7 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 
 func TestPutOfTheZeroResourcePutsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) { return nil, nil }}
+		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, nil }}
 		err := sqlstore.New(open(t, f), nil).Users.Put(t.Context(), kettle, storefront.Resource{})
 		if err == nil || len(f.ran) != 0 {
 			t.Errorf("Put returned %v and sent %q", err, f.ran)
@@ -894,7 +646,8 @@ func TestNewPanicsOnAProgrammersMistake(t *testing.T) {
 
 func TestReplayWithTheSameIDIsTheStoredOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: (&orders{row: &order, fingerprint: key.Fingerprint}).run}
+		f := newFakeDB(postgres)
+		f.server.addOrder(key, order)
 		again := order
 		again.CreatedAt = again.CreatedAt.Add(time.Hour)
 		got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, again)
@@ -907,7 +660,7 @@ func TestReplayWithTheSameIDIsTheStoredOrder(t *testing.T) {
 func TestUnknownOutcomeIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		f := &fakeDB{run: func(int, string, []driver.NamedValue) ([][]driver.Value, error) {
+		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
 			if tries++; tries == 1 {
 				return nil, io.ErrUnexpectedEOF // perhaps committed
 			}
@@ -923,12 +676,14 @@ func TestUnknownOutcomeIsUnavailable(t *testing.T) {
 func TestDeadConnectionsOfThePoolAreSkippedWithoutPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = 50
-		f := &fakeDB{run: func(conn int, _ string, _ []driver.NamedValue) ([][]driver.Value, error) {
+		f := newFakeDB(postgres)
+		f.run = func(_ context.Context, conn int, _ string, _ []driver.Value) ([][]driver.Value, error) {
 			if conn < idle {
 				return nil, driver.ErrBadConn
 			}
-			return [][]driver.Value{{[]byte("kettle"), kettle.String()}}, nil
-		}}
+			return nil, errPassOn
+		}
+		f.server.addResource(kettle)
 		db := open(t, f)
 		db.SetMaxIdleConns(idle)
 		var conns []*sql.Conn

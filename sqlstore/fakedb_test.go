@@ -1,0 +1,627 @@
+package sqlstore_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+)
+
+// An engine is what a database says that it is.
+type engine int
+
+const (
+	postgres engine = iota
+	sqlite
+	mysql
+)
+
+var engines = []engine{postgres, sqlite, mysql}
+
+func (e engine) String() string { return [...]string{"PostgreSQL", "SQLite", "MySQL"}[e] }
+
+// A stateError is an error with an SQLSTATE, as those of pgx and lib/pq.
+type stateError string
+
+func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
+func (e stateError) SQLState() string { return string(e) }
+
+// A mySQLError is an error as that of go-sql-driver/mysql, whose number has no method.
+type mySQLError struct {
+	Number  uint16
+	Message string
+}
+
+func (e *mySQLError) Error() string { return e.Message }
+
+// number returns an error of MySQL.
+func number(n uint16) error { return &mySQLError{n, fmt.Sprintf("Error %d", n)} }
+
+// isNumber reports whether err is one of these errors of MySQL.
+func isNumber(err error, numbers ...uint16) bool {
+	e, ok := errors.AsType[*mySQLError](err)
+	return ok && slices.Contains(numbers, e.Number)
+}
+
+// A sqliteError is the text of an error of SQLite.
+type sqliteError string
+
+func (e sqliteError) Error() string { return string(e) }
+
+const errBusy = sqliteError("database is locked (5) (SQLITE_BUSY)")
+
+var (
+	errChecked     = number(4025)
+	errInvalidConn = errors.New("invalid connection") // of go-sql-driver/mysql
+
+	errInterrupted = errors.New("interrupted (9)")
+	errNoAnswer    = errors.New("there is no answer")
+	errPassOn      = errors.New("the server is to answer")
+)
+
+// A fate is what becomes of a statement.
+type fate int
+
+const (
+	answered   fate = iota
+	late            // executed and answered after a long time
+	hung            // perhaps executed, and never answered
+	unsent          // the connection breaks before the server has it
+	cut             // the connection breaks, and later the server executes it
+	lost            // executed, and the connection breaks before the answer
+	refused         // not executed, with an error that may pass
+	rolledBack      // executed, but the commit fails
+	killed          // the server ends the connection and its transaction
+	demoted         // the server is no longer the primary, and says so
+	fates
+)
+
+func (f fate) String() string {
+	return [fates]string{"answered", "late", "hung", "unsent", "cut", "lost", "refused", "rolled back", "killed", "demoted"}[f]
+}
+
+// A fakeDB is a driver.Connector: the way of one process to a server.
+type fakeDB struct {
+	name   string  // of the process
+	engine engine  // of the server that is made, if there is none
+	server *server // nil: one where nothing fails or takes time is made
+
+	// connect, if it is not nil, is called for each connection, which fails with its
+	// error.
+	connect func(ctx context.Context) error
+
+	// run, if it is not nil, answers the statements on the n-th connection, from 0
+	// on, in place of the server, with the rows that come of them or that they
+	// affect. What fails with errPassOn is left to the server, and so is what the
+	// store asks to learn what it is connected to.
+	run func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error)
+
+	asks   time.Duration // the driver asks a server over a connection that was idle for so long whether it is there; 0: never
+	deaf   bool          // the driver waits for the server, whatever ctx is
+	barred time.Duration // until when the password is wrong
+
+	mu     sync.Mutex
+	opened int      // how many connections
+	closed []int    // which of them
+	ran    []string // what was sent, but for what the server always answers
+}
+
+// newFakeDB returns the way to a new server, where nothing fails or takes time.
+func newFakeDB(engine engine) *fakeDB {
+	return &fakeDB{engine: engine, server: newServer(&world{began: time.Now(), instant: true, times: make(map[string]int)}, engine)}
+}
+
+// open opens the database in the bubble that the test runs in.
+func open(t *testing.T, f *fakeDB) *sql.DB {
+	t.Helper()
+	if f.server == nil {
+		f.server = newFakeDB(f.engine).server
+	}
+	db := sql.OpenDB(f)
+	t.Cleanup(func() {
+		synctest.Wait()
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are still in use", n)
+		}
+		db.Close()
+		if f.server.misused && resultsAreReadInTime {
+			t.Error("a result was asked for its rows after its connection was given back")
+		}
+	})
+	return db
+}
+
+// resultsAreReadInTime says that the store asks a result for the number of its rows
+// only before it gives the connection back. Otherwise, database/sql has it wait for
+// whoever uses the connection by then.
+const resultsAreReadInTime = false
+
+func (f *fakeDB) Driver() driver.Driver { return nil }
+
+func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
+	if f.connect != nil {
+		if err := f.connect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s := f.server
+	d := s.dice(f.name, callerOf(ctx), "connect")
+	fate := s.draw(d)
+	wait := s.delay(d, 50*time.Microsecond, 2*time.Millisecond)
+	switch fate {
+	case late:
+		wait = between(d, time.Millisecond, 8*time.Second)
+	case hung:
+		wait = between(d, 10*time.Second, 2*time.Minute)
+	}
+	if wait > 0 {
+		select {
+		case <-time.After(s.plan(wait)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if fate == refused && s.engine != sqlite && !s.down {
+		f.barred = s.now() + between(d, time.Millisecond, time.Second)
+	}
+	if s.now() < f.barred && !s.isCalm() {
+		err := s.error("28P01", "", 1045)
+		s.tell(f.name, "cannot connect: %v", err)
+		return nil, err
+	}
+	if s.down || fate != answered && fate != late {
+		err := oneOf[error](d, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, stateError("57P03"), stateError("53300"))
+		if state, ok := err.(stateError); ok || s.engine == sqlite {
+			err = s.error(state, "unable to open database file (14)", 1040)
+		}
+		s.tell(f.name, "cannot connect: %v", err)
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opened++
+	return &fakeConn{session: s.connect(f.name), db: f, n: f.opened - 1}, nil
+}
+
+// callerKey is the key, in a context, of the name of who called the store.
+type callerKey struct{}
+
+func callerOf(ctx context.Context) string {
+	caller, _ := ctx.Value(callerKey{}).(string)
+	return caller
+}
+
+// A call is a statement on its way.
+type call struct {
+	*rand.Rand
+	kind      string
+	query     string
+	args      []driver.Value
+	fate      fate
+	left      chan struct{} // closed when the client no longer waits
+	interrupt chan struct{} // the same, if that ends the statement
+	replies   chan reply    // at most three, of which none blocks
+}
+
+// A reply is what the client learns of a statement.
+type reply struct {
+	rows     [][]driver.Value
+	affected int
+	more     bool // the next reply tells whether it was committed
+	broken   bool // and so is the connection
+	err      error
+}
+
+func (r reply) String() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	return fmt.Sprintf("%d rows, %d affected", len(r.rows), r.affected)
+}
+
+var (
+	kinds     sync.Map // of statements, by their text
+	qualifier = regexp.MustCompile(`("[^"]*"|\w+)\.(storefront_)`)
+	subjected = regexp.MustCompile(`(?:FROM|INTO|UPDATE) storefront_(\w+)`)
+)
+
+// kindOf returns what a statement does, or "" if no one here knows. It goes by the verb
+// and the table, not by how the rest is worded.
+func kindOf(query string) string {
+	if kind, ok := kinds.Load(query); ok {
+		return kind.(string)
+	}
+	text := qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2")
+	known := [][2]string{
+		{"SELECT version()", "VERSION"},
+		{"SHOW VARIABLES ", "VARIABLES"},
+		{"SELECT quote_ident(current_schema())", "SCHEMA"},
+		{"PING", "PING"},
+		{"SELECT 1", "PROBE"},
+		{"SELECT pg_logical_emit_message(", "EMIT"},
+		{"SELECT CAST('\\x5c' AS BYTEA)", "BYTES"},
+		{"SELECT CAST(pg_postmaster_start_time()", "SERVER"},
+		{"SELECT CONCAT(@@hostname", "SERVER"},
+		{"SELECT CAST(", "CLOCK"},
+		{"SELECT TIMESTAMPDIFF(", "CLOCK"},
+		{"BEGIN", "BEGIN"},
+		{"SAVEPOINT ", "SAVEPOINT"},
+		{"RELEASE ", "RELEASE"},
+		{"ROLLBACK TO ", "ROLLBACK TO"},
+		{"ROLLBACK", "ROLLBACK"},
+		{"COMMIT", "COMMIT"},
+		{"INSERT INTO work ", "WORK"},
+		{"UPDATE stock ", "STOCK"},
+		{"note ", "NOTE"},
+		{"INSERT INTO outbox", "NOTE"},
+		{"SELECT key_hash FROM storefront_orders ", "TAKEN"},
+	}
+	if table := subjected.FindStringSubmatch(text); table != nil {
+		known = append(known, map[string][][2]string{
+			"schema":  {{"SELECT", "TABLES"}},
+			"orders":  {{"INSERT", "INSERT"}, {"SELECT", "REPLAY"}, {"UPDATE", "FORGET"}},
+			"replays": {{"INSERT", "SETTLE"}},
+		}[table[1]]...)
+		if slices.Contains([]string{"users", "products", "widgets"}, table[1]) {
+			known = append(known, [][2]string{{"INSERT", "PUT"}, {"DELETE", "DELETE"}, {"SELECT", "READ"}}...)
+		}
+	}
+	kind := ""
+	for _, k := range known {
+		if strings.HasPrefix(text, k[0]) {
+			kind = k[1]
+			break
+		}
+	}
+	kinds.Store(query, kind)
+	return kind
+}
+
+// tableOf returns the table of a statement, such as users.
+func tableOf(query string) string {
+	return subjected.FindStringSubmatch(qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2"))[1]
+}
+
+// subject names what a statement is about.
+func (c *call) subject() string {
+	switch c.kind {
+	case "INSERT":
+		var ids []string
+		for row := range slices.Chunk(c.args, 7) {
+			ids = append(ids, row[0].(string))
+		}
+		return strings.Join(ids, " ")
+	case "REPLAY":
+		return fmt.Sprintf("%.3x", c.args[0])
+	case "SETTLE":
+		if len(c.args) > 0 {
+			return fmt.Sprintf("%02x", c.args[0])
+		}
+	case "WORK", "STOCK":
+		return c.args[0].(string)
+	}
+	return ""
+}
+
+// A fakeConn is a connection as the client has it.
+type fakeConn struct {
+	*session
+	db    *fakeDB
+	n     int // of the connections of db
+	dead  bool
+	used  time.Duration   // when it was, the last time
+	begun context.Context // of the transaction in progress
+	given int             // how often it was given back
+}
+
+// answer returns what db.run answers, or errPassOn.
+func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value) ([][]driver.Value, error) {
+	switch kindOf(query) {
+	case "VERSION", "VARIABLES", "SCHEMA", "BYTES", "SERVER":
+		return nil, errPassOn
+	}
+	c.db.mu.Lock()
+	c.db.ran = append(c.db.ran, query)
+	c.db.mu.Unlock()
+	if c.db.run == nil {
+		return nil, errPassOn
+	}
+	returned := false
+	defer func() {
+		if !returned { // a panic, after which database/sql keeps the connection
+			c.hangUp()
+		}
+	}()
+	rows, err := c.db.run(ctx, c.n, query, args)
+	returned = true
+	return rows, err
+}
+
+// send sends a statement.
+func (c *fakeConn) send(ctx context.Context, query string, args []driver.Value) (*call, error) {
+	if c.dead {
+		return nil, driver.ErrBadConn
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	sent := &call{kind: kindOf(query), query: query, args: args, left: make(chan struct{}), replies: make(chan reply, 3)}
+	sent.Rand = c.dice(c.db.name, callerOf(ctx), sent.kind, sent.subject())
+	sent.fate = c.draw(sent.Rand)
+	if c.meets != nil {
+		sent.fate = c.meets(sent.kind)
+	}
+	if c.engine == sqlite {
+		sent.interrupt = sent.left
+		if sent.fate == demoted || sent.fate == killed || sent.fate == cut {
+			sent.fate = refused
+		}
+	}
+	c.tell(c.name, "%s %s (%v)", sent.kind, sent.subject(), sent.fate)
+	c.used = c.now()
+	c.calls <- sent
+	return sent, nil
+}
+
+// await waits for the next reply.
+func (c *fakeConn) await(ctx context.Context, sent *call) (reply, error) {
+	begun := cmp.Or(c.begun, ctx) // when it is done, database/sql rolls back, and waits for us
+	if c.engine == mysql {
+		begun = ctx // which is all that it looks at
+	}
+	if c.db.deaf {
+		ctx, begun = context.Background(), context.Background()
+	}
+	select {
+	case r := <-sent.replies:
+		if r.broken {
+			c.hangUp()
+		}
+		return r, r.err
+	case <-ctx.Done():
+	case <-begun.Done():
+	}
+	close(sent.left)
+	if c.engine == sqlite {
+		<-sent.replies // at once
+	} else {
+		c.hangUp() // as pgx and go-sql-driver/mysql do
+	}
+	return reply{}, cmp.Or(ctx.Err(), begun.Err())
+}
+
+// hangUp leaves the connection. Any statement goes on.
+func (c *fakeConn) hangUp() {
+	if !c.dead {
+		c.dead = true
+		close(c.gone)
+		close(c.calls)
+	}
+}
+
+func (c *fakeConn) ExecContext(ctx context.Context, query string, named []driver.NamedValue) (driver.Result, error) {
+	args := values(named)
+	if rows, err := c.answer(ctx, query, args); err != errPassOn {
+		return &fakeResult{c, c.given, len(rows)}, err
+	}
+	sent, err := c.send(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	r := reply{more: true}
+	for r.more && err == nil {
+		r, err = c.await(ctx, sent)
+	}
+	return &fakeResult{c, c.given, r.affected}, err
+}
+
+func (c *fakeConn) QueryContext(ctx context.Context, query string, named []driver.NamedValue) (driver.Rows, error) {
+	args := values(named)
+	if rows, err := c.answer(ctx, query, args); err != errPassOn {
+		if err != nil && rows == nil {
+			return nil, err
+		}
+		return &fakeRows{reply: reply{rows: rows, err: err}}, nil
+	}
+	sent, err := c.send(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.await(ctx, sent)
+	if err != nil {
+		return nil, err
+	}
+	return &fakeRows{ctx, c, sent, r}, nil
+}
+
+func values(named []driver.NamedValue) (args []driver.Value) {
+	for _, arg := range named {
+		args = append(args, arg.Value)
+	}
+	return args
+}
+
+func (c *fakeConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if _, err := c.ExecContext(ctx, "BEGIN", nil); err != nil {
+		return nil, err
+	}
+	c.begun = ctx
+	return c, nil
+}
+
+// Commit leaves no transaction behind if it fails, as SQLite would. In MySQL, it
+// waits for as long as the server hangs.
+func (c *fakeConn) Commit() error {
+	ctx := c.begun
+	if c.begun = nil; c.engine != postgres {
+		ctx = context.WithoutCancel(ctx)
+	}
+	_, err := c.ExecContext(ctx, "COMMIT", nil)
+	if err != nil && c.engine == sqlite {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.abort()
+	}
+	return err
+}
+
+// Rollback waits for as long as the server hangs, in MySQL. In the others it takes no
+// time, nor where it is database/sql that rolls back: it holds a mutex meanwhile, and
+// in a bubble, time stands still while a goroutine waits for one.
+func (c *fakeConn) Rollback() error {
+	ctx := c.begun
+	c.begun = nil
+	if c.dead {
+		return driver.ErrBadConn
+	}
+	if c.engine == mysql && ctx.Err() == nil {
+		_, err := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK", nil)
+		return err
+	}
+	if _, err := c.answer(context.WithoutCancel(ctx), "ROLLBACK", nil); err != errPassOn {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waited = c.waited || c.engine == mysql
+	if c.engine == postgres && ctx.Err() != nil {
+		c.hangUp()
+		return ctx.Err()
+	}
+	c.tell(c.name, "ROLLBACK")
+	c.abort()
+	return nil
+}
+
+// ResetSession is called for a connection that the pool had. The driver may ask the
+// server whether it is there, as pgx does after a while.
+func (c *fakeConn) ResetSession(ctx context.Context) error {
+	if !c.dead && c.db.asks != 0 && c.now()-c.used > c.db.asks {
+		if _, err := c.ExecContext(ctx, "PING", nil); err != nil {
+			c.hangUp()
+		}
+	}
+	if c.dead {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// IsValid is called when the connection is given back.
+func (c *fakeConn) IsValid() bool {
+	c.given++
+	return !c.dead
+}
+
+func (c *fakeConn) Close() error {
+	c.hangUp()
+	c.db.mu.Lock()
+	defer c.db.mu.Unlock()
+	c.db.closed = append(c.db.closed, c.n)
+	return nil
+}
+
+func (c *fakeConn) Prepare(query string) (driver.Stmt, error) {
+	if c.dead {
+		return nil, driver.ErrBadConn
+	}
+	return &fakeStmt{conn: c, query: query}, nil
+}
+
+func (c *fakeConn) Begin() (driver.Tx, error) { panic("database/sql does not call it") }
+
+// A fakeStmt is a prepared statement.
+type fakeStmt struct {
+	driver.Stmt // the methods that database/sql does not call
+	conn        *fakeConn
+	query       string
+}
+
+func (s *fakeStmt) Close() error  { return nil }
+func (s *fakeStmt) NumInput() int { return -1 }
+
+func (s *fakeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.query, args)
+}
+
+func (s *fakeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.query, args)
+}
+
+// A fakeResult belongs to who has the connection. database/sql locks that whenever a
+// result is asked.
+type fakeResult struct {
+	conn     *fakeConn
+	given    int // how often the connection had been given back
+	affected int
+}
+
+func (r *fakeResult) LastInsertId() (int64, error) { return 0, errors.ErrUnsupported }
+
+func (r *fakeResult) RowsAffected() (int64, error) {
+	if r.given != r.conn.given {
+		r.conn.mu.Lock()
+		defer r.conn.mu.Unlock()
+		r.conn.misused = true
+	}
+	return int64(r.affected), nil
+}
+
+// fakeRows may come before the commit of the statement. The error of that is then the
+// one at their end, or that of Close.
+type fakeRows struct {
+	ctx   context.Context
+	conn  *fakeConn
+	sent  *call
+	reply reply
+}
+
+func (r *fakeRows) Columns() []string {
+	if len(r.reply.rows) == 0 {
+		return nil
+	}
+	return make([]string, len(r.reply.rows[0]))
+}
+
+func (r *fakeRows) Next(dest []driver.Value) error {
+	if len(r.reply.rows) > 0 {
+		copy(dest, r.reply.rows[0])
+		r.reply.rows = r.reply.rows[1:]
+		return nil
+	}
+	return cmp.Or(r.Close(), io.EOF)
+}
+
+func (r *fakeRows) Close() error {
+	if r.reply.more {
+		r.reply, r.reply.err = r.conn.await(r.ctx, r.sent)
+		r.reply.rows, r.reply.more = nil, false
+		if r.reply.err == io.EOF {
+			r.reply.err = io.ErrUnexpectedEOF // the other tells database/sql that all is well
+		}
+	}
+	return r.reply.err
+}
+
+var (
+	kettle = storefront.MustResource("kettle", nil)
+	order  = storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.UnixMilli(1_000_000_000_123).UTC()}
+	key    = storefront.IdempotencyKey{Scope: "ada", Value: "k", Fingerprint: [32]byte{1}}
+)

@@ -1,0 +1,282 @@
+package sqlstore_test
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+)
+
+// A server is a database in memory. That of PostgreSQL is a primary with a
+// synchronous standby: a commit is in the primary's log, then in the standby's, and
+// then others see it and the client is answered. If the client goes while the primary
+// waits for the standby, others see it at once. In a fail-over, the standby becomes
+// the primary, with what it has. That of MySQL is the same, but others see a commit
+// before the standby has it; for the standby, its disk could stand, and for the
+// fail-over, a crash.
+//
+// There is no second primary beside the standby that has become one: the former
+// primary is gone, off the network, or a standby itself.
+type server struct {
+	*world
+	engine    engine
+	faults    [fates]int        // one statement in so many, or 0: none
+	variables map[string]string // of MySQL
+
+	took  time.Duration              // a statement, in an instant world
+	let   chan struct{}              // if it is not nil, each commit of orders receives once from it
+	fail  func(items []string) error // nil, or what a commit of orders with such items returns
+	meets func(kind string) fate     // nil, or decides what becomes of a statement of a kind
+
+	mu         sync.Mutex      // never held while time passes
+	epoch      int             // how many fail-overs there were
+	failed     []time.Duration // when they were
+	former     fate            // of what is sent to the former primary: unsent, hung or demoted
+	down       bool            // nobody takes connections
+	stalled    bool            // the standby does not get what the primary writes, until link is closed
+	link       chan struct{}
+	log        [][]change
+	replicated int // how much of the log the standby has
+	state      tables
+	locks      map[string]*tx
+	sessions   int
+	commits    [][]string // the items of the orders of each commit that has begun
+	waited     bool       // database/sql has rolled back, and others would have waited for a server that hangs
+	misused    bool       // a result was asked after its connection was given back
+}
+
+// tables are what all see.
+type tables struct {
+	orders    map[string]*orderRow // by ID
+	keys      map[string]*orderRow // by key_hash, but those that are forgotten
+	work      map[string]int       // how many rows Accept has written for the order with an ID
+	taken     map[string]int       // from each shelf
+	resources map[string]string    // the bodies, by the table, a slash and the ID
+}
+
+type orderRow struct {
+	id, item    string
+	qty, ms     int64
+	keyed       int64 // the column keyed_ms
+	hash        string
+	fingerprint [32]byte
+}
+
+func (o *orderRow) String() string {
+	if o == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s (%s, %d)", o.id, o.item, o.qty)
+}
+
+// A change is that of one row: one of its fields.
+type change struct {
+	order    *orderRow
+	forgets  *orderRow // its key
+	work     string    // the ID of an order
+	shelf    string    // one is taken from it
+	resource string    // the table, a slash and the ID
+	body     string    // of the resource, or "" if it is deleted
+}
+
+// stock is how many things there are on each shelf at first.
+const stock = 2
+
+func newServer(w *world, engine engine) *server {
+	s := &server{world: w, engine: engine, link: make(chan struct{}), variables: map[string]string{
+		"autocommit": "ON", "wsrep_on": "OFF",
+	}}
+	s.replay(nil)
+	return s
+}
+
+// addOrder has an order be there.
+func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
+	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint}})
+}
+
+// forget forgets the key of an order.
+func (s *server) forget(key storefront.IdempotencyKey) {
+	s.mu.Lock()
+	o := s.state.keys[keyHash(key)]
+	s.mu.Unlock()
+	s.happen(change{forgets: o})
+}
+
+// addResource has a resource be in all collections.
+func (s *server) addResource(r storefront.Resource) {
+	for _, table := range []string{"users", "products", "widgets"} {
+		s.happen(change{resource: table + "/" + r.ID(), body: r.String()})
+	}
+}
+
+func (s *server) happen(c change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, []change{c})
+	s.replicated = len(s.log)
+	s.state.apply([]change{c})
+}
+
+// begun returns the items of the orders of each commit that has begun.
+func (s *server) begun() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprint(s.commits)
+}
+
+// keyHash is the column key_hash, as the package's documentation has it.
+func keyHash(key storefront.IdempotencyKey) string {
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(len(key.Scope))), key.Scope+key.Value...))
+	return string(sum[:])
+}
+
+// connect returns a new session.
+func (s *server) connect(client string) *session {
+	s.sessions++
+	c := &session{server: s, name: client + "#" + strconv.Itoa(s.sessions), born: s.epoch, calls: make(chan *call, 1), gone: make(chan struct{})}
+	s.tell(c.name, "is connected")
+	go c.run()
+	return c
+}
+
+// replay makes log all that has happened.
+func (s *server) replay(log [][]change) {
+	s.log, s.replicated = log, len(log)
+	s.locks = make(map[string]*tx)
+	s.state = tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]int), make(map[string]int), make(map[string]string)}
+	for _, changes := range log {
+		s.state.apply(changes)
+	}
+}
+
+func (t *tables) apply(changes []change) {
+	for _, c := range changes {
+		switch {
+		case c.order != nil:
+			t.orders[c.order.id], t.keys[c.order.hash] = c.order, c.order
+		case c.forgets != nil:
+			if t.keys[c.forgets.hash] == c.forgets {
+				delete(t.keys, c.forgets.hash)
+			}
+		case c.shelf != "":
+			t.taken[c.shelf]++
+		case c.work != "":
+			t.work[c.work]++
+		case c.body != "":
+			t.resources[c.resource] = c.body
+		case c.resource != "":
+			delete(t.resources, c.resource)
+		}
+	}
+}
+
+// stall keeps from the standby what the primary writes from now on.
+func (s *server) stall() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = true
+	s.tell("standby", "is out of reach")
+}
+
+// rejoin lets the standby have all.
+func (s *server) rejoin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell("standby", "is in reach again")
+	s.replicated = len(s.log)
+	s.relink()
+}
+
+func (s *server) relink() {
+	s.stalled = false
+	close(s.link)
+	s.link = make(chan struct{})
+}
+
+// failOver makes the standby the primary, which takes no connections yet. What is sent
+// to the former primary is unsent or hung, or it is demoted.
+func (s *server) failOver(former fate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch++
+	s.failed = append(s.failed, s.now())
+	s.down = true
+	s.former = former
+	s.tell("standby", "is the primary, with %d of %d commits; to the former one, all is %v", s.replicated, len(s.log), s.former)
+	holders, seen := s.locks, s.state.orders
+	s.replay(s.log[:s.replicated:s.replicated])
+	s.relink()
+	for id := range seen {
+		if s.state.orders[id] == nil {
+			s.count("order seen by others and lost in a fail-over")
+		}
+	}
+	for _, lock := range slices.Sorted(maps.Keys(holders)) {
+		holders[lock].end(s)
+	}
+}
+
+// failOversBetween returns how many fail-overs there were.
+func (s *server) failOversBetween(from, to time.Duration) (n int) {
+	for _, at := range s.failed {
+		if from <= at && at <= to {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *server) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = false
+	s.tell("standby", "takes connections")
+}
+
+// find returns the order with a key and the one with an ID, as t sees them.
+func (s *server) find(t *tx, hash, id string) (byKey, byID *orderRow) {
+	byKey, byID = s.state.keys[hash], s.state.orders[id]
+	for _, c := range t.changes {
+		if c.order != nil && c.order.hash == hash {
+			byKey = c.order
+		}
+		if c.forgets != nil && c.forgets == byKey {
+			byKey = nil
+		}
+		if c.order != nil && c.order.id == id {
+			byID = c.order
+		}
+	}
+	return byKey, byID
+}
+
+// draw returns a fate.
+func (s *server) draw(d *rand.Rand) fate {
+	if s.instant || s.isCalm() {
+		return answered
+	}
+	for f := answered + 1; f < fates; f++ {
+		if s.faults[f] != 0 && d.IntN(s.faults[f]) == 0 {
+			s.count("statement " + f.String())
+			return f
+		}
+	}
+	return answered
+}
+
+// error returns an error as the server words it.
+func (s *server) error(state stateError, text sqliteError, n uint16) error {
+	return [...]error{postgres: state, sqlite: text, mysql: number(n)}[s.engine]
+}
+
+func (s *server) errRejected() error {
+	return [...]error{postgres: stateError("23514"), sqlite: sqliteError("CHECK constraint failed: item (275)"), mysql: errChecked}[s.engine]
+}
