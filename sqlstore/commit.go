@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/storefront/internal/batch"
@@ -335,7 +336,10 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 		defer cancel()
 	}
 	var accepted error = errNotAccepted
-	if err := commit.accept(n, func() { accepted = s.opts.Accept(accepting, tx.Tx, a.key, a.order) }); err != nil {
+	if err := commit.accept(n, func() {
+		defer tx.endWith(accepting)()
+		accepted = s.opts.Accept(accepting, tx.Tx, a.key, a.order)
+	}); err != nil {
 		accepted = err // the caller has left
 	}
 	end := release
@@ -347,10 +351,10 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 		a.alone = true
 	}
 	switch class := classOf(accepted); {
-	case ended != nil && transient(ended) && !oneWriter: // in SQLite, it is rows that Accept has left open
+	case transient(ended) && !strings.Contains(ended.Error(), "SQL statements in progress"): // rows that Accept has left open in SQLite
 		return false, ended
-	case ended != nil && class >= passing:
-		return false, accepted // an error with which the database has ended the transaction
+	case ended != nil && class >= passing, class == notPrimary:
+		return false, accepted // the database has ended the transaction, or soon will
 	case ended != nil && accepting.Err() != nil:
 		return false, accepting.Err()
 	case ended != nil:

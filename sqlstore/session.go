@@ -234,11 +234,25 @@ func (tx *transaction) commit(ctx context.Context) error {
 		_, err := tx.ExecContext(ctx, tx.engine.commit)
 		return err
 	}
-	stop := context.AfterFunc(ctx, tx.cancel)
+	defer tx.endWith(ctx)()
 	err := tx.Commit()
-	tx.ended = stop()
-	tx.held.closing = !tx.ended
+	tx.ended = ctx.Err() == nil
 	return err
+}
+
+// endWith has database/sql end the transaction when ctx is done, as far as its methods
+// that are given no ctx are concerned, until the function is called that it returns. It
+// does nothing where the driver would not be told.
+func (tx *transaction) endWith(ctx context.Context) func() {
+	if tx.conn == nil || tx.engine.commit != "" {
+		return func() {}
+	}
+	stop := context.AfterFunc(ctx, tx.cancel)
+	return func() {
+		if !stop() {
+			tx.held.closing = true
+		}
+	}
 }
 
 // rollBack ends the transaction, if it has not ended. A server that hangs is left when

@@ -543,7 +543,7 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 		strings.Contains(a.err.Error(), "has not answered for more than") && !a.calm:
 		m.count("call that was unavailable soon")
 		for _, b := range m.calls {
-			if b.replica == a.replica && b.err == nil && b.panicked == nil && b.ended <= a.began && b.ended > a.began-m.timeout {
+			if b.replica == a.replica && b.err == nil && b.panicked == nil && b.ended <= a.began && b.ended > a.ended-m.timeout {
 				return fmt.Sprintf("it gave up soon, although %s was answered shortly before", b.who)
 			}
 		}
