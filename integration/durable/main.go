@@ -55,7 +55,8 @@
 // A new file is for its owner alone to read. Nothing is written while the disk has less
 // room than the write-ahead log takes, or a reader that keeps the log from being
 // emptied could fill the disk for good. The file belongs on a local disk, not on one of
-// the network.
+// the network. A name may be a symbolic link: all of this then goes for the file that it
+// leads to.
 //
 // The settings are given as _pragma, which modernc.org/sqlite has known for long.
 // Its shorter forms, such as _journal_mode, need version 1.55.0; earlier ones ignore
