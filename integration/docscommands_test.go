@@ -241,14 +241,14 @@ func runDocumented(t *testing.T, commands []documentedCommand) {
 
 // startService starts a command that serves, on a port and a database of its own, and
 // returns its URL.
-func startService(t *testing.T, binary func() (string, error)) string {
+func startService(t *testing.T, binary func() (string, error), args ...string) string {
 	t.Helper()
 	name, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := workFolder(t)
-	cmd := exec.Command(name, "-addr", "localhost:0")
+	cmd := exec.Command(name, append(args, "-addr", "localhost:0")...)
 	cmd.Dir = dir // where durable makes storefront.db
 	out, err := os.Create(filepath.Join(dir, "stdout"))
 	if err != nil {

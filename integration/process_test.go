@@ -270,8 +270,10 @@ func waitFor(t testing.TB, what string, limit time.Duration, p *process, ready f
 		if err == nil {
 			return
 		}
-		if state, ended := p.hasEnded(); ended {
-			t.Fatalf("%s: the process has ended: %v", what, state)
+		if p != nil {
+			if state, ended := p.hasEnded(); ended {
+				t.Fatalf("%s: the process has ended: %v", what, state)
+			}
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %v: %v", what, limit, err)

@@ -149,11 +149,14 @@
 // PostgreSQL: give the driver every server and let it look for the primary
 // (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
 // few seconds, or a server that is off the network takes all of Timeout. Prefer
-// pgx: lib/pq waits for a server that hangs even when ctx is done. Any isolation
-// level will do. default_transaction_read_only=on is an error with every order, after
-// all of Timeout. Behind PgBouncer in transaction mode, let the driver do without
-// prepared statements (default_query_exec_mode=exec in pgx), unless PgBouncer keeps
-// them (max_prepared_statements, since 1.21, and on by default since 1.24). And set its
+// pgx: lib/pq waits for a server that hangs even when ctx is done. Open it by sql.Open,
+// or by OpenDB of its package stdlib, and not by OpenDBFromPool: a pgxpool keeps the
+// connections that the store gives up, and hands them out again, so that orders go on
+// failing on a server that has become read-only. Any isolation level will do.
+// default_transaction_read_only=on is an error with every order, after all of Timeout.
+// Behind PgBouncer in transaction mode, let the driver do without prepared statements
+// (default_query_exec_mode=exec in pgx), unless PgBouncer keeps them
+// (max_prepared_statements, since 1.21, and on by default since 1.24). And set its
 // server_login_retry to 1: by default, it refuses everybody for 15 seconds after it has
 // failed to connect to a server.
 //

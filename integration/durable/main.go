@@ -5,7 +5,7 @@
 //
 // Usage:
 //
-//	durable [-addr host:port] [-data shop.json] [-db file|url]
+//	durable [-addr host:port] [-data shop.json] [-db file|url] [-shutdown-delay duration]
 //
 // The database is a SQLite file, which is made if it is not there, or a URL of one or
 // several servers:
@@ -26,9 +26,24 @@
 // is served as it is; one with nothing in it gets the sample shop.
 //
 // It waits for up to 30 seconds for a database that does not answer yet, or has no
-// primary. On SIGINT or SIGTERM it finishes the requests in flight, for up to a
-// minute, and exits; a second signal ends it at once. The exit status is 2 for a bad
-// flag or file and 1 for any other failure.
+// primary, and then listens. On SIGINT or SIGTERM it finishes the requests in flight, for
+// up to a minute, and exits; a second signal ends it at once. The exit status is 2 for a
+// bad flag or file and 1 for any other failure.
+//
+// # Probes
+//
+// For balancers and supervisors there are two paths beside those of the service, by GET
+// and HEAD:
+//
+//   - /livez is 200 as long as the process serves.
+//   - /readyz is 200 if an order could be created now, and 503 if not, or if that is not
+//     known within 2 seconds. Its answer may be a second old. Why it is 503 is in the
+//     log, once.
+//
+// On SIGTERM, /readyz is 503 for the time of -shutdown-delay, 10 seconds unless it is
+// set, while everything is served as before. Only then durable stops listening, so a
+// balancer that asks often enough sends it nothing that would be refused. On SIGINT,
+// which is that of a terminal, it does not wait.
 //
 // # Several servers
 //
@@ -55,7 +70,8 @@
 // A new file is for its owner alone to read. Nothing is written while the disk has less
 // room than the write-ahead log takes, or a reader that keeps the log from being
 // emptied could fill the disk for good. The file belongs on a local disk, not on one of
-// the network.
+// the network. A name may be a symbolic link: all of this then goes for the file that it
+// leads to.
 //
 // The settings are given as _pragma, which modernc.org/sqlite has known for long.
 // Its shorter forms, such as _journal_mode, need version 1.55.0; earlier ones ignore
@@ -107,12 +123,16 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to put into the database")
 	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
+	delay := flag.Duration("shutdown-delay", 10*time.Second, "`time` from SIGTERM, when /readyz fails, until it stops listening")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
 	}
 	if _, port, err := net.SplitHostPort(*addr); err != nil || port == "" { // net.Listen would choose a port
 		fail(2, fmt.Errorf("-addr %q is not host:port", *addr))
+	}
+	if *delay < 0 {
+		fail(2, fmt.Errorf("-shutdown-delay %v is negative", *delay))
 	}
 	shop, err := load(*data)
 	if err != nil {
@@ -122,8 +142,7 @@ func main() {
 	if err != nil {
 		fail(2, err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := untilSignal()
 	store := sqlstore.New(db, nil)
 	// Until the last request in flight is finished.
 	serving, end := context.WithCancel(context.Background())
@@ -132,7 +151,7 @@ func main() {
 	product, err := prepare(ctx, db, store, shop, *data == "")
 	if err == nil {
 		background.Go(func() { forgetKeys(serving, store) })
-		err = serve(ctx, *addr, store, product)
+		err = serve(ctx, *addr, *delay, store, product)
 	} else if errors.Is(err, context.Canceled) { // asked to end while it waited
 		err = nil
 	}
@@ -290,23 +309,48 @@ func forgetKeys(ctx context.Context, store *sqlstore.Store) {
 	}
 }
 
-// withExplorer answers / with the explorer and all else with the service. An
-// http.ServeMux would redirect paths such as //, which are the service's to refuse.
-func withExplorer(service, page http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			page.ServeHTTP(w, r)
+// errTerminated is the cause of the end of a context that SIGTERM has ended.
+var errTerminated = errors.New("SIGTERM")
+
+// untilSignal returns a context that is done after SIGINT or SIGTERM.
+func untilSignal() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if s := <-signals; s == syscall.SIGTERM {
+			end(errTerminated)
 		} else {
+			end(nil)
+		}
+	}()
+	return ctx
+}
+
+// rootHandler answers / with the explorer, /livez and /readyz with the probes, and all else
+// with the service. An http.ServeMux would redirect paths such as //, which are the
+// service's to refuse.
+func rootHandler(service, page http.Handler, p *probes) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			page.ServeHTTP(w, r)
+		case "/livez":
+			p.livez(w, r)
+		case "/readyz":
+			p.readyz(w, r)
+		default:
 			service.ServeHTTP(w, r)
 		}
 	})
 }
 
-// serve serves the store until ctx is done, then finishes the requests in
-// flight.
-func serve(ctx context.Context, addr string, store storefront.Store, product string) error {
+// serve serves the store until ctx is done, after SIGTERM for another delay in which it
+// is not ready, then finishes the requests in flight.
+func serve(ctx context.Context, addr string, delay time.Duration, store *sqlstore.Store, product string) error {
+	p := &probes{check: store.Check}
 	server := &http.Server{
-		Handler:           withExplorer(storefront.New(store), explorer.HandlerWithOptions("", &explorer.Options{Product: product})),
+		Handler:           rootHandler(storefront.New(store), explorer.HandlerWithOptions("", &explorer.Options{Product: product}), p),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take
@@ -328,6 +372,15 @@ func serve(ctx context.Context, addr string, store storefront.Store, product str
 	case <-ctx.Done():
 	}
 	signal.Reset() // a second signal ends the program at once
+	p.ending.Store(true)
+	if delay > 0 && context.Cause(ctx) == errTerminated {
+		fmt.Printf("Not ready any more; serving for another %v.\n", delay)
+		select {
+		case err := <-served:
+			return err
+		case <-time.After(delay):
+		}
+	}
 	fmt.Println("Finishing the requests in flight.")
 	grace, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()

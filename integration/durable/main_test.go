@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"example.com/storefront/sqlstore"
 )
 
@@ -65,7 +67,7 @@ func start(t *testing.T, args ...string) *running {
 }
 
 func tryStart(t *testing.T, args ...string) (*running, error) {
-	cmd := command(t, append([]string{"-addr", "localhost:0"}, args...)...)
+	cmd := command(t, append([]string{"-addr", "localhost:0", "-shutdown-delay", "0"}, args...)...)
 	cmd.Stderr = t.Output()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -388,7 +390,8 @@ func TestRefusalToStart(t *testing.T) {
 		{"bad data", []string{"-data", dataFile(t, `{"users": [{"id": 7}]}`)}, 2, []string{"shop.json", "users[0]", `"id" is not a string`}},
 		{"no such data", []string{"-data", missing}, 2, []string{missing, "no such file"}},
 		{"unexpected argument", []string{"postgres://shop:secret@localhost/shop"}, 2, []string{"unexpected argument", "-db"}},
-		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data", "-db"}},
+		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data", "-db", "-shutdown-delay"}},
+		{"negative delay", []string{"-shutdown-delay", "-1s"}, 2, []string{"-shutdown-delay", "-1s", "negative"}},
 		{"no database", []string{"-db", ""}, 2, []string{"-db", "no database"}},
 		{"another database", []string{"-db", "oracle://shop:secret@localhost/shop"}, 2, []string{"-db", "oracle", "postgres", "mysql"}},
 		{"URL without slashes", []string{"-db", "postgres:shop:secret@localhost/shop"}, 2, []string{"-db", "postgres://"}},
@@ -508,14 +511,19 @@ func (s *sending) receive(t *testing.T) (status int, body string) {
 	return result.StatusCode, string(text)
 }
 
-// signal signals the command and waits until it says that it ends.
-func (p *running) signal(t *testing.T, sig os.Signal) {
+// signal signals the command and waits until it says what it does.
+func (p *running) signal(t *testing.T, sig os.Signal, says string) {
 	t.Helper()
 	if err := p.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
-	if !p.out.Scan() || !strings.Contains(p.out.Text(), "in flight") {
-		t.Fatalf("it says %q, want that it finishes what is in flight", p.out.Text())
+	p.wantLine(t, says)
+}
+
+func (p *running) wantLine(t *testing.T, says string) {
+	t.Helper()
+	if !p.out.Scan() || !strings.Contains(p.out.Text(), says) {
+		t.Fatalf("it says %q, want a line with %q", p.out.Text(), says)
 	}
 }
 
@@ -525,7 +533,7 @@ func TestSignalFinishesTheRequestInFlight(t *testing.T) {
 			db := filepath.Join(t.TempDir(), "shop.db")
 			p := start(t, "-db", db)
 			s := beginOrder(t, p)
-			p.signal(t, sig)
+			p.signal(t, sig, "in flight")
 			fmt.Fprint(s, s.rest)
 			status, body := s.receive(t)
 			if status != http.StatusCreated {
@@ -545,10 +553,108 @@ func TestSignalFinishesTheRequestInFlight(t *testing.T) {
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t)
 	beginOrder(t, p)
-	p.signal(t, os.Interrupt)
+	p.signal(t, os.Interrupt, "in flight")
 	p.Process.Signal(os.Interrupt)
 	var exit *exec.ExitError
 	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
 		t.Errorf("the command ended with %v, want the signal's usual effect", err)
 	}
+}
+
+// A balancer that asks while the delay lasts learns that the process ends before it is
+// refused a request.
+func TestTermIsUnreadyAndServesOn(t *testing.T) {
+	p := start(t, "-shutdown-delay", "1h")
+	p.waitForReadyz(t, http.StatusOK)
+	p.signal(t, syscall.SIGTERM, "another 1h0m0s")
+	http.DefaultClient.CloseIdleConnections() // it takes new connections, too
+	p.wantProbe(t, "/readyz", http.StatusServiceUnavailable, "not ready: it is about to end\n")
+	p.wantProbe(t, "/livez", http.StatusOK, "ok\n")
+	p.order(t, "k", false)
+	p.Process.Signal(syscall.SIGTERM) // a second one ends it at once here, too
+	var exit *exec.ExitError
+	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("the command ended with %v, want the signal's usual effect", err)
+	}
+}
+
+func TestTermEndsAfterTheDelay(t *testing.T) {
+	p := start(t, "-shutdown-delay", "1ms")
+	s := beginOrder(t, p)
+	p.signal(t, syscall.SIGTERM, "another 1ms")
+	p.wantLine(t, "in flight")
+	fmt.Fprint(s, s.rest)
+	if status, _ := s.receive(t); status != http.StatusCreated {
+		t.Errorf("status %d, want 201", status)
+	}
+	p.wantSuccess(t)
+}
+
+func TestInterruptDoesNotWait(t *testing.T) {
+	p := start(t, "-shutdown-delay", "1h")
+	p.signal(t, os.Interrupt, "in flight")
+	p.wantSuccess(t)
+}
+
+// wantProbe checks what a probe is answered with.
+func (p *running) wantProbe(t *testing.T, path string, status int, body string) {
+	t.Helper()
+	if gotStatus, got := p.probe(t, path); gotStatus != status || got != body {
+		t.Errorf("%s: %d %q, want %d %q", path, gotStatus, got, status, body)
+	}
+}
+
+// waitForReadyz returns once /readyz is answered with a status. An answer may be a
+// second old, and on a busy machine, a check may take too long.
+func (p *running) waitForReadyz(t *testing.T, status int) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		got, body := p.probe(t, "/readyz")
+		if got == status {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("/readyz: %d %s, want %d", got, body, status)
+		}
+	}
+}
+
+func (p *running) probe(t *testing.T, path string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequest("GET", p.base+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, body, _ = do(t, r)
+	return status, body
+}
+
+// Without its tables, the database takes no orders.
+func TestReadyzAsksTheDatabase(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	p := start(t, "-db", name)
+	p.waitForReadyz(t, http.StatusOK)
+	db, _, err := open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, step := range []struct {
+		statement string
+		want      int
+	}{
+		{`ALTER TABLE storefront_schema RENAME TO hidden`, http.StatusServiceUnavailable},
+		{`ALTER TABLE hidden RENAME TO storefront_schema`, http.StatusOK},
+	} {
+		_, err := db.ExecContext(t.Context(), step.statement)
+		for hasCode(err, sqlite3.SQLITE_BUSY) { // the process forgets old keys at its start
+			_, err = db.ExecContext(t.Context(), step.statement)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.waitForReadyz(t, step.want)
+	}
+	p.wantProbe(t, "/livez", http.StatusOK, "ok\n")
+	p.end(t)
 }

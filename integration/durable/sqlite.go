@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -44,7 +45,7 @@ type sqliteFile struct {
 
 // openSQLite returns the database in a file, which it makes if it is not there.
 func openSQLite(file string) (*sql.DB, *sqliteFile, error) {
-	path, err := filepath.Abs(file) // so that no name is special, as :memory: would be
+	path, err := realPath(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("-db: %w", err)
 	}
@@ -81,6 +82,35 @@ func openSQLite(file string) (*sql.DB, *sqliteFile, error) {
 		return nil, nil, errors.Join(fmt.Errorf("-db: %s: %w", file, err), db.Close())
 	}
 	return db, f, nil
+}
+
+// realPath returns the absolute path of the file that a name leads to, which need not be
+// there. SQLite follows symbolic links: the WAL is beside the file that is behind them,
+// and takes the room of that disk. And with an absolute path, no name is special, as
+// :memory: would be.
+func realPath(name string) (string, error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	for {
+		real, err := filepath.EvalSymlinks(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return real, err
+		}
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return path, nil // SQLite says what is wrong
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		target, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // it is going to be made here
+		}
+		if path = target; !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+	}
 }
 
 // writeNothing commits a write that changes nothing. Where a file, its folder or its

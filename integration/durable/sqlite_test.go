@@ -74,7 +74,7 @@ func TestNoFileNameIsSpecial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			openFile(t, name)
-			if _, err := os.Stat(name); err != nil {
+			if _, err := os.Stat(name + "-wal"); err != nil { // the file itself is there in any case
 				t.Error(err)
 			}
 		})
@@ -108,6 +108,68 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is looked at, such as how large the WAL is and how much room its disk has, is the
+// file that SQLite writes.
+func TestFileBehindASymbolicLink(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		links [][2]string // the name of each and what it leads to; a / before it stands for the test's folder
+		file  string      // the database
+	}{
+		{"no link", nil, "shop.db"},
+		{"to another folder", [][2]string{{"shop.db", "/disk/orders.db"}}, "disk/orders.db"},
+		{"relative", [][2]string{{"shop.db", "disk/orders.db"}}, "disk/orders.db"},
+		{"to another link", [][2]string{{"disk/link.db", "../other/orders.db"}, {"shop.db", "disk/link.db"}}, "other/orders.db"},
+		{"to a folder that is a link", [][2]string{{"here", "/disk"}, {"shop.db", "here/orders.db"}}, "disk/orders.db"},
+	} {
+		for _, there := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, there before %t", row.name, there), func(t *testing.T) {
+				root, err := filepath.EvalSymlinks(t.TempDir())
+				if err != nil {
+					t.Fatal(err)
+				}
+				real := filepath.Join(root, row.file)
+				err = errors.Join(os.Mkdir(filepath.Join(root, "disk"), 0o700), os.Mkdir(filepath.Join(root, "other"), 0o700))
+				for _, link := range row.links {
+					if strings.HasPrefix(link[1], "/") {
+						link[1] = root + link[1]
+					}
+					err = errors.Join(err, os.Symlink(link[1], filepath.Join(root, link[0])))
+				}
+				want := fs.FileMode(0o600)
+				if there {
+					want = 0o640
+					err = errors.Join(err, os.WriteFile(real, nil, want))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				db, file := openFile(t, filepath.Join(root, "shop.db"))
+				if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n)`); err != nil {
+					t.Fatal(err)
+				}
+				for _, suffix := range []string{"", "-wal", "-shm"} {
+					info, err := os.Lstat(real + suffix)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if info.Mode() != want { // it is no link, either
+						t.Errorf("%s%s has the mode %v, want %v", row.file, suffix, info.Mode(), want)
+					}
+					if suffix == "-wal" && file.size() != uint64(info.Size()) {
+						t.Errorf("the WAL is taken to have %d bytes, and has %d", file.size(), info.Size())
+					}
+				}
+				var looked string
+				file.free = func(dir string) (uint64, error) { looked = dir; return 0, nil }
+				if err := file.room(); !errors.Is(err, errNoRoom) || looked != filepath.Dir(real) {
+					t.Errorf("%v: room was looked for in %s, want errNoRoom in %s", err, looked, filepath.Dir(real))
+				}
+			})
+		}
 	}
 }
 

@@ -58,6 +58,35 @@ func TestHAProxy(t *testing.T) {
 	testPassing(t, f)
 }
 
+// With a database that is away, all replicas are unready, and it is they who answer 503
+// with Retry-After. Without the second backend, HAProxy would, and without it.
+func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
+	t.Parallel()
+	config := documented(t, "haproxy")
+	for _, row := range []struct {
+		name, config string
+		arrives      bool
+	}{
+		{"as it is", config, true},
+		{"without it", replaced(t, config, "    use_backend unready if { nbsrv(shop) eq 0 }\n", ""), false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			f := startHAProxy(t, row.config)
+			s := f.open(t, nil)
+			f.unready.Store(true)
+			wait(t, "a check after the three that take a server out", func() bool { return f.refused.Load() > 3 })
+			r := s.get(t)
+			if n := s.arrived(); row.arrives && (r.status != http.StatusOK || n != 1) || !row.arrives && (r.status != http.StatusServiceUnavailable || n != 0) {
+				t.Errorf("the client got %d, and %d requests arrived; want that they arrive: %t", r.status, n, row.arrives)
+			}
+			if retry := r.header.Get("Retry-After"); !row.arrives && retry != "" {
+				t.Errorf("HAProxy sends Retry-After: %s by itself: what is the second backend for?", retry)
+			}
+		})
+	}
+}
+
 // testProxy tests what any proxy in front of the service must do.
 func testProxy(t *testing.T, f *front) {
 	t.Run("an order is created once whatever the proxy retries", func(t *testing.T) {

@@ -21,12 +21,20 @@ type front struct {
 	client *http.Client // its requests go to the proxy, whatever host they name
 	shops  sync.Map     // of *shop by host: what the server behind it serves
 	opened atomic.Int64
+
+	unready atomic.Bool  // what the server says that it is
+	refused atomic.Int64 // how often it has said so
 }
 
 // ServeHTTP serves the shop that the request names as its host.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s, ok := f.shops.Load(r.Host); ok {
 		s.(*shop).ServeHTTP(w, r)
+		return
+	}
+	if r.URL.Path == "/readyz" && f.unready.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		f.refused.Add(1)
 		return
 	}
 	w.WriteHeader(http.StatusOK) // the proxy asks whether the server is there

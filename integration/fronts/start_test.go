@@ -177,7 +177,8 @@ func startHAProxy(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/haproxy"
 	f, behind, dir := newFront(t, program, "haproxy")
-	name := write(t, dir, "haproxy.cfg", replaced(t, config, "bind :80", "bind unix@"+dir+"/front", "127.0.0.1:8080", behind))
+	config = replaced(t, config, "bind :80", "bind unix@"+dir+"/front")
+	name := write(t, dir, "haproxy.cfg", strings.ReplaceAll(config, "127.0.0.1:8080", behind)) // once in each backend
 	f.run(t, dir, program, "-db", "-f", name)
 	return f
 }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/storefront"
+)
+
+const (
+	readyLimit = 2 * time.Second // for a check
+	readyKept  = time.Second     // how long its result is good for, so that a crowd of probes costs nothing
+)
+
+// probes answer those who decide whether this process gets requests (/readyz) and
+// whether it goes on (/livez). Everybody may ask, so nothing of an error is in the
+// answers: it is in the log.
+type probes struct {
+	check  func(context.Context) error // whether an order could be created now
+	ending atomic.Bool
+
+	mu      sync.Mutex
+	last    *check // nil: there was none
+	busy    bool   // the last one has not returned, perhaps although its time is up
+	unready bool   // by the last result
+}
+
+// A check has a result once done is closed.
+type check struct {
+	done chan struct{}
+	err  error
+	at   time.Time // of the result
+}
+
+// livez answers whether the process serves.
+func (p *probes) livez(w http.ResponseWriter, r *http.Request) {
+	answer(w, r, func() (failure string) { return "" })
+}
+
+// readyz answers whether requests should be sent to this process.
+func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
+	answer(w, r, func() (failure string) {
+		const ends = "not ready: it is about to end"
+		if p.ending.Load() {
+			return ends
+		}
+		c := p.current()
+		<-c.done // a check is short, whoever leaves
+		switch {
+		case p.ending.Load():
+			return ends
+		case c.err != nil:
+			return "not ready: no order could be created now"
+		}
+		return ""
+	})
+}
+
+// answer answers a probe by what ask returns: why it fails, or "".
+func answer(w http.ResponseWriter, r *http.Request, ask func() (failure string)) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: "This is for probes: GET, HEAD."}.ServeHTTP(w, r)
+		return
+	}
+	status, text := http.StatusOK, "ok"
+	if failure := ask(); failure != "" {
+		status, text = http.StatusServiceUnavailable, failure
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	io.WriteString(w, text+"\n")
+}
+
+// current returns the check that is under way or whose result is still good, or else a
+// new one.
+func (p *probes) current() *check {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.last; p.busy || c != nil && time.Since(c.at) < readyKept {
+		return c
+	}
+	c := &check{done: make(chan struct{})}
+	p.last, p.busy = c, true
+	go p.run(c)
+	return c
+}
+
+// run runs a check. One that goes on although its time is up has failed, and is the last
+// one until it returns.
+func (p *probes) run(c *check) {
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { p.settle(c, ctx.Err()) })
+	err := p.check(ctx)
+	if stop() {
+		p.settle(c, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = false
+}
+
+// settle gives a check its result. It is logged if it is another than that of the last.
+func (p *probes) settle(c *check, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.err, c.at = err, time.Now()
+	close(c.done)
+	if unready := err != nil; unready != p.unready {
+		p.unready = unready
+		if unready {
+			slog.Warn("not ready: no order could be created now", slog.Any("error", err))
+		} else {
+			slog.Info("ready again")
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/explorer"
+)
+
+// asked asks probes, as a client of the process would.
+func asked(p *probes, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	rootHandler(storefront.New(new(storefront.MemStore)), explorer.Handler(""), p).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+func wantReady(t *testing.T, p *probes, want int) {
+	t.Helper()
+	if w := asked(p, "GET", "/readyz"); w.Code != want {
+		t.Errorf("/readyz: %d %s, want %d", w.Code, w.Body, want)
+	}
+}
+
+// logged returns what is logged until the test ends.
+func logged(t *testing.T) *bytes.Buffer {
+	var b bytes.Buffer
+	before, out, flags := slog.Default(), log.Writer(), log.Flags()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
+	t.Cleanup(func() {
+		slog.SetDefault(before)
+		log.SetOutput(out) // which SetDefault has set, too
+		log.SetFlags(flags)
+	})
+	return &b
+}
+
+func TestProbesSayNothingOfAnError(t *testing.T) {
+	log := logged(t)
+	broken := func(context.Context) error { return errors.New("no route to db1.internal") }
+	well := func(context.Context) error { return nil }
+	ending := &probes{check: well}
+	ending.ending.Store(true)
+	for _, row := range []struct {
+		name   string
+		p      *probes
+		path   string
+		status int
+		body   string
+	}{
+		{"well", &probes{check: well}, "/readyz", 200, "ok\n"},
+		{"well", &probes{check: well}, "/livez", 200, "ok\n"},
+		{"no order could be created", &probes{check: broken}, "/readyz", 503, "not ready: no order could be created now\n"},
+		{"no order could be created", &probes{check: broken}, "/livez", 200, "ok\n"},
+		{"about to end", ending, "/readyz", 503, "not ready: it is about to end\n"},
+		{"about to end", ending, "/livez", 200, "ok\n"},
+	} {
+		t.Run(row.name+row.path, func(t *testing.T) {
+			for _, method := range []string{"GET", "HEAD"} {
+				w := asked(row.p, method, row.path)
+				if w.Code != row.status || w.Body.String() != row.body { // it is the server that leaves out the body of HEAD
+					t.Errorf("%s: %d %q, want %d %q", method, w.Code, w.Body, row.status, row.body)
+				}
+				for name, want := range map[string]string{"Cache-Control": "no-store", "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"} {
+					if got := w.Header().Get(name); got != want {
+						t.Errorf("%s: %s is %q, want %q", method, name, got, want)
+					}
+				}
+			}
+		})
+	}
+	if !strings.Contains(log.String(), "no route to db1.internal") {
+		t.Errorf("the log does not have the error: %s", log)
+	}
+}
+
+func TestProbesAreAtTheirPathsAlone(t *testing.T) {
+	p := &probes{check: func(context.Context) error { return nil }}
+	for _, path := range []string{"/livez/", "//livez", "/readyz/", "/readyz/x", "/READYZ", "/healthz", "/v1/livez"} {
+		if w := asked(p, "GET", path); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %s, want the service's 404", path, w.Code, w.Body)
+		}
+	}
+	for _, path := range []string{"/livez", "/readyz"} {
+		if w := asked(p, "POST", path); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+			t.Errorf("POST %s: %d, Allow: %s; want 405 with GET and HEAD", path, w.Code, w.Header().Get("Allow"))
+		}
+	}
+}
+
+func TestReadyzAnswersInTime(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		check func(hang chan struct{}) func(context.Context) error
+	}{
+		{"a check that is told that its time is up", func(chan struct{}) func(context.Context) error {
+			return func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		}},
+		{"one that does not care", func(hang chan struct{}) func(context.Context) error {
+			return func(context.Context) error { <-hang; return nil }
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			logged(t)
+			synctest.Test(t, func(t *testing.T) {
+				hang := make(chan struct{})
+				defer close(hang)
+				p := &probes{check: row.check(hang)}
+				began := time.Now()
+				wantReady(t, p, http.StatusServiceUnavailable)
+				if took := time.Since(began); took != readyLimit {
+					t.Errorf("it took %v, want %v", took, readyLimit)
+				}
+			})
+		})
+	}
+}
+
+func TestCrowdSharesACheck(t *testing.T) {
+	for _, result := range []error{nil, errors.New("away")} {
+		logged(t)
+		synctest.Test(t, func(t *testing.T) {
+			var checks atomic.Int64
+			p := &probes{check: func(context.Context) error {
+				checks.Add(1)
+				time.Sleep(readyLimit / 2)
+				return result
+			}}
+			want := http.StatusOK
+			if result != nil {
+				want = http.StatusServiceUnavailable
+			}
+			crowd := func(wantChecks int64) {
+				t.Helper()
+				var all sync.WaitGroup
+				for range 100 {
+					all.Go(func() { wantReady(t, p, want) })
+				}
+				all.Wait()
+				if n := checks.Load(); n != wantChecks {
+					t.Errorf("there were %d checks, want %d", n, wantChecks)
+				}
+			}
+			crowd(1) // who asks while it is under way
+			time.Sleep(readyKept - time.Nanosecond)
+			crowd(1) // and while its result is good
+			time.Sleep(time.Nanosecond)
+			crowd(2)
+		})
+	}
+}
+
+// A check that hangs is not joined by others, and when it ends, the next one can succeed.
+func TestCheckThatHangsIsTheOnlyOne(t *testing.T) {
+	log := logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		var checks atomic.Int64
+		hang := make(chan struct{})
+		p := &probes{check: func(context.Context) error { checks.Add(1); <-hang; return nil }}
+		for range 10 {
+			wantReady(t, p, http.StatusServiceUnavailable)
+			time.Sleep(readyKept)
+		}
+		if n := checks.Load(); n != 1 {
+			t.Errorf("there were %d checks, want 1", n)
+		}
+		close(hang)
+		synctest.Wait()
+		wantReady(t, p, http.StatusOK)
+	})
+	if !strings.Contains(log.String(), "deadline exceeded") {
+		t.Errorf("the log does not say why: %s", log)
+	}
+}
+
+func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
+	log := logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		var result error
+		p := &probes{check: func(context.Context) error { return result }}
+		for _, step := range []struct {
+			result error
+			want   string // the message in the log; empty: there is none
+		}{
+			{nil, ""},
+			{errors.New("one"), "not ready: no order could be created now"},
+			{errors.New("two"), ""},
+			{nil, "ready again"},
+			{nil, ""},
+			{errors.New("three"), "not ready: no order could be created now"},
+		} {
+			log.Reset()
+			result = step.result
+			asked(p, "GET", "/readyz")
+			if step.want == "" && log.Len() > 0 || !strings.Contains(log.String(), step.want) || strings.Count(log.String(), "\n") > 1 {
+				t.Errorf("after %v, the log has %q, want %q", step.result, log, step.want)
+			}
+			time.Sleep(readyKept)
+		}
+	})
+}
+
+// It is unready from then on for those, too, who have asked before.
+func TestEndingIsUnreadyWhateverACheckFinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		p := &probes{check: func(context.Context) error { <-end; return nil }}
+		var asking sync.WaitGroup
+		asking.Go(func() { wantReady(t, p, http.StatusServiceUnavailable) })
+		synctest.Wait()
+		p.ending.Store(true)
+		close(end)
+		asking.Wait()
+		wantReady(t, p, http.StatusServiceUnavailable)
+	})
+}
