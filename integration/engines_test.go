@@ -49,6 +49,7 @@ func onSQLEngines(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
 // onSQLServers is onSQLEngines without SQLite, which has one writer at a time.
 func onSQLServers(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgresDatabase(t))) })
+	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgres18.database(t))) })
 	t.Run("MariaDB", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", mariaDBDatabase(t))) })
 }
 

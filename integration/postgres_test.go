@@ -38,7 +38,7 @@ type postgresServer struct {
 // the test.
 func startPostgres(t testing.TB, settings ...string) *postgresServer {
 	t.Helper()
-	pg := installedPostgres(t)
+	pg := thePostgres.require(t)
 	s := newPostgresServer(t, pg, settings)
 	if err := pg.command("cp", "-R", pg.template, s.data).run(); err != nil {
 		t.Fatal(err)
@@ -311,8 +311,60 @@ func postgresURL(database string, servers ...*postgresServer) string {
 // tests of this binary share. Without the binaries it skips the test.
 func postgresDatabase(t testing.TB) string {
 	t.Helper()
-	installedPostgres(t)
-	s, err := sharedPostgres()
+	return thePostgres.database(t)
+}
+
+// A postgresRelease is a PostgreSQL that this machine may have.
+type postgresRelease struct {
+	variable  string                          // of the environment: if set, tests fail without it
+	installed func() (*postgres, error)       // errNoPostgres if it is not
+	shared    func() (*postgresServer, error) // one that ends with this binary
+}
+
+var (
+	thePostgres = newPostgresRelease("postgres", "STOREFRONT_REQUIRE_POSTGRES", findPostgres)
+	postgres18  = newPostgresRelease("postgres18", "STOREFRONT_REQUIRE_POSTGRES_18", findPostgres18)
+)
+
+// newPostgresRelease returns a release whose binaries find finds.
+func newPostgresRelease(folder, variable string, find func() (bin string, err error)) *postgresRelease {
+	r := &postgresRelease{variable: variable}
+	r.installed = sync.OnceValues(func() (*postgres, error) {
+		bin, err := find()
+		if err != nil {
+			return nil, err
+		}
+		return newPostgres(folder, bin)
+	})
+	r.shared = sync.OnceValues(func() (*postgresServer, error) {
+		pg, err := r.installed()
+		if err != nil {
+			return nil, err
+		}
+		return startShared(pg)
+	})
+	return r
+}
+
+// require returns the installation. Without one it skips the test, or fails it if the
+// release's variable is set.
+func (r *postgresRelease) require(t testing.TB) *postgres {
+	t.Helper()
+	pg, err := r.installed()
+	if errors.Is(err, errNoPostgres) && os.Getenv(r.variable) == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pg
+}
+
+// database is postgresDatabase for a release.
+func (r *postgresRelease) database(t testing.TB) string {
+	t.Helper()
+	r.require(t)
+	s, err := r.shared()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,12 +382,8 @@ func postgresDatabase(t testing.TB) string {
 
 var databases atomic.Int64
 
-// sharedPostgres starts a server that ends with this binary.
-var sharedPostgres = sync.OnceValues(func() (*postgresServer, error) {
-	pg, err := thePostgres()
-	if err != nil {
-		return nil, err
-	}
+// startShared starts a server that ends with this binary.
+func startShared(pg *postgres) (*postgresServer, error) {
 	dir := filepath.Dir(pg.template)
 	s := &postgresServer{
 		pg:       pg,
@@ -350,7 +398,7 @@ var sharedPostgres = sync.OnceValues(func() (*postgresServer, error) {
 		return nil, fmt.Errorf("PostgreSQL does not start: %w\n%s", err, logTail(s.log))
 	}
 	return s, nil
-})
+}
 
 // A postgres is an installation of PostgreSQL, and a data folder that servers
 // begin with.
@@ -360,33 +408,13 @@ type postgres struct {
 	template string
 }
 
-var errNoPostgres = errors.New("PostgreSQL's server binaries (initdb, postgres, pg_basebackup) are not installed: " +
-	"neither on PATH, nor where pg_config says, nor in /usr/lib/postgresql")
-
-// installedPostgres returns the installation of this machine. Without one it
-// skips the test, or fails it if STOREFRONT_REQUIRE_POSTGRES is set.
-func installedPostgres(t testing.TB) *postgres {
-	t.Helper()
-	pg, err := thePostgres()
-	if errors.Is(err, errNoPostgres) && os.Getenv("STOREFRONT_REQUIRE_POSTGRES") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pg
-}
-
-var thePostgres = sync.OnceValues(func() (*postgres, error) {
-	bin, err := findPostgres()
-	if err != nil {
-		return nil, err
-	}
+// newPostgres makes the data folder for the installation with its binaries in bin.
+func newPostgres(folder, bin string) (*postgres, error) {
 	runner, err := newRunner("postgres", "nobody")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := runner.folder("postgres")
+	dir, err := runner.folder(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +428,9 @@ var thePostgres = sync.OnceValues(func() (*postgres, error) {
 		}
 	}
 	return pg, nil
-})
+}
+
+var errNoPostgres = errors.New("PostgreSQL is not installed")
 
 // findPostgres returns the folder of PostgreSQL's binaries: of the server on
 // PATH, or else of the newest one where packages put it.
@@ -430,7 +460,33 @@ func findPostgres() (bin string, err error) {
 			return dir, nil
 		}
 	}
-	return "", errNoPostgres
+	return "", fmt.Errorf("%w: its server binaries (initdb, postgres, pg_basebackup) are neither on PATH, "+
+		"nor where pg_config says, nor in /usr/lib/postgresql", errNoPostgres)
+}
+
+// findPostgres18 returns the folder of the binaries that postgres18/fetch fetches. They
+// are without pg_basebackup.
+func findPostgres18() (bin string, err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "storefront", "postgres-18")
+	if _, err := os.Stat(filepath.Join(dir, "bin", "postgres")); err != nil {
+		return "", fmt.Errorf("%w: release 18 is not where integration/postgres18/fetch puts it: %w", errNoPostgres, err)
+	}
+	if os.Getuid() == 0 { // as servers run as another user, who cannot reach root's
+		g, err := theProcessGroup()
+		if err != nil {
+			return "", err
+		}
+		reachable := filepath.Join(g.dir, "postgres-18")
+		if err := os.CopyFS(reachable, os.DirFS(dir)); err != nil {
+			return "", err
+		}
+		dir = reachable
+	}
+	return filepath.Join(dir, "bin"), nil
 }
 
 // command returns a command for the server's user: one of PostgreSQL's, or cp.
@@ -439,6 +495,15 @@ func (pg *postgres) command(name string, args ...string) command {
 		name = filepath.Join(pg.bin, name)
 	}
 	return pg.runner.command(name, args...)
+}
+
+// What is called PostgreSQL 18 is that.
+func TestPostgres18(t *testing.T) {
+	db := openDatabase(t, "pgx", postgres18.database(t))
+	var version string
+	if err := db.QueryRow("SHOW server_version").Scan(&version); err != nil || !strings.HasPrefix(version, "18.") {
+		t.Errorf("its version is %s, %v", version, err)
+	}
 }
 
 // A frozen server answers nobody, on a connection that there is or a new one, and goes

@@ -19,9 +19,10 @@ import (
 
 func TestMigrateByManyAtOnce(t *testing.T) {
 	for engine, connect := range map[string]func(t *testing.T) *sqlDatabase{
-		"SQLite":     func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "sqlite", url: sqliteFile(t)} },
-		"PostgreSQL": func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgresDatabase(t)} },
-		"MariaDB":    func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDBDatabase(t)} },
+		"SQLite":        func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "sqlite", url: sqliteFile(t)} },
+		"PostgreSQL":    func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgresDatabase(t)} },
+		"PostgreSQL 18": func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgres18.database(t)} },
+		"MariaDB":       func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDBDatabase(t)} },
 	} {
 		t.Run(engine, func(t *testing.T) {
 			d := connect(t)
