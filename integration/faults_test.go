@@ -125,6 +125,7 @@ type faultTest struct {
 	replicas []*replica
 	urls     []string       // where clients find them
 	kills    map[string]int // by what was killed, or whatever else was done
+	admitted chan struct{}  // unless it is nil, each order takes one of it first
 	audit    *audit.Audit   // since begin
 	created  chan struct{}  // closed when no more orders are created
 	faults   atomic.Int64
@@ -215,7 +216,8 @@ func (f *faultTest) begin() {
 		Seed:     *seed,
 		Prefix:   "key-",
 		Timeout:  5 * time.Second,
-		Patience: time.Minute,
+		Patience: 2 * time.Minute,
+		Before:   f.waitUntilAdmitted,
 		OnFault: func(fault audit.Fault) {
 			cancel()
 			f.fault("%v\n%s", fault, f.logged(fault.Body))
@@ -228,6 +230,17 @@ func (f *faultTest) begin() {
 		f.audit.Create(ctx)
 	}()
 	f.t.Cleanup(func() { <-f.created }) // f.t.Context is done by then
+}
+
+// waitUntilAdmitted waits until a client may send one more order.
+func (f *faultTest) waitUntilAdmitted(ctx context.Context) {
+	if f.admitted == nil {
+		return
+	}
+	select {
+	case <-f.admitted:
+	case <-ctx.Done():
+	}
 }
 
 // end waits until all orders are acknowledged.

@@ -319,15 +319,7 @@ func TestNodeThatIsNotWithTheOthers(t *testing.T) {
 func TestGaleraNodeKills(t *testing.T) {
 	f := newFaultTest(t)
 	c := startGalera(t, 3)
-	var hosts []string
-	for _, node := range c.nodes {
-		hosts = append(hosts, "127.0.0.1:"+strconv.Itoa(node.port))
-	}
-	for range hosts {
-		r := startReplicas(t, durableBinary, 1, "mysql://root@"+strings.Join(hosts, ",")+"/shop?wsrep_sync_wait=1")[0]
-		f.replicas, f.urls = append(f.replicas, r), append(f.urls, r.url)
-		hosts = append(hosts[1:], hosts[0])
-	}
+	f.startOnNodes(c)
 	next := 0
 	f.orders = faultOrders / 2
 	f.run(f.orders/4, func() {
@@ -338,6 +330,91 @@ func TestGaleraNodeKills(t *testing.T) {
 	})
 	c.waitUntilSynced(t, c.nodes...)
 	f.check(func() *sql.DB { return openDatabase(t, "mysql", waiting(c.nodes[next].DSN())) })
+}
+
+// startOnNodes is start for replicas on a cluster, each of which has another node as its
+// first.
+func (f *faultTest) startOnNodes(c *galeraCluster) {
+	f.t.Helper()
+	var hosts []string
+	for _, node := range c.nodes {
+		hosts = append(hosts, "127.0.0.1:"+strconv.Itoa(node.port))
+	}
+	for range hosts {
+		r := startReplicas(f.t, durableBinary, 1, "mysql://root@"+strings.Join(hosts, ",")+"/shop?wsrep_sync_wait=1")[0]
+		f.replicas, f.urls = append(f.replicas, r), append(f.urls, r.url)
+		hosts = append(hosts[1:], hosts[0])
+	}
+}
+
+// TestGaleraCutsAndKills cuts one node of three off and kills another, at once or one
+// after the other, so that the third is alone. Nobody orders then, and no node goes on
+// by itself. When both are back, in whichever sequence, the cluster does so with all
+// that was acknowledged, and nobody has to tell it which node is right.
+func TestGaleraCutsAndKills(t *testing.T) {
+	f := newFaultTest(t)
+	c := startGalera(t, 3)
+	f.startOnNodes(c)
+	// So that there are orders at each fault, and so few in between that a node that
+	// comes back soon has what it has missed.
+	const rounds, before, after, left = 10, 80, 20, 60
+	f.orders = rounds * (2*before + after)
+	f.admitted = make(chan struct{}, f.orders)
+	f.begin()
+	admitted := 0
+	admit := func(orders int) {
+		for range orders {
+			f.admitted <- struct{}{}
+		}
+		admitted += orders
+	}
+	order := func() {
+		t.Helper()
+		admit(before)
+		f.waitUntilAcknowledged(admitted - left)
+	}
+	for round := range rounds {
+		order()
+		nodes := f.rng.Perm(len(c.nodes))
+		cut, killed, alone := c.nodes[nodes[0]], c.nodes[nodes[1]], c.nodes[nodes[2]]
+		switch round % 4 {
+		case 1: // two are the whole cluster by then
+			f.kills["cut off, then killed"]++
+			cut.cutOff(t)
+			c.waitUntilSynced(t, killed, alone)
+			order()
+			killed.kill(t)
+		case 3:
+			f.kills["killed, then cut off"]++
+			killed.kill(t)
+			c.waitUntilSynced(t, cut, alone)
+			order()
+			cut.cutOff(t)
+		default:
+			f.kills["cut off and killed"]++
+			cut.cutOff(t)
+			killed.kill(t)
+		}
+		cut.waitUntilRefusing(t)
+		alone.waitUntilRefusing(t)
+		admit((round+1)*(2*before+after) - admitted) // at least one for each client
+		f.waitUntilStuck()
+
+		comeBack := []func(){
+			func() { cut.connect(t) },
+			func() {
+				if err := killed.launch(killed.position(t)...); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+		for _, i := range f.rng.Perm(len(comeBack)) {
+			comeBack[i]()
+		}
+		c.waitUntilSynced(t, c.nodes...)
+	}
+	f.end()
+	f.check(func() *sql.DB { return openDatabase(t, "mysql", waiting(c.nodes[0].DSN())) })
 }
 
 // A roundRobin sends each call to another store than the one before.

@@ -46,7 +46,8 @@ func startGalera(t testing.TB, n int) *galeraCluster {
 			"wsrep-on=ON",
 			"wsrep-provider=" + library,
 			"wsrep-provider-options=gmcast.listen_addr=tcp://" + addresses[i] + ";ist.recv_addr=" + address() +
-				";gcache.size=32M;evs.keepalive_period=PT0.5S;evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S",
+				";gcache.size=32M;evs.keepalive_period=PT0.5S;evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S" +
+				";pc.wait_prim_timeout=PT1M", // as long as a test waits
 			"wsrep-cluster-name=storefront",
 			"wsrep-cluster-address=gcomm://" + strings.Join(addresses, ","),
 			"wsrep-node-name=" + node.name,
@@ -79,18 +80,23 @@ func startGalera(t testing.TB, n int) *galeraCluster {
 // have that are up.
 func (n *galeraNode) start(t testing.TB) {
 	t.Helper()
+	n.join(t, n.position(t)...)
+}
+
+// position returns the settings with which a node that is down starts from what it
+// has, as those do who start servers where they are installed. A node that was killed
+// does not look by itself, and would ask for everything.
+func (n *galeraNode) position(t testing.TB) (settings []string) {
+	t.Helper()
 	if _, err := os.Stat(filepath.Join(n.data, "grastate.dat")); err != nil {
-		n.join(t)
-		return
+		return nil // it has nothing
 	}
-	// As those do who start servers where they are installed. A node that was killed
-	// does not look by itself what it has, and would ask for everything.
 	log, err := n.command("wsrep-recover").CombinedOutput()
 	position := regexp.MustCompile(`WSREP: Recovered position: *(\S+)`).FindSubmatch(log)
 	if err != nil || position == nil {
 		t.Fatalf("%s does not recover: %v\n%s", n.name, err, log)
 	}
-	n.join(t, "wsrep-start-position="+string(position[1]))
+	return []string{"wsrep-start-position=" + string(position[1])}
 }
 
 // join starts the process of a node and returns when it is one of the cluster.

@@ -37,6 +37,10 @@ type Config struct {
 	// no proxies, they are faults, and so is a 503 without Retry-After.
 	Proxies bool
 
+	// Before, unless it is nil, is called before an order is sent for the first time,
+	// by several goroutines. It may wait, until ctx is done.
+	Before func(ctx context.Context)
+
 	// OnFault, unless it is nil, is called for every fault, by several goroutines.
 	OnFault func(Fault)
 }
@@ -247,6 +251,9 @@ func (a *Audit) Create(ctx context.Context) {
 				n := int(taken.Add(1))
 				if n > a.Config.Orders {
 					return
+				}
+				if a.Before != nil {
+					a.Before(ctx)
 				}
 				a.create(ctx, n, rng)
 			}
