@@ -104,10 +104,13 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 	return result{order: stored, valid: forAll}, created
 }
 
-// isOfKey reports whether the error says that a key is taken, and no other value that
-// must be unique. In MySQL, its text alone tells.
+// isOfKey reports whether the error may say that a key is taken, and not another value that
+// must be unique. In MySQL, its text alone tells; in others, an INSERT does not fail for
+// a key.
 func isOfKey(err error) bool {
-	return classOf(err) == duplicate && strings.Contains(err.Error(), "key_hash")
+	number, _ := mySQLCode(err)
+	text := err.Error()
+	return number == 1062 && (strings.Contains(text, "key_hash") || !strings.Contains(text, "for key"))
 }
 
 // orderOf returns the order that was created with p's key, and its fingerprint. If
