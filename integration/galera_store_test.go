@@ -30,7 +30,7 @@ func (c *galeraCluster) databases(t *testing.T) (nodes []*sqlDatabase) {
 		t.Fatal(err)
 	}
 	for _, node := range c.nodes {
-		d := &sqlDatabase{driver: "mysql", url: waiting(mariaDBDSN(name, node.mariaDBServer))}
+		d := &sqlDatabase{driver: "mysql", url: waiting(mySQLDSN(name, node.mySQLServer))}
 		d.db = d.connect(t)
 		if err := sqlstore.New(d.db, nil).Migrate(t.Context()); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,8 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 	for engine, connect := range map[string]func(t *testing.T) *sqlDatabase{
 		"SQLite":     func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "sqlite", url: sqliteFile(t)} },
 		"PostgreSQL": func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgresDatabase(t)} },
-		"MariaDB":    func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDBDatabase(t)} },
+		"MariaDB":    func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDB.database(t)} },
+		"MySQL":      func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mySQL.database(t)} },
 	} {
 		t.Run(engine, func(t *testing.T) {
 			d := connect(t)
@@ -255,13 +256,13 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 		"read committed":         {"transaction-isolation=READ-COMMITTED", "binlog-format=ROW", "log-bin=log"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := startMariaDB(t, settings...)
+			server := mariaDB.start(t, settings...)
 			for _, variant := range []func(dsn string) string{interpolating, preparing} {
 				name := fmt.Sprintf("other%d", databases.Add(1))
 				if _, err := server.query("CREATE DATABASE " + name); err != nil {
 					t.Fatal(err)
 				}
-				checkWithOtherDefaults(t, newSQLDatabase(t, "mysql", variant(mariaDBDSN(name, server))))
+				checkWithOtherDefaults(t, newSQLDatabase(t, "mysql", variant(mySQLDSN(name, server))))
 			}
 		})
 	}
