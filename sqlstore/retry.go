@@ -67,9 +67,14 @@ const readOnly = "25006"
 func displaced(err error) bool {
 	switch mySQLNumber(err) {
 	case 1047, // Galera: the node is not in the cluster's majority, or not in step with it
-		1180, // error during COMMIT, such as that
-		1290, // --read-only
-		1836: // read-only mode
+		1180,       // error during COMMIT, such as that
+		1290,       // --read-only, or --super-read-only, as of a member that is not in its group
+		1836,       // read-only mode
+		3032,       // offline mode, as of a member that was expelled from its group
+		3100,       // Group Replication: the member has left before it could commit
+		3796,       // it is not, or not yet again, one of the group
+		3797, 3798, // it could not wait for what others commit, as it left
+		3799: // it is leaving
 		return true
 	}
 	return sqlState(err) == readOnly
@@ -78,7 +83,7 @@ func displaced(err error) bool {
 // conflict reports whether another transaction was in the way.
 func conflict(err error) bool {
 	switch mySQLNumber(err) {
-	case 1213, 1205, 1020, 3572, 9007: // see transient
+	case 1213, 3101, 1205, 1020, 3572, 9007: // see transient
 		return true
 	}
 	state := sqlState(err)
@@ -171,15 +176,18 @@ func transient(err error) bool {
 	switch mySQLNumber(err) {
 	case 0:
 	case 1213, // deadlock, or a conflict that Galera found at the commit
+		3101,                   // a conflict that Group Replication found at the commit
 		1205,                   // lock wait timeout
 		1020,                   // record has changed since last read: a conflict of snapshots
 		1047, 1180, 1290, 1836, // see displaced
+		3032, 3100, 3796, 3797, 3798, 3799,
 		1792,                   // read-only transaction
 		1040, 1203, 1226, 1461, // too many connections, of a user, or other resources
 		1021, 1041, 1037, 1114, // disk full, out of memory, table full
 		1053, 1077, 1079, 1080, // server shutdown
 		1152, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, // connection lost, aborted or killed
 		1243, 1615, // prepared statement does not exist, or needs to be prepared again
+		3169, 4031, // session killed, or closed as it was idle
 		1317, 1969, 3024, // query interrupted, or longer than the server allows
 		1412,                                                 // table definition has changed
 		3572,                                                 // a lock that NOWAIT does not wait for
