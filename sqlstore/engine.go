@@ -205,7 +205,7 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	err := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
 	switch {
 	case err == nil && version != "" && '0' <= version[0] && version[0] <= '9':
-		cluster, err := galera(ctx, conn)
+		cluster, err := clustered(ctx, conn)
 		return mySQL(cluster), err // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
 	case err == nil:
 		return postgreSQL(), nil // PostgreSQL 15.4 …, CockroachDB CCL …
@@ -215,11 +215,12 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	return nil, err
 }
 
-// galera reports whether conn, which leads to MySQL, leads to a node of a Galera
-// cluster. It returns an error if its settings keep the store from doing what it
-// promises.
-func galera(ctx context.Context, conn *sql.Conn) (bool, error) {
-	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'wsrep_on', 'wsrep_sync_wait')`)
+// clustered reports whether conn, which leads to MySQL, leads to a node of a cluster
+// that has several which take writes. It returns an error if its settings keep the
+// store from doing what it promises.
+func clustered(ctx context.Context, conn *sql.Conn) (bool, error) {
+	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'wsrep_on', 'wsrep_sync_wait',
+		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
 	if err != nil {
 		return false, err
 	}
@@ -244,6 +245,16 @@ func galera(ctx context.Context, conn *sql.Conn) (bool, error) {
 	cluster := settings["wsrep_on"] == "ON"
 	if wait, _ := strconv.Atoi(settings["wsrep_sync_wait"]); cluster && wait&1 == 0 {
 		return false, errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
+	}
+	// So it is with a member of a group of Group Replication. With a single primary,
+	// a new one must first have what the old one has acknowledged.
+	if settings["group_replication_group_name"] != "" {
+		cluster = settings["group_replication_single_primary_mode"] == "OFF"
+		switch consistency := settings["group_replication_consistency"]; {
+		case cluster && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
+			consistency == "EVENTUAL":
+			return false, errors.New("sqlstore: this is a group of MySQL servers: every connection needs group_replication_consistency = 'BEFORE' (see the package's documentation)")
+		}
 	}
 	return cluster, nil
 }

@@ -600,6 +600,13 @@ func TestReplayOnMySQLWrites(t *testing.T) {
 
 func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
 	on := []driver.Value{"wsrep_on", "ON"}
+	group := func(singlePrimary, consistency string) [][]driver.Value {
+		return [][]driver.Value{
+			{"group_replication_group_name", "8a94f357-aab4-11df-86ab-c80aa9429562"},
+			{"group_replication_single_primary_mode", singlePrimary},
+			{"group_replication_consistency", consistency},
+		}
+	}
 	for _, test := range []struct {
 		name      string
 		variables [][]driver.Value
@@ -611,6 +618,15 @@ func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
 		{"node that waits before it writes only", [][]driver.Value{on, {"wsrep_sync_wait", "6"}}, "wsrep_sync_wait = 1"},
 		{"node that waits before it reads", [][]driver.Value{on, {"wsrep_sync_wait", "1"}}, ""},
 		{"node that always waits", [][]driver.Value{on, {"wsrep_sync_wait", "15"}}, ""},
+		{"server that is in no group", [][]driver.Value{{"group_replication_group_name", ""}, {"group_replication_consistency", "EVENTUAL"}}, ""},
+		{"member that waits for nobody", group("OFF", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
+		{"one of several primaries that waits after a fail-over only", group("OFF", "BEFORE_ON_PRIMARY_FAILOVER"), "group_replication_consistency = 'BEFORE'"},
+		{"one of several primaries that waits for those who write", group("OFF", "AFTER"), "group_replication_consistency = 'BEFORE'"},
+		{"one of several primaries that waits", group("OFF", "BEFORE"), ""},
+		{"one of several primaries that always waits", group("OFF", "BEFORE_AND_AFTER"), ""},
+		{"primary that waits for nobody", group("ON", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
+		{"primary that waits after a fail-over", group("ON", "BEFORE_ON_PRIMARY_FAILOVER"), ""},
+		{"primary that waits", group("ON", "BEFORE"), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
