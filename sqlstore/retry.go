@@ -87,7 +87,14 @@ func conflict(err error) bool {
 		return true
 	}
 	state := sqlState(err)
-	return strings.HasPrefix(state, "40") || state == "55P03"
+	return strings.HasPrefix(state, "40") || state == "55P03" || preempted(err)
+}
+
+// preempted reports whether InnoDB has rolled back a transaction for what another
+// member of the group has committed. A statement that reads or writes then is a
+// deadlock, but one of a savepoint only does not find it.
+func preempted(err error) bool {
+	return mySQLNumber(err) == 1030 && strings.Contains(err.Error(), "error 153") // of the storage engine: no savepoint with that name
 }
 
 // duplicate reports whether a value that must be unique was there before. It need
@@ -146,7 +153,7 @@ func transient(err error) bool {
 	if _, ok := errors.AsType[passing](err); ok {
 		return true
 	}
-	if _, ok := err.(silence); ok {
+	if _, ok := err.(silence); ok || preempted(err) {
 		return true
 	}
 	if state := sqlState(err); len(state) == 5 {

@@ -257,17 +257,19 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"a column's type changed":        stateError("0A000"),
 		"deadlock (MySQL)":               &mySQLError{Number: 1213},
 		"conflict in a group":            &mySQLError{Number: 3101},
-		"not in the cluster":             &mySQLError{Number: 1047},
-		"has left the group":             &mySQLError{Number: 3100},
-		"not in the group":               &mySQLError{Number: 3796},
-		"offline mode":                   &mySQLError{Number: 3032},
-		"read-only (MySQL)":              &mySQLError{Number: 1290},
-		"server shutdown":                &mySQLError{Number: 1053},
-		"too many connections (MySQL)":   &mySQLError{Number: 1040},
-		"wrapped (MySQL)":                fmt.Errorf("query: %w", &mySQLError{Number: 1205}),
-		"joined (MySQL)":                 errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
-		"server gone (MySQL)":            errors.New("invalid connection"),
-		"server gone (pgx)":              errors.New("conn closed"),
+		"preempted in a group": &mySQLError{Number: 1030,
+			Message: "Error 1030 (HY000): Got error 153 - 'No savepoint with that name' from storage engine"},
+		"not in the cluster":           &mySQLError{Number: 1047},
+		"has left the group":           &mySQLError{Number: 3100},
+		"not in the group":             &mySQLError{Number: 3796},
+		"offline mode":                 &mySQLError{Number: 3032},
+		"read-only (MySQL)":            &mySQLError{Number: 1290},
+		"server shutdown":              &mySQLError{Number: 1053},
+		"too many connections (MySQL)": &mySQLError{Number: 1040},
+		"wrapped (MySQL)":              fmt.Errorf("query: %w", &mySQLError{Number: 1205}),
+		"joined (MySQL)":               errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
+		"server gone (MySQL)":          errors.New("invalid connection"),
+		"server gone (pgx)":            errors.New("conn closed"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -318,6 +320,7 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"constraint violated": stateError("23514"),
 		"no table (MySQL)":    &mySQLError{Number: 1146, Message: "invalid connection"},
 		"no right (MySQL)":    &mySQLError{Number: 1142},
+		"corruption (MySQL)":  &mySQLError{Number: 1030, Message: "Error 1030 (HY000): Got error 180 - 'Index corrupted' from storage engine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
