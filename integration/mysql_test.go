@@ -345,7 +345,9 @@ func installMySQL() (*mySQLInstallation, error) {
 		in.server = append(in.server, "--user=root") // it refuses to, if it is not told
 	}
 	begin := filepath.Join(dir, "begin.sql")
-	const users = "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\nCREATE DATABASE shop;\n"
+	// An administrator, such as root, passes where others are refused.
+	const users = "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n" +
+		"CREATE DATABASE shop;\nCREATE USER shop@'%';\nGRANT ALL ON shop.* TO shop@'%';\n"
 	if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
 		return nil, err
 	}

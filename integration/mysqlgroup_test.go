@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 type mySQLGroup struct{ members []*groupMember }
 
 // A groupMember is a server of a mySQLGroup. The others expel one that they have not
-// heard for about five seconds. Until then, nobody commits.
+// heard for about five seconds.
 type groupMember struct {
 	*mySQLServer
 	name string
@@ -126,6 +127,14 @@ func (g *mySQLGroup) waitUntilOnline(t testing.TB, members ...*groupMember) {
 	})
 }
 
+// hosts returns the addresses of the members for clients.
+func (g *mySQLGroup) hosts() (hosts []string) {
+	for _, m := range g.members {
+		hosts = append(hosts, "127.0.0.1:"+strconv.Itoa(m.port))
+	}
+	return hosts
+}
+
 // primary returns the member that takes writes in a group with a single primary.
 func (g *mySQLGroup) primary(t testing.TB) (primary *groupMember) {
 	t.Helper()
@@ -155,6 +164,17 @@ func (g *mySQLGroup) primary(t testing.TB) (primary *groupMember) {
 // before returns a data source name with which a transaction waits until the member
 // has what was committed before on any member.
 func before(dsn string) string { return dsn + "&group_replication_consistency='BEFORE'" }
+
+// databases returns a new database of the group, with the tables of sqlstore, as each
+// member has it.
+func (g *mySQLGroup) databases(t *testing.T, set func(dsn string) string) (nodes []*sqlDatabase) {
+	t.Helper()
+	var servers []*mySQLServer
+	for _, m := range g.members {
+		servers = append(servers, m.mySQLServer)
+	}
+	return clusterDatabases(t, servers, set)
+}
 
 func TestMySQLGroup(t *testing.T) {
 	if testing.Short() {
@@ -190,5 +210,54 @@ func TestMySQLGroup(t *testing.T) {
 	g.members[0].kill()
 	keep(g.members[1])
 	g.members[0].start(t)
+	g.waitUntilOnline(t, g.members...)
 	check("after a member was killed")
+
+	nodes := g.databases(t, before)
+	t.Run("store", func(t *testing.T) { testStoreOnCluster(t, nodes) })
+	t.Run("same keys", func(t *testing.T) { testSameKeysOnDifferentNodes(t, g.databases(t, before), 600, 300) })
+}
+
+// TestMySQLMemberKills kills the members of a group in which all take writes, in turn,
+// and replicas that have each another member as their first.
+func TestMySQLMemberKills(t *testing.T) {
+	f := newFaultTest(t)
+	g := startMySQLGroup(t, 3, multiPrimary)
+	hosts := g.hosts()
+	for range hosts {
+		r := startReplicas(t, durableBinary, 1, "mysql://shop@"+strings.Join(hosts, ",")+"/shop?group_replication_consistency='BEFORE'")[0]
+		f.replicas, f.urls = append(f.replicas, r), append(f.urls, r.url)
+		hosts = append(hosts[1:], hosts[0])
+	}
+	f.orders = 1200
+	f.begin()
+	for i, m := range g.members {
+		f.waitUntilAcknowledged((i + 1) * f.orders / 4)
+		f.kills["member"]++
+		m.kill()
+		m.start(t)
+	}
+	f.end()
+	g.waitUntilOnline(t, g.members...)
+	f.check(func() *sql.DB { return openDatabase(t, "mysql", before(g.members[0].DSN())) })
+}
+
+// TestMySQLPrimaryKills kills the primary of a group, and then the one after it.
+func TestMySQLPrimaryKills(t *testing.T) {
+	f := newFaultTest(t)
+	g := startMySQLGroup(t, 3, singlePrimary)
+	f.start(3, "mysql://shop@"+strings.Join(g.hosts(), ",")+"/shop")
+	f.orders = 1200
+	f.begin()
+	for n := range 2 {
+		f.waitUntilAcknowledged((n + 1) * f.orders / 3)
+		f.kills["primary"]++
+		killed := g.primary(t)
+		killed.kill()
+		f.waitUntilAcknowledged((n+1)*f.orders/3 + 100) // by the next one
+		killed.start(t)
+		g.waitUntilOnline(t, g.members...)
+	}
+	f.end()
+	f.check(func() *sql.DB { return openDatabase(t, "mysql", g.primary(t).DSN()) })
 }
