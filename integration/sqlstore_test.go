@@ -145,6 +145,24 @@ func expectUsers(t *testing.T, store *sqlstore.Store, want map[string]string) {
 	}
 }
 
+// A resource may be longer than what some databases take for a text of usual length.
+func TestPutOfALongResource(t *testing.T) {
+	test := func(t *testing.T, d *sqlDatabase) {
+		store := sqlstore.New(d.db, nil)
+		for _, letter := range []string{"a", "ö", "😀"} {
+			long := storefront.MustResource("long", map[string]string{"text": strings.Repeat(letter, 100_000)})
+			if err := store.Users.Put(t.Context(), long, storefront.MustResource("short", nil)); err != nil {
+				t.Fatal(err)
+			}
+			expectUsers(t, store, map[string]string{"long": long.String(), "short": `{"id":"short"}`})
+		}
+	}
+	onSQLEngines(t, test)
+	for _, k := range []*mySQLKind{mariaDB, mySQL} {
+		t.Run(k.name+", preparing", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", preparing(k.database(t)))) })
+	}
+}
+
 func TestConcurrentPutsOfTheSameResources(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		store := sqlstore.New(d.db, nil)
@@ -263,6 +281,31 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 					t.Fatal(err)
 				}
 				checkWithOtherDefaults(t, newSQLDatabase(t, "mysql", variant(mySQLDSN(name, server))))
+			}
+		})
+	}
+}
+
+// What a server warns of may be gone in a later release.
+func TestServerWarnsOfNothing(t *testing.T) {
+	for _, k := range []*mySQLKind{mariaDB, mySQL} {
+		t.Run(k.name, func(t *testing.T) {
+			d := newSQLDatabase(t, "mysql", k.database(t))
+			db := d.connect(t)
+			db.SetMaxOpenConns(1) // warnings are of the connection's last statement
+			store := sqlstore.New(db, nil)
+			for name, call := range map[string]func() error{
+				"Put":         func() error { return store.Users.Put(t.Context(), storefront.MustResource("ada", nil)) },
+				"Delete":      func() error { return store.Users.Delete(t.Context(), "ada") },
+				"CreateOrder": func() error { _, err := create(t.Context(), store, "key", "kettle"); return err },
+				"a replay":    func() error { _, err := create(t.Context(), store, "key", "kettle"); return err },
+			} {
+				if err := call(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if warnings := lines(t, db, "SHOW WARNINGS"); warnings != "" {
+					t.Errorf("after %s, the server warns: %s", name, warnings)
+				}
 			}
 		})
 	}

@@ -113,8 +113,8 @@ func sqlite() *engine {
 	return e
 }
 
-// mySQL is for MariaDB, too: it has nothing that only one of them knows.
-func mySQL(cluster bool) *engine {
+// mySQL is for MariaDB, too: but for replace, it has nothing that only one of them knows.
+func mySQL(version string, cluster bool) *engine {
 	e := &engine{
 		schema:  mySQLTables(),
 		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
@@ -138,6 +138,12 @@ func mySQL(cluster bool) *engine {
 	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique
 	// column for the key.
 	e.insert = e.insertOrders(1)
+	// VALUES() is deprecated in MySQL since 8.0.20, and in MariaDB there is nothing else.
+	// What both know, a SELECT in place of the values, is slower, and takes no more than
+	// 65,535 bytes of an argument where MySQL prepares it.
+	if major, _, _ := strings.Cut(version, "."); major != "5" && major != "8" && !strings.Contains(version, "MariaDB") {
+		e.replace = ` AS given ON DUPLICATE KEY UPDATE body = given.body`
+	}
 	if cluster {
 		e.claim = e.settle
 	}
@@ -206,7 +212,7 @@ func ask(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	switch {
 	case err == nil && version != "" && '0' <= version[0] && version[0] <= '9':
 		cluster, err := clustered(ctx, conn)
-		return mySQL(cluster), err // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
+		return mySQL(version, cluster), err // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
 	case err == nil:
 		return postgreSQL(), nil // PostgreSQL 15.4 …, CockroachDB CCL …
 	case strings.Contains(err.Error(), "no such function"):
