@@ -271,8 +271,13 @@ func TestAcceptRunsAgainWithItsTransaction(t *testing.T) {
 			return d
 		},
 		"MariaDB": func(t *testing.T) *sqlDatabase {
-			d := newSQLDatabase(t, "mysql", mariaDBDatabase(t))
+			d := newSQLDatabase(t, "mysql", mariaDB.database(t))
 			d.url += "&tx_isolation='SERIALIZABLE'"
+			return d
+		},
+		"MySQL": func(t *testing.T) *sqlDatabase {
+			d := newSQLDatabase(t, "mysql", mySQL.database(t))
+			d.url += "&transaction_isolation='SERIALIZABLE'"
 			return d
 		},
 	} {

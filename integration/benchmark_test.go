@@ -42,7 +42,7 @@ func BenchmarkService(b *testing.B) {
 			return newSQLDatabase(t, "sqlite", patient)
 		}},
 		{"PostgreSQL", func(t testing.TB) *sqlDatabase { return newSQLDatabase(t, "pgx", postgresDatabase(t)) }},
-		{"MariaDB", func(t testing.TB) *sqlDatabase { return newSQLDatabase(t, "mysql", mariaDBDatabase(t)) }},
+		{"MariaDB", func(t testing.TB) *sqlDatabase { return newSQLDatabase(t, "mysql", mariaDB.database(t)) }},
 	} {
 		b.Run(engine.name, func(b *testing.B) {
 			d := engine.open(b)

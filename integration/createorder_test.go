@@ -22,7 +22,7 @@ func BenchmarkCreateOrder(b *testing.B) {
 	}{
 		{"SQLite", func(b *testing.B) *sql.DB { return servingPool(b, newSQLDatabase(b, "sqlite", sqliteFile(b))) }},
 		{"PostgreSQL", func(b *testing.B) *sql.DB { return servingPool(b, newSQLDatabase(b, "pgx", postgresDatabase(b))) }},
-		{"MariaDB", func(b *testing.B) *sql.DB { return servingPool(b, newSQLDatabase(b, "mysql", mariaDBDatabase(b))) }},
+		{"MariaDB", func(b *testing.B) *sql.DB { return servingPool(b, newSQLDatabase(b, "mysql", mariaDB.database(b))) }},
 	} {
 		b.Run(engine.name, func(b *testing.B) {
 			for _, callers := range []int{1, 4, 16, 64, 256} {

@@ -21,15 +21,17 @@ func TestDatabaseCuts(t *testing.T) {
 		f.runCuts(p)
 		f.check(func() *sql.DB { return openDatabase(t, "pgx", server.URL()) })
 	})
-	t.Run("MariaDB", func(t *testing.T) {
-		f := newFaultTest(t)
-		f.orders = 3000
-		server := startMariaDB(t, moreConnections)
-		p := startProxy(t, mySQLProtocol, "127.0.0.1:"+strconv.Itoa(server.port))
-		f.start(3, "mysql://root@"+p.addr()+"/shop")
-		f.runCuts(p)
-		f.check(func() *sql.DB { return openDatabase(t, "mysql", server.DSN()) })
-	})
+	for _, k := range []*mySQLKind{mariaDB, mySQL} {
+		t.Run(k.name, func(t *testing.T) {
+			f := newFaultTest(t)
+			f.orders = 3000
+			server := k.start(t, moreConnections)
+			p := startProxy(t, mySQLProtocol, "127.0.0.1:"+strconv.Itoa(server.port))
+			f.start(3, "mysql://root@"+p.addr()+"/shop")
+			f.runCuts(p)
+			f.check(func() *sql.DB { return openDatabase(t, "mysql", server.DSN()) })
+		})
+	}
 }
 
 // A server does not learn that a link is silent, and keeps the connection.

@@ -40,7 +40,7 @@ func onEveryEngine(t *testing.T, test func(t *testing.T, d database)) {
 }
 
 // onSQLEngines runs test on an empty database of each kind that sqlstore is
-// for. Without the binaries of PostgreSQL or MariaDB it skips that one.
+// for. Without the binaries of a server it skips that one.
 func onSQLEngines(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, newSQLDatabase(t, "sqlite", sqliteFile(t))) })
 	onSQLServers(t, test)
@@ -50,7 +50,8 @@ func onSQLEngines(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
 func onSQLServers(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgresDatabase(t))) })
 	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgres18.database(t))) })
-	t.Run("MariaDB", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", mariaDBDatabase(t))) })
+	t.Run("MariaDB", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", mariaDB.database(t))) })
+	t.Run("MySQL", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", mySQL.database(t))) })
 }
 
 // A memory is a database in memory: a store.

@@ -47,7 +47,7 @@ func TestStatementsReadByIndex(t *testing.T) {
 	})
 	t.Run("MariaDB", func(t *testing.T) {
 		recorder := new(recorder)
-		server := startMariaDB(t, "innodb-stats-auto-recalc=OFF", "innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF",
+		server := mariaDB.start(t, "innodb-stats-auto-recalc=OFF", "innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF",
 			"innodb-buffer-pool-size=512M", "innodb-log-file-size=256M", "max-recursive-iterations=1000000", "sql-mode=PIPES_AS_CONCAT")
 		db := openTapped(t, "mysql", server.DSN(), recorder.tap)
 		store := million(t, db, "CAST(%s AS BINARY)")

@@ -64,6 +64,19 @@ func TestPostgresKills(t *testing.T) {
 	f.check(func() *sql.DB { return openDatabase(t, "pgx", server.URL()) })
 }
 
+// TestMySQLKills kills the MySQL that replicas share.
+func TestMySQLKills(t *testing.T) {
+	f := newFaultTest(t)
+	server := mySQL.start(t)
+	f.start(3, mySQLURL(t, server.DSN()))
+	f.orders = faultOrders / 4
+	f.run(f.orders/4, func() {
+		f.kills["MySQL"]++
+		server.restart(t)
+	})
+	f.check(func() *sql.DB { return openDatabase(t, "mysql", server.DSN()) })
+}
+
 // TestFailover kills the primary of a PostgreSQL pair for good and promotes its
 // synchronous standby. The killed one becomes the standby of the other, and so
 // on in turn.

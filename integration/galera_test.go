@@ -24,7 +24,7 @@ type galeraCluster struct{ nodes []*galeraNode }
 // A galeraNode is a server of a galeraCluster. Those that are cut off or killed are
 // missed by the others after three seconds. Until then, nobody commits.
 type galeraNode struct {
-	*mariaDBServer
+	*mySQLServer
 	name string
 }
 
@@ -32,7 +32,7 @@ type galeraNode struct {
 // binaries it skips the test.
 func startGalera(t testing.TB, n int) *galeraCluster {
 	t.Helper()
-	m := installedMariaDB(t)
+	mariaDB.installation(t)
 	library := installedGalera(t)
 	address := func() string { return "127.0.0.1:" + strconv.Itoa(freePort()) }
 	var addresses []string // for the other nodes
@@ -42,7 +42,7 @@ func startGalera(t testing.TB, n int) *galeraCluster {
 	c := new(galeraCluster)
 	for i := range n {
 		node := &galeraNode{name: fmt.Sprint("node", i)}
-		node.mariaDBServer = newMariaDBServer(t, m, []string{
+		node.mySQLServer = mariaDB.newServer(t, []string{
 			"wsrep-on=ON",
 			"wsrep-provider=" + library,
 			"wsrep-provider-options=gmcast.listen_addr=tcp://" + addresses[i] + ";ist.recv_addr=" + address() +
@@ -146,7 +146,7 @@ func (n *galeraNode) state() (string, error) {
 // the node from coming back.
 func (n *galeraNode) kill(t testing.TB) {
 	t.Helper()
-	n.mariaDBServer.kill()
+	n.mySQLServer.kill()
 	for _, pid := range n.transfers(t) {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -212,7 +212,7 @@ func waiting(dsn string) string { return dsn + "&wsrep_sync_wait=1" }
 
 // queryAfterAll is query, but sees what was committed before on any node.
 func (n *galeraNode) queryAfterAll(query string) (string, error) {
-	return queryMariaDB(waiting(n.DSN()), query)
+	return queryMySQL(waiting(n.DSN()), query)
 }
 
 var errNoGalera = errors.New("the library of Galera (libgalera_smm.so) or rsync is not installed: " +

@@ -47,7 +47,7 @@ func BenchmarkHandwritten(b *testing.B) {
 			return d, servingPool(b, d)
 		}},
 		{"MariaDB", func(b *testing.B) (*sqlDatabase, *sql.DB) {
-			d := newSQLDatabase(b, "mysql", mariaDBDatabase(b))
+			d := newSQLDatabase(b, "mysql", mariaDB.database(b))
 			return d, servingPool(b, d)
 		}},
 	} {

@@ -637,11 +637,8 @@ func TestProxyKnowsCommits(t *testing.T) {
 			p := startProxy(t, postgresProtocol, s.addr())
 			return "pgx", p, postgresURL("postgres", &postgresServer{port: p.port}), s.URL()
 		},
-		"MariaDB": func(t *testing.T) (string, *proxy, string, string) {
-			s := startMariaDB(t)
-			p := startProxy(t, mySQLProtocol, "127.0.0.1:"+strconv.Itoa(s.port))
-			return "mysql", p, mariaDBDSN("shop", &mariaDBServer{port: p.port}), s.DSN()
-		},
+		"MariaDB": func(t *testing.T) (string, *proxy, string, string) { return throughToMySQL(t, mariaDB) },
+		"MySQL":   func(t *testing.T) (string, *proxy, string, string) { return throughToMySQL(t, mySQL) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			driver, p, via, direct := through(t)
@@ -681,6 +678,12 @@ func TestProxyKnowsCommits(t *testing.T) {
 			}
 		})
 	}
+}
+
+func throughToMySQL(t *testing.T, k *mySQLKind) (driver string, p *proxy, via, direct string) {
+	s := k.start(t)
+	p = startProxy(t, mySQLProtocol, "127.0.0.1:"+strconv.Itoa(s.port))
+	return "mysql", p, mySQLDSN("shop", &mySQLServer{port: p.port}), s.DSN()
 }
 
 func TestProxyKnowsCreatedOrders(t *testing.T) {

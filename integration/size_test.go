@@ -65,7 +65,7 @@ func BenchmarkSize(b *testing.B) {
 		})
 	}
 	b.Run("MariaDB", func(b *testing.B) {
-		server := startMariaDB(b, "innodb-log-file-size=1G", "innodb-buffer-pool-size=512M")
+		server := mariaDB.start(b, "innodb-log-file-size=1G", "innodb-buffer-pool-size=512M")
 		d := newSQLDatabase(b, "mysql", server.DSN())
 		measureSize(b, &sized{
 			database: d,

@@ -22,7 +22,8 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 		"SQLite":        func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "sqlite", url: sqliteFile(t)} },
 		"PostgreSQL":    func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgresDatabase(t)} },
 		"PostgreSQL 18": func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgres18.database(t)} },
-		"MariaDB":       func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDBDatabase(t)} },
+		"MariaDB":       func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDB.database(t)} },
+		"MySQL":         func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mySQL.database(t)} },
 	} {
 		t.Run(engine, func(t *testing.T) {
 			d := connect(t)
@@ -145,6 +146,24 @@ func expectUsers(t *testing.T, store *sqlstore.Store, want map[string]string) {
 	}
 }
 
+// A resource may be longer than what some databases take for a text of usual length.
+func TestPutOfALongResource(t *testing.T) {
+	test := func(t *testing.T, d *sqlDatabase) {
+		store := sqlstore.New(d.db, nil)
+		for _, letter := range []string{"a", "ö", "😀"} {
+			long := storefront.MustResource("long", map[string]string{"text": strings.Repeat(letter, 100_000)})
+			if err := store.Users.Put(t.Context(), long, storefront.MustResource("short", nil)); err != nil {
+				t.Fatal(err)
+			}
+			expectUsers(t, store, map[string]string{"long": long.String(), "short": `{"id":"short"}`})
+		}
+	}
+	onSQLEngines(t, test)
+	for _, k := range []*mySQLKind{mariaDB, mySQL} {
+		t.Run(k.name+", preparing", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", preparing(k.database(t)))) })
+	}
+}
+
 func TestConcurrentPutsOfTheSameResources(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		store := sqlstore.New(d.db, nil)
@@ -256,13 +275,38 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 		"read committed":         {"transaction-isolation=READ-COMMITTED", "binlog-format=ROW", "log-bin=log"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := startMariaDB(t, settings...)
+			server := mariaDB.start(t, settings...)
 			for _, variant := range []func(dsn string) string{interpolating, preparing} {
 				name := fmt.Sprintf("other%d", databases.Add(1))
 				if _, err := server.query("CREATE DATABASE " + name); err != nil {
 					t.Fatal(err)
 				}
-				checkWithOtherDefaults(t, newSQLDatabase(t, "mysql", variant(mariaDBDSN(name, server))))
+				checkWithOtherDefaults(t, newSQLDatabase(t, "mysql", variant(mySQLDSN(name, server))))
+			}
+		})
+	}
+}
+
+// What a server warns of may be gone in a later release.
+func TestServerWarnsOfNothing(t *testing.T) {
+	for _, k := range []*mySQLKind{mariaDB, mySQL} {
+		t.Run(k.name, func(t *testing.T) {
+			d := newSQLDatabase(t, "mysql", k.database(t))
+			db := d.connect(t)
+			db.SetMaxOpenConns(1) // warnings are of the connection's last statement
+			store := sqlstore.New(db, nil)
+			for name, call := range map[string]func() error{
+				"Put":         func() error { return store.Users.Put(t.Context(), storefront.MustResource("ada", nil)) },
+				"Delete":      func() error { return store.Users.Delete(t.Context(), "ada") },
+				"CreateOrder": func() error { _, err := create(t.Context(), store, "key", "kettle"); return err },
+				"a replay":    func() error { _, err := create(t.Context(), store, "key", "kettle"); return err },
+			} {
+				if err := call(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if warnings := lines(t, db, "SHOW WARNINGS"); warnings != "" {
+					t.Errorf("after %s, the server warns: %s", name, warnings)
+				}
 			}
 		})
 	}

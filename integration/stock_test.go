@@ -41,7 +41,7 @@ func TestStock(t *testing.T) {
 			name, _, _ = strings.Cut(strings.TrimPrefix(d.url, "file:"), "?")
 			table = outbox.SQLiteTable
 		case "mysql":
-			name, table = mariaDBURL(t, d.url), outbox.MySQLTable
+			name, table = mySQLURL(t, d.url), outbox.MySQLTable
 		}
 		d.exec(t, table, "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL)",
 			fmt.Sprintf("INSERT INTO stock VALUES ('teapot', %d)", stockPieces))

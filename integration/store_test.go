@@ -30,7 +30,9 @@ func TestStore(t *testing.T) {
 		})
 	}
 	onSQLEngines(t, test)
-	t.Run("MariaDB, preparing", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", preparing(mariaDBDatabase(t)))) })
+	for _, k := range []*mySQLKind{mariaDB, mySQL} {
+		t.Run(k.name+", preparing", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", preparing(k.database(t)))) })
+	}
 }
 
 // newSuiteStore returns a store with these contents, and nothing else.

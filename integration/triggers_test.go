@@ -21,7 +21,7 @@ type trigger struct {
 }
 
 var curses = map[string][]trigger{
-	"pgx": {
+	"PostgreSQL": {
 		{"raises", []string{
 			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is cursed'; END $$`,
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
@@ -36,7 +36,7 @@ var curses = map[string][]trigger{
 			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
 		}},
 	},
-	"sqlite": {
+	"SQLite": {
 		{"undoes the statement", []string{
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
 		}},
@@ -52,27 +52,30 @@ var curses = map[string][]trigger{
 			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(IGNORE); END`,
 		}},
 	},
-	"mysql": {
-		{"raises", []string{
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW
-				IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
-		}},
-		{"raises before", []string{
-			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW
-				IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
-		}},
-		{"misses what it refers to", []string{
-			`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
-			`CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))`,
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO children VALUES (1); END IF`,
-		}},
-		// With the error that a taken key has, too.
-		{"finds a value taken", []string{
-			`CREATE TABLE curses (item VARCHAR(255) PRIMARY KEY)`,
-			`INSERT INTO curses VALUES ('cursed')`,
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO curses VALUES (NEW.item); END IF`,
-		}},
-	},
+	"MariaDB": mySQLCurses,
+	"MySQL":   mySQLCurses,
+}
+
+var mySQLCurses = []trigger{
+	{"raises", []string{
+		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW
+			IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
+	}},
+	{"raises before", []string{
+		`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW
+			IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
+	}},
+	{"misses what it refers to", []string{
+		`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
+		`CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))`,
+		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO children VALUES (1); END IF`,
+	}},
+	// With the error that a taken key has, too.
+	{"finds a value taken", []string{
+		`CREATE TABLE curses (item VARCHAR(255) PRIMARY KEY)`,
+		`INSERT INTO curses VALUES ('cursed')`,
+		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO curses VALUES (NEW.item); END IF`,
+	}},
 }
 
 // The database may have a reason of its own for not taking an order. That is
@@ -83,17 +86,19 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 		accept
 	}{{"without Accept", nil}, {"with Accept", noted}} {
 		t.Run(accept.name, func(t *testing.T) {
-			for driver, curses := range curses {
+			for engine, curses := range curses {
 				for _, curse := range curses {
-					t.Run(driver+"/"+curse.name, func(t *testing.T) {
+					t.Run(engine+"/"+curse.name, func(t *testing.T) {
 						var d *sqlDatabase
-						switch driver {
-						case "sqlite":
-							d = newSQLDatabase(t, driver, sqliteFile(t)+"&_pragma=foreign_keys(1)")
-						case "mysql":
-							d = newSQLDatabase(t, driver, mariaDBDatabase(t))
-						default:
-							d = newSQLDatabase(t, driver, postgresDatabase(t))
+						switch engine {
+						case "SQLite":
+							d = newSQLDatabase(t, "sqlite", sqliteFile(t)+"&_pragma=foreign_keys(1)")
+						case "PostgreSQL":
+							d = newSQLDatabase(t, "pgx", postgresDatabase(t))
+						case "MariaDB":
+							d = newSQLDatabase(t, "mysql", mariaDB.database(t))
+						case "MySQL":
+							d = newSQLDatabase(t, "mysql", mySQL.database(t))
 						}
 						d.exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 						d.exec(t, curse.statements...)
@@ -116,6 +121,7 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 
 // What triggers on updates do is nothing to a replay, as it changes nothing.
 func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
+	suppressMySQL := []string{`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW SIGNAL SQLSTATE '45000'`}
 	for _, row := range []struct {
 		name, driver string
 		database     func(testing.TB) string
@@ -128,9 +134,8 @@ func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
 			`CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
 			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress()`,
 		}},
-		{"MariaDB, all", "mysql", mariaDBDatabase, []string{
-			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW SIGNAL SQLSTATE '45000'`,
-		}},
+		{"MariaDB, all", "mysql", mariaDB.database, suppressMySQL},
+		{"MySQL, all", "mysql", mySQL.database, suppressMySQL},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			d := newSQLDatabase(t, row.driver, row.database(t))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"reflect"
 	"runtime"
@@ -266,15 +267,25 @@ func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx
 	return store, f
 }
 
-// Two nodes of a Galera cluster do not see each other's locks, but one commit of two
-// that write the same.
+// Two nodes of a cluster do not see each other's locks, but one commit of two that
+// write the same.
 func TestRefusalOnAClusterIsCommitted(t *testing.T) {
+	for name, variables := range map[string]map[string]string{
+		"Galera": {"wsrep_on": "ON", "wsrep_sync_wait": "1"},
+		"Group Replication": {"group_replication_group_name": "8a94f357-aab4-11df-86ab-c80aa9429562",
+			"group_replication_single_primary_mode": "OFF", "group_replication_consistency": "BEFORE"},
+	} {
+		t.Run(name, func(t *testing.T) { testRefusalOnACluster(t, variables) })
+	}
+}
+
+func testRefusalOnACluster(t *testing.T, variables map[string]string) {
 	refusal := &storefront.Refusal{Reason: "sold-out"}
 	for _, exists := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var commits, claims int
 			f := newFakeDB(mysql)
-			f.server.variables["wsrep_on"], f.server.variables["wsrep_sync_wait"] = "ON", "1"
+			maps.Copy(f.server.variables, variables)
 			f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 				switch kindOf(query) {
 				case "COMMIT":

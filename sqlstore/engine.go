@@ -331,7 +331,8 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 // detectMySQL looks at the settings of conn, which leads to MySQL.
 func detectMySQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
-		'character_set_connection', 'character_set_results', 'wsrep_on', 'wsrep_sync_wait')`)
+		'character_set_connection', 'character_set_results', 'wsrep_on', 'wsrep_sync_wait',
+		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
 	if err != nil {
 		return nil, err
 	}
@@ -361,6 +362,16 @@ func detectMySQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	cluster := settings["wsrep_on"] == "ON"
 	if wait, _ := strconv.Atoi(settings["wsrep_sync_wait"]); cluster && wait&1 == 0 {
 		return nil, errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
+	}
+	// So it is with a member of a group of Group Replication. With a single primary,
+	// a new one must first have what the old one has acknowledged.
+	if settings["group_replication_group_name"] != "" {
+		cluster = settings["group_replication_single_primary_mode"] == "OFF"
+		switch consistency := settings["group_replication_consistency"]; {
+		case cluster && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
+			consistency == "EVENTUAL":
+			return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs group_replication_consistency = 'BEFORE' (see the package's documentation)")
+		}
 	}
 	return mySQL(cluster), nil
 }

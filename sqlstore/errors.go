@@ -71,7 +71,7 @@ var codeClasses = map[string]class{
 	"1213": conflict,   // deadlock, or a conflict that Galera found at the commit
 	"1226": lost,       // too many of a user's resources
 	"1243": passing,    // prepared statement does not exist
-	"1290": notPrimary, // --read-only
+	"1290": notPrimary, // --read-only, or --super-read-only, as of a member that is not in its group
 	"1317": passing,    // query interrupted
 	"1412": passing,    // table definition has changed
 	"1461": passing,    // too many prepared statements
@@ -83,8 +83,16 @@ var codeClasses = map[string]class{
 	"2006": lost,       // server gone
 	"2013": lost,       // server gone while a statement was under way
 	"3024": passing,    // longer than the server allows
+	"3032": notPrimary, // offline mode, as of a member that was expelled from its group
+	"3100": notPrimary, // Group Replication: the member has left before it could commit
 	"3101": conflict,   // Group Replication: a conflict at the commit
+	"3169": lost,       // session killed
 	"3572": conflict,   // a lock that NOWAIT does not wait for
+	"3796": notPrimary, // Group Replication: not, or not yet again, one of the group
+	"3797": notPrimary, // it could not wait for what others commit, as it left
+	"3798": notPrimary, // the same
+	"3799": notPrimary, // it is leaving
+	"4031": lost,       // closed as it was idle
 	"8022": passing,    // TiDB: retry
 	"8028": passing,    // TiDB: schema changed
 	"9001": lost,       // TiDB: storage away
@@ -149,6 +157,12 @@ func classOf(err error) class {
 	if number, state := mySQLCode(err); number != 0 {
 		if class, ok := codeClasses[strconv.Itoa(int(number))]; ok {
 			return class
+		}
+		// InnoDB has rolled back for what another member of the group has committed. A
+		// statement that reads or writes then is a deadlock, but one of a savepoint only
+		// finds none of that name.
+		if number == 1030 && strings.Contains(err.Error(), "error 153") {
+			return conflict
 		}
 		return codeClasses[state[:min(2, len(state))]]
 	}

@@ -209,6 +209,7 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 		"serialization failure": stateError("40001"),
 		"lock not available":    stateError("55P03"),
 		"deadlock (MySQL)":      &mySQLError{Number: 1213},
+		"conflict in a group":   &mySQLError{Number: 3101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -58,14 +58,20 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"prepared statement of another":  stateError("42P05"),
 		"a column's type changed":        stateError("0A000"),
 		"deadlock (MySQL)":               &mySQLError{Number: 1213},
-		"not in the cluster":             &mySQLError{Number: 1047},
-		"read-only (MySQL)":              &mySQLError{Number: 1290},
-		"server shutdown":                &mySQLError{Number: 1053},
-		"too many connections (MySQL)":   &mySQLError{Number: 1040},
-		"wrapped (MySQL)":                fmt.Errorf("query: %w", &mySQLError{Number: 1205}),
-		"joined (MySQL)":                 errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
-		"server gone (MySQL)":            errors.New("invalid connection"),
-		"server gone (pgx)":              errors.New("conn closed"),
+		"conflict in a group":            &mySQLError{Number: 3101},
+		"preempted in a group": &mySQLError{Number: 1030,
+			Message: "Error 1030 (HY000): Got error 153 - 'No savepoint with that name' from storage engine"},
+		"has left the group":           &mySQLError{Number: 3100},
+		"not in the group":             &mySQLError{Number: 3796},
+		"offline mode":                 &mySQLError{Number: 3032},
+		"not in the cluster":           &mySQLError{Number: 1047},
+		"read-only (MySQL)":            &mySQLError{Number: 1290},
+		"server shutdown":              &mySQLError{Number: 1053},
+		"too many connections (MySQL)": &mySQLError{Number: 1040},
+		"wrapped (MySQL)":              fmt.Errorf("query: %w", &mySQLError{Number: 1205}),
+		"joined (MySQL)":               errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
+		"server gone (MySQL)":          errors.New("invalid connection"),
+		"server gone (pgx)":            errors.New("conn closed"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,6 +122,7 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"constraint violated": stateError("23514"),
 		"no table (MySQL)":    &mySQLError{Number: 1146, Message: "invalid connection"},
 		"no right (MySQL)":    &mySQLError{Number: 1142},
+		"corruption (MySQL)":  &mySQLError{Number: 1030, Message: "Error 1030 (HY000): Got error 180 - 'Index corrupted' from storage engine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -362,6 +369,13 @@ func TestReplayOnMySQLWrites(t *testing.T) {
 }
 
 func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
+	group := func(singlePrimary, consistency string) map[string]string {
+		return map[string]string{
+			"group_replication_group_name":          "8a94f357-aab4-11df-86ab-c80aa9429562",
+			"group_replication_single_primary_mode": singlePrimary,
+			"group_replication_consistency":         consistency,
+		}
+	}
 	for _, test := range []struct {
 		name      string
 		variables map[string]string
@@ -373,6 +387,18 @@ func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
 		{"node that waits before it writes only", map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "6"}, "wsrep_sync_wait = 1"},
 		{"node that waits before it reads", map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "1"}, ""},
 		{"node that always waits", map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "15"}, ""},
+		{"server that is in no group", map[string]string{"group_replication_group_name": "", "group_replication_consistency": "EVENTUAL"}, ""},
+		{"member that waits for nobody", group("OFF", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
+		{"one of several primaries that waits after a fail-over only", group("OFF", "BEFORE_ON_PRIMARY_FAILOVER"), "group_replication_consistency = 'BEFORE'"},
+		{"one of several primaries that waits for those who write", group("OFF", "AFTER"), "group_replication_consistency = 'BEFORE'"},
+		{"one of several primaries that waits", group("OFF", "BEFORE"), ""},
+		{"one of several primaries that always waits", group("OFF", "BEFORE_AND_AFTER"), ""},
+		{"primary that waits for nobody", group("ON", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
+		{"primary that waits after a fail-over", group("ON", "BEFORE_ON_PRIMARY_FAILOVER"), ""},
+		{"primary that waits", group("ON", "BEFORE"), ""},
+		{"texts in another charset", map[string]string{"character_set_client": "latin1"}, "character_set_client"},
+		{"texts of three bytes a character", map[string]string{"character_set_connection": "utf8mb3"}, "character_set_connection"},
+		{"texts that come back in another charset", map[string]string{"character_set_results": "utf8mb3"}, "character_set_results"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
