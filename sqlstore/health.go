@@ -129,8 +129,10 @@ func (w *watch) try(ctx context.Context, s *Store, f func(context.Context) error
 
 // A question to the server is asked once for all that want to know.
 type question struct {
-	answered chan struct{} // closed with the answer, or without one
-	server   *string       // nil: there was none
+	waiting int           // who wait for the answer
+	cancel  func()        // nobody does any more
+	ended   chan struct{} // closed when server is known
+	server  *string       // nil: no answer
 }
 
 // isThere asks whether the server that was known when a try began is there, and answers
@@ -142,24 +144,37 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 	w.mu.Lock()
 	q := w.asking
 	if q == nil {
-		q = &question{answered: make(chan struct{})}
+		asking, cancel := context.WithTimeout(context.Background(), within)
+		q = &question{cancel: cancel, ended: make(chan struct{})}
 		w.asking = q
 		go func() {
 			defer func() {
 				recover() // a driver's panic is no answer
+				cancel()
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.asking = nil
-				close(q.answered)
+				if w.asking == q {
+					w.asking = nil
+				}
+				close(q.ended)
 			}()
-			ctx, cancel := context.WithTimeout(context.Background(), within)
-			defer cancel()
-			q.server = s.ask(ctx, w.question)
+			q.server = s.ask(asking, w.question)
 		}()
 	}
+	q.waiting++
 	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if q.waiting--; q.waiting == 0 {
+			q.cancel()
+			if w.asking == q {
+				w.asking = nil
+			}
+		}
+	}()
 	select {
-	case <-q.answered:
+	case <-q.ended:
 		return q.server != nil && (*server == "" || *q.server == *server)
 	case <-ctx.Done():
 		return true
