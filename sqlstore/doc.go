@@ -235,7 +235,8 @@
 // an error with 'EVENTUAL', and with several primaries also with the others. Changing
 // the mode of the group takes a restart of the program. With several primaries,
 // SERIALIZABLE is refused by the group, as are tables without a primary key, such as those
-// that Accept might write.
+// that Accept might write. Accept must not make savepoints there: MySQL 9.7 may commit the
+// second half of a transaction whose first half has given way to another member's.
 //
 // A member that is expelled, or is coming back, refuses (errors 3100, 3796 to 3799, 1290
 // and 3032), and calls go on where the driver connects next. One that is cut off with the

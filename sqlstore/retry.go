@@ -94,7 +94,8 @@ func conflict(err error) bool {
 // member of the group has committed. A statement that reads or writes then is a
 // deadlock, but one of a savepoint only does not find it.
 func preempted(err error) bool {
-	return mySQLNumber(err) == 1030 && strings.Contains(err.Error(), "error 153") // of the storage engine: no savepoint with that name
+	number := mySQLNumber(err)                                                              // 1030, or 1181 of ROLLBACK TO SAVEPOINT
+	return (number == 1030 || number == 1181) && strings.Contains(err.Error(), "error 153") // of the storage engine: no savepoint with that name
 }
 
 // duplicate reports whether a value that must be unique was there before. It need
