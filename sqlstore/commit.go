@@ -370,6 +370,9 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 		defer cancel()
 	}
 	var accepted error = errNotAccepted
+	if tx.held != nil {
+		tx.held.accepting.Store(true)
+	}
 	if err := commit.accept(n, func() {
 		defer tx.endWith(accepting)()
 		accepted = s.opts.Accept(accepting, tx.Tx, a.key, a.order)

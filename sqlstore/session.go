@@ -6,8 +6,10 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,8 +24,9 @@ type session struct {
 
 // held is what keeps conn from being given back.
 type held struct {
-	until   <-chan struct{} // closes when it can be, if not at once
-	closing bool            // database/sql may be closing it
+	until     <-chan struct{} // closes when it can be, if not at once
+	closing   bool            // database/sql may be closing it
+	accepting atomic.Bool     // Options.Accept has been called
 }
 
 // withSession calls try with a session. If w is not nil, it goes by what is known there,
@@ -79,11 +82,11 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 		switch {
 		case conn == nil:
 		case h.until == nil:
-			s.release(conn, h, err)
+			s.release(conn, &h, err)
 		default:
 			go func() {
 				<-h.until
-				s.release(conn, h, err)
+				s.release(conn, &h, err)
 			}()
 		}
 	}()
@@ -99,14 +102,43 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 		}
 		return try(ctx, session{s, e, conn, &h})
 	}
-	if w == nil {
+	switch {
+	case w == nil:
 		return run(ctx)
+	case w.health == &s.ordering:
+		return w.try(ctx, s, func(ctx context.Context) error { return s.inTurn(ctx, &h, run) })
 	}
 	return w.try(ctx, s, run)
 }
 
+// inTurn calls run with a ctx that is also done once it has taken a quarter of the time
+// that calls have and others wait for a connection for an order, unless Options.Accept has
+// been called. So those who wait for locks do not keep all connections of orders from those
+// who need not.
+func (s *Store) inTurn(ctx context.Context, h *held, run func(context.Context) error) error {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	long := s.opts.Timeout / 4
+	var check func()
+	check = func() {
+		switch {
+		case h.accepting.Load() || running.Err() != nil:
+		case s.slots.wanted():
+			cancel()
+		default:
+			time.AfterFunc(s.jitter(long/8, long/4), check)
+		}
+	}
+	defer time.AfterFunc(long, check).Stop()
+	err := run(running)
+	if err != nil && ctx.Err() == nil && running.Err() != nil {
+		err = classified{fmt.Errorf("sqlstore: it waits for others: %w", err), conflict}
+	}
+	return err
+}
+
 // release gives a connection back to the pool, over which a try has ended with err.
-func (s *Store) release(conn *sql.Conn, h held, err error) {
+func (s *Store) release(conn *sql.Conn, h *held, err error) {
 	// A server that was the primary when it was connected to, and no longer is, may
 	// have the connection in order, but it must not go back to the pool. Where
 	// database/sql ends the transaction of a ctx that is done, it may close the Conn, too,
@@ -376,6 +408,13 @@ func (s *slots) take(ctx context.Context, most func() int) error {
 		s.giveBack() // it was its turn in the same moment
 	}
 	return ctx.Err()
+}
+
+// wanted reports whether anybody waits for a slot.
+func (s *slots) wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) > 0
 }
 
 func (s *slots) giveBack() {
