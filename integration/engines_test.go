@@ -138,6 +138,15 @@ func (d *sqlDatabase) clear(t testing.TB) {
 	}
 }
 
+// recordKey has the key of an order have been recorded at a time.
+func (d *sqlDatabase) recordKey(t testing.TB, orderID string, at time.Time) {
+	t.Helper()
+	_, err := d.db.Exec(d.sql("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(), orderID)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A sqlTestStore is a sqlstore.Store with the methods of a testStore.
 type sqlTestStore struct {
 	*sqlstore.Store

@@ -55,7 +55,7 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		d.exec(t, "DROP TABLE storefront_schema", "DROP TABLE storefront_widgets")
-		const dropIndex = "DROP INDEX storefront_orders_keys"
+		const dropIndex = "DROP INDEX storefront_orders_keyed"
 		if d.driver != "mysql" { // where it is a part of the table
 			d.exec(t, dropIndex)
 		}
@@ -194,24 +194,26 @@ func TestForgetKeys(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		store := sqlstore.New(d.db, nil)
 		horizon := time.Now().Add(-storefront.KeyLifetime).Truncate(time.Millisecond)
-		create := func(value, id string, at time.Time) storefront.Order {
+		create := func(value, id string) storefront.Order {
 			t.Helper()
 			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
-				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: at})
+				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: time.Now()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return order
 		}
-		create("old", "ord_old", horizon.Add(-time.Millisecond))
-		create("at the horizon", "ord_horizon", horizon)
-		create("young", "ord_young", time.Now())
+		create("old", "ord_old")
+		d.recordKey(t, "ord_old", horizon.Add(-time.Millisecond))
+		create("at the horizon", "ord_horizon")
+		d.recordKey(t, "ord_horizon", horizon)
+		create("young", "ord_young")
 		n, err := store.ForgetKeys(t.Context(), horizon)
 		if err != nil || n != 1 {
 			t.Fatalf("ForgetKeys returned %d, %v, want 1", n, err)
 		}
 		for value, want := range map[string]string{"old": "ord_new", "at the horizon": "ord_horizon", "young": "ord_young"} {
-			if got := create(value, "ord_new", time.Now()).ID; got != want {
+			if got := create(value, "ord_new").ID; got != want {
 				t.Errorf("the key %q now leads to the order %s, want %s", value, got, want)
 			}
 		}
@@ -226,8 +228,8 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		const many = 2500
 		for i := range many {
-			_, err := d.db.Exec(d.sql(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
-				VALUES ($1, 'kettle', 1, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), i, []byte{}, fmt.Append(nil, i), make([]byte, 32))
+			_, err := d.db.Exec(d.sql(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+				VALUES ($1, 'kettle', 1, 0, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), []byte{}, fmt.Append(nil, i), make([]byte, 32), i)
 			if err != nil {
 				t.Fatal(err)
 			}
