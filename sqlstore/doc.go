@@ -255,6 +255,25 @@
 // sells the last piece twice, although it does not on one server. Neither is a SELECT
 // without it, also if the row is then set to what was computed from it.
 //
+// In a group of MySQL servers (Group Replication), all that goes for several primaries,
+// too, and a conflict is found at the commit (error 3101). Every connection needs
+// group_replication_consistency = 'BEFORE' (group_replication_consistency=%27BEFORE%27 in
+// the URL of go-sql-driver/mysql) or 'BEFORE_AND_AFTER'; any user may set it. With a
+// single primary, the default since MySQL 8.4, BEFORE_ON_PRIMARY_FAILOVER, is enough: the
+// next primary answers only once it has what the old one acknowledged. The store returns
+// an error with 'EVENTUAL', and with several primaries also with the others. Changing
+// the mode of the group takes a restart of the program. With several primaries,
+// SERIALIZABLE is refused by the group, as are tables without a primary key, such as those
+// that Accept might write. Accept must not make savepoints there: MySQL 9.7 may commit the
+// second half of a transaction whose first half has given way to another member's.
+//
+// A member that is expelled, or is coming back, refuses (errors 3100, 3796 to 3799, 1290
+// and 3032), and calls go on where the driver connects next. One that is cut off with the
+// minority answers nobody: set group_replication_unreachable_majority_timeout to a few
+// seconds, or it waits on, and lets those wait who are connected to it. One that
+// was told to leave by STOP GROUP_REPLICATION refuses to write, but shows what it has, which
+// grows old: set its offline_mode first.
+//
 // # The order's own transaction
 //
 // What is to happen if and only if an order is created, such as taking it out of
