@@ -60,6 +60,10 @@ type engine struct {
 	// refuse an order that is about to exist.
 	claim string
 
+	// date, if it is not "", gives keys that have no time the present one, up to a number:
+	// those of a release that does not know the column, which then has no default.
+	date string
+
 	// forget forgets the oldest keys that were recorded before a time, up to a number.
 	forget string
 
@@ -155,7 +159,6 @@ func sqlite() *engine {
 		// A column that is added to a table with rows can have no default that is computed.
 		schema: append(tables("", ""),
 			`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
-			`UPDATE storefront_orders SET keyed_ms = `+now+` WHERE key_hash IS NOT NULL AND keyed_ms IS NULL`,
 			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
 			`DROP INDEX IF EXISTS storefront_orders_keys`,
 			`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
@@ -170,7 +173,9 @@ func sqlite() *engine {
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		keyed:   now,
 		// What can be seen is on the disk.
-		orderOf:   `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
+		date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
+			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`,
 		forget:    forgetKeys(""),
 		now:       `SELECT ` + now,
 		commits:   1,
