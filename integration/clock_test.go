@@ -18,10 +18,11 @@ func TestForgetKeysGoesByTheDatabasesClock(t *testing.T) {
 			old:   now.Add(-storefront.KeyLifetime - time.Hour),
 			young: now.Add(-storefront.KeyLifetime + time.Hour),
 		} {
-			order := storefront.Order{ID: value, Item: "kettle", Qty: 1, CreatedAt: at}
+			order := storefront.Order{ID: value, Item: "kettle", Qty: 1, CreatedAt: now}
 			if _, err := sqlstore.New(d.db, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value}, order); err != nil {
 				t.Fatal(err)
 			}
+			d.recordKey(t, value, at)
 		}
 		keys := func(t *testing.T) int {
 			return len(column(t, d.db, "SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL"))

@@ -42,16 +42,31 @@ func onEveryEngine(t *testing.T, test func(t *testing.T, d database)) {
 // onSQLEngines runs test on an empty database of each kind that sqlstore is
 // for. Without the binaries of a server it skips that one.
 func onSQLEngines(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
-	t.Run("SQLite", func(t *testing.T) { test(t, newSQLDatabase(t, "sqlite", sqliteFile(t))) })
-	onSQLServers(t, test)
+	onDatabasesWithoutTables(t, func(t *testing.T, d *sqlDatabase) {
+		d.migrate(t)
+		test(t, d)
+	})
 }
 
 // onSQLServers is onSQLEngines without SQLite, which has one writer at a time.
 func onSQLServers(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgresDatabase(t))) })
-	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, newSQLDatabase(t, "pgx", postgres18.database(t))) })
-	t.Run("MariaDB", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", mariaDB.database(t))) })
-	t.Run("MySQL", func(t *testing.T) { test(t, newSQLDatabase(t, "mysql", mySQL.database(t))) })
+	onServersWithoutTables(t, func(t *testing.T, d *sqlDatabase) {
+		d.migrate(t)
+		test(t, d)
+	})
+}
+
+// onDatabasesWithoutTables is onSQLEngines before anybody has made a table.
+func onDatabasesWithoutTables(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
+	t.Run("SQLite", func(t *testing.T) { test(t, openSQLDatabase(t, "sqlite", sqliteFile(t))) })
+	onServersWithoutTables(t, test)
+}
+
+func onServersWithoutTables(t *testing.T, test func(t *testing.T, d *sqlDatabase)) {
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, openSQLDatabase(t, "pgx", postgresDatabase(t))) })
+	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, openSQLDatabase(t, "pgx", postgres18.database(t))) })
+	t.Run("MariaDB", func(t *testing.T) { test(t, openSQLDatabase(t, "mysql", mariaDB.database(t))) })
+	t.Run("MySQL", func(t *testing.T) { test(t, openSQLDatabase(t, "mysql", mySQL.database(t))) })
 }
 
 // A memory is a database in memory: a store.
@@ -70,12 +85,24 @@ type sqlDatabase struct {
 // newSQLDatabase makes the tables in an empty database.
 func newSQLDatabase(t testing.TB, driver, url string) *sqlDatabase {
 	t.Helper()
+	d := openSQLDatabase(t, driver, url)
+	d.migrate(t)
+	return d
+}
+
+// openSQLDatabase leaves a database as it is.
+func openSQLDatabase(t testing.TB, driver, url string) *sqlDatabase {
+	t.Helper()
 	d := &sqlDatabase{driver: driver, url: url}
 	d.db = d.connect(t)
+	return d
+}
+
+func (d *sqlDatabase) migrate(t testing.TB) {
+	t.Helper()
 	if err := sqlstore.New(d.db, nil).Migrate(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	return d
 }
 
 // sqliteFile returns the URL of a new file.
@@ -135,6 +162,15 @@ func (d *sqlDatabase) clear(t testing.TB) {
 	t.Helper()
 	for _, table := range []string{"users", "products", "widgets", "orders"} {
 		d.exec(t, "DELETE FROM storefront_"+table)
+	}
+}
+
+// recordKey has the key of an order have been recorded at a time.
+func (d *sqlDatabase) recordKey(t testing.TB, orderID string, at time.Time) {
+	t.Helper()
+	_, err := d.db.Exec(d.sql("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(), orderID)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

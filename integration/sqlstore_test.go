@@ -17,81 +17,6 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-func TestMigrateByManyAtOnce(t *testing.T) {
-	for engine, connect := range map[string]func(t *testing.T) *sqlDatabase{
-		"SQLite":        func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "sqlite", url: sqliteFile(t)} },
-		"PostgreSQL":    func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgresDatabase(t)} },
-		"PostgreSQL 18": func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "pgx", url: postgres18.database(t)} },
-		"MariaDB":       func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mariaDB.database(t)} },
-		"MySQL":         func(t *testing.T) *sqlDatabase { return &sqlDatabase{driver: "mysql", url: mySQL.database(t)} },
-	} {
-		t.Run(engine, func(t *testing.T) {
-			d := connect(t)
-			var wg sync.WaitGroup
-			for range 12 {
-				db := d.connect(t)
-				wg.Go(func() {
-					if err := sqlstore.New(db, nil).Migrate(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			store := sqlstore.New(d.connect(t), nil)
-			if err := store.Users.Put(t.Context(), storefront.MustResource("ada", nil)); err != nil {
-				t.Fatal(err)
-			}
-			if err := store.Migrate(t.Context()); err != nil {
-				t.Errorf("again: %v", err)
-			}
-			if list, err := store.ListUsers(t.Context(), "", 2); err != nil || len(list) != 1 {
-				t.Errorf("after another Migrate, users are %v, %v", list, err)
-			}
-		})
-	}
-}
-
-// Some of the tables may be there, as after a Migrate that was killed.
-func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
-	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
-		d.exec(t, "DROP TABLE storefront_schema", "DROP TABLE storefront_widgets")
-		const dropIndex = "DROP INDEX storefront_orders_keys"
-		if d.driver != "mysql" { // where it is a part of the table
-			d.exec(t, dropIndex)
-		}
-		store := sqlstore.New(d.db, nil)
-		if err := store.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.ListWidgets(t.Context(), "", 1); err != nil {
-			t.Error(err)
-		}
-		if d.driver != "mysql" {
-			d.exec(t, dropIndex)
-		}
-	})
-}
-
-func TestMigrateRefusesTheTablesOfALaterRelease(t *testing.T) {
-	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
-		for _, statement := range []string{"UPDATE storefront_schema SET version = 2", "DROP TABLE storefront_widgets"} {
-			if _, err := d.db.Exec(statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-		err := sqlstore.New(d.db, nil).Migrate(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "version 2") || errors.Is(err, storefront.ErrUnavailable) {
-			t.Errorf("Migrate returned %v, want an error that names the version", err)
-		}
-		if versions := column(t, d.db, "SELECT version FROM storefront_schema"); !slices.Equal(versions, []string{"2"}) {
-			t.Errorf("the versions are %q", versions)
-		}
-		if _, err := d.db.Exec("SELECT id FROM storefront_widgets"); err == nil {
-			t.Error("Migrate has made a table")
-		}
-	})
-}
-
 func TestPutAndDeleteInBatches(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		store := sqlstore.New(d.db, nil)
@@ -194,24 +119,26 @@ func TestForgetKeys(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		store := sqlstore.New(d.db, nil)
 		horizon := time.Now().Add(-storefront.KeyLifetime).Truncate(time.Millisecond)
-		create := func(value, id string, at time.Time) storefront.Order {
+		create := func(value, id string) storefront.Order {
 			t.Helper()
 			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
-				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: at})
+				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: time.Now()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return order
 		}
-		create("old", "ord_old", horizon.Add(-time.Millisecond))
-		create("at the horizon", "ord_horizon", horizon)
-		create("young", "ord_young", time.Now())
+		create("old", "ord_old")
+		d.recordKey(t, "ord_old", horizon.Add(-time.Millisecond))
+		create("at the horizon", "ord_horizon")
+		d.recordKey(t, "ord_horizon", horizon)
+		create("young", "ord_young")
 		n, err := store.ForgetKeys(t.Context(), horizon)
 		if err != nil || n != 1 {
 			t.Fatalf("ForgetKeys returned %d, %v, want 1", n, err)
 		}
 		for value, want := range map[string]string{"old": "ord_new", "at the horizon": "ord_horizon", "young": "ord_young"} {
-			if got := create(value, "ord_new", time.Now()).ID; got != want {
+			if got := create(value, "ord_new").ID; got != want {
 				t.Errorf("the key %q now leads to the order %s, want %s", value, got, want)
 			}
 		}
@@ -226,8 +153,8 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {
 		const many = 2500
 		for i := range many {
-			_, err := d.db.Exec(d.sql(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
-				VALUES ($1, 'kettle', 1, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), i, []byte{}, fmt.Append(nil, i), make([]byte, 32))
+			_, err := d.db.Exec(d.sql(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+				VALUES ($1, 'kettle', 1, 0, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), []byte{}, fmt.Append(nil, i), make([]byte, 32), i)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,6 @@ type suiteStore struct {
 	*sqlTestStore
 	database *sqlDatabase
 	opts     *sqlstore.Options
-	advanced time.Duration
 }
 
 var _ interface {
@@ -89,20 +88,13 @@ func idsOf(resources []storefront.Resource) (ids []string) {
 }
 
 // Advance forgets the keys that may be forgotten once d has passed. The store
-// has no clock but that of its orders, so they are older for so long.
+// goes by the clock of the database, so the keys are older by d instead.
 func (s *suiteStore) Advance(d time.Duration) {
 	s.t.Helper()
-	s.advanced += d
-	s.age(s.advanced)
-	if _, err := s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
+	if _, err := s.db.Exec(s.database.sql("UPDATE storefront_orders SET keyed_ms = keyed_ms - $1"), d.Milliseconds()); err != nil {
 		s.t.Fatal(err)
 	}
-	s.age(-s.advanced)
-}
-
-func (s *suiteStore) age(d time.Duration) {
-	s.t.Helper()
-	if _, err := s.db.Exec(s.database.sql("UPDATE storefront_orders SET created_ms = created_ms - $1"), d.Milliseconds()); err != nil {
+	if _, err := s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -117,7 +109,7 @@ func (s *suiteStore) Reopen(t *testing.T) storefront.Store {
 func (s *suiteStore) reopen(t *testing.T) *suiteStore {
 	t.Helper()
 	s.db.Close()
-	return &suiteStore{sqlTestStore: s.database.openWith(t, s.opts), database: s.database, opts: s.opts, advanced: s.advanced}
+	return &suiteStore{sqlTestStore: s.database.openWith(t, s.opts), database: s.database, opts: s.opts}
 }
 
 // A refusingStore is a suiteStore that refuses orders for what is in the table

@@ -17,8 +17,8 @@ type engine struct {
 	// statement may be run again, and may fail because what it makes is there.
 	schema []string
 
-	// columns returns table, column and type of what is there, by its name alone, of
-	// the tables that the store has names for.
+	// columns returns table, column and type of what has the name of a table of the store's
+	// or one like it. The type of what is no table, such as a view, is none of a column's.
 	columns string
 
 	// tables are the store's, with the types of their columns since version 1.
@@ -59,6 +59,10 @@ type engine struct {
 	// locks are not seen: of the two, one then cannot commit. Without it, Accept could
 	// refuse an order that is about to exist.
 	claim string
+
+	// date, if it is not "", gives keys that have no time the present one, up to a number:
+	// those of a release that does not know the column, which then has no default.
+	date string
 
 	// forget forgets the oldest keys that were recorded before a time, up to a number.
 	forget string
@@ -121,8 +125,11 @@ func postgreSQL(schema string) *engine {
 			`DROP INDEX IF EXISTS `+p+`storefront_orders_keys`, // of version 1
 			`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
 		),
-		columns: `SELECT table_name, column_name, data_type FROM information_schema.columns
-			WHERE table_schema = current_schema() AND table_name LIKE 'storefront_%'`,
+		// information_schema has neither what others have made and keep to themselves
+		// nor materialized views and sequences.
+		columns: `SELECT c.relname, a.attname, CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
+			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_attribute AS a ON a.attrelid = c.oid
+			WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%' AND a.attnum > 0 AND NOT a.attisdropped`,
 		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
 		prefix:  p,
 		users:   `SELECT id, body FROM ` + p + `storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
@@ -152,12 +159,11 @@ func sqlite() *engine {
 		// A column that is added to a table with rows can have no default that is computed.
 		schema: append(tables("", ""),
 			`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
-			`UPDATE storefront_orders SET keyed_ms = `+now+` WHERE key_hash IS NOT NULL AND keyed_ms IS NULL`,
 			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
 			`DROP INDEX IF EXISTS storefront_orders_keys`,
 			`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
 		),
-		columns: `SELECT m.name, c.name, lower(c.type) FROM sqlite_master AS m, pragma_table_info(m.name) AS c
+		columns: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type FROM sqlite_master AS m, pragma_table_info(m.name) AS c
 			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
 		// For a bare $2, it would plan anew each time that one is bound.
@@ -167,7 +173,9 @@ func sqlite() *engine {
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		keyed:   now,
 		// What can be seen is on the disk.
-		orderOf:   `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
+		date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
+			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`,
 		forget:    forgetKeys(""),
 		now:       `SELECT ` + now,
 		commits:   1,
@@ -182,8 +190,10 @@ func sqlite() *engine {
 func mySQL(version string, cluster bool) *engine {
 	e := &engine{
 		schema: mySQLTables(),
-		columns: `SELECT table_name, column_name, data_type FROM information_schema.columns
-			WHERE table_schema = database() AND table_name LIKE 'storefront\_%'`,
+		columns: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''), c.data_type)
+			FROM information_schema.columns AS c JOIN information_schema.tables AS t
+			ON t.table_schema = c.table_schema AND t.table_name = c.table_name
+			WHERE c.table_schema = database() AND c.table_name LIKE 'storefront\_%'`,
 		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
 		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
 		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
@@ -208,6 +218,7 @@ func mySQL(version string, cluster bool) *engine {
 	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique
 	// column for the key.
 	e.insert = e.insertOrders(1)
+	e.tables["storefront_replays"] = map[string]string{"slot": "int", "number": "bigint"}
 	// VALUES() is deprecated in MySQL since 8.0.20, and in MariaDB there is nothing else.
 	// What both know, a SELECT in place of the values, is slower, and takes no more than
 	// 65,535 bytes of an argument where MySQL prepares it.

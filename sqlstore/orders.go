@@ -169,6 +169,9 @@ const keysPerStatement = 1000
 // forgets 1000 keys per transaction, oldest first; if it returns an error, some may be
 // forgotten, and calling it again goes on. It returns an error and forgets nothing if
 // before is less than [storefront.KeyLifetime] ago by the clock of the database.
+//
+// In SQLite, a key that a release with tables of version 1 has recorded is as old as the
+// first ForgetKeys that finds it.
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
 	// By the clock that all replicas share: one that is ahead must not forget what
 	// they all need.
@@ -178,6 +181,13 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 	}
 	if before.UnixMilli() > now-storefront.KeyLifetime.Milliseconds() {
 		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v", before.Format(time.RFC3339), storefront.KeyLifetime)
+	}
+	if e := s.engine.Load(); e.date != "" {
+		for n := int64(1); n > 0; {
+			if n, err = s.exec(ctx, func(e *engine) string { return e.date }, keysPerStatement); err != nil {
+				return 0, err
+			}
+		}
 	}
 	var total int64
 	for {

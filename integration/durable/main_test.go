@@ -351,7 +351,8 @@ func TestOldKeysAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, age := range map[string]time.Duration{"old": 26 * time.Hour, "young": 24*time.Hour + 30*time.Minute} {
-		_, err := db.ExecContext(t.Context(), `INSERT INTO storefront_orders VALUES ($1, 'teapot', 1, $2, '', $1, '')`, id, time.Now().Add(-age).UnixMilli())
+		_, err := db.ExecContext(t.Context(), `INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+			VALUES ($1, 'teapot', 1, 0, '', $1, '', $2)`, id, time.Now().Add(-age).UnixMilli())
 		if err != nil {
 			t.Fatal(err)
 		}
