@@ -51,11 +51,24 @@ func TestStatementsReadByIndex(t *testing.T) {
 			"innodb-buffer-pool-size=512M", "innodb-log-file-size=256M", "max-recursive-iterations=1000000", "sql-mode=PIPES_AS_CONCAT")
 		db := openTapped(t, "mysql", server.DSN(), recorder.tap)
 		store := million(t, db, "CAST(%s AS BINARY)")
-		for _, analyze := range []string{"", "ANALYZE TABLE storefront_users, storefront_products, storefront_widgets, storefront_orders"} {
+		for _, analyze := range []string{"", analyzeMySQL} {
 			checkPlans(t, db, store, recorder, analyze, mariaDBPlan)
 		}
 	})
+	t.Run("MySQL", func(t *testing.T) {
+		recorder := new(recorder)
+		server := mySQL.start(t, "innodb-stats-auto-recalc=OFF", "innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF", "skip-log-bin",
+			"innodb-buffer-pool-size=512M", "innodb-redo-log-capacity=512M", "cte-max-recursion-depth=1000000", "sql-mode=PIPES_AS_CONCAT",
+			"explain-json-format-version=1") // which is like MariaDB's
+		db := openTapped(t, "mysql", server.DSN(), recorder.tap)
+		store := million(t, db, "CAST(%s AS BINARY)")
+		for _, analyze := range []string{"", analyzeMySQL} {
+			checkPlans(t, db, store, recorder, analyze, mySQLPlan)
+		}
+	})
 }
+
+const analyzeMySQL = "ANALYZE TABLE storefront_users, storefront_products, storefront_widgets, storefront_orders"
 
 // million makes the tables and fills them. The IDs come in no order, which is the
 // harder case for PostgreSQL.
@@ -297,6 +310,37 @@ func mariaDBPlan(t *testing.T, db *sql.DB, s statement) []plan {
 	return plans
 }
 
+// mySQLPlan returns MySQL's plan of a statement. As it tells no blocks, those are the
+// rows that were read.
+func mySQLPlan(t *testing.T, db *sql.DB, s statement) []plan {
+	t.Helper()
+	p := plan{how: "with its arguments"}
+	if err := db.QueryRow("EXPLAIN FORMAT=JSON "+s.query, s.args...).Scan(&p.text); err != nil {
+		t.Fatalf("%s: %v", s.query, err)
+	}
+	// An UPDATE of what it is searched by first notes which rows it is of.
+	p.text = strings.NewReplacer(`"using_filesort": false`, "", `"using_temporary_table": "for update"`, "").Replace(p.text)
+	if strings.HasPrefix(s.query, "SELECT") {
+		before := mySQLRowsRead(t, db)
+		lines(t, db, s.query, s.args...)
+		p.blocks = mySQLRowsRead(t, db) - before
+	}
+	return []plan{p}
+}
+
+// mySQLRowsRead returns how many times the only connection has asked for a row.
+func mySQLRowsRead(t *testing.T, db *sql.DB) (sum int) {
+	t.Helper()
+	for line := range strings.Lines(lines(t, db, "SHOW SESSION STATUS LIKE 'Handler_read%'")) {
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
 // lines returns the last column of what a query returns, a line each.
 func lines(t *testing.T, db *sql.DB, query string, args ...any) string {
 	t.Helper()
@@ -318,7 +362,12 @@ func lines(t *testing.T, db *sql.DB, query string, args ...any) string {
 		if err := rows.Scan(row...); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintln(&text, *row[len(row)-1].(*any))
+		switch value := (*row[len(row)-1].(*any)).(type) {
+		case []byte:
+			fmt.Fprintf(&text, "%s\n", value)
+		default:
+			fmt.Fprintln(&text, value)
+		}
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatalf("%s: %v", query, err)

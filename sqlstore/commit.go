@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -153,6 +154,9 @@ func (s *Store) commit(ctx context.Context, c session, commit shared) (err error
 	switch {
 	case s.opts.Accept != nil || c.engine.oneWriter:
 		err = s.commitInTurn(ctx, c, commit)
+		if _, refused := attempts[0].err.(acceptError); err == nil && refused && c.engine.claim != "" {
+			err = confirmRefusal(ctx, c, attempts[0])
+		}
 	case len(attempts) == 1:
 		var n int64
 		n, err = c.exec(ctx, c.engine.insert, attempts[0].row()...)
@@ -262,11 +266,41 @@ func (s *Store) commitInTurn(ctx context.Context, c session, commit shared) erro
 		}
 		created = created || a.created
 	}
-	_, refused := commit.attempts[0].err.(acceptError)
-	if !created && !(refused && c.engine.claim != "") {
+	if !created {
 		return nil
 	}
 	return tx.commit(ctx)
+}
+
+// confirmRefusal commits that the key of a refused order was free, so that no other node
+// of the cluster has created its order, or finds that it is taken.
+func confirmRefusal(ctx context.Context, c session, a *attempt) error {
+	tx, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.rollBack(ctx)
+	if err := tx.claim(ctx, a); err != nil {
+		return err
+	}
+	var id string
+	switch err := tx.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, a.hash[:]).Scan(&id); err {
+	case nil:
+		a.err = nil
+		return nil
+	case sql.ErrNoRows:
+		return tx.commit(ctx)
+	default:
+		return err
+	}
+}
+
+// claim runs the engine's claim.
+func (tx *transaction) claim(ctx context.Context, a *attempt) error {
+	// Of numbers that syncReplay does not use, so many that few orders share one.
+	number := 256 + int(a.hash[1])<<8 + int(a.hash[2])
+	_, err := tx.ExecContext(ctx, tx.engine.claim, number)
+	return err
 }
 
 // createIn inserts the order of the n-th attempt and lets Accept work. It returns an
@@ -292,15 +326,15 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 		release  = "RELEASE SAVEPOINT storefront_order"
 		rollBack = "ROLLBACK TO SAVEPOINT storefront_order"
 	)
-	if tx.engine.claim != "" {
-		// Of numbers that syncReplay does not use, so many that few orders share one.
-		number := 256 + int(a.hash[1])<<8 + int(a.hash[2])
-		if _, err := tx.ExecContext(ctx, tx.engine.claim, number); err != nil {
-			return false, err
-		}
-	}
+	// First of all: where Group Replication has the transaction give way to another
+	// member's, a savepoint would begin a new one, which would be committed.
 	if err := send(save); err != nil {
 		return false, err
+	}
+	if tx.engine.claim != "" {
+		if err := tx.claim(ctx, a); err != nil {
+			return false, err
+		}
 	}
 	inserted, err := rowsAffected(tx.insert(ctx, a.row()...))
 	switch {

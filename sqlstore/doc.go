@@ -11,9 +11,9 @@
 //	handler := storefront.New(store)
 //
 // Every replica of the program may be given the same database. The store asks it
-// once, by version(), which of them it is. It needs no server-side code, but ON
-// CONFLICT, which PostgreSQL has since 9.5 and SQLite since 3.24, or InnoDB, and
-// generated columns, which MySQL has since 5.7 and MariaDB since 10.2.
+// once, by version(), which of them it is. It needs no server-side code, but PostgreSQL 11,
+// SQLite 3.24, or InnoDB and defaults that are expressions, which MySQL has since 8.0.13 and
+// MariaDB since 10.2.1.
 //
 // # Promises
 //
@@ -29,14 +29,22 @@
 // order that arrives alone goes at once. One that cannot be committed fails alone,
 // and a caller who leaves cancels nobody else's order. A commit that takes more than
 // a quarter of Options.Timeout no longer keeps another from beginning, and orders that
-// share it are then tried one by one. What a driver is given as the
-// ctx of their statements has the values of no caller's.
+// share it are then tried one by one; on SQLite, it ends with what it has, and the others
+// wait for the next one. What a driver is given as the ctx of their statements
+// has the values of no caller's. Calls of one process that have the same key and
+// fingerprint share one try: when it has created the order, the others get that.
+//
+// Reads go on while orders wait for a lock: orders use half of the pool's connections at
+// most.
 //
 // Serialization failures, deadlocks, lost connections, restarts and fail-overs are
 // retried, after short random pauses, until the call's deadline (see
-// Options.Timeout). A server that takes statements and answers nobody for a fifth of
-// that is left: the connections of the pool are closed, and calls go on over new
-// ones. If the database stays away, calls return [storefront.ErrUnavailable]; once
+// Options.Timeout). A server that answers nobody for a fifth of that is asked whether it is
+// there, over another connection: for a read by SELECT 1, for an order by a write that is
+// nobody's. Who waits for a lock, or for Options.Accept, waits on while it answers;
+// otherwise it is left: the connections of the pool are closed, and calls go on over new
+// ones. With a pool of one connection, nobody can ask, and a call waits for all of its
+// time. If the database stays away, calls return [storefront.ErrUnavailable]; once
 // none was answered for all of Timeout, most return it after a tenth of Timeout,
 // until one is. Any other error of the database is returned as it is.
 //
@@ -54,8 +62,9 @@
 // # Schema
 //
 // [Store.Migrate] makes these tables, in PostgreSQL in the first schema of the
-// search_path. They will only be added to. Programs may read all of them, write the
-// first three, and delete orders. Migrate refuses tables of a later release.
+// search_path that is there (current_schema), and uses those of no other. They will only
+// be added to, and columns that are added have defaults. Programs may read all of them,
+// write the first three, and delete orders.
 //
 //	CREATE TABLE storefront_users    (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
 //	CREATE TABLE storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
@@ -68,17 +77,28 @@
 //		created_ms  BIGINT NOT NULL, -- milliseconds since 1970-01-01 00:00:00 UTC
 //		scope       BYTEA NOT NULL,  -- IdempotencyKey.Scope: whose order it is
 //		key_hash    BYTEA UNIQUE,    -- NULL once the key is forgotten
-//		fingerprint BYTEA            -- NULL once the key is forgotten
+//		fingerprint BYTEA,           -- NULL once the key is forgotten
+//		keyed_ms    BIGINT DEFAULT … -- when the row was inserted, by the clock of the database
 //	)
-//	CREATE INDEX storefront_orders_keys ON storefront_orders (created_ms) WHERE key_hash IS NOT NULL
+//	CREATE INDEX storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL
 //
-//	CREATE TABLE storefront_schema (version BIGINT NOT NULL PRIMARY KEY) -- 1
+//	CREATE TABLE storefront_schema (
+//		version BIGINT NOT NULL PRIMARY KEY, -- of the tables: 2
+//		oldest  BIGINT                       -- of the releases that may use them: 2
+//	)
+//
+// So releases of one major version run side by side on one database, and one can be rolled
+// back to: Migrate refuses the tables of a later release only if they say so.
+// Tables of version 1, of 1.0.0-rc.1, become those of version 2 by Migrate, which in
+// PostgreSQL needs them for itself for a moment, and in MySQL and SQLite for as long as each
+// row is written; their keys count from then on. 1.0.0-rc.1 itself goes on meanwhile, but does
+// not start on them anew.
 //
 // In MySQL, BYTEA is VARBINARY(255) in the first three, LONGBLOB for scope and
 // BINARY(32) for the others; id and item of orders are VARCHAR(255) and TEXT, body is
-// LONGTEXT, in utf8mb4. The index is on a column that is generated, key_ms, which is
-// created_ms until the key is forgotten. And there is a table that only the store has
-// a use for:
+// LONGTEXT, in utf8mb4. keyed_ms is NULL once the key is forgotten, and the index is of all
+// rows. In SQLite, keyed_ms has no default, and each INSERT names it. In MySQL, there is a
+// table that only the store has a use for:
 //
 //	CREATE TABLE storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)
 //
@@ -146,6 +166,10 @@
 // database goes away, the first requests take all of Timeout; the WriteTimeout of the
 // http.Server must be longer, or clients get no answer instead of a 503.
 //
+// A setting that would keep the store from what it promises is an error of the first call,
+// which names it: autocommit and character sets in MySQL, bytea_output in PostgreSQL
+// where the driver reads text, and those of clusters below.
+//
 // PostgreSQL: give the driver every server and let it look for the primary
 // (target_session_attrs=read-write in libpq and pgx), and a connect_timeout of a
 // few seconds, or a server that is off the network takes all of Timeout. Prefer
@@ -204,7 +228,7 @@
 //   - YugabyteDB divides tables by the hash of the primary key by default, and lists
 //     would be sorted in memory. Let Migrate make them by range:
 //     ALTER DATABASE shop SET yb_use_hash_splitting_by_default = off.
-//   - storefront_orders_keys is an index by time, so all new orders go to the range
+//   - storefront_orders_keyed is an index by time, so all new orders go to the range
 //     at its end. Where that becomes the bottleneck, drop the index and make it a
 //     hash-sharded one; only ForgetKeys uses it.
 //
@@ -254,6 +278,25 @@
 // SELECT … FOR UPDATE is not enough by itself: what locks one row and writes another
 // sells the last piece twice, although it does not on one server. Neither is a SELECT
 // without it, also if the row is then set to what was computed from it.
+//
+// In a group of MySQL servers (Group Replication), all that goes for several primaries,
+// too, and a conflict is found at the commit (error 3101). Every connection needs
+// group_replication_consistency = 'BEFORE' (group_replication_consistency=%27BEFORE%27 in
+// the URL of go-sql-driver/mysql) or 'BEFORE_AND_AFTER'; any user may set it. With a
+// single primary, the default since MySQL 8.4, BEFORE_ON_PRIMARY_FAILOVER, is enough: the
+// next primary answers only once it has what the old one acknowledged. The store returns
+// an error with 'EVENTUAL', and with several primaries also with the others. Changing
+// the mode of the group takes a restart of the program. With several primaries,
+// SERIALIZABLE is refused by the group, as are tables without a primary key, such as those
+// that Accept might write. Accept must not make savepoints there: MySQL 9.7 may commit the
+// second half of a transaction whose first half has given way to another member's.
+//
+// A member that is expelled, or is coming back, refuses (errors 3100, 3796 to 3799, 1290
+// and 3032), and calls go on where the driver connects next. One that is cut off with the
+// minority answers nobody: set group_replication_unreachable_majority_timeout to a few
+// seconds, or it waits on, and lets those wait who are connected to it. One that
+// was told to leave by STOP GROUP_REPLICATION refuses to write, but shows what it has, which
+// grows old: set its offline_mode first.
 //
 // # The order's own transaction
 //

@@ -161,7 +161,7 @@ func classOf(err error) class {
 		// InnoDB has rolled back for what another member of the group has committed. A
 		// statement that reads or writes then is a deadlock, but one of a savepoint only
 		// finds none of that name.
-		if number == 1030 && strings.Contains(err.Error(), "error 153") {
+		if (number == 1030 || number == 1181) && strings.Contains(err.Error(), "error 153") {
 			return conflict
 		}
 		return codeClasses[state[:min(2, len(state))]]

@@ -208,6 +208,9 @@ func (c session) begin(ctx context.Context) (*transaction, error) {
 		}
 		return &transaction{tx, c, tx.StmtContext(ctx, statement).ExecContext, nil, false}, nil
 	}
+	if c.held.until != nil || c.held.closing {
+		return nil, classified{errors.New("sqlstore: the connection's last transaction has not ended"), lost}
+	}
 	beginning, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	tx, err := c.conn.BeginTx(beginning, nil)

@@ -59,6 +59,8 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"a column's type changed":        stateError("0A000"),
 		"deadlock (MySQL)":               &mySQLError{Number: 1213},
 		"conflict in a group":            &mySQLError{Number: 3101},
+		"preempted in a group, and rolling back": &mySQLError{Number: 1181,
+			Message: "Error 1181 (HY000): Got error 153 - 'No savepoint with that name' during ROLLBACK"},
 		"preempted in a group": &mySQLError{Number: 1030,
 			Message: "Error 1030 (HY000): Got error 153 - 'No savepoint with that name' from storage engine"},
 		"has left the group":           &mySQLError{Number: 3100},
