@@ -590,6 +590,37 @@ func TestMigratedDatabaseIsOnlyAsked(t *testing.T) {
 	})
 }
 
+// A later release may be started on the tables of an earlier one at the same time.
+func TestMigrateBesideOneOfALaterRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		version := 1
+		f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			switch {
+			case strings.HasPrefix(query, "SELECT version, oldest"):
+				return nil, stateError("42703") // the column oldest is not there yet
+			case strings.HasPrefix(query, "CREATE"):
+				version = 3 // the other was faster
+			case strings.HasPrefix(query, "UPDATE public.storefront_schema"):
+				var set, oldest, below int
+				n, _ := fmt.Sscanf(query, "UPDATE public.storefront_schema SET version = %d, oldest = %d WHERE version < %d", &set, &oldest, &below)
+				if n < 2 {
+					t.Errorf("it was sent %q", query)
+				}
+				if n < 3 || version < below {
+					version = set
+				}
+			}
+			return nil, nil
+		}}
+		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if version != 3 {
+			t.Errorf("the tables of version 3 are said to have version %d", version)
+		}
+	})
+}
+
 // The clock of one replica may be wrong.
 func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 	for _, test := range []struct {

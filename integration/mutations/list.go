@@ -90,6 +90,9 @@ func (m *mutation) pattern() string {
 	return "^" + strings.ReplaceAll(m.test, "/", "$/^") + "$"
 }
 
+// key names the test among those of all mutations.
+func (m *mutation) key() [2]string { return [2]string{m.pkg, m.pattern()} }
+
 // apply returns text with the lines of e replaced. Lines are compared without the
 // space around them, so that an entry stays true where code is only moved inwards.
 func (e *edit) apply(text string) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,10 @@ func price() int {
 `,
 	"shop_test.go": `package shop
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 func TestPrice(t *testing.T) {
 	switch got := price(); got {
@@ -122,6 +126,20 @@ func TestPositive(t *testing.T) {
 }
 
 func TestWrong(t *testing.T) { t.Error("as ever") }
+
+func TestOnServers(t *testing.T) {
+	t.Run("one", func(t *testing.T) {
+		if price() > 3 {
+			t.Error("the price is too high")
+		}
+	})
+	t.Run("two", func(t *testing.T) {
+		if os.Getenv("STOREFRONT_REQUIRE_MYSQL") != "" {
+			t.Fatal("it is not there")
+		}
+		t.Skip("it is not there")
+	})
+}
 `,
 }
 
@@ -165,7 +183,7 @@ func TestATestThatHangsIsNotWaitedFor(t *testing.T) {
 	if err := c.write("shop.go", []byte(strings.Replace(shop["shop.go"], "3", "6", 1))); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.test(t.Context(), ".", "^TestPrice$", time.Second); err != nil || got != hangs {
+	if got, err := c.test(t.Context(), ".", "^TestPrice$", time.Second, demanding); err != nil || got != hangs {
 		t.Errorf("the test %s, %v, want that it hangs:\n%s", got, err, c.said())
 	}
 }
@@ -193,5 +211,37 @@ func TestTestsMustPassWithoutAMutation(t *testing.T) {
 	err := c.tryAll(t.Context(), &out, []*mutation{priceOf("It is too high", "return 4", "TestWrong")})
 	if err == nil || errors.Is(err, errNotCaught) || !strings.Contains(err.Error(), "as ever") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// What a test has found without it is found; what it has not found, nobody knows.
+func TestMutationsForWhatIsNotInstalledAreNotMissed(t *testing.T) {
+	t.Setenv("STOREFRONT_REQUIRE_MYSQL", "1") // as .ci/run has it
+	c := newShop(t)
+	var out bytes.Buffer
+	if err := c.tryAll(t.Context(), &out, []*mutation{
+		priceOf("It is too high", "return 4", "TestOnServers"),
+		priceOf("It is too low", "return 2", "TestOnServers"),
+		priceOf("It is far too low", "return -1", "TestPositive"),
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, says := range []string{`(?m)^caught +\S+  It is too high$`, `(?m)^not installed +\S+  It is too low$`, `(?m)^caught +\S+  It is far too low$`,
+		"2 of 3 mutations", "1 would need what is not installed"} {
+		if !regexp.MustCompile(says).Match(out.Bytes()) {
+			t.Errorf("it does not say %s:\n%s", says, &out)
+		}
+	}
+}
+
+func TestAllIsDemandedThatIsInCI(t *testing.T) {
+	script, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`STOREFRONT_REQUIRE_\w+=1`).FindAllString(string(script), -1)
+	slices.Sort(found)
+	if want := slices.Sorted(slices.Values(demanded)); !slices.Equal(found, want) {
+		t.Errorf(".ci/run has %q, and here are %q", found, want)
 	}
 }
