@@ -29,6 +29,7 @@ type server struct {
 	engine    engine
 	faults    [fates]int        // one statement in so many, or 0: none
 	variables map[string]string // of MySQL
+	says      map[string]any    // by the kind of a question to the server about itself, another value or an error
 
 	took  time.Duration              // a statement, in an instant world
 	let   chan struct{}              // if it is not nil, each commit of orders receives once from it

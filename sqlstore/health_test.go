@@ -314,3 +314,273 @@ func TestReadsGoOnWhileOrdersHang(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// wait returns an Accept that takes a time, and counts its calls.
+func wait(d time.Duration, calls *int) func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+	return func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+		*calls++
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// A server that answers questions is there, whatever else takes long: a call has all
+// of its time for it.
+func TestWhatTakesLongRunsOnce(t *testing.T) {
+	const timeout = 10 * time.Second
+	for _, engine := range engines {
+		for _, part := range []float64{0.25, 0.4, 0.5, 0.9} {
+			for _, pool := range []int{0, 1, 2} {
+				for _, name := range []string{"Accept", "lock"} {
+					if name == "lock" && engine == sqlite {
+						continue // there is one writer, and busy_timeout
+					}
+					t.Run(fmt.Sprintf("%v/%s of %v/pool of %d", engine, name, part, pool), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							long := time.Duration(part * float64(timeout))
+							f := newFakeDB(engine)
+							f.server.took = time.Millisecond
+							db := open(t, f)
+							db.SetMaxOpenConns(pool)
+							runs, questions := 0, 0
+							opts := &sqlstore.Options{Timeout: timeout}
+							if name == "Accept" {
+								opts.Accept = wait(long, &runs)
+							}
+							store := sqlstore.New(db, opts)
+							if err := store.Check(t.Context()); err != nil { // so that it has a connection to be asked over
+								t.Fatal(err)
+							}
+							f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+								switch kindOf(query) {
+								case "EMIT", "SETTLE":
+									questions++
+								case "INSERT":
+									if name == "Accept" {
+										break
+									}
+									runs++
+									select {
+									case <-time.After(long):
+									case <-ctx.Done():
+										return nil, ctx.Err()
+									}
+								}
+								return nil, errPassOn
+							}
+							began := time.Now()
+							got, err := store.CreateOrder(t.Context(), key, order)
+							if took := time.Since(began); err != nil || got != order || runs != 1 || took < long {
+								t.Errorf("CreateOrder returned %v, %v after %v and %d runs", got, err, took, runs)
+							}
+							if asked := questions > 0; engine != sqlite && asked != (pool != 1) {
+								t.Errorf("the server was asked %d questions", questions)
+							}
+							if s := store.Stats(); s.Retries != 0 || s.Dropped != 0 {
+								t.Errorf("the store has %+v", s)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
+	for _, engine := range []engine{postgres, mysql} {
+		for _, pool := range []int{0, 2} {
+			synctest.Test(t, func(t *testing.T) {
+				const timeout = 10 * time.Second
+				f := newFakeDB(engine)
+				db := open(t, f)
+				db.SetMaxOpenConns(pool)
+				store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
+				create(t, store, "first").Wait()
+				silent := true
+				f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+					if silent {
+						return hang(ctx, conn, query, args)
+					}
+					return nil, errPassOn
+				}
+				began := time.Now()
+				time.AfterFunc(timeout/5, func() { silent = false }) // who is not left goes on to hang
+				create(t, store, "second").Wait()
+				if took := time.Since(began); took < timeout/5 || took > timeout/4 {
+					t.Errorf("%v, a pool of %d: the order was created after %v, want a fifth of %v", engine, pool, took, timeout)
+				}
+			})
+		}
+	}
+}
+
+// After a fail-over, another may answer questions.
+func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		f := newFakeDB(postgres)
+		f.server.took = time.Millisecond
+		runs := 0
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: wait(time.Second, &runs)})
+		create(t, store, "first").Wait()
+		began := time.Now()
+		wg := create(t, store, "a")
+		time.Sleep(100 * time.Millisecond) // it is in Accept
+		f.server.failOver(hung)
+		f.server.open()
+		wg.Wait()
+		if took := time.Since(began); took > timeout/2 || runs != 3 {
+			t.Errorf("the order was created after %v and %d runs", took, runs)
+		}
+	})
+}
+
+// Who connects may have to wait for a fail-over: nobody is silent who was not reached.
+func TestConnectingMayTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connections := 0
+		f := newProductDB()
+		f.connect = func(ctx context.Context) error {
+			connections++
+			select {
+			case <-time.After(9 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
+		fill(t, store, 1)
+		if connections != 1 || store.Stats().Retries != 0 {
+			t.Errorf("there were %d connections, and the store has %+v", connections, store.Stats())
+		}
+	})
+}
+
+// Where no connection is left over which the server could be asked, nobody knows whether it is
+// there. The next try is given longer.
+func TestAcceptIsNotBlamedForAServerThatIsLeft(t *testing.T) {
+	for _, engine := range engines {
+		synctest.Test(t, func(t *testing.T) {
+			db := open(t, newFakeDB(engine))
+			db.SetMaxOpenConns(2)
+			conn, err := db.Conn(t.Context()) // the program's own work
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			runs := 0
+			store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(3*time.Second, &runs)})
+			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs > 2 {
+				t.Errorf("%v: CreateOrder returned %v, %v after %d runs", engine, got, err, runs)
+			}
+		})
+	}
+}
+
+// Those who leave soon say nothing of the database.
+func TestCallsThatAreCancelledAreNoFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		f := newProductDB()
+		slow := 100 * time.Millisecond
+		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) != "READ" {
+				return nil, errPassOn
+			}
+			select {
+			case <-time.After(slow):
+				return nil, errPassOn
+			case <-ctx.Done():
+				return nil, driver.ErrBadConn // as many drivers word it
+			}
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
+		fill(t, store, 1)
+		for began := time.Now(); time.Since(began) < 2*timeout; {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			time.AfterFunc(slow/2, cancel)
+			if _, err := store.GetProduct(ctx, "kettle"); !errors.Is(err, context.Canceled) {
+				t.Errorf("GetProduct returned %v", err)
+			}
+			cancel()
+		}
+		// Longer than a call has while the database is away.
+		slow = timeout / 2
+		fill(t, store, 4)
+	})
+}
+
+// The others learn from it.
+func TestOneCallOfAnInstantProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		f := newProductDB()
+		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+			return nil, stateError("57P03")
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
+		store.GetProduct(t.Context(), "kettle")
+		for range 3 {
+			long := make(chan bool)
+			for range 50 {
+				go func() {
+					began := time.Now()
+					store.GetProduct(t.Context(), "kettle")
+					long <- time.Since(began) > timeout/2
+				}()
+			}
+			probes := 0
+			for range 50 {
+				if <-long {
+					probes++
+				}
+			}
+			if probes != 1 {
+				t.Errorf("%d of 50 calls of an instant took all of their time, want 1", probes)
+			}
+		}
+	})
+}
+
+// A call that is given a tenth of its time has time to try another server.
+func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout, idle = 10 * time.Second, 5
+		away, silent := false, false
+		f := newProductDB()
+		f.server.took = time.Millisecond
+		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+			switch {
+			case silent && conn < idle:
+				return hang(ctx, conn, query, args)
+			case away:
+				return nil, stateError("57P03")
+			}
+			return nil, errPassOn
+		}
+		db := open(t, f)
+		db.SetMaxIdleConns(idle)
+		store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
+		fill(t, store, idle)
+		away = true
+		for range 2 { // the second is the first probe
+			store.GetProduct(t.Context(), "kettle")
+		}
+		away, silent = false, true
+		var wg sync.WaitGroup
+		wg.Go(func() { store.GetProduct(t.Context(), "kettle") }) // the next probe
+		synctest.Wait()
+		began := time.Now()
+		fill(t, store, 1)
+		if took := time.Since(began); took > timeout/10 {
+			t.Errorf("GetProduct took %v", took)
+		}
+		wg.Wait()
+	})
+}

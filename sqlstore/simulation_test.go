@@ -505,9 +505,41 @@ func (m *simulation) check() {
 			m.fault("at %v, Accept was called for %s, after %s had an order", a.at, a.order, keyName(key))
 		}
 	}
+	m.checkStats()
 	for _, a := range m.calls {
 		if wrong := m.checkCall(a, stored[a.key], known); wrong != "" {
 			m.fault("%s: %v, and %v is stored", wrong, a, stored[a.key])
+		}
+	}
+}
+
+// checkStats checks that each store has counted each of its calls once, as what it was.
+func (m *simulation) checkStats() {
+	want := make([]sqlstore.Stats, replicas)
+	for _, a := range m.calls {
+		s := &want[a.replica]
+		switch {
+		case a.panicked != nil:
+			s.Failed++
+		case a.err == nil:
+			s.Created++
+		case errors.Is(a.err, storefront.ErrKeyReused):
+			s.KeyReused++
+		case errors.Is(a.err, storefront.ErrUnavailable):
+			s.Unavailable++
+		default:
+			s.Failed++
+		}
+	}
+	for n, store := range m.stores {
+		s := store.Stats()
+		// Whose ctx is done at last may have failed before.
+		got := sqlstore.Stats{Created: s.Created + s.Replayed, KeyReused: s.KeyReused, Unavailable: s.Unavailable, Failed: s.Refused + s.Canceled + s.Failed}
+		if got != want[n] {
+			m.fault("replica %d has the stats %+v, want %+v", n, got, want[n])
+		}
+		if s.Committed < s.Created || s.Committed < s.Commits {
+			m.fault("replica %d has the stats %+v", n, s)
 		}
 	}
 }

@@ -1,0 +1,292 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A sharer calls CreateOrder with key, as one of several. Each proposes another order.
+type sharer struct {
+	leave    func() // cancels its ctx
+	proposed storefront.Order
+	got      storefront.Order
+	err      error
+	panicked any
+	took     time.Duration
+	ended    chan struct{}
+}
+
+func share(t *testing.T, store *sqlstore.Store, id string) *sharer {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &sharer{leave: cancel, proposed: order, ended: make(chan struct{})}
+	c.proposed.ID = id
+	began := time.Now()
+	go func() {
+		defer close(c.ended)
+		defer cancel()
+		defer func() { c.panicked = recover() }()
+		c.got, c.err = store.CreateOrder(ctx, key, c.proposed)
+		c.took = time.Since(began)
+	}()
+	synctest.Wait() // in this sequence
+	return c
+}
+
+// want checks that the call has returned an order.
+func (c *sharer) want(t *testing.T, id string) {
+	t.Helper()
+	<-c.ended
+	if c.err != nil || c.got.ID != id {
+		t.Errorf("the call for %s returned %v, %v, or panicked with %v; want the order %s", c.proposed.ID, c.got, c.err, c.panicked, id)
+	}
+}
+
+// A script is an Accept that ends each of its calls when the test says how.
+type script struct {
+	calls []string // the IDs of the orders
+	end   chan func() error
+}
+
+func newScript() *script { return &script{end: make(chan func() error)} }
+
+func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+	s.calls = append(s.calls, order.ID)
+	select {
+	case end := <-s.end:
+		return end()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func accept() error { return nil }
+
+// Nor do they count as calls in progress, of which there may be one here.
+func TestCallsWithOneKeyShareATry(t *testing.T) {
+	for _, engine := range engines {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript()
+			db := open(t, newFakeDB(engine))
+			store := sqlstore.New(db, &sqlstore.Options{Accept: s.accept, MaxCalls: 1})
+			var calls []*sharer
+			for i := range 300 {
+				calls = append(calls, share(t, store, fmt.Sprint("ord_", i)))
+			}
+			if n := db.Stats().InUse; n != 1 {
+				t.Errorf("%v: they use %d connections", engine, n)
+			}
+			if got := store.Stats(); got.Running != 1 || got.Waiting != 299 {
+				t.Errorf("%v: the store has %+v", engine, got)
+			}
+			s.end <- accept
+			for _, c := range calls {
+				c.want(t, "ord_0")
+			}
+			if len(s.calls) != 1 {
+				t.Errorf("%v: Accept was called for %q", engine, s.calls)
+			}
+			if got := store.Stats(); got.Created != 1 || got.Replayed != 299 {
+				t.Errorf("%v: the store has %+v", engine, got)
+			}
+		})
+	}
+}
+
+// Who has waited learns what was committed meanwhile, even by another program.
+func TestCallsThatShareATryGetTheOrderThatWasThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newHeldDB(postgres)
+		store := sqlstore.New(open(t, f), nil)
+		replays, let := 0, make(chan struct{})
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) == "REPLAY" {
+				replays++
+				<-let
+			}
+			return nil, errPassOn
+		}
+		f.server.addOrder(key, order)
+		calls := []*sharer{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
+		close(let)
+		for _, c := range calls {
+			c.want(t, order.ID)
+		}
+		if replays != 1 {
+			t.Errorf("the order was looked for %d times", replays)
+		}
+	})
+}
+
+func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
+	broken := errors.New("broken")
+	for name, stop := range map[string]func(*sharer, *script){
+		"cancelled": func(c *sharer, _ *script) { c.leave() },
+		"panics":    func(_ *sharer, s *script) { s.end <- func() error { panic("a value") } },
+		"fails":     func(_ *sharer, s *script) { s.end <- func() error { return broken } },
+	} {
+		for _, engine := range engines {
+			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newScript()
+					store := sqlstore.New(open(t, newFakeDB(engine)), &sqlstore.Options{Accept: s.accept})
+					first := share(t, store, "first")
+					var calls []*sharer
+					for i := range 5 {
+						calls = append(calls, share(t, store, fmt.Sprint(i)))
+					}
+					stop(first, s)
+					synctest.Wait()
+					<-first.ended
+					if first.err == nil && first.panicked == nil {
+						t.Errorf("the first call returned %v", first.got)
+					}
+					// One of them makes the next try, whichever.
+					s.end <- accept
+					for _, c := range calls {
+						<-c.ended
+						c.want(t, s.calls[1])
+					}
+					if len(s.calls) != 2 {
+						t.Errorf("Accept was called for %q", s.calls)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What was refused to others may be accepted for who comes later: since the decision,
+// there may be more in stock.
+func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusal := &storefront.Refusal{Reason: "sold-out"}
+		refuse := func() error { return refusal }
+		s := newScript()
+		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+		first := share(t, store, "first")
+		before := []*sharer{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
+		s.end <- refuse
+		<-first.ended
+		synctest.Wait()
+		if len(s.calls) != 2 {
+			t.Fatalf("after a refusal, Accept was called for %q, want one more", s.calls)
+		}
+		late := share(t, store, "late")
+		s.end <- refuse
+		for _, c := range append(before, first) {
+			<-c.ended
+			if c.err != refusal {
+				t.Errorf("the call for %s returned %v, %v, want the refusal", c.proposed.ID, c.got, c.err)
+			}
+		}
+		synctest.Wait()
+		if len(s.calls) != 3 {
+			t.Fatalf("Accept was called for %q, want one more for who came late", s.calls)
+		}
+		s.end <- accept
+		late.want(t, "late")
+		if got := store.Stats(); got.Refused != 4 || got.Created != 1 {
+			t.Errorf("the store has %+v", got)
+		}
+	})
+}
+
+func TestCallsWithAnotherFingerprintShareNoTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		db := open(t, newFakeDB(postgres))
+		store := sqlstore.New(db, &sqlstore.Options{Accept: s.accept})
+		first := share(t, store, "first")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			other := key
+			other.Fingerprint = [32]byte{2}
+			if _, err := store.CreateOrder(t.Context(), other, order); err != storefront.ErrKeyReused {
+				t.Errorf("CreateOrder with another fingerprint returned %v", err)
+			}
+		})
+		synctest.Wait()
+		if n := db.Stats().InUse; n != 2 {
+			t.Errorf("they use %d connections, want each its own", n)
+		}
+		s.end <- accept
+		first.want(t, "first")
+		wg.Wait()
+	})
+}
+
+func TestWhoWaitsForATryMayLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+		first, second, third := share(t, store, "first"), share(t, store, "second"), share(t, store, "third")
+		second.leave()
+		<-second.ended
+		if second.err != context.Canceled {
+			t.Errorf("who left got %v", second.err)
+		}
+		s.end <- accept
+		first.want(t, "first")
+		third.want(t, "first")
+	})
+}
+
+// The time of a call begins when it comes, not when its turn does.
+func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept, Timeout: 10 * time.Second})
+		calls := []*sharer{share(t, store, "first")}
+		time.Sleep(4 * time.Second)
+		calls = append(calls, share(t, store, "second"), share(t, store, "third"))
+		time.Sleep(4 * time.Second)
+		calls = append(calls, share(t, store, "last"))
+		for _, c := range calls[:3] {
+			<-c.ended
+			// The first ends with what Accept has returned, the others with a try of theirs, or of
+			// another's.
+			if c.took != 10*time.Second || c.got != (storefront.Order{}) || c.err == nil {
+				t.Errorf("the call for %s returned %v, %v after %v", c.proposed.ID, c.got, c.err, c.took)
+			}
+		}
+		s.end <- accept
+		calls[3].want(t, "last")
+	})
+}
+
+// Who is to make the next try may leave in the same moment. Chance decides which of the
+// two it learns first.
+func TestTryIsNotLeftToWhoLeaves(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript()
+			store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					if _, err := store.CreateOrder(ctx, key, order); !errors.Is(err, context.Canceled) {
+						t.Errorf("CreateOrder returned %v", err)
+					}
+				})
+				synctest.Wait()
+			}
+			cancel()
+			wg.Wait()
+			next := share(t, store, "next")
+			s.end <- accept
+			next.want(t, "next")
+		})
+	}
+}

@@ -1,0 +1,272 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A gate is an Accept that waits until it is opened.
+type gate struct {
+	let   chan struct{}
+	calls int
+}
+
+func newGate() *gate { return &gate{let: make(chan struct{})} }
+
+func (g *gate) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+	g.calls++
+	select {
+	case <-g.let:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// database/sql has a result wait for whoever has its connection by then, such as a reader
+// who takes minutes. The server notes it (see open).
+func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
+	for _, engine := range engines {
+		for name, call := range map[string]func(context.Context, *sqlstore.Store) error{
+			"create": func(ctx context.Context, s *sqlstore.Store) error {
+				_, err := s.CreateOrder(ctx, key, order)
+				return err
+			},
+			"replay": func(ctx context.Context, s *sqlstore.Store) error {
+				_, err := s.CreateOrder(ctx, storefront.IdempotencyKey{Value: "taken"}, order)
+				return err
+			},
+			"forget": func(ctx context.Context, s *sqlstore.Store) error {
+				_, err := s.ForgetKeys(ctx, time.Now().Add(-2*storefront.KeyLifetime))
+				return err
+			},
+			"put":    func(ctx context.Context, s *sqlstore.Store) error { return s.Users.Put(ctx, kettle) },
+			"delete": func(ctx context.Context, s *sqlstore.Store) error { return s.Users.Delete(ctx, "kettle") },
+			"check":  func(ctx context.Context, s *sqlstore.Store) error { return s.Check(ctx) },
+		} {
+			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeDB(engine)
+					f.server.took = time.Millisecond
+					f.server.addResource(kettle)
+					f.server.addOrder(storefront.IdempotencyKey{Value: "taken"}, storefront.Order{ID: "ord_taken"})
+					db := open(t, f)
+					db.SetMaxOpenConns(1)
+					store := sqlstore.New(db, nil)
+					fill(t, store, 1)
+					var wg sync.WaitGroup
+					wg.Go(func() {
+						if err := call(t.Context(), store); err != nil {
+							t.Error(err)
+						}
+					})
+					for range 5 { // they wait for the connection that the call has
+						wg.Go(func() { fill(t, store, 1) })
+					}
+					wg.Wait()
+				})
+			})
+		}
+	}
+}
+
+// So reads go on while orders wait for a lock, or for Accept.
+func TestOrdersHoldHalfOfThePool(t *testing.T) {
+	for _, accepts := range []bool{true, false} {
+		for pool, most := range map[int]int{0: 20, 1: 1, 2: 1, 3: 1, 4: 2, 7: 3} {
+			t.Run(fmt.Sprintf("Accept %t/pool of %d", accepts, pool), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeDB(postgres)
+					f.server.addResource(kettle)
+					g, opts := newGate(), sqlstore.Options{}
+					if accepts {
+						opts.Accept = g.accept
+					} else {
+						f.server.let, most = g.let, min(most, 4) // commits that are shared
+					}
+					db := open(t, f)
+					db.SetMaxOpenConns(pool)
+					store := sqlstore.New(db, &opts)
+					fill(t, store, 1)
+					orders := create(t, store, strings.Split("abcdefghijklmnopqrst", "")...)
+					if n := db.Stats().InUse; n != most {
+						t.Errorf("the orders hold %d connections, want %d", n, most)
+					}
+					if pool != 1 {
+						began := time.Now()
+						fill(t, store, 10)
+						if took := time.Since(began); took != 0 {
+							t.Errorf("reads waited for %v", took)
+						}
+					}
+					close(g.let)
+					orders.Wait()
+				})
+			})
+		}
+	}
+}
+
+// Who waits for a connection is not sent ahead, nor left behind.
+func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, newFakeDB(postgres))
+		db.SetMaxOpenConns(2)
+		let := make(chan struct{})
+		var accepted []string
+		store := sqlstore.New(db, &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+			accepted = append(accepted, order.Item)
+			<-let
+			return nil
+		}})
+		first := create(t, store, "a", "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: "left"}, storefront.Order{ID: "left", Item: "left"})
+			left <- err
+		}()
+		synctest.Wait()
+		last := create(t, store, "c", "d")
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("who left got %v", err)
+		}
+		for range 4 {
+			let <- struct{}{}
+			synctest.Wait()
+		}
+		first.Wait()
+		last.Wait()
+		if got := strings.Join(accepted, " "); got != "a b c d" {
+			t.Errorf("the orders went in the sequence %s", got)
+		}
+		after := create(t, store, "e") // the connection is not lost with the one who left
+		close(let)
+		after.Wait()
+	})
+}
+
+func TestReadsAndOrdersHaveEachTheirMaxCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan struct{})
+		f := newProductDB()
+		f.server.let = let
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) == "READ" {
+				<-let
+			}
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{MaxCalls: 3})
+		get := func() error {
+			_, err := store.GetProduct(t.Context(), "kettle")
+			return err
+		}
+		var reads sync.WaitGroup
+		for range 3 {
+			reads.Go(func() {
+				if err := get(); err != nil {
+					t.Errorf("a read beside orders returned %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		orders := create(t, store, "a", "b", "c")
+		if err := get(); !errors.Is(err, storefront.ErrUnavailable) {
+			t.Errorf("a read beyond MaxCalls returned %v", err)
+		}
+		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
+			t.Errorf("an order beyond MaxCalls returned %v", err)
+		}
+		close(let)
+		reads.Wait()
+		orders.Wait()
+	})
+}
+
+func TestListsOfNothingAskNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDB(postgres)
+		f.connect = func(context.Context) error { return errors.New("it was asked") }
+		store := sqlstore.New(open(t, f), nil)
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, limit := range []int{0, -1, -1 << 62} {
+			for name, list := range map[string]func(context.Context, string, int) ([]storefront.Resource, error){
+				"ListUsers": store.ListUsers, "ListWidgets": store.ListWidgets,
+			} {
+				if got, err := list(t.Context(), "", limit); err != nil || len(got) != 0 {
+					t.Errorf("%s with the limit %d returned %v, %v", name, limit, got, err)
+				}
+				if _, err := list(done, "", limit); err != context.Canceled {
+					t.Errorf("%s with the limit %d and a ctx that is done returned %v", name, limit, err)
+				}
+			}
+		}
+	})
+}
+
+func TestPostgreSQLWithUnfitSettingsIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind string
+		says any
+		want string // in the error
+	}{
+		"no schema":                  {"SCHEMA", nil, "search_path"},
+		"bytes as text of another":   {"BYTES", []byte(`\\`), "bytea_output"},
+		"bytes as hexadecimal text":  {"BYTES", []byte(`\x5c`), "bytea_output"},
+		"no bytes":                   {"BYTES", nil, "bytea_output"},
+		"bytes that cannot be given": {"BYTES", stateError("22P02"), "bytea_output"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeDB(postgres)
+				f.server.says = map[string]any{test.kind: test.says}
+				store := sqlstore.New(open(t, f), nil)
+				_, list := store.ListUsers(t.Context(), "", 1)
+				_, create := store.CreateOrder(t.Context(), key, order)
+				for _, err := range []error{list, create, store.Check(t.Context()), store.Migrate(t.Context())} {
+					if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, storefront.ErrUnavailable) {
+						t.Errorf("got the error %v, want one that says %q", err, test.want)
+					}
+				}
+				if len(f.ran) != 0 {
+					t.Errorf("it was sent %q", f.ran)
+				}
+			})
+		})
+	}
+}
+
+// A connection that breaks then says nothing of the settings.
+func TestQuestionsAboutSettingsAreRetried(t *testing.T) {
+	for _, kind := range []string{"VERSION", "SCHEMA", "BYTES", "SERVER"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newProductDB()
+			broken := false
+			f.server.meets = func(k string) fate {
+				if k == kind && !broken {
+					broken = true
+					return lost
+				}
+				return answered
+			}
+			fill(t, sqlstore.New(open(t, f), nil), 1)
+			if !broken {
+				t.Errorf("it was not asked for %s", kind)
+			}
+		})
+	}
+}

@@ -1,0 +1,322 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// outcomes returns the sum of all counters of s that say how a call has ended.
+func outcomes(s sqlstore.Stats) int64 {
+	return s.Created + s.Replayed + s.KeyReused + s.Refused + s.Unavailable + s.Canceled + s.Failed
+}
+
+func TestStatsCountEachOutcomeOnce(t *testing.T) {
+	for _, engine := range engines {
+		synctest.Test(t, func(t *testing.T) {
+			var away atomic.Bool
+			f := newFakeDB(engine)
+			f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+				if away.Load() {
+					return nil, driver.ErrBadConn
+				}
+				return nil, errPassOn
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			store := sqlstore.New(open(t, f), &sqlstore.Options{
+				Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+					switch order.Item {
+					case "refused":
+						return fmt.Errorf("wrapped: %w", &storefront.Refusal{Reason: "sold-out"})
+					case "failed":
+						return errors.New("broken")
+					case "failed for a while": // of another database
+						return fmt.Errorf("warehouse: %w", storefront.ErrUnavailable)
+					case "panicked":
+						panic("a value")
+					case "ended":
+						runtime.Goexit()
+					case "canceled":
+						cancel()
+						return ctx.Err()
+					}
+					return nil
+				},
+			})
+			call := func(ctx context.Context, value, item string) {
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { recover() }()
+					store.CreateOrder(ctx, storefront.IdempotencyKey{Value: value, Fingerprint: [32]byte{byte(len(item))}},
+						storefront.Order{ID: "ord_" + item + value, Item: item})
+				}()
+				<-ended
+				synctest.Wait() // a commit of SQLite's may end after its caller
+			}
+			var want sqlstore.Stats
+			for _, step := range []struct {
+				what, key, item string
+				counter         *int64
+			}{
+				{"created", "k", "kettle", &want.Created},
+				{"replayed", "k", "kettle", &want.Replayed},
+				{"key reused", "k", "another", &want.KeyReused},
+				{"refused", "r", "refused", &want.Refused},
+				{"failed", "f", "failed", &want.Failed},
+				{"failed for a while", "w", "failed for a while", &want.Failed},
+				{"panicked", "p", "panicked", &want.Failed},
+				{"goroutine ended", "g", "ended", &want.Failed},
+				{"canceled", "c", "canceled", &want.Canceled},
+				{"canceled before", "b", "kettle", &want.Canceled},
+				{"unavailable", "u", "kettle", &want.Unavailable},
+			} {
+				away.Store(step.what == "unavailable")
+				with := t.Context()
+				if strings.HasPrefix(step.what, "canceled") {
+					with = ctx
+				}
+				call(with, step.key, step.item)
+				*step.counter++
+				if step.what == "created" {
+					want.Commits, want.Committed = 1, 1
+				}
+				got := store.Stats()
+				got.Retries = 0
+				if got != want {
+					t.Fatalf("%v: after a call that was %s, the store has %+v, want %+v", engine, step.what, got, want)
+				}
+			}
+			if got := store.Stats(); outcomes(got) != 11 || got.Retries == 0 {
+				t.Errorf("%v: after 11 calls, the store has %+v", engine, got)
+			}
+		})
+	}
+}
+
+func TestStatsCountCommitsAndTheirOrders(t *testing.T) {
+	for engine, commits := range map[engine]int64{postgres: 6, sqlite: 2, mysql: 6} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newHeldDB(engine)
+			store := sqlstore.New(open(t, d), nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			wg := create(t, store, strings.Split("abcdefghi", "")...)
+			wg.Go(func() {
+				if _, err := store.CreateOrder(ctx, key, order); !errors.Is(err, context.Canceled) {
+					t.Errorf("CreateOrder returned %v", err)
+				}
+			})
+			synctest.Wait()
+			for range int(commits) - 1 {
+				d.server.let <- struct{}{}
+				synctest.Wait()
+			}
+			cancel() // its order is in the last commit, which goes on
+			synctest.Wait()
+			close(d.server.let)
+			wg.Wait()
+			synctest.Wait()
+			want := sqlstore.Stats{Created: 9, Canceled: 1, Commits: commits, Committed: 10}
+			if got := store.Stats(); got != want {
+				t.Errorf("%v: the store has %+v, want %+v", engine, got, want)
+			}
+		})
+	}
+}
+
+func TestStatsCountRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := 0
+		f := newProductDB()
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if failures++; failures%3 != 0 {
+				return nil, stateError("40001")
+			}
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), nil)
+		fill(t, store, 1)
+		create(t, store, "a").Wait()
+		if got := store.Stats().Retries; got != 4 {
+			t.Errorf("%d tries were made again, want 4", got)
+		}
+	})
+}
+
+// They are in order, as far as the driver knows.
+func TestStatsCountConnectionsThatAreLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		turn func(*fakeDB)
+		want int64
+	}{
+		// That of the call, and the one that is idle. The third, over which the server was
+		// asked, is closed by the driver.
+		"to a server that is silent": {func(f *fakeDB) {
+			f.server.failOver(hung)
+			f.server.open()
+		}, 2},
+		"to a server that is no primary": {func(f *fakeDB) {
+			asked := false
+			f.server.meets = func(string) fate {
+				if asked {
+					return answered
+				}
+				asked = true
+				return demoted
+			}
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newProductDB()
+				f.server.took = time.Millisecond
+				db := open(t, f)
+				db.SetMaxIdleConns(3)
+				store := sqlstore.New(db, nil)
+				fill(t, store, 3)
+				if got := store.Stats().Dropped; got != 0 {
+					t.Errorf("%d connections were dropped before", got)
+				}
+				test.turn(f)
+				create(t, store, "a").Wait()
+				if got := store.Stats().Dropped; got != test.want {
+					t.Errorf("%d connections were dropped, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestStatsCountWhoRunsAndWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan struct{})
+		f := newProductDB()
+		f.server.let = let
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) == "READ" {
+				<-let
+			}
+			return nil, errPassOn
+		}
+		db := open(t, f)
+		store := sqlstore.New(db, nil)
+		want := func(running, waiting int64) {
+			t.Helper()
+			synctest.Wait()
+			if got := store.Stats(); got.Running != running || got.Waiting != waiting {
+				t.Errorf("%d calls run and %d wait, want %d and %d", got.Running, got.Waiting, running, waiting)
+			}
+		}
+		want(0, 0)
+		orders := create(t, store, "a", "b", "c", "d")
+		want(4, 0)
+		more := create(t, store, "e", "f", "g")
+		want(4, 3)
+		var reads sync.WaitGroup
+		for range 2 {
+			reads.Go(func() { fill(t, store, 1) })
+		}
+		want(6, 3)
+		close(let)
+		orders.Wait()
+		more.Wait()
+		reads.Wait()
+		want(0, 0)
+	})
+}
+
+func TestCheckOfAStoreThatCanCreateOrders(t *testing.T) {
+	for _, engine := range engines {
+		for name, version := range map[string][]driver.Value{
+			"its own tables":                        {int64(2), int64(2)},
+			"tables of a later, compatible release": {int64(3), int64(2)},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeDB(engine)
+				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+					if kindOf(query) == "TABLES" {
+						return [][]driver.Value{version}, nil
+					}
+					return nil, errPassOn
+				}
+				store := sqlstore.New(open(t, f), nil)
+				if err := store.Check(t.Context()); err != nil {
+					t.Errorf("%v: with %s, Check returned %v", engine, name, err)
+				}
+				if n := len(f.server.state.orders); n != 0 || len(f.server.commits) != 0 || outcomes(store.Stats()) != 0 {
+					t.Errorf("%v: Check has left %d orders, and the store has %+v", engine, n, store.Stats())
+				}
+			})
+		}
+	}
+}
+
+func TestCheckOfAStoreThatCannotCreateOrders(t *testing.T) {
+	readOnly := [...]error{postgres: stateError("25006"), sqlite: errors.New("attempt to write a readonly database (8)"), mysql: number(1290)}
+	for _, engine := range engines {
+		for name, test := range map[string]struct {
+			kind string // of the statement that fails
+			rows [][]driver.Value
+			err  error
+			want string // in the error
+		}{
+			"no tables":                     {"TABLES", nil, [...]error{stateError("42P01"), errors.New("no such table: storefront_schema (1)"), number(1146)}[engine], "the tables are not there"},
+			"tables of the first version":   {"TABLES", nil, [...]error{stateError("42703"), errors.New("no such column: oldest (1)"), number(1054)}[engine], "the tables are not there, or of version 1"},
+			"tables of an earlier release":  {"TABLES", [][]driver.Value{{int64(1), nil}}, nil, "Migrate"},
+			"no version":                    {"TABLES", [][]driver.Value{}, nil, "version 0"},
+			"tables of a later release":     {"TABLES", [][]driver.Value{{int64(3), int64(3)}}, nil, "later release"},
+			"no right to insert":            {"INSERT", nil, [...]error{stateError("42501"), errors.New("not authorized (23)"), number(1142)}[engine], ""},
+			"no column of the orders":       {"INSERT", nil, [...]error{stateError("42703"), errors.New("no such column: key_hash (1)"), number(1054)}[engine], ""},
+			"a database that is read only":  {"INSERT", nil, readOnly[engine], ""},
+			"a database that hangs":         {"INSERT", nil, context.DeadlineExceeded, ""},
+			"a database that is away":       {"TABLES", nil, driver.ErrBadConn, ""},
+			"a commit that is not executed": {"a write", nil, readOnly[engine], ""},
+		} {
+			if engine == sqlite && test.kind == "a write" {
+				continue // there, the INSERT is told
+			}
+			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeDB(engine)
+					failed := false
+					f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+						kind := kindOf(query)
+						if kind == "EMIT" || kind == "SETTLE" {
+							kind = "a write"
+						}
+						if kind != test.kind {
+							return nil, errPassOn
+						}
+						failed = true
+						if test.err == context.DeadlineExceeded {
+							<-ctx.Done()
+							return nil, ctx.Err()
+						}
+						return test.rows, test.err
+					}
+					store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second})
+					began := time.Now()
+					err := store.Check(t.Context())
+					if err == nil || !failed || !strings.Contains(err.Error(), test.want) {
+						t.Errorf("Check returned %v, want an error that says %q", err, test.want)
+					}
+					if took := time.Since(began); took > 3*time.Second {
+						t.Errorf("Check took %v", took)
+					}
+				})
+			})
+		}
+	}
+}
