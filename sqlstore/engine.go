@@ -94,6 +94,10 @@ type engine struct {
 	// no other order's locks and conflicts can hold up.
 	oneWriter bool
 
+	// persists says that the server goes on with a statement whose caller has gone, and
+	// waits for its locks.
+	persists bool
+
 	// prepares has statements prepared once per connection: for a database to which
 	// that is dear, and to which no pooler leads that changes connections.
 	prepares bool
@@ -213,6 +217,7 @@ func mySQL(version string, cluster bool) *engine {
 		server:        `SELECT CONCAT(@@hostname, ':', @@port)`,
 		questionMarks: true,
 		commits:       4,
+		persists:      true,
 	}
 	// Neither has another way to insert all but those whose key is taken: INSERT
 	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique

@@ -100,13 +100,14 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 		if err != nil {
 			return err
 		}
-		return try(ctx, session{s, e, conn, &h})
+		try := func(ctx context.Context) error { return try(ctx, session{s, e, conn, &h}) }
+		if w != nil && w.health == &s.ordering && !e.persists {
+			return s.inTurn(ctx, &h, try)
+		}
+		return try(ctx)
 	}
-	switch {
-	case w == nil:
+	if w == nil {
 		return run(ctx)
-	case w.health == &s.ordering:
-		return w.try(ctx, s, func(ctx context.Context) error { return s.inTurn(ctx, &h, run) })
 	}
 	return w.try(ctx, s, run)
 }
@@ -114,7 +115,7 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 // inTurn calls run with a ctx that is also done once it has taken a quarter of the time
 // that calls have and others wait for a connection for an order, unless Options.Accept has
 // been called. So those who wait for locks do not keep all connections of orders from those
-// who need not.
+// who need not. In MySQL, they wait no longer than innodb_lock_wait_timeout.
 func (s *Store) inTurn(ctx context.Context, h *held, run func(context.Context) error) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()

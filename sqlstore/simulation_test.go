@@ -113,6 +113,13 @@ func raceDetected() bool {
 // the sequence in which they queue for their next try is the scheduler's. With one P,
 // and no garbage collection to interrupt it, that is the same each time.
 func simulate(t *testing.T, seed uint64) (m *simulation) {
+	// A seed takes a fraction of a second. The watch is outside of the bubble, whose time
+	// may stand still.
+	watch := time.AfterFunc(5*time.Minute, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("seed %d does not end", seed))
+	})
+	defer watch.Stop()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if seed%32 == 0 {
