@@ -265,6 +265,12 @@ func (s *Store) commitInTurn(ctx context.Context, c session, commit shared) erro
 			break
 		}
 		created = created || a.created
+		// While who has created an order still waits to learn of it.
+		if deadline, ok := a.ctx.Deadline(); ok && a.created {
+			if half := time.Now().Add(time.Until(deadline) / 2); half.Before(commit.until) {
+				commit.until = half
+			}
+		}
 	}
 	if !created {
 		return nil
@@ -402,6 +408,8 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 		return true, nil
 	case accepted == nil:
 		a.created = true
+	case accepting.Err() != nil && errors.Is(accepted, accepting.Err()):
+		a.err = accepting.Err() // of this call alone: its time is up, or it was cancelled
 	case class == passing || class == conflict:
 		a.err = accepted // of its statements: the whole transaction may succeed later
 	default:

@@ -9,11 +9,13 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/url"
 	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -802,4 +804,468 @@ func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 			t.Errorf("CreateOrder returned %v, %v", got, err)
 		}
 	})
+}
+
+// callsOf has CreateOrder called for each of the items, at once, and returns their errors, by
+// item.
+func callsOf(t *testing.T, store *sqlstore.Store, items []string) map[string]error {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	errs := make(map[string]error)
+	for _, item := range items {
+		wg.Go(func() {
+			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: item}, storefront.Order{ID: "ord_" + item, Item: item})
+			mu.Lock()
+			defer mu.Unlock()
+			errs[item] = err
+		})
+		synctest.Wait() // in this sequence
+	}
+	wg.Wait()
+	return errs
+}
+
+// Together they take more than all the time that each has. What is created in time is told;
+// what is not is not created.
+func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		f := newFakeDB(sqlite)
+		var began, ended []time.Time // of the commits
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			switch kindOf(query) {
+			case "BEGIN":
+				began = append(began, time.Now())
+			case "COMMIT":
+				ended = append(ended, time.Now())
+			}
+			return nil, errPassOn
+		}
+		runs := 0
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: wait(timeout/50, &runs)})
+		var items []string
+		for i := range 65 {
+			items = append(items, fmt.Sprint(i))
+		}
+		created := 0
+		for item, err := range callsOf(t, store, items) {
+			_, there := f.server.state.orders["ord_"+item]
+			if there != (err == nil) || err != nil && !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("the call for %s returned %v; its order is there: %t", item, err, there)
+			}
+			if there {
+				created++
+			}
+		}
+		if created < 40 {
+			t.Errorf("%d orders were created in commits of %v", created, f.server.commits)
+		}
+		for i := range ended {
+			if took := ended[i].Sub(began[i]); took > timeout/4 {
+				t.Errorf("a commit of %q took %v, want up to a quarter of %v", f.server.commits[i], took, timeout)
+			}
+		}
+	})
+}
+
+// Wherever in the commit it is.
+func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
+	for at := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			f := newFakeDB(sqlite)
+			slow := fmt.Sprint(1 + at)
+			var runs []time.Duration // how long each call of Accept for the slow one had
+			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+				long := time.Millisecond
+				if order.Item == slow {
+					deadline, _ := ctx.Deadline()
+					runs = append(runs, time.Until(deadline))
+					long = timeout / 2
+				}
+				select {
+				case <-time.After(long):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}})
+			for item, err := range callsOf(t, store, []string{"0", "1", "2", "3", "4"}) {
+				if err != nil {
+					t.Errorf("the slow one is %s, and the call for %s returned %v", slow, item, err)
+				}
+			}
+			// The first of a commit has all of its time at once.
+			if want := min(at+1, 2); len(runs) != want || runs[len(runs)-1] < timeout/2 {
+				t.Errorf("the slow one is %s, and Accept had %v, want %d runs", slow, runs, want)
+			}
+			for _, items := range f.server.commits {
+				if len(items) > 1 && slices.Contains(items, slow) && items[0] != slow {
+					t.Errorf("the slow one was committed with others: %q", f.server.commits)
+				}
+			}
+		})
+	}
+}
+
+// An error that is of another database, or of a deadline that Accept has set, is no error of
+// the order's connection.
+func TestErrorOfAcceptsOwnErrandsIsFinal(t *testing.T) {
+	for name, want := range map[string]error{
+		"connection of another database": driver.ErrBadConn,
+		"wrapped":                        fmt.Errorf("warehouse: %w", driver.ErrBadConn),
+		"HTTP":                           &url.Error{Op: "Get", URL: "http://warehouse", Err: syscall.ECONNREFUSED},
+		"its own deadline":               context.DeadlineExceeded,
+		"its own cancellation":           context.Canceled,
+		"end of a stream":                io.ErrUnexpectedEOF,
+		"unavailable":                    storefront.ErrUnavailable,
+		"too many connections of":        stateError("53300"),
+		"duplicate (MySQL)":              number(1062),
+		"SQLite file of its own":         sqliteError("unable to open database file (14)"),
+	} {
+		for _, engine := range engines {
+			for _, others := range [][]string{nil, {"a", "b"}} {
+				t.Run(fmt.Sprint(engine, "/", name, "/beside ", others), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f := newHeldDB(engine)
+						runs := 0
+						store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+							if order.Item != "bad" {
+								return nil
+							}
+							runs++
+							return want
+						}})
+						wg := create(t, store, others...)
+						wg.Go(func() {
+							_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "bad", Item: "bad"})
+							if err != want || runs != 1 {
+								t.Errorf("CreateOrder returned %v after %d runs, want %v itself after 1", err, runs, want)
+							}
+						})
+						synctest.Wait()
+						more := create(t, store, others...) // replays
+						close(f.server.let)
+						wg.Wait()
+						more.Wait()
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
+	for name, failure := range map[string]error{
+		"serialization failure": stateError("40001"),
+		"lock not available":    stateError("55P03"),
+		"statement timeout":     stateError("57014"),
+		"deadlock (MySQL)":      number(1213),
+		"lock wait (MySQL)":     number(1205),
+		"busy (SQLite)":         errBusy,
+	} {
+		for _, engine := range engines {
+			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					runs := 0
+					store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
+						runs++
+						_, err := tx.ExecContext(ctx, "note it")
+						return err
+					})
+					f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+						if kindOf(query) == "NOTE" && runs < 3 {
+							return nil, failure // the transaction is alive, up to the savepoint
+						}
+						return nil, errPassOn
+					}
+					if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs != 3 {
+						t.Errorf("CreateOrder returned %v, %v after %d runs", got, err, runs)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestPanicOfAcceptIsTheVeryValue(t *testing.T) {
+	type incomparable struct{ f func() }
+	value := &incomparable{}
+	for _, engine := range engines {
+		for _, others := range []bool{false, true} {
+			for name, want := range map[string]any{
+				"pointer": value, "incomparable": incomparable{}, "error": errors.New("broken"), "nil error of a type": (*net.OpError)(nil),
+				"transient error": driver.ErrBadConn,
+			} {
+				t.Run(fmt.Sprintf("%v/%s/shared %t", engine, name, others), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f := newHeldDB(engine)
+						runs := 0
+						store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+							if order.Item == "bad" {
+								runs++
+								panic(want)
+							}
+							return nil
+						}})
+						var before sync.WaitGroup
+						if others {
+							before.Go(create(t, store, "a").Wait)
+							synctest.Wait()
+						}
+						before.Go(func() {
+							defer func() {
+								got := recover()
+								if pointer, ok := got.(*incomparable); ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) || runs != 1 {
+									t.Errorf("the panic was %v after %d runs, want %v after 1", got, runs, want)
+								}
+							}()
+							store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "bad", Item: "bad"})
+						})
+						synctest.Wait()
+						after := create(t, store, "b", "c")
+						close(f.server.let)
+						before.Wait()
+						after.Wait()
+					})
+				})
+			}
+		}
+	}
+}
+
+// Many of them may hang for the sake of one that waits for a lock.
+func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
+	for _, engine := range []engine{postgres, mysql} {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			f := newHeldDB(engine)
+			var hung, shared int
+			var alone []time.Duration
+			began := time.Now()
+			f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+				switch orders := len(args) / 7; {
+				case kindOf(query) != "INSERT":
+				case orders > 1 && hung == 0:
+					hung = orders
+					return hang(ctx, conn, query, args)
+				case orders > 1:
+					shared++
+				case hung > 0:
+					alone = append(alone, time.Since(began))
+				}
+				return nil, errPassOn
+			}
+			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
+			wg := create(t, store, strings.Split("abcdefghijkl", "")...)
+			close(f.server.let)
+			wg.Wait()
+			if hung != 8 || shared != 0 || len(alone) != 8 {
+				t.Errorf("%v: %d orders hung; then there were %d shared commits, and %d orders alone", engine, hung, shared, len(alone))
+			}
+			for _, at := range alone {
+				if at < timeout/4 || at > timeout/4+time.Second {
+					t.Errorf("%v: an order went alone after %v, want a quarter of %v", engine, at, timeout)
+				}
+			}
+		})
+	}
+}
+
+// Then nothing is known of the orders.
+func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newHeldDB(postgres)
+		refused := 0
+		f.connect = func(context.Context) error {
+			if f.opened >= 4 && refused < 3 {
+				refused++
+				return syscall.ECONNREFUSED
+			}
+			return nil
+		}
+		db := open(t, f)
+		db.SetMaxIdleConns(-1)
+		store := sqlstore.New(db, nil)
+		first := create(t, store, "a", "b", "c", "d")
+		rest := create(t, store, strings.Split("efghijkl", "")...)
+		f.server.let <- struct{}{} // their commit gets no connection
+		time.Sleep(time.Second)
+		if refused != 3 {
+			t.Errorf("%d connections were refused", refused)
+		}
+		close(f.server.let)
+		first.Wait()
+		rest.Wait()
+		most := 0
+		for _, items := range f.server.commits {
+			most = max(most, len(items))
+		}
+		if most < 2 {
+			t.Errorf("the commits were %q, want some of several orders", f.server.commits)
+		}
+	})
+}
+
+// Its caller has left, and the server answers questions.
+func TestCommitOfTheQueueEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		f := newHeldDB(postgres)
+		db := open(t, f)
+		store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
+		first := create(t, store, "a", "b", "c", "d")
+		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+			if kindOf(query) == "INSERT" {
+				return hang(ctx, conn, query, args)
+			}
+			return nil, errPassOn
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, err := store.CreateOrder(ctx, key, order)
+			left <- err
+		}()
+		synctest.Wait()
+		close(f.server.let)
+		first.Wait()
+		synctest.Wait()
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("CreateOrder returned %v", err)
+		}
+		if n := db.Stats().InUse; n != 1 {
+			t.Errorf("%d connections are in use, want that of the commit", n)
+		}
+		time.Sleep(timeout)
+		synctest.Wait()
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("after %v, %d connections are in use", timeout, n)
+		}
+	})
+}
+
+// What one caller knows of the server, who came while it was away, is no limit for others.
+func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		var away, slow bool
+		inserts := 0
+		f := newHeldDB(postgres)
+		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			if away {
+				return nil, stateError("57P03")
+			}
+			if kindOf(query) == "INSERT" {
+				inserts++
+			}
+			if slow {
+				select {
+				case <-time.After(timeout * 12 / 100): // longer than who came then waits for an answer
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
+		away = true
+		store.CreateOrder(t.Context(), key, order)
+		away = false
+		wg := create(t, store, strings.Split("abcdefgh", "")...) // the first is the probe
+		slow = true
+		close(f.server.let)
+		wg.Wait()
+		if inserts != 5 || len(f.server.commits) != 5 {
+			t.Errorf("there were %d INSERTs and the commits %q, want 5", inserts, f.server.commits)
+		}
+	})
+}
+
+// A full disk, for one, may make SQLite roll back, and what came then would be on its own.
+func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
+	for _, accepts := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newHeldDB(sqlite)
+			opts := new(sqlstore.Options)
+			if accepts {
+				opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }
+			}
+			failed := -1
+			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+				if kindOf(query) == "INSERT" && args[1] == "c" && failed < 0 {
+					failed = len(f.ran) - 1
+					return nil, errors.New("database or disk is full (13)")
+				}
+				return nil, errPassOn
+			}
+			store := sqlstore.New(open(t, f), opts)
+			wg := create(t, store, "a", "b", "c", "d")
+			close(f.server.let)
+			wg.Wait()
+			if failed < 0 || f.ran[failed+1] != "ROLLBACK" {
+				t.Errorf("with Accept: %t; after the INSERT that failed, %q was sent", accepts, f.ran[failed+1:])
+			}
+		})
+	}
+}
+
+// The program may run ForgetKeys at any time. MySQL tells by its text alone which of the
+// unique columns has failed.
+func TestForgottenBetweenInsertAndSelect(t *testing.T) {
+	keyTaken := number(1062)
+	keyTaken.(*mySQLError).Message = "Error 1062 (23000): Duplicate entry 'x' for key 'storefront_orders.key_hash'"
+	unnamed := number(1062)
+	unnamed.(*mySQLError).Message = "Error 1062 (23000): Duplicate entry"
+	idTaken := number(1062)
+	idTaken.(*mySQLError).Message = "Error 1062 (23000): Duplicate entry 'ord_1' for key 'PRIMARY'"
+	for name, test := range map[string]struct {
+		engine engine
+		insert error // nil: it inserts nothing
+		final  bool
+	}{
+		"PostgreSQL":                    {postgres, nil, false},
+		"SQLite":                        {sqlite, nil, false},
+		"MySQL":                         {mysql, keyTaken, false},
+		"MySQL, without a name":         {mysql, unnamed, false},
+		"MySQL, the ID":                 {mysql, idTaken, true},
+		"PostgreSQL, the ID":            {postgres, stateError("23505"), true},
+		"a constraint of the program's": {mysql, number(4025), true},
+	} {
+		for _, accepts := range []bool{false, true} {
+			for _, times := range []int{1, 3, 1 << 30} {
+				t.Run(fmt.Sprintf("%s/Accept %t/%d times", name, accepts, times), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f := newFakeDB(test.engine)
+						forgotten := 0
+						f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+							if kindOf(query) == "INSERT" && forgotten < times {
+								forgotten++
+								return nil, test.insert
+							}
+							return nil, errPassOn
+						}
+						opts := &sqlstore.Options{Timeout: 3 * time.Second}
+						if accepts {
+							opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }
+						}
+						got, err := sqlstore.New(open(t, f), opts).CreateOrder(t.Context(), key, order)
+						switch {
+						case test.final:
+							if !errors.Is(err, test.insert) || errors.Is(err, storefront.ErrUnavailable) || forgotten != 1 {
+								t.Errorf("CreateOrder returned %v, %v after %d tries", got, err, forgotten)
+							}
+						case times < 4:
+							if err != nil || got != order {
+								t.Errorf("CreateOrder returned %v, %v", got, err)
+							}
+						case !errors.Is(err, storefront.ErrUnavailable):
+							t.Errorf("CreateOrder returned %v, %v", got, err)
+						}
+					})
+				})
+			}
+		}
+	}
 }

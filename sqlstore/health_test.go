@@ -584,3 +584,38 @@ func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// It is an answer, and who waits for one learns of it.
+func TestConflictShowsThatTheDatabaseIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		away, conflicts := true, 0
+		f := newFakeDB(postgres)
+		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			switch {
+			case away:
+				return nil, stateError("57P03")
+			case kindOf(query) != "INSERT":
+				return nil, errPassOn
+			case conflicts == 0:
+				conflicts++
+				return nil, stateError("40001")
+			}
+			select {
+			case <-time.After(timeout * 3 / 20): // longer than calls have while it is away
+				return nil, errPassOn
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
+		for range 2 { // the second is the first probe
+			store.CreateOrder(t.Context(), key, order)
+		}
+		away = false
+		create(t, store, "a", "b", "c", "d").Wait()
+		if conflicts != 1 {
+			t.Error("there was no conflict")
+		}
+	})
+}
