@@ -232,6 +232,7 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 			}
 			db := sql.OpenDB(f)
 			defer db.Close()
+			defer f.hangUp() // database/sql keeps a connection whose driver panics
 			store := sqlstore.New(db, nil)
 			func() {
 				defer func() {
