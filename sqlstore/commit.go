@@ -118,6 +118,7 @@ func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
 	w := attempts[0].watch
 	if len(attempts) > 1 {
 		w = s.newWatch(w.health)
+		w.left.Store(true) // it ends soon by itself
 	}
 	if _, ok := ctx.Deadline(); !ok && !oneWriter {
 		var cancel context.CancelFunc

@@ -239,6 +239,7 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 			}
 			db := sql.OpenDB(f)
 			defer db.Close()
+			defer f.hangUp() // database/sql keeps a connection whose driver panics
 			store := sqlstore.New(db, nil)
 			func() {
 				defer func() {
@@ -849,7 +850,7 @@ func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
 		}
 		created := 0
 		for item, err := range callsOf(t, store, items) {
-			_, there := f.server.state.orders["ord_"+item]
+			_, there := f.server.members[0].state.orders["ord_"+item]
 			if there != (err == nil) || err != nil && !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the call for %s returned %v; its order is there: %t", item, err, there)
 			}
@@ -1078,7 +1079,7 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 		f := newHeldDB(postgres)
 		refused := 0
 		f.connect = func(context.Context) error {
-			if f.opened >= 4 && refused < 3 {
+			if len(f.conns) >= 4 && refused < 3 {
 				refused++
 				return syscall.ECONNREFUSED
 			}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -169,7 +170,7 @@ func classOf(err error) class {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return lost
 	}
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return lost
 	}
 	text := err.Error()

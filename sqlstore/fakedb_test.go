@@ -100,6 +100,7 @@ type fakeDB struct {
 	name   string  // of the process
 	engine engine  // of the server that is made, if there is none
 	server *server // nil: one where nothing fails or takes time is made
+	member int     // which of a cluster's it is connected to
 
 	// connect, if it is not nil, is called for each connection, which fails with its
 	// error.
@@ -114,9 +115,11 @@ type fakeDB struct {
 	asks   time.Duration // the driver asks a server over a connection that was idle for so long whether it is there; 0: never
 	deaf   bool          // the driver waits for the server, whatever ctx is
 	barred time.Duration // until when the password is wrong
+	older  bool          // the process is of a release that does not know the column keyed_ms
+	silent int           // which connection, from 1 on, is never answered any more, from some time on; 0: none
 
 	mu     sync.Mutex
-	opened int      // how many connections
+	conns  []*fakeConn
 	closed []int    // which of them
 	ran    []string // what was sent, but for what the server always answers
 }
@@ -139,12 +142,20 @@ func open(t *testing.T, f *fakeDB) *sql.DB {
 			t.Errorf("%d connections are still in use", n)
 		}
 		db.Close()
+		f.hangUp()
 		// Otherwise, database/sql has it wait for whoever uses the connection by then.
 		if f.server.misused {
 			t.Error("a result was asked for its rows after its connection was given back")
 		}
 	})
 	return db
+}
+
+// hangUp leaves all connections, also those that were never given back.
+func (f *fakeDB) hangUp() {
+	for _, c := range f.conns {
+		c.hangUp()
+	}
 }
 
 func (f *fakeDB) Driver() driver.Driver { return nil }
@@ -192,8 +203,14 @@ func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.opened++
-	return &fakeConn{session: s.connect(f.name), db: f, n: f.opened - 1}, nil
+	c := &fakeConn{session: s.connect(f.name, f.member), db: f, n: len(f.conns)}
+	f.conns = append(f.conns, c)
+	c.older = f.older
+	if len(f.conns) == f.silent {
+		c.silent = s.now() + upTo(d, time.Second)
+	}
+	go c.run()
+	return c, nil
 }
 
 // callerKey is the key, in a context, of the name of who called the store.
@@ -339,15 +356,7 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 	if c.db.run == nil {
 		return nil, errPassOn
 	}
-	returned := false
-	defer func() {
-		if !returned { // a panic, after which database/sql keeps the connection
-			c.hangUp()
-		}
-	}()
-	rows, err := c.db.run(ctx, c.n, query, args)
-	returned = true
-	return rows, err
+	return c.db.run(ctx, c.n, query, args)
 }
 
 // send sends a statement.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -24,6 +25,8 @@ import (
 //
 // There is no second primary beside the standby that has become one: the former
 // primary is gone, off the network, or a standby itself.
+//
+// That of MySQL may be a cluster, too: see cluster.
 type server struct {
 	*world
 	engine    engine
@@ -36,6 +39,10 @@ type server struct {
 	fail  func(items []string) error // nil, or what a commit of orders with such items returns
 	meets func(kind string) fate     // nil, or decides what becomes of a statement of a kind
 
+	// If it is not 0, the server notices at once who has gone, and none waits for a lock
+	// for longer than it, or than the client does.
+	patience time.Duration
+
 	mu         sync.Mutex      // never held while time passes
 	epoch      int             // how many fail-overs there were
 	failed     []time.Duration // when they were
@@ -43,14 +50,16 @@ type server struct {
 	down       bool            // nobody takes connections
 	stalled    bool            // the standby does not get what the primary writes, until link is closed
 	link       chan struct{}
-	log        [][]change
-	replicated int // how much of the log the standby has
-	state      tables
-	locks      map[string]*tx
+	log        []entry
+	replicated int       // how much of the log the standby has
+	members    []*member // one, or those of a cluster
+	conflict   uint16    // the error of a commit that a cluster refuses
 	sessions   int
 	commits    [][]string // the items of the orders of each commit that has begun
-	waited     bool       // database/sql has rolled back, and others would have waited for a server that hangs
-	misused    bool       // a result was asked after its connection was given back
+	forgotten  []forgetting
+	kept       []string // the rows of transactions whose clients are silent
+	waited     bool     // database/sql has rolled back, and others would have waited for a server that hangs
+	misused    bool     // a result was asked after its connection was given back
 }
 
 // tables are what all see.
@@ -65,9 +74,19 @@ type tables struct {
 type orderRow struct {
 	id, item    string
 	qty, ms     int64
-	keyed       int64 // the column keyed_ms
+	keyed       int64 // the column keyed_ms, or unknown
 	hash        string
 	fingerprint [32]byte
+	inserted    int64 // when, by the server's clock
+}
+
+// unknown is NULL, which is no less than anything.
+const unknown = math.MaxInt64
+
+// A forgetting is that of a key.
+type forgetting struct {
+	order *orderRow
+	at    int64 // when, by the server's clock
 }
 
 func (o *orderRow) String() string {
@@ -94,19 +113,20 @@ func newServer(w *world, engine engine) *server {
 	s := &server{world: w, engine: engine, link: make(chan struct{}), variables: map[string]string{
 		"autocommit": "ON", "wsrep_on": "OFF",
 	}}
+	s.members = []*member{{}}
 	s.replay(nil)
 	return s
 }
 
 // addOrder has an order be there.
 func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
-	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint}})
+	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint, s.clock()}})
 }
 
 // forget forgets the key of an order.
 func (s *server) forget(key storefront.IdempotencyKey) {
 	s.mu.Lock()
-	o := s.state.keys[keyHash(key)]
+	o := s.members[0].state.keys[keyHash(key)]
 	s.mu.Unlock()
 	s.happen(change{forgets: o})
 }
@@ -118,12 +138,15 @@ func (s *server) addResource(r storefront.Resource) {
 	}
 }
 
-func (s *server) happen(c change) {
+func (s *server) happen(changes ...change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, []change{c})
+	s.log = append(s.log, entry{changes: changes, at: make([]time.Duration, len(s.members))})
 	s.replicated = len(s.log)
-	s.state.apply([]change{c})
+	for _, m := range s.members {
+		m.state.apply(s.log[m.applied].changes)
+		m.applied++
+	}
 }
 
 // begun returns the items of the orders of each commit that has begun.
@@ -139,22 +162,23 @@ func keyHash(key storefront.IdempotencyKey) string {
 	return string(sum[:])
 }
 
-// connect returns a new session.
-func (s *server) connect(client string) *session {
+// connect returns a new session with one of the members.
+func (s *server) connect(client string, member int) *session {
 	s.sessions++
-	c := &session{server: s, name: client + "#" + strconv.Itoa(s.sessions), born: s.epoch, calls: make(chan *call, 1), gone: make(chan struct{})}
+	c := &session{server: s, member: s.members[member%len(s.members)], name: client + "#" + strconv.Itoa(s.sessions), born: s.epoch, calls: make(chan *call, 1), gone: make(chan struct{})}
 	s.tell(c.name, "is connected")
-	go c.run()
 	return c
 }
 
 // replay makes log all that has happened.
-func (s *server) replay(log [][]change) {
+func (s *server) replay(log []entry) {
 	s.log, s.replicated = log, len(log)
-	s.locks = make(map[string]*tx)
-	s.state = tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]int), make(map[string]int), make(map[string]string)}
-	for _, changes := range log {
-		s.state.apply(changes)
+	for _, m := range s.members {
+		m.locks, m.applied = make(map[string]*tx), len(log)
+		m.state = tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]int), make(map[string]int), make(map[string]string)}
+		for _, e := range log {
+			m.state.apply(e.changes)
+		}
 	}
 }
 
@@ -212,16 +236,17 @@ func (s *server) failOver(former fate) {
 	s.down = true
 	s.former = former
 	s.tell("standby", "is the primary, with %d of %d commits; to the former one, all is %v", s.replicated, len(s.log), s.former)
-	holders, seen := s.locks, s.state.orders
+	primary := s.members[0]
+	holders, seen := primary.locks, primary.state.orders
 	s.replay(s.log[:s.replicated:s.replicated])
 	s.relink()
 	for id := range seen {
-		if s.state.orders[id] == nil {
+		if primary.state.orders[id] == nil {
 			s.count("order seen by others and lost in a fail-over")
 		}
 	}
 	for _, lock := range slices.Sorted(maps.Keys(holders)) {
-		holders[lock].end(s)
+		holders[lock].end()
 	}
 }
 
@@ -240,23 +265,6 @@ func (s *server) open() {
 	defer s.mu.Unlock()
 	s.down = false
 	s.tell("standby", "takes connections")
-}
-
-// find returns the order with a key and the one with an ID, as t sees them.
-func (s *server) find(t *tx, hash, id string) (byKey, byID *orderRow) {
-	byKey, byID = s.state.keys[hash], s.state.orders[id]
-	for _, c := range t.changes {
-		if c.order != nil && c.order.hash == hash {
-			byKey = c.order
-		}
-		if c.forgets != nil && c.forgets == byKey {
-			byKey = nil
-		}
-		if c.order != nil && c.order.id == id {
-			byID = c.order
-		}
-	}
-	return byKey, byID
 }
 
 // draw returns a fate.

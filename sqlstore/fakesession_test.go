@@ -25,6 +25,9 @@ type tx struct {
 	locked   bool   // in PostgreSQL, it has locked a row, which is to write
 	snapshot int    // in SQLite, 1 and the length of the log when it first read
 	waitsFor *tx
+	member   *member
+	wrote    []string // the rows
+	aborted  bool     // in a cluster, by what another member has committed
 	ended    chan struct{}
 }
 
@@ -34,18 +37,18 @@ type mark struct {
 	changes int
 }
 
-func newTx() *tx { return &tx{ended: make(chan struct{})} }
+func newTx(m *member) *tx { return &tx{member: m, ended: make(chan struct{})} }
 
 // end lets go of the locks.
-func (t *tx) end(s *server) {
+func (t *tx) end() {
 	select {
 	case <-t.ended:
 		return
 	default:
 	}
-	for name, holder := range s.locks {
+	for name, holder := range t.member.locks {
 		if holder == t {
-			delete(s.locks, name)
+			delete(t.member.locks, name)
 		}
 	}
 	close(t.ended)
@@ -54,11 +57,14 @@ func (t *tx) end(s *server) {
 // A session is a connection as the server has it.
 type session struct {
 	*server
+	*member
 	name     string
 	born     int // the epoch
 	tx       *tx
 	readOnly error         // with which writes fail; 1047 of MySQL: all statements
 	ended    bool          // by the server
+	older    bool          // the client is of a release that does not know the column keyed_ms
+	silent   time.Duration // if it is not 0, from then on, nothing is answered
 	calls    chan *call    // what the client sends, until it leaves
 	gone     chan struct{} // closed when it has
 }
@@ -89,13 +95,24 @@ func (s *session) run() {
 		s.serve(c)
 	}
 	if s.tx != nil {
-		s.pass(s.delay(s.dice(s.name, "left"), time.Millisecond, 5*time.Second), nil)
+		if s.patience == 0 {
+			s.pass(s.delay(s.dice(s.name, "left"), time.Millisecond, 5*time.Second), nil)
+		}
 		s.abort()
 	}
 }
 
 // serve is what the server does with a statement.
 func (s *session) serve(c *call) {
+	if s.silent != 0 && s.now() >= s.silent {
+		s.count("statement that is never answered")
+		if s.tx != nil {
+			s.kept = append(s.kept, s.tx.wrote...)
+		}
+		s.pass(2*time.Minute, s.gone) // or the driver would wait for ever, where it is not told for how long
+		c.replies <- s.broken(c)
+		return
+	}
 	if c.fate == cut {
 		s.pass(s.delay(c.Rand, 20*time.Microsecond, time.Millisecond), nil)
 		c.replies <- s.broken(c)
@@ -147,7 +164,7 @@ func (s *session) isGone() bool {
 
 func (s *session) abort() {
 	if s.tx != nil {
-		s.tx.end(s.server)
+		s.tx.end()
 		s.tx = nil
 	}
 }
@@ -178,9 +195,12 @@ func (s *session) process(c *call) (r reply) {
 	if r := s.meet(c); r.err != nil {
 		return r
 	}
+	if err := s.sync(c); err != nil {
+		return reply{err: err}
+	}
 	t := s.tx
 	if t == nil {
-		t = newTx()
+		t = newTx(s.member)
 		t.outside = true
 	}
 	before := len(t.changes)
@@ -190,15 +210,15 @@ func (s *session) process(c *call) (r reply) {
 	case r.err == errInterrupted:
 		t.changes = t.changes[:before]
 		if alone {
-			t.end(s.server)
+			t.end()
 		}
 		return s.interrupted(c)
 	case r.err != nil:
 		t.changes = t.changes[:before]
 		t.failed = s.engine == postgres
 		if alone {
-			t.end(s.server)
-		} else if isNumber(r.err, 1213) {
+			t.end()
+		} else if isNumber(r.err, 1213, 3101) {
 			s.abort()
 		}
 	case alone && len(r.rows) > 0 && s.engine != sqlite && c.IntN(2) == 0:
@@ -333,7 +353,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		} else if s.tx != nil {
 			return nil, 0, s.error("25001", "cannot start a transaction within a transaction", 0)
 		}
-		s.tx = newTx()
+		s.tx = newTx(s.member)
 	case "SAVEPOINT":
 		if s.tx == nil {
 			switch s.engine {
@@ -369,7 +389,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		}
 		s.tx = nil
 		if t.failed {
-			t.end(s.server)
+			t.end()
 			return nil, 0, errors.New("commit unexpectedly resulted in rollback")
 		}
 		return nil, 0, s.commit(t, c)
@@ -479,10 +499,10 @@ func (s *session) resources(c *call) (rows [][]driver.Value) {
 func (s *session) forgetKeys(t *tx, c *call) (n int, err error) {
 	s.read(t)
 	since := func(o *orderRow) int64 {
-		if strings.Contains(c.query, "keyed_ms") {
-			return o.keyed
+		if s.older || !strings.Contains(c.query, "keyed_ms") {
+			return o.ms
 		}
-		return o.ms
+		return o.keyed
 	}
 	before, most := c.args[0].(int64), 1000
 	if len(c.args) > 1 {
@@ -508,6 +528,23 @@ func (s *session) forgetKeys(t *tx, c *call) (n int, err error) {
 	return n, nil
 }
 
+// find returns the order with a key and the one with an ID, as t sees them.
+func (s *session) find(t *tx, hash, id string) (byKey, byID *orderRow) {
+	byKey, byID = s.state.keys[hash], s.state.orders[id]
+	for _, c := range t.changes {
+		if c.order != nil && c.order.hash == hash {
+			byKey = c.order
+		}
+		if c.forgets != nil && c.forgets == byKey {
+			byKey = nil
+		}
+		if c.order != nil && c.order.id == id {
+			byID = c.order
+		}
+	}
+	return byKey, byID
+}
+
 func lastWord(query string) string { return query[strings.LastIndexByte(query, ' ')+1:] }
 
 // read notes what t sees.
@@ -526,6 +563,13 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		lock = "database"
 	}
 	var patience <-chan time.Time
+	interrupt := c.interrupt
+	if s.patience != 0 {
+		patience = time.After(s.plan(s.patience))
+		if s.engine == postgres {
+			interrupt = c.left // the driver asks to cancel the statement
+		}
+	}
 	for s.locks[lock] != nil && s.locks[lock] != t {
 		holder := s.locks[lock]
 		for other := holder; other != nil; other = other.waitsFor {
@@ -534,7 +578,7 @@ func (s *session) write(t *tx, c *call, lock string) error {
 				return s.error("40P01", "", 1213)
 			}
 		}
-		if patience == nil {
+		if patience == nil && s.patience == 0 {
 			switch s.engine {
 			case sqlite:
 				patience = time.After(s.plan(between(c.Rand, time.Millisecond, 100*time.Millisecond))) // busy_timeout
@@ -548,9 +592,12 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		select {
 		case <-holder.ended:
 		case <-patience:
-			err = s.error("", errBusy, 1205)
-		case <-c.interrupt:
+			err = s.error("55P03", errBusy, 1205)
+		case <-interrupt:
 			err = errInterrupted
+			if s.engine == postgres {
+				err = stateError("57014")
+			}
 		}
 		s.mu.Lock()
 		t.waitsFor = nil
@@ -562,6 +609,9 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		if s.born != s.epoch {
 			return errNoAnswer
 		}
+		if s.catchUp(s.member); t.aborted {
+			return number(1213)
+		}
 	}
 	if s.engine == sqlite {
 		s.read(t)
@@ -570,13 +620,17 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		}
 	}
 	s.locks[lock] = t
+	t.wrote = append(t.wrote, lock)
 	return nil
 }
 
 // insert inserts orders, but none whose key is taken. In MySQL, it fails for those.
 func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
 	for row := range slices.Chunk(c.args, 7) {
-		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), s.clock(), string(row[5].([]byte)), [32]byte(row[6].([]byte))}
+		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), s.clock(), string(row[5].([]byte)), [32]byte(row[6].([]byte)), s.clock()}
+		if s.engine == sqlite && (s.older || !strings.Contains(c.query, "keyed_ms")) {
+			o.keyed = unknown // elsewhere, it has a DEFAULT
+		}
 		if o.item == rejected {
 			return nil, 0, s.errRejected()
 		}
@@ -615,36 +669,50 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 func (s *session) commit(t *tx, c *call) error {
 	switch {
 	case len(t.changes) == 0 && !t.locked:
-		t.end(s.server)
+		t.end()
 		return nil
 	case c.fate == rolledBack:
-		t.end(s.server)
+		t.end()
 		return s.error("40001", errBusy, oneOf[uint16](c.Rand, 1213, 1180))
 	case s.engine == mysql && s.readOnly != nil:
-		t.end(s.server)
+		t.end()
 		return s.readOnly
 	}
 	if err := s.announce(t, c); err != nil {
-		t.end(s.server)
+		t.end()
 		return err
 	}
-	s.log = append(s.log, t.changes)
+	if len(s.members) > 1 {
+		if err := s.certify(t, c); err != nil {
+			return err
+		}
+	} else {
+		s.log = append(s.log, entry{changes: t.changes})
+	}
 	n := len(s.log)
 	if s.engine == postgres && !s.replicate(n, c) {
 		return errNoAnswer
 	}
-	s.state.apply(t.changes)
+	if len(s.members) == 1 {
+		s.state.apply(t.changes)
+		s.applied = n
+	}
 	orders := 0
 	for _, change := range t.changes {
 		if change.order != nil {
 			s.tell(s.name, "order %s is there", change.order.id)
 			orders++
 		}
+		if change.forgets != nil {
+			s.tell(s.name, "the key of order %s is forgotten", change.forgets.id)
+			s.count("key that was forgotten")
+			s.forgotten = append(s.forgotten, forgetting{change.forgets, s.clock()})
+		}
 	}
 	if orders > 1 {
 		s.count("commit of several orders")
 	}
-	t.end(s.server)
+	t.end()
 	if s.engine == mysql && !s.replicate(n, c) {
 		return errNoAnswer
 	}

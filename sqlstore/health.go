@@ -80,20 +80,23 @@ func (s *Store) withShortDeadline(ctx context.Context, h *health, f func(context
 type watch struct {
 	*health
 	limit time.Duration // of silence, in the next try
+	left  atomic.Bool   // a connection was, although the server is there
 }
 
-func (s *Store) newWatch(h *health) *watch { return &watch{h, s.opts.Timeout / 5} }
+func (s *Store) newWatch(h *health) *watch { return &watch{health: h, limit: s.opts.Timeout / 5} }
 
 // try calls f with a ctx that is also done when the server has been silent for as long as
 // the limit. It is not while it answers anybody; and once half of the limit has passed,
 // it is asked over another connection, so that who waits for a lock, or for
-// Options.Accept, may wait for long.
+// Options.Accept, may wait for long. But where nobody else is answered, and the
+// connection has not been heard of in this try, it may be the connection that is dead, as
+// those that a router has forgotten; so a call leaves one of them.
 //
 // A server that is cut off from its standby, or from its cluster, may take connections
 // and never answer. So the others in the pool are given up, too, and the next try is over
 // a new connection, which may lead to another server. It is given twice as long, for
 // what does take so long.
-func (w *watch) try(ctx context.Context, s *Store, f func(context.Context) error) error {
+func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(context.Context) error) error {
 	trying, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began, limit, server := s.now(), w.limit, s.server.Load()
@@ -105,7 +108,8 @@ func (w *watch) try(ctx context.Context, s *Store, f func(context.Context) error
 		}
 		rest := heard + limit/2 - s.now()
 		if rest <= 0 && trying.Err() == nil {
-			if !w.isThere(trying, s, server, limit/2) {
+			isThere := w.isThere(trying, s, server, limit/2)
+			if !isThere || !heardOf.Load() && s.now() >= heard+limit && w.left.CompareAndSwap(false, true) {
 				cancel()
 			}
 			rest = limit / 2

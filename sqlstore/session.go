@@ -26,6 +26,7 @@ type session struct {
 type held struct {
 	until     <-chan struct{} // closes when it can be, if not at once
 	closing   bool            // database/sql may be closing it
+	heard     atomic.Bool     // a statement of the try has been answered
 	accepting atomic.Bool     // Options.Accept has been called
 }
 
@@ -109,13 +110,14 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 	if w == nil {
 		return run(ctx)
 	}
-	return w.try(ctx, s, run)
+	return w.try(ctx, s, &h.heard, run)
 }
 
 // inTurn calls run with a ctx that is also done once it has taken a quarter of the time
 // that calls have and others wait for a connection for an order, unless Options.Accept has
 // been called. So those who wait for locks do not keep all connections of orders from those
-// who need not. In MySQL, they wait no longer than innodb_lock_wait_timeout.
+// who need not. A server that goes on without its caller is not left for that: in MySQL, they
+// wait no longer than innodb_lock_wait_timeout.
 func (s *Store) inTurn(ctx context.Context, h *held, run func(context.Context) error) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -255,6 +257,7 @@ func (c session) begin(ctx context.Context) (*transaction, error) {
 		cancel()
 		return nil, err
 	}
+	c.held.heard.Store(true)
 	insert := func(ctx context.Context, args ...any) (sql.Result, error) {
 		return tx.ExecContext(ctx, c.engine.insert, args...)
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -22,7 +23,8 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
-	seeds   = flag.Uint64("seeds", 0, "simulate the seeds from 1 to this one (default 2000, or 200 with -short or -race)")
+	first   = flag.Uint64("first", 1, "simulate the seeds from this one on")
+	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 2000, or 200 with -short or -race)")
 )
 
 // TestSimulation tests the store as a whole: three of them as replicas of a program,
@@ -30,20 +32,20 @@ var (
 // decides everything: newSimulation says what, and check what must be true whatever
 // happened.
 //
-//	go test ./sqlstore -run TestSimulation -timeout 0 -args -seeds 100000
+//	go test ./sqlstore -run TestSimulation -timeout 0 -args -first 2001 -seeds 100000
 //	go test ./sqlstore -run TestSimulation -args -seed 42
 func TestSimulation(t *testing.T) {
-	first, last := uint64(1), uint64(2000)
+	from, n := *first, uint64(2000)
 	switch {
 	case *oneSeed != 0:
-		first, last = *oneSeed, *oneSeed
+		from, n = *oneSeed, 1
 	case *seeds != 0:
-		last = *seeds
+		n = *seeds
 	case testing.Short() || raceDetected():
-		last = 200
+		n = 200
 	}
 	times := make(map[string]int)
-	for seed := first; seed <= last; seed++ {
+	for seed := from; seed < from+n; seed++ {
 		m := simulate(t, seed)
 		for what, n := range m.times {
 			times[what] += n
@@ -62,9 +64,13 @@ func TestSimulation(t *testing.T) {
 		"shared commit in which keys are taken",
 		"order seen by others and lost in a fail-over", "call that created", "call that replayed", "call with a key reused",
 		"call that was refused", "call that failed for good", "call that panicked", "call of an order that fails", "call that was unavailable", "call that was unavailable soon",
-		"call that was left",
+		"call that was left", "instant at which more than one thing happens",
+		"key that was forgotten", "ForgetKeys that was refused", "replay of an old key", "order with an old key",
+		"commit that another member's was faster than", "transaction that another member's has ended", "read that waited for another member",
+		"product that was found", "product that was not there yet",
+		"statement that is never answered", "call that waited for a stranger",
 	} {
-		if times[what] == 0 && last-first >= 100 {
+		if times[what] == 0 && n > 100 {
 			t.Errorf("there was no %s, so that is not tested", what)
 		}
 	}
@@ -81,7 +87,7 @@ func TestSimulationIsTheSameEachTime(t *testing.T) {
 		var stories [][]string
 		for len(stories) < 50 {
 			m := simulate(t, seed)
-			if m.pool != 0 {
+			if m.pool != 0 || m.grain != 0 {
 				break // where calls wait for a connection, database/sql picks the next at random
 			}
 			story := m.told()
@@ -176,9 +182,17 @@ type simulation struct {
 	pool     int           // how many connections each store may have, or 0: any number
 	items    [][2]string   // of each key, with its first fingerprint and with its second
 
+	clocks    [replicas]time.Duration // how wrong those of the replicas are
+	older     [replicas]bool          // those of a release that does not know the column keyed_ms
+	forgets   bool                    // ForgetKeys is called
+	old       map[int]*orderRow       // orders of keys, which may be forgotten soon, or were
+	gone      string                  // what never comes back, while all else is in order
+	strangers []*tx                   // who have what is gone
+
 	calling  sync.Mutex
 	calls    []*attempt
 	accepted []acceptance
+	put      map[string]time.Duration // when products were there
 	calmFrom time.Duration
 	wrong    []string
 }
@@ -207,7 +221,7 @@ type acceptance struct {
 }
 
 func newSimulation(seed uint64) *simulation {
-	m := &simulation{world: newWorld(seed)}
+	m := &simulation{world: newWorld(seed), put: make(map[string]time.Duration)}
 	d := m.dice("plan")
 	m.accepts = d.IntN(2) == 0
 	m.timeout = between(d, time.Second, 10*time.Second)
@@ -226,11 +240,9 @@ func newSimulation(seed uint64) *simulation {
 		}
 		m.items = append(m.items, [2]string{oneOf(d, items...), oneOf(d, items...)})
 	}
+	m.planMore(m.dice("more"))
 	for n := range replicas {
-		r := &fakeDB{server: m.server, name: fmt.Sprintf("r%d", n)}
-		if m.server.engine == postgres {
-			r.asks = time.Second
-		}
+		r := m.dbOf(n)
 		db := sql.OpenDB(r)
 		db.SetMaxOpenConns(m.pool)
 		db.SetMaxIdleConns(1000)
@@ -240,12 +252,55 @@ func newSimulation(seed uint64) *simulation {
 		}
 		store := sqlstore.New(db, opts)
 		store.SetJitter(func(least, most time.Duration) time.Duration {
+			if m.grain > 0 { // the pauses of two that fail together are to end together, too
+				return least + upTo(m.dice("pause"), most-least)/m.grain*m.grain
+			}
 			return m.plan(least + upTo(m.dice(r.name, "pause"), most-least))
 		})
 		m.dbs, m.stores = append(m.dbs, db), append(m.stores, store)
 	}
 	m.tell("seed", "%d: %v, Accept %t, %d connections, timeout %v, span %v, faults %v, keys %q", seed, m.server.engine, m.accepts, m.pool, m.timeout, m.span, m.server.faults, m.items)
+	m.tell("seed", "grain %v, %d members, clocks %v, of an older release %v, keys that may be forgotten %v, gone: %q", m.grain, len(m.server.members), m.clocks, m.older, slices.Sorted(maps.Keys(m.old)), m.gone)
 	return m
+}
+
+// planMore is for what has joined the simulation later. It has dice of its own, so that
+// what a seed was before stays.
+func (m *simulation) planMore(d *rand.Rand) {
+	if d.IntN(8) == 0 && m.pool == 0 {
+		m.grain = oneOf(d, 10*time.Microsecond, time.Millisecond) // which each message takes at least
+		whole := 200 * m.grain                                    // so that a fortieth of an eighth of Timeout, and the like, are whole, too
+		m.timeout = max(m.timeout+whole-1, 5000*m.grain) / whole * whole
+	}
+	if m.server.engine == mysql && d.IntN(2) == 0 {
+		most := oneOf(d, time.Millisecond, 50*time.Millisecond, m.timeout/2)
+		conflict := uint16(1213)
+		if groupReplication && d.IntN(2) == 0 {
+			conflict = 3101
+		}
+		m.server.cluster(conflict, upTo(d, most), upTo(d, most), upTo(d, most))
+	}
+	if d.IntN(6) == 0 && m.pool != 1 && m.grain == 0 {
+		m.goForGood(d)
+	}
+	if m.forgets = m.gone == "" && d.IntN(2) == 0; m.forgets {
+		m.ageKeys(d)
+	}
+	m.older[0] = d.IntN(4) == 0
+}
+
+// dbOf returns the way of a replica to the server.
+func (m *simulation) dbOf(n int) *fakeDB {
+	f := &fakeDB{server: m.server, name: fmt.Sprintf("r%d", n), member: n}
+	if m.server.engine == postgres {
+		f.asks = time.Second
+	}
+	d := m.dice("way", f.name)
+	if m.gone == aConnection {
+		f.silent = 1 + d.IntN(8)
+	}
+	f.older = m.older[n]
+	return f
 }
 
 func (m *simulation) run() {
@@ -255,11 +310,19 @@ func (m *simulation) run() {
 			all.Go(func() { m.caller(n, fmt.Sprintf("r%d.%02d", n, i)) })
 		}
 	}
-	if m.server.engine != sqlite {
+	if m.server.engine != sqlite && len(m.server.members) == 1 && m.gone == "" {
 		all.Go(m.failOvers)
+	}
+	for n := range replicas {
+		all.Go(func() { m.putter(n) })
+		all.Go(func() { m.reader(n) })
+		if m.forgets {
+			all.Go(func() { m.forgetter(n) })
+		}
 	}
 	all.Wait()
 	m.calmDown()
+	m.comeBack()
 	m.tell("seed", "nothing fails any more")
 	m.sleep(time.Hour) // until the server has noticed who has gone
 	m.calmFrom = m.now()
@@ -279,6 +342,9 @@ func (m *simulation) run() {
 			}
 		}
 		all.Wait()
+		if round == 0 {
+			m.forgetAll() // no connection of the pool is dead by now
+		}
 	}
 	m.sleep(time.Minute) // a commit goes on when a caller has left it by a panic
 	for n, db := range m.dbs {
@@ -287,6 +353,7 @@ func (m *simulation) run() {
 		}
 		db.Close()
 	}
+	m.sleep(time.Second) // until all members have all
 	m.check()
 	m.sleep(time.Hour) // no goroutine of the stores is left then, or the bubble panics
 }
@@ -348,13 +415,11 @@ func (m *simulation) caller(replica int, who string) {
 func (m *simulation) call(ctx context.Context, who, id string, replica, key, variant int, limit time.Duration) bool {
 	a := &attempt{who: who, replica: replica, key: key, variant: variant, began: m.now(), calm: m.isCalm()}
 	a.limit = a.began + min(limit, m.timeout)
-	a.proposed = storefront.Order{ID: id, Item: m.items[key][variant], Qty: int64(variant + 1), CreatedAt: time.UnixMilli(time.Now().UnixMilli()).UTC()}
+	a.proposed = storefront.Order{ID: id, Item: m.items[key][variant], Qty: int64(variant + 1), CreatedAt: time.UnixMilli(time.Now().Add(m.clocks[replica]).UnixMilli()).UTC()}
 	m.tell(who, "CreateOrder with %s/%d of %s as %s", keyName(key), variant, a.proposed.Item, id)
 	func() {
 		defer func() { a.panicked = recover() }()
-		a.order, a.err = m.stores[replica].CreateOrder(context.WithValue(ctx, callerKey{}, who), storefront.IdempotencyKey{
-			Scope: "simulation", Value: keyName(key), Fingerprint: fingerprint(variant),
-		}, a.proposed)
+		a.order, a.err = m.stores[replica].CreateOrder(context.WithValue(ctx, callerKey{}, who), m.keyOf(key, variant), a.proposed)
 	}()
 	a.ended, a.ctxErr = m.now(), ctx.Err()
 	m.tell(who, "%v", a)
@@ -362,6 +427,10 @@ func (m *simulation) call(ctx context.Context, who, id string, replica, key, var
 	defer m.calling.Unlock()
 	m.calls = append(m.calls, a)
 	return a.err == nil || a.panicked != nil || errors.Is(a.err, storefront.ErrKeyReused) || m.isOwn(a)
+}
+
+func (m *simulation) keyOf(key, variant int) storefront.IdempotencyKey {
+	return storefront.IdempotencyKey{Scope: "simulation", Value: keyName(key), Fingerprint: fingerprint(variant)}
 }
 
 func keyName(key int) string { return fmt.Sprintf("k%d", key) }
@@ -385,7 +454,7 @@ func (m *simulation) accept(ctx context.Context, tx *sql.Tx, key storefront.Idem
 	m.accepted = append(m.accepted, acceptance{m.now(), order.ID, key.Value})
 	m.calling.Unlock()
 	m.tell("Accept", "of %s (%s)", order.ID, order.Item)
-	if d := m.dice("Accept", order.ID); !m.isCalm() && d.IntN(20) == 0 {
+	if d := m.dice("Accept", order.ID); !m.isCalm() && m.gone == "" && d.IntN(20) == 0 {
 		select {
 		case <-time.After(m.plan(between(d, time.Millisecond, 3*time.Second))):
 		case <-ctx.Done():
@@ -465,24 +534,30 @@ func (m *simulation) fault(format string, args ...any) {
 
 // check checks what the contracts of storefront.Store and Options.Accept promise.
 func (m *simulation) check() {
-	state := m.server.state
+	m.server.catchUp(m.server.members[0])
+	state := m.server.members[0].state
 	proposed := make(map[string]*attempt)
-	known := make(map[int]time.Duration) // since when the order of a key must be there
+	known := make(map[int]time.Duration) // since when the order of a key must be there, which is not forgotten
+	for key, row := range m.old {
+		proposed[row.id] = &attempt{key: key, proposed: storefront.Order{ID: row.id, Item: row.item, Qty: row.qty, CreatedAt: time.UnixMilli(row.ms)}}
+	}
 	for _, a := range m.calls {
 		proposed[a.proposed.ID] = a
-		if at, ok := known[a.key]; a.err == nil && a.panicked == nil && (!ok || a.ended < at) {
+		if at, ok := known[a.key]; m.old[a.key] == nil && a.err == nil && a.panicked == nil && (!ok || a.ended < at) {
 			known[a.key] = a.ended
 		}
 	}
-	stored := make(map[int]*orderRow)
+	stored := make(map[int]*orderRow) // by key, those that are not forgotten
 	taken := 0
 	for _, id := range slices.Sorted(maps.Keys(state.orders)) {
 		row, a := state.orders[id], proposed[id]
-		if stored[a.key] != nil {
-			m.fault("%s has two orders: %s and %s", keyName(a.key), stored[a.key].id, id)
+		if state.keys[row.hash] == row || m.old[a.key] == nil {
+			if stored[a.key] != nil {
+				m.fault("%s has two orders: %s and %s", keyName(a.key), stored[a.key].id, id)
+			}
+			stored[a.key] = row
 		}
-		stored[a.key] = row
-		if _, ok := known[a.key]; !ok && !a.calm {
+		if _, ok := known[a.key]; !ok && !a.calm && m.old[a.key] == nil {
 			known[a.key] = m.calmFrom
 		}
 		if fingerprint(a.variant) != row.fingerprint || row.item != a.proposed.Item || row.qty != a.proposed.Qty || row.ms != a.proposed.CreatedAt.UnixMilli() {
@@ -507,16 +582,35 @@ func (m *simulation) check() {
 		m.fault("%v are taken for %d orders", state.taken, taken)
 	}
 	for _, a := range m.accepted {
-		key := proposed[a.order].key
-		if at, ok := known[key]; ok && a.at > at {
+		key, since := proposed[a.order].key, a.at
+		if len(m.server.members) > 1 {
+			since = proposed[a.order].began // a later commit is not seen, but the transaction cannot commit
+		}
+		if at, ok := known[key]; ok && since > at {
 			m.fault("at %v, Accept was called for %s, after %s had an order", a.at, a.order, keyName(key))
 		}
 	}
 	m.checkStats()
 	for _, a := range m.calls {
-		if wrong := m.checkCall(a, stored[a.key], known); wrong != "" {
-			m.fault("%s: %v, and %v is stored", wrong, a, stored[a.key])
+		row := stored[a.key]
+		if old := m.old[a.key]; old != nil && a.panicked == nil {
+			switch there := state.orders[a.order.ID]; {
+			case a.err == nil && there != nil && there.hash == old.hash:
+				m.count(map[bool]string{true: "order with an old key", false: "replay of an old key"}[a.order.ID == a.proposed.ID])
+				row = there // which another may have followed
+			case errors.Is(a.err, storefront.ErrKeyReused) && fingerprint(a.variant) != old.fingerprint:
+				row = old
+			case a.err != nil && state.orders[a.proposed.ID] != nil:
+				row = state.orders[a.proposed.ID]
+			}
 		}
+		if wrong := m.checkCall(a, row, known); wrong != "" {
+			m.fault("%s: %v, and %v is stored", wrong, a, row)
+		}
+	}
+	m.checkForgotten()
+	if m.server.misused {
+		m.fault("a result was asked for its rows after its connection was given back")
 	}
 }
 
@@ -562,6 +656,11 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 		// Accept itself waits for what no ctx ends.
 	case a.ended > a.limit:
 		return fmt.Sprintf("it ended %v after its time", a.ended-a.limit)
+	case m.gone != "" && a.ctxErr == nil && errors.Is(a.err, storefront.ErrUnavailable) && !m.isOwn(a) && !a.calm:
+		if !m.waitsForAStranger(a) {
+			return "it could have been served"
+		}
+		m.count("call that waited for a stranger")
 	case a.err != nil && a.ctxErr == nil && !errors.Is(a.err, storefront.ErrUnavailable) && a.proposed.Item != committing && row != nil && row.id == a.proposed.ID:
 		return "its order is there all the same"
 	case a.panicked == nil && a.err == nil:
@@ -587,7 +686,7 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 		strings.Contains(a.err.Error(), "has not answered for more than") && !a.calm:
 		m.count("call that was unavailable soon")
 		for _, b := range m.calls {
-			if b.replica == a.replica && b.err == nil && b.panicked == nil && b.ended <= a.began && b.ended > a.ended-m.timeout {
+			if b.replica == a.replica && b.err == nil && b.panicked == nil && b.ended <= a.began-m.grain && b.ended > a.ended-m.timeout {
 				return fmt.Sprintf("it gave up soon, although %s was answered shortly before", b.who)
 			}
 		}
@@ -596,8 +695,8 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 	case errors.Is(a.err, storefront.ErrUnavailable) && (errors.Is(a.err, stateError("23505")) || isNumber(a.err, 1062)) && !a.calm:
 		// The order of a try before had the ID, and was lost in a fail-over before
 		// its key was looked for.
-	case isNumber(a.err, 1062) && m.server.failOversBetween(a.began, a.ended) > 1:
-		// So was an order with the key that was there, and its next one.
+	case isNumber(a.err, 1062) && m.server.failOversBetween(a.began, a.ended)+m.forgottenBetween(a) > 1:
+		// So was an order with the key that was there, or it was forgotten, and its next one.
 	case m.isOwn(a): // perhaps unavailable as well, if a try before may have created it
 		switch {
 		case a.panicked != nil:

@@ -255,7 +255,7 @@ func TestCheckOfAStoreThatCanCreateOrders(t *testing.T) {
 				if err := store.Check(t.Context()); err != nil {
 					t.Errorf("%v: with %s, Check returned %v", engine, name, err)
 				}
-				if n := len(f.server.state.orders); n != 0 || len(f.server.commits) != 0 || outcomes(store.Stats()) != 0 {
+				if n := len(f.server.members[0].state.orders); n != 0 || len(f.server.commits) != 0 || outcomes(store.Stats()) != 0 {
 					t.Errorf("%v: Check has left %d orders, and the store has %+v", engine, n, store.Stats())
 				}
 			})

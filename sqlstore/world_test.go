@@ -13,11 +13,16 @@ import (
 // seed, the time and what it happens to, never from which goroutine asks first, and
 // no two things are planned for the same instant. So a seed is one story, wherever
 // the Store itself does not let goroutines go on at once (see simulate).
+//
+// But where time has a grain, all that is planned is planned for one of few instants,
+// and much happens at once. In which sequence is up to the runtime, which takes any:
+// such a seed has many stories.
 type world struct {
 	seed  uint64
 	began time.Time
 
 	mu      sync.Mutex
+	grain   time.Duration          // of time; 0: there is none
 	taken   map[time.Duration]bool // the instants for which something is planned
 	instant bool                   // nothing takes time by itself, or fails
 	calm    bool                   // nothing fails any more
@@ -91,7 +96,8 @@ func between(d *rand.Rand, least, most time.Duration) time.Duration {
 	return least + upTo(d, min(least<<(1+d.IntN(magnitudes)), most)-least)
 }
 
-// plan returns d, or the next duration after which nothing else is planned.
+// plan returns d, or the next duration after which nothing else is planned. If time has
+// a grain, it is that after which d is over and something may be planned.
 func (w *world) plan(d time.Duration) time.Duration {
 	if w.instant {
 		return d
@@ -100,7 +106,12 @@ func (w *world) plan(d time.Duration) time.Duration {
 	defer w.mu.Unlock()
 	now := w.now()
 	at := now + max(d, 1)
-	for w.taken[at] {
+	if w.grain > 0 {
+		if at = (at + w.grain - 1) / w.grain * w.grain; w.taken[at] {
+			w.times["instant at which more than one thing happens"]++
+		}
+	}
+	for w.taken[at] && w.grain == 0 {
 		at++
 	}
 	w.taken[at] = true

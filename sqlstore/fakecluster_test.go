@@ -1,0 +1,118 @@
+package sqlstore_test
+
+import (
+	"slices"
+	"time"
+)
+
+// A member has the database as far as it has got with the log. In a cluster, as those
+// of Galera and Group Replication, each takes writes. Locks are its own: it is the
+// commit that finds whether a transaction of another member, which this one did not
+// have yet, has written the same rows. What is committed is in the log of all at once,
+// and each applies it, in the log's sequence, when it gets to it.
+type member struct {
+	n       int
+	state   tables
+	locks   map[string]*tx
+	applied int           // how much of the log it has
+	lag     time.Duration // it may be so far behind
+}
+
+// An entry is a commit in the log.
+type entry struct {
+	changes []change
+	tx      *tx
+	at      []time.Duration // when each member has it
+}
+
+// cluster makes s one whose members may be so far behind. conflict is the error of a
+// commit that comes too late.
+func (s *server) cluster(conflict uint16, lags ...time.Duration) {
+	s.conflict, s.members = conflict, nil
+	for n, lag := range lags {
+		s.members = append(s.members, &member{n: n, lag: lag})
+	}
+	s.replay(nil)
+	if conflict == 1213 {
+		s.variables["wsrep_on"], s.variables["wsrep_sync_wait"] = "ON", "1"
+	} else {
+		s.variables["group_replication_group_name"] = "8a94f357-aab4-11df-86ab-c80aa9429562"
+		s.variables["group_replication_single_primary_mode"], s.variables["group_replication_consistency"] = "OFF", "BEFORE"
+	}
+}
+
+// catchUp applies what m has got by now. It ends what is in its way.
+func (s *server) catchUp(m *member) {
+	if len(s.members) == 1 {
+		return
+	}
+	for m.applied < len(s.log) && s.log[m.applied].at[m.n] <= s.now() {
+		e := s.log[m.applied]
+		m.applied++
+		m.state.apply(e.changes)
+		if e.tx == nil {
+			continue
+		}
+		for _, row := range e.tx.wrote {
+			if holder := m.locks[row]; holder != nil && holder != e.tx {
+				s.count("transaction that another member's has ended")
+				holder.aborted = true
+				holder.end()
+			}
+		}
+	}
+}
+
+// sync has a statement that reads, or begins a transaction, wait for what others have
+// committed.
+func (s *session) sync(c *call) error {
+	s.catchUp(s.member)
+	switch c.kind {
+	case "BEGIN", "READ", "REPLAY", "TAKEN":
+		if n := len(s.log); s.applied < n && len(s.members) > 1 {
+			s.count("read that waited for another member")
+			s.pass(s.log[n-1].at[s.n]-s.now(), nil)
+			s.catchUp(s.member)
+		}
+	}
+	if s.tx != nil && s.tx.aborted && c.kind != "ROLLBACK" {
+		s.abort()
+		return number(1213)
+	}
+	return nil
+}
+
+// certify has t in the log, unless another member's transaction, which this one has not
+// got yet, has written the same rows. It waits until the member is so far.
+func (s *session) certify(t *tx, c *call) error {
+	s.catchUp(s.member)
+	if t.aborted {
+		return number(1213)
+	}
+	for _, e := range s.log[s.applied:] {
+		if e.tx != nil && slices.ContainsFunc(e.tx.wrote, func(row string) bool { return slices.Contains(t.wrote, row) }) {
+			s.count("commit that another member's was faster than")
+			t.end()
+			return number(s.conflict)
+		}
+	}
+	e := entry{changes: t.changes, tx: t, at: make([]time.Duration, len(s.members))}
+	for n, m := range s.members {
+		if m != s.member {
+			most := max(m.lag, 100*time.Microsecond)
+			if s.isCalm() {
+				most = time.Millisecond
+			}
+			e.at[n] = s.now() + s.delay(c.Rand, 20*time.Microsecond, most)
+		} else {
+			e.at[n] = s.now()
+		}
+		if len(s.log) > 0 {
+			e.at[n] = max(e.at[n], s.log[len(s.log)-1].at[n])
+		}
+	}
+	s.log = append(s.log, e)
+	s.pass(e.at[s.n]-s.now(), nil)
+	s.catchUp(s.member)
+	return nil
+}
