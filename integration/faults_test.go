@@ -176,30 +176,36 @@ func startReplicas(t *testing.T, command func() (string, error), n int, db strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := workFolder(t)
-	for i := range n {
-		addr := "127.0.0.1:" + strconv.Itoa(freePort())
-		r := &replica{
-			t:    t,
-			args: []string{binary, "-addr", addr, "-db", db},
-			url:  "http://" + addr,
-			log:  filepath.Join(dir, fmt.Sprintf("replica%d.log", i)),
-		}
+	for range n {
+		r := newReplica(t, binary, db)
 		replicas = append(replicas, r)
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Log(logTail(r.log))
-			}
-			if r.process != nil {
-				r.process.kill()
-			}
-		})
 		r.start()
 	}
 	for _, r := range replicas {
 		r.waitUntilServing()
 	}
 	return replicas
+}
+
+// newReplica returns a process of a command on a database that is not started yet.
+func newReplica(t *testing.T, binary, db string) *replica {
+	t.Helper()
+	addr := "127.0.0.1:" + strconv.Itoa(freePort())
+	r := &replica{
+		t:    t,
+		args: []string{binary, "-addr", addr, "-db", db},
+		url:  "http://" + addr,
+		log:  filepath.Join(workFolder(t), "replica.log"),
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(logTail(r.log))
+		}
+		if r.process != nil {
+			r.process.kill()
+		}
+	})
+	return r
 }
 
 // run has clients create orders until enough are acknowledged, and meanwhile
