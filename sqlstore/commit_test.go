@@ -683,8 +683,46 @@ func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T
 		synctest.Wait()
 		close(d.server.let)
 		wg.Wait()
-		if got := fmt.Sprint(d.server.commits); got != "[[a] [b]]" {
-			t.Errorf("the commits were %s", got)
+		sent := 0
+		for _, query := range d.ran {
+			if kindOf(query) == "INSERT" {
+				sent++
+			}
+		}
+		if got := fmt.Sprint(d.server.commits); got != "[[a] [b]]" || sent != 2 {
+			t.Errorf("the commits were %s, and %d orders were sent, want 2", got, sent)
+		}
+	})
+}
+
+// Where a statement is cancelled, SQLite may roll back what the others have done, too.
+func TestCallerWhoLeavesDuringASharedCommitOfSQLiteDoesNotCancelAccept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHeldDB(sqlite)
+		ctx, leave := context.WithCancel(t.Context())
+		var during error
+		store := sqlstore.New(open(t, d), &sqlstore.Options{
+			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+				if order.Item == "leaves" {
+					leave()
+					during = ctx.Err()
+				}
+				return nil
+			},
+		})
+		wg := create(t, store, "a", "b")
+		wg.Go(func() {
+			if _, err := store.CreateOrder(ctx, key, storefront.Order{ID: "ord_leaves", Item: "leaves"}); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("CreateOrder returned %v", err)
+			}
+		})
+		synctest.Wait()
+		more := create(t, store, "c")
+		close(d.server.let)
+		wg.Wait()
+		more.Wait()
+		if got := fmt.Sprint(d.server.commits); got != "[[a] [b leaves c]]" || during != nil {
+			t.Errorf("the commits were %s, and the ctx of Accept was done: %v", got, during)
 		}
 	})
 }

@@ -131,9 +131,18 @@ func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
 	})
 }
 
+// Where the program holds the other connections, nobody can ask whether the server is
+// there.
 func TestAcceptThatIsSlowGetsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := sqlstore.New(open(t, new(fakeDB)), &sqlstore.Options{
+		db := open(t, new(fakeDB))
+		db.SetMaxOpenConns(2)
+		held, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		store := sqlstore.New(db, &sqlstore.Options{
 			Timeout: 10 * time.Second,
 			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
 				select {
@@ -247,9 +256,11 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 				}
 				refuses = false
 				var wg sync.WaitGroup
-				for range 4 { // not one, which might be the probe
+				for i := range 4 { // not one, which might be the probe, and with a key each, or they share a try
 					wg.Go(func() {
-						if _, err := store.CreateOrder(t.Context(), key, order); err != nil {
+						key := storefront.IdempotencyKey{Value: fmt.Sprint(i)}
+						proposed := storefront.Order{ID: fmt.Sprint("ord_", i), Item: "kettle", Qty: 1}
+						if _, err := store.CreateOrder(t.Context(), key, proposed); err != nil {
 							t.Error(err)
 						}
 					})
