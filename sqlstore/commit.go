@@ -118,7 +118,6 @@ func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
 	w := attempts[0].watch
 	if len(attempts) > 1 {
 		w = s.newWatch(w.health)
-		w.left.Store(true) // it ends soon by itself
 	}
 	if _, ok := ctx.Deadline(); !ok && !oneWriter {
 		var cancel context.CancelFunc
@@ -131,6 +130,7 @@ func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
 		if !oneWriter {
 			defer time.AfterFunc(long, b.HandOver).Stop()
 			if len(attempts) > 1 {
+				w.left.Store(true) // it ends soon by itself
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, long)
 				defer cancel()
