@@ -876,7 +876,7 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 			slow := fmt.Sprint(1 + at)
 			var runs []time.Duration // how long each call of Accept for the slow one had
 			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-				long := time.Millisecond
+				long := 5 * time.Millisecond
 				if order.Item == slow {
 					deadline, _ := ctx.Deadline()
 					runs = append(runs, time.Until(deadline))
@@ -889,6 +889,14 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 					return ctx.Err()
 				}
 			}})
+			var wg sync.WaitGroup
+			wg.Go(func() { // others always wait for a commit
+				for i := range 500 {
+					time.Sleep(5 * time.Millisecond)
+					wg.Go(create(t, store, fmt.Sprint("other ", i)).Wait)
+				}
+			})
+			defer wg.Wait()
 			for item, err := range callsOf(t, store, []string{"0", "1", "2", "3", "4"}) {
 				if err != nil {
 					t.Errorf("the slow one is %s, and the call for %s returned %v", slow, item, err)
@@ -1052,6 +1060,7 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 					shared++
 				case hung > 0:
 					alone = append(alone, time.Since(began))
+					time.Sleep(timeout / 100) // so that the next ones wait
 				}
 				return nil, errPassOn
 			}
@@ -1075,9 +1084,9 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldDB(postgres)
-		refused := 0
+		away, refused := false, 0
 		f.connect = func(context.Context) error {
-			if f.opened >= 4 && refused < 3 {
+			if away && refused < 3 {
 				refused++
 				return syscall.ECONNREFUSED
 			}
@@ -1088,6 +1097,7 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 		store := sqlstore.New(db, nil)
 		first := create(t, store, "a", "b", "c", "d")
 		rest := create(t, store, strings.Split("efghijkl", "")...)
+		away = true
 		f.server.let <- struct{}{} // their commit gets no connection
 		time.Sleep(time.Second)
 		if refused != 3 {
