@@ -931,8 +931,8 @@ func TestErrorOfAcceptsOwnErrandsIsFinal(t *testing.T) {
 		"SQLite file of its own":         sqliteError("unable to open database file (14)"),
 	} {
 		for _, engine := range engines {
-			for _, others := range [][]string{nil, {"a", "b"}} {
-				t.Run(fmt.Sprint(engine, "/", name, "/beside ", others), func(t *testing.T) {
+			for beside, others := range map[string][]string{"alone": nil, "beside others": {"a", "b"}} {
+				t.Run(fmt.Sprint(engine, "/", name, "/", beside), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						f := newHeldDB(engine)
 						runs := 0
