@@ -916,7 +916,7 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 			slow := fmt.Sprint(1 + at)
 			var runs []time.Duration // how long each call of Accept for the slow one had
 			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-				long := time.Millisecond
+				long := 5 * time.Millisecond
 				if order.Item == slow {
 					deadline, _ := ctx.Deadline()
 					runs = append(runs, time.Until(deadline))
@@ -929,6 +929,14 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 					return ctx.Err()
 				}
 			}})
+			var wg sync.WaitGroup
+			wg.Go(func() { // others always wait for a commit
+				for i := range 500 {
+					time.Sleep(5 * time.Millisecond)
+					wg.Go(create(t, store, fmt.Sprint("other ", i)).Wait)
+				}
+			})
+			defer wg.Wait()
 			for item, err := range callsOf(t, store, []string{"0", "1", "2", "3", "4"}) {
 				if err != nil {
 					t.Errorf("the slow one is %s, and the call for %s returned %v", slow, item, err)
@@ -963,8 +971,8 @@ func TestErrorOfAcceptsOwnErrandsIsFinal(t *testing.T) {
 		"SQLite file of its own":         sqliteError("unable to open database file (14)"),
 	} {
 		for _, engine := range engines {
-			for _, others := range [][]string{nil, {"a", "b"}} {
-				t.Run(fmt.Sprint(engine, "/", name, "/beside ", others), func(t *testing.T) {
+			for beside, others := range map[string][]string{"alone": nil, "beside others": {"a", "b"}} {
+				t.Run(fmt.Sprint(engine, "/", name, "/", beside), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						f := newHeldDB(engine)
 						runs := 0
@@ -1092,6 +1100,7 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 					shared++
 				case hung > 0:
 					alone = append(alone, time.Since(began))
+					time.Sleep(timeout / 100) // so that the next ones wait
 				}
 				return nil, errPassOn
 			}
@@ -1115,9 +1124,9 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldDB(postgres)
-		refused := 0
+		away, refused := false, 0
 		f.connect = func(context.Context) error {
-			if len(f.conns) >= 4 && refused < 3 {
+			if away && refused < 3 {
 				refused++
 				return syscall.ECONNREFUSED
 			}
@@ -1128,6 +1137,7 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 		store := sqlstore.New(db, nil)
 		first := create(t, store, "a", "b", "c", "d")
 		rest := create(t, store, strings.Split("efghijkl", "")...)
+		away = true
 		f.server.let <- struct{}{} // their commit gets no connection
 		time.Sleep(time.Second)
 		if refused != 3 {

@@ -143,6 +143,7 @@ func open(t *testing.T, f *fakeDB) *sql.DB {
 		}
 		db.Close()
 		f.hangUp()
+		time.Sleep(f.server.took) // what is on its way arrives
 		// Otherwise, database/sql has it wait for whoever uses the connection by then.
 		if f.server.misused {
 			t.Error("a result was asked for its rows after its connection was given back")
