@@ -27,6 +27,11 @@ const (
 // tables; otherwise it returns an error, and so it does if a table that has one of its
 // names is not the store's.
 //
+// From version 1, orders wait while it adds a column and an index: for a second or two on
+// SQLite and PostgreSQL where there are a million orders, and for as long as copying the
+// table takes on MySQL and MariaDB. Of a large table, give the Store a Timeout that is longer
+// than that: a statement that takes longer is ended, and PostgreSQL begins anew.
+//
 // It needs the right to create tables. Like the methods of [storefront.Store], it
 // waits for a database that is not there for up to Options.Timeout.
 func (s *Store) Migrate(ctx context.Context) error {
