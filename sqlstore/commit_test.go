@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -1087,19 +1088,29 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const timeout = 10 * time.Second
 			f := newHeldDB(engine)
+			var mu sync.Mutex
 			var hung, shared int
 			var alone []time.Duration
 			began := time.Now()
-			f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-				switch orders := len(args) / 7; {
-				case kindOf(query) != "INSERT":
+			note := func(orders int) (hangs bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
 				case orders > 1 && hung == 0:
 					hung = orders
-					return hang(ctx, conn, query, args)
+					return true
 				case orders > 1:
 					shared++
 				case hung > 0:
 					alone = append(alone, time.Since(began))
+				}
+				return false
+			}
+			f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+				if kindOf(query) == "INSERT" {
+					if note(len(args) / 7) {
+						return hang(ctx, conn, query, args)
+					}
 					time.Sleep(timeout / 100) // so that the next ones wait
 				}
 				return nil, errPassOn
@@ -1124,10 +1135,10 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldDB(postgres)
-		away, refused := false, 0
+		var refusals atomic.Int32 // that are left
 		f.connect = func(context.Context) error {
-			if away && refused < 3 {
-				refused++
+			if refusals.Load() > 0 {
+				refusals.Add(-1)
 				return syscall.ECONNREFUSED
 			}
 			return nil
@@ -1137,11 +1148,11 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 		store := sqlstore.New(db, nil)
 		first := create(t, store, "a", "b", "c", "d")
 		rest := create(t, store, strings.Split("efghijkl", "")...)
-		away = true
+		refusals.Store(3)
 		f.server.let <- struct{}{} // their commit gets no connection
 		time.Sleep(time.Second)
-		if refused != 3 {
-			t.Errorf("%d connections were refused", refused)
+		if n := refusals.Load(); n > 0 {
+			t.Errorf("%d connections more were to be refused", n)
 		}
 		close(f.server.let)
 		first.Wait()

@@ -428,15 +428,16 @@ func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
 				db.SetMaxOpenConns(pool)
 				store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
 				create(t, store, "first").Wait()
-				silent := true
+				var silent atomic.Bool
+				silent.Store(true)
 				f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-					if silent {
+					if silent.Load() {
 						return hang(ctx, conn, query, args)
 					}
 					return nil, errPassOn
 				}
 				began := time.Now()
-				time.AfterFunc(timeout/5, func() { silent = false }) // who is not left goes on to hang
+				time.AfterFunc(timeout/5, func() { silent.Store(false) }) // who is not left goes on to hang
 				create(t, store, "second").Wait()
 				if took := time.Since(began); took < timeout/5 || took > timeout/4 {
 					t.Errorf("%v, a pool of %d: the order was created after %v, want a fifth of %v", engine, pool, took, timeout)
