@@ -10,8 +10,9 @@ import (
 
 // flights let calls of this process that have the same key and fingerprint share one try,
 // as one of them at most creates the order and the others would wait for its locks, each
-// with a connection. A try that fails says nothing to those who came while it was
-// under way: what was decided may have changed before they came. They share the next one.
+// with a connection. What Accept has refused, or failed with, says nothing to those who
+// came while the try was under way, as what was decided may have changed before they
+// came: they share the next one. Any other failure is that of who has made the try.
 type flights struct {
 	mu    sync.Mutex
 	lines map[flightKey]*line

@@ -60,9 +60,10 @@ type Options struct {
 	// created, and CreateOrder returns it.
 	//
 	// In SQLite, it should be quick: there is one writer at a time, so that all
-	// other orders wait. There, its ctx is not done when CreateOrder's is cancelled. If it
-	// has not returned when a commit that it shares has taken a quarter of Timeout,
-	// its ctx is done, and it is called anew, in a commit of its own.
+	// other orders wait. Where others share the commit there, its ctx is not done when
+	// CreateOrder's is cancelled; and if it has not returned when the commit has taken a
+	// quarter of Timeout, or half of the time that another of its orders had left, its ctx is
+	// done, and it is called anew, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
 
 	// Timeout is the most time that a call of a method of storefront.Store, or a
