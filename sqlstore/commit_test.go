@@ -1036,7 +1036,7 @@ func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
 }
 
 func TestPanicOfAcceptIsTheVeryValue(t *testing.T) {
-	type incomparable struct{ f func() }
+	type incomparable struct{ _ func() }
 	value := &incomparable{}
 	for _, engine := range engines {
 		for _, others := range []bool{false, true} {

@@ -113,9 +113,6 @@ func (e *engine) shared(n int) int {
 	return n
 }
 
-// sharesCommits reports whether orders share commits, if each has Options.Accept or not.
-func (e *engine) sharesCommits(accepts bool) bool { return e.oneWriter || !accepts }
-
 // postgreSQL is for the tables of a schema, whose name is quoted.
 func postgreSQL(schema string) *engine {
 	p := schema + "."
