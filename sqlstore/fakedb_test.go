@@ -342,6 +342,7 @@ type fakeConn struct {
 	dead  bool
 	used  time.Duration   // when it was, the last time
 	begun context.Context // of the transaction in progress
+	fresh bool            // it has had no statement
 	given int             // how often it was given back
 }
 
@@ -362,6 +363,7 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 
 // send sends a statement.
 func (c *fakeConn) send(ctx context.Context, query string, args []driver.Value) (*call, error) {
+	c.fresh = false
 	if c.dead {
 		return nil, driver.ErrBadConn
 	}
@@ -468,7 +470,7 @@ func (c *fakeConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	if _, err := c.ExecContext(ctx, "BEGIN", nil); err != nil {
 		return nil, err
 	}
-	c.begun = ctx
+	c.begun, c.fresh = ctx, true
 	return c, nil
 }
 
@@ -506,7 +508,9 @@ func (c *fakeConn) Rollback() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waited = c.waited || c.engine == mysql
+	// One that has just begun is left so when the call's time is up in that moment; its
+	// connection is given back by nobody who waits.
+	c.waited = c.waited || c.engine == mysql && !c.fresh
 	if c.engine == postgres && ctx.Err() != nil {
 		c.hangUp()
 		return ctx.Err()

@@ -250,7 +250,10 @@ func (c session) begin(ctx context.Context) (*transaction, error) {
 	stop := context.AfterFunc(ctx, cancel)
 	tx, err := c.conn.BeginTx(beginning, nil)
 	if !stop() && err == nil {
-		c.held.closing = true
+		// database/sql rolls back, and who gives the connection back waits for that.
+		ended := make(chan struct{})
+		close(ended)
+		c.held.closing, c.held.until = true, ended
 		err = ctx.Err()
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +20,13 @@ import (
 // A gate is an Accept that waits until it is opened.
 type gate struct {
 	let   chan struct{}
-	calls int
+	calls atomic.Int64
 }
 
 func newGate() *gate { return &gate{let: make(chan struct{})} }
 
 func (g *gate) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
-	g.calls++
+	g.calls.Add(1)
 	select {
 	case <-g.let:
 		return nil
