@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,7 +205,7 @@ func TestListsOfNothingAskNothing(t *testing.T) {
 		store := sqlstore.New(open(t, f), nil)
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
-		for _, limit := range []int{0, -1, -1 << 62} {
+		for _, limit := range []int{0, -1, math.MinInt} {
 			for name, list := range map[string]func(context.Context, string, int) ([]storefront.Resource, error){
 				"ListUsers": store.ListUsers, "ListWidgets": store.ListWidgets,
 			} {
