@@ -56,11 +56,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 		fmt.Sprintf(`INSERT INTO %sstorefront_schema (version, oldest) SELECT %d, %d FROM (SELECT 1 AS one) AS once
 			WHERE NOT EXISTS (SELECT 1 FROM %[1]sstorefront_schema)`, e.prefix, schemaVersion, schemaOldest),
 	}
-	for _, statement := range slices.Concat(e.schema, set) {
+	for i, statement := range slices.Concat(e.schema, set) {
 		err := s.retryWith(ctx, func(ctx context.Context, c session) error {
 			_, err := c.exec(ctx, statement)
 			switch {
-			case isThere(err):
+			case isThere(err), i >= len(e.schema) && classOf(err) == duplicate: // another program has set it
 				return nil
 			case createdMeanwhile(err) || classOf(err) == duplicate:
 				err = classified{err, conflict}
