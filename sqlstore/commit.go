@@ -397,7 +397,7 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 	switch class := classOf(accepted); {
 	case transient(ended) && !strings.Contains(ended.Error(), "SQL statements in progress"): // rows that Accept has left open in SQLite
 		return false, ended
-	case ended != nil && class >= passing, class == notPrimary:
+	case ended != nil && class >= passing, class == notPrimary && !oneWriter:
 		return false, accepted // the database has ended the transaction, or soon will
 	case ended != nil && accepting.Err() != nil:
 		return false, accepting.Err()

@@ -42,9 +42,10 @@
 // Options.Timeout). A server that answers nobody for a fifth of that is asked whether it is
 // there, over another connection: for a read by SELECT 1, for an order by a write that is
 // nobody's. Who waits for a lock, or for Options.Accept, waits on while it answers;
-// otherwise it is left: the connections of the pool are closed, and calls go on over new
-// ones. With a pool of one connection, nobody can ask, and a call waits for all of its
-// time. If the database stays away, calls return [storefront.ErrUnavailable]; once
+// otherwise it is left: the idle connections of the pool are closed, and calls go on over new
+// ones. Where nobody else is answered, a call leaves a connection once although the server
+// answers, if that has not begun a transaction: it may be the connection that is dead. With a
+// pool of one connection, nobody can ask, and a call then waits for all of its time. If the database stays away, calls return [storefront.ErrUnavailable]; once
 // none was answered for all of Timeout, most return it after a tenth of Timeout,
 // until one is. Any other error of the database is returned as it is.
 //
@@ -92,7 +93,7 @@
 // Tables of version 1, of 1.0.0-rc.1, become those of version 2 by Migrate, which in
 // PostgreSQL needs them for itself for a moment, and in MySQL and SQLite for as long as each
 // row is written; their keys count from then on. 1.0.0-rc.1 itself goes on meanwhile, but does
-// not start on them anew.
+// not start on them anew, and in MySQL does not forget keys any more.
 //
 // In MySQL, BYTEA is VARBINARY(255) in the first three, LONGBLOB for scope and
 // BINARY(32) for the others; id and item of orders are VARCHAR(255) and TEXT, body is

@@ -78,7 +78,7 @@ type engine struct {
 	// commit of an order waits for.
 	write string
 
-	// server tells the server from others, and from itself before a restart.
+	// server tells the server from others.
 	server string
 
 	// questionMarks says that all placeholders are ?, and not $1, $2 and so on.

@@ -109,7 +109,7 @@ func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(
 		rest := heard + limit/2 - s.now()
 		if rest <= 0 && trying.Err() == nil {
 			isThere := w.isThere(trying, s, server, limit/2)
-			if !isThere || !heardOf.Load() && s.now() >= heard+limit && w.left.CompareAndSwap(false, true) {
+			if !isThere || trying.Err() == nil && !heardOf.Load() && s.now() >= heard+limit && w.left.CompareAndSwap(false, true) {
 				cancel()
 			}
 			rest = limit / 2
@@ -193,6 +193,9 @@ func (s *Store) ask(ctx context.Context, statement func(*engine) string) *string
 		if ctx.Err() != nil && time.Duration(max(s.reading.answered.Load(), s.ordering.answered.Load())) > began {
 			return s.server.Load() // all connections are in use, and are answered over
 		}
+		if pool := s.db.Stats(); pool.InUse == pool.MaxOpenConnections && int64(pool.InUse) > s.stats.running.Load() {
+			return s.server.Load() // all connections are in use, also by others than the store
+		}
 		return nil
 	}
 	defer conn.Close()
@@ -221,7 +224,7 @@ func serverOf(ctx context.Context, e *engine, conn *sql.Conn) (name string, err 
 		return "", nil
 	}
 	err = conn.QueryRowContext(ctx, e.server).Scan(&name)
-	if transient(err) || ctx.Err() != nil {
+	if err != nil && (transient(err) || ctx.Err() != nil) {
 		return "", err
 	}
 	return name, nil

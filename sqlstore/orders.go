@@ -92,6 +92,8 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 	})
 	_, decided := err.(acceptError)
 	switch {
+	case decided && ctx.Err() != nil: // it may be for that
+		return result{err: err}, false
 	case decided:
 		return result{err: err, valid: forMembers}, false
 	case err != nil && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):

@@ -40,8 +40,6 @@ func (s *Store) withSession(ctx context.Context, w *watch, try func(context.Cont
 		defer s.slots.giveBack()
 	}
 	began := s.now()
-	s.stats.running.Add(1)
-	defer s.stats.running.Add(-1)
 	err := s.withConn(ctx, w, try)
 	if w != nil && ctx.Err() != context.Canceled {
 		w.note(began, s.now(), err)
@@ -57,7 +55,15 @@ func (s *Store) ordersAtOnce() int {
 }
 
 func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context, session) error) (err error) {
+	running := func() (ends func()) {
+		if w == nil {
+			return func() {}
+		}
+		s.stats.running.Add(1)
+		return func() { s.stats.running.Add(-1) }
+	}
 	if e := s.engine.Load(); e != nil && e.prepares {
+		defer running()()
 		return try(ctx, session{store: s, engine: e})
 	}
 	var conn *sql.Conn
@@ -97,6 +103,7 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 				return err
 			}
 		}
+		defer running()()
 		e, err := s.detect(ctx, conn)
 		if err != nil {
 			return err

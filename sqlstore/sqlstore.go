@@ -55,9 +55,10 @@ type Options struct {
 	// ctx has the values of CreateOrder's ctx until that returns, and is done when
 	// the call's time is up. tx is not to be used after Accept has returned.
 	//
-	// An error of something else than tx is its own and final, whatever it is, such as
-	// that of another database or of a deadline that Accept has set: the order is not
-	// created, and CreateOrder returns it.
+	// While tx can go on, an error of a lost connection, such as another database's
+	// driver.ErrBadConn, a url.Error, or that of a deadline that Accept has set, is Accept's
+	// own and final: the order is not created, and CreateOrder returns it. One that has the
+	// code of a conflict, a time limit or a read-only server is taken for tx's.
 	//
 	// In SQLite, it should be quick: there is one writer at a time, so that all
 	// other orders wait. Where others share the commit there, its ctx is not done when

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"example.com/storefront"
 )
@@ -15,7 +16,7 @@ type Stats struct {
 	// How calls of CreateOrder have ended. Their sum is the number of those that have
 	// returned.
 	Created     int64 // with a new order
-	Replayed    int64 // with the order that another call has created
+	Replayed    int64 // with the order that was there, be it of another call or of a try before
 	KeyReused   int64 // with storefront.ErrKeyReused
 	Refused     int64 // with a *storefront.Refusal of Options.Accept
 	Unavailable int64 // with storefront.ErrUnavailable
@@ -28,8 +29,8 @@ type Stats struct {
 	Retries int64 // tries of any method that were made again
 	Dropped int64 // connections that were closed because their server had become the wrong one or silent
 
-	Running int64 // tries that use a connection now
-	Waiting int64 // calls that do not: they wait for a connection, a commit or a call with the same key
+	Running int64 // tries of reads and orders that use a connection now (on SQLite, or wait for one)
+	Waiting int64 // calls of those that do not: they wait for a connection, a commit or a call with the same key
 }
 
 // counters are the Stats as they are counted.
@@ -90,16 +91,19 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 // stays but in MySQL a number in storefront_replays. It is for a readiness probe, and
 // takes up to Options.Timeout unless ctx is done before.
 func (s *Store) Check(ctx context.Context) error {
+	deadline := time.Now().Add(s.opts.Timeout)
 	if _, err := s.schemaVersion(ctx); err != nil {
 		return err
 	}
-	return s.retryWith(ctx, func(ctx context.Context, c session) error {
-		// It looks at rights, at columns and at whether anything may be written.
-		_, err := c.exec(ctx, `INSERT INTO `+c.engine.prefix+`storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
+	return s.retry(ctx, deadline, func(ctx context.Context) error {
+		return s.withSession(ctx, nil, func(ctx context.Context, c session) error {
+			// It looks at rights, at columns and at whether anything may be written.
+			_, err := c.exec(ctx, `INSERT INTO `+c.engine.prefix+`storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
 			SELECT id, item, qty, created_ms, scope, key_hash, fingerprint FROM `+c.engine.prefix+`storefront_orders WHERE 1 = 0`)
-		if err == nil && c.engine.write != "" {
-			_, err = c.exec(ctx, c.engine.write)
-		}
-		return err
+			if err == nil && c.engine.write != "" {
+				_, err = c.exec(ctx, c.engine.write)
+			}
+			return err
+		})
 	})
 }

@@ -180,6 +180,13 @@ func (q *Queue[T]) run(ctx context.Context, members []*member[T], own bool) (inP
 		if !returned && inPlace { // Run has ended the goroutine
 			q.handOver()
 		}
+		// Where the place was handed over and nobody waited, nobody may be there to take them.
+		if !inPlace && len(back) > 0 {
+			if batches, _ := q.Limits(len(q.waiting)); q.running < batches {
+				q.running++
+				go q.work()
+			}
+		}
 	}()
 	q.Run(ctx, b)
 	returned = true
