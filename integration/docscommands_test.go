@@ -32,7 +32,7 @@ var trials = map[string]trial{
 	"go run ./integration/durable": serving(durableBinary),
 	".ci/run":                      instead("bash -n .ci/run"),
 
-	"go test ./... ./integration/...":        inCI("go test -race -shuffle=on -timeout 30m ./... ./integration/..."),
+	"go test ./... ./integration/...":        inCI("go test -race -shuffle=on -timeout 60m ./... ./integration/..."),
 	"go run ./integration/mutations":         inCI("go run ./integration/mutations -fast"),
 	"go run ./integration/figures":           testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
 	"go mod init example.org/shop":           testedBy("TestReadmeProgramBuilds"),

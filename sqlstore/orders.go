@@ -63,6 +63,7 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 		stored      storefront.Order
 		fingerprint [32]byte
 		unknown     bool // whether a try before may have created the order
+		missing     int  // tries whose key was neither free nor taken
 	)
 	// Trying again is safe, whatever became of the try before: if that one has
 	// created the order, this one finds it.
@@ -88,7 +89,12 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 		case err != nil && !isOfKey(err):
 			return err
 		}
-		return classified{errors.New("sqlstore: the key was taken, and is forgotten"), conflict}
+		// The key was forgotten between the two statements, or nothing inserts the order.
+		err = errors.New("sqlstore: the database does not insert the order, and does not have its key")
+		if missing++; missing > 3 {
+			return fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
+		}
+		return classified{err, conflict}
 	})
 	_, decided := err.(acceptError)
 	switch {
