@@ -105,7 +105,7 @@ func (n *galeraNode) join(t testing.TB, more ...string) {
 	if err := n.launch(more...); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, n.name+" is synced", time.Minute, n.process, func() error {
+	waitFor(t, n.name+" is synced", 5*time.Minute, n.process, func() error {
 		state, err := n.state()
 		if err == nil && !strings.HasSuffix(state, " Primary Synced ON") {
 			err = errors.New(state)
@@ -118,7 +118,7 @@ func (n *galeraNode) join(t testing.TB, more ...string) {
 // other and all have the same.
 func (c *galeraCluster) waitUntilSynced(t testing.TB, nodes ...*galeraNode) {
 	t.Helper()
-	waitFor(t, "the cluster is synced", time.Minute, nodes[0].process, func() error {
+	waitFor(t, "the cluster is synced", 5*time.Minute, nodes[0].process, func() error {
 		var states []string
 		var failed error
 		for _, node := range nodes {
@@ -197,7 +197,7 @@ func (n *galeraNode) isolate(t testing.TB, isolate int) {
 // with most of the others.
 func (n *galeraNode) waitUntilRefusing(t testing.TB) {
 	t.Helper()
-	waitFor(t, n.name+" refuses", time.Minute, n.process, func() error {
+	waitFor(t, n.name+" refuses", 5*time.Minute, n.process, func() error {
 		_, err := n.query("SELECT count(*) FROM mysql.db")
 		if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == 1047 {
 			return nil
@@ -275,7 +275,7 @@ func TestGaleraCluster(t *testing.T) {
 	if err := c.nodes[0].launch(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the node gets data", time.Minute, c.nodes[0].process, func() error {
+	waitFor(t, "the node gets data", 5*time.Minute, c.nodes[0].process, func() error {
 		if len(c.nodes[0].transfers(t)) == 0 {
 			return errors.New("it does not")
 		}

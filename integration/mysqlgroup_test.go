@@ -69,7 +69,7 @@ func startMySQLGroup(t testing.TB, n int, single bool) *mySQLGroup {
 		}
 	}
 	for _, m := range g.members {
-		waitFor(t, m.name+" answers", time.Minute, m.process, func() error {
+		waitFor(t, m.name+" answers", 5*time.Minute, m.process, func() error {
 			// The user by which members get what they have missed.
 			return m.exec("CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery'")
 		})
@@ -96,7 +96,7 @@ func (m *groupMember) start(t testing.TB) {
 	if err := m.launch(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, m.name+" is online", time.Minute, m.process, func() error {
+	waitFor(t, m.name+" is online", 5*time.Minute, m.process, func() error {
 		state, err := m.query("SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
 		switch {
 		case err != nil || state == "ONLINE":
@@ -114,7 +114,7 @@ func (m *groupMember) start(t testing.TB) {
 func (g *mySQLGroup) waitUntilOnline(t testing.TB, members ...*groupMember) {
 	t.Helper()
 	want := fmt.Sprint(len(members), " of ", len(members))
-	waitFor(t, "the group is online", time.Minute, members[0].process, func() error {
+	waitFor(t, "the group is online", 5*time.Minute, members[0].process, func() error {
 		var failed error
 		for _, m := range members {
 			state, err := m.query("SELECT concat(sum(member_state = 'ONLINE'), ' of ', count(*)) FROM performance_schema.replication_group_members")
@@ -144,7 +144,7 @@ func (g *mySQLGroup) primary(t testing.TB) (primary *groupMember) {
 			up = m
 		}
 	}
-	waitFor(t, "there is a primary", time.Minute, up.process, func() error {
+	waitFor(t, "there is a primary", 5*time.Minute, up.process, func() error {
 		for _, m := range g.members {
 			if m.process == nil {
 				continue
