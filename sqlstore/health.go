@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -239,8 +238,7 @@ func (s *Store) dropIdle(ctx context.Context, limit time.Duration) {
 	for range s.db.Stats().Idle {
 		all.Go(func() {
 			if conn, err := s.db.Conn(ctx); err == nil {
-				s.stats.dropped.Add(1)
-				conn.Raw(func(any) error { return driver.ErrBadConn })
+				s.drop(conn)
 			}
 		})
 	}

@@ -81,17 +81,7 @@ var errLaterRelease = errors.New("the tables are of a later release")
 func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 	oldest := sql.NullInt64{}
 	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
-		rows, err := c.query(ctx, `SELECT version, oldest FROM `+c.engine.prefix+`storefront_schema ORDER BY version`)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := rows.Scan(&version, &oldest); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
+		return c.each(ctx, func() {}, []any{&version, &oldest}, `SELECT version, oldest FROM `+c.engine.prefix+`storefront_schema ORDER BY version`)
 	})
 	switch {
 	case err != nil:
@@ -110,22 +100,13 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 func (s *Store) checkColumns(ctx context.Context, e *engine) error {
 	types := make(map[string]map[string]string) // by table and column
 	err := s.retryWith(ctx, func(ctx context.Context, c session) error {
-		rows, err := c.query(ctx, e.columns)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var table, column, kind string
-			if err := rows.Scan(&table, &column, &kind); err != nil {
-				return err
-			}
+		var table, column, kind string
+		return c.each(ctx, func() {
 			if types[table] == nil {
 				types[table] = make(map[string]string)
 			}
 			types[table][column] = strings.ToLower(kind)
-		}
-		return rows.Err()
+		}, []any{&table, &column, &kind}, e.columns)
 	})
 	if err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)

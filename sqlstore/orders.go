@@ -125,29 +125,18 @@ func isOfKey(err error) bool {
 // there is none, it returns sql.ErrNoRows.
 func (s *Store) orderOf(ctx context.Context, p *proposal) (order storefront.Order, fingerprint [32]byte, err error) {
 	err = s.withSession(ctx, p.watch, func(ctx context.Context, c session) error {
-		rows, err := c.query(ctx, c.engine.orderOf, p.hash[:])
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
+		var ms int64
+		var print []byte
 		found := false
-		for rows.Next() {
-			var ms int64
-			var print []byte
-			if err := rows.Scan(&order.ID, &order.Item, &order.Qty, &ms, &print); err != nil {
-				return err
-			}
-			found = true
-			order.CreatedAt = time.UnixMilli(ms).UTC()
-			copy(fingerprint[:], print)
-		}
-		// The commit, if there is one, comes after the row.
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		err := c.each(ctx, func() { found = true }, []any{&order.ID, &order.Item, &order.Qty, &ms, &print}, c.engine.orderOf, p.hash[:])
+		if err != nil {
 			return err
 		}
 		if !found {
 			return sql.ErrNoRows
 		}
+		order.CreatedAt = time.UnixMilli(ms).UTC()
+		copy(fingerprint[:], print)
 		if c.engine.syncReplay != "" {
 			_, err = c.exec(ctx, c.engine.syncReplay, p.hash[0])
 		}

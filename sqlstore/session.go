@@ -155,10 +155,15 @@ func (s *Store) release(conn *sql.Conn, h *held, err error) {
 	// whose method Raw must not be called meanwhile; it drops the connection itself if
 	// that is not in order.
 	if class := classOf(err); (class == silent || class == notPrimary) && !h.closing {
-		s.stats.dropped.Add(1)
-		conn.Raw(func(any) error { return driver.ErrBadConn })
+		s.drop(conn)
 	}
 	conn.Close()
+}
+
+// drop closes a connection that must not go back to the pool.
+func (s *Store) drop(conn *sql.Conn) {
+	s.stats.dropped.Add(1)
+	conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
 // detect returns what kind of database it is that conn leads to.
@@ -205,23 +210,29 @@ func (c session) query(ctx context.Context, query string, args ...any) (*sql.Row
 	return statement.QueryContext(ctx, args...)
 }
 
-// hashes runs a statement that returns some of the orders' key_hash.
-func (c session) hashes(ctx context.Context, query string, args ...any) (map[[sha256.Size]byte]bool, error) {
+// each runs a query as query does, scans each row into dest, and calls then after it.
+func (c session) each(ctx context.Context, then func(), dest []any, query string, args ...any) error {
 	rows, err := c.query(ctx, query, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	hashes := make(map[[sha256.Size]byte]bool)
 	for rows.Next() {
-		var hash []byte
-		if err := rows.Scan(&hash); err != nil {
-			return nil, err
+		if err := rows.Scan(dest...); err != nil {
+			return err
 		}
-		hashes[[sha256.Size]byte(hash)] = true
+		then()
 	}
-	// The rows of an INSERT come before its commit, which may fail.
-	return hashes, errors.Join(rows.Err(), rows.Close())
+	// The commit of a statement that writes, if there is one, comes after its rows, and may fail.
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// hashes runs a statement that returns some of the orders' key_hash.
+func (c session) hashes(ctx context.Context, query string, args ...any) (map[[sha256.Size]byte]bool, error) {
+	hashes := make(map[[sha256.Size]byte]bool)
+	var hash []byte
+	err := c.each(ctx, func() { hashes[[sha256.Size]byte(hash)] = true }, []any{&hash}, query, args...)
+	return hashes, err
 }
 
 // A transaction is one in which orders are inserted.
@@ -373,17 +384,7 @@ func rowsAffected(result sql.Result, err error) (int64, error) {
 // number returns the only value of the only row of the engine's query.
 func (s *Store) number(ctx context.Context, query func(*engine) string) (n int64, err error) {
 	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
-		rows, err := c.query(ctx, query(c.engine))
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := rows.Scan(&n); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
+		return c.each(ctx, func() {}, []any{&n}, query(c.engine))
 	})
 	return n, err
 }
