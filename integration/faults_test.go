@@ -235,7 +235,7 @@ func (f *faultTest) begin() {
 		Seed:     *seed,
 		Prefix:   "key-",
 		Timeout:  5 * time.Second,
-		Patience: 2 * time.Minute,
+		Patience: 10 * time.Minute, // a cluster on a busy machine may be long without a majority
 		Before:   f.waitUntilAdmitted,
 		OnFault: func(fault audit.Fault) {
 			cancel()

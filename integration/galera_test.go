@@ -115,10 +115,19 @@ func (n *galeraNode) join(t testing.TB, more ...string) {
 }
 
 // waitUntilSynced returns when these nodes, and no others, are connected to each
-// other and all have the same.
+// other and all have the same. A node that has crashed is started again, as the service
+// managers of MariaDB's packages do (systemd, Restart=on-abnormal): a node that comes
+// back aborts if it hears those first that have no complete state either.
 func (c *galeraCluster) waitUntilSynced(t testing.TB, nodes ...*galeraNode) {
 	t.Helper()
-	waitFor(t, "the cluster is synced", 5*time.Minute, nodes[0].process, func() error {
+	waitFor(t, "the cluster is synced", 5*time.Minute, nil, func() error {
+		for _, node := range nodes {
+			if _, ended := node.process.hasEnded(); ended {
+				if err := node.launch(node.position(t)...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		var states []string
 		var failed error
 		for _, node := range nodes {

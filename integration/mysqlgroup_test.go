@@ -97,16 +97,33 @@ func (m *groupMember) start(t testing.TB) {
 		t.Fatal(err)
 	}
 	waitFor(t, m.name+" is online", 5*time.Minute, m.process, func() error {
-		state, err := m.query("SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
+		state, err := m.state()
 		switch {
 		case err != nil || state == "ONLINE":
 			return err
-		case state != "RECOVERING":
-			// The others may not have noticed yet that it was gone.
-			err = m.exec("START GROUP_REPLICATION")
+		default:
+			err = m.rejoin(state)
 		}
 		return errors.Join(fmt.Errorf("it is %q", state), err)
 	})
+}
+
+// state returns how the member sees itself in its group.
+func (m *groupMember) state() (string, error) {
+	return m.query("SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
+}
+
+// rejoin has a member in this state join its group again, as its operator would: the
+// others may not have noticed yet that it was gone when it started, or may have
+// expelled it on a busy machine, and it gives up after a few tries of its own.
+func (m *groupMember) rejoin(state string) error {
+	switch state {
+	case "ERROR":
+		return errors.Join(m.exec("STOP GROUP_REPLICATION"), m.exec("START GROUP_REPLICATION"))
+	case "OFFLINE":
+		return m.exec("START GROUP_REPLICATION")
+	}
+	return nil
 }
 
 // waitUntilOnline returns when each of these members knows of all of them, and of no
@@ -120,6 +137,9 @@ func (g *mySQLGroup) waitUntilOnline(t testing.TB, members ...*groupMember) {
 			state, err := m.query("SELECT concat(sum(member_state = 'ONLINE'), ' of ', count(*)) FROM performance_schema.replication_group_members")
 			if err == nil && state != want {
 				err = fmt.Errorf("%s knows of %s that are online", m.name, state)
+				if own, ownErr := m.state(); ownErr == nil {
+					err = errors.Join(err, m.rejoin(own))
+				}
 			}
 			failed = errors.Join(failed, err)
 		}
@@ -233,6 +253,7 @@ func TestMySQLMemberKills(t *testing.T) {
 	f.begin()
 	for i, m := range g.members {
 		f.waitUntilAcknowledged((i + 1) * f.orders / 4)
+		g.waitUntilOnline(t, g.members...) // the others must be most of them
 		f.kills["member"]++
 		m.kill()
 		m.start(t)
@@ -251,13 +272,14 @@ func TestMySQLPrimaryKills(t *testing.T) {
 	f.begin()
 	for n := range 2 {
 		f.waitUntilAcknowledged((n + 1) * f.orders / 3)
+		g.waitUntilOnline(t, g.members...) // the others must be most of them
 		f.kills["primary"]++
 		killed := g.primary(t)
 		killed.kill()
 		f.waitUntilAcknowledged((n+1)*f.orders/3 + 100) // by the next one
 		killed.start(t)
-		g.waitUntilOnline(t, g.members...)
 	}
 	f.end()
+	g.waitUntilOnline(t, g.members...)
 	f.check(func() *sql.DB { return openDatabase(t, "mysql", g.primary(t).DSN()) })
 }
