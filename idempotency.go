@@ -50,7 +50,7 @@ func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return invalid("The key must be " + form + ".")
 	}
-	return key, "", nil
+	return key, problemType{}, nil
 }
 
 // fingerprint returns the SHA-256 sum of the method, the route, the quantity and

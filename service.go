@@ -65,6 +65,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/storefront/internal/agecache"
 	"example.com/storefront/internal/errtree"
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
@@ -161,19 +162,20 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	s.maxAge = "max-age=" + strconv.FormatInt(int64(s.opts.MaxAge/time.Second), 10)
 	s.privateMaxAge = "private, " + s.maxAge
 	s.vary = strings.Join(s.opts.Vary, ", ")
-	s.products = productCache{read: s.store.GetProduct, opts: &s.opts, personal: []string{"Authorization", "Cookie"}}
+	s.products = agecache.Cache[Resource]{Read: s.store.GetProduct, NotFound: ErrNotFound, Lifetime: s.opts.MaxAge, Size: s.opts.CacheSize}
+	s.bypassHeaders = []string{"Authorization", "Cookie"}
 	for _, name := range s.opts.Vary {
-		s.products.personal = append(s.products.personal, http.CanonicalHeaderKey(name))
+		s.bypassHeaders = append(s.bypassHeaders, http.CanonicalHeaderKey(name))
 	}
 	s.openAPI = s.opts.document()
 	s.openAPIETag = httpfield.ETag(tagOf(s.openAPI))
 
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	s.handle("GET", "/v1/users", get, s.listUsers)
-	s.handle("POST", ordersPath, post, s.createOrder)
-	s.handle("GET", "/v1/products/{product_id}", get, s.getProduct)
+	s.handle("POST", ordersPath, post, s.withoutQuery(s.createOrder))
+	s.handle("GET", "/v1/products/{product_id}", get, s.withoutQuery(s.getProduct))
 	s.handle("GET", "/v2/widgets", get, s.listWidgets)
-	s.handle("GET", "/openapi.json", get, s.getOpenAPI)
+	s.handle("GET", "/openapi.json", get, s.withoutQuery(s.getOpenAPI))
 	s.mux.HandleFunc("/", s.routed("/", s.notFound))
 	return s
 }
@@ -199,7 +201,8 @@ type service struct {
 	store                       guardedStore
 	opts                        Options // with the defaults in place
 	mux                         http.ServeMux
-	products                    productCache
+	products                    agecache.Cache[Resource]
+	bypassHeaders               []string  // by which products may differ: unless Scope or Shared is set, no product in memory answers a request with one
 	pages                       sync.Pool // of *[]byte, for the bodies of lists
 	openAPI                     []byte
 	openAPIETag                 string
@@ -307,62 +310,60 @@ var openAPI string
 // document returns the OpenAPI document with o's page sizes in place of the
 // defaults.
 func (o *Options) document() []byte {
+	most, usual := strconv.Itoa(o.MaxPageSize), strconv.Itoa(o.PageSize)
 	return []byte(strings.NewReplacer(
-		`"maximum": 500, "default": 50`, `"maximum": `+strconv.Itoa(o.MaxPageSize)+`, "default": `+strconv.Itoa(o.PageSize),
-		`"maximum": 500`, `"maximum": `+strconv.Itoa(o.MaxPageSize),
-		`from 1 to 500.`, `from 1 to `+strconv.Itoa(o.MaxPageSize)+`.`, // in an example
+		`"maximum": 500, "default": 50`, `"maximum": `+most+`, "default": `+usual,
+		`"maximum": 500`, `"maximum": `+most,
+		`from 1 to 500.`, `from 1 to `+most+`.`, // in an example
 	).Replace(openAPI))
 }
 
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if s.checkNoQuery(w, r) && s.writeHead(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
+	if s.writeHead(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
 		w.Write(s.openAPI)
 	}
 }
 
-// setHeaders sets each name, which is in canonical form, to the value that follows
-// it, unless that is empty. The values share one allocation, but no other response.
-func setHeaders(h http.Header, pairs ...string) {
-	values := make([]string, len(pairs)/2)
-	for i := range values {
-		if values[i] = pairs[2*i+1]; values[i] != "" {
-			h[pairs[2*i]] = values[i : i+1 : i+1]
-		}
-	}
+// setContent sets the headers that describe the body of a response.
+func setContent(h http.Header, contentType string, length int) {
+	h["Content-Type"] = []string{contentType}
+	h["Content-Length"] = []string{strconv.Itoa(length)}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
 }
 
 // A problemType is a problem type (RFC 9457, Section 3.1.1): the status, the code,
 // which ends the type URI, and the title of all its problems. They are part of the
 // contract and never change.
-type problemType string
+type problemType struct {
+	status      int
+	code, title string
+}
 
-const (
-	invalidQuery             problemType = "400 invalid-query Invalid query"
-	malformedBody            problemType = "400 malformed-body Malformed body"
-	idempotencyKeyMissing    problemType = "400 idempotency-key-missing Idempotency-Key missing"
-	idempotencyKeyInvalid    problemType = "400 idempotency-key-invalid Idempotency-Key invalid"
-	notFound                 problemType = "404 not-found Not found"
-	productNotFound          problemType = "404 product-not-found Product not found"
-	methodNotAllowed         problemType = "405 method-not-allowed Method not allowed"
-	requestTimeout           problemType = "408 request-timeout Request timeout"
-	idempotencyKeyInProgress problemType = "409 idempotency-key-in-progress Idempotency-Key in progress"
-	preconditionFailed       problemType = "412 precondition-failed Precondition failed"
-	bodyTooLarge             problemType = "413 body-too-large Body too large"
-	unsupportedMediaType     problemType = "415 unsupported-media-type Unsupported media type"
-	invalidOrder             problemType = "422 invalid-order Invalid order"
-	idempotencyKeyReused     problemType = "422 idempotency-key-reused Idempotency-Key reused"
-	orderRefused             problemType = "422 order-refused Order refused"
-	internalError            problemType = "500 internal-error Internal error"
-	notImplemented           problemType = "501 not-implemented Method not implemented"
-	unavailable              problemType = "503 unavailable Service unavailable"
-	notCached                problemType = "504 not-cached Not cached"
+var (
+	invalidQuery             = problemType{400, "invalid-query", "Invalid query"}
+	malformedBody            = problemType{400, "malformed-body", "Malformed body"}
+	idempotencyKeyMissing    = problemType{400, "idempotency-key-missing", "Idempotency-Key missing"}
+	idempotencyKeyInvalid    = problemType{400, "idempotency-key-invalid", "Idempotency-Key invalid"}
+	notFound                 = problemType{404, "not-found", "Not found"}
+	productNotFound          = problemType{404, "product-not-found", "Product not found"}
+	methodNotAllowed         = problemType{405, "method-not-allowed", "Method not allowed"}
+	requestTimeout           = problemType{408, "request-timeout", "Request timeout"}
+	idempotencyKeyInProgress = problemType{409, "idempotency-key-in-progress", "Idempotency-Key in progress"}
+	preconditionFailed       = problemType{412, "precondition-failed", "Precondition failed"}
+	bodyTooLarge             = problemType{413, "body-too-large", "Body too large"}
+	unsupportedMediaType     = problemType{415, "unsupported-media-type", "Unsupported media type"}
+	invalidOrder             = problemType{422, "invalid-order", "Invalid order"}
+	idempotencyKeyReused     = problemType{422, "idempotency-key-reused", "Idempotency-Key reused"}
+	orderRefused             = problemType{422, "order-refused", "Order refused"}
+	internalError            = problemType{500, "internal-error", "Internal error"}
+	notImplemented           = problemType{501, "not-implemented", "Method not implemented"}
+	unavailable              = problemType{503, "unavailable", "Service unavailable"}
+	notCached                = problemType{504, "not-cached", "Not cached"}
 )
 
 func (t problemType) problem(detail string) Problem {
-	status, _ := strconv.Atoi(string(t[:3]))
-	code, title, _ := strings.Cut(string(t[4:]), " ")
-	return Problem{Type: "urn:problem-type:storefront:" + code, Title: title, Status: status, Detail: detail}
+	return Problem{Type: "urn:problem-type:storefront:" + t.code, Title: t.title, Status: t.status, Detail: detail}
 }
 
 // A Problem is a problem document (RFC 9457, Section 3). It is a handler that
@@ -408,8 +409,8 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Type = cmp.Or(p.Type, "about:blank")
 	p.Title = cmp.Or(p.Title, http.StatusText(p.Status), "Error")
 	body, _ := ijson.Marshal(p) // has no errors
-	setHeaders(w.Header(), "Content-Type", "application/problem+json", "Content-Length", strconv.Itoa(len(body)), "X-Content-Type-Options", "nosniff",
-		"Cache-Control", "no-store")
+	setContent(w.Header(), "application/problem+json", len(body))
+	w.Header()["Cache-Control"] = []string{"no-store"}
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
 		w.Write(body)

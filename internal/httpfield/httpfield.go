@@ -103,18 +103,6 @@ func ParseCacheControl(lines []string) CacheControl {
 	return c
 }
 
-// Accepts reports whether a stored response of this age may be used, if its
-// freshness lifetime is the given one (RFC 9111, Section 5.2.1).
-func (c *CacheControl) Accepts(age, lifetime time.Duration) bool {
-	if c.NoCache || !c.AcceptsAge || age > c.MaxAge {
-		return false
-	}
-	if left := lifetime - age; left > 0 && left >= c.MinFresh {
-		return true
-	}
-	return c.MinFresh == 0 && age-lifetime <= c.MaxStale
-}
-
 // cutElement returns the first element of a comma-separated list, trimmed, and
 // what follows its comma. A comma in a quoted string does not separate.
 func cutElement(list string) (element, rest string) {

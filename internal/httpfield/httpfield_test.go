@@ -191,38 +191,6 @@ func TestParseCacheControl(t *testing.T) {
 	}
 }
 
-func TestAccepts(t *testing.T) {
-	const lifetime = 60 * time.Second
-	for _, test := range []struct {
-		line string
-		age  time.Duration
-		want bool
-	}{
-		{`x`, 0, false},
-		{`stale-if-error=60`, 0, false},
-		{`max-age=30`, 30 * time.Second, true},
-		{`max-age=30`, 30*time.Second + 1, false},
-		{`max-age=30, no-cache`, 0, false},
-		{`max-age=90`, lifetime - 1, true},
-		{`max-age=90`, lifetime, false},
-		{`min-fresh=20`, 40 * time.Second, true},
-		{`min-fresh=20`, 40*time.Second + 1, false},
-		{`min-fresh=0`, lifetime, false},
-		{`max-stale=10`, 70 * time.Second, true},
-		{`max-stale=10`, 70*time.Second + 1, false},
-		{`max-stale`, 1e9 * time.Second, true},
-		{`max-stale, min-fresh=1`, lifetime, false},
-		{`max-stale, max-age=70`, 71 * time.Second, false},
-		{`only-if-cached`, lifetime - 1, true},
-		{`only-if-cached`, lifetime, false},
-	} {
-		c := ParseCacheControl([]string{test.line})
-		if got := c.Accepts(test.age, lifetime); got != test.want {
-			t.Errorf("%s, age %v: %t", test.line, test.age, got)
-		}
-	}
-}
-
 var stringCases = []struct {
 	text, want string
 	ok         bool
