@@ -7,12 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"example.com/storefront/internal/contract"
+	"example.com/storefront/internal/exchanges"
 )
 
 // The same files are replayed by TestContract of the module storefront.
 func TestContract(t *testing.T) {
-	files, err := contract.Files("../testdata/contract")
+	files, err := exchanges.Files("../testdata/contract")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestContract(t *testing.T) {
 				// the database works.
 				synctest.Test(t, func(t *testing.T) {
 					wrap := func(h http.Handler) http.Handler { return validated(t, h) }
-					if err := contract.Check(file, d.open(t), wrap); err != nil {
+					if err := exchanges.Check(file, d.open(t), wrap); err != nil {
 						t.Error(err)
 					}
 				})

@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkCreateOrder has callers create orders, each the next as soon as it has
-// one, through a pool of the size that integration/durable has.
+// one, through a pool of the size that durable has.
 func BenchmarkCreateOrder(b *testing.B) {
 	for _, engine := range []struct {
 		name string
@@ -50,7 +50,7 @@ func BenchmarkCreateOrder(b *testing.B) {
 	}
 }
 
-// servingPool returns a pool of connections as integration/durable has it.
+// servingPool returns a pool of connections as durable has it.
 func servingPool(b *testing.B, d *sqlDatabase) *sql.DB {
 	b.Helper()
 	connections := 20

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/audit"
+	"example.com/storefront/internal/audit"
 )
 
 // TestDatabaseCuts has the network between replicas and their database fail, but no

@@ -2,7 +2,7 @@
 // third-party checkers. It is a module of its own, so that the module storefront
 // requires none of them.
 //
-// The drivers are chosen for programs like integration/durable. pgx is the one
+// The drivers are chosen for programs like durable. pgx is the one
 // for PostgreSQL that is developed further, and it notices at once when a context
 // is done. go-sql-driver/mysql, for MySQL and MariaDB, does so, too, except in Commit
 // and Rollback. For SQLite, modernc.org/sqlite needs no C compiler and builds from an

@@ -28,21 +28,21 @@ type trial func(t *testing.T, command string)
 // read (see isReading), and go test, whose tests are looked up. A command that is not
 // here is not run: it may do anything.
 var trials = map[string]trial{
-	"go run ./cmd/storefront":      serving(storefrontBinary),
-	"go run ./integration/durable": serving(durableBinary),
-	".ci/run":                      instead("bash -n .ci/run"),
+	"go run ./cmd/storefront": serving(storefrontBinary),
+	"go run ./durable":        serving(durableBinary),
+	".ci/run":                 instead("bash -n .ci/run"),
 
-	"go test ./... ./integration/...":        inCI("go test -race -shuffle=on -timeout 60m ./... ./integration/..."),
-	"go run ./integration/mutations":         inCI("go run ./integration/mutations -fast"),
-	"go run ./integration/figures":           testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
-	"go mod init example.org/shop":           testedBy("TestReadmeProgramBuilds"),
-	"go build -o shop ./cmd/storefront":      instead(`go build -o /dev/null ./cmd/storefront`),
-	"go build -o shop ./integration/durable": instead(`go build -o /dev/null ./integration/durable`),
+	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on -timeout 60m ./... ./durable/... ./integration/..."),
+	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
+	"go run ./integration/figures":                  testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
+	"go mod init example.org/shop":                  testedBy("TestReadmeProgramBuilds"),
+	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
+	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),
 
 	"go mod edit -require=example.com/storefront@v0.0.0 -replace=example.com/storefront=../storefront": testedBy("TestReadmeProgramBuilds"),
 
-	"go run ./integration/exactlyonce -url http://localhost:8080 -orders 10000 -clients 64 -report out.html": instead(
-		`go run ./integration/exactlyonce -url http://localhost:8080 -orders 200 -clients 64 -report "$dir/out.html"`),
+	"go run ./cmd/exactlyonce -url http://localhost:8080 -orders 10000 -clients 64 -report out.html": instead(
+		`go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200 -clients 64 -report "$dir/out.html"`),
 }
 
 // serving tries a command that serves until it is ended: a page for people, too.

@@ -13,7 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"example.com/storefront"
-	"example.com/storefront/internal/contract"
+	"example.com/storefront/internal/exchanges"
 	"example.com/storefront/sqlstore"
 )
 
@@ -29,13 +29,13 @@ type database interface {
 
 // A testStore is a store as the tests need it.
 type testStore interface {
-	contract.Store
+	exchanges.Store
 	Orders() []storefront.Order
 }
 
 // onEveryEngine runs test on an empty database of each kind.
 func onEveryEngine(t *testing.T, test func(t *testing.T, d database)) {
-	t.Run("memory", func(t *testing.T) { test(t, &memory{new(contract.MemStore)}) })
+	t.Run("memory", func(t *testing.T) { test(t, &memory{new(exchanges.MemStore)}) })
 	onSQLEngines(t, func(t *testing.T, d *sqlDatabase) { test(t, d) })
 }
 
@@ -70,10 +70,10 @@ func onServersWithoutTables(t *testing.T, test func(t *testing.T, d *sqlDatabase
 }
 
 // A memory is a database in memory: a store.
-type memory struct{ store *contract.MemStore }
+type memory struct{ store *exchanges.MemStore }
 
 func (m *memory) open(testing.TB) testStore { return m.store }
-func (m *memory) clear(testing.TB)          { m.store = new(contract.MemStore) }
+func (m *memory) clear(testing.TB)          { m.store = new(exchanges.MemStore) }
 
 // A sqlDatabase is a database with the tables of sqlstore.
 type sqlDatabase struct {

@@ -25,7 +25,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/audit"
+	"example.com/storefront/internal/audit"
 )
 
 // As in: go test ./integration -run TestFailover -v -seed 2
@@ -426,7 +426,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-var durableBinary, stockBinary, storefrontBinary = binaryOf("integration/durable"), binaryOf("integration/stock"), binaryOf("cmd/storefront")
+var durableBinary, stockBinary, storefrontBinary = binaryOf("durable"), binaryOf("durable/examples/stock"), binaryOf("cmd/storefront")
 
 // binaryOf returns a function that returns one of the commands in the repository,
 // which it builds when it is called for the first time.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/outbox"
+	"example.com/storefront/durable/examples/outbox"
 	"example.com/storefront/sqlstore"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/owntables"
+	"example.com/storefront/durable/examples/owntables"
 	"example.com/storefront/storetest"
 )
 

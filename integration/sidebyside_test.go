@@ -158,7 +158,7 @@ func laterRelease(t *testing.T, version, oldest int) string {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "later")
-	build := exec.Command("go", "build", "-overlay", list, "-o", binary, "example.com/storefront/integration/durable")
+	build := exec.Command("go", "build", "-overlay", list, "-o", binary, "example.com/storefront/durable")
 	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id} // see binaryOf
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)

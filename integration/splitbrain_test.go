@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/integration/internal/audit"
+	"example.com/storefront/internal/audit"
 )
 
 // TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes

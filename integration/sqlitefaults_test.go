@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"example.com/storefront/integration/internal/audit"
 	"example.com/storefront/integration/internal/smalldisk"
+	"example.com/storefront/internal/audit"
 )
 
 // TestSQLiteReplicaKills kills replicas that share a SQLite file.

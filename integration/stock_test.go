@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/outbox"
+	"example.com/storefront/durable/examples/outbox"
 )
 
 const (

@@ -187,7 +187,7 @@
 //
 // MySQL and MariaDB: the driver go-sql-driver/mysql takes one server; to give it
 // several, connect by a [database/sql/driver.Connector] that tries them in turn, as
-// integration/durable does. Give it interpolateParams=true, which saves a round trip
+// durable does. Give it interpolateParams=true, which saves a round trip
 // for each statement, a timeout for connecting, a readTimeout that is longer than
 // Options.Timeout, for the few things that it does without a ctx, and an
 // innodb_lock_wait_timeout, in seconds, of less than a quarter of Options.Timeout. For the server does
@@ -216,7 +216,7 @@
 // ones ignore them without a word, and what looks like WAL with FULL is neither. Other
 // drivers have other names for them. While a reader, such as a backup, holds a snapshot,
 // the WAL grows; if it fills the disk, SQLite cannot empty it any more, not even after
-// the reader has gone, so leave as much room as it may take (integration/durable sees
+// the reader has gone, so leave as much room as it may take (durable sees
 // to that).
 //
 // # Distributed engines

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"example.com/storefront/integration/internal/audit"
+	"example.com/storefront/internal/audit"
 )
 
 // A summary is what a result comes to, for people.

@@ -67,10 +67,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
-
-	"example.com/storefront/integration/internal/audit"
+	"example.com/storefront/internal/audit"
 )
 
 func main() {
@@ -188,9 +185,9 @@ func check(c audit.Config) error {
 func run(a *audit.Audit) {
 	creating, stop := notified()
 	defer stop()
-	end := show("creating", a.Config.Orders, func() (int, string) {
+	end := show("creating", func() string {
 		p := a.Progress()
-		return p.Acknowledged, fmt.Sprintf("%d acknowledged, %d retrying, gap %.1f s%s", p.Acknowledged, p.Retrying, p.Gap.Seconds(), faults(p))
+		return fmt.Sprintf("%d of %d acknowledged, %d retrying, gap %.1f s%s", p.Acknowledged, a.Config.Orders, p.Retrying, p.Gap.Seconds(), faults(p))
 	})
 	a.Create(creating)
 	end()
@@ -203,9 +200,9 @@ func run(a *audit.Audit) {
 	if creating.Err() != nil {
 		fmt.Fprintln(os.Stderr, "No more orders are created. What was acknowledged is replayed now; Ctrl-C ends that, too.")
 	}
-	end = show("replaying", p.Acknowledged*len(a.URLs), func() (int, string) {
-		p := a.Progress()
-		return p.Replayed, fmt.Sprintf("%d replayed%s", p.Replayed, faults(p))
+	end = show("replaying", func() string {
+		now := a.Progress()
+		return fmt.Sprintf("%d of %d replayed%s", now.Replayed, p.Acknowledged*len(a.URLs), faults(now))
 	})
 	a.Replay(replaying)
 	end()
@@ -223,28 +220,14 @@ func faults(p audit.Progress) string {
 	return fmt.Sprintf(", %d FAULTS", p.Faults)
 }
 
-// show shows how far something has come, until end is called: as a bar on a
-// terminal, else as a line from time to time.
-func show(what string, most int, progress func() (done int, text string)) (end func()) {
-	every, update, clear := 10*time.Second, func() {
-		_, text := progress()
-		fmt.Fprintf(os.Stderr, "%s: %s\n", what, text)
-	}, func() {}
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		bar := progressbar.NewOptions(most,
-			progressbar.OptionSetWriter(os.Stderr),
-			progressbar.OptionSetWidth(20),
-			progressbar.OptionSetElapsedTime(true),
-			progressbar.OptionSetPredictTime(false),
-			progressbar.OptionShowDescriptionAtLineEnd(),
-			progressbar.OptionClearOnFinish(),
-		)
-		every, update, clear = 100*time.Millisecond, func() {
-			done, text := progress()
-			bar.Describe(text)
-			bar.Set(done)
-		}, func() { bar.Clear() }
+// show shows how far something has come, until end is called: on a terminal in one line
+// that changes, else as a line from time to time.
+func show(what string, progress func() string) (end func()) {
+	every, before, after := 10*time.Second, "", "\n"
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		every, before, after = 100*time.Millisecond, "\r\x1b[K", "" // to the line's beginning; clear it
 	}
+	update := func() { fmt.Fprintf(os.Stderr, "%s%s: %s%s", before, what, progress(), after) }
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -256,7 +239,9 @@ func show(what string, most int, progress func() (done int, text string)) (end f
 				update()
 			case <-stop:
 				update()
-				clear()
+				if after == "" {
+					fmt.Fprintln(os.Stderr)
+				}
 				return
 			}
 		}

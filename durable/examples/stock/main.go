@@ -7,8 +7,8 @@
 //	stock [-addr host:port] [-db file|url]
 //
 // The database is a SQLite file, or a URL of PostgreSQL or of one server of MySQL or
-// MariaDB, as for integration/durable. Any number of stocks may share it. It needs these tables, the second as in
-// integration/outbox:
+// MariaDB, as for durable. Any number of stocks may share it. It needs these tables, the second as in
+// durable/examples/outbox:
 //
 //	CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL);
 //	CREATE TABLE outbox (…);
@@ -29,7 +29,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/outbox"
+	"example.com/storefront/durable/examples/outbox"
 	"example.com/storefront/sqlstore"
 )
 
@@ -73,7 +73,7 @@ func (s seller) accept(ctx context.Context, tx *sql.Tx, key storefront.Idempoten
 }
 
 // open returns the database and who sells there. For what its settings are about, and
-// what else a program that serves should set, see integration/durable.
+// what else a program that serves should set, see durable.
 func open(name string) (*sql.DB, seller, error) {
 	seller := seller{`UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $3`, outbox.Record}
 	driver, connections := "pgx", 20

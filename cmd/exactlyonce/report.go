@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"example.com/storefront/integration/internal/audit"
+	"example.com/storefront/internal/audit"
 )
 
 //go:embed report.html

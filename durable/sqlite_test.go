@@ -5,22 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/sqlstore"
 )
 
@@ -235,6 +230,8 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 	}
 }
 
+const diskSize = 24 << 20
+
 // A disk is one of a size, of which a folder is all that is used.
 func disk(size int64) func(dir string) (uint64, error) {
 	return func(dir string) (uint64, error) {
@@ -301,7 +298,7 @@ func read(t *testing.T, name string) (end func()) {
 func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, file := openFile(t, name)
-	file.free = disk(smalldisk.Size)
+	file.free = disk(diskSize)
 	store := sqlstore.New(db, &sqlstore.Options{Timeout: 500 * time.Millisecond})
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -318,7 +315,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	for range 8 {
 		clients.Go(func() {
 			var err error
-			for err == nil && file.size() < smalldisk.Size {
+			for err == nil && file.size() < diskSize {
 				err = create()
 			}
 			if !errors.Is(err, storefront.ErrUnavailable) {
@@ -371,86 +368,4 @@ func TestWALIsKeptSmall(t *testing.T) {
 			t.Fatalf("the WAL still has %d bytes", file.size())
 		}
 	}
-}
-
-// A full disk is one of this test's own, and orders are created until they fail.
-func TestFullDiskIsNotForGood(t *testing.T) {
-	if testing.Short() {
-		t.Skip("orders fail after 10 seconds")
-	}
-	t.Parallel()
-	for _, row := range []struct {
-		name string
-		fill func(t *testing.T, dir string) (free func())
-	}{
-		{"by the WAL of a long reader", func(t *testing.T, dir string) (free func()) { return read(t, filepath.Join(dir, "shop.db")) }},
-		{"by another file", func(t *testing.T, dir string) (free func()) {
-			name := filepath.Join(dir, "filler")
-			f, err := os.Create(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			for err == nil {
-				_, err = f.Write(make([]byte, 4096))
-			}
-			if !errors.Is(err, syscall.ENOSPC) {
-				t.Fatal(err)
-			}
-			return func() { os.Remove(name) }
-		}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			dir := smalldisk.Folder(t)
-			p := start(t, "-db", filepath.Join(dir, "shop.db"))
-			first := p.order(t, "first", false)
-			free := row.fill(t, dir)
-			var clients sync.WaitGroup
-			for i := range 8 {
-				clients.Go(func() {
-					for n := 0; p.create(t, fmt.Sprint("key", i, "-", n)) == http.StatusCreated; n++ {
-						if n > 100_000 {
-							t.Error("the disk is not full")
-							return
-						}
-					}
-				})
-			}
-			clients.Wait()
-			free()
-			for limit := time.Now().Add(time.Minute); p.create(t, "last") != http.StatusCreated; {
-				if time.Now().After(limit) {
-					t.Fatal("no order was created after there was room again")
-				}
-			}
-			if again := p.order(t, "first", true); again != first {
-				t.Errorf("the first order is %s, was %s", again, first)
-			}
-			p.end(t)
-		})
-	}
-}
-
-// create sends an order and returns the status of the response, which must be 201 or
-// 503.
-func (p *running) create(t *testing.T, key string) (status int) {
-	r, err := http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", key)
-	result, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	defer result.Body.Close()
-	body, err := io.ReadAll(result.Body)
-	if err != nil || !slices.Contains([]int{http.StatusCreated, http.StatusServiceUnavailable}, result.StatusCode) {
-		t.Errorf("order: %d %s, %v", result.StatusCode, body, err)
-	}
-	return result.StatusCode
 }

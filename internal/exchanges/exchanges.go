@@ -1,6 +1,6 @@
-// Package contract replays the recorded exchanges in testdata/contract, whose
+// Package exchanges replays the recorded exchanges in testdata/contract, whose
 // README.md describes them, on any store.
-package contract
+package exchanges
 
 import (
 	"bufio"
