@@ -138,7 +138,7 @@ func main() {
 	if err != nil {
 		fail(2, err)
 	}
-	db, beside, err := open(*name)
+	db, maintain, err := open(*name)
 	if err != nil {
 		fail(2, err)
 	}
@@ -147,7 +147,7 @@ func main() {
 	// Until the last request in flight is finished.
 	serving, end := context.WithCancel(context.Background())
 	var background sync.WaitGroup
-	background.Go(func() { beside(serving) })
+	background.Go(func() { maintain(serving) })
 	product, err := prepare(ctx, db, store, shop, *data == "")
 	if err == nil {
 		background.Go(func() { forgetKeys(serving, store) })
@@ -184,9 +184,10 @@ func load(name string) (*storefront.MemStore, error) {
 	return shop, nil
 }
 
-// open returns the database, which need not answer yet, and what is to run beside it.
-func open(name string) (db *sql.DB, beside func(context.Context), err error) {
-	beside = func(context.Context) {}
+// open returns the database, which need not answer yet, and a function that maintains it
+// until its context is done.
+func open(name string) (db *sql.DB, maintain func(context.Context), err error) {
+	maintain = func(context.Context) {}
 	scheme, _, isURL := strings.Cut(name, "://")
 	switch {
 	case scheme == "postgres" || scheme == "postgresql":
@@ -205,9 +206,9 @@ func open(name string) (db *sql.DB, beside func(context.Context), err error) {
 	default:
 		var file *sqliteFile
 		db, file, err = openSQLite(name)
-		beside = func(ctx context.Context) { file.keepSmall(ctx, db) }
+		maintain = func(ctx context.Context) { file.checkpoint(ctx, db) }
 	}
-	return db, beside, err
+	return db, maintain, err
 }
 
 // prepare makes the tables and puts the shop into them, or only if nothing is in
@@ -287,8 +288,7 @@ func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
 	return "", nil
 }
 
-// lost says that the database is not there any more, which is what it means when
-// a query fails that the database could answer a moment ago.
+// lost marks err as temporary: the database answered a moment ago, so it is gone.
 func lost(err error) error { return fmt.Errorf("%w: %w", storefront.ErrUnavailable, err) }
 
 // forgetKeys forgets the keys that are too old, every hour until ctx is done.

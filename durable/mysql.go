@@ -26,8 +26,8 @@ func openMySQL(name string) (*sql.DB, error) {
 	}
 	var list []server
 	for _, config := range configs {
-		list = append(list, func(ctx context.Context, whole bool) (conn, net.Conn, error) {
-			return connectMySQL(ctx, config, whole)
+		list = append(list, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+			return connectMySQL(ctx, config, writable)
 		})
 	}
 	db := sql.OpenDB(newServers(mysql.MySQLDriver{}, list...))
@@ -141,14 +141,14 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 
 // connectMySQL connects to a server that is not read-only. A node of a Galera cluster
 // must be one that is in the cluster's majority, too, and answer a query that waits for
-// what was committed before on any node. The whole check is that it is in step with the
+// what was committed before on any node. A node is writable if it is in step with the
 // others, and not just now copying its data for one of them, which may keep it from
 // writing.
 //
 // Each connection to such a node waits so before each read and each BEGIN, or what was
 // acknowledged on another node might not be there yet: that is wsrep_sync_wait=1. What
 // INSERT, UPDATE and DELETE miss, the commit finds.
-func connectMySQL(ctx context.Context, config *mysql.Config, whole bool) (_ conn, _ net.Conn, err error) {
+func connectMySQL(ctx context.Context, config *mysql.Config, writable bool) (_ conn, _ net.Conn, err error) {
 	name := config.Addr
 	defer func() {
 		if err != nil {
@@ -174,14 +174,14 @@ func connectMySQL(ctx context.Context, config *mysql.Config, whole bool) (_ conn
 	c := dc.(conn)
 	checking, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	if err := checkMySQL(checking, c, config.Params["wsrep_sync_wait"] != "", whole); err != nil {
+	if err := checkMySQL(checking, c, config.Params["wsrep_sync_wait"] != "", writable); err != nil {
 		c.Close()
 		return nil, nil, err
 	}
 	return c, netConn, nil
 }
 
-func checkMySQL(ctx context.Context, c conn, syncWaitIsSet, whole bool) error {
+func checkMySQL(ctx context.Context, c conn, syncWaitIsSet, writable bool) error {
 	readOnly, err := lastValue(ctx, c, `SELECT @@global.read_only`)
 	if err != nil {
 		return err
@@ -205,8 +205,8 @@ func checkMySQL(ctx context.Context, c conn, syncWaitIsSet, whole bool) error {
 		return fmt.Errorf("it does not hear of the Galera cluster: %w", err)
 	}
 	state, err := lastValue(ctx, c, `SHOW STATUS LIKE 'wsrep_local_state_comment'`)
-	if err == nil && whole && state != "Synced" {
-		err = fmt.Errorf("%w: its state in the Galera cluster is %s", errNotWhole, state)
+	if err == nil && writable && state != "Synced" {
+		err = fmt.Errorf("%w: its state in the Galera cluster is %s", errOnlyReadable, state)
 	}
 	return err
 }

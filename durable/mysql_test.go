@@ -226,7 +226,7 @@ func TestMySQLServerIsCheckedForWhatItCanDo(t *testing.T) {
 		name           string
 		answers        map[string]string
 		waitIsSet      bool
-		says, saysLess string // the errors of the whole check and of the lesser one
+		says, saysLess string // the errors if it must be writable, and if it need not be
 		sent           string
 	}{
 		{"MySQL", map[string]string{readOnly: "0"}, false, "", "", ""},
@@ -243,17 +243,17 @@ func TestMySQLServerIsCheckedForWhatItCanDo(t *testing.T) {
 		{"a server that fails", map[string]string{readOnly: "fails"}, false, "1047", "1047", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			for whole, says := range map[bool]string{true: row.says, false: row.saysLess} {
+			for writable, says := range map[bool]string{true: row.says, false: row.saysLess} {
 				c := &fakeMySQL{answers: row.answers}
-				err := checkMySQL(t.Context(), c, row.waitIsSet, whole)
+				err := checkMySQL(t.Context(), c, row.waitIsSet, writable)
 				if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-					t.Errorf("whole %t: %v, want %q", whole, err, says)
+					t.Errorf("writable %t: %v, want %q", writable, err, says)
 				}
-				if lesser := row.saysLess == "" && says != ""; errors.Is(err, errNotWhole) != lesser {
-					t.Errorf("whole %t: %v says that the lesser check has passed: %t", whole, err, !lesser)
+				if readable := row.saysLess == "" && says != ""; errors.Is(err, errOnlyReadable) != readable {
+					t.Errorf("writable %t: %v says that it can be read: %t", writable, err, !readable)
 				}
 				if got := strings.Join(c.sent, "; "); got != row.sent {
-					t.Errorf("whole %t: it sent %q, want %q", whole, got, row.sent)
+					t.Errorf("writable %t: it sent %q, want %q", writable, got, row.sent)
 				}
 			}
 		})

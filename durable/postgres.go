@@ -35,8 +35,8 @@ func openPostgres(name string) (*sql.DB, error) {
 	case "", "read-write", "primary":
 		var list []server
 		for _, host := range hosts(config) {
-			list = append(list, func(ctx context.Context, whole bool) (conn, net.Conn, error) {
-				return connectPostgres(ctx, *host, whole)
+			list = append(list, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+				return connectPostgres(ctx, *host, writable)
 			})
 		}
 		db = sql.OpenDB(newServers(stdlib.GetDefaultDriver(), list...))
@@ -74,21 +74,21 @@ func hosts(config *pgx.ConnConfig) (list []*pgx.ConnConfig) {
 	return list
 }
 
-// connectPostgres connects to a server that is not read-only. The whole check is that
-// it can commit. A primary whose synchronous standby has gone, perhaps to be promoted,
+// connectPostgres connects to a server that is not read-only. It is writable if it can
+// commit. A primary whose synchronous standby has gone, perhaps to be promoted,
 // cannot: it takes connections, says that it can be written to, and answers reads.
-func connectPostgres(ctx context.Context, config pgx.ConnConfig, whole bool) (conn, net.Conn, error) {
-	var notWhole error
+func connectPostgres(ctx context.Context, config pgx.ConnConfig, writable bool) (conn, net.Conn, error) {
+	var unwritable error
 	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
-		if err := isPrimary(ctx, c); err != nil || !whole {
+		if err := isPrimary(ctx, c); err != nil || !writable {
 			return err
 		}
 		// pgx cancels it on the server, too, where it would go on to occupy one of
 		// max_connections.
 		ctx, cancel := context.WithTimeout(ctx, checkLimit)
 		defer cancel()
-		notWhole = commits(ctx, c)
-		return notWhole
+		unwritable = commits(ctx, c)
+		return unwritable
 	}
 	lookUp := config.LookupFunc
 	config.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
@@ -98,8 +98,8 @@ func connectPostgres(ctx context.Context, config pgx.ConnConfig, whole bool) (co
 	}
 	c, err := stdlib.GetConnector(config).Connect(ctx)
 	switch {
-	case err != nil && notWhole != nil:
-		return nil, nil, fmt.Errorf("%w: %w", errNotWhole, err)
+	case err != nil && unwritable != nil:
+		return nil, nil, fmt.Errorf("%w: %w", errOnlyReadable, err)
 	case err != nil:
 		return nil, nil, err
 	}

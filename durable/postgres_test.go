@@ -166,13 +166,13 @@ func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "hang"}.startHanging(t, hangs)),
 		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "new"}.start(t)),
 	}
-	whole := list[0]
-	list[0] = func(ctx context.Context, all bool) (conn, net.Conn, error) {
+	primary := list[0]
+	list[0] = func(ctx context.Context, writable bool) (conn, net.Conn, error) {
 		select {
 		case <-demoted:
 			return nil, nil, errors.New("it is a standby")
 		default:
-			return whole(ctx, all)
+			return primary(ctx, writable)
 		}
 	}
 	db := sql.OpenDB(newServers(nil, list...))
@@ -206,8 +206,8 @@ func serverAt(t *testing.T, addr string) server {
 		t.Fatal(err)
 	}
 	config.ConnectTimeout = time.Minute
-	return func(ctx context.Context, whole bool) (conn, net.Conn, error) {
-		return connectPostgres(ctx, *config, whole)
+	return func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+		return connectPostgres(ctx, *config, writable)
 	}
 }
 

@@ -15,26 +15,25 @@ const (
 	checkLimit   = time.Second     // for a commit
 )
 
-// A server is one of several servers of a database. It returns a connection to it
-// that has passed a check, and what to close to break that connection while it is
-// in use. It takes a few seconds at most.
+// A server connects to one of several servers of a database, within a few seconds. It
+// returns the connection, and the network connection below it, whose Close breaks the
+// former while it is in use.
 //
-// The whole check proves that the server can take orders at this moment. If it fails
-// but a lesser one has passed, the error matches errNotWhole. If whole is false, the
-// lesser one is enough.
-type server func(ctx context.Context, whole bool) (conn, net.Conn, error)
+// If writable is true, the server has proved that it can take orders at this moment. If
+// it cannot, but can be read, the error matches errOnlyReadable.
+type server func(ctx context.Context, writable bool) (conn, net.Conn, error)
 
-var errNotWhole = errors.New("it can be read, but takes no orders now")
+var errOnlyReadable = errors.New("it can be read, but takes no orders now")
 
 // servers is a driver.Connector for several servers of which one takes the orders
 // at a time, or any does.
 //
-// It connects to the server that has proved right last, or else to the next one that
-// passes the whole check. From then on, that is the current server: connections to
+// It connects to the server that was writable last, or else to the next one that is.
+// From then on, that is the current server: connections to
 // the others are broken, whatever they are doing, and the pool drops them. So once
 // one connection has found the new primary, all do, and a statement that hangs on the
-// old one is tried again at once. If no server passes the whole check, one that passes
-// the lesser one will do; reads work then.
+// old one is tried again at once. If no server is writable, one that is readable will do;
+// reads work then.
 type servers struct {
 	list   []server
 	driver driver.Driver
@@ -87,17 +86,17 @@ func (s *servers) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 }
 
-// search returns a connection to the first server, from the current one on, that
-// passes the whole check, or else the lesser one.
+// search returns a connection to the first server, from the current one on, that is
+// writable, or else to the first that is readable.
 func (s *servers) search(ctx context.Context) (*serverConn, error) {
 	s.mu.Lock()
 	first := s.current
 	s.mu.Unlock()
 	var errs serverErrors
-	lesser := -1
+	readable := -1
 	for i := range s.list {
 		n := (first + i) % len(s.list)
-		c, netConn, err := s.list[n](ctx, len(s.list) > 1) // of one, the lesser check is enough
+		c, netConn, err := s.list[n](ctx, len(s.list) > 1) // a single server need not be writable
 		if err == nil {
 			return s.settle(c, netConn, n, first), nil
 		}
@@ -105,14 +104,14 @@ func (s *servers) search(ctx context.Context) (*serverConn, error) {
 		s.mu.Lock()
 		s.failed = err
 		s.mu.Unlock()
-		if lesser < 0 && errors.Is(err, errNotWhole) {
-			lesser = n
+		if readable < 0 && errors.Is(err, errOnlyReadable) {
+			readable = n
 		}
 	}
-	if lesser >= 0 {
-		c, netConn, err := s.list[lesser](ctx, false)
+	if readable >= 0 {
+		c, netConn, err := s.list[readable](ctx, false)
 		if err == nil {
-			return s.settle(c, netConn, lesser, first), nil
+			return s.settle(c, netConn, readable, first), nil
 		}
 		errs = append(errs, err)
 	}

@@ -24,14 +24,14 @@ type fakeServer struct {
 
 	mu    sync.Mutex
 	state state
-	asked []bool // for each connection that was tried, whether it had to pass the whole check
+	asked []bool // for each connection that was tried, whether it had to be writable
 }
 
 type state int
 
 const (
 	up    state = iota
-	reads       // passes the lesser check only
+	reads       // can only be read
 	down
 	hangs
 )
@@ -42,9 +42,9 @@ func (f *fakeServer) set(s state) {
 	f.state = s
 }
 
-func (f *fakeServer) connect(ctx context.Context, whole bool) (conn, net.Conn, error) {
+func (f *fakeServer) connect(ctx context.Context, writable bool) (conn, net.Conn, error) {
 	f.mu.Lock()
-	f.asked = append(f.asked, whole)
+	f.asked = append(f.asked, writable)
 	state := f.state
 	f.mu.Unlock()
 	switch {
@@ -59,8 +59,8 @@ func (f *fakeServer) connect(ctx context.Context, whole bool) (conn, net.Conn, e
 		}
 	case state == down:
 		return nil, nil, errors.New(f.name + ": refused")
-	case state == reads && whole:
-		return nil, nil, errors.Join(errors.New(f.name+": no commits"), errNotWhole)
+	case state == reads && writable:
+		return nil, nil, errors.Join(errors.New(f.name+": no commits"), errOnlyReadable)
 	}
 	near, far := net.Pipe()
 	return &fakeConn{server: f.name, near: near}, far, nil
@@ -177,11 +177,11 @@ func TestServersStayWithTheOneThatWorks(t *testing.T) {
 	}
 }
 
-func TestOneServerNeedNotPassTheWholeCheck(t *testing.T) {
+func TestOneServerNeedNotBeWritable(t *testing.T) {
 	s, all := fakes(1)
 	connected(t, s)
 	if !slices.Equal(all[0].asked, []bool{false}) {
-		t.Errorf("the checks were whole: %t", all[0].asked)
+		t.Errorf("the server had to be writable: %t", all[0].asked)
 	}
 }
 
@@ -294,11 +294,11 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 		late := make(chan struct{})
 		first := true
 		a, b := &fakeServer{name: "a"}, &fakeServer{name: "b"}
-		s := newServers(nil, func(ctx context.Context, whole bool) (conn, net.Conn, error) {
+		s := newServers(nil, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
 			if first {
 				first = false
 				<-late
-				return a.connect(ctx, whole)
+				return a.connect(ctx, writable)
 			}
 			return nil, nil, errors.New("a: refused")
 		}, b.connect)

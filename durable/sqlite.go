@@ -36,7 +36,7 @@ const (
 // While a reader in another process holds a snapshot, the WAL grows. If it filled the
 // disk, it could never be copied into the database, which may have to grow for that,
 // nor be cut. So nothing is written unless there is as much room left as the WAL takes.
-// And because SQLite copies only after a commit, keepSmall does it when none succeeds.
+// And because SQLite copies only after a commit, checkpoint does it when none succeeds.
 type sqliteFile struct {
 	driver.Connector
 	path string
@@ -77,7 +77,7 @@ func openSQLite(file string) (*sql.DB, *sqliteFile, error) {
 	db.SetMaxIdleConns(4)
 	// What keeps a file from being written is not going to pass, unless it is
 	// another process or a full disk.
-	err = writeNothing(db)
+	err = checkWritable(db)
 	if err != nil && !errors.Is(err, errNoRoom) && !hasCode(err, sqlite3.SQLITE_BUSY) && !hasCode(err, sqlite3.SQLITE_FULL) {
 		return nil, nil, errors.Join(fmt.Errorf("-db: %s: %w", file, err), db.Close())
 	}
@@ -113,9 +113,9 @@ func realPath(name string) (string, error) {
 	}
 }
 
-// writeNothing commits a write that changes nothing. Where a file, its folder or its
+// checkWritable commits a write that changes nothing. Where a file, its folder or its
 // file system is read-only, BEGIN IMMEDIATE succeeds, and so does its end.
-func writeNothing(db *sql.DB) error {
+func checkWritable(db *sql.DB) error {
 	ctx := context.Background() // busy_timeout is limit enough
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -169,9 +169,9 @@ func (f *sqliteFile) room() error {
 	return nil
 }
 
-// keepSmall copies the WAL into the database and empties it whenever it is too large,
+// checkpoint copies the WAL into the database and empties it whenever it is too large,
 // until ctx is done.
-func (f *sqliteFile) keepSmall(ctx context.Context, db *sql.DB) {
+func (f *sqliteFile) checkpoint(ctx context.Context, db *sql.DB) {
 	every := time.NewTicker(100 * time.Millisecond)
 	defer every.Stop()
 	full := false
@@ -203,20 +203,20 @@ func (f *sqliteFile) keepSmall(ctx context.Context, db *sql.DB) {
 // empty copies the WAL into the database and, if no reader needs it any longer, empties
 // it.
 func empty(ctx context.Context, db *sql.DB) error {
-	checkpoint := func(mode string) (busy bool, pages, copied int, err error) {
+	pragma := func(mode string) (busy bool, pages, copied int, err error) {
 		err = db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`).Scan(&busy, &pages, &copied)
 		return busy, pages, copied, err
 	}
 	// A TRUNCATE holds up orders while it waits for readers: only for those that
 	// are about to end.
-	_, pages, copied, err := checkpoint("PASSIVE")
+	_, pages, copied, err := pragma("PASSIVE")
 	if err == nil && copied < pages {
 		err = fmt.Errorf("a reader needs all but %d of the %d pages in the WAL", copied, pages)
 	}
 	if err != nil {
 		return err
 	}
-	_, _, _, err = checkpoint("TRUNCATE")
+	_, _, _, err = pragma("TRUNCATE")
 	return err
 }
 

@@ -332,7 +332,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	defer background.Wait()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	background.Go(func() { file.keepSmall(ctx, db) })
+	background.Go(func() { file.checkpoint(ctx, db) })
 	end()
 	for limit := time.Now().Add(30 * time.Second); ; {
 		err := create()
@@ -361,7 +361,7 @@ func TestWALIsKeptSmall(t *testing.T) {
 	defer background.Wait()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	background.Go(func() { file.keepSmall(ctx, db) })
+	background.Go(func() { file.checkpoint(ctx, db) })
 	end()
 	for limit := time.Now().Add(30 * time.Second); file.size() > walLimit; runtime.Gosched() {
 		if time.Now().After(limit) {
