@@ -32,6 +32,7 @@ var trials = map[string]trial{
 	"go run ./durable":        serving(durableBinary),
 	".ci/run":                 instead("bash -n .ci/run"),
 
+	"go test ./...": inCI("GOEXPERIMENT=jsonv2 go test ./..."),
 	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on -timeout 60m ./... ./durable/... ./integration/..."),
 	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
 	"go run ./integration/figures":                  testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
