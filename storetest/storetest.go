@@ -77,6 +77,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -428,4 +429,18 @@ func (t *test) advance(store storefront.Store, d time.Duration) bool {
 // order.
 func (t *test) now() time.Time {
 	return time.Now().Add(t.advanced).UTC().Truncate(time.Millisecond)
+}
+
+// together makes calls at the same time and waits for them.
+func together(n int, call func(i int)) {
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			call(i)
+		})
+	}
+	close(start)
+	wg.Wait()
 }
