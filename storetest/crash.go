@@ -2,22 +2,24 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"example.com/storefront"
 )
 
+const notAtomic = "the order and the key are written by two statements without a transaction, so that a crash or a cancellation between them leaves one without the other."
+
 func checkAtomic(t *test) {
-	const cause = "the order and the key are written by two statements without a transaction, so that a crash or a cancellation between them leaves one without the other."
 	store := t.newOrderStore()
-	orders, countable := optional[OrderLister](t, store, "that a call that was interrupted leaves no order without its key")
+	orders, _ := optional[OrderLister](t, store, "that a call that was interrupted leaves no order without its key")
 	for i := range t.interruptions(store) {
 		again := t.newOrder()
-		if _, err := t.createWithRetry(t.Context(), store, i.key, again); err != nil || !countable {
+		if _, err := t.createWithRetry(t.Context(), store, i.key, again); err != nil || orders == nil {
 			continue // that the question is settled is another promise
 		}
 		if n := count(orders, i.order.ID, again.ID); n != 1 {
-			t.broken(cause, "%v After a second call with the same key there are %d orders of the two calls, want 1.", i, n)
+			t.broken(notAtomic, "%v After a second call with the same key there are %d orders of the two calls, want 1.", i, n)
 			return
 		}
 	}
@@ -26,30 +28,38 @@ func checkAtomic(t *test) {
 	if !ok {
 		return
 	}
-	// Each goroutine creates orders until one fails or the crash is over.
-	type call struct {
-		key    storefront.IdempotencyKey
-		order  storefront.Order
-		stored storefront.Order
-		err    error
+	attempts, store := t.crashAmidCalls(store, reopener)
+	if orders != nil {
+		orders, _ = optional[OrderLister](t, store, "")
 	}
+	for _, a := range attempts {
+		if !t.checkWhole(store, orders, a) {
+			return
+		}
+	}
+}
+
+// crashAmidCalls crashes the store while several goroutines create orders. It
+// returns all their attempts, and the store after the crash. Each goroutine goes on
+// until one of its calls fails or the crash is over.
+func (t *test) crashAmidCalls(store storefront.Store, reopener Reopener) ([]attempt, storefront.Store) {
+	t.Helper()
 	const goroutines, most = 8, 20
-	calls := make([][]call, goroutines)
-	begun, crashed := make(chan struct{}, goroutines*most), make(chan struct{})
+	attempts := make([][]attempt, goroutines)
+	returned, crashed := make(chan struct{}, goroutines*most), make(chan struct{})
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
 			for range most {
-				c := call{key: newKey(), order: t.newOrder()}
-				c.stored, c.err = store.CreateOrder(t.Context(), c.key, c.order)
-				calls[g] = append(calls[g], c)
-				begun <- struct{}{}
+				a := t.attempt(t.Context(), store)
+				attempts[g] = append(attempts[g], a)
+				returned <- struct{}{}
 				select {
 				case <-crashed:
 					return
 				default:
 				}
-				if c.err != nil && !isTemporary(c.err) {
+				if a.err != nil && !isTemporary(a.err) {
 					return
 				}
 			}
@@ -62,35 +72,35 @@ func checkAtomic(t *test) {
 	}()
 	for range 2 * goroutines {
 		select {
-		case <-begun:
-		case <-ended: // calls failed
+		case <-returned:
+		case <-ended: // early, as calls have failed
 		}
 	}
 	reopened := t.reopen(reopener)
 	close(crashed)
 	<-ended
-	if countable {
-		orders, _ = optional[OrderLister](t, reopened, "")
+	return slices.Concat(attempts...), reopened
+}
+
+// checkWhole reports whether an attempt during a crash has left both the order and
+// the key, or neither. The orders are nil if the store cannot list them.
+func (t *test) checkWhole(store storefront.Store, orders OrderLister, a attempt) bool {
+	t.Helper()
+	again := t.newOrder()
+	stored, err := t.createWithRetry(t.Context(), store, a.key, again)
+	switch {
+	case err != nil:
+		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After the crash, another call with its key failed: %v", a.err, err)
+	case a.err == nil && stored.ID != a.stored.ID:
+		return true // that an order survives the crash is another promise
+	case orders != nil && count(orders, a.order.ID, again.ID) != 1:
+		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After another call with its key there are %d orders of the two calls, want 1.", a.err, count(orders, a.order.ID, again.ID))
+	case stored.ID != again.ID && stored.ID != a.order.ID:
+		t.broken(notAtomic, "After a crash in the midst of a call with the order %s, another call with its key returned another order: %s.", orderText(a.order), orderText(stored))
+	default:
+		return true
 	}
-	for _, c := range calls {
-		for _, c := range c {
-			again := t.newOrder()
-			stored, err := t.createWithRetry(t.Context(), reopened, c.key, again)
-			switch {
-			case err != nil:
-				t.broken(cause, "A call was made while the store crashed, and returned the error %v. After the crash, another call with its key failed: %v", c.err, err)
-				return
-			case c.err == nil && stored.ID != c.stored.ID:
-				// That it is still there is another promise.
-			case countable && count(orders, c.order.ID, again.ID) != 1:
-				t.broken(cause, "A call was made while the store crashed, and returned the error %v. After another call with its key there are %d orders of the two calls, want 1.", c.err, count(orders, c.order.ID, again.ID))
-				return
-			case stored.ID != again.ID && stored.ID != c.order.ID:
-				t.broken(cause, "After a crash in the midst of a call with the order %s, another call with its key returned another order: %s.", orderText(c.order), orderText(stored))
-				return
-			}
-		}
-	}
+	return false
 }
 
 func checkCrash(t *test) {
@@ -101,8 +111,7 @@ func checkCrash(t *test) {
 		return
 	}
 	refuses := func(key storefront.IdempotencyKey) bool {
-		key.Fingerprint[0] ^= 0xff
-		_, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
+		_, err := t.createWithRetry(t.Context(), store, withAnotherFingerprint(key), t.newOrder())
 		return errors.Is(err, storefront.ErrKeyReused)
 	}
 	var keys []storefront.IdempotencyKey
@@ -112,7 +121,7 @@ func checkCrash(t *test) {
 			key := newKey()
 			t.create(store, key, t.newOrder())
 			keys = append(keys, key)
-			stored = append(stored, t.create(store, key, t.newOrder())) // as replays have it
+			stored = append(stored, t.create(store, key, t.newOrder())) // as a replay returns it
 		}
 		guard := newKey()
 		t.create(store, guard, t.newOrder())

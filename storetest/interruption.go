@@ -9,15 +9,12 @@ import (
 	"example.com/storefront"
 )
 
-// An interruption is a call of CreateOrder whose context was cancelled at one of
-// the moments when the store looked at it.
+// An interruption is an attempt whose context was cancelled at one of the moments
+// when the store looked at it.
 type interruption struct {
-	key    storefront.IdempotencyKey
-	order  storefront.Order
-	stored storefront.Order
-	err    error
-	ctx    context.Context
-	uses   int // how often the store looked
+	attempt
+	ctx  context.Context
+	uses int // how often the store had looked at ctx by then
 }
 
 func (i interruption) String() string {
@@ -31,12 +28,11 @@ func (i interruption) String() string {
 // cancelled when the store first looks at its context, the next one when it
 // looks for the second time, and so on until one has not been cancelled.
 func (t *test) interruptions(store storefront.Store) iter.Seq[interruption] {
-	const most = 25 // in a commit, some drivers look without end
+	const most = 25 // as some drivers look at ctx again and again while they commit
 	return func(yield func(interruption) bool) {
 		for n := 1; n <= most; n++ {
 			ctx := newCountdown(t.Context(), n)
-			i := interruption{key: newKey(), order: t.newOrder(), ctx: ctx.Context, uses: n}
-			i.stored, i.err = store.CreateOrder(ctx, i.key, i.order)
+			i := interruption{t.attempt(ctx, store), ctx.Context, n}
 			if i.err != nil && i.ctx.Err() == nil && !isTemporary(i.err) {
 				t.failed("CreateOrder", i.err)
 			}
@@ -54,61 +50,69 @@ func (t *test) interruptions(store storefront.Store) iter.Seq[interruption] {
 }
 
 func checkNoTrace(t *test) {
-	const cause = "the key is recorded before the order, and stays when the call fails; or failures are remembered."
 	store := t.newOrderStore()
-	orders, countable := optional[OrderLister](t, store, "that calls that failed created no orders")
-	leavesNoTrace := func(call string, key storefront.IdempotencyKey, order storefront.Order, usual string) bool {
-		t.Helper()
-		if countable && count(orders, order.ID) > 0 {
-			t.broken(usual, "%s failed, but created its order.", call)
-			return false
-		}
-		other, another := t.another(key)
-		got, err := t.createWithRetry(t.Context(), store, other, another)
-		if err != nil {
-			t.broken(cause, "%s failed. Then a call with the same key and another order failed: %v", call, err)
-			return false
-		}
-		if got.ID != another.ID {
-			t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.", call, another.ID, got.ID)
-			return false
-		}
-		return true
-	}
-	const times = 15 // as whether ctx is looked at first may be left to chance
+	orders, _ := optional[OrderLister](t, store, "that calls that failed created no orders")
+	const times = 15 // as a store may leave it to chance whether it looks at ctx first
 	for _, done := range doneContexts(t.Context()) {
 		for range times {
 			key, order := newKey(), t.newOrder()
 			if _, err := store.CreateOrder(done.ctx, key, order); err == nil {
-				continue // that it fails is another promise
+				continue // that the call fails is another promise
 			}
-			if !leavesNoTrace("A call whose context was "+done.what, key, order, "the context is looked at after the order was recorded.") {
+			if !t.checkTrace(store, orders, key, order, "A call whose context was "+done.what, "the context is looked at after the order was recorded.") {
 				return
 			}
 		}
 	}
-
-	refuser, ok := optional[Refuser](t, store, "that orders that were refused leave no trace")
-	if !ok {
-		return
+	if refuser, ok := optional[Refuser](t, store, "that orders that were refused leave no trace"); ok {
+		t.checkTracesOfRefusals(store, orders, refuser)
 	}
-	const decidedLate = "it is decided after the order was recorded, and what was recorded is not rolled back."
+}
+
+// checkTrace reports whether a call that failed has left neither its order nor its
+// key. The usual cause is that of the order's being there. The orders are nil if
+// the store cannot list them.
+func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storefront.IdempotencyKey, order storefront.Order, call, usual string) bool {
+	t.Helper()
+	const cause = "the key is recorded before the order, and stays when the call fails; or failures are remembered."
+	if orders != nil && count(orders, order.ID) > 0 {
+		t.broken(usual, "%s failed, but created its order.", call)
+		return false
+	}
+	other, another := t.another(key)
+	got, err := t.createWithRetry(t.Context(), store, other, another)
+	if err != nil {
+		t.broken(cause, "%s failed. Then a call with the same key and another order failed: %v", call, err)
+		return false
+	}
+	if got.ID != another.ID {
+		t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.", call, another.ID, got.ID)
+		return false
+	}
+	return true
+}
+
+// checkTracesOfRefusals checks that refused orders are not there, not even after a
+// crash.
+func (t *test) checkTracesOfRefusals(store storefront.Store, orders OrderLister, refuser Refuser) {
+	t.Helper()
+	const cause = "it is decided after the order was recorded, and what was recorded is not rolled back."
 	t.sellOut(refuser)
 	var refused []string
 	for range 3 {
 		key, order := newKey(), t.newOrder()
 		if _, err := t.createWithRetry(t.Context(), store, key, order); err == nil {
-			return // that it is refused is another promise
+			return // that the order is refused is another promise
 		}
-		if !leavesNoTrace("A call whose order was refused", key, order, decidedLate) {
+		if !t.checkTrace(store, orders, key, order, "A call whose order was refused", cause) {
 			return
 		}
 		refused = append(refused, order.ID)
 	}
-	if reopener, ok := optional[Reopener](t, store, ""); ok && countable {
+	if reopener, ok := optional[Reopener](t, store, ""); ok && orders != nil {
 		orders, _ = optional[OrderLister](t, t.reopen(reopener), "")
 		if n := count(orders, refused...); n > 0 {
-			t.broken(decidedLate, "After a crash there are %d orders that were refused.", n)
+			t.broken(cause, "After a crash there are %d orders that were refused.", n)
 		}
 	}
 }

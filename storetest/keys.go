@@ -7,7 +7,7 @@ import (
 	"example.com/storefront"
 )
 
-// distinctKeys are keys that a store might take for each other.
+// distinctKeys returns keys that a store might take for each other.
 func distinctKeys() []storefront.IdempotencyKey {
 	long, printable := strings.Repeat("x", 10_000), strings.Repeat("k", 254)
 	var keys []storefront.IdempotencyKey
@@ -55,9 +55,8 @@ func checkSameKey(t *test) {
 
 	key := newKey()
 	t.create(store, key, t.newOrder())
-	other := key
+	other := withAnotherFingerprint(key)
 	other.Scope += "2"
-	other.Fingerprint[0] ^= 0xff
 	switch _, err := t.createWithRetry(t.Context(), store, other, t.newOrder()); {
 	case errors.Is(err, storefront.ErrKeyReused):
 		t.broken("fingerprints are found by Value alone.", "A call with the Value of another key, but its own Scope and Fingerprint, failed: %v", err)
@@ -68,7 +67,7 @@ func checkSameKey(t *test) {
 
 func checkReused(t *test) {
 	store := t.newOrderStore()
-	orders, countable := optional[OrderLister](t, store, "that the refused calls created no orders")
+	orders, _ := optional[OrderLister](t, store, "that the refused calls created no orders")
 	for _, change := range []struct {
 		what string
 		at   int
@@ -76,62 +75,82 @@ func checkReused(t *test) {
 	}{{"first byte", 0, 0xff}, {"last byte", 31, 0xff}, {"first bit", 0, 0x80}, {"last bit", 31, 1}, {"middle", 16, 0x10}} {
 		key := newKey()
 		clear(key.Fingerprint[:change.at]) // zeros end a string in some databases
-		t.create(store, key, t.newOrder())
-		first := t.create(store, key, t.newOrder()) // as it is stored
-		other, order := key, t.newOrder()           // with the same item and quantity: the fingerprint decides
+		other := key
 		other.Fingerprint[change.at] ^= change.bits
-		for range 2 {
-			got, err := t.createWithRetry(t.Context(), store, other, order)
-			switch {
-			case err == nil && got.ID == order.ID:
-				t.broken("the fingerprint is part of the key in the unique constraint. The key is Scope and Value.", "A call with a key that has an order, and a fingerprint that differs in the %s, created another order.", change.what)
-				return
-			case err == nil:
-				t.broken("the fingerprint is not compared, or not as a whole.", "A call with a key that has an order, and a fingerprint that differs in the %s, returned that order and no error.", change.what)
-				return
-			case !errors.Is(err, storefront.ErrKeyReused):
-				t.broken("", "A call with a key that has an order, and a fingerprint that differs in the %s, returned an error that does not match ErrKeyReused: %v", change.what, err)
-				return
-			}
-		}
-		if countable && count(orders, order.ID) > 0 {
-			t.broken("the order is inserted before the fingerprints are compared, and stays.", "A call that returned ErrKeyReused created an order.")
-			return
-		}
-		got, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
-		if err != nil {
-			t.broken("the refused call has replaced the fingerprint (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, a call with the fingerprint of the order failed: %v", err)
-			return
-		}
-		if d := orderDifference(got, first); d != "" {
-			t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, the order of the key has %s.", d)
-			return
-		}
-		order.ID = first.ID
-		if _, err := t.createWithRetry(t.Context(), store, other, order); !errors.Is(err, storefront.ErrKeyReused) {
-			t.broken(takenForOwn, "A call with a key that has an order, the ID of that order, and a fingerprint that differs in the %s, returned an error that does not match ErrKeyReused: %v", change.what, err)
+		if !t.checkOtherFingerprint(store, orders, key, other, "a fingerprint that differs in the "+change.what) {
 			return
 		}
 	}
-
-	const rounds, callers = 6, 16
 	for range rounds {
-		key := newKey()
-		var errs [callers]error
-		together(callers, func(i int) {
-			key := key
-			key.Fingerprint[0] = byte(i % 2)
-			_, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
-		})
-		var served [2]int
-		for i, err := range errs {
-			if err == nil {
-				served[i%2]++
-			}
-		}
-		if served[0] > 0 && served[1] > 0 {
-			t.broken("concurrent calls with one key are joined before their fingerprints are compared.", "Of %d concurrent calls with one key and two fingerprints, %d with one and %d with the other returned an order, want one of them refused.", callers, served[0], served[1])
+		if !t.checkTwoFingerprints(store) {
 			return
 		}
 	}
+}
+
+// checkOtherFingerprint reports whether a call with a key that has an order, but with
+// another fingerprint, returns ErrKeyReused and changes nothing. The orders are nil if
+// the store cannot list them.
+func (t *test) checkOtherFingerprint(store storefront.Store, orders OrderLister, key, other storefront.IdempotencyKey, fingerprint string) bool {
+	t.Helper()
+	t.create(store, key, t.newOrder())
+	first := t.create(store, key, t.newOrder()) // as a replay returns it
+	order := t.newOrder()                       // with the same item and quantity: the fingerprint decides
+	for range 2 {
+		got, err := t.createWithRetry(t.Context(), store, other, order)
+		switch {
+		case err == nil && got.ID == order.ID:
+			t.broken("the fingerprint is part of the key in the unique constraint. The key is Scope and Value.", "A call with a key that has an order, and %s, created another order.", fingerprint)
+			return false
+		case err == nil:
+			t.broken("the fingerprint is not compared, or not as a whole.", "A call with a key that has an order, and %s, returned that order and no error.", fingerprint)
+			return false
+		case !errors.Is(err, storefront.ErrKeyReused):
+			t.broken("", "A call with a key that has an order, and %s, returned an error that does not match ErrKeyReused: %v", fingerprint, err)
+			return false
+		}
+	}
+	if orders != nil && count(orders, order.ID) > 0 {
+		t.broken("the order is inserted before the fingerprints are compared, and stays.", "A call that returned ErrKeyReused created an order.")
+		return false
+	}
+	got, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
+	if err != nil {
+		t.broken("the refused call has replaced the fingerprint (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, a call with the fingerprint of the order failed: %v", err)
+		return false
+	}
+	if d := orderDifference(got, first); d != "" {
+		t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, the order of the key has %s.", d)
+		return false
+	}
+	order.ID = first.ID
+	if _, err := t.createWithRetry(t.Context(), store, other, order); !errors.Is(err, storefront.ErrKeyReused) {
+		t.broken(takenForOwn, "A call with a key that has an order, the ID of that order, and %s, returned an error that does not match ErrKeyReused: %v", fingerprint, err)
+		return false
+	}
+	return true
+}
+
+// checkTwoFingerprints reports whether concurrent calls with one key and two
+// fingerprints return an order to those with one of the two only.
+func (t *test) checkTwoFingerprints(store storefront.Store) bool {
+	t.Helper()
+	key := newKey()
+	var errs [callers]error
+	together(callers, func(i int) {
+		key := key
+		key.Fingerprint[0] = byte(i % 2)
+		_, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
+	})
+	var served [2]int
+	for i, err := range errs {
+		if err == nil {
+			served[i%2]++
+		}
+	}
+	if served[0] > 0 && served[1] > 0 {
+		t.broken("concurrent calls with one key are joined before their fingerprints are compared.", "Of %d concurrent calls with one key and two fingerprints, %d with one and %d with the other returned an order, want one of them refused.", callers, served[0], served[1])
+		return false
+	}
+	return true
 }

@@ -8,29 +8,33 @@ import (
 )
 
 func checkLifetime(t *test) {
-	// A store may forget keys where there are many of them, or a few in each call:
-	// then it is seen where there are few, after many calls.
+	// A store may forget keys only where there are many of them, or a few in each
+	// call. The first way shows among many keys, the other among few, after many calls.
 	if t.checkRemembered(300, 0) {
 		t.checkRemembered(0, 100)
 	}
 }
 
-// checkRemembered checks that keys are remembered after so many calls, and while
-// time passes, after so many each time. It reports whether they are, and time can
-// pass.
+const lifetimeMargin = time.Minute // as the calls take time themselves
+
+// checkRemembered creates orders, makes so many more calls, and looks for the keys of
+// those orders at several ages, each time after so many other calls. It reports
+// whether time can pass and the keys are remembered.
 func (t *test) checkRemembered(calls, callsEachTime int) bool {
 	t.Helper()
-	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something else than the creation of the order."
 	store := t.newOrderStore()
 	// Not from the start of a day, be it the calendar's or the store's own.
 	timePasses := t.advance(store, 13*time.Hour)
 
-	const margin = time.Minute // as the calls take time themselves
-	ages := []time.Duration{time.Minute, time.Hour, 12 * time.Hour, storefront.KeyLifetime - margin}
-	// One key is used each time, the others once, as use may renew them.
+	ages := []time.Duration{time.Minute, time.Hour, 12 * time.Hour, storefront.KeyLifetime - lifetimeMargin}
+	if t.bubble { // where calls may take no time
+		ages = append(ages, storefront.KeyLifetime-1)
+	}
+	// One key is used at each age, and each of the others once, as a store may
+	// count from the last use.
 	keys := make([]storefront.IdempotencyKey, 1+len(ages))
 	created := make([]storefront.Order, len(keys))
-	began := t.now()
+	began := t.clock()
 	for i := range keys {
 		keys[i] = newKey()
 		created[i] = t.create(store, keys[i], t.newOrder())
@@ -45,35 +49,53 @@ func (t *test) checkRemembered(calls, callsEachTime int) bool {
 	if !timePasses {
 		return false
 	}
-
 	for i, age := range ages {
-		t.advance(store, max(0, age-t.now().Sub(began)))
-		var other storefront.IdempotencyKey
-		for n := range callsEachTime {
-			if t.now().Sub(began) > storefront.KeyLifetime-margin/2 {
-				break // the calls take so long that keys may be forgotten soon
-			}
-			if n%10 == 0 { // the calls between are replays, as there are to be few keys
-				other = newKey()
-			}
-			t.create(store, other, t.newOrder())
-		}
+		t.advance(store, max(0, age-t.clock().Sub(began)))
+		t.callWithOtherKeys(store, callsEachTime, began)
 		for _, k := range []int{0, 1 + i} {
-			order := t.newOrder()
-			got, err := t.createWithRetry(t.Context(), store, keys[k], order)
-			switch {
-			case t.now().Sub(began) > storefront.KeyLifetime:
-				return true // it may be forgotten
-			case err != nil:
-				t.failed(fmt.Sprintf("CreateOrder, with a key that was used %v ago,", age), err)
-			case got.ID == order.ID:
-				t.broken(cause, "%v after an order was created, a call with its key created another one.", age)
-				return false
-			case got.ID != created[k].ID:
-				t.broken(cause, "%v after the order %q was created, a call with its key returned the order %q.", age, created[k].ID, got.ID)
+			if !t.checkKeyOfAge(store, keys[k], created[k], age, began) {
 				return false
 			}
 		}
+	}
+	return true
+}
+
+// callWithOtherKeys makes so many calls, or fewer where they take so long that the
+// keys of the orders that are looked for may soon be forgotten. Of ten calls nine are
+// replays, so that there are few keys.
+func (t *test) callWithOtherKeys(store storefront.Store, calls int, began time.Time) {
+	t.Helper()
+	var key storefront.IdempotencyKey
+	for n := range calls {
+		if t.clock().Sub(began) > storefront.KeyLifetime-lifetimeMargin/2 {
+			return
+		}
+		if n%10 == 0 {
+			key = newKey()
+		}
+		t.create(store, key, t.newOrder())
+	}
+}
+
+// checkKeyOfAge reports whether a key that is about that old still has its order. A key
+// that may be forgotten, as calls have taken so long, passes.
+func (t *test) checkKeyOfAge(store storefront.Store, key storefront.IdempotencyKey, created storefront.Order, age time.Duration, began time.Time) bool {
+	t.Helper()
+	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something else than the creation of the order."
+	order := t.newOrder()
+	got, err := t.createWithRetry(t.Context(), store, key, order)
+	switch {
+	case t.clock().Sub(began) >= storefront.KeyLifetime:
+		return true
+	case err != nil:
+		t.failed(fmt.Sprintf("CreateOrder, with a key that was used %v ago,", age), err)
+	case got.ID == order.ID:
+		t.broken(cause, "%v after an order was created, a call with its key created another one.", age)
+		return false
+	case got.ID != created.ID:
+		t.broken(cause, "%v after the order %q was created, a call with its key returned the order %q.", age, created.ID, got.ID)
+		return false
 	}
 	return true
 }

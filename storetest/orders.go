@@ -31,7 +31,11 @@ func orderPromises() []promise {
 	}
 }
 
-// teapot is the item of most orders, and the one that is sold out.
+// Where calls meet, it takes several of them, and luck: the suite makes so many at the
+// same time, so many times.
+const callers, rounds = 16, 6
+
+// teapot is the item of most orders, and the only one that is sold out at times.
 const teapot = "teapot"
 
 // newOrder returns an order as the service proposes one.
@@ -39,12 +43,18 @@ func (t *test) newOrder() storefront.Order {
 	return storefront.Order{ID: "ord_" + rand.Text(), Item: teapot, Qty: 2, CreatedAt: t.now()}
 }
 
-// newKey returns a key that was not used before.
+// newKey returns a key that no call has used, for an order of newOrder.
 func newKey() storefront.IdempotencyKey {
 	return storefront.IdempotencyKey{Scope: "account 1", Value: rand.Text(), Fingerprint: sha256.Sum256([]byte("teapot 2"))}
 }
 
-// another returns another order, and the key with its fingerprint.
+// withAnotherFingerprint returns the key as a call with another order has it.
+func withAnotherFingerprint(key storefront.IdempotencyKey) storefront.IdempotencyKey {
+	key.Fingerprint[0] ^= 0xff
+	return key
+}
+
+// another returns another order, and the key with the fingerprint of that order.
 func (t *test) another(key storefront.IdempotencyKey) (storefront.IdempotencyKey, storefront.Order) {
 	order := t.newOrder()
 	order.Item, order.Qty = "kettle", 3
@@ -64,7 +74,8 @@ func orderText(o storefront.Order) string {
 	return fmt.Sprintf("{ID: %q, Item: %q, Qty: %d, CreatedAt: %s}", o.ID, o.Item, o.Qty, o.CreatedAt.Format(time.RFC3339Nano))
 }
 
-// orderDifference says in which fields two orders differ, or "".
+// orderDifference says in which fields two orders differ. It returns "" if they are
+// equal.
 func orderDifference(got, want storefront.Order) string {
 	var fields []string
 	if got.ID != want.ID {
@@ -82,8 +93,8 @@ func orderDifference(got, want storefront.Order) string {
 	return strings.Join(fields, "; ")
 }
 
-// create creates an order, or gets the one that was created before. It is called
-// by the test's goroutine alone.
+// create creates an order, or returns the one that was created with the key before.
+// Only the goroutine of the subtest may call it, as it ends the subtest if the call fails.
 func (t *test) create(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) storefront.Order {
 	t.Helper()
 	stored, err := t.createWithRetry(t.Context(), store, key, order)
@@ -97,8 +108,23 @@ func (t *test) createWithRetry(ctx context.Context, store storefront.Store, key 
 	return retry(t, ctx, func() (storefront.Order, error) { return store.CreateOrder(ctx, key, order) })
 }
 
-// newOrderStore returns a store in which an order was created. So where a call
-// fails later on, that is not because none works.
+// An attempt is a call of CreateOrder with a new key, and the result.
+type attempt struct {
+	key    storefront.IdempotencyKey
+	order  storefront.Order
+	stored storefront.Order
+	err    error
+}
+
+// attempt makes one call, which is not repeated.
+func (t *test) attempt(ctx context.Context, store storefront.Store) attempt {
+	a := attempt{key: newKey(), order: t.newOrder()}
+	a.stored, a.err = store.CreateOrder(ctx, a.key, a.order)
+	return a
+}
+
+// newOrderStore returns a store in which an order was created: where a later call
+// fails, it is not because CreateOrder never works.
 func (t *test) newOrderStore() storefront.Store {
 	t.Helper()
 	store := t.newStore(Contents{})
@@ -117,4 +143,5 @@ func count(store OrderLister, ids ...string) int {
 	return n
 }
 
+// takenForOwn is the usual cause of several broken promises.
 const takenForOwn = "the stored order is taken for that of this very call, as it has the ID that the call has proposed."

@@ -425,11 +425,11 @@ func (t *test) advance(store storefront.Store, d time.Duration) bool {
 	return ok
 }
 
-// now is the time by the store's clock, as the service would put it into an
-// order.
-func (t *test) now() time.Time {
-	return time.Now().Add(t.advanced).UTC().Truncate(time.Millisecond)
-}
+// clock returns the time by the store's clock.
+func (t *test) clock() time.Time { return time.Now().Add(t.advanced) }
+
+// now returns the time by the store's clock as the service puts it into an order.
+func (t *test) now() time.Time { return t.clock().UTC().Truncate(time.Millisecond) }
 
 // together makes calls at the same time and waits for them.
 func together(n int, call func(i int)) {
