@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,19 +46,51 @@ func checkExactlyOne(t *test) {
 	}
 }
 
-// checkOneCreates reports whether, of concurrent calls with one key and one more
-// after them, exactly one creates an order. Unless refuser is nil, their item is sold
-// out now and then meanwhile. The orders are nil if the store cannot list them.
+// checkOneCreates reports whether exactly one of the calls of callTogether creates an
+// order, or none where some fail. The orders are nil if the store cannot list them.
 func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refuser Refuser) bool {
 	t.Helper()
 	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
-	meanwhile := ""
+	calls := fmt.Sprintf("%d concurrent calls with one key, and one after them", callers)
 	if refuser != nil {
-		meanwhile = ", while its item was sold out now and then"
+		calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and then, and one after them", callers)
+	}
+	proposed, got := t.callTogether(store, refuser)
+	var creators, ids []string
+	failed := false
+	for i, p := range proposed {
+		ids = append(ids, p.ID)
+		failed = failed || got[i].ID == ""
+		if got[i].ID == p.ID {
+			creators = append(creators, p.ID)
+		}
+	}
+	if failed && len(creators) == 0 {
+		return true // that no call fails is another promise
+	}
+	if len(creators) != 1 {
+		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls, len(creators), creators)
+		return false
+	}
+	if orders != nil {
+		if n := count(orders, ids...); n != 1 {
+			t.broken(cause, "%s created %d orders, want 1.", calls, n)
+			return false
+		}
+	}
+	return true
+}
+
+// callTogether makes concurrent calls with one key, and one more after them. Unless
+// refuser is nil, their item is sold out now and then meanwhile. It returns the orders
+// that the calls proposed, and those that they returned: the zero Order for a call
+// that failed.
+func (t *test) callTogether(store storefront.Store, refuser Refuser) (proposed, got [callers + 1]storefront.Order) {
+	t.Helper()
+	if refuser != nil {
 		t.sellOut(refuser)
 	}
 	key := newKey()
-	var proposed, got [callers + 1]storefront.Order
 	for i := range proposed {
 		proposed[i] = t.newOrder()
 	}
@@ -65,7 +98,7 @@ func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refus
 	var err error
 	together(callers+1, func(i int) {
 		if i < callers {
-			got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i]) // that no call fails is another promise
+			got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
 			returned.Add(1)
 		} else if refuser != nil {
 			err = t.sellOutNowAndThen(refuser, func() bool { return returned.Load() < callers })
@@ -78,30 +111,7 @@ func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refus
 		t.restock(refuser)
 	}
 	got[callers], _ = t.createWithRetry(t.Context(), store, key, proposed[callers])
-
-	var creators, ids []string
-	failed := false
-	for i, p := range proposed {
-		ids = append(ids, p.ID)
-		failed = failed || got[i].ID == ""
-		if got[i].ID == p.ID {
-			creators = append(creators, p.ID)
-		}
-	}
-	if failed && len(creators) == 0 {
-		return true
-	}
-	if len(creators) != 1 {
-		t.broken(cause, "Of %d concurrent calls with one key%s, and one after them, %d returned the order that they had proposed, want 1: %q.", callers, meanwhile, len(creators), creators)
-		return false
-	}
-	if orders != nil {
-		if n := count(orders, ids...); n != 1 {
-			t.broken(cause, "%d concurrent calls with one key%s, and one after them created %d orders, want 1.", callers, meanwhile, n)
-			return false
-		}
-	}
-	return true
+	return proposed, got
 }
 
 func checkInProgress(t *test) {

@@ -34,8 +34,8 @@
 //
 //	             in all  one after another
 //	CreateOrder   2,600              1,750
-//	GetProduct    2,100              2,000
-//	ListUsers     1,800                500
+//	GetProduct    2,200              2,100
+//	ListUsers     1,900                600
 //	ListWidgets   1,800                500
 //
 // A run creates 900 orders. Put and Delete are called 220 times. Without [Refuser]
