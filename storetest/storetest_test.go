@@ -1,0 +1,211 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/storetest"
+)
+
+type (
+	ctxt     = context.Context
+	resource = storefront.Resource
+	key      = storefront.IdempotencyKey
+	order    = storefront.Order
+	lister   = func(ctx ctxt, position string, limit int) ([]resource, error)
+	creator  = func(ctx ctxt, k key, o order) (order, error)
+	getter   = func(ctx ctxt, id string) (resource, error)
+)
+
+// A store is right until one of its functions, which are nil at first, is set. It
+// has all optional methods but Advance, as it is tested in bubbles.
+type store struct {
+	*storefront.MemStore
+	listUsers, listWidgets lister
+	create                 creator
+	get                    getter
+	put, delete            func(storetest.Contents)
+	reopen                 func() storefront.Store
+	soldOut                *sync.Map          // items
+	refusal                storefront.Refusal // that SellOut returns
+
+	knowing sync.Mutex
+	known   map[string]bool // the keys that have an order
+}
+
+func newStore(contents storetest.Contents) *store {
+	s := &store{MemStore: new(storefront.MemStore), soldOut: new(sync.Map), refusal: soldOut, known: make(map[string]bool)}
+	s.Accept = func(_ ctxt, _ key, o order) error { return s.decide(o) }
+	s.putAll(contents)
+	return s
+}
+
+func (s *store) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {
+	if s.listUsers != nil {
+		return s.listUsers(ctx, after, limit)
+	}
+	return s.MemStore.ListUsers(ctx, after, limit)
+}
+
+func (s *store) ListWidgets(ctx ctxt, start string, limit int) ([]resource, error) {
+	if s.listWidgets != nil {
+		return s.listWidgets(ctx, start, limit)
+	}
+	return s.MemStore.ListWidgets(ctx, start, limit)
+}
+
+func (s *store) CreateOrder(ctx ctxt, k key, o order) (order, error) {
+	return s.creator()(ctx, k, o)
+}
+
+func (s *store) creator() creator {
+	if s.create != nil {
+		return s.create
+	}
+	return func(ctx ctxt, k key, o order) (order, error) {
+		s.knowing.Lock()
+		defer s.knowing.Unlock()
+		stored, err := s.MemStore.CreateOrder(ctx, k, o)
+		if err == nil {
+			s.known[nameOf(k)] = true
+		}
+		return stored, err
+	}
+}
+
+func (s *store) GetProduct(ctx ctxt, id string) (resource, error) {
+	if s.get != nil {
+		return s.get(ctx, id)
+	}
+	return s.MemStore.GetProduct(ctx, id)
+}
+
+func (s *store) Put(_ ctxt, contents storetest.Contents) error {
+	if s.put != nil {
+		s.put(contents)
+	} else {
+		s.putAll(contents)
+	}
+	return nil
+}
+
+func (s *store) putAll(c storetest.Contents) {
+	s.Users.Put(c.Users...)
+	s.Products.Put(c.Products...)
+	s.Widgets.Put(c.Widgets...)
+}
+
+func (s *store) Delete(_ ctxt, contents storetest.Contents) error {
+	if s.delete != nil {
+		s.delete(contents)
+	} else {
+		s.deleteAll(contents)
+	}
+	return nil
+}
+
+func (s *store) deleteAll(c storetest.Contents) {
+	s.Users.Delete(ids(c.Users)...)
+	s.Products.Delete(ids(c.Products)...)
+	s.Widgets.Delete(ids(c.Widgets)...)
+}
+
+// Orders returns each order once, even if it has two keys.
+func (s *store) Orders() []order {
+	orders := make(map[order]bool)
+	for _, o := range s.MemStore.Orders() {
+		orders[o] = true
+	}
+	return slices.Collect(maps.Keys(orders))
+}
+
+func (s *store) Reopen(*testing.T) storefront.Store {
+	if s.reopen != nil {
+		return s.reopen()
+	}
+	return s
+}
+
+var soldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}
+
+func (s *store) SellOut(_ ctxt, item string) (storefront.Refusal, error) {
+	s.soldOut.Store(item, true)
+	return s.refusal, nil
+}
+
+func (s *store) Restock(_ ctxt, item string) error {
+	s.soldOut.Delete(item)
+	return nil
+}
+
+// decide refuses what is sold out.
+func (s *store) decide(o order) error {
+	if _, ok := s.soldOut.Load(o.Item); ok {
+		return &soldOut
+	}
+	return nil
+}
+
+// isRefusal reports whether an order was refused.
+func isRefusal(err error) bool { return errors.As(err, new(*storefront.Refusal)) }
+
+// again is the store after a crash.
+func (s *store) again() *store {
+	again := newStore(storetest.Contents{})
+	again.MemStore, again.create, again.soldOut = s.MemStore, s.creator(), s.soldOut
+	return again
+}
+
+func ids(resources []resource) []string {
+	var ids []string
+	for _, r := range resources {
+		ids = append(ids, r.ID())
+	}
+	return ids
+}
+
+// lists replaces both lists with what wrong makes of them.
+func (s *store) lists(wrong func(right lister, all *storefront.Collection, inclusive bool) lister) {
+	s.listUsers = wrong(s.MemStore.ListUsers, &s.Users, false)
+	s.listWidgets = wrong(s.MemStore.ListWidgets, &s.Widgets, true)
+}
+
+// around replaces CreateOrder with what calls the right one.
+func (s *store) around(create func(right creator, ctx ctxt, k key, o order) (order, error)) {
+	right := s.creator()
+	s.create = func(ctx ctxt, k key, o order) (order, error) { return create(right, ctx, k, o) }
+}
+
+// replays changes what replays return.
+func (s *store) replays(change func(stored *order)) {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		stored, err := right(ctx, k, o)
+		if err == nil && stored.ID != o.ID {
+			change(&stored)
+		}
+		return stored, err
+	})
+}
+
+// keys changes the keys.
+func (s *store) keys(change func(k *key)) {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		change(&k)
+		return right(ctx, k, o)
+	})
+}
+
+// isKnown reports whether there is an order with the key.
+func (s *store) isKnown(k key) bool {
+	s.knowing.Lock()
+	defer s.knowing.Unlock()
+	return s.known[nameOf(k)]
+}
+
+func nameOf(k key) string { return fmt.Sprintf("%q %q", k.Scope, k.Value) }
