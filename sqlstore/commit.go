@@ -181,15 +181,13 @@ func (s *Store) commit(ctx context.Context, c session, commit shared) (err error
 	return nil
 }
 
-// commitAtOnce inserts the orders of attempts in one statement.
+// commitAtOnce inserts the orders of attempts in one statement. No two of them have the
+// same key (see flights).
 func commitAtOnce(ctx context.Context, c session, attempts []*attempt) error {
 	// Where two statements insert the same keys, those who do it in the same
 	// sequence do not deadlock.
 	attempts = slices.Clone(attempts)
-	slices.SortStableFunc(attempts, func(a, b *attempt) int { return bytes.Compare(a.hash[:], b.hash[:]) })
-	// Of several with one key, only the first can be told from an order that was
-	// there before. The others find it.
-	attempts = slices.CompactFunc(attempts, func(a, b *attempt) bool { return a.hash == b.hash })
+	slices.SortFunc(attempts, func(a, b *attempt) int { return bytes.Compare(a.hash[:], b.hash[:]) })
 	if c.engine.unlessTaken == "" {
 		return commitFree(ctx, c, attempts)
 	}

@@ -31,8 +31,9 @@
 // a quarter of Options.Timeout no longer keeps another from beginning, and orders that
 // share it are then tried one by one; on SQLite, it ends with what it has, and the others
 // wait for the next one. What a driver is given as the ctx of their statements
-// has the values of no caller's. Calls of one process that have the same key and
-// fingerprint share one try: when it has created the order, the others get that.
+// has the values of no caller's. Calls of one process that have the same key share one
+// try: when it has created the order, the others return it, or
+// [storefront.ErrKeyReused] if their fingerprint is another.
 //
 // Reads go on while orders wait for a lock: orders use half of the pool's connections at
 // most.

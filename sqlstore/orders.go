@@ -42,11 +42,14 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	created := false
-	r, own := s.flights.do(waiting, flightKey{p.hash, key.Fingerprint}, func() (r result) {
+	r, own := s.flights.do(waiting, p.hash, key.Fingerprint, func() (r result) {
 		r, created = s.createOnce(ctx, deadline, p)
 		return r
 	})
-	if !own && r.err != nil && r.err == waiting.Err() && ctx.Err() == nil {
+	switch {
+	case r.err == nil && r.fingerprint != key.Fingerprint:
+		r = result{err: storefront.ErrKeyReused}
+	case !own && r.err != nil && r.err == waiting.Err() && ctx.Err() == nil:
 		r.err = fmt.Errorf("%w: another call with the key has not ended: %w", storefront.ErrUnavailable, r.err)
 	}
 	outcome = s.stats.outcome(ctx, r.err, created)
@@ -56,8 +59,8 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	return r.order, r.err
 }
 
-// createOnce creates the order of p, unless its key has one. Whatever it does, no other
-// call of the process does it for that key meanwhile.
+// createOnce creates the order of p, unless the key has one, which it returns then. No two
+// calls of the process run it for one key at the same time.
 func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal) (r result, created bool) {
 	var (
 		stored      storefront.Order
@@ -101,15 +104,13 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 	case decided && ctx.Err() != nil: // it may be for that
 		return result{err: err}, false
 	case decided:
-		return result{err: err, valid: forMembers}, false
+		return result{err: err, fingerprint: p.key.Fingerprint, valid: forMembers}, false
 	case err != nil && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
 		return result{err: fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)}, false
 	case err != nil:
 		return result{err: err}, false
-	case fingerprint != p.key.Fingerprint:
-		return result{err: storefront.ErrKeyReused, valid: forAll}, false
 	}
-	return result{order: stored, valid: forAll}, created
+	return result{order: stored, fingerprint: fingerprint, valid: forAll}, created
 }
 
 // isOfKey reports whether the error may say that a key is taken, and not another value that
