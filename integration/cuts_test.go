@@ -18,7 +18,7 @@ func TestDatabaseCuts(t *testing.T) {
 		server := startPostgres(t, moreConnections)
 		p := startProxy(t, postgresProtocol, server.addr())
 		f.start(3, postgresURL("postgres", &postgresServer{port: p.port}))
-		f.runCuts(p)
+		runCuts(t, f, p)
 		f.check(func() *sql.DB { return openDatabase(t, "pgx", server.URL()) })
 	})
 	for _, k := range []*mySQLKind{mariaDB, mySQL} {
@@ -28,7 +28,7 @@ func TestDatabaseCuts(t *testing.T) {
 			server := k.start(t, moreConnections)
 			p := startProxy(t, mySQLProtocol, "127.0.0.1:"+strconv.Itoa(server.port))
 			f.start(3, "mysql://root@"+p.addr()+"/shop")
-			f.runCuts(p)
+			runCuts(t, f, p)
 			f.check(func() *sql.DB { return openDatabase(t, "mysql", server.DSN()) })
 		})
 	}
@@ -49,13 +49,13 @@ func TestClientCuts(t *testing.T) {
 		proxies = append(proxies, p)
 		f.urls[i] = "http://" + p.addr()
 	}
-	f.runCuts(proxies...)
+	runCuts(t, f, proxies...)
 	f.check(func() *sql.DB { return openDatabase(t, "pgx", server.URL()) })
 }
 
-// runCuts is run with faults of links through proxies, which are well afterwards.
-func (f *faultTest) runCuts(proxies ...*proxy) {
-	f.t.Helper()
+// runCuts is f.run with faults of links through proxies, which are well afterwards.
+func runCuts(t *testing.T, f *faultTest, proxies ...*proxy) {
+	t.Helper()
 	type called struct {
 		linkFault
 		done <-chan struct{}
@@ -89,7 +89,7 @@ func (f *faultTest) runCuts(proxies ...*proxy) {
 		}
 	}
 	if len(met) < int(messageKinds) {
-		f.t.Errorf("of the kinds of messages, only %v have met a fault", met)
+		t.Errorf("of the kinds of messages, only %v have met a fault", met)
 	}
 }
 

@@ -75,6 +75,9 @@ type tappedConn struct {
 	inTx bool
 }
 
+// unwrapped returns the driver's own connection of one that [sql.Conn.Raw] gives.
+func unwrapped(conn any) driver.Conn { return conn.(*tappedConn).driverConn }
+
 func (c *tappedConn) statement(query string, args []driver.NamedValue) statement {
 	return statement{query, values(args), !c.inTx || query == "COMMIT"}
 }

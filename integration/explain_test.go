@@ -221,7 +221,7 @@ func sqliteBlocks(t *testing.T, db *sql.DB) (sum int) {
 	defer conn.Close()
 	if err := conn.Raw(func(c any) error {
 		for _, counter := range []sqlite.DBStatusOp{sqlite.DBStatusCacheHit, sqlite.DBStatusCacheMiss} {
-			n, _, err := c.(*tappedConn).driverConn.(sqlite.DBStatus).Status(counter, false)
+			n, _, err := unwrapped(c).(sqlite.DBStatus).Status(counter, false)
 			if err != nil {
 				return err
 			}

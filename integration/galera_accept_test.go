@@ -134,7 +134,7 @@ func TestAcceptOnGalera(t *testing.T) {
 		t.Skip("starts three servers")
 	}
 	c := startGalera(t, 3)
-	nodes := c.databases(t)
+	nodes := galeraDatabases(t, c)
 	nodes[0].exec(t, "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL, decisions BIGINT NOT NULL)",
 		"CREATE TABLE sold (order_id VARCHAR(255) NOT NULL PRIMARY KEY, item VARCHAR(255) NOT NULL)")
 	// Each item is of one subtest, as are the keys: an INSERT of a key that was deleted

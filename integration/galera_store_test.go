@@ -21,9 +21,9 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// databases returns a new database of the cluster, with the tables of sqlstore, as
+// galeraDatabases returns a new database of the cluster, with the tables of sqlstore, as
 // each node has it.
-func (c *galeraCluster) databases(t *testing.T) (nodes []*sqlDatabase) {
+func galeraDatabases(t *testing.T, c *galeraCluster) (nodes []*sqlDatabase) {
 	t.Helper()
 	var servers []*mySQLServer
 	for _, node := range c.nodes {
@@ -36,7 +36,7 @@ func (c *galeraCluster) databases(t *testing.T) (nodes []*sqlDatabase) {
 // each of them has it by a data source name that set has changed.
 func clusterDatabases(t *testing.T, servers []*mySQLServer, set func(dsn string) string) (nodes []*sqlDatabase) {
 	t.Helper()
-	name := fmt.Sprintf("test%d", databases.Add(1))
+	name := newDatabaseName()
 	if _, err := servers[0].query("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestStoreOnGalera(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
-	testStoreOnCluster(t, startGalera(t, 3).databases(t))
+	testStoreOnCluster(t, galeraDatabases(t, startGalera(t, 3)))
 }
 
 // testStoreOnCluster sends each call to another node than the one before.
@@ -77,7 +77,7 @@ func TestSameKeysOnDifferentNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
-	testSameKeysOnDifferentNodes(t, startGalera(t, 3).databases(t), 3000, 1000)
+	testSameKeysOnDifferentNodes(t, galeraDatabases(t, startGalera(t, 3)), 3000, 1000)
 }
 
 // testSameKeysOnDifferentNodes has replicas on different nodes be sent the same order
@@ -228,7 +228,7 @@ func TestNodeThatIsNotWithTheOthers(t *testing.T) {
 		{"frozen", c.nodes[1].freeze, c.nodes[1].thaw, func(testing.TB) {}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			nodes := c.databases(t)
+			nodes := galeraDatabases(t, c)
 			at := func(node int, timeout time.Duration) *sqlTestStore {
 				return nodes[node].openWith(t, &sqlstore.Options{Timeout: timeout})
 			}
@@ -335,7 +335,7 @@ func TestNodeThatIsNotWithTheOthers(t *testing.T) {
 func TestGaleraNodeKills(t *testing.T) {
 	f := newFaultTest(t)
 	c := startGalera(t, 3)
-	f.startOnNodes(c)
+	startOnNodes(t, f, c)
 	next := 0
 	f.orders = faultOrders / 2
 	f.run(f.orders/4, func() {
@@ -348,16 +348,16 @@ func TestGaleraNodeKills(t *testing.T) {
 	f.check(func() *sql.DB { return openDatabase(t, "mysql", waiting(c.nodes[next].DSN())) })
 }
 
-// startOnNodes is start for replicas on a cluster, each of which has another node as its
+// startOnNodes is f.start for replicas on a cluster, each of which has another node as its
 // first.
-func (f *faultTest) startOnNodes(c *galeraCluster) {
-	f.t.Helper()
+func startOnNodes(t *testing.T, f *faultTest, c *galeraCluster) {
+	t.Helper()
 	var hosts []string
 	for _, node := range c.nodes {
 		hosts = append(hosts, "127.0.0.1:"+strconv.Itoa(node.port))
 	}
 	for range hosts {
-		r := startReplicas(f.t, durableBinary, 1, "mysql://root@"+strings.Join(hosts, ",")+"/shop?wsrep_sync_wait=1")[0]
+		r := startReplicas(t, durableBinary, 1, "mysql://root@"+strings.Join(hosts, ",")+"/shop?wsrep_sync_wait=1")[0]
 		f.replicas, f.urls = append(f.replicas, r), append(f.urls, r.url)
 		hosts = append(hosts[1:], hosts[0])
 	}
@@ -370,7 +370,7 @@ func (f *faultTest) startOnNodes(c *galeraCluster) {
 func TestGaleraCutsAndKills(t *testing.T) {
 	f := newFaultTest(t)
 	c := startGalera(t, 3)
-	f.startOnNodes(c)
+	startOnNodes(t, f, c)
 	// So that there are orders at each fault, and so few in between that a node that
 	// comes back soon has what it has missed.
 	const rounds, before, after, left = 10, 80, 20, 60
@@ -418,11 +418,7 @@ func TestGaleraCutsAndKills(t *testing.T) {
 
 		comeBack := []func(){
 			func() { cut.connect(t) },
-			func() {
-				if err := killed.launch(killed.position(t)...); err != nil {
-					t.Fatal(err)
-				}
-			},
+			func() { killed.relaunch(t) },
 		}
 		for _, i := range f.rng.Perm(len(comeBack)) {
 			comeBack[i]()

@@ -83,6 +83,15 @@ func (n *galeraNode) start(t testing.TB) {
 	n.join(t, n.position(t)...)
 }
 
+// relaunch starts the process of a node that is down, from what it has, and does not
+// wait.
+func (n *galeraNode) relaunch(t testing.TB) {
+	t.Helper()
+	if err := n.launch(n.position(t)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // position returns the settings with which a node that is down starts from what it
 // has, as those do who start servers where they are installed. A node that was killed
 // does not look by itself, and would ask for everything.
@@ -123,9 +132,7 @@ func (c *galeraCluster) waitUntilSynced(t testing.TB, nodes ...*galeraNode) {
 	waitFor(t, "the cluster is synced", 5*time.Minute, nil, func() error {
 		for _, node := range nodes {
 			if _, ended := node.process.hasEnded(); ended {
-				if err := node.launch(node.position(t)...); err != nil {
-					t.Fatal(err)
-				}
+				node.relaunch(t)
 			}
 		}
 		var states []string

@@ -154,7 +154,7 @@ func version1(driver string) []string {
 
 // insertAsVersion1 inserts an order as 1.0.0-rc.1 does, with an ID and a key that are the
 // same.
-func (d *sqlDatabase) insertAsVersion1(t *testing.T, id string, created time.Time) {
+func insertAsVersion1(t *testing.T, d *sqlDatabase, id string, created time.Time) {
 	t.Helper()
 	hash := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, 0), id...)) // of no scope
 	fingerprint := [32]byte{1}                                                  // that of create
@@ -170,10 +170,10 @@ func TestMigrateFromVersion1(t *testing.T) {
 		d.exec(t, version1(d.driver)...)
 		now := time.Now()
 		ids := []string{"young", "older", "wrong time", "beside"}
-		d.insertAsVersion1(t, "young", now)
-		d.insertAsVersion1(t, "older", now.Add(-20*time.Hour))
-		d.insertAsVersion1(t, "wrong time", now.Add(-26*time.Hour)) // it was inserted now
-		d.insertAsVersion1(t, "forgotten", now)
+		insertAsVersion1(t, d, "young", now)
+		insertAsVersion1(t, d, "older", now.Add(-20*time.Hour))
+		insertAsVersion1(t, d, "wrong time", now.Add(-26*time.Hour)) // it was inserted now
+		insertAsVersion1(t, d, "forgotten", now)
 		d.exec(t, "UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id = 'forgotten'")
 
 		store := sqlstore.New(d.db, nil)
@@ -185,7 +185,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 		if err := store.Check(t.Context()); err != nil {
 			t.Errorf("after Migrate, Check returns %v", err)
 		}
-		d.insertAsVersion1(t, "beside", now.Add(-26*time.Hour)) // by a replica of that release, which goes on
+		insertAsVersion1(t, d, "beside", now.Add(-26*time.Hour)) // by a replica of that release, which goes on
 
 		expect := func(when string) {
 			t.Helper()
@@ -226,7 +226,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 func TestMigrateFromVersion1ByManyAtOnce(t *testing.T) {
 	onDatabasesWithoutTables(t, func(t *testing.T, d *sqlDatabase) {
 		d.exec(t, version1(d.driver)...)
-		d.insertAsVersion1(t, "order", time.Now())
+		insertAsVersion1(t, d, "order", time.Now())
 		testMigrateByManyAtOnce(t, d)
 		if order, err := create(t.Context(), sqlstore.New(d.db, nil), "order", "kettle"); err != nil || order.ID != "order" {
 			t.Errorf("the key of an order of version 1 leads to %v, %v", order, err)

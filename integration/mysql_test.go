@@ -256,7 +256,7 @@ func (k *mySQLKind) database(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("test%d", databases.Add(1))
+	name := newDatabaseName()
 	if _, err := s.query("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
 	}

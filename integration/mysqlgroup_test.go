@@ -185,9 +185,9 @@ func (g *mySQLGroup) primary(t testing.TB) (primary *groupMember) {
 // has what was committed before on any member.
 func before(dsn string) string { return dsn + "&group_replication_consistency='BEFORE'" }
 
-// databases returns a new database of the group, with the tables of sqlstore, as each
+// groupDatabases returns a new database of the group, with the tables of sqlstore, as each
 // member has it.
-func (g *mySQLGroup) databases(t *testing.T, set func(dsn string) string) (nodes []*sqlDatabase) {
+func groupDatabases(t *testing.T, g *mySQLGroup, set func(dsn string) string) (nodes []*sqlDatabase) {
 	t.Helper()
 	var servers []*mySQLServer
 	for _, m := range g.members {
@@ -233,9 +233,9 @@ func TestMySQLGroup(t *testing.T) {
 	g.waitUntilOnline(t, g.members...)
 	check("after a member was killed")
 
-	nodes := g.databases(t, before)
+	nodes := groupDatabases(t, g, before)
 	t.Run("store", func(t *testing.T) { testStoreOnCluster(t, nodes) })
-	t.Run("same keys", func(t *testing.T) { testSameKeysOnDifferentNodes(t, g.databases(t, before), 600, 300) })
+	t.Run("same keys", func(t *testing.T) { testSameKeysOnDifferentNodes(t, groupDatabases(t, g, before), 600, 300) })
 }
 
 // TestMySQLMemberKills kills the members of a group in which all take writes, in turn,

@@ -207,9 +207,16 @@ const standbyName = "standby"
 // startStandby adds a synchronous standby, as follow does.
 func (s *postgresServer) startStandby(t testing.TB) *postgresServer {
 	t.Helper()
-	standby := newPostgresServer(t, s.pg, s.settings)
+	standby := s.another(t)
 	standby.follow(t, s)
 	return standby
+}
+
+// another returns a server of the same installation and settings that is down and has no
+// data yet.
+func (s *postgresServer) another(t testing.TB) *postgresServer {
+	t.Helper()
+	return newPostgresServer(t, s.pg, s.settings)
 }
 
 // follow makes a server that is down the synchronous standby of a primary that
@@ -368,7 +375,7 @@ func (r *postgresRelease) database(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("test%d", databases.Add(1))
+	name := newDatabaseName()
 	if _, err := s.query("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
 	}
@@ -379,6 +386,9 @@ func (r *postgresRelease) database(t testing.TB) string {
 	})
 	return postgresURL(name, s)
 }
+
+// newDatabaseName returns a name for a database that this test binary is given once.
+func newDatabaseName() string { return fmt.Sprintf("test%d", databases.Add(1)) }
 
 var databases atomic.Int64
 

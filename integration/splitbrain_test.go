@@ -41,7 +41,7 @@ func TestFrozenPrimary(t *testing.T) {
 func testPromotions(t *testing.T, turns int, change func(old *postgresServer, promote func()) (comeBack func())) {
 	f := newFaultTest(t)
 	primary := startPostgres(t)
-	standby, spare := newPostgresServer(t, primary.pg, nil), newPostgresServer(t, primary.pg, nil)
+	standby, spare := primary.another(t), primary.another(t)
 	standby.port, spare.port = freePort(), freePort()
 	link := startProxy(t, anyProtocol, primary.addr())
 	standby.followOver(t, primary, link.port)
@@ -55,10 +55,10 @@ func testPromotions(t *testing.T, turns int, change func(old *postgresServer, pr
 		comeBack := change(primary, func() { standby.promote(t) })
 		link = startProxy(t, anyProtocol, standby.addr())
 		spare.followOver(t, standby, link.port)
-		f.waitUntilReplaying()
+		waitUntilReplaying(t, f)
 		comeBack()
 		f.killReplica() // what connects anew finds both
-		f.waitUntilReplaying()
+		waitUntilReplaying(t, f)
 		primary.kill(t)
 		primary, standby, spare = standby, spare, primary
 	}
@@ -78,8 +78,8 @@ func (f *faultTest) waitUntilStuck() {
 
 // waitUntilReplaying waits until each replica replays an order, for which it needs
 // a database that commits.
-func (f *faultTest) waitUntilReplaying() {
-	f.t.Helper()
+func waitUntilReplaying(t *testing.T, f *faultTest) {
+	t.Helper()
 	var order audit.Order
 	for _, o := range f.audit.Orders() {
 		if o.Body != nil {
@@ -89,11 +89,11 @@ func (f *faultTest) waitUntilReplaying() {
 	}
 	text, err := json.Marshal(map[string]any{"item": order.Item, "qty": order.Qty})
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 5 * time.Second}
 	for _, r := range f.replicas {
-		waitFor(f.t, r.url+" replays", time.Minute, r.process, func() error {
+		waitFor(t, r.url+" replays", time.Minute, r.process, func() error {
 			request, err := http.NewRequest(http.MethodPost, r.url+"/v1/orders", bytes.NewReader(text))
 			if err != nil {
 				return err

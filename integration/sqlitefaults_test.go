@@ -31,13 +31,13 @@ func TestDiskFull(t *testing.T) {
 	f.waitUntilAcknowledged(some)
 
 	read := holdSnapshot(t, file)
-	f.waitUntilRefused()
+	waitUntilRefused(t, f)
 	f.kills["log full"]++
 	read()
 	f.waitUntilAcknowledged(f.audit.Progress().Acknowledged + some)
 
 	freeDisk := fillDisk(t, dir)
-	f.waitUntilRefused()
+	waitUntilRefused(t, f)
 	f.kills["disk full"]++
 	f.killReplica()
 	read = holdSnapshot(t, file)
@@ -49,8 +49,8 @@ func TestDiskFull(t *testing.T) {
 }
 
 // waitUntilRefused waits until an order is refused for now.
-func (f *faultTest) waitUntilRefused() {
-	f.t.Helper()
+func waitUntilRefused(t *testing.T, f *faultTest) {
+	t.Helper()
 	refused := func() int { return f.audit.Result().Statuses[http.StatusServiceUnavailable] }
 	before := refused()
 	f.waitUntil("an order is refused", func(audit.Progress) bool { return refused() > before })

@@ -204,7 +204,7 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := mariaDB.start(t, settings...)
 			for _, variant := range []func(dsn string) string{interpolating, preparing} {
-				name := fmt.Sprintf("other%d", databases.Add(1))
+				name := newDatabaseName()
 				if _, err := server.query("CREATE DATABASE " + name); err != nil {
 					t.Fatal(err)
 				}
