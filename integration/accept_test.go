@@ -324,8 +324,8 @@ func checkThatAcceptRunsAgain(t *testing.T, d *sqlDatabase) {
 
 func TestCallersThatLeave(t *testing.T) {
 	for _, accept := range []struct {
-		name string
-		accept
+		name   string
+		accept accept
 	}{{"without Accept", nil}, {"with Accept", noted}} {
 		t.Run(accept.name, func(t *testing.T) {
 			onSQLEngines(t, func(t *testing.T, d *sqlDatabase) {

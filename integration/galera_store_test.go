@@ -89,9 +89,9 @@ func testSameKeysOnDifferentNodes(t *testing.T, nodes []*sqlDatabase, keys, keys
 		nodes[0].exec(t, fmt.Sprintf("INSERT INTO stock VALUES ('item %d', 0)", i))
 	}
 	for _, row := range []struct {
-		name string
-		keys int
-		accept
+		name   string
+		keys   int
+		accept accept
 	}{
 		{"without Accept", keys, nil},
 		// So that orders meet which have nothing in common but what they write.
@@ -449,7 +449,7 @@ func newRoundRobin(t *testing.T, nodes []*sqlDatabase, opts *sqlstore.Options, c
 		if i == 0 {
 			r.stores = append(r.stores, newSuiteStore(t, d, opts, contents))
 		} else {
-			r.stores = append(r.stores, &suiteStore{sqlTestStore: d.openWith(t, opts), database: d, opts: opts})
+			r.stores = append(r.stores, openSuiteStore(t, d, opts))
 		}
 	}
 	return r

@@ -125,7 +125,7 @@ func laterRelease(t *testing.T, version, oldest int) string {
 			"`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,\n`ALTER TABLE " + column + "\n",
 		},
 	} {
-		original, err := filepath.Abs(filepath.Join(repository, "sqlstore", file))
+		original, err := filepath.Abs(filepath.Join("..", "sqlstore", file))
 		if err != nil {
 			t.Fatal(err)
 		}

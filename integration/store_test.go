@@ -40,11 +40,17 @@ func newSuiteStore(t *testing.T, d *sqlDatabase, opts *sqlstore.Options, content
 	t.Helper()
 	d.clear(t)
 	d.exec(t, "DELETE FROM sold_out")
-	s := &suiteStore{sqlTestStore: d.openWith(t, opts), database: d, opts: opts}
+	s := openSuiteStore(t, d, opts)
 	if err := s.Put(t.Context(), contents); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// openSuiteStore returns a store with what is there.
+func openSuiteStore(t *testing.T, d *sqlDatabase, opts *sqlstore.Options) *suiteStore {
+	t.Helper()
+	return &suiteStore{sqlTestStore: d.openWith(t, opts), database: d, opts: opts}
 }
 
 // A suiteStore is a sqlstore.Store with the optional methods of storetest that
@@ -109,7 +115,7 @@ func (s *suiteStore) Reopen(t *testing.T) storefront.Store {
 func (s *suiteStore) reopen(t *testing.T) *suiteStore {
 	t.Helper()
 	s.db.Close()
-	return &suiteStore{sqlTestStore: s.database.openWith(t, s.opts), database: s.database, opts: s.opts}
+	return openSuiteStore(t, s.database, s.opts)
 }
 
 // A refusingStore is a suiteStore that refuses orders for what is in the table
