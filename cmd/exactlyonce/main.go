@@ -202,7 +202,7 @@ func run(a *audit.Audit) {
 	}
 	end = show("replaying", func() string {
 		now := a.Progress()
-		return fmt.Sprintf("%d of %d replayed%s", now.Replayed, p.Acknowledged*len(a.URLs), faults(now))
+		return fmt.Sprintf("%d of %d replayed%s", now.Replayed, p.Acknowledged*len(a.Config.URLs), faults(now))
 	})
 	a.Replay(replaying)
 	end()

@@ -65,7 +65,7 @@ func TestReleasesSideBySide(t *testing.T) {
 
 		f.Replicas = f.Replicas[:2]
 		f.URLs = f.URLs[:2]
-		f.Audit.URLs = f.URLs
+		f.Audit.Config.URLs = f.URLs
 		f.Check(func() *sql.DB { return d.Pool })
 		if odd := testdb.Column(t, d.Pool, "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7"); len(odd) > 0 {
 			t.Errorf("%d orders are without the column of the later release, such as %s", len(odd), odd[0])

@@ -110,7 +110,7 @@ type Request struct {
 // An Audit creates orders and then replays them. Call Create, then Replay, each
 // once, and then Result; the other methods may be called at any time.
 type Audit struct {
-	Config
+	Config Config
 	client http.Client
 
 	mu       sync.Mutex
@@ -244,16 +244,16 @@ func (a *Audit) Create(ctx context.Context) {
 	var clients, watch sync.WaitGroup
 	watch.Go(func() { a.giveUp(ctx, cancel) })
 	var taken atomic.Int64
-	for i := range a.Clients {
-		rng := rand.New(rand.NewPCG(a.Seed, uint64(i+1)))
+	for i := range a.Config.Clients {
+		rng := rand.New(rand.NewPCG(a.Config.Seed, uint64(i+1)))
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				n := int(taken.Add(1))
 				if n > a.Config.Orders {
 					return
 				}
-				if a.Before != nil {
-					a.Before(ctx)
+				if a.Config.Before != nil {
+					a.Config.Before(ctx)
 				}
 				a.create(ctx, n, rng)
 			}
@@ -272,7 +272,7 @@ func (a *Audit) Create(ctx context.Context) {
 // before.
 func (a *Audit) giveUp(ctx context.Context, cancel func()) {
 	for {
-		left := a.Patience - a.Progress().Gap
+		left := a.Config.Patience - a.Progress().Gap
 		if left <= 0 {
 			a.change(func() { a.gaveUp = true })
 			cancel()
@@ -288,7 +288,7 @@ func (a *Audit) giveUp(ctx context.Context, cancel func()) {
 
 // create sends an order, in the ways that clients do, until it is acknowledged.
 func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
-	o := &order{Order: Order{Key: a.Prefix + strconv.Itoa(n), Item: a.Item, Qty: int64(1 + n%9)}, began: time.Now()}
+	o := &order{Order: Order{Key: a.Config.Prefix + strconv.Itoa(n), Item: a.Config.Item, Qty: int64(1 + n%9)}, began: time.Now()}
 	if o.Item == "" {
 		o.Item = o.Key
 	}
@@ -340,14 +340,14 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 		}
 		if ctx.Err() != nil {
 			if a.gaveUpCreating() {
-				a.fault(Unanswered, o, nil, "nothing was acknowledged for %v: %s", a.Patience, problem)
+				a.fault(Unanswered, o, nil, "nothing was acknowledged for %v: %s", a.Config.Patience, problem)
 			}
 			return
 		}
 	}
 }
 
-func (a *Audit) url(try int) string { return a.URLs[try%len(a.URLs)] }
+func (a *Audit) url(try int) string { return a.Config.URLs[try%len(a.Config.URLs)] }
 
 // usual returns about how long acknowledged requests take.
 func (a *Audit) usual() time.Duration {
@@ -379,7 +379,7 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 		began := time.Now()
 		defer func() { a.record(began, result) }()
 	}
-	inTime, cancel := context.WithTimeout(ctx, a.Timeout)
+	inTime, cancel := context.WithTimeout(ctx, a.Config.Timeout)
 	defer cancel()
 	noAnswer := func(err error) answer {
 		deadline, ok := ctx.Deadline() // dialing may end at it before ctx does
@@ -400,10 +400,10 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 	// Without GetBody the transport sends a request only once. With it, and because
 	// of the key, it would send one whose connection breaks again by itself.
 	r.GetBody = nil
-	for name, values := range a.Header {
+	for name, values := range a.Config.Header {
 		r.Header[name] = values
 	}
-	if host := a.Header.Get("Host"); host != "" {
+	if host := a.Config.Header.Get("Host"); host != "" {
 		r.Host = host
 	}
 	r.Header.Set("Content-Type", "application/json")
@@ -435,11 +435,11 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 			return result
 		}
 	case http.StatusServiceUnavailable:
-		if says || a.Proxies && w.Header.Get("Content-Type") != "application/problem+json" {
+		if says || a.Config.Proxies && w.Header.Get("Content-Type") != "application/problem+json" {
 			return result
 		}
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout:
-		if a.Proxies {
+		if a.Config.Proxies {
 			return result
 		}
 	case http.StatusUnprocessableEntity:
@@ -552,8 +552,8 @@ func (a *Audit) fault(kind Kind, o *order, body []byte, format string, args ...a
 			a.faults[kind] = append(a.faults[kind], f)
 		}
 	})
-	if !known && a.OnFault != nil {
-		a.OnFault(f)
+	if !known && a.Config.OnFault != nil {
+		a.Config.OnFault(f)
 	}
 }
 
@@ -572,13 +572,13 @@ func (a *Audit) Replay(ctx context.Context) {
 		}
 	}
 	a.mu.Unlock()
-	replicas := make([]*replica, len(a.URLs))
-	for i, url := range a.URLs {
+	replicas := make([]*replica, len(a.Config.URLs))
+	for i, url := range a.Config.URLs {
 		replicas[i] = &replica{url: url, answered: began}
 	}
 	var clients sync.WaitGroup
 	var taken atomic.Int64
-	for range a.Clients {
+	for range a.Config.Clients {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				n := int(taken.Add(1)) - 1
@@ -622,7 +622,7 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 		if done || answer.status == http.StatusConflict { // which is about this key alone
 			r.answered = now
 		}
-		if now.Sub(r.answered) > a.Patience {
+		if now.Sub(r.answered) > a.Config.Patience {
 			r.problem = answer.problem
 		}
 		problem = r.problem
@@ -630,7 +630,7 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 		if done {
 			return
 		}
-		if now.Sub(began) > a.Patience {
+		if now.Sub(began) > a.Config.Patience {
 			problem = answer.problem
 		}
 		a.change(func() { a.again++ })

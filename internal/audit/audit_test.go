@@ -98,7 +98,7 @@ func (s *shop) unlessReported(w http.ResponseWriter, r *http.Request, status int
 
 func TestGoodShop(t *testing.T) {
 	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { s.good.ServeHTTP(w, r) })
-	s.audit.OnFault = func(f Fault) { t.Error(f) }
+	s.audit.Config.OnFault = func(f Fault) { t.Error(f) }
 	r := s.run(t)
 	if r.Broken != [Kinds]int{} || r.Progress.Faults != 0 {
 		t.Errorf("faults are reported: %v", r.Faults)
@@ -249,7 +249,7 @@ func TestBrokenPromises(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := newShop(t, row.handle)
 			var faults atomic.Int64
-			s.audit.OnFault = func(Fault) { faults.Add(1) }
+			s.audit.Config.OnFault = func(Fault) { faults.Add(1) }
 			r := s.run(t)
 			for kind, n := range r.Broken {
 				kind := Kind(kind)
@@ -287,7 +287,7 @@ func TestUnansweredKeys(t *testing.T) {
 		s.good.ServeHTTP(w, r)
 	})
 	s.audit.Create(t.Context())
-	s.audit.Patience = 50 * time.Millisecond
+	s.audit.Config.Patience = 50 * time.Millisecond
 	s.audit.Replay(t.Context())
 	r := s.audit.Result()
 	if want := ([Kinds]int{Unanswered: keys}); r.Broken != want || r.Replayed != keys {
@@ -314,9 +314,9 @@ func TestKeyStaysInProgress(t *testing.T) {
 		s.good.ServeHTTP(w, r)
 	})
 	report := sync.OnceFunc(func() { close(reported) })
-	s.audit.OnFault = func(Fault) { report() }
+	s.audit.Config.OnFault = func(Fault) { report() }
 	s.audit.Create(t.Context())
-	s.audit.Patience = 50 * time.Millisecond
+	s.audit.Config.Patience = 50 * time.Millisecond
 	s.audit.Replay(t.Context())
 	if r := s.audit.Result(); r.Broken != [Kinds]int{Unanswered: 1} || r.Replayed != 2*keys-1 {
 		t.Errorf("faults are %v and %d replays, want one key unanswered and %d", r.Broken, r.Replayed, 2*keys-1)
@@ -357,7 +357,7 @@ func TestReplayWaits(t *testing.T) {
 
 func TestNothingIsAcknowledged(t *testing.T) {
 	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { panic(http.ErrAbortHandler) })
-	s.audit.Patience = 50 * time.Millisecond
+	s.audit.Config.Patience = 50 * time.Millisecond
 	r := s.run(t)
 	if !r.GaveUp || r.Acknowledged != 0 || r.Broken != [Kinds]int{Unanswered: r.Sent} || r.Retrying != 0 {
 		t.Errorf("%+v; faults %v", r.Progress, r.Broken)
@@ -401,7 +401,7 @@ func TestProxies(t *testing.T) {
 		}
 		s.good.ServeHTTP(w, r)
 	})
-	s.audit.Proxies = true
+	s.audit.Config.Proxies = true
 	r := s.run(t)
 	if r.Broken != [Kinds]int{} || r.Acknowledged != keys {
 		t.Errorf("%d orders were acknowledged, want %d; faults: %v", r.Acknowledged, keys, r.Faults)
@@ -424,7 +424,7 @@ func TestProblemWithoutRetryAfter(t *testing.T) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		s.unlessReported(w, r, http.StatusServiceUnavailable)
 	})
-	s.audit.Proxies = true
+	s.audit.Config.Proxies = true
 	if r := s.run(t); r.Broken[Unexpected] == 0 {
 		t.Errorf("faults are %v, want unexpected ones", r.Broken)
 	}
