@@ -1,9 +1,12 @@
 package storefront
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,7 +14,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // A response is a handler's response.
@@ -152,4 +157,160 @@ func (s *stubStore) GetProduct(ctx context.Context, id string) (Resource, error)
 
 func (s *stubStore) ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error) {
 	return s.listWidgets(ctx, start, limit)
+}
+
+const goodOrder = `{"item":"teapot","qty":2}`
+
+// storeSecret is what a failing store says and no client may see.
+const storeSecret = "pq: password of shop_admin@10.0.0.7 rejected"
+
+// A trialStore is a MemStore in which some products cannot be read and every
+// order is a replay of one, so that its responses are the same every time.
+type trialStore struct{ MemStore }
+
+func newTrialStore() *trialStore {
+	s := new(trialStore)
+	for _, id := range []string{"a", "b", "c"} {
+		s.Users.Put(MustResource(id, map[string]any{"name": "<" + id + ">"}))
+		s.Products.Put(MustResource(id, map[string]any{"price": 7}))
+		s.Widgets.Put(MustResource(id, nil))
+	}
+	s.Products.Put(MustResource("x/y", nil))
+	return s
+}
+
+func (s *trialStore) GetProduct(ctx context.Context, id string) (Resource, error) {
+	switch id {
+	case "broken":
+		return Resource{}, errors.New(storeSecret)
+	case "down":
+		return Resource{}, fmt.Errorf("%s: %w", storeSecret, ErrUnavailable)
+	case "zero":
+		return Resource{}, nil
+	}
+	return s.MemStore.GetProduct(ctx, id)
+}
+
+func (s *trialStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
+	switch order.Item {
+	case "broken":
+		return Order{}, errors.New(storeSecret)
+	case "reused":
+		return Order{}, ErrKeyReused
+	case "busy":
+		return Order{}, ErrInProgress
+	}
+	order.ID = "ord_first"
+	order.CreatedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	return order, ctx.Err()
+}
+
+// A trial is a request to a handler of a trialStore.
+type trial struct {
+	method, target, body string
+	lines                []string
+	status               int
+}
+
+func (r trial) String() string {
+	return strings.Join(append([]string{r.method + " " + r.target}, r.lines...), ", ")
+}
+
+func (r trial) send(h http.Handler) response { return send(h, r.method, r.target, r.body, r.lines...) }
+
+func order(status int, body string, lines ...string) trial {
+	if lines == nil {
+		lines = []string{"Content-Type: application/json", "Idempotency-Key: k"}
+	}
+	return trial{"POST", "/v1/orders", body, lines, status}
+}
+
+func read(status int, target string, lines ...string) trial {
+	return trial{"GET", target, "", lines, status}
+}
+
+// trials are requests of every kind to every route, in the way in which they
+// leave the path alone.
+func trials() []trial {
+	return []trial{
+		read(200, "/v1/users"),
+		read(200, "/v1/users?limit=2"),
+		read(304, "/v1/users", "If-None-Match: *"),
+		read(412, "/v1/users", `If-Match: "other"`),
+		read(400, "/v1/users?limit=0&page=1"),
+		read(200, "/v1/products/a"),
+		read(200, "/v1/products/x%2Fy"),
+		read(304, "/v1/products/a", "If-None-Match: *"),
+		read(412, "/v1/products/a", `If-Match: "other"`),
+		read(400, "/v1/products/a?full=1"),
+		read(404, "/v1/products/none"),
+		read(404, "/v1/products/%ff"),
+		read(500, "/v1/products/broken"),
+		read(500, "/v1/products/zero"),
+		read(503, "/v1/products/down"),
+		read(504, "/v1/products/c", "Cache-Control: only-if-cached"),
+		read(200, "/v2/widgets?limit=2"),
+		read(304, "/v2/widgets?limit=2", "If-None-Match: *"),
+		read(400, "/v2/widgets"),
+		read(200, "/openapi.json"),
+		read(304, "/openapi.json", "If-None-Match: *"),
+		read(404, "/v1/other"),
+		read(404, "/v3/users"),
+		read(404, "/v1/users/"),
+		read(405, "/v1/orders"),
+		order(201, goodOrder),
+		order(400, `{"item":`),
+		order(400, goodOrder, "Content-Type: application/json"),
+		order(400, goodOrder, "Content-Type: application/json", `Idempotency-Key: "`),
+		order(409, `{"item":"busy","qty":1}`),
+		order(413, goodOrder+strings.Repeat(" ", 64<<10)),
+		order(415, goodOrder, "Content-Type: text/plain", "Idempotency-Key: k", "Content-Encoding: gzip"),
+		order(422, `{"qty":0}`),
+		order(422, `{"item":"reused","qty":1}`),
+		order(500, `{"item":"broken","qty":1}`),
+		{"OPTIONS", "/v1/users", "", nil, 204},
+		{"OPTIONS", "/v1/orders", "", nil, 204},
+		{"OPTIONS", "/nowhere", "", nil, 404},
+		{"DELETE", "/v1/products/a", "", nil, 405},
+		{"BREW", "/v1/users", "", nil, 501},
+	}
+}
+
+// quiet is New for a handler that neither logs nor remembers a product, so that
+// one request does not change the response to the next.
+func quiet(store Store) http.Handler {
+	return NewWithOptions(store, &Options{Logger: slog.New(slog.DiscardHandler), CacheSize: -1})
+}
+
+// diff compares responses; of the incident, which is random, only the length.
+func (r response) diff(other response) string {
+	pinned := func(s string) string {
+		const incident = "urn:storefront:incident:"
+		if i := strings.Index(s, incident); i >= 0 {
+			i += len(incident)
+			end := i + strings.IndexByte(s[i:], '"')
+			s = s[:i] + strings.Repeat("?", end-i) + s[end:]
+		}
+		return s
+	}
+	r.body, other.body = pinned(r.body), pinned(other.body)
+	return difference(r, other)
+}
+
+// A syncBuffer is a buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
