@@ -17,8 +17,6 @@ import (
 	"time"
 )
 
-const teapots = `{"item":"teapot","qty":2}`
-
 // keyRecorder returns a handler that accepts every order, and the keys that its
 // store has been given.
 func keyRecorder() (http.Handler, *[]IdempotencyKey) {
@@ -35,7 +33,7 @@ func postWithKeyLines(h http.Handler, lines ...string) response {
 	r := httptest.NewRequest(http.MethodPost, "/v1/orders", strings.NewReader(teapots))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header["Idempotency-Key"] = lines
-	return serveOrder(h, r)
+	return do(h, r)
 }
 
 func quoteKey(key string) string {

@@ -26,16 +26,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/google/go-cmp/cmp"
+
 	"example.com/storefront/internal/ijson"
 )
-
-// serveOrder returns the handler's response to a request made by hand.
-func serveOrder(h http.Handler, r *http.Request) response {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	result := w.Result()
-	return response{result.StatusCode, result.Header, w.Body.String()}
-}
 
 // newOrderRequest returns a request with all that an order needs. The length of a
 // body that is not a strings.Reader is not declared.
@@ -142,13 +136,13 @@ func TestOrderChecksComeInOrder(t *testing.T) {
 				if second.name != first.name {
 					second.spoil(r)
 				}
-				serveOrder(refusingOrders(t), r).wantProblem(t, first.status, first.code)
+				do(refusingOrders(t), r).wantProblem(t, first.status, first.code)
 			})
 		}
 	}
 	t.Run("undeclared size before body", func(t *testing.T) {
 		r := newOrderRequest("k", io.MultiReader(strings.NewReader(strings.Repeat("junk", 64<<10))))
-		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+		do(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
 	})
 	t.Run("malformed before wrong", func(t *testing.T) {
 		postOrder(refusingOrders(t), "k", `{"item":null,"qty":1,"qty":1}`).wantProblem(t, 400, "malformed-body")
@@ -163,7 +157,7 @@ func TestOrderChecksComeInOrder(t *testing.T) {
 func TestOrderTakesNoQuery(t *testing.T) {
 	r := newOrderRequest("k", strings.NewReader(teapots))
 	r.URL.RawQuery = "qty=2"
-	p := serveOrder(refusingOrders(t), r).wantProblem(t, 400, "invalid-query")
+	p := do(refusingOrders(t), r).wantProblem(t, 400, "invalid-query")
 	if got := where(p.Errors); got != "qty" {
 		t.Errorf("errors at %s, want one for the parameter qty", got)
 	}
@@ -213,12 +207,12 @@ func TestOrderMediaType(t *testing.T) {
 			r := newOrderRequest("k", strings.NewReader(teapots))
 			r.Header["Content-Type"] = test.lines
 			if test.ok {
-				if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+				if got := do(New(new(MemStore)), r); got.status != http.StatusCreated {
 					t.Errorf("%q: status %d, want 201\n%s", test.lines, got.status, got.body)
 				}
 				return
 			}
-			got := serveOrder(refusingOrders(t), r)
+			got := do(refusingOrders(t), r)
 			p := got.wantProblem(t, 415, "unsupported-media-type")
 			if where(p.Errors) != "Content-Type" {
 				t.Errorf("errors %+v, want one for Content-Type", p.Errors)
@@ -260,12 +254,12 @@ func TestOrderContentCoding(t *testing.T) {
 			r := newOrderRequest("k", strings.NewReader(teapots))
 			r.Header["Content-Encoding"] = test.lines
 			if test.ok {
-				if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+				if got := do(New(new(MemStore)), r); got.status != http.StatusCreated {
 					t.Errorf("%q: status %d, want 201\n%s", test.lines, got.status, got.body)
 				}
 				return
 			}
-			got := serveOrder(refusingOrders(t), r)
+			got := do(refusingOrders(t), r)
 			p := got.wantProblem(t, 415, "unsupported-media-type")
 			if where(p.Errors) != "Content-Encoding" {
 				t.Errorf("errors %+v, want one for Content-Encoding", p.Errors)
@@ -294,7 +288,7 @@ func TestOrderMethods(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"} {
 		r := newOrderRequest("k", strings.NewReader(teapots))
 		r.Method = method
-		got := serveOrder(refusingOrders(t), r)
+		got := do(refusingOrders(t), r)
 		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST, OPTIONS" {
 			t.Errorf("%s: status %d, Allow %q, want 405 with POST, OPTIONS", method, got.status, got.header.Get("Allow"))
 		}
@@ -311,7 +305,7 @@ func TestOrderSize(t *testing.T) {
 		for _, length := range []int64{64<<10 + 1, 1 << 40} {
 			r := newOrderRequest("k", unreadBody{t})
 			r.ContentLength = length
-			serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+			do(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
 		}
 	})
 	t.Run("declared too large is never asked for", func(t *testing.T) {
@@ -334,11 +328,11 @@ func TestOrderSize(t *testing.T) {
 	})
 	t.Run("undeclared and too large", func(t *testing.T) {
 		r := newOrderRequest("k", io.MultiReader(strings.NewReader(exact+" ")))
-		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+		do(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
 	})
 	t.Run("undeclared and endless", func(t *testing.T) {
 		r := newOrderRequest("k", endless{})
-		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+		do(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
 	})
 	t.Run("undeclared, in chunks, over a socket", func(t *testing.T) {
 		server := httptest.NewServer(New(new(MemStore)))
@@ -364,7 +358,7 @@ func TestOrderSize(t *testing.T) {
 	})
 	t.Run("exactly 64 KiB, undeclared", func(t *testing.T) {
 		r := newOrderRequest("k", io.MultiReader(strings.NewReader(exact)))
-		if r := serveOrder(New(new(MemStore)), r); r.status != http.StatusCreated {
+		if r := do(New(new(MemStore)), r); r.status != http.StatusCreated {
 			t.Errorf("status %d, want 201\n%s", r.status, r.body)
 		}
 	})
@@ -401,7 +395,7 @@ func TestOrderBodyThatCannotBeRead(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newOrderRequest("k", test.body)
 			r.ContentLength = test.length
-			got := serveOrder(refusingOrders(t), r)
+			got := do(refusingOrders(t), r)
 			got.wantProblem(t, test.status, test.code)
 			if strings.Contains(got.body, "secret") || strings.Contains(got.body, "EOF") {
 				t.Errorf("the problem has the text of the error: %s", got.body)
@@ -414,13 +408,13 @@ func TestOrderBodyIsReadToItsEnd(t *testing.T) {
 	t.Run("in pieces", func(t *testing.T) {
 		r := newOrderRequest("k", iotest.OneByteReader(strings.NewReader(teapots)))
 		r.ContentLength = int64(len(teapots))
-		if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+		if got := do(New(new(MemStore)), r); got.status != http.StatusCreated {
 			t.Errorf("status %d, want 201\n%s", got.status, got.body)
 		}
 	})
 	t.Run("when the last bytes come with the EOF", func(t *testing.T) {
 		r := newOrderRequest("k", iotest.DataErrReader(strings.NewReader(teapots)))
-		if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+		if got := do(New(new(MemStore)), r); got.status != http.StatusCreated {
 			t.Errorf("status %d, want 201\n%s", got.status, got.body)
 		}
 	})
@@ -430,7 +424,7 @@ func TestOrderBodyIsReadToItsEnd(t *testing.T) {
 		t.Run(fmt.Sprintf("when %d bytes were declared of another body", length), func(t *testing.T) {
 			r := newOrderRequest("k", io.MultiReader(strings.NewReader(teapots)))
 			r.ContentLength = length
-			if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
+			if got := do(New(new(MemStore)), r); got.status != http.StatusCreated {
 				t.Errorf("status %d, want 201\n%s", got.status, got.body)
 			}
 		})
@@ -438,7 +432,7 @@ func TestOrderBodyIsReadToItsEnd(t *testing.T) {
 	t.Run("so that nothing behind the declared length is passed over", func(t *testing.T) {
 		r := newOrderRequest("k", io.MultiReader(strings.NewReader(teapots+"junk")))
 		r.ContentLength = int64(len(teapots))
-		serveOrder(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
+		do(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
 	})
 }
 
@@ -506,7 +500,7 @@ func TestOrderWithoutBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newOrderRequest("k", nil)
 			r.Body = body
-			p := serveOrder(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
+			p := do(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
 			if where(p.Errors) != "#" {
 				t.Errorf("errors %+v, want one for the whole body", p.Errors)
 			}
@@ -736,7 +730,7 @@ func TestRefusedRequestsDoNotConsumeTheKey(t *testing.T) {
 	for _, fault := range orderFaults {
 		r := newOrderRequest("k", strings.NewReader(`{"item":"kettle","qty":1}`))
 		fault.spoil(r)
-		serveOrder(h, r)
+		do(h, r)
 	}
 	for _, body := range []string{
 		malformedOrders[0].body, malformedOrders[len(malformedOrders)-1].body,
@@ -792,7 +786,7 @@ func TestCreatedOrder(t *testing.T) {
 			"Cache-Control":          {"no-store"},
 			"X-Content-Type-Options": {"nosniff"},
 		}
-		if diff := difference(want, r.header); diff != "" {
+		if diff := cmp.Diff(want, r.header); diff != "" {
 			t.Errorf("headers (-want +got):\n%s", diff)
 		}
 	})
@@ -887,7 +881,7 @@ func TestOrderRepeat(t *testing.T) {
 			if again.status != first.status || again.body != first.body {
 				t.Errorf("got %d %s, want %d %s", again.status, again.body, first.status, first.body)
 			}
-			if diff := difference(want, again.header); diff != "" {
+			if diff := cmp.Diff(want, again.header); diff != "" {
 				t.Errorf("headers (-want +got):\n%s", diff)
 			}
 		}
@@ -927,7 +921,7 @@ func TestOrderCommitContext(t *testing.T) {
 		})
 		return order, nil
 	}})
-	r := serveOrder(h, newOrderRequest("k", strings.NewReader(teapots)).WithContext(ctx))
+	r := do(h, newOrderRequest("k", strings.NewReader(teapots)).WithContext(ctx))
 	if r.status != http.StatusCreated {
 		t.Errorf("status %d, want 201\n%s", r.status, r.body)
 	}
@@ -1207,7 +1201,7 @@ func TestOrderCutByAnOuterLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := new(MemStore)
-			r := serveOrder(http.MaxBytesHandler(New(store), 1000), request)
+			r := do(http.MaxBytesHandler(New(store), 1000), request)
 			r.wantProblem(t, 413, "body-too-large")
 			if strings.Contains(r.body, "65536") || strings.Contains(r.body, "ry again") {
 				t.Errorf("the problem names a limit that is not the one, or advises to try again: %s", r.body)
@@ -1246,7 +1240,7 @@ func TestOrderHonoursTheDeadlineOfTheHost(t *testing.T) {
 					r = r.WithContext(ctx)
 				}
 				began := time.Now()
-				serveOrder(h, r).wantProblem(t, 503, "unavailable")
+				do(h, r).wantProblem(t, 503, "unavailable")
 				if took := time.Since(began); took != test.want {
 					t.Errorf("it was given up after %v, want %v", took, test.want)
 				}

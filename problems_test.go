@@ -19,6 +19,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"example.com/storefront/internal/ijson"
 )
 
@@ -47,19 +49,19 @@ func TestProblems(t *testing.T) {
 	}{
 		{invalidQuery, 400, "invalid-query", "Invalid query", new(MemStore), read(0, "/v1/users?limit=x").send},
 		{malformedBody, 400, "malformed-body", "Malformed body", new(MemStore), order(0, "{").send},
-		{idempotencyKeyMissing, 400, "idempotency-key-missing", "Idempotency-Key missing", new(MemStore), order(0, goodOrder, "Content-Type: application/json").send},
-		{idempotencyKeyInvalid, 400, "idempotency-key-invalid", "Idempotency-Key invalid", new(MemStore), order(0, goodOrder, "Content-Type: application/json", "Idempotency-Key: é").send},
+		{idempotencyKeyMissing, 400, "idempotency-key-missing", "Idempotency-Key missing", new(MemStore), order(0, teapots, "Content-Type: application/json").send},
+		{idempotencyKeyInvalid, 400, "idempotency-key-invalid", "Idempotency-Key invalid", new(MemStore), order(0, teapots, "Content-Type: application/json", "Idempotency-Key: é").send},
 		{notFound, 404, "not-found", "Not found", new(MemStore), read(0, "/").send},
 		{productNotFound, 404, "product-not-found", "Product not found", new(MemStore), read(0, "/v1/products/none").send},
 		{methodNotAllowed, 405, "method-not-allowed", "Method not allowed", new(MemStore), trial{method: "PUT", target: "/v1/users"}.send},
 		{requestTimeout, 408, "request-timeout", "Request timeout", new(MemStore), slow},
-		{idempotencyKeyInProgress, 409, "idempotency-key-in-progress", "Idempotency-Key in progress", create(ErrInProgress), order(0, goodOrder).send},
+		{idempotencyKeyInProgress, 409, "idempotency-key-in-progress", "Idempotency-Key in progress", create(ErrInProgress), order(0, teapots).send},
 		{preconditionFailed, 412, "precondition-failed", "Precondition failed", new(MemStore), read(0, "/v1/users", `If-Match: "x"`).send},
 		{bodyTooLarge, 413, "body-too-large", "Body too large", new(MemStore), order(0, strings.Repeat(" ", 64<<10+1)).send},
-		{unsupportedMediaType, 415, "unsupported-media-type", "Unsupported media type", new(MemStore), order(0, goodOrder, "Idempotency-Key: k").send},
+		{unsupportedMediaType, 415, "unsupported-media-type", "Unsupported media type", new(MemStore), order(0, teapots, "Idempotency-Key: k").send},
 		{invalidOrder, 422, "invalid-order", "Invalid order", new(MemStore), order(0, "{}").send},
-		{idempotencyKeyReused, 422, "idempotency-key-reused", "Idempotency-Key reused", create(ErrKeyReused), order(0, goodOrder).send},
-		{orderRefused, 422, "order-refused", "Order refused", create(&Refusal{}), order(0, goodOrder).send},
+		{idempotencyKeyReused, 422, "idempotency-key-reused", "Idempotency-Key reused", create(ErrKeyReused), order(0, teapots).send},
+		{orderRefused, 422, "order-refused", "Order refused", create(&Refusal{}), order(0, teapots).send},
 		{internalError, 500, "internal-error", "Internal error", list(errors.New("broken")), read(0, "/v1/users").send},
 		{notImplemented, 501, "not-implemented", "Method not implemented", new(MemStore), trial{method: "BREW", target: "/v1/users"}.send},
 		{unavailable, 503, "unavailable", "Service unavailable", list(ErrUnavailable), read(0, "/v1/users").send},
@@ -111,7 +113,7 @@ func TestProblemMembersAreThoseOfTheContract(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.body), &got); err != nil {
 		t.Fatal(err)
 	}
-	if diff := difference(want, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problem document, -want +got:\n%s", diff)
 	}
 }
@@ -136,11 +138,11 @@ func TestProblemsLeakNothing(t *testing.T) {
 		read(500, "/v1/products/p"),
 		read(500, "/v1/products/p", "Cache-Control: max-age=9"),
 		read(503, "/v2/widgets?limit=1"),
-		order(422, goodOrder),
+		order(422, teapots),
 		read(400, "/v1/users?limit=9999999999999999999999"),
 		read(400, "/v1/users?limit=%zz&a;b"),
 		read(400, "/v1/users?after=!!!"),
-		order(415, goodOrder, "Content-Type: ;;;"),
+		order(415, teapots, "Content-Type: ;;;"),
 	}
 	for _, body := range []string{"", "{", "nul", `{"item":"\ud800","qty":1}`, `{"item":"` + "\xff" + `","qty":1}`, `{"item":1e999,"qty":"x"}`, `{} {}`, strings.Repeat("[", 20_000)} {
 		requests = append(requests, order(0, body))
@@ -197,7 +199,7 @@ func TestLogging(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			var log bytes.Buffer
 			h := NewWithOptions(stub(row.err), &Options{Logger: slog.New(slog.NewJSONHandler(&log, nil))})
-			r := httptest.NewRequestWithContext(row.ctx, row.method, row.target, strings.NewReader(goodOrder))
+			r := httptest.NewRequestWithContext(row.ctx, row.method, row.target, strings.NewReader(teapots))
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Idempotency-Key", "k")
 			w := httptest.NewRecorder()
@@ -218,7 +220,7 @@ func TestLogging(t *testing.T) {
 				l.Incident = ""
 				got = append(got, l)
 			}
-			if diff := difference(row.want, got); diff != "" {
+			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("log lines, -want +got:\n%s", diff)
 			}
 		})
@@ -387,7 +389,7 @@ func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 			for i, r := range []response{
 				get(h, "/v1/users"),
 				get(h, "/v2/widgets?limit=1"),
-				postOrder(h, "k", goodOrder),
+				postOrder(h, "k", teapots),
 				get(h, "/v1/products/p1"),
 				get(h, "/v1/products/p1", "Cache-Control: max-age=5"),
 				get(h, "/v1/products/p1", "Cache-Control: no-store"),
@@ -456,7 +458,7 @@ func TestWhatIsTemporaryWinsOverWhatIsFinal(t *testing.T) {
 						getProduct:  func(context.Context, string) (Resource, error) { return MustResource("p1", nil), failure },
 					}, &Options{Logger: slog.New(slog.DiscardHandler)})
 					get(h, "/v1/users").wantProblem(t, http.StatusServiceUnavailable, "unavailable")
-					r := postOrder(h, "k", goodOrder)
+					r := postOrder(h, "k", teapots)
 					r.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
 					if r.header.Get("Retry-After") != "1" {
 						t.Errorf("Retry-After %q", r.header["Retry-After"])
@@ -530,7 +532,7 @@ func hostileRequests() map[string]trial {
 	}
 	requests["a long method"] = trial{method: strings.Repeat("M", 100_000), target: "/v1/users"}
 	requests["a long path"] = trial{method: "GET", target: "/" + strings.Repeat("x", 100_000)}
-	requests["a long key"] = order(0, goodOrder, "Content-Type: application/json", "Idempotency-Key: "+strings.Repeat("k", 100_000))
+	requests["a long key"] = order(0, teapots, "Content-Type: application/json", "Idempotency-Key: "+strings.Repeat("k", 100_000))
 	return requests
 }
 
@@ -577,19 +579,19 @@ func TestNoResponseIsMuchLargerThanTheDataItCarries(t *testing.T) {
 }
 
 func FuzzProblemSize(f *testing.F) {
-	f.Add("a=b", "k", goodOrder, uint8(1))
+	f.Add("a=b", "k", teapots, uint8(1))
 	f.Add("%FF%01%22=%zz;", `"k`, `{"\u0001é/~":{"a":1,"a":2}}`, uint8(200))
 	f.Add("&limit=%E2%80%A8", "é", `[`, uint8(255))
 	h := quiet(new(MemStore))
 	f.Fuzz(func(t *testing.T, query, key, body string, times uint8) {
 		r := httptest.NewRequest("GET", "/v1/users", nil)
 		r.URL.RawQuery = strings.Repeat(query+"&", int(times))
-		serveOrder(h, r).wantSmallAndWhole(t)
+		do(h, r).wantSmallAndWhole(t)
 		deep := strings.Repeat(`{`+string(ijson.AppendString(nil, body))+`:`, int(times)) + body + strings.Repeat(`}`, int(times))
 		for _, body := range []string{body, strings.Repeat(body, int(times)), deep} {
 			r := newOrderRequest("", strings.NewReader(body))
 			r.Header["Idempotency-Key"] = []string{key}
-			serveOrder(h, r).wantSmallAndWhole(t)
+			do(h, r).wantSmallAndWhole(t)
 		}
 	})
 }

@@ -307,7 +307,7 @@ func TestUnknownParameterIsRefusedOnEveryRoute(t *testing.T) {
 	for _, r := range []trial{
 		read(0, "/v1/users?x=1"), read(0, "/v1/products/a?x=1"), read(0, "/v1/products/none?x=1"),
 		read(0, "/v2/widgets?limit=1&x=1"), read(0, "/openapi.json?x=1"),
-		{"POST", "/v1/orders?x=1", goodOrder, []string{"Content-Type: application/json", "Idempotency-Key: k"}, 0},
+		{"POST", "/v1/orders?x=1", teapots, []string{"Content-Type: application/json", "Idempotency-Key: k"}, 0},
 	} {
 		p := r.send(h).wantProblem(t, 400, "invalid-query")
 		if len(p.Errors) != 1 || p.Errors[0].Parameter != "x" {

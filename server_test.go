@@ -115,9 +115,9 @@ func TestOrdersOverASocket(t *testing.T) {
 	t.Run("chunked", func(t *testing.T) {
 		server := listen(t, New(new(MemStore)))
 		conn := dial(t, server)
-		fmt.Fprint(conn, head+"Transfer-Encoding: chunked\r\n\r\n"+chunks(goodOrder))
+		fmt.Fprint(conn, head+"Transfer-Encoding: chunked\r\n\r\n"+chunks(teapots))
 		first := conn.receive(t, "POST")
-		fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(goodOrder), goodOrder)
+		fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(teapots), teapots)
 		again := conn.receive(t, "POST")
 		if first.status != 201 || again.status != 201 || again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
 			t.Errorf("chunked %d %s, with a length %d %s: want the same order", first.status, first.body, again.status, again.body)
@@ -139,7 +139,7 @@ func TestOrdersOverASocket(t *testing.T) {
 		var store MemStore
 		server := listen(t, New(&store))
 		conn := dial(t, server)
-		fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(goodOrder)+1, goodOrder)
+		fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(teapots)+1, teapots)
 		conn.Conn.(*net.TCPConn).CloseWrite()
 		conn.receive(t, "POST").wantProblem(t, 400, "malformed-body")
 		if orders := store.Orders(); len(orders) > 0 {
@@ -149,11 +149,11 @@ func TestOrdersOverASocket(t *testing.T) {
 	t.Run("the body is asked for", func(t *testing.T) {
 		server := listen(t, New(new(MemStore)))
 		conn := dial(t, server)
-		fmt.Fprintf(conn, "%sExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", head, len(goodOrder))
+		fmt.Fprintf(conn, "%sExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", head, len(teapots))
 		if got := conn.receive(t, "POST"); got.status != 100 {
 			t.Fatalf("status %d, want 100", got.status)
 		}
-		fmt.Fprint(conn, goodOrder)
+		fmt.Fprint(conn, teapots)
 		if got := conn.receive(t, "POST"); got.status != 201 {
 			t.Errorf("status %d, want 201: %s", got.status, got.body)
 		}
@@ -185,11 +185,11 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 	var slow []*rawConn
 	for i := range 20 {
 		conn := dial(t, server)
-		fmt.Fprintf(conn, "%sIdempotency-Key: k%d\r\nContent-Length: %d\r\n\r\n", head, i, len(goodOrder))
+		fmt.Fprintf(conn, "%sIdempotency-Key: k%d\r\nContent-Length: %d\r\n\r\n", head, i, len(teapots))
 		if got := conn.receive(t, "POST"); got.status != 100 {
 			t.Fatalf("status %d, want 100", got.status)
 		}
-		fmt.Fprint(conn, goodOrder[:i]) // the handler waits for the rest
+		fmt.Fprint(conn, teapots[:i]) // the handler waits for the rest
 		slow = append(slow, conn)
 	}
 	for _, r := range trials() {
@@ -203,12 +203,12 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 		}
 	}
 	fast := dial(t, server)
-	fmt.Fprintf(fast, "%sIdempotency-Key: fast\r\nContent-Length: %d\r\n\r\n%s", head, len(goodOrder), goodOrder)
+	fmt.Fprintf(fast, "%sIdempotency-Key: fast\r\nContent-Length: %d\r\n\r\n%s", head, len(teapots), teapots)
 	if interim, got := fast.receive(t, "POST"), fast.receive(t, "POST"); interim.status != 100 || got.status != 201 {
 		t.Errorf("status %d and %d, want 100 and 201", interim.status, got.status)
 	}
 	for i, conn := range slow {
-		fmt.Fprint(conn, goodOrder[i:])
+		fmt.Fprint(conn, teapots[i:])
 		if got := conn.receive(t, "POST"); got.status != 201 {
 			t.Errorf("slow client %d: status %d, want 201", i, got.status)
 		}

@@ -94,7 +94,7 @@ func TestOptionsAreCopied(t *testing.T) {
 	if got := get(h, "/v1/users?limit=3").status; got != 200 {
 		t.Errorf("limit=3: status %d, want 200", got)
 	}
-	postOrder(h, "k", goodOrder)
+	postOrder(h, "k", teapots)
 	if scoped == 0 {
 		t.Error("Scope was not called")
 	}
@@ -129,7 +129,7 @@ func TestHandlersShareNothing(t *testing.T) {
 		t.Errorf("limit=11 of the other handler: status %d, want 200", got)
 	}
 	for _, h := range []http.Handler{h1, h2} {
-		if got := postOrder(h, "k", goodOrder); got.status != 201 || got.header.Get("Idempotent-Replayed") != "" {
+		if got := postOrder(h, "k", teapots); got.status != 201 || got.header.Get("Idempotent-Replayed") != "" {
 			t.Errorf("status %d and header %v, want an order that is not a replay", got.status, got.header)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // A response is a handler's response.
@@ -26,16 +26,15 @@ type response struct {
 	body   string
 }
 
-// send sends h a request with header lines of the form "Name: value" and returns
-// the response.
-func send(h http.Handler, method, target, body string, lines ...string) response {
+// do returns the handler's response to a request.
+func do(h http.Handler, r *http.Request) response {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, newRequest(method, target, body, lines...))
-	result := w.Result()
+	h.ServeHTTP(w, r)
+	result := w.Result() // with the headers as they were when the status was written
 	return response{result.StatusCode, result.Header, w.Body.String()}
 }
 
-// newRequest returns the request that send sends.
+// newRequest returns a request with header lines of the form "Name: value".
 func newRequest(method, target, body string, lines ...string) *http.Request {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	for _, line := range lines {
@@ -43,6 +42,11 @@ func newRequest(method, target, body string, lines ...string) *http.Request {
 		r.Header.Add(name, value)
 	}
 	return r
+}
+
+// send is do for the request that newRequest returns.
+func send(h http.Handler, method, target, body string, lines ...string) response {
+	return do(h, newRequest(method, target, body, lines...))
 }
 
 // get sends a GET.
@@ -106,34 +110,6 @@ func problemTypes(t *testing.T) (types []problemType) {
 	return types
 }
 
-// difference returns "" if got is as want, and otherwise the lines of their JSON that
-// only one of them has.
-func difference(want, got any) string {
-	if reflect.DeepEqual(want, got) {
-		return ""
-	}
-	lines := func(v any) []string {
-		text, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return nil
-		}
-		return strings.Split(string(text), "\n")
-	}
-	var only []string
-	for sign, side := range map[string][2][]string{"- ": {lines(want), lines(got)}, "+ ": {lines(got), lines(want)}} {
-		for _, line := range side[0] {
-			if !slices.Contains(side[1], line) {
-				only = append(only, sign+line)
-			}
-		}
-	}
-	if only == nil { // what differs is not in the JSON
-		return fmt.Sprintf("- %+v\n+ %+v", want, got)
-	}
-	slices.SortStableFunc(only, func(a, b string) int { return strings.Compare(b[:1], a[:1]) })
-	return strings.Join(only, "\n")
-}
-
 // A stubStore is a Store made of functions. Calling a method whose function is
 // nil panics.
 type stubStore struct {
@@ -159,7 +135,8 @@ func (s *stubStore) ListWidgets(ctx context.Context, start string, limit int) ([
 	return s.listWidgets(ctx, start, limit)
 }
 
-const goodOrder = `{"item":"teapot","qty":2}`
+// teapots is a good order.
+const teapots = `{"item":"teapot","qty":2}`
 
 // storeSecret is what a failing store says and no client may see.
 const storeSecret = "pq: password of shop_admin@10.0.0.7 rejected"
@@ -258,13 +235,13 @@ func trials() []trial {
 		read(404, "/v3/users"),
 		read(404, "/v1/users/"),
 		read(405, "/v1/orders"),
-		order(201, goodOrder),
+		order(201, teapots),
 		order(400, `{"item":`),
-		order(400, goodOrder, "Content-Type: application/json"),
-		order(400, goodOrder, "Content-Type: application/json", `Idempotency-Key: "`),
+		order(400, teapots, "Content-Type: application/json"),
+		order(400, teapots, "Content-Type: application/json", `Idempotency-Key: "`),
 		order(409, `{"item":"busy","qty":1}`),
-		order(413, goodOrder+strings.Repeat(" ", 64<<10)),
-		order(415, goodOrder, "Content-Type: text/plain", "Idempotency-Key: k", "Content-Encoding: gzip"),
+		order(413, teapots+strings.Repeat(" ", 64<<10)),
+		order(415, teapots, "Content-Type: text/plain", "Idempotency-Key: k", "Content-Encoding: gzip"),
 		order(422, `{"qty":0}`),
 		order(422, `{"item":"reused","qty":1}`),
 		order(500, `{"item":"broken","qty":1}`),
@@ -282,19 +259,13 @@ func quiet(store Store) http.Handler {
 	return NewWithOptions(store, &Options{Logger: slog.New(slog.DiscardHandler), CacheSize: -1})
 }
 
-// diff compares responses; of the incident, which is random, only the length.
+var incident = regexp.MustCompile(`urn:storefront:incident:[A-Z2-7]{26}"`)
+
+// diff returns what is in r (-) or in other (+) alone, but for the incidents, which
+// are random.
 func (r response) diff(other response) string {
-	pinned := func(s string) string {
-		const incident = "urn:storefront:incident:"
-		if i := strings.Index(s, incident); i >= 0 {
-			i += len(incident)
-			end := i + strings.IndexByte(s[i:], '"')
-			s = s[:i] + strings.Repeat("?", end-i) + s[end:]
-		}
-		return s
-	}
-	r.body, other.body = pinned(r.body), pinned(other.body)
-	return difference(r, other)
+	r.body, other.body = incident.ReplaceAllString(r.body, "incident"), incident.ReplaceAllString(other.body, "incident")
+	return cmp.Diff(r, other, cmp.AllowUnexported(response{}))
 }
 
 // A syncBuffer is a buffer for several goroutines.

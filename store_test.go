@@ -15,6 +15,8 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestNewResource(t *testing.T) {
@@ -194,7 +196,7 @@ func TestResourceInsideOtherJSON(t *testing.T) {
 	}
 	// json.Marshal writes < as an escape, which is another rendering.
 	want := pageOf(MustResource("b", json.RawMessage(`{"x":"\u003c"}`)))
-	if diff := difference(want, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -475,7 +477,7 @@ func TestOrdersReturnsACopy(t *testing.T) {
 	orders[0].ID = "changed"
 	_ = append(orders[:1], Order{ID: "appended"})
 	want := []Order{{ID: "ord_1"}, {ID: "ord_2"}}
-	if diff := difference(want, m.Orders()); diff != "" {
+	if diff := cmp.Diff(want, m.Orders()); diff != "" {
 		t.Errorf("orders in the sequence of their creation, -want +got:\n%s", diff)
 	}
 }
