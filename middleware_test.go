@@ -1,7 +1,6 @@
 package storefront
 
 import (
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -71,100 +70,61 @@ func TestHeadHasTheHeadersOfGetAndNoBody(t *testing.T) {
 	}
 }
 
-func TestMountPointDoesNotShow(t *testing.T) {
-	store := newTrialStore()
+// Nothing in a response depends on the host, on the place where the service is
+// mounted, on what a proxy says, or on what a wrapper's writer can do.
+func TestResponsesDependOnlyOnWhatIsDocumented(t *testing.T) {
+	h := quiet(newTrialStore())
 	mux := http.NewServeMux()
-	mux.Handle("/", quiet(store))
-	mux.Handle("/shop/", http.StripPrefix("/shop", quiet(store)))
-	mux.Handle("other.example/", quiet(store))
-	for _, mount := range []struct {
-		name, prefix string
-		handler      http.Handler
-	}{
-		{"a prefix", "/shop", http.StripPrefix("/shop", quiet(store))},
-		{"a deep prefix", "/a/b/c", http.StripPrefix("/a/b/c", quiet(store))},
-		{"the name of a version", "/v1", http.StripPrefix("/v1", quiet(store))},
-		{"no prefix", "", http.StripPrefix("", quiet(store))},
-		{"twice", "/a/b", http.StripPrefix("/a", http.StripPrefix("/b", quiet(store)))},
-		{"a ServeMux", "", mux},
-		{"a ServeMux and a prefix", "/shop", mux},
-		{"a ServeMux with a host", "http://other.example", mux},
-	} {
-		t.Run(mount.name, func(t *testing.T) {
-			for _, r := range trials() {
-				want := r.send(quiet(store))
-				r.target = mount.prefix + r.target
-				if diff := want.diff(r.send(mount.handler)); diff != "" {
-					t.Errorf("%v, -unmounted +mounted:\n%s", r, diff)
-				}
-			}
+	mux.Handle("/", h)
+	mux.Handle("/shop/", http.StripPrefix("/shop", h))
+	mux.Handle("other.example/", h)
+	at := func(prefix string, mounted http.Handler) func(trial) response {
+		return func(r trial) response {
+			r.target = prefix + r.target
+			return r.send(mounted)
+		}
+	}
+	through := func(wrap func(w http.ResponseWriter, r *http.Request) http.ResponseWriter) func(trial) response {
+		return at("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(wrap(w, r), r) }))
+	}
+	ways := map[string]func(trial) response{
+		"a prefix":                at("/shop", http.StripPrefix("/shop", h)),
+		"a deep prefix":           at("/a/b/c", http.StripPrefix("/a/b/c", h)),
+		"the name of a version":   at("/v1", http.StripPrefix("/v1", h)),
+		"no prefix":               at("", http.StripPrefix("", h)),
+		"two prefixes":            at("/a/b", http.StripPrefix("/a", http.StripPrefix("/b", h))),
+		"a ServeMux":              at("", mux),
+		"a ServeMux and a prefix": at("/shop", mux),
+		"a ServeMux with a host":  at("http://other.example", mux),
+		"a writer with three methods": through(func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter {
+			return struct{ http.ResponseWriter }{w}
+		}),
+	}
+	for _, host := range []string{"", "other.example:8443", "[::1]:80", "bad host/.."} {
+		ways["the host "+host] = through(func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			r.Host = host
+			return w
 		})
 	}
-}
-
-func TestHostAndForwardingHeadersDoNotShow(t *testing.T) {
-	h := quiet(newTrialStore())
-	for _, row := range []struct{ host, line string }{
-		{"", "X-Nothing: 1"},
-		{"other.example:8443", "X-Nothing: 1"},
-		{"[::1]:80", "X-Nothing: 1"},
-		{"bad host/..", "X-Nothing: 1"},
-		{"example.com", "X-Forwarded-Host: other.example"},
-		{"example.com", "X-Forwarded-Proto: https"},
-		{"example.com", "X-Forwarded-Prefix: /shop"},
-		{"example.com", "X-Forwarded-For: 10.0.0.7"},
-		{"example.com", "Forwarded: for=10.0.0.7;host=other.example;proto=https"},
-		{"example.com", "X-Original-Url: /v1/users"},
-		{"example.com", "X-Rewrite-Url: /v1/users"},
-		{"example.com", "X-Http-Method-Override: DELETE"},
-		{"example.com", "Origin: https://other.example"},
-		{"example.com", "Accept: text/html"},
-		{"example.com", "Accept-Encoding: gzip"},
-		{"example.com", "Range: bytes=0-1"},
+	for _, line := range []string{
+		"X-Forwarded-Host: other.example", "X-Forwarded-Proto: https", "X-Forwarded-Prefix: /shop", "X-Forwarded-For: 10.0.0.7",
+		"Forwarded: for=10.0.0.7;host=other.example;proto=https", "X-Original-Url: /v1/users", "X-Rewrite-Url: /v1/users", "X-Http-Method-Override: DELETE",
+		"Origin: https://other.example", "Accept: text/html", "Accept-Encoding: gzip", "Range: bytes=0-1",
 	} {
-		t.Run(row.host+" "+row.line, func(t *testing.T) {
+		ways[line] = func(r trial) response {
+			r.lines = append(slices.Clip(r.lines), line)
+			return r.send(h)
+		}
+	}
+	for name, send := range ways {
+		t.Run(name, func(t *testing.T) {
 			for _, r := range trials() {
-				want := r.send(h)
-				r.lines = append(slices.Clip(r.lines), row.line)
-				outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					r.Host = row.host
-					h.ServeHTTP(w, r)
-				})
-				if diff := want.diff(r.send(outer)); diff != "" {
+				if diff := r.send(h).diff(send(r)); diff != "" {
 					t.Errorf("%v, -want +got:\n%s", r, diff)
 				}
 			}
 		})
 	}
-}
-
-// A bareWriter has the methods of http.ResponseWriter and no other.
-type bareWriter struct{ http.ResponseWriter }
-
-func TestWriterNeedsOnlyThreeMethods(t *testing.T) {
-	h := quiet(newTrialStore())
-	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(bareWriter{w}, r) })
-	for _, r := range trials() {
-		if diff := r.send(h).diff(r.send(bare)); diff != "" {
-			t.Errorf("%v, -want +got:\n%s", r, diff)
-		}
-	}
-}
-
-// A meddlingWriter adds to, and then replaces, every header on its way out.
-type meddlingWriter struct{ http.ResponseWriter }
-
-func (w meddlingWriter) meddle() {
-	h := w.Header()
-	for _, name := range slices.Collect(maps.Keys(h)) {
-		h.Add(name, "added")
-		h.Add(name, "added")
-	}
-}
-
-func (w meddlingWriter) WriteHeader(status int) {
-	w.meddle()
-	w.ResponseWriter.WriteHeader(status)
 }
 
 // Whatever middlewares do with the headers of a response, also at the same time,
@@ -175,37 +135,18 @@ func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 	for _, r := range trials() {
 		want = append(want, r.send(h))
 	}
-	wrappers := map[string]http.HandlerFunc{
-		"Add before": func(w http.ResponseWriter, r *http.Request) {
-			for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Etag", "Allow", "X-Content-Type-Options", "Retry-After"} {
-				w.Header().Add(name, "before")
-			}
-			h.ServeHTTP(w, r)
-		},
-		"Add at WriteHeader": func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(meddlingWriter{w}, r) },
-		"Add after": func(w http.ResponseWriter, r *http.Request) {
-			h.ServeHTTP(w, r)
-			meddlingWriter{w}.meddle()
-		},
-		"Change in place after": func(w http.ResponseWriter, r *http.Request) {
-			h.ServeHTTP(w, r)
-			for _, values := range w.Header() {
-				values[0] = "changed"
-			}
-		},
-		"Set after": func(w http.ResponseWriter, r *http.Request) {
-			h.ServeHTTP(w, r)
-			for name := range w.Header() {
-				w.Header().Set(name, "set")
-				w.Header().Add(name, "added")
-			}
-		},
-	}
+	meddling := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		for name, values := range w.Header() {
+			values[0] = "changed"
+			w.Header().Add(name, "added")
+		}
+	})
 	var wg sync.WaitGroup
-	for _, wrapper := range wrappers {
+	for range 4 {
 		wg.Go(func() {
 			for _, r := range trials() {
-				r.send(wrapper)
+				r.send(meddling)
 			}
 		})
 	}
@@ -214,41 +155,6 @@ func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 		if diff := want[i].diff(r.send(h)); diff != "" {
 			t.Errorf("%v after middlewares, -want +got:\n%s", r, diff)
 		}
-	}
-}
-
-func TestAddToOneResponseLeavesAnotherAlone(t *testing.T) {
-	h := quiet(newTrialStore())
-	for _, r := range trials() {
-		var headers [2]http.Header
-		for i := range headers {
-			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				h.ServeHTTP(w, r)
-				headers[i] = w.Header()
-			})
-			r.send(outer)
-		}
-		for name := range headers[0] {
-			headers[0].Add(name, "one")
-			headers[1].Add(name, "two")
-			if got := headers[0][name]; got[len(got)-1] != "one" {
-				t.Errorf("%v: what was added to %s of the first response is now %q", r, name, got)
-			}
-		}
-	}
-}
-
-// What a middleware has set for another purpose stays; what is the service's to
-// say, it says alone.
-func TestLinkIsAddedToThatOfAWrapper(t *testing.T) {
-	h := quiet(newTrialStore())
-	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Link", "</help>; rel=help")
-		h.ServeHTTP(w, r)
-	})
-	got := get(outer, "/v1/users?limit=1").header["Link"]
-	if len(got) != 2 || got[0] != "</help>; rel=help" || !strings.HasSuffix(got[1], `; rel="next"`) {
-		t.Errorf("Link %q, want both", got)
 	}
 }
 
@@ -275,6 +181,8 @@ func TestAddToOneHeaderLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
+// What a middleware has set for another purpose stays; what is the service's to
+// say, it says alone.
 func TestHeadersOfMiddlewares(t *testing.T) {
 	h := quiet(newTrialStore())
 	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -295,5 +203,17 @@ func TestHeadersOfMiddlewares(t *testing.T) {
 		if diff := want.diff(r.send(outer)); diff != "" {
 			t.Errorf("%v, -want +got:\n%s", r, diff)
 		}
+	}
+}
+
+func TestLinkIsAddedToThatOfAWrapper(t *testing.T) {
+	h := quiet(newTrialStore())
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</help>; rel=help")
+		h.ServeHTTP(w, r)
+	})
+	got := get(outer, "/v1/users?limit=1").header["Link"]
+	if len(got) != 2 || got[0] != "</help>; rel=help" || !strings.HasSuffix(got[1], `; rel="next"`) {
+		t.Errorf("Link %q, want both", got)
 	}
 }

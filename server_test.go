@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,11 +51,12 @@ func (c *rawConn) receive(t *testing.T, method string) response {
 	return response{result.StatusCode, result.Header, string(body)}
 }
 
+// All come over one connection, which stays open: each response ends where it says.
 func TestResponsesOverASocketAreThoseOfTheHandler(t *testing.T) {
 	h := quiet(newTrialStore())
 	server := listen(t, h)
+	conn := dial(t, server)
 	for _, r := range trials() {
-		conn := dial(t, server)
 		head := r.method + " " + r.target + " HTTP/1.1\r\nHost: example.com\r\n"
 		for _, line := range r.lines {
 			head += line + "\r\n"
@@ -68,151 +69,84 @@ func TestResponsesOverASocketAreThoseOfTheHandler(t *testing.T) {
 		if diff := r.send(h).diff(got); diff != "" {
 			t.Errorf("%v, -handler +socket:\n%s", r, diff)
 		}
-	}
-}
-
-func TestConnectionIsKeptAlive(t *testing.T) {
-	server := listen(t, quiet(newTrialStore()))
-	first := true
-	for _, r := range trials() {
 		if r.status == 413 { // the server closes it, as the body was not read
-			continue
+			conn = dial(t, server)
 		}
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-			if info.Reused == first {
-				t.Errorf("%v: the connection is used again: %t", r, info.Reused)
-			}
-		}})
-		request, err := http.NewRequestWithContext(ctx, r.method, server.URL+r.target, strings.NewReader(r.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range r.lines {
-			name, value, _ := strings.Cut(line, ": ")
-			request.Header.Add(name, value)
-		}
-		result, err := server.Client().Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, result.Body); err != nil {
-			t.Fatal(err)
-		}
-		result.Body.Close()
-		first = false
 	}
 }
 
 func TestOrdersOverASocket(t *testing.T) {
-	const head = "POST /v1/orders HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"
-	chunks := func(body string) string {
+	const (
+		asJSON  = "POST /v1/orders HTTP/1.1\r\nContent-Type: application/json\r\n"
+		withKey = asJSON + "Idempotency-Key: k\r\n"
+		chunked = withKey + "Transfer-Encoding: chunked"
+	)
+	chunks := func(body string, size int) string {
 		var b strings.Builder
-		for c := range strings.SplitSeq(body, "") {
+		for c := range slices.Chunk([]byte(body), size) {
 			fmt.Fprintf(&b, "%x\r\n%s\r\n", len(c), c)
 		}
 		return b.String() + "0\r\n\r\n"
 	}
-	t.Run("chunked", func(t *testing.T) {
-		server := listen(t, New(new(MemStore)))
-		conn := dial(t, server)
-		fmt.Fprint(conn, head+"Transfer-Encoding: chunked\r\n\r\n"+chunks(teapots))
-		first := conn.receive(t, "POST")
-		fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(teapots), teapots)
-		again := conn.receive(t, "POST")
-		if first.status != 201 || again.status != 201 || again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
-			t.Errorf("chunked %d %s, with a length %d %s: want the same order", first.status, first.body, again.status, again.body)
-		}
-	})
-	t.Run("chunked and too large", func(t *testing.T) {
-		server := listen(t, New(new(MemStore)))
-		conn := dial(t, server)
-		fmt.Fprintf(conn, "%sTransfer-Encoding: chunked\r\n\r\n10001\r\n%s\r\n0\r\n\r\n", head, strings.Repeat(" ", 0x10001))
-		conn.receive(t, "POST").wantProblem(t, 413, "body-too-large")
-	})
-	t.Run("chunked and malformed", func(t *testing.T) {
-		server := listen(t, New(new(MemStore)))
-		conn := dial(t, server)
-		fmt.Fprint(conn, head+"Transfer-Encoding: chunked\r\n\r\nzz\r\n")
-		conn.receive(t, "POST").wantProblem(t, 400, "malformed-body")
-	})
-	t.Run("cut off", func(t *testing.T) {
-		var store MemStore
-		server := listen(t, New(&store))
-		conn := dial(t, server)
-		fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(teapots)+1, teapots)
-		conn.Conn.(*net.TCPConn).CloseWrite()
-		conn.receive(t, "POST").wantProblem(t, 400, "malformed-body")
-		if orders := store.Orders(); len(orders) > 0 {
-			t.Errorf("a body that did not arrive has made the orders %v", orders)
-		}
-	})
-	t.Run("the body is asked for", func(t *testing.T) {
-		server := listen(t, New(new(MemStore)))
-		conn := dial(t, server)
-		fmt.Fprintf(conn, "%sExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", head, len(teapots))
-		if got := conn.receive(t, "POST"); got.status != 100 {
-			t.Fatalf("status %d, want 100", got.status)
-		}
-		fmt.Fprint(conn, teapots)
-		if got := conn.receive(t, "POST"); got.status != 201 {
-			t.Errorf("status %d, want 201: %s", got.status, got.body)
-		}
-	})
+	exact := teapots + strings.Repeat(" ", 64<<10-len(teapots))
 	for _, row := range []struct {
-		name, head string
-		status     int
-		code       string
+		name, head, body string
+		status           int
+		code             string
 	}{
-		{"media type", "POST /v1/orders HTTP/1.1\r\nContent-Type: text/plain\r\nIdempotency-Key: k\r\nContent-Length: 9", 415, "unsupported-media-type"},
-		{"key", "POST /v1/orders HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 9", 400, "idempotency-key-missing"},
-		{"declared size", "POST /v1/orders HTTP/1.1\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: 65537", 413, "body-too-large"},
-		{"method", "PUT /v1/orders HTTP/1.1\r\nContent-Length: 9", 405, "method-not-allowed"},
-		{"path", "POST /v1/order HTTP/1.1\r\nContent-Length: 9", 404, "not-found"},
+		{"chunked", chunked, chunks(teapots, 1), 201, ""},
+		{"chunked and 64 KiB", chunked, chunks(exact, 1<<20), 201, ""},
+		{"chunked and too large", chunked, chunks(exact+" ", 1<<20), 413, "body-too-large"},
+		{"chunked and malformed", chunked, "zz\r\n", 400, "malformed-body"},
+		{"cut off", withKey + "Content-Length: 26", teapots, 400, "malformed-body"},
+		{"refused for its media type, and so not asked for", "POST /v1/orders HTTP/1.1\r\nContent-Type: text/plain\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nContent-Length: 9", "", 415, "unsupported-media-type"},
+		{"refused for its key, and so not asked for", asJSON + "Expect: 100-continue\r\nContent-Length: 9", "", 400, "idempotency-key-missing"},
+		{"refused for its size, and so not asked for", withKey + "Expect: 100-continue\r\nContent-Length: 65537", "", 413, "body-too-large"},
+		{"refused for its method, and so not asked for", "PUT /v1/orders HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9", "", 405, "method-not-allowed"},
+		{"refused for its path, and so not asked for", "POST /v1/order HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9", "", 404, "not-found"},
 	} {
-		t.Run("the body is not asked for when it is refused for its "+row.name, func(t *testing.T) {
-			server := listen(t, New(new(MemStore)))
-			conn := dial(t, server)
-			fmt.Fprint(conn, row.head+"\r\nHost: example.com\r\nExpect: 100-continue\r\n\r\n")
-			conn.receive(t, "POST").wantProblem(t, row.status, row.code)
+		t.Run(row.name, func(t *testing.T) {
+			var store MemStore
+			h := New(&store)
+			conn := dial(t, listen(t, h))
+			fmt.Fprint(conn, row.head+"\r\nHost: example.com\r\n\r\n"+row.body)
+			if row.name == "cut off" {
+				conn.Conn.(*net.TCPConn).CloseWrite()
+			}
+			got := conn.receive(t, "POST")
+			if row.code != "" {
+				got.wantProblem(t, row.status, row.code)
+				wantFreeKey(t, h)
+				return
+			}
+			again := postOrder(h, "k", teapots)
+			if got.status != row.status || again.body != got.body || again.header.Get("Idempotent-Replayed") != "true" {
+				t.Errorf("status %d with %s, and then %s, want the same order", got.status, got.body, again.body)
+			}
 		})
 	}
+	t.Run("asked for", func(t *testing.T) {
+		conn := dial(t, listen(t, New(new(MemStore))))
+		fmt.Fprintf(conn, "%sHost: example.com\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", withKey, len(teapots))
+		conn.receive(t, "POST").wantStatus(t, 100)
+		fmt.Fprint(conn, teapots)
+		conn.receive(t, "POST").wantStatus(t, 201)
+	})
 }
 
+// Each body arrives in part; what comes meanwhile is answered.
 func TestSlowClientsHoldUpNobody(t *testing.T) {
-	store := newTrialStore()
-	server := listen(t, quiet(store))
-	const head = "POST /v1/orders HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
-	var slow []*rawConn
-	for i := range 20 {
-		conn := dial(t, server)
-		fmt.Fprintf(conn, "%sIdempotency-Key: k%d\r\nContent-Length: %d\r\n\r\n", head, i, len(teapots))
-		if got := conn.receive(t, "POST"); got.status != 100 {
-			t.Fatalf("status %d, want 100", got.status)
-		}
-		fmt.Fprint(conn, teapots[:i]) // the handler waits for the rest
-		slow = append(slow, conn)
-	}
+	h := quiet(newTrialStore())
+	body, client := io.Pipe()
+	slow := make(chan response)
+	go func() { slow <- do(h, newOrderRequest("slow", body)) }()
+	io.WriteString(client, teapots[:9]) // is over when the handler has read it
 	for _, r := range trials() {
-		if r.method != "GET" {
-			continue
-		}
-		conn := dial(t, server)
-		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: example.com\r\n\r\n", r.target)
-		if got := conn.receive(t, "GET"); got.status == 0 {
-			t.Errorf("%v: no response", r)
-		}
+		r.send(h).wantStatus(t, r.status)
 	}
-	fast := dial(t, server)
-	fmt.Fprintf(fast, "%sIdempotency-Key: fast\r\nContent-Length: %d\r\n\r\n%s", head, len(teapots), teapots)
-	if interim, got := fast.receive(t, "POST"), fast.receive(t, "POST"); interim.status != 100 || got.status != 201 {
-		t.Errorf("status %d and %d, want 100 and 201", interim.status, got.status)
-	}
-	for i, conn := range slow {
-		fmt.Fprint(conn, teapots[i:])
-		if got := conn.receive(t, "POST"); got.status != 201 {
-			t.Errorf("slow client %d: status %d, want 201", i, got.status)
-		}
-	}
+	io.WriteString(client, teapots[9:])
+	client.Close()
+	(<-slow).wantStatus(t, http.StatusCreated)
 }
 
 // An arrivalWriter records how much of the body was there when the header was

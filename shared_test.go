@@ -285,3 +285,17 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+// failing returns a store whose methods return err, with results that do not count.
+func failing(err error) *stubStore { return failingBy(func() error { return err }) }
+
+// failingBy is failing for the error that fail returns each time.
+func failingBy(fail func() error) *stubStore {
+	list := func(context.Context, string, int) ([]Resource, error) { return bareResources("a", "b"), fail() }
+	return &stubStore{
+		listUsers:   list,
+		listWidgets: list,
+		createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) { return Order{ID: "ord_secret"}, fail() },
+		getProduct:  func(_ context.Context, id string) (Resource, error) { return MustResource(id, nil), fail() },
+	}
+}
