@@ -44,7 +44,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	case version >= schemaVersion:
 		return nil
 	}
-	e, err := s.known(ctx, nil)
+	e, err := s.knownEngine(ctx, nil)
 	if err != nil {
 		return err
 	}
