@@ -19,7 +19,7 @@ type proposal struct {
 	order storefront.Order
 	hash  [sha256.Size]byte // the column key_hash
 	watch *watch
-	alone bool // it shares no commit, as one that it shared has failed
+	alone bool // the order shares no commit any more, as one that it shared has failed
 }
 
 // row returns the arguments of engine.insertOrders.
@@ -82,8 +82,8 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 			unknown = unknown || !decided
 			return err
 		}
-		// What else the database has against the order does not matter if the
-		// key is taken, which it may look at last.
+		// A database may check other constraints before the key, and their errors do not
+		// matter if the key is taken.
 		var foundErr error
 		stored, fingerprint, foundErr = s.orderOf(ctx, p)
 		switch {
@@ -101,7 +101,7 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 	})
 	_, decided := err.(acceptError)
 	switch {
-	case decided && ctx.Err() != nil: // it may be for that
+	case decided && ctx.Err() != nil: // Accept may have failed because ctx is done
 		return result{err: err}, false
 	case decided:
 		return result{err: err, fingerprint: p.key.Fingerprint, valid: forMembers}, false
@@ -113,9 +113,9 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 	return result{order: stored, fingerprint: fingerprint, valid: forAll}, created
 }
 
-// isOfKey reports whether the error may say that a key is taken, and not another value that
-// must be unique. In MySQL, its text alone tells; in others, an INSERT does not fail for
-// a key.
+// isOfKey reports whether the error of an INSERT may say that a key is taken, and not that
+// another unique value is. In MySQL, only the text of the error tells; with other engines,
+// no INSERT fails because a key is taken.
 func isOfKey(err error) bool {
 	number, _ := mySQLCode(err)
 	text := err.Error()
@@ -146,8 +146,8 @@ func (s *Store) orderOf(ctx context.Context, p *proposal) (order storefront.Orde
 	return order, fingerprint, err
 }
 
-// keyHash is the column key_hash. A hash is of one length, so that the length of
-// a scope is not limited by what an index takes.
+// keyHash returns the value of the column key_hash. All hashes have one length, so that a
+// scope may be longer than an index allows.
 func keyHash(scope, value string) [sha256.Size]byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(scope)+len(value)), uint64(len(scope)))
 	return sha256.Sum256(append(append(b, scope...), value...))

@@ -20,9 +20,9 @@ type Store struct {
 
 	db         *sql.DB
 	opts       Options
-	engine     atomic.Pointer[engine] // nil until it was asked
-	server     atomic.Pointer[string] // the name of the one that was asked last; "": not known
-	statements sync.Map               // by their text, those that are prepared: *sql.Stmt
+	engine     atomic.Pointer[engine] // nil until a connection was asked for it
+	server     atomic.Pointer[string] // the name of the server that answered last; "": not known
+	statements sync.Map               // the prepared statements (*sql.Stmt) by their text
 	flights    flights
 	queue      *batch.Queue[*attempt] // the orders that wait for a commit
 	slots      slots                  // the connections of orders
@@ -117,11 +117,11 @@ func New(db *sql.DB, opts *Options) *Store {
 	return s
 }
 
-// randomly returns any duration from least to most.
+// randomly returns a random duration from least to most.
 func randomly(least, most time.Duration) time.Duration { return least + rand.N(most-least+1) }
 
-// call runs a method that requests lead to, of which there may be more than the database
-// can answer: MaxCalls at once, retried, and cut short while the database is away.
+// call runs a method of storefront.Store: at most MaxCalls of them at once, retried until
+// the deadline, and given less time while the database is down.
 func (s *Store) call(ctx context.Context, deadline time.Time, h *health, try func(context.Context, *watch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -163,8 +163,8 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 	return found[0], nil
 }
 
-// read returns the resources in at most n rows of their IDs and bodies, which come of
-// the engine's query.
+// read runs a query of the engine, whose rows are IDs and bodies, at most n, and returns
+// the resources.
 func (s *Store) read(ctx context.Context, n int, query func(*engine) string, args ...any) (list []storefront.Resource, err error) {
 	if n <= 0 {
 		return nil, ctx.Err()
