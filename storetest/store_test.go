@@ -92,6 +92,51 @@ var wrongMethods = []wrongStore{
 			return right(ctx, k, o)
 		})
 	}, []string{done}, "CreateOrder(ctx, the key of an order, order) with a context that was cancelled returned no error"},
+	{"a missing product is known whatever ctx is", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if _, ok := s.Products.Get(id); !ok {
+				return resource{}, storefront.ErrNotFound
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{done}, "GetProduct(ctx, the ID of no product) with a context that was cancelled returned an error that does not match"},
+	{"the last user is known whatever ctx is", func(s *store) {
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			if page, err := s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit); len(page) == 0 {
+				return nil, err
+			}
+			return s.MemStore.ListUsers(ctx, after, limit)
+		}
+	}, []string{done}, "ListUsers(ctx, the ID of the last user, 5) with a context that was cancelled returned no error"},
+	{"a call that waits for the one before does not leave when ctx is done", func(s *store) {
+		turn := make(chan struct{}, 1)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			select {
+			case <-time.After(time.Second):
+				return right(ctx, k, o)
+			case <-ctx.Done():
+				return order{}, ctx.Err()
+			}
+		})
+		s.lookFirst()
+	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
+	{"a call that waits for one with its key does not leave when ctx is done", func(s *store) {
+		var turns sync.Map
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			turn, _ := turns.LoadOrStore(nameOf(k), make(chan struct{}, 1))
+			turn.(chan struct{}) <- struct{}{}
+			defer func() { <-turn.(chan struct{}) }()
+			select {
+			case <-time.After(time.Second):
+				return right(ctx, k, o)
+			case <-ctx.Done():
+				return order{}, ctx.Err()
+			}
+		})
+		s.lookFirst()
+	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
 	{"an error of the driver when ctx is done", func(s *store) {
 		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
 			if ctx.Err() != nil {
@@ -211,16 +256,14 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{asPut}, "decoded and encoded again"},
 	{"long JSON is cut", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				page, err := right(ctx, position, limit)
-				for i, r := range page {
-					if len(r.String()) > 64<<10 {
-						page[i] = storefront.MustResource(r.ID(), nil)
-					}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			for i, r := range page {
+				if len(r.String()) > 64<<10 {
+					page[i] = storefront.MustResource(r.ID(), nil)
 				}
-				return page, err
 			}
+			return page, err
 		})
 	}, []string{asPut}, "decoded and encoded again"},
 	{"products are looked for among users, too", func(s *store) {
@@ -245,8 +288,7 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{apart}, "one table or map for all"},
 	{"the key in the error of a reused key", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
+		s.returns(func(k key, _, stored order, err error) (order, error) {
 			if err != nil {
 				err = fmt.Errorf("creating with key %q: %w", k.Value, err)
 			}
