@@ -13,16 +13,7 @@ var wrongInterruptions = []wrongStore{
 	}, []string{noTrace}, "looked at after the order was recorded"},
 	{"an order is created, then ctx looked at, unless that was done by chance before", func(s *store) {
 		s.lookLast(ctxt.Err)
-		turn := make(chan struct{}, 1)
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			select { // at random, if both can be done
-			case turn <- struct{}{}:
-				defer func() { <-turn }()
-				return right(ctx, k, o)
-			case <-ctx.Done():
-				return order{}, ctx.Err()
-			}
-		})
+		s.takeTurns(oneForAll, waitOrLeave)
 	}, []string{noTrace}, "looked at after the order was recorded"},
 	{"a failed call keeps its key", func(s *store) {
 		s.keepKeys(func(ctx ctxt, err error) bool { return err == nil || ctx.Err() != nil })

@@ -113,17 +113,7 @@ var rightStores = []struct {
 	}},
 	{"decided, then recorded, while others with the key wait", func(s *store) {
 		s.decideApart()
-		var turns sync.Map
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			turn, _ := turns.LoadOrStore(nameOf(k), make(chan struct{}, 1))
-			select {
-			case turn.(chan struct{}) <- struct{}{}:
-				defer func() { <-turn.(chan struct{}) }()
-				return right(ctx, k, o)
-			case <-ctx.Done():
-				return order{}, ctx.Err()
-			}
-		})
+		s.takeTurns(nameOf, waitOrLeave)
 	}},
 	{"times in another zone", func(s *store) {
 		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.In(time.FixedZone("", 3600)) })
@@ -137,18 +127,9 @@ var rightStores = []struct {
 	{"keys for two days", func(s *store) { s.expireKeys(48 * time.Hour) }},
 	{"keys for a day, in calls that take their time", func(s *store) {
 		s.expireKeys(storefront.KeyLifetime)
-		wait := func(ctx ctxt) {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			wait(ctx)
-			return right(ctx, k, o)
-		})
+		s.takeTime(100 * time.Millisecond)
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			wait(ctx)
+			pause(ctx, 100*time.Millisecond)
 			return l.right(ctx, position, limit)
 		})
 	}},

@@ -61,16 +61,10 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{done}, "returned no error"},
 	{"CreateOrder looks at ctx only where it waits for its turn", func(s *store) {
-		turn := make(chan struct{}, 1)
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			select { // at random, if both can be done
-			case turn <- struct{}{}:
-				defer func() { <-turn }()
-				return right(context.WithoutCancel(ctx), k, o)
-			case <-ctx.Done():
-				return order{}, ctx.Err()
-			}
+			return right(context.WithoutCancel(ctx), k, o)
 		})
+		s.takeTurns(oneForAll, waitOrLeave)
 	}, []string{done}, "CreateOrder(ctx, key, order) with a context that was cancelled returned no error"},
 	{"GetProduct looks at ctx only where it waits for its turn", func(s *store) {
 		turns := make(chan struct{}, 16)
@@ -109,32 +103,13 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{done}, "ListUsers(ctx, the ID of the last user, 5) with a context that was cancelled returned no error"},
 	{"a call that waits for the one before does not leave when ctx is done", func(s *store) {
-		turn := make(chan struct{}, 1)
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			turn <- struct{}{}
-			defer func() { <-turn }()
-			select {
-			case <-time.After(time.Second):
-				return right(ctx, k, o)
-			case <-ctx.Done():
-				return order{}, ctx.Err()
-			}
-		})
+		s.takeTime(time.Second)
+		s.takeTurns(oneForAll, waitAnyway)
 		s.lookFirst()
 	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
 	{"a call that waits for one with its key does not leave when ctx is done", func(s *store) {
-		var turns sync.Map
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			turn, _ := turns.LoadOrStore(nameOf(k), make(chan struct{}, 1))
-			turn.(chan struct{}) <- struct{}{}
-			defer func() { <-turn.(chan struct{}) }()
-			select {
-			case <-time.After(time.Second):
-				return right(ctx, k, o)
-			case <-ctx.Done():
-				return order{}, ctx.Err()
-			}
-		})
+		s.takeTime(time.Second)
+		s.takeTurns(nameOf, waitAnyway)
 		s.lookFirst()
 	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
 	{"an error of the driver when ctx is done", func(s *store) {

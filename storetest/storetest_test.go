@@ -198,7 +198,54 @@ func (s *store) oneByOne(create func(right creator, ctx ctxt, k key, o order) (o
 	})
 }
 
-// returns changes what CreateOrder returns.
+// takeTurns lets in one call at a time of those whose keys have the same name. The
+// others wait for their turn.
+func (s *store) takeTurns(name func(key) string, wait func(ctx ctxt, turn chan struct{}) error) {
+	var turns sync.Map
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		turn, _ := turns.LoadOrStore(name(k), make(chan struct{}, 1))
+		if err := wait(ctx, turn.(chan struct{})); err != nil {
+			return order{}, err
+		}
+		defer func() { <-turn.(chan struct{}) }()
+		return right(ctx, k, o)
+	})
+}
+
+func oneForAll(key) string { return "" }
+
+// waitOrLeave waits for a turn until ctx is done. It may take a turn though ctx is done.
+func waitOrLeave(ctx ctxt, turn chan struct{}) error {
+	select { // at random, if both can be done
+	case turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// waitAnyway waits for a turn though ctx may be done meanwhile.
+func waitAnyway(_ ctxt, turn chan struct{}) error {
+	turn <- struct{}{}
+	return nil
+}
+
+// takeTime makes CreateOrder take some time, or less if ctx is done before.
+func (s *store) takeTime(d time.Duration) {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		pause(ctx, d)
+		return right(ctx, k, o)
+	})
+}
+
+func pause(ctx ctxt, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// returns changes the results of CreateOrder.
 func (s *store) returns(change func(k key, o, stored order, err error) (order, error)) {
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		stored, err := right(ctx, k, o)
