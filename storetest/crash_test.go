@@ -3,7 +3,6 @@ package storetest_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"example.com/storefront"
@@ -12,17 +11,14 @@ import (
 
 var wrongCrashes = []wrongStore{
 	{"the order, then the key", func(s *store) {
-		var mu sync.Mutex
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			mu.Lock()
-			defer mu.Unlock()
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			if ctx.Err() != nil {
 				return order{}, ctx.Err()
 			}
 			if s.isKnown(k) {
 				return right(context.WithoutCancel(ctx), k, o)
 			}
-			right(context.WithoutCancel(ctx), key{Scope: "without a key", Value: o.ID}, o)
+			s.createWithoutKey(o)
 			if ctx.Err() != nil {
 				return order{}, ctx.Err()
 			}
@@ -32,12 +28,10 @@ var wrongCrashes = []wrongStore{
 	{"a crash between the order and the key", func(s *store) {
 		crashed, turn := make(chan struct{}), make(chan struct{}, 1)
 		right := s.creator()
-		s.reopen = func() storefront.Store {
+		s.afterCrash(func(again *store) {
 			close(crashed)
-			again := s.again()
 			again.create = right
-			return again
-		}
+		})
 		s.create = func(ctx ctxt, k key, o order) (order, error) {
 			if ctx.Err() != nil {
 				return order{}, ctx.Err()
@@ -48,7 +42,7 @@ var wrongCrashes = []wrongStore{
 			if s.isKnown(k) {
 				return right(ctx, k, o)
 			}
-			right(ctx, key{Scope: "without a key", Value: o.ID}, o)
+			s.createWithoutKey(o)
 			time.Sleep(time.Microsecond)
 			select {
 			case <-crashed:
@@ -61,14 +55,6 @@ var wrongCrashes = []wrongStore{
 	{"Reopen returns nil", func(s *store) {
 		s.reopen = func() storefront.Store { return nil }
 	}, []string{atomic, crash, ordered, noTrace}, "Reopen returned nil."},
-	{"a replay is always in progress", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if s.isKnown(k) && ctx.Err() == nil {
-				return order{}, storefront.ErrInProgress
-			}
-			return right(ctx, k, o)
-		})
-	}, []string{atomic, exactlyOne, crash, replay, sameKey, reused, inProgress, decided, ordered, lifetime, settles, notLater}, "another call with its key failed: storefront: a call with this idempotency key is in progress"},
 	{"Reopen returns a store without Orders", func(s *store) {
 		s.reopen = func() storefront.Store {
 			return struct {
@@ -83,7 +69,7 @@ var wrongCrashes = []wrongStore{
 		s.reopen = func() storefront.Store {
 			again := newStore(storetest.Contents{})
 			for _, o := range s.Orders() {
-				again.MemStore.CreateOrder(context.Background(), key{Scope: "lost", Value: o.ID}, o)
+				again.createWithoutKey(o)
 			}
 			return again
 		}
@@ -92,23 +78,26 @@ var wrongCrashes = []wrongStore{
 		s.reopen = func() storefront.Store { return newStore(storetest.Contents{}) }
 	}, []string{crash}, "acknowledged before it is on disk"},
 	{"another order after a crash", func(s *store) {
-		s.reopen = func() storefront.Store {
-			again := s.again()
-			again.replays(func(o *order) { o.Qty++ })
-			return again
-		}
+		s.afterCrash(func(again *store) { again.replays(func(o *order) { o.Qty++ }) })
 	}, []string{crash}, "Qty 3, want 2"},
 	{"fingerprints in memory alone", func(s *store) {
-		s.reopen = func() storefront.Store {
-			again := s.again()
-			again.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-				stored, err := right(ctx, k, o)
+		s.afterCrash(func(again *store) {
+			again.returns(func(_ key, _, stored order, err error) (order, error) {
 				if errors.Is(err, storefront.ErrKeyReused) {
 					return order{ID: "the stored one"}, nil
 				}
 				return stored, err
 			})
-			return again
-		}
+		})
 	}, []string{crash}, "fingerprints that are kept in memory alone"},
+}
+
+// afterCrash changes the store that Reopen returns, which has the same orders.
+func (s *store) afterCrash(change func(again *store)) {
+	s.reopen = func() storefront.Store {
+		again := newStore(storetest.Contents{})
+		again.MemStore, again.create, again.soldOut = s.MemStore, s.creator(), s.soldOut
+		change(again)
+		return again
+	}
 }

@@ -365,8 +365,8 @@ func (l list) checkMeanwhile(t *test) {
 	wg.Go(func() {
 		for i := 0; more(); i++ {
 			time.Sleep(time.Duration(i) * time.Microsecond)
-			if err := l.change(t.Context(), editor, changing, i); err != nil {
-				t.Error(err)
+			if method, err := l.change(t.Context(), editor, changing, i); err != nil {
+				t.Errorf("%s failed: %v", method, err)
 				failed.Store(true)
 			}
 			changed.Add(1)
@@ -384,18 +384,15 @@ func (l list) checkMeanwhile(t *test) {
 	wg.Wait()
 }
 
-// change deletes up to three of the IDs, or puts up to three back, in turn.
-func (l list) change(ctx context.Context, editor Editor, ids []string, i int) error {
+// change deletes up to three of the IDs, or puts up to three back, in turn. It returns
+// the name of the method that it calls, and its error.
+func (l list) change(ctx context.Context, editor Editor, ids []string, i int) (method string, err error) {
 	first := i * 7 % len(ids)
 	some := l.contents(resources(ids[first:min(first+3, len(ids))]))
 	if i%2 == 0 {
-		if err := editor.Delete(ctx, some); err != nil {
-			return fmt.Errorf("Delete failed: %w", err)
-		}
-	} else if err := editor.Put(ctx, some); err != nil {
-		return fmt.Errorf("Put failed: %w", err)
+		return "Delete", editor.Delete(ctx, some)
 	}
-	return nil
+	return "Put", editor.Put(ctx, some)
 }
 
 // walk walks from the first to the last of the IDs and reports whether it saw

@@ -16,19 +16,17 @@ import (
 // compareInMemory makes a list that is sorted and begins by comparison functions
 // of the store's own.
 func (s *store) compareInMemory(order, position func(a, b string) int) {
-	s.lists(func(right lister, all *storefront.Collection, inclusive bool) lister {
-		return func(ctx ctxt, pos string, limit int) ([]resource, error) {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			page := slices.Collect(all.All())
-			page = slices.DeleteFunc(page, func(r resource) bool {
-				c := position(r.ID(), pos)
-				return pos != "" && (c < 0 || c == 0 && !inclusive)
-			})
-			slices.SortStableFunc(page, func(a, b resource) int { return order(a.ID(), b.ID()) })
-			return page[:min(limit, len(page))], nil
+	s.lists(func(l list, ctx ctxt, pos string, limit int) ([]resource, error) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
+		page := slices.Collect(l.all.All())
+		page = slices.DeleteFunc(page, func(r resource) bool {
+			c := position(r.ID(), pos)
+			return pos != "" && (c < 0 || c == 0 && !l.inclusive)
+		})
+		slices.SortStableFunc(page, func(a, b resource) int { return order(a.ID(), b.ID()) })
+		return page[:min(limit, len(page))], nil
 	})
 }
 
@@ -72,37 +70,29 @@ var wrongLists = []wrongStore{
 		})
 	}, []string{usersBegin, widgetsBegin}, "xxx"},
 	{"the beginning is nowhere", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				if position == "" {
-					return nil, ctx.Err()
-				}
-				return right(ctx, position, limit)
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			if position == "" {
+				return nil, ctx.Err()
 			}
+			return l.right(ctx, position, limit)
 		})
 	}, []string{usersFirst, widgetsFirst}, "taken for an ID, or for NULL"},
 	{"a first page of at most 100", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				if position == "" {
-					limit = min(limit, 100)
-				}
-				return right(ctx, position, limit)
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			if position == "" {
+				limit = min(limit, 100)
 			}
+			return l.right(ctx, position, limit)
 		})
 	}, []string{usersFirst, widgetsFirst}, "100 items, want 101"},
 	{"one more than the limit", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				return right(ctx, position, limit+1)
-			}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			return l.right(ctx, position, limit+1)
 		})
 	}, []string{usersAtMost, widgetsAtMost}, "one more is read"},
 	{"at most 500", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				return right(ctx, position, min(limit, 500))
-			}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			return l.right(ctx, position, min(limit, 500))
 		})
 	}, []string{usersFewer, widgetsFewer}, "a limit of the store's own"},
 	{"deleted items count", func(s *store) {
@@ -126,89 +116,77 @@ var wrongLists = []wrongStore{
 			s.deleteAll(storetest.Contents{Products: c.Products})
 			mark(c, true)
 		}
-		s.lists(func(right lister, _ *storefront.Collection, inclusive bool) lister {
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
 			gone := goneUsers
-			if inclusive {
+			if l.inclusive {
 				gone = goneWidgets
 			}
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				page, err := right(ctx, position, limit)
-				return slices.DeleteFunc(page, func(r resource) bool { return gone[r.ID()] }), err
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			page, err := l.right(ctx, position, limit)
+			return slices.DeleteFunc(page, func(r resource) bool { return gone[r.ID()] }), err
 		})
 	}, []string{usersFewer, widgetsFewer, usersWhile, widgetsWhile}, "after LIMIT was applied"},
 	{"a page of IDs, then each of its items", func(s *store) {
-		s.lists(func(right lister, all *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				page, err := right(ctx, position, limit)
-				if err != nil {
-					return nil, err
-				}
-				time.Sleep(10 * time.Microsecond)
-				return slices.DeleteFunc(page, func(r resource) bool {
-					_, ok := all.Get(r.ID())
-					return !ok
-				}), nil
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			if err != nil {
+				return nil, err
 			}
+			time.Sleep(10 * time.Microsecond)
+			return slices.DeleteFunc(page, func(r resource) bool {
+				_, ok := l.all.Get(r.ID())
+				return !ok
+			}), nil
 		})
 	}, []string{usersWhile, widgetsWhile}, "fewer than the limit, though more follow"},
 	{"the position is looked up", func(s *store) {
-		s.lists(func(right lister, all *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				if _, ok := all.Get(position); !ok && position != "" && len(slices.Collect(all.All())) > 2 {
-					return nil, errors.New("no such position")
-				}
-				return right(ctx, position, limit)
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			if _, ok := l.all.Get(position); !ok && position != "" && len(slices.Collect(l.all.All())) > 2 {
+				return nil, errors.New("no such position")
 			}
+			return l.right(ctx, position, limit)
 		})
 	}, []string{usersGone, widgetsGone}, "looked up as an item"},
 	{"counting, then OFFSET", func(s *store) {
-		s.lists(func(_ lister, all *storefront.Collection, inclusive bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				if ctx.Err() != nil {
-					return nil, ctx.Err()
-				}
-				offset := 0
-				for r := range all.All() {
-					if r.ID() < position || r.ID() == position && !inclusive {
-						offset++
-					}
-				}
-				time.Sleep(10 * time.Microsecond)
-				page := slices.Collect(all.All())
-				page = page[min(offset, len(page)):]
-				return page[:min(limit, len(page))], nil
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
 			}
+			offset := 0
+			for r := range l.all.All() {
+				if r.ID() < position || r.ID() == position && !l.inclusive {
+					offset++
+				}
+			}
+			time.Sleep(10 * time.Microsecond)
+			page := slices.Collect(l.all.All())
+			page = page[min(offset, len(page)):]
+			return page[:min(limit, len(page))], nil
 		})
 	}, []string{usersWhile, widgetsWhile}, "OFFSET"},
 	{"an empty list is not found", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				page, err := right(ctx, position, limit)
-				if err == nil && len(page) == 0 {
-					err = storefront.ErrNotFound
-				}
-				return page, err
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			if err == nil && len(page) == 0 {
+				err = storefront.ErrNotFound
 			}
+			return page, err
 		})
 	}, []string{usersEmpty, widgetsEmpty}, "ErrNotFound is for GetProduct alone"},
 	{"> and >= mixed up", func(s *store) {
-		s.lists(func(right lister, all *storefront.Collection, inclusive bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				page, err := right(ctx, position, limit+1)
-				at, ok := all.Get(position)
-				switch {
-				case err != nil:
-					return nil, err
-				case ok && inclusive:
-					page = slices.DeleteFunc(page, func(r resource) bool { return r.ID() == position })
-				case ok:
-					page = slices.Insert(page, 0, at)
-				}
-				return page[:min(limit, len(page))], nil
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit+1)
+			at, ok := l.all.Get(position)
+			switch {
+			case err != nil:
+				return nil, err
+			case ok && l.inclusive:
+				page = slices.DeleteFunc(page, func(r resource) bool { return r.ID() == position })
+			case ok:
+				page = slices.Insert(page, 0, at)
 			}
+			return page[:min(limit, len(page))], nil
 		})
 	}, []string{usersBegin, usersFewer, usersEmpty, widgetsBegin, widgetsFewer}, "a comparison with >= instead of >"},
 	{"shorter IDs first", func(s *store) { s.compareInMemory(byLength, strings.Compare) },

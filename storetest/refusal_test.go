@@ -4,30 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	atomics "sync/atomic"
 	"time"
 
 	"example.com/storefront"
 )
 
 var wrongRefusals = []wrongStore{
-	{"a replay with the order's own ID is decided anew", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
-			if err == nil && stored.ID == o.ID {
-				if refusal := s.decide(o); refusal != nil && s.isKnown(k) {
-					return order{}, refusal
-				}
-			}
-			return stored, err
-		})
-	}, []string{ordered}, "taken for that of this very call"},
-	{"refused before the key is looked for", func(s *store) {
-		s.decideFirst()
-	}, []string{ordered}, "it is decided before the key is looked for"},
+	{"SellOut has no effect", func(s *store) {
+		s.Accept = nil
+	}, []string{decided}, `After SellOut(ctx, "teapot"), CreateOrder with a new key and an order for the item returned the order`},
 	{"a refusal is remembered with the key", func(s *store) {
-		s.rememberRefusals(func(k key) string { return fmt.Sprint(k) })
+		s.rememberRefusals(fullNameOf)
 	}, []string{decided}, "recorded as the outcome of the key"},
 	{"a refusal is remembered for any order", func(s *store) {
 		s.rememberRefusals(nameOf)
@@ -44,11 +33,8 @@ var wrongRefusals = []wrongStore{
 		})
 	}, []string{decided, noTrace}, "A call was refused. Another with its key returned the order"},
 	{"a refused call is taken up again", func(s *store) {
-		var mu sync.Mutex
 		refused := make(map[string]order)
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			mu.Lock()
-			defer mu.Unlock()
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			if first, ok := refused[nameOf(k)]; ok && s.decide(o) == nil {
 				o.ID = first.ID
 			}
@@ -79,9 +65,47 @@ var wrongRefusals = []wrongStore{
 	{"all are decided as one of those that are committed together", func(s *store) {
 		s.commitTogether(func(b *batch, _ error) error { return b.first }, nil)
 	}, []string{decided}, "committed together"},
-	{"another fingerprint is refused", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+	{"a refused order is not rolled back", func(s *store) {
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
+			if isRefusal(err) {
+				o.Item = "refused" // which is not sold out
+				s.createWithoutKey(o)
+			}
+			return stored, err
+		})
+	}, []string{exactlyOne, noTrace}, "sold out now and then, and one after them created 17 orders"},
+	{"a key that was refused is not recorded later on", func(s *store) {
+		refused := make(map[string]bool)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			name := nameOf(k)
+			if refused[name] {
+				k.Value = o.ID
+			}
 			stored, err := right(ctx, k, o)
+			refused[name] = refused[name] || isRefusal(err)
+			return stored, err
+		})
+		var calls atomics.Int64
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			time.Sleep(time.Duration(calls.Add(1)%8) * time.Microsecond)
+			return right(ctx, k, o)
+		})
+		s.lookFirst()
+	}, []string{exactlyOne, decided}, "sold out now and then, and one after them, "},
+
+	{"refused before the key is looked for", func(s *store) {
+		s.decideFirst()
+	}, []string{ordered}, "it is decided before the key is looked for"},
+	{"a replay with the order's own ID is decided anew", func(s *store) {
+		s.returns(func(k key, o, stored order, err error) (order, error) {
+			if err == nil && stored.ID == o.ID && s.isKnown(k) && s.decide(o) != nil {
+				return order{}, s.decide(o)
+			}
+			return stored, err
+		})
+	}, []string{ordered}, "taken for that of this very call"},
+	{"another fingerprint is refused", func(s *store) {
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
 			if errors.Is(err, storefront.ErrKeyReused) {
 				err = cmp.Or(s.decide(o), err)
 			}
@@ -98,9 +122,6 @@ var wrongRefusals = []wrongStore{
 	{"the key is not looked for where calls meet", func(s *store) {
 		var mu sync.Mutex
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
 			if mu.TryLock() {
 				defer mu.Unlock()
 				time.Sleep(time.Microsecond)
@@ -109,23 +130,17 @@ var wrongRefusals = []wrongStore{
 			}
 			return right(ctx, k, o)
 		})
+		s.lookFirst()
 	}, []string{ordered}, "one of 16 concurrent calls with the order's key was refused"},
 	{"decided, then recorded", func(s *store) {
-		s.decideFor(time.Microsecond)
+		s.decideApart()
 	}, []string{ordered}, "to decide and to record the order are not one step"},
 	{"after a crash, refused before the key is looked for", func(s *store) {
-		s.reopen = func() storefront.Store {
-			again := s.again()
-			again.decideFirst()
-			return again
-		}
+		s.afterCrash((*store).decideFirst)
 	}, []string{ordered}, "After a crash, a call with the order's key failed"},
-	{"SellOut has no effect", func(s *store) {
-		s.Accept = nil
-	}, []string{decided}, `After SellOut(ctx, "teapot"), CreateOrder with a new key and an order for the item returned the order`},
 }
 
-// decideFirst refuses orders that were created, too.
+// decideFirst refuses what is sold out before the key is looked for.
 func (s *store) decideFirst() {
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		if err := s.decide(o); err != nil && ctx.Err() == nil {
@@ -135,8 +150,9 @@ func (s *store) decideFirst() {
 	})
 }
 
-// decideFor looks for the key and decides, some time before the order is recorded.
-func (s *store) decideFor(pause time.Duration) {
+// decideApart looks for the key and decides, and records the order in another step some
+// time later.
+func (s *store) decideApart() {
 	s.Accept = nil
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		if ctx.Err() != nil {
@@ -150,18 +166,15 @@ func (s *store) decideFor(pause time.Duration) {
 		if ctx.Err() != nil {
 			return order{}, ctx.Err()
 		}
-		time.Sleep(pause)
+		time.Sleep(time.Microsecond)
 		return right(context.WithoutCancel(ctx), k, o)
 	})
 }
 
-// rememberRefusals refuses again what has a name that was refused.
+// rememberRefusals refuses a key again if one of the same name was refused.
 func (s *store) rememberRefusals(name func(key) string) {
-	var mu sync.Mutex
 	refusals := make(map[string]error)
-	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		mu.Lock()
-		defer mu.Unlock()
+	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		if err := refusals[name(k)]; err != nil {
 			return order{}, err
 		}
@@ -173,9 +186,9 @@ func (s *store) rememberRefusals(name func(key) string) {
 	})
 }
 
+// refusalIs returns another error instead of a refusal.
 func (s *store) refusalIs(instead func(storefront.Refusal) error) {
-	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		stored, err := right(ctx, k, o)
+	s.returns(func(_ key, _, stored order, err error) (order, error) {
 		if isRefusal(err) {
 			err = instead(soldOut)
 		}
@@ -188,8 +201,9 @@ type batch struct {
 	first, refusal error // of the first order, and of any
 }
 
-// commitTogether commits the orders of calls that meet together. The outcome of
-// one may be decided by those of the others, and it may be lost.
+// commitTogether commits the orders of calls that meet together. Unless it is nil,
+// decide returns the refusal of one of them, given the batch and its own; unless it is
+// nil, lost reports whether the order is not recorded, though the call returns it.
 func (s *store) commitTogether(decide func(b *batch, own error) error, lost func(b *batch) bool) {
 	var mu sync.Mutex
 	var open *batch

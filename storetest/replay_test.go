@@ -8,14 +8,15 @@ import (
 var wrongReplays = []wrongStore{
 	{"an order is returned without milliseconds", func(s *store) {
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			fresh := !s.isKnown(k)
+			known := s.isKnown(k)
 			stored, err := right(ctx, k, o)
-			if fresh {
+			if !known {
 				stored.CreatedAt = stored.CreatedAt.Truncate(time.Second)
 			}
 			return stored, err
 		})
 	}, []string{asGiven}, "CreatedAt"},
+
 	{"times without milliseconds", func(s *store) {
 		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.Truncate(time.Second) })
 	}, []string{replay}, "CreatedAt"},
@@ -41,8 +42,7 @@ var wrongReplays = []wrongStore{
 		s.replays(func(o *order) { o.Item = strings.ReplaceAll(o.Item, "e\u0301", "\u00e9") })
 	}, []string{replay}, "normalized"},
 	{"the retry's own time", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
 			if stored.ID != o.ID {
 				stored.CreatedAt = o.CreatedAt
 			}
@@ -50,21 +50,15 @@ var wrongReplays = []wrongStore{
 		})
 	}, []string{replay}, "CreatedAt"},
 	{"the time of a call that lost a race", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			fresh := !s.isKnown(k) && ctx.Err() == nil
-			if fresh {
-				time.Sleep(time.Microsecond)
-			}
-			stored, err := right(ctx, k, o)
-			if fresh && err == nil {
+		s.races(func(_ key, o, stored order, err error) (order, error) {
+			if err == nil {
 				stored.CreatedAt = o.CreatedAt
 			}
 			return stored, err
 		})
 	}, []string{replay}, "loses a race"},
 	{"a replay with the order's own ID taken for new", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
 			if err == nil && stored.ID == o.ID {
 				return o, nil
 			}
@@ -72,13 +66,8 @@ var wrongReplays = []wrongStore{
 		})
 	}, []string{replay}, "CreatedAt"},
 	{"a replay with the order's own ID taken for new where calls meet", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			fresh := !s.isKnown(k) && ctx.Err() == nil
-			if fresh {
-				time.Sleep(time.Microsecond)
-			}
-			stored, err := right(ctx, k, o)
-			if fresh && err == nil && stored.ID == o.ID {
+		s.races(func(_ key, o, stored order, err error) (order, error) {
+			if err == nil && stored.ID == o.ID {
 				return o, nil
 			}
 			return stored, err

@@ -2,7 +2,6 @@ package storetest_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"sync"
 	atomics "sync/atomic"
@@ -13,49 +12,34 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// Stores that make use of what the contract leaves to them.
+// rightStores keep the contract in ways that it leaves to them.
 var rightStores = []struct {
 	name   string
 	change func(*store)
 }{
 	{"the store that the wrong ones are made of", func(*store) {}},
 	{"errors are wrapped", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
-			return stored, wrapped(err)
-		})
+		s.returns(func(_ key, _, stored order, err error) (order, error) { return stored, wrapped(err) })
 		s.get = func(ctx ctxt, id string) (resource, error) {
 			r, err := s.MemStore.GetProduct(ctx, id)
 			return r, wrapped(err)
 		}
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				page, err := right(ctx, position, limit)
-				return page, wrapped(err)
-			}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			return page, wrapped(err)
 		})
 	}},
 	{"calls that meet another are in progress", func(s *store) {
-		var mu sync.Mutex
-		busy := make(map[string]bool)
+		var busy sync.Map
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
-			mu.Lock()
-			taken := busy[nameOf(k)]
-			busy[nameOf(k)] = true
-			mu.Unlock()
-			if taken {
+			if _, taken := busy.LoadOrStore(nameOf(k), true); taken {
 				return order{}, storefront.ErrInProgress
 			}
+			defer busy.Delete(nameOf(k))
 			time.Sleep(time.Microsecond)
-			stored, err := right(ctx, k, o)
-			mu.Lock()
-			delete(busy, nameOf(k))
-			mu.Unlock()
-			return stored, err
+			return right(ctx, k, o)
 		})
+		s.lookFirst()
 	}},
 	{"two calls at once are enough", func(s *store) {
 		calls := make(chan struct{}, 2)
@@ -93,16 +77,14 @@ var rightStores = []struct {
 			}
 			return s.MemStore.GetProduct(ctx, id)
 		}
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				if err := unavailable(ctx); err != nil {
-					return nil, err
-				}
-				return right(ctx, position, limit)
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			if err := unavailable(ctx); err != nil {
+				return nil, err
 			}
+			return l.right(ctx, position, limit)
 		})
 	}},
-	{"unavailable to who does not wait", func(s *store) {
+	{"unavailable for a call that does not wait", func(s *store) {
 		s.get = func(ctx ctxt, id string) (resource, error) {
 			if ctx.Err() != nil {
 				return resource{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
@@ -130,61 +112,30 @@ var rightStores = []struct {
 		}
 	}},
 	{"decided, then recorded, while others with the key wait", func(s *store) {
-		s.decideFor(time.Microsecond)
-		var turns sync.Map
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			turn, _ := turns.LoadOrStore(nameOf(k), make(chan struct{}, 1))
-			select {
-			case turn.(chan struct{}) <- struct{}{}:
-				defer func() { <-turn.(chan struct{}) }()
-				return right(ctx, k, o)
-			case <-ctx.Done():
-				return order{}, ctx.Err()
-			}
-		})
+		s.decideApart()
+		s.takeTurns(nameOf, waitOrLeave)
 	}},
 	{"times in another zone", func(s *store) {
 		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.In(time.FixedZone("", 3600)) })
 	}},
 	{"slices with room and empty ones", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				page, err := right(ctx, position, limit)
-				return append(make([]resource, 0, 1000), page...), err
-			}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			return append(make([]resource, 0, 1000), page...), err
 		})
 	}},
 	{"keys for two days", func(s *store) { s.expireKeys(48 * time.Hour) }},
 	{"keys for a day, in calls that take their time", func(s *store) {
 		s.expireKeys(storefront.KeyLifetime)
-		wait := func(ctx ctxt) {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			wait(ctx)
-			return right(ctx, k, o)
-		})
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				wait(ctx)
-				return right(ctx, position, limit)
-			}
+		s.takeTime(100 * time.Millisecond)
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			pause(ctx, 100*time.Millisecond)
+			return l.right(ctx, position, limit)
 		})
 	}},
-	{"the first context's error", func(s *store) { // of a call that is interrupted but has created its order
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
-			stored, err := right(context.WithoutCancel(ctx), k, o)
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
-			return stored, err
-		})
+	{"an order that is created though the call fails, as its context is done meanwhile", func(s *store) {
+		s.lookLast(ctxt.Err)
+		s.lookFirst()
 	}},
 }
 
@@ -196,8 +147,10 @@ func wrapped(err error) error {
 }
 
 func TestRightStoresPass(t *testing.T) {
+	t.Parallel()
 	for _, r := range rightStores {
 		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
 			storetest.RunSynctest(t, func(_ *testing.T, contents storetest.Contents) storefront.Store {
 				s := newStore(contents)
 				r.change(s)

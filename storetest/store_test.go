@@ -61,16 +61,10 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{done}, "returned no error"},
 	{"CreateOrder looks at ctx only where it waits for its turn", func(s *store) {
-		turn := make(chan struct{}, 1)
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			select { // at random, if both can be done
-			case turn <- struct{}{}:
-				defer func() { <-turn }()
-				return right(context.WithoutCancel(ctx), k, o)
-			case <-ctx.Done():
-				return order{}, ctx.Err()
-			}
+			return right(context.WithoutCancel(ctx), k, o)
 		})
+		s.takeTurns(oneForAll, waitOrLeave)
 	}, []string{done}, "CreateOrder(ctx, key, order) with a context that was cancelled returned no error"},
 	{"GetProduct looks at ctx only where it waits for its turn", func(s *store) {
 		turns := make(chan struct{}, 16)
@@ -92,6 +86,32 @@ var wrongMethods = []wrongStore{
 			return right(ctx, k, o)
 		})
 	}, []string{done}, "CreateOrder(ctx, the key of an order, order) with a context that was cancelled returned no error"},
+	{"a missing product is known whatever ctx is", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if _, ok := s.Products.Get(id); !ok {
+				return resource{}, storefront.ErrNotFound
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{done}, "GetProduct(ctx, the ID of no product) with a context that was cancelled returned an error that does not match"},
+	{"the last user is known whatever ctx is", func(s *store) {
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			if page, err := s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit); len(page) == 0 {
+				return nil, err
+			}
+			return s.MemStore.ListUsers(ctx, after, limit)
+		}
+	}, []string{done}, "ListUsers(ctx, the ID of the last user, 5) with a context that was cancelled returned no error"},
+	{"a call that waits for the one before does not leave when ctx is done", func(s *store) {
+		s.takeTime(time.Second)
+		s.takeTurns(oneForAll, waitAnyway)
+		s.lookFirst()
+	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
+	{"a call that waits for one with its key does not leave when ctx is done", func(s *store) {
+		s.takeTime(time.Second)
+		s.takeTurns(nameOf, waitAnyway)
+		s.lookFirst()
+	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
 	{"an error of the driver when ctx is done", func(s *store) {
 		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
 			if ctx.Err() != nil {
@@ -211,16 +231,14 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{asPut}, "decoded and encoded again"},
 	{"long JSON is cut", func(s *store) {
-		s.lists(func(right lister, _ *storefront.Collection, _ bool) lister {
-			return func(ctx ctxt, position string, limit int) ([]resource, error) {
-				page, err := right(ctx, position, limit)
-				for i, r := range page {
-					if len(r.String()) > 64<<10 {
-						page[i] = storefront.MustResource(r.ID(), nil)
-					}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			for i, r := range page {
+				if len(r.String()) > 64<<10 {
+					page[i] = storefront.MustResource(r.ID(), nil)
 				}
-				return page, err
 			}
+			return page, err
 		})
 	}, []string{asPut}, "decoded and encoded again"},
 	{"products are looked for among users, too", func(s *store) {
@@ -245,8 +263,7 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{apart}, "one table or map for all"},
 	{"the key in the error of a reused key", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
+		s.returns(func(k key, _, stored order, err error) (order, error) {
 			if err != nil {
 				err = fmt.Errorf("creating with key %q: %w", k.Value, err)
 			}

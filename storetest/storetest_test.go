@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/storetest"
@@ -144,7 +145,7 @@ func (s *store) Restock(_ ctxt, item string) error {
 	return nil
 }
 
-// decide refuses what is sold out.
+// decide returns a refusal if the item of an order is sold out.
 func (s *store) decide(o order) error {
 	if _, ok := s.soldOut.Load(o.Item); ok {
 		return &soldOut
@@ -152,15 +153,8 @@ func (s *store) decide(o order) error {
 	return nil
 }
 
-// isRefusal reports whether an order was refused.
+// isRefusal reports whether err refuses an order.
 func isRefusal(err error) bool { return errors.As(err, new(*storefront.Refusal)) }
-
-// again is the store after a crash.
-func (s *store) again() *store {
-	again := newStore(storetest.Contents{})
-	again.MemStore, again.create, again.soldOut = s.MemStore, s.creator(), s.soldOut
-	return again
-}
 
 func ids(resources []resource) []string {
 	var ids []string
@@ -170,22 +164,98 @@ func ids(resources []resource) []string {
 	return ids
 }
 
-// lists replaces both lists with what wrong makes of them.
-func (s *store) lists(wrong func(right lister, all *storefront.Collection, inclusive bool) lister) {
-	s.listUsers = wrong(s.MemStore.ListUsers, &s.Users, false)
-	s.listWidgets = wrong(s.MemStore.ListWidgets, &s.Widgets, true)
+// A list is one of the two lists of a store.
+type list struct {
+	right     lister
+	all       *storefront.Collection
+	inclusive bool // whether the item at a position is listed
 }
 
-// around replaces CreateOrder with what calls the right one.
+// lists replaces ListUsers and ListWidgets.
+func (s *store) lists(instead func(l list, ctx ctxt, position string, limit int) ([]resource, error)) {
+	replace := func(l list) lister {
+		return func(ctx ctxt, position string, limit int) ([]resource, error) {
+			return instead(l, ctx, position, limit)
+		}
+	}
+	s.listUsers = replace(list{s.MemStore.ListUsers, &s.Users, false})
+	s.listWidgets = replace(list{s.MemStore.ListWidgets, &s.Widgets, true})
+}
+
+// around replaces CreateOrder with a function that may call the one before.
 func (s *store) around(create func(right creator, ctx ctxt, k key, o order) (order, error)) {
 	right := s.creator()
 	s.create = func(ctx ctxt, k key, o order) (order, error) { return create(right, ctx, k, o) }
 }
 
-// replays changes what replays return.
-func (s *store) replays(change func(stored *order)) {
+// oneByOne is like around, but a call waits until the one before has returned.
+func (s *store) oneByOne(create func(right creator, ctx ctxt, k key, o order) (order, error)) {
+	var mu sync.Mutex
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return create(right, ctx, k, o)
+	})
+}
+
+// takeTurns lets in one call at a time of those whose keys have the same name. The
+// others wait for their turn.
+func (s *store) takeTurns(name func(key) string, wait func(ctx ctxt, turn chan struct{}) error) {
+	var turns sync.Map
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		turn, _ := turns.LoadOrStore(name(k), make(chan struct{}, 1))
+		if err := wait(ctx, turn.(chan struct{})); err != nil {
+			return order{}, err
+		}
+		defer func() { <-turn.(chan struct{}) }()
+		return right(ctx, k, o)
+	})
+}
+
+func oneForAll(key) string { return "" }
+
+// waitOrLeave waits for a turn until ctx is done. It may take a turn though ctx is done.
+func waitOrLeave(ctx ctxt, turn chan struct{}) error {
+	select { // at random, if both can be done
+	case turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// waitAnyway waits for a turn though ctx may be done meanwhile.
+func waitAnyway(_ ctxt, turn chan struct{}) error {
+	turn <- struct{}{}
+	return nil
+}
+
+// takeTime makes CreateOrder take some time, or less if ctx is done before.
+func (s *store) takeTime(d time.Duration) {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		pause(ctx, d)
+		return right(ctx, k, o)
+	})
+}
+
+func pause(ctx ctxt, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// returns changes the results of CreateOrder.
+func (s *store) returns(change func(k key, o, stored order, err error) (order, error)) {
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		stored, err := right(ctx, k, o)
+		return change(k, o, stored, err)
+	})
+}
+
+// replays changes the orders that replays return.
+func (s *store) replays(change func(stored *order)) {
+	s.returns(func(_ key, o, stored order, err error) (order, error) {
 		if err == nil && stored.ID != o.ID {
 			change(&stored)
 		}
@@ -193,10 +263,26 @@ func (s *store) replays(change func(stored *order)) {
 	})
 }
 
-// keys changes the keys.
-func (s *store) keys(change func(k *key)) {
+// races lets calls with one key meet: each that finds no order pauses before it goes
+// on. Then it changes what those calls return.
+func (s *store) races(change func(k key, o, stored order, err error) (order, error)) {
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		if s.isKnown(k) || ctx.Err() != nil {
+			return right(ctx, k, o)
+		}
+		time.Sleep(time.Microsecond)
+		stored, err := right(ctx, k, o)
+		return change(k, o, stored, err)
+	})
+}
+
+// keys changes the keys, one at a time.
+func (s *store) keys(change func(k *key)) {
+	var mu sync.Mutex
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		mu.Lock()
 		change(&k)
+		mu.Unlock()
 		return right(ctx, k, o)
 	})
 }
@@ -208,4 +294,13 @@ func (s *store) isKnown(k key) bool {
 	return s.known[nameOf(k)]
 }
 
+// nameOf returns the same text for the same key, whatever its fingerprint.
 func nameOf(k key) string { return fmt.Sprintf("%q %q", k.Scope, k.Value) }
+
+// fullNameOf returns the same text for the same key with the same fingerprint.
+func fullNameOf(k key) string { return fmt.Sprintf("%s %x", nameOf(k), k.Fingerprint) }
+
+// createWithoutKey creates an order with a key that no call has.
+func (s *store) createWithoutKey(o order) (order, error) {
+	return s.MemStore.CreateOrder(context.Background(), key{Scope: "without a key", Value: o.ID}, o)
+}

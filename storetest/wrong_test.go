@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"maps"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// Stores with calls that do not return.
+// stuckStores have calls that do not return.
 var stuckStores = []wrongStore{
 	{"a lock is kept where a key is refused", func(s *store) {
 		var mu sync.Mutex
@@ -30,7 +31,7 @@ var stuckStores = []wrongStore{
 			}
 			return stored, err
 		})
-	}, []string{crash, reused, ordered}, "CreateOrder has not returned 1s after it was called. Does it wait for a lock"},
+	}, []string{crash, reused, ordered}, "CreateOrder has not returned 2s after it was called. Does it wait for a lock"},
 	{"GetProduct waits though ctx is done", func(s *store) {
 		s.get = func(ctx ctxt, id string) (resource, error) {
 			if ctx.Err() != nil {
@@ -38,7 +39,7 @@ var stuckStores = []wrongStore{
 			}
 			return s.MemStore.GetProduct(ctx, id)
 		}
-	}, []string{done}, "GetProduct has not returned 1s after it was called, though its context is done"},
+	}, []string{done}, "GetProduct has not returned 2s after it was called, though its context is done"},
 }
 
 // The subtests, by their beginnings.
@@ -122,7 +123,8 @@ func (w wrongStore) groups() []string {
 
 var wrongStores = slices.Concat(wrongMethods, wrongLists, wrongCreation, wrongCrashes, wrongReplays, wrongKeys, wrongInterruptions, wrongRefusals, wrongLifetimes, wrongProducts)
 
-// inWrongStores is set in the process that runs the suite on the wrong stores.
+// inWrongStores is the environment variable of the process that runs the suite on the
+// wrong stores.
 const inWrongStores = "STORETEST_WRONG_STORES"
 
 func TestSuiteOnWrongStores(t *testing.T) {
@@ -145,7 +147,7 @@ func TestSuiteOnWrongStores(t *testing.T) {
 	for _, w := range stuckStores {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			storetest.RunWithPatience(t, time.Second, func(t *testing.T, contents storetest.Contents) storefront.Store {
+			storetest.RunWithPatience(t, 2*time.Second, func(t *testing.T, contents storetest.Contents) storefront.Store {
 				s := newStore(contents)
 				w.change(s)
 				return s
@@ -164,20 +166,31 @@ func TestSuiteOnWrongStores(t *testing.T) {
 	}
 }
 
-// results are those of a run of TestSuiteOnWrongStores, by wrong store.
+// results are those of a run of TestSuiteOnWrongStores, by the name of the wrong store.
 type results struct {
-	failed, skipped map[string][]string
+	failed, skipped map[string][]string // subtests
 	said            map[string]string
 }
 
-func runWrongStores(t *testing.T) results {
+// suiteOnWrongStores runs TestSuiteOnWrongStores in another process, which ends with
+// this test, and returns its output.
+func suiteOnWrongStores(t *testing.T, args ...string) ([]byte, error) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestSuiteOnWrongStores$", "-test.v", "-test.timeout=0") // it ends with this test
+	cmd := exec.CommandContext(t.Context(), self, append(args, "-test.timeout=0")...)
 	cmd.Env = append(os.Environ(), inWrongStores+"=1")
-	out, err := cmd.CombinedOutput()
+	return cmd.CombinedOutput()
+}
+
+// runWrongStores runs the suite on all wrong stores.
+func runWrongStores(t *testing.T) results {
+	t.Helper()
+	// Stuck stores wait, and are not to keep the others from the processors.
+	parallel := fmt.Sprint("-test.parallel=", runtime.GOMAXPROCS(0)+len(stuckStores))
+	out, err := suiteOnWrongStores(t, "-test.run=^TestSuiteOnWrongStores$", "-test.v", parallel)
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
 		t.Fatalf("the suite on wrong stores ended with %v, want failures", err)
 	}
@@ -224,107 +237,108 @@ func wantSubtests(t *testing.T, what string, got, beginnings []string) {
 	}
 }
 
-// firstFailure is what an implementer reads first.
+// firstFailure matches the text that an implementer reads first.
 var firstFailure = regexp.MustCompile(`(?s)^.*?(The broken promise: [^\n]*(\n\s*The usual cause: [^\n]*)?|So it was not checked: [^\n]*)`)
 
 func TestWrongStoresAreCaught(t *testing.T) {
-	results := runWrongStores(t)
-
-	t.Run("what a bare store has not got is skipped", func(t *testing.T) {
-		wantSubtests(t, "skipped", results.skipped["bare"], []string{
-			apart, usersFewer, usersGone, usersWhile, widgetsFewer, widgetsGone, widgetsWhile,
-			atomic, exactlyOne, crash, reused, decided, ordered, lifetime, noTrace, product, notFound,
-		})
-		wantSubtests(t, "failed", results.failed["bare"], nil)
-		for _, says := range []string{
-			"Not checked: what a crash leaves",
-			"the methods of storetest.Editor:", "Delete(context.Context, storetest.Contents) error",
-		} {
-			if !strings.Contains(results.said["bare"], says) {
-				t.Errorf("it does not say %q:\n%s", says, results.said["bare"])
-			}
-		}
-		if says := "its type is another"; strings.Contains(results.said["bare"], says) {
-			t.Errorf("it says %q of a method that is as it should be:\n%s", says, results.said["bare"])
-		}
-	})
-	t.Run("without -v, a run sums up what it has not checked", func(t *testing.T) {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestSuiteOnWrongStores$/^(bare|movable)$")
-		cmd.Env = append(os.Environ(), inWrongStores+"=1")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v:\n%s", err, out)
-		}
-		heading := " has left unchecked, as the store lacks optional methods (go test -v names them):\n"
-		for _, says := range []string{
-			"TestSuiteOnWrongStores/bare" + heading + "\tClock: that keys are remembered when time has passed\n\tEditor: that pages are full",
-			"; lists that change while they are read; ",
-			"\n\tOrderLister: ", "\n\tRefuser: ", "\n\tReopener: ",
-			"TestSuiteOnWrongStores/movable" + heading + "\tClock (whose Advance is not to be a func(int)): that keys are remembered when time has passed\n",
-		} {
-			if n := strings.Count(string(out), says); n != 1 {
-				t.Errorf("it says %q %d times, want 1:\n%s", says, n, out)
-			}
-		}
-		if n := strings.Count(string(out), "\n"); n > 20 {
-			t.Errorf("it writes %d lines, want few:\n%s", n, out)
-		}
-		for name, said := range results.said {
-			if strings.Contains(said, heading) {
-				t.Errorf("with -v, the run on %s says it, too", name)
-			}
-		}
-	})
-	t.Run("an optional method of another type is pointed out", func(t *testing.T) {
-		wantSubtests(t, "skipped", results.skipped["movable"], []string{lifetime})
-		if says := "has one with this name, but its type is another"; !strings.Contains(results.said["movable"], says) {
-			t.Errorf("it does not say %q:\n%s", says, results.said["movable"])
-		}
-	})
-
+	t.Parallel()
+	r := runWrongStores(t)
+	t.Run("what a bare store has not got is skipped", r.bareStoreIsSkipped)
+	t.Run("without -v, a run sums up what it has not checked", r.runSumsUp)
+	t.Run("an optional method of another type is pointed out", r.mistypedMethodIsPointedOut)
+	t.Run("a subtest explains itself once and shows three failures", r.subtestExplainsItselfOnce)
 	t.Run("leases that end too early are seen where Advance shortens them", func(t *testing.T) {
-		wantSubtests(t, "failed", results.failed["leases"], []string{lifetime})
+		wantSubtests(t, "failed", r.failed["leases"], []string{lifetime})
 	})
-
 	t.Run("where CreateOrder never works, nothing is said to be broken", func(t *testing.T) {
-		if said := results.said["CreateOrder_is_not_written_yet"]; strings.Contains(said, "The broken promise: ") {
+		if said := r.said["CreateOrder_is_not_written_yet"]; strings.Contains(said, "The broken promise: ") {
 			t.Error(said)
 		}
 	})
-	t.Run("a subtest explains itself once and shows three failures", func(t *testing.T) {
-		said := results.said["times_without_milliseconds"]
-		for text, want := range map[string]int{
-			"A repeated call with the key": 3, "The broken promise: ": 1, "The usual cause: ": 1, "Further failures are not shown.": 1,
-		} {
-			if n := strings.Count(said, text); n != want {
-				t.Errorf("it says %q %d times, want %d:\n%s", text, n, want, said)
-			}
-		}
-	})
-
-	broken := make(map[string]bool) // the promises that a wrong store breaks alone
 	for _, w := range slices.Concat(wrongStores, stuckStores) {
 		t.Run(w.name, func(t *testing.T) {
 			name := strings.ReplaceAll(w.name, " ", "_")
-			wantSubtests(t, "failed", results.failed[name], w.fails)
-			if first := firstFailure.FindString(results.said[name]); !strings.Contains(first, w.says) {
+			wantSubtests(t, "failed", r.failed[name], w.fails)
+			if first := firstFailure.FindString(r.said[name]); !strings.Contains(first, w.says) {
 				t.Errorf("the first failure does not say %q:\n%s", w.says, first)
 			}
 		})
+	}
+}
+
+func (r results) bareStoreIsSkipped(t *testing.T) {
+	wantSubtests(t, "skipped", r.skipped["bare"], []string{
+		apart, usersFewer, usersGone, usersWhile, widgetsFewer, widgetsGone, widgetsWhile,
+		atomic, exactlyOne, crash, reused, decided, ordered, lifetime, noTrace, product, notFound,
+	})
+	wantSubtests(t, "failed", r.failed["bare"], nil)
+	for _, says := range []string{
+		"Not checked: what a crash leaves",
+		"the methods of storetest.Editor:", "Delete(context.Context, storetest.Contents) error",
+	} {
+		if !strings.Contains(r.said["bare"], says) {
+			t.Errorf("it does not say %q:\n%s", says, r.said["bare"])
+		}
+	}
+	if says := "its type is another"; strings.Contains(r.said["bare"], says) {
+		t.Errorf("it says %q of a method that is as it should be:\n%s", says, r.said["bare"])
+	}
+}
+
+func (r results) runSumsUp(t *testing.T) {
+	out, err := suiteOnWrongStores(t, "-test.run=^TestSuiteOnWrongStores$/^(bare|movable)$")
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	heading := " has left unchecked, as the store lacks optional methods (go test -v names them):\n"
+	for _, says := range []string{
+		"TestSuiteOnWrongStores/bare" + heading + "\tClock: that keys are remembered when time has passed\n\tEditor: that pages are full",
+		"; lists that change while they are read; ",
+		"\n\tOrderLister: ", "\n\tRefuser: ", "\n\tReopener: ",
+		"TestSuiteOnWrongStores/movable" + heading + "\tClock (whose Advance is not to be a func(int)): that keys are remembered when time has passed\n",
+	} {
+		if n := strings.Count(string(out), says); n != 1 {
+			t.Errorf("it says %q %d times, want 1:\n%s", says, n, out)
+		}
+	}
+	if n := strings.Count(string(out), "\n"); n > 20 {
+		t.Errorf("it writes %d lines, want few:\n%s", n, out)
+	}
+	for name, said := range r.said {
+		if strings.Contains(said, heading) {
+			t.Errorf("with -v, the run on %s says it, too", name)
+		}
+	}
+}
+
+func (r results) mistypedMethodIsPointedOut(t *testing.T) {
+	wantSubtests(t, "skipped", r.skipped["movable"], []string{lifetime})
+	if says := "has one with this name, but its type is another"; !strings.Contains(r.said["movable"], says) {
+		t.Errorf("it does not say %q:\n%s", says, r.said["movable"])
+	}
+}
+
+func (r results) subtestExplainsItselfOnce(t *testing.T) {
+	said := r.said["times_without_milliseconds"]
+	for text, want := range map[string]int{
+		"A repeated call with the key": 3, "The broken promise: ": 1, "The usual cause: ": 1, "Further failures are not shown.": 1,
+	} {
+		if n := strings.Count(said, text); n != want {
+			t.Errorf("it says %q %d times, want %d:\n%s", text, n, want, said)
+		}
+	}
+}
+
+func TestEveryPromiseIsBrokenByAWrongStoreThatBreaksNoOther(t *testing.T) {
+	var alone []string // the subtests that fail alone
+	for _, w := range slices.Concat(wrongStores, stuckStores) {
 		// Both lists make the same promises, and are broken together.
-		for _, f := range w.fails {
-			group, _, _ := strings.Cut(f, "/")
-			if len(w.fails) == 1 || len(w.fails) == 2 && strings.HasPrefix(group, "List") {
-				broken[f] = true
-			}
+		if len(w.fails) == 1 || len(w.fails) == 2 && strings.HasPrefix(w.fails[0], "List") && strings.HasPrefix(w.fails[1], "List") {
+			alone = append(alone, w.fails...)
 		}
 	}
 	for _, p := range storetest.Promises() {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(broken)), func(f string) bool { return strings.HasPrefix(p, f) }) {
+		if !slices.ContainsFunc(alone, func(f string) bool { return strings.HasPrefix(p, f) }) {
 			t.Errorf("no wrong store breaks only this promise: %s", p)
 		}
 	}
