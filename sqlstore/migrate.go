@@ -22,20 +22,19 @@ const (
 )
 
 // Migrate makes the tables and indexes that the store needs, or those that are
-// missing, also in a database of an earlier release. It changes nothing in a database
-// that has them, makes no writer wait then, and may be run by any number of programs at
-// once, so every replica may run it at startup. It also works while an older release is
-// running, and in a database of a later one that says that this release may use its
-// tables; otherwise it returns an error, and so it does if a table that has one of its
-// names is not the store's.
+// missing, also in a database of an earlier release. In a database that has them all, it
+// changes nothing and makes no writer wait. Any number of programs may run it at once, so
+// every replica may run it at startup. It also works while an older release is running, and
+// with the tables of a later release if they say that this release may use them; if they do
+// not, or if a table with one of its names is not the store's, it returns an error.
 //
-// From version 1, orders wait while it adds a column and an index: for a second or two on
-// SQLite and PostgreSQL where there are a million orders, and for as long as copying the
-// table takes on MySQL and MariaDB. Of a large table, give the Store a Timeout that is longer
-// than that: a statement that takes longer is ended, and PostgreSQL begins anew.
+// From version 1, orders wait while Migrate adds a column and an index: with a million
+// orders, for a second or two on SQLite and PostgreSQL, and on MySQL and MariaDB for as long
+// as copying the table takes. If the table is large, give the Store a Timeout that is longer
+// than that: a statement that takes longer than Timeout is ended, and PostgreSQL begins anew.
 //
-// It needs the right to create tables. Like the methods of [storefront.Store], it
-// waits for a database that is not there for up to Options.Timeout.
+// Migrate needs the right to create tables. Like the methods of [storefront.Store], it
+// waits up to Options.Timeout for a database that is away.
 func (s *Store) Migrate(ctx context.Context) error {
 	// In PostgreSQL, CREATE INDEX IF NOT EXISTS waits for all writers even if the index is
 	// there.

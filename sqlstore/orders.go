@@ -156,23 +156,23 @@ func keyHash(scope, value string) [sha256.Size]byte {
 // keysPerStatement bounds how long ForgetKeys holds locks.
 const keysPerStatement = 1000
 
-// ForgetKeys forgets the idempotency keys that were recorded before a time by the
-// clock of the database (of the machine for SQLite), whatever time their orders have, and
-// returns how many, or fewer where a connection was lost. The orders stay. Run it every
-// hour or so, in any number of programs at once:
+// ForgetKeys forgets the idempotency keys that the database recorded before a time, by its
+// own clock (SQLite: the machine's), whatever time their orders have. It returns how many,
+// or fewer if a connection was lost. The orders stay. Run it every hour or so, in any number
+// of programs at once:
 //
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 //
-// The hour allows for a clock of the program's that is ahead of the database's. ForgetKeys
-// forgets 1000 keys per transaction, oldest first; if it returns an error, some may be
-// forgotten, and calling it again goes on. It returns an error and forgets nothing if
-// before is less than [storefront.KeyLifetime] ago by the clock of the database.
+// The hour allows for a program whose clock is ahead of the database's. ForgetKeys forgets
+// 1000 keys per transaction, oldest first; if it returns an error, some may be forgotten,
+// and the next call goes on. It returns an error and forgets nothing if before is less than
+// [storefront.KeyLifetime] ago by the clock of the database.
 //
-// In SQLite, a key that a release with tables of version 1 has recorded is as old as the
-// first ForgetKeys that finds it.
+// In SQLite, if a release with tables of version 1 has recorded a key, its age counts from
+// the first ForgetKeys that finds it.
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
-	// By the clock that all replicas share: one that is ahead must not forget what
-	// they all need.
+	// All replicas go by the clock of the database, so that one whose own clock is ahead
+	// does not forget keys that all of them need.
 	now, err := s.number(ctx, func(e *engine) string { return e.now })
 	if err != nil {
 		return 0, err

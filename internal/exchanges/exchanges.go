@@ -80,12 +80,12 @@ func Files(dir string) ([]string, error) {
 }
 
 // Check replays file on store, which must be empty, and returns how the
-// responses break what is recorded, one line for each fault. Every handler that
+// responses break the recorded ones, one line for each fault. Every handler that
 // the file needs is passed through wrap, unless that is nil.
 //
-// Where time passes in the file, Check sleeps. It is meant to be called in a
-// [testing/synctest] bubble, whose clock begins as in the files, jumps where
-// nothing but it sleeps, and stands still while a database works.
+// Check sleeps when time passes in the file. It is meant to be called in a
+// [testing/synctest] bubble: the bubble's clock begins at the time at which the files
+// begin, jumps while everybody sleeps, and stands still while a database works.
 func Check(file string, store Store, wrap func(http.Handler) http.Handler) error {
 	_, exchanges, err := replayFile(file, store, wrap)
 	if err != nil {
@@ -145,7 +145,7 @@ func parse(text string) ([]step, error) {
 	return steps, nil
 }
 
-// An exchange is a request's response, now and as it is recorded.
+// An exchange is the response to a request, the one just received and the recorded one.
 type exchange struct {
 	line int // of the request
 	end  int // the line after the request
@@ -153,7 +153,7 @@ type exchange struct {
 	want *recorded // nil if there is none
 }
 
-// replayFile puts what is in store.json, in the same folder, into the store and
+// replayFile puts the resources of store.json, in the same folder, into the store and
 // replays the file.
 func replayFile(file string, store Store, wrap func(http.Handler) http.Handler) (text string, exchanges []exchange, err error) {
 	b, err := os.ReadFile(file)
@@ -228,8 +228,7 @@ func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]
 	return exchanges, nil
 }
 
-// put puts resources into the store that are written as MemStore.Load takes
-// them.
+// put puts resources into the store, from text in the form that MemStore.Load reads.
 func put(store Store, text string) error {
 	var loaded storefront.MemStore
 	if err := loaded.Load(strings.NewReader(text)); err != nil {
@@ -313,8 +312,8 @@ func (stalledReader) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceede
 
 var random = regexp.MustCompile(`("ord_|"urn:storefront:incident:)([A-Z2-7]{26})"`)
 
-// nameRandomParts replaces the random part of IDs by a number that counts the
-// different ones, in as many characters. What is not of their pattern stays.
+// nameRandomParts replaces the random part of each ID by a number with as many characters:
+// the first ID gets 1, the next different one 2, and so on. It changes nothing else.
 func nameRandomParts(body string, names map[string]string) string {
 	return random.ReplaceAllStringFunc(body, func(found string) string {
 		m := random.FindStringSubmatch(found)

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// faultsOf compares two responses that are written as in the files. What
-// is recorded as absent is just not there in the second one.
+// faultsOf compares two responses that are written as in the files. If a header or member
+// is recorded as absent, the second response just does not have it.
 func faultsOf(t *testing.T, recorded, now string) string {
 	t.Helper()
 	want, err := parseRecorded(recorded)
@@ -139,7 +139,7 @@ func TestRecordWritesOnlyWhereNothingIsRecorded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "store.json"), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// check checks the text, and records it before if that is wanted.
+	// check checks the text, after recording its responses if that is wanted.
 	check := func(text string, record bool) (after string, err error) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

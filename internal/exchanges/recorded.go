@@ -19,7 +19,7 @@ type response struct {
 	body   string
 }
 
-// A recorded is what is recorded of a response.
+// A recorded response has the parts of a response that a file records.
 type recorded struct {
 	status        int
 	header        http.Header
@@ -28,8 +28,7 @@ type recorded struct {
 	absentMembers []string // JSON Pointers as URI fragments
 }
 
-// unrecorded stands in the place of a body, or of a string in one, that is no part
-// of the contract.
+// unrecorded stands for a body, or a string in one, that is no part of the contract.
 const unrecorded = "..."
 
 func parseRecorded(text string) (*recorded, error) {
@@ -61,7 +60,7 @@ func parseRecorded(text string) (*recorded, error) {
 	return r, nil
 }
 
-// faults returns in what ways got is more than r with additions.
+// faults reports how got breaks r; additions are allowed.
 func (r *recorded) faults(got response) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if got.status != r.status {
@@ -113,12 +112,11 @@ func (r *recorded) faults(got response) (faults []string) {
 	return faults
 }
 
-// sameBytes reports whether body is the recorded one, which is indented, to the
-// byte.
+// sameBytes reports whether body is, byte by byte, the recorded body without its indents.
 func (r *recorded) sameBytes(body string) bool {
 	var compact bytes.Buffer
 	if json.Compact(&compact, []byte(r.body)) != nil {
-		return true // not to be seen here
+		return true // a body that is no JSON is compared elsewhere
 	}
 	return compact.String() == body
 }
@@ -132,7 +130,7 @@ func decodeJSON(text string) (v any, err error) {
 	return v, err
 }
 
-// jsonFaults returns in what ways got is more than want with additional members.
+// jsonFaults reports how got breaks want; additional members are allowed.
 func jsonFaults(path string, want, got any) (faults []string) {
 	switch want := want.(type) {
 	case map[string]any:
@@ -167,7 +165,7 @@ func jsonFaults(path string, want, got any) (faults []string) {
 	return []string{fmt.Sprintf("%s is %v (%[2]T), recorded is %v (%[3]T)", path, got, want)}
 }
 
-// jsonHas reports whether v has what the tokens of a JSON Pointer lead to.
+// jsonHas reports whether v has a value at the JSON Pointer of these tokens.
 func jsonHas(v any, tokens []string) bool {
 	if len(tokens) == 0 {
 		return true
