@@ -27,6 +27,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"example.com/storefront/internal/ijson"
 )
 
@@ -457,7 +459,7 @@ func TestOpenAPIDocumentsTheRoutes(t *testing.T) {
 	}
 	slices.Sort(routes)
 	slices.Sort(documented)
-	if diff := difference(routes, documented); diff != "" {
+	if diff := cmp.Diff(routes, documented); diff != "" {
 		t.Errorf("routes of the code (-) and of the document (+):\n%s", diff)
 	}
 }
@@ -468,7 +470,7 @@ func TestOpenAPIDocumentsTheMethodsThatAllowNames(t *testing.T) {
 		if allow := e.got.header.Get("Allow"); allow != "" {
 			got := strings.Split(strings.ToLower(allow), ", ")
 			slices.Sort(got)
-			if diff := difference(got, d.methods(e.path)); diff != "" {
+			if diff := cmp.Diff(got, d.methods(e.path)); diff != "" {
 				t.Errorf("%s: methods of Allow (-) and of the document (+):\n%s", e.request, diff)
 			}
 		}
@@ -532,7 +534,7 @@ func TestOpenAPIDocumentsTheStatuses(t *testing.T) {
 	d.responses(func(path, method, status string, _ map[string]any) {
 		documented[method+" "+path+" "+status] = true
 	})
-	if diff := difference(seen, documented); diff != "" {
+	if diff := cmp.Diff(seen, documented); diff != "" {
 		t.Errorf("seen (-) and documented (+):\n%s", diff)
 	}
 }
@@ -566,7 +568,7 @@ func TestOpenAPIDocumentsTheResponseHeaders(t *testing.T) {
 			}
 		}
 	})
-	if diff := difference(seen, documented); diff != "" {
+	if diff := cmp.Diff(seen, documented); diff != "" {
 		t.Errorf("seen (-) and documented (+):\n%s", diff)
 	}
 }
@@ -595,7 +597,7 @@ func TestOpenAPIDocumentsTheMediaTypes(t *testing.T) {
 			method = "get" // whose Content-Type it has
 		}
 		want := slices.Collect(maps.Keys(d.object(d.root, "paths", e.path, method, "responses", e.status(), "content")))
-		if diff := difference(want, e.got.header["Content-Type"]); diff != "" {
+		if diff := cmp.Diff(want, e.got.header["Content-Type"]); diff != "" {
 			t.Errorf("%s: %d: documented (-) and sent (+):\n%s", e.request, e.got.status, diff)
 		}
 	}
@@ -697,7 +699,7 @@ func TestOpenAPIListsTheProblemTypes(t *testing.T) {
 		status, _, _ := strings.Cut(e["description"].(string), ": ")
 		got = append(got, fmt.Sprintf("%s, %s, %s", e["const"], e["title"], status))
 	}
-	if diff := difference(want, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("code (-) and document (+):\n%s", diff)
 	}
 }
@@ -760,7 +762,7 @@ func TestOpenAPIProblemTypeIsAStringForGenerators(t *testing.T) {
 			map[string]any{"$ref": "#/components/schemas/KnownProblemType"},
 		},
 	}
-	if diff := difference(want, schema); diff != "" {
+	if diff := cmp.Diff(want, schema); diff != "" {
 		t.Errorf("wanted (-) and found (+):\n%s", diff)
 	}
 }
@@ -769,11 +771,11 @@ func TestOpenAPIProblemTypeIsAStringForGenerators(t *testing.T) {
 // for openapi-typescript, and with a type in each entry oapi-codegen fails.
 func TestOpenAPIKnownProblemTypesAreAClosedSetForGenerators(t *testing.T) {
 	schema := decodeAPI(t, openAPI).schema("KnownProblemType")
-	if diff := difference([]string{"description", "oneOf", "type"}, slices.Sorted(maps.Keys(schema))); diff != "" {
+	if diff := cmp.Diff([]string{"description", "oneOf", "type"}, slices.Sorted(maps.Keys(schema))); diff != "" {
 		t.Errorf("keywords wanted (-) and found (+):\n%s", diff)
 	}
 	for _, entry := range schema["oneOf"].([]any) {
-		if diff := difference([]string{"const", "description", "title"}, slices.Sorted(maps.Keys(entry.(map[string]any)))); diff != "" {
+		if diff := cmp.Diff([]string{"const", "description", "title"}, slices.Sorted(maps.Keys(entry.(map[string]any)))); diff != "" {
 			t.Errorf("%v: keywords wanted (-) and found (+):\n%s", entry, diff)
 		}
 	}
@@ -797,7 +799,7 @@ func TestOpenAPIDocumentsWhichProblemsAResponseMayBe(t *testing.T) {
 			documented[fmt.Sprint(method, " ", path, " ", status, " ", d.at(example, "value", "type"))] = true
 		}
 	})
-	if diff := difference(seen, documented); diff != "" {
+	if diff := cmp.Diff(seen, documented); diff != "" {
 		t.Errorf("seen (-) and documented (+):\n%s", diff)
 	}
 }
@@ -823,7 +825,7 @@ func TestOpenAPIExamplesOfResponsesAreSent(t *testing.T) {
 							if got["instance"] != nil { // it is random
 								got["instance"] = d.at(want, "instance")
 							}
-							diff := difference(want, any(got))
+							diff := cmp.Diff(want, any(got))
 							if diff == "" {
 								return
 							}
@@ -857,7 +859,7 @@ func TestOpenAPIExampleOfAProductIsOneOfTheSampleShop(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &product); err != nil {
 		t.Fatal(err)
 	}
-	if diff := difference(product, d.at(d.root, "components", "examples", "Product", "value")); diff != "" {
+	if diff := cmp.Diff(product, d.at(d.root, "components", "examples", "Product", "value")); diff != "" {
 		t.Errorf("the product of the sample shop (-) and the example (+):\n%s", diff)
 	}
 	headers := map[string]string{}
@@ -866,7 +868,7 @@ func TestOpenAPIExampleOfAProductIsOneOfTheSampleShop(t *testing.T) {
 		headers[name] = fmt.Sprint(header["example"])
 	}
 	want := map[string]string{"ETag": got.header.Get("ETag"), "Content-Length": got.header.Get("Content-Length")}
-	if diff := difference(want, headers); diff != "" {
+	if diff := cmp.Diff(want, headers); diff != "" {
 		t.Errorf("headers of the product (-) and their examples (+):\n%s", diff)
 	}
 }
@@ -949,7 +951,7 @@ func TestOpenAPIDocumentsTheRequestHeaders(t *testing.T) {
 			}
 		}
 	}
-	if diff := difference(read, documented); diff != "" {
+	if diff := cmp.Diff(read, documented); diff != "" {
 		t.Errorf("read by the code (-) and documented (+):\n%s", diff)
 	}
 }
@@ -990,7 +992,7 @@ func TestOpenAPIDocumentsForHeadTheParametersOfGet(t *testing.T) {
 	for path := range d.object(d.root, "paths") {
 		if slices.Contains(d.methods(path), "head") {
 			head, get := d.at(d.root, "paths", path, "head", "parameters"), d.at(d.root, "paths", path, "get", "parameters")
-			if diff := difference(get, head); diff != "" {
+			if diff := cmp.Diff(get, head); diff != "" {
 				t.Errorf("%s: parameters of GET (-) and of HEAD (+):\n%s", path, diff)
 			}
 		}
@@ -1015,7 +1017,7 @@ func TestOpenAPIServerIsByDefaultWhereTheProgramListens(t *testing.T) {
 		}
 		got = append(got, u)
 	}
-	if diff := difference([]string{"http://" + addr}, got); diff != "" {
+	if diff := cmp.Diff([]string{"http://" + addr}, got); diff != "" {
 		t.Errorf("where the program listens (-) and the servers by default (+):\n%s", diff)
 	}
 }
@@ -1203,7 +1205,7 @@ func TestOpenAPIIsServedAsItIsWithDefaultOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := get(New(new(MemStore)), "/openapi.json").body; got != string(want) {
-		t.Errorf("openapi.json (-) and what is served (+):\n%s", difference(string(want), got))
+		t.Errorf("openapi.json (-) and what is served (+):\n%s", cmp.Diff(string(want), got))
 	}
 }
 
@@ -1238,7 +1240,7 @@ func TestOpenAPIIsServedWithTheLimitsOfOptions(t *testing.T) {
 		"/components/parameters/WidgetsLimit/schema/maximum: 20",
 	}
 	slices.Sort(got)
-	if diff := difference(want, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what options change, wanted (-) and served (+):\n%s", diff)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,16 +24,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/google/go-cmp/cmp"
+
 	"example.com/storefront/internal/ijson"
 )
-
-// serveOrder returns the handler's response to a request made by hand.
-func serveOrder(h http.Handler, r *http.Request) response {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	result := w.Result()
-	return response{result.StatusCode, result.Header, w.Body.String()}
-}
 
 // newOrderRequest returns a request with all that an order needs. The length of a
 // body that is not a strings.Reader is not declared.
@@ -46,42 +38,12 @@ func newOrderRequest(key string, body io.Reader) *http.Request {
 	return r
 }
 
-// postOrderOver sends an order to a server.
-func postOrderOver(t *testing.T, server *httptest.Server, key, body string) response {
-	r, err := http.NewRequest(http.MethodPost, server.URL+"/v1/orders", strings.NewReader(body))
-	if err != nil {
-		t.Error(err)
-		return response{}
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", key)
-	result, err := server.Client().Do(r)
-	if err != nil {
-		t.Error(err)
-		return response{}
-	}
-	defer result.Body.Close()
-	got, err := io.ReadAll(result.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return response{result.StatusCode, result.Header, string(got)}
-}
-
 // refusingOrders returns a handler whose store must not be given any order.
 func refusingOrders(t *testing.T) http.Handler {
 	return New(&stubStore{createOrder: func(_ context.Context, key IdempotencyKey, order Order) (Order, error) {
 		t.Errorf("the store was given %+v with the key %q", order, key.Value)
 		return Order{}, errors.New("not expected")
 	}})
-}
-
-// failingOrders returns a handler whose store fails, and what it logs.
-func failingOrders(err error) (http.Handler, *bytes.Buffer) {
-	var log bytes.Buffer
-	return NewWithOptions(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
-		return Order{}, err
-	}}, &Options{Logger: slog.New(slog.NewJSONHandler(&log, nil))}), &log
 }
 
 // unreadBody is a body that fails the test when it is read.
@@ -142,13 +104,13 @@ func TestOrderChecksComeInOrder(t *testing.T) {
 				if second.name != first.name {
 					second.spoil(r)
 				}
-				serveOrder(refusingOrders(t), r).wantProblem(t, first.status, first.code)
+				do(refusingOrders(t), r).wantProblem(t, first.status, first.code)
 			})
 		}
 	}
 	t.Run("undeclared size before body", func(t *testing.T) {
 		r := newOrderRequest("k", io.MultiReader(strings.NewReader(strings.Repeat("junk", 64<<10))))
-		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
+		do(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
 	})
 	t.Run("malformed before wrong", func(t *testing.T) {
 		postOrder(refusingOrders(t), "k", `{"item":null,"qty":1,"qty":1}`).wantProblem(t, 400, "malformed-body")
@@ -160,214 +122,124 @@ func TestOrderChecksComeInOrder(t *testing.T) {
 	})
 }
 
-func TestOrderTakesNoQuery(t *testing.T) {
-	r := newOrderRequest("k", strings.NewReader(teapots))
-	r.URL.RawQuery = "qty=2"
-	p := serveOrder(refusingOrders(t), r).wantProblem(t, 400, "invalid-query")
-	if got := where(p.Errors); got != "qty" {
-		t.Errorf("errors at %s, want one for the parameter qty", got)
-	}
-}
-
-func TestOrderMediaType(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		ok    bool
-		lines []string
+func TestOrderMedia(t *testing.T) {
+	for _, field := range []struct {
+		name, answer, offered string // answer is the header that says what would have been accepted
+		accepted, refused     [][]string
 	}{
-		{"plain", true, []string{"application/json"}},
-		{"upper case", true, []string{"APPLICATION/JSON"}},
-		{"mixed case", true, []string{"Application/Json"}},
-		{"charset", true, []string{"application/json; charset=utf-8"}},
-		{"charset without space", true, []string{"application/json;charset=utf-8"}},
-		{"charset in upper case", true, []string{"application/json; CHARSET=UTF-8"}},
-		{"charset quoted", true, []string{`application/json; charset="utf-8"`}},
-		{"space before the semicolon", true, []string{"application/json ; charset=utf-8"}},
-		{"semicolon at the end", true, []string{"application/json;"}},
-		{"parameter that means nothing here", true, []string{"application/json; profile=x"}},
-		{"parameter beside charset", true, []string{"application/json; v=1; charset=utf-8"}},
-
-		{"missing", false, nil},
-		{"empty", false, []string{""}},
-		{"only space", false, []string{" "}},
-		{"two lines", false, []string{"application/json", "application/json"}},
-		{"two types on a line", false, []string{"application/json, application/json"}},
-		{"other type", false, []string{"text/plain"}},
-		{"form", false, []string{"application/x-www-form-urlencoded"}},
-		{"text", false, []string{"text/json"}},
-		{"wildcard", false, []string{"application/*"}},
-		{"structured suffix", false, []string{"application/problem+json"}},
-		{"suffix of the type", false, []string{"application/json-seq"}},
-		{"prefix of the type", false, []string{"application/js"}},
-		{"type alone", false, []string{"json"}},
-		{"charset of another encoding", false, []string{"application/json; charset=iso-8859-1"}},
-		{"charset utf-16", false, []string{"application/json; charset=utf-16"}},
-		{"charset empty", false, []string{`application/json; charset=""`}},
-		{"charset twice", false, []string{"application/json; charset=utf-8; charset=utf-16"}},
-		{"charset without value", false, []string{"application/json; charset="}},
-		{"parameter without value", false, []string{"application/json; charset"}},
-		{"junk", false, []string{"application/json junk"}},
-		{"junk after the semicolon", false, []string{"application/json; =;"}},
+		{"Content-Type", "Accept", "application/json", [][]string{
+			{"application/json"}, {"Application/JSON"}, {"application/json; charset=utf-8"}, {"application/json;CHARSET=UTF-8"},
+			{`application/json; charset="utf-8"`}, {"application/json ; charset=utf-8"}, {"application/json;"},
+			{"application/json; profile=x"}, {"application/json; v=1; charset=utf-8"},
+		}, [][]string{
+			nil, {""}, {" "}, {"application/json", "application/json"}, {"application/json, application/json"},
+			{"text/plain"}, {"application/x-www-form-urlencoded"}, {"text/json"}, {"application/*"}, {"application/problem+json"},
+			{"application/json-seq"}, {"application/js"}, {"json"}, {"application/json; charset=iso-8859-1"},
+			{`application/json; charset=""`}, {"application/json; charset=utf-8; charset=utf-16"}, {"application/json; charset="},
+			{"application/json; charset"}, {"application/json junk"}, {"application/json; =;"},
+		}},
+		{"Content-Encoding", "Accept-Encoding", "identity", [][]string{
+			nil, {""}, {"identity"}, {"IDENTITY"}, {"identity", "identity"}, {" , identity,"},
+		}, [][]string{
+			{"gzip"}, {"GZIP"}, {"x-mine"}, {"gzip, br"}, {"identity, gzip"}, {"identity", "gzip"}, {"", "gzip"}, {"identity;q=1"},
+		}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		request := func(lines []string) *http.Request {
 			r := newOrderRequest("k", strings.NewReader(teapots))
-			r.Header["Content-Type"] = test.lines
-			if test.ok {
-				if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
-					t.Errorf("%q: status %d, want 201\n%s", test.lines, got.status, got.body)
+			r.Header[field.name] = lines
+			return r
+		}
+		for _, lines := range field.accepted {
+			t.Run(fmt.Sprintf("%s %q is accepted", field.name, lines), func(t *testing.T) {
+				do(New(new(MemStore)), request(lines)).wantStatus(t, http.StatusCreated)
+			})
+		}
+		for _, lines := range field.refused {
+			t.Run(fmt.Sprintf("%s %q is refused", field.name, lines), func(t *testing.T) {
+				got := do(refusingOrders(t), request(lines))
+				p := got.wantProblem(t, 415, "unsupported-media-type")
+				if where(p.Errors) != field.name {
+					t.Errorf("errors %+v, want one for %s", p.Errors, field.name)
 				}
-				return
-			}
-			got := serveOrder(refusingOrders(t), r)
-			p := got.wantProblem(t, 415, "unsupported-media-type")
-			if where(p.Errors) != "Content-Type" {
-				t.Errorf("errors %+v, want one for Content-Type", p.Errors)
-			}
-			if accept := got.header["Accept"]; !slices.Equal(accept, []string{"application/json"}) {
-				t.Errorf("Accept: %q, want application/json", accept)
-			}
-			if ae := got.header["Accept-Encoding"]; ae != nil {
-				t.Errorf("Accept-Encoding: %q, want none: the coding was not at fault", ae)
-			}
-		})
-	}
-}
-
-func TestOrderContentCoding(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		ok    bool
-		lines []string
-	}{
-		{"none", true, nil},
-		{"identity", true, []string{"identity"}},
-		{"identity in upper case", true, []string{"IDENTITY"}},
-		{"empty", true, []string{""}},
-		{"identity twice", true, []string{"identity, identity"}},
-		{"identity on two lines", true, []string{"identity", "identity"}},
-		{"empty elements", true, []string{" , identity,"}},
-
-		{"gzip", false, []string{"gzip"}},
-		{"gzip in upper case", false, []string{"GZIP"}},
-		{"unknown", false, []string{"x-mine"}},
-		{"list of two", false, []string{"gzip, br"}},
-		{"identity, then gzip", false, []string{"identity, gzip"}},
-		{"gzip on the second line", false, []string{"identity", "gzip"}},
-		{"gzip after an empty line", false, []string{"", "gzip"}},
-		{"begins like identity", false, []string{"identity;q=1"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := newOrderRequest("k", strings.NewReader(teapots))
-			r.Header["Content-Encoding"] = test.lines
-			if test.ok {
-				if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
-					t.Errorf("%q: status %d, want 201\n%s", test.lines, got.status, got.body)
+				want := http.Header{"Accept": nil, "Accept-Encoding": nil}
+				want[field.answer] = []string{field.offered}
+				for name, values := range want {
+					if !slices.Equal(got.header[name], values) {
+						t.Errorf("%s: %q, want %q", name, got.header[name], values)
+					}
 				}
-				return
-			}
-			got := serveOrder(refusingOrders(t), r)
-			p := got.wantProblem(t, 415, "unsupported-media-type")
-			if where(p.Errors) != "Content-Encoding" {
-				t.Errorf("errors %+v, want one for Content-Encoding", p.Errors)
-			}
-			if ae := got.header["Accept-Encoding"]; !slices.Equal(ae, []string{"identity"}) {
-				t.Errorf("Accept-Encoding: %q, want identity", ae)
-			}
-			if accept := got.header["Accept"]; accept != nil {
-				t.Errorf("Accept: %q, want none: the type was not at fault", accept)
-			}
-		})
+			})
+		}
 	}
-	t.Run("type and coding at once", func(t *testing.T) {
+	t.Run("both at once", func(t *testing.T) {
 		got := postOrder(refusingOrders(t), "k", teapots, "Content-Type: text/plain", "Content-Encoding: gzip")
 		p := got.wantProblem(t, 415, "unsupported-media-type")
-		if where(p.Errors) != "Content-Encoding Content-Type" {
-			t.Errorf("errors %+v, want both headers", p.Errors)
-		}
-		if got.header.Get("Accept") != "application/json" || got.header.Get("Accept-Encoding") != "identity" {
-			t.Errorf("headers %v, want Accept and Accept-Encoding", got.header)
+		if where(p.Errors) != "Content-Encoding Content-Type" || got.header.Get("Accept") == "" || got.header.Get("Accept-Encoding") == "" {
+			t.Errorf("errors %+v and headers %v, want both", p.Errors, got.header)
 		}
 	})
 }
 
-func TestOrderMethods(t *testing.T) {
-	for _, method := range []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"} {
-		r := newOrderRequest("k", strings.NewReader(teapots))
-		r.Method = method
-		got := serveOrder(refusingOrders(t), r)
-		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST, OPTIONS" {
-			t.Errorf("%s: status %d, Allow %q, want 405 with POST, OPTIONS", method, got.status, got.header.Get("Allow"))
-		}
-	}
-	got := send(refusingOrders(t), "OPTIONS", "/v1/orders", "")
-	if got.status != http.StatusNoContent || got.header.Get("Allow") != "POST, OPTIONS" || got.body != "" {
-		t.Errorf("OPTIONS: status %d, Allow %q, body %q, want 204 with POST, OPTIONS", got.status, got.header.Get("Allow"), got.body)
-	}
-}
-
-func TestOrderSize(t *testing.T) {
+func TestOrderBody(t *testing.T) {
 	exact := teapots + strings.Repeat(" ", 64<<10-len(teapots))
-	t.Run("declared too large is refused unread", func(t *testing.T) {
-		for _, length := range []int64{64<<10 + 1, 1 << 40} {
-			r := newOrderRequest("k", unreadBody{t})
-			r.ContentLength = length
-			serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
-		}
-	})
-	t.Run("declared too large is never asked for", func(t *testing.T) {
-		server := httptest.NewServer(refusingOrders(t))
-		defer server.Close()
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		io.WriteString(conn, "POST /v1/orders HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"+
-			"Content-Length: 65537\r\nExpect: 100-continue\r\n\r\n")
-		result, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if result.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("status %d, want 413 and no 100", result.StatusCode)
-		}
-	})
-	t.Run("undeclared and too large", func(t *testing.T) {
-		r := newOrderRequest("k", io.MultiReader(strings.NewReader(exact+" ")))
-		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
-	})
-	t.Run("undeclared and endless", func(t *testing.T) {
-		r := newOrderRequest("k", endless{})
-		serveOrder(refusingOrders(t), r).wantProblem(t, 413, "body-too-large")
-	})
-	t.Run("undeclared, in chunks, over a socket", func(t *testing.T) {
-		server := httptest.NewServer(New(new(MemStore)))
-		defer server.Close()
-		for body, want := range map[string]int{exact: 201, exact + " ": 413} {
-			r, _ := http.NewRequest(http.MethodPost, server.URL+"/v1/orders", io.MultiReader(strings.NewReader(body)))
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Idempotency-Key", "k")
-			result, err := server.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
+	unread := unreadBody{t}
+	reading := func(text string) io.Reader { return strings.NewReader(text) }
+	then := func(err error) io.Reader { return io.MultiReader(reading(teapots), iotest.ErrReader(err)) }
+	inTime, size := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, int64(len(teapots))
+	for _, row := range []struct {
+		name     string
+		body     io.Reader
+		declared int64
+		status   int
+		code     string
+	}{
+		{"a byte too much, declared, which is not read", unread, 64<<10 + 1, 413, "body-too-large"},
+		{"much too much, declared, which is not read", unread, 1 << 40, 413, "body-too-large"},
+		{"a byte too much, not declared", reading(exact + " "), -1, 413, "body-too-large"},
+		{"without end", endless{}, -1, 413, "body-too-large"},
+		{"64 KiB, declared", reading(exact), 64 << 10, 201, ""},
+		{"64 KiB, not declared", reading(exact), -1, 201, ""},
+
+		{"nothing", reading(""), 0, 400, "malformed-body"},
+		{"fails midway, not declared", then(io.ErrUnexpectedEOF), -1, 400, "malformed-body"},
+		{"fails midway, declared", then(io.ErrUnexpectedEOF), 100, 400, "malformed-body"},
+		{"fails for a reason of its own", then(errors.New("secret reason")), -1, 400, "malformed-body"},
+		{"does not arrive in time, not declared", then(os.ErrDeadlineExceeded), -1, 408, "request-timeout"},
+		{"does not arrive in time, declared", then(os.ErrDeadlineExceeded), 100, 408, "request-timeout"},
+		{"does not arrive in time, wrapped", then(inTime), -1, 408, "request-timeout"},
+
+		{"in pieces", iotest.OneByteReader(reading(teapots)), size, 201, ""},
+		{"whose last bytes come with the EOF", iotest.DataErrReader(reading(teapots)), -1, 201, ""},
+		// Middleware that decodes a body often leaves the length as it was, and
+		// http.NewRequest leaves it 0.
+		{"declared as empty", reading(teapots), 0, 201, ""},
+		{"declared as shorter", reading(teapots), 5, 201, ""},
+		{"declared as longer", reading(teapots), size + 5, 201, ""},
+		{"declared as shorter, with junk behind that", reading(teapots + "junk"), size, 400, "malformed-body"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newOrderRequest("k", row.body)
+			r.ContentLength = row.declared
+			if row.status == http.StatusCreated {
+				do(New(new(MemStore)), r).wantStatus(t, http.StatusCreated)
+				return
 			}
-			result.Body.Close()
-			if result.StatusCode != want {
-				t.Errorf("%d bytes: status %d, want %d", len(body), result.StatusCode, want)
+			got := do(refusingOrders(t), r)
+			got.wantProblem(t, row.status, row.code)
+			if strings.Contains(got.body, "secret") || strings.Contains(got.body, "EOF") {
+				t.Errorf("the problem has the text of the error: %s", got.body)
 			}
-		}
-	})
-	t.Run("exactly 64 KiB, declared", func(t *testing.T) {
-		if r := postOrder(New(new(MemStore)), "k", exact); r.status != http.StatusCreated {
-			t.Errorf("status %d, want 201\n%s", r.status, r.body)
-		}
-	})
-	t.Run("exactly 64 KiB, undeclared", func(t *testing.T) {
-		r := newOrderRequest("k", io.MultiReader(strings.NewReader(exact)))
-		if r := serveOrder(New(new(MemStore)), r); r.status != http.StatusCreated {
-			t.Errorf("status %d, want 201\n%s", r.status, r.body)
-		}
-	})
+		})
+	}
+	for name, body := range map[string]io.ReadCloser{"nil": nil, "http.NoBody": http.NoBody} {
+		t.Run(name, func(t *testing.T) {
+			r := newOrderRequest("k", nil)
+			r.Body = body
+			if p := do(refusingOrders(t), r).wantProblem(t, 400, "malformed-body"); where(p.Errors) != "#" {
+				t.Errorf("errors %+v, want one for the whole body", p.Errors)
+			}
+		})
+	}
 }
 
 // endless is a body of white space without end.
@@ -380,99 +252,12 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestOrderBodyThatCannotBeRead(t *testing.T) {
-	failing := func(err error) io.Reader {
-		return io.MultiReader(strings.NewReader(teapots), iotest.ErrReader(err))
-	}
-	for _, test := range []struct {
-		name   string
-		body   io.Reader
-		length int64
-		status int
-		code   string
-	}{
-		{"fails midway, undeclared", failing(io.ErrUnexpectedEOF), -1, 400, "malformed-body"},
-		{"fails midway, declared", failing(io.ErrUnexpectedEOF), 100, 400, "malformed-body"},
-		{"fails for a reason of its own", failing(errors.New("secret reason")), -1, 400, "malformed-body"},
-		{"does not arrive in time, undeclared", failing(os.ErrDeadlineExceeded), -1, 408, "request-timeout"},
-		{"does not arrive in time, declared", failing(os.ErrDeadlineExceeded), 100, 408, "request-timeout"},
-		{"does not arrive in time, wrapped", failing(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), -1, 408, "request-timeout"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := newOrderRequest("k", test.body)
-			r.ContentLength = test.length
-			got := serveOrder(refusingOrders(t), r)
-			got.wantProblem(t, test.status, test.code)
-			if strings.Contains(got.body, "secret") || strings.Contains(got.body, "EOF") {
-				t.Errorf("the problem has the text of the error: %s", got.body)
-			}
-		})
-	}
-}
-
-func TestOrderBodyIsReadToItsEnd(t *testing.T) {
-	t.Run("in pieces", func(t *testing.T) {
-		r := newOrderRequest("k", iotest.OneByteReader(strings.NewReader(teapots)))
-		r.ContentLength = int64(len(teapots))
-		if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
-			t.Errorf("status %d, want 201\n%s", got.status, got.body)
-		}
-	})
-	t.Run("when the last bytes come with the EOF", func(t *testing.T) {
-		r := newOrderRequest("k", iotest.DataErrReader(strings.NewReader(teapots)))
-		if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
-			t.Errorf("status %d, want 201\n%s", got.status, got.body)
-		}
-	})
-	// Middleware that decodes a body often leaves the length as it was, and
-	// http.NewRequest leaves it 0.
-	for _, length := range []int64{0, 5, int64(len(teapots)) + 5} {
-		t.Run(fmt.Sprintf("when %d bytes were declared of another body", length), func(t *testing.T) {
-			r := newOrderRequest("k", io.MultiReader(strings.NewReader(teapots)))
-			r.ContentLength = length
-			if got := serveOrder(New(new(MemStore)), r); got.status != http.StatusCreated {
-				t.Errorf("status %d, want 201\n%s", got.status, got.body)
-			}
-		})
-	}
-	t.Run("so that nothing behind the declared length is passed over", func(t *testing.T) {
-		r := newOrderRequest("k", io.MultiReader(strings.NewReader(teapots+"junk")))
-		r.ContentLength = int64(len(teapots))
-		serveOrder(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
-	})
-}
-
-// cutOrder is the beginning of a request whose body has more to come.
-const cutOrder = "POST /v1/orders HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n" +
-	`{"item":"teapot"`
-
 func wantFreeKey(t *testing.T, h http.Handler) {
 	t.Helper()
 	again := postOrder(h, "k", `{"item":"kettle","qty":1}`)
 	if again.status != http.StatusCreated || again.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("then the key got %d %s, want a new order", again.status, again.body)
 	}
-}
-
-func TestOrderBodyCutOffByTheClient(t *testing.T) {
-	h := New(new(MemStore))
-	server := httptest.NewServer(h)
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	io.WriteString(conn, cutOrder)
-	conn.(*net.TCPConn).CloseWrite()
-	result, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if result.StatusCode != http.StatusBadRequest {
-		t.Errorf("status %d, want 400", result.StatusCode)
-	}
-	wantFreeKey(t, h)
 }
 
 func TestOrderBodyThatDoesNotArriveInTheServersReadTimeout(t *testing.T) {
@@ -486,7 +271,8 @@ func TestOrderBodyThatDoesNotArriveInTheServersReadTimeout(t *testing.T) {
 		defer ours.Close()
 		l <- theirs
 		began := time.Now()
-		io.WriteString(ours, cutOrder)
+		io.WriteString(ours, "POST /v1/orders HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"+
+			"Content-Length: 100\r\n\r\n"+`{"item":"teapot"`)
 		result, err := http.ReadResponse(bufio.NewReader(ours), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -501,38 +287,16 @@ func TestOrderBodyThatDoesNotArriveInTheServersReadTimeout(t *testing.T) {
 	})
 }
 
-func TestOrderWithoutBody(t *testing.T) {
-	for name, body := range map[string]io.ReadCloser{"nil": nil, "http.NoBody": http.NoBody} {
-		t.Run(name, func(t *testing.T) {
-			r := newOrderRequest("k", nil)
-			r.Body = body
-			p := serveOrder(refusingOrders(t), r).wantProblem(t, 400, "malformed-body")
-			if where(p.Errors) != "#" {
-				t.Errorf("errors %+v, want one for the whole body", p.Errors)
-			}
-		})
-	}
-}
-
-// malformedOrders are some of what package ijson refuses. The pointer says where.
+// malformedOrders are a few of what package ijson refuses. The pointer says where.
 var malformedOrders = []struct{ name, body, pointer string }{
 	{"empty", "", "#"},
-	{"byte order mark", "\ufeff" + teapots, "#"},
 	{"ends in a string", `{"item":"teapot`, "#"},
-	{"comma before the brace", `{"item":"teapot","qty":2,}`, "#"},
 	{"second object", teapots + teapots, "#"},
-	{"leading zero", `{"item":"teapot","qty":02}`, "#"},
-	{"line feed in a string", "{\"item\":\"tea\npot\",\"qty\":2}", "#"},
 	{"byte that UTF-8 has not", "{\"item\":\"\xff\",\"qty\":2}", "#"},
-	{"high surrogate alone", `{"item":"\ud83d","qty":2}`, "#/item"},
 	{"surrogate deep inside", `{"item":"teapot","qty":2,"note":[0,{"a":["\udfff"]}]}`, "#/note/1/a/0"},
-	{"noncharacter U+FFFF", "{\"item\":\"\uffff\",\"qty\":2}", "#/item"},
-	{"item twice", `{"item":"teapot","item":"kettle","qty":2}`, "#/item"},
 	{"item twice, once escaped", `{"item":"teapot","\u0069tem":"kettle","qty":2}`, "#/item"},
 	{"name that a pointer escapes, twice", `{"a/b~ %é":1,"a\/b~ %\u00e9":2}`, "#/a~1b~0%20%25%C3%A9"},
-	{"member of a member twice", `{"item":{"a":1,"a":1},"qty":2}`, "#/item/a"},
 	{"nested too deeply", strings.Repeat("[", 1001) + strings.Repeat("]", 1001), "#" + strings.Repeat("/0", 1000)},
-	{"braces without end", strings.Repeat(`{"":`, 16_000), "#" + strings.Repeat("/", 1000)},
 }
 
 func TestMalformedOrder(t *testing.T) {
@@ -558,68 +322,42 @@ const (
 var wrongOrders = []struct{ name, body, faults string }{
 	{"null", `null`, "#"},
 	{"true", `true`, "#"},
-	{"number", `2`, "#"},
-	{"huge number", `1e999`, "#"},
 	{"string", `"teapot"`, "#"},
 	{"empty array", `[]`, "#"},
 	{"order in an array", `[` + teapots + `]`, "#"},
-	{"null after white space", " \n null \n ", "#"},
 	{"deepest array", strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "#"},
 
 	{"empty object", `{}`, bothAbsent},
-	{"empty object with space", ` { } `, bothAbsent},
 	{"no item", `{"qty":2}`, "#/item"},
 	{"no qty", `{"item":"teapot"}`, "#/qty"},
 
 	{"unknown member", `{"item":"teapot","qty":2,"note":""}`, "#/note"},
-	{"unknown member null", `{"item":"teapot","qty":2,"note":null}`, "#/note"},
 	{"unknown member nested", `{"item":"teapot","qty":2,"note":{"item":[1,{}]}}`, "#/note"},
-	{"two unknown members", `{"b":1,"item":"teapot","qty":2,"a":1}`, "#/a #/b"},
-	{"more than eight members", `{"item":"teapot","qty":2,"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1}`, "#/1 #/2 #/3 #/4 #/5 #/6 #/7"},
 	{"member that the service sets", `{"id":"ord_1","item":"teapot","qty":2}`, "#/id"},
 	{"item in upper case", `{"ITEM":"teapot","qty":2}`, "#/ITEM #/item"},
-	{"item capitalised", `{"Item":"teapot","qty":2}`, "#/Item #/item"},
-	{"qty capitalised", `{"item":"teapot","Qty":2}`, "#/Qty #/qty"},
 	{"both capitalised", `{"Item":"teapot","Qty":2}`, "#/Item #/Qty #/item #/qty"},
 	{"item in both cases", `{"item":"teapot","Item":"kettle","qty":2}`, "#/Item"},
-	{"item with a space", `{"item ":"teapot","qty":2}`, "#/item #/item%20"},
-	{"item with a NUL", `{"item\u0000":"teapot","qty":2}`, "#/item #/item%00"},
 
 	{"empty name", `{"":1,"item":"teapot","qty":2}`, "#/"},
 	{"name with a tilde", `{"a~b":1,"item":"teapot","qty":2}`, "#/a~0b"},
-	{"name with a slash", `{"a/b":1,"item":"teapot","qty":2}`, "#/a~1b"},
-	{"name with tilde and digit", `{"~1":1,"item":"teapot","qty":2}`, "#/~01"},
 	{"name with a per cent sign", `{"%2F":1,"item":"teapot","qty":2}`, "#/%252F"},
-	{"name with a number sign", `{"#":1,"item":"teapot","qty":2}`, "#/%23"},
-	{"name with a quote", `{"\"":1,"item":"teapot","qty":2}`, "#/%22"},
 	{"name beyond ASCII", `{"né":1,"item":"teapot","qty":2}`, "#/n%C3%A9"},
-	{"name beyond the BMP", `{"\ud83d\ude00":1,"item":"teapot","qty":2}`, "#/%F0%9F%98%80"},
-	{"name that is a number", `{"0":1,"item":"teapot","qty":2}`, "#/0"},
 
 	{"item null", `{"item":null,"qty":2}`, "#/item"},
-	{"item true", `{"item":true,"qty":2}`, "#/item"},
 	{"item number", `{"item":7,"qty":2}`, "#/item"},
-	{"item array", `{"item":["teapot"],"qty":2}`, "#/item"},
 	{"item object", `{"item":{"name":"teapot"},"qty":2}`, "#/item"},
 	{"item empty", `{"item":"","qty":2}`, emptyItem},
-	{"item a space", `{"item":" ","qty":2}`, "#/item"},
 	{"item of spaces, tabs and line feeds", `{"item":" \t\r\n ","qty":2}`, "#/item"},
 	{"item of wide spaces", `{"item":"\u3000\u2003\u00a0","qty":2}`, "#/item"},
 	{"item of 256 characters", `{"item":"` + strings.Repeat("t", 256) + `","qty":2}`, longItem},
 	{"item of 256 characters of four bytes", `{"item":"` + strings.Repeat("😀", 256) + `","qty":2}`, longItem},
-	{"item of 256 escapes", `{"item":"` + strings.Repeat(`\u0041`, 256) + `","qty":2}`, longItem},
 	{"item with a line feed", `{"item":"tea\npot","qty":2}`, "#/item"},
-	{"item with a tab", `{"item":"tea\tpot","qty":2}`, "#/item"},
 	{"item with a NUL", `{"item":"tea\u0000pot","qty":2}`, "#/item"},
-	{"item with an escape character", `{"item":"\u001b[31mteapot","qty":2}`, "#/item"},
 	{"item with DEL", "{\"item\":\"tea\x7fpot\",\"qty\":2}", "#/item"},
 	{"item with a C1 control", "{\"item\":\"tea\u0085pot\",\"qty\":2}", "#/item"},
-	{"item that ends in a line feed", `{"item":"teapot\n","qty":2}`, "#/item"},
 
 	{"qty null", `{"item":"teapot","qty":null}`, badQty},
-	{"qty true", `{"item":"teapot","qty":true}`, badQty},
 	{"qty string", `{"item":"teapot","qty":"2"}`, badQty},
-	{"qty array", `{"item":"teapot","qty":[2]}`, badQty},
 	{"qty object", `{"item":"teapot","qty":{}}`, badQty},
 	{"qty zero", `{"item":"teapot","qty":0}`, badQty},
 	{"qty minus zero", `{"item":"teapot","qty":-0}`, badQty},
@@ -627,20 +365,14 @@ var wrongOrders = []struct{ name, body, faults string }{
 	{"qty fraction", `{"item":"teapot","qty":1.5}`, badQty},
 	{"qty whole, but with a point", `{"item":"teapot","qty":1.0}`, badQty},
 	{"qty with an exponent", `{"item":"teapot","qty":1e2}`, badQty},
-	{"qty with an exponent of zero", `{"item":"teapot","qty":2E0}`, badQty},
-	{"qty with a negative exponent", `{"item":"teapot","qty":20e-1}`, badQty},
 	{"qty 2^53", `{"item":"teapot","qty":9007199254740992}`, badQty},
 	{"qty 2^63-1", `{"item":"teapot","qty":9223372036854775807}`, badQty},
-	{"qty 2^63", `{"item":"teapot","qty":9223372036854775808}`, badQty},
-	{"qty 2^64+1", `{"item":"teapot","qty":18446744073709551617}`, badQty},
 	{"qty beyond any double", `{"item":"teapot","qty":1e999}`, badQty},
 	{"qty of a thousand digits", `{"item":"teapot","qty":` + strings.Repeat("9", 1000) + `}`, badQty},
 
 	{"both wrong", `{"item":"","qty":0}`, emptyItem + " " + badQty},
-	{"both null", `{"item":null,"qty":null}`, "#/item " + badQty},
 	{"types swapped", `{"item":2,"qty":"teapot"}`, "#/item " + badQty},
 	{"wrong item, no qty", `{"item":1}`, "#/item #/qty"},
-	{"wrong qty, no item", `{"qty":1.0}`, "#/item " + badQty},
 	{"all at once", `{"note":1,"item":" ","Qty":1,"qty":-1}`, "#/Qty #/item #/note " + badQty},
 }
 
@@ -660,19 +392,6 @@ func TestWrongOrder(t *testing.T) {
 	}
 }
 
-func TestOrderFaultsAreBounded(t *testing.T) {
-	var body strings.Builder
-	body.WriteString(`{"item":"teapot","qty":2`)
-	for i := range 5000 {
-		fmt.Fprintf(&body, `,"%d":0`, i)
-	}
-	body.WriteString(`}`)
-	p := postOrder(refusingOrders(t), "k", body.String()).wantProblem(t, 422, "invalid-order")
-	if len(p.Errors) != 100 {
-		t.Errorf("%d errors, want the first 100", len(p.Errors))
-	}
-}
-
 var acceptedOrders = []struct {
 	name, body, item string
 	qty              int64
@@ -680,34 +399,19 @@ var acceptedOrders = []struct {
 	{"plain", teapots, "teapot", 2},
 	{"qty first", `{"qty":2,"item":"teapot"}`, "teapot", 2},
 	{"white space everywhere", "\r\n\t { \"item\"\t:\r\"teapot\" ,\n \"qty\" : 2 } \t\r\n", "teapot", 2},
-	{"line feed at the end", teapots + "\n", "teapot", 2},
 	{"least qty", `{"item":"teapot","qty":1}`, "teapot", 1},
 	{"greatest qty", `{"item":"teapot","qty":9007199254740991}`, "teapot", 1<<53 - 1},
 	{"one character", `{"item":"t","qty":2}`, "t", 2},
 	{"255 characters", `{"item":"` + strings.Repeat("t", 255) + `","qty":2}`, strings.Repeat("t", 255), 2},
-	{"255 characters of two bytes", `{"item":"` + strings.Repeat("é", 255) + `","qty":2}`, strings.Repeat("é", 255), 2},
 	{"255 characters of four bytes", `{"item":"` + strings.Repeat("😀", 255) + `","qty":2}`, strings.Repeat("😀", 255), 2},
-	{"255 surrogate pairs", `{"item":"` + strings.Repeat(`\ud83d\ude00`, 255) + `","qty":2}`, strings.Repeat("😀", 255), 2},
 	{"escaped letters", `{"item":"\u0074\u0065a","qty":2}`, "tea", 2},
-	{"short escapes", `{"item":"\"\\\/","qty":2}`, `"\/`, 2},
-	{"hexadecimal digits in upper case", `{"item":"caf\u00E9","qty":2}`, "café", 2},
 	{"backslash before what looks like a surrogate", `{"item":"\\ud800","qty":2}`, `\ud800`, 2},
-	{"pair beside pair", `{"item":"\uD83D\uDE00\uD83D\uDE01","qty":2}`, "😀😁", 2},
 	{"escaped names", `{"\u0069tem":"teapot","q\u0074y":2}`, "teapot", 2},
 	{"spaces around the item are kept", `{"item":" teapot ","qty":2}`, " teapot ", 2},
-	{"slash", `{"item":"a/b","qty":2}`, "a/b", 2},
 	{"markup", `{"item":"<b>&amp;</b>","qty":2}`, "<b>&amp;</b>", 2},
-	{"line separator", `{"item":"a\u2028b","qty":2}`, "a\u2028b", 2},
 	{"zero-width joiner", `{"item":"👩‍💻","qty":2}`, "👩‍💻", 2},
 	{"combining accent is not composed", `{"item":"cafe\u0301","qty":2}`, "cafe\u0301", 2},
 	{"replacement character", `{"item":"\ufffd","qty":2}`, "\ufffd", 2},
-	{"right to left", `{"item":"إبريق","qty":2}`, "إبريق", 2},
-	{"byte order mark inside", `{"item":"tea\ufeffpot","qty":2}`, "tea\ufeffpot", 2},
-	{"digits", `{"item":"007","qty":2}`, "007", 2},
-	{"null in quotes", `{"item":"null","qty":2}`, "null", 2},
-	{"last before the surrogates", `{"item":"\ud7ff","qty":2}`, "\ud7ff", 2},
-	{"first after the surrogates", `{"item":"\ue000","qty":2}`, "\ue000", 2},
-	{"beside the noncharacters", `{"item":"\ufdcf\ufdf0\ud83f\udffd","qty":2}`, "\ufdcf\ufdf0\U0001fffd", 2},
 }
 
 func TestAcceptedOrder(t *testing.T) {
@@ -736,7 +440,7 @@ func TestRefusedRequestsDoNotConsumeTheKey(t *testing.T) {
 	for _, fault := range orderFaults {
 		r := newOrderRequest("k", strings.NewReader(`{"item":"kettle","qty":1}`))
 		fault.spoil(r)
-		serveOrder(h, r)
+		do(h, r)
 	}
 	for _, body := range []string{
 		malformedOrders[0].body, malformedOrders[len(malformedOrders)-1].body,
@@ -792,7 +496,7 @@ func TestCreatedOrder(t *testing.T) {
 			"Cache-Control":          {"no-store"},
 			"X-Content-Type-Options": {"nosniff"},
 		}
-		if diff := difference(want, r.header); diff != "" {
+		if diff := cmp.Diff(want, r.header); diff != "" {
 			t.Errorf("headers (-want +got):\n%s", diff)
 		}
 	})
@@ -887,20 +591,11 @@ func TestOrderRepeat(t *testing.T) {
 			if again.status != first.status || again.body != first.body {
 				t.Errorf("got %d %s, want %d %s", again.status, again.body, first.status, first.body)
 			}
-			if diff := difference(want, again.header); diff != "" {
+			if diff := cmp.Diff(want, again.header); diff != "" {
 				t.Errorf("headers (-want +got):\n%s", diff)
 			}
 		}
 	})
-}
-
-func TestOrderRepeatWithAnotherHandlerOfTheStore(t *testing.T) {
-	store := new(MemStore)
-	first := postOrder(New(store), "k", teapots)
-	again := postOrder(New(store), "k", teapots)
-	if again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("got %s, want %s replayed", again.body, first.body)
-	}
 }
 
 func TestOrderCommitContext(t *testing.T) {
@@ -927,7 +622,7 @@ func TestOrderCommitContext(t *testing.T) {
 		})
 		return order, nil
 	}})
-	r := serveOrder(h, newOrderRequest("k", strings.NewReader(teapots)).WithContext(ctx))
+	r := do(h, newOrderRequest("k", strings.NewReader(teapots)).WithContext(ctx))
 	if r.status != http.StatusCreated {
 		t.Errorf("status %d, want 201\n%s", r.status, r.body)
 	}
@@ -938,165 +633,6 @@ func TestOrderCommitContext(t *testing.T) {
 			t.Error("it is not done: its timer is still running")
 		}
 	})
-}
-
-func TestOrderCommitContextPastItsDeadline(t *testing.T) {
-	pastDeadline := func(use func(context.Context)) {
-		postOrder(New(&stubStore{createOrder: func(ctx context.Context, _ IdempotencyKey, order Order) (Order, error) {
-			deadline, _ := ctx.Deadline()
-			time.Sleep(time.Until(deadline) + 1)
-			use(ctx)
-			return order, nil
-		}}), "k", teapots)
-	}
-	want := func(t *testing.T, ctx context.Context) {
-		t.Helper()
-		if err := ctx.Err(); err != context.DeadlineExceeded {
-			t.Errorf("Err: %v, want context.DeadlineExceeded", err)
-		}
-	}
-	t.Run("its error is found without a wait, and stays", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			var commit context.Context
-			pastDeadline(func(ctx context.Context) {
-				want(t, ctx)
-				commit = ctx
-			})
-			want(t, commit)
-		})
-	})
-	t.Run("a context made of it ends with it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			pastDeadline(func(ctx context.Context) {
-				child, cancel := context.WithCancel(ctx)
-				defer cancel()
-				<-child.Done()
-				want(t, child)
-			})
-		})
-	})
-	t.Run("a context made of it takes no goroutine", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			before := runtime.NumGoroutine()
-			postOrder(New(&stubStore{createOrder: func(ctx context.Context, _ IdempotencyKey, order Order) (Order, error) {
-				for range 100 {
-					_, cancel := context.WithCancel(ctx)
-					defer cancel()
-				}
-				synctest.Wait()
-				if now := runtime.NumGoroutine(); now >= before+100 {
-					t.Errorf("%d goroutines became %d", before, now)
-				}
-				return order, nil
-			}}), "k", teapots)
-		})
-	})
-}
-
-func TestOrderIsCommittedAfterTheClientHasGone(t *testing.T) {
-	type requestContext struct{}
-	store := new(MemStore)
-	committed := make(chan error, 1)
-	h := New(&stubStore{createOrder: func(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
-		if ctx.Value(requestContext{}) == nil { // the retry
-			return store.CreateOrder(ctx, key, order)
-		}
-		<-ctx.Value(requestContext{}).(context.Context).Done() // the server has noticed
-		stored, err := store.CreateOrder(ctx, key, order)
-		committed <- err
-		return stored, err
-	}})
-	first := true
-	entered := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if first {
-			first = false
-			r = r.WithContext(context.WithValue(r.Context(), requestContext{}, r.Context()))
-			close(entered)
-		}
-		h.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-entered
-		cancel()
-	}()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/v1/orders", strings.NewReader(teapots))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", "k")
-	if _, err := server.Client().Do(r); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want the request cancelled", err)
-	}
-	if err := <-committed; err != nil {
-		t.Fatalf("the commit failed: %v", err)
-	}
-	again := postOrderOver(t, server, "k", teapots)
-	if again.status != http.StatusCreated || again.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("the retry got %d, Idempotent-Replayed %q, want what was committed\n%s",
-			again.status, again.header.Get("Idempotent-Replayed"), again.body)
-	}
-}
-
-func TestOrderStoreErrors(t *testing.T) {
-	boom := errors.New("boom")
-	for _, test := range []struct {
-		name       string
-		err        error
-		status     int
-		code       string
-		retryAfter bool
-	}{
-		{"ErrKeyReused", ErrKeyReused, 422, "idempotency-key-reused", false},
-		{"ErrKeyReused, wrapped", fmt.Errorf("insert: %w", ErrKeyReused), 422, "idempotency-key-reused", false},
-		{"ErrInProgress", ErrInProgress, 409, "idempotency-key-in-progress", true},
-		{"ErrInProgress, wrapped", fmt.Errorf("insert: %w", ErrInProgress), 409, "idempotency-key-in-progress", true},
-		{"ErrUnavailable", ErrUnavailable, 503, "unavailable", true},
-		{"ErrUnavailable, wrapped", fmt.Errorf("insert: %w", ErrUnavailable), 503, "unavailable", true},
-		{"ErrUnavailable, joined", errors.Join(boom, ErrUnavailable), 503, "unavailable", true},
-		{"deadline", context.DeadlineExceeded, 503, "unavailable", true},
-		{"deadline, wrapped", fmt.Errorf("insert: %w", context.DeadlineExceeded), 503, "unavailable", true},
-		{"any other error", boom, 500, "internal-error", false},
-		{"cancelled by the store itself", context.Canceled, 500, "internal-error", false},
-		{"ErrNotFound, which is not for orders", ErrNotFound, 500, "internal-error", false},
-		{"ErrInProgress goes before a refusal", errors.Join(&Refusal{}, ErrInProgress), 409, "idempotency-key-in-progress", true},
-		{"the zero Order", nil, 500, "internal-error", false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			h, log := failingOrders(test.err)
-			r := postOrder(h, "secret-key", `{"item":"secret item","qty":31337}`)
-			p := r.wantProblem(t, test.status, test.code)
-			if got := r.header.Get("Retry-After"); (got != "") != test.retryAfter {
-				t.Errorf("Retry-After: %q", got)
-			} else if n, err := strconv.Atoi(got); got != "" && (err != nil || n < 1) {
-				t.Errorf("Retry-After: %q, want seconds", got)
-			}
-			if strings.Contains(r.body, "boom") || strings.Contains(r.body, "insert") || strings.Contains(r.body, "CreateOrder") {
-				t.Errorf("the problem tells what the store said: %s", r.body)
-			}
-			if test.status < 500 {
-				if log.Len() != 0 || p.Instance != "" {
-					t.Errorf("instance %q, log %s, want neither", p.Instance, log)
-				}
-				return
-			}
-			if !strings.HasPrefix(p.Instance, "urn:storefront:incident:") || !strings.Contains(log.String(), `"`+p.Instance+`"`) {
-				t.Errorf("instance %q, log %s, want the same incident in both", p.Instance, log)
-			}
-			if test.err != nil && !strings.Contains(log.String(), strconv.Quote(test.err.Error())[1:]) && !strings.Contains(log.String(), "boom") {
-				t.Errorf("the log does not say what the store said: %s", log)
-			}
-			if strings.Contains(log.String(), "secret") || strings.Contains(log.String(), "31337") {
-				t.Errorf("the log has the key or the order: %s", log)
-			}
-			if n := strings.Count(log.String(), "\n"); n != 1 {
-				t.Errorf("%d log lines, want 1\n%s", n, log)
-			}
-		})
-	}
 }
 
 func TestRefusal(t *testing.T) {
@@ -1126,7 +662,7 @@ func TestRefusal(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for form, err := range map[string]error{"": &test.refusal, ", wrapped": fmt.Errorf("secret: %w", &test.refusal), ", joined": errors.Join(errors.New("secret"), &test.refusal)} {
-				h, log := failingOrders(err)
+				h, log := logged(failing(err))
 				r := postOrder(h, "k", teapots)
 				p := r.wantProblem(t, 422, "order-refused")
 				got := Refusal{Reason: p.Reason, Detail: p.Detail}
@@ -1183,22 +719,6 @@ func TestKeyOfARefusedOrderStaysFree(t *testing.T) {
 	postOrder(h, "k", teapots).wantProblem(t, 422, "idempotency-key-reused")
 }
 
-// That the store is unavailable goes before all else (see Store).
-func TestRefusalOfAnUnavailableStoreIs503(t *testing.T) {
-	for _, temporary := range []error{ErrUnavailable, context.DeadlineExceeded} {
-		h, _ := failingOrders(errors.Join(&Refusal{Reason: "sold-out"}, temporary))
-		postOrder(h, "k", teapots).wantProblem(t, 503, "unavailable")
-	}
-}
-
-func TestRefusalIsLoggedNowhere(t *testing.T) {
-	h, log := failingOrders(&Refusal{Reason: "sold-out"})
-	postOrder(h, "k", teapots)
-	if log.Len() > 0 {
-		t.Errorf("the log has %s", log)
-	}
-}
-
 func TestOrderCutByAnOuterLimit(t *testing.T) {
 	big := `{"item":"` + strings.Repeat("x", 200) + `","qty":1}` + strings.Repeat(" ", 2000)
 	for name, request := range map[string]*http.Request{
@@ -1207,7 +727,7 @@ func TestOrderCutByAnOuterLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := new(MemStore)
-			r := serveOrder(http.MaxBytesHandler(New(store), 1000), request)
+			r := do(http.MaxBytesHandler(New(store), 1000), request)
 			r.wantProblem(t, 413, "body-too-large")
 			if strings.Contains(r.body, "65536") || strings.Contains(r.body, "ry again") {
 				t.Errorf("the problem names a limit that is not the one, or advises to try again: %s", r.body)
@@ -1246,7 +766,7 @@ func TestOrderHonoursTheDeadlineOfTheHost(t *testing.T) {
 					r = r.WithContext(ctx)
 				}
 				began := time.Now()
-				serveOrder(h, r).wantProblem(t, 503, "unavailable")
+				do(h, r).wantProblem(t, 503, "unavailable")
 				if took := time.Since(began); took != test.want {
 					t.Errorf("it was given up after %v, want %v", took, test.want)
 				}
@@ -1256,21 +776,15 @@ func TestOrderHonoursTheDeadlineOfTheHost(t *testing.T) {
 }
 
 func TestKeyOfAFailedCallMayBeUsedAgain(t *testing.T) {
-	for _, test := range []struct{ name, body string }{
-		{"with the same order", teapots},
-		{"with another order", `{"item":"kettle","qty":1}`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			store, failed := new(MemStore), false
-			h := New(&stubStore{createOrder: func(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
-				if !failed {
-					failed = true
-					return Order{}, ErrUnavailable
-				}
-				return store.CreateOrder(ctx, key, order)
-			}})
+	for name, body := range map[string]string{"with the same order": teapots, "with another order": `{"item":"kettle","qty":1}`} {
+		t.Run(name, func(t *testing.T) {
+			store := new(MemStore)
+			failure := ErrUnavailable
+			store.Accept = func(context.Context, IdempotencyKey, Order) error { return failure }
+			h := quiet(store)
 			postOrder(h, "k", teapots).wantProblem(t, 503, "unavailable")
-			if r := postOrder(h, "k", test.body); r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
+			failure = nil
+			if r := postOrder(h, "k", body); r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
 				t.Errorf("status %d, Idempotent-Replayed %q, want a new order\n%s", r.status, r.header.Get("Idempotent-Replayed"), r.body)
 			}
 		})

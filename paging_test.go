@@ -21,6 +21,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // A pagedList is what the tests of both lists need to know of one.
@@ -155,7 +157,7 @@ func (r response) wantQueryFaults(t *testing.T, parameters ...string) []Fault {
 		got = append(got, f.Parameter)
 	}
 	// A value with two faults may be named for each.
-	if diff := difference(parameters, slices.Compact(got)); diff != "" {
+	if diff := cmp.Diff(parameters, slices.Compact(got)); diff != "" {
 		t.Errorf("faulty parameters (-want +got):\n%s%s", diff, r.body)
 	}
 	return faults
@@ -366,7 +368,7 @@ func TestQueryMayBeWrittenInManyWays(t *testing.T) {
 			"an escaped position": "limit=2&" + l.param + "=" + strings.ReplaceAll(l.kind.cursor("b"), "A", "%41"),
 		} {
 			t.Run(why, func(t *testing.T) {
-				if diff := difference(want, get(h, l.path+"?"+query)); diff != "" {
+				if diff := want.diff(get(h, l.path+"?"+query)); diff != "" {
 					t.Errorf("%s (-plain +this):\n%s", query, diff)
 				}
 			})
@@ -545,7 +547,7 @@ func TestStoreIsAskedOnceForOneMoreThanThePage(t *testing.T) {
 		get(h, l.at(7, ""))
 		get(h, l.at(500, l.kind.cursor("Zoë/1")))
 		want := []call{{"", 8}, {"Zoë/1", 501}}
-		if diff := difference(want, calls); diff != "" {
+		if diff := cmp.Diff(want, calls, cmp.AllowUnexported(call{})); diff != "" {
 			t.Errorf("calls of the store (-want +got):\n%s", diff)
 		}
 	})
@@ -574,7 +576,7 @@ func TestStoreThatReturnsMoreThanItWasAskedFor(t *testing.T) {
 			return l.store("a", "b", "c", "d", "e").ListWidgets(ctx, position, 100)
 		}
 		got := l.walk(t, 2, nil, New(l.stub(list)))
-		if diff := difference([]string{"a", "b", "c", "d", "e"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, got); diff != "" {
 			t.Errorf("walk (-want +got):\n%s", diff)
 		}
 	})
@@ -749,7 +751,7 @@ func TestListHEAD(t *testing.T) {
 				if got.body != "" {
 					t.Errorf("HEAD has the body %q", got.body)
 				}
-				if diff := difference(want.header, got.header); diff != "" || want.status != got.status {
+				if diff := cmp.Diff(want.header, got.header); diff != "" || want.status != got.status {
 					t.Errorf("HEAD answers %d, GET %d; headers (-GET +HEAD):\n%s", got.status, want.status, diff)
 				}
 			})
@@ -768,7 +770,7 @@ func TestListNotModified(t *testing.T) {
 			"Etag":          {etag},
 			"Cache-Control": {"private, max-age=60"},
 		}, ""}
-		if diff := difference(want, got); diff != "" {
+		if diff := want.diff(got); diff != "" {
 			t.Errorf("unchanged page (-want +got):\n%s", diff)
 		}
 
@@ -877,7 +879,7 @@ func TestCursorsAreShortAndURLSafe(t *testing.T) {
 				h := New(l.store("!", id, "\U0010fffd"))
 				want := []string{"!", id, "\U0010fffd"}
 				slices.Sort(want)
-				if diff := difference(want, l.walk(t, 1, nil, h)); diff != "" {
+				if diff := cmp.Diff(want, l.walk(t, 1, nil, h)); diff != "" {
 					t.Errorf("walk (-want +got):\n%s", diff)
 				}
 				cursor := l.kind.cursor(id)
@@ -893,7 +895,7 @@ func TestCursorsWorkOnEveryReplica(t *testing.T) {
 	onBothLists(t, func(t *testing.T, l pagedList) {
 		ids := []string{"a", "b", "c", "d", "e", "f", "g"}
 		got := l.walk(t, 1, nil, New(l.store(ids...)), New(l.store(ids...)), New(l.store(ids...)))
-		if diff := difference(ids, got); diff != "" {
+		if diff := cmp.Diff(ids, got); diff != "" {
 			t.Errorf("walk over three replicas (-want +got):\n%s", diff)
 		}
 	})
@@ -1035,7 +1037,7 @@ func TestWalkSeesEveryItemOnceAndInOrder(t *testing.T) {
 		h := New(l.store(ids...))
 		want := slices.Sorted(slices.Values(ids))
 		for _, limit := range []int{1, 2, 3, 7, 64, 65, 249, 250, 499, 500} {
-			if diff := difference(want, l.walk(t, limit, nil, h)); diff != "" {
+			if diff := cmp.Diff(want, l.walk(t, limit, nil, h)); diff != "" {
 				t.Errorf("limit=%d: walk (-want +got):\n%s", limit, diff)
 			}
 		}

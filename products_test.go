@@ -86,9 +86,7 @@ func (s *shelf) start(ctx context.Context, cacheControl ...string) <-chan respon
 		if len(cacheControl) > 0 {
 			r.Header["Cache-Control"] = cacheControl
 		}
-		w := httptest.NewRecorder()
-		s.handler.ServeHTTP(w, r)
-		done <- response{w.Code, w.Header(), w.Body.String()}
+		done <- do(s.handler, r)
 	}()
 	return done
 }
@@ -681,9 +679,7 @@ func TestProductsThatDependOnTheHostAreNotShared(t *testing.T) {
 	read := func(host string) response {
 		r := newRequest("GET", "/v1/products/p", "", "Cache-Control: max-age=60")
 		r.Host = host
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, host)))
-		return response{w.Code, w.Header(), w.Body.String()}
+		return do(h, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, host)))
 	}
 	for _, host := range []string{"a.example", "b.example", "a.example"} {
 		if r := read(host); r.body != `{"id":"p","of":"`+host+`"}` || r.header.Get("Cache-Status") != "storefront; fwd=bypass" {
@@ -729,7 +725,7 @@ func TestTheBodyOfAReadIsDroppedBeforeAnythingIsAsked(t *testing.T) {
 				read = true
 				return 0, io.EOF
 			})))
-			h.ServeHTTP(httptest.NewRecorder(), r)
+			do(h, r)
 		}
 	}
 }
@@ -745,9 +741,7 @@ func TestAgeIsThatOfWhenTheBodyHasArrived(t *testing.T) {
 			time.Sleep(14 * time.Second)
 			return 0, io.EOF
 		}))
-		w := httptest.NewRecorder()
-		s.handler.ServeHTTP(w, r)
-		response{w.Code, w.Header(), w.Body.String()}.wantVersion(t, 2)
+		do(s.handler, r).wantVersion(t, 2)
 	})
 }
 

@@ -7,14 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestNewResource(t *testing.T) {
@@ -29,12 +31,8 @@ func TestNewResource(t *testing.T) {
 		want   string // "" for an error
 	}{
 		{"nil", "a", nil, `{"id":"a"}`},
-		{"nil pointer", "a", (*price)(nil), `{"id":"a"}`},
-		{"nil map", "a", map[string]any(nil), `{"id":"a"}`},
 		{"null", "a", json.RawMessage(`null`), `{"id":"a"}`},
-		{"empty object", "a", json.RawMessage(`{}`), `{"id":"a"}`},
 		{"struct", "a", price{Amount: "1.50"}, `{"id":"a","amount":"1.50"}`},
-		{"pointer", "a", &price{Amount: "1", Note: "n"}, `{"id":"a","amount":"1","note":"n"}`},
 		{"map", "a", map[string]any{"z": 1, "b": []int{2}}, `{"id":"a","b":[2],"z":1}`},
 		{"raw text in its own order", "a", json.RawMessage("{ \"z\" : 1.0 ,\n\"b\":{\t} }"), `{"id":"a","z":1.0,"b":{}}`},
 		{"number as it was written", "a", json.RawMessage(`{"n":1.50e+2}`), `{"id":"a","n":1.50e+2}`},
@@ -44,13 +42,8 @@ func TestNewResource(t *testing.T) {
 		{"same id first", "a", json.RawMessage(`{"id":"a","x":1}`), `{"id":"a","x":1}`},
 		{"same id last", "a", json.RawMessage(`{"x":1,"id":"a"}`), `{"id":"a","x":1}`},
 		{"same id in the middle", "a", json.RawMessage(`{"x":1,"id":"a","y":2}`), `{"id":"a","x":1,"y":2}`},
-		{"same id, escaped", "a", json.RawMessage(`{"i\u0064":"\u0061","x":1}`), `{"id":"a","x":1}`},
 		{"other case of id is another member", "a", json.RawMessage(`{"ID":"b","Id":7}`), `{"id":"a","ID":"b","Id":7}`},
 		{"id further in is another member", "a", json.RawMessage(`{"of":{"id":7}}`), `{"id":"a","of":{"id":7}}`},
-		{"same name in two objects", "a", json.RawMessage(`{"x":{"n":1},"y":{"n":1}}`), `{"id":"a","x":{"n":1},"y":{"n":1}}`},
-		{"surrogate pair", "a", json.RawMessage(`{"x":"\ud83d\uDE00"}`), `{"id":"a","x":"😀"}`},
-		{"escaped backslash before u", "a", json.RawMessage(`{"x":"\\ud800"}`), `{"id":"a","x":"\\ud800"}`},
-		{"ID of another script", "日本", nil, `{"id":"日本"}`},
 		{"ID with a quote and a backslash", `"\`, nil, `{"id":"\"\\"}`},
 		{"ID of 255 bytes", strings.Repeat("é", 127) + "x", nil, `{"id":"` + strings.Repeat("é", 127) + `x"}`},
 		{"ID with U+FFFD", "\uFFFD", nil, "{\"id\":\"\uFFFD\"}"},
@@ -60,41 +53,23 @@ func TestNewResource(t *testing.T) {
 		{"id of a struct", "a", struct {
 			ID string `json:"id"`
 		}{"b"}, ""},
-		{"empty id", "a", json.RawMessage(`{"id":""}`), ""},
 		{"id is a number", "1", json.RawMessage(`{"id":1}`), ""},
-		{"id is null", "a", json.RawMessage(`{"id":null}`), ""},
 		{"id twice", "a", json.RawMessage(`{"id":"a","id":"a"}`), ""},
 		{"array", "a", []int{1}, ""},
-		{"string", "a", "text", ""},
 		{"number", "a", 1, ""},
-		{"bool", "a", json.RawMessage(`true`), ""},
 		{"zero Resource", "a", Resource{}, ""},
 		{"what JSON cannot say", "a", map[string]any{"c": make(chan int)}, ""},
 		{"malformed raw text", "a", json.RawMessage(`{"x":}`), ""},
-		{"empty raw text", "a", json.RawMessage(``), ""},
-		{"two values", "a", json.RawMessage(`{}{}`), ""},
 		{"member twice", "a", json.RawMessage(`{"x":1,"x":1}`), ""},
-		{"member twice, once escaped", "a", json.RawMessage(`{"x":1,"\u0078":1}`), ""},
-		{"member twice further in", "a", json.RawMessage(`{"x":[{"y":1,"y":2}]}`), ""},
-		{"lone high surrogate", "a", json.RawMessage(`{"x":"\ud800"}`), ""},
-		{"lone low surrogate", "a", json.RawMessage(`{"x":"\udc00"}`), ""},
-		{"surrogates in the wrong order", "a", json.RawMessage(`{"x":"\udc00\ud800"}`), ""},
-		{"lone surrogate in a name", "a", json.RawMessage(`{"\ud800":1}`), ""},
-		{"noncharacter", "a", map[string]any{"x": "\uffff"}, ""},
-		{"escaped noncharacter", "a", json.RawMessage(`{"x":"\ufdd0"}`), ""},
-		{"noncharacter beyond the BMP", "a", json.RawMessage(`{"x":"\ud83f\udffe"}`), ""},
 		{"invalid UTF-8", "a", json.RawMessage("{\"x\":\"\xff\"}"), ""},
-		{"invalid UTF-8 in a name", "a", json.RawMessage("{\"\xc3\":1}"), ""},
 
 		{"no ID", "", nil, ""},
 		{"no ID, but a member", "", json.RawMessage(`{"id":"a"}`), ""},
 		{"ID of 256 bytes", strings.Repeat("é", 128), nil, ""},
 		{"a member id of 257 bytes, whose low byte is 1", "a", json.RawMessage(`{"id":"` + strings.Repeat("a", 257) + `"}`), ""},
 		{"ID with invalid UTF-8", "a\xff", nil, ""},
-		{"ID with an encoded surrogate", "\xed\xa0\x80", nil, ""},
 		{"ID with NUL", "a\x00", nil, ""},
 		{"ID with a line feed", "a\nb", nil, ""},
-		{"ID with DEL", "\x7f", nil, ""},
 		{"ID with a C1 control", "\u0085", nil, ""},
 		{"ID with a noncharacter", "\ufffe", nil, ""},
 	} {
@@ -147,17 +122,11 @@ func TestResourceJSON(t *testing.T) {
 		{"compact", `{"id":"a","x":[1,2]}`, `{"id":"a","x":[1,2]}`},
 		{"spread out", " {\r\n\t\"x\" : [ 1 , 2 ] ,\n\"id\" : \"a\" } \n", `{"id":"a","x":[1,2]}`},
 		{"spaces in strings", `{"id":"a b", "x" : {" y " : [ " z \" ] " , true ] } }`, `{"id":"a b","x":{" y ":[" z \" ] ",true]}}`},
-		{"HTML", `{"id":"<&>"}`, `{"id":"<&>"}`},
 		{"line separator", "{\"id\":\"\u2028\"}", "{\"id\":\"\\u2028\"}"},
 		{"null", `null`, ""},
-		{"no id", `{"x":1}`, ""},
-		{"id is not a string", `{"id":1}`, ""},
 		{"bad id", `{"id":"\n"}`, ""},
 		{"not an object", `["id"]`, ""},
-		{"member twice", `{"id":"a","x":1,"x":2}`, ""},
 		{"BOM", "\ufeff{\"id\":\"a\"}", ""},
-		{"malformed", `{"id":"a"`, ""},
-		{"nothing", ``, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			before := MustResource("before", nil)
@@ -194,7 +163,7 @@ func TestResourceInsideOtherJSON(t *testing.T) {
 	}
 	// json.Marshal writes < as an escape, which is another rendering.
 	want := pageOf(MustResource("b", json.RawMessage(`{"x":"\u003c"}`)))
-	if diff := difference(want, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -377,61 +346,6 @@ func TestMemStoreCreatesNothingForACallerWhoLeft(t *testing.T) {
 	}
 }
 
-func TestZeroMemStoreIsEmptyAndReady(t *testing.T) {
-	var m MemStore
-	if users, err := m.ListUsers(t.Context(), "", 1); len(users) != 0 || err != nil {
-		t.Errorf("ListUsers: %v, %v", users, err)
-	}
-	if widgets, err := m.ListWidgets(t.Context(), "x", 1); len(widgets) != 0 || err != nil {
-		t.Errorf("ListWidgets: %v, %v", widgets, err)
-	}
-	if _, err := m.GetProduct(t.Context(), "p"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("GetProduct: %v, want ErrNotFound", err)
-	}
-	if orders := m.Orders(); len(orders) != 0 {
-		t.Errorf("Orders: %v", orders)
-	}
-	m.Users.Delete("x")
-	order := Order{ID: "ord_1", Item: "teapot", Qty: 1, CreatedAt: time.Now()}
-	if got, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: "k"}, order); got != order || err != nil {
-		t.Errorf("CreateOrder: %v, %v", got, err)
-	}
-}
-
-func TestListPositions(t *testing.T) {
-	var m MemStore
-	for _, id := range []string{"a", "ab", "b", "d"} {
-		m.Users.Put(MustResource(id, nil))
-		m.Widgets.Put(MustResource(id, nil))
-	}
-	for _, row := range []struct {
-		position       string
-		limit          int
-		users, widgets string
-	}{
-		{"", 9, "a ab b d", "a ab b d"},
-		{"", 2, "a ab", "a ab"},
-		{"a", 2, "ab b", "a ab"},
-		{"aa", 2, "ab b", "ab b"},
-		{"c", 9, "d", "d"}, // is gone and still a position
-		{"d", 9, "", "d"},
-		{"e", 9, "", ""},
-	} {
-		t.Run(fmt.Sprintf("%q %d", row.position, row.limit), func(t *testing.T) {
-			users, err := m.ListUsers(t.Context(), row.position, row.limit)
-			if got := joinIDs(users); got != row.users || err != nil {
-				t.Errorf("users after: %s, want %s", got, row.users)
-			}
-			widgets, err := m.ListWidgets(t.Context(), row.position, row.limit)
-			if got := joinIDs(widgets); got != row.widgets || err != nil {
-				t.Errorf("widgets from: %s, want %s", got, row.widgets)
-			}
-			clear(users) // the slices are the caller's
-			clear(widgets)
-		})
-	}
-}
-
 func joinIDs(resources []Resource) string {
 	var ids []string
 	for _, r := range resources {
@@ -440,93 +354,62 @@ func joinIDs(resources []Resource) string {
 	return strings.Join(ids, " ")
 }
 
-func TestMemStoreHonoursADoneContext(t *testing.T) {
+func TestOrdersReturnsACopyInTheSequenceOfCreation(t *testing.T) {
 	var m MemStore
-	m.Products.Put(MustResource("p", nil))
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	defer cancel()
-	for _, ctx := range []context.Context{cancelled, late} {
-		for name, call := range map[string]func() error{
-			"ListUsers":   func() error { _, err := m.ListUsers(ctx, "", 1); return err },
-			"ListWidgets": func() error { _, err := m.ListWidgets(ctx, "", 1); return err },
-			"GetProduct":  func() error { _, err := m.GetProduct(ctx, "p"); return err },
-			"CreateOrder": func() error { _, err := m.CreateOrder(ctx, IdempotencyKey{}, Order{ID: "o"}); return err },
-		} {
-			if err := call(); !errors.Is(err, ctx.Err()) {
-				t.Errorf("%s: %v, want %v", name, err, ctx.Err())
-			}
-		}
-	}
-	if orders := m.Orders(); len(orders) > 0 {
-		t.Errorf("a done context has created %v", orders)
-	}
-}
-
-func TestOrdersReturnsACopy(t *testing.T) {
-	var m MemStore
-	for _, id := range []string{"ord_1", "ord_2"} {
-		if _, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: id}, Order{ID: id}); err != nil {
+	var want []Order
+	for i := range 3 * ordersPerBlock {
+		order := Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: int64(i), CreatedAt: time.Unix(int64(i), 0)}
+		if _, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: order.ID}, order); err != nil {
 			t.Fatal(err)
 		}
+		want = append(want, order)
 	}
 	orders := m.Orders()
 	orders[0].ID = "changed"
 	_ = append(orders[:1], Order{ID: "appended"})
-	want := []Order{{ID: "ord_1"}, {ID: "ord_2"}}
-	if diff := difference(want, m.Orders()); diff != "" {
-		t.Errorf("orders in the sequence of their creation, -want +got:\n%s", diff)
+	if diff := cmp.Diff(want, m.Orders()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-func TestOrdersOfAnySizeAreKept(t *testing.T) {
-	var m MemStore
-	var want []Order
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for i := range 3000 {
-		order := Order{ID: fmt.Sprint("ord_", i), Item: strings.Repeat(string(rune('a'+i%26)), i*i%1021), Qty: int64(i), CreatedAt: at.Add(time.Duration(i))}
-		if i%500 == 0 { // no client can send that much, but a program may
-			order.Item = strings.Repeat("long", 50_000)
-		}
-		want = append(want, order)
-		if got, err := m.CreateOrder(t.Context(), IdempotencyKey{Scope: "s", Value: order.ID}, order); got != order || err != nil {
-			t.Fatalf("CreateOrder: %v, %v", got.ID, err)
-		}
-	}
-	if !slices.Equal(m.Orders(), want) {
-		t.Error("Orders are not those that were created")
-	}
-	for _, order := range want {
-		replayed, err := m.CreateOrder(t.Context(), IdempotencyKey{Scope: "s", Value: order.ID}, Order{ID: "other"})
-		if replayed != order || err != nil {
-			t.Fatalf("the replay of %s is %.80v, %v", order.ID, replayed, err)
-		}
-	}
-}
-
-func TestMemStoreUnderSynctest(t *testing.T) {
+func TestMemStoreRemembersAKeyForItsLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const day, keys = 24 * time.Hour, 3 * ordersPerBlock // one a minute
 		var m MemStore
-		create := func(scope, id string) (string, error) {
-			got, err := m.CreateOrder(t.Context(), IdempotencyKey{Scope: scope, Value: "k"}, Order{ID: id})
-			return got.ID, err
+		create := func(key int, id string) string {
+			got, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: strconv.Itoa(key)}, Order{ID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.ID
 		}
-		create("", "first")
-		create("other", "other")
-		time.Sleep(KeyLifetime)
-		if id, err := create("", "second"); id != "first" || err != nil {
-			t.Errorf("at the end of the key's lifetime: %s, %v, want the first order", id, err)
+		for i := range keys {
+			create(i, fmt.Sprint("first ", i))
+			time.Sleep(time.Minute)
 		}
-		time.Sleep(time.Nanosecond)
-		if id, err := create("", "third"); id != "third" || err != nil {
-			t.Errorf("after the key's lifetime: %s, %v, want a new order", id, err)
+		time.Sleep(day - keys*time.Minute) // the first key is of the day before, to the nanosecond
+		for i := range keys {
+			if got, want := create(i, "second"), fmt.Sprint("first ", i); got != want {
+				t.Errorf("a key of a day ago or less has the order %s, want %s", got, want)
+			}
 		}
-		if len(m.keys) != 1 {
-			t.Errorf("%d keys are remembered, want the one that is not past its lifetime", len(m.keys))
+		time.Sleep(time.Hour + 1) // and no replay has prolonged its lifetime
+		for i := range keys {
+			want := fmt.Sprint("first ", i)
+			if i <= 60 {
+				want = "third"
+			}
+			if got := create(i, "third"); got != want {
+				t.Errorf("the key of minute %d has the order %s, want %s", i, got, want)
+			}
 		}
-		if len(m.Orders()) != 3 {
-			t.Errorf("orders are forgotten with their keys: %v", m.Orders())
+		if len(m.keys) != keys {
+			t.Errorf("%d keys are remembered, want %d", len(m.keys), keys)
+		}
+		time.Sleep(day + 1)
+		create(keys, "last") // has all the others forgotten, however many
+		if len(m.keys) != 1 || len(m.Orders()) != keys+61+1 {
+			t.Errorf("%d keys and %d orders are remembered, want 1 and %d", len(m.keys), len(m.Orders()), keys+61+1)
 		}
 	})
 }
@@ -557,21 +440,6 @@ func TestAccept(t *testing.T) {
 		}
 		if orders := m.Orders(); len(orders) > 0 || len(m.keys) > 0 {
 			t.Errorf("there are the orders %v and %d keys", orders, len(m.keys))
-		}
-	})
-	t.Run("is not called for what is not about to be created", func(t *testing.T) {
-		calls := 0
-		m := &MemStore{Accept: func(context.Context, IdempotencyKey, Order) error { calls++; return nil }}
-		m.CreateOrder(t.Context(), key("k"), order("ord_1"))
-		m.CreateOrder(t.Context(), key("k"), order("ord_2")) // a replay
-		reused := key("k")
-		reused.Fingerprint[0] = 1
-		m.CreateOrder(t.Context(), reused, order("ord_3"))
-		done, cancel := context.WithCancel(t.Context())
-		cancel()
-		m.CreateOrder(done, key("other"), order("ord_4"))
-		if calls != 1 {
-			t.Errorf("%d calls, want the one for the first order", calls)
 		}
 	})
 	t.Run("may use the collections", func(t *testing.T) {
@@ -608,44 +476,6 @@ func TestAccept(t *testing.T) {
 		panics = false
 		if r := postOrder(h, "k", teapots); r.status != 201 || len(m.Orders()) != 1 {
 			t.Errorf("status %d with %d orders, want 201 with one", r.status, len(m.Orders()))
-		}
-	})
-	t.Run("decides anew once the key has expired", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			calls := 0
-			m := &MemStore{Accept: func(context.Context, IdempotencyKey, Order) error { calls++; return nil }}
-			m.CreateOrder(t.Context(), key("k"), order("ord_1"))
-			time.Sleep(KeyLifetime + 1)
-			m.CreateOrder(t.Context(), key("k"), order("ord_2"))
-			if calls != 2 {
-				t.Errorf("%d calls, want 2", calls)
-			}
-		})
-	})
-}
-
-func TestKeysExpireHoweverManyDoAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var m MemStore
-		create := func(value, id string) string {
-			got, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: value}, Order{ID: id})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return got.ID
-		}
-		for i := range 40 {
-			create(fmt.Sprint("k", i), "old")
-		}
-		time.Sleep(KeyLifetime + 1)
-		if id := create("k39", "new"); id != "new" {
-			t.Errorf("the last of 40 expired keys has the order %s, want a new one", id)
-		}
-		for i := range 5 {
-			create(fmt.Sprint("x", i), "x")
-		}
-		if id := create("k39", "again"); id != "new" {
-			t.Errorf("then it has the order %s, want the one that was created since", id)
 		}
 	})
 }
@@ -703,67 +533,37 @@ func TestLoadOfABadFileNamesThePlaceAndChangesNothing(t *testing.T) {
 		{"empty", ``, []string{"line 1, column 1", "unexpected end"}},
 		{"BOM", "\ufeff{}", []string{"byte order mark"}},
 		{"array", `[{"id":"a"}]`, []string{"not a JSON object"}},
-		{"null", `null`, []string{"not a JSON object"}},
-		{"text", `users`, []string{"line 1, column 1", "invalid character 'u'"}},
 		{"unknown collection", good + `"orders":[]}`, []string{`"orders"`, "users, products and widgets"}},
 		{"collection in another case", good + `"Products":[]}`, []string{`"Products"`}},
 		{"collection twice", good + `"users":[]}`, []string{"users", "duplicate"}},
-		{"collection twice, escaped", good + `"\u0075sers":[]}`, []string{"users", "duplicate"}},
 		{"collection is an object", good + `"products":{"id":"a"}}`, []string{"products", "not an array"}},
-		{"collection is null", good + `"products":null}`, []string{"products", "not an array"}},
 		{"collection is missing", good + `"products":`, []string{"line 1, column 48", "unexpected end"}},
 		{"resource is null", good + `"products":[{"id":"a"},null]}`, []string{"products[1]", "not a JSON object"}},
-		{"resource is a string", good + `"products":["a"]}`, []string{"products[0]", "not a JSON object"}},
 		{"no id", good + `"products":[{"id":"a"},{"name":"x"}]}`, []string{"products[1]", "ID is missing"}},
 		{"id is not a string", good + `"widgets":[{"id":1}]}`, []string{"widgets[0]", `"id" is not a string`}},
-		{"id is empty", good + `"widgets":[{"id":""}]}`, []string{"widgets[0]", "ID is missing or empty"}},
 		{"id has a control character", good + `"widgets":[{"id":"\n"}]}`, []string{"widgets[0]", "control character"}},
-		{"id is long", good + `"widgets":[{"id":"` + strings.Repeat("x", 256) + `"}]}`, []string{"widgets[0]", "256 bytes"}},
 		{"id is longer, and its low byte is not", good + `"widgets":[{"id":"` + strings.Repeat("x", 300) + `"}]}`, []string{"widgets[0]", "300 bytes"}},
 		{"ID twice", good + `"products":[{"id":"a"},{"id":"b"},{"id":"a","x":1}]}`, []string{"products[2]", `"a"`, "[0]"}},
 		{"member twice", good + `"products":[{"id":"a","x":{"y":1,"y":2}}]}`, []string{"products[0]", "#/x/y", "duplicate"}},
-		{"lone surrogate", good + `"products":[{"id":"a","x":"\ud800"}]}`, []string{"products[0]", "#/x", "surrogate"}},
-		{"invalid UTF-8", good + "\"products\":[{\"id\":\"a\",\"x\":\"\xff\"}]}", []string{"products[0]", "UTF-8"}},
 		{"syntax in a resource", good + `"products":[{"id":"a"},{"id":"b",}]}`, []string{"line 1, column 71", "invalid character '}'"}},
-		{"no comma", good + `"products":[{"id":"a"} {"id":"b"}]}`, []string{"line 1, column 61", "invalid character '{'"}},
 		{"comma at the end", good + `"products":[{"id":"a"},]}`, []string{"line 1, column 61", "invalid character ']'"}},
-		{"comma at the very end", good + `"products":[],}`, []string{"invalid character"}},
-		{"truncated in a resource", good + `"products":[{"id":"a"},{"id":"b`, []string{"line 1, column 68", "unexpected end"}},
-		{"truncated in a collection", good + `"products":[{"id":"a"}`, []string{"line 1, column 59", "unexpected end"}},
-		{"truncated after a collection", good + `"products":[{"id":"a"}]`, []string{"line 1, column 60", "unexpected end"}},
-		{"truncated in a name", good + `"prod`, []string{"line 1, column 42", "unexpected end"}},
-		{"wrong bracket", good + `"products":[{"id":"a"}}`, []string{"line 1, column 60", "invalid character '}'"}},
 		{"another object", good + `"products":[]} {}`, []string{"line 1, column 53", "invalid character"}},
-		{"trailing text", good + `"products":[]} x`, []string{"line 1, column 53", "invalid character"}},
-		{"trailing bracket", good + `"products":[]}]`, []string{"line 1, column 52", "invalid character"}},
 		{"in a later line", "{\n\t\"users\": [\n\t\t{\"id\": \"a\"},\n\t\t{\"id\": oops}\n\t]\n}", []string{"line 4, column 10", "invalid character 'o'"}},
-		{"after characters of many bytes", "{\n\"users\": [{\"id\": \"日本😀\"}}", []string{"line 2, column 24", "invalid character '}'"}},
-		{"at the end of a later line", "{\n\"users\":\n", []string{"line 2, column 9", "unexpected end"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			m := oldStore()
-			wantLoadToFail(t, m, strings.NewReader(row.text), row.says...)
 			wantLoadToFail(t, m, iotest.OneByteReader(strings.NewReader(row.text)), row.says...)
 		})
 	}
 }
 
 func TestLoadReturnsTheErrorOfItsReader(t *testing.T) {
-	const text = ` {"users": [{"id": "new"}, {"id": "old"}]} `
 	broken := errors.New("disk on fire")
-	for n := range len(text) + 1 {
-		for name, r := range map[string]io.Reader{
-			"at once":             io.MultiReader(strings.NewReader(text[:n]), iotest.ErrReader(broken)),
-			"byte by byte":        io.MultiReader(iotest.OneByteReader(strings.NewReader(text[:n])), iotest.ErrReader(broken)),
-			"with the last bytes": iotest.DataErrReader(io.MultiReader(strings.NewReader(text[:n]), iotest.ErrReader(broken))),
-		} {
-			if err := wantLoadToFail(t, oldStore(), r); !errors.Is(err, broken) {
-				t.Errorf("%s, after %d bytes: error %v, want that of the reader", name, n, err)
-			}
+	for _, text := range []string{"", `{"users": [{"id": "new"}`, `{"users": [{"id": "new"}]}`} {
+		r := io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))
+		if err := wantLoadToFail(t, oldStore(), r); !errors.Is(err, broken) {
+			t.Errorf("after %s: error %v, want that of the reader", text, err)
 		}
-	}
-	if err := wantLoadToFail(t, oldStore(), iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(text)))); !errors.Is(err, iotest.ErrTimeout) {
-		t.Errorf("error %v, want that of the reader", err)
 	}
 }
 
@@ -802,16 +602,6 @@ func TestResourceIsTheSameAfterEncodingJSON(t *testing.T) {
 		var got Resource
 		if err := json.Unmarshal(text, &got); err != nil || !got.Equal(want) || got.ETag() != want.ETag() {
 			t.Errorf("%v came back as %v, %v", want, got, err)
-		}
-	}
-}
-
-func TestListOfAnyLimit(t *testing.T) {
-	var m MemStore
-	m.Users.Put(MustResource("a", nil), MustResource("b", nil))
-	for _, limit := range []int{2, 1 << 30, math.MaxInt} {
-		if users, err := m.ListUsers(t.Context(), "a", limit); len(users) != 1 || err != nil {
-			t.Errorf("limit %d: %v, %v, want one user", limit, users, err)
 		}
 	}
 }

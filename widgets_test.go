@@ -40,7 +40,7 @@ func TestWidgetsPageToTheByte(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := get(New(threeWidgets()), test.target)
-			if diff := difference(test.want, got); diff != "" {
+			if diff := test.want.diff(got); diff != "" {
 				t.Errorf("GET %s (-want +got):\n%s", test.target, diff)
 			}
 		})

@@ -204,29 +204,6 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestKeyTwiceInASharedCommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(postgres)
-		store := sqlstore.New(open(t, d), nil)
-		others := create(t, store, "a", "b", "c", "d") // all commits that may be under way
-		var wg sync.WaitGroup
-		results := make([]error, 2)
-		for i := range results {
-			wg.Go(func() {
-				// The same proposal, so that only the fingerprint tells them.
-				_, results[i] = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: key.Value, Fingerprint: [32]byte{byte(i + 1)}}, order)
-			})
-			synctest.Wait()
-		}
-		close(d.server.let)
-		others.Wait()
-		wg.Wait()
-		if results[0] != nil || !errors.Is(results[1], storefront.ErrKeyReused) {
-			t.Errorf("the two calls returned %v and %v, want an order and ErrKeyReused", results[0], results[1])
-		}
-	})
-}
-
 func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {

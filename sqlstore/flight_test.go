@@ -15,7 +15,7 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A sharer calls CreateOrder with key, as one of several. Each proposes another order.
+// A sharer is one of several calls of CreateOrder with one key. Each proposes another order.
 type sharer struct {
 	leave    func() // cancels its ctx
 	proposed storefront.Order
@@ -27,6 +27,11 @@ type sharer struct {
 }
 
 func share(t *testing.T, store *sqlstore.Store, id string) *sharer {
+	t.Helper()
+	return shareWith(t, store, id, key)
+}
+
+func shareWith(t *testing.T, store *sqlstore.Store, id string, key storefront.IdempotencyKey) *sharer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &sharer{leave: cancel, proposed: order, ended: make(chan struct{})}
@@ -202,7 +207,8 @@ func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	})
 }
 
-func TestCallsWithAnotherFingerprintShareNoTry(t *testing.T) {
+// So a lock on one key holds up one connection of the pool, whatever is sent with the key.
+func TestCallsWithAnotherFingerprintWaitForTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		db := open(t, newFakeDB(postgres))
@@ -212,17 +218,45 @@ func TestCallsWithAnotherFingerprintShareNoTry(t *testing.T) {
 		wg.Go(func() {
 			other := key
 			other.Fingerprint = [32]byte{2}
-			if _, err := store.CreateOrder(t.Context(), other, order); err != storefront.ErrKeyReused {
-				t.Errorf("CreateOrder with another fingerprint returned %v", err)
+			if got, err := store.CreateOrder(t.Context(), other, order); err != storefront.ErrKeyReused || got != (storefront.Order{}) {
+				t.Errorf("CreateOrder with another fingerprint returned %v, %v", got, err)
 			}
 		})
 		synctest.Wait()
-		if n := db.Stats().InUse; n != 2 {
-			t.Errorf("they use %d connections, want each its own", n)
+		if n := db.Stats().InUse; n != 1 {
+			t.Errorf("they use %d connections, want one", n)
 		}
 		s.end <- accept
 		first.want(t, "first")
 		wg.Wait()
+		if len(s.calls) != 1 {
+			t.Errorf("Accept was called for %q", s.calls)
+		}
+	})
+}
+
+// Accept has refused another order than theirs.
+func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+		refuse := func() error { return &storefront.Refusal{Reason: "sold-out"} }
+		first := share(t, store, "first")
+		calls := make(map[byte]*sharer)
+		for print := range byte(2) {
+			calls[print] = shareWith(t, store, fmt.Sprint(print), storefront.IdempotencyKey{Scope: key.Scope, Value: key.Value, Fingerprint: [32]byte{print}})
+		}
+		s.end <- refuse
+		<-first.ended
+		synctest.Wait()
+		s.end <- refuse // whichever of the two is first
+		synctest.Wait()
+		if len(s.calls) != 3 {
+			t.Fatalf("Accept was called for %q, want each of the three", s.calls)
+		}
+		s.end <- accept
+		last := calls[s.calls[2][0]-'0']
+		last.want(t, s.calls[2])
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -24,7 +25,7 @@ import (
 var (
 	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
 	first   = flag.Uint64("first", 1, "simulate the seeds from this one on")
-	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 2000, or 200 with -short or -race)")
+	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 250, or 2000 with STOREFRONT_LONG=1; with -race, a tenth of either)")
 )
 
 // TestSimulation tests the store as a whole: three of them as replicas of a program,
@@ -35,14 +36,18 @@ var (
 //	go test ./sqlstore -run TestSimulation -timeout 0 -args -first 2001 -seeds 100000
 //	go test ./sqlstore -run TestSimulation -args -seed 42
 func TestSimulation(t *testing.T) {
-	from, n := *first, uint64(2000)
+	from, n := *first, uint64(250)
+	if long() {
+		n = 2000
+	}
+	if raceDetected() {
+		n /= 10
+	}
 	switch {
 	case *oneSeed != 0:
 		from, n = *oneSeed, 1
 	case *seeds != 0:
 		n = *seeds
-	case testing.Short() || raceDetected():
-		n = 200
 	}
 	times := make(map[string]int)
 	for seed := from; seed < from+n; seed++ {
@@ -81,7 +86,11 @@ func TestSimulationIsTheSameEachTime(t *testing.T) {
 	if raceDetected() {
 		t.Skip("the race detector has goroutines run in random sequence")
 	}
-	for seed := uint64(1); seed <= 40; seed++ {
+	seeds := uint64(10)
+	if long() {
+		seeds = 40
+	}
+	for seed := uint64(1); seed <= seeds; seed++ {
 		// Where the machine stops the process for 10 ms, the runtime may interrupt a
 		// goroutine. On a busy machine a few runs of a seed differ, but not most.
 		var stories [][]string
@@ -107,6 +116,10 @@ func TestSimulationIsTheSameEachTime(t *testing.T) {
 		}
 	}
 }
+
+// long reports whether this is the long run of the tests, by the environment variable
+// STOREFRONT_LONG=1: the simulation then runs all of its seeds, which takes minutes.
+func long() bool { return os.Getenv("STOREFRONT_LONG") == "1" }
 
 func raceDetected() bool {
 	info, ok := debug.ReadBuildInfo()

@@ -34,8 +34,8 @@
 //
 //	             in all  one after another
 //	CreateOrder   2,600              1,750
-//	GetProduct    2,100              2,000
-//	ListUsers     1,800                500
+//	GetProduct    2,200              2,100
+//	ListUsers     1,900                600
 //	ListWidgets   1,800                500
 //
 // A run creates 900 orders. Put and Delete are called 220 times. Without [Refuser]
@@ -77,6 +77,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -424,8 +425,22 @@ func (t *test) advance(store storefront.Store, d time.Duration) bool {
 	return ok
 }
 
-// now is the time by the store's clock, as the service would put it into an
-// order.
-func (t *test) now() time.Time {
-	return time.Now().Add(t.advanced).UTC().Truncate(time.Millisecond)
+// clock returns the time by the store's clock.
+func (t *test) clock() time.Time { return time.Now().Add(t.advanced) }
+
+// now returns the time by the store's clock as the service puts it into an order.
+func (t *test) now() time.Time { return t.clock().UTC().Truncate(time.Millisecond) }
+
+// together makes calls at the same time and waits for them.
+func together(n int, call func(i int)) {
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			call(i)
+		})
+	}
+	close(start)
+	wg.Wait()
 }

@@ -287,7 +287,7 @@ func eval[T any](p *page, expression string) T {
 	}))
 }
 
-// waitFor waits until the JavaScript condition holds.
+// WaitFor waits until the JavaScript condition holds.
 func (p *page) waitFor(condition string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// matchCases are lines that match the tag "tag", or not, in a weak comparison.
+// matchCases says which lines match the tag "tag" in a weak comparison.
 var matchCases = []struct {
 	name  string
 	lines []string
@@ -114,7 +114,7 @@ func TestStrongComparisonMatchesNoWeakTag(t *testing.T) {
 	}
 }
 
-// absent is a Cache-Control without directives that mean anything.
+// absent is a Cache-Control without any directive that has a meaning.
 var absent = CacheControl{MaxAge: Forever, MaxStale: -1, StaleIfError: -1}
 
 // with returns absent with changes.
@@ -234,8 +234,8 @@ func FuzzUnquoteString(f *testing.F) {
 	})
 }
 
-// FuzzMatchETag compares MatchETag with what regular expressions find in the
-// lines joined to one (RFC 9110, Section 5.3).
+// FuzzMatchETag compares MatchETag with regular expressions on the lines joined to one (RFC
+// 9110, Section 5.3).
 func FuzzMatchETag(f *testing.F) {
 	const etag = `"tag"`
 	for _, test := range matchCases {
@@ -257,8 +257,8 @@ func FuzzMatchETag(f *testing.F) {
 	})
 }
 
-// FuzzCacheControl compares ParseCacheControl with one that splits the elements by
-// regular expressions and knows no order among them.
+// FuzzCacheControl compares ParseCacheControl with a second parser, which splits the
+// elements by regular expressions and does not look at their sequence.
 func FuzzCacheControl(f *testing.F) {
 	for _, test := range cacheControlCases {
 		f.Add(strings.Join(test.lines, "\n"), uint64(len(test.name)))
@@ -297,8 +297,8 @@ var (
 	directiveForm    = regexp.MustCompile(`(?s)^([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+)(?:=([!#$%&'*+\-.^_|~0-9A-Za-z` + "`" + `]+|"(?:\\.|[^"\\])*"))?$`)
 )
 
-// splitDirectives returns the well-formed elements of lines, and whether there
-// were others.
+// splitDirectives returns the well-formed elements of lines, and whether there were
+// malformed ones.
 func splitDirectives(lines []string) (elements []string, malformed bool) {
 	for _, line := range lines {
 		for _, element := range directiveElement.FindAllString(line, -1) {

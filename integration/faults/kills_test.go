@@ -1,0 +1,89 @@
+package faults
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/process"
+)
+
+// TestReplicaKills kills replicas that share a PostgreSQL.
+func TestReplicaKills(t *testing.T) {
+	f := faulttest.New(t)
+	server := dbserver.StartPostgres(t)
+	f.Start(3, server.URL())
+	f.Run(250, func() {
+		f.KillReplica()
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.URL()) })
+}
+
+// TestPostgresKills kills the PostgreSQL that replicas share, and sometimes a
+// replica.
+func TestPostgresKills(t *testing.T) {
+	f := faulttest.New(t)
+	server := dbserver.StartPostgres(t)
+	f.Start(3, server.URL())
+	f.Run(800, func() {
+		if f.Rand.IntN(4) == 0 {
+			f.KillReplica()
+			return
+		}
+		f.Kills["PostgreSQL"]++
+		server.Restart(t)
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.URL()) })
+}
+
+// TestMySQLKills kills the MySQL that replicas share.
+func TestMySQLKills(t *testing.T) {
+	f := faulttest.New(t)
+	server := dbserver.MySQL.Start(t)
+	f.Start(3, dbserver.MySQLURL(t, server.DSN()))
+	f.Orders = faulttest.Orders / 4
+	f.Run(f.Orders/4, func() {
+		f.Kills["MySQL"]++
+		server.Restart(t)
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
+}
+
+// TestFailover kills the primary of a PostgreSQL pair for good and promotes its
+// synchronous standby. The killed one becomes the standby of the other, and so
+// on in turn.
+func TestFailover(t *testing.T) {
+	f := faulttest.New(t)
+	primary := dbserver.StartPostgres(t)
+	standby := primary.StartStandby(t)
+	f.Start(3, dbserver.PostgresURL("postgres", primary, standby))
+	failOver := func() {
+		f.Kills["primary"]++
+		primary.Kill(t)
+		standby.Promote(t)
+		primary, standby = standby, primary
+	}
+	f.Run(2000, func() {
+		failOver()
+		standby.Follow(t, primary)
+	})
+	f.Check(func() *sql.DB {
+		failOver() // what counts is what the standby has
+		return dbserver.Open(t, "pgx", primary.URL())
+	})
+}
+
+// TestSQLiteKills kills a server that keeps a SQLite file.
+func TestSQLiteKills(t *testing.T) { testSQLiteKills(t, 1) }
+
+func testSQLiteKills(t *testing.T, replicas int) {
+	f := faulttest.New(t)
+	file := filepath.Join(process.Folder(t), "shop.db")
+	f.Start(replicas, file)
+	f.Run(250, func() {
+		f.KillReplica()
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
+}

@@ -1,0 +1,219 @@
+package storefront
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestEveryResponse(t *testing.T) {
+	for _, r := range trials() {
+		t.Run(r.String(), func(t *testing.T) {
+			got := r.send(quiet(newTrialStore()))
+			if got.status != r.status {
+				t.Fatalf("status %d, want %d: %s", got.status, r.status, got.body)
+			}
+			wantLength, wantType, wantOptions := []string{strconv.Itoa(len(got.body))}, []string{"application/json"}, []string{"nosniff"}
+			switch {
+			case r.status == 204 || r.status == 304:
+				if got.body != "" {
+					t.Errorf("%d with the body %q", r.status, got.body)
+				}
+				wantLength, wantType, wantOptions = nil, nil, nil
+			case r.status >= 400:
+				wantType = []string{"application/problem+json"}
+			}
+			if v := got.header["X-Content-Type-Options"]; !slices.Equal(v, wantOptions) {
+				t.Errorf("X-Content-Type-Options: %q, want %q", v, wantOptions)
+			}
+			if v := got.header["Content-Length"]; !slices.Equal(v, wantLength) {
+				t.Errorf("Content-Length: %q, want %q", v, wantLength)
+			}
+			if v := got.header["Content-Type"]; !slices.Equal(v, wantType) {
+				t.Errorf("Content-Type: %q, want %q", v, wantType)
+			}
+			if v := got.header["Cache-Control"]; (r.status >= 400 || r.method == "POST") && !slices.Equal(v, []string{"no-store"}) {
+				t.Errorf("Cache-Control: %q, want no-store", v)
+			}
+			if v, ok := got.header["Allow"]; ok != (r.status == 405 || r.status == 204) {
+				t.Errorf("Allow: %q with status %d", v, r.status)
+			}
+			if v, ok := got.header["Retry-After"]; ok != (r.status == 503 || r.status == 409) {
+				t.Errorf("Retry-After: %q with status %d", v, r.status)
+			}
+		})
+	}
+}
+
+func TestHeadHasTheHeadersOfGetAndNoBody(t *testing.T) {
+	for _, r := range trials() {
+		if r.method != "GET" || r.target == "/v1/orders" {
+			continue
+		}
+		t.Run(r.String(), func(t *testing.T) {
+			h := quiet(newTrialStore())
+			want := r.send(h)
+			r.method = "HEAD"
+			got := r.send(h)
+			if got.body != "" {
+				t.Errorf("HEAD has the body %q", got.body)
+			}
+			want.body = ""
+			if diff := want.diff(got); diff != "" {
+				t.Errorf("-GET +HEAD:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nothing in a response depends on the host, on the place where the service is
+// mounted, on what a proxy says, or on what a wrapper's writer can do.
+func TestResponsesDependOnlyOnWhatIsDocumented(t *testing.T) {
+	h := quiet(newTrialStore())
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	mux.Handle("/shop/", http.StripPrefix("/shop", h))
+	mux.Handle("other.example/", h)
+	at := func(prefix string, mounted http.Handler) func(trial) response {
+		return func(r trial) response {
+			r.target = prefix + r.target
+			return r.send(mounted)
+		}
+	}
+	through := func(wrap func(w http.ResponseWriter, r *http.Request) http.ResponseWriter) func(trial) response {
+		return at("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(wrap(w, r), r) }))
+	}
+	ways := map[string]func(trial) response{
+		"a prefix":                at("/shop", http.StripPrefix("/shop", h)),
+		"a deep prefix":           at("/a/b/c", http.StripPrefix("/a/b/c", h)),
+		"the name of a version":   at("/v1", http.StripPrefix("/v1", h)),
+		"no prefix":               at("", http.StripPrefix("", h)),
+		"two prefixes":            at("/a/b", http.StripPrefix("/a", http.StripPrefix("/b", h))),
+		"a ServeMux":              at("", mux),
+		"a ServeMux and a prefix": at("/shop", mux),
+		"a ServeMux with a host":  at("http://other.example", mux),
+		"a writer with three methods": through(func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter {
+			return struct{ http.ResponseWriter }{w}
+		}),
+	}
+	for _, host := range []string{"", "other.example:8443", "[::1]:80", "bad host/.."} {
+		ways["the host "+host] = through(func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			r.Host = host
+			return w
+		})
+	}
+	for _, line := range []string{
+		"X-Forwarded-Host: other.example", "X-Forwarded-Proto: https", "X-Forwarded-Prefix: /shop", "X-Forwarded-For: 10.0.0.7",
+		"Forwarded: for=10.0.0.7;host=other.example;proto=https", "X-Original-Url: /v1/users", "X-Rewrite-Url: /v1/users", "X-Http-Method-Override: DELETE",
+		"Origin: https://other.example", "Accept: text/html", "Accept-Encoding: gzip", "Range: bytes=0-1",
+	} {
+		ways[line] = func(r trial) response {
+			r.lines = append(slices.Clip(r.lines), line)
+			return r.send(h)
+		}
+	}
+	for name, send := range ways {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range trials() {
+				if diff := r.send(h).diff(send(r)); diff != "" {
+					t.Errorf("%v, -want +got:\n%s", r, diff)
+				}
+			}
+		})
+	}
+}
+
+// Whatever middlewares do with the headers of a response, also at the same time,
+// is not to be seen in another one.
+func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
+	h := quiet(newTrialStore())
+	var want []response
+	for _, r := range trials() {
+		want = append(want, r.send(h))
+	}
+	meddling := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		for name, values := range w.Header() {
+			values[0] = "changed"
+			w.Header().Add(name, "added")
+		}
+	})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for _, r := range trials() {
+				r.send(meddling)
+			}
+		})
+	}
+	wg.Wait()
+	for i, r := range trials() {
+		if diff := want[i].diff(r.send(h)); diff != "" {
+			t.Errorf("%v after middlewares, -want +got:\n%s", r, diff)
+		}
+	}
+}
+
+// An addingWriter adds to every header as it is written.
+type addingWriter struct{ *httptest.ResponseRecorder }
+
+func (w addingWriter) WriteHeader(status int) {
+	for name := range w.Header() {
+		w.Header().Add(name, "added")
+	}
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+func TestAddToOneHeaderLeavesTheOthersAlone(t *testing.T) {
+	for _, r := range trials() {
+		want := r.send(quiet(newTrialStore()))
+		w := addingWriter{httptest.NewRecorder()}
+		quiet(newTrialStore()).ServeHTTP(w, newRequest(r.method, r.target, r.body, r.lines...))
+		for name, values := range want.header {
+			if got := w.Header()[name]; !slices.Equal(got, append(slices.Clip(values), "added")) {
+				t.Errorf("%v: %s is %q, want %q and what was added", r, name, got, values)
+			}
+		}
+	}
+}
+
+// What a middleware has set for another purpose stays; what is the service's to
+// say, it says alone.
+func TestHeadersOfMiddlewares(t *testing.T) {
+	h := quiet(newTrialStore())
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", "max-age=9")
+		w.Header().Set("X-Content-Type-Options", "other")
+		w.Header().Set("Cache-Control", "public")
+		h.ServeHTTP(w, r)
+	})
+	for _, r := range trials() {
+		if r.method == "OPTIONS" {
+			continue
+		}
+		want := r.send(h)
+		want.header.Set("Strict-Transport-Security", "max-age=9")
+		if r.status == http.StatusNotModified { // without a body, that is nothing of the service's
+			want.header.Set("X-Content-Type-Options", "other")
+		}
+		if diff := want.diff(r.send(outer)); diff != "" {
+			t.Errorf("%v, -want +got:\n%s", r, diff)
+		}
+	}
+}
+
+func TestLinkIsAddedToThatOfAWrapper(t *testing.T) {
+	h := quiet(newTrialStore())
+	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</help>; rel=help")
+		h.ServeHTTP(w, r)
+	})
+	got := get(outer, "/v1/users?limit=1").header["Link"]
+	if len(got) != 2 || got[0] != "</help>; rel=help" || !strings.HasSuffix(got[1], `; rel="next"`) {
+		t.Errorf("Link %q, want both", got)
+	}
+}

@@ -1,0 +1,651 @@
+package storefront
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront/internal/ijson"
+)
+
+func TestProblems(t *testing.T) {
+	provoked := make(map[problemType]bool)
+	for _, row := range []struct {
+		typ   problemType
+		store Store
+		trial trial
+	}{
+		{invalidQuery, new(MemStore), read(0, "/v1/users?limit=x")},
+		{malformedBody, new(MemStore), order(0, "{")},
+		{idempotencyKeyMissing, new(MemStore), order(0, teapots, "Content-Type: application/json")},
+		{idempotencyKeyInvalid, new(MemStore), order(0, teapots, "Content-Type: application/json", "Idempotency-Key: é")},
+		{notFound, new(MemStore), read(0, "/")},
+		{productNotFound, new(MemStore), read(0, "/v1/products/none")},
+		{methodNotAllowed, new(MemStore), trial{method: "PUT", target: "/v1/users"}},
+		{requestTimeout, new(MemStore), order(0, "a body that does not arrive in time")},
+		{idempotencyKeyInProgress, failing(ErrInProgress), order(0, teapots)},
+		{preconditionFailed, new(MemStore), read(0, "/v1/users", `If-Match: "x"`)},
+		{bodyTooLarge, new(MemStore), order(0, strings.Repeat(" ", 64<<10+1))},
+		{unsupportedMediaType, new(MemStore), order(0, teapots, "Idempotency-Key: k")},
+		{invalidOrder, new(MemStore), order(0, "{}")},
+		{idempotencyKeyReused, failing(ErrKeyReused), order(0, teapots)},
+		{orderRefused, failing(&Refusal{}), order(0, teapots)},
+		{internalError, failing(errors.New("broken")), read(0, "/v1/users")},
+		{notImplemented, new(MemStore), trial{method: "BREW", target: "/v1/users"}},
+		{unavailable, failing(ErrUnavailable), read(0, "/v1/users")},
+		{notCached, new(MemStore), read(0, "/v1/products/p", "Cache-Control: only-if-cached")},
+	} {
+		provoked[row.typ] = true
+		want := row.typ.problem("")
+		_, code, _ := strings.Cut(want.Type, ":storefront:")
+		t.Run(code, func(t *testing.T) {
+			h, log := logged(row.store)
+			ask := func() Problem {
+				r := newRequest(row.trial.method, row.trial.target, row.trial.body, row.trial.lines...)
+				if row.typ == requestTimeout {
+					r.Body = io.NopCloser(iotest.ErrReader(os.ErrDeadlineExceeded))
+				}
+				return do(h, r).wantProblem(t, want.Status, code)
+			}
+			p, again := ask(), ask()
+			if p.Title != want.Title || again.Title != p.Title || again.Detail != p.Detail {
+				t.Errorf("the problems are %+v and %+v, want the title %q", p, again, want.Title)
+			}
+			incidents := log.incidents(t)
+			if want.Status < 500 {
+				if p.Instance != "" || len(incidents) > 0 {
+					t.Errorf("an instance %q and the log lines %+v, want neither", p.Instance, incidents)
+				}
+				return
+			}
+			random, ok := strings.CutPrefix(p.Instance, "urn:storefront:incident:")
+			if !ok || len(random) < 20 || again.Instance == p.Instance {
+				t.Errorf("the instances are %q and %q, want two incidents", p.Instance, again.Instance)
+			}
+			if len(incidents) != 2 || incidents[0].Incident != p.Instance || incidents[1].Incident != again.Instance {
+				t.Errorf("the log has %+v, want the incidents %q and %q", incidents, p.Instance, again.Instance)
+			}
+		})
+	}
+	for _, typ := range problemTypes(t) {
+		if !provoked[typ] {
+			t.Errorf("there is no row for %s", typ.code)
+		}
+	}
+}
+
+// A logBuffer is a log in JSON that several goroutines may write.
+type logBuffer struct{ syncBuffer }
+
+// logged returns a handler and its log.
+func logged(store Store) (http.Handler, *logBuffer) {
+	log := new(logBuffer)
+	return NewWithOptions(store, &Options{Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}), log
+}
+
+// A logLine is what the service logs of an incident.
+type logLine struct{ Level, Incident, Method, Route, Error string }
+
+func (l *logBuffer) incidents(t *testing.T) (lines []logLine) {
+	t.Helper()
+	for dec := json.NewDecoder(strings.NewReader(l.String())); dec.More(); {
+		var line logLine
+		if err := dec.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestProblemMembersAreThoseOfTheContract(t *testing.T) {
+	r := get(New(new(MemStore)), "/v1/users?limit=0&page=1&page=2")
+	const want = `{"type":"urn:problem-type:storefront:invalid-query","title":"Invalid query","status":400,` +
+		`"detail":"The query is not valid for this list.","errors":[` +
+		`{"detail":"Unknown parameter. The parameters are: limit, after.","parameter":"page"},` +
+		`{"detail":"Unknown parameter. The parameters are: limit, after.","parameter":"page"},` +
+		`{"detail":"limit must be a whole number from 1 to 500, in decimal digits.","parameter":"limit","minimum":1,"maximum":500}]}`
+	if diff := cmp.Diff(want, r.body); diff != "" {
+		t.Errorf("problem document, -want +got:\n%s", diff)
+	}
+}
+
+// storeRequests are requests that have each method of the store called, by route.
+var storeRequests = []struct {
+	route string
+	trial trial
+}{
+	{"GET /v1/users", read(0, "/v1/users")},
+	{"GET /v2/widgets", read(0, "/v2/widgets?limit=1")},
+	{productRoute, read(0, "/v1/products/p1")},
+	{productRoute, read(0, "/v1/products/p1", "Cache-Control: max-age=60")},
+	{productRoute, read(0, "/v1/products/p1", "Cache-Control: no-store")},
+	{productRoute, read(0, "/v1/products/p1", "Cache-Control: max-stale, stale-if-error=60")},
+	{orderRoute, order(0, `{"item":"diary","qty":31337}`, "Content-Type: application/json", "Idempotency-Key: sesame", "Authorization: Bearer topsecret")},
+}
+
+const (
+	productRoute = "GET /v1/products/{product_id}"
+	orderRoute   = "POST /v1/orders"
+)
+
+// An outcome is what becomes of a store's error.
+type outcome struct {
+	status            int
+	code, retry, logs string // logs is the level, or "" for nothing
+}
+
+// check sends the request whose outcome it is, of which it tells nothing but what a
+// client may know.
+func (want outcome) check(t *testing.T, store Store, route string, request trial, text string) {
+	t.Helper()
+	h, log := logged(store)
+	r := request.send(h)
+	p := r.wantProblem(t, want.status, want.code)
+	if r.header.Get("Retry-After") != want.retry || r.header["Link"] != nil || r.header["Etag"] != nil {
+		t.Errorf("%s: headers %v, want Retry-After %q, no Link and no ETag", route, r.header, want.retry)
+	}
+	for _, secret := range []string{storeSecret, text, "ord_secret", "broke its contract"} {
+		if strings.Contains(fmt.Sprint(r.header)+r.body, secret) {
+			t.Errorf("%s: the response has %q in it: %v %s", route, secret, r.header, r.body)
+		}
+	}
+	var lines []logLine
+	if want.logs != "" {
+		lines = []logLine{{want.logs, p.Instance, request.method, route, text}}
+	}
+	if diff := cmp.Diff(lines, log.incidents(t)); diff != "" {
+		t.Errorf("%s: log lines, -want +got:\n%s", route, diff)
+	}
+	for _, private := range []string{"sesame", "diary", "31337", "topsecret"} {
+		if strings.Contains(log.String(), private) {
+			t.Errorf("%s: %q is in the log: %s", route, private, log)
+		}
+	}
+}
+
+// What is temporary wins over what is final: a client would give up what is only
+// delayed.
+func TestStoreErrors(t *testing.T) {
+	var (
+		broken   = outcome{500, "internal-error", "", "ERROR"}
+		away     = outcome{503, "unavailable", "1", "WARN"}
+		missing  = outcome{404, "product-not-found", "", ""}
+		reused   = outcome{422, "idempotency-key-reused", "", ""}
+		underWay = outcome{409, "idempotency-key-in-progress", "1", ""}
+		refused  = outcome{422, "order-refused", "", ""}
+	)
+	type row struct {
+		name  string
+		err   error
+		all   outcome
+		route string // which has an outcome of its own
+		own   outcome
+	}
+	rows := []row{
+		{"ErrUnavailable", ErrUnavailable, away, "", outcome{}},
+		{"a deadline", context.DeadlineExceeded, away, "", outcome{}},
+		{"another error", errors.New("disk full"), broken, "", outcome{}},
+		{"cancelled by the store itself", context.Canceled, broken, "", outcome{}},
+		{"ErrNotFound", ErrNotFound, broken, productRoute, missing},
+		{"ErrKeyReused", ErrKeyReused, broken, orderRoute, reused},
+		{"ErrInProgress", ErrInProgress, broken, orderRoute, underWay},
+		{"a Refusal", &Refusal{}, broken, orderRoute, refused},
+		{"ErrInProgress and a Refusal", errors.Join(&Refusal{}, ErrInProgress), broken, orderRoute, underWay},
+	}
+	for _, temporary := range rows[:2] {
+		for _, final := range rows[2:] {
+			rows = append(rows,
+				row{temporary.name + " and " + final.name, errors.Join(temporary.err, final.err), away, "", outcome{}},
+				row{final.name + " and " + temporary.name, errors.Join(final.err, temporary.err), away, "", outcome{}})
+		}
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			for _, err := range []error{row.err, fmt.Errorf(storeSecret+": %w", row.err), errors.Join(errors.New(storeSecret), row.err)} {
+				for _, request := range storeRequests {
+					want := row.all
+					if request.route == row.route {
+						want = row.own
+					}
+					want.check(t, failing(err), request.route, request.trial, err.Error())
+				}
+			}
+		})
+	}
+}
+
+func TestStoresThatBreakTheirContract(t *testing.T) {
+	for _, row := range []struct {
+		route, text string
+		store       *stubStore
+	}{
+		{productRoute, "GetProduct broke its contract: it returned the zero Resource",
+			&stubStore{getProduct: func(context.Context, string) (Resource, error) { return Resource{}, nil }}},
+		{productRoute, `GetProduct broke its contract: it returned "kettle" for the ID "p1"`,
+			&stubStore{getProduct: func(context.Context, string) (Resource, error) { return MustResource("kettle", nil), nil }}},
+		{orderRoute, "CreateOrder broke its contract: it returned an order without ID",
+			&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) { return Order{}, nil }}},
+	} {
+		for _, request := range storeRequests {
+			if request.route == row.route {
+				outcome{500, "internal-error", "", "ERROR"}.check(t, row.store, request.route, request.trial, row.text)
+			}
+		}
+	}
+}
+
+// A client that is gone is nobody's failure; what has no incident is not logged.
+func TestLogging(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, row := range []struct {
+		name           string
+		ctx            context.Context
+		method, target string
+		err            error
+		want           []logLine
+	}{
+		{"a client that went away is nothing", gone, "GET", "/v1/products/p", fmt.Errorf("query: %w", context.Canceled), nil},
+		{"a store that fails while the client goes away is an error", gone, "GET", "/v1/products/p", errors.New("disk full"),
+			[]logLine{{"ERROR", "", "GET", productRoute, "disk full"}}},
+		{"an unknown path is nothing", t.Context(), "GET", "/nowhere", nil, nil},
+		{"an unknown method is information", t.Context(), "BREW", "/v1/users", nil, []logLine{{"INFO", "", "BREW", "/v1/users", ""}}},
+		{"an unknown method of an unknown path is information", t.Context(), "BREW", "/v1//users", nil, []logLine{{"INFO", "", "BREW", "/", ""}}},
+		{"an unknown method is cut", t.Context(), strings.Repeat("M", 100_000), "/", nil, []logLine{{"INFO", "", strings.Repeat("M", 32), "/", ""}}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			h, log := logged(failing(row.err))
+			var p Problem
+			if err := json.Unmarshal([]byte(do(h, newRequest(row.method, row.target, "").WithContext(row.ctx)).body), &p); err != nil {
+				t.Fatal(err)
+			}
+			for i := range row.want {
+				row.want[i].Incident = p.Instance
+			}
+			if diff := cmp.Diff(row.want, log.incidents(t)); diff != "" {
+				t.Errorf("log lines, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNilLoggerIsTheDefaultOfThatTime(t *testing.T) {
+	h := New(new(MemStore))
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	for range 2 {
+		var log bytes.Buffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		p := send(h, "BREW", "/", "").wantProblem(t, 501, "not-implemented")
+		if !strings.Contains(log.String(), p.Instance) {
+			t.Errorf("the default logger that was set after New has %q, want the incident %s", &log, p.Instance)
+		}
+	}
+}
+
+func TestProblemsLeakNothingOfTheImplementation(t *testing.T) {
+	requests := []trial{
+		read(0, "/v1/users?limit=9999999999999999999999"),
+		read(0, "/v1/users?limit=%zz&a;b"),
+		read(0, "/v1/users?after=!!!"),
+		order(0, teapots, "Content-Type: ;;;"),
+	}
+	for _, body := range []string{"", "{", "nul", `{"item":"\ud800","qty":1}`, `{"item":"` + "\xff" + `","qty":1}`, `{"item":1e999,"qty":"x"}`, `{} {}`, strings.Repeat("[", 20_000)} {
+		requests = append(requests, order(0, body))
+	}
+	leak := regexp.MustCompile(`json:|invalid character|unexpected end|unmarshal|Go |int64|strconv|storefront\.|errorString|parsing|base64|illegal|http:|EOF|mime:|goroutine|\.go:|context |nil`)
+	for _, r := range requests {
+		got := r.send(New(new(MemStore)))
+		if found := leak.FindString(fmt.Sprint(got.header) + got.body); found != "" || got.status < 400 {
+			t.Errorf("%v %.40s: status %d, and the response has %q in it: %s", r, r.body, got.status, found, got.body)
+		}
+	}
+}
+
+// The log says what the store panicked with, and where.
+func TestPanicOfTheStoreIsAFailureOfTheStore(t *testing.T) {
+	for want, value := range map[string]any{
+		"an error":      errors.New("an error"),
+		"a text":        "a text",
+		"42":            42,
+		"1m0s":          time.Minute, // a Stringer
+		"a struct {}":   struct{}{},
+		"a *fs.PathErr": (*fs.PathError)(nil),
+	} {
+		for _, request := range storeRequests {
+			h, log := logged(failingBy(func() error { panic(value) }))
+			p := request.trial.send(h).wantProblem(t, http.StatusInternalServerError, "internal-error")
+			lines := log.incidents(t)
+			if len(lines) != 1 || lines[0].Incident != p.Instance || lines[0].Level != "ERROR" ||
+				!strings.HasPrefix(lines[0].Error, "the store panicked: "+want) || !strings.Contains(lines[0].Error, "shared_test.go") {
+				t.Errorf("%s: the log is %s, want %q, the stack and %s", request.route, log, want, p.Instance)
+			}
+		}
+	}
+}
+
+// A trap is an error whose methods panic, but for those that are told not to.
+type trap struct{ error, is, as, unwrap bool }
+
+func (t *trap) spring(safe bool) {
+	if !safe {
+		panic("a trap")
+	}
+}
+
+func (t *trap) Error() string          { t.spring(t.error); return "not to be sent" }
+func (t *trap) Is(error) bool          { t.spring(t.is); return false }
+func (t *trap) As(any) bool            { t.spring(t.as); return false }
+func (t *trap) Unwrap() error          { t.spring(t.unwrap); return nil }
+func (t *trap) Format(fmt.State, rune) { panic("a trap") }
+
+// A bomb is a trap that even package fmt does not survive: it panics with itself.
+type bomb struct{ is bool }
+
+func (b bomb) Error() string { panic(b) }
+func (b bomb) Is(error) bool {
+	if b.is {
+		panic(b)
+	}
+	return false
+}
+
+func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
+	var nilPathError *fs.PathError
+	var nilRefusal *Refusal
+	ring := []any{nil}
+	ring[0] = ring
+	returns := func(err error) func() error { return func() error { return err } }
+	panics := func(v any) func() error { return func() error { panic(v) } }
+	for name, fail := range map[string]func() error{
+		"a typed nil":                      returns(nilPathError),
+		"a typed nil, wrapped":             returns(fmt.Errorf("open: %w", nilPathError)),
+		"a typed nil, joined":              returns(errors.Join(errors.New("first"), nilPathError)),
+		"a typed nil Refusal":              returns(nilRefusal),
+		"an error whose methods all panic": returns(new(trap)),
+		"an error whose Error panics":      returns(&trap{error: false, is: true, as: true, unwrap: true}),
+		"an error whose Is panics":         returns(&trap{error: true, is: false, as: true, unwrap: true}),
+		"an error whose As panics":         returns(&trap{error: true, is: true, as: false, unwrap: true}),
+		"an error whose Unwrap panics":     returns(&trap{error: true, is: true, as: true, unwrap: false}),
+		"an error that cannot be compared": returns(uncomparable{errors.New("x")}),
+		"an error that panics with itself": returns(bomb{}),
+		"an error whose Is panics with it": returns(bomb{true}),
+		"an error that contains itself":    returns(loop{}),
+		"errors that contain themselves":   returns(knot{}),
+		"an endless chain":                 returns(unending{}),
+		"a chain of a million":             returns(chain(1_000_000)),
+		"ErrUnavailable in an endless one": returns(knot{ErrUnavailable}),
+		"an error that ends the goroutine": returns(trapFunc(runtime.Goexit)),
+		"an error that does not answer":    nil,
+		"a panic with a typed nil":         panics(nilPathError),
+		"a panic with a bomb":              panics(bomb{}),
+		"a panic with a knot":              panics(knot{}),
+		"a panic with what has no end":     panics(ring),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if fail == nil {
+					answer := make(chan struct{})
+					defer close(answer)
+					fail = returns(trapFunc(func() { <-answer }))
+				}
+				broken := true
+				store := failingBy(fail)
+				store.getProduct = func(_ context.Context, id string) (Resource, error) {
+					if broken {
+						return Resource{}, fail()
+					}
+					return NewResource(id, nil)
+				}
+				h, log := logged(store)
+				for i, request := range storeRequests {
+					r := request.trial.send(h)
+					p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
+					if lines := log.incidents(t); len(lines) != i+1 || lines[i].Incident != p.Instance || lines[i].Error == "" {
+						t.Errorf("%s: the log is %s, want the incident %s", request.route, log, p.Instance)
+					}
+					if strings.Contains(r.body, "not to be sent") {
+						t.Errorf("%s: the error is sent: %s", request.route, r.body)
+					}
+				}
+				broken = false // and nothing else is disturbed
+				for _, line := range []string{"Accept: */*", "Cache-Control: max-age=5"} {
+					get(h, "/v1/products/p1", line).wantStatus(t, http.StatusOK)
+				}
+			})
+		})
+	}
+}
+
+// Trees of errors without end. Error of a loop, a knot or an unending goes on as
+// errors.Join does, by those inside.
+type (
+	loop     struct{}
+	knot     [1]error // and itself
+	unending struct{ depth int }
+	chain    int
+)
+
+func (l loop) Error() string { return l.Unwrap().Error() }
+func (l loop) Unwrap() error { return l }
+
+func (k knot) Error() string   { return errors.Join(k.Unwrap()...).Error() }
+func (k knot) Unwrap() []error { return []error{k[0], k, k} }
+
+func (e unending) Error() string { return e.Unwrap().Error() }
+func (e unending) Unwrap() error { return unending{e.depth + 1} }
+
+func (c chain) Error() string { return "link\n" + c.Unwrap().Error() }
+func (c chain) Unwrap() error {
+	if c == 0 {
+		return ErrUnavailable
+	}
+	return c - 1
+}
+
+// A trapFunc is an error whose Is does what it does.
+type trapFunc func()
+
+func (f trapFunc) Error() string { return "not to be sent" }
+func (f trapFunc) Is(error) bool { f(); return false }
+
+// An uncomparable is an error that panics where errors are compared without care.
+type uncomparable []error
+
+func (uncomparable) Error() string { return "uncomparable" }
+
+// Memory would forget what is there.
+func TestWhatIsTemporaryWinsOverWhatIsFinal(t *testing.T) {
+	for _, temporary := range []error{ErrUnavailable, context.DeadlineExceeded} {
+		var failure error
+		h, _ := logged(&stubStore{getProduct: func(context.Context, string) (Resource, error) { return MustResource("p1", nil), failure }})
+		get(h, "/v1/products/p1", "Cache-Control: no-cache").wantStatus(t, http.StatusOK)
+		failure = errors.Join(ErrNotFound, temporary)
+		get(h, "/v1/products/p1", "Cache-Control: no-cache, max-age=1").wantProblem(t, http.StatusServiceUnavailable, "unavailable")
+		for _, line := range []string{"Cache-Control: no-cache, stale-if-error=5", "Cache-Control: only-if-cached"} {
+			get(h, "/v1/products/p1", line).wantStatus(t, http.StatusOK) // as memory has it still
+		}
+	}
+}
+
+func TestLogSaysOfWhichTypeAPanickingErrorIs(t *testing.T) {
+	var err *fs.PathError
+	h, log := logged(failing(err))
+	get(h, "/v1/users").wantProblem(t, http.StatusInternalServerError, "internal-error")
+	if !strings.Contains(log.String(), "a *fs.PathError without a text") {
+		t.Errorf("the log does not say that a *fs.PathError was returned: %s", log)
+	}
+}
+
+// hostileRequests are requests that try to have much said of little.
+func hostileRequests() map[string]trial {
+	queries := map[string]string{
+		"names that are not UTF-8":    strings.Repeat("%FF", 255) + "=1",
+		"names of control characters": strings.Repeat("%01", 255) + "=1",
+		"names of quotes":             strings.Repeat("%22", 255) + "=1",
+		"names of line separators":    strings.Repeat("%E2%80%A8", 85) + "=1",
+		"names of four bytes":         strings.Repeat("%F0%9F%98%80", 64) + "=1",
+		"raw bytes":                   strings.Repeat("\xff", 255),
+		"bad escapes":                 strings.Repeat("%", 255),
+		"semicolons":                  strings.Repeat(";", 255),
+	}
+	requests := make(map[string]trial)
+	for name, pair := range queries {
+		requests["100 "+name] = trial{method: "GET", target: "/v1/users?" + strings.Repeat(pair+"&", 100)}
+		requests["one of 1,000 times the length, "+name] = trial{method: "GET", target: "/v1/users?" + strings.Repeat(strings.TrimSuffix(pair, "=1"), 1000)}
+	}
+	deep := ""
+	for i := range 30 {
+		deep += `{"` + strings.Repeat(string(rune('é'+i)), 500) + `":`
+	}
+	deep += `{"a":1,"a":2}` + strings.Repeat("}", 30)
+	wide := "{"
+	for i := range 120 {
+		wide += fmt.Sprintf(`"%d%s":1,`, i, strings.Repeat("é", 250))
+	}
+	for name, body := range map[string]string{
+		"a duplicate under long names":     deep,
+		"many long names":                  wide + `"item":"x","qty":1}`,
+		"many names of control characters": "{" + strings.ReplaceAll(wide[1:], "é", `\u0001`) + `"x":1}`,
+		"one very long name":               `{"` + strings.Repeat("😀", 15_000) + `":1}`,
+		"a surrogate under a long name":    `{"` + strings.Repeat("/", 60_000) + `":"\ud800"}`,
+		"nested deeply":                    strings.Repeat(`{"~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~":`, 1001) + "1" + strings.Repeat("}", 1001),
+	} {
+		requests[name] = order(0, body)
+	}
+	requests["a long method"] = trial{method: strings.Repeat("M", 100_000), target: "/v1/users"}
+	requests["a long path"] = trial{method: "GET", target: "/" + strings.Repeat("x", 100_000)}
+	requests["a long key"] = order(0, teapots, "Content-Type: application/json", "Idempotency-Key: "+strings.Repeat("k", 100_000))
+	return requests
+}
+
+// wantSmallAndWhole checks that a response is not much larger than nothing, and that
+// nothing in it was cut within a character or a pointer.
+func (r response) wantSmallAndWhole(t *testing.T) Problem {
+	t.Helper()
+	size := len(r.body)
+	for name, values := range r.header {
+		size += len(name) + len(strings.Join(values, ""))
+	}
+	if size > 16<<10 {
+		t.Errorf("the response has %d bytes", size)
+	}
+	var p Problem
+	if err := json.Unmarshal([]byte(r.body), &p); err != nil || !utf8.ValidString(r.body) {
+		t.Fatalf("status %d, not JSON in UTF-8: %v: %.100q", r.status, err, r.body)
+	}
+	for _, f := range p.Errors {
+		if f.Pointer != "" && !uriFragment.MatchString(f.Pointer) {
+			t.Errorf("the pointer %.100s is not whole", f.Pointer)
+		}
+		if len(f.Parameter) > 3*maxNameInFault {
+			t.Errorf("a parameter of %d bytes is repeated", len(f.Parameter))
+		}
+	}
+	return p
+}
+
+func TestNoResponseIsMuchLargerThanTheDataItCarries(t *testing.T) {
+	h := quiet(new(MemStore))
+	for name, request := range hostileRequests() {
+		t.Run(name, func(t *testing.T) {
+			r := request.send(h)
+			p := r.wantSmallAndWhole(t)
+			if r.status < 400 {
+				t.Errorf("status %d", r.status)
+			}
+			if strings.HasPrefix(name, "100 ") && len(p.Errors) < 5 {
+				t.Errorf("%d faults, want as many as there is room for", len(p.Errors))
+			}
+		})
+	}
+}
+
+func FuzzProblemSize(f *testing.F) {
+	f.Add("a=b", "k", teapots, uint8(1))
+	f.Add("%FF%01%22=%zz;", `"k`, `{"\u0001é/~":{"a":1,"a":2}}`, uint8(200))
+	f.Add("&limit=%E2%80%A8", "é", `[`, uint8(255))
+	h := quiet(new(MemStore))
+	f.Fuzz(func(t *testing.T, query, key, body string, times uint8) {
+		r := httptest.NewRequest("GET", "/v1/users", nil)
+		r.URL.RawQuery = strings.Repeat(query+"&", int(times))
+		do(h, r).wantSmallAndWhole(t)
+		deep := strings.Repeat(`{`+string(ijson.AppendString(nil, body))+`:`, int(times)) + body + strings.Repeat(`}`, int(times))
+		for _, body := range []string{body, strings.Repeat(body, int(times)), deep} {
+			r := newOrderRequest("", strings.NewReader(body))
+			r.Header["Idempotency-Key"] = []string{key}
+			do(h, r).wantSmallAndWhole(t)
+		}
+	})
+}
+
+func TestPointersThatWouldBeLongAreAbsent(t *testing.T) {
+	for n, there := range map[int]bool{2046: true, 2047: false} {
+		p := postOrder(New(new(MemStore)), "k", `{"`+strings.Repeat("x", n)+`":1,"item":"a","qty":1}`).wantProblem(t, 422, "invalid-order")
+		if len(p.Errors) != 1 || (p.Errors[0].Pointer != "") != there {
+			t.Errorf("a name of %d bytes: faults %+.50v", n, p.Errors)
+		}
+	}
+}
+
+func TestProblemWritesItself(t *testing.T) {
+	replaced, _ := json.Marshal("\xff") // by U+FFFD, which encoding/json escapes or not
+	for _, test := range []struct {
+		name    string
+		problem Problem
+		status  int
+		body    string
+	}{
+		{"zero", Problem{}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
+		{"status alone", Problem{Status: 401}, 401, `{"type":"about:blank","title":"Unauthorized","status":401}`},
+		{"status of a success", Problem{Status: 200}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
+		{"status without a text", Problem{Status: 499}, 499, `{"type":"about:blank","title":"Error","status":499}`},
+		{"status beyond", Problem{Status: 600}, 500, `{"type":"about:blank","title":"Internal Server Error","status":500}`},
+		{"all members", Problem{"urn:a", "A", 429, "Too <many> & more", "r", "urn:b", []Fault{{"d", "p", "h", "#/x", new(int64(0)), new(int64(2))}}}, 429,
+			`{"type":"urn:a","title":"A","status":429,"detail":"Too <many> & more","reason":"r","instance":"urn:b","errors":[{"detail":"d","parameter":"p","header":"h","pointer":"#/x","minimum":0,"maximum":2}]}`},
+		{"text that is not UTF-8", Problem{Status: 400, Detail: "\xff"}, 400, `{"type":"about:blank","title":"Bad Request","status":400,"detail":` + string(replaced) + `}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Retry-After", "7")
+				w.Header().Set("Cache-Control", "public")
+				test.problem.ServeHTTP(w, r)
+			})
+			got := get(outer, "/")
+			want := response{test.status, http.Header{
+				"Content-Type":           {"application/problem+json"},
+				"Content-Length":         {strconv.Itoa(len(got.body))},
+				"Cache-Control":          {"no-store"},
+				"X-Content-Type-Options": {"nosniff"},
+				"Retry-After":            {"7"},
+			}, test.body}
+			if diff := want.diff(got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			want.body = ""
+			if diff := want.diff(send(outer, "HEAD", "/", "")); diff != "" {
+				t.Errorf("HEAD, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
