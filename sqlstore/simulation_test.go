@@ -25,7 +25,7 @@ import (
 var (
 	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
 	first   = flag.Uint64("first", 1, "simulate the seeds from this one on")
-	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 250, or 2000 with STOREFRONT_LONG=1; with -race, a tenth of either)")
+	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 200, or 2000 with STOREFRONT_LONG=1; with -race, a tenth of either)")
 )
 
 // TestSimulation tests stores as a whole: three replicas of a program, with 16 callers each,
@@ -36,7 +36,7 @@ var (
 //	go test ./sqlstore -run TestSimulation -timeout 0 -args -first 2001 -seeds 100000
 //	go test ./sqlstore -run TestSimulation -args -seed 42
 func TestSimulation(t *testing.T) {
-	from, n := *first, uint64(250)
+	from, n := *first, uint64(200)
 	if long() {
 		n = 2000
 	}
