@@ -83,6 +83,13 @@ func TestIdempotencyKeyMayHaveEveryPrintableCharacter(t *testing.T) {
 	}
 }
 
+func TestIdempotencyKeyIsRequired(t *testing.T) {
+	p := postWithKeyLines(refusingOrders(t)).wantProblem(t, http.StatusBadRequest, "idempotency-key-missing")
+	if where(p.Errors) != "Idempotency-Key" {
+		t.Errorf("errors %+v, want one that names the header", p.Errors)
+	}
+}
+
 func TestIdempotencyKeyRefused(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -1,15 +1,12 @@
 package storefront
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -18,9 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -171,7 +166,6 @@ func TestLimit(t *testing.T) {
 		why   string
 	}{
 		{"1", 1, "the least"},
-		{"2", 2, "one of many"},
 		{"500", 500, "the most"},
 		{"007", 7, "leading zeros are decimal digits"},
 		{strings.Repeat("0", 400) + "9", 9, "so are many of them"},
@@ -179,27 +173,16 @@ func TestLimit(t *testing.T) {
 
 		{"", refused, "empty"},
 		{"0", refused, "below the least"},
-		{"00", refused, "still 0"},
 		{"501", refused, "one above the most"},
-		{"1000", refused, "above the most"},
 		{"-1", refused, "negative"},
-		{"-0", refused, "a sign"},
 		{"%2B5", refused, "a sign"},
 		{"+5", refused, "a + is a space"},
 		{"%205", refused, "a space before"},
-		{"5+", refused, "a space behind"},
 		{"5%0A", refused, "a newline behind"},
-		{"5%00", refused, "a NUL behind"},
-		{"5,", refused, "a comma"},
 		{"1.0", refused, "not an integer"},
-		{"1e2", refused, "not digits alone"},
 		{"0x10", refused, "hexadecimal"},
 		{"1_0", refused, "Go's digit separator"},
-		{"1,000", refused, "a thousands separator"},
-		{"ten", refused, "letters"},
 		{"%EF%BC%95", refused, "a full-width 5"},
-		{"%D9%A5", refused, "an Arabic-Indic 5"},
-		{"%C2%B2", refused, "a superscript 2"},
 		{"%FF", refused, "not UTF-8"},
 		{"4294967297", refused, "2^32+1, 1 if it wrapped around"},
 		{"9223372036854775808", refused, "2^63"},
@@ -229,12 +212,6 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-func TestLimitWithoutValueIsRefused(t *testing.T) {
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		get(New(&stubStore{}), l.path+"?limit").wantQueryFaults(t, "limit")
-	})
-}
-
 func TestPageSizes(t *testing.T) {
 	tests := []struct {
 		opts       Options
@@ -242,10 +219,7 @@ func TestPageSizes(t *testing.T) {
 	}{
 		{Options{}, 50, 500},
 		{Options{PageSize: 1}, 1, 500},
-		{Options{PageSize: 500}, 500, 500},
-		{Options{MaxPageSize: 50}, 50, 50},
 		{Options{MaxPageSize: 49}, 49, 49},
-		{Options{MaxPageSize: 1}, 1, 1},
 		{Options{MaxPageSize: 501}, 50, 501},
 		{Options{PageSize: 3, MaxPageSize: 5}, 3, 5},
 		{Options{PageSize: 1_000_000, MaxPageSize: 1_000_000}, 1_000_000, 1_000_000},
@@ -274,26 +248,6 @@ func TestPageSizes(t *testing.T) {
 	}
 }
 
-func TestPageSizesOutOfBoundsPanic(t *testing.T) {
-	for _, opts := range []Options{
-		{PageSize: -1},
-		{PageSize: 501},
-		{PageSize: 6, MaxPageSize: 5},
-		{MaxPageSize: -1},
-		{PageSize: -2, MaxPageSize: -1},
-		{MaxPageSize: 1_000_001},
-	} {
-		t.Run(fmt.Sprintf("PageSize %d, MaxPageSize %d", opts.PageSize, opts.MaxPageSize), func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			NewWithOptions(&stubStore{}, &opts)
-		})
-	}
-}
-
 func TestQueryIsParsedStrictly(t *testing.T) {
 	const (
 		unknown  = "Unknown parameter"
@@ -306,40 +260,26 @@ func TestQueryIsParsedStrictly(t *testing.T) {
 		faults []string // the parameters
 		detail string   // a part of that of the first fault
 	}{
-		{"limit=2&limit=2", []string{"limit"}, repeated},
 		{"limit=2&limit=3", []string{"limit"}, repeated},
 		{"limit=2&limit", []string{"limit"}, repeated},
+		{"limit", []string{"limit"}, "from 1 to 500"},
 		{"limit=2&&&limit=2", []string{"limit"}, repeated},
 		{"limit=2&%6Cimit=2", []string{"limit"}, repeated},
 
 		{"limit=2&x=1", []string{"x"}, unknown},
-		{"limit=2&x", []string{"x"}, unknown},
-		{"limit=2&x=", []string{"x"}, unknown},
 		{"limit=2&x=1&y=2&x=3", []string{"x", "y", "x"}, unknown},
 		{"limit=2&Limit=2", []string{"Limit"}, unknown},
 		{"limit=2&limit[]=2", []string{"limit[]"}, unknown},
 		{"limit=2&+limit=2", []string{" limit"}, unknown},
-		{"limit=2&limit%00=2", []string{"limit\x00"}, unknown},
-		{"limit=2&%C3%A9=1", []string{"é"}, unknown},
 		{"limit=2&%FF=1", []string{"\ufffd"}, unknown},
-		{"limit=2&%3Cb%3E=1", []string{"<b>"}, unknown},
-		{"limit=2&offset=10", []string{"offset"}, unknown},
-		{"limit=2&page=1", []string{"page"}, unknown},
-		{"limit=2&cursor=AXUx_RU-rA", []string{"cursor"}, unknown},
 		{"limit=2&=5", []string{"=5"}, unknown}, // a fault always says where it is
-		{"limit=2&=", []string{"="}, unknown},
 
 		{"limit=%zz", []string{"limit"}, escape},
-		{"limit=%", []string{"limit"}, escape},
 		{"limit=2%", []string{"limit"}, escape},
-		{"limit=%3", []string{"limit"}, escape},
-		{"limit=%G0", []string{"limit"}, escape},
 		{"limit=2&x=%zz", []string{"x"}, escape},
 		{"limit=2&%zz=1", []string{"%zz"}, escape},
-		{"limit=2&%", []string{"%"}, escape},
 
 		{"limit=2;", []string{"limit"}, semi},
-		{"limit=2;x=1", []string{"limit"}, semi},
 		{"limit=2&;", []string{";"}, semi},
 		{"limit=2&x;y=1", []string{"x;y"}, semi},
 	}
@@ -384,38 +324,29 @@ func TestQueryFaultsAreAllReportedAtOnce(t *testing.T) {
 	got.wantQueryFaults(t, "x", "limit", "start")
 }
 
-func TestProblemListsAtMostAHundredFaults(t *testing.T) {
-	got := get(New(&stubStore{}), "/v1/users?"+strings.Repeat("x&", 1000))
-	if n := len(got.wantProblem(t, http.StatusBadRequest, "invalid-query").Errors); n != 100 {
-		t.Errorf("1000 faults, of which the problem lists %d, want 100", n)
-	}
-}
-
-func TestUnknownParameterFaultNamesTheKnownOnes(t *testing.T) {
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		faults := get(New(&stubStore{}), l.path+"?limit=1&x=1").wantQueryFaults(t, "x")
-		if want := "limit, " + l.param; !strings.Contains(faults[0].Detail, want) {
-			t.Errorf("the detail is %q, want one with %q", faults[0].Detail, want)
-		}
-	})
-}
-
 func TestParameterOfTheOtherListIsUnknown(t *testing.T) {
-	get(New(&stubStore{}), "/v1/users?start=AXcxzyNcLg").wantQueryFaults(t, "start")
-	get(New(&stubStore{}), "/v2/widgets?limit=1&after=AXUx_RU-rA").wantQueryFaults(t, "after")
+	for target, known := range map[string]string{"/v1/users?start=AXcxzyNcLg": "limit, after", "/v2/widgets?limit=1&after=AXUx_RU-rA": "limit, start"} {
+		faults := get(New(&stubStore{}), target).wantProblem(t, 400, "invalid-query").Errors
+		if len(faults) != 1 || !strings.HasPrefix(faults[0].Detail, "Unknown parameter") || !strings.Contains(faults[0].Detail, known) {
+			t.Errorf("%s: want one fault that names the parameters %s: %+v", target, known, faults)
+		}
+	}
 }
 
 func TestEndpointsWithoutParametersRefuseAny(t *testing.T) {
-	endpoints := map[string]func(query string) response{
-		"product": func(query string) response { return get(New(&stubStore{}), "/v1/products/p1"+query) },
-		"openapi": func(query string) response { return get(New(&stubStore{}), "/openapi.json"+query) },
-		"order": func(query string) response {
-			return send(New(&stubStore{}), "POST", "/v1/orders"+query, `{"item":"teapot","qty":1}`,
-				"Content-Type: application/json", "Idempotency-Key: k1")
-		},
-	}
-	for name, request := range endpoints {
-		t.Run(name, func(t *testing.T) {
+	store := new(MemStore)
+	store.Products.Put(MustResource("p1", nil))
+	for _, endpoint := range []trial{
+		read(200, "/v1/products/p1"),
+		read(200, "/openapi.json"),
+		order(201, teapots),
+	} {
+		t.Run(endpoint.target, func(t *testing.T) {
+			with := func(store Store, query string) response {
+				r := endpoint
+				r.target += query
+				return r.send(New(store))
+			}
 			for query, parameters := range map[string][]string{
 				"?limit=1":         {"limit"},
 				"?product_id=p1":   {"product_id"},
@@ -428,43 +359,151 @@ func TestEndpointsWithoutParametersRefuseAny(t *testing.T) {
 				"?x=1&%67oat=%zz":  {"x", "goat"},
 				"?qty=1&item=cake": {"qty", "item"},
 			} {
-				request(query).wantQueryFaults(t, parameters...)
+				with(&stubStore{}, query).wantQueryFaults(t, parameters...)
+			}
+			for _, query := range []string{"?", "?&", "?&&"} {
+				with(store, query).wantStatus(t, endpoint.status)
 			}
 		})
 	}
 }
 
-func TestEndpointsWithoutParametersTakeAnEmptyQuery(t *testing.T) {
+// names are those of the items a1, a2 and a3.
+func (l pagedList) named() *MemStore {
 	store := new(MemStore)
-	store.Products.Put(MustResource("p1", nil))
-	for _, query := range []string{"?", "?&", "?&&"} {
-		if got := get(New(store), "/v1/products/p1"+query); got.status != http.StatusOK {
-			t.Errorf("%s: status %d, want 200", query, got.status)
+	for id, name := range map[string]string{"a1": "Ann", "a2": "Bob", "a3": "Cy"} {
+		l.collection(store).Put(MustResource(id, map[string]any{"name": name}))
+	}
+	return store
+}
+
+func TestPageToTheByte(t *testing.T) {
+	const lastTag, lastPage = `"XMlZifkOhA0KVE_DuLl6bQ"`, `{"data":[{"id":"a3","name":"Cy"}],"has_more":false}`
+	for _, test := range []struct{ list, target, etag, link, body string }{
+		{"users", "/v1/users?limit=2", `"E8zxS3yS0dbPRXg9wjbDeQ"`, `<?limit=2&after=AXVhMn_zGaQ>; rel="next"`,
+			`{"data":[{"id":"a1","name":"Ann"},{"id":"a2","name":"Bob"}],"has_more":true,"next":"AXVhMn_zGaQ"}`},
+		{"users", "/v1/users?limit=2&after=AXVhMn_zGaQ", lastTag, "", lastPage},
+		{"widgets", "/v2/widgets?limit=2", `"Xlli8zYV5RHt94Vc-UeElQ"`, `<?limit=2&start=AXdhMwtw_Vw>; rel="next"`,
+			`{"data":[{"id":"a1","name":"Ann"},{"id":"a2","name":"Bob"}],"has_more":true,"next":"AXdhMwtw_Vw"}`},
+		{"widgets", "/v2/widgets?limit=2&start=AXdhMwtw_Vw", lastTag, "", lastPage},
+	} {
+		t.Run(test.target, func(t *testing.T) {
+			want := response{http.StatusOK, http.Header{
+				"Content-Type":           {"application/json"},
+				"Content-Length":         {strconv.Itoa(len(test.body))},
+				"X-Content-Type-Options": {"nosniff"},
+				"Cache-Control":          {"private, max-age=60"},
+				"Etag":                   {test.etag},
+			}, test.body}
+			if test.link != "" {
+				want.header.Set("Link", test.link)
+			}
+			if diff := want.diff(get(New(pagedLists[test.list].named()), test.target)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUsersLimitIsOptional(t *testing.T) {
+	for _, query := range []string{"", "?", "?after=" + usersList.cursor("a1")} {
+		asked := 0
+		h := New(&stubStore{listUsers: func(_ context.Context, _ string, limit int) ([]Resource, error) {
+			asked = limit
+			return nil, nil
+		}})
+		if get(h, "/v1/users"+query); asked != 50+1 {
+			t.Errorf("%q: the store was asked for %d users, want 51", query, asked)
 		}
+	}
+	h := NewWithOptions(pagedLists["users"].named(), &Options{PageSize: 2})
+	if got, want := get(h, "/v1/users").header.Get("Link"), `<?limit=2&after=AXVhMn_zGaQ>; rel="next"`; got != want {
+		t.Errorf("Link: %s, want %s", got, want)
+	}
+}
+
+func TestWidgetsLimitIsRequired(t *testing.T) {
+	for want, opts := range map[string]*Options{"limit[1,500]": nil, "limit[1,10]": {PageSize: 5, MaxPageSize: 10}} {
+		for _, query := range []string{"", "?", "?&", "?start=" + widgetsList.cursor("a1")} {
+			faults := get(NewWithOptions(&stubStore{}, opts), "/v2/widgets"+query).wantQueryFaults(t, "limit")
+			if !strings.Contains(faults[0].Detail, "required") || where(faults) != want {
+				t.Errorf("%q: want a fault that says that limit is required, %s: %+v", query, want, faults)
+			}
+		}
+	}
+}
+
+// after is exclusive, and start inclusive.
+func TestPositions(t *testing.T) {
+	for _, test := range []struct{ position, users, widgets string }{
+		{"a", "[a1 a2 a3]", "[a1 a2 a3]"},
+		{"a1", "[a2 a3]", "[a1 a2 a3]"},
+		{"a1!", "[a2 a3]", "[a2 a3]"},
+		{"a3", "[]", "[a3]"},
+		{"a9", "[]", "[]"},
+	} {
+		for name, want := range map[string]string{"users": test.users, "widgets": test.widgets} {
+			l := pagedLists[name]
+			if got := fmt.Sprint(getPage(t, New(l.named()), l.at(9, l.kind.cursor(test.position))).ids()); got != want {
+				t.Errorf("%s at %s: %s, want %s", name, test.position, got, want)
+			}
+		}
+	}
+}
+
+// The next of users is the last item of the page, that of widgets the first of the
+// next page. Either is a position also when its item is gone.
+func TestNextStaysGoodWhateverChanges(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		put            string // the ID, or ""
+		delete         []string
+		users, widgets string // the next page of two
+	}{
+		{"nothing changes", "", nil, "[a3]", "[a3]"},
+		{"the last item of the page is deleted", "", []string{"a2"}, "[a3]", "[a3]"},
+		{"the page is deleted", "", []string{"a1", "a2"}, "[a3]", "[a3]"},
+		{"all that follows is deleted", "", []string{"a3"}, "[]", "[]"},
+		{"all that follows is deleted, and another comes", "a4", []string{"a3"}, "[a4]", "[a4]"},
+		{"everything is deleted", "", []string{"a1", "a2", "a3"}, "[]", "[]"},
+		{"one comes right before the last of the page", "a1z", nil, "[a3]", "[a3]"},
+		{"one comes right behind the last of the page", "a2!", nil, "[a2! a3]", "[a3]"},
+		{"one comes right before the first that follows", "a2z", nil, "[a2z a3]", "[a3]"},
+		{"one comes right behind the first that follows", "a3!", nil, "[a3 a3!]", "[a3 a3!]"},
+	} {
+		onBothLists(t, func(t *testing.T, l pagedList) {
+			store := l.named()
+			h := New(store)
+			first := getPage(t, h, l.at(2, ""))
+			next, want := "a2", test.users
+			if l.kind == widgetsList {
+				next, want = "a3", test.widgets
+			}
+			if position, _ := l.kind.position(*first.Next); position != next {
+				t.Fatalf("next names %q, want %s", position, next)
+			}
+			if test.put != "" {
+				l.collection(store).Put(bareResources(test.put)...)
+			}
+			l.collection(store).Delete(test.delete...)
+			if got := fmt.Sprint(getPage(t, h, l.at(2, *first.Next)).ids()); got != want {
+				t.Errorf("%s: the next page is %s, want %s", test.name, got, want)
+			}
+		})
 	}
 }
 
 func TestEmptyList(t *testing.T) {
 	const want = `{"data":[],"has_more":false}`
 	onBothLists(t, func(t *testing.T, l pagedList) {
-		for why, items := range map[string][]Resource{"nil": nil, "empty": {}} {
-			t.Run("store returns "+why, func(t *testing.T) {
-				h := New(l.stub(func(context.Context, string, int) ([]Resource, error) { return items, nil }))
-				if got := get(h, l.at(2, "")); got.body != want || got.header["Link"] != nil {
-					t.Errorf("got %s with the Link %q, want %s without", got.body, got.header["Link"], want)
-				}
-			})
+		none := func(items []Resource) Store {
+			return l.stub(func(context.Context, string, int) ([]Resource, error) { return items, nil })
 		}
-		t.Run("zero MemStore", func(t *testing.T) {
-			if got := get(New(new(MemStore)), l.at(2, "")); got.body != want {
-				t.Errorf("got %s, want %s", got.body, want)
+		for why, store := range map[string]Store{"nil": none(nil), "empty": none([]Resource{}), "zero MemStore": new(MemStore), "behind the last item": l.store("a", "b")} {
+			if got := get(New(store), l.at(2, l.kind.cursor("c"))); got.body != want || got.header["Link"] != nil {
+				t.Errorf("%s: got %s with the Link %q, want %s without", why, got.body, got.header["Link"], want)
 			}
-		})
-		t.Run("behind the last item", func(t *testing.T) {
-			if got := get(New(l.store("a", "b")), l.at(2, l.kind.cursor("c"))); got.body != want {
-				t.Errorf("got %s, want %s", got.body, want)
-			}
-		})
+		}
 	})
 }
 
@@ -534,36 +573,20 @@ func TestLinkHasTheLimitInPlainDigits(t *testing.T) {
 }
 
 func TestStoreIsAskedOnceForOneMoreThanThePage(t *testing.T) {
-	type call struct {
-		position string
-		limit    int
-	}
+	type account struct{}
 	onBothLists(t, func(t *testing.T, l pagedList) {
-		var calls []call
-		h := New(l.stub(func(_ context.Context, position string, limit int) ([]Resource, error) {
-			calls = append(calls, call{position, limit})
+		var calls []string
+		h := New(l.stub(func(ctx context.Context, position string, limit int) ([]Resource, error) {
+			calls = append(calls, fmt.Sprintf("for %v from %q, %d", ctx.Value(account{}), position, limit))
 			return nil, nil
 		}))
-		get(h, l.at(7, ""))
-		get(h, l.at(500, l.kind.cursor("Zoë/1")))
-		want := []call{{"", 8}, {"Zoë/1", 501}}
-		if diff := cmp.Diff(want, calls, cmp.AllowUnexported(call{})); diff != "" {
+		for _, target := range []string{l.at(7, ""), l.at(500, l.kind.cursor("Zoë/1"))} {
+			do(h, newRequest("GET", target, "").WithContext(context.WithValue(t.Context(), account{}, "ann")))
+		}
+		want := []string{`for ann from "", 8`, `for ann from "Zoë/1", 501`}
+		if diff := cmp.Diff(want, calls); diff != "" {
 			t.Errorf("calls of the store (-want +got):\n%s", diff)
 		}
-	})
-}
-
-func TestStoreIsGivenTheRequestsContext(t *testing.T) {
-	type key struct{}
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		h := New(l.stub(func(ctx context.Context, _ string, _ int) ([]Resource, error) {
-			if ctx.Value(key{}) != "mine" {
-				t.Error("the context is not that of the request")
-			}
-			return nil, nil
-		}))
-		r := httptest.NewRequest("GET", l.at(1, ""), nil)
-		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), key{}, "mine")))
 	})
 }
 
@@ -582,54 +605,36 @@ func TestStoreThatReturnsMoreThanItWasAskedFor(t *testing.T) {
 	})
 }
 
-func TestStoreThatReturnsTheZeroResource(t *testing.T) {
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		for name, items := range map[string][]Resource{
-			"alone":           {{}},
-			"on the page":     {MustResource("a", nil), {}},
-			"behind the page": {MustResource("a", nil), MustResource("b", nil), {}}, // next would be of it
-		} {
-			t.Run(name, func(t *testing.T) {
-				var log bytes.Buffer
-				h := NewWithOptions(
-					l.stub(func(context.Context, string, int) ([]Resource, error) { return items, nil }),
-					&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				p := get(h, l.at(2, "")).wantProblem(t, http.StatusInternalServerError, "internal-error")
-				if !strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), "zero Resource") {
-					t.Errorf("want the incident %s and its cause in the log: %s", p.Instance, &log)
-				}
-			})
-		}
-	})
-}
-
 // A walk over such pages might never end, or leave items out.
 func TestStoreWhosePagesDoNotAdvance(t *testing.T) {
 	onBothLists(t, func(t *testing.T, l pagedList) {
 		for _, test := range []struct {
-			name, position string
-			ids            []string
-			says           string // in the log
+			name, position, ids string // "0" is the zero Resource
+			says                string // in the log
 		}{
-			{"before the position", "m", []string{"a", "n"}, `\"a\" for the position \"m\"`},
-			{"just before the position", "m", []string{"l\u00ff"}, `for the position \"m\"`},
-			{"not ascending", "", []string{"a", "c", "b"}, `\"b\" behind \"c\"`},
-			{"not ascending byte by byte", "", []string{"a", "B"}, `\"B\" behind \"a\"`},
-			{"not ascending behind the page", "", []string{"a", "c", "d", "b"}, `\"b\" behind \"d\"`},
-			{"an ID twice", "", []string{"a", "a"}, `\"a\" twice`},
+			{"before the position", "m", "a n", `"a" for the position "m"`},
+			{"just before the position", "m", "l\u00ff", `for the position "m"`},
+			{"not ascending", "", "a c b", `"b" behind "c"`},
+			{"not ascending byte by byte", "", "a B", `"B" behind "a"`},
+			{"not ascending behind the page", "", "a c d b", `"b" behind "d"`},
+			{"an ID twice", "", "a a", `"a" twice`},
+			{"the zero Resource alone", "", "0", "the zero Resource"},
+			{"the zero Resource on the page", "", "a 0", "the zero Resource"},
+			{"the zero Resource behind the page", "", "a b c 0", "the zero Resource"}, // next would be of it
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				var log bytes.Buffer
-				h := NewWithOptions(
-					l.stub(func(context.Context, string, int) ([]Resource, error) { return bareResources(test.ids...), nil }),
-					&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				items := bareResources(strings.Fields(test.ids)...)
+				if strings.HasSuffix(test.ids, "0") {
+					items[len(items)-1] = Resource{}
+				}
+				h, log := logged(l.stub(func(context.Context, string, int) ([]Resource, error) { return items, nil }))
 				cursor := ""
 				if test.position != "" {
 					cursor = l.kind.cursor(test.position)
 				}
 				p := get(h, l.at(3, cursor)).wantProblem(t, http.StatusInternalServerError, "internal-error")
-				if !strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), test.says) {
-					t.Errorf("want the incident %s and %s in the log: %s", p.Instance, test.says, &log)
+				if lines := log.incidents(t); len(lines) != 1 || lines[0].Incident != p.Instance || !strings.Contains(lines[0].Error, test.says) {
+					t.Errorf("want the incident %s and %s in the log: %s", p.Instance, test.says, log)
 				}
 			})
 		}
@@ -638,64 +643,6 @@ func TestStoreWhosePagesDoNotAdvance(t *testing.T) {
 			want := map[listKind]int{usersList: http.StatusInternalServerError, widgetsList: http.StatusOK}[l.kind]
 			get(h, l.at(3, l.kind.cursor("m"))).wantStatus(t, want)
 		})
-	})
-}
-
-func TestListOfAStoreThatFails(t *testing.T) {
-	const text = "dial db.internal: refused"
-	tests := []struct {
-		name   string
-		err    error
-		status int
-		code   string
-	}{
-		{"ErrUnavailable", ErrUnavailable, 503, "unavailable"},
-		{"wrapped ErrUnavailable", fmt.Errorf("%s: %w", text, ErrUnavailable), 503, "unavailable"},
-		{"deadline", context.DeadlineExceeded, 503, "unavailable"},
-		{"wrapped deadline", fmt.Errorf("%s: %w", text, context.DeadlineExceeded), 503, "unavailable"},
-		{"any other", errors.New(text), 500, "internal-error"},
-		{"cancelled by the store itself", fmt.Errorf("%s: %w", text, context.Canceled), 500, "internal-error"},
-		{"ErrNotFound, which is for products", ErrNotFound, 500, "internal-error"},
-		{"ErrKeyReused, which is for orders", ErrKeyReused, 500, "internal-error"},
-		{"ErrInProgress, which is for orders", ErrInProgress, 500, "internal-error"},
-	}
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		for _, test := range tests {
-			t.Run(test.name, func(t *testing.T) {
-				var log bytes.Buffer
-				h := NewWithOptions(
-					// What comes with an error does not count.
-					l.stub(func(context.Context, string, int) ([]Resource, error) { return bareResources("a", "b"), test.err }),
-					&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				got := get(h, l.at(1, ""))
-				p := got.wantProblem(t, test.status, test.code)
-				if retry := got.header.Get("Retry-After") != ""; retry != (test.status == 503) {
-					t.Errorf("Retry-After: %q in a response with status %d", got.header.Get("Retry-After"), test.status)
-				}
-				if got.header["Link"] != nil || got.header["Etag"] != nil {
-					t.Errorf("the error has the Link %q and the ETag %q", got.header["Link"], got.header["Etag"])
-				}
-				if strings.Contains(got.body, test.err.Error()) {
-					t.Errorf("the error's text has leaked: %s", got.body)
-				}
-				if !strings.HasPrefix(p.Instance, "urn:storefront:incident:") ||
-					!strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), test.err.Error()) {
-					t.Errorf("want the incident %s and the error in the log: %s", p.Instance, &log)
-				}
-			})
-		}
-	})
-}
-
-func TestListWhoseRequestIsPastItsDeadline(t *testing.T) {
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		r := httptest.NewRequest("GET", l.at(1, ""), nil)
-		ctx, cancel := context.WithDeadline(r.Context(), time.Unix(0, 0))
-		defer cancel()
-		w := httptest.NewRecorder()
-		h := NewWithOptions(l.store("a"), &Options{Logger: slog.New(slog.DiscardHandler)})
-		h.ServeHTTP(w, r.WithContext(ctx))
-		response{w.Code, w.Header(), w.Body.String()}.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
 	})
 }
 
@@ -738,58 +685,13 @@ func TestMemoryOfALargePageIsNotKept(t *testing.T) {
 	}
 }
 
-func TestListHEAD(t *testing.T) {
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		h := New(l.store("a", "b", "c"))
-		for name, target := range map[string]string{
-			"first page":    l.at(2, ""),
-			"last page":     l.at(3, ""),
-			"invalid query": l.path + "?limit=0",
-		} {
-			t.Run(name, func(t *testing.T) {
-				want, got := get(h, target), send(h, "HEAD", target, "")
-				if got.body != "" {
-					t.Errorf("HEAD has the body %q", got.body)
-				}
-				if diff := cmp.Diff(want.header, got.header); diff != "" || want.status != got.status {
-					t.Errorf("HEAD answers %d, GET %d; headers (-GET +HEAD):\n%s", got.status, want.status, diff)
-				}
-			})
-		}
-	})
-}
-
-func TestListNotModified(t *testing.T) {
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		store := l.store("a", "b", "c")
-		h := New(store)
-		etag := get(h, l.at(2, "")).header.Get("Etag")
-
-		got := get(h, l.at(2, ""), "If-None-Match: "+etag)
-		want := response{http.StatusNotModified, http.Header{
-			"Etag":          {etag},
-			"Cache-Control": {"private, max-age=60"},
-		}, ""}
-		if diff := want.diff(got); diff != "" {
-			t.Errorf("unchanged page (-want +got):\n%s", diff)
-		}
-
-		l.collection(store).Put(MustResource("b", map[string]any{"changed": true}))
-		if got := get(h, l.at(2, ""), "If-None-Match: "+etag); got.status != http.StatusOK {
-			t.Errorf("changed page: status %d, want 200", got.status)
-		}
-	})
-}
-
 func TestListETagChangesIfAndOnlyIfTheBytesDo(t *testing.T) {
 	with := func(id, color string) Resource { return MustResource(id, map[string]any{"color": color}) }
 	states := map[string][]Resource{
 		"empty":               {},
 		"one":                 bareResources("a"),
-		"another one":         bareResources("b"),
 		"two":                 bareResources("a", "b"),
 		"three":               bareResources("a", "b", "c"),
-		"three, other last":   bareResources("a", "b", "d"),
 		"four":                bareResources("a", "b", "c", "d"),
 		"a field":             {with("a", "red"), with("b", "red")},
 		"another field":       {with("a", "red"), with("b", "blue")},
@@ -831,11 +733,8 @@ func TestCursorFormatIsFrozen(t *testing.T) {
 	tests := []struct{ id, users, widgets string }{
 		{"1", "AXUx_RU-rA", "AXcxzyNcLg"},
 		{"a1", "AXVhMeb6SB4", "AXdhMeV-nHA"},
-		{"a2", "AXVhMn_zGaQ", "AXdhMnx3zco"},
-		{"teapot/42", "AXV0ZWFwb3QvNDIWHSKb", "AXd0ZWFwb3QvNDIS6PKm"},
 		{"a b&c=d", "AXVhIGImYz1kM6KRNw", "AXdhIGImYz1kcYeWSg"},
 		{"Zoë", "AXVab8OrDUSAjw", "AXdab8Ord4TT7w"},
-		{"日本語", "AXXml6XmnKzoqp70a2a7", "AXfml6XmnKzoqp7wnraG"},
 		{"🫖", "AXXwn6uWbxqngA", "AXfwn6uWFdr04A"},
 		{
 			strings.Repeat("x", 255),
@@ -866,41 +765,6 @@ func TestCursorFormatIsFrozen(t *testing.T) {
 	}
 }
 
-func TestCursorsAreShortAndURLSafe(t *testing.T) {
-	for name, id := range map[string]string{
-		"255 bytes":            strings.Repeat("x", 255),
-		"255 bytes, non-ASCII": strings.Repeat("日", 85),
-		"reserved characters":  "/?#[]@!$&'()*+,;=%\"<>\\ ",
-		"non-ASCII":            "Zoë Ünal 日本語 🫖",
-		"one byte":             "~",
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBothLists(t, func(t *testing.T, l pagedList) {
-				h := New(l.store("!", id, "\U0010fffd"))
-				want := []string{"!", id, "\U0010fffd"}
-				slices.Sort(want)
-				if diff := cmp.Diff(want, l.walk(t, 1, nil, h)); diff != "" {
-					t.Errorf("walk (-want +got):\n%s", diff)
-				}
-				cursor := l.kind.cursor(id)
-				if len(cursor) > 512 || url.QueryEscape(cursor) != cursor || url.PathEscape(cursor) != cursor {
-					t.Errorf("the cursor %s has %d bytes or needs escaping", cursor, len(cursor))
-				}
-			})
-		})
-	}
-}
-
-func TestCursorsWorkOnEveryReplica(t *testing.T) {
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		ids := []string{"a", "b", "c", "d", "e", "f", "g"}
-		got := l.walk(t, 1, nil, New(l.store(ids...)), New(l.store(ids...)), New(l.store(ids...)))
-		if diff := cmp.Diff(ids, got); diff != "" {
-			t.Errorf("walk over three replicas (-want +got):\n%s", diff)
-		}
-	})
-}
-
 // forgedCursor returns the cursor of any bytes, with a good checksum.
 func forgedCursor(version byte, kind listKind, position string) string {
 	raw := append([]byte{version, byte(kind)}, position...)
@@ -915,7 +779,6 @@ func TestInvalidCursorsAreRefused(t *testing.T) {
 			"empty":                            "",
 			"not a cursor":                     "page2",
 			"an ID":                            "u2",
-			"a space":                          " ",
 			"the other list's":                 other.cursor("u2"),
 			"no list's":                        forgedCursor(1, 'x', "u2"),
 			"an earlier version":               forgedCursor(0, l.kind, "u2"),
@@ -926,12 +789,8 @@ func TestInvalidCursorsAreRefused(t *testing.T) {
 			"a position that is not UTF-8":     forgedCursor(1, l.kind, "u\xff"),
 			"a position with a control":        forgedCursor(1, l.kind, "u\n"),
 			"too short for a checksum":         base64.RawURLEncoding.EncodeToString([]byte{1, byte(l.kind), 0, 0, 0}),
-			"twice":                            cursor + cursor,
 			"a space before":                   " " + cursor,
-			"quotes":                           `"` + cursor + `"`,
-			"escaped twice":                    url.QueryEscape(url.QueryEscape("%" + cursor)),
 			"lower case":                       strings.ToLower(cursor),
-			"upper case":                       strings.ToUpper(cursor),
 			"a cursor and a fragment of zeros": cursor + "AAAA",
 			"a million bytes":                  strings.Repeat("A", 1_000_000),
 		} {
@@ -954,90 +813,54 @@ func TestPositionWithoutValueIsRefused(t *testing.T) {
 // The lengths of the IDs leave no, two and four unused bits in the last character
 // of a cursor.
 func TestMutatedCursorsAreRefused(t *testing.T) {
-	mutations := map[string]func(cursor string, yield func(string)){
-		"a byte changed": func(cursor string, yield func(string)) {
-			for i := range len(cursor) {
-				for b := range 256 {
-					yield(cursor[:i] + string([]byte{byte(b)}) + cursor[i+1:])
+	mutations := func(cursor string, yield func(string)) {
+		for i := range len(cursor) + 1 {
+			before, behind := cursor[:i], cursor[i:]
+			for b := range 256 {
+				yield(before + string([]byte{byte(b)}) + behind) // inserted
+				if behind != "" {
+					yield(before + string([]byte{byte(b)}) + behind[1:]) // changed
 				}
 			}
-		},
-		"a byte inserted": func(cursor string, yield func(string)) {
-			for i := range len(cursor) + 1 {
-				for b := range 256 {
-					yield(cursor[:i] + string([]byte{byte(b)}) + cursor[i:])
-				}
+			yield(before)
+			yield(behind)
+			yield(before + "\r\n" + behind)
+			if len(behind) > 1 {
+				yield(before + behind[1:])
+				yield(before + behind[1:2] + behind[:1] + behind[2:])
 			}
-		},
-		"a line break inserted": func(cursor string, yield func(string)) {
-			for i := range len(cursor) + 1 {
-				yield(cursor[:i] + "\r\n" + cursor[i:])
-			}
-		},
-		"truncated": func(cursor string, yield func(string)) {
-			for i := range len(cursor) {
-				yield(cursor[:i])
-				yield(cursor[i+1:])
-				yield(cursor[:i] + cursor[i+1:])
-			}
-		},
-		"padded": func(cursor string, yield func(string)) {
-			yield(cursor + "=")
-			yield(cursor + "==")
-			yield(cursor + "===")
-		},
-		"two bytes swapped": func(cursor string, yield func(string)) {
-			for i := range len(cursor) - 1 {
-				yield(cursor[:i] + cursor[i+1:i+2] + cursor[i:i+1] + cursor[i+2:])
-			}
-		},
-		"other alphabet": func(cursor string, yield func(string)) {
-			yield(strings.NewReplacer("-", "+", "_", "/").Replace(cursor))
-		},
+		}
+		yield(cursor + "==")
+		yield(cursor + "===")
+		yield(strings.NewReplacer("-", "+", "_", "/").Replace(cursor))
 	}
 	onBothLists(t, func(t *testing.T, l pagedList) {
 		h := New(&stubStore{})
-		for name, mutate := range mutations {
-			t.Run(name, func(t *testing.T) {
-				for _, id := range []string{"1", "a1", "abc", "Zoë"} {
-					cursor := l.kind.cursor(id)
-					mutate(cursor, func(mutated string) {
-						if mutated == cursor {
-							return
-						}
-						target := l.path + "?limit=1&" + l.param + "=" + url.QueryEscape(mutated)
-						if got := get(h, target); got.status != http.StatusBadRequest {
-							t.Errorf("%q, made of %q: status %d, want 400", mutated, cursor, got.status)
-						}
-					})
+		for _, id := range []string{"1", "a1", "abc", "Zoë"} {
+			cursor := l.kind.cursor(id)
+			mutations(cursor, func(mutated string) {
+				if mutated == cursor {
+					return
+				}
+				target := l.path + "?limit=1&" + l.param + "=" + url.QueryEscape(mutated)
+				if got := get(h, target); got.status != http.StatusBadRequest {
+					t.Errorf("%q, made of %q: status %d, want 400", mutated, cursor, got.status)
 				}
 			})
 		}
 	})
 }
 
-func TestCursorWithOtherUnusedBitsIsRefused(t *testing.T) {
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	for id, unused := range map[string]int{"1": 4, "a1": 2} {
-		cursor := usersList.cursor(id)
-		last := strings.IndexByte(alphabet, cursor[len(cursor)-1])
-		for bits := 1; bits < 1<<unused; bits++ {
-			same := cursor[:len(cursor)-1] + alphabet[last|bits:][:1]
-			get(New(&stubStore{}), "/v1/users?after="+same).wantQueryFaults(t, "after")
-		}
-	}
-}
-
 func TestWalkSeesEveryItemOnceAndInOrder(t *testing.T) {
-	ids := make([]string, 500)
-	for i := range ids {
-		ids[i] = "item" + strconv.Itoa(i) // byte order is not that of the numbers
+	ids := []string{strings.Repeat("x", 255), strings.Repeat("日", 85), "/?#[]@!$&'()*+,;=%\"<>\\ ", "Zoë Ünal 日本語 🫖", "~"}
+	for i := range 500 - len(ids) {
+		ids = append(ids, "item"+strconv.Itoa(i)) // byte order is not that of the numbers
 	}
+	slices.Sort(ids)
 	onBothLists(t, func(t *testing.T, l pagedList) {
-		h := New(l.store(ids...))
-		want := slices.Sorted(slices.Values(ids))
+		replicas := []http.Handler{New(l.store(ids...)), New(l.store(ids...)), New(l.store(ids...))}
 		for _, limit := range []int{1, 2, 3, 7, 64, 65, 249, 250, 499, 500} {
-			if diff := cmp.Diff(want, l.walk(t, limit, nil, h)); diff != "" {
+			if diff := cmp.Diff(ids, l.walk(t, limit, nil, replicas...)); diff != "" {
 				t.Errorf("limit=%d: walk (-want +got):\n%s", limit, diff)
 			}
 		}
@@ -1091,48 +914,6 @@ func TestWalkWhileItemsComeAndGoBetweenPages(t *testing.T) {
 				}, New(store))
 				checkWalk(t, seen, there)
 			})
-		}
-	})
-}
-
-func TestWalkWhileItemsComeAndGoConcurrently(t *testing.T) {
-	id := func(i int) string { return fmt.Sprintf("i%03d", i) }
-	onBothLists(t, func(t *testing.T, l pagedList) {
-		store := new(MemStore)
-		items := l.collection(store)
-		var there []string
-		for i := range 400 {
-			if i%2 == 0 {
-				there = append(there, id(i))
-			}
-			items.Put(MustResource(id(i), nil))
-		}
-		stop := make(chan struct{})
-		var writers sync.WaitGroup
-		defer writers.Wait()
-		defer close(stop)
-		for seed := range uint64(2) {
-			random := rand.New(rand.NewPCG(seed, 0))
-			writers.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					if i := random.IntN(400); i%2 == 1 && random.IntN(2) == 0 {
-						items.Delete(id(i))
-					} else {
-						items.Put(MustResource(id(i), map[string]any{"n": random.Int()}))
-					}
-				}
-			})
-		}
-		h := New(store)
-		for _, limit := range []int{1, 2, 7, 50, 199, 500} {
-			for range 10 {
-				checkWalk(t, l.walk(t, limit, nil, h), there)
-			}
 		}
 	})
 }
@@ -1258,20 +1039,4 @@ func FuzzQuery(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestFaultsOfAQueryAreBounded(t *testing.T) {
-	h := New(new(MemStore))
-	p := get(h, "/v1/users?"+strings.Repeat("a&", 10_000)).wantProblem(t, http.StatusBadRequest, "invalid-query")
-	if len(p.Errors) != maxFaults {
-		t.Errorf("%d faults, want %d", len(p.Errors), maxFaults)
-	}
-	r := get(h, "/v1/users?"+strings.Repeat("%80", 10_000))
-	r.wantProblem(t, http.StatusBadRequest, "invalid-query")
-	if len(r.body) > 4096 {
-		t.Errorf("the problem has %d bytes", len(r.body))
-	}
-	if _, faults := parseQuery(strings.Repeat("a&", 10_000)); len(faults) != maxFaults {
-		t.Errorf("%d faults are made, want %d", len(faults), maxFaults)
-	}
 }

@@ -581,6 +581,25 @@ func TestNoResponseIsMuchLargerThanTheDataItCarries(t *testing.T) {
 	}
 }
 
+func TestProblemListsAtMostAHundredFaults(t *testing.T) {
+	h := New(new(MemStore))
+	body := strings.TrimSuffix(strings.Repeat(`"x":0,`, 1000), ",")
+	for i := range 1000 {
+		body = strings.Replace(body, `"x"`, strconv.Quote(strconv.Itoa(i)), 1)
+	}
+	for _, r := range []trial{read(400, "/v1/users?"+strings.Repeat("x&", 1000)), order(422, "{"+body+"}")} {
+		var p Problem
+		got := r.send(h)
+		got.wantStatus(t, r.status)
+		if err := json.Unmarshal([]byte(got.body), &p); err != nil || len(p.Errors) != 100 {
+			t.Errorf("%s lists %d of 1,000 faults, want 100", r.target[:10], len(p.Errors))
+		}
+	}
+	if _, faults := parseQuery(strings.Repeat("a&", 10_000)); len(faults) != maxFaults {
+		t.Errorf("%d faults are made, want %d", len(faults), maxFaults)
+	}
+}
+
 func FuzzProblemSize(f *testing.F) {
 	f.Add("a=b", "k", teapots, uint8(1))
 	f.Add("%FF%01%22=%zz;", `"k`, `{"\u0001é/~":{"a":1,"a":2}}`, uint8(200))

@@ -86,6 +86,14 @@ func (r response) wantProblem(t *testing.T, status int, code string) Problem {
 	if p.Status != status || p.Title == "" || p.Detail == "" {
 		t.Errorf("want status %d, a title and a detail in the problem: %s", status, r.body)
 	}
+	if (p.Instance != "") != (status >= 500) {
+		t.Errorf("want an instance from status 500 on, and none below: %s", r.body)
+	}
+	for _, f := range p.Errors {
+		if f.Detail == "" || len(f.Parameter)+len(f.Header)+len(f.Pointer) > max(len(f.Parameter), len(f.Header), len(f.Pointer)) {
+			t.Errorf("want a detail and at most one place in the fault %+v", f)
+		}
+	}
 	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("Content-Type: %s, want application/problem+json", got)
 	}

@@ -77,7 +77,7 @@ func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.Idempotency
 
 func accept() error { return nil }
 
-// Nor do they count as calls in progress, of which there may be one here.
+// Calls that wait for a try do not count as calls in progress: MaxCalls is 1 here.
 func TestCallsWithOneKeyShareATry(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestCallsWithOneKeyShareATry(t *testing.T) {
 	}
 }
 
-// Who has waited learns what was committed meanwhile, even by another program.
+// The calls that have waited get the order, even if another program has created it.
 func TestCallsThatShareATryGetTheOrderThatWasThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldDB(postgres)
@@ -156,7 +156,7 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 					if first.err == nil && first.panicked == nil {
 						t.Errorf("the first call returned %v", first.got)
 					}
-					// One of them makes the next try, whichever.
+					// Any one of them makes the next try.
 					s.end <- accept
 					for _, c := range calls {
 						<-c.ended
@@ -171,8 +171,7 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 	}
 }
 
-// What was refused to others may be accepted for who comes later: since the decision,
-// there may be more in stock.
+// A later call may be accepted: there may be more in stock since the refusal.
 func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
@@ -249,7 +248,7 @@ func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 		s.end <- refuse
 		<-first.ended
 		synctest.Wait()
-		s.end <- refuse // whichever of the two is first
+		s.end <- refuse // the order of either of the two
 		synctest.Wait()
 		if len(s.calls) != 3 {
 			t.Fatalf("Accept was called for %q, want each of the three", s.calls)
@@ -276,7 +275,7 @@ func TestWhoWaitsForATryMayLeave(t *testing.T) {
 	})
 }
 
-// The time of a call begins when it comes, not when its turn does.
+// The time of a call begins when the call does, not when it makes a try.
 func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -288,8 +287,8 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 		calls = append(calls, share(t, store, "last"))
 		for _, c := range calls[:3] {
 			<-c.ended
-			// The first ends with what Accept has returned, the others with a try of theirs, or of
-			// another's.
+			// The first call ends with the error of Accept. Each of the others ends in its own try,
+			// or while it waits for that of another.
 			if c.took != 10*time.Second || c.got != (storefront.Order{}) || c.err == nil {
 				t.Errorf("the call for %s returned %v, %v after %v", c.proposed.ID, c.got, c.err, c.took)
 			}
@@ -299,8 +298,8 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	})
 }
 
-// Who is to make the next try may leave in the same moment. Chance decides which of the
-// two it learns first.
+// The call that is to make the next try may leave in the same moment. It is chance whether
+// it learns first of its turn or of its ctx.
 func TestTryIsNotLeftToWhoLeaves(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

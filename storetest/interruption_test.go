@@ -89,7 +89,7 @@ var wrongInterruptions = []wrongStore{
 	}, []string{settles}, "The third returned another"},
 }
 
-// lookFirst has each call look at ctx before it does anything else.
+// lookFirst makes CreateOrder look at ctx before it does anything else.
 func (s *store) lookFirst() {
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		if ctx.Err() != nil {
@@ -99,7 +99,8 @@ func (s *store) lookFirst() {
 	})
 }
 
-// lookLast has each call create its order whatever ctx is, and then fail if it is done.
+// lookLast makes CreateOrder create the order whatever ctx says, and then fail if ctx is
+// done.
 func (s *store) lookLast(failure func(ctxt) error) {
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		stored, err := right(context.WithoutCancel(ctx), k, o)
@@ -110,8 +111,8 @@ func (s *store) lookLast(failure func(ctxt) error) {
 	})
 }
 
-// keepKeys keeps the keys of some calls for their fingerprints, whether the calls
-// have created an order or not.
+// keepKeys makes the store keep the keys of some calls for their fingerprints, whether
+// the calls have created an order or not.
 func (s *store) keepKeys(keeps func(ctx ctxt, err error) bool) {
 	kept := make(map[string][32]byte)
 	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {

@@ -73,7 +73,7 @@ var wrongLifetimes = []wrongStore{
 				created[name] = time.Now()
 			}
 		})
-	}, []string{lifetime}, "23h59m0s after"},
+	}, []string{lifetime}, "23h59m"}, // or a minute later, as luck has it
 }
 
 // forgetKeys makes the store forget keys. Before each call, choose is given the name of
@@ -87,7 +87,7 @@ func (s *store) forgetKeys(choose func(name string, forget func(name string))) {
 	})
 }
 
-// expireKeys forgets keys after a time.
+// expireKeys makes the store forget each key after a time.
 func (s *store) expireKeys(lifetime time.Duration) {
 	created := make(map[string]time.Time)
 	s.forgetKeys(func(name string, forget func(name string)) {
@@ -101,8 +101,8 @@ func (s *store) expireKeys(lifetime time.Duration) {
 	})
 }
 
-// sweepKeys forgets keys after a time, the oldest first. Each call forgets no more keys
-// than most returns, which is given their number.
+// sweepKeys makes the store forget keys after a time, the oldest first. Each call forgets
+// no more keys than most returns, given the number of all keys.
 func (s *store) sweepKeys(lifetime time.Duration, most func(keys int) int) {
 	var names []string // the oldest first
 	created := make(map[string]time.Time)

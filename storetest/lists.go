@@ -64,7 +64,7 @@ var trickyIDs = func() []string {
 		"1", "02", "10", "2", "9", "item-10", "item-9",
 		// Spaces and punctuation, which collations ignore and CHAR columns trim.
 		" a", "a ", "a  ", "a b", "a-b", "a.b", "a_b", "a,b", "-a", "~",
-		// What is special to SQL, JSON and file systems.
+		// Characters and words that are special to SQL, JSON and file systems.
 		"%", "a%", "_", "a'b", `"`, `\`, `a\b`, "$1", "?", ":a", "NULL", "null", "0x41", "[a-z]", "{a}", "*", "a--", "a;b",
 		".", "..", "../a", "/", "a/b", "a//b", "a/",
 		// Characters that are the same composed and decomposed, or look alike.

@@ -13,8 +13,8 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// compareInMemory makes a list that is sorted and begins by comparison functions
-// of the store's own.
+// compareInMemory replaces both lists. Their items are in the order of one comparison
+// function, and begin at a position by another.
 func (s *store) compareInMemory(order, position func(a, b string) int) {
 	s.lists(func(l list, ctx ctxt, pos string, limit int) ([]resource, error) {
 		if ctx.Err() != nil {

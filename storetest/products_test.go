@@ -76,7 +76,7 @@ var wrongProducts = []wrongStore{
 	}, []string{notFound}, "no rows in result set"},
 }
 
-// matchProducts finds products that are not there by another comparison.
+// matchProducts returns another product for an ID that none has, if the two IDs match.
 func (s *store) matchProducts(match func(id, asked string) bool) {
 	s.get = func(ctx ctxt, asked string) (resource, error) {
 		r, err := s.MemStore.GetProduct(ctx, asked)

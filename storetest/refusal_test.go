@@ -140,7 +140,8 @@ var wrongRefusals = []wrongStore{
 	}, []string{ordered}, "After a crash, a call with the order's key failed"},
 }
 
-// decideFirst refuses what is sold out before the key is looked for.
+// decideFirst makes the store refuse an order for a sold-out item before it looks for the
+// key.
 func (s *store) decideFirst() {
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 		if err := s.decide(o); err != nil && ctx.Err() == nil {
@@ -150,8 +151,8 @@ func (s *store) decideFirst() {
 	})
 }
 
-// decideApart looks for the key and decides, and records the order in another step some
-// time later.
+// decideApart makes the store look for the key and decide in one step, and record the
+// order in another, some time later.
 func (s *store) decideApart() {
 	s.Accept = nil
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
@@ -171,7 +172,7 @@ func (s *store) decideApart() {
 	})
 }
 
-// rememberRefusals refuses a key again if one of the same name was refused.
+// rememberRefusals makes the store refuse a key again if one of the same name was refused.
 func (s *store) rememberRefusals(name func(key) string) {
 	refusals := make(map[string]error)
 	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
@@ -201,9 +202,10 @@ type batch struct {
 	first, refusal error // of the first order, and of any
 }
 
-// commitTogether commits the orders of calls that meet together. Unless it is nil,
-// decide returns the refusal of one of them, given the batch and its own; unless it is
-// nil, lost reports whether the order is not recorded, though the call returns it.
+// commitTogether makes the store commit orders together whose calls meet. If decide is not
+// nil, it is given a batch and the refusal of one order, and returns the refusal to be
+// used. If lost is not nil, it reports whether the orders of a batch are not recorded,
+// though the calls return them.
 func (s *store) commitTogether(decide func(b *batch, own error) error, lost func(b *batch) bool) {
 	var mu sync.Mutex
 	var open *batch

@@ -12,7 +12,7 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// rightStores keep the contract in ways that it leaves to them.
+// rightStores keep the contract, each in a way that not every store does.
 var rightStores = []struct {
 	name   string
 	change func(*store)

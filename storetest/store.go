@@ -28,7 +28,7 @@ func storePromises() []promise {
 	}
 }
 
-// A call is one of the four methods with arguments for which it succeeds.
+// A call is a call of one of the four methods, with arguments for which it succeeds.
 type call struct {
 	text string
 	// make makes the call. If the result is wrong, the error is a wrongResult.
@@ -67,7 +67,7 @@ func (t *test) callsOf(store storefront.Store) []call {
 				if err != nil {
 					return err
 				}
-				// The item at the position is another promise.
+				// Whether the item at the position is listed is another promise.
 				if d := difference(after(position, idsOf(got), 4), after(position, ids, 4)); d != "" {
 					return wrongResult{"returned " + d}
 				}
@@ -98,8 +98,8 @@ func (t *test) callsOf(store storefront.Store) []call {
 	return calls
 }
 
-// after returns those of the sorted IDs that are greater than a position, up to
-// a number of them.
+// after returns the first of the IDs that are greater than a position, no more than
+// limit.
 func after(position string, ids []string, limit int) []string {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id <= position })
 	return ids[:min(limit, len(ids))]
@@ -284,7 +284,7 @@ func checkNotUsedLater(t *test) {
 			t.failed(first.text, err)
 		}
 		if t.bubble {
-			synctest.Wait() // until what it leaves behind has ended or waits
+			synctest.Wait() // until goroutines that the call leaves behind have ended or wait
 		}
 		recording.returned.Store(true)
 		cancel()
@@ -301,7 +301,7 @@ func checkNotUsedLater(t *test) {
 		}
 	}
 
-	// An order stays, even if the client that sent it goes away at once.
+	// An order stays, even if the client that sent the request goes away at once.
 	key, order := newKey(), t.newOrder()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := t.createWithRetry(ctx, store, key, order)

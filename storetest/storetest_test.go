@@ -24,8 +24,8 @@ type (
 	getter   = func(ctx ctxt, id string) (resource, error)
 )
 
-// A store is right until one of its functions, which are nil at first, is set. It
-// has all optional methods but Advance, as it is tested in bubbles.
+// A store keeps the contract until one of its functions is set, which are nil at first.
+// It has all optional methods but Advance, as it is tested in bubbles.
 type store struct {
 	*storefront.MemStore
 	listUsers, listWidgets lister
@@ -34,7 +34,7 @@ type store struct {
 	put, delete            func(storetest.Contents)
 	reopen                 func() storefront.Store
 	soldOut                *sync.Map          // items
-	refusal                storefront.Refusal // that SellOut returns
+	refusal                storefront.Refusal // the one that SellOut returns
 
 	knowing sync.Mutex
 	known   map[string]bool // the keys that have an order
@@ -182,7 +182,7 @@ func (s *store) lists(instead func(l list, ctx ctxt, position string, limit int)
 	s.listWidgets = replace(list{s.MemStore.ListWidgets, &s.Widgets, true})
 }
 
-// around replaces CreateOrder with a function that may call the one before.
+// around replaces CreateOrder with a function that may call the one that it replaces.
 func (s *store) around(create func(right creator, ctx ctxt, k key, o order) (order, error)) {
 	right := s.creator()
 	s.create = func(ctx ctxt, k key, o order) (order, error) { return create(right, ctx, k, o) }
@@ -276,7 +276,7 @@ func (s *store) races(change func(k key, o, stored order, err error) (order, err
 	})
 }
 
-// keys changes the keys, one at a time.
+// keys changes the key of each call, one call at a time.
 func (s *store) keys(change func(k *key)) {
 	var mu sync.Mutex
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {

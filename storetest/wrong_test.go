@@ -92,8 +92,8 @@ var everyOrder = []string{atomic, exactlyOne, crash, asGiven, replay, sameKey, r
 
 var errDriver = errors.New("driver: bad connection")
 
-// A wrongStore breaks a promise. The subtests that fail are exactly those given,
-// and the first failure says the given text.
+// A wrongStore breaks a promise. Exactly the subtests of fails fail, and the first
+// failure has the text of says.
 type wrongStore struct {
 	name   string
 	change func(*store)
@@ -101,9 +101,10 @@ type wrongStore struct {
 	says   string
 }
 
-// groups returns the names of the groups whose subtests run on the store: those of
-// the methods whose functions it changes, that of all methods, and those of which a
-// subtest is to fail. The others see the store of newStore, which is right.
+// groups returns the names of the groups whose subtests run on the store: the group of
+// all methods, those of the methods whose functions the store changes, and those with
+// a subtest that is to fail. The subtests of other groups would see a store that keeps
+// the contract.
 func (w wrongStore) groups() []string {
 	s := newStore(storetest.Contents{})
 	w.change(s)
@@ -188,7 +189,7 @@ func suiteOnWrongStores(t *testing.T, args ...string) ([]byte, error) {
 // runWrongStores runs the suite on all wrong stores.
 func runWrongStores(t *testing.T) results {
 	t.Helper()
-	// Stuck stores wait, and are not to keep the others from the processors.
+	// The stuck stores wait beside the others, which use the processors meanwhile.
 	parallel := fmt.Sprint("-test.parallel=", runtime.GOMAXPROCS(0)+len(stuckStores))
 	out, err := suiteOnWrongStores(t, "-test.run=^TestSuiteOnWrongStores$", "-test.v", parallel)
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {

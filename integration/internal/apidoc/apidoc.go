@@ -21,7 +21,7 @@ import (
 	"example.com/storefront"
 )
 
-// An apiDocument is openapi.json as a third party reads it: kin-openapi.
+// A Document is openapi.json as a third party reads it: kin-openapi.
 //
 // The other candidate was libopenapi-validator. Both were given responses like those
 // in TestResponsesThatBreakTheDocumentAreFound, and both leave the JSON Schema
@@ -32,24 +32,28 @@ import (
 // body pass. kin-openapi (v0.152.0) refuses nothing that is correct. What it does
 // not look at is seen to here: HEAD, 304, what follows the JSON, and headers that
 // are not documented.
-type apiDocument struct{ *openapi3.T }
+type Document struct{ *openapi3.T }
 
-// servedDocument returns the document that the service serves.
-var servedDocument = sync.OnceValues(func() (apiDocument, error) {
+// Served returns the document that the service serves by default.
+var Served = sync.OnceValues(func() (Document, error) { return Of(nil) })
+
+// Of returns the document that the service serves with these options. It is valid, and so
+// are the examples in it.
+func Of(opts *storefront.Options) (Document, error) {
 	w := httptest.NewRecorder()
-	storefront.New(new(storefront.MemStore)).ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
+	storefront.NewWithOptions(new(storefront.MemStore), opts).ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
 	doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
 	if err == nil {
 		err = doc.Validate(context.Background())
 	}
-	return apiDocument{doc}, err
-})
+	return Document{doc}, err
+}
 
 // Validated returns a handler that does as h does and reports to t every response
 // that breaks openapi.json. Requests may be anything.
 func Validated(t testing.TB, h http.Handler) http.Handler {
 	t.Helper()
-	doc, err := servedDocument()
+	doc, err := Served()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +61,7 @@ func Validated(t testing.TB, h http.Handler) http.Handler {
 		method, path := r.Method, r.URL.EscapedPath()
 		copied := &responseCopy{ResponseWriter: w}
 		h.ServeHTTP(copied, r)
-		if err := doc.check(method, path, copied.status, copied.header, copied.body.Bytes()); err != nil {
+		if err := doc.Check(method, path, copied.status, copied.header, copied.body.Bytes()); err != nil {
 			t.Errorf("the response to %s %s breaks openapi.json: %v", method, path, err)
 		}
 	})
@@ -89,8 +93,8 @@ func (c *responseCopy) Write(b []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (c *responseCopy) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// check returns in what way a response is not as documented for the request.
-func (d apiDocument) check(method, path string, status int, header http.Header, body []byte) error {
+// Check returns in what way a response is not as documented for the request.
+func (d Document) Check(method, path string, status int, header http.Header, body []byte) error {
 	operation := d.operation(method, path)
 	documented := operation.Responses.Status(status)
 	if documented == nil {
@@ -149,9 +153,9 @@ func hasHeader(r *openapi3.Response, canonical string) bool {
 // operation returns the operation whose responses document what is answered to a
 // request. For a request that matches none, it is one with the responses that the
 // description of the document has for that.
-func (d apiDocument) operation(method, path string) *openapi3.Operation {
+func (d Document) operation(method, path string) *openapi3.Operation {
 	for template, item := range d.Paths.Map() {
-		if !matches(template, path) {
+		if !Matches(template, path) {
 			continue
 		}
 		if operation := item.Operations()[method]; operation != nil {
@@ -170,7 +174,7 @@ func (d apiDocument) operation(method, path string) *openapi3.Operation {
 
 // problem returns the response that is a problem with these headers beside those of
 // every problem.
-func (d apiDocument) problem(headers ...string) *openapi3.ResponseRef {
+func (d Document) problem(headers ...string) *openapi3.ResponseRef {
 	response := openapi3.NewResponse().WithContent(
 		openapi3.NewContentWithSchemaRef(d.Components.Schemas["Problem"], []string{"application/problem+json"}))
 	response.Headers = openapi3.Headers{
@@ -184,8 +188,8 @@ func (d apiDocument) problem(headers ...string) *openapi3.ResponseRef {
 	return &openapi3.ResponseRef{Value: response}
 }
 
-// matches reports whether an escaped path is one of the template's.
-func matches(template, path string) bool {
+// Matches reports whether an escaped path is one of the template's.
+func Matches(template, path string) bool {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
 	return slices.EqualFunc(want, got, func(want, got string) bool {
 		if strings.HasPrefix(want, "{") {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestResponsesThatBreakTheDocumentAreFound(t *testing.T) {
-	doc, err := servedDocument()
+	doc, err := Served()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ X-Content-Type-Options: nosniff
 				name, value, _ := strings.Cut(line, ": ")
 				header.Add(name, value)
 			}
-			err = doc.check(method, path, status, header, []byte(body))
+			err = doc.Check(method, path, status, header, []byte(body))
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("it was refused: %v", err)
