@@ -44,17 +44,13 @@ func TestReadsHaveAStrongETagAndCacheControl(t *testing.T) {
 		h := NewWithOptions(newCacheableStore(), test.opts)
 		for _, target := range cacheableTargets {
 			t.Run(test.name+target, func(t *testing.T) {
-				for _, method := range []string{"GET", "HEAD"} {
-					r := send(h, method, target, "")
-					if r.status != http.StatusOK {
-						t.Fatalf("%s: status %d", method, r.status)
-					}
-					if got := r.header["Cache-Control"]; !slices.Equal(got, []string{test.want}) {
-						t.Errorf("%s: Cache-Control %q, want %q", method, got, test.want)
-					}
-					if got := r.header["Etag"]; len(got) != 1 || !strong.MatchString(got[0]) {
-						t.Errorf("%s: ETag %q, want one strong one", method, got)
-					}
+				r := get(h, target)
+				r.wantStatus(t, http.StatusOK)
+				if got := r.header["Cache-Control"]; !slices.Equal(got, []string{test.want}) {
+					t.Errorf("Cache-Control %q, want %q", got, test.want)
+				}
+				if got := r.header["Etag"]; len(got) != 1 || !strong.MatchString(got[0]) {
+					t.Errorf("ETag %q, want one strong one", got)
 				}
 			})
 		}
@@ -178,25 +174,22 @@ func TestIfMatchGoesFirst(t *testing.T) {
 
 func TestErrorsWinOverPreconditions(t *testing.T) {
 	h := New(newCacheableStore())
-	for _, test := range []struct {
-		target, code string
-		status       int
+	for target, want := range map[string]struct {
+		status int
+		code   string
 	}{
-		{"/v1/products/none", "product-not-found", http.StatusNotFound},
-		{"/v1/none", "not-found", http.StatusNotFound},
-		{"/v1/users?limit=x", "invalid-query", http.StatusBadRequest},
-		{"/v1/products/p1?x=y", "invalid-query", http.StatusBadRequest},
-		{"/v2/widgets", "invalid-query", http.StatusBadRequest},
-		{"/openapi.json?x=y", "invalid-query", http.StatusBadRequest},
+		"/v1/products/none":   {http.StatusNotFound, "product-not-found"},
+		"/v1/users?limit=x":   {http.StatusBadRequest, "invalid-query"},
+		"/v1/products/p1?x=y": {http.StatusBadRequest, "invalid-query"},
+		"/v2/widgets":         {http.StatusBadRequest, "invalid-query"},
+		"/openapi.json?x=y":   {http.StatusBadRequest, "invalid-query"},
 	} {
 		for _, line := range []string{"If-Match: *", `If-Match: "a"`, "If-None-Match: *", `If-None-Match: "a"`} {
-			t.Run(test.target+"/"+line, func(t *testing.T) {
-				r := get(h, test.target, line)
-				r.wantProblem(t, test.status, test.code)
-				if got := r.header["Etag"]; got != nil {
-					t.Errorf("ETag %s on a problem", got)
-				}
-			})
+			r := get(h, target, line)
+			r.wantProblem(t, want.status, want.code)
+			if got := r.header["Etag"]; got != nil {
+				t.Errorf("%s with %s: ETag %s on a problem", target, line, got)
+			}
 		}
 	}
 }
@@ -207,40 +200,29 @@ func TestNotModifiedHasTheHeadersThatItShould(t *testing.T) {
 		w.Header().Set("Vary", "Accept-Encoding")
 		service.ServeHTTP(w, r)
 	})
-	server := httptest.NewServer(wrapped) // the server adds headers, too
+	server := httptest.NewServer(wrapped) // which adds headers, too
 	defer server.Close()
 	for _, target := range cacheableTargets {
 		for _, method := range []string{"GET", "HEAD"} {
 			t.Run(method+" "+target, func(t *testing.T) {
 				full := get(wrapped, target)
-				bare := send(wrapped, method, target, "", "If-None-Match: *")
-				r, err := http.NewRequest(method, server.URL+target, nil)
+				want := response{http.StatusNotModified, http.Header{"Vary": {"Accept-Encoding"}}, ""}
+				for _, name := range []string{"Etag", "Cache-Control"} {
+					want.header[name] = full.header[name]
+				}
+				if diff := want.diff(send(wrapped, method, target, "", "If-None-Match: *")); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+				r := newRequest(method, server.URL+target, "", "If-None-Match: "+full.header.Get("ETag"))
+				r.RequestURI = "" // or it is one that a server has received
+				got, err := server.Client().Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Header.Set("If-None-Match", full.header.Get("ETag"))
-				response, err := server.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				response.Body.Close()
-				if response.StatusCode != http.StatusNotModified {
-					t.Fatalf("status %d", response.StatusCode)
-				}
-				for _, name := range []string{"Etag", "Cache-Control", "Vary"} {
-					if got, want := response.Header[name], full.header[name]; len(want) != 1 || !slices.Equal(got, want) {
-						t.Errorf("%s %q, want that of the 200, %q", name, got, want)
-					}
-				}
-				for name := range bare.header {
-					if name != "Etag" && name != "Cache-Control" && name != "Vary" {
-						t.Errorf("%s %q, want none", name, bare.header[name])
-					}
-				}
-				for name := range response.Header {
-					if name != "Etag" && name != "Cache-Control" && name != "Vary" && name != "Date" {
-						t.Errorf("over a socket: %s %q, want none", name, response.Header[name])
-					}
+				got.Body.Close()
+				got.Header.Del("Date")
+				if diff := want.diff(response{got.StatusCode, got.Header, ""}); diff != "" {
+					t.Errorf("over a socket: -want +got:\n%s", diff)
 				}
 			})
 		}

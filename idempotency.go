@@ -11,8 +11,8 @@ import (
 
 // An IdempotencyKey makes a request safe to retry
 // (draft-ietf-httpapi-idempotency-key-header-07). Two keys are the same key if
-// Scope and Value are equal. As that is not what == says, and a map with such keys
-// would take a reused key for a new one, they cannot be compared.
+// Scope and Value are equal. Keys do not compile with ==, as it would compare the
+// fingerprints, too, and a map would take a reused key for a new one.
 type IdempotencyKey struct {
 	_ [0]func()
 

@@ -129,14 +129,14 @@ type Options struct {
 	// Vary names the request headers that reads depend on, such as the one that
 	// Scope goes by. Responses to reads list them in Vary (RFC 9110, Section
 	// 12.5.5), so that no cache, such as a browser's, gives one account what
-	// another has read. If they depend on what is no header, such as the address of
-	// the client, it is "*". The default is Authorization and Cookie if Scope is
+	// another has read. If reads depend on anything but headers, such as the address
+	// of the client, Vary is "*". The default is Authorization and Cookie if Scope is
 	// set, and none otherwise; an empty slice that is not nil stands for none.
 	//
 	// Requests with one of the headers, Host included, bypass the products in
-	// memory, unless Scope or Shared is set. Then these are told apart by Scope or
-	// not at all: if the Store reads products by another header, such as
-	// Accept-Language, set CacheSize to a negative number.
+	// memory, unless Scope or Shared is set. With Scope, the products are kept apart
+	// by scope alone, and with Shared not at all: if the Store reads them by another
+	// header, such as Accept-Language, set CacheSize to a negative number.
 	Vary []string
 }
 
@@ -147,9 +147,9 @@ func New(store Store) http.Handler {
 }
 
 // NewWithOptions is like [New], but with options; nil opts stands for the
-// defaults. It copies opts. It panics if store is nil, if Vary has what cannot be
-// the name of a header, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with
-// the defaults in place.
+// defaults. It copies opts. It panics if store is nil, if a name in Vary cannot be
+// that of a header, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the
+// defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
 	if store == nil {
 		panic("storefront: the Store is nil")
@@ -202,18 +202,18 @@ type service struct {
 	opts                        Options // with the defaults in place
 	mux                         http.ServeMux
 	products                    agecache.Cache[Resource]
-	bypassHeaders               []string  // by which products may differ: unless Scope or Shared is set, no product in memory answers a request with one
+	bypassHeaders               []string  // canonical names of headers by which products may differ
 	pages                       sync.Pool // of *[]byte, for the bodies of lists
 	openAPI                     []byte
 	openAPIETag                 string
 	maxAge, privateMaxAge, vary string // values of headers of responses to reads
 }
 
-// handle routes requests for path with method, and HEAD if that is GET, to the
-// handler. It answers OPTIONS and all other methods itself, with allow in Allow.
+// handle has handler serve requests for path with method, and with HEAD if method is
+// GET. It answers OPTIONS and all other methods itself, with allow in Allow.
 func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
 	s.mux.HandleFunc(method+" "+path, s.routed(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
-		if method == http.MethodGet { // what is read is to be as new as the answer, however long the body takes
+		if method == http.MethodGet { // or a slow body would make the answer older
 			dropBody(r)
 		}
 		handler(w, r)
@@ -229,8 +229,9 @@ func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
 	}))
 }
 
-// routed returns a handler that calls handler for requests of this route, unless
-// nothing on the web knows their method (RFC 9110, Section 9.3, and RFC 5789).
+// routed returns a handler that notes the route of requests and leaves them to handler,
+// except those with a method that HTTP does not define (RFC 9110, Section 9.3, and RFC
+// 5789).
 func (s *service) routed(route string, handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Pattern = route
@@ -251,8 +252,8 @@ type routeKey struct{}
 // WithRoute returns a copy of ctx, the context of one request, in which the service
 // notes the request's route. A program that labels metrics or traces by route wraps
 // everything else in a handler that makes ctx := WithRoute(r.Context()), passes on
-// r.WithContext(ctx), and afterwards calls Route(ctx). If the service is to note the
-// route in ctx already, WithRoute returns ctx.
+// r.WithContext(ctx), and afterwards calls Route(ctx). If ctx comes from WithRoute
+// already, WithRoute returns ctx.
 func WithRoute(ctx context.Context) context.Context {
 	if ctx.Value(routeKey{}) != nil {
 		return ctx
@@ -325,7 +326,8 @@ func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// setContent sets the headers that describe the body of a response.
+// setContent sets the headers that describe the body of a response. Here as elsewhere,
+// names are in canonical form, which Header.Set would bring them to each time.
 func setContent(h http.Header, contentType string, length int) {
 	h["Content-Type"] = []string{contentType}
 	h["Content-Length"] = []string{strconv.Itoa(length)}
@@ -417,11 +419,12 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-const maxDropped = 64 << 10 // bytes of a body that is of no use
+const maxDropped = 64 << 10 // bytes
 
-// dropBody discards up to maxDropped bytes of the body, once, so that a client that is
-// still sending gets the answer. Over HTTP/2, net/http does not tell whether the client
-// waits for 100 Continue, and to read then asks for the body.
+// dropBody discards the body, up to maxDropped bytes of it, so that a client that is
+// still sending gets the answer. It does nothing if it is called again. It reads nothing
+// of a request with Expect: to read asks a client that waits for 100 Continue to send the
+// body, and over HTTP/2 net/http does not tell whether the client waits.
 func dropBody(r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxDropped && r.Header["Expect"] == nil {
 		io.CopyN(io.Discard, r.Body, maxDropped)
@@ -492,10 +495,10 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
 }
 
-// A guardedStore is where the service meets a Store. The methods of the Store, and
-// those of the errors that it returns, are a stranger's code. So what it returns is
-// looked at here, once: what breaks the contract comes back as an error, and each error
-// as one of those that the contract names or as a *storeError.
+// A guardedStore is where the service meets a Store, whose methods, and those of the
+// errors that it returns, are a stranger's code. It checks each result once: a result
+// that breaks the contract becomes an error, and an error becomes one of those that the
+// contract names or a *storeError.
 type guardedStore struct{ store Store }
 
 func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
@@ -559,7 +562,7 @@ func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resour
 	return product, err
 }
 
-// broken returns the error for a method that returned what its contract excludes.
+// broken returns the error for a method whose result breaks its contract.
 func broken(method, format string, args ...any) error {
 	return &storeError{text: method + " broke its contract: it returned " + fmt.Sprintf(format, args...)}
 }
@@ -574,8 +577,8 @@ type storeError struct {
 func (e *storeError) Error() string   { return e.text }
 func (e *storeError) Unwrap() []error { return e.matches }
 
-// guard replaces the Store's error, or its panic, by an error that has no code of a
-// stranger.
+// guard replaces an error of the Store, or its panic, by an error without a stranger's
+// code.
 func guard(err *error) {
 	if v := recover(); v != nil {
 		*err = &storeError{text: fmt.Sprintf("the store panicked: %v\n\n%s", examine(errtree.Panic(v)), debug.Stack())}
@@ -584,11 +587,12 @@ func guard(err *error) {
 	}
 }
 
-// examine returns what is to be known of a stranger's error.
+// examine returns an error without a stranger's code that has the text of err and
+// matches the errors of the contract that err matches.
 func examine(err error) error {
 	named := []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled}
 	if _, own := err.(*storeError); own || slices.Contains(named, err) {
-		return err // which has no code of a stranger
+		return err // none of these has a stranger's code
 	}
 	found := errtree.Examine[*Refusal](err, named...)
 	known := &storeError{found.Text, found.Is}

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// Directives are those of a request.
+// Directives say which values a request accepts.
 type Directives struct {
-	AcceptsAge   bool // some directive allows a stored value
-	NoCache      bool // a stored value will do only if the read fails, see StaleIfError
-	NoStore      bool // the value is not to be stored
-	OnlyIfCached bool // nothing is to be read
-	MaxAge       time.Duration
-	MinFresh     time.Duration
-	MaxStale     time.Duration // negative: no stale value
-	StaleIfError time.Duration // negative: no stored value if the read fails
+	AcceptsAge   bool          // stored ones, as far as the other fields allow
+	NoCache      bool          // no stored one, unless StaleIfError allows it
+	NoStore      bool          // any, but one that is read for the request is not stored
+	OnlyIfCached bool          // none that would have to be read
+	MaxAge       time.Duration // none that is older
+	MinFresh     time.Duration // none that will be stale before this time has passed
+	MaxStale     time.Duration // stale ones, up to this time after they became stale; negative: none
+	StaleIfError time.Duration // if the read fails, fresh ones and stale ones up to this time; negative: none
 }
 
-// accepts reports whether a stored value of this age may be used, if its freshness
-// lifetime is the given one.
+// accepts reports whether the request accepts a stored value of this age and freshness
+// lifetime.
 func (d *Directives) accepts(age, lifetime time.Duration) bool {
 	if d.NoCache || !d.AcceptsAge || age > d.MaxAge {
 		return false
@@ -43,9 +43,9 @@ func (d *Directives) accepts(age, lifetime time.Duration) bool {
 // methods may be called concurrently.
 type Cache[V any] struct {
 	// Read returns the value with this ID, or an error that matches NotFound if there
-	// is none. It may be called concurrently and does not panic. Its ctx has the
-	// values of the request that began the read. If other requests may share the read,
-	// ctx is cancelled when none of them waits any longer.
+	// is none. It is called concurrently and does not panic. Its ctx has the values of
+	// the request that began the read. The ctx of a read that requests share is
+	// cancelled when none of them waits any longer.
 	Read     func(ctx context.Context, id string) (V, error)
 	NotFound error
 
@@ -67,18 +67,16 @@ type Key struct{ Scope, ID string }
 type Answer[V any] struct {
 	Value V
 
-	// Forwarded is why the value was read, or "" if it was stored or the request
-	// did not allow a read.
-	Forwarded Reason
-	Collapsed bool // the read was shared, and another request began it
+	Forwarded Reason // for the read; "" if there was none
+	Collapsed bool   // another request began the read, and this one joined it
 
-	Began   time.Time     // when the read began, if it was for another request, and zero otherwise
+	Began   time.Time     // when the read began, if another request began it; zero otherwise
 	Age     time.Duration // since Began
-	Failure error         // that of Read, for which a stored value stands in
+	Failure error         // of the read, if a stored value stands in for it
 }
 
-// A Reason is why a request led to a read, as Cache-Status has it (RFC 9211, Section
-// 2.2).
+// A Reason says why a request led to a read, in the words of Cache-Status (RFC 9211,
+// Section 2.2).
 type Reason string
 
 const (
@@ -87,7 +85,7 @@ const (
 	Request Reason = "request"  // the stored value is fresh, but the request does not accept it
 )
 
-// ErrNotCached is returned to requests that allow no read if no stored value will do.
+// ErrNotCached is returned to a request that allows no read and accepts no stored value.
 var ErrNotCached = errors.New("agecache: not cached")
 
 var errNoReturn = errors.New("agecache: the read ended its goroutine")
@@ -111,8 +109,9 @@ func (c *Cache[V]) Get(ctx context.Context, key Key, d *Directives) (Answer[V], 
 }
 
 // get is Get without stale-if-error.
-func (c *Cache[V]) get(ctx context.Context, key Key, d *Directives) (answer Answer[V], err error) {
+func (c *Cache[V]) get(ctx context.Context, key Key, d *Directives) (Answer[V], error) {
 	for arrived := time.Now(); ; {
+		var err error
 		c.mu.Lock()
 		answer, ok := c.stored(key, d)
 		switch {

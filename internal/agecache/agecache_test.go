@@ -711,9 +711,11 @@ func TestACancelledReadIsNotJoined(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-first
-		s.get(maxAge(60)).want(t, 2)
-		close(slow)
+		second := s.start(t.Context(), keyP, maxAge(60))
 		synctest.Wait()
+		s.wantReads(t, 2)
+		close(slow)
+		(<-second).want(t, 2)
 		s.wantStored(t, 2)
 	})
 }
