@@ -504,21 +504,6 @@ func TestCreatedOrder(t *testing.T) {
 	})
 }
 
-func TestOrderIDsDiffer(t *testing.T) {
-	store := new(MemStore)
-	h := New(store)
-	seen := make(map[string]bool)
-	for i := range 1000 {
-		postOrder(h, strconv.Itoa(i), teapots)
-	}
-	for _, order := range store.Orders() {
-		seen[order.ID] = true
-	}
-	if len(seen) != 1000 {
-		t.Errorf("%d IDs of 1000 orders", len(seen))
-	}
-}
-
 // The service writes orders without encoding/json, which must not be seen.
 func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
 	for _, order := range []Order{
