@@ -462,37 +462,21 @@ func TestOpenAPIIsServedAsItIsWithDefaultOptions(t *testing.T) {
 }
 
 func TestOpenAPIIsServedWithTheLimitsOfOptions(t *testing.T) {
-	opts := &Options{PageSize: 7, MaxPageSize: 20}
+	h := NewWithOptions(new(MemStore), &Options{PageSize: 7, MaxPageSize: 20})
+	file, served := strings.Split(openAPI, "\n"), strings.Split(get(h, "/openapi.json").body, "\n")
 	var got []string
-	var compare func(file, served any, at string)
-	compare = func(file, served any, at string) {
-		switch file := file.(type) {
-		case map[string]any:
-			other, _ := served.(map[string]any)
-			for _, name := range slices.Sorted(maps.Keys(file)) {
-				compare(file[name], other[name], at+"/"+name)
-			}
-		case []any:
-			other, _ := served.([]any)
-			for i := range min(len(file), len(other)) {
-				compare(file[i], other[i], at+"/"+strconv.Itoa(i))
-			}
-		default:
-			if file != served {
-				got = append(got, fmt.Sprintf("%s: %v", at, served))
-			}
+	for i, line := range served {
+		if line != file[i] {
+			got = append(got, strings.TrimSpace(line))
 		}
 	}
-	compare(decodeAPI(t, openAPI).root, servedAPI(t, opts).root, "")
 	want := []string{
-		"/components/examples/InvalidWidgetsQuery/value/errors/0/detail: limit is required: a whole number from 1 to 20.",
-		"/components/examples/InvalidWidgetsQuery/value/errors/0/maximum: 20",
-		"/components/parameters/UsersLimit/schema/default: 7",
-		"/components/parameters/UsersLimit/schema/maximum: 20",
-		"/components/parameters/WidgetsLimit/schema/maximum: 20",
+		`"schema": { "type": "integer", "minimum": 1, "maximum": 20, "default": 7 },`, // of users
+		`"schema": { "type": "integer", "minimum": 1, "maximum": 20 },`,               // of widgets
+		`"detail": "limit is required: a whole number from 1 to 20.",`,                // in an example
+		`"maximum": 20`,
 	}
-	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what options change, wanted (-) and served (+):\n%s", diff)
+		t.Errorf("lines that options change, wanted (-) and served (+):\n%s", diff)
 	}
 }
