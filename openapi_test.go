@@ -313,7 +313,7 @@ func TestOpenAPIRefusesNoItemThatTheServiceAccepts(t *testing.T) {
 	}
 }
 
-// What tools for OpenAPI stumble over, though it is valid.
+// A valid document may still have schemas that tools for OpenAPI misread.
 func TestOpenAPISchemasAreReadByGenerators(t *testing.T) {
 	// Tools send patterns in header fields, and not every dialect knows the same escapes.
 	portable := regexp.MustCompile(`^([ -\[\]-~]|\\([\\"\[\]?^-]|x[0-9A-F]{2}))*$`)

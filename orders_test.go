@@ -933,7 +933,7 @@ func FuzzOrderBody(f *testing.F) {
 }
 
 // There is no representation of the orders that If-Match could match (RFC 9110, Section
-// 13.1.1). What is refused for another reason is refused for that (Section 13.2.1).
+// 13.1.1). An order that has another fault is refused for that fault (Section 13.2.1).
 func TestOrderWithIfMatchIs412AndCreatesNothing(t *testing.T) {
 	for _, line := range []string{"If-Match: *", `If-Match: "x"`, `If-Match: W/"x"`, "If-Match: junk"} {
 		store := new(MemStore)

@@ -569,7 +569,7 @@ func TestResourceIsTheSameAfterEncodingJSON(t *testing.T) {
 	}
 }
 
-// What is recognized as rendered must be what rendering it makes of it.
+// A text that is taken for rendered must be the text that rendering makes of it.
 func FuzzCanonicalResource(f *testing.F) {
 	for _, text := range []string{
 		`{"id":"a"}`, `{"id":"a","x":[1,-2.5e+3,{"y":null,"z":""}],"t":true,"f":false}`, `{"id":"ä 😀"}`, `{"id":"a","b":"\u0000"}`,
