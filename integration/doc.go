@@ -4,7 +4,7 @@
 //
 //	engines     sqlstore on each database
 //	faults      processes, networks and disks that fail under orders
-//	clusters    Galera clusters and MySQL groups, whole and in pieces
+//	clusters    PostgreSQL pairs, Galera clusters and MySQL groups, whole and in pieces
 //	wire        the contract of the service on each database
 //	clients     generated clients, and linters of openapi.json
 //	fronts      proxies before the service

@@ -128,9 +128,9 @@ func insertSold(ctx context.Context, tx *sql.Tx, order storefront.Order) error {
 	return err
 }
 
-// What sqlstore's documentation says of Accept on a Galera cluster: which takings sell
-// the last piece once, and that others do not, although all tables are the same on all
-// nodes and every node waits for the others before it reads.
+// TestAcceptOnGalera holds sqlstore's documentation to what it says of Accept on a Galera
+// cluster: which takings sell the last piece once, and that others do not, although all
+// tables are the same on all nodes and every node waits for the others before it reads.
 func TestAcceptOnGalera(t *testing.T) {
 	nodes := galeraDatabases(t, dbserver.SharedGalera(t))
 	nodes[0].Exec(t, "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL, decisions BIGINT NOT NULL)",

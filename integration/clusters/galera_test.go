@@ -198,7 +198,7 @@ func testSameKeysOnDifferentNodes(t *testing.T, nodes []*testdb.DB, keys, keysWi
 	})
 }
 
-// What a node has acknowledged is on the others, whatever becomes of it. One that is
+// The others have what a node has acknowledged, whatever becomes of it. A node that is
 // not with most of the others acknowledges nothing, neither a new order nor an old
 // one, and does not show what is no longer so.
 func TestNodeThatIsNotWithTheOthers(t *testing.T) {

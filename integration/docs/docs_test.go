@@ -50,8 +50,8 @@ func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
 	}
 }
 
-// What is quoted from a file is in it, but for lines with nothing but … in them, which
-// may be comments.
+// A file has what is quoted from it, but for lines with nothing but … in them, which may
+// be comments.
 func TestDocumentsQuoteWhatIsThere(t *testing.T) {
 	for _, d := range documents.All(t, repository) {
 		for _, b := range d.Blocks() {

@@ -151,7 +151,7 @@ func TestCreateOrderIsLinearizable(t *testing.T) {
 			t.Error(err)
 		}
 
-		// What the history cannot show: that nothing was created beside.
+		// The history cannot show that nothing was created beside.
 		stored := make(map[string]bool)
 		for _, order := range d.Open(t).Orders() {
 			text, err := json.Marshal(order)

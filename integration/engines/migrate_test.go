@@ -69,7 +69,7 @@ func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
 	})
 }
 
-// What decides is the oldest version that may use the tables, and not their own.
+// The oldest version that may use the tables decides, and not their own.
 func TestMigrateInADatabaseOfALaterRelease(t *testing.T) {
 	const later = 1_000_000
 	for name, oldest := range map[string]int{"that this one may use": 2, "that this one may not use": later} {

@@ -17,8 +17,8 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// The store gives up a connection by returning driver.ErrBadConn from Raw. What the
-// documentation of sqlstore says about pgx's ways to a sql.DB rests on this.
+// The store gives up a connection by returning driver.ErrBadConn from Raw. The
+// documentation of sqlstore relies on this where it tells pgx's ways to a sql.DB apart.
 func TestGivingUpAConnectionEndsItsSession(t *testing.T) {
 	server := dbserver.StartPostgres(t)
 	for _, row := range []struct {

@@ -223,7 +223,7 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 	}
 }
 
-// What a server warns of may be gone in a later release.
+// A statement that a server warns of may fail on a later release of it.
 func TestServerWarnsOfNothing(t *testing.T) {
 	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func checkWithOtherDefaults(t *testing.T, d *testdb.DB) {
 	}
 }
 
-// What sqlstore's documentation tells programs to do with the tables.
+// Programs may do with the tables what sqlstore's documentation tells them to.
 func TestDocumentedSQL(t *testing.T) {
 	type engine struct {
 		readUsers, putUser, findOrder string

@@ -81,8 +81,8 @@ var mySQLCurses = []trigger{
 	}},
 }
 
-// The database may have a reason of its own for not taking an order. That is
-// nothing to the orders that share its commit.
+// The database may have a reason of its own for not taking an order. The
+// orders that share its commit are created all the same.
 func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 	for _, accept := range []struct {
 		name   string
@@ -122,7 +122,7 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 	}
 }
 
-// What triggers on updates do is nothing to a replay, as it changes nothing.
+// A replay changes nothing, so triggers on updates have no part in it.
 func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
 	suppressMySQL := []string{`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW SIGNAL SQLSTATE '45000'`}
 	for _, row := range []struct {
@@ -188,8 +188,8 @@ func checkLockedKeys(t *testing.T, d *testdb.DB, store storefront.Store) {
 		p := &testdb.Purchase{Key: fmt.Sprint("locked ", i), Item: "kettle"}
 		hash := sha256.Sum256(append(make([]byte, 8), p.Key...))
 		if d.Driver == "mysql" {
-			// Who waits for a key there keeps others from inserting those between it and
-			// the one before, of which there are none where there are many orders.
+			// A transaction that waits for a key there keeps others from inserting keys
+			// between it and the one before. In a table of many orders, these are few.
 			before := new(big.Int).SetBytes(hash[:])
 			if _, err := d.Pool.Exec(insert, fmt.Sprint("ord_before_", i), before.Sub(before, big.NewInt(1)).FillBytes(make([]byte, 32)), fingerprint[:]); err != nil {
 				t.Fatal(err)

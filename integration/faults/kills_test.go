@@ -52,30 +52,6 @@ func TestMySQLKills(t *testing.T) {
 	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
 }
 
-// TestFailover kills the primary of a PostgreSQL pair for good and promotes its
-// synchronous standby. The killed one becomes the standby of the other, and so
-// on in turn.
-func TestFailover(t *testing.T) {
-	f := faulttest.New(t)
-	primary := dbserver.StartPostgres(t)
-	standby := primary.StartStandby(t)
-	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr()))
-	failOver := func() {
-		f.Kills["primary"]++
-		primary.Kill(t)
-		standby.Promote(t)
-		primary, standby = standby, primary
-	}
-	f.Run(long.Of(250, 2000), func() {
-		failOver()
-		standby.Follow(t, primary)
-	})
-	f.Check(func() *sql.DB {
-		failOver() // what counts is what the standby has
-		return dbserver.Open(t, "pgx", primary.DSN())
-	})
-}
-
 // TestSQLiteKills kills a server that keeps a SQLite file.
 func TestSQLiteKills(t *testing.T) { testSQLiteKills(t, 1) }
 

@@ -171,6 +171,7 @@ func TestStalledDatabase(t *testing.T) {
 	} {
 		t.Run(stall.name, func(t *testing.T) {
 			forEachOperation(t, func(t *testing.T, d *testdb.DB, op operation) {
+				t.Parallel()
 				tap, end := stall.begin(t, d)
 				shop := serve(t, d, tap, &sqlstore.Options{MaxCalls: maxCalls, Timeout: 100 * time.Millisecond})
 				answers := make(chan answer, few)

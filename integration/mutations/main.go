@@ -289,7 +289,7 @@ func (c *copied) try(ctx context.Context, m *mutation) (end ending, err error) {
 	return c.test(ctx, m.pkg, m.pattern(), limit, !c.lacking[m.key()])
 }
 
-// What a test does without something that it needs: it fails, or it is skipped.
+// A test that lacks something that it needs fails or is skipped.
 const (
 	demanding = true
 	skipping  = false

@@ -213,7 +213,8 @@ func TestTestsMustPassWithoutAMutation(t *testing.T) {
 	}
 }
 
-// What a test has found without it is found; what it has not found, nobody knows.
+// A mutation that a test catches without it is caught. Of one that it does not catch,
+// nobody knows.
 func TestMutationsForWhatIsNotInstalledAreNotMissed(t *testing.T) {
 	t.Setenv("STOREFRONT_REQUIRE", "all") // as .ci/run has it
 	c := newShop(t)

@@ -29,9 +29,9 @@ import (
 // But libopenapi-validator (v0.13.8; later ones depend on forks that could
 // not be had from the module proxy) takes the quotes off a header's value, so that
 // no ETag is of its pattern and every correct read is refused, and it lets an empty
-// body pass. kin-openapi (v0.152.0) refuses nothing that is correct. What it does
-// not look at is seen to here: HEAD, 304, what follows the JSON, and headers that
-// are not documented.
+// body pass. kin-openapi (v0.152.0) refuses nothing that is correct. Check sees to
+// all that it does not look at: HEAD, 304, text behind the JSON, and headers that are not
+// documented.
 type Document struct{ *openapi3.T }
 
 // Served returns the document that the service serves by default.

@@ -54,8 +54,8 @@ func mySQLInstallation(k *Kind, runner *process.Runner, template string, command
 				"--innodb-flush-log-at-trx-commit=1",
 				"--innodb-doublewrite=ON",
 				"--innodb-buffer-pool-size=64M",
-				// What compares text without regard to case is the harder case: it is not
-				// the byte order of IDs.
+				// A collation without regard to case is the harder case: it is not the
+				// byte order of IDs.
 				"--character-set-server=utf8mb4",
 				"--collation-server=utf8mb4_general_ci",
 			)

@@ -20,7 +20,7 @@ func TestMySQLServer(t *testing.T) {
 	}
 }
 
-// What a test leaves open does not keep its database.
+// A database is dropped although its test has left connections and transactions open.
 func TestMySQLDatabaseIsDropped(t *testing.T) {
 	for _, k := range []*Kind{MariaDB, MySQL} {
 		t.Run(k.Name, func(t *testing.T) {

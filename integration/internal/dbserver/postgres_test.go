@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What is called PostgreSQL 18 is that.
+// Postgres18 is of that release.
 func TestPostgres18(t *testing.T) {
 	db := Open(t, "pgx", Postgres18.Database(t))
 	var version string

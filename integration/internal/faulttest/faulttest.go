@@ -23,7 +23,7 @@ import (
 	"example.com/storefront/internal/audit"
 )
 
-// Seed is for other choices: go test ./integration/faults -run TestFailover -v -seed 2
+// Seed is for other choices: go test ./integration/clusters -run TestFailover -v -seed 2
 var Seed = flag.Uint64("seed", 1, "of the random choices of the fault tests")
 
 const clients = 16

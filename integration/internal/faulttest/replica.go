@@ -62,6 +62,7 @@ type Replica struct {
 	Process *process.Process
 }
 
+// Start starts the process and does not wait until it serves.
 func (r *Replica) Start() {
 	r.t.Helper()
 	var err error
@@ -70,6 +71,7 @@ func (r *Replica) Start() {
 	}
 }
 
+// WaitUntilServing waits until the replica answers a request that needs the database.
 func (r *Replica) WaitUntilServing() {
 	r.t.Helper()
 	process.WaitFor(r.t, r.URL+" serves", 30*time.Second, r.Process, func() error {

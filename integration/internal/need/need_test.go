@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a test does without what it needs.
+// The outcomes of a test that lacks something.
 const skipped, failed, panicked = "skipped", "failed", "panicked"
 
 func TestRequired(t *testing.T) {

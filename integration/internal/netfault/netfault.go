@@ -47,6 +47,7 @@ type Fault struct {
 // A MessageKind tells apart what passes through a proxy.
 type MessageKind int
 
+// The kinds of messages.
 const (
 	Request MessageKind = iota // what a client has sent at once
 	Answer                     // an answer of the server, whole
@@ -57,6 +58,7 @@ const (
 // An Ending is what becomes of a link.
 type Ending int
 
+// The endings.
 const (
 	Silence   Ending = iota // nothing passes any more, both connections stay open
 	HangUp                  // both connections are closed
@@ -65,6 +67,7 @@ const (
 	Endings
 )
 
+// String names the kind of message, how much of it passes, and the ending.
 func (f Fault) String() string {
 	passed := "cut"
 	switch f.Pass {
@@ -110,6 +113,7 @@ func Start(t testing.TB, protocol Protocol, server string) *Proxy {
 	return p
 }
 
+// Addr returns where clients connect.
 func (p *Proxy) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
 
 // Strike has the next message of the fault's kind meet it, on whichever link that
@@ -390,8 +394,8 @@ var Postgres = Protocol{
 
 var postgresCommits = regexp.MustCompile(`^(COMMIT|INSERT 0 [1-9])`)
 
-// MySQL is that of MySQL and MariaDB without TLS and compression. What counts
-// as an answer is a packet. Statements with arguments are known for what they are if
+// MySQL is that of MySQL and MariaDB without TLS and compression. Each
+// packet counts as an answer. Statements with arguments are known for what they are if
 // the client puts those into the text.
 var MySQL = Protocol{
 	answer: func(b []byte) int {

@@ -144,8 +144,7 @@ func TestProxyFaultOfAnyAnswer(t *testing.T) {
 	}
 }
 
-// What is held comes later, on links that were there before and on new ones, and is
-// all there.
+// All that is held comes later, on links that were there before and on new ones.
 func TestProxyHolds(t *testing.T) {
 	addr, _ := startPot(t)
 	p := Start(t, potProtocol, addr)

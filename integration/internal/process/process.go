@@ -31,9 +31,9 @@ type group struct {
 }
 
 // SIGQUIT has a PostgreSQL server end its backends, too, which are in groups of
-// their own, and a MariaDB server shut down. It also ends a Go program. What a test
-// has frozen, in the group or not, must go on to end, and what does not end is killed,
-// this shell with it.
+// their own, and a MariaDB server shut down. It also ends a Go program. Processes that
+// a test has frozen, in the group or not, must go on to end, and those that do not end are
+// killed, this shell with them.
 const leader = `trap '' QUIT INT TERM HUP
 while read -r pid; do frozen="$frozen $pid"; done
 kill -s QUIT -- -$$

@@ -210,6 +210,7 @@ type Recorder struct {
 	sent []Statement
 }
 
+// Tap is the tap.
 func (r *Recorder) Tap(_ context.Context, s Statement, run func() error) error {
 	r.mu.Lock()
 	if r.sent = append(r.sent, s); len(r.sent) > 16 { // one of Put is large

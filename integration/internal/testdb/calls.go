@@ -34,8 +34,11 @@ type Purchase struct {
 	Panicked  any
 }
 
+// ErrNotReturned is the error of a purchase while it is being sent, or for ever if Accept
+// ends its goroutine.
 var ErrNotReturned = errors.New("CreateOrder has not returned")
 
+// Send has a store create the order.
 func (p *Purchase) Send(ctx context.Context, store storefront.Store) {
 	defer func() { p.Panicked = recover() }()
 	p.Err = ErrNotReturned
@@ -77,6 +80,7 @@ func Noted(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order s
 	return err
 }
 
+// ErrAccept is the error of Noted.
 var ErrAccept = errors.New("of two minds")
 
 // CheckOrders checks that the orders that were acknowledged are there, and none for

@@ -64,6 +64,7 @@ func (s *SuiteStore) Delete(ctx context.Context, contents storetest.Contents) er
 	)
 }
 
+// IDs returns the IDs of resources.
 func IDs(resources []storefront.Resource) (ids []string) {
 	for _, r := range resources {
 		ids = append(ids, r.ID())
@@ -83,13 +84,14 @@ func (s *SuiteStore) Advance(d time.Duration) {
 	}
 }
 
-// Reopen closes the connections under the calls in progress. What real crashes
-// leave is tested with real processes.
+// Reopen closes the connections under the calls in progress. Real crashes are
+// tested with real processes.
 func (s *SuiteStore) Reopen(t *testing.T) storefront.Store {
 	t.Helper()
 	return s.Reopened(t)
 }
 
+// Reopened is Reopen.
 func (s *SuiteStore) Reopened(t *testing.T) *SuiteStore {
 	t.Helper()
 	s.db.Close()
@@ -108,6 +110,7 @@ var _ interface {
 	storetest.Reopener
 } = (*RefusingStore)(nil)
 
+// SoldOut is the refusal of UnlessSoldOut.
 var SoldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}
 
 // UnlessSoldOut returns an Accept that reads and writes nothing else.
@@ -123,6 +126,7 @@ func UnlessSoldOut(d *DB) Accept {
 	}
 }
 
+// SellOut has the store refuse orders for an item until Restock.
 func (s *RefusingStore) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
 	insert := "INSERT INTO sold_out (item) VALUES ($1) ON CONFLICT DO NOTHING"
 	if s.database.Driver == "mysql" {
@@ -131,6 +135,7 @@ func (s *RefusingStore) SellOut(ctx context.Context, item string) (storefront.Re
 	return SoldOut, s.write(ctx, insert, item)
 }
 
+// Restock undoes SellOut.
 func (s *RefusingStore) Restock(ctx context.Context, item string) error {
 	return s.write(ctx, s.database.SQL("DELETE FROM sold_out WHERE item = $1"), item)
 }

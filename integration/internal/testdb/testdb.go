@@ -31,11 +31,11 @@ import (
 
 // An Engine holds what stores on it have in common.
 type Engine interface {
-	// open returns a store with connections of its own, as each replica of a
+	// Open returns a store with connections of its own, as each replica of a
 	// program has. They are closed when t ends, or its bubble.
 	Open(t testing.TB) Store
 
-	// clear deletes everything.
+	// Clear deletes everything.
 	Clear(t testing.TB)
 }
 
@@ -74,6 +74,7 @@ func OnDatabasesWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 	OnServersWithoutTables(t, test)
 }
 
+// OnServersWithoutTables is OnDatabasesWithoutTables without SQLite.
 func OnServersWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres.Database(t))) })
 	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres18.Database(t))) })
@@ -81,7 +82,7 @@ func OnServersWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 	t.Run("MySQL", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MySQL.Database(t))) })
 }
 
-// A memory is a database in memory: a store.
+// A memory is an engine that is a store.
 type memory struct{ store *exchanges.MemStore }
 
 func (m *memory) Open(testing.TB) Store { return m.store }
@@ -111,6 +112,7 @@ func Open(t testing.TB, driver, url string) *DB {
 	return d
 }
 
+// Migrate makes the tables.
 func (d *DB) Migrate(t testing.TB) {
 	t.Helper()
 	if err := sqlstore.New(d.Pool, nil).Migrate(context.Background()); err != nil {
@@ -124,6 +126,7 @@ func SQLiteFile(t testing.TB) string {
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)"
 }
 
+// Open returns a store with connections of its own, which are closed when t ends.
 func (d *DB) Open(t testing.TB) Store {
 	t.Helper()
 	return d.OpenWith(t, nil)
@@ -171,6 +174,7 @@ func (d *DB) Exec(t testing.TB, statements ...string) {
 	}
 }
 
+// Clear deletes everything.
 func (d *DB) Clear(t testing.TB) {
 	t.Helper()
 	for _, table := range []string{"users", "products", "widgets", "orders"} {
@@ -194,6 +198,7 @@ type SQLStore struct {
 	t  testing.TB
 }
 
+// Orders returns all orders.
 func (s *SQLStore) Orders() []storefront.Order {
 	s.t.Helper()
 	return StoredOrders(s.t, s.db)
@@ -222,6 +227,7 @@ func StoredOrders(t testing.TB, db *sql.DB) (orders []storefront.Order) {
 	return orders
 }
 
+// Put puts resources into the collection with this name.
 func (s *SQLStore) Put(ctx context.Context, collection string, resources ...storefront.Resource) error {
 	c, err := s.collection(collection)
 	if err != nil {
@@ -230,6 +236,7 @@ func (s *SQLStore) Put(ctx context.Context, collection string, resources ...stor
 	return c.Put(ctx, resources...)
 }
 
+// Delete deletes what has these IDs from the collection with this name.
 func (s *SQLStore) Delete(ctx context.Context, collection string, ids ...string) error {
 	c, err := s.collection(collection)
 	if err != nil {
