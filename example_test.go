@@ -144,8 +144,8 @@ func ExampleNewResource() {
 	// storefront: resource: the ID "tea\npot" has a control character or a noncharacter
 }
 
-// A JSON file holds a whole shop. What is wrong with one is said with the place
-// where it stands, and then nothing of it is loaded.
+// A JSON file holds a whole shop. If something is wrong with it, the error says where,
+// and nothing of it is loaded.
 func ExampleMemStore_Load() {
 	store := new(storefront.MemStore)
 	err := store.Load(strings.NewReader(`{
@@ -675,8 +675,8 @@ func ExampleNew_requestLog() {
 	// level=INFO msg=request method=GET route="GET /v2/widgets" status=400
 }
 
-// Metrics and traces are labelled by route. What wraps everything else asks for it
-// with WithRoute; then Route knows it in there and outside, whatever is between: here
+// Metrics and traces are labelled by route. The outermost wrapper asks for it with
+// WithRoute; then Route knows it in there and outside, whatever is between: here
 // a prefix is stripped, and the request is copied twice on its way.
 func ExampleRoute() {
 	front := storefront.New(newShop())
@@ -701,7 +701,7 @@ func ExampleRoute() {
 	// "GET /v2/widgets" 1
 }
 
-// What a program refuses itself looks like what the service refuses.
+// A program's own refusals look like those of the service.
 func ExampleProblem() {
 	closed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "3600")

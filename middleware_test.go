@@ -127,8 +127,8 @@ func TestResponsesDependOnlyOnWhatIsDocumented(t *testing.T) {
 	}
 }
 
-// Whatever middlewares do with the headers of a response, also at the same time,
-// is not to be seen in another one.
+// Middlewares may change the headers of a response, also at the same time, and no
+// other response has these changes.
 func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 	h := quiet(newTrialStore())
 	var want []response
@@ -181,8 +181,7 @@ func TestAddToOneHeaderLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
-// What a middleware has set for another purpose stays; what is the service's to
-// say, it says alone.
+// The service replaces the headers that it sets, and leaves all others alone.
 func TestHeadersOfMiddlewares(t *testing.T) {
 	h := quiet(newTrialStore())
 	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

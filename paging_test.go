@@ -368,7 +368,7 @@ func TestEndpointsWithoutParametersRefuseAny(t *testing.T) {
 	}
 }
 
-// names are those of the items a1, a2 and a3.
+// named returns a store in which the list has the items a1, a2 and a3, with names.
 func (l pagedList) named() *MemStore {
 	store := new(MemStore)
 	for id, name := range map[string]string{"a1": "Ann", "a2": "Bob", "a3": "Cy"} {
@@ -899,7 +899,7 @@ func TestWalkWhileItemsComeAndGoBetweenPages(t *testing.T) {
 					items.Put(MustResource(id(i), nil))
 				}
 				seen := l.walk(t, 1+random.IntN(40), func(seen []string) {
-					// What is near the position matters most.
+					// Changes near the position matter most.
 					near, _ := strconv.Atoi(seen[len(seen)-1][1:])
 					for range 10 {
 						switch i := max(0, near+random.IntN(11)-5); {

@@ -183,8 +183,8 @@ func (want outcome) check(t *testing.T, store Store, route string, request trial
 	}
 }
 
-// What is temporary wins over what is final: a client would give up what is only
-// delayed.
+// A temporary error wins over a final one: a client would give up an order that is
+// only delayed.
 func TestStoreErrors(t *testing.T) {
 	var (
 		broken   = outcome{500, "internal-error", "", "ERROR"}

@@ -252,7 +252,7 @@ func TestRefusalReachesAClientThatWritesBeforeItReads(t *testing.T) {
 }
 
 // Over HTTP/2, net/http hides from handlers that the client waits for 100 Continue,
-// and sends it when the body is read. What counts is that the answer arrives.
+// and sends it when the body is read. The promise is that the answer arrives.
 func TestRefusalOverHTTP2Arrives(t *testing.T) {
 	server := httptest.NewUnstartedServer(quiet(new(MemStore)))
 	server.EnableHTTP2 = true

@@ -23,9 +23,11 @@ func BenchmarkCreateOrder(b *testing.B) {
 		open func(b *testing.B) *sql.DB
 	}{
 		{"SQLite", func(b *testing.B) *sql.DB { return servingPool(b, testdb.New(b, "sqlite", testdb.SQLiteFile(b))) }},
-		{"PostgreSQL", func(b *testing.B) *sql.DB { return servingPool(b, testdb.New(b, "pgx", dbserver.PostgresDatabase(b))) }},
+		{"PostgreSQL", func(b *testing.B) *sql.DB {
+			return servingPool(b, testdb.New(b, "pgx", dbserver.Postgres.DurableDatabase(b)))
+		}},
 		{"MariaDB", func(b *testing.B) *sql.DB {
-			return servingPool(b, testdb.New(b, "mysql", dbserver.MariaDB.Database(b)))
+			return servingPool(b, testdb.New(b, "mysql", dbserver.MariaDB.DurableDatabase(b)))
 		}},
 	} {
 		b.Run(engine.name, func(b *testing.B) {

@@ -45,11 +45,11 @@ func BenchmarkHandwritten(b *testing.B) {
 			return d, servingPool(b, &patient)
 		}},
 		{"PostgreSQL", func(b *testing.B) (*testdb.DB, *sql.DB) {
-			d := testdb.New(b, "pgx", dbserver.PostgresDatabase(b))
+			d := testdb.New(b, "pgx", dbserver.Postgres.DurableDatabase(b))
 			return d, servingPool(b, d)
 		}},
 		{"MariaDB", func(b *testing.B) (*testdb.DB, *sql.DB) {
-			d := testdb.New(b, "mysql", dbserver.MariaDB.Database(b))
+			d := testdb.New(b, "mysql", dbserver.MariaDB.DurableDatabase(b))
 			return d, servingPool(b, d)
 		}},
 	} {

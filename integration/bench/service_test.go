@@ -44,8 +44,8 @@ func BenchmarkService(b *testing.B) {
 			patient := strings.Replace(testdb.SQLiteFile(t), "busy_timeout(100)", "busy_timeout(30000)", 1)
 			return testdb.New(t, "sqlite", patient)
 		}},
-		{"PostgreSQL", func(t testing.TB) *testdb.DB { return testdb.New(t, "pgx", dbserver.PostgresDatabase(t)) }},
-		{"MariaDB", func(t testing.TB) *testdb.DB { return testdb.New(t, "mysql", dbserver.MariaDB.Database(t)) }},
+		{"PostgreSQL", func(t testing.TB) *testdb.DB { return testdb.New(t, "pgx", dbserver.Postgres.DurableDatabase(t)) }},
+		{"MariaDB", func(t testing.TB) *testdb.DB { return testdb.New(t, "mysql", dbserver.MariaDB.DurableDatabase(t)) }},
 	} {
 		b.Run(engine.name, func(b *testing.B) {
 			d := engine.open(b)

@@ -18,6 +18,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -56,7 +57,7 @@ func BenchmarkSize(b *testing.B) {
 				settings = append(settings, "wal_compression="+compression[1:])
 			}
 			server := dbserver.StartPostgres(b, settings...)
-			d := testdb.New(b, "pgx", server.URL())
+			d := testdb.New(b, "pgx", server.DSN())
 			measureSize(b, &sized{
 				database:   d,
 				log:        func() int64 { return number(b, d.Pool, "SELECT pg_current_wal_lsn() - '0/0'") },
@@ -241,7 +242,7 @@ func serverCPU(b *testing.B, pid int) (sum time.Duration) {
 	if pid == 0 {
 		return 0
 	}
-	children, err := dbserver.ChildrenOf(pid)
+	children, err := process.Children(pid)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -132,11 +132,7 @@ func insertSold(ctx context.Context, tx *sql.Tx, order storefront.Order) error {
 // the last piece once, and that others do not, although all tables are the same on all
 // nodes and every node waits for the others before it reads.
 func TestAcceptOnGalera(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three servers")
-	}
-	c := dbserver.StartGalera(t, 3)
-	nodes := galeraDatabases(t, c)
+	nodes := galeraDatabases(t, dbserver.SharedGalera(t))
 	nodes[0].Exec(t, "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL, decisions BIGINT NOT NULL)",
 		"CREATE TABLE sold (order_id VARCHAR(255) NOT NULL PRIMARY KEY, item VARCHAR(255) NOT NULL)")
 	// Each item is of one subtest, as are the keys: an INSERT of a key that was deleted

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/long"
+
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
 
@@ -30,37 +32,22 @@ import (
 // each node has it.
 func galeraDatabases(t *testing.T, c *dbserver.GaleraCluster) (nodes []*testdb.DB) {
 	t.Helper()
-	var servers []*dbserver.MySQLServer
-	for _, node := range c.Nodes {
-		servers = append(servers, node.MySQLServer)
-	}
-	return clusterDatabases(t, servers, dbserver.Waiting)
+	return clusterDatabases(t, c.Servers(), dbserver.Waiting)
 }
 
 // clusterDatabases returns a new database of servers that replicate to each other, as
 // each of them has it by a data source name that set has changed.
-func clusterDatabases(t *testing.T, servers []*dbserver.MySQLServer, set func(dsn string) string) (nodes []*testdb.DB) {
+func clusterDatabases(t *testing.T, servers []*dbserver.Server, set func(dsn string) string) (nodes []*testdb.DB) {
 	t.Helper()
-	name := dbserver.NewDatabaseName()
-	if _, err := servers[0].Query("CREATE DATABASE " + name); err != nil {
-		t.Fatal(err)
-	}
+	name := servers[0].NewDatabase(t)
 	for _, server := range servers {
-		d := &testdb.DB{Driver: "mysql", URL: set(dbserver.MySQLDSN(name, server))}
-		d.Pool = d.Connect(t)
-		if err := sqlstore.New(d.Pool, nil).Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		nodes = append(nodes, d)
+		nodes = append(nodes, testdb.New(t, "mysql", set(server.DSNOf(name))))
 	}
 	return nodes
 }
 
 func TestStoreOnGalera(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three servers")
-	}
-	testStoreOnCluster(t, galeraDatabases(t, dbserver.StartGalera(t, 3)))
+	testStoreOnCluster(t, galeraDatabases(t, dbserver.SharedGalera(t)))
 }
 
 // testStoreOnCluster sends each call to another node than the one before.
@@ -79,10 +66,7 @@ func testStoreOnCluster(t *testing.T, nodes []*testdb.DB) {
 }
 
 func TestSameKeysOnDifferentNodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three servers")
-	}
-	testSameKeysOnDifferentNodes(t, galeraDatabases(t, dbserver.StartGalera(t, 3)), 3000, 1000)
+	testSameKeysOnDifferentNodes(t, galeraDatabases(t, dbserver.SharedGalera(t)), long.Of(300, 3000), long.Of(100, 1000))
 }
 
 // testSameKeysOnDifferentNodes has replicas on different nodes be sent the same order
@@ -218,9 +202,7 @@ func testSameKeysOnDifferentNodes(t *testing.T, nodes []*testdb.DB, keys, keysWi
 // not with most of the others acknowledges nothing, neither a new order nor an old
 // one, and does not show what is no longer so.
 func TestNodeThatIsNotWithTheOthers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three servers")
-	}
+	long.Test(t)
 	c := dbserver.StartGalera(t, 3)
 	for _, row := range []struct {
 		name  string
@@ -338,11 +320,12 @@ func TestNodeThatIsNotWithTheOthers(t *testing.T) {
 // TestGaleraNodeKills kills the nodes of a cluster that replicas share in turn, each of
 // which has another node as its first.
 func TestGaleraNodeKills(t *testing.T) {
+	long.Test(t)
 	f := faulttest.New(t)
 	c := dbserver.StartGalera(t, 3)
 	startOnNodes(t, f, c)
 	next := 0
-	f.Orders = faulttest.Orders / 2
+	f.Orders = 5000
 	f.Run(f.Orders/4, func() {
 		f.Kills["node"]++
 		c.Nodes[next].Kill(t)
@@ -359,7 +342,7 @@ func startOnNodes(t *testing.T, f *faulttest.Test, c *dbserver.GaleraCluster) {
 	t.Helper()
 	var hosts []string
 	for _, node := range c.Nodes {
-		hosts = append(hosts, "127.0.0.1:"+strconv.Itoa(node.Port))
+		hosts = append(hosts, node.Addr())
 	}
 	for range hosts {
 		r := faulttest.StartReplicas(t, process.Durable, 1, "mysql://root@"+strings.Join(hosts, ",")+"/shop?wsrep_sync_wait=1")[0]
@@ -373,6 +356,7 @@ func startOnNodes(t *testing.T, f *faulttest.Test, c *dbserver.GaleraCluster) {
 // by itself. When both are back, in whichever sequence, the cluster does so with all
 // that was acknowledged, and nobody has to tell it which node is right.
 func TestGaleraCutsAndKills(t *testing.T) {
+	long.Test(t)
 	f := faulttest.New(t)
 	c := dbserver.StartGalera(t, 3)
 	startOnNodes(t, f, c)

@@ -8,27 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/long"
+
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/process"
-	"example.com/storefront/integration/internal/testdb"
 )
 
-// groupDatabases returns a new database of the group, with the tables of sqlstore, as each
-// member has it.
-func groupDatabases(t *testing.T, g *dbserver.MySQLGroup, set func(dsn string) string) (nodes []*testdb.DB) {
-	t.Helper()
-	var servers []*dbserver.MySQLServer
-	for _, m := range g.Members {
-		servers = append(servers, m.MySQLServer)
-	}
-	return clusterDatabases(t, servers, set)
-}
-
 func TestMySQLGroup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three servers")
-	}
+	long.Test(t)
 	start := time.Now()
 	g := dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary)
 	t.Logf("online after %v", time.Since(start))
@@ -39,14 +27,14 @@ func TestMySQLGroup(t *testing.T) {
 	keep := func(m *dbserver.GroupMember) {
 		t.Helper()
 		kept++
-		if _, err := dbserver.QueryMySQL(dbserver.Before(m.DSN()), fmt.Sprintf("INSERT INTO kept VALUES (%d)", kept)); err != nil {
+		if _, err := m.QueryAfterAll(fmt.Sprintf("INSERT INTO kept VALUES (%d)", kept)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(when string) {
 		t.Helper()
 		for _, m := range g.Members {
-			if n, err := dbserver.QueryMySQL(dbserver.Before(m.DSN()), "SELECT count(*) FROM kept"); err != nil || n != strconv.Itoa(kept) {
+			if n, err := m.QueryAfterAll("SELECT count(*) FROM kept"); err != nil || n != strconv.Itoa(kept) {
 				t.Errorf("%s, %s has %s rows, %v, want %d", when, m.Name, n, err, kept)
 			}
 		}
@@ -56,20 +44,23 @@ func TestMySQLGroup(t *testing.T) {
 	}
 	check("at first")
 
-	g.Members[0].Kill()
+	g.Members[0].Kill(t)
 	keep(g.Members[1])
 	g.Members[0].Start(t)
 	g.WaitUntilOnline(t, g.Members...)
 	check("after a member was killed")
 
-	nodes := groupDatabases(t, g, dbserver.Before)
+	nodes := clusterDatabases(t, g.Servers(), dbserver.Before)
 	t.Run("store", func(t *testing.T) { testStoreOnCluster(t, nodes) })
-	t.Run("same keys", func(t *testing.T) { testSameKeysOnDifferentNodes(t, groupDatabases(t, g, dbserver.Before), 600, 300) })
+	t.Run("same keys", func(t *testing.T) {
+		testSameKeysOnDifferentNodes(t, clusterDatabases(t, g.Servers(), dbserver.Before), 600, 300)
+	})
 }
 
 // TestMySQLMemberKills kills the members of a group in which all take writes, in turn,
 // and replicas that have each another member as their first.
 func TestMySQLMemberKills(t *testing.T) {
+	long.Test(t)
 	f := faulttest.New(t)
 	g := dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary)
 	hosts := g.Hosts()
@@ -84,7 +75,7 @@ func TestMySQLMemberKills(t *testing.T) {
 		f.WaitUntilAcknowledged((i + 1) * f.Orders / 4)
 		g.WaitUntilOnline(t, g.Members...) // the others must be most of them
 		f.Kills["member"]++
-		m.Kill()
+		m.Kill(t)
 		m.Start(t)
 	}
 	f.End()
@@ -94,6 +85,7 @@ func TestMySQLMemberKills(t *testing.T) {
 
 // TestMySQLPrimaryKills kills the primary of a group, and then the one after it.
 func TestMySQLPrimaryKills(t *testing.T) {
+	long.Test(t)
 	f := faulttest.New(t)
 	g := dbserver.StartMySQLGroup(t, 3, dbserver.SinglePrimary)
 	f.Start(3, "mysql://shop@"+strings.Join(g.Hosts(), ",")+"/shop")
@@ -104,7 +96,7 @@ func TestMySQLPrimaryKills(t *testing.T) {
 		g.WaitUntilOnline(t, g.Members...) // the others must be most of them
 		f.Kills["primary"]++
 		killed := g.Primary(t)
-		killed.Kill()
+		killed.Kill(t)
 		f.WaitUntilAcknowledged((n+1)*f.Orders/3 + 100) // by the next one
 		killed.Start(t)
 	}

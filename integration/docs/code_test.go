@@ -26,6 +26,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -284,7 +285,7 @@ func TestDocumentedClientsRetry(t *testing.T) {
 	} {
 		t.Run(row.language, func(t *testing.T) {
 			t.Parallel() // they wait before they try again
-			requireTools(t, row.needs...)
+			need.Programs(t, need.Tools, row.needs...)
 			program := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClientsRetry"), "\n")
 			run := func(shop *flakyShop) (string, error) {
 				server := httptest.NewServer(shop)
@@ -338,6 +339,7 @@ func TestDocumentedClientsRetry(t *testing.T) {
 // TestOwnersReadOrders has the SQL of the README find an order.
 func TestOwnersReadOrders(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		order := storefront.Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
 		if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -34,7 +35,7 @@ var trials = map[string]trial{
 	".ci/run":                 instead("bash -n .ci/run"),
 
 	"go test ./...": inCI("GOEXPERIMENT=jsonv2 go test ./..."),
-	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on -timeout 60m ./... ./durable/... ./integration/..."),
+	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
 	"go run ./integration/figures":                  testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
 	"go mod init example.org/shop":                  testedBy("TestReadmeProgramBuilds"),
@@ -133,7 +134,7 @@ func commandsOf(t *testing.T, d *documents.Document) (commands []documentedComma
 }
 
 // isCommand matches code in the text that is a whole command.
-var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
+var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:(?:STOREFRONT_LONG=1 )?go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
 
 // isReading matches commands that may be run as they stand.
 var isReading = regexp.MustCompile(`^(?:curl|go doc) `)
@@ -176,7 +177,7 @@ func shellCommands(where, text string) (commands []documentedCommand) {
 // TestDocumentedCommands runs the commands of each document in turn, and compares what
 // they print.
 func TestDocumentedCommands(t *testing.T) {
-	requireTools(t, "bash", "curl")
+	need.Programs(t, need.Tools, "bash", "curl")
 	used := make(map[string]bool)
 	for _, d := range documents.All(t, repository) {
 		var run []documentedCommand
@@ -187,7 +188,7 @@ func TestDocumentedCommands(t *testing.T) {
 				used[c.command] = true
 				t.Run(c.command, func(t *testing.T) { try(t, c.command) })
 			case ok:
-			case strings.HasPrefix(c.command, "go test "):
+			case strings.HasPrefix(strings.TrimPrefix(c.command, inLongRun), "go test "):
 				checkGoTest(t, c)
 			case c.compared, isReading.MatchString(c.command):
 				run = append(run, c)
@@ -202,19 +203,6 @@ func TestDocumentedCommands(t *testing.T) {
 	for command := range trials {
 		if !used[command] {
 			t.Errorf("no document has the command %s any more", command)
-		}
-	}
-}
-
-// requireTools skips the test where one of the tools is not there.
-func requireTools(t *testing.T, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("STOREFRONT_REQUIRE_TOOLS") != "" {
-				t.Fatal(err)
-			}
-			t.Skip(err)
 		}
 	}
 }
@@ -329,6 +317,9 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 	return results
 }
 
+// inLongRun is before a go test that takes long.
+const inLongRun = "STOREFRONT_LONG=1 "
+
 // checkGoTest looks up what a go test would run, and its flags.
 func checkGoTest(t *testing.T, c documentedCommand) {
 	t.Helper()
@@ -343,7 +334,7 @@ func checkGoTest(t *testing.T, c documentedCommand) {
 			flags.String(name, "", "")
 		}
 	})
-	command, _, _ := strings.Cut(c.command, " >") // a file for its output
+	command, _, _ := strings.Cut(strings.TrimPrefix(c.command, inLongRun), " >") // a file for its output
 	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
 	var packages []string
 	for len(words) > 0 {

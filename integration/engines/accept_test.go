@@ -16,6 +16,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
@@ -151,7 +152,7 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 		t.Run(row.item, func(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-				for round := range 3 {
+				for round := range long.Of(2, 3) {
 					purchases := mixed(round, row.item)
 					sendTogether(t, d, testdb.Noted, purchases)
 					for _, p := range purchases {
@@ -174,7 +175,7 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 func TestAcceptRunsAgainWithItsTransaction(t *testing.T) {
 	for name, serializable := range map[string]func(t *testing.T) *testdb.DB{
 		"PostgreSQL": func(t *testing.T) *testdb.DB {
-			d := testdb.New(t, "pgx", dbserver.PostgresDatabase(t))
+			d := testdb.New(t, "pgx", dbserver.Postgres.Database(t))
 			d.URL += "&default_transaction_isolation=serializable"
 			return d
 		},
@@ -238,7 +239,7 @@ func TestCallersThatLeave(t *testing.T) {
 		t.Run(accept.name, func(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-				for round := range 3 {
+				for round := range long.Of(2, 3) {
 					purchases := mixed(round, "kettle")
 					for i, p := range purchases {
 						p.Leaves = i%3 == 1

@@ -18,6 +18,7 @@ import (
 // The replicas' clocks may be wrong, and each forgets keys for all of them.
 func TestForgetKeysGoesByTheDatabasesClock(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		const old, young = "old", "young"
 		now := time.Now()
 		for value, at := range map[string]time.Time{
@@ -58,6 +59,7 @@ func TestForgetKeysGoesByTheDatabasesClock(t *testing.T) {
 // how old its key is.
 func TestAKeyOfAReplicaThatIsBehindIsRemembered(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		behind, other := sqlstore.New(d.Connect(t), nil), sqlstore.New(d.Connect(t), nil)
 		order := storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Millisecond)}
 		if _, err := behind.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"}, order); err != nil {
@@ -79,6 +81,7 @@ func TestAKeyOfAReplicaThatIsBehindIsRemembered(t *testing.T) {
 func TestOrdersWithWrongTimesRaceWithForgetKeys(t *testing.T) {
 	const keys, callers = 60, 4
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		var stores []*sqlstore.Store
 		for range 3 {
 			stores = append(stores, sqlstore.New(d.Connect(t), nil))

@@ -22,7 +22,7 @@ import (
 // driver's connection is nil. A goroutine may be interrupted there, but hardly ever is,
 // so here database/sql pauses there.
 func TestCallsThatEndInAcceptDoNotPanic(t *testing.T) {
-	url := dbserver.PostgresDatabase(t)
+	url := dbserver.Postgres.Database(t)
 	env, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)

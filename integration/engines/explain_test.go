@@ -7,8 +7,6 @@ import (
 	"database/sql"
 	"fmt"
 	"regexp"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,53 +16,55 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
 
 // TestStatementsReadByIndex looks at how the databases run the statements that a
-// store of a million users and widgets sends: by an index range scan, without a
-// sort, and reading few blocks, at any depth of a list.
+// store of a million users and widgets sends, or fewer in the short run: by an
+// index range scan, without a sort, and reading few blocks, at any depth of a list.
 func TestStatementsReadByIndex(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a million users and widgets take half a minute")
-	}
 	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
 		recorder := new(sqltap.Recorder)
 		// More memory makes it faster, and has no part in the plans.
 		db := sqltap.Open(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=cache_size(-200000)", recorder.Tap)
-		store := million(t, db, "CAST(%s AS BLOB)")
+		store := filled(t, db, "CAST(%s AS BLOB)")
 		for _, analyze := range []string{"", "ANALYZE"} {
 			checkPlans(t, db, store, recorder, analyze, sqlitePlan)
 		}
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
 		recorder := new(sqltap.Recorder)
 		// It is analyzed only when told to. Without fsync it is faster.
-		db := sqltap.Open(t, "pgx", dbserver.StartPostgres(t, "autovacuum=off", "fsync=off").URL(), recorder.Tap)
-		store := million(t, db, "convert_to(%s, 'UTF8')")
+		db := sqltap.Open(t, "pgx", dbserver.StartPostgres(t, "autovacuum=off", "fsync=off").DSN(), recorder.Tap)
+		store := filled(t, db, "convert_to(%s, 'UTF8')")
 		for _, analyze := range []string{"", "ANALYZE"} {
 			checkPlans(t, db, store, recorder, analyze, postgresPlan)
 		}
 	})
 	t.Run("MariaDB", func(t *testing.T) {
+		t.Parallel()
 		recorder := new(sqltap.Recorder)
 		server := dbserver.MariaDB.Start(t, "innodb-stats-auto-recalc=OFF", "innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF",
 			"innodb-buffer-pool-size=512M", "innodb-log-file-size=256M", "max-recursive-iterations=1000000", "sql-mode=PIPES_AS_CONCAT")
 		db := sqltap.Open(t, "mysql", server.DSN(), recorder.Tap)
-		store := million(t, db, "CAST(%s AS BINARY)")
+		store := filled(t, db, "CAST(%s AS BINARY)")
 		for _, analyze := range []string{"", analyzeMySQL} {
 			checkPlans(t, db, store, recorder, analyze, mariaDBPlan)
 		}
 	})
 	t.Run("MySQL", func(t *testing.T) {
+		t.Parallel()
 		recorder := new(sqltap.Recorder)
 		server := dbserver.MySQL.Start(t, "innodb-stats-auto-recalc=OFF", "innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF", "skip-log-bin",
 			"innodb-buffer-pool-size=512M", "innodb-redo-log-capacity=512M", "cte-max-recursion-depth=1000000", "sql-mode=PIPES_AS_CONCAT",
 			"explain-json-format-version=1") // which is like MariaDB's
 		db := sqltap.Open(t, "mysql", server.DSN(), recorder.Tap)
-		store := million(t, db, "CAST(%s AS BINARY)")
+		store := filled(t, db, "CAST(%s AS BINARY)")
 		for _, analyze := range []string{"", analyzeMySQL} {
 			checkPlans(t, db, store, recorder, analyze, mySQLPlan)
 		}
@@ -73,14 +73,11 @@ func TestStatementsReadByIndex(t *testing.T) {
 
 const analyzeMySQL = "ANALYZE TABLE storefront_users, storefront_products, storefront_widgets, storefront_orders"
 
-// million makes the tables and fills them. The IDs come in no order, which is the
+// filled makes the tables and fills them. The IDs come in no order, which is the
 // harder case for PostgreSQL.
-func million(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
+func filled(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 	t.Helper()
-	size := 1_000_000
-	if raceDetector() { // SQLite is Go here, too, and takes 10 times as long
-		size /= 10
-	}
+	size := long.Of(50_000, 1_000_000)
 	db.SetMaxOpenConns(1) // so that it is known which statements it has prepared
 	store := sqlstore.New(db, &sqlstore.Options{Timeout: time.Minute})
 	if err := store.Migrate(t.Context()); err != nil {
@@ -112,12 +109,6 @@ func million(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 		}
 	}
 	return store
-}
-
-// raceDetector reports whether this is a build with the race detector.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // A plan is how a database runs a statement.

@@ -26,6 +26,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/apidoc"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/testdb"
 )
 
@@ -132,7 +133,6 @@ func (h history) String() string {
 
 const (
 	linearizableSeed     = 1
-	linearizableRounds   = 30
 	linearizableClients  = 8
 	linearizableRequests = 4 // of each client in a round
 	linearizableKeys     = 3 // in a round
@@ -143,8 +143,10 @@ const (
 // response.
 func TestCreateOrderIsLinearizable(t *testing.T) {
 	testdb.OnEveryEngine(t, func(t *testing.T, d testdb.Engine) {
+		t.Parallel()
 		replicas := []storefront.Store{d.Open(t), d.Open(t), d.Open(t)}
-		h := createConcurrently(t, replicas, linearizableRounds)
+		rounds := long.Of(10, 30)
+		h := createConcurrently(t, replicas, rounds)
 		if err := h.checkLinearizable(); err != nil {
 			t.Error(err)
 		}
@@ -158,7 +160,7 @@ func TestCreateOrderIsLinearizable(t *testing.T) {
 			}
 			stored[string(text)] = true
 		}
-		if keys := linearizableRounds * linearizableKeys; len(stored) != keys {
+		if keys := rounds * linearizableKeys; len(stored) != keys {
 			t.Errorf("the store has %d orders of %d keys", len(stored), keys)
 		}
 		kinds := make(map[outcomeKind]int)

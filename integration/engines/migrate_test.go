@@ -50,6 +50,7 @@ func testMigrateByManyAtOnce(t *testing.T, d *testdb.DB) {
 // Some of the tables may be there, as after a Migrate that was killed.
 func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		d.Exec(t, "DROP TABLE storefront_schema", "DROP TABLE storefront_widgets")
 		const dropIndex = "DROP INDEX storefront_orders_keyed"
 		if d.Driver != "mysql" { // where it is a part of the table
@@ -74,6 +75,7 @@ func TestMigrateInADatabaseOfALaterRelease(t *testing.T) {
 	for name, oldest := range map[string]int{"that this one may use": 2, "that this one may not use": later} {
 		t.Run(name, func(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+				t.Parallel()
 				d.Exec(t, fmt.Sprintf("UPDATE storefront_schema SET version = %d, oldest = %d", later, oldest), "DROP TABLE storefront_widgets")
 				store := sqlstore.New(d.Pool, nil)
 				err, notReady := store.Migrate(t.Context()), store.Check(t.Context())
@@ -156,6 +158,7 @@ func insertAsVersion1(t *testing.T, d *testdb.DB, id string, created time.Time) 
 
 func TestMigrateFromVersion1(t *testing.T) {
 	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		d.Exec(t, version1(d.Driver)...)
 		now := time.Now()
 		ids := []string{"young", "older", "wrong time", "beside"}
@@ -214,6 +217,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 
 func TestMigrateFromVersion1ByManyAtOnce(t *testing.T) {
 	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		d.Exec(t, version1(d.Driver)...)
 		insertAsVersion1(t, d, "order", time.Now())
 		testMigrateByManyAtOnce(t, d)
@@ -227,6 +231,7 @@ func TestMigrateFromVersion1ByManyAtOnce(t *testing.T) {
 // program has made for itself.
 func TestMigrateRefusesTablesOfOthers(t *testing.T) {
 	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		tables := `SELECT name FROM sqlite_master`
 		switch d.Driver {
 		case "pgx":

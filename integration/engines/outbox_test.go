@@ -92,6 +92,7 @@ func expectOrders(t *testing.T, what string, want, got []string) {
 
 func TestOutboxHasOneEventOfEachOrder(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, database *testdb.DB) {
+		t.Parallel()
 		d := withOutbox(t, database)
 		children := "CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)"
 		switch d.Driver {
@@ -168,6 +169,7 @@ func TestOutboxHasOneEventOfEachOrder(t *testing.T) {
 
 func TestOutboxPublishesAgainWhatItCouldNotDelete(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, database *testdb.DB) {
+		t.Parallel()
 		d := withOutbox(t, database)
 		failed := errors.New("the receiver is away")
 		for _, row := range []struct {
@@ -204,7 +206,10 @@ func TestOutboxPublishesAgainWhatItCouldNotDelete(t *testing.T) {
 }
 
 func TestOutboxPublishersShareTheEvents(t *testing.T) {
-	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) { checkThatPublishersShare(t, withOutbox(t, d)) })
+	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		checkThatPublishersShare(t, withOutbox(t, d))
+	})
 }
 
 func checkThatPublishersShare(t *testing.T, d outboxDatabase) {
@@ -296,6 +301,7 @@ func checkThatPublishersShare(t *testing.T, d outboxDatabase) {
 // Positions are given before the commit.
 func TestOutboxPublishesAnEventThatAppearsBeforeOthers(t *testing.T) {
 	testdb.OnSQLServers(t, func(t *testing.T, sqlDB *testdb.DB) {
+		t.Parallel()
 		d := withOutbox(t, sqlDB)
 		late, err := d.Pool.BeginTx(t.Context(), nil)
 		if err != nil {

@@ -97,6 +97,7 @@ func (s columnStore) Delete(ctx context.Context, contents storetest.Contents) er
 // A store that embeds sqlstore's and reads tables of the program's keeps the contract.
 func TestOwnTables(t *testing.T) {
 	test := func(t *testing.T, d *testdb.DB, tables string) {
+		t.Parallel()
 		d.Exec(t, tables)
 		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
 			d.Clear(t)
@@ -110,7 +111,7 @@ func TestOwnTables(t *testing.T) {
 	}
 	t.Run("SQLite", func(t *testing.T) { test(t, testdb.New(t, "sqlite", testdb.SQLiteFile(t)), owntables.SQLiteTables) })
 	t.Run("PostgreSQL", func(t *testing.T) {
-		test(t, testdb.New(t, "pgx", dbserver.PostgresDatabase(t)), owntables.PostgresTables)
+		test(t, testdb.New(t, "pgx", dbserver.Postgres.Database(t)), owntables.PostgresTables)
 	})
 }
 

@@ -27,7 +27,7 @@ func TestGivingUpAConnectionEndsItsSession(t *testing.T) {
 		ends bool
 	}{
 		{"with sql.Open", func(t *testing.T) *sql.DB {
-			db, err := sql.Open("pgx", server.URL())
+			db, err := sql.Open("pgx", server.DSN())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,7 +35,7 @@ func TestGivingUpAConnectionEndsItsSession(t *testing.T) {
 			return db
 		}, true},
 		{"but not with OpenDBFromPool", func(t *testing.T) *sql.DB {
-			config, err := pgxpool.ParseConfig(server.URL())
+			config, err := pgxpool.ParseConfig(server.DSN())
 			if err != nil {
 				t.Fatal(err)
 			}

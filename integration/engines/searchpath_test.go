@@ -15,7 +15,7 @@ import (
 // TestTenantsHaveTheirOwnTables has tenants of one PostgreSQL database whose search_path
 // leads to their schema first, and then to that of another shop.
 func TestTenantsHaveTheirOwnTables(t *testing.T) {
-	for name, database := range map[string]func(testing.TB) string{"PostgreSQL": dbserver.PostgresDatabase, "PostgreSQL 18": dbserver.Postgres18.Database} {
+	for name, database := range map[string]func(testing.TB) string{"PostgreSQL": dbserver.Postgres.Database, "PostgreSQL 18": dbserver.Postgres18.Database} {
 		t.Run(name, func(t *testing.T) {
 			public := testdb.New(t, "pgx", database(t))
 			if err := sqlstore.New(public.Pool, nil).Products.Put(t.Context(), storefront.MustResource("kettle", nil)); err != nil {

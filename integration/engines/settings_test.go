@@ -25,9 +25,9 @@ func TestSettingsThatKeepNoPromiseAreRefused(t *testing.T) {
 		{"MariaDB, another charset of results", "mysql", dbserver.MariaDB.Database, "character_set_results=latin1", "character_set_results"},
 		{"MySQL, another charset", "mysql", dbserver.MySQL.Database, "charset=latin1", "character_set_client"},
 		{"MySQL, half of UTF-8", "mysql", dbserver.MySQL.Database, "charset=utf8mb3", "character_set_client"},
-		{"PostgreSQL, bytes as text", "pgx", dbserver.PostgresDatabase, "bytea_output=escape&default_query_exec_mode=simple_protocol", "bytea_output"},
+		{"PostgreSQL, bytes as text", "pgx", dbserver.Postgres.Database, "bytea_output=escape&default_query_exec_mode=simple_protocol", "bytea_output"},
 		{"PostgreSQL 18, bytes as text", "pgx", dbserver.Postgres18.Database, "bytea_output=escape&default_query_exec_mode=simple_protocol", "bytea_output"},
-		{"PostgreSQL, no schema", "pgx", dbserver.PostgresDatabase, "search_path=nowhere", "search_path"},
+		{"PostgreSQL, no schema", "pgx", dbserver.Postgres.Database, "search_path=nowhere", "search_path"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := testdb.New(t, test.driver, test.url(t))
@@ -54,7 +54,7 @@ func TestSettingsThatKeepNoPromiseAreRefused(t *testing.T) {
 
 // A driver that reads bytes as they are does not mind how they would be as text.
 func TestBytesAsTextThatNobodyReads(t *testing.T) {
-	d := testdb.New(t, "pgx", dbserver.PostgresDatabase(t)+"&bytea_output=escape")
+	d := testdb.New(t, "pgx", dbserver.Postgres.Database(t)+"&bytea_output=escape")
 	store := sqlstore.New(d.Pool, nil)
 	const id = `é\x00`
 	if err := store.Users.Put(t.Context(), storefront.MustResource(id, nil)); err != nil {

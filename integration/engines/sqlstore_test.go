@@ -20,6 +20,7 @@ import (
 
 func TestPutAndDeleteInBatches(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		store := sqlstore.New(d.Pool, nil)
 		want := make(map[string]string)
 		var resources []storefront.Resource
@@ -75,6 +76,7 @@ func expectUsers(t *testing.T, store *sqlstore.Store, want map[string]string) {
 // A resource may be longer than what some databases take for a text of usual length.
 func TestPutOfALongResource(t *testing.T) {
 	test := func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		store := sqlstore.New(d.Pool, nil)
 		for _, letter := range []string{"a", "ö", "😀"} {
 			long := storefront.MustResource("long", map[string]string{"text": strings.Repeat(letter, 100_000)})
@@ -85,13 +87,14 @@ func TestPutOfALongResource(t *testing.T) {
 		}
 	}
 	testdb.OnSQLEngines(t, test)
-	for _, k := range []*dbserver.MySQLKind{dbserver.MariaDB, dbserver.MySQL} {
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name+", preparing", func(t *testing.T) { test(t, testdb.New(t, "mysql", dbserver.Preparing(k.Database(t)))) })
 	}
 }
 
 func TestConcurrentPutsOfTheSameResources(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		store := sqlstore.New(d.Pool, nil)
 		var up, down []storefront.Resource
 		for i := range 300 {
@@ -118,6 +121,7 @@ func TestConcurrentPutsOfTheSameResources(t *testing.T) {
 
 func TestForgetKeys(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		store := sqlstore.New(d.Pool, nil)
 		horizon := time.Now().Add(-storefront.KeyLifetime).Truncate(time.Millisecond)
 		create := func(value, id string) storefront.Order {
@@ -152,13 +156,21 @@ func TestForgetKeys(t *testing.T) {
 
 func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		const many = 2500
+		tx, err := d.Pool.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i := range many {
-			_, err := d.Pool.Exec(d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+			_, err := tx.Exec(d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
 				VALUES ($1, 'kettle', 1, 0, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), []byte{}, fmt.Append(nil, i), make([]byte, 32), i)
 			if err != nil {
 				t.Fatal(err)
 			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
 		forgotten := make([]int64, 4)
@@ -190,7 +202,7 @@ func TestPostgresWithOtherDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	checkWithOtherDefaults(t, testdb.New(t, "pgx", dbserver.PostgresURL("other", server)))
+	checkWithOtherDefaults(t, testdb.New(t, "pgx", server.DSNOf("other")))
 }
 
 // Where nobody has set anything, MariaDB has text in Latin-1.
@@ -205,11 +217,7 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := dbserver.MariaDB.Start(t, settings...)
 			for _, variant := range []func(dsn string) string{dbserver.Interpolating, dbserver.Preparing} {
-				name := dbserver.NewDatabaseName()
-				if _, err := server.Query("CREATE DATABASE " + name); err != nil {
-					t.Fatal(err)
-				}
-				checkWithOtherDefaults(t, testdb.New(t, "mysql", variant(dbserver.MySQLDSN(name, server))))
+				checkWithOtherDefaults(t, testdb.New(t, "mysql", variant(server.DSNOf(server.NewDatabase(t)))))
 			}
 		})
 	}
@@ -217,7 +225,7 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 
 // What a server warns of may be gone in a later release.
 func TestServerWarnsOfNothing(t *testing.T) {
-	for _, k := range []*dbserver.MySQLKind{dbserver.MariaDB, dbserver.MySQL} {
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
 			d := testdb.New(t, "mysql", k.Database(t))
 			db := d.Connect(t)
@@ -330,6 +338,7 @@ func TestDocumentedSQL(t *testing.T) {
 		},
 	}
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		e := engines[d.Driver]
 		store := sqlstore.New(d.Pool, nil)
 		t.Run("users", func(t *testing.T) {
@@ -385,7 +394,7 @@ func TestDocumentedSQL(t *testing.T) {
 func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
 	primary := dbserver.StartPostgres(t)
 	standby := primary.StartStandby(t)
-	d := testdb.New(t, "pgx", primary.URL())
+	d := testdb.New(t, "pgx", primary.DSN())
 	store := sqlstore.New(d.Pool, &sqlstore.Options{Timeout: 500 * time.Millisecond})
 	order := storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()}
 	create := func(ctx context.Context, value, id string) (storefront.Order, error) {

@@ -5,6 +5,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 	"example.com/storefront/storetest"
@@ -12,6 +13,7 @@ import (
 
 func TestStore(t *testing.T) {
 	test := func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		d.Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
 		// With Accept, each order has a transaction of its own. Without, those that
 		// arrive together share one.
@@ -27,7 +29,10 @@ func TestStore(t *testing.T) {
 		})
 	}
 	testdb.OnSQLEngines(t, test)
-	for _, k := range []*dbserver.MySQLKind{dbserver.MariaDB, dbserver.MySQL} {
-		t.Run(k.Name+", preparing", func(t *testing.T) { test(t, testdb.New(t, "mysql", dbserver.Preparing(k.Database(t)))) })
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
+		t.Run(k.Name+", preparing", func(t *testing.T) {
+			long.Test(t)
+			test(t, testdb.New(t, "mysql", dbserver.Preparing(k.Database(t))))
+		})
 	}
 }

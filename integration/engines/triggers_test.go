@@ -12,6 +12,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -96,7 +97,7 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 						case "SQLite":
 							d = testdb.New(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=foreign_keys(1)")
 						case "PostgreSQL":
-							d = testdb.New(t, "pgx", dbserver.PostgresDatabase(t))
+							d = testdb.New(t, "pgx", dbserver.Postgres.Database(t))
 						case "MariaDB":
 							d = testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
 						case "MySQL":
@@ -104,7 +105,7 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 						}
 						d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 						d.Exec(t, curse.statements...)
-						for round := range 4 {
+						for round := range long.Of(2, 4) {
 							purchases := mixed(round, "cursed")
 							sendTogether(t, d, accept.accept, purchases)
 							for _, p := range purchases {
@@ -129,10 +130,10 @@ func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
 		database     func(testing.TB) string
 		statements   []string
 	}{
-		{"PostgreSQL, those that change nothing", "pgx", dbserver.PostgresDatabase, []string{
+		{"PostgreSQL, those that change nothing", "pgx", dbserver.Postgres.Database, []string{
 			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()`,
 		}},
-		{"PostgreSQL, all", "pgx", dbserver.PostgresDatabase, []string{
+		{"PostgreSQL, all", "pgx", dbserver.Postgres.Database, []string{
 			`CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
 			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress()`,
 		}},
@@ -168,6 +169,7 @@ func TestOrdersWhoseKeysAreLocked(t *testing.T) {
 	}{{"without Accept", nil}, {"with Accept", testdb.Noted}} {
 		t.Run(accept.name, func(t *testing.T) {
 			testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+				t.Parallel()
 				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 				checkLockedKeys(t, d, d.OpenWith(t, &sqlstore.Options{Accept: accept.accept}))
 			})

@@ -3,12 +3,12 @@ package faults
 import (
 	"database/sql"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/internal/audit"
 )
@@ -20,16 +20,16 @@ func TestDatabaseCuts(t *testing.T) {
 		f := faulttest.New(t)
 		server := dbserver.StartPostgres(t, moreConnections)
 		p := netfault.Start(t, netfault.Postgres, server.Addr())
-		f.Start(3, dbserver.PostgresURL("postgres", &dbserver.PostgresServer{Port: p.Port}))
+		f.Start(3, server.DSNVia(p.Addr()))
 		runCuts(t, f, p)
-		f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.URL()) })
+		f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 	})
-	for _, k := range []*dbserver.MySQLKind{dbserver.MariaDB, dbserver.MySQL} {
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
 			f := faulttest.New(t)
-			f.Orders = 3000
+			f.Orders = long.Of(600, 3000)
 			server := k.Start(t, moreConnections)
-			p := netfault.Start(t, netfault.MySQL, "127.0.0.1:"+strconv.Itoa(server.Port))
+			p := netfault.Start(t, netfault.MySQL, server.Addr())
 			f.Start(3, "mysql://root@"+p.Addr()+"/shop")
 			runCuts(t, f, p)
 			f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
@@ -43,9 +43,9 @@ const moreConnections = "max_connections=1000"
 // TestClientCuts has the network between clients and replicas fail, but no process.
 func TestClientCuts(t *testing.T) {
 	f := faulttest.New(t)
-	f.Orders = 3000
+	f.Orders = long.Of(600, 3000)
 	server := dbserver.StartPostgres(t)
-	f.Start(3, server.URL())
+	f.Start(3, server.DSN())
 	var proxies []*netfault.Proxy
 	for i, r := range f.Replicas {
 		p := netfault.Start(t, netfault.HTTP, strings.TrimPrefix(r.URL, "http://"))
@@ -53,7 +53,7 @@ func TestClientCuts(t *testing.T) {
 		f.URLs[i] = "http://" + p.Addr()
 	}
 	runCuts(t, f, proxies...)
-	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.URL()) })
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 }
 
 // runCuts is f.run with faults of links through proxies, which are well afterwards.
@@ -64,7 +64,7 @@ func runCuts(t *testing.T, f *faulttest.Test, proxies ...*netfault.Proxy) {
 		done <-chan struct{}
 	}
 	var calls []called
-	f.Run(200, func() {
+	f.Run(long.Of(60, 200), func() {
 		p := proxies[f.Rand.IntN(len(proxies))]
 		if f.Rand.IntN(20) == 0 {
 			f.Kills["all held"]++

@@ -7,6 +7,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -14,11 +15,11 @@ import (
 func TestReplicaKills(t *testing.T) {
 	f := faulttest.New(t)
 	server := dbserver.StartPostgres(t)
-	f.Start(3, server.URL())
-	f.Run(250, func() {
+	f.Start(3, server.DSN())
+	f.Run(long.Of(150, 250), func() {
 		f.KillReplica()
 	})
-	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.URL()) })
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 }
 
 // TestPostgresKills kills the PostgreSQL that replicas share, and sometimes a
@@ -26,8 +27,8 @@ func TestReplicaKills(t *testing.T) {
 func TestPostgresKills(t *testing.T) {
 	f := faulttest.New(t)
 	server := dbserver.StartPostgres(t)
-	f.Start(3, server.URL())
-	f.Run(800, func() {
+	f.Start(3, server.DSN())
+	f.Run(long.Of(150, 800), func() {
 		if f.Rand.IntN(4) == 0 {
 			f.KillReplica()
 			return
@@ -35,7 +36,7 @@ func TestPostgresKills(t *testing.T) {
 		f.Kills["PostgreSQL"]++
 		server.Restart(t)
 	})
-	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.URL()) })
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 }
 
 // TestMySQLKills kills the MySQL that replicas share.
@@ -43,8 +44,8 @@ func TestMySQLKills(t *testing.T) {
 	f := faulttest.New(t)
 	server := dbserver.MySQL.Start(t)
 	f.Start(3, dbserver.MySQLURL(t, server.DSN()))
-	f.Orders = faulttest.Orders / 4
-	f.Run(f.Orders/4, func() {
+	f.Orders = long.Of(400, 2500)
+	f.Run(long.Of(200, 625), func() {
 		f.Kills["MySQL"]++
 		server.Restart(t)
 	})
@@ -58,20 +59,20 @@ func TestFailover(t *testing.T) {
 	f := faulttest.New(t)
 	primary := dbserver.StartPostgres(t)
 	standby := primary.StartStandby(t)
-	f.Start(3, dbserver.PostgresURL("postgres", primary, standby))
+	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr()))
 	failOver := func() {
 		f.Kills["primary"]++
 		primary.Kill(t)
 		standby.Promote(t)
 		primary, standby = standby, primary
 	}
-	f.Run(2000, func() {
+	f.Run(long.Of(250, 2000), func() {
 		failOver()
 		standby.Follow(t, primary)
 	})
 	f.Check(func() *sql.DB {
 		failOver() // what counts is what the standby has
-		return dbserver.Open(t, "pgx", primary.URL())
+		return dbserver.Open(t, "pgx", primary.DSN())
 	})
 }
 
@@ -82,7 +83,7 @@ func testSQLiteKills(t *testing.T, replicas int) {
 	f := faulttest.New(t)
 	file := filepath.Join(process.Folder(t), "shop.db")
 	f.Start(replicas, file)
-	f.Run(250, func() {
+	f.Run(long.Of(150, 250), func() {
 		f.KillReplica()
 	})
 	f.Check(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })

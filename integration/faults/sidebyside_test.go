@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 )
@@ -35,7 +34,7 @@ func TestReleasesSideBySide(t *testing.T) {
 			r.Start()
 			r.WaitUntilServing() // it has migrated
 		}
-		const batch = 150
+		batch := long.Of(40, 150)
 		steps := []struct {
 			do      func()
 			version string
@@ -158,15 +157,9 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g, err := process.TheGroup()
-	if err != nil {
-		t.Fatal(err)
-	}
 	binary := filepath.Join(dir, "later")
-	build := exec.Command("go", "build", "-overlay", list, "-o", binary, "example.com/storefront/durable")
-	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.ID} // see Binary
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, out)
+	if err := process.GoBuild(binary, "durable", "-overlay", list); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -12,6 +12,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/audit"
@@ -20,7 +21,7 @@ import (
 // TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes
 // connections and calls itself the primary, but has nobody left to commit with.
 func TestSplitBrain(t *testing.T) {
-	testPromotions(t, 3, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	testPromotions(t, long.Of(1, 3), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		promote()
 		return func() {}
 	})
@@ -29,7 +30,7 @@ func TestSplitBrain(t *testing.T) {
 // TestFrozenPrimary promotes the standby of a PostgreSQL primary that is frozen, and
 // later goes on as if nothing had happened.
 func TestFrozenPrimary(t *testing.T) {
-	testPromotions(t, 2, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	testPromotions(t, long.Of(1, 2), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		old.Freeze(t)
 		promote()
 		return func() { old.Thaw(t) }
@@ -46,10 +47,9 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresS
 	f := faulttest.New(t)
 	primary := dbserver.StartPostgres(t)
 	standby, spare := primary.Another(t), primary.Another(t)
-	standby.Port, spare.Port = process.FreePort(), process.FreePort()
 	link := netfault.Start(t, netfault.AnyProtocol, primary.Addr())
-	standby.FollowOver(t, primary, link.Port)
-	f.Start(3, dbserver.PostgresURL("postgres", primary, standby, spare))
+	standby.FollowOver(t, primary, link.Addr())
+	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr(), spare.Addr()))
 	f.Begin()
 	f.WaitUntilAcknowledged(f.Orders / 10)
 	for range turns {
@@ -58,7 +58,7 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresS
 		f.Kills["promoted"]++
 		comeBack := change(primary, func() { standby.Promote(t) })
 		link = netfault.Start(t, netfault.AnyProtocol, standby.Addr())
-		spare.FollowOver(t, standby, link.Port)
+		spare.FollowOver(t, standby, link.Addr())
 		waitUntilReplaying(t, f)
 		comeBack()
 		f.KillReplica() // what connects anew finds both
@@ -67,7 +67,7 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresS
 		primary, standby, spare = standby, spare, primary
 	}
 	f.End()
-	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", primary.URL()) })
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", primary.DSN()) })
 }
 
 // waitUntilReplaying waits until each replica replays an order, for which it needs

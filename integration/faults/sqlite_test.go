@@ -13,6 +13,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/internal/audit"
 )
@@ -25,6 +26,7 @@ func TestSQLiteReplicaKills(t *testing.T) { testSQLiteKills(t, 3) }
 // reader or the file has gone, all goes on by itself.
 func TestDiskFull(t *testing.T) {
 	f := faulttest.New(t)
+	f.Orders = long.Of(6000, 10_000) // more than fill the log
 	dir := smalldisk.Folder(t)
 	file := filepath.Join(dir, "shop.db")
 	f.Start(2, file)

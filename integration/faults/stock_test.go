@@ -34,11 +34,9 @@ const (
 // that are killed and come back. Each buyer asks again until it has a definite
 // answer, which must be the same ever after and everywhere.
 func TestStock(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
 	t.Logf("seed %d", *faulttest.Seed)
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		name, table := d.URL, outbox.PostgresTable
 		switch d.Driver {
 		case "sqlite":

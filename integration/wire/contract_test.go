@@ -19,6 +19,7 @@ func TestContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	testdb.OnEveryEngine(t, func(t *testing.T, d testdb.Engine) {
+		t.Parallel()
 		for _, file := range files {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 				d.Clear(t)

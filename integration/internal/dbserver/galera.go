@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
+	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -26,7 +28,7 @@ type GaleraCluster struct{ Nodes []*GaleraNode }
 // A GaleraNode is a server of a GaleraCluster. Those that are cut off or killed are
 // missed by the others after three seconds. Until then, nobody commits.
 type GaleraNode struct {
-	*MySQLServer
+	*Server
 	name string
 }
 
@@ -44,7 +46,7 @@ func StartGalera(t testing.TB, n int) *GaleraCluster {
 	c := new(GaleraCluster)
 	for i := range n {
 		node := &GaleraNode{name: fmt.Sprint("node", i)}
-		node.MySQLServer = MariaDB.newServer(t, []string{
+		node.Server = MariaDB.newServer(t, []string{
 			"wsrep-on=ON",
 			"wsrep-provider=" + library,
 			"wsrep-provider-options=gmcast.listen_addr=tcp://" + addresses[i] + ";ist.recv_addr=" + address() +
@@ -59,7 +61,8 @@ func StartGalera(t testing.TB, n int) *GaleraCluster {
 			"binlog-format=ROW",
 			"innodb-autoinc-lock-mode=2",
 		})
-		node.Port = process.FreePort()
+		node.copyTemplate(t)
+		node.port = process.FreePort()
 		t.Cleanup(func() {
 			if node.Process != nil {
 				node.Kill(t)
@@ -77,6 +80,36 @@ func StartGalera(t testing.TB, n int) *GaleraCluster {
 	c.WaitUntilSynced(t, c.Nodes...)
 	return c
 }
+
+// Servers returns the nodes as servers.
+func (c *GaleraCluster) Servers() (servers []*Server) {
+	for _, node := range c.Nodes {
+		servers = append(servers, node.Server)
+	}
+	return servers
+}
+
+// SharedGalera returns a cluster of three nodes that the tests of this binary share, who
+// leave it whole. Without the binaries it skips the test.
+func SharedGalera(t testing.TB) *GaleraCluster {
+	t.Helper()
+	sharedGalera.Lock()
+	defer sharedGalera.Unlock()
+	if sharedGalera.cluster == nil {
+		sharedGalera.cluster = StartGalera(lasting{t}, 3)
+	}
+	return sharedGalera.cluster
+}
+
+var sharedGalera struct {
+	sync.Mutex
+	cluster *GaleraCluster
+}
+
+// A lasting test cleans nothing up: what it starts ends with this binary.
+type lasting struct{ testing.TB }
+
+func (lasting) Cleanup(func()) {}
 
 // Start starts a node that is down, and returns when it has what the other nodes
 // have that are up.
@@ -164,7 +197,7 @@ func (n *GaleraNode) state() (string, error) {
 // the node from coming back.
 func (n *GaleraNode) Kill(t testing.TB) {
 	t.Helper()
-	n.MySQLServer.Kill()
+	n.Server.Kill(t)
 	for _, pid := range n.transfers(t) {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -186,22 +219,11 @@ func (n *GaleraNode) transfers(t testing.TB) (pids []int) {
 	return pids
 }
 
-// Freeze stops the node until it is thawed. Its connections stay open.
-func (n *GaleraNode) Freeze(t testing.TB) { n.signal(t, syscall.SIGSTOP) }
-
-func (n *GaleraNode) Thaw(t testing.TB) { n.signal(t, syscall.SIGCONT) }
-
-func (n *GaleraNode) signal(t testing.TB, s syscall.Signal) {
-	t.Helper()
-	if err := n.Process.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // CutOff keeps the node and the others from hearing each other until it is connected
 // again. Clients still reach it.
 func (n *GaleraNode) CutOff(t testing.TB) { n.isolate(t, 1) }
 
+// Connect undoes CutOff.
 func (n *GaleraNode) Connect(t testing.TB) { n.isolate(t, 0) }
 
 func (n *GaleraNode) isolate(t testing.TB, isolate int) {
@@ -228,27 +250,22 @@ func (n *GaleraNode) WaitUntilRefusing(t testing.TB) {
 // what was committed before on any node.
 func Waiting(dsn string) string { return dsn + "&wsrep_sync_wait=1" }
 
-// queryAfterAll is query, but sees what was committed before on any node.
-func (n *GaleraNode) queryAfterAll(query string) (string, error) {
-	return QueryMySQL(Waiting(n.DSN()), query)
+// QueryAfterAll is Query, but sees what was committed before on any node.
+func (n *GaleraNode) QueryAfterAll(query string) (string, error) {
+	return queryOne("mysql", Waiting(n.DSN()), query)
 }
 
-var errNoGalera = errors.New("the library of Galera (libgalera_smm.so) or rsync is not installed: " +
-	"the former neither in /usr/lib*, nor in a folder galera* there, nor below that")
-
-// installedGalera returns the path of Galera's library. Without it, it skips the
-// test, or fails it if STOREFRONT_REQUIRE_MARIADB is set.
+// installedGalera returns the path of Galera's library. Without it, it skips the test, or
+// fails it if that is required.
 func installedGalera(t testing.TB) (library string) {
 	t.Helper()
-	_, err := exec.LookPath("rsync")
+	need.Programs(t, need.MariaDB, "rsync")
 	for _, dir := range []string{"/usr/lib*", "/usr/lib*/galera*", "/usr/lib*/galera*/*"} {
-		if found, globErr := filepath.Glob(dir + "/libgalera_smm.so"); err == nil && globErr == nil && len(found) > 0 {
+		if found, err := filepath.Glob(dir + "/libgalera_smm.so"); err == nil && len(found) > 0 {
 			return found[0]
 		}
 	}
-	if os.Getenv("STOREFRONT_REQUIRE_MARIADB") == "" {
-		t.Skip(errNoGalera)
-	}
-	t.Fatal(errNoGalera)
+	need.Missing(t, need.MariaDB, "the library of Galera (libgalera_smm.so) is not installed: "+
+		"neither in /usr/lib*, nor in a folder galera* there, nor below that")
 	return ""
 }

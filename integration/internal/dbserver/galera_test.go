@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 )
 
 func TestGaleraCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("this takes half a minute")
-	}
+	long.Test(t)
 	start := time.Now()
 	c := StartGalera(t, 3)
 	t.Logf("synced after %v", time.Since(start))
@@ -31,7 +30,7 @@ func TestGaleraCluster(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		for _, node := range c.Nodes {
-			if n, err := node.queryAfterAll("SELECT count(*) FROM kept"); err != nil || n != strconv.Itoa(kept) {
+			if n, err := node.QueryAfterAll("SELECT count(*) FROM kept"); err != nil || n != strconv.Itoa(kept) {
 				t.Errorf("%s, %s has %s rows, %v, want %d", when, node.name, n, err, kept)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // installMariaDB finds what Debian's packages install, or others.
-func installMariaDB() (*mySQLInstallation, error) {
+func installMariaDB(k *Kind) (*installation, error) {
 	server, install := findBinary("mariadbd"), findBinary("mariadb-install-db")
 	if server == "" || install == "" {
 		return nil, notInstalled("MariaDB's server binaries (mariadbd, mariadb-install-db) are not installed: " +
@@ -23,7 +23,7 @@ func installMariaDB() (*mySQLInstallation, error) {
 		return nil, err
 	}
 	const logSize = "--innodb-log-file-size=16M" // for less to copy; the default is 96M
-	in := &mySQLInstallation{runner, "MariaDB", []string{server, "--no-defaults", logSize}, filepath.Join(dir, "template")}
+	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), []string{server, "--no-defaults", logSize})
 	if err := in.Command(install, "--no-defaults", "--datadir="+in.template, "--tmpdir="+dir, "--auth-root-authentication-method=normal",
 		"--skip-test-db", "--skip-name-resolve", logSize).Run(); err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 )
 
 func TestMySQLServer(t *testing.T) {
-	for _, k := range []*MySQLKind{MariaDB, MySQL} {
+	for _, k := range []*Kind{MariaDB, MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
 			s := k.Start(t)
 			if _, err := s.Query("CREATE TABLE kept AS SELECT 1 AS n"); err != nil {
@@ -22,7 +22,7 @@ func TestMySQLServer(t *testing.T) {
 
 // What a test leaves open does not keep its database.
 func TestMySQLDatabaseIsDropped(t *testing.T) {
-	for _, k := range []*MySQLKind{MariaDB, MySQL} {
+	for _, k := range []*Kind{MariaDB, MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
 			k.installation(t)
 			var databases []string
@@ -59,7 +59,7 @@ func TestMySQLDatabaseIsDropped(t *testing.T) {
 					databases = append(databases, database)
 				})
 			}
-			s, err := k.shared()
+			s, err := k.sharedInMemory()
 			if err != nil {
 				t.Fatal(err)
 			}

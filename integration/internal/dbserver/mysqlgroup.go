@@ -18,11 +18,11 @@ type MySQLGroup struct{ Members []*GroupMember }
 // A GroupMember is a server of a MySQLGroup. The others expel one that they have not
 // heard for about five seconds.
 type GroupMember struct {
-	*MySQLServer
+	*Server
 	Name string
 }
 
-// groupModes of group_replication_single_primary_mode.
+// The values of group_replication_single_primary_mode.
 const (
 	MultiPrimary  = false // all members take writes
 	SinglePrimary = true  // one does, and after it another
@@ -44,7 +44,7 @@ func StartMySQLGroup(t testing.TB, n int, single bool) *MySQLGroup {
 	g := new(MySQLGroup)
 	for i := range n {
 		m := &GroupMember{Name: fmt.Sprint("member", i)}
-		m.MySQLServer = MySQL.newServer(t, append([]string{
+		m.Server = MySQL.newServer(t, append([]string{
 			"server-id=" + strconv.Itoa(i+1),
 			"report-host=127.0.0.1",
 			"gtid-mode=ON",
@@ -57,7 +57,8 @@ func StartMySQLGroup(t testing.TB, n int, single bool) *MySQLGroup {
 			"group-replication-member-expel-timeout=0",
 			"group-replication-recovery-reconnect-interval=1",
 		}, mode...))
-		m.Port = process.FreePort()
+		m.copyTemplate(t)
+		m.port = process.FreePort()
 		g.Members = append(g.Members, m)
 	}
 	for i, m := range g.Members {
@@ -85,9 +86,18 @@ func StartMySQLGroup(t testing.TB, n int, single bool) *MySQLGroup {
 	return g
 }
 
+// Exec runs a statement.
 func (m *GroupMember) Exec(statement string) error {
 	_, err := m.Query(statement)
 	return err
+}
+
+// Servers returns the members as servers.
+func (g *MySQLGroup) Servers() (servers []*Server) {
+	for _, m := range g.Members {
+		servers = append(servers, m.Server)
+	}
+	return servers
 }
 
 // Start starts a member that is down, and returns when it has what the others have
@@ -151,7 +161,7 @@ func (g *MySQLGroup) WaitUntilOnline(t testing.TB, members ...*GroupMember) {
 // Hosts returns the addresses of the members for clients.
 func (g *MySQLGroup) Hosts() (hosts []string) {
 	for _, m := range g.Members {
-		hosts = append(hosts, "127.0.0.1:"+strconv.Itoa(m.Port))
+		hosts = append(hosts, m.Addr())
 	}
 	return hosts
 }
@@ -185,3 +195,8 @@ func (g *MySQLGroup) Primary(t testing.TB) (primary *GroupMember) {
 // Before returns a data source name with which a transaction waits until the member
 // has what was committed before on any member.
 func Before(dsn string) string { return dsn + "&group_replication_consistency='BEFORE'" }
+
+// QueryAfterAll is Query, but sees what was committed before on any member.
+func (m *GroupMember) QueryAfterAll(query string) (string, error) {
+	return queryOne("mysql", Before(m.DSN()), query)
+}

@@ -22,7 +22,7 @@ func TestPostgres18(t *testing.T) {
 func TestPostgresFreezes(t *testing.T) {
 	s := StartPostgres(t)
 	connect := func() *sql.DB {
-		db := Open(t, "pgx", s.URL())
+		db := Open(t, "pgx", s.DSN())
 		db.SetMaxOpenConns(1)
 		return db
 	}

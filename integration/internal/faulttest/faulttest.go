@@ -17,48 +17,45 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/audit"
 )
 
-// As in: go test ./integration/faults -run TestFailover -v -seed 2
+// Seed is for other choices: go test ./integration/faults -run TestFailover -v -seed 2
 var Seed = flag.Uint64("seed", 1, "of the random choices of the fault tests")
 
-const (
-	Orders  = 10_000 // to be acknowledged, where a test does not say otherwise
-	Clients = 16
-)
+const clients = 16
 
 // A Test creates orders through replicas of the command durable while a
 // test makes them, or what they depend on, fail, and then accounts for every order.
 //
-// A test that fails things by the number of acknowledged orders calls start, run
-// and check. Others call start, begin, what they do and wait for meanwhile, end and
-// check.
+// A test that fails things by the number of acknowledged orders calls Start, Run and
+// Check. Others call Start, Begin, what they do and wait for meanwhile, End and Check.
 type Test struct {
 	t        *testing.T
-	Orders   int // to be acknowledged, until begin
+	Orders   int // to be acknowledged, until Begin
 	began    time.Time
 	Rand     *rand.Rand // of the test's goroutine
 	Replicas []*Replica
 	URLs     []string       // where clients find them
 	Kills    map[string]int // by what was killed, or whatever else was done
 	Admitted chan struct{}  // unless it is nil, each order takes one of it first
-	Audit    *audit.Audit   // since begin
+	Audit    *audit.Audit   // since Begin
 	created  chan struct{}  // closed when no more orders are created
 	faults   atomic.Int64
 }
 
+// New returns a test that runs beside others, of 10,000 orders in the long run and of 600
+// in the short one.
 func New(t *testing.T) *Test {
-	if testing.Short() {
-		t.Skip("creates thousands of orders")
-	}
+	t.Helper()
 	t.Parallel() // much of it is waiting
 	t.Logf("seed %d", *Seed)
 	return &Test{
 		t:      t,
-		Orders: Orders,
+		Orders: long.Of(600, 10_000),
 		began:  time.Now(),
 		Rand:   rand.New(rand.NewPCG(*Seed, 0)),
 		Kills:  make(map[string]int),
@@ -97,7 +94,7 @@ func (f *Test) Begin() {
 	f.Audit = audit.New(audit.Config{
 		URLs:     f.URLs,
 		Orders:   f.Orders,
-		Clients:  Clients,
+		Clients:  clients,
 		Seed:     *Seed,
 		Prefix:   "key-",
 		Timeout:  5 * time.Second,
@@ -267,6 +264,6 @@ func (f *Test) WaitUntilStuck() {
 	f.t.Helper()
 	before := f.Audit.Progress()
 	f.WaitUntil("clients fail", func(p audit.Progress) bool {
-		return p.Failed >= before.Failed+Clients || p.Acknowledged >= min(before.Acknowledged+10*Clients, f.Orders)
+		return p.Failed >= before.Failed+clients || p.Acknowledged >= min(before.Acknowledged+10*clients, f.Orders)
 	})
 }

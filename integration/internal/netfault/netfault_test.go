@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -198,7 +197,7 @@ func TestProxyKnowsCommits(t *testing.T) {
 		"PostgreSQL": func(t *testing.T) (string, *Proxy, string, string) {
 			s := dbserver.StartPostgres(t)
 			p := Start(t, Postgres, s.Addr())
-			return "pgx", p, dbserver.PostgresURL("postgres", &dbserver.PostgresServer{Port: p.Port}), s.URL()
+			return "pgx", p, s.DSNVia(p.Addr()), s.DSN()
 		},
 		"MariaDB": func(t *testing.T) (string, *Proxy, string, string) { return throughToMySQL(t, dbserver.MariaDB) },
 		"MySQL":   func(t *testing.T) (string, *Proxy, string, string) { return throughToMySQL(t, dbserver.MySQL) },
@@ -243,10 +242,10 @@ func TestProxyKnowsCommits(t *testing.T) {
 	}
 }
 
-func throughToMySQL(t *testing.T, k *dbserver.MySQLKind) (driver string, p *Proxy, via, direct string) {
+func throughToMySQL(t *testing.T, k *dbserver.Kind) (driver string, p *Proxy, via, direct string) {
 	s := k.Start(t)
-	p = Start(t, MySQL, "127.0.0.1:"+strconv.Itoa(s.Port))
-	return "mysql", p, dbserver.MySQLDSN("shop", &dbserver.MySQLServer{Port: p.Port}), s.DSN()
+	p = Start(t, MySQL, s.Addr())
+	return "mysql", p, s.DSNVia(p.Addr()), s.DSN()
 }
 
 func TestProxyKnowsCreatedOrders(t *testing.T) {

@@ -20,13 +20,13 @@ import (
 	"time"
 )
 
-// A Group is where the processes that tests start live: one process group
+// A group is where the processes that tests start live: one process group
 // and one folder. Its leader is a shell that ends them all and removes the folder
 // once this test binary is gone, however it went: a deadline or a panic runs no
 // cleanup.
-type Group struct {
-	Dir    string
-	ID     int
+type group struct {
+	dir    string
+	id     int
 	leader io.Writer // open as long as this process lives; takes a PID a line that must go on to end
 }
 
@@ -45,8 +45,8 @@ done
 sleep 2
 kill -s KILL -- -$$`
 
-// TheGroup returns the process group of this test binary.
-var TheGroup = sync.OnceValues(func() (*Group, error) {
+// theGroup returns the process group of this test binary.
+var theGroup = sync.OnceValues(func() (*group, error) {
 	dir, err := os.MkdirTemp(tempRoot(), "storefront-test-")
 	if err != nil {
 		return nil, err
@@ -63,16 +63,8 @@ var TheGroup = sync.OnceValues(func() (*Group, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &Group{dir, cmd.Process.Pid, stdin}, nil
+	return &group{dir, cmd.Process.Pid, stdin}, nil
 })
-
-// Freeze stops a process until it gets a SIGCONT, or this test binary is gone.
-func (g *Group) Freeze(pid int) error {
-	if _, err := fmt.Fprintln(g.leader, pid); err != nil {
-		return err
-	}
-	return syscall.Kill(pid, syscall.SIGSTOP)
-}
 
 // tempRoot returns the folder for temporary files, or /tmp if only this user can
 // reach it and servers have to run as another.
@@ -90,11 +82,11 @@ func tempRoot() string {
 // Folder returns a new folder that lives as long as the test.
 func Folder(t testing.TB) string {
 	t.Helper()
-	g, err := TheGroup()
+	g, err := theGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(g.Dir, "")
+	dir, err := os.MkdirTemp(g.dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,18 +94,27 @@ func Folder(t testing.TB) string {
 	return dir
 }
 
+// Path returns the name of a file in a folder that is there as long as this test binary.
+func Path(name string) (string, error) {
+	g, err := theGroup()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(g.dir, name), nil
+}
+
 // A Runner runs the commands of a server, which refuses to run as root.
 type Runner struct {
-	Group *Group
+	group *group
 	as    *syscall.Credential // nil: this user
 }
 
-// NewRunner returns a runner that is, if this user is root, the first of the users
-// that there are.
+// NewRunner returns a runner that is this user, or, if this user is root and users are
+// given, the first of these that there is.
 func NewRunner(users ...string) (*Runner, error) {
-	g, err := TheGroup()
-	if err != nil || os.Getuid() != 0 {
-		return &Runner{Group: g}, err
+	g, err := theGroup()
+	if err != nil || os.Getuid() != 0 || len(users) == 0 {
+		return &Runner{group: g}, err
 	}
 	var u *user.User
 	for _, name := range users {
@@ -145,7 +146,7 @@ func (r *Runner) Give(dir string) error {
 
 // Folder makes a folder for the runner's user that lives as long as this binary.
 func (r *Runner) Folder(name string) (string, error) {
-	dir := filepath.Join(r.Group.Dir, name)
+	dir := filepath.Join(r.group.dir, name)
 	return dir, errors.Join(os.Mkdir(dir, 0o700), r.Give(dir))
 }
 
@@ -154,7 +155,7 @@ func (r *Runner) Command(name string, args ...string) Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = "/"                                     // the user may not reach this one
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=") // its messages are matched
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.as, Setpgid: true, Pgid: r.Group.ID}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.as, Setpgid: true, Pgid: r.group.id}
 	return Cmd{cmd}
 }
 
@@ -180,7 +181,7 @@ type Process struct {
 // Start starts cmd in the process group. Its standard error is appended to
 // the file log.
 func Start(cmd *exec.Cmd, log string) (*Process, error) {
-	g, err := TheGroup()
+	g, err := theGroup()
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
-	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, g.ID
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, g.id
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -209,6 +210,73 @@ func Start(cmd *exec.Cmd, log string) (*Process, error) {
 func (p *Process) Kill() {
 	p.Process.Kill()
 	<-p.Ended
+}
+
+// KillAll is Kill for a process and its children.
+func (p *Process) KillAll() error {
+	p.Process.Signal(syscall.SIGSTOP) // it shall start no more of them
+	children, err := Children(p.Process.Pid)
+	for _, pid := range children {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	p.Kill()
+	return err
+}
+
+// Freeze stops the process and its children, which keep their connections, until Thaw, or
+// until this test binary is gone.
+func (p *Process) Freeze() error {
+	g, err := theGroup()
+	if err != nil {
+		return err
+	}
+	if err := g.freeze(p.Process.Pid); err != nil { // it shall start no more of them
+		return err
+	}
+	children, err := Children(p.Process.Pid)
+	for _, pid := range children {
+		err = errors.Join(err, g.freeze(pid))
+	}
+	return err
+}
+
+func (g *group) freeze(pid int) error {
+	if _, err := fmt.Fprintln(g.leader, pid); err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGSTOP)
+}
+
+// Thaw lets what Freeze has stopped go on.
+func (p *Process) Thaw() error {
+	children, err := Children(p.Process.Pid)
+	for _, pid := range append(children, p.Process.Pid) {
+		err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT))
+	}
+	return err
+}
+
+// Children returns the children of a process.
+func Children(pid int) (children []int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err == nil {
+		for field := range strings.FieldsSeq(string(text)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, err
+			}
+			children = append(children, child)
+		}
+		return children, nil
+	}
+	text, err = exec.Command("ps", "-A", "-o", "pid=,ppid=").Output() // not on Linux
+	for line := range strings.Lines(string(text)) {
+		var child, parent int
+		if _, err := fmt.Sscan(line, &child, &parent); err == nil && parent == pid {
+			children = append(children, child)
+		}
+	}
+	return children, err
 }
 
 // HasEnded reports whether the process has ended, and how.

@@ -75,7 +75,7 @@ func OnDatabasesWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 }
 
 func OnServersWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.PostgresDatabase(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres.Database(t))) })
 	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres18.Database(t))) })
 	t.Run("MariaDB", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MariaDB.Database(t))) })
 	t.Run("MySQL", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MySQL.Database(t))) })
