@@ -858,9 +858,11 @@ func TestAReadThatEndsItsGoroutineHangsNobody(t *testing.T) {
 		s.start(t.Context(), keyP) // its own goroutine ends
 		time.Sleep(2 * time.Second)
 		s.wantReads(t, 2)
+		s.Cache.mu.Lock()
 		if len(s.Cache.reads) > 0 {
 			t.Error("a read that has ended counts as under way")
 		}
+		s.Cache.mu.Unlock()
 		s.get(maxAge(60)).want(t, 3)
 	})
 }
