@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -33,12 +30,6 @@ func decodeAPI(t *testing.T, text string) apiDocument {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// servedAPI returns the document that a handler with these options serves.
-func servedAPI(t *testing.T, opts *Options) apiDocument {
-	t.Helper()
-	return decodeAPI(t, get(NewWithOptions(new(MemStore), opts), "/openapi.json").body)
 }
 
 // at returns the value that the keys lead to from v, through references, or nil.
@@ -86,24 +77,6 @@ func (d apiDocument) parameters(path, method, in string) map[string]map[string]a
 		}
 	}
 	return all
-}
-
-// eachSchema calls f for everything in v, which is at a place in a document, that
-// can be a schema.
-func eachSchema(v any, at string, f func(at string, schema map[string]any)) {
-	switch v := v.(type) {
-	case []any:
-		for i, item := range v {
-			eachSchema(item, at+"/"+strconv.Itoa(i), f)
-		}
-	case map[string]any:
-		f(at, v)
-		for name, member := range v {
-			if name != "value" && name != "example" { // which are data
-				eachSchema(member, at+"/"+name, f)
-			}
-		}
-	}
 }
 
 // packageSource returns the text of the package.
@@ -174,64 +147,6 @@ func TestOpenAPIDocumentsTheRequestHeaders(t *testing.T) {
 	}
 	if diff := cmp.Diff(read, documented); diff != "" {
 		t.Errorf("read by the code (-) and documented (+):\n%s", diff)
-	}
-}
-
-func TestOpenAPIDocumentsTheQueryParameters(t *testing.T) {
-	d := decodeAPI(t, openAPI)
-	h := New(new(MemStore))
-	for path := range d.object(d.root, "paths") {
-		method := "get"
-		if !slices.Contains(d.methods(path), method) {
-			method = "post"
-		}
-		complaint := func(query, name, detail string) bool {
-			var p Problem
-			if err := json.Unmarshal([]byte(send(h, strings.ToUpper(method), path+query, "").body), &p); err != nil {
-				t.Fatal(err)
-			}
-			return slices.ContainsFunc(p.Errors, func(f Fault) bool {
-				return f.Parameter == name && strings.Contains(f.Detail, detail)
-			})
-		}
-		documented := d.parameters(path, method, "query")
-		for _, name := range []string{"limit", "after", "start"} {
-			taken := !complaint("?"+name+"=1", name, "Unknown parameter")
-			if taken != (documented[name] != nil) {
-				t.Errorf("%s: %s documented: %t, taken: %t", path, name, !taken, taken)
-			}
-			required := complaint("", name, "is required")
-			if required != (documented[name]["required"] == true) {
-				t.Errorf("%s: %s documented as required: %t, required: %t", path, name, !required, required)
-			}
-		}
-	}
-}
-
-func TestOpenAPIDocumentsForHeadTheParametersOfGet(t *testing.T) {
-	d := decodeAPI(t, openAPI)
-	for path := range d.object(d.root, "paths") {
-		if slices.Contains(d.methods(path), "head") {
-			head, get := d.at(d.root, "paths", path, "head", "parameters"), d.at(d.root, "paths", path, "get", "parameters")
-			if diff := cmp.Diff(get, head); diff != "" {
-				t.Errorf("%s: parameters of GET (-) and of HEAD (+):\n%s", path, diff)
-			}
-		}
-	}
-}
-
-// No operation can be answered with these, so that it is the description of the
-// document that has them.
-func TestOpenAPIDescribesTheAnswersToOtherMethods(t *testing.T) {
-	d := decodeAPI(t, openAPI)
-	description := d.at(d.root, "info", "description").(string)
-	for _, line := range []string{
-		"\n- 405 method-not-allowed, with Allow, answers a method that the path does not support.\n",
-		"\n- 501 not-implemented answers a method other than GET, HEAD, POST, OPTIONS, PUT, PATCH, DELETE, CONNECT and TRACE, on any path.\n",
-	} {
-		if !strings.Contains(description, line) {
-			t.Errorf("the description does not have %q", line)
-		}
 	}
 }
 
@@ -310,144 +225,6 @@ func TestOpenAPIRefusesNoItemThatTheServiceAccepts(t *testing.T) {
 				t.Errorf("%q: accepted: %t, matched: %t", item, accepted, !accepted)
 			}
 		}
-	}
-}
-
-// A valid document may still have schemas that tools for OpenAPI misread.
-func TestOpenAPISchemasAreReadByGenerators(t *testing.T) {
-	// Tools send patterns in header fields, and not every dialect knows the same escapes.
-	portable := regexp.MustCompile(`^([ -\[\]-~]|\\([\\"\[\]?^-]|x[0-9A-F]{2}))*$`)
-	patterns := 0
-	eachSchema(decodeAPI(t, openAPI).root, "#", func(at string, schema map[string]any) {
-		if pattern, ok := schema["pattern"].(string); ok {
-			patterns++
-			if !portable.MatchString(pattern) {
-				t.Errorf("%s: the pattern is %+q", at, pattern)
-			}
-		}
-		// Without a format, an integer of a generated client may have 32 bits.
-		if maximum, ok := schema["maximum"].(float64); schema["type"] == "integer" && (!ok || maximum > math.MaxInt32) && schema["format"] != "int64" {
-			t.Errorf("%s: the format is %v", at, schema["format"])
-		}
-		// From an alternative that does not say its type generators make "anything",
-		// which takes in all other alternatives. additionalProperties says it to some of
-		// them only.
-		for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
-			alternatives, _ := schema[keyword].([]any)
-			for i, a := range alternatives {
-				if alternative := a.(map[string]any); alternative["$ref"] == nil && alternative["const"] == nil && alternative["type"] == nil {
-					t.Errorf("%s/%s/%d: %v", at, keyword, i, a)
-				}
-			}
-		}
-	})
-	if patterns == 0 {
-		t.Error("there are no patterns")
-	}
-}
-
-// Of this form generators make a string. Without a type beside anyOf it would be a struct
-// for oapi-codegen, which also leaves out a KnownProblemType that nothing refers to. With
-// oneOf a type of this version would be both alternatives, and so not valid.
-func TestOpenAPIProblemTypeIsAStringForGenerators(t *testing.T) {
-	schema := decodeAPI(t, openAPI).schema("ProblemType")
-	delete(schema, "description")
-	for _, alternative := range schema["anyOf"].([]any) {
-		delete(alternative.(map[string]any), "description")
-	}
-	want := map[string]any{
-		"type":    "string",
-		"format":  "uri",
-		"pattern": "^urn:problem-type:storefront:[a-z-]+$",
-		"anyOf": []any{
-			map[string]any{"type": "string"},
-			map[string]any{"$ref": "#/components/schemas/KnownProblemType"},
-		},
-	}
-	if diff := cmp.Diff(want, schema); diff != "" {
-		t.Errorf("wanted (-) and found (+):\n%s", diff)
-	}
-}
-
-// Of this form generators make a union or constants: with anyOf it would be any string
-// for openapi-typescript, and with a type in each entry oapi-codegen fails.
-func TestOpenAPIKnownProblemTypesAreAClosedSetForGenerators(t *testing.T) {
-	schema := decodeAPI(t, openAPI).schema("KnownProblemType")
-	if diff := cmp.Diff([]string{"description", "oneOf", "type"}, slices.Sorted(maps.Keys(schema))); diff != "" {
-		t.Errorf("keywords wanted (-) and found (+):\n%s", diff)
-	}
-	for _, entry := range schema["oneOf"].([]any) {
-		if diff := cmp.Diff([]string{"const", "description", "title"}, slices.Sorted(maps.Keys(entry.(map[string]any)))); diff != "" {
-			t.Errorf("%v: keywords wanted (-) and found (+):\n%s", entry, diff)
-		}
-	}
-}
-
-func TestOpenAPIExampleOfAProductIsOneOfTheSampleShop(t *testing.T) {
-	program, err := os.ReadFile("cmd/storefront/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, sample, _ := strings.Cut(string(program), "const sample = `")
-	sample, _, _ = strings.Cut(sample, "`")
-	shop := new(MemStore)
-	if err := shop.Load(strings.NewReader(sample)); err != nil {
-		t.Fatal(err)
-	}
-	d := decodeAPI(t, openAPI)
-	id := d.parameters("/v1/products/{product_id}", "get", "path")["product_id"]["example"].(string)
-	got := get(New(shop), "/v1/products/"+id)
-	var product any
-	if err := json.Unmarshal([]byte(got.body), &product); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(product, d.at(d.root, "components", "examples", "Product", "value")); diff != "" {
-		t.Errorf("the product of the sample shop (-) and the example (+):\n%s", diff)
-	}
-	headers := map[string]string{}
-	for _, name := range []string{"ETag", "Content-Length"} {
-		header := d.object(d.root, "paths", "/v1/products/{product_id}", "get", "responses", "200", "headers", name)
-		headers[name] = fmt.Sprint(header["example"])
-	}
-	want := map[string]string{"ETag": got.header.Get("ETag"), "Content-Length": got.header.Get("Content-Length")}
-	if diff := cmp.Diff(want, headers); diff != "" {
-		t.Errorf("headers of the product (-) and their examples (+):\n%s", diff)
-	}
-}
-
-func TestOpenAPIExampleOfARequestIsAccepted(t *testing.T) {
-	d := decodeAPI(t, openAPI)
-	for name, example := range d.object(d.root, "paths", "/v1/orders", "post", "requestBody", "content", "application/json", "examples") {
-		body, err := json.Marshal(d.at(example, "value"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := postOrder(New(new(MemStore)), "k1", string(body)); got.status != http.StatusCreated {
-			t.Errorf("%s: status %d\n%s", name, got.status, got.body)
-		}
-	}
-}
-
-// Tools take the default as it is, and most of them join it and a path.
-func TestOpenAPIServerIsByDefaultWhereTheProgramListens(t *testing.T) {
-	program, err := os.ReadFile("cmd/storefront/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, addr, _ := strings.Cut(string(program), `flag.String("addr", "`)
-	addr, _, _ = strings.Cut(addr, `"`)
-	d := decodeAPI(t, openAPI)
-	var got []string
-	for _, s := range d.root["servers"].([]any) {
-		server := d.object(s)
-		u := server["url"].(string)
-		for name := range d.object(server, "variables") {
-			u = strings.ReplaceAll(u, "{"+name+"}", d.at(server, "variables", name, "default").(string))
-		}
-		got = append(got, u)
-	}
-	if diff := cmp.Diff([]string{"http://" + addr}, got); diff != "" {
-		t.Errorf("where the program listens (-) and the servers by default (+):\n%s", diff)
 	}
 }
 

@@ -1,16 +1,22 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -357,6 +363,255 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if accepted := w.Code < 300; accepted != (documented == nil) {
 			t.Errorf("%s %.80s %.80q: the answer is %d, and the document says %v\n%s", r.Method, r.URL, r.Header, w.Code, documented, w.Body)
+		}
+	}
+}
+
+func TestOpenAPIDocumentsTheQueryParameters(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := storefront.New(new(storefront.MemStore))
+	for path, item := range doc.Paths.Map() {
+		operation, method := item.Get, "GET"
+		if operation == nil {
+			operation, method = item.Post, "POST"
+		}
+		complaint := func(query, name, detail string) bool {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(method, path+query, nil))
+			var p storefront.Problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(p.Errors, func(f storefront.Fault) bool {
+				return f.Parameter == name && strings.Contains(f.Detail, detail)
+			})
+		}
+		for _, name := range []string{"limit", "after", "start"} {
+			documented := operation.Parameters.GetByInAndName("query", name)
+			if taken := !complaint("?"+name+"=1", name, "Unknown parameter"); taken != (documented != nil) {
+				t.Errorf("%s: %s documented: %t, taken: %t", path, name, !taken, taken)
+			}
+			if required := complaint("", name, "is required"); required != (documented != nil && documented.Required) {
+				t.Errorf("%s: %s documented as required: %t, required: %t", path, name, !required, required)
+			}
+		}
+	}
+}
+
+func TestOpenAPIDocumentsForHeadTheParametersOfGet(t *testing.T) {
+	for path, item := range valueAt(rawDocument(t), "paths").(map[string]any) {
+		if head := valueAt(item, "head"); head != nil {
+			if diff := cmp.Diff(valueAt(item, "get", "parameters"), valueAt(head, "parameters")); diff != "" {
+				t.Errorf("%s: parameters of GET (-) and of HEAD (+):\n%s", path, diff)
+			}
+		}
+	}
+}
+
+// No operation can be answered with these, so that it is the description of the
+// document that has them.
+func TestOpenAPIDescribesTheAnswersToOtherMethods(t *testing.T) {
+	description := valueAt(rawDocument(t), "info", "description").(string)
+	for _, line := range []string{
+		"\n- 405 method-not-allowed, with Allow, answers a method that the path does not support.\n",
+		"\n- 501 not-implemented answers a method other than GET, HEAD, POST, OPTIONS, PUT, PATCH, DELETE, CONNECT and TRACE, on any path.\n",
+	} {
+		if !strings.Contains(description, line) {
+			t.Errorf("the description does not have %q", line)
+		}
+	}
+}
+
+func TestOpenAPIExampleOfAProductIsOneOfTheSampleShop(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("../../cmd/storefront/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample, _ := strings.Cut(string(program), "const sample = `")
+	sample, _, _ = strings.Cut(sample, "`")
+	shop := new(storefront.MemStore)
+	if err := shop.Load(strings.NewReader(sample)); err != nil {
+		t.Fatal(err)
+	}
+	item := doc.Paths.Find("/v1/products/{product_id}")
+	id := item.Parameters.GetByInAndName("path", "product_id")
+	if id == nil {
+		id = item.Get.Parameters.GetByInAndName("path", "product_id")
+	}
+	w := httptest.NewRecorder()
+	storefront.New(shop).ServeHTTP(w, httptest.NewRequest("GET", "/v1/products/"+id.Example.(string), nil))
+	var product any
+	if err := json.Unmarshal(w.Body.Bytes(), &product); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(product, doc.Components.Examples["Product"].Value.Value); diff != "" {
+		t.Errorf("the product of the sample shop (-) and the example (+):\n%s", diff)
+	}
+	headers := item.Get.Responses.Status(http.StatusOK).Value.Headers
+	for _, name := range []string{"ETag", "Content-Length"} {
+		if got, want := fmt.Sprint(headers[name].Value.Example), w.Header().Get(name); got != want {
+			t.Errorf("the example of %s is %s, and the product has %s", name, got, want)
+		}
+	}
+}
+
+func TestOpenAPIExampleOfARequestIsAccepted(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, example := range doc.Paths.Find("/v1/orders").Post.RequestBody.Value.Content["application/json"].Examples {
+		body, err := json.Marshal(example.Value.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("POST", "/v1/orders", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "k1")
+		w := httptest.NewRecorder()
+		if storefront.New(new(storefront.MemStore)).ServeHTTP(w, r); w.Code != http.StatusCreated {
+			t.Errorf("%s: status %d\n%s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// Tools take the default as it is, and most of them join it and a path.
+func TestOpenAPIServerIsByDefaultWhereTheProgramListens(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("../../cmd/storefront/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, addr, _ := strings.Cut(string(program), `flag.String("addr", "`)
+	addr, _, _ = strings.Cut(addr, `"`)
+	var got []string
+	for _, server := range doc.Servers {
+		u := server.URL
+		for name, variable := range server.Variables {
+			u = strings.ReplaceAll(u, "{"+name+"}", variable.Default)
+		}
+		got = append(got, u)
+	}
+	if diff := cmp.Diff([]string{"http://" + addr}, got); diff != "" {
+		t.Errorf("where the program listens (-) and the servers by default (+):\n%s", diff)
+	}
+}
+
+// rawDocument is the document that the service serves, as JSON.
+func rawDocument(t *testing.T) map[string]any {
+	t.Helper()
+	w := httptest.NewRecorder()
+	storefront.New(new(storefront.MemStore)).ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
+	var root map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &root); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// valueAt returns the value that the keys lead to from v.
+func valueAt(v any, keys ...string) any {
+	for _, key := range keys {
+		m, _ := v.(map[string]any)
+		v = m[key]
+	}
+	return v
+}
+
+// eachSchema calls f for everything in v, which is at a place in a document, that
+// can be a schema.
+func eachSchema(v any, at string, f func(at string, schema map[string]any)) {
+	switch v := v.(type) {
+	case []any:
+		for i, item := range v {
+			eachSchema(item, at+"/"+strconv.Itoa(i), f)
+		}
+	case map[string]any:
+		f(at, v)
+		for name, member := range v {
+			if name != "value" && name != "example" { // which are data
+				eachSchema(member, at+"/"+name, f)
+			}
+		}
+	}
+}
+
+// A valid document may still have schemas that tools for OpenAPI misread.
+func TestOpenAPISchemasAreReadByGenerators(t *testing.T) {
+	// Tools send patterns in header fields, and not every dialect knows the same escapes.
+	portable := regexp.MustCompile(`^([ -\[\]-~]|\\([\\"\[\]?^-]|x[0-9A-F]{2}))*$`)
+	patterns := 0
+	eachSchema(rawDocument(t), "#", func(at string, schema map[string]any) {
+		if pattern, ok := schema["pattern"].(string); ok {
+			patterns++
+			if !portable.MatchString(pattern) {
+				t.Errorf("%s: the pattern is %+q", at, pattern)
+			}
+		}
+		// Without a format, an integer of a generated client may have 32 bits.
+		if maximum, ok := schema["maximum"].(float64); schema["type"] == "integer" && (!ok || maximum > math.MaxInt32) && schema["format"] != "int64" {
+			t.Errorf("%s: the format is %v", at, schema["format"])
+		}
+		// From an alternative that does not say its type generators make "anything",
+		// which takes in all other alternatives. additionalProperties says it to some of
+		// them only.
+		for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
+			alternatives, _ := schema[keyword].([]any)
+			for i, a := range alternatives {
+				if alternative := a.(map[string]any); alternative["$ref"] == nil && alternative["const"] == nil && alternative["type"] == nil {
+					t.Errorf("%s/%s/%d: %v", at, keyword, i, a)
+				}
+			}
+		}
+	})
+	if patterns == 0 {
+		t.Error("there are no patterns")
+	}
+}
+
+// Of this form generators make a string. Without a type beside anyOf it would be a struct
+// for oapi-codegen, which also leaves out a KnownProblemType that nothing refers to. With
+// oneOf a type of this version would be both alternatives, and so not valid.
+func TestOpenAPIProblemTypeIsAStringForGenerators(t *testing.T) {
+	schema := valueAt(rawDocument(t), "components", "schemas", "ProblemType").(map[string]any)
+	delete(schema, "description")
+	for _, alternative := range schema["anyOf"].([]any) {
+		delete(alternative.(map[string]any), "description")
+	}
+	want := map[string]any{
+		"type":    "string",
+		"format":  "uri",
+		"pattern": "^urn:problem-type:storefront:[a-z-]+$",
+		"anyOf": []any{
+			map[string]any{"type": "string"},
+			map[string]any{"$ref": "#/components/schemas/KnownProblemType"},
+		},
+	}
+	if diff := cmp.Diff(want, schema); diff != "" {
+		t.Errorf("wanted (-) and found (+):\n%s", diff)
+	}
+}
+
+// Of this form generators make a union or constants: with anyOf it would be any string
+// for openapi-typescript, and with a type in each entry oapi-codegen fails.
+func TestOpenAPIKnownProblemTypesAreAClosedSetForGenerators(t *testing.T) {
+	schema := valueAt(rawDocument(t), "components", "schemas", "KnownProblemType").(map[string]any)
+	if diff := cmp.Diff([]string{"description", "oneOf", "type"}, slices.Sorted(maps.Keys(schema))); diff != "" {
+		t.Errorf("keywords wanted (-) and found (+):\n%s", diff)
+	}
+	for _, entry := range schema["oneOf"].([]any) {
+		if diff := cmp.Diff([]string{"const", "description", "title"}, slices.Sorted(maps.Keys(entry.(map[string]any)))); diff != "" {
+			t.Errorf("%v: keywords wanted (-) and found (+):\n%s", entry, diff)
 		}
 	}
 }
