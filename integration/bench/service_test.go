@@ -244,7 +244,7 @@ func overHTTP(b *testing.B, h http.Handler, request string, clients int) func(n 
 }
 
 // skipResponse reads a response, much cheaper than net/http does, and returns an
-// error unless it is a success.
+// error unless it is a success or a 304.
 func skipResponse(in *bufio.Reader) error {
 	var status string
 	length, chunked := 0, false
@@ -264,7 +264,7 @@ func skipResponse(in *bufio.Reader) error {
 			break
 		}
 	}
-	if !strings.HasPrefix(status, "HTTP/1.1 2") {
+	if !strings.HasPrefix(status, "HTTP/1.1 2") && !strings.HasPrefix(status, "HTTP/1.1 304 ") {
 		body, _ := io.ReadAll(io.LimitReader(in, int64(length)))
 		return fmt.Errorf("the server answered %s%s", status, body)
 	}

@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// BenchmarkSocket measures the CPU time per request of whole server processes,
+// user and system time of all threads, over loopback connections. The servers
+// run on one core and the clients on another. It needs Linux and taskset.
+func BenchmarkSocket(b *testing.B) {
+	if _, err := exec.LookPath("taskset"); err != nil || runtime.GOOS != "linux" || runtime.NumCPU() < 2 {
+		b.Skip("this takes Linux, taskset and two cores")
+	}
+	for _, op := range operations {
+		b.Run(op.name, func(b *testing.B) {
+			servers := make(map[string]*serverProcess)
+			for _, kind := range benchmarked {
+				servers[kind] = startServer(b, op, kind)
+			}
+			const rounds, requests = 15, 20_000
+			took := turns{}
+			for b.Loop() {
+				for round := range rounds + 1 {
+					for _, kind := range benchmarked {
+						s := servers[kind]
+						before := s.cpuTime(b)
+						s.load(b, requests)
+						if round > 0 { // the first one is a warm-up
+							took[kind] = append(took[kind], float64(s.cpuTime(b)-before))
+						}
+					}
+				}
+			}
+			took.report(b, requests, "-cpu-ns")
+		})
+	}
+}
+
+// TestMain lets the test binary also run as the server of BenchmarkSocket.
+func TestMain(m *testing.M) {
+	if name, kind, ok := strings.Cut(os.Getenv("STOREFRONT_BENCHMARK_SERVER"), "/"); ok {
+		runServer(name, kind)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// runServer serves one side of an operation until standard input ends. It prints
+// the address.
+func runServer(name, kind string) {
+	op := operations[slices.IndexFunc(operations, func(op operation) bool { return op.name == name })]
+	handler := benchmarkHandlers(op)[kind]
+	runtime.GC()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(listener.Addr())
+	go http.Serve(listener, handler)
+	io.Copy(io.Discard, os.Stdin)
+}
+
+type serverProcess struct {
+	pid      int
+	requests [][]byte
+	conns    []net.Conn
+	sent     int
+}
+
+// startServer starts a server on core 0, and moves this process to core 1.
+func startServer(b *testing.B, op operation, kind string) *serverProcess {
+	b.Helper()
+	move := exec.Command("taskset", "-acp", "1", strconv.Itoa(os.Getpid()))
+	if out, err := move.CombinedOutput(); err != nil {
+		b.Skipf("taskset: %v\n%s", err, out)
+	}
+	cmd := exec.Command("taskset", "-c", "0", os.Args[0])
+	cmd.Env = append(os.Environ(), "STOREFRONT_BENCHMARK_SERVER="+op.name+"/"+kind, "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	s := &serverProcess{pid: cmd.Process.Pid}
+	for i := range benchmarkRecords {
+		s.requests = append(s.requests, []byte(op.request(i)))
+	}
+	var address string
+	if _, err := fmt.Fscanln(stdout, &address); err != nil {
+		b.Fatal(err)
+	}
+	for range 16 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.conns = append(s.conns, conn)
+	}
+	b.Cleanup(func() {
+		for _, conn := range s.conns {
+			conn.Close()
+		}
+		stdin.Close()
+		cmd.Wait()
+	})
+	return s
+}
+
+// cpuTime returns the CPU time that the process has used.
+func (s *serverProcess) cpuTime(b *testing.B) time.Duration {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.pid))
+	if err != nil || len(threads) == 0 {
+		b.Fatal("no schedstat of the server: ", err)
+	}
+	var sum time.Duration
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ns, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum
+}
+
+// load sends requests over all connections, not in the sequence of their records, and
+// reads the responses.
+func (s *serverProcess) load(b *testing.B, requests int) {
+	var wg sync.WaitGroup
+	each := requests / len(s.conns)
+	for i, conn := range s.conns {
+		first := s.sent + i*each
+		wg.Go(func() {
+			in := bufio.NewReader(conn)
+			var out []byte
+			for n := first; n < first+each; n++ {
+				out = append(out[:0], s.requests[n*6151%len(s.requests)]...)
+				if at := bytes.Index(out, []byte(newKey)); at >= 0 {
+					copy(out[at:], fmt.Sprintf("%0*d", len(newKey), n))
+				}
+				if _, err := conn.Write(out); err != nil {
+					b.Error(err)
+					return
+				}
+				if err := skipResponse(in); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.sent += requests
+}
