@@ -131,9 +131,12 @@ func (s usersAsProducts) GetProduct(_ context.Context, id string) (storefront.Re
 	return user, nil
 }
 
-// nextThatNames returns the cursor that names this ID: the next of page, which is a list with
-// two users or one widget.
+// nextThatNames returns the cursor that names this ID: the next of page, which is a list
+// with two users or one widget.
 func nextThatNames(page, id string) string {
+	if next, ok := named.Load(page + id); ok {
+		return next.(string)
+	}
 	store := new(storefront.MemStore)
 	for _, id := range []string{"!", id, id + "0"} {
 		store.Users.Put(storefront.MustResource(id, nil))
@@ -145,5 +148,8 @@ func nextThatNames(page, id string) string {
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Next == "" {
 		panic(w.Body.String())
 	}
+	named.Store(page+id, answer.Next)
 	return answer.Next
 }
+
+var named sync.Map // what nextThatNames has returned
