@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +31,6 @@ func TestReadsHaveAStrongETagAndCacheControl(t *testing.T) {
 		want string
 	}{
 		{"default", nil, "private, max-age=60"},
-		{"zero options", &Options{}, "private, max-age=60"},
 		{"MaxAge", &Options{MaxAge: 90 * time.Minute}, "private, max-age=5400"},
 		{"MaxAge that is not whole seconds", &Options{MaxAge: 1999 * time.Millisecond}, "private, max-age=1"},
 		{"MaxAge below a second", &Options{MaxAge: time.Millisecond}, "private, max-age=0"},
@@ -45,17 +43,13 @@ func TestReadsHaveAStrongETagAndCacheControl(t *testing.T) {
 		h := NewWithOptions(newCacheableStore(), test.opts)
 		for _, target := range cacheableTargets {
 			t.Run(test.name+target, func(t *testing.T) {
-				for _, method := range []string{"GET", "HEAD"} {
-					r := send(h, method, target, "")
-					if r.status != http.StatusOK {
-						t.Fatalf("%s: status %d", method, r.status)
-					}
-					if got := r.header["Cache-Control"]; !slices.Equal(got, []string{test.want}) {
-						t.Errorf("%s: Cache-Control %q, want %q", method, got, test.want)
-					}
-					if got := r.header["Etag"]; len(got) != 1 || !strong.MatchString(got[0]) {
-						t.Errorf("%s: ETag %q, want one strong one", method, got)
-					}
+				r := get(h, target)
+				r.wantStatus(t, http.StatusOK)
+				if got := r.header["Cache-Control"]; !slices.Equal(got, []string{test.want}) {
+					t.Errorf("Cache-Control %q, want %q", got, test.want)
+				}
+				if got := r.header["Etag"]; len(got) != 1 || !strong.MatchString(got[0]) {
+					t.Errorf("ETag %q, want one strong one", got)
 				}
 			})
 		}
@@ -81,94 +75,41 @@ func TestETagsAreFrozen(t *testing.T) {
 	}
 }
 
-func TestETagsAreTheSameOnEveryReplica(t *testing.T) {
-	one, other := New(newCacheableStore()), New(newCacheableStore())
-	for _, target := range cacheableTargets {
-		if a, b := get(one, target).header.Get("ETag"), get(other, target).header.Get("ETag"); a != b {
-			t.Errorf("%s: ETag %s and %s", target, a, b)
-		}
-	}
-}
-
-func TestSameBytesSameTagAndOtherBytesOtherTag(t *testing.T) {
-	for _, target := range []string{"/v1/users?", "/v2/widgets?"} {
-		tagOf, bodyOf := make(map[string]string), make(map[string]string)
-		pages := 0
-		for _, ids := range [][]string{{}, {"a"}, {"b"}, {"a", "b"}, {"a", "b", "c"}, {"a", "c"}, {"ab"}} {
-			for _, version := range []int{1, 2} {
-				store := new(MemStore)
-				for _, id := range ids {
-					resource := MustResource(id, map[string]int{"version": version})
-					store.Users.Put(resource)
-					store.Widgets.Put(resource)
-				}
-				for limit := 1; limit <= 4; limit++ {
-					r := get(New(store), target+"limit="+strconv.Itoa(limit))
-					tag := r.header.Get("ETag")
-					if first, ok := tagOf[r.body]; ok && first != tag {
-						t.Errorf("ETag %s and %s for %s", first, tag, r.body)
-					}
-					if first, ok := bodyOf[tag]; ok && first != r.body {
-						t.Errorf("ETag %s for %s and %s", tag, first, r.body)
-					}
-					tagOf[r.body], bodyOf[tag] = tag, r.body
-					pages++
-				}
-			}
-		}
-		if len(tagOf) == 1 || len(tagOf) == pages {
-			t.Errorf("%d bodies in %d pages of %s: want some the same and some not", len(tagOf), pages, target)
-		}
-	}
-}
-
-// ifNoneMatchCases are some of what package httpfield reads: lines in which <tag> stands for the current entity tag.
-var ifNoneMatchCases = []struct {
-	name  string
-	lines []string
-	match bool
-}{
-	{"the tag", []string{`<tag>`}, true},
-	{"another tag", []string{`"other"`}, false},
-	{"the tag, weak: the comparison is weak", []string{`W/<tag>`}, true},
-	{"asterisk", []string{`*`}, true},
-	{"last of a list", []string{`"a", "b", <tag>`}, true},
-	{"second line", []string{`"a"`, `<tag>`}, true},
-	{"comma inside the quotes before", []string{`"a,b", <tag>`}, true},
-	{"no quotes", []string{`<opaque>`}, false},
-	{"no closing quote", []string{`"<opaque>`}, false},
-	{"junk before", []string{`junk, <tag>`}, false},
-	{"asterisk in a list", []string{`"a", *`}, false},
-}
-
-// expandTag puts a response's entity tag, or what is derived from it, into lines.
-func expandTag(name string, lines []string, etag string) []string {
-	opaque := strings.Trim(etag, `"`)
-	replacer := strings.NewReplacer("<tag>", etag, "<opaque>", opaque,
-		"<lower>", strings.ToLower(etag), "<short>", `"`+opaque[:len(opaque)-1]+`"`)
-	var out []string
+// tagLines returns header lines in which <tag> stands for an entity tag, and <opaque> for
+// what is between its quotes.
+func tagLines(name string, lines []string, etag string) (expanded []string) {
+	replacer := strings.NewReplacer("<tag>", etag, "<opaque>", strings.Trim(etag, `"`))
 	for _, line := range lines {
-		out = append(out, name+": "+replacer.Replace(line))
+		expanded = append(expanded, name+": "+replacer.Replace(line))
 	}
-	return out
+	return expanded
 }
 
 func TestIfNoneMatch(t *testing.T) {
 	h := New(newCacheableStore())
 	for _, target := range cacheableTargets {
 		full := get(h, target)
-		for _, test := range ifNoneMatchCases {
+		for _, test := range []struct {
+			name   string
+			lines  []string
+			status int
+		}{
+			{"the tag", []string{`<tag>`}, 304},
+			{"another tag", []string{`"other"`}, 200},
+			{"the tag, weak: the comparison is weak", []string{`W/<tag>`}, 304},
+			{"asterisk", []string{`*`}, 304},
+			{"second line", []string{`"a"`, `<tag>`}, 304},
+			{"no quotes", []string{`<opaque>`}, 200},
+			{"empty is none", []string{``}, 200},
+		} {
 			t.Run(target+"/"+test.name, func(t *testing.T) {
-				lines := expandTag("If-None-Match", test.lines, full.header.Get("ETag"))
-				for _, method := range []string{"GET", "HEAD"} {
-					r := send(h, method, target, "", lines...)
-					switch {
-					case test.match && r.status != http.StatusNotModified, !test.match && r.status != http.StatusOK:
-						t.Errorf("%s with %q: status %d", method, lines, r.status)
-					case r.status == http.StatusNotModified && r.body != "":
-						t.Errorf("%s: 304 with the body %q", method, r.body)
-					case r.status == http.StatusOK && method == "GET" && r.body != full.body:
-						t.Errorf("200 with the body %q", r.body)
+				lines := tagLines("If-None-Match", test.lines, full.header.Get("ETag"))
+				for method, body := range map[string]string{"GET": full.body, "HEAD": ""} {
+					if test.status == http.StatusNotModified {
+						body = ""
+					}
+					if r := send(h, method, target, "", lines...); r.status != test.status || r.body != body {
+						t.Errorf("%s: status %d with %q, want %d with %q", method, r.status, r.body, test.status, body)
 					}
 				}
 			})
@@ -178,41 +119,26 @@ func TestIfNoneMatch(t *testing.T) {
 
 func TestIfMatch(t *testing.T) {
 	h := New(newCacheableStore())
-	tests := []struct {
-		name  string
-		lines []string
-		match bool
-	}{
-		{"the tag", []string{`<tag>`}, true},
-		{"another tag", []string{`"other"`}, false},
-		{"the tag, weak: the comparison is strong", []string{`W/<tag>`}, false},
-		{"weak and strong", []string{`W/<tag>, <tag>`}, true},
-		{"asterisk", []string{`*`}, true},
-		{"asterisk with white space around", []string{"\t* "}, true},
-		{"quoted asterisk is a tag", []string{`"*"`}, false},
-		{"in a list", []string{`"a", <tag>, "b"`}, true},
-		{"not in a list", []string{`"a", W/<tag>, "b"`}, false},
-		{"second line", []string{`"a"`, `<tag>`}, true},
-		{"comma inside the quotes before", []string{`"a,b",<tag>`}, true},
-		{"the tag's characters inside the quotes of another one", []string{`"a,<opaque>"`}, false},
-		{"only commas", []string{`,,`}, false},
-		{"junk", []string{`junk`}, false},
-		{"no quotes", []string{`<opaque>`}, false},
-		{"no closing quote", []string{`"<opaque>`}, false},
-		{"lower-case w", []string{`w/<tag>`}, false},
-		{"other case", []string{`<lower>`}, false},
-		{"asterisk in a list", []string{`"a", *`}, false},
-		{"empty is none", []string{``}, true},
-	}
 	for _, target := range cacheableTargets {
 		etag := get(h, target).header.Get("ETag")
-		for _, test := range tests {
+		for _, test := range []struct {
+			name  string
+			lines []string
+			match bool
+		}{
+			{"the tag", []string{`<tag>`}, true},
+			{"another tag", []string{`"other"`}, false},
+			{"the tag, weak: the comparison is strong", []string{`W/<tag>`}, false},
+			{"asterisk", []string{`*`}, true},
+			{"second line", []string{`"a"`, `<tag>`}, true},
+			{"only commas", []string{`,,`}, false},
+			{"no quotes", []string{`<opaque>`}, false},
+			{"empty is none", []string{``}, true},
+		} {
 			t.Run(target+"/"+test.name, func(t *testing.T) {
-				r := get(h, target, expandTag("If-Match", test.lines, etag)...)
+				r := get(h, target, tagLines("If-Match", test.lines, etag)...)
 				if test.match {
-					if r.status != http.StatusOK {
-						t.Errorf("status %d, want 200", r.status)
-					}
+					r.wantStatus(t, http.StatusOK)
 					return
 				}
 				r.wantProblem(t, http.StatusPreconditionFailed, "precondition-failed")
@@ -247,25 +173,22 @@ func TestIfMatchGoesFirst(t *testing.T) {
 
 func TestErrorsWinOverPreconditions(t *testing.T) {
 	h := New(newCacheableStore())
-	for _, test := range []struct {
-		target, code string
-		status       int
+	for target, want := range map[string]struct {
+		status int
+		code   string
 	}{
-		{"/v1/products/none", "product-not-found", http.StatusNotFound},
-		{"/v1/none", "not-found", http.StatusNotFound},
-		{"/v1/users?limit=x", "invalid-query", http.StatusBadRequest},
-		{"/v1/products/p1?x=y", "invalid-query", http.StatusBadRequest},
-		{"/v2/widgets", "invalid-query", http.StatusBadRequest},
-		{"/openapi.json?x=y", "invalid-query", http.StatusBadRequest},
+		"/v1/products/none":   {http.StatusNotFound, "product-not-found"},
+		"/v1/users?limit=x":   {http.StatusBadRequest, "invalid-query"},
+		"/v1/products/p1?x=y": {http.StatusBadRequest, "invalid-query"},
+		"/v2/widgets":         {http.StatusBadRequest, "invalid-query"},
+		"/openapi.json?x=y":   {http.StatusBadRequest, "invalid-query"},
 	} {
 		for _, line := range []string{"If-Match: *", `If-Match: "a"`, "If-None-Match: *", `If-None-Match: "a"`} {
-			t.Run(test.target+"/"+line, func(t *testing.T) {
-				r := get(h, test.target, line)
-				r.wantProblem(t, test.status, test.code)
-				if got := r.header["Etag"]; got != nil {
-					t.Errorf("ETag %s on a problem", got)
-				}
-			})
+			r := get(h, target, line)
+			r.wantProblem(t, want.status, want.code)
+			if got := r.header["Etag"]; got != nil {
+				t.Errorf("%s with %s: ETag %s on a problem", target, line, got)
+			}
 		}
 	}
 }
@@ -276,40 +199,29 @@ func TestNotModifiedHasTheHeadersThatItShould(t *testing.T) {
 		w.Header().Set("Vary", "Accept-Encoding")
 		service.ServeHTTP(w, r)
 	})
-	server := httptest.NewServer(wrapped) // the server adds headers, too
+	server := httptest.NewServer(wrapped) // which adds headers, too
 	defer server.Close()
 	for _, target := range cacheableTargets {
 		for _, method := range []string{"GET", "HEAD"} {
 			t.Run(method+" "+target, func(t *testing.T) {
 				full := get(wrapped, target)
-				bare := send(wrapped, method, target, "", "If-None-Match: *")
-				r, err := http.NewRequest(method, server.URL+target, nil)
+				want := response{http.StatusNotModified, http.Header{"Vary": {"Accept-Encoding"}}, ""}
+				for _, name := range []string{"Etag", "Cache-Control"} {
+					want.header[name] = full.header[name]
+				}
+				if diff := want.diff(send(wrapped, method, target, "", "If-None-Match: *")); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+				r := newRequest(method, server.URL+target, "", "If-None-Match: "+full.header.Get("ETag"))
+				r.RequestURI = "" // or it is one that a server has received
+				got, err := server.Client().Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Header.Set("If-None-Match", full.header.Get("ETag"))
-				response, err := server.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				response.Body.Close()
-				if response.StatusCode != http.StatusNotModified {
-					t.Fatalf("status %d", response.StatusCode)
-				}
-				for _, name := range []string{"Etag", "Cache-Control", "Vary"} {
-					if got, want := response.Header[name], full.header[name]; len(want) != 1 || !slices.Equal(got, want) {
-						t.Errorf("%s %q, want that of the 200, %q", name, got, want)
-					}
-				}
-				for name := range bare.header {
-					if name != "Etag" && name != "Cache-Control" && name != "Vary" {
-						t.Errorf("%s %q, want none", name, bare.header[name])
-					}
-				}
-				for name := range response.Header {
-					if name != "Etag" && name != "Cache-Control" && name != "Vary" && name != "Date" {
-						t.Errorf("over a socket: %s %q, want none", name, response.Header[name])
-					}
+				got.Body.Close()
+				got.Header.Del("Date")
+				if diff := want.diff(response{got.StatusCode, got.Header, ""}); diff != "" {
+					t.Errorf("over a socket: -want +got:\n%s", diff)
 				}
 			})
 		}
@@ -318,15 +230,13 @@ func TestNotModifiedHasTheHeadersThatItShould(t *testing.T) {
 
 func TestIfModifiedSinceAndRangeAreIgnored(t *testing.T) {
 	h := New(newCacheableStore())
-	const past, future = "Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"
+	const future = "Fri, 31 Dec 9999 23:59:59 GMT"
 	for _, target := range cacheableTargets {
 		full := get(h, target)
 		for _, lines := range [][]string{
-			{"If-Modified-Since: " + past},
 			{"If-Modified-Since: " + future},
-			{"If-Unmodified-Since: " + past},
+			{"If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT"},
 			{"Range: bytes=0-1"},
-			{"Range: bytes=999999999-"},
 			{"Range: bytes=0-1", "If-Range: " + full.header.Get("ETag")},
 			{"If-Modified-Since: " + future, `If-None-Match: "other"`},
 		} {
@@ -335,8 +245,6 @@ func TestIfModifiedSinceAndRangeAreIgnored(t *testing.T) {
 				t.Errorf("%s with %q: status %d, header %v, %d bytes; want what it is without", target, lines, r.status, r.header, len(r.body))
 			}
 		}
-		if r := get(h, target, "If-Modified-Since: "+past, "If-None-Match: "+full.header.Get("ETag")); r.status != http.StatusNotModified {
-			t.Errorf("%s with If-Modified-Since and the tag: status %d, want 304", target, r.status)
-		}
+		get(h, target, "If-Modified-Since: "+future, "If-None-Match: "+full.header.Get("ETag")).wantStatus(t, http.StatusNotModified)
 	}
 }

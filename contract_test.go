@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"example.com/storefront/internal/contract"
+	"example.com/storefront/internal/exchanges"
 )
 
 var record = flag.Bool("record", false, "fill in the responses of the files in testdata/contract that have none")
@@ -20,13 +20,13 @@ func TestContract(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			if *record {
 				synctest.Test(t, func(t *testing.T) {
-					if err := contract.Record(file, new(contract.MemStore)); err != nil {
+					if err := exchanges.Record(file, new(exchanges.MemStore)); err != nil {
 						t.Fatal(err)
 					}
 				})
 			}
 			synctest.Test(t, func(t *testing.T) {
-				if err := contract.Check(file, new(contract.MemStore), nil); err != nil {
+				if err := exchanges.Check(file, new(exchanges.MemStore), nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -60,7 +60,7 @@ func TestContractHasEveryProblem(t *testing.T) {
 
 func contractFiles(t *testing.T) []string {
 	t.Helper()
-	files, err := contract.Files("testdata/contract")
+	files, err := exchanges.Files("testdata/contract")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 // An IdempotencyKey makes a request safe to retry
 // (draft-ietf-httpapi-idempotency-key-header-07). Two keys are the same key if
-// Scope and Value are equal. As that is not what == says, and a map with such keys
-// would take a reused key for a new one, they cannot be compared.
+// Scope and Value are equal. Keys do not compile with ==, as it would compare the
+// fingerprints, too, and a map would take a reused key for a new one.
 type IdempotencyKey struct {
 	_ [0]func()
 
@@ -50,7 +50,7 @@ func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return invalid("The key must be " + form + ".")
 	}
-	return key, "", nil
+	return key, problemType{}, nil
 }
 
 // fingerprint returns the SHA-256 sum of the method, the route, the quantity and

@@ -69,7 +69,7 @@ const (
 
 // createOrder serves POST /v1/orders.
 func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
-	if !s.checkNoQuery(w, r) || !s.checkOrderMedia(w, r) {
+	if !s.checkOrderMedia(w, r) {
 		return
 	}
 	value, problem, f := parseIdempotencyKey(r.Header["Idempotency-Key"])
@@ -116,13 +116,12 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 		s.orderFailed(w, r, err)
 		return
 	}
-	replayed := ""
 	if stored.ID != order.ID {
-		replayed = "true"
+		w.Header()["Idempotent-Replayed"] = []string{"true"}
 	}
 	answer := stored.appendJSON(nil)
-	setHeaders(w.Header(), "Content-Type", "application/json", "Content-Length", strconv.Itoa(len(answer)), "X-Content-Type-Options", "nosniff",
-		"Cache-Control", "no-store", "Idempotent-Replayed", replayed)
+	setContent(w.Header(), "application/json", len(answer))
+	w.Header()["Cache-Control"] = []string{"no-store"}
 	w.WriteHeader(http.StatusCreated)
 	w.Write(answer)
 }
@@ -234,7 +233,7 @@ func decodeOrder(body []byte) (Order, problemType, []Fault) {
 		hasItem, hasQty bool
 	)
 	for _, m := range members {
-		f := (*Fault)(nil)
+		var f *Fault
 		switch string(m.Name) {
 		case "item":
 			hasItem = true

@@ -124,14 +124,16 @@ func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults 
 	return params, faults
 }
 
-// checkNoQuery reports whether the request has no query parameters. If it has
-// any, checkNoQuery has answered.
-func (s *service) checkNoQuery(w http.ResponseWriter, r *http.Request) bool {
-	_, faults := parseQuery(r.URL.RawQuery)
-	if faults != nil {
-		s.writeProblem(w, r, invalidQuery, "This resource takes no query parameters.", faults...)
+// withoutQuery returns a handler that refuses requests with query parameters and
+// leaves all others to handler.
+func (s *service) withoutQuery(handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, faults := parseQuery(r.URL.RawQuery); faults != nil {
+			s.writeProblem(w, r, invalidQuery, "This resource takes no query parameters.", faults...)
+			return
+		}
+		handler(w, r)
 	}
-	return faults == nil
 }
 
 const (

@@ -88,7 +88,7 @@ func TestProblems(t *testing.T) {
 	}
 	for _, typ := range problemTypes(t) {
 		if !provoked[typ] {
-			t.Errorf("there is no row for %s", typ)
+			t.Errorf("there is no row for %s", typ.code)
 		}
 	}
 }

@@ -7,47 +7,47 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"example.com/storefront/internal/agecache"
 )
 
 // getProduct serves GET /v1/products/{product_id}.
 func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
-	if !s.checkNoQuery(w, r) {
-		return
-	}
 	id := r.PathValue("product_id")
 	if checkID(id) != nil { // no product has such an ID
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
 		return
 	}
-	answer, err := s.products.get(r, id)
+	answer, err := s.findProduct(r, id)
+	if status := s.cacheStatus(&answer, err); status != "" {
+		w.Header()["Cache-Status"] = []string{status}
+	}
 	if err != nil {
-		s.productFailed(w, r, answer.cacheStatus, err)
+		s.productFailed(w, r, err)
 		return
 	}
-	if answer.failure != nil {
-		s.log(r, slog.LevelWarn, "the store failed; a stored product was given", slog.Any("error", answer.failure))
+	if answer.Failure != nil {
+		s.log(r, slog.LevelWarn, "the store failed; a stored product was given", slog.Any("error", answer.Failure))
 	}
-	body, etag, _ := answer.product.parts()
-	rep := representation{etag: etag, length: len(body), cacheStatus: answer.cacheStatus}
-	if !answer.began.IsZero() { // it was stored
-		seconds := answer.age / time.Second // whole ones, as in max-age
+	body, etag, _ := answer.Value.parts()
+	rep := representation{etag: etag, length: len(body)}
+	if !answer.Began.IsZero() { // it was stored
+		seconds := answer.Age / time.Second // whole ones, as in max-age
 		rep.expired = seconds >= s.opts.MaxAge/time.Second
 		rep.age = strconv.FormatInt(int64(seconds), 10)
-		rep.date = answer.began.UTC().Format(http.TimeFormat)
+		rep.date = answer.Began.UTC().Format(http.TimeFormat)
 	}
 	if s.writeHead(w, r, rep) {
 		io.WriteString(w, body)
 	}
 }
 
-// productFailed answers a request for a product that is not to be had.
-func (s *service) productFailed(w http.ResponseWriter, r *http.Request, cacheStatus string, err error) {
-	setHeaders(w.Header(), "Cache-Status", cacheStatus)
+// productFailed answers a request for a product that findProduct did not return.
+func (s *service) productFailed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, ErrNotFound):
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
-	case err == errNotCached:
-		setHeaders(w.Header(), "Cache-Status", noForward)
+	case err == agecache.ErrNotCached:
 		s.writeProblem(w, r, notCached, "No stored response satisfies the Cache-Control of the request. Leave out only-if-cached to have the product read.")
 	default:
 		s.storeFailed(w, r, err)

@@ -65,6 +65,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/storefront/internal/agecache"
 	"example.com/storefront/internal/errtree"
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
@@ -128,14 +129,14 @@ type Options struct {
 	// Vary names the request headers that reads depend on, such as the one that
 	// Scope goes by. Responses to reads list them in Vary (RFC 9110, Section
 	// 12.5.5), so that no cache, such as a browser's, gives one account what
-	// another has read. If they depend on what is no header, such as the address of
-	// the client, it is "*". The default is Authorization and Cookie if Scope is
+	// another has read. If reads depend on anything but headers, such as the address
+	// of the client, Vary is "*". The default is Authorization and Cookie if Scope is
 	// set, and none otherwise; an empty slice that is not nil stands for none.
 	//
 	// Requests with one of the headers, Host included, bypass the products in
-	// memory, unless Scope or Shared is set. Then these are told apart by Scope or
-	// not at all: if the Store reads products by another header, such as
-	// Accept-Language, set CacheSize to a negative number.
+	// memory, unless Scope or Shared is set. With Scope, the products are kept apart
+	// by scope alone, and with Shared not at all: if the Store reads them by another
+	// header, such as Accept-Language, set CacheSize to a negative number.
 	Vary []string
 }
 
@@ -146,9 +147,9 @@ func New(store Store) http.Handler {
 }
 
 // NewWithOptions is like [New], but with options; nil opts stands for the
-// defaults. It copies opts. It panics if store is nil, if Vary has what cannot be
-// the name of a header, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with
-// the defaults in place.
+// defaults. It copies opts. It panics if store is nil, if a name in Vary cannot be
+// that of a header, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the
+// defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
 	if store == nil {
 		panic("storefront: the Store is nil")
@@ -161,19 +162,20 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	s.maxAge = "max-age=" + strconv.FormatInt(int64(s.opts.MaxAge/time.Second), 10)
 	s.privateMaxAge = "private, " + s.maxAge
 	s.vary = strings.Join(s.opts.Vary, ", ")
-	s.products = productCache{read: s.store.GetProduct, opts: &s.opts, personal: []string{"Authorization", "Cookie"}}
+	s.products = agecache.Cache[Resource]{Read: s.store.GetProduct, NotFound: ErrNotFound, Lifetime: s.opts.MaxAge, Size: s.opts.CacheSize}
+	s.bypassHeaders = []string{"Authorization", "Cookie"}
 	for _, name := range s.opts.Vary {
-		s.products.personal = append(s.products.personal, http.CanonicalHeaderKey(name))
+		s.bypassHeaders = append(s.bypassHeaders, http.CanonicalHeaderKey(name))
 	}
 	s.openAPI = s.opts.document()
 	s.openAPIETag = httpfield.ETag(tagOf(s.openAPI))
 
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	s.handle("GET", "/v1/users", get, s.listUsers)
-	s.handle("POST", ordersPath, post, s.createOrder)
-	s.handle("GET", "/v1/products/{product_id}", get, s.getProduct)
+	s.handle("POST", ordersPath, post, s.withoutQuery(s.createOrder))
+	s.handle("GET", "/v1/products/{product_id}", get, s.withoutQuery(s.getProduct))
 	s.handle("GET", "/v2/widgets", get, s.listWidgets)
-	s.handle("GET", "/openapi.json", get, s.getOpenAPI)
+	s.handle("GET", "/openapi.json", get, s.withoutQuery(s.getOpenAPI))
 	s.mux.HandleFunc("/", s.routed("/", s.notFound))
 	return s
 }
@@ -199,18 +201,19 @@ type service struct {
 	store                       guardedStore
 	opts                        Options // with the defaults in place
 	mux                         http.ServeMux
-	products                    productCache
+	products                    agecache.Cache[Resource]
+	bypassHeaders               []string  // canonical names of headers by which products may differ
 	pages                       sync.Pool // of *[]byte, for the bodies of lists
 	openAPI                     []byte
 	openAPIETag                 string
 	maxAge, privateMaxAge, vary string // values of headers of responses to reads
 }
 
-// handle routes requests for path with method, and HEAD if that is GET, to the
-// handler. It answers OPTIONS and all other methods itself, with allow in Allow.
+// handle has handler serve requests for path with method, and with HEAD if method is
+// GET. It answers OPTIONS and all other methods itself, with allow in Allow.
 func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
 	s.mux.HandleFunc(method+" "+path, s.routed(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
-		if method == http.MethodGet { // what is read is to be as new as the answer, however long the body takes
+		if method == http.MethodGet { // or a slow body would make the answer older
 			dropBody(r)
 		}
 		handler(w, r)
@@ -226,8 +229,9 @@ func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
 	}))
 }
 
-// routed returns a handler that calls handler for requests of this route, unless
-// nothing on the web knows their method (RFC 9110, Section 9.3, and RFC 5789).
+// routed returns a handler that notes the route of requests and leaves them to handler,
+// except those with a method that HTTP does not define (RFC 9110, Section 9.3, and RFC
+// 5789).
 func (s *service) routed(route string, handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Pattern = route
@@ -248,8 +252,8 @@ type routeKey struct{}
 // WithRoute returns a copy of ctx, the context of one request, in which the service
 // notes the request's route. A program that labels metrics or traces by route wraps
 // everything else in a handler that makes ctx := WithRoute(r.Context()), passes on
-// r.WithContext(ctx), and afterwards calls Route(ctx). If the service is to note the
-// route in ctx already, WithRoute returns ctx.
+// r.WithContext(ctx), and afterwards calls Route(ctx). If ctx comes from WithRoute
+// already, WithRoute returns ctx.
 func WithRoute(ctx context.Context) context.Context {
 	if ctx.Value(routeKey{}) != nil {
 		return ctx
@@ -307,62 +311,61 @@ var openAPI string
 // document returns the OpenAPI document with o's page sizes in place of the
 // defaults.
 func (o *Options) document() []byte {
+	most, usual := strconv.Itoa(o.MaxPageSize), strconv.Itoa(o.PageSize)
 	return []byte(strings.NewReplacer(
-		`"maximum": 500, "default": 50`, `"maximum": `+strconv.Itoa(o.MaxPageSize)+`, "default": `+strconv.Itoa(o.PageSize),
-		`"maximum": 500`, `"maximum": `+strconv.Itoa(o.MaxPageSize),
-		`from 1 to 500.`, `from 1 to `+strconv.Itoa(o.MaxPageSize)+`.`, // in an example
+		`"maximum": 500, "default": 50`, `"maximum": `+most+`, "default": `+usual,
+		`"maximum": 500`, `"maximum": `+most,
+		`from 1 to 500.`, `from 1 to `+most+`.`, // in an example
 	).Replace(openAPI))
 }
 
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if s.checkNoQuery(w, r) && s.writeHead(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
+	if s.writeHead(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
 		w.Write(s.openAPI)
 	}
 }
 
-// setHeaders sets each name, which is in canonical form, to the value that follows
-// it, unless that is empty. The values share one allocation, but no other response.
-func setHeaders(h http.Header, pairs ...string) {
-	values := make([]string, len(pairs)/2)
-	for i := range values {
-		if values[i] = pairs[2*i+1]; values[i] != "" {
-			h[pairs[2*i]] = values[i : i+1 : i+1]
-		}
-	}
+// setContent sets the headers that describe the body of a response. Here as elsewhere,
+// names are in canonical form, which Header.Set would bring them to each time.
+func setContent(h http.Header, contentType string, length int) {
+	h["Content-Type"] = []string{contentType}
+	h["Content-Length"] = []string{strconv.Itoa(length)}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
 }
 
 // A problemType is a problem type (RFC 9457, Section 3.1.1): the status, the code,
 // which ends the type URI, and the title of all its problems. They are part of the
 // contract and never change.
-type problemType string
+type problemType struct {
+	status      int
+	code, title string
+}
 
-const (
-	invalidQuery             problemType = "400 invalid-query Invalid query"
-	malformedBody            problemType = "400 malformed-body Malformed body"
-	idempotencyKeyMissing    problemType = "400 idempotency-key-missing Idempotency-Key missing"
-	idempotencyKeyInvalid    problemType = "400 idempotency-key-invalid Idempotency-Key invalid"
-	notFound                 problemType = "404 not-found Not found"
-	productNotFound          problemType = "404 product-not-found Product not found"
-	methodNotAllowed         problemType = "405 method-not-allowed Method not allowed"
-	requestTimeout           problemType = "408 request-timeout Request timeout"
-	idempotencyKeyInProgress problemType = "409 idempotency-key-in-progress Idempotency-Key in progress"
-	preconditionFailed       problemType = "412 precondition-failed Precondition failed"
-	bodyTooLarge             problemType = "413 body-too-large Body too large"
-	unsupportedMediaType     problemType = "415 unsupported-media-type Unsupported media type"
-	invalidOrder             problemType = "422 invalid-order Invalid order"
-	idempotencyKeyReused     problemType = "422 idempotency-key-reused Idempotency-Key reused"
-	orderRefused             problemType = "422 order-refused Order refused"
-	internalError            problemType = "500 internal-error Internal error"
-	notImplemented           problemType = "501 not-implemented Method not implemented"
-	unavailable              problemType = "503 unavailable Service unavailable"
-	notCached                problemType = "504 not-cached Not cached"
+var (
+	invalidQuery             = problemType{400, "invalid-query", "Invalid query"}
+	malformedBody            = problemType{400, "malformed-body", "Malformed body"}
+	idempotencyKeyMissing    = problemType{400, "idempotency-key-missing", "Idempotency-Key missing"}
+	idempotencyKeyInvalid    = problemType{400, "idempotency-key-invalid", "Idempotency-Key invalid"}
+	notFound                 = problemType{404, "not-found", "Not found"}
+	productNotFound          = problemType{404, "product-not-found", "Product not found"}
+	methodNotAllowed         = problemType{405, "method-not-allowed", "Method not allowed"}
+	requestTimeout           = problemType{408, "request-timeout", "Request timeout"}
+	idempotencyKeyInProgress = problemType{409, "idempotency-key-in-progress", "Idempotency-Key in progress"}
+	preconditionFailed       = problemType{412, "precondition-failed", "Precondition failed"}
+	bodyTooLarge             = problemType{413, "body-too-large", "Body too large"}
+	unsupportedMediaType     = problemType{415, "unsupported-media-type", "Unsupported media type"}
+	invalidOrder             = problemType{422, "invalid-order", "Invalid order"}
+	idempotencyKeyReused     = problemType{422, "idempotency-key-reused", "Idempotency-Key reused"}
+	orderRefused             = problemType{422, "order-refused", "Order refused"}
+	internalError            = problemType{500, "internal-error", "Internal error"}
+	notImplemented           = problemType{501, "not-implemented", "Method not implemented"}
+	unavailable              = problemType{503, "unavailable", "Service unavailable"}
+	notCached                = problemType{504, "not-cached", "Not cached"}
 )
 
 func (t problemType) problem(detail string) Problem {
-	status, _ := strconv.Atoi(string(t[:3]))
-	code, title, _ := strings.Cut(string(t[4:]), " ")
-	return Problem{Type: "urn:problem-type:storefront:" + code, Title: title, Status: status, Detail: detail}
+	return Problem{Type: "urn:problem-type:storefront:" + t.code, Title: t.title, Status: t.status, Detail: detail}
 }
 
 // A Problem is a problem document (RFC 9457, Section 3). It is a handler that
@@ -408,19 +411,20 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Type = cmp.Or(p.Type, "about:blank")
 	p.Title = cmp.Or(p.Title, http.StatusText(p.Status), "Error")
 	body, _ := ijson.Marshal(p) // has no errors
-	setHeaders(w.Header(), "Content-Type", "application/problem+json", "Content-Length", strconv.Itoa(len(body)), "X-Content-Type-Options", "nosniff",
-		"Cache-Control", "no-store")
+	setContent(w.Header(), "application/problem+json", len(body))
+	w.Header()["Cache-Control"] = []string{"no-store"}
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
 		w.Write(body)
 	}
 }
 
-const maxDropped = 64 << 10 // bytes of a body that is of no use
+const maxDropped = 64 << 10 // bytes
 
-// dropBody discards up to maxDropped bytes of the body, once, so that a client that is
-// still sending gets the answer. Over HTTP/2, net/http does not tell whether the client
-// waits for 100 Continue, and to read then asks for the body.
+// dropBody discards the body, up to maxDropped bytes of it, so that a client that is
+// still sending gets the answer. It does nothing if it is called again. It reads nothing
+// of a request with Expect: to read asks a client that waits for 100 Continue to send the
+// body, and over HTTP/2 net/http does not tell whether the client waits.
 func dropBody(r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxDropped && r.Header["Expect"] == nil {
 		io.CopyN(io.Discard, r.Body, maxDropped)
@@ -491,10 +495,10 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
 }
 
-// A guardedStore is where the service meets a Store. The methods of the Store, and
-// those of the errors that it returns, are a stranger's code. So what it returns is
-// looked at here, once: what breaks the contract comes back as an error, and each error
-// as one of those that the contract names or as a *storeError.
+// A guardedStore is where the service meets a Store, whose methods, and those of the
+// errors that it returns, are a stranger's code. It checks each result once: a result
+// that breaks the contract becomes an error, and an error becomes one of those that the
+// contract names or a *storeError.
 type guardedStore struct{ store Store }
 
 func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
@@ -558,7 +562,7 @@ func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resour
 	return product, err
 }
 
-// broken returns the error for a method that returned what its contract excludes.
+// broken returns the error for a method whose result breaks its contract.
 func broken(method, format string, args ...any) error {
 	return &storeError{text: method + " broke its contract: it returned " + fmt.Sprintf(format, args...)}
 }
@@ -573,8 +577,8 @@ type storeError struct {
 func (e *storeError) Error() string   { return e.text }
 func (e *storeError) Unwrap() []error { return e.matches }
 
-// guard replaces the Store's error, or its panic, by an error that has no code of a
-// stranger.
+// guard replaces an error of the Store, or its panic, by an error without a stranger's
+// code.
 func guard(err *error) {
 	if v := recover(); v != nil {
 		*err = &storeError{text: fmt.Sprintf("the store panicked: %v\n\n%s", examine(errtree.Panic(v)), debug.Stack())}
@@ -583,11 +587,12 @@ func guard(err *error) {
 	}
 }
 
-// examine returns what is to be known of a stranger's error.
+// examine returns an error without a stranger's code that has the text of err and
+// matches the errors of the contract that err matches.
 func examine(err error) error {
 	named := []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled}
 	if _, own := err.(*storeError); own || slices.Contains(named, err) {
-		return err // which has no code of a stranger
+		return err // none of these has a stranger's code
 	}
 	found := errtree.Examine[*Refusal](err, named...)
 	known := &storeError{found.Text, found.Is}

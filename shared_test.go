@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -109,8 +110,9 @@ func problemTypes(t *testing.T) (types []problemType) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`\bproblemType += "(.+)"`).FindAllSubmatch(source, -1) {
-		types = append(types, problemType(m[1]))
+	for _, m := range regexp.MustCompile(`= problemType{(\d+), "(.+)", "(.+)"}`).FindAllSubmatch(source, -1) {
+		status, _ := strconv.Atoi(string(m[1]))
+		types = append(types, problemType{status, string(m[2]), string(m[3])})
 	}
 	if len(types) == 0 {
 		t.Fatal("service.go has no problem types")

@@ -138,11 +138,10 @@ type Store interface {
 // [Resource.Equal] to compare two. The zero Resource is not valid: if a Store
 // returns it, the service answers 500.
 type Resource struct {
-	// All that there is of a resource, in one piece that has no pointers for the
-	// garbage collector to follow, or "" for the zero Resource: a byte with the
-	// length of its ID, one that is 1 if the ID is escaped in the JSON, the JSON,
-	// compact and with "id" first, its entity tag, and the tag; at the end the
-	// ID, if it is escaped.
+	// All of a resource in one string, or "" for the zero Resource, so that the garbage
+	// collector has no pointers to follow: the length of the ID in a byte, 1 in a byte
+	// if the JSON has the ID escaped and otherwise 0, the JSON, compact and with "id"
+	// first, the entity tag, the bytes that it encodes, and the ID if it is escaped.
 	text string
 }
 
@@ -152,7 +151,7 @@ const (
 	tagLen  = 16
 )
 
-// parts returns what a resource has besides its ID, or nothing for the zero Resource.
+// parts returns the JSON, the entity tag and the bytes that it encodes, or nothing.
 func (r Resource) parts() (json, etag, tag string) {
 	if r.text == "" {
 		return "", "", ""
@@ -205,7 +204,7 @@ func MustResource(id string, fields any) Resource {
 // renderResource makes a Resource from JSON text. If id is empty, the text must
 // have a member "id".
 func renderResource(id string, text []byte) (Resource, error) {
-	if bytes.HasPrefix(text, []byte(idStart)) && ijson.IsCanonical(text) { // as a store has it that keeps what was rendered
+	if bytes.HasPrefix(text, []byte(idStart)) && ijson.IsCanonical(text) { // such as MarshalJSON returns
 		n := bytes.IndexByte(text[len(idStart):], '"')
 		if r := newResource(text, min(n, maxID), ""); n <= maxID && checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
 			return r, nil
@@ -252,8 +251,8 @@ func renderResource(id string, text []byte) (Resource, error) {
 // idStart is how the JSON of every resource begins, unless its ID is escaped.
 const idStart = `{"id":"`
 
-// newResource makes a Resource of rendered JSON whose ID has n bytes. If it is escaped
-// there, it is given, too.
+// newResource makes a Resource of rendered JSON, whose ID has n bytes. If the ID is
+// escaped in the JSON, escaped is the ID; otherwise it is "".
 func newResource(json []byte, n int, escaped string) Resource {
 	tag := tagOf(json)
 	var b strings.Builder
@@ -360,8 +359,9 @@ type MemStore struct {
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
 	mu sync.Mutex // guards turns, and is never held for long
-	// The first, nil or closed, has the lock on what follows; the others wait in
-	// turn. One channel for all would belong to the synctest bubble it was made in.
+	// The callers of enter, in turn. The first, whose channel is nil or closed, holds
+	// the lock on the fields below; each other one waits for its channel. One channel
+	// for all would belong to the synctest bubble in which it was made.
 	turns []chan struct{}
 
 	keys      map[[32]byte]int // the index of the order that was created with it
@@ -431,7 +431,7 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	return order, nil
 }
 
-// enter waits for a turn, which is to be left, or until ctx is done.
+// enter waits for the caller's turn, which ends with leave, or until ctx is done.
 func (m *MemStore) enter(ctx context.Context) (turn chan struct{}, err error) {
 	m.mu.Lock()
 	if len(m.turns) > 0 {

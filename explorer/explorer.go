@@ -98,10 +98,14 @@ func HandlerWithOptions(base string, opts *Options) http.Handler {
 		e.allow += ", POST"
 		changes = "yes"
 	}
+	// Browsers read CR LF as LF (HTML, 13.2.3.5), so the hashes must be of that, too,
+	// where a checkout has made CR LF of it.
+	lines := strings.NewReplacer("\r\n", "\n")
+	style, script := lines.Replace(style), lines.Replace(script)
 	text := strings.NewReplacer(
 		"{{base}}", html.EscapeString(base), "{{changes}}", changes, "{{product}}", html.EscapeString(opts.Product),
 		"{{style}}", style, "{{script}}", script,
-	).Replace(page)
+	).Replace(lines.Replace(page))
 	e.page = text
 	e.tag = `"` + hash(text) + `"`
 	e.policy = "default-src 'none'; script-src 'sha256-" + hash(script) + "'; style-src 'sha256-" + hash(style) +

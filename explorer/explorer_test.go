@@ -55,6 +55,16 @@ func TestPageHasNoSourceButItself(t *testing.T) {
 // The browser runs the page's own style and script and nothing else, as their hashes are
 // in the policy.
 func TestPolicyAllowsThePageAlone(t *testing.T) {
+	t.Run("LF", testPolicy)
+	for _, file := range []*string{explorer.Page, explorer.Style, explorer.Script} {
+		original := *file
+		defer func() { *file = original }()
+		*file = strings.ReplaceAll(original, "\n", "\r\n")
+	}
+	t.Run("CR LF", testPolicy)
+}
+
+func testPolicy(t *testing.T) {
 	w := get(explorer.Handler(""), "GET", "/")
 	policy := w.Header().Get("Content-Security-Policy")
 	for name, element := range map[string]string{"style-src": `(?s)<style>(.*?)</style>`, "script-src": `(?s)<script type="module">(.*?)</script>`} {
@@ -62,7 +72,7 @@ func TestPolicyAllowsThePageAlone(t *testing.T) {
 		if len(found) != 1 {
 			t.Fatalf("%s: the page has %d such elements, want 1", name, len(found))
 		}
-		sum := sha256.Sum256([]byte(found[0][1]))
+		sum := sha256.Sum256([]byte(strings.ReplaceAll(found[0][1], "\r\n", "\n"))) // as browsers do
 		if want := name + " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';"; !strings.Contains(policy, want) {
 			t.Errorf("the policy is %s, want %s in it", policy, want)
 		}

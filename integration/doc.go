@@ -1,12 +1,18 @@
-// Package integration tests storefront with real databases, real processes and
-// third-party checkers. It is a module of its own, so that the module storefront
-// requires none of them.
+// Package integration is empty. Its folders test storefront with real databases, real
+// processes and third-party checkers, in a module of their own, so that the module
+// storefront requires none of these:
 //
-// The drivers are chosen for programs like integration/durable. pgx is the one
-// for PostgreSQL that is developed further, and it notices at once when a context
-// is done. go-sql-driver/mysql, for MySQL and MariaDB, does so, too, except in Commit
-// and Rollback. For SQLite, modernc.org/sqlite needs no C compiler and builds from an
-// empty cache in 12 s, where mattn/go-sqlite3 needs cgo and 24 s; it takes 4.7
-// instead of 3.6 µs for a row by its ID, 18 instead of 16 µs for a page of 50, and
-// 249 instead of 222 µs for a durable insert, which matters little behind HTTP.
+//	engines     sqlstore on each database
+//	faults      processes, networks and disks that fail under orders
+//	clusters    PostgreSQL pairs, Galera clusters and MySQL groups, whole and in pieces
+//	wire        the contract of the service on each database
+//	clients     generated clients, and linters of openapi.json
+//	fronts      proxies before the service
+//	browser     the explorer
+//	docs        README.md and docs: their commands, code, links and configurations
+//	bench       benchmarks, whose output is in docs/figures
+//	internal    what several of them share
+//
+// mutations, figures and release are tools: they break the code to test the tests, draw
+// docs/figures, and hold a release to what earlier ones have promised.
 package integration

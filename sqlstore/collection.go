@@ -26,9 +26,9 @@ type Collection struct {
 // been put, and putting all again is safe. If one of them is the zero Resource,
 // Put returns an error and puts none.
 func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) error {
-	// In order of ID, two concurrent calls do not deadlock.
+	// Two concurrent calls that write in order of ID do not deadlock.
 	resources = slices.Clone(resources)
-	slices.Reverse(resources) // so that the last of equals becomes the first
+	slices.Reverse(resources) // CompactFunc keeps the first of several with one ID
 	slices.SortStableFunc(resources, func(a, b storefront.Resource) int { return cmp.Compare(a.ID(), b.ID()) })
 	resources = slices.CompactFunc(resources, func(a, b storefront.Resource) bool { return a.ID() == b.ID() })
 	if len(resources) > 0 && resources[0].ID() == "" {
@@ -68,7 +68,7 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// exec runs a statement that may be run twice, and returns how many rows it
+// exec runs a statement, again after an error that may pass, and returns how many rows it
 // affected the last time.
 func (s *Store) exec(ctx context.Context, query func(*engine) string, args ...any) (n int64, err error) {
 	err = s.retryWith(ctx, func(ctx context.Context, c session) (err error) {

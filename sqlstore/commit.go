@@ -13,31 +13,31 @@ import (
 	"example.com/storefront/internal/batch"
 )
 
-// An attempt is one to create an order in one commit.
+// An attempt is an attempt to create an order in one commit.
 type attempt struct {
 	*proposal
 	ctx context.Context // the caller's
 
-	created bool // if not, and err is nil, the key is taken
+	created bool // if it is false, and err nil, the key is taken
 	err     error
-	again   bool // alone: another order of the commit may have failed it
-	ended   bool // Accept has ended the transaction: err says so
+	again   bool // retry alone: another order of the commit may have failed this one
+	ended   bool // Accept ended the transaction for this order
 }
 
-// errNotAccepted is of an Accept that has not returned: it has panicked.
+// errNotAccepted stands for the error of an Accept that panicked.
 var errNotAccepted = errors.New("sqlstore: Accept has not returned")
 
 // create tries to create the order. If it returns false without an error, the key
 // is taken.
 func (s *Store) create(ctx context.Context, p *proposal) (created bool, err error) {
-	e, err := s.known(ctx, p.watch)
+	e, err := s.knownEngine(ctx, p.watch)
 	if err != nil {
 		return false, err
 	}
 	for {
 		a := &attempt{proposal: p, ctx: ctx}
 		if e.oneWriter || s.opts.Accept == nil && !p.alone {
-			// A commit that is under way goes on, for the sake of the others.
+			// If ctx is done, a commit that is under way goes on, as it may have other orders.
 			if err := s.queue.Do(ctx, a); err != nil {
 				return false, err
 			}
@@ -47,7 +47,7 @@ func (s *Store) create(ctx context.Context, p *proposal) (created bool, err erro
 			a.created, a.err = false, err
 		}
 		if a.again {
-			p.alone = true // for all the time that the call has
+			p.alone = true // in all further attempts of the call
 			if !transient(a.err) {
 				continue
 			}
@@ -71,33 +71,33 @@ func newQueue(s *Store) *batch.Queue[*attempt] {
 			return batches, e.shared(n)
 		},
 		Alone: func(a *attempt) bool { return a.alone },
-		// A statement in SQLite is not to end with a caller's ctx (see accept), but the
-		// call is.
+		// On SQLite, CreateOrder returns when its ctx is done, but the statements of its order
+		// go on (see acceptContext).
 		Detached: func() bool { return s.engine.Load().oneWriter },
 	}
 }
 
-// A shared commit is one of attempts, of which the queue can have some wait for the
-// next one.
+// A shared commit is that of one or more attempts.
 type shared struct {
 	attempts []*attempt
-	until    time.Time                        // when those that have not begun wait for the next one; zero: never
-	putBack  func(n int)                      // has the attempts from the n-th on wait
-	accept   func(n int, accept func()) error // calls Accept for the n-th where its caller is
+	until    time.Time                        // after it, the attempts that have not begun wait for the next commit; zero: never
+	putBack  func(n int)                      // makes the attempts from the n-th on wait for the next commit
+	accept   func(n int, accept func()) error // calls accept in the goroutine of the n-th attempt's caller
 }
 
-// callAccept is for who commits what is its own.
+// callAccept calls accept in the goroutine of a caller that commits its own order alone.
 func callAccept(_ int, accept func()) error {
 	accept()
 	return nil
 }
 
-// runCommit is what the queue runs.
+// runCommit commits the orders of a batch of the queue.
 //
-// A commit that takes a quarter of the time that calls have gives way to another, so
-// that neither a lock on one of its keys nor a server that hangs holds up all that
-// waits. If it is shared, it ends then, and each of its orders goes alone; in SQLite,
-// what it has done by then is committed.
+// A commit that takes a quarter of Options.Timeout lets another one begin beside it, so
+// that neither a lock on one of its keys nor a server that hangs holds up all orders that
+// wait. If it has several orders, it also ends then, and each of them is tried alone. In
+// SQLite, it commits the orders that are inserted by then, and the others wait for the
+// next commit.
 func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
 	attempts := b.Members
 	kept, sent := len(attempts), false
@@ -130,7 +130,7 @@ func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
 		if !oneWriter {
 			defer time.AfterFunc(long, b.HandOver).Stop()
 			if len(attempts) > 1 {
-				w.left.Store(true) // it ends soon by itself
+				w.left.Store(true) // no need to give up the connection: the commit ends soon
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, long)
 				defer cancel()
@@ -148,7 +148,7 @@ func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
 	})
 }
 
-// commit creates the orders of attempts in one transaction. If it returns an error,
+// commit creates the orders of the attempts in one transaction. If it returns an error,
 // none of them is known to be created.
 func (s *Store) commit(ctx context.Context, c session, commit shared) (err error) {
 	attempts := commit.attempts
@@ -181,15 +181,12 @@ func (s *Store) commit(ctx context.Context, c session, commit shared) (err error
 	return nil
 }
 
-// commitAtOnce inserts the orders of attempts in one statement.
+// commitAtOnce inserts the orders of attempts in one statement. No two of them have the
+// same key (see flights).
 func commitAtOnce(ctx context.Context, c session, attempts []*attempt) error {
-	// Where two statements insert the same keys, those who do it in the same
-	// sequence do not deadlock.
+	// Two statements that insert the same keys in the same sequence do not deadlock.
 	attempts = slices.Clone(attempts)
-	slices.SortStableFunc(attempts, func(a, b *attempt) int { return bytes.Compare(a.hash[:], b.hash[:]) })
-	// Of several with one key, only the first can be told from an order that was
-	// there before. The others find it.
-	attempts = slices.CompactFunc(attempts, func(a, b *attempt) bool { return a.hash == b.hash })
+	slices.SortFunc(attempts, func(a, b *attempt) int { return bytes.Compare(a.hash[:], b.hash[:]) })
 	if c.engine.unlessTaken == "" {
 		return commitFree(ctx, c, attempts)
 	}
@@ -203,8 +200,8 @@ func commitAtOnce(ctx context.Context, c session, attempts []*attempt) error {
 	return nil
 }
 
-// commitFree is commitAtOnce for an engine that cannot leave out what is taken: it
-// looks which keys are, once the statement has failed for it.
+// commitFree is commitAtOnce for an engine whose INSERT fails if a key is taken. It then
+// asks which keys are, and inserts the orders of the others.
 func commitFree(ctx context.Context, c session, attempts []*attempt) error {
 	_, err := c.exec(ctx, c.engine.insertOrders(len(attempts)), rowsOf(attempts)...)
 	if classOf(err) == duplicate {
@@ -239,8 +236,8 @@ func rowsOf(attempts []*attempt) (args []any) {
 	return args
 }
 
-// commitInTurn inserts the orders of attempts one after the other, each with what
-// Accept does for it. What fails for one of them only is its attempt's err.
+// commitInTurn inserts the orders of the attempts one after the other, each with what
+// Accept does for it. An error that concerns one order alone is left in its attempt.
 func (s *Store) commitInTurn(ctx context.Context, c session, commit shared) error {
 	tx, err := c.begin(ctx)
 	if err != nil {
@@ -266,7 +263,7 @@ func (s *Store) commitInTurn(ctx context.Context, c session, commit shared) erro
 			break
 		}
 		created = created || a.created
-		// While who has created an order still waits to learn of it.
+		// The commit ends while the callers whose orders it has still wait for it.
 		if deadline, ok := a.ctx.Deadline(); ok && a.created {
 			if half := time.Now().Add(time.Until(deadline) / 2); half.Before(commit.until) {
 				commit.until = half
@@ -279,8 +276,9 @@ func (s *Store) commitInTurn(ctx context.Context, c session, commit shared) erro
 	return tx.commit(ctx)
 }
 
-// confirmRefusal commits that the key of a refused order was free, so that no other node
-// of the cluster has created its order, or finds that it is taken.
+// confirmRefusal makes sure that the key of a refused order is free on all nodes of a
+// cluster: it commits a transaction with the key's claim, which fails if another node has
+// created an order with the key. If the order is there, it takes the refusal back.
 func confirmRefusal(ctx context.Context, c session, a *attempt) error {
 	tx, err := c.begin(ctx)
 	if err != nil {
@@ -302,40 +300,31 @@ func confirmRefusal(ctx context.Context, c session, a *attempt) error {
 	}
 }
 
-// claim runs the engine's claim.
+// claim runs the engine's claim for the key of an attempt.
 func (tx *transaction) claim(ctx context.Context, a *attempt) error {
-	// Of numbers that syncReplay does not use, so many that few orders share one.
+	// There are 65536 numbers, which few orders share, and syncReplay uses none of them.
 	number := 256 + int(a.hash[1])<<8 + int(a.hash[2])
 	_, err := tx.ExecContext(ctx, tx.engine.claim, number)
 	return err
 }
 
-// createIn inserts the order of the n-th attempt and lets Accept work. It returns an
-// error only if tx cannot go on. If it reports that it was late, the time of the commit
-// ended before Accept did.
+// createIn inserts the order of the n-th attempt, and lets Accept work. It returns an
+// error only if tx cannot go on. It reports that the attempt was late if the time of the
+// commit ended before Accept returned.
 func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n int) (late bool, err error) {
 	a := commit.attempts[n]
-	oneWriter := tx.engine.oneWriter
 	if s.opts.Accept == nil {
 		inserted, err := rowsAffected(tx.insert(ctx, a.row()...))
 		a.created = inserted == 1
-		if oneWriter && !transient(err) {
+		if tx.engine.oneWriter && !transient(err) {
 			a.err, err = err, nil // SQLite has undone this statement alone, or Commit fails
 		}
 		return false, err
 	}
-	send := func(statement string) error {
-		_, err := tx.ExecContext(ctx, statement)
-		return err
-	}
-	const (
-		save     = "SAVEPOINT storefront_order"
-		release  = "RELEASE SAVEPOINT storefront_order"
-		rollBack = "ROLLBACK TO SAVEPOINT storefront_order"
-	)
-	// First of all: where Group Replication has the transaction give way to another
-	// member's, a savepoint would begin a new one, which would be committed.
-	if err := send(save); err != nil {
+	// The savepoint comes first: where Group Replication has made the transaction give way
+	// to one of another member, a savepoint would begin a new transaction, which would be
+	// committed.
+	if err := tx.send(ctx, savepoint); err != nil {
 		return false, err
 	}
 	if tx.engine.claim != "" {
@@ -348,32 +337,33 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 	case transient(err):
 		return false, err
 	case err != nil:
-		// Some errors undo the whole transaction in SQLite, and what comes after
-		// them would be on its own; then there is no such savepoint.
+		// After some errors, SQLite has undone the whole transaction with its savepoint, and
+		// would run further statements outside of any.
 		a.err = err
-		if send(rollBack) != nil {
+		if tx.send(ctx, rollBackTo) != nil {
 			return false, err
 		}
 		return false, nil
 	case inserted == 0:
-		return false, send(release)
+		return false, tx.send(ctx, release)
 	}
+	return s.acceptIn(ctx, tx, commit, n)
+}
 
+const (
+	savepoint  = "SAVEPOINT storefront_order"
+	release    = "RELEASE SAVEPOINT storefront_order"
+	rollBackTo = "ROLLBACK TO SAVEPOINT storefront_order"
+)
+
+// acceptIn lets Accept work for the order of the n-th attempt, which is inserted, and keeps
+// or undoes both. It returns what createIn does.
+func (s *Store) acceptIn(ctx context.Context, tx *transaction, commit shared, n int) (late bool, err error) {
+	a, oneWriter := commit.attempts[n], tx.engine.oneWriter
 	accepting := ctx
 	if oneWriter {
-		// It has the values and the deadline of this call. In a shared commit, it has not its
-		// cancellation: where a statement is cancelled, SQLite may roll back what the
-		// others have done, too. Nor do those wait for longer than a commit may take.
-		accepting = a.ctx
-		if len(commit.attempts) > 1 {
-			accepting = context.WithoutCancel(a.ctx)
-		}
-		deadline, _ := a.ctx.Deadline()
-		if n > 0 && commit.until.Before(deadline) {
-			deadline = commit.until
-		}
 		var cancel context.CancelFunc
-		accepting, cancel = context.WithDeadline(accepting, deadline)
+		accepting, cancel = commit.acceptContext(n)
 		defer cancel()
 	}
 	var accepted error = errNotAccepted
@@ -388,9 +378,9 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 	}
 	end := release
 	if accepted != nil {
-		end = rollBack
+		end = rollBackTo
 	}
-	ended := send(end) // it fails if this is not the transaction that Accept was given
+	ended := tx.send(ctx, end) // it fails if Accept has ended the transaction
 	if late = n > 0 && accepted != nil && accepting.Err() != nil && a.ctx.Err() == nil; late {
 		a.alone = true
 	}
@@ -412,9 +402,26 @@ func (s *Store) createIn(ctx context.Context, tx *transaction, commit shared, n 
 	case accepting.Err() != nil && errors.Is(accepted, accepting.Err()):
 		a.err = accepting.Err() // of this call alone: its time is up, or it was cancelled
 	case class == passing || class == conflict:
-		a.err = accepted // of its statements: the whole transaction may succeed later
+		a.err = accepted // of a statement in tx: the whole transaction may succeed later
 	default:
 		a.err = acceptError{accepted}
 	}
 	return false, nil
+}
+
+// acceptContext returns the ctx of Accept for the n-th attempt in SQLite, with the values and
+// the deadline of the caller's ctx. In a commit of several orders, the caller cannot cancel
+// it: SQLite may roll back the other orders, too, when a statement is cancelled. And Accept
+// then has no more time than the commit, except for the first order.
+func (commit shared) acceptContext(n int) (context.Context, context.CancelFunc) {
+	a := commit.attempts[n]
+	accepting := a.ctx
+	if len(commit.attempts) > 1 {
+		accepting = context.WithoutCancel(a.ctx)
+	}
+	deadline, _ := a.ctx.Deadline()
+	if n > 0 && commit.until.Before(deadline) {
+		deadline = commit.until
+	}
+	return context.WithDeadline(accepting, deadline)
 }

@@ -25,15 +25,16 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// newHeldDB returns the way to a server whose commits wait until they are let go.
+// newHeldDB returns a connector to a server whose commits of orders wait: each receives once
+// from f.server.let.
 func newHeldDB(engine engine) *fakeDB {
 	f := newFakeDB(engine)
 	f.server.let = make(chan struct{})
 	return f
 }
 
-// create has calls whose keys are like their items wait for their commit. It returns
-// when they do.
+// create calls CreateOrder for each item, with the item as the key, and returns when all calls
+// wait for their commits.
 func create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for _, item := range items {
@@ -49,7 +50,7 @@ func create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGrou
 	return &wg
 }
 
-// An order waits for others only where a commit is under way, and then shares.
+// An order waits only while as many commits as possible are under way, and then shares the next.
 func TestCommitsAreShared(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -85,7 +86,7 @@ func TestCommitsAreShared(t *testing.T) {
 	}
 }
 
-// MySQL refuses the whole statement then.
+// If one key is taken, MySQL refuses the whole statement.
 func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(mysql)
@@ -140,7 +141,7 @@ func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 	}
 }
 
-// Nobody pays for a stranger's order.
+// An order that fails does not fail the others in its commit.
 func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
 	rejected := stateError("23514")
 	for _, engine := range engines {
@@ -204,29 +205,6 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestKeyTwiceInASharedCommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(postgres)
-		store := sqlstore.New(open(t, d), nil)
-		others := create(t, store, "a", "b", "c", "d") // all commits that may be under way
-		var wg sync.WaitGroup
-		results := make([]error, 2)
-		for i := range results {
-			wg.Go(func() {
-				// The same proposal, so that only the fingerprint tells them.
-				_, results[i] = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: key.Value, Fingerprint: [32]byte{byte(i + 1)}}, order)
-			})
-			synctest.Wait()
-		}
-		close(d.server.let)
-		others.Wait()
-		wg.Wait()
-		if results[0] != nil || !errors.Is(results[1], storefront.ErrKeyReused) {
-			t.Errorf("the two calls returned %v and %v, want an order and ErrKeyReused", results[0], results[1])
-		}
-	})
-}
-
 func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
@@ -258,8 +236,7 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 	}
 }
 
-// acceptedBy returns a store whose database takes every order, and whose Accept is
-// accept.
+// acceptedBy returns a store with this Accept, on a database that takes every order.
 func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
 	f := newFakeDB(engine)
 	store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
@@ -271,8 +248,8 @@ func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx
 	return store, f
 }
 
-// Two nodes of a cluster do not see each other's locks, but one commit of two that
-// write the same.
+// Two nodes of a cluster do not see each other's locks, but if two transactions write the
+// same row, only one of them commits.
 func TestRefusalOnAClusterIsCommitted(t *testing.T) {
 	for name, variables := range map[string]map[string]string{
 		"Galera": {"wsrep_on": "ON", "wsrep_sync_wait": "1"},
@@ -364,7 +341,7 @@ func TestErrorOfAcceptRollsBack(t *testing.T) {
 	}
 }
 
-// Nor does it stay where others share the transaction.
+// The rows of Accept are undone, too, if other orders share the transaction.
 func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(sqlite)
@@ -404,7 +381,7 @@ func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 	})
 }
 
-// The methods of go-sql-driver/mysql that end a transaction are given no ctx.
+// The methods of go-sql-driver/mysql that end a transaction take no ctx.
 func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 	for name, want := range map[string]error{"of a refusal": &storefront.Refusal{}, "after the commit": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -445,7 +422,7 @@ func TestAcceptRunsAgainAfterASerializationFailure(t *testing.T) {
 	}
 }
 
-// Once Accept is called, the key is known to be free, whatever was lost before.
+// When Accept is called, the key is free, even if the outcome of an earlier try was lost.
 func TestErrorOfAcceptIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
@@ -507,7 +484,7 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 					returned := false
 					defer func() {
 						value := recover()
-						ends := name == "Goexit" // the caller's goroutine, where Accept runs
+						ends := name == "Goexit" // ends the goroutine of the caller, in which Accept runs
 						if err, _ := value.(error); returned || ends != (value == nil) || name == "panic" && !errors.Is(err, io.ErrNoProgress) {
 							t.Errorf("%v, %s: returned %t, recovered %v", engine, name, returned, value)
 						}
@@ -540,14 +517,14 @@ func TestQueueIsBoundedByMaxCalls(t *testing.T) {
 	})
 }
 
-// A call that finds its key taken as its time runs out has not found the order.
+// A call whose time runs out when it finds its key taken has not seen the order.
 func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
 	for _, engine := range engines {
 		for _, print := range [][32]byte{{}, {1}} {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				f := &fakeDB{engine: engine, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					cancel() // at the insert, which finds the key
+					cancel() // during the INSERT, which finds the key taken
 					return nil, nil
 				}}
 				got, err := sqlstore.New(open(t, f), nil).CreateOrder(ctx, storefront.IdempotencyKey{Fingerprint: print}, order)
@@ -559,7 +536,8 @@ func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
 	}
 }
 
-// Statements that take long, and drivers that wait for them whatever ctx is.
+// A commit takes long if its statement does, and if the driver does not return when ctx is
+// done.
 func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(postgres)
@@ -583,7 +561,7 @@ func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
 	})
 }
 
-// A connection that is long in coming says nothing of the orders that wait for it.
+// If orders wait long for a connection, none of them is at fault.
 func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(postgres)
@@ -591,7 +569,7 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 		db := open(t, d)
 		db.SetMaxOpenConns(1)
 		store := sqlstore.New(db, nil)
-		create(t, store, "first").Wait() // it asks what kind of database it is
+		create(t, store, "first").Wait() // so that the store knows the engine
 		conn, err := db.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -606,7 +584,7 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 	})
 }
 
-// As is often advised for SQLite.
+// A pool of one connection is often advised for SQLite.
 func TestPoolOfOneConnection(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
@@ -696,7 +674,7 @@ func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T
 	})
 }
 
-// Where a statement is cancelled, SQLite may roll back what the others have done, too.
+// When a statement is cancelled, SQLite may roll back the other orders of the commit, too.
 func TestCallerWhoLeavesDuringASharedCommitOfSQLiteDoesNotCancelAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(sqlite)
@@ -804,7 +782,7 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 	}
 }
 
-// Without that, it is not known whether the order is there.
+// If the store cannot look for the key, it does not know whether the order is there.
 func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
@@ -824,7 +802,7 @@ func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 	}
 }
 
-// A full disk may make SQLite roll back what an order's transaction has done.
+// A full disk may make SQLite roll back an order's transaction.
 func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
@@ -846,8 +824,7 @@ func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 	})
 }
 
-// callsOf has CreateOrder called for each of the items, at once, and returns their errors, by
-// item.
+// callsOf calls CreateOrder for all items at once, and returns the errors by item.
 func callsOf(t *testing.T, store *sqlstore.Store, items []string) map[string]error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -865,13 +842,13 @@ func callsOf(t *testing.T, store *sqlstore.Store, items []string) map[string]err
 	return errs
 }
 
-// Together they take more than all the time that each has. What is created in time is told;
-// what is not is not created.
+// Together, the orders take more time than each call has. A call whose order is created
+// returns it; the order of any other call is not created.
 func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
 		f := newFakeDB(sqlite)
-		var began, ended []time.Time // of the commits
+		var began, ended []time.Time // when each commit began and ended
 		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 			switch kindOf(query) {
 			case "BEGIN":
@@ -908,14 +885,14 @@ func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
 	})
 }
 
-// Wherever in the commit it is.
+// It makes no difference where in the commit the slow order is.
 func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 	for at := range 4 {
 		synctest.Test(t, func(t *testing.T) {
 			const timeout = 10 * time.Second
 			f := newFakeDB(sqlite)
 			slow := fmt.Sprint(1 + at)
-			var runs []time.Duration // how long each call of Accept for the slow one had
+			var runs []time.Duration // how long each call of Accept for the slow order had
 			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 				long := 5 * time.Millisecond
 				if order.Item == slow {
@@ -931,7 +908,7 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 				}
 			}})
 			var wg sync.WaitGroup
-			wg.Go(func() { // others always wait for a commit
+			wg.Go(func() { // so that other orders always wait for a commit
 				for i := range 500 {
 					time.Sleep(5 * time.Millisecond)
 					wg.Go(create(t, store, fmt.Sprint("other ", i)).Wait)
@@ -943,7 +920,7 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 					t.Errorf("the slow one is %s, and the call for %s returned %v", slow, item, err)
 				}
 			}
-			// The first of a commit has all of its time at once.
+			// If the slow order is the first of a commit, it has all of its time at once.
 			if want := min(at+1, 2); len(runs) != want || runs[len(runs)-1] < timeout/2 {
 				t.Errorf("the slow one is %s, and Accept had %v, want %d runs", slow, runs, want)
 			}
@@ -992,7 +969,7 @@ func TestErrorOfAcceptsOwnErrandsIsFinal(t *testing.T) {
 							}
 						})
 						synctest.Wait()
-						more := create(t, store, others...) // replays
+						more := create(t, store, others...) // these are replays
 						close(f.server.let)
 						wg.Wait()
 						more.Wait()
@@ -1023,7 +1000,7 @@ func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
 					})
 					f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 						if kindOf(query) == "NOTE" && runs < 3 {
-							return nil, failure // the transaction is alive, up to the savepoint
+							return nil, failure // the transaction can go on from the savepoint
 						}
 						return nil, errPassOn
 					}
@@ -1082,7 +1059,7 @@ func TestPanicOfAcceptIsTheVeryValue(t *testing.T) {
 	}
 }
 
-// Many of them may hang for the sake of one that waits for a lock.
+// One order that waits for a lock may make a whole commit hang.
 func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 	for _, engine := range []engine{postgres, mysql} {
 		synctest.Test(t, func(t *testing.T) {
@@ -1131,11 +1108,11 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 	}
 }
 
-// Then nothing is known of the orders.
+// If a commit fails before it has sent an order, no order is at fault.
 func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldDB(postgres)
-		var refusals atomic.Int32 // that are left
+		var refusals atomic.Int32 // how many more connections are refused
 		f.connect = func(context.Context) error {
 			if refusals.Load() > 0 {
 				refusals.Add(-1)
@@ -1149,7 +1126,7 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 		first := create(t, store, "a", "b", "c", "d")
 		rest := create(t, store, strings.Split("efghijkl", "")...)
 		refusals.Store(3)
-		f.server.let <- struct{}{} // their commit gets no connection
+		f.server.let <- struct{}{} // the commit of the others gets no connection
 		time.Sleep(time.Second)
 		if n := refusals.Load(); n > 0 {
 			t.Errorf("%d connections more were to be refused", n)
@@ -1167,7 +1144,7 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 	})
 }
 
-// Its caller has left, and the server answers questions.
+// The commit ends although its caller has left and the server answers other orders.
 func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
@@ -1176,7 +1153,7 @@ func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 		store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
 		first := create(t, store, "a", "b", "c", "d")
 		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) == "INSERT" {
+			if kindOf(query) == "INSERT" && args[0] == order.ID {
 				return hang(ctx, conn, query, args)
 			}
 			return nil, errPassOn
@@ -1198,7 +1175,10 @@ func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 		if n := db.Stats().InUse; n != 1 {
 			t.Errorf("%d connections are in use, want that of the commit", n)
 		}
-		time.Sleep(timeout)
+		for n := range 20 {
+			create(t, store, fmt.Sprint("other ", n)).Wait()
+			time.Sleep(timeout / 20)
+		}
 		synctest.Wait()
 		if n := db.Stats().InUse; n != 0 {
 			t.Errorf("after %v, %d connections are in use", timeout, n)
@@ -1206,7 +1186,8 @@ func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 	})
 }
 
-// What one caller knows of the server, who came while it was away, is no limit for others.
+// A call that came while the server was away waits less long for an answer, but the commit
+// that it shares does not.
 func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
@@ -1222,7 +1203,7 @@ func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
 			}
 			if slow {
 				select {
-				case <-time.After(timeout * 12 / 100): // longer than who came then waits for an answer
+				case <-time.After(timeout * 12 / 100): // longer than a call that came then waits for an answer
 				case <-ctx.Done():
 					return nil, ctx.Err()
 				}
@@ -1233,7 +1214,7 @@ func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
 		away = true
 		store.CreateOrder(t.Context(), key, order)
 		away = false
-		wg := create(t, store, strings.Split("abcdefgh", "")...) // the first is the probe
+		wg := create(t, store, strings.Split("abcdefgh", "")...) // the first of them is the probe
 		slow = true
 		close(f.server.let)
 		wg.Wait()
@@ -1243,7 +1224,8 @@ func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
 	})
 }
 
-// A full disk, for one, may make SQLite roll back, and what came then would be on its own.
+// A full disk, for one, may make SQLite roll back, and further statements would then run
+// outside of any transaction.
 func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
 	for _, accepts := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -1271,8 +1253,8 @@ func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
 	}
 }
 
-// The program may run ForgetKeys at any time. MySQL tells by its text alone which of the
-// unique columns has failed.
+// The program may run ForgetKeys at any time. In MySQL, only the text of the error tells
+// which unique column it is about.
 func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 	keyTaken := number(1062)
 	keyTaken.(*mySQLError).Message = "Error 1062 (23000): Duplicate entry 'x' for key 'storefront_orders.key_hash'"

@@ -13,55 +13,55 @@ import (
 
 // An engine is the SQL and the commit policy of one kind of database.
 type engine struct {
-	// schema makes the tables, or those and the columns that are missing; each
-	// statement may be run again, and may fail because what it makes is there.
+	// schema makes the tables, or the tables and columns that are missing. Each statement
+	// may be run again, and may fail because its table, column or index is there.
 	schema []string
 
-	// columns returns table, column and type of what has the name of a table of the store's
-	// or one like it. The type of what is no table, such as a view, is none of a column's.
+	// columns returns table, column and type of all columns in tables, views and the like
+	// whose names begin with storefront_. For a view, the type is one that no column has.
 	columns string
 
-	// tables are the store's, with the types of their columns since version 1.
+	// tables are the store's tables, with the types of the columns that all versions have.
 	tables map[string]map[string]string
 
-	// prefix comes before the names of tables, so that they are those of one schema
-	// and no other's that the search_path leads to.
+	// prefix comes before the names of tables. It names the schema, so that no statement
+	// finds the table of another schema in the search_path.
 	prefix string
 
-	users, product, widgets string // a list, one by its ID, and a list
+	users, product, widgets string // queries of a page, of one resource by its ID, and of a page
 
-	// replace ends an INSERT of resources, and has it replace those that are there.
+	// replace ends an INSERT of resources, so that it replaces those with the same IDs.
 	replace string
 
 	// insert inserts an order. If its key is taken, it inserts nothing or fails.
 	insert string
 
-	// keyed, if it is not "", is what an INSERT gives the column keyed_ms, which
-	// otherwise has a default that the database computes.
+	// keyed, if it is not "", is the expression with which an INSERT sets the column keyed_ms;
+	// otherwise the column has a default that the database computes.
 	keyed string
 
-	// unlessTaken ends an INSERT of orders, and has it leave out those whose key is
-	// taken and return the keys of the others. If it is "", the INSERT fails if any
-	// of the keys is taken, and inserts nothing.
+	// unlessTaken ends an INSERT of orders, so that it leaves out those whose key is taken
+	// and returns the keys of the others. If it is "", the INSERT fails if any of the keys
+	// is taken, and inserts nothing.
 	unlessTaken string
 
 	// orderOf reads the order of a key.
 	orderOf string
 
-	// syncReplay, if it is not "", is run after orderOf with the first byte of the
-	// key's hash, on its own. Only then is the order that was read as durable as a
-	// new one.
+	// syncReplay, if it is not "", is run after orderOf in a transaction of its own, with the
+	// first byte of the key's hash. After it, the order that was read is as durable as a new
+	// one.
 	syncReplay string
 
-	// claim, if it is not "", is run with a number that the key decides, in a
-	// transaction with Options.Accept, and in one that confirms that Accept has refused. It
-	// writes what a transaction for the same key writes on another node of a cluster, where
-	// locks are not seen: of the two, one then cannot commit. Without it, Accept could
-	// refuse an order that is about to exist.
+	// claim, if it is not "", makes two nodes of a cluster, which do not see each other's
+	// locks, conflict on one key: it writes a row that the key's number names, so that only one
+	// of their transactions can commit. It is run first in a transaction with Options.Accept,
+	// and in one that confirms a refusal. Without it, Accept could refuse an order that another
+	// node is about to commit.
 	claim string
 
-	// date, if it is not "", gives keys that have no time the present one, up to a number:
-	// those of a release that does not know the column, which then has no default.
+	// date, if it is not "", sets keyed_ms to the present time in up to a number of rows that
+	// have a key and no keyed_ms, as a release that does not know the column inserts them.
 	date string
 
 	// forget forgets the oldest keys that were recorded before a time, up to a number.
@@ -70,36 +70,36 @@ type engine struct {
 	// now reads the clock, in milliseconds since 1970-01-01 00:00:00 UTC.
 	now string
 
-	// commit, if it is not "", commits a transaction. It is for a driver whose
-	// methods that end one are not told when the call's time is up.
+	// commit, if it is not "", commits a transaction. It is for a driver whose Commit and
+	// Rollback do not return when a ctx is done.
 	commit string
 
-	// write writes something that is nobody's and commits it, and so waits for what the
-	// commit of an order waits for.
+	// write commits a row that no order needs, and so waits for all that the commit of an
+	// order waits for.
 	write string
 
-	// server tells the server from others.
+	// server, if it is not "", returns a name that no other server has.
 	server string
 
 	// questionMarks says that all placeholders are ?, and not $1, $2 and so on.
 	questionMarks bool
 
-	// commits is how many commits of orders are best under way at the same time.
+	// commits is how many commits of orders may be under way at the same time.
 	commits int
 
-	// oneWriter says that there is one transaction that writes at a time. Orders
-	// that share a commit are then inserted one by one, with whatever Options.Accept
-	// does, as nobody else could write meanwhile. Otherwise, one statement inserts
-	// all of them, and with Accept, each order has a transaction of its own, which
-	// no other order's locks and conflicts can hold up.
+	// oneWriter says that the database lets one transaction write at a time. Orders that
+	// share a commit are then inserted one by one, each with the work of Options.Accept:
+	// nobody else could write meanwhile. For other engines, one statement inserts all of them,
+	// and with Accept, each order has a transaction of its own, so that it does not wait for
+	// the locks of another.
 	oneWriter bool
 
-	// persists says that the server goes on with a statement whose caller has gone, and
-	// waits for its locks.
+	// persists says that the server goes on with a statement, and waits for its locks, after
+	// the caller has gone.
 	persists bool
 
-	// prepares has statements prepared once per connection: for a database to which
-	// that is dear, and to which no pooler leads that changes connections.
+	// prepares says that statements are prepared once per connection: preparing is expensive,
+	// and there is never a pooler between the store and the database.
 	prepares bool
 }
 
@@ -113,21 +113,21 @@ func (e *engine) shared(n int) int {
 	return n
 }
 
-// postgreSQL is for the tables of a schema, whose name is quoted.
+// postgreSQL returns the engine for the tables in a schema, whose name is quoted.
 func postgreSQL(schema string) *engine {
 	p := schema + "."
 	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
 	e := &engine{
 		schema: append(tables(p, ` DEFAULT `+now),
-			// The default is the same for all rows that are there, and kept with the column
-			// alone: no row is written.
+			// All rows that are there get the same default, which PostgreSQL keeps with the
+			// column: it writes no row.
 			`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS keyed_ms BIGINT DEFAULT `+now,
 			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON `+p+`storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
 			`DROP INDEX IF EXISTS `+p+`storefront_orders_keys`, // of version 1
 			`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
 		),
-		// information_schema has neither what others have made and keep to themselves
-		// nor materialized views and sequences.
+		// information_schema shows neither materialized views and sequences nor the tables
+		// of others that this role may not use.
 		columns: `SELECT c.relname, a.attname, CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
 			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_attribute AS a ON a.attrelid = c.oid
 			WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%' AND a.attnum > 0 AND NOT a.attisdropped`,
@@ -137,11 +137,11 @@ func postgreSQL(schema string) *engine {
 		product: `SELECT id, body FROM ` + p + `storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM ` + p + `storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
-		// The lock is there to write and thus to commit. A mere read would see an
-		// order whose commit still waits for a synchronous standby after the
-		// connection was lost, and answering with an order that may yet be lost in
-		// a fail-over would be a false promise. The commit of a write waits for all
-		// before it. An UPDATE would do, too, but for triggers and dead rows.
+		// A mere read would see an order whose connection was lost while its commit waited
+		// for a synchronous standby. A fail-over may still lose that order, and a replay
+		// would promise that it is kept. The lock is a write, whose commit waits for all
+		// commits before it. An UPDATE would do as well, but runs triggers and leaves dead
+		// rows.
 		orderOf:     `SELECT id, item, qty, created_ms, fingerprint FROM ` + p + `storefront_orders WHERE key_hash = $1 FOR NO KEY UPDATE`,
 		unlessTaken: ` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
 		forget:      forgetKeys(p),
@@ -157,7 +157,7 @@ func postgreSQL(schema string) *engine {
 func sqlite() *engine {
 	const now = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
 	e := &engine{
-		// A column that is added to a table with rows can have no default that is computed.
+		// SQLite adds no column with a computed default to a table that has rows.
 		schema: append(tables("", ""),
 			`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
 			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
@@ -167,13 +167,13 @@ func sqlite() *engine {
 		columns: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type FROM sqlite_master AS m, pragma_table_info(m.name) AS c
 			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
-		// For a bare $2, it would plan anew each time that one is bound.
+		// With a bare $2, SQLite would plan the query anew whenever a value is bound.
 		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
 		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		keyed:   now,
-		// What can be seen is on the disk.
+		// An order that SQLite shows is on the disk.
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
 		date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
 			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`,
@@ -187,7 +187,7 @@ func sqlite() *engine {
 	return e
 }
 
-// mySQL is for MariaDB, too: but for replace, it has nothing that only one of them knows.
+// mySQL returns the engine of MySQL and MariaDB. Both know all statements but replace.
 func mySQL(version string, cluster bool) *engine {
 	e := &engine{
 		schema: mySQLTables(),
@@ -201,11 +201,10 @@ func mySQL(version string, cluster bool) *engine {
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = ?`,
-		// InnoDB shows an order to others before its commit is on the disk. The
-		// commit of a write waits for all before it, but that of a mere lock, or of
-		// an UPDATE that changes nothing, does not. So there is something to write,
-		// in many rows, so that few replays wait for each other or, in Galera,
-		// conflict.
+		// InnoDB shows an order to others before its commit is on the disk. The commit of a
+		// write waits for all commits before it, but that of a mere lock, or of an UPDATE
+		// that changes nothing, does not. So a replay writes a number, in one of many rows,
+		// so that few replays wait for each other or, in Galera, conflict.
 		syncReplay:    `INSERT INTO storefront_replays (slot, number) VALUES (?, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
 		forget:        `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL WHERE keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
 		now:           `SELECT ` + mySQLNow,
@@ -216,14 +215,14 @@ func mySQL(version string, cluster bool) *engine {
 		commits:       4,
 		persists:      true,
 	}
-	// Neither has another way to insert all but those whose key is taken: INSERT
-	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique
-	// column for the key.
+	// Neither MySQL nor MariaDB can insert all orders but those whose key is taken: INSERT
+	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique column for
+	// the key.
 	e.insert = e.insertOrders(1)
 	e.tables["storefront_replays"] = map[string]string{"slot": "int", "number": "bigint"}
-	// VALUES() is deprecated in MySQL since 8.0.20, and in MariaDB there is nothing else.
-	// What both know, a SELECT in place of the values, is slower, and takes no more than
-	// 65,535 bytes of an argument where MySQL prepares it.
+	// MySQL has deprecated VALUES() since 8.0.20, and MariaDB has nothing else. Both know a
+	// SELECT in place of the values, but it is slower, and MySQL then takes no more than
+	// 65,535 bytes of an argument in a prepared statement.
 	if major, _, _ := strings.Cut(version, "."); major != "5" && major != "8" && !strings.Contains(version, "MariaDB") {
 		e.replace = ` AS given ON DUPLICATE KEY UPDATE body = given.body`
 	}
@@ -233,8 +232,9 @@ func mySQL(version string, cluster bool) *engine {
 	return e
 }
 
-// tables returns the tables of PostgreSQL, which SQLite takes, too: it knows no type BYTEA
-// and stores what it is given. The last column has a default, or none.
+// tables returns the statements that make the tables in PostgreSQL and SQLite, which knows
+// no type BYTEA and stores bytes as it is given them. keyed ends the definition of the column
+// keyed_ms with its default, if it has one.
 func tables(prefix, keyed string) []string {
 	create := `CREATE TABLE IF NOT EXISTS ` + prefix
 	return []string{
@@ -257,8 +257,8 @@ func tables(prefix, keyed string) []string {
 
 const mySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
 
-// mySQLTables is the schema of MySQL, which has no index of a part of the rows: keyed_ms
-// is NULL where the key is forgotten, so that those rows are apart in its index.
+// mySQLTables returns the schema of MySQL. MySQL cannot leave rows out of an index, so
+// keyed_ms is NULL once the key is forgotten, and those rows are at one end of the index.
 func mySQLTables() []string {
 	const (
 		options = ` ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
@@ -288,8 +288,8 @@ func mySQLTables() []string {
 	}
 }
 
-// ownTables returns the tables that each engine has, by the types that some of their
-// columns have.
+// ownTables returns the tables that all engines have, with the given types of the columns
+// whose types differ.
 func ownTables(id, body, orderID, scope, hash string) map[string]map[string]string {
 	resources := map[string]string{"id": id, "body": body}
 	return map[string]map[string]string{
@@ -302,16 +302,16 @@ func ownTables(id, body, orderID, scope, hash string) map[string]map[string]stri
 	}
 }
 
-// forgetKeys is the statement of PostgreSQL and SQLite. Its last condition is for
-// what another ForgetKeys does meanwhile.
+// forgetKeys returns the statement of PostgreSQL and SQLite. Its last condition leaves out
+// the keys that another ForgetKeys forgets meanwhile.
 func forgetKeys(prefix string) string {
 	return `UPDATE ` + prefix + `storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
 	SELECT id FROM ` + prefix + `storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms < $1 ORDER BY keyed_ms LIMIT $2
 	) AND key_hash IS NOT NULL`
 }
 
-// detect returns what kind of database conn leads to, and an error if its settings keep
-// the store from doing what it promises.
+// detect returns the engine of the database behind conn, or an error if its settings would
+// break a promise of the store.
 func detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	var version string
 	err := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
@@ -334,8 +334,8 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	if !schema.Valid {
 		return nil, errors.New("sqlstore: no schema of search_path is there")
 	}
-	// As text, and for a driver that does not know that, a key would not be the key that
-	// was stored.
+	// If the server sends bytes in a text form that the driver does not decode, a key is not
+	// the key that was stored.
 	var backslash []byte
 	err := conn.QueryRowContext(ctx, `SELECT CAST('\x5c' AS BYTEA)`).Scan(&backslash)
 	if transient(err) || ctx.Err() != nil {
@@ -347,7 +347,7 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	return postgreSQL(schema.String), nil
 }
 
-// detectMySQL looks at the settings of conn, which leads to MySQL.
+// detectMySQL is detect for MySQL and MariaDB.
 func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, error) {
 	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
 		'character_set_connection', 'character_set_results', 'wsrep_on', 'wsrep_sync_wait',
@@ -375,15 +375,14 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, 
 			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be stored as others; it must be utf8mb4", name, charset)
 		}
 	}
-	// A node of a Galera cluster that does not wait for what others have committed
-	// would not see what was acknowledged there, and Accept could refuse an order that
-	// exists.
+	// A node of a Galera cluster must wait until it has the commits of the other nodes.
+	// Otherwise, Accept could refuse an order that another node has acknowledged.
 	cluster := settings["wsrep_on"] == "ON"
 	if wait, _ := strconv.Atoi(settings["wsrep_sync_wait"]); cluster && wait&1 == 0 {
 		return nil, errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
 	}
-	// So it is with a member of a group of Group Replication. With a single primary,
-	// a new one must first have what the old one has acknowledged.
+	// The same goes for the members of Group Replication. With a single primary, the next
+	// primary must have all that the last one acknowledged before it answers.
 	if settings["group_replication_group_name"] != "" {
 		cluster = settings["group_replication_single_primary_mode"] == "OFF"
 		switch consistency := settings["group_replication_consistency"]; {
@@ -395,8 +394,8 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, 
 	return mySQL(version, cluster), nil
 }
 
-// insertOrders returns the statement that inserts n orders, each with the arguments
-// that proposal.row returns.
+// insertOrders returns the statement that inserts n orders. Its arguments are those of
+// proposal.row for each order.
 func (e *engine) insertOrders(n int) string {
 	columns, values := `id, item, qty, created_ms, scope, key_hash, fingerprint`, e.placeholders(n, 7)
 	if e.keyed != "" {
@@ -405,7 +404,7 @@ func (e *engine) insertOrders(n int) string {
 	return `INSERT INTO ` + e.prefix + `storefront_orders (` + columns + `) VALUES ` + values
 }
 
-// placeholders returns those of rows with as many columns, such as ($1, $2), ($3, $4).
+// placeholders returns the placeholders of a number of rows, such as ($1, $2), ($3, $4).
 func (e *engine) placeholders(rows, columns int) string {
 	var b strings.Builder
 	for i := range rows * columns {

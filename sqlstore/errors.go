@@ -12,23 +12,22 @@ import (
 	"strings"
 )
 
-// A class is what an error says about trying again.
+// A class says whether, and how, to try again after an error.
 type class int
 
 const (
 	final      class = iota // the same statement would fail again
-	duplicate               // a value that must be unique was there before; not only a key's
-	passing                 // the same statement may succeed later, also over this connection
+	duplicate               // a row had the same value in a unique column, not only in key_hash
+	passing                 // the same statement may succeed later, over this connection, too
 	conflict                // another transaction was in the way
-	notPrimary              // this server is not, or no longer, the one to send it to; its connections are in order
-	lost                    // the connection, or the server behind it, is gone, or cannot be had
+	notPrimary              // this server is not the primary, or no longer; its connections are in order
+	lost                    // the connection or its server is gone, or there is none
 	silent                  // the server does not answer; the connection is to be given up
 )
 
-// codeClasses are the classes of the codes that databases give their errors: the
-// SQLSTATEs of PostgreSQL (Appendix A of its manual), which CockroachDB and YugabyteDB use,
-// too, or their first two characters; and the numbers of MySQL and MariaDB (Server
-// Error Message Reference) and of TiDB.
+// codeClasses maps the codes of errors to classes: SQLSTATEs of PostgreSQL (Appendix A of
+// its manual), CockroachDB and YugabyteDB, or the first two characters of them, and the
+// numbers of MySQL and MariaDB (Server Error Message Reference) and of TiDB.
 var codeClasses = map[string]class{
 	"08":    lost,       // connection exception
 	"0A000": passing,    // feature not supported: a column's type changed under a prepared statement's plan
@@ -89,10 +88,10 @@ var codeClasses = map[string]class{
 	"3101": conflict,   // Group Replication: a conflict at the commit
 	"3169": lost,       // session killed
 	"3572": conflict,   // a lock that NOWAIT does not wait for
-	"3796": notPrimary, // Group Replication: not, or not yet again, one of the group
-	"3797": notPrimary, // it could not wait for what others commit, as it left
+	"3796": notPrimary, // Group Replication: not in the group, or not yet again
+	"3797": notPrimary, // Group Replication: leaving while it waited for the commits of others
 	"3798": notPrimary, // the same
-	"3799": notPrimary, // it is leaving
+	"3799": notPrimary, // Group Replication: leaving
 	"4031": lost,       // closed as it was idle
 	"8022": passing,    // TiDB: retry
 	"8028": passing,    // TiDB: schema changed
@@ -105,14 +104,14 @@ var codeClasses = map[string]class{
 	"9007": conflict,   // TiDB: write conflict
 }
 
-// textClasses are for errors without a code. The texts of SQLite are those of
-// sqlite3_errstr, in all of its drivers, which have no common type of error.
+// textClasses maps parts of the texts of errors without a code to classes. All drivers of
+// SQLite use the texts of sqlite3_errstr, but they have no common type of error.
 var textClasses = []struct {
 	text string
 	class
 }{
 	{"invalid connection", lost},            // go-sql-driver/mysql: it broke while a statement was under way
-	{"busy buffer", lost},                   // the same
+	{"busy buffer", lost},                   // go-sql-driver/mysql: the same
 	{"conn closed", lost},                   // pgx
 	{"database is locked", passing},         // SQLITE_BUSY
 	{"database table is locked", passing},   // SQLITE_LOCKED
@@ -121,7 +120,7 @@ var textClasses = []struct {
 	{"UNIQUE constraint failed", duplicate}, // SQLITE_CONSTRAINT_UNIQUE
 }
 
-// A classified error is of a class that its own text and codes do not tell.
+// A classified error has a class that neither its text nor its code tells.
 type classified struct {
 	error
 	class class
@@ -129,13 +128,13 @@ type classified struct {
 
 func (e classified) Unwrap() error { return e.error }
 
-// An acceptError is one of Options.Accept. As the key was free, it is all there is to say
-// of the order, whatever happened to tries before.
+// An acceptError is an error of Options.Accept. It is final, whatever became of earlier
+// tries: the key was free when Accept was called.
 type acceptError struct{ error }
 
 func (e acceptError) Unwrap() error { return e.error }
 
-// A panicError is what a driver has panicked with in the goroutine of a commit.
+// A panicError holds the value with which a driver panicked in the goroutine of a commit.
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprint("panic: ", e.value) }
@@ -143,7 +142,7 @@ func (e *panicError) Error() string { return fmt.Sprint("panic: ", e.value) }
 // classOf returns the class of err.
 func classOf(err error) class {
 	switch err.(type) {
-	case nil, acceptError, *panicError: // nobody knows what a stranger's value does when it is looked at
+	case nil, acceptError, *panicError: // the methods of an error or value of the program's may do anything
 		return final
 	}
 	if e, ok := errors.AsType[classified](err); ok {
@@ -159,9 +158,9 @@ func classOf(err error) class {
 		if class, ok := codeClasses[strconv.Itoa(int(number))]; ok {
 			return class
 		}
-		// InnoDB has rolled back for what another member of the group has committed. A
-		// statement that reads or writes then is a deadlock, but one of a savepoint only
-		// finds none of that name.
+		// InnoDB has rolled back because another member of the group committed first. The
+		// error of the next read or write is then a deadlock, but that of a statement on a
+		// savepoint says only that there is no such savepoint.
 		if (number == 1030 || number == 1181) && strings.Contains(err.Error(), "error 153") {
 			return conflict
 		}
@@ -198,10 +197,9 @@ func sqlState(err error) string {
 	return ""
 }
 
-// mySQLCode returns the number that MySQL or MariaDB has given an error, or 0 if it
-// is from neither, and its SQLSTATE. They are in fields of the drivers' errors, which
-// have no methods for them: Number and SQLState in go-sql-driver/mysql, Code and State in
-// go-mysql-org/go-mysql.
+// mySQLCode returns the number and the SQLSTATE of an error of MySQL or MariaDB, or 0 for
+// any other error. The drivers' errors have them in fields, not in methods: Number and
+// SQLState in go-sql-driver/mysql, Code and State in go-mysql-org/go-mysql.
 func mySQLCode(err error) (number uint64, state string) {
 	if err == nil {
 		return 0, ""

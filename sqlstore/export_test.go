@@ -2,5 +2,5 @@ package sqlstore
 
 import "time"
 
-// SetJitter has f choose the pauses between two tries and the like, in place of chance.
+// SetJitter makes f choose the random durations of the store, such as the pauses between tries.
 func (s *Store) SetJitter(f func(least, most time.Duration) time.Duration) { s.jitter = f }

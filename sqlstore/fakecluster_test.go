@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// A member has the database as far as it has got with the log. In a cluster, as those
-// of Galera and Group Replication, each takes writes. Locks are its own: it is the
-// commit that finds whether a transaction of another member, which this one did not
-// have yet, has written the same rows. What is committed is in the log of all at once,
-// and each applies it, in the log's sequence, when it gets to it.
+// A member has the database as of a position in the log. In a cluster, as of Galera and
+// Group Replication, each member takes writes and has its own locks. A commit fails if a
+// transaction of another member has written the same rows and this member has not applied
+// it yet. A commit is in the log of all members at once, and each member applies the log in
+// sequence, some time later.
 type member struct {
 	n       int
 	state   tables
 	locks   map[string]*tx
-	applied int           // how much of the log it has
-	lag     time.Duration // it may be so far behind
+	applied int           // how many entries of the log it has applied
+	lag     time.Duration // how far behind it may be
 }
 
 // An entry is a commit in the log.
 type entry struct {
 	changes []change
 	tx      *tx
-	at      []time.Duration // when each member has it
+	at      []time.Duration // when each member can apply it
 }
 
-// cluster makes s one whose members may be so far behind. conflict is the error of a
-// commit that comes too late.
+// cluster makes s a cluster whose members may be this far behind. conflict is the error of a
+// commit after that of another member.
 func (s *server) cluster(conflict uint16, lags ...time.Duration) {
 	s.conflict, s.members = conflict, nil
 	for n, lag := range lags {
@@ -41,7 +41,8 @@ func (s *server) cluster(conflict uint16, lags ...time.Duration) {
 	}
 }
 
-// catchUp applies what m has got by now. It ends what is in its way.
+// catchUp applies all entries that m can apply by now. It ends the transactions that hold
+// locks on their rows.
 func (s *server) catchUp(m *member) {
 	if len(s.members) == 1 {
 		return
@@ -63,8 +64,8 @@ func (s *server) catchUp(m *member) {
 	}
 }
 
-// sync has a statement that reads, or begins a transaction, wait for what others have
-// committed.
+// sync makes a statement that reads, or begins a transaction, wait for the commits of the
+// other members.
 func (s *session) sync(c *call) error {
 	s.catchUp(s.member)
 	switch c.kind {
@@ -82,8 +83,8 @@ func (s *session) sync(c *call) error {
 	return nil
 }
 
-// certify has t in the log, unless another member's transaction, which this one has not
-// got yet, has written the same rows. It waits until the member is so far.
+// certify adds t to the log, unless a transaction that this member has not applied yet has
+// written the same rows. It returns when the member has applied t.
 func (s *session) certify(t *tx, c *call) error {
 	s.catchUp(s.member)
 	if t.aborted {

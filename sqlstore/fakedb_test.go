@@ -22,7 +22,7 @@ import (
 	"example.com/storefront"
 )
 
-// An engine is what a database says that it is.
+// An engine is a kind of database.
 type engine int
 
 const (
@@ -35,13 +35,13 @@ var engines = []engine{postgres, sqlite, mysql}
 
 func (e engine) String() string { return [...]string{"PostgreSQL", "SQLite", "MySQL"}[e] }
 
-// A stateError is an error with an SQLSTATE, as those of pgx and lib/pq.
+// A stateError is an error with an SQLSTATE, like those of pgx and lib/pq.
 type stateError string
 
 func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
 func (e stateError) SQLState() string { return string(e) }
 
-// A mySQLError is an error as that of go-sql-driver/mysql, whose number has no method.
+// A mySQLError is an error like that of go-sql-driver/mysql, whose number is in a field.
 type mySQLError struct {
 	Number  uint16
 	Message string
@@ -74,7 +74,7 @@ var (
 	errPassOn      = errors.New("the server is to answer")
 )
 
-// A fate is what becomes of a statement.
+// A fate decides what happens to a statement.
 type fate int
 
 const (
@@ -95,36 +95,36 @@ func (f fate) String() string {
 	return [fates]string{"answered", "late", "hung", "unsent", "cut", "lost", "refused", "rolled back", "killed", "demoted"}[f]
 }
 
-// A fakeDB is a driver.Connector: the way of one process to a server.
+// A fakeDB is a driver.Connector, with which one process connects to a server.
 type fakeDB struct {
-	name   string  // of the process
-	engine engine  // of the server that is made, if there is none
-	server *server // nil: one where nothing fails or takes time is made
-	member int     // which of a cluster's it is connected to
+	name   string  // the name of the process
+	engine engine  // if server is nil, the engine of the server that open makes
+	server *server // nil: open makes a server where nothing fails or takes time
+	member int     // the number of the member of a cluster that it connects to
 
 	// connect, if it is not nil, is called for each connection, which fails with its
 	// error.
 	connect func(ctx context.Context) error
 
-	// run, if it is not nil, answers the statements on the n-th connection, from 0
-	// on, in place of the server, with the rows that come of them or that they
-	// affect. What fails with errPassOn is left to the server, and so is what the
-	// store asks to learn what it is connected to.
+	// run, if it is not nil, answers the statements on the n-th connection, from 0 on, in
+	// place of the server. It returns the rows of a query, or as many rows as a statement
+	// affects. The server itself answers if run returns errPassOn, and it answers the
+	// questions by which the store finds out what it is connected to.
 	run func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error)
 
-	asks   time.Duration // the driver asks a server over a connection that was idle for so long whether it is there; 0: never
-	deaf   bool          // the driver waits for the server, whatever ctx is
+	asks   time.Duration // how long a connection must have been idle for the driver to ask whether the server is there; 0: it never asks
+	deaf   bool          // the driver waits for the server even if ctx is done
 	barred time.Duration // until when the password is wrong
-	older  bool          // the process is of a release that does not know the column keyed_ms
-	silent int           // which connection, from 1 on, is never answered any more, from some time on; 0: none
+	older  bool          // the process has a release that does not know the column keyed_ms
+	silent int           // the number, from 1, of the connection that gets no answers from some time on; 0: none
 
 	mu     sync.Mutex
 	conns  []*fakeConn
-	closed []int    // which of them
-	ran    []string // what was sent, but for what the server always answers
+	closed []int    // the indexes in conns of those that are closed
+	ran    []string // the statements, without those that the server always answers
 }
 
-// newFakeDB returns the way to a new server, where nothing fails or takes time.
+// newFakeDB returns a connector to a new server, where nothing fails or takes time.
 func newFakeDB(engine engine) *fakeDB {
 	return &fakeDB{engine: engine, server: newServer(&world{began: time.Now(), instant: true, times: make(map[string]int)}, engine)}
 }
@@ -143,8 +143,8 @@ func open(t *testing.T, f *fakeDB) *sql.DB {
 		}
 		db.Close()
 		f.hangUp()
-		time.Sleep(f.server.took) // what is on its way arrives
-		// Otherwise, database/sql has it wait for whoever uses the connection by then.
+		time.Sleep(f.server.took) // until the server has received all statements
+		// database/sql makes such a call wait for the next user of the connection.
 		if f.server.misused {
 			t.Error("a result was asked for its rows after its connection was given back")
 		}
@@ -152,7 +152,7 @@ func open(t *testing.T, f *fakeDB) *sql.DB {
 	return db
 }
 
-// hangUp leaves all connections, also those that were never given back.
+// hangUp hangs up all connections, also those that were never given back.
 func (f *fakeDB) hangUp() {
 	for _, c := range f.conns {
 		c.hangUp()
@@ -214,7 +214,7 @@ func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, nil
 }
 
-// callerKey is the key, in a context, of the name of who called the store.
+// callerKey is the key of the caller's name in a context.
 type callerKey struct{}
 
 func callerOf(ctx context.Context) string {
@@ -230,16 +230,16 @@ type call struct {
 	args      []driver.Value
 	fate      fate
 	left      chan struct{} // closed when the client no longer waits
-	interrupt chan struct{} // the same, if that ends the statement
-	replies   chan reply    // at most three, of which none blocks
+	interrupt chan struct{} // left, if the server then ends the statement; otherwise nil
+	replies   chan reply    // has room for three, so that no reply blocks
 }
 
-// A reply is what the client learns of a statement.
+// A reply is the server's answer to a statement.
 type reply struct {
 	rows     [][]driver.Value
 	affected int
-	more     bool // the next reply tells whether it was committed
-	broken   bool // and so is the connection
+	more     bool // another reply follows, and tells whether the statement was committed
+	broken   bool // the connection breaks
 	err      error
 }
 
@@ -251,13 +251,13 @@ func (r reply) String() string {
 }
 
 var (
-	kinds     sync.Map // of statements, by their text
+	kinds     sync.Map // the kind of each statement, by its text
 	qualifier = regexp.MustCompile(`("[^"]*"|\w+)\.(storefront_)`)
 	subjected = regexp.MustCompile(`(?:FROM|INTO|UPDATE) storefront_(\w+)`)
 )
 
-// kindOf returns what a statement does, or "" if no one here knows. It goes by the verb
-// and the table, not by how the rest is worded.
+// kindOf returns a word for what a statement does, or "" if the statement is unknown. It goes
+// by the verb and the table alone.
 func kindOf(query string) string {
 	if kind, ok := kinds.Load(query); ok {
 		return kind.(string)
@@ -313,7 +313,7 @@ func tableOf(query string) string {
 	return subjected.FindStringSubmatch(qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2"))[1]
 }
 
-// subject names what a statement is about.
+// subject names the order, key or shelf that a statement is about.
 func (c *call) subject() string {
 	switch c.kind {
 	case "INSERT":
@@ -334,16 +334,16 @@ func (c *call) subject() string {
 	return ""
 }
 
-// A fakeConn is a connection as the client has it.
+// A fakeConn is the client's end of a connection.
 type fakeConn struct {
 	*session
 	db    *fakeDB
-	n     int // of the connections of db
+	n     int // the index in db.conns
 	dead  bool
-	used  time.Duration   // when it was, the last time
-	begun context.Context // of the transaction in progress
-	fresh bool            // it has had no statement
-	given int             // how often it was given back
+	used  time.Duration   // when it was last used
+	begun context.Context // the ctx of the transaction in progress
+	fresh bool            // the transaction has had no statement
+	given int             // how often the connection was given back
 }
 
 // answer returns what db.run answers, or errPassOn.
@@ -390,9 +390,9 @@ func (c *fakeConn) send(ctx context.Context, query string, args []driver.Value) 
 
 // await waits for the next reply.
 func (c *fakeConn) await(ctx context.Context, sent *call) (reply, error) {
-	begun := cmp.Or(c.begun, ctx) // when it is done, database/sql rolls back, and waits for us
+	begun := cmp.Or(c.begun, ctx) // when begun is done, database/sql rolls back, and waits for this call
 	if c.engine == mysql {
-		begun = ctx // which is all that it looks at
+		begun = ctx // the driver of MySQL looks at ctx alone
 	}
 	if c.db.deaf {
 		ctx, begun = context.Background(), context.Background()
@@ -408,14 +408,14 @@ func (c *fakeConn) await(ctx context.Context, sent *call) (reply, error) {
 	}
 	close(sent.left)
 	if c.engine == sqlite {
-		<-sent.replies // at once
+		<-sent.replies // it comes at once
 	} else {
 		c.hangUp() // as pgx and go-sql-driver/mysql do
 	}
 	return reply{}, cmp.Or(ctx.Err(), begun.Err())
 }
 
-// hangUp leaves the connection. Any statement goes on.
+// hangUp closes the client's end of the connection. A statement under way goes on.
 func (c *fakeConn) hangUp() {
 	if !c.dead {
 		c.dead = true
@@ -474,8 +474,8 @@ func (c *fakeConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	return c, nil
 }
 
-// Commit leaves no transaction behind if it fails, as SQLite would. In MySQL, it
-// waits for as long as the server hangs.
+// Commit leaves no transaction behind if it fails, though SQLite itself would. In MySQL,
+// Commit waits for as long as the server hangs.
 func (c *fakeConn) Commit() error {
 	ctx := c.begun
 	if c.begun = nil; c.engine != postgres {
@@ -490,9 +490,9 @@ func (c *fakeConn) Commit() error {
 	return err
 }
 
-// Rollback waits for as long as the server hangs, in MySQL. In the others it takes no
-// time, nor where it is database/sql that rolls back: it holds a mutex meanwhile, and
-// in a bubble, time stands still while a goroutine waits for one.
+// Rollback waits for as long as the server hangs, in MySQL. In the others it takes no time,
+// nor if database/sql itself rolls back, as that holds a mutex meanwhile: in a bubble, time
+// stands still while a goroutine waits for a mutex.
 func (c *fakeConn) Rollback() error {
 	ctx := c.begun
 	c.begun = nil
@@ -508,8 +508,8 @@ func (c *fakeConn) Rollback() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// One that has just begun is left so when the call's time is up in that moment; its
-	// connection is given back by nobody who waits.
+	// A transaction that has just begun when the call's time is up is left to database/sql,
+	// and no call waits for its connection.
 	c.waited = c.waited || c.engine == mysql && !c.fresh
 	if c.engine == postgres && ctx.Err() != nil {
 		c.hangUp()
@@ -520,8 +520,8 @@ func (c *fakeConn) Rollback() error {
 	return nil
 }
 
-// ResetSession is called for a connection that the pool had. The driver may ask the
-// server whether it is there, as pgx does after a while.
+// ResetSession is called before the pool hands out an idle connection. The driver may ask
+// the server whether it is there, as pgx does after a while.
 func (c *fakeConn) ResetSession(ctx context.Context) error {
 	if !c.dead && c.db.asks != 0 && c.now()-c.used > c.db.asks {
 		if _, err := c.ExecContext(ctx, "PING", nil); err != nil {
@@ -575,8 +575,8 @@ func (s *fakeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (
 	return s.conn.QueryContext(ctx, s.query, args)
 }
 
-// A fakeResult belongs to who has the connection. database/sql locks that whenever a
-// result is asked.
+// A fakeResult belongs to the user of the connection: database/sql locks the connection
+// whenever a result is asked for its rows.
 type fakeResult struct {
 	conn     *fakeConn
 	given    int // how often the connection had been given back
@@ -594,8 +594,8 @@ func (r *fakeResult) RowsAffected() (int64, error) {
 	return int64(r.affected), nil
 }
 
-// fakeRows may come before the commit of the statement. The error of that is then the
-// one at their end, or that of Close.
+// fakeRows may come before the commit of the statement. Then the error of the commit comes
+// after the last row, or from Close.
 type fakeRows struct {
 	ctx   context.Context
 	conn  *fakeConn
@@ -624,7 +624,7 @@ func (r *fakeRows) Close() error {
 		r.reply, r.reply.err = r.conn.await(r.ctx, r.sent)
 		r.reply.rows, r.reply.more = nil, false
 		if r.reply.err == io.EOF {
-			r.reply.err = io.ErrUnexpectedEOF // the other tells database/sql that all is well
+			r.reply.err = io.ErrUnexpectedEOF // io.EOF tells database/sql that all is well
 		}
 	}
 	return r.reply.err

@@ -15,59 +15,58 @@ import (
 	"example.com/storefront"
 )
 
-// A server is a database in memory. That of PostgreSQL is a primary with a
-// synchronous standby: a commit is in the primary's log, then in the standby's, and
-// then others see it and the client is answered. If the client goes while the primary
-// waits for the standby, others see it at once. In a fail-over, the standby becomes
-// the primary, with what it has. That of MySQL is the same, but others see a commit
-// before the standby has it; for the standby, its disk could stand, and for the
-// fail-over, a crash.
+// A server is a database in memory. PostgreSQL is a primary with a synchronous standby: a
+// commit is in the primary's log, then in the standby's, and then others see it and the
+// client gets its answer. If the client goes while the primary waits for the standby, others
+// see the commit at once. In a fail-over, the standby becomes the primary, with the commits
+// that it has. MySQL is the same, but others see a commit before the standby has it; one may
+// also take the standby for the disk, and the fail-over for a crash.
 //
-// There is no second primary beside the standby that has become one: the former
-// primary is gone, off the network, or a standby itself.
+// There are never two primaries: after a fail-over, the former primary is gone, off the
+// network, or a standby itself.
 //
-// That of MySQL may be a cluster, too: see cluster.
+// MySQL may also be a cluster: see cluster.
 type server struct {
 	*world
 	engine    engine
-	faults    [fates]int        // one statement in so many, or 0: none
+	faults    [fates]int        // each fate befalls one statement in this number; 0: none
 	variables map[string]string // of MySQL
-	says      map[string]any    // by the kind of a question to the server about itself, another value or an error
+	says      map[string]any    // by the kind of a question to the server about itself, its answer: a value or an error
 
-	took  time.Duration              // a statement, in an instant world
+	took  time.Duration              // how long a statement takes in an instant world
 	let   chan struct{}              // if it is not nil, each commit of orders receives once from it
-	fail  func(items []string) error // nil, or what a commit of orders with such items returns
-	meets func(kind string) fate     // nil, or decides what becomes of a statement of a kind
+	fail  func(items []string) error // if it is not nil, returns the error of a commit of orders with these items
+	meets func(kind string) fate     // if it is not nil, decides the fate of a statement of a kind
 
-	// If it is not 0, the server notices at once who has gone, and none waits for a lock
-	// for longer than it, or than the client does.
+	// If patience is not 0, the server notices at once that a client has gone, and no client
+	// waits for a lock for longer than patience.
 	patience time.Duration
 
 	mu         sync.Mutex      // never held while time passes
 	epoch      int             // how many fail-overs there were
 	failed     []time.Duration // when they were
-	former     fate            // of what is sent to the former primary: unsent, hung or demoted
-	down       bool            // nobody takes connections
-	stalled    bool            // the standby does not get what the primary writes, until link is closed
+	former     fate            // of statements to the former primary: unsent, hung or demoted
+	down       bool            // the server takes no connections
+	stalled    bool            // the standby does not get the commits of the primary, until link is closed
 	link       chan struct{}
 	log        []entry
-	replicated int       // how much of the log the standby has
+	replicated int       // how many entries of the log the standby has
 	members    []*member // one, or those of a cluster
-	conflict   uint16    // the error of a commit that a cluster refuses
+	conflict   uint16    // the error of a commit that the cluster refuses
 	sessions   int
 	commits    [][]string // the items of the orders of each commit that has begun
 	forgotten  []forgetting
-	kept       []string // the rows of transactions whose clients are silent
-	waited     bool     // database/sql has rolled back, and others would have waited for a server that hangs
-	misused    bool     // a result was asked after its connection was given back
+	kept       []string // the rows of transactions over connections without answers
+	waited     bool     // database/sql has rolled back, so that a call would have waited for a server that hangs
+	misused    bool     // a result was asked for its rows after its connection was given back
 }
 
-// tables are what all see.
+// tables have the rows that are committed.
 type tables struct {
 	orders    map[string]*orderRow // by ID
-	keys      map[string]*orderRow // by key_hash, but those that are forgotten
+	keys      map[string]*orderRow // by key_hash, unless it is forgotten
 	work      map[string]int       // how many rows Accept has written for the order with an ID
-	taken     map[string]int       // from each shelf
+	taken     map[string]int       // how many things were taken from each shelf
 	resources map[string]string    // the bodies, by the table, a slash and the ID
 }
 
@@ -80,10 +79,10 @@ type orderRow struct {
 	inserted    int64 // when, by the server's clock
 }
 
-// unknown is NULL, which is no less than anything.
+// unknown stands for NULL, which is not less than any number.
 const unknown = math.MaxInt64
 
-// A forgetting is that of a key.
+// A forgetting records that a key was forgotten.
 type forgetting struct {
 	order *orderRow
 	at    int64 // when, by the server's clock
@@ -96,12 +95,12 @@ func (o *orderRow) String() string {
 	return fmt.Sprintf("%s (%s, %d)", o.id, o.item, o.qty)
 }
 
-// A change is that of one row: one of its fields.
+// A change changes one row. One of its fields is set, or resource and body.
 type change struct {
 	order    *orderRow
-	forgets  *orderRow // its key
+	forgets  *orderRow // the order whose key is forgotten
 	work     string    // the ID of an order
-	shelf    string    // one is taken from it
+	shelf    string    // from which one thing is taken
 	resource string    // the table, a slash and the ID
 	body     string    // of the resource, or "" if it is deleted
 }
@@ -118,7 +117,7 @@ func newServer(w *world, engine engine) *server {
 	return s
 }
 
-// addOrder has an order be there.
+// addOrder adds an order.
 func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
 	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint, s.clock()}})
 }
@@ -131,7 +130,7 @@ func (s *server) forget(key storefront.IdempotencyKey) {
 	s.happen(change{forgets: o})
 }
 
-// addResource has a resource be in all collections.
+// addResource adds a resource to all collections.
 func (s *server) addResource(r storefront.Resource) {
 	for _, table := range []string{"users", "products", "widgets"} {
 		s.happen(change{resource: table + "/" + r.ID(), body: r.String()})
@@ -156,7 +155,7 @@ func (s *server) begun() string {
 	return fmt.Sprint(s.commits)
 }
 
-// keyHash is the column key_hash, as the package's documentation has it.
+// keyHash returns the value of the column key_hash, as the package's documentation has it.
 func keyHash(key storefront.IdempotencyKey) string {
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(len(key.Scope))), key.Scope+key.Value...))
 	return string(sum[:])
@@ -170,7 +169,7 @@ func (s *server) connect(client string, member int) *session {
 	return c
 }
 
-// replay makes log all that has happened.
+// replay makes the server have the log, and nothing else.
 func (s *server) replay(log []entry) {
 	s.log, s.replicated = log, len(log)
 	for _, m := range s.members {
@@ -203,7 +202,7 @@ func (t *tables) apply(changes []change) {
 	}
 }
 
-// stall keeps from the standby what the primary writes from now on.
+// stall keeps all further commits from the standby.
 func (s *server) stall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +210,7 @@ func (s *server) stall() {
 	s.tell("standby", "is out of reach")
 }
 
-// rejoin lets the standby have all.
+// rejoin gives the standby all commits.
 func (s *server) rejoin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,8 +225,8 @@ func (s *server) relink() {
 	s.link = make(chan struct{})
 }
 
-// failOver makes the standby the primary, which takes no connections yet. What is sent
-// to the former primary is unsent or hung, or it is demoted.
+// failOver makes the standby the primary, which takes no connections yet. former is the fate
+// of statements to the former primary: unsent, hung or demoted.
 func (s *server) failOver(former fate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +280,7 @@ func (s *server) draw(d *rand.Rand) fate {
 	return answered
 }
 
-// error returns an error as the server words it.
+// error returns the one of three errors that fits the engine.
 func (s *server) error(state stateError, text sqliteError, n uint16) error {
 	return [...]error{postgres: state, sqlite: text, mysql: number(n)}[s.engine]
 }

@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// A tx is a transaction in progress. It keeps its locks until it ends. Nobody waits
-// for the commit of one that has written nothing.
+// A tx is a transaction in progress. It keeps its locks until it ends. If it has written
+// nothing, its commit takes no time.
 type tx struct {
 	changes  []change
 	marks    []mark // its savepoints
 	outside  bool   // it began with a statement other than BEGIN
 	failed   bool   // in PostgreSQL, it can only be rolled back
-	locked   bool   // in PostgreSQL, it has locked a row, which is to write
+	locked   bool   // in PostgreSQL, it has locked a row, which counts as a write
 	snapshot int    // in SQLite, 1 and the length of the log when it first read
 	waitsFor *tx
 	member   *member
-	wrote    []string // the rows
-	aborted  bool     // in a cluster, by what another member has committed
+	wrote    []string // the rows that it wrote
+	aborted  bool     // in a cluster, a commit of another member has ended it
 	ended    chan struct{}
 }
 
@@ -39,7 +39,7 @@ type mark struct {
 
 func newTx(m *member) *tx { return &tx{member: m, ended: make(chan struct{})} }
 
-// end lets go of the locks.
+// end ends the transaction, and releases its locks.
 func (t *tx) end() {
 	select {
 	case <-t.ended:
@@ -54,19 +54,19 @@ func (t *tx) end() {
 	close(t.ended)
 }
 
-// A session is a connection as the server has it.
+// A session is the server's end of a connection.
 type session struct {
 	*server
 	*member
 	name     string
-	born     int // the epoch
+	born     int // the epoch in which it was connected
 	tx       *tx
-	readOnly error         // with which writes fail; 1047 of MySQL: all statements
-	ended    bool          // by the server
-	older    bool          // the client is of a release that does not know the column keyed_ms
-	silent   time.Duration // if it is not 0, from then on, nothing is answered
-	calls    chan *call    // what the client sends, until it leaves
-	gone     chan struct{} // closed when it has
+	readOnly error         // the error of all writes; if it is 1047 of MySQL, of all statements
+	ended    bool          // the server has ended it
+	older    bool          // the client has a release that does not know the column keyed_ms
+	silent   time.Duration // from when on the server answers nothing; 0: never
+	calls    chan *call    // the client's statements, until it leaves
+	gone     chan struct{} // closed when the client has left
 }
 
 // travel returns how long a message takes.
@@ -80,8 +80,8 @@ func (s *session) travel(c *call) time.Duration {
 	return between(c.Rand, 20*time.Microsecond, time.Millisecond)
 }
 
-// run serves the client until it has gone, and once the server notices that, rolls
-// back what was left behind.
+// run serves the client until it has gone. Once the server notices that, run rolls back the
+// transaction that the client has left behind.
 func (s *session) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,14 +102,14 @@ func (s *session) run() {
 	}
 }
 
-// serve is what the server does with a statement.
+// serve answers a statement.
 func (s *session) serve(c *call) {
 	if s.silent != 0 && s.now() >= s.silent {
 		s.count("statement that is never answered")
 		if s.tx != nil {
 			s.kept = append(s.kept, s.tx.wrote...)
 		}
-		s.pass(2*time.Minute, s.gone) // or the driver would wait for ever, where it is not told for how long
+		s.pass(2*time.Minute, s.gone) // not for ever, as a driver without a deadline would wait as long
 		c.replies <- s.broken(c)
 		return
 	}
@@ -123,12 +123,12 @@ func (s *session) serve(c *call) {
 		if c.fate == hung || s.born != s.epoch && s.former == hung && !s.isCalm() {
 			wait = between(c.Rand, 30*time.Second, 2*time.Minute)
 		}
-		if s.engine == sqlite { // it is the disk
+		if s.engine == sqlite { // the disk hangs
 			wait = between(c.Rand, time.Millisecond, 10*time.Second)
 		}
 		interrupt := c.interrupt
 		if s.instant {
-			interrupt = s.gone // for the sake of nobody, no time passes
+			interrupt = s.gone // no time passes while no client waits
 		}
 		s.pass(wait, interrupt)
 		r = s.broken(c)
@@ -137,8 +137,8 @@ func (s *session) serve(c *call) {
 	c.replies <- r
 }
 
-// pass lets time pass, and reports whether it was not interrupted. The server is
-// not locked meanwhile.
+// pass lets time pass, and reports whether all of it has passed without an interrupt. It
+// unlocks the server meanwhile.
 func (s *session) pass(d time.Duration, interrupt <-chan struct{}) bool {
 	if d <= 0 {
 		return true
@@ -169,7 +169,7 @@ func (s *session) abort() {
 	}
 }
 
-// broken is what the client sees of a connection that breaks.
+// broken returns the client's reply when a connection breaks.
 func (s *session) broken(c *call) reply {
 	if s.engine == mysql {
 		return reply{broken: true, err: errInvalidConn}
@@ -177,8 +177,8 @@ func (s *session) broken(c *call) reply {
 	return reply{broken: true, err: oneOf(c.Rand, io.ErrUnexpectedEOF, io.EOF, error(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}))}
 }
 
-// interrupted is the end of a statement of SQLite whose client did not wait. That of
-// a write ends the transaction, too.
+// interrupted ends a statement of SQLite whose client did not wait. A write ends the
+// transaction, too.
 func (s *session) interrupted(c *call) reply {
 	switch c.kind {
 	case "INSERT", "WORK", "STOCK", "FORGET", "PUT", "DELETE":
@@ -222,7 +222,7 @@ func (s *session) process(c *call) (r reply) {
 			s.abort()
 		}
 	case alone && len(r.rows) > 0 && s.engine != sqlite && c.IntN(2) == 0:
-		// The rows are sent before the commit.
+		// The server sends the rows before the commit.
 		s.pass(s.travel(c), nil)
 		if s.born != s.epoch {
 			return reply{err: errNoAnswer}
@@ -245,7 +245,8 @@ func (s *session) process(c *call) (r reply) {
 	return r
 }
 
-// meet returns the reply to a statement that is not executed, or none.
+// meet returns the reply to a statement that a fault keeps from being executed, or an empty
+// reply.
 func (s *session) meet(c *call) reply {
 	if s.isGone() && c.fate != cut && c.IntN(2) == 0 {
 		return reply{err: errNoAnswer}
@@ -259,7 +260,7 @@ func (s *session) meet(c *call) reply {
 	}
 	switch {
 	case s.ended || c.fate == unsent:
-		// Only where it surely was not executed may a driver return this error.
+		// A driver may return driver.ErrBadConn only if the statement was surely not executed.
 		return reply{broken: true, err: oneOf(c.Rand, driver.ErrBadConn, s.broken(c).err)}
 	case c.fate == hung && c.IntN(2) == 0:
 		return reply{err: errNoAnswer}
@@ -306,7 +307,7 @@ func (s *session) meet(c *call) reply {
 	return reply{}
 }
 
-// demote has the server be the primary no longer.
+// demote makes the server of the session no longer be the primary.
 func (s *session) demote(c *call) {
 	if s.readOnly == nil {
 		s.readOnly = s.error("25006", "", oneOf[uint16](c.Rand, 1290, 1047))
@@ -360,7 +361,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			case postgres:
 				return nil, 0, stateError("25P01")
 			case mysql:
-				return nil, 0, nil // it ends with the statement
+				return nil, 0, nil // the savepoint ends with the statement
 			}
 			s.tx = t
 		}
@@ -473,7 +474,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 	return rows, affected, err
 }
 
-// clock is that of the server, in milliseconds.
+// clock returns the time by the server's clock, in milliseconds.
 func (s *server) clock() int64 { return time.Now().UnixMilli() }
 
 // resources returns the IDs and bodies of a page, or of one resource.
@@ -495,7 +496,7 @@ func (s *session) resources(c *call) (rows [][]driver.Value) {
 	return rows
 }
 
-// forgetKeys forgets keys by the time that the statement names.
+// forgetKeys forgets keys by the column of the time that the statement names.
 func (s *session) forgetKeys(t *tx, c *call) (n int, err error) {
 	s.read(t)
 	since := func(o *orderRow) int64 {
@@ -520,7 +521,7 @@ func (s *session) forgetKeys(t *tx, c *call) (n int, err error) {
 		if err := s.write(t, c, "key "+o.hash); err != nil {
 			return 0, err
 		}
-		if byKey, _ := s.find(t, o.hash, ""); byKey == o { // nobody was faster
+		if byKey, _ := s.find(t, o.hash, ""); byKey == o { // no other ForgetKeys was faster
 			t.changes = append(t.changes, change{forgets: o})
 			n++
 		}
@@ -547,14 +548,14 @@ func (s *session) find(t *tx, hash, id string) (byKey, byID *orderRow) {
 
 func lastWord(query string) string { return query[strings.LastIndexByte(query, ' ')+1:] }
 
-// read notes what t sees.
+// read takes the snapshot of t, unless it has one.
 func (s *session) read(t *tx) {
 	if t.snapshot == 0 {
 		t.snapshot = 1 + len(s.log)
 	}
 }
 
-// write takes a lock for t, which is to write.
+// write takes a lock for t, before it writes.
 func (s *session) write(t *tx, c *call, lock string) error {
 	if s.readOnly != nil {
 		return s.readOnly
@@ -604,7 +605,7 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		if err != nil {
 			return err
 		}
-		// Of those who wait, any may be the next.
+		// Any of the transactions that wait may be the next.
 		s.pass(s.delay(c.Rand, time.Microsecond, 50*time.Microsecond), nil)
 		if s.born != s.epoch {
 			return errNoAnswer
@@ -624,12 +625,12 @@ func (s *session) write(t *tx, c *call, lock string) error {
 	return nil
 }
 
-// insert inserts orders, but none whose key is taken. In MySQL, it fails for those.
+// insert inserts orders, except those whose key is taken. In MySQL, it fails if a key is.
 func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
 	for row := range slices.Chunk(c.args, 7) {
 		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), s.clock(), string(row[5].([]byte)), [32]byte(row[6].([]byte)), s.clock()}
 		if s.engine == sqlite && (s.older || !strings.Contains(c.query, "keyed_ms")) {
-			o.keyed = unknown // elsewhere, it has a DEFAULT
+			o.keyed = unknown // in other databases, the column has a default
 		}
 		if o.item == rejected {
 			return nil, 0, s.errRejected()
@@ -637,7 +638,7 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 		key, id := "key "+o.hash, "id "+o.id
 		locks := []string{key, id}
 		if s.engine == mysql || s.locks[id] != nil && c.IntN(2) == 0 {
-			locks = []string{id, key} // another transaction may have inserted the ID, and not yet the key
+			locks = []string{id, key} // another transaction may have inserted the ID and not yet the key
 		}
 		known := false
 		for _, lock := range locks {
@@ -719,7 +720,7 @@ func (s *session) commit(t *tx, c *call) error {
 	return nil
 }
 
-// announce has a commit of orders wait and fail, if it is to.
+// announce notes a commit of orders, and lets it wait and fail as let and fail say.
 func (s *session) announce(t *tx, c *call) error {
 	var items []string
 	for _, change := range t.changes {
@@ -746,8 +747,8 @@ func (s *session) announce(t *tx, c *call) error {
 	return nil
 }
 
-// replicate waits until the standby has n commits, or, in PostgreSQL, the client has
-// gone. It reports whether there was no fail-over.
+// replicate waits until the standby has n commits, or, in PostgreSQL, until the client has
+// gone. It reports whether there was no fail-over meanwhile.
 func (s *session) replicate(n int, c *call) bool {
 	s.pass(s.delay(c.Rand, 20*time.Microsecond, time.Millisecond), nil)
 	for s.born == s.epoch && s.stalled {

@@ -8,57 +8,57 @@ import (
 	"example.com/storefront"
 )
 
-// flights let calls of this process that have the same key and fingerprint share one try,
-// as one of them at most creates the order and the others would wait for its locks, each
-// with a connection. What Accept has refused, or failed with, says nothing to those who
-// came while the try was under way, as what was decided may have changed before they
-// came: they share the next one. Any other failure is that of who has made the try.
+// flights lets the calls of this process that have the same key share one try. Only one
+// of them can create the order, and the others would wait for its locks, each with a
+// connection. An error of Accept is shared by the calls with the same fingerprint that
+// came before the try began; a call that came later shares the next try, as the stock may
+// have changed since Accept looked at it. Any other failure is that of the call alone
+// which made the try.
 type flights struct {
 	mu    sync.Mutex
-	lines map[flightKey]*line
+	lines map[[sha256.Size]byte]*line // by key_hash
 }
 
-type flightKey struct{ hash, fingerprint [sha256.Size]byte }
-
-// A line is of the calls with one key: those of a try that is under way, or has nobody to
-// make it yet, and those that wait for its end.
+// A line is the calls with one key: now is the try that is under way, or that one of its
+// members is about to make, and next is the try of the calls that wait for now to end.
 type line struct{ now, next *flight }
 
 // A flight is a try that calls share.
 type flight struct {
-	members int           // who wait to make it, or for its end; not the one who makes it
-	lead    chan struct{} // receives once, for one of them to make it
-	ended   chan struct{} // closed when the following is known
+	members int           // calls that wait to make the try or for its end, without the one that makes it
+	lead    chan struct{} // sends once, to the member that is to make the try
+	ended   chan struct{} // closed when result is set
 	result
 }
 
-// A result is what a flight has come to.
+// A result is the outcome of a try.
 type result struct {
-	order storefront.Order
-	err   error
-	valid validity
+	order       storefront.Order  // the one that has the key
+	fingerprint [sha256.Size]byte // of order; if there is an error, of the order that was tried
+	err         error
+	valid       validity
 }
 
-// A validity says for whom a result is one.
+// A validity says which calls share a result.
 type validity int
 
 const (
-	forOne     validity = iota // for who has made the try
-	forMembers                 // for those, too, who came before it began
-	forAll                     // for all
+	forOne     validity = iota // only the call that made the try
+	forMembers                 // also those with its fingerprint that came before the try began
+	forAll                     // every call with the key
 )
 
 func newFlight() *flight { return &flight{lead: make(chan struct{}, 1), ended: make(chan struct{})} }
 
-// do returns the result of try, or of that of another call. If ctx is done before there is
-// one, it returns ctx.Err().
-func (f *flights) do(ctx context.Context, key flightKey, try func() result) (r result, own bool) {
+// do returns the result of try, which is then the call's own, or of the try of another
+// call with the key. If ctx is done before there is a result, it returns ctx.Err().
+func (f *flights) do(ctx context.Context, key, fingerprint [sha256.Size]byte, try func() result) (r result, own bool) {
 	for {
 		f.mu.Lock()
 		l := f.lines[key]
 		if l == nil {
 			if f.lines == nil {
-				f.lines = make(map[flightKey]*line)
+				f.lines = make(map[[sha256.Size]byte]*line)
 			}
 			l = &line{now: newFlight()}
 			f.lines[key] = l
@@ -89,7 +89,7 @@ func (f *flights) do(ctx context.Context, key flightKey, try func() result) (r r
 			return f.make(key, l, next, try), true
 		case <-next.ended:
 			f.leave(key, l, next)
-			if next.valid > forOne {
+			if next.valid == forAll || next.valid == forMembers && next.fingerprint == fingerprint {
 				return next.result, false
 			}
 		case <-ctx.Done():
@@ -100,14 +100,14 @@ func (f *flights) do(ctx context.Context, key flightKey, try func() result) (r r
 }
 
 // make makes the try of a flight.
-func (f *flights) make(key flightKey, l *line, fl *flight, try func() result) result {
+func (f *flights) make(key [sha256.Size]byte, l *line, fl *flight, try func() result) result {
 	defer f.end(key, l, fl) // also when try panics
 	fl.result = try()
 	return fl.result
 }
 
-// end ends a flight, and has one of those who wait for the next one make that.
-func (f *flights) end(key flightKey, l *line, fl *flight) {
+// end ends a flight, and tells a member of the next one to make the next try.
+func (f *flights) end(key [sha256.Size]byte, l *line, fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	close(fl.ended)
@@ -120,14 +120,14 @@ func (f *flights) end(key flightKey, l *line, fl *flight) {
 }
 
 // leave notes that a member of a flight no longer waits.
-func (f *flights) leave(key flightKey, l *line, fl *flight) {
+func (f *flights) leave(key [sha256.Size]byte, l *line, fl *flight) {
 	f.mu.Lock()
 	fl.members--
 	abandoned := false
 	if fl.members == 0 && l.now == fl {
 		select {
 		case <-fl.lead:
-			abandoned = true // the last of them was to make it
+			abandoned = true // the last member was to make the try
 		default:
 		}
 	}

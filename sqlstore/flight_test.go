@@ -15,7 +15,7 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A sharer calls CreateOrder with key, as one of several. Each proposes another order.
+// A sharer is one of several calls of CreateOrder with one key. Each proposes another order.
 type sharer struct {
 	leave    func() // cancels its ctx
 	proposed storefront.Order
@@ -27,6 +27,11 @@ type sharer struct {
 }
 
 func share(t *testing.T, store *sqlstore.Store, id string) *sharer {
+	t.Helper()
+	return shareWith(t, store, id, key)
+}
+
+func shareWith(t *testing.T, store *sqlstore.Store, id string, key storefront.IdempotencyKey) *sharer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &sharer{leave: cancel, proposed: order, ended: make(chan struct{})}
@@ -72,7 +77,7 @@ func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.Idempotency
 
 func accept() error { return nil }
 
-// Nor do they count as calls in progress, of which there may be one here.
+// Calls that wait for a try do not count as calls in progress: MaxCalls is 1 here.
 func TestCallsWithOneKeyShareATry(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,7 +108,7 @@ func TestCallsWithOneKeyShareATry(t *testing.T) {
 	}
 }
 
-// Who has waited learns what was committed meanwhile, even by another program.
+// The calls that have waited get the order, even if another program has created it.
 func TestCallsThatShareATryGetTheOrderThatWasThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldDB(postgres)
@@ -151,7 +156,7 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 					if first.err == nil && first.panicked == nil {
 						t.Errorf("the first call returned %v", first.got)
 					}
-					// One of them makes the next try, whichever.
+					// Any one of them makes the next try.
 					s.end <- accept
 					for _, c := range calls {
 						<-c.ended
@@ -166,8 +171,7 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 	}
 }
 
-// What was refused to others may be accepted for who comes later: since the decision,
-// there may be more in stock.
+// A later call may be accepted: there may be more in stock since the refusal.
 func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
@@ -202,7 +206,8 @@ func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	})
 }
 
-func TestCallsWithAnotherFingerprintShareNoTry(t *testing.T) {
+// So a lock on one key holds up one connection of the pool, whatever is sent with the key.
+func TestCallsWithAnotherFingerprintWaitForTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		db := open(t, newFakeDB(postgres))
@@ -212,17 +217,45 @@ func TestCallsWithAnotherFingerprintShareNoTry(t *testing.T) {
 		wg.Go(func() {
 			other := key
 			other.Fingerprint = [32]byte{2}
-			if _, err := store.CreateOrder(t.Context(), other, order); err != storefront.ErrKeyReused {
-				t.Errorf("CreateOrder with another fingerprint returned %v", err)
+			if got, err := store.CreateOrder(t.Context(), other, order); err != storefront.ErrKeyReused || got != (storefront.Order{}) {
+				t.Errorf("CreateOrder with another fingerprint returned %v, %v", got, err)
 			}
 		})
 		synctest.Wait()
-		if n := db.Stats().InUse; n != 2 {
-			t.Errorf("they use %d connections, want each its own", n)
+		if n := db.Stats().InUse; n != 1 {
+			t.Errorf("they use %d connections, want one", n)
 		}
 		s.end <- accept
 		first.want(t, "first")
 		wg.Wait()
+		if len(s.calls) != 1 {
+			t.Errorf("Accept was called for %q", s.calls)
+		}
+	})
+}
+
+// Accept has refused another order than theirs.
+func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+		refuse := func() error { return &storefront.Refusal{Reason: "sold-out"} }
+		first := share(t, store, "first")
+		calls := make(map[byte]*sharer)
+		for print := range byte(2) {
+			calls[print] = shareWith(t, store, fmt.Sprint(print), storefront.IdempotencyKey{Scope: key.Scope, Value: key.Value, Fingerprint: [32]byte{print}})
+		}
+		s.end <- refuse
+		<-first.ended
+		synctest.Wait()
+		s.end <- refuse // the order of either of the two
+		synctest.Wait()
+		if len(s.calls) != 3 {
+			t.Fatalf("Accept was called for %q, want each of the three", s.calls)
+		}
+		s.end <- accept
+		last := calls[s.calls[2][0]-'0']
+		last.want(t, s.calls[2])
 	})
 }
 
@@ -242,7 +275,7 @@ func TestWhoWaitsForATryMayLeave(t *testing.T) {
 	})
 }
 
-// The time of a call begins when it comes, not when its turn does.
+// The time of a call begins when the call does, not when it makes a try.
 func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
@@ -254,8 +287,8 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 		calls = append(calls, share(t, store, "last"))
 		for _, c := range calls[:3] {
 			<-c.ended
-			// The first ends with what Accept has returned, the others with a try of theirs, or of
-			// another's.
+			// The first call ends with the error of Accept. Each of the others ends in its own try,
+			// or while it waits for that of another.
 			if c.took != 10*time.Second || c.got != (storefront.Order{}) || c.err == nil {
 				t.Errorf("the call for %s returned %v, %v after %v", c.proposed.ID, c.got, c.err, c.took)
 			}
@@ -265,8 +298,8 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	})
 }
 
-// Who is to make the next try may leave in the same moment. Chance decides which of the
-// two it learns first.
+// The call that is to make the next try may leave in the same moment. It is chance whether
+// it learns first of its turn or of its ctx.
 func TestTryIsNotLeftToWhoLeaves(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,41 +12,39 @@ import (
 	"example.com/storefront"
 )
 
-// A health is what is known of the database from calls of one kind: those that read,
+// A health records how the database has answered the calls of one kind: those that read,
 // or those that create orders. Times are since the Store was made.
 type health struct {
 	calls    atomic.Int64 // in progress
-	answered atomic.Int64 // when the database has last answered
-	failing  atomic.Int64 // since when it has not, but tries have failed; 0: it has answered the last
-	probed   atomic.Int64 // when a call was last given all the time although it had not answered for long
+	answered atomic.Int64 // when the database last answered
+	failing  atomic.Int64 // since when tries fail without an answer; 0: the last try was answered
+	probed   atomic.Int64 // when a call last got all of its time while the database was down
 	dropped  atomic.Int64 // when connections were last given up
 
-	// question returns the statement that asks the server whether it does what these
-	// calls need.
+	// question returns the statement that asks whether the server can serve these calls.
 	question func(*engine) string
 
 	mu     sync.Mutex
-	asking *question // the last
+	asking *question // the one that is not answered yet, or nil
 }
 
-// note records the outcome of a try that began at some time. An error that is not
-// transient is an answer, too, and so is a conflict with another transaction.
+// note records the outcome of a try. An error that is not transient is an answer, too, and
+// so is a conflict with another transaction.
 func (h *health) note(began, now time.Duration, err error) {
 	if class := classOf(err); class >= passing && class != conflict {
 		h.failing.CompareAndSwap(0, max(int64(began), h.answered.Load()))
 		return
 	}
 	h.answered.Store(int64(now))
-	if h.failing.Load() != 0 { // reading is cheaper than writing, with many at once
+	if h.failing.Load() != 0 { // many calls do this at once, and a load is cheaper than a store
 		h.failing.Store(0)
 	}
 }
 
-// isDown reports whether a call should give up early if nobody is answered before.
-// Once tries have failed for as long as a call may take, most calls need not take as
-// long to learn the same. But to find that the database is back may take long, such as
-// where a driver asks several servers in turn, so one call in each fortieth of that
-// time tries for all of it.
+// isDown reports whether a call should give up early unless another call is answered.
+// Once tries have failed for as long as Options.Timeout, most calls need not wait as long
+// to learn the same. But finding that the database is back may take long, as where a driver
+// asks several servers in turn, so one call in each fortieth of Timeout gets all of its time.
 func (h *health) isDown(now, timeout time.Duration) bool {
 	failing := time.Duration(h.failing.Load())
 	if failing == 0 || now-failing < timeout {
@@ -57,7 +55,7 @@ func (h *health) isDown(now, timeout time.Duration) bool {
 }
 
 // withShortDeadline calls f, which retries, with a ctx that is also done after a tenth of
-// Options.Timeout if the database has answered nobody by then.
+// Options.Timeout if the database has answered no call by then.
 func (s *Store) withShortDeadline(ctx context.Context, h *health, f func(context.Context) error) error {
 	began, early := s.now(), s.opts.Timeout/10
 	hoping, giveUp := context.WithCancel(ctx)
@@ -75,26 +73,26 @@ func (s *Store) withShortDeadline(ctx context.Context, h *health, f func(context
 	return err
 }
 
-// A watch is how a call watches the health of the database.
+// A watch ends the tries of a call that the server does not answer.
 type watch struct {
 	*health
-	limit time.Duration // of silence, in the next try
-	left  atomic.Bool   // a connection was, although the server is there
+	limit time.Duration // how long the server may be silent in the next try
+	left  atomic.Bool   // the call has given up a connection although the server is there
 }
 
 func (s *Store) newWatch(h *health) *watch { return &watch{health: h, limit: s.opts.Timeout / 5} }
 
 // try calls f with a ctx that is also done when the server has been silent for as long as
-// the limit. It is not while it answers anybody; and once half of the limit has passed,
-// it is asked over another connection, so that who waits for a lock, or for
-// Options.Accept, may wait for long. But where nobody else is answered, and the
-// connection has not been heard of in this try, it may be the connection that is dead, as
-// those that a router has forgotten; so a call leaves one of them.
+// the limit. A server that answers any call is not silent; and after half of the limit, try
+// asks the server over another connection, so that a call that waits for a lock, or for
+// Options.Accept, may wait for longer. But if no other call is answered, and the server has
+// answered nothing over this connection in this try, the connection may be dead, as one that
+// a router has forgotten. So a call gives up one connection although the server is there.
 //
-// A server that is cut off from its standby, or from its cluster, may take connections
-// and never answer. So the others in the pool are given up, too, and the next try is over
-// a new connection, which may lead to another server. It is given twice as long, for
-// what does take so long.
+// A server that is cut off from its standby, or from its cluster, may accept connections
+// and never answer. So the idle connections of the pool are given up, too, and the next try
+// uses a new connection, which may lead to another server. The limit of that try is twice
+// as long, in case the work itself takes long.
 func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(context.Context) error) error {
 	trying, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -103,7 +101,7 @@ func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(
 	check = func() {
 		heard := max(began, time.Duration(w.answered.Load()))
 		if began < time.Duration(w.dropped.Load()) {
-			heard = began // what has been answered since then may be over another connection
+			heard = began // the answers since then may have come over new connections
 		}
 		rest := heard + limit/2 - s.now()
 		if rest <= 0 && trying.Err() == nil {
@@ -117,7 +115,7 @@ func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(
 			time.AfterFunc(s.jitter(rest, rest+limit/8), check)
 		}
 	}
-	timer := time.AfterFunc(s.jitter(limit/2, limit/2+limit/8), check) // not all in the same instant
+	timer := time.AfterFunc(s.jitter(limit/2, limit/2+limit/8), check) // not all calls in the same instant
 	defer timer.Stop()
 	err := f(trying)
 	if _, accepted := err.(acceptError); err == nil || accepted || trying.Err() == nil || ctx.Err() != nil {
@@ -130,19 +128,19 @@ func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(
 	return classified{fmt.Errorf("sqlstore: the database does not answer: %v", err), silent}
 }
 
-// A question to the server is asked once for all that want to know.
+// A question to the server is asked once for all calls that wait for the answer.
 type question struct {
-	waiting int           // who wait for the answer
-	cancel  func()        // nobody does any more
-	ended   chan struct{} // closed when server is known
-	server  *string       // nil: no answer
+	waiting int           // how many calls wait
+	cancel  func()        // called when none does any more
+	ended   chan struct{} // closed when server is set
+	server  *string       // the server that has answered; nil: none has
 }
 
-// isThere asks whether the server that was known when a try began is there, and answers
-// within a time.
+// isThere reports whether the server that was known when a try began answers within a time.
+// If ctx is done, it reports true.
 func (w *watch) isThere(ctx context.Context, s *Store, server *string, within time.Duration) bool {
 	if s.db.Stats().MaxOpenConnections == 1 {
-		return true // nobody can ask while it is in use
+		return true // the try itself uses the only connection
 	}
 	w.mu.Lock()
 	q := w.asking
@@ -161,7 +159,7 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 				}
 				close(q.ended)
 			}()
-			q.server = s.ask(asking, w.question)
+			q.server = s.askServer(asking, w.question)
 		}()
 	}
 	q.waiting++
@@ -184,16 +182,17 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 	}
 }
 
-// ask asks a question, and returns who has answered. If there is no answer, it returns nil.
-func (s *Store) ask(ctx context.Context, statement func(*engine) string) *string {
+// askServer sends a statement to the server over another connection, and returns the
+// server's name, or nil if there is no answer.
+func (s *Store) askServer(ctx context.Context, statement func(*engine) string) *string {
 	began := s.now()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		if ctx.Err() != nil && time.Duration(max(s.reading.answered.Load(), s.ordering.answered.Load())) > began {
-			return s.server.Load() // all connections are in use, and are answered over
+			return s.server.Load() // all connections are in use, and the server answers over them
 		}
 		if pool := s.db.Stats(); pool.InUse == pool.MaxOpenConnections && int64(pool.InUse) > s.stats.running.Load() {
-			return s.server.Load() // all connections are in use, also by others than the store
+			return s.server.Load() // all connections are in use, some of them by the program
 		}
 		return nil
 	}
@@ -202,7 +201,7 @@ func (s *Store) ask(ctx context.Context, statement func(*engine) string) *string
 	if err != nil {
 		return nil
 	}
-	// Whatever it answers, it is there, unless it is the wrong one.
+	// Any answer shows that the server is there, unless it says that it is not the primary.
 	if _, err := conn.ExecContext(ctx, statement(e)); ctx.Err() != nil || classOf(err) >= notPrimary {
 		return nil
 	}
@@ -213,11 +212,11 @@ func (s *Store) ask(ctx context.Context, statement func(*engine) string) *string
 	if known := s.server.Load(); *known == name {
 		return known
 	}
-	s.server.Store(&name) // those who began before it was known leave the other
+	s.server.Store(&name) // tries that began with the other server give up its connections
 	return &name
 }
 
-// serverOf returns a name of the server that conn leads to, or "" if it has none.
+// serverOf returns the name of the server that conn leads to, or "" if it has none.
 func serverOf(ctx context.Context, e *engine, conn *sql.Conn) (name string, err error) {
 	if e.server == "" {
 		return "", nil
@@ -229,10 +228,10 @@ func serverOf(ctx context.Context, e *engine, conn *sql.Conn) (name string, err 
 	return name, nil
 }
 
-// dropIdle closes the connections of the pool that nobody uses. A driver that asks the
-// server first whether it is there closes those over which it gets no answer.
+// dropIdle closes the idle connections of the pool. Where a driver first asks the server
+// whether it is there and gets no answer, the driver closes the connection.
 func (s *Store) dropIdle(ctx context.Context, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit/8) // if somebody is faster, it may connect
+	ctx, cancel := context.WithTimeout(ctx, limit/8) // Conn may connect anew if another call takes the idle one
 	defer cancel()
 	var all sync.WaitGroup
 	for range s.db.Stats().Idle {

@@ -16,14 +16,14 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// newProductDB returns the way to a server that has a product.
+// newProductDB returns a connector to a server that has a product.
 func newProductDB() *fakeDB {
 	f := newFakeDB(postgres)
 	f.server.addResource(kettle)
 	return f
 }
 
-// fill has the pool of store open as many connections.
+// fill makes the pool of the store open this many connections.
 func fill(t *testing.T, store *sqlstore.Store, connections int) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -37,7 +37,7 @@ func fill(t *testing.T, store *sqlstore.Store, connections int) {
 	wg.Wait()
 }
 
-// After a split brain, the former primary takes whatever is sent and never answers.
+// After a split brain, the former primary takes all statements and never answers.
 func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 	get := func(ctx context.Context, store *sqlstore.Store) error {
 		_, err := store.GetProduct(ctx, "kettle")
@@ -61,7 +61,7 @@ func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 				f := newProductDB()
 				f.asks = test.asks
 				f.server.took = time.Millisecond
-				former := 0 // connections, which the driver takes for being in order
+				former := 0 // how many connections lead to the former primary; the driver takes them for good
 				f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
 					if conn < former {
 						return hang(ctx, conn, query, args)
@@ -86,7 +86,7 @@ func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 				if took := time.Since(began); took > 3*time.Second {
 					t.Errorf("8 calls beside 20 dead connections took %v", took)
 				}
-				// Nothing is left to lead anyone astray.
+				// No connection to the former primary is left.
 				began = time.Now()
 				fill(t, store, 20)
 				if took := time.Since(began); took > time.Second {
@@ -97,7 +97,7 @@ func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 	}
 }
 
-// What is slow is not dead, whether or not others are answered meanwhile.
+// A slow server is not dead, whether or not others are answered meanwhile.
 func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -131,7 +131,7 @@ func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
 	})
 }
 
-// Where the program holds the other connections, nobody can ask whether the server is
+// If the program holds the other connections, the store cannot ask whether the server is
 // there.
 func TestAcceptThatIsSlowGetsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -159,8 +159,8 @@ func TestAcceptThatIsSlowGetsThrough(t *testing.T) {
 	})
 }
 
-// While the database is away, calls find out in a tenth of their time, but the first
-// ones, who wait for it to come back.
+// While the database is away, calls find out in a tenth of their time, except the first
+// ones, which wait for it to come back.
 func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -222,7 +222,7 @@ func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-// Whatever it says is an answer.
+// Any error that the database itself returns is an answer.
 func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"constraint":            stateError("23514"),
@@ -271,7 +271,7 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 	}
 }
 
-// A call that is given less time has failed for lack of it only if it had none left.
+// A call that is given less time returns the error of Accept, unless its time was up.
 func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failure := fmt.Errorf("a warehouse that the program asks: %w", context.Canceled)
@@ -337,7 +337,7 @@ func TestReadsGoOnWhileOrdersHang(t *testing.T) {
 	})
 }
 
-// wait returns an Accept that takes a time, and counts its calls.
+// wait returns an Accept that takes a time d, and counts its calls.
 func wait(d time.Duration, calls *int) func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
 	return func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
 		*calls++
@@ -350,9 +350,9 @@ func wait(d time.Duration, calls *int) func(context.Context, *sql.Tx, storefront
 	}
 }
 
-// A server that answers questions is there, whatever else takes long: a call has all
-// of its time for it. Who waits for a lock with the first statement of a try leaves
-// that once, as it may be the connection that is dead.
+// A server that answers questions is there, so that a call has all of its time for work that
+// takes long. A call that waits for a lock in the first statement of a try gives up its
+// connection once, as the connection may be dead.
 func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
 	const timeout = 10 * time.Second
 	for _, engine := range engines {
@@ -379,7 +379,7 @@ func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
 								opts.Accept = wait(long, &runs)
 							}
 							store := sqlstore.New(db, opts)
-							if err := store.Check(t.Context()); err != nil { // so that it has a connection to be asked over
+							if err := store.Check(t.Context()); err != nil { // leaves a connection over which the store can ask
 								t.Fatal(err)
 							}
 							f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
@@ -447,7 +447,7 @@ func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
 	}
 }
 
-// After a fail-over, another may answer questions.
+// After a fail-over, another server may answer the questions.
 func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
@@ -458,7 +458,7 @@ func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
 		create(t, store, "first").Wait()
 		began := time.Now()
 		wg := create(t, store, "a")
-		time.Sleep(100 * time.Millisecond) // it is in Accept
+		time.Sleep(100 * time.Millisecond) // until Accept runs
 		f.server.failOver(hung)
 		f.server.open()
 		wg.Wait()
@@ -468,7 +468,7 @@ func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
 	})
 }
 
-// Who connects may have to wait for a fail-over: nobody is silent who was not reached.
+// Connecting may have to wait for a fail-over. A server that was not reached is not silent.
 func TestConnectingMayTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connections := 0
@@ -490,8 +490,8 @@ func TestConnectingMayTakeLong(t *testing.T) {
 	})
 }
 
-// Where no connection is left over which the server could be asked, nobody knows whether it is
-// there. The next try is given longer.
+// If no connection is left over which the store could ask, nobody knows whether the server is
+// there. The next try has more time.
 func TestAcceptIsNotBlamedForAServerThatIsLeft(t *testing.T) {
 	for _, engine := range engines {
 		synctest.Test(t, func(t *testing.T) {
@@ -511,7 +511,7 @@ func TestAcceptIsNotBlamedForAServerThatIsLeft(t *testing.T) {
 	}
 }
 
-// Those who leave soon say nothing of the database.
+// A call that is cancelled soon says nothing about the database.
 func TestCallsThatAreCancelledAreNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
@@ -544,7 +544,7 @@ func TestCallsThatAreCancelledAreNoFailures(t *testing.T) {
 	})
 }
 
-// The others learn from it.
+// The other calls of the instant give up early, and learn from the probe.
 func TestOneCallOfAnInstantProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
@@ -613,7 +613,7 @@ func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-// It is an answer, and who waits for one learns of it.
+// A conflict is an answer of the database: after it, no call gives up early.
 func TestConflictShowsThatTheDatabaseIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second

@@ -11,32 +11,33 @@ import (
 	"example.com/storefront"
 )
 
-// The version of the tables of this release, which is another for each release that
-// changes them, and the oldest one whose release may use them. It stays the same where they are
-// only added to, so that releases run side by side and can be rolled back to.
 const (
+	// schemaVersion is the version of these tables; increase it when they change.
 	schemaVersion = 2
-	schemaOldest  = 2
+
+	// schemaOldest is the oldest version whose releases may use these tables. It stays the
+	// same as long as the tables are only added to, so that releases run side by side and can
+	// be rolled back to.
+	schemaOldest = 2
 )
 
 // Migrate makes the tables and indexes that the store needs, or those that are
-// missing, also in a database of an earlier release. It changes nothing in a database
-// that has them, makes no writer wait then, and may be run by any number of programs at
-// once, so every replica may run it at startup. It also works while an older release is
-// running, and in a database of a later one that says that this release may use its
-// tables; otherwise it returns an error, and so it does if a table that has one of its
-// names is not the store's.
+// missing, also in a database of an earlier release. In a database that has them all, it
+// changes nothing and makes no writer wait. Any number of programs may run it at once, so
+// every replica may run it at startup. It also works while an older release is running, and
+// with the tables of a later release if they say that this release may use them; if they do
+// not, or if a table with one of its names is not the store's, it returns an error.
 //
-// From version 1, orders wait while it adds a column and an index: for a second or two on
-// SQLite and PostgreSQL where there are a million orders, and for as long as copying the
-// table takes on MySQL and MariaDB. Of a large table, give the Store a Timeout that is longer
-// than that: a statement that takes longer is ended, and PostgreSQL begins anew.
+// From version 1, orders wait while Migrate adds a column and an index: with a million
+// orders, for a second or two on SQLite and PostgreSQL, and on MySQL and MariaDB for as long
+// as copying the table takes. If the table is large, give the Store a Timeout that is longer
+// than that: a statement that takes longer than Timeout is ended, and PostgreSQL begins anew.
 //
-// It needs the right to create tables. Like the methods of [storefront.Store], it
-// waits for a database that is not there for up to Options.Timeout.
+// Migrate needs the right to create tables. Like the methods of [storefront.Store], it
+// waits up to Options.Timeout for a database that is away.
 func (s *Store) Migrate(ctx context.Context) error {
-	// CREATE INDEX IF NOT EXISTS waits for all writers in PostgreSQL, even when
-	// there is nothing to create.
+	// In PostgreSQL, CREATE INDEX IF NOT EXISTS waits for all writers even if the index is
+	// there.
 	version, err := s.schemaVersion(ctx)
 	switch {
 	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease):
@@ -44,7 +45,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	case version >= schemaVersion:
 		return nil
 	}
-	e, err := s.known(ctx, nil)
+	e, err := s.knownEngine(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -95,8 +96,8 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 	return version, nil
 }
 
-// checkColumns returns an error if a table is there that has the name of one of the store's
-// and is not one.
+// checkColumns returns an error if there is a table with the name of one of the store's
+// that is not the store's.
 func (s *Store) checkColumns(ctx context.Context, e *engine) error {
 	types := make(map[string]map[string]string) // by table and column
 	err := s.retryWith(ctx, func(ctx context.Context, c session) error {
@@ -125,8 +126,9 @@ func (s *Store) checkColumns(ctx context.Context, e *engine) error {
 	return nil
 }
 
-// isThere reports whether a statement of the schema failed because what it makes is there,
-// or what it drops is not, for engines that do not take IF NOT EXISTS.
+// isThere reports whether a statement of the schema failed because it has nothing to do:
+// the column or index that it makes is there, or the one that it drops is not. It is for
+// engines that do not know IF NOT EXISTS.
 func isThere(err error) bool {
 	number, _ := mySQLCode(err)
 	return slices.Contains([]uint64{
@@ -137,8 +139,8 @@ func isThere(err error) bool {
 }
 
 // createdMeanwhile reports whether a statement of the schema failed because another
-// program ran it at the same time: in PostgreSQL, IF NOT EXISTS looks first and
-// creates then.
+// program ran it at the same time: PostgreSQL first looks whether the table exists and then
+// creates it, which is no single step.
 func createdMeanwhile(err error) bool {
 	return slices.Contains([]string{
 		"42P07", // duplicate table

@@ -19,7 +19,7 @@ type proposal struct {
 	order storefront.Order
 	hash  [sha256.Size]byte // the column key_hash
 	watch *watch
-	alone bool // it shares no commit, as one that it shared has failed
+	alone bool // the order shares no commit any more, as one that it shared has failed
 }
 
 // row returns the arguments of engine.insertOrders.
@@ -42,11 +42,14 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	created := false
-	r, own := s.flights.do(waiting, flightKey{p.hash, key.Fingerprint}, func() (r result) {
+	r, own := s.flights.do(waiting, p.hash, key.Fingerprint, func() (r result) {
 		r, created = s.createOnce(ctx, deadline, p)
 		return r
 	})
-	if !own && r.err != nil && r.err == waiting.Err() && ctx.Err() == nil {
+	switch {
+	case r.err == nil && r.fingerprint != key.Fingerprint:
+		r = result{err: storefront.ErrKeyReused}
+	case !own && r.err != nil && r.err == waiting.Err() && ctx.Err() == nil:
 		r.err = fmt.Errorf("%w: another call with the key has not ended: %w", storefront.ErrUnavailable, r.err)
 	}
 	outcome = s.stats.outcome(ctx, r.err, created)
@@ -56,8 +59,8 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	return r.order, r.err
 }
 
-// createOnce creates the order of p, unless its key has one. Whatever it does, no other
-// call of the process does it for that key meanwhile.
+// createOnce creates the order of p, unless the key has one, which it returns then. No two
+// calls of the process run it for one key at the same time.
 func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal) (r result, created bool) {
 	var (
 		stored      storefront.Order
@@ -79,8 +82,8 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 			unknown = unknown || !decided
 			return err
 		}
-		// What else the database has against the order does not matter if the
-		// key is taken, which it may look at last.
+		// A database may check other constraints before the key, and their errors do not
+		// matter if the key is taken.
 		var foundErr error
 		stored, fingerprint, foundErr = s.orderOf(ctx, p)
 		switch {
@@ -98,23 +101,21 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 	})
 	_, decided := err.(acceptError)
 	switch {
-	case decided && ctx.Err() != nil: // it may be for that
+	case decided && ctx.Err() != nil: // Accept may have failed because ctx is done
 		return result{err: err}, false
 	case decided:
-		return result{err: err, valid: forMembers}, false
+		return result{err: err, fingerprint: p.key.Fingerprint, valid: forMembers}, false
 	case err != nil && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
 		return result{err: fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)}, false
 	case err != nil:
 		return result{err: err}, false
-	case fingerprint != p.key.Fingerprint:
-		return result{err: storefront.ErrKeyReused, valid: forAll}, false
 	}
-	return result{order: stored, valid: forAll}, created
+	return result{order: stored, fingerprint: fingerprint, valid: forAll}, created
 }
 
-// isOfKey reports whether the error may say that a key is taken, and not another value that
-// must be unique. In MySQL, its text alone tells; in others, an INSERT does not fail for
-// a key.
+// isOfKey reports whether the error of an INSERT may say that a key is taken, and not that
+// another unique value is. In MySQL, only the text of the error tells; with other engines,
+// no INSERT fails because a key is taken.
 func isOfKey(err error) bool {
 	number, _ := mySQLCode(err)
 	text := err.Error()
@@ -145,8 +146,8 @@ func (s *Store) orderOf(ctx context.Context, p *proposal) (order storefront.Orde
 	return order, fingerprint, err
 }
 
-// keyHash is the column key_hash. A hash is of one length, so that the length of
-// a scope is not limited by what an index takes.
+// keyHash returns the value of the column key_hash. All hashes have one length, so that a
+// scope may be longer than an index allows.
 func keyHash(scope, value string) [sha256.Size]byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(scope)+len(value)), uint64(len(scope)))
 	return sha256.Sum256(append(append(b, scope...), value...))
@@ -155,23 +156,23 @@ func keyHash(scope, value string) [sha256.Size]byte {
 // keysPerStatement bounds how long ForgetKeys holds locks.
 const keysPerStatement = 1000
 
-// ForgetKeys forgets the idempotency keys that were recorded before a time by the
-// clock of the database (of the machine for SQLite), whatever time their orders have, and
-// returns how many, or fewer where a connection was lost. The orders stay. Run it every
-// hour or so, in any number of programs at once:
+// ForgetKeys forgets the idempotency keys that the database recorded before a time, by its
+// own clock (SQLite: the machine's), whatever time their orders have. It returns how many,
+// or fewer if a connection was lost. The orders stay. Run it every hour or so, in any number
+// of programs at once:
 //
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 //
-// The hour allows for a clock of the program's that is ahead of the database's. ForgetKeys
-// forgets 1000 keys per transaction, oldest first; if it returns an error, some may be
-// forgotten, and calling it again goes on. It returns an error and forgets nothing if
-// before is less than [storefront.KeyLifetime] ago by the clock of the database.
+// The hour allows for a program whose clock is ahead of the database's. ForgetKeys forgets
+// 1000 keys per transaction, oldest first; if it returns an error, some may be forgotten,
+// and the next call goes on. It returns an error and forgets nothing if before is less than
+// [storefront.KeyLifetime] ago by the clock of the database.
 //
-// In SQLite, a key that a release with tables of version 1 has recorded is as old as the
-// first ForgetKeys that finds it.
+// In SQLite, if a release with tables of version 1 has recorded a key, its age counts from
+// the first ForgetKeys that finds it.
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
-	// By the clock that all replicas share: one that is ahead must not forget what
-	// they all need.
+	// All replicas go by the clock of the database, so that one whose own clock is ahead
+	// does not forget keys that all of them need.
 	now, err := s.number(ctx, func(e *engine) string { return e.now })
 	if err != nil {
 		return 0, err

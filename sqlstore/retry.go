@@ -10,16 +10,15 @@ import (
 	"example.com/storefront"
 )
 
-// The first pause between two tries is at most minPause; then they double, up to
+// The first pause between two tries is at most minPause. The limit then doubles, up to
 // maxPause.
 const (
 	minPause = 2 * time.Millisecond
 	maxPause = 500 * time.Millisecond
 )
 
-// retry calls try, again and again as long as it fails for a reason that may pass.
-// It gives up when ctx is done, with an error that matches ctx.Err(), and at the deadline,
-// with one that matches [storefront.ErrUnavailable].
+// retry calls try until its error is not transient. When ctx is done, retry returns an error
+// that matches ctx.Err(), and at the deadline one that matches [storefront.ErrUnavailable].
 func (s *Store) retry(ctx context.Context, deadline time.Time, try func(context.Context) error) error {
 	trying, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -35,9 +34,9 @@ func (s *Store) retry(ctx context.Context, deadline time.Time, try func(context.
 			s.stats.retries.Add(1)
 			if errors.Is(err, driver.ErrBadConn) && s.db.Stats().Idle > 0 {
 				most = minPause
-				continue // when the server is back, all that were idle are dead
+				continue // after a restart of the server, all idle connections are dead
 			}
-			// At random, so that those who met do not meet again.
+			// The pause is random, so that two transactions that conflicted do not again.
 			select {
 			case <-time.After(s.jitter(0, most)):
 				continue

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A session is what a try sends its statements through: a connection or, where
-// they are prepared, any connection of the pool.
+// A session sends the statements of a try: over one connection or, where the engine
+// prepares statements, over any connection of the pool.
 type session struct {
 	store  *Store
 	engine *engine
@@ -22,16 +22,16 @@ type session struct {
 	held   *held
 }
 
-// held is what keeps conn from being given back.
+// held is the state of the connection that a try holds.
 type held struct {
-	until     <-chan struct{} // closes when it can be, if not at once
-	closing   bool            // database/sql may be closing it
-	heard     atomic.Bool     // a statement of the try has been answered
+	until     <-chan struct{} // closes when conn can be given back; nil: it can be at once
+	closing   bool            // database/sql may be closing conn
+	heard     atomic.Bool     // the server has answered a statement of the try
 	accepting atomic.Bool     // Options.Accept has been called
 }
 
-// withSession calls try with a session. If w is not nil, it goes by what is known there,
-// and adds to it.
+// withSession calls try with a session. If w is not nil, w ends a try that the server does
+// not answer, and records the outcome.
 func (s *Store) withSession(ctx context.Context, w *watch, try func(context.Context, session) error) error {
 	if w != nil && w.health == &s.ordering {
 		if err := s.slots.take(ctx, s.ordersAtOnce); err != nil {
@@ -47,8 +47,8 @@ func (s *Store) withSession(ctx context.Context, w *watch, try func(context.Cont
 	return err
 }
 
-// ordersAtOnce returns how many connections orders have at most: half of the pool's, so
-// that reads go on while orders wait for a lock. 0 is any number.
+// ordersAtOnce returns how many connections orders may use at once: half of the pool, so
+// that reads go on while orders wait for a lock. 0 means any number.
 func (s *Store) ordersAtOnce() int {
 	most := s.db.Stats().MaxOpenConnections
 	return min(most, max(1, most/2))
@@ -77,8 +77,9 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 		}
 		return err
 	}
-	// To connect may take long. But where the pool has a connection, the driver may
-	// ask the server whether it is there (pgx does), and get no answer.
+	// Connecting may take long, so w does not limit it. But before a driver hands out a
+	// connection of the pool, it may ask the server whether it is there (pgx does), and get
+	// no answer.
 	pooled := w != nil && s.db.Stats().Idle > 0
 	if !pooled {
 		if err := connect(ctx); err != nil {
@@ -120,11 +121,11 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 	return w.try(ctx, s, &h.heard, run)
 }
 
-// inTurn calls run with a ctx that is also done once it has taken a quarter of the time
-// that calls have and others wait for a connection for an order, unless Options.Accept has
-// been called. So those who wait for locks do not keep all connections of orders from those
-// who need not. A server that goes on without its caller is not left for that: in MySQL, they
-// wait no longer than innodb_lock_wait_timeout.
+// inTurn calls run with a ctx that is also done once run has taken a quarter of
+// Options.Timeout while other orders wait for a connection, unless it has called
+// Options.Accept. So the orders that wait for locks do not keep all connections from those
+// that need not wait. It is not for an engine that persists: MySQL ends the wait for a lock
+// after innodb_lock_wait_timeout.
 func (s *Store) inTurn(ctx context.Context, h *held, run func(context.Context) error) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,13 +148,12 @@ func (s *Store) inTurn(ctx context.Context, h *held, run func(context.Context) e
 	return err
 }
 
-// release gives a connection back to the pool, over which a try has ended with err.
+// release gives a connection back to the pool after a try that has ended with err.
 func (s *Store) release(conn *sql.Conn, h *held, err error) {
-	// A server that was the primary when it was connected to, and no longer is, may
-	// have the connection in order, but it must not go back to the pool. Where
-	// database/sql ends the transaction of a ctx that is done, it may close the Conn, too,
-	// whose method Raw must not be called meanwhile; it drops the connection itself if
-	// that is not in order.
+	// A connection to a server that is no longer the primary may be in order, but must not go
+	// back to the pool. While database/sql ends the transaction of a ctx that is done, it may
+	// close conn, and conn.Raw, which drop calls, must not run; database/sql itself drops a
+	// connection that is not in order.
 	if class := classOf(err); (class == silent || class == notPrimary) && !h.closing {
 		s.drop(conn)
 	}
@@ -166,7 +166,8 @@ func (s *Store) drop(conn *sql.Conn) {
 	conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-// detect returns what kind of database it is that conn leads to.
+// detect returns the engine of the database, which it asks over conn unless the engine is
+// known.
 func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	if e := s.engine.Load(); e != nil {
 		return e, nil
@@ -184,21 +185,21 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	return s.engine.Load(), nil
 }
 
-// known is detect for who has no connection.
-func (s *Store) known(ctx context.Context, w *watch) (e *engine, err error) {
+// knownEngine returns the engine, and connects to the database if it is not known yet.
+func (s *Store) knownEngine(ctx context.Context, w *watch) (e *engine, err error) {
 	if e = s.engine.Load(); e == nil {
 		err = s.withSession(ctx, w, func(_ context.Context, c session) error { e = c.engine; return nil })
 	}
 	return e, err
 }
 
-// retryWith calls try with a session, as retry does.
+// retryWith is retry with a session, for as long as Options.Timeout.
 func (s *Store) retryWith(ctx context.Context, try func(context.Context, session) error) error {
 	return s.retry(ctx, time.Now().Add(s.opts.Timeout), func(ctx context.Context) error { return s.withSession(ctx, nil, try) })
 }
 
-// query runs a query, prepared once by its text where the engine prepares: callers have
-// few texts.
+// query runs a query. Where the engine prepares statements, query keeps one for each text:
+// its callers use a fixed set of texts.
 func (c session) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if c.conn != nil {
 		return c.conn.QueryContext(ctx, query, args...)
@@ -210,7 +211,7 @@ func (c session) query(ctx context.Context, query string, args ...any) (*sql.Row
 	return statement.QueryContext(ctx, args...)
 }
 
-// each runs a query as query does, scans each row into dest, and calls then after it.
+// each runs a query as query does, scans each row into dest, and then calls then.
 func (c session) each(ctx context.Context, then func(), dest []any, query string, args ...any) error {
 	rows, err := c.query(ctx, query, args...)
 	if err != nil {
@@ -223,11 +224,11 @@ func (c session) each(ctx context.Context, then func(), dest []any, query string
 		}
 		then()
 	}
-	// The commit of a statement that writes, if there is one, comes after its rows, and may fail.
+	// A statement that writes commits after its last row, and that may fail.
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// hashes runs a statement that returns some of the orders' key_hash.
+// hashes returns the key_hash of each row of a statement.
 func (c session) hashes(ctx context.Context, query string, args ...any) (map[[sha256.Size]byte]bool, error) {
 	hashes := make(map[[sha256.Size]byte]bool)
 	var hash []byte
@@ -235,19 +236,19 @@ func (c session) hashes(ctx context.Context, query string, args ...any) (map[[sh
 	return hashes, err
 }
 
-// A transaction is one in which orders are inserted.
+// A transaction inserts orders.
 type transaction struct {
 	*sql.Tx
 	session
 	insert func(ctx context.Context, args ...any) (sql.Result, error)
-	cancel context.CancelFunc // of the ctx that it began with
-	ended  bool               // by commit, and not by database/sql
+	cancel context.CancelFunc // of the ctx that began the transaction
+	ended  bool               // commit has ended the transaction, and not database/sql
 }
 
-// begin begins a transaction, with the values of ctx. Only begin itself and commit end
-// when ctx is done, besides statements: database/sql would roll back then, in a
-// goroutine of its own, and whoever gives the connection back waits for that (see also
-// release).
+// begin begins a transaction, with the values of ctx. When ctx is done, begin, commit and
+// the statements return, but the transaction stays until rollBack: database/sql would roll
+// back in a goroutine of its own, and giving the connection back would wait for that (see
+// also release).
 func (c session) begin(ctx context.Context) (*transaction, error) {
 	if c.conn == nil {
 		// Before the transaction: the pool may have one connection only.
@@ -268,7 +269,7 @@ func (c session) begin(ctx context.Context) (*transaction, error) {
 	stop := context.AfterFunc(ctx, cancel)
 	tx, err := c.conn.BeginTx(beginning, nil)
 	if !stop() && err == nil {
-		// database/sql rolls back, and who gives the connection back waits for that.
+		// ctx is done, so that database/sql rolls back.
 		ended := make(chan struct{})
 		close(ended)
 		c.held.closing, c.held.until = true, ended
@@ -285,14 +286,19 @@ func (c session) begin(ctx context.Context) (*transaction, error) {
 	return &transaction{tx, c, insert, cancel, false}, nil
 }
 
+// send runs a statement without arguments.
+func (tx *transaction) send(ctx context.Context, statement string) error {
+	_, err := tx.ExecContext(ctx, statement)
+	return err
+}
+
 // commit commits the transaction.
 func (tx *transaction) commit(ctx context.Context) error {
 	switch {
 	case tx.conn == nil:
 		return tx.Commit()
 	case tx.engine.commit != "":
-		_, err := tx.ExecContext(ctx, tx.engine.commit)
-		return err
+		return tx.send(ctx, tx.engine.commit)
 	}
 	defer tx.endWith(ctx)()
 	err := tx.Commit()
@@ -300,9 +306,9 @@ func (tx *transaction) commit(ctx context.Context) error {
 	return err
 }
 
-// endWith has database/sql end the transaction when ctx is done, as far as its methods
-// that are given no ctx are concerned, until the function is called that it returns. It
-// does nothing where the driver would not be told.
+// endWith makes database/sql end the transaction when ctx is done, for the methods of
+// sql.Tx that take no ctx, until the caller calls the function that endWith returns. It does
+// nothing for an engine whose driver would go on all the same.
 func (tx *transaction) endWith(ctx context.Context) func() {
 	if tx.conn == nil || tx.engine.commit != "" {
 		return func() {}
@@ -315,21 +321,22 @@ func (tx *transaction) endWith(ctx context.Context) func() {
 	}
 }
 
-// rollBack ends the transaction, if it has not ended. A server that hangs is left when
-// ctx is done, or soon, as what the call returns is known by then; the connection cannot
-// be, so it is given back when the driver is done with it.
+// rollBack ends the transaction, if it has not ended. It does not wait for a server that
+// hangs for longer than ctx, or than a fifth of Options.Timeout: the result of the call is
+// known by then. The connection is given back when the driver is done with it.
 func (tx *transaction) rollBack(ctx context.Context) {
 	if tx.conn == nil {
 		tx.Rollback()
 		return
 	}
-	ended := make(chan struct{})
-	late := time.NewTimer(tx.store.opts.Timeout / 5)
-	defer late.Stop()
+	ended, late := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer tx.cancel()
-		defer time.AfterFunc(tx.store.opts.Timeout/5, tx.cancel).Stop()
+		defer time.AfterFunc(tx.store.opts.Timeout/5, func() {
+			tx.cancel()
+			close(late)
+		}).Stop()
 		if err := tx.Rollback(); err == sql.ErrTxDone && !tx.ended {
 			tx.held.closing = true
 		}
@@ -338,7 +345,7 @@ func (tx *transaction) rollBack(ctx context.Context) {
 	case <-ended:
 		return
 	case <-ctx.Done():
-	case <-late.C:
+	case <-late:
 	}
 	tx.held.until = ended
 }
@@ -359,8 +366,9 @@ func (s *Store) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 	return statement, nil
 }
 
-// exec runs any other statement, and returns how many rows it affected. While they are
-// asked for, the connection is held: database/sql waits for whoever has it by then.
+// exec runs any other statement, and returns how many rows it affected. It holds the
+// connection until it has that number: database/sql would wait for the next user of the
+// connection.
 func (c session) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	conn := c.conn
 	if conn == nil {
@@ -373,7 +381,7 @@ func (c session) exec(ctx context.Context, query string, args ...any) (int64, er
 	return rowsAffected(conn.ExecContext(ctx, query, args...))
 }
 
-// rowsAffected is for the result of a statement whose connection is still held.
+// rowsAffected returns how many rows a statement affected whose connection is still held.
 func rowsAffected(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
@@ -381,7 +389,7 @@ func rowsAffected(result sql.Result, err error) (int64, error) {
 	return result.RowsAffected()
 }
 
-// number returns the only value of the only row of the engine's query.
+// number returns the single value that a query of the engine returns.
 func (s *Store) number(ctx context.Context, query func(*engine) string) (n int64, err error) {
 	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
 		return c.each(ctx, func() {}, []any{&n}, query(c.engine))
@@ -389,15 +397,15 @@ func (s *Store) number(ctx context.Context, query func(*engine) string) (n int64
 	return n, err
 }
 
-// slots are for connections that may be in use at the same time. Who waits for one gets
-// it in turn.
+// slots limits how many connections orders use at once. Those that wait for a slot get one
+// in the sequence of their arrival.
 type slots struct {
 	mu      sync.Mutex
 	used    int
 	waiting []chan struct{}
 }
 
-// take waits for a slot while as many as most returns are used, if that is not 0.
+// take waits for a slot while most() slots are used. If most() is 0, there is no limit.
 func (s *slots) take(ctx context.Context, most func() int) error {
 	s.mu.Lock()
 	if limit := most(); limit == 0 || s.used < limit {
@@ -420,12 +428,12 @@ func (s *slots) take(ctx context.Context, most func() int) error {
 	}
 	s.mu.Unlock()
 	if i < 0 {
-		s.giveBack() // it was its turn in the same moment
+		s.giveBack() // giveBack has passed a slot on to this call in the same moment
 	}
 	return ctx.Err()
 }
 
-// wanted reports whether anybody waits for a slot.
+// wanted reports whether a call waits for a slot.
 func (s *slots) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,26 +17,22 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A gate is an Accept that waits until it is opened.
-type gate struct {
-	let   chan struct{}
-	calls atomic.Int64
-}
-
-func newGate() *gate { return &gate{let: make(chan struct{})} }
-
-func (g *gate) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
-	g.calls.Add(1)
-	select {
-	case <-g.let:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// newGatedDB returns a connector to a server that has a product, and whose reads and commits
+// wait until let is closed.
+func newGatedDB() (f *fakeDB, let chan struct{}) {
+	f, let = newProductDB(), make(chan struct{})
+	f.server.let = let
+	f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+		if kindOf(query) == "READ" {
+			<-let
+		}
+		return nil, errPassOn
 	}
+	return f, let
 }
 
-// database/sql has a result wait for whoever has its connection by then, such as a reader
-// who takes minutes. The server notes it (see open).
+// When a result is asked for its rows, database/sql waits for the user of its connection,
+// which may be a reader that takes minutes by then. The server notes it (see open).
 func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
 	for _, engine := range engines {
 		for name, call := range map[string]func(context.Context, *sqlstore.Store) error{
@@ -73,7 +68,7 @@ func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					for range 5 { // they wait for the connection that the call has
+					for range 5 { // these reads wait for the connection that the call has
 						wg.Go(func() { fill(t, store, 1) })
 					}
 					wg.Wait()
@@ -89,13 +84,14 @@ func TestOrdersHoldHalfOfThePool(t *testing.T) {
 		for pool, most := range map[int]int{0: 20, 1: 1, 2: 1, 3: 1, 4: 2, 7: 3} {
 			t.Run(fmt.Sprintf("Accept %t/pool of %d", accepts, pool), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFakeDB(postgres)
-					f.server.addResource(kettle)
-					g, opts := newGate(), sqlstore.Options{}
+					f, let, opts := newProductDB(), make(chan struct{}), sqlstore.Options{}
 					if accepts {
-						opts.Accept = g.accept
+						opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+							<-let
+							return nil
+						}
 					} else {
-						f.server.let, most = g.let, min(most, 4) // commits that are shared
+						f.server.let, most = let, min(most, 4) // orders share four commits
 					}
 					db := open(t, f)
 					db.SetMaxOpenConns(pool)
@@ -112,7 +108,7 @@ func TestOrdersHoldHalfOfThePool(t *testing.T) {
 							t.Errorf("reads waited for %v", took)
 						}
 					}
-					close(g.let)
+					close(let)
 					orders.Wait()
 				})
 			})
@@ -120,7 +116,7 @@ func TestOrdersHoldHalfOfThePool(t *testing.T) {
 	}
 }
 
-// Who waits for a connection is not sent ahead, nor left behind.
+// An order that waits for a connection neither overtakes others nor is left behind.
 func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, newFakeDB(postgres))
@@ -154,7 +150,7 @@ func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
 		if got := strings.Join(accepted, " "); got != "a b c d" {
 			t.Errorf("the orders went in the sequence %s", got)
 		}
-		after := create(t, store, "e") // the connection is not lost with the one who left
+		after := create(t, store, "e") // the slot of the caller who left is not lost
 		close(let)
 		after.Wait()
 	})
@@ -162,15 +158,7 @@ func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
 
 func TestReadsAndOrdersHaveEachTheirMaxCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		let := make(chan struct{})
-		f := newProductDB()
-		f.server.let = let
-		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) == "READ" {
-				<-let
-			}
-			return nil, errPassOn
-		}
+		f, let := newGatedDB()
 		store := sqlstore.New(open(t, f), &sqlstore.Options{MaxCalls: 3})
 		get := func() error {
 			_, err := store.GetProduct(t.Context(), "kettle")
@@ -252,7 +240,7 @@ func TestPostgreSQLWithUnfitSettingsIsRefused(t *testing.T) {
 	}
 }
 
-// A connection that breaks then says nothing of the settings.
+// A connection that breaks during these questions says nothing of the settings.
 func TestQuestionsAboutSettingsAreRetried(t *testing.T) {
 	for _, kind := range []string{"VERSION", "SCHEMA", "BYTES", "SERVER"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,17 +10,11 @@ import (
 	"example.com/storefront"
 )
 
-// keysAgeByTheServer says that a key's age is told by the clock of the database. As
-// long as it is told by the order's own time, a replica whose clock is behind creates
-// orders whose keys are forgotten at once.
-const keysAgeByTheServer = true
-
-// ageKeys has orders be there whose keys are about to be old enough to be forgotten.
+// ageKeys adds orders whose keys are about to be old enough to be forgotten, and makes the
+// clocks of the replicas wrong.
 func (m *simulation) ageKeys(d *rand.Rand) {
-	if keysAgeByTheServer {
-		for n := range m.clocks {
-			m.clocks[n] = oneOf(d, 0, between(d, time.Millisecond, time.Hour), -between(d, time.Millisecond, time.Hour), 72*time.Hour, -72*time.Hour)
-		}
+	for n := range m.clocks {
+		m.clocks[n] = oneOf(d, 0, between(d, time.Millisecond, time.Hour), -between(d, time.Millisecond, time.Hour), 72*time.Hour, -72*time.Hour)
 	}
 	m.old = make(map[int]*orderRow)
 	var changes []change
@@ -33,21 +27,20 @@ func (m *simulation) ageKeys(d *rand.Rand) {
 			id: "old." + keyName(key), item: plain, qty: 1, ms: made.UnixMilli(), keyed: made.UnixMilli(), inserted: made.UnixMilli(),
 			hash: keyHash(m.keyOf(key, 0)), fingerprint: fingerprint(0),
 		}
-		if keysAgeByTheServer {
-			row.ms += oneOf(d, 0, 72*time.Hour, -72*time.Hour).Milliseconds()
-		}
+		row.ms += oneOf(d, 0, 72*time.Hour, -72*time.Hour).Milliseconds()
 		m.old[key] = row
 		changes = append(changes, change{order: row}, change{work: row.id})
 	}
 	m.server.happen(changes...)
 }
 
-// forgetter calls ForgetKeys now and then, by the clock of a replica.
+// forgetter calls ForgetKeys now and then, by the clock of a replica. A replica of an older
+// release does not: it would go by the time of the orders, which may be any.
 func (m *simulation) forgetter(replica int) {
 	who := fmt.Sprintf("r%d.f", replica)
 	d := m.dice(who)
-	if keysAgeByTheServer && m.older[replica] {
-		return // it goes by the orders' own time, whatever that is
+	if m.older[replica] {
+		return
 	}
 	for range 1 + d.IntN(6) {
 		m.sleep(between(d, 10*time.Microsecond, m.span/2))
@@ -56,10 +49,10 @@ func (m *simulation) forgetter(replica int) {
 	}
 }
 
-// forgetKeys calls ForgetKeys, and checks what comes of it.
+// forgetKeys calls ForgetKeys, and checks its result.
 func (m *simulation) forgetKeys(who string, replica int, before time.Time) {
 	youngest := before.Add(storefront.KeyLifetime).UnixMilli()
-	early := m.server.clock() < youngest // when the call begins
+	early := m.server.clock() < youngest // before is too late when the call begins
 	m.tell(who, "ForgetKeys before %v", before)
 	n, err := m.stores[replica].ForgetKeys(context.WithValue(context.Background(), callerKey{}, who), before)
 	m.tell(who, "ForgetKeys: %d, %v", n, err)
@@ -76,7 +69,7 @@ func (m *simulation) forgetKeys(who string, replica int, before time.Time) {
 	}
 }
 
-// forgetAll forgets all keys that are old.
+// forgetAll forgets the keys of all orders of ageKeys.
 func (m *simulation) forgetAll() {
 	if !m.forgets {
 		return

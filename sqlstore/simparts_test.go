@@ -12,23 +12,14 @@ import (
 	"example.com/storefront"
 )
 
-// groupReplication says that the store takes MySQL's Group Replication for the cluster
-// that it is: a conflict is error 3101 there, which passes.
-const groupReplication = true
-
-// poolIsShared says that orders leave connections to reads, and that calls with one key
-// are one try. As long as it is not so, those that wait for a lock may have all
-// connections of a small pool.
-const poolIsShared = true
-
-// What may be gone for good.
+// A connection or a lock may be gone for good.
 const (
-	aConnection = "a connection" // of each replica, over which nothing is answered any more
-	aLock       = "a lock"       // of a key, or in SQLite that of the database, which a stranger has
+	aConnection = "a connection" // one of each replica, over which the server answers nothing any more
+	aLock       = "a lock"       // that of a key, or in SQLite that of the database: a stranger has it
 )
 
-// goForGood has something be gone for good, and nothing else fail: whatever can be
-// served is to be served.
+// goForGood makes a connection or a lock be gone for good, while nothing else fails: all
+// calls that can be served must be served.
 func (m *simulation) goForGood(d *rand.Rand) {
 	m.gone = oneOf(d, aConnection, aLock)
 	if m.server.engine == sqlite {
@@ -39,9 +30,7 @@ func (m *simulation) goForGood(d *rand.Rand) {
 	for _, member := range m.server.members {
 		member.lag = min(member.lag, m.timeout/50)
 	}
-	if m.pool = 0; poolIsShared {
-		m.pool = oneOf(d, 0, 4)
-	}
+	m.pool = oneOf(d, 0, 4)
 	if m.gone == aLock {
 		lock := "key " + keyHash(m.keyOf(0, 0))
 		if m.server.engine == sqlite {
@@ -55,7 +44,7 @@ func (m *simulation) goForGood(d *rand.Rand) {
 	}
 }
 
-// comeBack ends what was gone, so that the rest of the simulation can be.
+// comeBack ends the transactions of strangers, so that the simulation can go on.
 func (m *simulation) comeBack() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -64,20 +53,20 @@ func (m *simulation) comeBack() {
 	}
 }
 
-// waitsForAStranger reports whether a needs a lock that a stranger has, or one that
-// has stayed with a connection over which nothing is answered: for a while, with a
-// driver of MySQL, as it waits for the answer to a ROLLBACK.
+// waitsForAStranger reports whether a needs a lock that a stranger has, or that a connection
+// without answers has: a driver of MySQL keeps such a connection for a while, as it waits
+// for the answer to a ROLLBACK.
 func (m *simulation) waitsForAStranger(a *attempt) bool {
 	if m.gone == aLock {
 		return m.server.engine == sqlite || a.key == 0
 	}
 	return slices.ContainsFunc(m.server.kept, func(row string) bool {
 		return row == "key "+keyHash(m.keyOf(a.key, 0)) || a.proposed.Item == stocked && strings.HasPrefix(row, "shelf ") ||
-			m.accepts && strings.HasPrefix(row, "slot ") // which the key decides, in a way of the store's own
+			m.accepts && strings.HasPrefix(row, "slot ") // only the store knows which key has which slot
 	})
 }
 
-const products = 4 // that each replica puts
+const products = 4 // how many each replica puts
 
 // putter puts products.
 func (m *simulation) putter(replica int) {
@@ -93,7 +82,7 @@ func (m *simulation) putter(replica int) {
 		case err == nil:
 			m.put[id] = m.now()
 		case errors.Is(err, storefront.ErrUnavailable) && m.now()-began >= m.timeout && (m.gone != aLock || m.server.engine == sqlite):
-			// It waits for a connection over which nothing is answered, as requests do not.
+			// Put waits for a connection without answers; requests do not.
 		case wrongPassword(err):
 		default:
 			m.fault("Put of %s returned %v after %v", id, err, m.now()-began)
@@ -102,7 +91,7 @@ func (m *simulation) putter(replica int) {
 	}
 }
 
-// reader gets products, which are there once they were put, wherever that was.
+// reader gets products. One that was put at any replica must be there.
 func (m *simulation) reader(replica int) {
 	d := m.dice("reader", fmt.Sprint(replica))
 	for range 4 * products {

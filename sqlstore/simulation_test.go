@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -24,25 +25,29 @@ import (
 var (
 	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
 	first   = flag.Uint64("first", 1, "simulate the seeds from this one on")
-	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 2000, or 200 with -short or -race)")
+	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 200, or 2000 with STOREFRONT_LONG=1; with -race, a tenth of either)")
 )
 
-// TestSimulation tests the store as a whole: three of them as replicas of a program,
-// with 16 callers each, on a database that fails in every way that it can. A seed
-// decides everything: newSimulation says what, and check what must be true whatever
-// happened.
+// TestSimulation tests stores as a whole: three replicas of a program, with 16 callers each,
+// on a database that fails in every way that it can. The seed decides everything. See
+// newSimulation for the choices, and check for the promises that must be kept whatever
+// happens.
 //
 //	go test ./sqlstore -run TestSimulation -timeout 0 -args -first 2001 -seeds 100000
 //	go test ./sqlstore -run TestSimulation -args -seed 42
 func TestSimulation(t *testing.T) {
-	from, n := *first, uint64(2000)
+	from, n := *first, uint64(200)
+	if long() {
+		n = 2000
+	}
+	if raceDetected() {
+		n /= 10
+	}
 	switch {
 	case *oneSeed != 0:
 		from, n = *oneSeed, 1
 	case *seeds != 0:
 		n = *seeds
-	case testing.Short() || raceDetected():
-		n = 200
 	}
 	times := make(map[string]int)
 	for seed := from; seed < from+n; seed++ {
@@ -76,19 +81,23 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// A failure is of use only if its seed shows it again.
+// A failure helps only if its seed repeats it.
 func TestSimulationIsTheSameEachTime(t *testing.T) {
 	if raceDetected() {
 		t.Skip("the race detector has goroutines run in random sequence")
 	}
-	for seed := uint64(1); seed <= 40; seed++ {
-		// Where the machine stops the process for 10 ms, the runtime may interrupt a
+	seeds := uint64(10)
+	if long() {
+		seeds = 40
+	}
+	for seed := uint64(1); seed <= seeds; seed++ {
+		// When the machine stops the process for 10 ms, the runtime may interrupt a
 		// goroutine. On a busy machine a few runs of a seed differ, but not most.
 		var stories [][]string
 		for len(stories) < 50 {
 			m := simulate(t, seed)
 			if m.pool != 0 || m.grain != 0 {
-				break // where calls wait for a connection, database/sql picks the next at random
+				break // database/sql picks the call that gets a connection next at random
 			}
 			story := m.told()
 			if slices.ContainsFunc(stories, func(other []string) bool { return slices.Equal(story, other) }) {
@@ -108,6 +117,10 @@ func TestSimulationIsTheSameEachTime(t *testing.T) {
 	}
 }
 
+// long reports whether this is the long run of the tests, by the environment variable
+// STOREFRONT_LONG=1: the simulation then runs all of its seeds, which takes minutes.
+func long() bool { return os.Getenv("STOREFRONT_LONG") == "1" }
+
 func raceDetected() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -115,12 +128,12 @@ func raceDetected() bool {
 
 // simulate runs a seed.
 //
-// When a commit settles the calls that shared it, they go on in the same instant, and
-// the sequence in which they queue for their next try is the scheduler's. With one P,
-// and no garbage collection to interrupt it, that is the same each time.
+// When a shared commit ends, its calls go on in the same instant, and the scheduler decides
+// in which sequence they queue for their next try. With one P, and no garbage collection to
+// interrupt it, the scheduler decides the same each time.
 func simulate(t *testing.T, seed uint64) (m *simulation) {
-	// A seed takes a fraction of a second. The watch is outside of the bubble, whose time
-	// may stand still.
+	// A seed takes a fraction of a second. This watch is outside of the bubble, because
+	// time in the bubble may stand still.
 	watch := time.AfterFunc(5*time.Minute, func() {
 		debug.SetTraceback("all")
 		panic(fmt.Sprintf("seed %d does not end", seed))
@@ -132,7 +145,7 @@ func simulate(t *testing.T, seed uint64) (m *simulation) {
 		runtime.GC()
 	}
 	defer func() {
-		if v := recover(); v != nil { // goroutines are left
+		if v := recover(); v != nil { // the bubble panics if goroutines are left
 			m.fault("%v", v)
 		}
 	}()
@@ -143,10 +156,10 @@ func simulate(t *testing.T, seed uint64) (m *simulation) {
 	return m
 }
 
-// What the items of orders stand for. Without Accept, there are only the first two.
+// The item of an order decides its fate. Without Accept, only the first two are used.
 const (
 	plain        = "plain"
-	rejected     = "rejected"      // a CHECK rejects the order, which is before any look at its key
+	rejected     = "rejected"      // a CHECK rejects the order, before the database looks at its key
 	stocked      = "stocked"       // Accept takes one from each of two shelves, or refuses
 	refusing     = "refused"       // Accept refuses after it has written
 	failing      = "failing"       // Accept returns an error of its own
@@ -159,8 +172,8 @@ const (
 const (
 	replicas          = 3
 	callersPerReplica = 16
-	rounds            = 2 // of each caller
-	tries             = 3 // of each round
+	rounds            = 2 // for each caller
+	tries             = 3 // in each round
 )
 
 var (
@@ -177,17 +190,17 @@ type simulation struct {
 	stores   []*sqlstore.Store
 	accepts  bool
 	timeout  time.Duration
-	span     time.Duration // the time in which callers begin, and servers fail
+	span     time.Duration // in which callers begin, and servers fail
 	together bool          // all callers begin their rounds together, so that more commits are shared
 	pool     int           // how many connections each store may have, or 0: any number
-	items    [][2]string   // of each key, with its first fingerprint and with its second
+	items    [][2]string   // for each key, the items of the orders with its two fingerprints
 
-	clocks    [replicas]time.Duration // how wrong those of the replicas are
-	older     [replicas]bool          // those of a release that does not know the column keyed_ms
+	clocks    [replicas]time.Duration // how wrong the clocks of the replicas are
+	older     [replicas]bool          // which replicas have a release without the column keyed_ms
 	forgets   bool                    // ForgetKeys is called
-	old       map[int]*orderRow       // orders of keys, which may be forgotten soon, or were
-	gone      string                  // what never comes back, while all else is in order
-	strangers []*tx                   // who have what is gone
+	old       map[int]*orderRow       // by key, the orders whose keys are old enough to be forgotten, or soon
+	gone      string                  // a connection or a lock that never comes back, while all else is in order
+	strangers []*tx                   // the transactions that have the lock
 
 	calling  sync.Mutex
 	calls    []*attempt
@@ -204,19 +217,19 @@ type attempt struct {
 	key, variant int
 	proposed     storefront.Order
 	began, ended time.Duration
-	limit        time.Duration // when it must have ended
-	calm         bool          // after all faults
+	limit        time.Duration // when the call must have ended
+	calm         bool          // the call began after all faults
 
 	order    storefront.Order
 	err      error
-	ctxErr   error // of its ctx when it had ended
+	ctxErr   error // ctx.Err() when the call ended
 	panicked any
 }
 
 // An acceptance is a call of Accept.
 type acceptance struct {
 	at    time.Duration
-	order string // its ID
+	order string // the ID
 	key   string
 }
 
@@ -252,7 +265,7 @@ func newSimulation(seed uint64) *simulation {
 		}
 		store := sqlstore.New(db, opts)
 		store.SetJitter(func(least, most time.Duration) time.Duration {
-			if m.grain > 0 { // the pauses of two that fail together are to end together, too
+			if m.grain > 0 { // the pauses of two calls that fail together end together, too
 				return least + upTo(m.dice("pause"), most-least)/m.grain*m.grain
 			}
 			return m.plan(least + upTo(m.dice(r.name, "pause"), most-least))
@@ -264,18 +277,18 @@ func newSimulation(seed uint64) *simulation {
 	return m
 }
 
-// planMore is for what has joined the simulation later. It has dice of its own, so that
-// what a seed was before stays.
+// planMore makes the choices that were added to the simulation later. It has dice of its own,
+// so that the story of a seed did not change when they were added.
 func (m *simulation) planMore(d *rand.Rand) {
 	if d.IntN(8) == 0 && m.pool == 0 {
-		m.grain = oneOf(d, 10*time.Microsecond, time.Millisecond) // which each message takes at least
-		whole := 200 * m.grain                                    // so that a fortieth of an eighth of Timeout, and the like, are whole, too
+		m.grain = oneOf(d, 10*time.Microsecond, time.Millisecond) // the least time of each message
+		whole := 200 * m.grain                                    // makes such parts as an eighth of a fortieth of Timeout multiples of grain
 		m.timeout = max(m.timeout+whole-1, 5000*m.grain) / whole * whole
 	}
 	if m.server.engine == mysql && d.IntN(2) == 0 {
 		most := oneOf(d, time.Millisecond, 50*time.Millisecond, m.timeout/2)
 		conflict := uint16(1213)
-		if groupReplication && d.IntN(2) == 0 {
+		if d.IntN(2) == 0 {
 			conflict = 3101
 		}
 		m.server.cluster(conflict, upTo(d, most), upTo(d, most), upTo(d, most))
@@ -289,7 +302,7 @@ func (m *simulation) planMore(d *rand.Rand) {
 	m.older[0] = d.IntN(4) == 0
 }
 
-// dbOf returns the way of a replica to the server.
+// dbOf returns the connector of a replica.
 func (m *simulation) dbOf(n int) *fakeDB {
 	f := &fakeDB{server: m.server, name: fmt.Sprintf("r%d", n), member: n}
 	if m.server.engine == postgres {
@@ -326,7 +339,7 @@ func (m *simulation) run() {
 	m.tell("seed", "nothing fails any more")
 	m.sleep(time.Hour) // until the server has noticed who has gone
 	m.calmFrom = m.now()
-	for round := range 2 { // the second finds what the first has left
+	for round := range 2 { // the second round finds the orders of the first
 		for key := range m.items {
 			for n := range replicas {
 				for variant := range 2 {
@@ -343,7 +356,7 @@ func (m *simulation) run() {
 		}
 		all.Wait()
 		if round == 0 {
-			m.forgetAll() // no connection of the pool is dead by now
+			m.forgetAll() // by now, no connection of the pool is dead
 		}
 	}
 	m.sleep(time.Minute) // a commit goes on when a caller has left it by a panic
@@ -353,12 +366,12 @@ func (m *simulation) run() {
 		}
 		db.Close()
 	}
-	m.sleep(time.Second) // until all members have all
+	m.sleep(time.Second) // until all members of a cluster have all commits
 	m.check()
-	m.sleep(time.Hour) // no goroutine of the stores is left then, or the bubble panics
+	m.sleep(time.Hour) // if a goroutine of the stores is left after it, the bubble panics
 }
 
-// failOvers lets the standby become the primary.
+// failOvers makes the standby the primary, now and then.
 func (m *simulation) failOvers() {
 	d := m.dice("fail-overs")
 	for range d.IntN(3) {
@@ -375,8 +388,8 @@ func (m *simulation) failOvers() {
 	}
 }
 
-// caller is a client of one replica, who repeats a call that is not answered, there
-// or at another.
+// caller is a client of one replica. It repeats a call that is not answered, at that replica
+// or another one.
 func (m *simulation) caller(replica int, who string) {
 	d := m.dice(who)
 	for round := range rounds {
@@ -468,7 +481,7 @@ func (m *simulation) accept(ctx context.Context, tx *sql.Tx, key storefront.Idem
 	case stocked:
 		shelves := []string{"left", "right"}
 		if order.Qty > 1 {
-			slices.Reverse(shelves) // so that there are deadlocks
+			slices.Reverse(shelves) // to make deadlocks
 		}
 		for _, shelf := range shelves {
 			result, err := tx.ExecContext(ctx, `UPDATE stock SET count = count - 1 WHERE shelf = $1 AND count > 0`, shelf)
@@ -488,12 +501,12 @@ func (m *simulation) accept(ctx context.Context, tx *sql.Tx, key storefront.Idem
 	case workRejected:
 		_, err := tx.ExecContext(ctx, `INSERT INTO work (order_id, note) VALUES ($1, $2)`, order.ID, "")
 		return err
-	case committing, rollingBack: // which Accept must not, by a method or by SQL
+	case committing, rollingBack: // Accept must not do this, by a method or by SQL
 		method, query := tx.Commit, "COMMIT"
 		if order.Item == rollingBack {
 			method, query = tx.Rollback, "ROLLBACK"
 		}
-		// In MySQL, a method that is Accept's own would hang with the server.
+		// In MySQL, tx.Commit and tx.Rollback would hang with the server.
 		if m.server.engine != mysql && m.dice("end", order.ID).IntN(2) == 0 {
 			return method()
 		}
@@ -503,7 +516,7 @@ func (m *simulation) accept(ctx context.Context, tx *sql.Tx, key storefront.Idem
 	return nil
 }
 
-// isOwn reports whether a failed by what its order is, not by what befell it.
+// isOwn reports whether a failed because of its order, and not because of a fault.
 func (m *simulation) isOwn(a *attempt) bool {
 	switch a.proposed.Item {
 	case rejected, workRejected:
@@ -523,8 +536,8 @@ func (m *simulation) isOwn(a *attempt) bool {
 	return false
 }
 
-// wrongPassword reports whether a connection was refused for a reason that does not
-// pass by itself.
+// wrongPassword reports whether a connection was refused because of the password, an error
+// that is not retried.
 func wrongPassword(err error) bool { return errors.Is(err, stateError("28P01")) || isNumber(err, 1045) }
 
 func (m *simulation) fault(format string, args ...any) {
@@ -532,12 +545,12 @@ func (m *simulation) fault(format string, args ...any) {
 	m.tell("WRONG", format, args...)
 }
 
-// check checks what the contracts of storefront.Store and Options.Accept promise.
+// check checks the promises of storefront.Store and Options.Accept.
 func (m *simulation) check() {
 	m.server.catchUp(m.server.members[0])
 	state := m.server.members[0].state
 	proposed := make(map[string]*attempt)
-	known := make(map[int]time.Duration) // since when the order of a key must be there, which is not forgotten
+	known := make(map[int]time.Duration) // by key, when its order was there at the latest; not for keys that may be forgotten
 	for key, row := range m.old {
 		proposed[row.id] = &attempt{key: key, proposed: storefront.Order{ID: row.id, Item: row.item, Qty: row.qty, CreatedAt: time.UnixMilli(row.ms)}}
 	}
@@ -547,7 +560,7 @@ func (m *simulation) check() {
 			known[a.key] = a.ended
 		}
 	}
-	stored := make(map[int]*orderRow) // by key, those that are not forgotten
+	stored := make(map[int]*orderRow) // by key, unless it is forgotten
 	taken := 0
 	for _, id := range slices.Sorted(maps.Keys(state.orders)) {
 		row, a := state.orders[id], proposed[id]
@@ -584,7 +597,7 @@ func (m *simulation) check() {
 	for _, a := range m.accepted {
 		key, since := proposed[a.order].key, a.at
 		if len(m.server.members) > 1 {
-			since = proposed[a.order].began // a later commit is not seen, but the transaction cannot commit
+			since = proposed[a.order].began // Accept may not see a commit on another member since then, but its transaction cannot commit
 		}
 		if at, ok := known[key]; ok && since > at {
 			m.fault("at %v, Accept was called for %s, after %s had an order", a.at, a.order, keyName(key))
@@ -597,7 +610,7 @@ func (m *simulation) check() {
 			switch there := state.orders[a.order.ID]; {
 			case a.err == nil && there != nil && there.hash == old.hash:
 				m.count(map[bool]string{true: "order with an old key", false: "replay of an old key"}[a.order.ID == a.proposed.ID])
-				row = there // which another may have followed
+				row = there // another order may have followed it
 			case errors.Is(a.err, storefront.ErrKeyReused) && fingerprint(a.variant) != old.fingerprint:
 				row = old
 			case a.err != nil && state.orders[a.proposed.ID] != nil:
@@ -634,7 +647,7 @@ func (m *simulation) checkStats() {
 	}
 	for n, store := range m.stores {
 		s := store.Stats()
-		// Whose ctx is done at last may have failed before.
+		// A call that has failed by itself may count as canceled if its ctx is done, too.
 		got := sqlstore.Stats{Created: s.Created + s.Replayed, KeyReused: s.KeyReused, Unavailable: s.Unavailable, Failed: s.Refused + s.Canceled + s.Failed}
 		if got != want[n] {
 			m.fault("replica %d has the stats %+v, want %+v", n, got, want[n])
@@ -645,15 +658,15 @@ func (m *simulation) checkStats() {
 	}
 }
 
-// checkCall returns what is wrong with the result of a call, where row is what is
-// stored with its key at last, or nil.
+// checkCall returns the fault in the result of a call, or "". In the end, row is stored with
+// its key, or nothing if row is nil.
 func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Duration) string {
 	at, ok := known[a.key]
 	switch {
 	case a.ended > a.limit && m.accepts && m.server.engine == sqlite && a.ctxErr == context.Canceled && a.ended <= a.began+m.timeout:
-		m.count("call that was left") // once Accept had returned, whose commit others share
+		m.count("call that was left") // in a shared commit, it returns once Accept has returned
 	case a.ended > a.limit && m.server.engine == sqlite && (a.proposed.Item == committing || a.proposed.Item == rollingBack):
-		// Accept itself waits for what no ctx ends.
+		// tx.Commit or tx.Rollback in Accept waits, and no ctx ends that.
 	case a.ended > a.limit:
 		return fmt.Sprintf("it ended %v after its time", a.ended-a.limit)
 	case m.gone != "" && a.ctxErr == nil && errors.Is(a.err, storefront.ErrUnavailable) && !m.isOwn(a) && !a.calm:
@@ -693,10 +706,11 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 	case !a.calm && wrongPassword(a.err):
 		m.count("call that failed for good")
 	case errors.Is(a.err, storefront.ErrUnavailable) && (errors.Is(a.err, stateError("23505")) || isNumber(a.err, 1062)) && !a.calm:
-		// The order of a try before had the ID, and was lost in a fail-over before
-		// its key was looked for.
+		// An earlier try had created an order with this ID, and a fail-over lost it before the
+		// store looked for the key.
 	case isNumber(a.err, 1062) && m.server.failOversBetween(a.began, a.ended)+m.forgottenBetween(a) > 1:
-		// So was an order with the key that was there, or it was forgotten, and its next one.
+		// More than one order with the key was lost in a fail-over, or its key forgotten, while
+		// the call was under way.
 	case m.isOwn(a): // perhaps unavailable as well, if a try before may have created it
 		switch {
 		case a.panicked != nil:

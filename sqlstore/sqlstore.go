@@ -20,9 +20,9 @@ type Store struct {
 
 	db         *sql.DB
 	opts       Options
-	engine     atomic.Pointer[engine] // nil until it was asked
-	server     atomic.Pointer[string] // the name of the one that was asked last; "": not known
-	statements sync.Map               // by their text, those that are prepared: *sql.Stmt
+	engine     atomic.Pointer[engine] // nil until a connection was asked for it
+	server     atomic.Pointer[string] // the name of the server that answered last; "": not known
+	statements sync.Map               // the prepared statements (*sql.Stmt) by their text
 	flights    flights
 	queue      *batch.Queue[*attempt] // the orders that wait for a commit
 	slots      slots                  // the connections of orders
@@ -36,49 +36,49 @@ type Store struct {
 // Options are the options of a [Store]. The zero value of each field is a
 // documented default.
 type Options struct {
-	// Accept, if it is not nil, is called for an order that is about to exist, in
-	// the transaction that creates it, and never for a replay. What it writes is
-	// there if and only if the order is: stock that is taken, an event for an
-	// outbox, a row in a table of the program's. If it returns an error, nothing of
-	// it is there and CreateOrder returns that error; with one that matches
-	// *storefront.Refusal, the service refuses the order.
+	// Accept, if it is not nil, is called for an order that is about to be created, in the
+	// transaction that creates the order, and never for a replay. The rows that Accept writes
+	// are there if and only if the order is: stock that is taken, an event for an outbox, a row
+	// in a table of the program's. If Accept returns an error, none of its rows is there and
+	// CreateOrder returns that error; if the error matches *storefront.Refusal, the service
+	// refuses the order.
 	//
-	// It may run more than once for an order, as the whole transaction is retried
-	// after serialization failures, deadlocks, lost connections and the like, also
-	// when Accept returns the error of such; what it does outside of tx is not
-	// undone. It returns the errors of its statements: after one that failed,
-	// PostgreSQL refuses all others. It closes its rows, does not end tx, by a method
-	// or by SQL, and makes no savepoint of the name storefront_order; if tx cannot go
-	// on after it, CreateOrder returns an error that says so, but what Accept has
-	// committed stays. It uses the database through tx alone and calls no method of
-	// the Store: with all connections in use, or in SQLite, it would wait for itself.
-	// ctx has the values of CreateOrder's ctx until that returns, and is done when
-	// the call's time is up. tx is not to be used after Accept has returned.
+	// Accept may run more than once for an order: the store retries the whole transaction
+	// after serialization failures, deadlocks, lost connections and the like, also when
+	// Accept returns the error of such a failure. Only the work in tx is undone then. Accept
+	// returns the errors of its statements: after one that failed, PostgreSQL refuses all
+	// others. Accept closes its rows, does not end tx, by a method or by SQL, and makes no
+	// savepoint with the name storefront_order. If tx cannot go on after it, CreateOrder
+	// returns an error that says so, but whatever Accept has committed stays. Accept uses the
+	// database through tx alone and calls no method of the Store: with all connections in use,
+	// or in SQLite, it would wait for itself. ctx has the values of CreateOrder's ctx until
+	// CreateOrder returns, and is done when the call's time is up. tx must not be used after
+	// Accept has returned.
 	//
-	// While tx can go on, an error of a lost connection, such as another database's
-	// driver.ErrBadConn, a url.Error, or that of a deadline that Accept has set, is Accept's
-	// own and final: the order is not created, and CreateOrder returns it. One that has the
-	// code of a conflict, a time limit or a read-only server is taken for tx's.
+	// While tx can go on, the error of a lost connection, such as a url.Error or
+	// driver.ErrBadConn of another database, or of a deadline that Accept has set, is final:
+	// the order is not created, and CreateOrder returns the error. But the store takes an
+	// error with the code of a conflict, a time limit or a read-only server for one of tx.
 	//
-	// In SQLite, it should be quick: there is one writer at a time, so that all
-	// other orders wait. Where others share the commit there, its ctx is not done when
-	// CreateOrder's is cancelled; and if it has not returned when the commit has taken a
-	// quarter of Timeout, or half of the time that another of its orders had left, its ctx is
-	// done, and it is called anew, in a commit of its own.
+	// In SQLite, Accept should be quick: there is one writer at a time, so that all other
+	// orders wait. If several orders share the commit there, the ctx of Accept is not done
+	// when CreateOrder's ctx is cancelled. But it is done when the commit has taken a quarter
+	// of Timeout, or half of the time that another of its orders had left; Accept is then
+	// called again, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
 
 	// Timeout is the most time that a call of a method of storefront.Store, or a
-	// transaction of another method, is given, with the wait for a connection
-	// and all retries. An earlier deadline of ctx goes first. After it, calls
-	// fail with storefront.ErrUnavailable. It should be longer than a fail-over
+	// transaction of another method, may take, including the wait for a connection
+	// and all retries. After it, calls fail with storefront.ErrUnavailable. An earlier
+	// deadline of ctx ends a call earlier. Timeout should be longer than a fail-over
 	// that clients are not to notice, but shorter than the 30 seconds after which
 	// the service gives up an order. If it is 0, it is 10 seconds. It must not be
 	// negative.
 	Timeout time.Duration
 
 	// MaxCalls is how many calls of ListUsers, GetProduct and ListWidgets may be in
-	// progress at once, and how many of CreateOrder. Those beyond the connections of
-	// the pool, of which orders use half, wait for one; those beyond MaxCalls return
+	// progress at once, and how many of CreateOrder. Calls that find no connection in the
+	// pool, of which orders use half, wait for one; calls beyond MaxCalls return
 	// storefront.ErrUnavailable at once, so that under overload a call waits for
 	// at most about MaxCalls others. Calls of CreateOrder that wait for another one with
 	// the same key do not count. If it is 0, it is 1000. It must not be negative.
@@ -117,11 +117,11 @@ func New(db *sql.DB, opts *Options) *Store {
 	return s
 }
 
-// randomly returns any duration from least to most.
+// randomly returns a random duration from least to most.
 func randomly(least, most time.Duration) time.Duration { return least + rand.N(most-least+1) }
 
-// call runs a method that requests lead to, of which there may be more than the database
-// can answer: MaxCalls at once, retried, and cut short while the database is away.
+// call runs a method of storefront.Store: at most MaxCalls of them at once, retried until
+// the deadline, and given less time while the database is down.
 func (s *Store) call(ctx context.Context, deadline time.Time, h *health, try func(context.Context, *watch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -163,8 +163,8 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 	return found[0], nil
 }
 
-// read returns the resources in at most n rows of their IDs and bodies, which come of
-// the engine's query.
+// read runs a query of the engine, whose rows are IDs and bodies, at most n, and returns
+// the resources.
 func (s *Store) read(ctx context.Context, n int, query func(*engine) string, args ...any) (list []storefront.Resource, err error) {
 	if n <= 0 {
 		return nil, ctx.Err()

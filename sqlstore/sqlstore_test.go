@@ -21,7 +21,7 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// hang is the run of a fakeDB whose server does not answer.
+// hang is fakeDB.run for a server that does not answer.
 func hang(ctx context.Context, _ int, _ string, _ []driver.Value) ([][]driver.Value, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -138,7 +138,7 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 						t.Errorf("got %v", err)
 					}
 				}
-				if len(f.ran) != 5 { // CreateOrder looks for its key, too
+				if len(f.ran) != 5 { // CreateOrder also looks for its key
 					t.Errorf("4 calls sent %d statements", len(f.ran))
 				}
 			})
@@ -146,8 +146,8 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 	}
 }
 
-// A server's refusal on the way to a connection goes by its SQLSTATE; all else is
-// a server that cannot be reached.
+// If the server refuses a connection, its SQLSTATE decides. Any other error means that the
+// server cannot be reached.
 func TestFailureToConnect(t *testing.T) {
 	for name, tt := range map[string]struct {
 		failure error
@@ -233,10 +233,10 @@ func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	}
 }
 
-// So it is not asked without end while it starts, and soon does what it can.
+// So the store does not overload a database that is starting, and soon finds it back.
 func TestDatabaseThatIsAwayIsAskedAFewTimesASecond(t *testing.T) {
 	for _, pause := range []func(least, most time.Duration) time.Duration{
-		func(least, most time.Duration) time.Duration { return (least + most) / 2 }, // as it is on average
+		func(least, most time.Duration) time.Duration { return (least + most) / 2 }, // the average
 		func(_, most time.Duration) time.Duration { return most },
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestOrderWhoseOutcomeWasLostIsCreatedOnce(t *testing.T) {
 				return answered
 			}
 			inserted = true
-			return lost // committed, but nobody learns of it
+			return lost // committed, but the client does not learn it
 		}
 		got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
 		if err != nil || got != order {
@@ -439,7 +439,7 @@ func TestKeyForgottenWhileItIsLookedUp(t *testing.T) {
 	})
 }
 
-// The key is forgotten between the two statements, for as long as they are tried.
+// In every try, the key is forgotten between the two statements.
 func TestKeyThatIsNeitherFreeNorTakenIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, nil }}
@@ -503,7 +503,7 @@ func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		store := sqlstore.New(db, &sqlstore.Options{MaxCalls: 3})
 		var wg sync.WaitGroup
-		for range 3 { // one that runs and two that wait for its connection
+		for range 3 { // one call that runs and two that wait for its connection
 			wg.Go(func() {
 				if _, err := store.ListUsers(t.Context(), "", 1); err != nil {
 					t.Errorf("a call within MaxCalls returned %v", err)
@@ -599,7 +599,7 @@ func TestMigrateBesideOneOfALaterRelease(t *testing.T) {
 			case strings.HasPrefix(query, "SELECT version, oldest"):
 				return nil, stateError("42703") // the column oldest is not there yet
 			case strings.HasPrefix(query, "CREATE"):
-				version = 3 // the other was faster
+				version = 3 // the later release was faster
 			case strings.HasPrefix(query, "UPDATE public.storefront_schema"):
 				var set, oldest, below int
 				n, _ := fmt.Sscanf(query, "UPDATE public.storefront_schema SET version = %d, oldest = %d WHERE version < %d", &set, &oldest, &below)
@@ -653,8 +653,7 @@ func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 	}
 }
 
-// Each transaction holds its locks for a moment only, and what is left is not left for
-// the next hour.
+// Each transaction holds its locks for a moment only, and no key is left for the next hour.
 func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := 2500

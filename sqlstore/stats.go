@@ -9,14 +9,14 @@ import (
 	"example.com/storefront"
 )
 
-// Stats are what a [Store] has done since it was made, and what it does. The numbers are
-// read one after the other, so that while calls are in progress, they may be of slightly
+// Stats counts what a [Store] has done since it was made, and what it is doing. The numbers
+// are read one after the other, so that while calls are in progress, they may be of slightly
 // different moments.
 type Stats struct {
 	// How calls of CreateOrder have ended. Their sum is the number of those that have
 	// returned.
 	Created     int64 // with a new order
-	Replayed    int64 // with the order that was there, be it of another call or of a try before
+	Replayed    int64 // with the order that was there, of another call or of an earlier try
 	KeyReused   int64 // with storefront.ErrKeyReused
 	Refused     int64 // with a *storefront.Refusal of Options.Accept
 	Unavailable int64 // with storefront.ErrUnavailable
@@ -24,16 +24,16 @@ type Stats struct {
 	Failed      int64 // with any other error, or a panic
 
 	Commits   int64 // transactions that have created orders
-	Committed int64 // orders that they have created: more than Created where callers had left
+	Committed int64 // orders that these have created: more than Created if callers had left
 
-	Retries int64 // tries of any method that were made again
-	Dropped int64 // connections that were closed because their server had become the wrong one or silent
+	Retries int64 // tries of any method that followed a failed one
+	Dropped int64 // connections that were closed because their server was silent or no longer the primary
 
-	Running int64 // tries of reads and orders that use a connection now (on SQLite, or wait for one)
-	Waiting int64 // calls of those that do not: they wait for a connection, a commit or a call with the same key
+	Running int64 // reads and orders that use a connection now (on SQLite, or wait for one)
+	Waiting int64 // reads and orders that wait for a connection, a commit or a call with the same key
 }
 
-// counters are the Stats as they are counted.
+// counters has the numbers from which Stats is made.
 type counters struct {
 	created, replayed, keyReused, refused, unavailable, canceled, failed atomic.Int64
 
@@ -42,7 +42,8 @@ type counters struct {
 	calls, running atomic.Int64 // now
 }
 
-// Stats returns the numbers of the store. It asks nobody and may be called at any time.
+// Stats returns the numbers of the store. It does not use the database, and may be called at
+// any time.
 func (s *Store) Stats() Stats {
 	c := &s.stats
 	running := c.running.Load()
@@ -86,10 +87,10 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 	return &c.failed
 }
 
-// Check returns nil if an order could be created now: the database is there and can
-// write, and has tables that this release may use. It creates none, and writes nothing that
-// stays but in MySQL a number in storefront_replays. It is for a readiness probe, and
-// takes up to Options.Timeout unless ctx is done before.
+// Check returns nil if an order could be created now: the database is there, takes writes,
+// and has tables that this release may use. Check creates no order, and changes no row
+// except, in MySQL, a number in storefront_replays. It is for a readiness probe, and takes
+// up to Options.Timeout unless ctx is done before.
 func (s *Store) Check(ctx context.Context) error {
 	deadline := time.Now().Add(s.opts.Timeout)
 	if _, err := s.schemaVersion(ctx); err != nil {
@@ -97,7 +98,8 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	return s.retry(ctx, deadline, func(ctx context.Context) error {
 		return s.withSession(ctx, nil, func(ctx context.Context, c session) error {
-			// It looks at rights, at columns and at whether anything may be written.
+			// This INSERT of no row fails if a right or a column is missing, or if the
+			// database is read-only.
 			_, err := c.exec(ctx, `INSERT INTO `+c.engine.prefix+`storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
 			SELECT id, item, qty, created_ms, scope, key_hash, fingerprint FROM `+c.engine.prefix+`storefront_orders WHERE 1 = 0`)
 			if err == nil && c.engine.write != "" {

@@ -18,7 +18,7 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// outcomes returns the sum of all counters of s that say how a call has ended.
+// outcomes returns how many calls have ended, by all counters of s that say how.
 func outcomes(s sqlstore.Stats) int64 {
 	return s.Created + s.Replayed + s.KeyReused + s.Refused + s.Unavailable + s.Canceled + s.Failed
 }
@@ -64,7 +64,7 @@ func TestStatsCountEachOutcomeOnce(t *testing.T) {
 						storefront.Order{ID: "ord_" + item + value, Item: item})
 				}()
 				<-ended
-				synctest.Wait() // a commit of SQLite's may end after its caller
+				synctest.Wait() // on SQLite, a commit may end after its caller
 			}
 			var want sqlstore.Stats
 			for _, step := range []struct {
@@ -155,14 +155,14 @@ func TestStatsCountRetries(t *testing.T) {
 	})
 }
 
-// They are in order, as far as the driver knows.
+// The driver still takes these connections for good ones.
 func TestStatsCountConnectionsThatAreLeft(t *testing.T) {
 	for name, test := range map[string]struct {
 		turn func(*fakeDB)
 		want int64
 	}{
-		// That of the call, and the one that is idle. The third, over which the server was
-		// asked, is closed by the driver.
+		// The store drops the connection of the call and the idle one. The driver itself closes
+		// the third, over which the store asked the server.
 		"to a server that is silent": {func(f *fakeDB) {
 			f.server.failOver(hung)
 			f.server.open()
@@ -201,17 +201,8 @@ func TestStatsCountConnectionsThatAreLeft(t *testing.T) {
 
 func TestStatsCountWhoRunsAndWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		let := make(chan struct{})
-		f := newProductDB()
-		f.server.let = let
-		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) == "READ" {
-				<-let
-			}
-			return nil, errPassOn
-		}
-		db := open(t, f)
-		store := sqlstore.New(db, nil)
+		f, let := newGatedDB()
+		store := sqlstore.New(open(t, f), nil)
 		want := func(running, waiting int64) {
 			t.Helper()
 			synctest.Wait()
@@ -285,7 +276,7 @@ func TestCheckOfAStoreThatCannotCreateOrders(t *testing.T) {
 			"a commit that is not executed": {"a write", nil, readOnly[engine], ""},
 		} {
 			if engine == sqlite && test.kind == "a write" {
-				continue // there, the INSERT is told
+				continue // on SQLite, Check writes nothing else, and the INSERT finds this out
 			}
 			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -9,32 +9,31 @@ import (
 	"time"
 )
 
-// A world is what one seed makes. What happens in it by chance follows from the
-// seed, the time and what it happens to, never from which goroutine asks first, and
-// no two things are planned for the same instant. So a seed is one story, wherever
-// the Store itself does not let goroutines go on at once (see simulate).
+// A world makes the chance events of one seed. They follow from the seed, the time and the
+// names of those whom they befall, never from which goroutine asks first, and no two events
+// are planned for the same instant. So a seed has one story, unless the Store itself lets
+// goroutines go on in the same instant (see simulate).
 //
-// But where time has a grain, all that is planned is planned for one of few instants,
-// and much happens at once. In which sequence is up to the runtime, which takes any:
-// such a seed has many stories.
+// But if time has a grain, all events are planned for few instants, and many happen at once.
+// The runtime chooses their sequence, so that such a seed has many stories.
 type world struct {
 	seed  uint64
 	began time.Time
 
 	mu      sync.Mutex
-	grain   time.Duration          // of time; 0: there is none
-	taken   map[time.Duration]bool // the instants for which something is planned
+	grain   time.Duration          // events are at multiples of it; 0: at any instant
+	taken   map[time.Duration]bool // the instants for which an event is planned
 	instant bool                   // nothing takes time by itself, or fails
 	calm    bool                   // nothing fails any more
 	story   []event
-	times   map[string]int // how often what happened
+	times   map[string]int // how often each kind of event happened
 }
 
 func newWorld(seed uint64) *world {
 	return &world{seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), times: make(map[string]int)}
 }
 
-// An event is a line of the story, which is worded when somebody reads it.
+// An event is a line of the story. told formats it.
 type event struct {
 	at     time.Duration
 	who    string
@@ -56,7 +55,7 @@ func (w *world) count(what string) {
 	w.times[what]++
 }
 
-// told returns the story. What happens in one instant is sorted by whom it happens to.
+// told returns the story. The events of one instant are sorted by who.
 func (w *world) told() []string {
 	slices.SortStableFunc(w.story, func(a, b event) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.who, b.who))
@@ -68,7 +67,7 @@ func (w *world) told() []string {
 	return lines
 }
 
-// dice are for what happens now to what the parts name.
+// dice returns the dice for events that befall now the one whom the parts name.
 func (w *world) dice(parts ...string) *rand.Rand {
 	h := uint64(0xcbf29ce484222325) // FNV-1a
 	for _, part := range parts {
@@ -82,7 +81,7 @@ func (w *world) dice(parts ...string) *rand.Rand {
 
 func oneOf[T any](d *rand.Rand, of ...T) T { return of[d.IntN(len(of))] }
 
-// upTo returns any duration of at most most.
+// upTo returns a duration from 0 to most.
 func upTo(d *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(d.Int64N(int64(most) + 1))
 }
@@ -96,8 +95,8 @@ func between(d *rand.Rand, least, most time.Duration) time.Duration {
 	return least + upTo(d, min(least<<(1+d.IntN(magnitudes)), most)-least)
 }
 
-// plan returns d, or the next duration after which nothing else is planned. If time has
-// a grain, it is that after which d is over and something may be planned.
+// plan returns d, or if an event is planned for then, the next longer duration that is free.
+// If time has a grain, plan returns the duration until the next multiple of it after d.
 func (w *world) plan(d time.Duration) time.Duration {
 	if w.instant {
 		return d
@@ -118,7 +117,7 @@ func (w *world) plan(d time.Duration) time.Duration {
 	return at - now
 }
 
-// delay is between, or 0 in a world where nothing takes time.
+// delay is between, but returns 0 in an instant world.
 func (w *world) delay(d *rand.Rand, least, most time.Duration) time.Duration {
 	if w.instant {
 		return 0

@@ -13,8 +13,8 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// A countedStore counts its calls, and those of them that were made one after
-// another.
+// A countedStore counts all its calls, and apart from that the calls that were made one
+// after another.
 type countedStore struct {
 	*store
 	calls *calls
@@ -57,8 +57,8 @@ func (s countedStore) Delete(ctx ctxt, contents storetest.Contents) error {
 
 func (s countedStore) Reopen(*testing.T) storefront.Store { return s }
 
-// count counts a call. In a bubble, the calls that the suite makes one after another
-// are those of the subtest's own goroutine.
+// count counts a call. In a bubble, the suite makes calls one after another only in the
+// subtest's own goroutine.
 func (c *calls) count(method string) {
 	pc := make([]uintptr, 100)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(1, pc)])
@@ -102,7 +102,7 @@ func TestTheDocumentationSaysHowManyCallsARunMakes(t *testing.T) {
 			return
 		}
 		for i, n := range counts {
-			// It says the most, which depends on how calls meet.
+			// How many there are depends on how calls meet. The comment says the most.
 			if says, _ := strconv.Atoi(m[1+i]); n > says || n < says*7/10 {
 				t.Errorf("the package comment says %d where it says %s, but there are %d: %s", says, what, n, m[0])
 			}

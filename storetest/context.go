@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A countdownContext is cancelled when it is used for the nth time, so that
-// calls are interrupted in their midst without any timing.
+// A countdownContext is cancelled when one of its methods is called for the nth time:
+// so the suite interrupts a call at each of its steps, without any timing.
 type countdownContext struct {
 	context.Context
 	cancel context.CancelFunc
@@ -41,11 +41,12 @@ func (c *countdownContext) Done() <-chan struct{}       { return c.use().Done() 
 func (c *countdownContext) Err() error                  { return c.use().Err() }
 func (c *countdownContext) Value(key any) any           { return c.use().Value(key) }
 
-// A recordingContext counts how often it is used by calls that were not given
-// it. Goroutines do not count: those of a library may be about to end.
+// A recordingContext counts how often it is used after the call that was given it has
+// returned, by later calls of the suite. Its use by other goroutines does not count,
+// as those that a library has started may be about to end.
 type recordingContext struct {
 	context.Context
-	returned atomic.Bool // whether the call that was given it has returned
+	returned atomic.Bool // whether the call that was given the context has returned
 	late     atomic.Int64
 }
 
@@ -61,7 +62,7 @@ func (c *recordingContext) Done() <-chan struct{}       { return c.use().Done() 
 func (c *recordingContext) Err() error                  { return c.use().Err() }
 func (c *recordingContext) Value(key any) any           { return c.use().Value(key) }
 
-// calledBySuite reports whether this is part of a call that the suite has made.
+// calledBySuite reports whether the calling goroutine makes a call of the suite.
 func calledBySuite() bool {
 	pc := make([]uintptr, 256)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])

@@ -12,7 +12,7 @@ import (
 )
 
 // notPromises are the sentences of the contract that a store cannot break, by
-// method, and why.
+// method, with the reason.
 var notPromises = map[string]map[string]string{
 	"Store": {
 		"A Store holds the users, products, widgets and orders that the service fronts":                "says what it is",

@@ -21,7 +21,7 @@ type jobStore struct {
 }
 
 // Advance implements storetest.Clock. The store has no clock but the times of its
-// orders, so they are older while the keys are forgotten.
+// orders, so Advance makes the orders older while the store forgets keys.
 func (s *jobStore) Advance(d time.Duration) {
 	s.ahead += d
 	s.age(s.ahead)

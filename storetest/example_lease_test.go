@@ -8,8 +8,8 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// A leaseStore keeps orders by their keys in an engine that deletes what has lived
-// for its time. Here that is a map; it may as well be a server.
+// A leaseStore keeps orders by their keys in an engine that deletes each entry at the
+// end of its time to live. Here the engine is a map; it may as well be a server.
 type leaseStore struct {
 	storefront.Store // for users, products and widgets
 	orders           leases[orderKey, keyedOrder]
@@ -35,10 +35,10 @@ func (s *leaseStore) CreateOrder(ctx ctxt, key storefront.IdempotencyKey, order 
 	return first.order, nil
 }
 
-// Advance implements storetest.Clock. The engine goes by a clock of its own, so
-// what has passed is taken off the time that each key has left. In Redis that is
-// PTTL, then PEXPIRE or DEL. In etcd, whose leases cannot be shortened, it is
-// TimeToLive, then a lease of what is left for the same value, or Revoke.
+// Advance implements storetest.Clock. The engine goes by a clock of its own, so Advance
+// takes d off the time that each key has left. In Redis that is PTTL, then PEXPIRE or
+// DEL. In etcd, whose leases cannot be shortened, it is TimeToLive, then a lease of the
+// time left for the same value, or Revoke.
 func (s *leaseStore) Advance(d time.Duration) {
 	for key, left := range s.orders.TimesToLive() {
 		if left > d {

@@ -9,7 +9,7 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// A stockStore refuses orders for what is sold out.
+// A stockStore refuses orders for items that are sold out.
 type stockStore struct {
 	storefront.MemStore
 	gone sync.Map // the items that are sold out
@@ -27,7 +27,7 @@ func (s *stockStore) accept(_ context.Context, _ storefront.IdempotencyKey, orde
 // SellOut implements storetest.Refuser.
 func (s *stockStore) SellOut(_ context.Context, item string) (storefront.Refusal, error) {
 	s.gone.Store(item, true)
-	return storefront.Refusal{Reason: "sold-out", Pointer: "#/item"}, nil // in whatever words
+	return storefront.Refusal{Reason: "sold-out", Pointer: "#/item"}, nil // with any Detail
 }
 
 // Restock implements storetest.Refuser.
@@ -36,7 +36,7 @@ func (s *stockStore) Restock(_ context.Context, item string) error {
 	return nil
 }
 
-// A store that refuses orders is told for which item.
+// The suite tells a store that refuses orders which item is sold out.
 func ExampleRefuser() {
 	_ = func(t *testing.T) { // func TestStockStore(t *testing.T)
 		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {

@@ -14,7 +14,7 @@ type shopStore struct {
 	storefront.MemStore
 }
 
-// A testStore is a shopStore with what only its test needs.
+// A testStore is a shopStore with methods that only its test needs.
 type testStore struct {
 	*shopStore
 }

@@ -19,7 +19,7 @@ func Promises() []string {
 	return out
 }
 
-// RunWithPatience is like Run, but waits for a call only so long.
+// RunWithPatience is like Run, but waits for a call no longer than patience.
 func RunWithPatience(t *testing.T, patience time.Duration, newStore func(*testing.T, Contents) storefront.Store) {
 	run(t, &suite{makeStore: newStore, patience: patience}, groups())
 }

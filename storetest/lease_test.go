@@ -9,7 +9,7 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// leases is a map of what lives for a time, like an engine with leases. Its zero
+// leases is a map whose entries live for a time, like an engine with leases. Its zero
 // value is empty.
 type leases[K comparable, V any] struct {
 	mu     sync.Mutex
@@ -17,7 +17,7 @@ type leases[K comparable, V any] struct {
 	ends   map[K]time.Time
 }
 
-// PutIfAbsent returns the value of a key, which is value if it has none.
+// PutIfAbsent gives a key a value, unless it has one, and returns the value that it has.
 func (l *leases[K, V]) PutIfAbsent(key K, value V, lifetime time.Duration) V {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,7 +52,8 @@ func (l list) promises() []promise {
 	}
 }
 
-// trickyIDs are in the right order.
+// trickyIDs are IDs that a store might put into another order than that of their
+// bytes, or take for each other. They are sorted.
 var trickyIDs = func() []string {
 	ids := []string{
 		// Case, which many collations ignore or put last.
@@ -63,7 +64,7 @@ var trickyIDs = func() []string {
 		"1", "02", "10", "2", "9", "item-10", "item-9",
 		// Spaces and punctuation, which collations ignore and CHAR columns trim.
 		" a", "a ", "a  ", "a b", "a-b", "a.b", "a_b", "a,b", "-a", "~",
-		// What is special to SQL, JSON and file systems.
+		// Characters and words that are special to SQL, JSON and file systems.
 		"%", "a%", "_", "a'b", `"`, `\`, `a\b`, "$1", "?", ":a", "NULL", "null", "0x41", "[a-z]", "{a}", "*", "a--", "a;b",
 		".", "..", "../a", "/", "a/b", "a//b", "a/",
 		// Characters that are the same composed and decomposed, or look alike.
@@ -88,7 +89,7 @@ func plainIDs(n int) []string {
 	return ids
 }
 
-// resources returns a resource for each ID, in another sequence.
+// resources returns a resource for each ID, shuffled, but always in the same way.
 func resources(ids []string) []storefront.Resource {
 	out := make([]storefront.Resource, len(ids))
 	random := rand.New(rand.NewPCG(1, 1))
@@ -106,7 +107,7 @@ func idsOf(resources []storefront.Resource) []string {
 	return ids
 }
 
-// from returns those of the sorted IDs that the list has from a position on.
+// from returns the rest of the sorted IDs, from a position on, as the list has it.
 func (l list) from(ids []string, position string) []string {
 	i, found := slices.BinarySearch(ids, position)
 	if found && !l.inclusive {
@@ -119,7 +120,8 @@ func (l list) text(position string, limit int) string {
 	return fmt.Sprintf("%s(ctx, %q, %d)", l.method, position, limit)
 }
 
-// list returns the IDs of a list that is not empty.
+// list calls the store's method and returns the IDs of the page. It ends the subtest
+// if the call fails.
 func (l list) list(t *test, store storefront.Store, position string, limit int) []string {
 	t.Helper()
 	got, err := l.call(store, t.Context(), position, limit)
@@ -129,7 +131,8 @@ func (l list) list(t *test, store storefront.Store, position string, limit int) 
 	return idsOf(got)
 }
 
-// difference says where two sequences of IDs begin to differ, or "".
+// difference says where two sequences of IDs begin to differ. It returns "" if they
+// are equal.
 func difference(got, want []string) string {
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -146,8 +149,8 @@ func difference(got, want []string) string {
 	return ""
 }
 
-// cause returns the usual cause, or one that more likely makes a list begin with
-// these IDs.
+// cause returns the usual cause, unless the page that the store returned tells of
+// another: it is empty, or wrongly has or lacks the item at the position.
 func (l list) cause(usual, position string, got []string) string {
 	switch found := slices.Contains(got, position); {
 	case len(got) == 0:
@@ -164,7 +167,8 @@ const collation = "a comparison that goes by language, ignores case, accents or 
 
 func (l list) checkOrder(t *test) {
 	store := t.newStore(l.contents(resources(trickyIDs)))
-	// A position that is there, as not every store may know others yet.
+	// The position is the ID of an item, as a store that is not finished may know
+	// no others.
 	position := trickyIDs[0]
 	got := l.list(t, store, position, 500)
 	for i := 1; i < len(got); i++ {
@@ -225,34 +229,26 @@ func (l list) checkAtMost(t *test) {
 	}
 }
 
+const tooFew = "a limit of the store's own, or items that are left out after LIMIT was applied."
+
 func (l list) checkFewer(t *test) {
-	const cause = "a limit of the store's own, or items that are left out after LIMIT was applied."
 	ids := plainIDs(1600)
 	store := t.newStore(l.contents(resources(ids)))
-	// The service asks for one more than the page, to see whether any follow.
+	// Of the limits, 51, 101 and 501 are those of the service, which asks for one item
+	// more than a page has, to see whether any follow.
 	for _, limit := range []int{1, 2, 50, 51, 100, 101, 255, 256, 500, 501, 1001, len(ids) - 1, len(ids)} {
 		for _, position := range []string{ids[0], ids[700], ids[len(ids)-2]} {
 			want := l.from(ids, position)
 			want = want[:min(limit, len(want))]
 			got := l.list(t, store, position, limit)
 			if d := difference(got[:min(limit, len(got))], want); d != "" {
-				t.broken(l.cause(cause, position, got), "%s returned %s.", l.text(position, limit), d)
+				t.broken(l.cause(tooFew, position, got), "%s returned %s.", l.text(position, limit), d)
 				return
 			}
 		}
 	}
-	position := ids[0]
-	for seen := 1; position != ids[len(ids)-1]; {
-		page := l.list(t, store, position, 100)
-		if l.inclusive && len(page) > 0 {
-			page = page[1:] // the position itself
-		}
-		if len(page) == 0 {
-			t.broken(cause, "A walk in pages of 100 ended after %d of %d %s, at %q.", seen, len(ids), l.items, position)
-			return
-		}
-		seen += len(page)
-		position = page[len(page)-1]
+	if !l.checkWalk(t, store, ids) {
+		return
 	}
 
 	editor, ok := optional[Editor](t, store, "that pages are full where "+l.items+" have been deleted")
@@ -274,10 +270,29 @@ func (l list) checkFewer(t *test) {
 		want := l.from(left, ids[0])[:limit]
 		got := l.list(t, store, ids[0], limit)
 		if d := difference(got[:min(limit, len(got))], want); d != "" {
-			t.broken(cause, "After some %s were deleted, %s returned %s.", l.items, l.text(ids[0], limit), d)
+			t.broken(tooFew, "After some %s were deleted, %s returned %s.", l.items, l.text(ids[0], limit), d)
 			return
 		}
 	}
+}
+
+// checkWalk reports whether a walk in pages comes to the last of the IDs.
+func (l list) checkWalk(t *test, store storefront.Store, ids []string) bool {
+	t.Helper()
+	position := ids[0]
+	for seen := 1; position != ids[len(ids)-1]; {
+		page := l.list(t, store, position, 100)
+		if l.inclusive && len(page) > 0 {
+			page = page[1:] // the position itself
+		}
+		if len(page) == 0 {
+			t.broken(tooFew, "A walk in pages of 100 ended after %d of %d %s, at %q.", seen, len(ids), l.items, position)
+			return false
+		}
+		seen += len(page)
+		position = page[len(page)-1]
+	}
+	return true
 }
 
 func (l list) checkGone(t *test) {
@@ -317,7 +332,8 @@ func (l list) checkGone(t *test) {
 	check([]string{"bb", "\U0001f600"}, []int{10}, "d", "f")
 }
 
-// checkMeanwhile walks in small pages while every second item comes and goes.
+// checkMeanwhile walks through the list in small pages while every second item comes
+// and goes.
 func (l list) checkMeanwhile(t *test) {
 	ids := plainIDs(41)
 	var stable, changing []string
@@ -334,7 +350,7 @@ func (l list) checkMeanwhile(t *test) {
 		return
 	}
 
-	// Both go on until both have done enough.
+	// Changes and walks go on until there are enough of both.
 	const changes, walks = 100, 20
 	var wg sync.WaitGroup
 	var changed, walked atomic.Int64
@@ -342,21 +358,15 @@ func (l list) checkMeanwhile(t *test) {
 	more := func() bool {
 		return !failed.Load() && (changed.Load() < changes || walked.Load() < walks)
 	}
-	// The pauses let the clock of a bubble move, in case the store waits for it.
-	// They grow, so that a store that takes its time is not changed a million
-	// times in one call, and alike, so that in a bubble a walk does not come
-	// many times without a change.
+	// Both goroutines pause, as the clock of a bubble moves only then, and the store
+	// may wait for it. The pauses grow, or a slow store would be changed a million
+	// times in one call. They are the same for both, or in a bubble many walks would
+	// see no change.
 	wg.Go(func() {
 		for i := 0; more(); i++ {
 			time.Sleep(time.Duration(i) * time.Microsecond)
-			first := i * 7 % len(changing)
-			some := l.contents(resources(changing[first:min(first+3, len(changing))]))
-			change, name := editor.Put, "Put"
-			if i%2 == 0 {
-				change, name = editor.Delete, "Delete"
-			}
-			if err := change(t.Context(), some); err != nil {
-				t.Errorf("%s failed: %v", name, err)
+			if method, err := l.change(t.Context(), editor, changing, i); err != nil {
+				t.Errorf("%s failed: %v", method, err)
 				failed.Store(true)
 			}
 			changed.Add(1)
@@ -374,8 +384,20 @@ func (l list) checkMeanwhile(t *test) {
 	wg.Wait()
 }
 
+// change deletes up to three of the IDs, or puts up to three back, in turn. It returns
+// the name of the method that it calls, and its error.
+func (l list) change(ctx context.Context, editor Editor, ids []string, i int) (method string, err error) {
+	first := i * 7 % len(ids)
+	some := l.contents(resources(ids[first:min(first+3, len(ids))]))
+	if i%2 == 0 {
+		return "Delete", editor.Delete(ctx, some)
+	}
+	return "Put", editor.Put(ctx, some)
+}
+
 // walk walks from the first to the last of the IDs and reports whether it saw
-// them all, in order and once. It does not end the test.
+// them all, in order and once. As it is not called by the goroutine of the subtest,
+// it does not end the subtest.
 func (l list) walk(t *test, store storefront.Store, stable []string, limit int) bool {
 	const cause = "a page is found by counting (OFFSET), or put together from several reads of data that changes between them."
 	seen := stable[:1:1]
@@ -394,7 +416,7 @@ func (l list) walk(t *test, store storefront.Store, stable []string, limit int) 
 		for _, id := range idsOf(page) {
 			if _, ok := slices.BinarySearch(stable, id); ok && id != before {
 				seen = append(seen, id)
-				position = id // one that stays, as positions that are gone are another promise
+				position = id // which stays, as a position whose item is gone is another promise
 			}
 		}
 		if position <= before {

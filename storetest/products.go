@@ -40,7 +40,7 @@ func checkProduct(t *test) {
 	}
 	added := storefront.MustResource("added later", nil)
 	replaced := storefront.MustResource(many[0], map[string]string{"version": "2"})
-	store.GetProduct(t.Context(), added.ID()) // so that it may be remembered
+	store.GetProduct(t.Context(), added.ID()) // as a store may remember that there is none
 	if err := editor.Put(t.Context(), Contents{Products: []storefront.Resource{added, replaced}}); err != nil {
 		t.failed("Put", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing/synctest"
 	"time"
 
@@ -27,7 +28,7 @@ func storePromises() []promise {
 	}
 }
 
-// A call is one of the four methods with arguments for which it succeeds.
+// A call is a call of one of the four methods, with arguments for which it succeeds.
 type call struct {
 	text string
 	// make makes the call. If the result is wrong, the error is a wrongResult.
@@ -38,24 +39,27 @@ type wrongResult struct{ text string }
 
 func (w wrongResult) Error() string { return w.text }
 
+// idsOfCalls are the IDs of the users, products and widgets in the store of calls.
+var idsOfCalls = plainIDs(20)
+
 // calls returns a store with some contents and calls of all its methods. On
-// another such store each of them was made once, alone, and was right.
+// another such store each of these calls was made once, alone, and was right.
 func (t *test) calls() (storefront.Store, []call) {
 	t.Helper()
-	ids := plainIDs(20)
-	contents := Contents{Users: resources(ids), Products: resources(ids), Widgets: resources(ids)}
-	for _, c := range t.callsOf(t.newStore(contents), ids) {
+	contents := Contents{Users: resources(idsOfCalls), Products: resources(idsOfCalls), Widgets: resources(idsOfCalls)}
+	for _, c := range t.callsOf(t.newStore(contents)) {
 		if err := c.make(t.Context()); err != nil {
 			t.failed(c.text, err)
 		}
 	}
 	store := t.newStore(contents)
-	return store, t.callsOf(store, ids)
+	return store, t.callsOf(store)
 }
 
-// callsOf returns calls of a store with these IDs.
-func (t *test) callsOf(store storefront.Store, ids []string) []call {
+// callsOf returns calls of a store with the contents of calls.
+func (t *test) callsOf(store storefront.Store) []call {
 	var calls []call
+	ids := idsOfCalls
 	for _, l := range []list{users, widgets} {
 		for _, position := range []string{ids[0], ids[len(ids)/2]} {
 			calls = append(calls, call{l.text(position, 5), func(ctx context.Context) error {
@@ -63,7 +67,7 @@ func (t *test) callsOf(store storefront.Store, ids []string) []call {
 				if err != nil {
 					return err
 				}
-				// The item at the position is another promise.
+				// Whether the item at the position is listed is another promise.
 				if d := difference(after(position, idsOf(got), 4), after(position, ids, 4)); d != "" {
 					return wrongResult{"returned " + d}
 				}
@@ -94,8 +98,8 @@ func (t *test) callsOf(store storefront.Store, ids []string) []call {
 	return calls
 }
 
-// after returns those of the sorted IDs that are greater than a position, up to
-// a number of them.
+// after returns the first of the IDs that are greater than a position, no more than
+// limit.
 func after(position string, ids []string, limit int) []string {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id <= position })
 	return ids[:min(limit, len(ids))]
@@ -142,8 +146,59 @@ func doneContexts(parent context.Context) []doneContext {
 
 const notPassedOn = "ctx is not passed on, or the driver's own error is returned. Return ctx.Err() where it is not nil."
 
-// checkDoneCall makes a call with a context that is done, many times: where a select
-// finds both that ctx is done and that it can go on, it takes one at random.
+func checkDone(t *test) {
+	store, calls := t.calls()
+	for _, c := range calls {
+		if err := c.make(t.Context()); err != nil {
+			t.failed(c.text, err)
+		}
+		for _, done := range doneContexts(t.Context()) {
+			t.checkDoneCall(c, done)
+		}
+		if t.bubble {
+			t.checkTimeout(c.text, c.make)
+		}
+		if !strings.HasPrefix(c.text, "CreateOrder") { // whose result, when it is interrupted, is another promise
+			t.checkCancelledCall(c)
+		}
+	}
+	for _, done := range doneContexts(t.Context()) {
+		for _, c := range t.callsOfLittleWork(store) {
+			t.checkDoneCall(c, done)
+		}
+	}
+	if t.bubble {
+		key := newKey()
+		t.checkWaitingCall(store, key, key)
+		t.checkWaitingCall(store, newKey(), newKey())
+	}
+}
+
+// callsOfLittleWork returns calls that a store with the contents of calls might answer
+// before it looks at ctx.
+func (t *test) callsOfLittleWork(store storefront.Store) []call {
+	t.Helper()
+	key := newKey()
+	t.create(store, key, t.newOrder())
+	last := idsOfCalls[len(idsOfCalls)-1]
+	return []call{
+		{"CreateOrder(ctx, the key of an order, order)", func(ctx context.Context) error {
+			_, err := t.createWithRetry(ctx, store, key, t.newOrder())
+			return err
+		}},
+		{"GetProduct(ctx, the ID of no product)", func(ctx context.Context) error {
+			_, err := store.GetProduct(ctx, "missing")
+			return err
+		}},
+		{"ListUsers(ctx, the ID of the last user, 5)", func(ctx context.Context) error {
+			_, err := store.ListUsers(ctx, last, 5)
+			return err
+		}},
+	}
+}
+
+// checkDoneCall makes a call with a context that is done, many times: a select that
+// finds both that ctx is done and that it can go on takes one at random.
 func (t *test) checkDoneCall(c call, done doneContext) {
 	t.Helper()
 	const times = 50
@@ -163,55 +218,59 @@ func (t *test) checkDoneCall(c call, done doneContext) {
 	}
 }
 
-func checkDone(t *test) {
-	store, calls := t.calls()
-	for _, c := range calls {
-		if err := c.make(t.Context()); err != nil {
+// checkTimeout checks that a call takes no longer than its context lasts, by the clock
+// of a bubble.
+func (t *test) checkTimeout(call string, make func(context.Context) error) {
+	t.Helper()
+	const limit = time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	began := time.Now()
+	make(ctx)
+	if took := time.Since(began); took > limit {
+		t.broken("a pause that does not end with ctx.", "%s with a context that was done after %v took %v to return.", call, limit, took)
+	}
+}
+
+// checkCancelledCall cancels a call when the store first looks at its context, another
+// when it looks for the second time, and so on.
+func (t *test) checkCancelledCall(c call) {
+	t.Helper()
+	for n := 1; n <= 50; n++ {
+		ctx := newCountdown(t.Context(), n)
+		err := c.make(ctx)
+		over := ctx.Err()
+		unused := ctx.left.Load() > 0
+		ctx.cancel()
+		if err != nil && over == nil {
 			t.failed(c.text, err)
 		}
-		for _, done := range doneContexts(t.Context()) {
-			t.checkDoneCall(c, done)
+		if wrong := (wrongResult{}); errors.As(err, &wrong) {
+			t.broken("the error after the last row (sql.Rows.Err) is not looked at.", "%s, cancelled at use %d of its context, returned no error, but %s.", c.text, n, wrong.text)
+			return
 		}
-		if t.bubble {
-			const limit = time.Millisecond
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			began := time.Now()
-			c.make(ctx)
-			cancel()
-			if took := time.Since(began); took > limit {
-				t.broken("a pause that does not end with ctx.", "%s with a context that was done after %v took %v to return.", c.text, limit, took)
-			}
+		if err != nil && !errors.Is(err, over) {
+			t.broken(notPassedOn, "%s, cancelled at use %d of its context, returned an error that does not match %q: %v", c.text, n, over, err)
+			return
 		}
-		if strings.HasPrefix(c.text, "CreateOrder") {
-			continue // what it returns when it is interrupted is another promise
-		}
-		for n := 1; n <= 50; n++ {
-			ctx := newCountdown(t.Context(), n)
-			err := c.make(ctx)
-			over := ctx.Err()
-			unused := ctx.left.Load() > 0
-			ctx.cancel()
-			if err != nil && over == nil {
-				t.failed(c.text, err)
-			}
-			if wrong := (wrongResult{}); errors.As(err, &wrong) {
-				t.broken("the error after the last row (sql.Rows.Err) is not looked at.", "%s, cancelled at use %d of its context, returned no error, but %s.", c.text, n, wrong.text)
-			} else if err != nil && !errors.Is(err, over) {
-				t.broken(notPassedOn, "%s, cancelled at use %d of its context, returned an error that does not match %q: %v", c.text, n, over, err)
-			} else if !unused {
-				continue
-			}
-			break
+		if unused {
+			return
 		}
 	}
-	for _, done := range doneContexts(t.Context()) {
-		key := newKey()
-		t.create(store, key, t.newOrder())
-		t.checkDoneCall(call{"CreateOrder(ctx, the key of an order, order)", func(ctx context.Context) error {
-			_, err := t.createWithRetry(ctx, store, key, t.newOrder())
-			return err
-		}}, done)
-	}
+}
+
+// checkWaitingCall makes two calls of CreateOrder at the same time. If the first takes
+// its time, the second may wait for it, but no longer than its own context lasts.
+func (t *test) checkWaitingCall(store storefront.Store, first, second storefront.IdempotencyKey) {
+	t.Helper()
+	var wg sync.WaitGroup
+	wg.Go(func() { t.createWithRetry(t.Context(), store, first, t.newOrder()) })
+	synctest.Wait() // until the first call has returned or waits for something
+	t.checkTimeout("While a call of CreateOrder was in progress, another", func(ctx context.Context) error {
+		_, err := store.CreateOrder(ctx, second, t.newOrder())
+		return err
+	})
+	wg.Wait()
 }
 
 func checkNotUsedLater(t *test) {
@@ -225,7 +284,7 @@ func checkNotUsedLater(t *test) {
 			t.failed(first.text, err)
 		}
 		if t.bubble {
-			synctest.Wait() // until what it leaves behind has ended or waits
+			synctest.Wait() // until goroutines that the call leaves behind have ended or wait
 		}
 		recording.returned.Store(true)
 		cancel()
@@ -242,7 +301,7 @@ func checkNotUsedLater(t *test) {
 		}
 	}
 
-	// An order stays, even if the client that sent it goes away at once.
+	// An order stays, even if the client that sent the request goes away at once.
 	key, order := newKey(), t.newOrder()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := t.createWithRetry(ctx, store, key, order)
@@ -333,7 +392,6 @@ func checkBytes(t *test) {
 }
 
 func checkApart(t *test) {
-	const cause = "one table or map for all of them, whose key is the ID alone."
 	made := func(what string, ids ...string) []storefront.Resource {
 		var out []storefront.Resource
 		for _, id := range ids {
@@ -347,43 +405,7 @@ func checkApart(t *test) {
 		Widgets:  made("widget", "a", "both", "widget", "z"),
 	}
 	store := t.newStore(contents)
-	check := func() {
-		t.Helper()
-		for _, l := range []list{users, widgets} {
-			all := contents.Users
-			if l.inclusive {
-				all = contents.Widgets
-			}
-			got, err := l.call(store, t.Context(), "a", 100)
-			if err != nil {
-				t.failed(l.text("a", 100), err)
-			}
-			for _, r := range got {
-				if !strings.Contains(r.String(), l.item) {
-					t.broken(cause, "%s returned what is no %s: %s.", l.text("a", 100), l.item, r)
-					return
-				}
-			}
-			for _, r := range all[1:] { // the one at the position is another promise
-				if !slices.Contains(idsOf(got), r.ID()) {
-					t.broken(cause, "%s did not return the %s %q.", l.text("a", 100), l.item, r.ID())
-					return
-				}
-			}
-		}
-		for _, id := range []string{"both", "user", "widget", "product"} {
-			switch got, err := store.GetProduct(t.Context(), id); {
-			case err == nil && got.ID() != "" && !strings.Contains(got.String(), `"is a":"product"`):
-				t.broken(cause, "GetProduct(ctx, %q) returned what is no product: %s.", id, got)
-				return
-			case err != nil && (id == "both" || id == "product"):
-				t.broken(cause, "GetProduct(ctx, %q) did not return the product: %v", id, err)
-				return
-			}
-		}
-	}
-	check()
-	if t.Failed() {
+	if !t.checkKinds(store, contents) {
 		return
 	}
 	editor, ok := optional[Editor](t, store, "that a change of one does not change another")
@@ -394,7 +416,47 @@ func checkApart(t *test) {
 		t.failed("Delete", err)
 	}
 	contents.Users = slices.Delete(contents.Users, 1, 2)
-	check()
+	t.checkKinds(store, contents)
+}
+
+// checkKinds reports whether the lists have the items of their own kind alone, and
+// GetProduct finds products alone. The position "a" is there in both lists.
+func (t *test) checkKinds(store storefront.Store, contents Contents) bool {
+	t.Helper()
+	const cause = "one table or map for all of them, whose key is the ID alone."
+	for _, l := range []list{users, widgets} {
+		all := contents.Users
+		if l.inclusive {
+			all = contents.Widgets
+		}
+		got, err := l.call(store, t.Context(), "a", 100)
+		if err != nil {
+			t.failed(l.text("a", 100), err)
+		}
+		for _, r := range got {
+			if !strings.Contains(r.String(), l.item) {
+				t.broken(cause, "%s returned what is no %s: %s.", l.text("a", 100), l.item, r)
+				return false
+			}
+		}
+		for _, r := range all[1:] { // whether the list has the item at the position is another promise
+			if !slices.Contains(idsOf(got), r.ID()) {
+				t.broken(cause, "%s did not return the %s %q.", l.text("a", 100), l.item, r.ID())
+				return false
+			}
+		}
+	}
+	for _, id := range []string{"both", "user", "widget", "product"} {
+		switch got, err := store.GetProduct(t.Context(), id); {
+		case err == nil && got.ID() != "" && !strings.Contains(got.String(), `"is a":"product"`):
+			t.broken(cause, "GetProduct(ctx, %q) returned what is no product: %s.", id, got)
+			return false
+		case err != nil && (id == "both" || id == "product"):
+			t.broken(cause, "GetProduct(ctx, %q) did not return the product: %v", id, err)
+			return false
+		}
+	}
+	return true
 }
 
 func checkErrorText(t *test) {

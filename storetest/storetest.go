@@ -12,14 +12,14 @@
 //	}
 //
 // The subtests are grouped by method and named after the sentences of the
-// contract in the comments of [storefront.Store]. What fails says which promise
-// is broken, by which call, and how that usually comes about; begin with the first
-// of them. As with any subtest, -run chooses some:
+// contract in the comments of [storefront.Store]. A failure says which promise is
+// broken, by which call, and how that usually comes about; begin with the first
+// failure. As with any subtests, -run chooses some:
 //
 //	go test -run 'TestStore/CreateOrder/Two_keys'
 //
-// A minor version may add subtests, of promises that the contract has and that none
-// has tested so far.
+// A minor version may add subtests, of promises that the contract has and that no
+// subtest has tested so far.
 //
 // # What a run does
 //
@@ -29,13 +29,13 @@
 // is not used after the next was made. Three subtests need 1,600 resources each,
 // the others fewer than 200.
 //
-// A store with all optional methods gets about these calls. What the calls take
-// that are made one after another adds up:
+// A store with all optional methods gets about these calls. The times of the calls
+// that are made one after another add up:
 //
 //	             in all  one after another
 //	CreateOrder   2,600              1,750
-//	GetProduct    2,100              2,000
-//	ListUsers     1,800                500
+//	GetProduct    2,200              2,100
+//	ListUsers     1,900                600
 //	ListWidgets   1,800                500
 //
 // A run creates 900 orders. Put and Delete are called 220 times. Without [Refuser]
@@ -51,19 +51,19 @@
 // # Optional methods
 //
 // Five things cannot be seen through the methods of a Store. A store that is
-// returned to the suite may have methods for them, which are those of [Clock],
-// [Editor], [OrderLister], [Refuser] and [Reopener]. They are usually methods of a
-// type that is made for the test and embeds the store. Where one is missing, the
-// subtest checks what it can without it, and is then skipped with a message that
-// says what was not checked, and whether the store has a method of that name but
-// of another type.
+// returned to the suite may have more methods for them, which are those of [Clock],
+// [Editor], [OrderLister], [Refuser] and [Reopener]. They usually belong to a type
+// that is made for the test and embeds the store. Where a method is missing, the
+// subtest checks as much as it can without the method, and is then skipped with a
+// message that says what was not checked, and whether the store has a method of that
+// name but of another type.
 //
-// Package testing shows such messages with -v only. Without it, a run writes to
-// standard output what it has not checked, in a line for each of the five types. Of
-// a package that passes, go test shows its output where no package is named on the
-// command line, as in its own folder, and nothing where one is, as in "go test
-// ./...". That a method is missing or mistyped does not pass unnoticed, however the
-// tests are run, where the compiler looks for it:
+// Package testing shows such messages with -v only. Without -v, a run writes to
+// standard output what it has not checked, in a line for each of the five types. If
+// the package passes, go test shows that output where the command line names no
+// package, as in the package's own folder, and hides it where it names one, as in
+// "go test ./...". However the tests are run, the compiler reports a method that is
+// missing or mistyped where the test file has this line:
 //
 //	var _ storetest.Clock = testStore{}
 package storetest
@@ -77,6 +77,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -97,29 +98,31 @@ type Contents struct {
 //
 // Where an engine forgets keys by itself, when their time to live or their lease
 // ends, its clock need not be moved: Advance takes d off the time that each key has
-// left, and deletes those that have none left. Keys that are created later have all
-// of theirs. Count on whole seconds that are rounded down, and on leases that begin
-// before their orders are recorded: a lease of somewhat more than
+// left, and deletes the keys that have no time left. Keys that are created later have
+// their full time. Engines may round times down to whole seconds, and a lease may
+// begin before its order is recorded: a lease of somewhat more than
 // [storefront.KeyLifetime] keeps the promise.
 type Clock interface {
-	// Advance makes the store behave as if d had passed. If it forgets keys only
-	// when it is told to, Advance tells it. Meanwhile no other method is called.
+	// Advance makes the store behave as if d had passed. If the store forgets keys
+	// only when it is told to, Advance tells it. The suite calls no other method
+	// meanwhile.
 	Advance(d time.Duration)
 }
 
 // An Editor is a store whose users, products and widgets can be changed, to see
-// whether lists can be walked meanwhile. A method of the store that is called
-// after Put or Delete has returned sees the change.
+// whether lists can be walked meanwhile. Every call that begins after Put or Delete
+// has returned sees the change.
 type Editor interface {
-	// Put adds resources, or replaces those with the same ID. It is called
+	// Put adds resources, or replaces those with the same ID. The suite calls it
 	// concurrently with the methods of the store, but not with itself or Delete.
 	Put(ctx context.Context, contents Contents) error
-	// Delete deletes the resources with these IDs, which may be absent.
+	// Delete deletes the resources that have the same IDs as these, if they are
+	// there.
 	Delete(ctx context.Context, contents Contents) error
 }
 
-// An OrderLister is a store whose orders can be counted, to see that none was
-// created in addition to those that were returned.
+// An OrderLister is a store whose orders can be counted, to see that the store has
+// created no orders but those that it returned.
 type OrderLister interface {
 	// Orders returns all orders in any sequence.
 	Orders() []storefront.Order
@@ -127,57 +130,57 @@ type OrderLister interface {
 
 // A Refuser is a store that can be made to refuse orders, to see what a refusal
 // leaves. It refuses those for one item, so that others can be created at the same
-// time. Its rule may be its own, such as a stock that SellOut empties, or one that
-// the test has put in the place of its own. Without SellOut, it refuses no order of
-// the suite, whatever the item and the quantity.
+// time. The rule may be the store's own, such as a stock that SellOut empties, or one
+// that the test has put in its place. Before SellOut is called, the store refuses no
+// order of the suite, whatever the item and the quantity.
 //
-// The methods are called concurrently with those of the store, but not with each
-// other. What the store decides after one of them has returned goes by it. After
-// Reopen they are called anew.
+// The suite calls SellOut and Restock concurrently with the methods of the store, but
+// not with each other. Once one of them has returned, the store decides accordingly.
+// After Reopen, the suite calls them anew.
 type Refuser interface {
 	// SellOut makes the store refuse every order for the item that it would
-	// otherwise create, and no other order. It returns what they are refused
-	// with; a field that it leaves empty is not compared.
+	// otherwise create, and no other order. It returns the refusal that the suite is
+	// to expect; a field that is empty may be anything.
 	SellOut(ctx context.Context, item string) (storefront.Refusal, error)
-	// Restock ends that.
+	// Restock makes the store accept orders for the item again.
 	Restock(ctx context.Context, item string) error
 }
 
 // A Reopener is a store whose orders survive a crash.
 //
-// The suite cannot see what the operating system would lose. That a write is on the
-// disk before CreateOrder returns is to be reviewed, and that no file is left
-// half-written is to be tested with a process that is killed.
+// The suite cannot see what the operating system would lose. Review that a write is on
+// the disk before CreateOrder returns, and test with a process that is killed that no
+// file is left half-written.
 //
-// Where a lock on its files forbids to open a store twice, as in bbolt, Badger and
-// Pebble, one process cannot have a crash. There Reopen may close the old store as
-// the program would, and wait for the calls in progress if that does. What is then
-// not seen is what is lost by a store that is not closed: it, too, is to be tested
-// with a process that is killed.
+// Where a lock on its files keeps a store from being opened twice, as in bbolt, Badger
+// and Pebble, there can be no crash within one process. Reopen may then close the old
+// store as the program would, and wait for the calls in progress if closing does. The
+// suite does not see then what a store loses that is not closed: test that, too, with
+// a process that is killed.
 type Reopener interface {
 	// Reopen stops the store as a crash would, without waiting for the calls in
-	// progress, and returns a store on the same data. Calls in progress on the
-	// old one, and those that begin while Reopen does its work, may fail in any
-	// way but must return. The new one must have the same optional methods.
+	// progress, and returns a store on the same data. Calls of the old store that are
+	// in progress, or begin before Reopen has returned, may fail in any way but must
+	// return. The new store must have the same optional methods.
 	Reopen(t *testing.T) storefront.Store
 }
 
-// Run checks the promises of [storefront.Store], each in a subtest. For each of
-// them it calls newStore, which returns a store with these contents and without
-// any orders and keys. If newStore fails, it calls t.Fatal. To close the store,
-// it calls t.Cleanup.
+// Run checks the promises of [storefront.Store], each in a subtest. Each subtest
+// calls newStore, which returns a store with these contents and without any orders
+// and keys. If newStore fails, it calls t.Fatal. To have the store closed at the end of
+// the subtest, it calls t.Cleanup.
 func Run(t *testing.T, newStore func(t *testing.T, contents Contents) storefront.Store) {
 	t.Helper()
 	run(t, &suite{makeStore: newStore, patience: time.Minute}, groups())
 }
 
 // RunSynctest is like [Run], but runs each subtest in a bubble of
-// [testing/synctest], so that time passes only as the suite makes it. It is for
+// [testing/synctest], in which time passes only while all goroutines wait. It is for
 // stores that take the time from package time, wait for nothing outside of the
 // bubble, such as the network (files are fine), and do not hold a mutex while time
-// passes. A store with a goroutine must end it in t.Cleanup. For such stores it
-// checks more than Run: that keys are remembered for long enough, even without
-// Advance, and that calls return promptly.
+// passes. A store with a goroutine must end it in t.Cleanup. RunSynctest checks more
+// than Run: that keys are remembered for long enough, even without Advance, and that
+// calls return promptly.
 func RunSynctest(t *testing.T, newStore func(t *testing.T, contents Contents) storefront.Store) {
 	t.Helper()
 	run(t, &suite{makeStore: newStore, patience: time.Minute, bubble: true}, groups())
@@ -201,7 +204,7 @@ func groups() []group {
 		{"CreateOrder", orderPromises()},
 		{"GetProduct", productPromises()},
 		{"ListWidgets", widgets.promises()},
-		{"Store", storePromises()}, // last, as what is wrong with one method is told best by its own group
+		{"Store", storePromises()}, // last, as the group of a method best tells what is wrong with that method
 	}
 }
 
@@ -245,15 +248,15 @@ func run(t *testing.T, s *suite, groups []group) {
 	}
 }
 
-// A gap is what was not checked, as the store lacks optional methods.
+// A gap is something that was not checked, as the store lacks optional methods.
 type gap struct {
 	what    string
 	methods reflect.Type
 	store   reflect.Value
 }
 
-// mistyped returns the type of a method of the store if it has the name of an
-// optional one but is of another type.
+// mistyped returns the type of the store's method with the name of an optional one, if
+// there is such a method and its type is another.
 func (g gap) mistyped(optional reflect.Method) (reflect.Type, bool) {
 	m := g.store.MethodByName(optional.Name)
 	if !m.IsValid() || m.Type() == optional.Type {
@@ -308,7 +311,7 @@ type test struct {
 	advanced  time.Duration // by how much the store's clock is ahead
 	unchecked []gap         // what was not checked
 	failures  int           // how often broken was called
-	cause     string        // what it was given last
+	cause     string        // the last one that broken was given
 	stuck     atomic.Bool   // whether a call has not returned
 }
 
@@ -346,7 +349,7 @@ func (t *test) reopen(store Reopener) storefront.Store {
 	return watchedStore{reopened, t}
 }
 
-// overwrite does what the owner of a slice may do.
+// overwrite overwrites a slice, as its owner may.
 func overwrite(resources []storefront.Resource) {
 	other := storefront.MustResource("overwritten by the owner of the slice", nil)
 	for i := range resources {
@@ -354,8 +357,8 @@ func overwrite(resources []storefront.Resource) {
 	}
 }
 
-// broken reports that the promise is broken. The cause is the usual one, or "".
-// Only a few failures of a subtest are shown.
+// broken reports that the promise is broken. The cause is the usual one, or "" if none
+// is usual. Only the first failures of a subtest are shown.
 func (t *test) broken(cause, format string, args ...any) {
 	t.Helper()
 	const shown = 3
@@ -396,9 +399,9 @@ func (t *test) failed(call string, err error) {
 	t.unable("%s failed: %v", call, err)
 }
 
-// optional returns the store as one with the optional methods of T. If it has
-// not got them, it notes what was not checked, unless that is "" as another subtest
-// notes it.
+// optional returns the store as one with the optional methods of T. If the store has
+// not got them, optional notes what was not checked, unless that is "", as where
+// another call notes it.
 func optional[T any](t *test, store storefront.Store, unchecked string) (T, bool) {
 	store = store.(watchedStore).Store
 	o, ok := store.(T)
@@ -409,7 +412,7 @@ func optional[T any](t *test, store storefront.Store, unchecked string) (T, bool
 	return o, false
 }
 
-// advance moves the store's clock and reports whether it could.
+// advance moves the store's clock and reports whether the clock can be moved.
 func (t *test) advance(store storefront.Store, d time.Duration) bool {
 	t.Helper()
 	if t.bubble {
@@ -424,8 +427,22 @@ func (t *test) advance(store storefront.Store, d time.Duration) bool {
 	return ok
 }
 
-// now is the time by the store's clock, as the service would put it into an
-// order.
-func (t *test) now() time.Time {
-	return time.Now().Add(t.advanced).UTC().Truncate(time.Millisecond)
+// clock returns the time by the store's clock.
+func (t *test) clock() time.Time { return time.Now().Add(t.advanced) }
+
+// now returns the time by the store's clock as the service puts it into an order.
+func (t *test) now() time.Time { return t.clock().UTC().Truncate(time.Millisecond) }
+
+// together makes calls at the same time and waits for them.
+func together(n int, call func(i int)) {
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			call(i)
+		})
+	}
+	close(start)
+	wg.Wait()
 }

@@ -8,8 +8,8 @@ import (
 	"example.com/storefront"
 )
 
-// A watchedStore makes all calls of the suite. It reports those that do not
-// return, and repeats those of the three methods that only read while they are
+// A watchedStore makes all calls of the suite. It reports a call that does not
+// return, and repeats a call of the three methods that only read while the store is
 // unavailable.
 type watchedStore struct {
 	storefront.Store
@@ -40,10 +40,10 @@ func (w watchedStore) ListWidgets(ctx context.Context, start string, limit int) 
 
 var errStuck = errors.New("a call has not returned")
 
-// watch makes a call and waits until it returns. If that takes too long, it ends
-// the subtest: it and all further calls return errStuck at once.
+// watch makes a call and waits until it returns. If the call takes too long, watch
+// fails the subtest and returns errStuck, as all further calls then do at once.
 func watch[T any](t *test, ctx context.Context, method string, call func() (T, error)) (T, error) {
-	if t.bubble { // which notices when all wait for each other
+	if t.bubble { // in which package synctest notices that all goroutines wait for each other
 		return callOfTheSuite(call)
 	}
 	type result struct {
@@ -81,14 +81,15 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 	return none, errStuck
 }
 
-// callOfTheSuite is found by calledBySuite in the stack of a goroutine.
+// callOfTheSuite makes a call. By its name in the stack of a goroutine, calledBySuite
+// recognizes that the goroutine makes a call of the suite.
 //
 //go:noinline
 func callOfTheSuite[T any](call func() (T, error)) (T, error) { return call() }
 
-// retry makes a call until it neither is unavailable nor in progress, or tells that
-// ctx is done, for up to five seconds. Once a call has not come to an end, others
-// in the same run are not repeated for as long.
+// retry repeats a call for up to five seconds, while its error matches ErrUnavailable
+// or ErrInProgress, unless the error tells that ctx is done. After a call that has
+// failed for that long, others in the same run are not repeated as often.
 func retry[T any](t *test, ctx context.Context, call func() (T, error)) (T, error) {
 	attempts := 100
 	if t.impatient.Load() {

@@ -31,6 +31,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
+	"example.com/storefront/integration/internal/need"
 )
 
 // chromium is one process for all tests, each of which has a profile of its own.
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		if os.Getenv("STOREFRONT_REQUIRE_BROWSER") != "" {
+		if need.Required(need.Browser) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

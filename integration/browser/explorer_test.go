@@ -24,6 +24,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
+	"example.com/storefront/integration/internal/need"
 )
 
 // statuses returns those in the log, the newest first.
@@ -768,9 +769,7 @@ var axe = sync.OnceValues(func() (string, error) {
 // In each state, and each way of looking at it, nothing is wrong for those who cannot
 // see it or have only a keyboard, nothing is cut off, and nothing has moved by itself.
 func TestEveryState(t *testing.T) {
-	if _, err := exec.LookPath("npm"); err != nil && os.Getenv("STOREFRONT_REQUIRE_NODE") == "" {
-		t.Skip(err)
-	}
+	need.Programs(t, need.Node, "npm")
 	source, err := axe()
 	if err != nil {
 		t.Fatal(err)

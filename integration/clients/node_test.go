@@ -9,23 +9,14 @@ import (
 	"testing"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/need"
 )
 
 // TestNode tests what programs of Node make of openapi.json, which npm installs from
 // the folder typescript.
 func TestNode(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("downloads programs from npm")
-	}
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("STOREFRONT_REQUIRE_NODE") != "" {
-				t.Fatal(err)
-			}
-			t.Skip(err)
-		}
-	}
+	need.Programs(t, need.Node, "node", "npm")
 	dir := nodeFolder(t.TempDir())
 	if err := os.CopyFS(string(dir), os.DirFS("typescript")); err != nil {
 		t.Fatal(err)

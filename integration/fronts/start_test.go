@@ -2,6 +2,7 @@ package fronts
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/need"
 )
 
 // documented returns the configuration in docs/operations.md that is marked as that
@@ -39,15 +41,11 @@ func replaced(t *testing.T, config string, oldnew ...string) string {
 	return config
 }
 
-// installed skips the test if a program is not there, or fails it if
-// STOREFRONT_REQUIRE_FRONTS is set.
+// installed skips the test if a program is not there, or fails it if that is required.
 func installed(t *testing.T, program, debianPackage string) {
 	t.Helper()
 	if _, err := os.Stat(program); err != nil {
-		if os.Getenv("STOREFRONT_REQUIRE_FRONTS") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (Debian: apt-get install %s)", err, debianPackage)
+		need.Missing(t, need.Fronts, fmt.Sprintf("%v (Debian: apt-get install %s)", err, debianPackage))
 	}
 }
 

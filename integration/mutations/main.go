@@ -35,6 +35,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"example.com/storefront/integration/internal/need"
 )
 
 //go:embed list.txt
@@ -287,7 +289,7 @@ func (c *copied) try(ctx context.Context, m *mutation) (end ending, err error) {
 	return c.test(ctx, m.pkg, m.pattern(), limit, !c.lacking[m.key()])
 }
 
-// What a test does without something that it needs: it fails, or it is skipped.
+// A test that lacks something that it needs fails or is skipped.
 const (
 	demanding = true
 	skipping  = false
@@ -299,10 +301,11 @@ func (c *copied) test(ctx context.Context, pkg, pattern string, limit time.Durat
 	if err != nil || exit != 0 {
 		return doesNotRun, err
 	}
-	environment := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STOREFRONT_REQUIRE_") })
+	environment := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, need.Variable+"=") })
+	environment = append(environment, "STOREFRONT_LONG=1") // with all that a test tries
 	args := []string{c.binary, "-test.run", pattern, "-test.timeout", limit.String()}
 	if demands {
-		environment = append(environment, demanded...)
+		environment = append(environment, need.Variable+"=all")
 	} else {
 		args = append(args, "-test.v") // to see what is skipped
 	}
@@ -322,13 +325,6 @@ func (c *copied) test(ctx context.Context, pkg, pattern string, limit time.Durat
 		return fails, nil
 	}
 	return panics, nil
-}
-
-// demanded are the variables with which tests fail that would otherwise be skipped, as
-// something is not installed.
-var demanded = []string{
-	"STOREFRONT_REQUIRE_POSTGRES=1", "STOREFRONT_REQUIRE_POSTGRES_18=1", "STOREFRONT_REQUIRE_MARIADB=1", "STOREFRONT_REQUIRE_MYSQL=1",
-	"STOREFRONT_REQUIRE_FRONTS=1", "STOREFRONT_REQUIRE_BROWSER=1", "STOREFRONT_REQUIRE_NODE=1", "STOREFRONT_REQUIRE_TOOLS=1",
 }
 
 // run runs a program in a folder of the copy and returns its exit status.

@@ -1,5 +1,5 @@
-// Package batch has those who come while a commit is under way share the next one. It
-// knows nothing of what is committed, and has no clock.
+// Package batch makes callers that arrive while a commit is under way share the next one. It
+// knows nothing of the values that they commit, and has no clock.
 package batch
 
 import (
@@ -8,38 +8,39 @@ import (
 	"sync"
 )
 
-// A Queue holds what arrived while as many batches as are worth it were under way;
-// the next batch takes it. So who arrives alone goes at once, nobody waits for a timer,
-// and the more there are, the less each costs. Its methods may be called concurrently,
-// its fields are set before.
+// A Queue holds the values that arrive while all places for batches are taken; the next
+// batch takes them. So a value that arrives alone goes at once, nobody waits for a timer,
+// and the more values there are, the less each costs. The methods of a Queue may be called
+// concurrently, and its fields are set before the first call.
 type Queue[T any] struct {
-	// Run commits the members of a batch, and notes in each what became of it. It does
-	// not panic. For who goes at once, ctx is that of Do, unless the queue is
-	// detached; otherwise it is never done.
+	// Run commits the members of a batch, and notes the outcome in each of them. It does
+	// not panic. For a value that goes at once, ctx is that of Do, unless the queue is
+	// detached; otherwise ctx is never done.
 	Run func(ctx context.Context, b *Batch[T])
 
-	// Limits returns how many batches are to be under way at the same time, at least 1,
-	// and how many of n that wait the next one takes, from 1 to n. It is called with
-	// the queue locked.
+	// Limits returns how many batches may be under way at the same time, at least 1,
+	// and how many of n values that wait the next batch takes, from 1 to n. The queue is
+	// locked when it calls Limits.
 	Limits func(n int) (batches, size int)
 
-	// Alone reports whether v shares its batch with nobody.
+	// Alone reports whether v shares its batch with no other value.
 	Alone func(v T) bool
 
-	// Detached reports whether no batch is to run in the goroutine of its member, whose
-	// Do could not return before the batch ends.
+	// Detached reports whether all batches run in goroutines of their own. A batch that runs
+	// in the goroutine of its member keeps Do from returning before the batch ends.
 	Detached func() bool
 
 	mu      sync.Mutex
 	waiting []*member[T]
-	running int // batches that have not handed their place over
+	running int // batches that have not handed over their place
 }
 
+// A member is a call of Do.
 type member[T any] struct {
 	value T
-	calls chan func()   // what Call has for the goroutine of Do
-	left  chan struct{} // closed when nobody waits for it any more
-	done  chan struct{} // closed after its batch
+	calls chan func()   // functions that Call runs in the goroutine of Do
+	left  chan struct{} // closed when Do returns
+	done  chan struct{} // closed after the batch with value
 }
 
 func (m *member[T]) hasLeft() bool {
@@ -57,14 +58,14 @@ type Batch[T any] struct {
 
 	queue      *Queue[T]
 	members    []*member[T]
-	own        bool // it runs in the goroutine of its member
+	own        bool // the batch runs in the goroutine of its member
 	handedOver bool
-	kept       int // how many are not put back
+	kept       int // how many members are not put back
 }
 
-// Do has v run in a batch and returns nil after it. If ctx is done before, it returns
-// ctx.Err(): v is then left out, unless its batch has begun, which goes on for the
-// sake of the others.
+// Do runs v in a batch and returns nil after it. If ctx is done before, Do returns
+// ctx.Err(). Then v is left out, unless its batch has begun; that batch goes on, as it may
+// have other members.
 func (q *Queue[T]) Do(ctx context.Context, v T) error {
 	m := &member[T]{v, make(chan func()), make(chan struct{}), make(chan struct{})}
 	if q.enter(m) && q.run(ctx, []*member[T]{m}, true) {
@@ -91,7 +92,7 @@ func (q *Queue[T]) Do(ctx context.Context, v T) error {
 	}
 }
 
-// enter has m wait, or returns true if the caller is to run it.
+// enter returns true if the caller is to run m. Otherwise m waits in the queue.
 func (q *Queue[T]) enter(m *member[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +121,7 @@ func (q *Queue[T]) leave(m *member[T]) {
 	}
 }
 
-// handOver has those who wait run in a place that has become free. The queue is locked.
+// handOver gives a place that has become free to the members that wait. The queue is locked.
 func (q *Queue[T]) handOver() {
 	if len(q.waiting) > 0 {
 		go q.work()
@@ -129,7 +130,7 @@ func (q *Queue[T]) handOver() {
 	}
 }
 
-// work runs what waits until nothing does, or its place was handed over.
+// work runs batches until no member waits, or its place was handed over.
 func (q *Queue[T]) work() {
 	for {
 		members := q.take()
@@ -139,7 +140,8 @@ func (q *Queue[T]) work() {
 	}
 }
 
-// take returns the members of the next batch. If there are none, the place is given up.
+// take returns the members of the next batch. If no member waits, it gives up the place and
+// returns nil.
 func (q *Queue[T]) take() []*member[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,8 +161,9 @@ func (q *Queue[T]) take() []*member[T] {
 	return members
 }
 
-// run runs a batch, maybe in the goroutine of its only member, and tells its members,
-// whatever happens. It reports whether the place is still its own.
+// run runs a batch, maybe in the goroutine of its only member, and tells all members when it
+// has ended, even if Run ends the goroutine. It reports whether the caller still has the
+// place.
 func (q *Queue[T]) run(ctx context.Context, members []*member[T], own bool) (inPlace bool) {
 	b := &Batch[T]{queue: q, members: members, own: own, kept: len(members)}
 	for _, m := range members {
@@ -180,7 +183,8 @@ func (q *Queue[T]) run(ctx context.Context, members []*member[T], own bool) (inP
 		if !returned && inPlace { // Run has ended the goroutine
 			q.handOver()
 		}
-		// Where the place was handed over and nobody waited, nobody may be there to take them.
+		// If the place was handed over while no member waited, no goroutine may be left to
+		// run the members that are put back.
 		if !inPlace && len(back) > 0 {
 			if batches, _ := q.Limits(len(q.waiting)); q.running < batches {
 				q.running++
@@ -193,8 +197,8 @@ func (q *Queue[T]) run(ctx context.Context, members []*member[T], own bool) (inP
 	return
 }
 
-// HandOver lets another batch begin beside this one, which takes too long to keep its
-// place. It may be called at any time, from any goroutine and more than once.
+// HandOver gives the place of the batch away, so that another batch can begin beside one that
+// takes long. It may be called at any time, from any goroutine and more than once.
 func (b *Batch[T]) HandOver() {
 	b.queue.mu.Lock()
 	defer b.queue.mu.Unlock()
@@ -204,13 +208,13 @@ func (b *Batch[T]) HandOver() {
 	}
 }
 
-// PutBack has the members from the n-th on, from 0, wait for the next batch, as the
-// first in the queue. It is called by Run.
+// PutBack makes the members from the n-th on, counted from 0, wait for the next batch, as the
+// first in the queue. Only Run calls it.
 func (b *Batch[T]) PutBack(n int) { b.kept = n }
 
-// Call calls f in the goroutine that has called Do for the n-th member, so that a panic is
-// that goroutine's, and returns when f has, in whatever way. If nobody waits for the
-// member any more, it returns an error and does not call f.
+// Call calls f in the goroutine that has called Do for the n-th member, so that a panic of f
+// is a panic of that goroutine. It returns when f has returned, panicked or ended the
+// goroutine. If that Do has returned, Call returns an error and does not call f.
 func (b *Batch[T]) Call(n int, f func()) error {
 	if b.own {
 		f()

@@ -13,20 +13,20 @@ import (
 	"example.com/storefront/internal/batch"
 )
 
-// A queue is a Queue whose batches go on until they are let end, and which notes them.
+// A queue is a Queue that notes its batches, each of which goes on until the test lets it end.
 type queue struct {
 	batch.Queue[string]
 	batches, size int                        // what Limits returns
 	detached      bool                       // what Detached returns
 	in            func(*batch.Batch[string]) // nil, or what a batch does before it waits
 	let           chan struct{}              // each batch receives once from it
-	begun         []*batch.Batch[string]     // those that have begun
-	ctxs          []context.Context          // theirs
-	mu            sync.Mutex                 // for the two before
+	begun         []*batch.Batch[string]     // the batches that have begun
+	ctxs          []context.Context          // the ctx of each
+	mu            sync.Mutex                 // guards begun and ctxs
 }
 
-// newQueue returns a queue with room for one batch of any size. Who begins with ! goes
-// alone.
+// newQueue returns a queue with room for one batch of any size. A value that begins with !
+// goes alone.
 func newQueue() *queue {
 	q := &queue{batches: 1, size: 100, let: make(chan struct{})}
 	q.Limits = func(n int) (int, int) { return q.batches, min(q.size, n) }
@@ -73,7 +73,7 @@ func (q *queue) do(values ...string) (all []*doing) {
 	return all
 }
 
-// letEnd lets as many batches end, one after the other.
+// letEnd lets n batches end, one after the other.
 func (q *queue) letEnd(n int) {
 	for range n {
 		q.let <- struct{}{}
@@ -81,7 +81,7 @@ func (q *queue) letEnd(n int) {
 	}
 }
 
-// want checks which batches have begun, as of now.
+// want checks which batches have begun so far.
 func (q *queue) want(t *testing.T, want string) {
 	t.Helper()
 	synctest.Wait()
@@ -105,8 +105,8 @@ func wantEnded(t *testing.T, all ...*doing) {
 	}
 }
 
-// each runs a test with batches that may run in their member's goroutine, and with such
-// that do not.
+// each runs a test twice: with batches that may run in the goroutine of their member, and
+// with detached ones.
 func each(t *testing.T, test func(*testing.T, *queue)) {
 	for _, detached := range []bool{false, true} {
 		t.Run(fmt.Sprintf("detached %t", detached), func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestWhoLeavesBeforeItsBatchIsLeftOut(t *testing.T) {
 	})
 }
 
-// The last who waits may leave, too.
+// The last member that waits may leave, too.
 func TestPlaceIsFreeWhenAllHaveLeft(t *testing.T) {
 	each(t, func(t *testing.T, q *queue) {
 		all := q.do("a", "b")
@@ -258,7 +258,7 @@ func TestHandOverLetsThoseWhoWaitBegin(t *testing.T) {
 	})
 }
 
-// However often it is called, before the batch ends and after.
+// HandOver may be called more than once, before the batch ends and after.
 func TestHandOverGivesOnePlaceAway(t *testing.T) {
 	for name, wait := range map[string]bool{"while others wait": true, "while nobody waits": false} {
 		t.Run(name, func(t *testing.T) {
@@ -278,19 +278,19 @@ func TestHandOverGivesOnePlaceAway(t *testing.T) {
 				all = append(all, q.do("c")...)
 				first.HandOver()
 				q.want(t, "[[a] [b]]")
-				q.letEnd(1) // the first, which waits for longest
+				q.letEnd(1) // the first batch, which has waited longest
 				wantEnded(t, all[0])
 				q.want(t, "[[a] [b]]")
 				first.HandOver()
 				q.want(t, "[[a] [b]]")
 				q.letEnd(1)
 				q.want(t, "[[a] [b] [c]]")
-				q.begun[1].HandOver() // it has no place any more
+				q.begun[1].HandOver() // the second batch has no place any more
 				all = append(all, q.do("d")...)
 				q.want(t, "[[a] [b] [c]]")
 				q.letEnd(2)
 				wantEnded(t, all...)
-				q.begun[3].HandOver() // nor has the last
+				q.begun[3].HandOver() // nor has the last one
 				all = q.do("e", "f")
 				q.want(t, "[[a] [b] [c] [d] [e]]")
 				q.letEnd(2)
@@ -428,7 +428,7 @@ func TestCallDoesNotCallForWhoHasLeft(t *testing.T) {
 	})
 }
 
-// As a test's t.FailNow does in what is called.
+// t.FailNow ends the goroutine, if a test calls it in Run.
 func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 	each(t, func(t *testing.T, q *queue) {
 		q.in = func(b *batch.Batch[string]) {
@@ -453,7 +453,7 @@ func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 	})
 }
 
-// Nobody else may come for a long time.
+// No call may come for a long time that would run it.
 func TestWhatIsPutBackByABatchThatHasHandedOverIsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})

@@ -1,7 +1,7 @@
-// Package errtree looks at errors that come from a stranger's code, as [errors.Is],
-// [errors.AsType] and Error do, but with bounds: the tree of such an error may contain
+// Package errtree examines errors that come from other people's code, as [errors.Is],
+// [errors.AsType] and Error do, but within limits: the tree of such an error may contain
 // itself or have no end, and its methods may panic, or not return. Only a method that
-// calls itself without end ends the process, as nothing in Go can prevent that.
+// calls itself without end still ends the process, as nothing in Go can prevent that.
 package errtree
 
 import (
@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// MaxErrors is how many errors of a tree are looked at.
+	// MaxErrors is how many errors of a tree Examine looks at.
 	MaxErrors = 10_000
-	// Timeout is how long that may take. Methods that take longer are left to
-	// themselves, as Go has no way to end them.
+	// Timeout is how long Examine takes at most. A method that takes longer goes on in its
+	// own goroutine, as Go has no way to end it.
 	Timeout = 900 * time.Millisecond
 )
 
-// Findings are what is to be known of an error.
+// Findings are the result of Examine.
 type Findings[T error] struct {
-	Text string  // of Error, or why there is none
-	Is   []error // those of the targets that the error matches, as by errors.Is
+	Text string  // what Error returned, or why it returned nothing
+	Is   []error // the targets that the error matches, as by errors.Is
 	As   T       // the first error of this type, as by errors.AsType, or the zero T
 }
 
-// Examine returns its findings on err. What a method of its tree that panics would have
-// said is not found. If the methods take longer than Timeout, or the tree has more than
-// MaxErrors errors, there is only a Text. The targets must be comparable.
+// Examine looks at err and the tree below it. If a method of an error panics, Examine goes
+// on without its result. If the methods take longer than Timeout, or the tree has more than
+// MaxErrors errors, only Text is set. The targets must be comparable.
 func Examine[T error](err error, targets ...error) Findings[T] {
 	findings := make(chan Findings[T], 1)
 	go func() {
-		found := Findings[T]{Text: fmt.Sprintf("a %T that ends the goroutine that looks at it", err)} // unless it does not
+		found := Findings[T]{Text: fmt.Sprintf("a %T that ends the goroutine that looks at it", err)} // replaced below, unless a method does that
 		defer func() { findings <- found }()
 		x := examination[T]{left: MaxErrors, targets: targets}
 		if !x.look(err) {
@@ -39,7 +39,7 @@ func Examine[T error](err error, targets ...error) Findings[T] {
 			return
 		}
 		x.Text = fmt.Sprintf("a %T without a text", err)
-		try(func() { x.Text = err.Error() }) // which may go through the tree as well, without bounds
+		try(func() { x.Text = err.Error() }) // Error may walk the tree, too, and without limits: so it comes after look
 		found = x.Findings
 	}()
 	select {
@@ -50,9 +50,9 @@ func Examine[T error](err error, targets ...error) Findings[T] {
 	}
 }
 
-// Panic returns v, which somebody has panicked with, as an error: itself, if it is one.
-// The text of any other is that of a Stringer, a number, a bool or a string, and
-// otherwise its type, as package fmt does not end on every value.
+// Panic returns the value of a panic as an error: v itself if it is one. Otherwise the text
+// of the error is that of a Stringer, a number, a bool or a string, and for any other value
+// its type, as formatting some values with package fmt never ends.
 func Panic(v any) error {
 	if err, ok := v.(error); ok {
 		return err
@@ -72,7 +72,7 @@ func (p panicValue) Error() string {
 	return fmt.Sprintf("a %T", p.v)
 }
 
-// try calls a stranger's method, and survives its panic.
+// try calls a method of an error, and survives its panic.
 func try(method func()) {
 	defer func() { recover() }()
 	method()
@@ -80,12 +80,12 @@ func try(method func()) {
 
 type examination[T error] struct {
 	Findings[T]
-	targets []error // not found yet
-	left    int     // how many errors may still be looked at
-	isT     bool    // As is found
+	targets []error // those that no error has matched yet
+	left    int     // how many more errors look may look at
+	isT     bool    // As is set
 }
 
-// look reports whether it has seen all of the tree.
+// look examines err and the tree below it, and reports whether it has seen all of them.
 func (x *examination[T]) look(err error) bool {
 	if x.left--; x.left < 0 {
 		return false

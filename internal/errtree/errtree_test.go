@@ -16,7 +16,13 @@ import (
 
 var targets = []error{io.EOF, fs.ErrNotExist, fs.ErrExist}
 
-// As the errors package finds it, in whatever tree it is.
+// examine is Examine on a clock that stands still while Examine works, so that a busy
+// machine does not use up the Timeout.
+func examine[T error](t *testing.T, err error) (found Findings[T]) {
+	synctest.Test(t, func(*testing.T) { found = Examine[T](err, targets...) })
+	return found
+}
+
 func TestExamineFindsWhatTheErrorsPackageFinds(t *testing.T) {
 	_, missing := os.Open("/there/is/no/such/file")
 	for _, err := range []error{
@@ -31,7 +37,7 @@ func TestExamineFindsWhatTheErrorsPackageFinds(t *testing.T) {
 		uncomparable{io.EOF},
 		chain(MaxErrors - 1),
 	} {
-		got := Examine[*fs.PathError](err, targets...)
+		got := examine[*fs.PathError](t, err)
 		for _, target := range targets {
 			if want := errors.Is(err, target); slices.Contains(got.Is, target) != want {
 				t.Errorf("%.100v is %v: %t, want %t", err, target, !want, want)
@@ -59,7 +65,7 @@ func TestExamineEnds(t *testing.T) {
 		"wide":                        wide(make([]error, MaxErrors)),
 		"ends the goroutine":          trap(runtime.Goexit),
 	} {
-		got := Examine[*fs.PathError](err, targets...)
+		got := examine[*fs.PathError](t, err)
 		if got.Text == "" || got.Is != nil || got.As != nil {
 			t.Errorf("%s: %+v, want a text alone", name, got)
 		}
@@ -69,7 +75,7 @@ func TestExamineEnds(t *testing.T) {
 	}
 }
 
-// Of an error that has other ones beside it, what those say is found.
+// The findings have what the other errors of the tree say.
 func TestExamineSurvivesPanics(t *testing.T) {
 	for name, err := range map[string]error{
 		"Is":           trap(func() { panic("a trap") }),
@@ -81,20 +87,20 @@ func TestExamineSurvivesPanics(t *testing.T) {
 		"As, to false": asFalse{},
 	} {
 		for _, joined := range []error{errors.Join(err, io.EOF), errors.Join(io.EOF, err)} {
-			got := Examine[*os.SyscallError](joined, targets...)
+			got := examine[*os.SyscallError](t, joined)
 			if got.Text == "" || !slices.Equal(got.Is, []error{io.EOF}) || got.As != nil {
 				t.Errorf("%s: %+v, want a text and EOF", name, got)
 			}
 		}
 	}
-	if got := Examine[*os.SyscallError](textless{}); got.Text != "a errtree.textless without a text" {
+	if got := examine[*os.SyscallError](t, textless{}); got.Text != "a errtree.textless without a text" {
 		t.Errorf("the text is %q", got.Text)
 	}
 }
 
 func TestPanicIsAnErrorWithAText(t *testing.T) {
 	ring := []any{nil}
-	ring[0] = ring // on which package fmt does not end
+	ring[0] = ring // package fmt would format it without end
 	for want, v := range map[string]any{
 		"EOF": io.EOF, "a text": "a text", "42": 42, "1m0s": time.Minute, "true": true, "a struct {}": struct{}{}, "a []interface {}": ring,
 	} {
@@ -111,7 +117,7 @@ func TestExamineDoesNotWaitForLong(t *testing.T) {
 		if took := time.Since(began); took != Timeout || !strings.Contains(got.Text, "takes more than 900ms") {
 			t.Errorf("it took %v and found %+v", took, got)
 		}
-		time.Sleep(24 * time.Hour) // until the error is done
+		time.Sleep(24 * time.Hour) // until the method has returned
 	})
 }
 
@@ -131,12 +137,13 @@ type uncomparable []error
 func (u uncomparable) Error() string   { return "uncomparable" }
 func (u uncomparable) Unwrap() []error { return u }
 
-// Error of these goes on as that of errors.Join does, by those inside.
+// The method Error of the first three calls Error of the errors inside, as that of
+// errors.Join does.
 type (
 	loop     struct{}
-	knot     [1]error // and itself
+	knot     [1]error // has itself inside, too
 	unending int
-	chain    int // how many are behind it
+	chain    int // the number of errors that follow
 	wide     []error
 )
 

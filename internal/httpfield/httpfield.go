@@ -1,9 +1,9 @@
 // Package httpfield reads the values of header fields by their grammar: the lists
 // of entity tags in If-Match and If-None-Match (RFC 9110, Section 13.1), the
 // directives in the Cache-Control of a request (RFC 9111, Section 5.2.1, and RFC
-// 5861, Section 4), strings of structured fields (RFC 9651), and what says that a
-// body is JSON. It takes the lines of a field as [net/http.Header] holds them, and
-// knows of no request.
+// 5861, Section 4), strings of structured fields (RFC 9651), and the type and coding of
+// a JSON body. It takes the lines of a field as [net/http.Header] holds them, and knows
+// of no request.
 package httpfield
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// ETag returns the strong entity tag (RFC 9110, Section 8.8.3) that has these bytes
-// in unpadded URL-safe base64 (RFC 4648, Section 5).
+// ETag returns the strong entity tag (RFC 9110, Section 8.8.3) with these bytes in unpadded
+// URL-safe base64 (RFC 4648, Section 5).
 func ETag(opaque [16]byte) string {
 	b := make([]byte, 0, 24)
 	return string(append(base64.RawURLEncoding.AppendEncode(append(b, '"'), opaque[:]), '"'))
@@ -54,8 +54,8 @@ func MatchETag(lines []string, etag string, weak bool) bool {
 	return false
 }
 
-// entityTagLen returns the length in bytes of the opaque-tag (RFC 9110, Section
-// 8.8.3) that s begins with, quotes included, or 0 if it begins with none.
+// entityTagLen returns the length in bytes of the opaque-tag (RFC 9110, Section 8.8.3) at
+// the beginning of s, with its quotes, or 0 if there is none.
 func entityTagLen(s string) int {
 	if s == "" || s[0] != '"' {
 		return 0
@@ -103,20 +103,8 @@ func ParseCacheControl(lines []string) CacheControl {
 	return c
 }
 
-// Accepts reports whether a stored response of this age may be used, if its
-// freshness lifetime is the given one (RFC 9111, Section 5.2.1).
-func (c *CacheControl) Accepts(age, lifetime time.Duration) bool {
-	if c.NoCache || !c.AcceptsAge || age > c.MaxAge {
-		return false
-	}
-	if left := lifetime - age; left > 0 && left >= c.MinFresh {
-		return true
-	}
-	return c.MinFresh == 0 && age-lifetime <= c.MaxStale
-}
-
-// cutElement returns the first element of a comma-separated list, trimmed, and
-// what follows its comma. A comma in a quoted string does not separate.
+// cutElement returns the first element of a comma-separated list, trimmed, and the rest of
+// the list after its comma. A comma in a quoted string does not separate.
 func cutElement(list string) (element, rest string) {
 	quoted := false
 	for i := 0; i < len(list); i++ {
@@ -215,9 +203,9 @@ func isQuoted(s string) bool {
 	return false
 }
 
-// UnquoteString returns the value of a String (RFC 9651, Section 4.2.5), which
-// begins with a quote and has nothing behind its closing one. It does not check
-// which characters are between them.
+// UnquoteString returns the value of a String (RFC 9651, Section 4.2.5), which begins with
+// a quote and ends with the closing one. It does not check which characters are between
+// the two.
 func UnquoteString(s string) (value string, ok bool) {
 	if !strings.HasPrefix(s, `"`) {
 		return "", false

@@ -29,9 +29,9 @@ func AppendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// Truncate returns what of any text a string may have in I-JSON: valid UTF-8 of at most
-// the given number of bytes, but for the marks in the place of what is not valid and of
-// noncharacters.
+// Truncate cuts s to at most the given number of bytes, and makes it a valid string of
+// I-JSON: replacement characters, which may make it longer again, stand for invalid UTF-8
+// and for noncharacters.
 func Truncate(s string, most int) string {
 	if end := most; len(s) > end {
 		for end > most-utf8.UTFMax && !utf8.RuneStart(s[end]) {
@@ -47,9 +47,9 @@ func Truncate(s string, most int) string {
 	}, strings.ToValidUTF8(s, "\ufffd"))
 }
 
-// AppendCanonical appends a value that was parsed without a fault to b, without
-// white space and with its strings as [AppendString] writes them. Numbers and the
-// sequence of members stay as they are.
+// AppendCanonical appends to b a value that Parse has found no fault with, without white
+// space and with its strings as [AppendString] writes them. Numbers and the sequence of
+// members stay as they are.
 func AppendCanonical(b, value []byte) []byte {
 	for len(value) > 0 {
 		switch c := value[0]; {
@@ -68,13 +68,13 @@ func AppendCanonical(b, value []byte) []byte {
 	return b
 }
 
-// IsCanonical reports whether text is a single I-JSON value that AppendCanonical
-// gives back as it is. It may not recognize all of those, but it is much faster
-// than to parse and to write.
+// IsCanonical reports whether text is a single I-JSON value that AppendCanonical would not
+// change. It may say false for some such values, but it is much faster than Parse and
+// AppendCanonical.
 func IsCanonical(text []byte) bool { return canonicalValue(text, 1) == len(text) && len(text) > 0 }
 
-// canonicalValue returns the length of the JSON value that b begins with, or 0 if
-// AppendCanonical or Parse might have something to change or refuse in it.
+// canonicalValue returns the length of the JSON value at the beginning of b, or 0 if
+// AppendCanonical might change it or Parse refuse it.
 func canonicalValue(b []byte, depth int) int {
 	if len(b) == 0 || depth > MaxDepth {
 		return 0
@@ -88,8 +88,8 @@ func canonicalValue(b []byte, depth int) int {
 	return scalar(b)
 }
 
-// scalar returns the length of the number, true, false or null that b begins with, or
-// 0 if it begins with none.
+// scalar returns the length of the number, true, false or null at the beginning of b, or 0
+// if there is none.
 func scalar(b []byte) int {
 	for _, word := range []string{"true", "false", "null"} {
 		if bytes.HasPrefix(b, []byte(word)) {
@@ -104,7 +104,7 @@ func canonicalContainer(b []byte, depth int) int {
 	if len(b) > 1 && b[1] == end {
 		return 2
 	}
-	var names [16][]byte // few enough to search in turn
+	var names [16][]byte // so few that a linear search is fast
 	for i, count := 1, 0; i < len(b); count++ {
 		if end == '}' {
 			n := canonicalString(b[i:])
@@ -159,8 +159,7 @@ func canonicalString(b []byte) int {
 	return 0
 }
 
-// number returns the length of the number that b begins with, or 0 if it begins with
-// none.
+// number returns the length of the number at the beginning of b, or 0 if there is none.
 func number(b []byte) int {
 	digits := func(from int) (end int) {
 		for end = from; end < len(b) && '0' <= b[end] && b[end] <= '9'; {

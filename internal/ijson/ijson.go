@@ -1,8 +1,8 @@
 // Package ijson reads and writes the text of JSON (RFC 8259) that all programs read
 // alike: I-JSON (RFC 7493), which is UTF-8 without duplicate names, lone surrogates
 // and noncharacters. Parse checks a text and splits an object into its members;
-// AppendCanonical and AppendString write values in one way, and IsCanonical
-// recognizes what is written so.
+// AppendCanonical and AppendString write a value always in the same way, and IsCanonical
+// recognizes text that is written so.
 package ijson
 
 import (
@@ -17,21 +17,21 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how many objects and arrays may be nested, so that a text cannot
-// choose how much stack it takes.
+// MaxDepth is how many levels of objects and arrays may be nested, so that no text can
+// make the stack grow at will.
 const MaxDepth = 1000
 
 // An Error says why a text is not I-JSON.
 type Error struct {
 	Path   []string // the names and indexes that lead to the fault; empty if it is the whole text
-	Reason string   // what follows "The JSON", such as "has a duplicate member"
+	Reason string   // continues a sentence that begins with "The JSON", such as "has a duplicate member"
 
-	malformed bool   // it is no JSON
-	found     string // in the place of JSON, or ""
+	malformed bool   // the text is no JSON
+	found     string // the character or the end that is in the place of JSON, or ""
 }
 
-// Error returns the pointer to the fault, unless it is the whole text, the reason, and
-// what was found in the place of JSON.
+// Error returns the pointer to the fault, unless the fault is the whole text, then the
+// reason, and then the character or the end that was found in the place of JSON.
 func (e *Error) Error() string {
 	text := "the JSON " + e.Reason
 	if len(e.Path) > 0 {
@@ -65,10 +65,10 @@ type Member struct {
 // Text returns the value of the member and true if it is a string.
 func (m Member) Text() (string, bool) { return string(m.text), m.Value[0] == '"' }
 
-// Parse checks that text is a single I-JSON value and returns its members, in
-// their sequence, if it is an object. The error is an [*Error]. A text that is no JSON
-// at all is said to be that, whatever else is wrong with it, unless it is nested too
-// deeply before.
+// Parse checks that text is a single I-JSON value and returns its members, in their
+// sequence, if it is an object. The error is an [*Error]. If a text is no JSON at all, the
+// error says that, whatever else is wrong with the text, unless it is nested too deeply
+// before.
 func Parse(text []byte) (members []Member, isObject bool, err error) {
 	switch {
 	case !utf8.Valid(text):
@@ -89,15 +89,15 @@ func Parse(text []byte) (members []Member, isObject bool, err error) {
 	return nil, false, p.err()
 }
 
-// Syntax returns nil if text is a single JSON value (RFC 8259), whose objects and
-// arrays are nested at most 10,000 levels. The error says where it is not, by the line
-// and the column in characters, both from 1.
+// Syntax returns nil if text is a single JSON value (RFC 8259) with at most 10,000 levels
+// of objects and arrays. The error says where the fault is, by the line and the column in
+// characters, both from 1.
 func Syntax(text []byte) *Error {
 	p := parser{text: text, rest: text, most: 10_000, lenient: true}
 	p.document()
 	err := p.err()
 	if err != nil {
-		err.Path = nil // of what is nested too deeply, as no place is of use
+		err.Path = nil // if the text is nested too deeply, a path of 10,000 names helps nobody
 	}
 	return err
 }
@@ -106,12 +106,12 @@ func Syntax(text []byte) *Error {
 type parser struct {
 	text, rest []byte
 	depth      int
-	most       int      // how deep it may get
-	lenient    bool     // what is JSON, but not I-JSON, is no fault
-	reason     string   // what is wrong, or ""
-	malformed  bool     // it is no JSON
-	found      string   // in the place of JSON, or ""
-	path       []string // the way to it, innermost first
+	most       int      // the largest depth allowed
+	lenient    bool     // JSON that is not I-JSON is no fault
+	reason     string   // Error.Reason, or "" while there is no fault
+	malformed  bool     // as in Error
+	found      string   // as in Error
+	path       []string // Error.Path, innermost first
 }
 
 func (p *parser) err() *Error {
@@ -122,7 +122,7 @@ func (p *parser) err() *Error {
 	return &Error{p.path, p.reason, p.malformed, p.found}
 }
 
-// fault notes what is JSON, but not I-JSON.
+// fault notes that the text is not I-JSON, although it may be JSON.
 func (p *parser) fault(reason string, path ...string) bool {
 	if !p.lenient {
 		p.reason, p.path = reason, path
@@ -130,8 +130,8 @@ func (p *parser) fault(reason string, path ...string) bool {
 	return p.lenient
 }
 
-// syntax notes that the text is no JSON at what rest begins with, or at its last
-// character.
+// syntax notes that the text stops being JSON at the first character of rest, or if rest is
+// empty, at the last one of the text.
 func (p *parser) syntax() bool {
 	end := len(p.text) - len(p.rest)
 	if len(p.rest) == 0 {
@@ -172,8 +172,7 @@ func (p *parser) document() (members []Member, isObject bool) {
 	return members, members != nil
 }
 
-// next returns the byte that rest begins with, and 0, which is part of no JSON, at the
-// end.
+// next returns the first byte of rest, or at the end 0, which is in no JSON.
 func (p *parser) next() byte {
 	if len(p.rest) == 0 {
 		return 0
@@ -189,11 +188,11 @@ func (p *parser) space() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// object consumes the object that rest begins with and returns its members, which are
+// object consumes the object at the beginning of rest and returns its members, which are
 // not nil.
 func (p *parser) object() (members []Member, ok bool) {
 	members = make([]Member, 0, 2)
-	var names map[string]bool // nil while there are few enough to search in turn
+	var names map[string]bool // nil while there are so few that a linear search is fast
 	for {
 		p.rest = p.rest[1:] // { or ,
 		p.space()
@@ -245,8 +244,7 @@ func (p *parser) object() (members []Member, ok bool) {
 
 func (m Member) sameName(other Member) bool { return bytes.Equal(m.Name, other.Name) }
 
-// value consumes the value that rest begins with and returns its text if it is a
-// string.
+// value consumes the value at the beginning of rest and returns its text if it is a string.
 func (p *parser) value() (text []byte, ok bool) {
 	switch p.next() {
 	case '{', '[':
@@ -296,7 +294,7 @@ func (p *parser) array() bool {
 	return true
 }
 
-// str consumes the string that rest is to begin with and returns its text.
+// str consumes the string that must be at the beginning of rest and returns its text.
 func (p *parser) str() (text []byte, ok bool) {
 	if p.next() != '"' {
 		return nil, p.syntax()
@@ -332,8 +330,8 @@ func (p *parser) str() (text []byte, ok bool) {
 	return text, true
 }
 
-// escape returns the length of the escape sequence that b, whose first byte is a
-// backslash, begins with, or 0 if it begins with none.
+// escape returns the length of the escape sequence at the beginning of b, or 0 if the
+// backslash there begins none.
 func escape(b []byte) int {
 	switch {
 	case len(b) >= 2 && strings.IndexByte(`"\/bfnrt`, b[1]) >= 0:

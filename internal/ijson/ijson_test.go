@@ -16,7 +16,7 @@ import (
 
 const object = `{"item":"teapot","qty":2}`
 
-// refused are not I-JSON. The pointer says where.
+// refused are texts that are not I-JSON, with a pointer to the fault.
 var refused = []struct{ name, text, pointer string }{
 	{"empty", "", "#"},
 	{"only white space", " \r\n\t", "#"},
@@ -179,7 +179,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Whoever sends what is nested too deeply is told that, however deep it is.
+// The error says that a text is nested too deeply, however deep it is.
 func TestParseSaysWhatIsNestedTooDeeply(t *testing.T) {
 	for _, depth := range []int{MaxDepth + 1, 10_000, 10_001, 60_000} {
 		_, _, err := Parse([]byte(strings.Repeat("[", depth) + strings.Repeat("]", depth)))
@@ -355,8 +355,9 @@ func TestIsCanonicalRefuses(t *testing.T) {
 	}
 }
 
-// What IsCanonical recognizes must be what Parse takes and AppendCanonical gives
-// back, and what AppendCanonical writes must mean the same and stay as it is.
+// A text that IsCanonical recognizes must be one that Parse takes and AppendCanonical does
+// not change. A text that AppendCanonical writes must have the same meaning as before, and
+// AppendCanonical must not change it again.
 func FuzzCanonical(f *testing.F) {
 	for _, test := range canonicalCases {
 		f.Add([]byte(test.text))
@@ -391,7 +392,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// decode returns what a text means, with members in the sequence of their names.
+// decode returns the meaning of a text, with members in the order of their names.
 func decode(t *testing.T, text []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -449,8 +450,7 @@ var (
 	}() + `]`)
 )
 
-// token returns the next token, whose string, if it is one, belongs to the value
-// at pointer.
+// token returns the next token. If it is a string, that is part of the value at pointer.
 func (s *slowScanner) token(pointer string) (json.Token, error) {
 	before := s.dec.InputOffset()
 	token, err := s.dec.Token()
@@ -468,7 +468,7 @@ func (s *slowScanner) token(pointer string) (json.Token, error) {
 	return token, err
 }
 
-// value reads a value, which lies in this many objects and arrays.
+// value reads a value that is inside of this many objects and arrays.
 func (s *slowScanner) value(pointer string, depth int) (any, error) {
 	token, err := s.token(pointer)
 	if err != nil {

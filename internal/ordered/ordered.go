@@ -1,8 +1,7 @@
-// Package ordered has a map that is kept in the ascending byte order of its keys
-// and whose readers never wait: not for writers, nor for each other. It is a B+
-// tree whose leaves never change once readers can see them; writers, one at a
-// time, replace them with changed copies. A leaf is removed when it is empty;
-// leaves are not merged.
+// Package ordered has a map that is sorted by the bytes of its keys and whose readers
+// never wait: neither for writers nor for each other. It is a B+ tree whose leaves never
+// change once readers can see them; writers, one at a time, replace them with changed
+// copies. A leaf is removed when it is empty; leaves are not merged.
 package ordered
 
 import (
@@ -14,14 +13,14 @@ import (
 	"sync/atomic"
 )
 
-// A Value is what a [Map] holds. Its ID is its key, and never changes.
+// A Value can be stored in a [Map]. Its ID is its key, and never changes.
 type Value interface{ ID() string }
 
 // A Map holds values by their IDs. The zero Map is empty and ready to use. Its
 // methods may be called concurrently. A Map must not be copied after first use.
 //
-// What is taken from a Map is not kept by it: a value that was replaced or
-// deleted is free once no reader has it, even if its ID was a part of it.
+// A Map does not keep a value that was replaced or deleted: the value can be collected once
+// no reader has it, even if its ID shares memory with it.
 type Map[V Value] struct {
 	mu   sync.Mutex              // held by writers
 	root atomic.Pointer[node[V]] // nil if empty
@@ -31,13 +30,13 @@ type Map[V Value] struct {
 // make reads of large maps faster and writes slower.
 const maxNode = 64
 
-// A node holds the items of a range of IDs. Once readers can see a node, only
-// the pointers in children change. A reader may still be in a node that has been
-// replaced: its leaves are as they were then, and the inner nodes that it shares
-// with its replacement are current. A range grows only by that of a neighbour
-// whose items were all deleted. So a reader that visits the children from left
-// to right, and skips IDs not greater than the last one it has, sees every item
-// that was there throughout exactly once.
+// A node holds the items of a range of IDs. Once readers can see a node, only the pointers
+// in children change. A reader may still be in a node that has been replaced: the leaves of
+// that node are as they were then, and the inner nodes that it shares with its replacement
+// are current. A node's range grows only by the range of a neighbour whose items were all
+// deleted. So a reader that visits the children from left to right, and skips IDs that are
+// not greater than the last one it has, sees every item that was there throughout exactly
+// once.
 type node[V Value] struct {
 	items    []V                       // in a leaf
 	children []atomic.Pointer[node[V]] // in an inner node
@@ -96,8 +95,8 @@ func sortKey(id string) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// search returns the index of the first ID that is not less than id, and whether
-// it is id.
+// search returns the index of the first ID that is not less than id, and whether that ID is
+// id.
 func (n *node[V]) search(id string) (int, bool) {
 	if !strings.HasPrefix(id, n.prefix) {
 		if id < n.prefix {
@@ -162,8 +161,8 @@ func (m *Map[V]) All() iter.Seq[V] {
 // Successor returns the least string greater than id.
 func Successor(id string) string { return id + "\x00" }
 
-// From returns up to limit values, none if that is not positive, whose ID is at least from, in ascending byte
-// order of ID. The slice is the caller's.
+// From returns up to limit values in ascending byte order of ID, from the first ID that is
+// not less than from on; none if limit is not positive. The caller owns the slice.
 func (m *Map[V]) From(from string, limit int) []V {
 	n := m.root.Load()
 	if n == nil {

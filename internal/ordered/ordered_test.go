@@ -22,7 +22,7 @@ type item struct {
 
 func (i item) ID() string { return i.id }
 
-// A sortedMap is what a Map must agree with: slow and obvious.
+// A sortedMap is a slow and obvious map, with which a Map must agree.
 type sortedMap map[string]item
 
 func (m sortedMap) page(from string, limit int) []item {
@@ -222,7 +222,7 @@ func TestPutReplacesTheItemOfThatID(t *testing.T) {
 func TestReadersBesideAWriter(t *testing.T) {
 	const n = 6000
 	id := func(i int) string { return fmt.Sprintf("%05d", i) }
-	// Long stretches come and go, so that whole nodes do.
+	// Long stretches come and go, and whole nodes with them.
 	stays := func(i int) bool { return i%7 == 0 && i/500%2 == 0 }
 	var c Map[item]
 	staying := 0
@@ -300,8 +300,8 @@ func TestReadersBesideAWriter(t *testing.T) {
 	wg.Wait()
 }
 
-// A reader may still have a root whose last child is gone from the tree. What that
-// child held last, it may meet twice: there, and where it was put since.
+// A reader may still have a root whose last child is gone from the tree. It may meet the
+// last item of that child twice: there, and where the item was put since.
 func TestReaderOfAnOldRootSeesNothingTwice(t *testing.T) {
 	var c Map[item]
 	for i := range 6000 {
@@ -322,7 +322,7 @@ func TestReaderOfAnOldRootSeesNothingTwice(t *testing.T) {
 	}
 }
 
-// So a reader needs no lock, and has what was there at some moment.
+// So a reader needs no lock, and sees a leaf as it was at one moment.
 func TestLeavesThatReadersSeeDoNotChange(t *testing.T) {
 	for name, change := range map[string]func(*Map[item]){
 		"replace": func(m *Map[item]) { m.Put(item{"b", 2}) },
@@ -390,7 +390,7 @@ func TestFromTakesAnyLimit(t *testing.T) {
 	}
 }
 
-// A text is a value whose ID is a part of all that it holds.
+// A text is a value whose ID is a part of its text.
 type text struct {
 	text string
 	id   int // bytes

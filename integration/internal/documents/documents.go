@@ -1,4 +1,4 @@
-// Package documents reads README.md and what is in docs/, for the tests that hold them to
+// Package documents reads README.md and other documents of the repository, for the tests that hold them to
 // what is there.
 package documents
 
@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,14 +33,18 @@ type Block struct {
 	Note     string // what is in a comment on the line before
 }
 
-// All returns README.md and all in docs/ of the repository with this root.
+// All returns README.md, the documents beside it that are for people, too, and all in docs/
+// of the repository with this root.
 func All(t testing.TB, repository string) (docs []*Document) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append([]string{filepath.Join(repository, "README.md")}, files...) {
+	for _, name := range []string{"SECURITY.md", "CONTRIBUTING.md", "AGENTS.md", "README.md"} {
+		files = slices.Insert(files, 0, filepath.Join(repository, name))
+	}
+	for _, file := range files {
 		name, err := filepath.Rel(repository, file)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,263 @@
+// Command exactlyonce tells whether a shop keeps every order that it acknowledges,
+// and creates none twice, while you make it fail. Run it against your deployment
+// before you trust it.
+//
+// It creates real orders: use a deployment that may have them.
+//
+// Usage:
+//
+//	exactlyonce -url http://a:8080,http://b:8080 [-orders 10000] [-clients 64] [-report out.html]
+//
+// While it runs, kill, freeze and cut off whatever you like: replicas, databases,
+// networks. Its clients create orders through all the URLs in turn and send each
+// again, with its key, until it is acknowledged; some send it twice at once, some
+// hang up early. Then bring everything back: once all orders are acknowledged, every
+// key is sent to every URL once more. Ctrl-C ends the creating early and goes on to
+// the replaying; a second one ends that, too.
+//
+// # How to read the result
+//
+// The exit status is 1 if any of these is not 0. Each is a broken promise, but for
+// unanswered, which may be one:
+//
+//   - lost: orders that were acknowledged, and whose key creates another order at
+//     the end or is refused. A database that acknowledges what it has not written to
+//     the disk, or to its standby, loses orders when it fails over.
+//   - replayed differently: keys that were answered with one order and then with
+//     another one.
+//   - created twice: keys for which two responses say that they have created the
+//     order.
+//   - acknowledged as another order: responses with another item or quantity than
+//     was ordered, or with an order that another key has.
+//   - unanswered: keys that got no answer, for as long as -patience allows. Their
+//     orders may be safe; nobody can tell until the URL answers.
+//   - answered unexpectedly: responses that neither acknowledge an order nor say to
+//     try again, such as 500. While things fail, 201 is right, and so are 409 and 503
+//     with Retry-After. 408, 429, 502 and 504, and a 503 without a problem document,
+//     are taken as those of a proxy in front of the shop.
+//
+// The rest is how well it went, for you to judge. Requests without an answer are
+// usual while things are killed. The longest gap is the longest time in which no
+// order was acknowledged: how long a fail-over keeps customers waiting. The latency
+// of an order is from its first try to its acknowledgement, with all pauses. A client
+// waits for its order before it sends the next, so that an outage is at most as many
+// slow orders as there are clients, however long it takes: look at the gap, and not
+// only at percentiles.
+//
+// The clients are less patient than they should be, on purpose: they honour
+// Retry-After for a tenth of a second at most.
+//
+// The exit status is 0 if every promise was kept, 1 if one was broken or could not be
+// checked, and 2 for bad flags.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"example.com/storefront/internal/audit"
+)
+
+func main() {
+	c := audit.Config{
+		Header:  make(http.Header),
+		Prefix:  "exactlyonce-" + rand.Text()[:8] + "-", // so that no run meets the keys of another
+		Proxies: true,
+	}
+	flag.Func("url", "where the shop is, without /v1/orders: `http://host:port`, or several with commas between them", func(value string) error { return addURLs(&c, value) })
+	flag.IntVar(&c.Orders, "orders", 10_000, "how `many` orders to create")
+	flag.IntVar(&c.Clients, "clients", 64, "how `many` clients create them at the same time")
+	flag.Uint64Var(&c.Seed, "seed", 1, "of the clients' random choices")
+	flag.StringVar(&c.Item, "item", "", "what to order; without it, every order is of an item of its own")
+	flag.Func("header", "`'Name: value'` to send with every request, such as Authorization; may be repeated", func(value string) error { return addHeader(c.Header, value) })
+	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
+	flag.DurationVar(&c.Patience, "patience", 5*time.Minute, "how long nothing may be acknowledged, or a URL not replay, before this ends")
+	name := flag.String("report", "", "HTML `file` to write a report to")
+	flag.Parse()
+	if err := check(c); err != nil {
+		fail(2, err)
+	}
+	var report *os.File
+	if *name != "" {
+		var err error
+		if report, err = os.OpenFile(*name, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
+			fail(2, fmt.Errorf("-report: %w", err))
+		}
+	}
+
+	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n", c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
+	fmt.Fprintln(os.Stderr, "Make it fail meanwhile. Ctrl-C ends the creating early.")
+	a := audit.New(c)
+	run(a)
+	s := summarize(c, a.Result())
+	err := s.writeText(os.Stdout)
+	if report != nil {
+		err = errors.Join(err, writeReport(report, s))
+	}
+	if err != nil {
+		fail(1, err)
+	}
+	if !s.Kept {
+		os.Exit(1)
+	}
+}
+
+func fail(status int, err error) {
+	fmt.Fprintln(os.Stderr, "exactlyonce:", err)
+	os.Exit(status)
+}
+
+// addURLs adds URLs with commas between them.
+func addURLs(c *audit.Config, value string) error {
+	for text := range strings.SplitSeq(value, ",") {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil:
+			return errors.New("not a URL") // it may have a password, which err would show
+		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			return errors.New("a URL begins with http:// or https:// and a host")
+		case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+			return errors.New("a URL of a shop has neither a query nor a fragment")
+		}
+		c.URLs = append(c.URLs, strings.TrimRight(text, "/"))
+	}
+	return nil
+}
+
+// shownURLs returns the URLs without passwords.
+func shownURLs(c audit.Config) (shown []string) {
+	for _, text := range c.URLs {
+		u, err := url.Parse(text)
+		if err != nil {
+			panic(err) // addURLs has parsed it
+		}
+		shown = append(shown, u.Redacted())
+	}
+	return shown
+}
+
+var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)$")
+
+func addHeader(h http.Header, line string) error {
+	parts := headerLine.FindStringSubmatch(line)
+	if parts == nil {
+		return errors.New("not of the form 'Name: value'")
+	}
+	switch name := http.CanonicalHeaderKey(parts[1]); name {
+	case "Content-Length", "Content-Type", "Idempotency-Key", "Transfer-Encoding":
+		return fmt.Errorf("%s is set by this program", name)
+	}
+	h.Add(parts[1], strings.TrimRight(parts[2], " \t"))
+	return nil
+}
+
+func check(c audit.Config) error {
+	switch {
+	case flag.NArg() > 0:
+		return errors.New("unexpected argument: is -url or -header missing?")
+	case len(c.URLs) == 0:
+		return errors.New("-url is missing: where is the shop?")
+	case c.Orders < 1:
+		return errors.New("-orders must be at least 1")
+	case c.Clients < 1:
+		return errors.New("-clients must be at least 1")
+	case c.Timeout <= 0:
+		return errors.New("-timeout must be more than 0")
+	case c.Patience <= 0:
+		return errors.New("-patience must be more than 0")
+	}
+	return nil
+}
+
+// run creates the orders and replays them. A signal ends what is being done.
+func run(a *audit.Audit) {
+	creating, stop := notified()
+	defer stop()
+	end := show("creating", func() string {
+		p := a.Progress()
+		return fmt.Sprintf("%d of %d acknowledged, %d retrying, gap %.1f s%s", p.Acknowledged, a.Config.Orders, p.Retrying, p.Gap.Seconds(), faults(p))
+	})
+	a.Create(creating)
+	end()
+	p := a.Progress()
+	if p.Acknowledged == 0 {
+		return
+	}
+	replaying, stop := notified()
+	defer stop()
+	if creating.Err() != nil {
+		fmt.Fprintln(os.Stderr, "No more orders are created. What was acknowledged is replayed now; Ctrl-C ends that, too.")
+	}
+	end = show("replaying", func() string {
+		now := a.Progress()
+		return fmt.Sprintf("%d of %d replayed%s", now.Replayed, p.Acknowledged*len(a.Config.URLs), faults(now))
+	})
+	a.Replay(replaying)
+	end()
+}
+
+// notified returns a context that is done at the next signal to end.
+func notified() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+func faults(p audit.Progress) string {
+	if p.Faults == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d FAULTS", p.Faults)
+}
+
+// show shows how far something has come, until end is called: on a terminal in one line
+// that changes, else as a line from time to time.
+func show(what string, progress func() string) (end func()) {
+	every, before, after := 10*time.Second, "", "\n"
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		every, before, after = 100*time.Millisecond, "\r\x1b[K", "" // to the line's beginning; clear it
+	}
+	update := func() { fmt.Fprintf(os.Stderr, "%s%s: %s%s", before, what, progress(), after) }
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				update()
+			case <-stop:
+				update()
+				if after == "" {
+					fmt.Fprintln(os.Stderr)
+				}
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}
+
+// writeReport replaces what is in the file by the report.
+func writeReport(f *os.File, s *summary) error {
+	var page bytes.Buffer
+	if err := s.writeHTML(&page); err != nil {
+		return err
+	}
+	_, err := f.WriteAt(page.Bytes(), 0)
+	return errors.Join(err, f.Truncate(int64(page.Len())), f.Close())
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"example.com/storefront/internal/audit"
+)
+
+// A summary is what a result comes to, for people.
+type summary struct {
+	Kept       bool   // every promise
+	Verdict    string // says so
+	Began      time.Time
+	Parameters []figure
+	Promises   []figure
+	Requests   []figure
+	Latencies  []latency
+	Result     *audit.Result
+}
+
+// A figure is something that was counted, measured or given.
+type figure struct {
+	Name, Value string
+	Note        string // what it has to do with
+	Bad         bool
+}
+
+// A latency is a percentile of latencies.
+type latency struct {
+	Name    string
+	Request string // of the acknowledged requests
+	Order   string // of the orders, from the first try to the acknowledgement
+}
+
+func summarize(c audit.Config, r *audit.Result) *summary {
+	s := &summary{Kept: true, Began: r.Began.UTC().Round(time.Second), Result: r}
+	count := func(n int) string { return fmt.Sprint(n) }
+	replays := r.Acknowledged * len(c.URLs)
+
+	note := ""
+	if n := r.Sent - r.Acknowledged; n > 0 {
+		note = fmt.Sprintf("%d more were sent", n)
+	}
+	s.Promises = append(s.Promises, figure{"acknowledged", fmt.Sprintf("%d of %d", r.Acknowledged, c.Orders), note, false})
+	var broken []string
+	unanswered := ""
+	for kind, n := range r.Broken {
+		kind := audit.Kind(kind)
+		s.Promises = append(s.Promises, figure{kind.String(), count(n), "", n > 0})
+		switch text := fmt.Sprintf("%d %s", n, kind); {
+		case n == 0:
+		case kind == audit.Unanswered:
+			unanswered = text
+		default:
+			broken = append(broken, text)
+		}
+	}
+	switch {
+	case broken != nil:
+		s.Kept, s.Verdict = false, "Promises were broken: "+strings.Join(broken, ", ")+"."
+	case r.Acknowledged == 0:
+		s.Kept, s.Verdict = false, "Nothing was acknowledged, so there was no promise to keep."
+	case unanswered != "":
+		s.Kept, s.Verdict = false, "Not known whether every promise was kept: "+unanswered+"."
+	case r.Replayed < replays:
+		s.Kept, s.Verdict = false, "Not known whether every promise was kept: the replaying was ended early."
+	default:
+		s.Verdict = "Every promise was kept."
+	}
+
+	outcomes := make(map[audit.Outcome]int)
+	for _, request := range r.Requests {
+		outcomes[request.Outcome]++
+	}
+	var statuses []string
+	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
+		statuses = append(statuses, fmt.Sprintf("%d: %d", status, r.Statuses[status]))
+	}
+	failure := ""
+	if r.Failure != "" {
+		failure = fmt.Sprintf("%d timed out; the last: %s", r.Timeouts, r.Failure)
+	}
+	gap := ""
+	if r.LongestGap > 0 {
+		gap = "from " + showDuration(r.GapBegan) + " on"
+	}
+	s.Requests = []figure{
+		{"requests", count(len(r.Requests)), "while orders were created", false},
+		{"acknowledged", count(outcomes[audit.Acknowledged]), fmt.Sprintf("%d as replays", r.Replays), false},
+		{"told to try again", count(outcomes[audit.TryAgain]), strings.Join(statuses, ", "), false},
+		{"no answer", count(outcomes[audit.NoAnswer]), failure, false},
+		{"unexpected answers", count(outcomes[audit.Odd]), "", outcomes[audit.Odd] > 0},
+		{"hung up early, on purpose", count(outcomes[audit.HungUp]), "", false},
+		{"retries of orders", count(r.Retries), "", false},
+		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL", r.Replayed < replays},
+		{"longest gap", showDuration(r.LongestGap), gap, false},
+	}
+	for _, p := range []struct {
+		name  string
+		share float64
+	}{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}} {
+		s.Latencies = append(s.Latencies, latency{
+			p.name,
+			showDuration(audit.Percentile(r.RequestLatencies, p.share)),
+			showDuration(audit.Percentile(r.OrderLatencies, p.share)),
+		})
+	}
+
+	item := c.Item
+	if item == "" {
+		item = "each order its own"
+	}
+	s.Parameters = []figure{
+		{"URLs", strings.Join(shownURLs(c), ", "), "", false},
+		{"orders", count(c.Orders), "", false},
+		{"clients", count(c.Clients), "", false},
+		{"seed", fmt.Sprint(c.Seed), "", false},
+		{"keys", c.Prefix + "…", "", false},
+		{"item", item, "", false},
+		{"headers", strings.Join(slices.Sorted(maps.Keys(c.Header)), ", "), "", false}, // without values, as some are secret
+		{"timeout", c.Timeout.String(), "", false},
+		{"patience", c.Patience.String(), "", false},
+		{"creating", showDuration(r.Creating), "", false},
+		{"replaying", showDuration(r.Replaying), "", false},
+	}
+	if len(c.Header) == 0 {
+		s.Parameters = slices.DeleteFunc(s.Parameters, func(f figure) bool { return f.Name == "headers" })
+	}
+	return s
+}
+
+// showDuration writes three digits of a duration, with a unit.
+func showDuration(d time.Duration) string {
+	value, unit := float64(d)/float64(time.Millisecond), "ms"
+	if d >= time.Second {
+		value, unit = d.Seconds(), "s"
+	}
+	decimals := 0
+	switch {
+	case value < 9.995:
+		decimals = 2
+	case value < 99.95:
+		decimals = 1
+	}
+	return fmt.Sprintf("%.*f %s", decimals, value, unit)
+}
+
+// writeText writes the summary as it may be pasted into a ticket.
+func (s *summary) writeText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := func(figures []figure) {
+		for _, f := range figures {
+			value := f.Value
+			if f.Note != "" {
+				value += " (" + f.Note + ")"
+			}
+			fmt.Fprintf(t, "%s\t%s\n", f.Name, value)
+		}
+		fmt.Fprintln(t)
+	}
+	fmt.Fprintf(t, "exactlyonce, %s\n\n", s.Began.Format("2006-01-02 15:04:05 MST"))
+	table(s.Parameters)
+	table(s.Promises)
+	table(s.Requests)
+	fmt.Fprintln(t, "latency\tacknowledged request\torder, first try to acknowledgement")
+	for _, l := range s.Latencies {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, l.Request, l.Order)
+	}
+	fmt.Fprintf(t, "\n%s\n", s.Verdict)
+	for _, f := range s.faults(3) {
+		fmt.Fprintf(t, "\n%s\n", f)
+	}
+	return t.Flush()
+}
+
+// faults returns some faults of each kind.
+func (s *summary) faults(most int) (faults []audit.Fault) {
+	for _, some := range s.Result.Faults {
+		faults = append(faults, some[:min(most, len(some))]...)
+	}
+	return faults
+}

@@ -1,0 +1,106 @@
+// Command stock sells what is in stock and not a piece more, and leaves an event
+// of each order to publish. It shows how a program decides about orders, and
+// writes what belongs to them, in their own transactions.
+//
+// Usage:
+//
+//	stock [-addr host:port] [-db file|url]
+//
+// The database is a SQLite file, or a URL of PostgreSQL or of one server of MySQL or
+// MariaDB, as for durable. Any number of stocks may share it. It needs these tables, the second as in
+// durable/examples/outbox:
+//
+//	CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL);
+//	CREATE TABLE outbox (…);
+//	INSERT INTO stock VALUES ('teapot', 10);
+package main
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"log"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"example.com/storefront"
+	"example.com/storefront/durable/examples/outbox"
+	"example.com/storefront/sqlstore"
+)
+
+func main() {
+	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
+	name := flag.String("db", "stock.db", "SQLite `file`, or PostgreSQL or MySQL URL")
+	flag.Parse()
+	db, seller, err := open(*name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	store := sqlstore.New(db, &sqlstore.Options{Accept: seller.accept})
+	if err := store.Migrate(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe(*addr, storefront.New(store)))
+}
+
+// A seller decides about orders.
+type seller struct {
+	take   string // the statement that takes pieces of an item out of the stock, if there are so many
+	record func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error
+}
+
+// accept decides about an order that is about to be created. What it writes is
+// there if and only if the order is, so it may be called again for the same order
+// without any harm.
+func (s seller) accept(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+	// Look and take in one statement: a SELECT before it would see what another
+	// order is just about to take.
+	taken, err := tx.ExecContext(ctx, s.take, order.Qty, order.Item, order.Qty)
+	if err != nil {
+		return err
+	}
+	if n, err := taken.RowsAffected(); err != nil {
+		return err
+	} else if n == 0 {
+		return &storefront.Refusal{Reason: "sold-out", Detail: "There are not enough pieces left.", Pointer: "#/item"}
+	}
+	return s.record(ctx, tx, key, order)
+}
+
+// open returns the database and who sells there. For what its settings are about, and
+// what else a program that serves should set, see durable.
+func open(name string) (*sql.DB, seller, error) {
+	seller := seller{`UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $3`, outbox.Record}
+	driver, connections := "pgx", 20
+	switch {
+	case strings.HasPrefix(name, "mysql://"):
+		seller.take, seller.record = `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`, outbox.RecordMySQL
+		driver = "mysql"
+		u, err := url.Parse(name)
+		if err != nil {
+			return nil, seller, err
+		}
+		config := mysql.NewConfig()
+		config.User = u.User.Username()
+		config.Passwd, _ = u.User.Password()
+		config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+		config.InterpolateParams = true
+		config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
+		name = config.FormatDSN()
+	case !strings.HasPrefix(name, "postgres://"):
+		driver, connections = "sqlite", 4
+		name = (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)"}).String()
+	}
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		return nil, seller, err
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return db, seller, nil
+}

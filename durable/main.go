@@ -1,0 +1,412 @@
+// Command durable serves a shop from a database: a SQLite file, PostgreSQL, or MySQL
+// or MariaDB. It is cmd/storefront with a store that keeps the orders. Copy the files of
+// this folder, but for the tests, as the start of your own program. A database that you do
+// not use goes with its file and its case in open.
+//
+// Usage:
+//
+//	durable [-addr host:port] [-data shop.json] [-db file|url] [-shutdown-delay duration]
+//
+// The database is a SQLite file, which is made if it is not there, or a URL of one or
+// several servers:
+//
+//	durable -db shop.db
+//	durable -db postgres://shop@db1,db2/shop
+//	durable -db mysql://shop@db1,db2:3307,db3/shop
+//
+// A password is better given in a file (see PGPASSFILE in PostgreSQL's manual) or, for
+// MySQL, in the environment variable MYSQL_PWD than in the URL, where its special
+// characters have to be escaped, such as / as %2F. Any number of durables may share a
+// database. They may also share a SQLite file, on one machine.
+//
+// Its address, opened in a browser, is a page to try it on.
+//
+// At startup, the users, products and widgets in the file of -data are put into
+// the database, beside and in place of what is there. Without -data, the database
+// is served as it is; one with nothing in it gets the sample shop.
+//
+// It waits for up to 30 seconds for a database that does not answer yet, or has no
+// primary, and then listens. On SIGINT or SIGTERM it finishes the requests in flight, for
+// up to a minute, and exits; a second signal ends it at once. The exit status is 2 for a
+// bad flag or file and 1 for any other failure.
+//
+// # Probes
+//
+// For balancers and supervisors there are two paths beside those of the service, by GET
+// and HEAD:
+//
+//   - /livez is 200 as long as the process serves.
+//   - /readyz is 200 if an order could be created now, and 503 if not, or if that is not
+//     known within 2 seconds. Its answer may be a second old. Why it is 503 is in the
+//     log, once.
+//
+// On SIGTERM, /readyz is 503 for the time of -shutdown-delay, 10 seconds unless it is
+// set, while everything is served as before. Only then durable stops listening, so a
+// balancer that asks often enough sends it nothing that would be refused. On SIGINT,
+// which is that of a terminal, it does not wait.
+//
+// # Several servers
+//
+// Of the servers in a URL, durable uses the one that takes orders, as long as it does.
+// When it does not any more, all connections move to the next one that does, within a
+// few seconds. Give each server its own name: what a name of several addresses leads
+// to is up to the driver.
+//
+// PostgreSQL: the server must not be read-only, and must commit. A primary that has
+// lost its synchronous standby, perhaps because that is the primary now, is used for
+// reads only until there is a better one. With target_session_attrs=any, or another
+// than read-write and primary, the driver chooses, and nothing of this applies.
+// default_transaction_read_only=on, for the role or the database, is an error.
+//
+// MySQL and MariaDB: read_only must be off. In a Galera cluster, any node will do that
+// is in the majority; one that is Synced is preferred. Reads wait for what other nodes
+// have acknowledged (wsrep_sync_wait=1, which a parameter of the URL can replace). What
+// is not noticed is a primary whose commits hang for other reasons, such as one in the
+// minority of a group replication. The parameters of the URL are those of
+// github.com/go-sql-driver/mysql, such as tls=true, and system variables.
+//
+// # SQLite
+//
+// A new file is for its owner alone to read. Nothing is written while the disk has less
+// room than the write-ahead log takes, or a reader that keeps the log from being
+// emptied could fill the disk for good. The file belongs on a local disk, not on one of
+// the network. A name may be a symbolic link: all of this then goes for the file that it
+// leads to.
+//
+// The settings are given as _pragma, which modernc.org/sqlite has known for long.
+// Its shorter forms, such as _journal_mode, need version 1.55.0; earlier ones ignore
+// them, and with them that orders are to be on the disk.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/explorer"
+	"example.com/storefront/sqlstore"
+)
+
+const sample = `{
+	"users": [
+		{"id": "ada", "name": "Ada", "since": 2024},
+		{"id": "grace", "name": "Grace", "since": 2025},
+		{"id": "linus", "name": "Linus", "since": 2026}
+	],
+	"products": [
+		{"id": "kettle", "name": "Kettle", "price": {"amount": "39.00", "currency": "EUR"}},
+		{"id": "teapot", "name": "Teapot", "price": {"amount": "24.50", "currency": "EUR"}}
+	],
+	"widgets": [
+		{"id": "w1", "colour": "red"},
+		{"id": "w2", "colour": "green"},
+		{"id": "w3", "colour": "blue"}
+	]
+}`
+
+func main() {
+	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
+	data := flag.String("data", "", "JSON `file` to put into the database")
+	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
+	delay := flag.Duration("shutdown-delay", 10*time.Second, "`time` from SIGTERM, when /readyz fails, until it stops listening")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
+	}
+	if _, port, err := net.SplitHostPort(*addr); err != nil || port == "" { // net.Listen would choose a port
+		fail(2, fmt.Errorf("-addr %q is not host:port", *addr))
+	}
+	if *delay < 0 {
+		fail(2, fmt.Errorf("-shutdown-delay %v is negative", *delay))
+	}
+	shop, err := load(*data)
+	if err != nil {
+		fail(2, err)
+	}
+	db, maintain, err := open(*name)
+	if err != nil {
+		fail(2, err)
+	}
+	ctx := untilSignal()
+	store := sqlstore.New(db, nil)
+	// Until the last request in flight is finished.
+	serving, end := context.WithCancel(context.Background())
+	var background sync.WaitGroup
+	background.Go(func() { maintain(serving) })
+	product, err := prepare(ctx, db, store, shop, *data == "")
+	if err == nil {
+		background.Go(func() { forgetKeys(serving, store) })
+		err = serve(ctx, *addr, *delay, store, product)
+	} else if errors.Is(err, context.Canceled) { // asked to end while it waited
+		err = nil
+	}
+	end()
+	background.Wait()
+	if err = errors.Join(err, db.Close()); err != nil {
+		fail(1, err)
+	}
+}
+
+func fail(status int, err error) {
+	fmt.Fprintln(os.Stderr, "durable:", err)
+	os.Exit(status)
+}
+
+// load returns what is in the named file, or the sample shop if name is empty.
+func load(name string) (*storefront.MemStore, error) {
+	shop := new(storefront.MemStore)
+	if name == "" {
+		return shop, shop.Load(strings.NewReader(sample))
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := shop.Load(f); err != nil {
+		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "storefront: load: "))
+	}
+	return shop, nil
+}
+
+// open returns the database, which need not answer yet, and a function that maintains it
+// until its context is done.
+func open(name string) (db *sql.DB, maintain func(context.Context), err error) {
+	maintain = func(context.Context) {}
+	scheme, _, isURL := strings.Cut(name, "://")
+	switch {
+	case scheme == "postgres" || scheme == "postgresql":
+		db, err = openPostgres(name)
+	case scheme == "mysql" || scheme == "mariadb":
+		db, err = openMySQL(name)
+	case isURL:
+		err = fmt.Errorf("-db: %s is neither postgres nor mysql nor a file", scheme)
+	// It may have a password, which is not for a file's name.
+	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"), strings.Contains(name, "host="):
+		err = errors.New("-db: PostgreSQL is named by a URL: postgres://user@host/database")
+	case strings.HasPrefix(name, "mysql:"), strings.HasPrefix(name, "mariadb:"), strings.Contains(name, "@tcp("):
+		err = errors.New("-db: MySQL is named by a URL: mysql://user@host/database")
+	case name == "":
+		err = errors.New("-db: no database is named")
+	default:
+		var file *sqliteFile
+		db, file, err = openSQLite(name)
+		maintain = func(ctx context.Context) { file.checkpoint(ctx, db) }
+	}
+	return db, maintain, err
+}
+
+// prepare makes the tables and puts the shop into them, or only if nothing is in
+// them if onlyIfNew is set. It returns the ID of a product that they have, for an
+// example.
+func prepare(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefront.MemStore, onlyIfNew bool) (product string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err = db.PingContext(ctx); err != nil && ctx.Err() == nil && !isLasting(err) {
+		slog.Warn("waiting for the database", slog.Any("error", err))
+	}
+	for !isLasting(err) {
+		product, err = fill(ctx, db, store, shop, onlyIfNew)
+		switch {
+		case err == nil:
+			return product, nil
+		case ctx.Err() != nil:
+			return "", fmt.Errorf("the database does not answer: %w", err)
+		case !errors.Is(err, storefront.ErrUnavailable): // such as a wrong password
+			return "", err
+		}
+	}
+	return "", err
+}
+
+// isLasting reports whether err says that a primary is there and has been told to be
+// read-only, for which there is nothing to wait.
+func isLasting(err error) bool {
+	_, ok := errors.AsType[*readOnlySetting](err)
+	return ok
+}
+
+func fill(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefront.MemStore, onlyIfNew bool) (product string, err error) {
+	if err := store.Migrate(ctx); err != nil {
+		return "", err
+	}
+	put := !onlyIfNew
+	if onlyIfNew {
+		row := db.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM storefront_users) AND NOT EXISTS (SELECT 1 FROM storefront_products)
+			AND NOT EXISTS (SELECT 1 FROM storefront_widgets) AND NOT EXISTS (SELECT 1 FROM storefront_orders)`)
+		if err := row.Scan(&put); err != nil {
+			return "", lost(err)
+		}
+	}
+	if put {
+		err := errors.Join(
+			store.Users.Put(ctx, slices.Collect(shop.Users.All())...),
+			store.Products.Put(ctx, slices.Collect(shop.Products.All())...),
+			store.Widgets.Put(ctx, slices.Collect(shop.Widgets.All())...))
+		if err != nil {
+			return "", err
+		}
+	}
+	return exampleProduct(ctx, db)
+}
+
+// exampleProduct returns the ID of a product for examples, or "" if there is none that
+// can be requested: see NewResource.
+func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 4`) // three IDs cannot be
+	if err != nil {
+		return "", lost(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return "", lost(err)
+		}
+		if id != "." && id != ".." && id != "/" {
+			return id, nil
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return "", lost(err)
+	}
+	return "", nil
+}
+
+// lost marks err as temporary: the database answered a moment ago, so it is gone.
+func lost(err error) error { return fmt.Errorf("%w: %w", storefront.ErrUnavailable, err) }
+
+// forgetKeys forgets the keys that are too old, every hour until ctx is done.
+func forgetKeys(ctx context.Context, store *sqlstore.Store) {
+	const margin = time.Hour // for the clocks of replicas, which may differ
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
+	for {
+		_, err := store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-margin))
+		if err != nil && ctx.Err() == nil {
+			slog.Warn("keys are not forgotten; next try in an hour", slog.Any("error", err))
+		}
+		select {
+		case <-hourly.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// errTerminated is the cause of the end of a context that SIGTERM has ended.
+var errTerminated = errors.New("SIGTERM")
+
+// untilSignal returns a context that is done after SIGINT or SIGTERM.
+func untilSignal() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if s := <-signals; s == syscall.SIGTERM {
+			end(errTerminated)
+		} else {
+			end(nil)
+		}
+	}()
+	return ctx
+}
+
+// rootHandler answers / with the explorer, /livez and /readyz with the probes, and all else
+// with the service. An http.ServeMux would redirect paths such as //, which are the
+// service's to refuse.
+func rootHandler(service, page http.Handler, p *probes) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			page.ServeHTTP(w, r)
+		case "/livez":
+			p.livez(w, r)
+		case "/readyz":
+			p.readyz(w, r)
+		default:
+			service.ServeHTTP(w, r)
+		}
+	})
+}
+
+// serve serves the store until ctx is done, after SIGTERM for another delay in which it
+// is not ready, then finishes the requests in flight.
+func serve(ctx context.Context, addr string, delay time.Duration, store *sqlstore.Store, product string) error {
+	p := &probes{check: store.Check}
+	server := &http.Server{
+		Handler:           rootHandler(storefront.New(store), explorer.HandlerWithOptions("", &explorer.Options{Product: product}), p),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       15 * time.Second,
+		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	tryThis(os.Stdout, listener.Addr(), product)
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	signal.Reset() // a second signal ends the program at once
+	p.ending.Store(true)
+	if delay > 0 && context.Cause(ctx) == errTerminated {
+		fmt.Printf("Not ready any more; serving for another %v.\n", delay)
+		select {
+		case err := <-served:
+			return err
+		case <-time.After(delay):
+		}
+	}
+	fmt.Println("Finishing the requests in flight.")
+	grace, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		return errors.Join(err, server.Close())
+	}
+	return nil
+}
+
+// tryThis prints example requests for the running server.
+func tryThis(w io.Writer, listening net.Addr, product string) {
+	host, port, _ := net.SplitHostPort(listening.String())
+	switch host {
+	case "0.0.0.0", "::", "127.0.0.1", "::1": // it leads there, but not to, say, 127.0.0.2
+		host = "localhost"
+	}
+	base := (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes the zone of an address
+	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
+	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
+	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
+	if product != "" {
+		product = base + "/v1/products/" + url.PathEscape(product)
+		fmt.Fprintf(w, "  curl -i '%s'\n", product)
+		fmt.Fprintf(w, "  curl -i '%s' -H 'Cache-Control: max-age=60'\n", product)
+	}
+	fmt.Fprintf(w, "  curl -i '%s/v1/orders' -H 'Idempotency-Key: first-order' -H 'Content-Type: application/json' -d '{\"item\":\"teapot\",\"qty\":2}'\n", base)
+	fmt.Fprintf(w, "  curl -i '%s/openapi.json'\n", base)
+	fmt.Fprintln(w, "\nThe same order again creates nothing. Ctrl-C ends.")
+}

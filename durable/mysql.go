@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// openMySQL returns the database of a URL of one or several MySQL or MariaDB servers,
+// which need not answer yet.
+func openMySQL(name string) (*sql.DB, error) {
+	configs, err := parseMySQL(name)
+	if err != nil {
+		return nil, fmt.Errorf("-db: %w", err)
+	}
+	var list []server
+	for _, config := range configs {
+		list = append(list, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+			return connectMySQL(ctx, config, writable)
+		})
+	}
+	db := sql.OpenDB(newServers(mysql.MySQLDriver{}, list...))
+	setPool(db)
+	return db, nil
+}
+
+// parseMySQL returns a config for each server of a URL, such as
+//
+//	mysql://shop:pass%40word@db1,db2:3307,[::1]/shop?tls=true
+//
+// A server is a name or address with or without a port (3306), or the path of a socket
+// with its slashes as %2F. The parameters are those of the driver's own form of names.
+// Without a password, it is that of the environment variable MYSQL_PWD. Errors do not
+// quote what may be a password.
+func parseMySQL(name string) ([]*mysql.Config, error) {
+	_, rest, _ := strings.Cut(name, "://")
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, database, _ := strings.Cut(rest, "/")
+	user, hosts := "", authority
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		user, hosts = authority[:at], authority[at+1:]
+	}
+	user, password, hasPassword := strings.Cut(user, ":")
+	user, userErr := url.PathUnescape(user)
+	password, passwordErr := url.PathUnescape(password)
+	database, databaseErr := url.PathUnescape(database)
+	switch {
+	case strings.Contains(name, "#"):
+		return nil, errors.New("# in a MySQL URL is written %23")
+	case strings.Contains(query, "@"): // it may be the end of a password
+		return nil, errors.New("@ in a parameter of a MySQL URL is written %40; ? in a password is written %3F")
+	case userErr != nil || passwordErr != nil:
+		return nil, errors.New("the user or password in the MySQL URL has a % that is not an escape; % itself is written %25")
+	case databaseErr != nil:
+		return nil, errors.New("the database in the MySQL URL has a % that is not an escape")
+	case user == "" || database == "" || strings.Contains(database, "/"):
+		return nil, errors.New("MySQL is named by a URL like mysql://user@host/database; / in a password is written %2F, ? %3F")
+	}
+	if !hasPassword {
+		password = os.Getenv("MYSQL_PWD")
+	}
+	var configs []*mysql.Config
+	for host := range strings.SplitSeq(hosts, ",") {
+		network, addr, err := mysqlAddr(host)
+		if err != nil {
+			return nil, err
+		}
+		config, err := mysqlParameters(network, addr, query)
+		if err != nil {
+			return nil, err
+		}
+		config.User, config.Passwd, config.DBName = user, password, database
+		configs = append(configs, config)
+	}
+	return configs, nil
+}
+
+// mysqlAddr returns what to dial for a server in a URL.
+func mysqlAddr(host string) (network, addr string, err error) {
+	if path, err := url.PathUnescape(host); err == nil && strings.HasPrefix(path, "/") {
+		return "unix", path, nil
+	}
+	if host != "" && !strings.Contains(strings.TrimLeft(host, "["), ":") || strings.HasSuffix(host, "]") {
+		host += ":3306"
+	}
+	name, port, err := net.SplitHostPort(host)
+	if err != nil || name == "" || strings.ContainsAny(name, "%()") {
+		return "", "", errors.New("a server in the MySQL URL is not host, host:port or [address]:port")
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", "", errors.New("a port in the MySQL URL is none; : and @ in a password are written %3A and %40")
+	}
+	return "tcp", host, nil
+}
+
+// mysqlParameters returns the config that the parameters of a URL make.
+func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
+	given := make(map[string]bool)
+	for parameter := range strings.SplitSeq(query, "&") {
+		key, value, ok := strings.Cut(parameter, "=")
+		switch {
+		case key == "" && !ok:
+		case key == "" || value == "": // the driver would ignore some, such as tls
+			return nil, fmt.Errorf("a parameter in the MySQL URL is not name=value: %s", key)
+		case key == "strict": // the driver panics
+			return nil, errors.New("the MySQL driver has no parameter strict any more")
+		case given[key]:
+			return nil, fmt.Errorf("the MySQL URL has the parameter %s twice", key)
+		}
+		given[key] = true
+	}
+	// The driver takes what follows the last slash for the database. The address
+	// is there as the name that TLS is to verify.
+	config, err := mysql.ParseDSN(network + "(" + addr + ")/?" + strings.ReplaceAll(query, "/", "%2F"))
+	if err != nil {
+		return nil, fmt.Errorf("a parameter in the MySQL URL: %w", err)
+	}
+	config.Logger = &mysql.NopLogger{} // it logs what it also returns
+	if !given["interpolateParams"] {
+		config.InterpolateParams = true // else each statement is sent twice, to be prepared first
+	}
+	if config.Timeout <= 0 {
+		config.Timeout = connectLimit
+	}
+	if config.ReadTimeout <= 0 {
+		config.ReadTimeout = 15 * time.Second // for what it does without a ctx; longer than the store's Timeout
+	}
+	return config, nil
+}
+
+// connectMySQL connects to a server that is not read-only. A node of a Galera cluster
+// must be one that is in the cluster's majority, too, and answer a query that waits for
+// what was committed before on any node. A node is writable if it is in step with the
+// others, and not just now copying its data for one of them, which may keep it from
+// writing.
+//
+// Each connection to such a node waits so before each read and each BEGIN, or what was
+// acknowledged on another node might not be there yet: that is wsrep_sync_wait=1. What
+// INSERT, UPDATE and DELETE miss, the commit finds.
+func connectMySQL(ctx context.Context, config *mysql.Config, writable bool) (_ conn, _ net.Conn, err error) {
+	name := config.Addr
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+	config = config.Clone()
+	var netConn net.Conn
+	config.DialFunc = func(ctx context.Context, network, addr string) (_ net.Conn, err error) {
+		netConn, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return netConn, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	connecting, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+	dc, err := connector.Connect(connecting)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := dc.(conn)
+	checking, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	if err := checkMySQL(checking, c, config.Params["wsrep_sync_wait"] != "", writable); err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return c, netConn, nil
+}
+
+func checkMySQL(ctx context.Context, c conn, syncWaitIsSet, writable bool) error {
+	readOnly, err := lastValue(ctx, c, `SELECT @@global.read_only`)
+	if err != nil {
+		return err
+	}
+	if readOnly != "0" && readOnly != "OFF" {
+		return errors.New("it is read-only (read_only)")
+	}
+	galera, err := lastValue(ctx, c, `SHOW VARIABLES LIKE 'wsrep_on'`)
+	if err != nil || galera != "ON" {
+		return err
+	}
+	if ready, err := lastValue(ctx, c, `SHOW STATUS LIKE 'wsrep_ready'`); err != nil || ready != "ON" {
+		return errors.Join(errors.New("it is not in the majority of the Galera cluster"), err)
+	}
+	if !syncWaitIsSet {
+		if _, err := c.ExecContext(ctx, `SET SESSION wsrep_sync_wait = 1`, nil); err != nil {
+			return err
+		}
+	}
+	if _, err := lastValue(ctx, c, `SELECT 1`); err != nil {
+		return fmt.Errorf("it does not hear of the Galera cluster: %w", err)
+	}
+	state, err := lastValue(ctx, c, `SHOW STATUS LIKE 'wsrep_local_state_comment'`)
+	if err == nil && writable && state != "Synced" {
+		err = fmt.Errorf("%w: its state in the Galera cluster is %s", errOnlyReadable, state)
+	}
+	return err
+}
+
+// lastValue returns the last value of the first row of a query, or "" if there is no row.
+func lastValue(ctx context.Context, c conn, query string) (string, error) {
+	rows, err := c.QueryContext(ctx, query, nil)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	row := make([]driver.Value, len(rows.Columns()))
+	switch err := rows.Next(row); {
+	case err == io.EOF:
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	if text, ok := row[len(row)-1].([]byte); ok {
+		return string(text), nil
+	}
+	return fmt.Sprint(row[len(row)-1]), nil
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+func TestMySQLURL(t *testing.T) {
+	for _, row := range []struct{ url, env, want string }{
+		{"mysql://shop@db1/shop", "", "shop::shop tcp db1:3306"},
+		{"mariadb://shop@db1/shop", "", "shop::shop tcp db1:3306"},
+		{"mysql://shop@db1,db2:3307,db3/shop", "", "shop::shop tcp db1:3306 tcp db2:3307 tcp db3:3306"},
+		{"mysql://shop@10.0.0.1,[::1],[fe80::1]:3307/shop", "", "shop::shop tcp 10.0.0.1:3306 tcp [::1]:3306 tcp [fe80::1]:3307"},
+		{"mysql://shop@%2Frun%2Fmysqld.sock/shop", "", "shop::shop unix /run/mysqld.sock"},
+		{"mysql://shop:secret@db1/shop", "", "shop:secret:shop tcp db1:3306"},
+		{"mysql://shop:secret@db1/shop", "other", "shop:secret:shop tcp db1:3306"},
+		{"mysql://shop:@db1/shop", "other", "shop::shop tcp db1:3306"},
+		{"mysql://shop@db1/shop", "secret", "shop:secret:shop tcp db1:3306"},
+		{"mysql://shop:a@b:c@db1/shop", "", "shop:a@b:c:shop tcp db1:3306"},
+		{"mysql://sh%3Aop:%2F%3F%23%40%25@db1/sh%20op", "", "sh:op:/?#@%:sh op tcp db1:3306"},
+		{"mysql://shop@db1/shop?timeout=5s", "", "shop::shop tcp db1:3306"},
+		{"mysql://shop@db1/shop?", "", "shop::shop tcp db1:3306"},
+	} {
+		t.Setenv("MYSQL_PWD", row.env)
+		configs, err := parseMySQL(row.url)
+		if err != nil {
+			t.Errorf("%s: %v", row.url, err)
+			continue
+		}
+		got := configs[0].User + ":" + configs[0].Passwd + ":" + configs[0].DBName
+		for _, c := range configs {
+			got += " " + c.Net + " " + c.Addr
+		}
+		if got != row.want {
+			t.Errorf("%s with %q in the environment: %s, want %s", row.url, row.env, got, row.want)
+		}
+	}
+}
+
+func TestMySQLParameters(t *testing.T) {
+	config := func(query string) *mysql.Config {
+		configs, err := parseMySQL("mysql://shop@db1,db2/shop" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return configs[1]
+	}
+	c := config("")
+	if !c.InterpolateParams || c.Timeout != connectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil || len(c.Params) > 0 {
+		t.Errorf("without parameters: interpolateParams %t, timeout %v, readTimeout %v, TLS %v, params %v", c.InterpolateParams, c.Timeout, c.ReadTimeout, c.TLS, c.Params)
+	}
+	c = config("?interpolateParams=false&timeout=5s&tls=true&loc=Europe/Berlin&wsrep_sync_wait=7&sql_mode=%27ANSI%27")
+	if c.InterpolateParams || c.Timeout != 5*time.Second || c.TLS == nil || c.Loc.String() != "Europe/Berlin" {
+		t.Errorf("with parameters: interpolateParams %t, timeout %v, TLS %v, loc %v", c.InterpolateParams, c.Timeout, c.TLS, c.Loc)
+	}
+	if want := map[string]string{"wsrep_sync_wait": "7", "sql_mode": "'ANSI'"}; !maps.Equal(c.Params, want) {
+		t.Errorf("the variables are %v, want %v", c.Params, want)
+	}
+	if c.TLS.ServerName != "db2" {
+		t.Errorf("the certificate must be of %s, want db2", c.TLS.ServerName)
+	}
+}
+
+func TestBadMySQLURL(t *testing.T) {
+	for _, row := range []struct{ url, says string }{
+		{"mysql://", "mysql://user@host/database"},
+		{"mysql://db1/shop", "mysql://user@host/database"},
+		{"mysql://shop@db1", "mysql://user@host/database"},
+		{"mysql://shop@db1/", "mysql://user@host/database"},
+		{"mysql://shop@db1/shop/secret", "mysql://user@host/database"},
+		{"mysql://shop:sec/ret@db1/shop", "%2F"},
+		{"mysql://shop:sec?ret@db1/shop", "%3F"},
+		{"mysql://shop:sec/ret?@db1/shop", "%3F"},
+		{"mysql://shop:a@b/c?d@db1/shop", "%3F"},
+		{"mysql://shop:sec#ret@db1/shop", "%23"},
+		{"mysql://shop:sec%ret@db1/shop", "%25"},
+		{"mysql://sh%op:secret@db1/shop", "%25"},
+		{"mysql://shop:secret@db1/sh%op", "database"},
+		{"mysql://shop:secret@/shop", "host:port"},
+		{"mysql://shop:secret@db1,/shop", "host:port"},
+		{"mysql://shop:secret@:3306/shop", "host:port"},
+		{"mysql://shop:secret@::1/shop", "host:port"},
+		{"mysql://shop:secret@[::1/shop", "host:port"},
+		{"mysql://shop:secret@tcp(db1)/shop", "host:port"},
+		{"mysql://shop:secret@db1:/shop", "port"},
+		{"mysql://shop:secret@db1:secret/shop", "port"},
+		{"mysql://shop:secret@db1:65536/shop", "port"},
+		{"mysql://shop:secret@db1:-1/shop", "port"},
+		{"mysql://shop:secret@db1/shop?tls", "name=value: tls"},
+		{"mysql://shop:secret@db1/shop?tls=", "name=value: tls"},
+		{"mysql://shop:secret@db1/shop?=1", "name=value"},
+		{"mysql://shop:secret@db1/shop?tls=true&tls=false", "tls twice"},
+		{"mysql://shop:secret@db1/shop?tls=sure", "parameter"},
+		{"mysql://shop:secret@db1/shop?timeout=soon", "parameter"},
+		{"mysql://shop:secret@db1/shop?strict=true", "strict"},
+		{"mysql://shop:secret@db1/shop?sql_mode=%zz", "parameter"},
+	} {
+		_, _, err := open(row.url)
+		if err == nil || !strings.HasPrefix(err.Error(), "-db: ") || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, want an error that says %s", row.url, err, row.says)
+		} else if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret@") {
+			t.Errorf("%s: the message has a part of the password: %v", row.url, err)
+		}
+	}
+}
+
+func FuzzMySQLURL(f *testing.F) {
+	f.Add("mysql://shop:secret@db1,db2:3307,[::1]/shop?tls=true")
+	f.Add("mysql://shop@%2Frun%2Fmysqld.sock/shop?loc=Europe/Berlin")
+	f.Add("mysql://a:b@c/d?e@f/g")
+	f.Fuzz(func(t *testing.T, name string) {
+		configs, err := parseMySQL(name)
+		if err != nil {
+			return
+		}
+		if len(configs) == 0 {
+			t.Fatal("there is no server")
+		}
+		for _, c := range configs {
+			if c.User == "" || c.DBName == "" || c.Addr == "" || c.Net != "tcp" && c.Net != "unix" {
+				t.Errorf("%s: user %q, database %q, server %s %q", name, c.User, c.DBName, c.Net, c.Addr)
+			}
+			if _, err := mysql.NewConnector(c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+func FuzzMySQLUser(f *testing.F) {
+	f.Add("shop", "sec:ret@/?#%", "shop")
+	f.Fuzz(func(t *testing.T, user, password, database string) {
+		name := "mysql://" + url.UserPassword(user, password).String() + "@db1,db2:3307/" + url.PathEscape(database)
+		configs, err := parseMySQL(name)
+		switch {
+		case user == "" || database == "" || strings.Contains(database, "/"):
+			if err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		default:
+			for _, c := range configs {
+				if c.User != user || c.Passwd != password || c.DBName != database {
+					t.Errorf("%s: user %q, password %q, database %q", name, c.User, c.Passwd, c.DBName)
+				}
+			}
+		}
+	})
+}
+
+// A fakeMySQL is a connection that knows a few queries, and what else was sent.
+type fakeMySQL struct {
+	conn    // none of its other methods is called
+	answers map[string]string
+	sent    []string
+}
+
+func (c *fakeMySQL) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	answer, ok := c.answers[query]
+	if answer == "fails" {
+		return nil, &mysql.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}
+	}
+	rows := &fakeRows{columns: 1}
+	if strings.HasPrefix(query, "SHOW") {
+		rows.columns = 2
+	}
+	if ok {
+		rows.value = answer
+	}
+	return rows, nil
+}
+
+func (c *fakeMySQL) ExecContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
+	c.sent = append(c.sent, query)
+	return driver.RowsAffected(0), nil
+}
+
+// A fakeRows is no row, or one.
+type fakeRows struct {
+	columns int
+	value   any
+}
+
+func (r *fakeRows) Columns() []string { return make([]string, r.columns) }
+func (r *fakeRows) Close() error      { return nil }
+
+func (r *fakeRows) Next(row []driver.Value) error {
+	if r.value == nil {
+		return io.EOF
+	}
+	row[len(row)-1], r.value = []byte(fmt.Sprint(r.value)), nil
+	return nil
+}
+
+func TestMySQLServerIsCheckedForWhatItCanDo(t *testing.T) {
+	const (
+		readOnly = "SELECT @@global.read_only"
+		galera   = "SHOW VARIABLES LIKE 'wsrep_on'"
+		ready    = "SHOW STATUS LIKE 'wsrep_ready'"
+		waits    = "SELECT 1"
+		state    = "SHOW STATUS LIKE 'wsrep_local_state_comment'"
+		setWait  = "SET SESSION wsrep_sync_wait = 1"
+	)
+	node := map[string]string{readOnly: "0", galera: "ON", ready: "ON", waits: "1", state: "Synced"}
+	// but returns a node with other answers.
+	but := func(answers ...string) map[string]string {
+		all := maps.Clone(node)
+		for pair := range slices.Chunk(answers, 2) {
+			all[pair[0]] = pair[1]
+		}
+		return all
+	}
+	for _, row := range []struct {
+		name           string
+		answers        map[string]string
+		waitIsSet      bool
+		says, saysLess string // the errors if it must be writable, and if it need not be
+		sent           string
+	}{
+		{"MySQL", map[string]string{readOnly: "0"}, false, "", "", ""},
+		{"MariaDB", map[string]string{readOnly: "0", galera: "OFF"}, false, "", "", ""},
+		{"MariaDB where read_only is a word", map[string]string{readOnly: "OFF", galera: "OFF"}, false, "", "", ""},
+		{"a replica", map[string]string{readOnly: "1"}, false, "read-only", "read-only", ""},
+		{"a replica where read_only is a word", map[string]string{readOnly: "NO_LOCK"}, false, "read-only", "read-only", ""},
+		{"a node", node, false, "", "", setWait},
+		{"a node, and another wait", node, true, "", "", ""},
+		{"a node that gives its data away", but(state, "Donor/Desynced"), false, "Donor/Desynced", "", setWait},
+		{"a node that is not in the majority", but(ready, "OFF"), false, "majority", "majority", ""},
+		{"a node that does not hear of the others", but(waits, "fails"), false, "1047", "1047", setWait},
+		{"a node that is read-only", but(readOnly, "1"), false, "read-only", "read-only", ""},
+		{"a server that fails", map[string]string{readOnly: "fails"}, false, "1047", "1047", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for writable, says := range map[bool]string{true: row.says, false: row.saysLess} {
+				c := &fakeMySQL{answers: row.answers}
+				err := checkMySQL(t.Context(), c, row.waitIsSet, writable)
+				if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+					t.Errorf("writable %t: %v, want %q", writable, err, says)
+				}
+				if readable := row.saysLess == "" && says != ""; errors.Is(err, errOnlyReadable) != readable {
+					t.Errorf("writable %t: %v says that it can be read: %t", writable, err, !readable)
+				}
+				if got := strings.Join(c.sent, "; "); got != row.sent {
+					t.Errorf("writable %t: it sent %q, want %q", writable, got, row.sent)
+				}
+			}
+		})
+	}
+}

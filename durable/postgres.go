@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// openPostgres returns the database of a URL of one or several servers, which need
+// not answer yet. Of several, it follows the primary. Of one, too, the primary is
+// meant: what has become a standby takes no orders. That is unless
+// target_session_attrs says something else than read-write or primary, such as any or
+// standby: then it is pgx that chooses, and nothing more is checked.
+func openPostgres(name string) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(name)
+	if err != nil {
+		return nil, fmt.Errorf("-db: %w", err)
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectLimit
+	}
+	var db *sql.DB
+	switch sessionAttrs(name) {
+	case "", "read-write", "primary":
+		var list []server
+		for _, host := range hosts(config) {
+			list = append(list, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+				return connectPostgres(ctx, *host, writable)
+			})
+		}
+		db = sql.OpenDB(newServers(stdlib.GetDefaultDriver(), list...))
+	default:
+		db = stdlib.OpenDB(*config)
+	}
+	setPool(db)
+	return db, nil
+}
+
+// sessionAttrs returns target_session_attrs, or "" if there is none: in the config,
+// none cannot be told from any.
+func sessionAttrs(name string) string {
+	_, query, _ := strings.Cut(name, "?")
+	values, err := url.ParseQuery(query)
+	if attrs := values.Get("target_session_attrs"); err == nil && attrs != "" {
+		return attrs
+	}
+	return os.Getenv("PGTARGETSESSIONATTRS")
+}
+
+// hosts returns a config for each of a config's hosts. A host has several entries if
+// TLS is preferred, but not required.
+func hosts(config *pgx.ConnConfig) (list []*pgx.ConnConfig) {
+	all := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
+	for _, entry := range all {
+		if n := len(list) - 1; n >= 0 && list[n].Host == entry.Host && list[n].Port == entry.Port {
+			list[n].Fallbacks = append(list[n].Fallbacks, entry)
+			continue
+		}
+		host := config.Copy()
+		host.Host, host.Port, host.TLSConfig, host.Fallbacks = entry.Host, entry.Port, entry.TLSConfig, nil
+		list = append(list, host)
+	}
+	return list
+}
+
+// connectPostgres connects to a server that is not read-only. It is writable if it can
+// commit. A primary whose synchronous standby has gone, perhaps to be promoted,
+// cannot: it takes connections, says that it can be written to, and answers reads.
+func connectPostgres(ctx context.Context, config pgx.ConnConfig, writable bool) (conn, net.Conn, error) {
+	var unwritable error
+	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
+		if err := isPrimary(ctx, c); err != nil || !writable {
+			return err
+		}
+		// pgx cancels it on the server, too, where it would go on to occupy one of
+		// max_connections.
+		ctx, cancel := context.WithTimeout(ctx, checkLimit)
+		defer cancel()
+		unwritable = commits(ctx, c)
+		return unwritable
+	}
+	lookUp := config.LookupFunc
+	config.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
+		ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
+		defer cancel()
+		return lookUp(ctx, host)
+	}
+	c, err := stdlib.GetConnector(config).Connect(ctx)
+	switch {
+	case err != nil && unwritable != nil:
+		return nil, nil, fmt.Errorf("%w: %w", errOnlyReadable, err)
+	case err != nil:
+		return nil, nil, err
+	}
+	pc := c.(*stdlib.Conn)
+	netConn := pc.Conn().PgConn().Conn()
+	if t, ok := netConn.(*tls.Conn); ok {
+		netConn = t.NetConn() // whose Close does not wait for the server
+	}
+	return pc, netConn, nil
+}
+
+// isPrimary returns an error if the server is read-only.
+func isPrimary(ctx context.Context, c *pgconn.PgConn) error {
+	readOnly, err := value(ctx, c, `SHOW transaction_read_only`)
+	if err != nil || readOnly != "on" {
+		return err
+	}
+	if recovering, err := value(ctx, c, `SELECT pg_is_in_recovery()`); err != nil {
+		return err
+	} else if recovering == "t" {
+		return errors.New("it is a standby")
+	}
+	source, err := value(ctx, c, `SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'`)
+	if err != nil {
+		return fmt.Errorf("it is read-only (%w)", err)
+	}
+	return &readOnlySetting{source}
+}
+
+// A readOnlySetting is what makes a primary read-only for this program, and is not
+// going to pass.
+type readOnlySetting struct {
+	source string // in the words of pg_settings
+}
+
+func (e *readOnlySetting) Error() string {
+	return fmt.Sprintf("default_transaction_read_only is on (%s), and orders have to be written", e.source)
+}
+
+// commits returns an error if the server does not commit. A message in its log is the
+// least that it can commit; nobody reads it.
+func commits(ctx context.Context, c *pgconn.PgConn) error {
+	_, err := value(ctx, c, `SELECT pg_logical_emit_message(true, 'storefront', '')`)
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch e.Code {
+		case "42883", "42501": // it has no such function, as others that speak its SQL, or not for everyone
+			return nil
+		}
+	}
+	return err
+}
+
+// value returns the only value of the only row of a query.
+func value(ctx context.Context, c *pgconn.PgConn, query string) (string, error) {
+	results, err := c.Exec(ctx, query).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 1 {
+		return "", fmt.Errorf("%s: not one value", query)
+	}
+	return string(results[0].Rows[0][0]), nil
+}
+
+// setPool sets the size of the pool of a database that is a server.
+func setPool(db *sql.DB) {
+	// PostgreSQL serves 100 connections by default, MySQL 151: enough for four
+	// replicas. Cores and disk are busy with fewer than 20, and more would wait
+	// for each other there rather than here.
+	db.SetMaxOpenConns(20)
+	// A connection costs the server a process or thread, which a burst should not
+	// pay twice.
+	db.SetMaxIdleConns(20)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	// So that replicas spread anew over servers behind a proxy or a changed name.
+	db.SetConnMaxLifetime(30 * time.Minute)
+}

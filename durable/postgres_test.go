@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// A fakePostgres is a PostgreSQL server that knows a few queries: what it answers, or
+// the SQLSTATE that it fails with. It never answers those that are "hang".
+type fakePostgres map[string]string
+
+const (
+	showReadOnly = "SHOW transaction_read_only"
+	recovery     = "SELECT pg_is_in_recovery()"
+	source       = "SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'"
+	message      = "SELECT pg_logical_emit_message(true, 'storefront', '')"
+	whoAreYou    = "SELECT server"
+)
+
+// start returns the server's address. It serves until the test ends.
+func (f fakePostgres) start(t *testing.T) (addr string) {
+	t.Helper()
+	return f.startHanging(t, make(chan struct{}, 100))
+}
+
+// startHanging is like start, and tells when a query hangs.
+func (f fakePostgres) startHanging(t *testing.T, hangs chan<- struct{}) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go f.serve(c, hangs)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
+	defer c.Close()
+	b := pgproto3.NewBackend(c, c)
+	for ready := false; ; {
+		var m pgproto3.FrontendMessage
+		var err error
+		if ready {
+			m, err = b.Receive()
+		} else {
+			m, err = b.ReceiveStartupMessage()
+		}
+		if err != nil {
+			return
+		}
+		switch m := m.(type) {
+		case *pgproto3.SSLRequest:
+			c.Write([]byte("N"))
+			continue
+		case *pgproto3.StartupMessage:
+			ready = true
+			b.Send(&pgproto3.AuthenticationOk{})
+			b.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
+			b.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
+			b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte("1234")})
+		case *pgproto3.Query:
+			query := m.String
+			if query == strings.ToLower(recovery) { // as pgx has it
+				query = recovery
+			}
+			answer, ok := f[query]
+			switch {
+			case answer == "hang":
+				hangs <- struct{}{}
+				continue
+			case !ok:
+				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "42601", Message: "unknown: " + m.String})
+			case len(answer) == 5 && strings.Trim(answer, "0123456789") == "":
+				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: answer, Message: "failed"})
+			default:
+				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("v"), DataTypeOID: 25, DataTypeSize: -1}}})
+				b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte(answer)}})
+				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
+			}
+		default: // such as a request to cancel
+			return
+		}
+		b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+		if b.Flush() != nil {
+			return
+		}
+	}
+}
+
+func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
+	primary := fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "primary"}
+	standby := fakePostgres{showReadOnly: "on", recovery: "t", whoAreYou: "standby"}
+	for _, row := range []struct {
+		name   string
+		first  fakePostgres
+		second fakePostgres // if it is nil, there is none
+		params string
+		want   string // the server, or what the error says
+	}{
+		{"the primary", primary, standby, "", "primary"},
+		{"not a standby", standby, primary, "", "primary"},
+		{"not the one that cannot commit", fakePostgres{showReadOnly: "off", message: "hang"}, primary, "", "primary"},
+		{"nor the one that fails to", fakePostgres{showReadOnly: "off", message: "53100"}, primary, "", "primary"},
+		{"the one that cannot commit, if there is no other", fakePostgres{showReadOnly: "off", message: "hang", whoAreYou: "old"}, standby, "", "old"},
+		{"one that does not know the message", fakePostgres{showReadOnly: "off", message: "42883", whoAreYou: "cockroach"}, primary, "", "cockroach"},
+		{"one that does not allow it", fakePostgres{showReadOnly: "off", message: "42501", whoAreYou: "strict"}, primary, "", "strict"},
+		{"one server need not commit", fakePostgres{showReadOnly: "off", message: "hang", whoAreYou: "alone"}, nil, "", "alone"},
+		{"one server must not be a standby", standby, nil, "", "it is a standby"},
+		{"read-write is asked for", standby, primary, "&target_session_attrs=read-write", "primary"},
+		{"the primary is asked for", standby, primary, "&target_session_attrs=primary", "primary"},
+		{"any is asked for", standby, primary, "&target_session_attrs=any", "standby"},
+		{"a standby is asked for", primary, standby, "&target_session_attrs=standby", "standby"},
+		{"TLS is preferred", standby, primary, "&sslmode=prefer", "primary"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			hosts := row.first.start(t)
+			if row.second != nil {
+				hosts += "," + row.second.start(t)
+			}
+			url := "postgres://shop@" + hosts + "/shop?default_query_exec_mode=simple_protocol" + row.params
+			if !strings.Contains(url, "sslmode") {
+				url += "&sslmode=disable"
+			}
+			db, _, err := open(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			var got string
+			if err := db.QueryRowContext(t.Context(), whoAreYou).Scan(&got); err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, row.want) {
+				t.Errorf("%s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+// A query on the old primary that waits for its standby ends as soon as another
+// connection has found the new primary.
+func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
+	hangs, demoted := make(chan struct{}), make(chan struct{})
+	list := []server{
+		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "hang"}.startHanging(t, hangs)),
+		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "new"}.start(t)),
+	}
+	primary := list[0]
+	list[0] = func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+		select {
+		case <-demoted:
+			return nil, nil, errors.New("it is a standby")
+		default:
+			return primary(ctx, writable)
+		}
+	}
+	db := sql.OpenDB(newServers(nil, list...))
+	defer db.Close()
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	hung := make(chan error)
+	go func() {
+		var v string
+		hung <- c.QueryRowContext(t.Context(), whoAreYou).Scan(&v)
+	}()
+	<-hangs
+	close(demoted)
+	var v string
+	if err := db.QueryRowContext(t.Context(), whoAreYou).Scan(&v); err != nil || v != "new" {
+		t.Errorf("%s, %v, want new", v, err)
+	}
+	if err := <-hung; err == nil {
+		t.Error("the query that hung has succeeded")
+	}
+}
+
+// serverAt returns the server as openPostgres makes it.
+func serverAt(t *testing.T, addr string) server {
+	t.Helper()
+	config, err := pgx.ParseConfig("postgres://shop@" + addr + "/shop?sslmode=disable&default_query_exec_mode=simple_protocol")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnectTimeout = time.Minute
+	return func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+		return connectPostgres(ctx, *config, writable)
+	}
+}
+
+func TestReadOnlySettingIsSaidAtOnce(t *testing.T) {
+	server := fakePostgres{showReadOnly: "on", recovery: "f", source: "user"}
+	url := func(hosts string) string { return "postgres://shop:secret@" + hosts + "/shop?sslmode=disable" }
+	standby := fakePostgres{showReadOnly: "on", recovery: "t"}
+	for _, hosts := range []string{server.start(t), standby.start(t) + "," + server.start(t)} {
+		out, err := command(t, "-addr", "localhost:0", "-db", url(hosts)).CombinedOutput()
+		text := string(out)
+		if err == nil || !strings.Contains(text, "default_transaction_read_only is on (user)") ||
+			strings.Contains(text, "waiting") || strings.Count(text, "\n") != 1 || strings.Contains(text, "secret") {
+			t.Errorf("%v, %s; want status 1 and a line that says what is wrong", err, text)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	for _, row := range []struct{ url, want string }{
+		{"postgres://u@a/d?sslmode=disable", "a:5432"},
+		{"postgres://u@a,b:5433,[::1]/d?sslmode=disable", "a:5432 b:5433 ::1:5432"},
+		{"postgres://u@a,b/d?sslmode=prefer", "a:5432+1 b:5432+1"},
+		{"postgres://u@a,b/d?sslmode=allow", "a:5432+1 b:5432+1"},
+		{"postgres://u@a,b/d?sslmode=require", "a:5432 b:5432"},
+		{"postgres://u@a,a:5433/d?sslmode=prefer", "a:5432+1 a:5433+1"},
+		{"postgres://u@/d?host=/run/postgresql,b&sslmode=prefer", "/run/postgresql:5432 b:5432+1"},
+	} {
+		config, err := pgx.ParseConfig(row.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, host := range hosts(config) {
+			text := fmt.Sprintf("%s:%d", host.Host, host.Port)
+			if n := len(host.Fallbacks); n > 0 {
+				text += fmt.Sprintf("+%d", n)
+			}
+			if slices.ContainsFunc(host.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != host.Host }) {
+				text += " and other hosts"
+			}
+			got = append(got, text)
+		}
+		if text := strings.Join(got, " "); text != row.want {
+			t.Errorf("%s: %s, want %s", row.url, text, row.want)
+		}
+	}
+}
+
+func TestSessionAttrs(t *testing.T) {
+	for _, row := range []struct{ url, env, want string }{
+		{"postgres://u@a/d", "", ""},
+		{"postgres://u@a,b:5433/d?sslmode=disable&target_session_attrs=any", "", "any"},
+		{"postgres://u@a/d?target_session_attrs=read%2Dwrite", "any", "read-write"},
+		{"postgres://u@a/d", "standby", "standby"},
+	} {
+		t.Setenv("PGTARGETSESSIONATTRS", row.env)
+		if got := sessionAttrs(row.url); got != row.want {
+			t.Errorf("%s with %q in the environment: %q, want %q", row.url, row.env, got, row.want)
+		}
+	}
+}

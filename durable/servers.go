@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	connectLimit = 2 * time.Second // for a connection; a server that is off the network must leave time for the next one
+	checkLimit   = time.Second     // for a commit
+)
+
+// A server connects to one of several servers of a database, within a few seconds. It
+// returns the connection, and the network connection below it, whose Close breaks the
+// former while it is in use.
+//
+// If writable is true, the server has proved that it can take orders at this moment. If
+// it cannot, but can be read, the error matches errOnlyReadable.
+type server func(ctx context.Context, writable bool) (conn, net.Conn, error)
+
+var errOnlyReadable = errors.New("it can be read, but takes no orders now")
+
+// servers is a driver.Connector for several servers of which one takes the orders
+// at a time, or any does.
+//
+// It connects to the server that was writable last, or else to the next one that is.
+// From then on, that is the current server: connections to
+// the others are broken, whatever they are doing, and the pool drops them. So once
+// one connection has found the new primary, all do, and a statement that hangs on the
+// old one is tried again at once. If no server is writable, one that is readable will do;
+// reads work then.
+type servers struct {
+	list   []server
+	driver driver.Driver
+
+	mu      sync.Mutex
+	current int   // in list
+	failed  error // what a server was last passed over for
+	open    map[*serverConn]struct{}
+}
+
+func newServers(d driver.Driver, list ...server) *servers {
+	return &servers{list: list, driver: d, open: make(map[*serverConn]struct{})}
+}
+
+// Driver implements driver.Connector.
+func (s *servers) Driver() driver.Driver { return s.driver }
+
+// Connect implements driver.Connector. The search goes on when the caller has left,
+// so that the next one begins where it ended, and not with a server that hangs.
+func (s *servers) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var c *serverConn
+	var err error
+	found := make(chan struct{})
+	go func() {
+		c, err = s.search(context.WithoutCancel(ctx))
+		select {
+		case found <- struct{}{}:
+		case <-ctx.Done():
+			if err == nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case <-found:
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.failed == nil {
+			return nil, ctx.Err()
+		}
+		return nil, serverErrors{ctx.Err(), s.failed}
+	}
+}
+
+// search returns a connection to the first server, from the current one on, that is
+// writable, or else to the first that is readable.
+func (s *servers) search(ctx context.Context) (*serverConn, error) {
+	s.mu.Lock()
+	first := s.current
+	s.mu.Unlock()
+	var errs serverErrors
+	readable := -1
+	for i := range s.list {
+		n := (first + i) % len(s.list)
+		c, netConn, err := s.list[n](ctx, len(s.list) > 1) // a single server need not be writable
+		if err == nil {
+			return s.settle(c, netConn, n, first), nil
+		}
+		errs = append(errs, err)
+		s.mu.Lock()
+		s.failed = err
+		s.mu.Unlock()
+		if readable < 0 && errors.Is(err, errOnlyReadable) {
+			readable = n
+		}
+	}
+	if readable >= 0 {
+		c, netConn, err := s.list[readable](ctx, false)
+		if err == nil {
+			return s.settle(c, netConn, readable, first), nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errs
+}
+
+// settle makes n the current server, unless another search has made another one that
+// since the current one was first.
+func (s *servers) settle(c conn, netConn net.Conn, n, first int) *serverConn {
+	sc := &serverConn{c, netConn, s, n}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[sc] = struct{}{}
+	if n != s.current && s.current == first {
+		s.current = n
+		for other := range s.open {
+			if other.server != n {
+				other.net.Close()
+			}
+		}
+	}
+	return sc
+}
+
+// A conn is what both drivers' connections are: all of database/sql/driver's
+// interfaces for one that are not about what became of it.
+type conn interface {
+	driver.Conn
+	driver.ConnPrepareContext
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.NamedValueChecker
+	driver.SessionResetter
+}
+
+// A serverConn is a connection to one of the servers.
+type serverConn struct {
+	conn
+	net     net.Conn
+	servers *servers
+	server  int
+}
+
+func (c *serverConn) isCurrent() bool {
+	c.servers.mu.Lock()
+	defer c.servers.mu.Unlock()
+	return c.server == c.servers.current
+}
+
+// IsValid implements driver.Validator.
+func (c *serverConn) IsValid() bool {
+	v, ok := c.conn.(driver.Validator)
+	return c.isCurrent() && (!ok || v.IsValid())
+}
+
+// ResetSession implements driver.SessionResetter.
+func (c *serverConn) ResetSession(ctx context.Context) error {
+	if !c.isCurrent() {
+		return driver.ErrBadConn
+	}
+	return c.conn.ResetSession(ctx)
+}
+
+// Close implements driver.Conn.
+func (c *serverConn) Close() error {
+	c.servers.mu.Lock()
+	delete(c.servers.open, c)
+	c.servers.mu.Unlock()
+	return c.conn.Close()
+}
+
+// serverErrors says for each server why it was not connected to.
+type serverErrors []error
+
+func (e serverErrors) Error() string {
+	var texts []string
+	for _, err := range e {
+		texts = append(texts, strings.Join(strings.Fields(err.Error()), " ")) // pgx's has lines
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (e serverErrors) Unwrap() []error { return e }

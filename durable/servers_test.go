@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+var _ conn = (*stdlib.Conn)(nil)
+
+// A fakeServer is a server in one of these states.
+type fakeServer struct {
+	name string
+
+	mu    sync.Mutex
+	state state
+	asked []bool // for each connection that was tried, whether it had to be writable
+}
+
+type state int
+
+const (
+	up    state = iota
+	reads       // can only be read
+	down
+	hangs
+)
+
+func (f *fakeServer) set(s state) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state = s
+}
+
+func (f *fakeServer) connect(ctx context.Context, writable bool) (conn, net.Conn, error) {
+	f.mu.Lock()
+	f.asked = append(f.asked, writable)
+	state := f.state
+	f.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case state == hangs:
+		select {
+		case <-time.After(connectLimit):
+			return nil, nil, errors.New(f.name + ": timeout")
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	case state == down:
+		return nil, nil, errors.New(f.name + ": refused")
+	case state == reads && writable:
+		return nil, nil, errors.Join(errors.New(f.name+": no commits"), errOnlyReadable)
+	}
+	near, far := net.Pipe()
+	return &fakeConn{server: f.name, near: near}, far, nil
+}
+
+// A fakeConn is what fakeServer.connect returns.
+type fakeConn struct {
+	conn   // none of its other methods is called
+	server string
+	near   net.Conn // its other end is what may be broken
+	closed bool
+}
+
+func (c *fakeConn) ResetSession(context.Context) error { return nil }
+func (c *fakeConn) IsValid() bool                      { return !c.closed }
+
+func (c *fakeConn) Close() error {
+	c.closed = true
+	return nil
+}
+
+// isBroken reports whether what uses the connection would fail.
+func (c *fakeConn) isBroken() bool {
+	c.near.SetReadDeadline(time.Now())
+	_, err := c.near.Read(make([]byte, 1))
+	return !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "timeout")
+}
+
+// fakes returns servers that are up, of the names a, b and so on.
+func fakes(n int) (*servers, []*fakeServer) {
+	var list []server
+	var all []*fakeServer
+	for i := range n {
+		f := &fakeServer{name: string(rune('a' + i))}
+		all = append(all, f)
+		list = append(list, f.connect)
+	}
+	return newServers(nil, list...), all
+}
+
+// connected returns a new connection, and the name of the server that it is to.
+func connected(t *testing.T, s *servers) (*serverConn, string) {
+	t.Helper()
+	c, err := s.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := c.(*serverConn)
+	return sc, sc.conn.(*fakeConn).server
+}
+
+func TestServersAreTriedInTurn(t *testing.T) {
+	for _, row := range []struct {
+		states string // of each server
+		first  int    // the current server
+		want   string // the server that is connected to
+		says   []string
+	}{
+		{"up up up", 0, "a", nil},
+		{"up up up", 1, "b", nil},
+		{"down up up", 0, "b", nil},
+		{"hangs up up", 0, "b", nil},
+		{"hangs down up", 0, "c", nil},
+		{"up down down", 1, "a", nil},
+		{"reads up up", 0, "b", nil},
+		{"reads reads up", 0, "c", nil},
+		{"reads down hangs", 0, "a", nil},
+		{"down reads reads", 0, "b", nil},
+		{"reads reads down", 1, "b", nil},
+		{"down hangs down", 0, "", []string{"a: refused", "b: timeout", "c: refused"}},
+		{"up", 0, "a", nil},
+		{"reads", 0, "a", nil},
+		{"down", 0, "", []string{"a: refused"}},
+	} {
+		t.Run(row.states, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				states := strings.Fields(row.states)
+				s, all := fakes(len(states))
+				s.current = row.first
+				for i, name := range states {
+					all[i].state = state(slices.Index([]string{"up", "reads", "down", "hangs"}, name))
+				}
+				c, err := s.Connect(t.Context())
+				if row.want == "" {
+					for _, text := range row.says {
+						if err == nil || !strings.Contains(err.Error(), text) {
+							t.Errorf("the error does not say %s: %v", text, err)
+						}
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := c.(*serverConn).conn.(*fakeConn).server; got != row.want {
+					t.Errorf("it connected to %s, want %s", got, row.want)
+				}
+			})
+		})
+	}
+}
+
+func TestServersStayWithTheOneThatWorks(t *testing.T) {
+	s, all := fakes(2)
+	all[0].set(down)
+	connected(t, s)
+	all[0].set(up)
+	if _, server := connected(t, s); server != "b" {
+		t.Errorf("it connected to %s, want b, which was found to work", server)
+	}
+	all[1].set(down)
+	if _, server := connected(t, s); server != "a" {
+		t.Errorf("it connected to %s, want a, as b is down", server)
+	}
+}
+
+func TestOneServerNeedNotBeWritable(t *testing.T) {
+	s, all := fakes(1)
+	connected(t, s)
+	if !slices.Equal(all[0].asked, []bool{false}) {
+		t.Errorf("the server had to be writable: %t", all[0].asked)
+	}
+}
+
+func TestConnectionsToTheOldServerAreDropped(t *testing.T) {
+	s, all := fakes(2)
+	old, _ := connected(t, s)
+	if !old.IsValid() || old.ResetSession(t.Context()) != nil {
+		t.Fatal("a connection to the current server is not valid")
+	}
+	closed, _ := connected(t, s)
+	closed.Close()
+	all[0].set(reads)
+	c, server := connected(t, s)
+	if server != "b" {
+		t.Fatalf("it connected to %s, want b", server)
+	}
+	if old.IsValid() {
+		t.Error("the connection to the old server is valid")
+	}
+	if err := old.ResetSession(t.Context()); err != driver.ErrBadConn {
+		t.Errorf("ResetSession of the connection to the old server: %v, want ErrBadConn", err)
+	}
+	if !old.conn.(*fakeConn).isBroken() {
+		t.Error("what uses the connection to the old server goes on")
+	}
+	if closed.conn.(*fakeConn).isBroken() {
+		t.Error("what was closed long ago is broken")
+	}
+	if !c.IsValid() || c.ResetSession(t.Context()) != nil || c.conn.(*fakeConn).isBroken() {
+		t.Error("the new connection is not valid")
+	}
+	c.conn.Close()
+	if c.IsValid() {
+		t.Error("the connection is valid although the driver says that it is not")
+	}
+}
+
+func TestPoolLeavesTheOldServerAsAWhole(t *testing.T) {
+	s, all := fakes(2)
+	db := sql.OpenDB(s)
+	defer db.Close()
+	db.SetMaxIdleConns(3)
+	// take returns the servers of n connections that are used at the same time.
+	take := func(n int) (names string) {
+		for range n {
+			c, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.Raw(func(c any) error {
+				names += c.(*serverConn).conn.(*fakeConn).server
+				return nil
+			})
+		}
+		return names
+	}
+	if names := take(3); names != "aaa" {
+		t.Fatalf("the connections are to %s, want aaa", names)
+	}
+	all[0].set(reads)
+	if names := take(4); names != "aaab" {
+		t.Fatalf("the connections are to %s, want aaab", names)
+	}
+	if names := take(4); names != "bbbb" {
+		t.Errorf("the connections are to %s, want bbbb", names)
+	}
+}
+
+func TestSearchGoesOnWhenTheCallerHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, all := fakes(2)
+		all[0].set(hangs)
+		all[1].set(hangs)
+		for range 2 { // the second knows why the first has failed
+			ctx, cancel := context.WithTimeout(t.Context(), connectLimit+connectLimit/2)
+			defer cancel()
+			before := time.Now()
+			_, err := s.Connect(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a: timeout") || time.Since(before) > 2*connectLimit {
+				t.Errorf("%v after %v", err, time.Since(before))
+			}
+		}
+		time.Sleep(2 * connectLimit)
+		all[1].set(up)
+		ctx, cancel := context.WithTimeout(t.Context(), connectLimit/2)
+		defer cancel()
+		if _, err := s.Connect(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want that of the deadline", err)
+		}
+		time.Sleep(connectLimit)
+		synctest.Wait()
+		if len(s.open) != 0 {
+			t.Errorf("%d connections stay open that nobody has", len(s.open))
+		}
+		tried := len(all[0].asked)
+		if _, server := connected(t, s); server != "b" || len(all[0].asked) > tried {
+			t.Errorf("it connected to %s, having tried a again %d times", server, len(all[0].asked)-tried)
+		}
+		if _, err := s.Connect(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a ctx that is done: %v", err)
+		}
+	})
+}
+
+// Two searches may find different servers. The one that ends last must not bring back
+// what the other has left.
+func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan struct{})
+		first := true
+		a, b := &fakeServer{name: "a"}, &fakeServer{name: "b"}
+		s := newServers(nil, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+			if first {
+				first = false
+				<-late
+				return a.connect(ctx, writable)
+			}
+			return nil, nil, errors.New("a: refused")
+		}, b.connect)
+		var old driver.Conn
+		var err error
+		go func() { old, err = s.Connect(t.Context()) }()
+		synctest.Wait()
+		d, _ := connected(t, s)
+		close(late)
+		synctest.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := old.(*serverConn)
+		if c.IsValid() || !d.IsValid() || d.conn.(*fakeConn).isBroken() {
+			t.Errorf("valid: the connection to the old server: %t, to the new one: %t", c.IsValid(), d.IsValid())
+		}
+		if _, server := connected(t, s); server != "b" {
+			t.Errorf("it connected to %s, want b", server)
+		}
+	})
+}

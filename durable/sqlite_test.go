@@ -1,0 +1,371 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// openFile opens the database in a file for the time of the test.
+func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
+	t.Helper()
+	db, file, err := openSQLite(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db, file
+}
+
+func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
+	db, _ := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
+	for range 4 { // connections
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100", "journal_size_limit": "16777216"} {
+			var got string
+			if err := conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %s, %v; want %s", pragma, got, err, want)
+			}
+		}
+	}
+}
+
+// A file that another process has locked is not one that cannot be served.
+func TestLockedFile(t *testing.T) {
+	for _, begin := range []string{"BEGIN EXCLUSIVE", "PRAGMA journal_mode = WAL; BEGIN IMMEDIATE"} {
+		name := filepath.Join(t.TempDir(), "shop.db")
+		other, err := sql.Open("sqlite", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		other.SetMaxOpenConns(1)
+		if _, err := other.ExecContext(t.Context(), begin); err != nil {
+			t.Fatal(err)
+		}
+		openFile(t, name)
+	}
+}
+
+func TestNoFileNameIsSpecial(t *testing.T) {
+	for _, name := range []string{":memory:", "shop?mode=memory", "a#b%20c.db", "file:shop.db"} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			openFile(t, name)
+			if _, err := os.Stat(name + "-wal"); err != nil { // the file itself is there in any case
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestNewFilesAreTheOwnersAlone(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		mode fs.FileMode // of the file that is there before; 0: none is
+		want fs.FileMode
+	}{
+		{"new", 0, 0o600},
+		{"there before", 0o640, 0o640},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "shop.db")
+			if row.mode != 0 {
+				if err := os.WriteFile(name, nil, row.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			openFile(t, name)
+			for _, suffix := range []string{"", "-wal", "-shm"} {
+				info, err := os.Stat(name + suffix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if mode := info.Mode().Perm(); mode != row.want {
+					t.Errorf("shop.db%s has the mode %o, want %o", suffix, mode, row.want)
+				}
+			}
+		})
+	}
+}
+
+// What is looked at, such as how large the WAL is and how much room its disk has, is the
+// file that SQLite writes.
+func TestFileBehindASymbolicLink(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		links [][2]string // the name of each and what it leads to; a / before it stands for the test's folder
+		file  string      // the database
+	}{
+		{"no link", nil, "shop.db"},
+		{"to another folder", [][2]string{{"shop.db", "/disk/orders.db"}}, "disk/orders.db"},
+		{"relative", [][2]string{{"shop.db", "disk/orders.db"}}, "disk/orders.db"},
+		{"to another link", [][2]string{{"disk/link.db", "../other/orders.db"}, {"shop.db", "disk/link.db"}}, "other/orders.db"},
+		{"to a folder that is a link", [][2]string{{"here", "/disk"}, {"shop.db", "here/orders.db"}}, "disk/orders.db"},
+	} {
+		for _, there := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, there before %t", row.name, there), func(t *testing.T) {
+				root, err := filepath.EvalSymlinks(t.TempDir())
+				if err != nil {
+					t.Fatal(err)
+				}
+				real := filepath.Join(root, row.file)
+				err = errors.Join(os.Mkdir(filepath.Join(root, "disk"), 0o700), os.Mkdir(filepath.Join(root, "other"), 0o700))
+				for _, link := range row.links {
+					if strings.HasPrefix(link[1], "/") {
+						link[1] = root + link[1]
+					}
+					err = errors.Join(err, os.Symlink(link[1], filepath.Join(root, link[0])))
+				}
+				want := fs.FileMode(0o600)
+				if there {
+					want = 0o640
+					err = errors.Join(err, os.WriteFile(real, nil, want))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				db, file := openFile(t, filepath.Join(root, "shop.db"))
+				if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n)`); err != nil {
+					t.Fatal(err)
+				}
+				for _, suffix := range []string{"", "-wal", "-shm"} {
+					info, err := os.Lstat(real + suffix)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if info.Mode() != want { // it is no link, either
+						t.Errorf("%s%s has the mode %v, want %v", row.file, suffix, info.Mode(), want)
+					}
+					if suffix == "-wal" && file.size() != uint64(info.Size()) {
+						t.Errorf("the WAL is taken to have %d bytes, and has %d", file.size(), info.Size())
+					}
+				}
+				var looked string
+				file.free = func(dir string) (uint64, error) { looked = dir; return 0, nil }
+				if err := file.room(); !errors.Is(err, errNoRoom) || looked != filepath.Dir(real) {
+					t.Errorf("%v: room was looked for in %s, want errNoRoom in %s", err, looked, filepath.Dir(real))
+				}
+			})
+		}
+	}
+}
+
+func TestCheckForWritingChangesNothing(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, _ := openFile(t, name)
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n); INSERT INTO t VALUES (1); PRAGMA user_version = 7`); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (all string) {
+		for _, query := range []string{`PRAGMA user_version`, `PRAGMA page_count`, `PRAGMA freelist_count`, `PRAGMA schema_version`, `SELECT count(*) FROM sqlite_schema`} {
+			var n int
+			if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			all += fmt.Sprintf("%s: %d\n", query, n)
+		}
+		return all
+	}
+	before := look()
+	openFile(t, name)
+	if after := look(); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+}
+
+func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		name         string
+		file, folder fs.FileMode // 0: there is no file yet
+		says         string
+	}{
+		{"file", 0o444, 0o755, "readonly"},
+		{"folder", 0o644, 0o555, "readonly"},
+		{"folder of a new file", 0, 0o555, "unable to open"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			name := filepath.Join(dir, "shop.db")
+			db, _, err := openSQLite(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			err = os.Chmod(name, row.file)
+			if row.file == 0 {
+				err = os.Remove(name)
+			}
+			if err := errors.Join(err, os.Chmod(dir, row.folder)); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Chmod(dir, 0o755)
+			asOwner(t, dir, func() {
+				db, _, err := openSQLite(name)
+				if err == nil {
+					db.Close()
+				}
+				if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), row.says) {
+					t.Errorf("%v, want an error that names the file and says %s", err, row.says)
+				}
+			})
+		})
+	}
+}
+
+const diskSize = 24 << 20
+
+// A disk is one of a size, of which a folder is all that is used.
+func disk(size int64) func(dir string) (uint64, error) {
+	return func(dir string) (uint64, error) {
+		left := size
+		names, err := filepath.Glob(filepath.Join(dir, "*"))
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil {
+				left -= info.Size()
+			}
+		}
+		return uint64(max(0, left)), err
+	}
+}
+
+func TestWithoutRoomTransactionsCanOnlyEnd(t *testing.T) {
+	db, file := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
+	file.free = disk(0)
+	if file.size() == 0 {
+		t.Fatal("the WAL is empty")
+	}
+	for query, says := range map[string]string{
+		`CREATE TABLE t (n)`: "disk is full",
+		`SAVEPOINT a`:        "disk is full",
+		`RELEASE a`:          "no such savepoint",
+		`rollback`:           "no transaction is active",
+		`ROLLBACK TO a`:      "no such savepoint",
+		`COMMIT`:             "no transaction is active",
+	} {
+		if _, err := db.ExecContext(t.Context(), query); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want an error that says %s", query, err, says)
+		}
+	}
+	var n int
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+}
+
+// read has another reader begin to read, and returns what ends it.
+func read(t *testing.T, name string) (end func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		tx.Rollback()
+		db.Close()
+	})
+	t.Cleanup(end)
+	var n int
+	if err := tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+// While a reader keeps the WAL from being emptied, orders are created until there is
+// just the room that it takes to empty it, and no longer.
+func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, file := openFile(t, name)
+	file.free = disk(diskSize)
+	store := sqlstore.New(db, &sqlstore.Options{Timeout: 500 * time.Millisecond})
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end := read(t, name)
+	var n atomic.Int64
+	create := func() error {
+		id := fmt.Sprint("order", n.Add(1))
+		_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: id},
+			storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)})
+		return err
+	}
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			var err error
+			for err == nil && file.size() < diskSize {
+				err = create()
+			}
+			if !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("after %d orders: %v, want ErrUnavailable", n.Load(), err)
+			}
+		})
+	}
+	clients.Wait()
+	if free, err := file.free(filepath.Dir(name)); err != nil || free < file.size() || file.size() < 1<<20 {
+		t.Fatalf("%d bytes are left, %v, and the WAL has %d", free, err, file.size())
+	}
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	background.Go(func() { file.checkpoint(ctx, db) })
+	end()
+	for limit := time.Now().Add(30 * time.Second); ; {
+		err := create()
+		if err == nil {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("after the reader has gone: %v", err)
+		}
+	}
+}
+
+func TestWALIsKeptSmall(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, file := openFile(t, name)
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (b)`); err != nil {
+		t.Fatal(err)
+	}
+	end := read(t, name)
+	for file.size() <= walLimit {
+		if _, err := db.ExecContext(t.Context(), `INSERT INTO t VALUES (zeroblob(1000000))`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	background.Go(func() { file.checkpoint(ctx, db) })
+	end()
+	for limit := time.Now().Add(30 * time.Second); file.size() > walLimit; runtime.Gosched() {
+		if time.Now().After(limit) {
+			t.Fatalf("the WAL still has %d bytes", file.size())
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package explorer
+
+var Page, Style, Script = &page, &style, &script

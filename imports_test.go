@@ -1,0 +1,110 @@
+package storefront
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "example.com/storefront"
+
+// The service is these files. What has an owner of its own lives in a folder.
+func TestPackageIsNineFiles(t *testing.T) {
+	want := []string{"cache.go", "idempotency.go", "orders.go", "paging.go", "products.go", "service.go", "store.go", "users.go", "widgets.go"}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+	if !slices.Equal(got, want) {
+		t.Errorf("the package is %q, want %q", got, want)
+	}
+}
+
+func TestOnlyTheStandardLibraryIsImported(t *testing.T) {
+	for importer, imported := range moduleImports(t) {
+		for _, name := range imported {
+			first, _, _ := strings.Cut(name, "/")
+			if strings.Contains(first, ".") && !inModule(name) || name == "C" {
+				t.Errorf("%s imports %s", importer, name)
+			}
+		}
+	}
+}
+
+func TestOnlySuitesImportTesting(t *testing.T) {
+	suites := []string{module + "/storetest", module + "/clienttest"}
+	for importer, imported := range moduleImports(t) {
+		for _, name := range imported {
+			if (name == "testing" || strings.HasPrefix(name, "testing/") || slices.Contains(suites, name)) && !slices.Contains(suites, importer) {
+				t.Errorf("%s imports %s", importer, name)
+			}
+		}
+	}
+}
+
+// The rooms below the service can be read, tested and changed alone.
+func TestRoomsKnowNothingOfTheServiceNorOfEachOther(t *testing.T) {
+	above := []string{module + "/internal/exchanges", module + "/internal/audit"}
+	for importer, imported := range moduleImports(t) {
+		if !strings.HasPrefix(importer, module+"/internal/") || slices.Contains(above, importer) {
+			continue
+		}
+		if i := slices.IndexFunc(imported, inModule); i >= 0 {
+			t.Errorf("%s imports %s", importer, imported[i])
+		}
+	}
+}
+
+func inModule(name string) bool { return name == module || strings.HasPrefix(name, module+"/") }
+
+// moduleImports returns what each package of this module imports outside of its tests,
+// on any system.
+func moduleImports(t *testing.T) map[string][]string {
+	t.Helper()
+	imports := make(map[string][]string)
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if base := entry.Name(); slices.Contains([]string{"durable", "integration", "testdata"}, name) ||
+				base == "testdata" || base != "." && (base[0] == '.' || base[0] == '_') {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		importer := path.Join(module, filepath.ToSlash(filepath.Dir(name)))
+		imports[importer] = append(imports[importer], "") // though it imports nothing
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			imports[importer] = append(imports[importer], imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{module, module + "/internal/ijson", module + "/storetest"} {
+		if imports[name] == nil {
+			t.Fatalf("%s was not found", name)
+		}
+	}
+	return imports
+}

@@ -1,0 +1,133 @@
+package clusters
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/netfault"
+	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/audit"
+)
+
+// TestFailover kills the primary of a PostgreSQL pair for good and promotes its
+// synchronous standby. The killed one becomes the standby of the other, and so
+// on in turn.
+func TestFailover(t *testing.T) {
+	f := faulttest.New(t)
+	primary := dbserver.StartPostgres(t)
+	standby := primary.StartStandby(t)
+	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr()))
+	failOver := func() {
+		f.Kills["primary"]++
+		primary.Kill(t)
+		standby.Promote(t)
+		primary, standby = standby, primary
+	}
+	f.Run(long.Of(250, 2000), func() {
+		failOver()
+		standby.Follow(t, primary)
+	})
+	f.Check(func() *sql.DB {
+		failOver() // what counts is what the standby has
+		return dbserver.Open(t, "pgx", primary.DSN())
+	})
+}
+
+// TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes
+// connections and calls itself the primary, but has nobody left to commit with.
+func TestSplitBrain(t *testing.T) {
+	testPromotions(t, long.Of(1, 3), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+		promote()
+		return func() {}
+	})
+}
+
+// TestFrozenPrimary promotes the standby of a PostgreSQL primary that is frozen, and
+// later goes on as if nothing had happened.
+func TestFrozenPrimary(t *testing.T) {
+	testPromotions(t, long.Of(1, 2), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+		old.Freeze(t)
+		promote()
+		return func() { old.Thaw(t) }
+	})
+}
+
+// testPromotions has each of three PostgreSQL servers in turn be the primary, its
+// synchronous standby, and one that has been the primary before. change promotes the
+// standby, with what else it does to the primary, and returns what undoes that.
+//
+// Before, the standby is cut off for long enough that whatever does not wait for it
+// is acknowledged, and would be lost.
+func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresServer, promote func()) (comeBack func())) {
+	f := faulttest.New(t)
+	primary := dbserver.StartPostgres(t)
+	standby, spare := primary.Another(t), primary.Another(t)
+	link := netfault.Start(t, netfault.AnyProtocol, primary.Addr())
+	standby.FollowOver(t, primary, link.Addr())
+	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr(), spare.Addr()))
+	f.Begin()
+	f.WaitUntilAcknowledged(f.Orders / 10)
+	for range turns {
+		link.Hold()
+		f.WaitUntilStuck()
+		f.Kills["promoted"]++
+		comeBack := change(primary, func() { standby.Promote(t) })
+		link = netfault.Start(t, netfault.AnyProtocol, standby.Addr())
+		spare.FollowOver(t, standby, link.Addr())
+		waitUntilReplaying(t, f)
+		comeBack()
+		f.KillReplica() // what connects anew finds both
+		waitUntilReplaying(t, f)
+		primary.Kill(t)
+		primary, standby, spare = standby, spare, primary
+	}
+	f.End()
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", primary.DSN()) })
+}
+
+// waitUntilReplaying waits until each replica replays an order, for which it needs
+// a database that commits.
+func waitUntilReplaying(t *testing.T, f *faulttest.Test) {
+	t.Helper()
+	var order audit.Order
+	for _, o := range f.Audit.Orders() {
+		if o.Body != nil {
+			order = o
+			break
+		}
+	}
+	text, err := json.Marshal(map[string]any{"item": order.Item, "qty": order.Qty})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 5 * time.Second}
+	for _, r := range f.Replicas {
+		process.WaitFor(t, r.URL+" replays", time.Minute, r.Process, func() error {
+			request, err := http.NewRequest(http.MethodPost, r.URL+"/v1/orders", bytes.NewReader(text))
+			if err != nil {
+				return err
+			}
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Idempotency-Key", order.Key)
+			w, err := client.Do(request)
+			if err != nil {
+				return err
+			}
+			defer w.Body.Close()
+			body, err := io.ReadAll(w.Body)
+			if err == nil && !bytes.Equal(body, order.Body) {
+				err = fmt.Errorf("%s: %s", w.Status, body)
+			}
+			return err
+		})
+	}
+}

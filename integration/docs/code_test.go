@@ -1,0 +1,358 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	markdown "github.com/yuin/goldmark/ast"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// A goSource is Go of a document, as a file that the compiler takes.
+type goSource struct {
+	place, text string
+	wrong       func(line string) bool // whether what the compiler says is the document's fault
+}
+
+// TestDocumentedGoCompiles compiles the Go of the documents. Of what is no whole
+// program, names may be missing that the text around it speaks of.
+func TestDocumentedGoCompiles(t *testing.T) {
+	var sources []goSource
+	for _, d := range documents.All(t, repository) {
+		for _, b := range d.Blocks() {
+			if b.Language != "go" || strings.HasPrefix(b.Note, "from ") {
+				continue
+			}
+			s := goSource{fmt.Sprintf("%s:%d", d.Name, b.Line), b.Text, func(string) bool { return true }}
+			if !strings.Contains("\n"+b.Text, "\npackage ") {
+				var err error
+				if s.text, err = completed(b.Text); err != nil {
+					t.Errorf("%s: %v", s.place, err)
+					continue
+				}
+				s.wrong = func(line string) bool { return !incomplete.MatchString(line) }
+			}
+			sources = append(sources, s)
+		}
+		sources = append(sources, goSource{d.Name, expressionsOf(d), noSuchName.MatchString})
+	}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay := make(map[string]string) // files that are only there for the compiler, and what is in them
+	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-gcflags=-e", "-o", os.DevNull}
+	for i, s := range sources {
+		folder := fmt.Sprintf("integration/documented%d", i)
+		file := filepath.Join(dir, fmt.Sprintf("documented%d.go", i))
+		if err := os.WriteFile(file, []byte(s.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay[filepath.Join(root, folder, "main.go")] = file
+		args = append(args, "./"+folder)
+	}
+	text, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", args...)
+	build.Dir = root
+	out, err := build.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		found := compilerError.FindStringSubmatch(line)
+		if found == nil {
+			if !strings.HasPrefix(line, "#") {
+				t.Errorf("go build: %s", line)
+			}
+			continue
+		}
+		i, err := strconv.Atoi(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := sources[i]; s.wrong(line) {
+			t.Errorf("%s: %s", s.place, found[2])
+		}
+	}
+}
+
+var (
+	compilerError = regexp.MustCompile(`documented(\d+)\.go:\d+:\d+: (.*)`)
+
+	// incomplete matches what the compiler says of a snippet that needs its context.
+	incomplete = regexp.MustCompile(`: undefined: \w+$|: declared and not used: \w+$|: "\S+" imported and not used$|: missing return$`)
+
+	// noSuchName matches what it says of a package's name that is not there.
+	noSuchName = regexp.MustCompile(`: undefined: \w+\.\w+$`)
+)
+
+// expressionsOf returns the Go in the text of the document that names a package.
+func expressionsOf(d *documents.Document) string {
+	var body strings.Builder
+	d.Walk(func(n markdown.Node) {
+		if n.Kind() != markdown.KindCodeSpan {
+			return
+		}
+		span := strings.Join(strings.Fields(d.TextOf(n)), " ")
+		x, err := parser.ParseExpr(span)
+		if err == nil && len(imports(x)) > 0 {
+			fmt.Fprintf(&body, "var _ = %s\n", span)
+		}
+	})
+	file, err := parser.ParseFile(token.NewFileSet(), "", "package documented\n"+body.String(), parser.SkipObjectResolution)
+	if err != nil {
+		panic(err) // each is an expression
+	}
+	return "package documented\n" + strings.Join(imports(file), "\n") + "\n" + body.String()
+}
+
+// packagesByName are those that snippets use without importing them.
+var packagesByName = map[string]string{
+	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "log": "log",
+	"slog": "log/slog", "sql": "database/sql", "strings": "strings", "testing": "testing", "time": "time",
+	"storefront": "example.com/storefront", "explorer": "example.com/storefront/explorer",
+	"sqlstore": "example.com/storefront/sqlstore", "storetest": "example.com/storefront/storetest",
+}
+
+// completed returns a snippet as a file: declarations, or else the body of a function,
+// without lines that have nothing but … in them.
+func completed(snippet string) (string, error) {
+	var imported, rest []string
+	for line := range strings.SplitSeq(snippet, "\n") {
+		switch {
+		case strings.HasPrefix(line, "import "):
+			imported = append(imported, line)
+		case strings.TrimSpace(line) != "…":
+			rest = append(rest, line)
+		}
+	}
+	body := strings.Join(rest, "\n")
+	head := "package documented\n" + strings.Join(imported, "\n") + "\n"
+	file, err := parser.ParseFile(token.NewFileSet(), "", head+body, parser.SkipObjectResolution)
+	if err != nil {
+		body = "func _() {\n" + body + "\n}\n"
+		if file, err = parser.ParseFile(token.NewFileSet(), "", head+body, parser.SkipObjectResolution); err != nil {
+			return "", err
+		}
+	}
+	return head + strings.Join(imports(file), "\n") + "\n" + body, nil
+}
+
+// imports returns declarations that import the packages that are named, but not
+// imported, in n.
+func imports(n ast.Node) (declarations []string) {
+	used, imported := make(map[string]bool), make(map[string]bool)
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && n.Sel.IsExported() {
+				used[x.Name] = true
+			}
+		case *ast.ImportSpec:
+			imported[n.Path.Value] = true
+		}
+		return true
+	})
+	for name, path := range packagesByName {
+		if path = strconv.Quote(path); used[name] && !imported[path] {
+			declarations = append(declarations, "import "+path)
+		}
+	}
+	return declarations
+}
+
+// TestReadmeProgramBuilds does what the README says about a program of one's own.
+func TestReadmeProgramBuilds(t *testing.T) {
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program string
+	var commands []string
+	for _, d := range documents.All(t, repository) {
+		if d.Name != "README.md" {
+			continue
+		}
+		for _, b := range d.Blocks() {
+			if b.Language == "go" && strings.HasPrefix(b.Text, "package main\n") {
+				program += b.Text
+			}
+		}
+		for _, c := range commandsOf(t, d) {
+			if strings.HasPrefix(c.command, "go mod ") {
+				commands = append(commands, c.command)
+			}
+		}
+	}
+	if len(commands) != 2 {
+		t.Fatalf("the README has the commands %q, want go mod init and go mod edit", commands)
+	}
+	dir := t.TempDir()
+	shop := filepath.Join(dir, "shop")
+	if err := errors.Join(
+		os.Symlink(root, filepath.Join(dir, "storefront")),
+		os.Mkdir(shop, 0o700),
+		os.WriteFile(filepath.Join(shop, "main.go"), []byte(program), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range append(commands, "go vet .", "go build -o /dev/null .") {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = shop
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+	}
+}
+
+// A flakyShop is a service that fails as services do: the first request for an order
+// is answered with 503, and the second one is committed, but its answer is lost.
+type flakyShop struct {
+	store   *storefront.MemStore
+	service http.Handler
+
+	mu     sync.Mutex
+	orders []string // each request's key and body
+}
+
+func (s *flakyShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mu.Lock()
+	s.orders = append(s.orders, r.Header.Get("Idempotency-Key")+" "+string(body))
+	n := len(s.orders)
+	s.mu.Unlock()
+	switch n {
+	case 1:
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Connection", "close") // or Go's client would send the next one again by itself
+		storefront.Problem{Status: http.StatusServiceUnavailable}.ServeHTTP(w, r)
+	case 2:
+		s.service.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler) // closes the connection
+	default:
+		s.service.ServeHTTP(w, r)
+	}
+}
+
+// TestDocumentedClientsRetry has the clients of docs/wire.md, in four languages, create
+// an order while the service fails, and one that it refuses.
+func TestDocumentedClientsRetry(t *testing.T) {
+	for _, row := range []struct {
+		language, file string
+		run            []string // with the file's name behind it
+		needs          []string
+	}{
+		{"go", "main.go", []string{"go", "run"}, nil},
+		{"python", "order.py", []string{"python3"}, []string{"python3"}},
+		{"js", "order.mjs", []string{"node"}, []string{"node"}},
+		{"bash", "order.sh", []string{"bash"}, []string{"bash", "curl"}},
+	} {
+		t.Run(row.language, func(t *testing.T) {
+			t.Parallel() // they wait before they try again
+			need.Programs(t, need.Tools, row.needs...)
+			program := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClientsRetry"), "\n")
+			run := func(shop *flakyShop) (string, error) {
+				server := httptest.NewServer(shop)
+				defer server.Close()
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, row.file), []byte(strings.ReplaceAll(program, documentedURL, server.URL)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, row.run[0], append(row.run[1:], row.file)...)
+				cmd.WaitDelay = time.Second // for what it has started
+				cmd.Dir = dir
+				out, err := cmd.CombinedOutput()
+				return string(out), err
+			}
+
+			store := new(storefront.MemStore)
+			shop := &flakyShop{store: store, service: storefront.New(store)}
+			out, err := run(shop)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			orders := store.Orders()
+			if len(orders) != 1 || !strings.Contains(out, orders[0].ID) {
+				t.Errorf("it printed %s\nand the store has %v, want one order, whose ID is printed", out, orders)
+			}
+			if len(shop.orders) != 3 || shop.orders[0] != shop.orders[1] || shop.orders[0] != shop.orders[2] {
+				t.Errorf("it sent %q, want the same key and body three times", shop.orders)
+			}
+			key, _, _ := strings.Cut(shop.orders[0], " ")
+			if len(key) < 20 {
+				t.Errorf("its key is %q", key)
+			}
+
+			refusing := &flakyShop{orders: make([]string, 2), service: storefront.New(&storefront.MemStore{
+				Accept: func(context.Context, storefront.IdempotencyKey, storefront.Order) error {
+					return &storefront.Refusal{Reason: "sold-out"}
+				},
+			})}
+			if out, err := run(refusing); err == nil || !strings.Contains(out, "sold-out") || len(refusing.orders) != 3 {
+				t.Errorf("of a refused order it says %v: %s\nafter %d requests, want a failure with the reason after one", err, out, len(refusing.orders)-2)
+			}
+			if again, err := run(&flakyShop{orders: make([]string, 2), service: storefront.New(store)}); err != nil || len(store.Orders()) != 2 {
+				t.Errorf("run anew, it says %v: %s\nand the store has %d orders, want a second one, with a key of its own", err, again, len(store.Orders()))
+			}
+		})
+	}
+}
+
+// TestOwnersReadOrders has the SQL of the README find an order.
+func TestOwnersReadOrders(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		order := storefront.Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
+		if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order); err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
+			var got storefront.Order
+			var ms int64
+			if err := d.Pool.QueryRowContext(t.Context(), query).Scan(&got.ID, &got.Item, &got.Qty, &ms); err != nil {
+				t.Fatal(err)
+			}
+			if got.CreatedAt = time.UnixMilli(ms).UTC(); got != order {
+				t.Errorf("%s\nreturns %v, want %v", query, got, order)
+			}
+		}
+	})
+}

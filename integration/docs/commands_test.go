@@ -1,0 +1,483 @@
+package docs
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yuin/goldmark/ast"
+
+	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/process"
+)
+
+// A trial is how a command of the documents is tried that is not run as it stands.
+type trial func(t *testing.T, command string)
+
+// trials has the commands of blocks of sh and of the text, but for those that only
+// read (see isReading), and go test, whose tests are looked up. A command that is not
+// here is not run: it may do anything.
+var trials = map[string]trial{
+	"go run ./cmd/storefront": serving(process.Storefront),
+	"go run ./durable":        serving(process.Durable),
+	".ci/run":                 instead("bash -n .ci/run"),
+
+	"go test ./...": inCI("GOEXPERIMENT=jsonv2 go test ./..."),
+	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
+	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
+	"go run ./integration/figures":                  testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
+	"go mod init example.org/shop":                  testedBy("TestReadmeProgramBuilds"),
+	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
+	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),
+
+	"go mod edit -require=example.com/storefront@v0.0.0 -replace=example.com/storefront=../storefront": testedBy("TestReadmeProgramBuilds"),
+
+	"go run ./cmd/exactlyonce -url http://localhost:8080 -orders 10000 -clients 64 -report out.html": instead(
+		`go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200 -clients 64 -report "$dir/out.html"`),
+}
+
+// serving tries a command that serves until it is ended: a page for people, too.
+func serving(binary func() (string, error)) trial {
+	return func(t *testing.T, _ string) {
+		w, err := http.Get(startService(t, binary) + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+		if kind := w.Header.Get("Content-Type"); w.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") {
+			t.Errorf("GET / is answered with %s and %s, want a page", w.Status, kind)
+		}
+	}
+}
+
+// instead runs another command, with the folder for its files in $dir.
+func instead(command string) trial {
+	return func(t *testing.T, _ string) {
+		url := ""
+		if strings.Contains(command, documentedURL) {
+			url = startService(t, process.Storefront)
+		}
+		results := runInBash(t, []documentedCommand{{command: command}}, url)
+		if results[0].status != "0" {
+			t.Errorf("%s: status %s\n%s", command, results[0].status, results[0].output)
+		}
+	}
+}
+
+// inCI is for what .ci/run runs.
+func inCI(step string) trial {
+	return func(t *testing.T, command string) {
+		script, err := os.ReadFile(filepath.Join(repository, ".ci", "run"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(script), step) {
+			t.Errorf("%s: .ci/run does not %s", command, step)
+		}
+	}
+}
+
+// testedBy is for what a test of its own tries.
+func testedBy(test string) trial {
+	return func(t *testing.T, command string) {
+		if !testFunctions(t)[test] {
+			t.Errorf("%s: there is no %s", command, test)
+		}
+	}
+}
+
+// documentedURL is where the documents reach a service.
+const documentedURL = "http://localhost:8080"
+
+// A documentedCommand is a command of a document.
+type documentedCommand struct {
+	where    string
+	command  string
+	compared bool   // whether the document says what it prints
+	want     string // that
+}
+
+// commandsOf returns the commands of the document: those in the text, and those in
+// blocks, in their sequence.
+func commandsOf(t *testing.T, d *documents.Document) (commands []documentedCommand) {
+	t.Helper()
+	d.Walk(func(n ast.Node) {
+		if n.Kind() != ast.KindCodeSpan {
+			return
+		}
+		if span := strings.Join(strings.Fields(d.TextOf(n)), " "); isCommand.MatchString(span) {
+			commands = append(commands, documentedCommand{where: d.Name, command: span})
+		}
+	})
+	for _, b := range d.Blocks() {
+		where := fmt.Sprintf("%s:%d", d.Name, b.Line)
+		switch {
+		case b.Language == "console":
+			commands = append(commands, consoleCommands(t, where, b.Text)...)
+		case b.Language == "sh" && b.Note == "":
+			commands = append(commands, shellCommands(where, b.Text)...)
+		}
+	}
+	return commands
+}
+
+// isCommand matches code in the text that is a whole command.
+var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:(?:STOREFRONT_LONG=1 )?go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
+
+// isReading matches commands that may be run as they stand.
+var isReading = regexp.MustCompile(`^(?:curl|go doc) `)
+
+// consoleCommands returns the commands of a block, each behind a $, with what they
+// print.
+func consoleCommands(t *testing.T, where, text string) (commands []documentedCommand) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		command, begins := strings.CutPrefix(line, "$ ")
+		switch last := len(commands) - 1; {
+		case begins:
+			commands = append(commands, documentedCommand{where: where, command: command, compared: true})
+		case last < 0:
+			t.Errorf("%s: the block does not begin with a command behind a $", where)
+			return nil
+		case commands[last].want == "" && strings.HasSuffix(commands[last].command, "\\\n"):
+			commands[last].command += line
+		default:
+			commands[last].want += line
+		}
+	}
+	for i := range commands {
+		commands[i].command = strings.TrimSpace(commands[i].command)
+	}
+	return commands
+}
+
+// shellCommands returns the commands of a block, each on a line of its own, which may
+// go on behind a backslash.
+func shellCommands(where, text string) (commands []documentedCommand) {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			commands = append(commands, documentedCommand{where: where, command: line})
+		}
+	}
+	return commands
+}
+
+// TestDocumentedCommands runs the commands of each document in turn, and compares what
+// they print.
+func TestDocumentedCommands(t *testing.T) {
+	need.Programs(t, need.Tools, "bash", "curl")
+	used := make(map[string]bool)
+	for _, d := range documents.All(t, repository) {
+		var run []documentedCommand
+		for _, c := range commandsOf(t, d) {
+			try, ok := trials[c.command]
+			switch {
+			case ok && !used[c.command]:
+				used[c.command] = true
+				t.Run(c.command, func(t *testing.T) { try(t, c.command) })
+			case ok:
+			case strings.HasPrefix(strings.TrimPrefix(c.command, inLongRun), "go test "):
+				checkGoTest(t, c)
+			case c.compared, isReading.MatchString(c.command):
+				run = append(run, c)
+			default:
+				t.Errorf("%s: %s\nhow that is to be tried is not among the trials", c.where, c.command)
+			}
+		}
+		if run != nil {
+			t.Run(d.Name, func(t *testing.T) { runDocumented(t, run) })
+		}
+	}
+	for command := range trials {
+		if !used[command] {
+			t.Errorf("no document has the command %s any more", command)
+		}
+	}
+}
+
+// runDocumented runs commands, which may talk to a service.
+func runDocumented(t *testing.T, commands []documentedCommand) {
+	url := ""
+	for _, c := range commands {
+		if strings.Contains(c.command, documentedURL) {
+			url = startService(t, process.Storefront)
+			break
+		}
+	}
+	names := newPairs()
+	for i, r := range runInBash(t, commands, url) {
+		switch c := commands[i]; {
+		case c.compared:
+			if err := names.compare(c.want, r.output); err != nil {
+				t.Errorf("%s: %s\nprints %v\n%s", c.where, c.command, err, r.output)
+			}
+		case r.status != "0":
+			t.Errorf("%s: %s\nstatus %s\n%s", c.where, c.command, r.status, r.output)
+		}
+	}
+}
+
+// startService starts a command that serves, on a port and a database of its own, and
+// returns its URL.
+func startService(t *testing.T, binary func() (string, error), args ...string) string {
+	t.Helper()
+	name, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := process.Folder(t)
+	cmd := exec.Command(name, append(args, "-addr", "localhost:0")...)
+	cmd.Dir = dir // where durable makes storefront.db
+	out, err := os.Create(filepath.Join(dir, "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout = out
+	p, err := process.Start(cmd, filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Log(process.LogTail(filepath.Join(dir, "log")))
+		}
+	})
+	var url string
+	process.WaitFor(t, filepath.Base(name)+" serves", time.Minute, p, func() error {
+		text, err := os.ReadFile(out.Name())
+		if err != nil {
+			return err
+		}
+		found := regexp.MustCompile(`Serving on (http://[^/\s]+)/`).FindSubmatch(text)
+		if found == nil {
+			return fmt.Errorf("it has printed %q", text)
+		}
+		url = string(found[1])
+		return nil
+	})
+	return url
+}
+
+// A bashResult is what became of a command.
+type bashResult struct {
+	output string // standard output and standard error
+	status string
+}
+
+// runInBash runs commands one after the other in one shell, in the repository's root.
+func runInBash(t *testing.T, commands []documentedCommand, url string) (results []bashResult) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(".curlrc", "no-progress-meter\n") // as where a terminal shows what curl prints
+	var script strings.Builder
+	for i, c := range commands {
+		n := strconv.Itoa(i)
+		write(n, strings.ReplaceAll(c.command, documentedURL, url))
+		fmt.Fprintf(&script, "eval \"$(<\"$dir/%s\")\" </dev/null >\"$dir/%s.out\" 2>&1; echo $? >\"$dir/%s.status\"\n", n, n, n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	bash := exec.CommandContext(ctx, "bash", "-c", script.String())
+	bash.Dir = repository
+	bash.Env = append(os.Environ(), "CURL_HOME="+dir, "dir="+dir, "LC_ALL=C.UTF-8", "TZ=UTC")
+	if out, err := bash.CombinedOutput(); err != nil {
+		t.Errorf("bash: %v\n%s", err, out)
+	}
+	for i := range commands {
+		out, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)+".out"))
+		status, statusErr := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)+".status"))
+		if err := errors.Join(err, statusErr); err != nil {
+			t.Fatalf("%s: it was not run to its end: %v", commands[i].where, err)
+		}
+		output := strings.ReplaceAll(string(out), "\r\n", "\n")
+		if url != "" {
+			output = strings.ReplaceAll(output, url, documentedURL)
+		}
+		results = append(results, bashResult{output, strings.TrimSpace(string(status))})
+	}
+	return results
+}
+
+// inLongRun is before a go test that takes long.
+const inLongRun = "STOREFRONT_LONG=1 "
+
+// checkGoTest looks up what a go test would run, and its flags.
+func checkGoTest(t *testing.T, c documentedCommand) {
+	t.Helper()
+	flags := flag.NewFlagSet("go test", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Bool("race", false, "")
+	flag.VisitAll(func(f *flag.Flag) { // of every test, and of this package's
+		name := strings.TrimPrefix(f.Name, "test.")
+		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+			flags.Bool(name, false, "")
+		} else {
+			flags.String(name, "", "")
+		}
+	})
+	command, _, _ := strings.Cut(strings.TrimPrefix(c.command, inLongRun), " >") // a file for its output
+	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
+	var packages []string
+	for len(words) > 0 {
+		if err := flags.Parse(words); err != nil {
+			t.Errorf("%s: %s: %v", c.where, c.command, err)
+			return
+		}
+		if words = flags.Args(); len(words) > 0 { // flags may follow
+			packages, words = append(packages, words[0]), words[1:]
+		}
+	}
+	for _, name := range packages {
+		if _, err := os.Stat(filepath.Join(repository, strings.TrimSuffix(name, "..."))); err != nil {
+			t.Errorf("%s: %s: %v", c.where, c.command, err)
+		}
+	}
+	for name, prefix := range map[string]string{"run": "Test", "bench": "Benchmark", "fuzz": "Fuzz"} {
+		pattern := flags.Lookup(name).Value.String()
+		if pattern == "" || pattern == "^$" {
+			continue
+		}
+		for alternative := range strings.SplitSeq(pattern, "|") {
+			alternative, _, _ = strings.Cut(alternative, "/")
+			re, err := regexp.Compile(alternative)
+			if err != nil {
+				t.Errorf("%s: %s: %v", c.where, c.command, err)
+			} else if !anyTestIn(t, packages, prefix, re) {
+				t.Errorf("%s: %s: no %s function matches %s", c.where, c.command, prefix, alternative)
+			}
+		}
+	}
+}
+
+// anyTestIn reports whether packages have a function whose name begins with the prefix
+// and matches.
+func anyTestIn(t *testing.T, packages []string, prefix string, re *regexp.Regexp) bool {
+	t.Helper()
+	for _, name := range packages {
+		files, err := filepath.Glob(filepath.Join(repository, strings.TrimSuffix(name, "..."), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			for _, function := range testFunctionsIn(t, file) {
+				if strings.HasPrefix(function, prefix) && re.MatchString(function) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+var (
+	// named is what is random and means the same wherever it comes again.
+	named = regexp.MustCompile(`ord_[A-Z2-7]{26}|urn:storefront:incident:[A-Z2-7]{26}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
+
+	// changing is what differs from one time to another.
+	changing = regexp.MustCompile(`^(?:Date|Age): .*|\bttl=\d+`)
+
+	// An order's length depends on the milliseconds of its time, whose last zeros
+	// are not written.
+	length = regexp.MustCompile(`(?m)^Content-Length: .*`)
+)
+
+// pairs has which random name in a document stands for which of a run.
+type pairs struct{ run, document map[string]string }
+
+func newPairs() pairs { return pairs{make(map[string]string), make(map[string]string)} }
+
+// compare returns an error unless what was printed is what the document says, but for
+// what is random. A line of the document with nothing but … stands for any lines.
+func (p pairs) compare(want, got string) error {
+	if strings.Contains(got, `"created_at":"`) {
+		want, got = length.ReplaceAllString(want, "Content-Length: *"), length.ReplaceAllString(got, "Content-Length: *")
+	}
+	return p.compareLines(strings.Split(strings.TrimSpace(want), "\n"), strings.Split(strings.TrimSpace(got), "\n"))
+}
+
+func (p pairs) compareLines(want, got []string) error {
+	for i, line := range want {
+		if line == "…" {
+			for ; len(got) > 0; got = got[1:] {
+				if i+1 < len(want) && masked(want[i+1]) == masked(got[0]) {
+					break
+				}
+			}
+			return p.compareLines(want[i+1:], got)
+		}
+		if len(got) == 0 {
+			return fmt.Errorf("nothing where the document has %q", line)
+		}
+		if masked(line) != masked(got[0]) {
+			return fmt.Errorf("%q where the document has %q", got[0], line)
+		}
+		inRun := named.FindAllString(got[0], -1)
+		for j, name := range named.FindAllString(line, -1) {
+			run, known := p.run[name]
+			document, taken := p.document[inRun[j]]
+			if known && run != inRun[j] || taken && document != name {
+				return fmt.Errorf("%q where the document has %q: they are not the same as before", inRun[j], name)
+			}
+			p.run[name], p.document[inRun[j]] = inRun[j], name
+		}
+		got = got[1:]
+	}
+	if len(got) > 0 {
+		return fmt.Errorf("%q where the document has nothing", got[0])
+	}
+	return nil
+}
+
+// masked returns a line without what is random in it.
+func masked(line string) string {
+	line = changing.ReplaceAllStringFunc(strings.TrimRight(line, " "), func(s string) string { return s[:strings.IndexAny(s, ":=")] })
+	return named.ReplaceAllString(line, "*")
+}
+
+func TestComparisonOfDocumentedOutput(t *testing.T) {
+	const a, b = "ord_AAAAAAAAAAAAAAAAAAAAAAAAAA", "ord_BBBBBBBBBBBBBBBBBBBBBBBBBB"
+	for name, row := range map[string]struct {
+		want, got string
+		same      bool
+	}{
+		"the same":              {"a\nb\n\n", "a\nb", true},
+		"another line":          {"a\nb", "a\nc", false},
+		"a line less":           {"a\nb", "a", false},
+		"a line more":           {"a", "a\nb", false},
+		"a date":                {"Date: Fri, 20 Nov 2026 20:52:12 GMT\na", "Date: Mon, 23 Nov 2026 10:00:00 GMT\na", true},
+		"no date":               {"Date: Fri, 20 Nov 2026 20:52:12 GMT\na", "a", false},
+		"an age":                {"Age: 7\nCache-Status: storefront; hit; ttl=52", "Age: 0\nCache-Status: storefront; hit; ttl=59", true},
+		"no hit":                {"Cache-Status: storefront; hit; ttl=52", "Cache-Status: storefront; fwd=uri-miss", false},
+		"an ID again":           {a + "\n" + a, b + "\n" + b, true},
+		"another ID":            {a + "\n" + a, a + "\n" + b, false},
+		"the ID of another one": {a + "\n" + b, a + "\n" + a, false},
+		"any lines":             {"a\n…\nd", "a\nb\nc\nd", true},
+		"any lines at the end":  {"a\n…", "a\nb\nc", true},
+		"not any line":          {"a\n…\nd", "a\nb\nc", false},
+		"lengths of an order":   {"Content-Length: 102\n" + `"created_at":"2026-11-20T20:52:11.25Z"`, "Content-Length: 103\n" + `"created_at":"2026-11-22T08:00:00.123Z"`, true},
+		"lengths of no order":   {"Content-Length: 102\n{}", "Content-Length: 103\n{}", false},
+	} {
+		if err := newPairs().compare(row.want, row.got); (err == nil) != row.same {
+			t.Errorf("%s: %v, want the same: %t", name, err, row.same)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/yuin/goldmark/ast"
+
+	"example.com/storefront/integration/internal/documents"
+)
+
+// repository is its root, for this package's tests.
+const repository = "../.."
+
+func TestReadmeIsShort(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(source, []byte("\n")); n > 200 {
+		t.Errorf("README.md has %d lines, want at most 200", n)
+	}
+}
+
+// A block of a document is run, compiled, or the property of a test.
+func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
+	tests := testFunctions(t)
+	for _, d := range documents.All(t, repository) {
+		d.Walk(func(n ast.Node) {
+			if _, ok := n.(*ast.CodeBlock); ok {
+				t.Errorf("%s: an indented block: fence it, and say what it is", d.At(n.Lines().At(0).Start))
+			}
+		})
+		for _, b := range d.Blocks() {
+			switch test, marked := strings.CutPrefix(b.Note, "tested by "); {
+			case marked && !tests[test]:
+				t.Errorf("%s:%d: there is no %s", d.Name, b.Line, test)
+			case marked, strings.HasPrefix(b.Note, "from "):
+			case b.Language == "console", b.Language == "sh", b.Language == "go":
+			default:
+				t.Errorf("%s:%d: nothing tests a block of %q", d.Name, b.Line, b.Language)
+			}
+		}
+	}
+}
+
+// A file has what is quoted from it, but for lines with nothing but … in them, which may
+// be comments.
+func TestDocumentsQuoteWhatIsThere(t *testing.T) {
+	for _, d := range documents.All(t, repository) {
+		for _, b := range d.Blocks() {
+			file, ok := strings.CutPrefix(b.Note, "from ")
+			if !ok {
+				continue
+			}
+			source, err := os.ReadFile(filepath.Join(repository, file))
+			if err != nil {
+				t.Errorf("%s:%d: %v", d.Name, b.Line, err)
+				continue
+			}
+			rest := withoutIndentation(string(source))
+			quoted := strings.ReplaceAll(withoutIndentation(b.Text), "\n// …\n", "\n…\n")
+			for piece := range strings.SplitSeq(quoted, "\n…\n") {
+				_, after, found := strings.Cut(rest, "\n"+strings.Trim(piece, "\n")+"\n")
+				if !found {
+					t.Errorf("%s:%d: not in %s, or not in this sequence:\n%s", d.Name, b.Line, file, piece)
+					break
+				}
+				rest = "\n" + after
+			}
+		}
+	}
+}
+
+// withoutIndentation returns a text whose lines have no white space at their
+// beginnings and ends, in which each has a line break before and behind it.
+func withoutIndentation(s string) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for line := range strings.Lines(s) {
+		b.WriteString(strings.TrimSpace(line))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+var (
+	inHTML   = regexp.MustCompile(`\b(?:src|srcset|href)="([^"]*)"`)
+	testName = regexp.MustCompile(`^(?:Test|Example|Benchmark|Fuzz)(?:[A-Z_]\w*)?$`)
+)
+
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	anchors := make(map[string]map[string]bool) // by the path of a document
+	anchorsIn := func(path string) map[string]bool {
+		if anchors[path] == nil {
+			source, err := os.ReadFile(filepath.Join(repository, path))
+			if err != nil {
+				t.Error(err)
+			}
+			anchors[path] = anchorsOf(documents.Parse(path, source))
+		}
+		return anchors[path]
+	}
+	for _, d := range documents.All(t, repository) {
+		check := func(target string) {
+			if strings.Contains(target, "://") {
+				return
+			}
+			path, anchor, hasAnchor := strings.Cut(target, "#")
+			if path == "" {
+				path = d.Name
+			} else {
+				path = filepath.ToSlash(filepath.Join(filepath.Dir(d.Name), path))
+			}
+			if _, err := os.Stat(filepath.Join(repository, path)); err != nil {
+				t.Errorf("%s: the link to %q: %v", d.Name, target, err)
+			} else if hasAnchor && !(strings.HasSuffix(path, ".md") && anchorsIn(path)[anchor]) {
+				t.Errorf("%s: the link to %q: no heading makes that anchor", d.Name, target)
+			}
+		}
+		d.Walk(func(n ast.Node) {
+			switch n := n.(type) {
+			case *ast.Link:
+				check(string(n.Destination))
+			case *ast.Image:
+				check(string(n.Destination))
+			case *ast.RawHTML:
+				for _, found := range inHTML.FindAllStringSubmatch(string(n.Segments.Value(d.Source)), -1) {
+					check(found[1])
+				}
+			case *ast.HTMLBlock:
+				for _, found := range inHTML.FindAllStringSubmatch(d.LinesOf(n), -1) {
+					check(found[1])
+				}
+			}
+		})
+	}
+}
+
+// anchorsOf returns those that GitHub makes of the headings.
+func anchorsOf(d *documents.Document) map[string]bool {
+	anchors := make(map[string]bool)
+	d.Walk(func(n ast.Node) {
+		if n.Kind() != ast.KindHeading {
+			return
+		}
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, d.TextOf(n))
+		unique := anchor
+		for i := 1; anchors[unique]; i++ {
+			unique = fmt.Sprintf("%s-%d", anchor, i)
+		}
+		anchors[unique] = true
+	})
+	return anchors
+}
+
+// Tests and examples are named by the functions that they are.
+func TestDocumentsNameTestsThatAreThere(t *testing.T) {
+	tests := testFunctions(t)
+	for _, d := range documents.All(t, repository) {
+		d.Walk(func(n ast.Node) {
+			if n.Kind() != ast.KindCodeSpan {
+				return
+			}
+			if name := d.TextOf(n); testName.MatchString(name) && !tests[name] {
+				t.Errorf("%s names %s, which no file of tests has", d.Name, name)
+			}
+		})
+	}
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark|Fuzz)\w*)\(`)
+
+// testFunctions returns the names of the tests, examples, benchmarks and fuzz targets
+// of all packages.
+func testFunctions(t *testing.T) map[string]bool {
+	t.Helper()
+	names := make(map[string]bool)
+	for _, pattern := range []string{"*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go"} {
+		files, err := filepath.Glob(filepath.Join(repository, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			for _, name := range testFunctionsIn(t, file) {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
+func testFunctionsIn(t *testing.T, file string) (names []string) {
+	t.Helper()
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range testFunction.FindAllSubmatch(source, -1) {
+		names = append(names, string(found[1]))
+	}
+	return names
+}

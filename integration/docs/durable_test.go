@@ -1,0 +1,130 @@
+package docs
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/process"
+)
+
+// A kubernetesPod is what the test looks at in the template of a pod.
+type kubernetesPod struct {
+	TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+	Containers                    []struct {
+		Args  []string
+		Ports []struct {
+			ContainerPort int `yaml:"containerPort"`
+		}
+		StartupProbe   kubernetesProbe `yaml:"startupProbe"`
+		LivenessProbe  kubernetesProbe `yaml:"livenessProbe"`
+		ReadinessProbe kubernetesProbe `yaml:"readinessProbe"`
+	}
+}
+
+type kubernetesProbe struct {
+	HTTPGet struct {
+		Path string
+		Port int
+	} `yaml:"httpGet"`
+	PeriodSeconds    int `yaml:"periodSeconds"`
+	TimeoutSeconds   int `yaml:"timeoutSeconds"`
+	FailureThreshold int `yaml:"failureThreshold"`
+}
+
+// The probes of the documented Deployment ask for what the program answers, and give it
+// the time that it says it needs.
+func TestKubernetesProbes(t *testing.T) {
+	text := documents.TestedBy(t, repository, "docs/operations.md", "yaml", "TestKubernetesProbes")[0]
+	var deployment struct {
+		Spec struct{ Template struct{ Spec kubernetesPod } }
+	}
+	if err := yaml.Unmarshal([]byte(text), &deployment); err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	shop := pod.Containers[0]
+
+	delay, err := time.ParseDuration(durableFlags(t)["shutdown-delay"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const inFlight, waitForDatabase, check = time.Minute, 30 * time.Second, 2 * time.Second
+	for what, d := range map[string]struct{ got, more time.Duration }{
+		"terminationGracePeriodSeconds":     {seconds(pod.TerminationGracePeriodSeconds), delay + inFlight},
+		"the time of the startupProbe":      {seconds(shop.StartupProbe.PeriodSeconds * shop.StartupProbe.FailureThreshold), waitForDatabase},
+		"the timeout of the readinessProbe": {seconds(shop.ReadinessProbe.TimeoutSeconds), check},
+		"-shutdown-delay":                   {delay, 0},
+	} {
+		if d.got <= d.more {
+			t.Errorf("%s is %v, want more than %v", what, d.got, d.more)
+		}
+	}
+
+	db, addr := slices.Index(shop.Args, "-db")+1, slices.Index(shop.Args, "-addr")+1
+	if db == 0 || addr == 0 || shop.Args[addr] != ":"+strconv.Itoa(shop.Ports[0].ContainerPort) {
+		t.Fatalf("the arguments are %q, want a database and the port %d", shop.Args, shop.Ports[0].ContainerPort)
+	}
+	shop.Args[db] = "shop.db" // in the folder of the service
+	url := startService(t, process.Durable, shop.Args...)
+	for _, probe := range []kubernetesProbe{shop.StartupProbe, shop.LivenessProbe, shop.ReadinessProbe} {
+		// On a busy machine, what /readyz checks may take too long.
+		process.WaitFor(t, probe.HTTPGet.Path+" is answered", time.Minute, nil, func() error {
+			w, err := http.Get(url + probe.HTTPGet.Path)
+			if err != nil {
+				return err
+			}
+			w.Body.Close()
+			if kind := w.Header.Get("Content-Type"); w.StatusCode != http.StatusOK || kind != "text/plain; charset=utf-8" {
+				return fmt.Errorf("it is %s and %s, want a probe's 200", w.Status, kind)
+			}
+			return nil
+		})
+		if probe.HTTPGet.Port != shop.Ports[0].ContainerPort {
+			t.Errorf("%s is asked on port %d", probe.HTTPGet.Path, probe.HTTPGet.Port)
+		}
+	}
+}
+
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
+// TestDocumentedFlags has the table of docs/operations.md name each flag of durable.
+func TestDocumentedFlags(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[string]string)
+	for _, found := range regexp.MustCompile("(?m)^\\| `-([\\w-]+)` \\| (?:`(.*?)`)? *\\|").FindAllStringSubmatch(string(text), -1) {
+		documented[found[1]] = found[2]
+	}
+	if flags := durableFlags(t); !maps.Equal(documented, flags) {
+		t.Errorf("docs/operations.md has the flags and defaults %v, durable %v", documented, flags)
+	}
+}
+
+// durableFlags returns the flags of durable and their defaults.
+func durableFlags(t *testing.T) map[string]string {
+	t.Helper()
+	binary, err := process.Durable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, _ := exec.Command(binary, "-h").CombinedOutput()
+	flags := make(map[string]string)
+	for _, found := range regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`).FindAllStringSubmatch(string(usage), -1) {
+		flags[found[1]] = found[2]
+	}
+	return flags
+}

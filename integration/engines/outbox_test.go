@@ -1,0 +1,324 @@
+package engines
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/durable/examples/outbox"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// An outboxDatabase is a database with an outbox.
+type outboxDatabase struct {
+	*testdb.DB
+	record  testdb.Accept
+	publish func(context.Context, *sql.DB, func(ctx context.Context, event string) error) (int, error)
+}
+
+// withOutbox makes the outbox of a database.
+func withOutbox(t *testing.T, d *testdb.DB) outboxDatabase {
+	t.Helper()
+	table, o := outbox.PostgresTable, outboxDatabase{d, outbox.Record, outbox.PublishPostgres}
+	switch d.Driver {
+	case "sqlite":
+		table, o.publish = outbox.SQLiteTable, outbox.PublishSQLite
+	case "mysql":
+		table, o.record, o.publish = outbox.MySQLTable, outbox.RecordMySQL, outbox.PublishMySQL
+	}
+	d.Exec(t, table)
+	return o
+}
+
+// orders creates n orders and returns their IDs.
+func (d outboxDatabase) orders(t *testing.T, n int) (ids []string) {
+	t.Helper()
+	store := d.OpenWith(t, &sqlstore.Options{Accept: d.record})
+	for i := range n {
+		order, err := testdb.Create(t.Context(), store, fmt.Sprint("key ", i), "kettle")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, order.ID)
+	}
+	return ids
+}
+
+// An inbox is what receives events.
+type inbox struct {
+	mu       sync.Mutex
+	received []string // the IDs of the orders
+}
+
+func (b *inbox) send(_ context.Context, event string) error {
+	var order storefront.Order
+	if err := json.Unmarshal([]byte(event), &order); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.received = append(b.received, order.ID)
+	return nil
+}
+
+// publishAll publishes until nothing is left. The locks of a publisher may end a
+// little later than its connection, except in SQLite.
+func (d outboxDatabase) publishAll(t *testing.T, send func(ctx context.Context, event string) error) {
+	t.Helper()
+	for len(testdb.Column(t, d.Pool, "SELECT position FROM outbox LIMIT 1")) > 0 {
+		if _, err := d.publish(t.Context(), d.Pool, send); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// expectOrders compares the IDs of orders, in any sequence.
+func expectOrders(t *testing.T, what string, want, got []string) {
+	t.Helper()
+	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestOutboxHasOneEventOfEachOrder(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, database *testdb.DB) {
+		t.Parallel()
+		d := withOutbox(t, database)
+		children := "CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)"
+		switch d.Driver {
+		case "sqlite":
+			d.URL += "&_pragma=foreign_keys(1)"
+		case "mysql": // it knows nothing that fails so late
+			children = "CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))"
+		}
+		d.Exec(t, "CREATE TABLE parents (id INTEGER PRIMARY KEY)", children)
+		errBroken := errors.New("broken")
+		accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+			if err := d.record(ctx, tx, key, order); err != nil {
+				return err
+			}
+			switch order.Item {
+			case "refused":
+				return new(testdb.SoldOut)
+			case "broken":
+				return errBroken
+			case "fails at the commit":
+				_, err := tx.ExecContext(ctx, "INSERT INTO children VALUES (1)")
+				return err
+			}
+			return nil
+		}
+		const callers, keys = 16, 10
+		// Many replicas, each key several times, and all the ways to end.
+		var wg sync.WaitGroup
+		for caller := range callers {
+			store := d.OpenWith(t, &sqlstore.Options{Accept: accept})
+			wg.Go(func() {
+				for i := range keys {
+					for _, item := range []string{"kettle", "refused", "broken", "fails at the commit"} {
+						_, err := testdb.Create(t.Context(), store, fmt.Sprintf("%s %d", item, (caller+i)%keys), item)
+						var refusal *storefront.Refusal
+						switch item {
+						case "kettle":
+							if err != nil {
+								t.Errorf("%s: %v", item, err)
+							}
+						case "refused":
+							if !errors.As(err, &refusal) || *refusal != testdb.SoldOut {
+								t.Errorf("%s: %v, want the refusal", item, err)
+							}
+						case "broken":
+							if !errors.Is(err, errBroken) || errors.Is(err, storefront.ErrUnavailable) {
+								t.Errorf("%s: %v, want the error of Accept", item, err)
+							}
+						default:
+							if err == nil {
+								t.Errorf("%s: it was created", item)
+							}
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var created []string
+		for _, order := range testdb.StoredOrders(t, d.Pool) {
+			if order.Item != "kettle" {
+				t.Errorf("there is an order %v", order)
+			}
+			created = append(created, order.ID)
+		}
+		if len(created) != keys {
+			t.Errorf("%d orders were created with %d keys", len(created), keys)
+		}
+		var inbox inbox
+		d.publishAll(t, inbox.send)
+		expectOrders(t, "orders and their events", created, inbox.received)
+	})
+}
+
+func TestOutboxPublishesAgainWhatItCouldNotDelete(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, database *testdb.DB) {
+		t.Parallel()
+		d := withOutbox(t, database)
+		failed := errors.New("the receiver is away")
+		for _, row := range []struct {
+			name  string
+			fail  func(cancel func()) error // called when the fifth event is received
+			twice func(created []string) []string
+		}{
+			{"the receiver failed",
+				func(func()) error { return failed },
+				func(created []string) []string { return created[4:5] }}, // those before it are deleted all the same
+			{"the publisher was cancelled",
+				func(cancel func()) error { cancel(); return nil },
+				func(created []string) []string { return created[:100] }}, // a batch
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				d.Clear(t)
+				created := d.orders(t, 150)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var inbox inbox
+				if _, err := d.publish(ctx, d.Pool, func(ctx context.Context, event string) error {
+					if err := inbox.send(ctx, event); err != nil || len(inbox.received) != 5 {
+						return err
+					}
+					return row.fail(cancel)
+				}); err == nil {
+					t.Error("the failure was not reported")
+				}
+				d.publishAll(t, inbox.send)
+				expectOrders(t, "orders whose events were received", slices.Concat(created, row.twice(created)), inbox.received)
+			})
+		}
+	})
+}
+
+func TestOutboxPublishersShareTheEvents(t *testing.T) {
+	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		checkThatPublishersShare(t, withOutbox(t, d))
+	})
+}
+
+func checkThatPublishersShare(t *testing.T, d outboxDatabase) {
+	t.Run("each is published once", func(t *testing.T) {
+		store := d.OpenWith(t, &sqlstore.Options{Accept: d.record})
+		var inbox inbox
+		var creating, publishing sync.WaitGroup
+		var created [4][]string
+		for i := range created {
+			creating.Go(func() {
+				for n := range 100 {
+					order, err := testdb.Create(t.Context(), store, fmt.Sprint(i, " ", n), "kettle")
+					if err != nil {
+						t.Error(err)
+					}
+					created[i] = append(created[i], order.ID)
+				}
+			})
+		}
+		all := make(chan struct{})
+		for range 4 {
+			db := d.Connect(t)
+			publishing.Go(func() {
+				for last := false; !last; {
+					select {
+					case <-all:
+						last = true // of what is there now, all is published
+					default:
+					}
+					for n := 1; n > 0; {
+						var err error
+						if n, err = d.publish(t.Context(), db, inbox.send); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		creating.Wait()
+		close(all)
+		publishing.Wait()
+		expectOrders(t, "orders and their events", slices.Concat(created[:]...), inbox.received)
+	})
+
+	t.Run("what one has in hand is not lost when it is killed", func(t *testing.T) {
+		d.Clear(t)
+		created := d.orders(t, 150)
+		var killed, other inbox
+		sent, resume, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+		go func() {
+			_, err := d.publish(t.Context(), d.Connect(t), func(ctx context.Context, event string) error {
+				if len(killed.received) == 3 {
+					close(sent)
+					<-resume
+				}
+				return killed.send(ctx, event)
+			})
+			ended <- err
+		}()
+		<-sent
+		for n := 1; n > 0; {
+			var err error
+			if n, err = d.publish(t.Context(), d.Pool, other.send); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expectOrders(t, "what another publishes meanwhile", created[100:], other.received)
+		publishers := `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`
+		kill := "SELECT pg_terminate_backend(%s)"
+		if d.Driver == "mysql" {
+			publishers = `SELECT id FROM information_schema.processlist JOIN information_schema.innodb_trx ON id = trx_mysql_thread_id WHERE db = database()`
+			kill = "KILL %s"
+		}
+		ids := testdb.Column(t, d.Pool, publishers)
+		if len(ids) != 1 {
+			t.Fatalf("there are the publishers %v, want one", ids)
+		}
+		d.Exec(t, fmt.Sprintf(kill, ids[0]))
+		close(resume)
+		if err := <-ended; err == nil {
+			t.Error("the publisher that was killed returned no error")
+		}
+		d.publishAll(t, other.send)
+		expectOrders(t, "what others have published at last", created, other.received)
+	})
+}
+
+// Positions are given before the commit.
+func TestOutboxPublishesAnEventThatAppearsBeforeOthers(t *testing.T) {
+	testdb.OnSQLServers(t, func(t *testing.T, sqlDB *testdb.DB) {
+		t.Parallel()
+		d := withOutbox(t, sqlDB)
+		late, err := d.Pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer late.Rollback()
+		if err := d.record(t.Context(), late, storefront.IdempotencyKey{}, storefront.Order{ID: "ord_late"}); err != nil {
+			t.Fatal(err)
+		}
+		created := d.orders(t, 1)
+		var inbox inbox
+		if _, err := d.publish(t.Context(), d.Pool, func(ctx context.Context, event string) error {
+			return errors.Join(inbox.send(ctx, event), late.Commit())
+		}); err != nil {
+			t.Fatal(err)
+		}
+		d.publishAll(t, inbox.send)
+		expectOrders(t, "orders whose events were received", append(created, "ord_late"), inbox.received)
+	})
+}

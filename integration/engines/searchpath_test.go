@@ -1,0 +1,65 @@
+package engines
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// TestTenantsHaveTheirOwnTables has tenants of one PostgreSQL database whose search_path
+// leads to their schema first, and then to that of another shop.
+func TestTenantsHaveTheirOwnTables(t *testing.T) {
+	for name, database := range map[string]func(testing.TB) string{"PostgreSQL": dbserver.Postgres.Database, "PostgreSQL 18": dbserver.Postgres18.Database} {
+		t.Run(name, func(t *testing.T) {
+			public := testdb.New(t, "pgx", database(t))
+			if err := sqlstore.New(public.Pool, nil).Products.Put(t.Context(), storefront.MustResource("kettle", nil)); err != nil {
+				t.Fatal(err)
+			}
+			first, err := testdb.Create(t.Context(), sqlstore.New(public.Pool, nil), "key", "kettle")
+			if err != nil {
+				t.Fatal(err)
+			}
+			created := map[string]string{first.ID: "public"}
+			for _, schema := range []string{`tenant`, `"Tenant ""2"", é"`} {
+				public.Exec(t, "CREATE SCHEMA "+schema)
+				tenant := testdb.Open(t, "pgx", public.URL+"&search_path="+url.PathEscape(schema+",public"))
+				store := sqlstore.New(tenant.Pool, nil)
+				for call, f := range map[string]func() error{
+					"CreateOrder": func() error { _, err := testdb.Create(t.Context(), store, "key", "kettle"); return err },
+					"GetProduct":  func() error { _, err := store.GetProduct(t.Context(), "kettle"); return err },
+					"ListUsers":   func() error { _, err := store.ListUsers(t.Context(), "", 1); return err },
+					"Put":         func() error { return store.Users.Put(t.Context(), storefront.MustResource("ada", nil)) },
+					"Check":       func() error { return store.Check(t.Context()) },
+				} {
+					if err := f(); err == nil || !strings.Contains(err.Error(), "42P01") { // undefined table
+						t.Errorf("%s: before Migrate, %s returned %v, want that there is no such table", schema, call, err)
+					}
+				}
+				tenant.Migrate(t)
+				if users, err := store.ListUsers(t.Context(), "", 1); err != nil || len(users) > 0 {
+					t.Errorf("%s: users are %v, %v", schema, users, err)
+				}
+				order, err := testdb.Create(t.Context(), store, "key", "teapot")
+				if err != nil || created[order.ID] != "" {
+					t.Errorf("%s: the key has the order %v of %q, %v", schema, order, created[order.ID], err)
+				}
+				created[order.ID] = schema
+				if again, err := testdb.Create(t.Context(), sqlstore.New(tenant.Pool, nil), "key", "teapot"); err != nil || again != order {
+					t.Errorf("%s: the order, sent again, is %v, %v, want %v", schema, again, err, order)
+				}
+				if ids := testdb.Column(t, public.Pool, "SELECT id FROM "+schema+".storefront_orders"); !slices.Equal(ids, []string{order.ID}) {
+					t.Errorf("%s has the orders %q, want %s", schema, ids, order.ID)
+				}
+			}
+			if ids := testdb.Column(t, public.Pool, "SELECT id FROM public.storefront_orders"); !slices.Equal(ids, []string{first.ID}) {
+				t.Errorf("public has the orders %q, want %s", ids, first.ID)
+			}
+		})
+	}
+}

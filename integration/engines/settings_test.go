@@ -1,0 +1,73 @@
+package engines
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// TestSettingsThatKeepNoPromiseAreRefused has every first call name the setting.
+func TestSettingsThatKeepNoPromiseAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		driver  string
+		url     func(testing.TB) string
+		setting string // of the connection, as in its URL
+		want    string
+	}{
+		{"MariaDB, another charset", "mysql", dbserver.MariaDB.Database, "charset=latin1", "character_set_client"},
+		{"MariaDB, another charset of results", "mysql", dbserver.MariaDB.Database, "character_set_results=latin1", "character_set_results"},
+		{"MySQL, another charset", "mysql", dbserver.MySQL.Database, "charset=latin1", "character_set_client"},
+		{"MySQL, half of UTF-8", "mysql", dbserver.MySQL.Database, "charset=utf8mb3", "character_set_client"},
+		{"PostgreSQL, bytes as text", "pgx", dbserver.Postgres.Database, "bytea_output=escape&default_query_exec_mode=simple_protocol", "bytea_output"},
+		{"PostgreSQL 18, bytes as text", "pgx", dbserver.Postgres18.Database, "bytea_output=escape&default_query_exec_mode=simple_protocol", "bytea_output"},
+		{"PostgreSQL, no schema", "pgx", dbserver.Postgres.Database, "search_path=nowhere", "search_path"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := testdb.New(t, test.driver, test.url(t))
+			db := testdb.Open(t, test.driver, d.URL+"&"+test.setting).Pool
+			store := func() *sqlstore.Store { return sqlstore.New(db, nil) }
+			for call, f := range map[string]func() error{
+				"CreateOrder": func() error { _, err := testdb.Create(t.Context(), store(), "key", "kettle"); return err },
+				"GetProduct":  func() error { _, err := store().GetProduct(t.Context(), "kettle"); return err },
+				"Put":         func() error { return store().Users.Put(t.Context(), storefront.MustResource("ada", nil)) },
+				"Migrate":     func() error { return store().Migrate(t.Context()) },
+				"Check":       func() error { return store().Check(t.Context()) },
+				"ForgetKeys":  func() error { _, err := store().ForgetKeys(t.Context(), time.Time{}); return err },
+			} {
+				if err := f(); err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, storefront.ErrUnavailable) {
+					t.Errorf("%s returned %v, want an error that names %s", call, err, test.want)
+				}
+			}
+			if orders := testdb.StoredOrders(t, d.Pool); len(orders) > 0 {
+				t.Errorf("created: %v", orders)
+			}
+		})
+	}
+}
+
+// A driver that reads bytes as they are does not mind how they would be as text.
+func TestBytesAsTextThatNobodyReads(t *testing.T) {
+	d := testdb.New(t, "pgx", dbserver.Postgres.Database(t)+"&bytea_output=escape")
+	store := sqlstore.New(d.Pool, nil)
+	const id = `é\x00`
+	if err := store.Users.Put(t.Context(), storefront.MustResource(id, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if users, err := store.ListUsers(t.Context(), "", 2); err != nil || len(users) != 1 || users[0].ID() != id {
+		t.Errorf("users are %v, %v", users, err)
+	}
+	order, err := testdb.Create(t.Context(), store, "key", "kettle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := testdb.Create(t.Context(), store, "key", "kettle"); err != nil || again != order {
+		t.Errorf("the order, sent again, is %v, %v, want %v", again, err, order)
+	}
+}

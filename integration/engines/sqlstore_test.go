@@ -1,0 +1,430 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+func TestPutAndDeleteInBatches(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		want := make(map[string]string)
+		var resources []storefront.Resource
+		for round := range 2 { // each ID twice, far from each other
+			for i := range 900 {
+				r := storefront.MustResource(fmt.Sprint("u", i*7919%900), map[string]int{"round": round})
+				resources = append(resources, r)
+				want[r.ID()] = r.String()
+			}
+		}
+		given := slices.Clone(resources)
+		for range 2 {
+			if err := store.Users.Put(t.Context(), resources...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(given, resources); diff != "" {
+			t.Errorf("Put changed its arguments (-want +got):\n%s", diff)
+		}
+		expectUsers(t, store, want)
+
+		var ids []string
+		for i := range 850 {
+			ids = append(ids, fmt.Sprint("u", i), "nobody", fmt.Sprint("u", i))
+			delete(want, fmt.Sprint("u", i))
+		}
+		if err := store.Users.Delete(t.Context(), ids...); err != nil {
+			t.Fatal(err)
+		}
+		expectUsers(t, store, want)
+
+		if err := errors.Join(store.Users.Put(t.Context()), store.Users.Delete(t.Context())); err != nil {
+			t.Errorf("Put and Delete of nothing returned %v", err)
+		}
+	})
+}
+
+func expectUsers(t *testing.T, store *sqlstore.Store, want map[string]string) {
+	t.Helper()
+	list, err := store.ListUsers(t.Context(), "", 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, r := range list {
+		got[r.ID()] = r.String()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("users (-want +got):\n%s", diff)
+	}
+}
+
+// A resource may be longer than what some databases take for a text of usual length.
+func TestPutOfALongResource(t *testing.T) {
+	test := func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		for _, letter := range []string{"a", "ö", "😀"} {
+			long := storefront.MustResource("long", map[string]string{"text": strings.Repeat(letter, 100_000)})
+			if err := store.Users.Put(t.Context(), long, storefront.MustResource("short", nil)); err != nil {
+				t.Fatal(err)
+			}
+			expectUsers(t, store, map[string]string{"long": long.String(), "short": `{"id":"short"}`})
+		}
+	}
+	testdb.OnSQLEngines(t, test)
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
+		t.Run(k.Name+", preparing", func(t *testing.T) { test(t, testdb.New(t, "mysql", dbserver.Preparing(k.Database(t)))) })
+	}
+}
+
+func TestConcurrentPutsOfTheSameResources(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		var up, down []storefront.Resource
+		for i := range 300 {
+			up = append(up, storefront.MustResource(fmt.Sprintf("u%03d", i), nil))
+			down = append(down, storefront.MustResource(fmt.Sprintf("u%03d", 299-i), nil))
+		}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				resources := up
+				if i%2 == 1 {
+					resources = down
+				}
+				for range 5 {
+					if err := store.Users.Put(t.Context(), resources...); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestForgetKeys(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		horizon := time.Now().Add(-storefront.KeyLifetime).Truncate(time.Millisecond)
+		create := func(value, id string) storefront.Order {
+			t.Helper()
+			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
+				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: time.Now()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return order
+		}
+		create("old", "ord_old")
+		d.RecordKey(t, "ord_old", horizon.Add(-time.Millisecond))
+		create("at the horizon", "ord_horizon")
+		d.RecordKey(t, "ord_horizon", horizon)
+		create("young", "ord_young")
+		n, err := store.ForgetKeys(t.Context(), horizon)
+		if err != nil || n != 1 {
+			t.Fatalf("ForgetKeys returned %d, %v, want 1", n, err)
+		}
+		for value, want := range map[string]string{"old": "ord_new", "at the horizon": "ord_horizon", "young": "ord_young"} {
+			if got := create(value, "ord_new").ID; got != want {
+				t.Errorf("the key %q now leads to the order %s, want %s", value, got, want)
+			}
+		}
+		var orders int
+		if err := d.Pool.QueryRow("SELECT count(*) FROM storefront_orders").Scan(&orders); err != nil || orders != 4 {
+			t.Errorf("there are %d orders, want 4: with its key forgotten, an order stays: %v", orders, err)
+		}
+	})
+}
+
+func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		const many = 2500
+		tx, err := d.Pool.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range many {
+			_, err := tx.Exec(d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+				VALUES ($1, 'kettle', 1, 0, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), []byte{}, fmt.Append(nil, i), make([]byte, 32), i)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		forgotten := make([]int64, 4)
+		for i := range forgotten {
+			store := sqlstore.New(d.Connect(t), nil)
+			wg.Go(func() {
+				var err error
+				if forgotten[i], err = store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if total := forgotten[0] + forgotten[1] + forgotten[2] + forgotten[3]; total != many {
+			t.Errorf("%v keys were forgotten, %d in all, want %d", forgotten, total, many)
+		}
+	})
+}
+
+// A database whose collation sorts as people do, and in which every transaction
+// is serializable.
+func TestPostgresWithOtherDefaults(t *testing.T) {
+	server := dbserver.StartPostgres(t)
+	for _, statement := range []string{
+		`CREATE DATABASE other TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' ENCODING 'UTF8'`,
+		`ALTER DATABASE other SET default_transaction_isolation = 'serializable'`,
+	} {
+		if _, err := server.Query(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkWithOtherDefaults(t, testdb.New(t, "pgx", server.DSNOf("other")))
+}
+
+// Where nobody has set anything, MariaDB has text in Latin-1.
+func TestMariaDBWithOtherDefaults(t *testing.T) {
+	for name, settings := range map[string][]string{
+		"Latin-1": {"character-set-server=latin1", "collation-server=latin1_swedish_ci"},
+		"serializable, and other SQL": {"transaction-isolation=SERIALIZABLE",
+			"sql-mode=ANSI,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY"},
+		"snapshots, and lax SQL": {"innodb-snapshot-isolation=ON", "sql-mode="},
+		"read committed":         {"transaction-isolation=READ-COMMITTED", "binlog-format=ROW", "log-bin=log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := dbserver.MariaDB.Start(t, settings...)
+			for _, variant := range []func(dsn string) string{dbserver.Interpolating, dbserver.Preparing} {
+				checkWithOtherDefaults(t, testdb.New(t, "mysql", variant(server.DSNOf(server.NewDatabase(t)))))
+			}
+		})
+	}
+}
+
+// A statement that a server warns of may fail on a later release of it.
+func TestServerWarnsOfNothing(t *testing.T) {
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
+		t.Run(k.Name, func(t *testing.T) {
+			d := testdb.New(t, "mysql", k.Database(t))
+			db := d.Connect(t)
+			db.SetMaxOpenConns(1) // warnings are of the connection's last statement
+			store := sqlstore.New(db, nil)
+			for name, call := range map[string]func() error{
+				"Put":         func() error { return store.Users.Put(t.Context(), storefront.MustResource("ada", nil)) },
+				"Delete":      func() error { return store.Users.Delete(t.Context(), "ada") },
+				"CreateOrder": func() error { _, err := testdb.Create(t.Context(), store, "key", "kettle"); return err },
+				"a replay":    func() error { _, err := testdb.Create(t.Context(), store, "key", "kettle"); return err },
+			} {
+				if err := call(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if warnings := lines(t, db, "SHOW WARNINGS"); warnings != "" {
+					t.Errorf("after %s, the server warns: %s", name, warnings)
+				}
+			}
+		})
+	}
+}
+
+func checkWithOtherDefaults(t *testing.T, d *testdb.DB) {
+	t.Helper()
+	store := sqlstore.New(d.Pool, nil)
+	var sorted bool
+	if err := d.Pool.QueryRow(`SELECT 'a' < 'B'`).Scan(&sorted); err != nil || !sorted {
+		t.Fatalf("the collation sorts by bytes, so this test shows nothing: %v", err)
+	}
+
+	want := []string{"A", "B", "Z", "a", "a b", "a-b", "ab", "b", "z", "Ä", "ä", "\uff5e", "😀"}
+	for _, id := range want {
+		if err := store.Users.Put(t.Context(), storefront.MustResource(id, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	list, err := store.ListUsers(t.Context(), "", 100)
+	for _, r := range list {
+		got = append(got, r.ID())
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("users (-want +got):\n%s\n%v", diff, err)
+	}
+
+	var wg sync.WaitGroup
+	created := make([]storefront.Order, 40)
+	for i := range created {
+		wg.Go(func() {
+			value := fmt.Sprint(i % 4)
+			var err error
+			created[i], err = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
+				storefront.Order{ID: fmt.Sprint("ord_", i), Item: `a "\\'😀 kettle` + value, Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, order := range created {
+		if order != created[i%4] {
+			t.Errorf("calls with the key %d returned the orders %v and %v", i%4, created[i%4], order)
+		}
+	}
+	less := func(a, b storefront.Order) int { return strings.Compare(a.ID, b.ID) }
+	if diff := cmp.Diff(slices.SortedFunc(slices.Values(created[:4]), less), slices.SortedFunc(slices.Values(testdb.StoredOrders(t, d.Pool)), less)); diff != "" {
+		t.Errorf("orders that were acknowledged (-) and that are there (+):\n%s", diff)
+	}
+}
+
+// Programs may do with the tables what sqlstore's documentation tells them to.
+func TestDocumentedSQL(t *testing.T) {
+	type engine struct {
+		readUsers, putUser, findOrder string
+		outbox                        []string
+	}
+	engines := map[string]engine{
+		"sqlite": {
+			readUsers: `SELECT CAST(id AS TEXT), body->>'name' FROM storefront_users`,
+			putUser:   `INSERT INTO storefront_users VALUES (CAST('ada' AS BLOB), '{"id":"ada","name":"Ada"}')`,
+			outbox: []string{
+				`CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL)`,
+				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END`,
+			},
+		},
+		"pgx": {
+			readUsers: `SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users`,
+			putUser:   `INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}')`,
+			findOrder: `SELECT id FROM storefront_orders
+				WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'))`,
+			outbox: []string{
+				`CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL)`,
+				`CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
+					$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$`,
+				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					FOR EACH ROW EXECUTE FUNCTION order_created()`,
+			},
+		},
+		"mysql": {
+			readUsers: `SELECT CONVERT(id USING utf8mb4), JSON_UNQUOTE(JSON_EXTRACT(body, '$.name')) FROM storefront_users`,
+			putUser:   `INSERT INTO storefront_users VALUES ('ada', '{"id":"ada","name":"Ada"}')`,
+			findOrder: `SELECT id FROM storefront_orders
+				WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(OCTET_LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256))`,
+			outbox: []string{
+				`CREATE TABLE outbox (position BIGINT AUTO_INCREMENT PRIMARY KEY, order_id TEXT NOT NULL)`,
+				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+					FOR EACH ROW INSERT INTO outbox (order_id) VALUES (NEW.id)`,
+			},
+		},
+	}
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		e := engines[d.Driver]
+		store := sqlstore.New(d.Pool, nil)
+		t.Run("users", func(t *testing.T) {
+			if _, err := d.Pool.Exec(e.putUser); err != nil {
+				t.Fatal(err)
+			}
+			if list, err := store.ListUsers(t.Context(), "", 2); err != nil || fmt.Sprint(list) != `[{"id":"ada","name":"Ada"}]` {
+				t.Errorf("users are %v, %v", list, err)
+			}
+			var id, name string
+			if err := d.Pool.QueryRow(e.readUsers).Scan(&id, &name); err != nil || id != "ada" || name != "Ada" {
+				t.Errorf("read %s, %s, %v", id, name, err)
+			}
+		})
+		t.Run("outbox", func(t *testing.T) {
+			d.Exec(t, e.outbox...)
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: fmt.Sprint("a", i%2)},
+						storefront.Order{ID: fmt.Sprint("ord_", i), Item: "kettle", Qty: 1, CreatedAt: time.Now()})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			published := testdb.Column(t, d.Pool, `SELECT order_id FROM outbox ORDER BY position LIMIT 100`)
+			created := testdb.Column(t, d.Pool, `SELECT id FROM storefront_orders`)
+			slices.Sort(published)
+			slices.Sort(created)
+			if diff := cmp.Diff(created, published); diff != "" || len(created) != 2 {
+				t.Errorf("orders and their events (-want +got):\n%s", diff)
+			}
+		})
+		t.Run("order of a key", func(t *testing.T) {
+			if e.findOrder == "" {
+				t.Skip("SQLite has no SHA-256")
+			}
+			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: "a1"}, storefront.Order{ID: "ord_1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{order.ID}, testdb.Column(t, d.Pool, e.findOrder)); diff != "" {
+				t.Errorf("the order of the key (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+// An order is acknowledged, as new or as a replay, only once the synchronous
+// standby has it: it may be the only server left a moment later.
+func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
+	primary := dbserver.StartPostgres(t)
+	standby := primary.StartStandby(t)
+	d := testdb.New(t, "pgx", primary.DSN())
+	store := sqlstore.New(d.Pool, &sqlstore.Options{Timeout: 500 * time.Millisecond})
+	order := storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()}
+	create := func(ctx context.Context, value, id string) (storefront.Order, error) {
+		proposed := order
+		proposed.ID = id
+		return store.CreateOrder(ctx, storefront.IdempotencyKey{Value: value}, proposed)
+	}
+	if _, err := create(t.Context(), "before", "ord_0"); err != nil {
+		t.Fatal(err)
+	}
+
+	standby.Kill(t)
+	if _, err := create(t.Context(), "key", order.ID); !errors.Is(err, storefront.ErrUnavailable) {
+		t.Fatalf("without the standby, a new order was acknowledged: %v", err)
+	}
+	// The driver has cancelled the wait for the standby, which lets the primary
+	// commit without it. A conflicting insert waits until it has.
+	if _, err := d.Pool.Exec(`INSERT INTO storefront_orders VALUES ('ord_1', '', 1, 0, '') ON CONFLICT DO NOTHING`); err != nil {
+		t.Fatal(err)
+	}
+	if stored := testdb.Column(t, d.Pool, `SELECT id FROM storefront_orders WHERE item = 'kettle'`); len(stored) != 2 {
+		t.Fatalf("the primary has the orders %q, not the one that waits for the standby, so this test shows nothing", stored)
+	}
+	if _, err := create(t.Context(), "key", "ord_2"); !errors.Is(err, storefront.ErrUnavailable) {
+		t.Fatalf("without the standby, the order was acknowledged as a replay: %v", err)
+	}
+
+	standby.Start(t)
+	standby.WaitUntilSynchronous(t, primary)
+	if got, err := create(t.Context(), "key", "ord_3"); err != nil || got != order {
+		t.Errorf("with the standby back, the replay is %v, %v", got, err)
+	}
+}

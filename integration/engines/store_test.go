@@ -1,0 +1,38 @@
+package engines
+
+import (
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+	"example.com/storefront/storetest"
+)
+
+func TestStore(t *testing.T) {
+	test := func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		d.Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
+		// With Accept, each order has a transaction of its own. Without, those that
+		// arrive together share one.
+		t.Run("without Accept", func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+				return testdb.NewSuiteStore(t, d, nil, contents)
+			})
+		})
+		t.Run("with Accept", func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+				return &testdb.RefusingStore{SuiteStore: testdb.NewSuiteStore(t, d, &sqlstore.Options{Accept: testdb.UnlessSoldOut(d)}, contents)}
+			})
+		})
+	}
+	testdb.OnSQLEngines(t, test)
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
+		t.Run(k.Name+", preparing", func(t *testing.T) {
+			long.Test(t)
+			test(t, testdb.New(t, "mysql", dbserver.Preparing(k.Database(t))))
+		})
+	}
+}

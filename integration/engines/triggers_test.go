@@ -1,0 +1,244 @@
+package engines
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"math/big"
+	"sync"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// A trigger is what the database does to an order for the item "cursed".
+type trigger struct {
+	name       string
+	statements []string
+}
+
+var curses = map[string][]trigger{
+	"PostgreSQL": {
+		{"raises", []string{
+			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is cursed'; END $$`,
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
+		}},
+		{"raises at the commit", []string{
+			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is cursed'; END $$`,
+			`CREATE CONSTRAINT TRIGGER curse AFTER INSERT ON storefront_orders DEFERRABLE INITIALLY DEFERRED
+				FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
+		}},
+		{"leaves it out", []string{
+			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
+		}},
+	},
+	"SQLite": {
+		{"undoes the statement", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
+		}},
+		{"undoes the transaction", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ROLLBACK, 'it is cursed'); END`,
+		}},
+		{"raises at the commit", []string{
+			`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
+			`CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)`,
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN INSERT INTO children VALUES (1); END`,
+		}},
+		{"leaves it out", []string{
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(IGNORE); END`,
+		}},
+	},
+	"MariaDB": mySQLCurses,
+	"MySQL":   mySQLCurses,
+}
+
+var mySQLCurses = []trigger{
+	{"raises", []string{
+		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW
+			IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
+	}},
+	{"raises before", []string{
+		`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW
+			IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
+	}},
+	{"misses what it refers to", []string{
+		`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
+		`CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))`,
+		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO children VALUES (1); END IF`,
+	}},
+	// With the error that a taken key has, too.
+	{"finds a value taken", []string{
+		`CREATE TABLE curses (item VARCHAR(255) PRIMARY KEY)`,
+		`INSERT INTO curses VALUES ('cursed')`,
+		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO curses VALUES (NEW.item); END IF`,
+	}},
+}
+
+// The database may have a reason of its own for not taking an order. The
+// orders that share its commit are created all the same.
+func TestOrderThatTheDatabaseRefuses(t *testing.T) {
+	for _, accept := range []struct {
+		name   string
+		accept testdb.Accept
+	}{{"without Accept", nil}, {"with Accept", testdb.Noted}} {
+		t.Run(accept.name, func(t *testing.T) {
+			for engine, curses := range curses {
+				for _, curse := range curses {
+					t.Run(engine+"/"+curse.name, func(t *testing.T) {
+						var d *testdb.DB
+						switch engine {
+						case "SQLite":
+							d = testdb.New(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=foreign_keys(1)")
+						case "PostgreSQL":
+							d = testdb.New(t, "pgx", dbserver.Postgres.Database(t))
+						case "MariaDB":
+							d = testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
+						case "MySQL":
+							d = testdb.New(t, "mysql", dbserver.MySQL.Database(t))
+						}
+						d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+						d.Exec(t, curse.statements...)
+						for round := range long.Of(2, 4) {
+							purchases := mixed(round, "cursed")
+							sendTogether(t, d, accept.accept, purchases)
+							for _, p := range purchases {
+								if (p.Err != nil) != (p.Item == "cursed") {
+									t.Errorf("%s of %s: %v", p.Key, p.Item, p.Err)
+								}
+							}
+							testdb.CheckOrders(t, d, purchases, func(item string) bool { return item == "cursed" }, accept.accept != nil)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// A replay changes nothing, so triggers on updates have no part in it.
+func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
+	suppressMySQL := []string{`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW SIGNAL SQLSTATE '45000'`}
+	for _, row := range []struct {
+		name, driver string
+		database     func(testing.TB) string
+		statements   []string
+	}{
+		{"PostgreSQL, those that change nothing", "pgx", dbserver.Postgres.Database, []string{
+			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()`,
+		}},
+		{"PostgreSQL, all", "pgx", dbserver.Postgres.Database, []string{
+			`CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
+			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress()`,
+		}},
+		{"MariaDB, all", "mysql", dbserver.MariaDB.Database, suppressMySQL},
+		{"MySQL, all", "mysql", dbserver.MySQL.Database, suppressMySQL},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := testdb.New(t, row.driver, row.database(t))
+			d.Exec(t, row.statements...)
+			for _, opts := range []*sqlstore.Options{nil, {Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }}} {
+				store := d.OpenWith(t, opts)
+				key := rand.Text()
+				first, err := testdb.Create(t.Context(), store, key, "kettle")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if again, err := testdb.Create(t.Context(), store, key, "kettle"); err != nil || again != first {
+						t.Errorf("the replay of %v is %v, %v", first, again, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// An order whose key is locked by someone else waits for them, and no other order
+// waits with it.
+func TestOrdersWhoseKeysAreLocked(t *testing.T) {
+	for _, accept := range []struct {
+		name   string
+		accept testdb.Accept
+	}{{"without Accept", nil}, {"with Accept", testdb.Noted}} {
+		t.Run(accept.name, func(t *testing.T) {
+			testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+				t.Parallel()
+				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+				checkLockedKeys(t, d, d.OpenWith(t, &sqlstore.Options{Accept: accept.accept}))
+			})
+		})
+	}
+}
+
+func checkLockedKeys(t *testing.T, d *testdb.DB, store storefront.Store) {
+	t.Helper()
+	insert := d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES ($1, 'kettle', 1, 0, '', $2, $3)`)
+	const locks, others = 6, 40 // more locks than commits of the store are under way
+	var locked, free []*testdb.Purchase
+	var holders []*sql.Tx
+	fingerprint := [32]byte{1}
+	for i := range locks {
+		p := &testdb.Purchase{Key: fmt.Sprint("locked ", i), Item: "kettle"}
+		hash := sha256.Sum256(append(make([]byte, 8), p.Key...))
+		if d.Driver == "mysql" {
+			// A transaction that waits for a key there keeps others from inserting keys
+			// between it and the one before. In a table of many orders, these are few.
+			before := new(big.Int).SetBytes(hash[:])
+			if _, err := d.Pool.Exec(insert, fmt.Sprint("ord_before_", i), before.Sub(before, big.NewInt(1)).FillBytes(make([]byte, 32)), fingerprint[:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx, err := d.Pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.ExecContext(t.Context(), insert, fmt.Sprint("ord_of_another_", i), hash[:], fingerprint[:]); err != nil {
+			t.Fatal(err)
+		}
+		locked, holders = append(locked, p), append(holders, tx)
+	}
+	for i := range others {
+		free = append(free, &testdb.Purchase{Key: fmt.Sprint("free ", i), Item: "kettle"})
+	}
+	var waiting, sending sync.WaitGroup
+	for i, p := range free {
+		if i < len(locked) {
+			waiting.Go(func() { locked[i].Send(t.Context(), store) })
+		}
+		sending.Go(func() { p.Send(t.Context(), store) })
+	}
+	sending.Wait()
+	for i, tx := range holders {
+		end := tx.Rollback
+		if i%2 == 1 {
+			end = tx.Commit
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting.Wait()
+	for _, p := range free {
+		if p.Err != nil {
+			t.Errorf("%s: %v", p.Key, p.Err)
+		}
+	}
+	for i, p := range locked {
+		want := ""
+		if i%2 == 1 {
+			want = fmt.Sprint("ord_of_another_", i)
+		}
+		if p.Err != nil || want != "" && p.Order.ID != want {
+			t.Errorf("%s: %v, %v, want the order %s", p.Key, p.Order, p.Err, want)
+		}
+	}
+	testdb.CheckOrders(t, d, append(locked, free...), func(string) bool { return false }, false)
+}

@@ -1,0 +1,66 @@
+package faults
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/process"
+)
+
+// TestReplicaKills kills replicas that share a PostgreSQL.
+func TestReplicaKills(t *testing.T) {
+	f := faulttest.New(t)
+	server := dbserver.StartPostgres(t)
+	f.Start(3, server.DSN())
+	f.Run(long.Of(150, 250), func() {
+		f.KillReplica()
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
+}
+
+// TestPostgresKills kills the PostgreSQL that replicas share, and sometimes a
+// replica.
+func TestPostgresKills(t *testing.T) {
+	f := faulttest.New(t)
+	server := dbserver.StartPostgres(t)
+	f.Start(3, server.DSN())
+	f.Run(long.Of(150, 800), func() {
+		if f.Rand.IntN(4) == 0 {
+			f.KillReplica()
+			return
+		}
+		f.Kills["PostgreSQL"]++
+		server.Restart(t)
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
+}
+
+// TestMySQLKills kills the MySQL that replicas share.
+func TestMySQLKills(t *testing.T) {
+	f := faulttest.New(t)
+	server := dbserver.MySQL.Start(t)
+	f.Start(3, dbserver.MySQLURL(t, server.DSN()))
+	f.Orders = long.Of(400, 2500)
+	f.Run(long.Of(200, 625), func() {
+		f.Kills["MySQL"]++
+		server.Restart(t)
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
+}
+
+// TestSQLiteKills kills a server that keeps a SQLite file.
+func TestSQLiteKills(t *testing.T) { testSQLiteKills(t, 1) }
+
+func testSQLiteKills(t *testing.T, replicas int) {
+	f := faulttest.New(t)
+	file := filepath.Join(process.Folder(t), "shop.db")
+	f.Start(replicas, file)
+	f.Run(long.Of(150, 250), func() {
+		f.KillReplica()
+	})
+	f.Check(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
+}

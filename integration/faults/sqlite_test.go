@@ -1,0 +1,109 @@
+package faults
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/smalldisk"
+	"example.com/storefront/internal/audit"
+)
+
+// TestSQLiteReplicaKills kills replicas that share a SQLite file.
+func TestSQLiteReplicaKills(t *testing.T) { testSQLiteKills(t, 3) }
+
+// TestDiskFull fills the disk that a SQLite file is on: first with its log, which
+// cannot be emptied as long as there is a reader, then with another file. When the
+// reader or the file has gone, all goes on by itself.
+func TestDiskFull(t *testing.T) {
+	f := faulttest.New(t)
+	f.Orders = long.Of(6000, 10_000) // more than fill the log
+	dir := smalldisk.Folder(t)
+	file := filepath.Join(dir, "shop.db")
+	f.Start(2, file)
+	f.Begin()
+	const some = 100 // that do not fill the log
+	f.WaitUntilAcknowledged(some)
+
+	read := holdSnapshot(t, file)
+	waitUntilRefused(t, f)
+	f.Kills["log full"]++
+	read()
+	f.WaitUntilAcknowledged(f.Audit.Progress().Acknowledged + some)
+
+	freeDisk := fillDisk(t, dir)
+	waitUntilRefused(t, f)
+	f.Kills["disk full"]++
+	f.KillReplica()
+	read = holdSnapshot(t, file)
+	freeDisk()
+	f.WaitUntilAcknowledged(f.Audit.Progress().Acknowledged + some)
+	read()
+	f.End()
+	f.Check(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
+}
+
+// waitUntilRefused waits until an order is refused for now.
+func waitUntilRefused(t *testing.T, f *faulttest.Test) {
+	t.Helper()
+	refused := func() int { return f.Audit.Result().Statuses[http.StatusServiceUnavailable] }
+	before := refused()
+	f.WaitUntil("an order is refused", func(audit.Progress) bool { return refused() > before })
+}
+
+// holdSnapshot begins to read the database in a file, and returns a function that
+// ends that.
+func holdSnapshot(t *testing.T, file string) (end func()) {
+	t.Helper()
+	tx, err := dbserver.Open(t, "sqlite", file).BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var orders int
+	if err := tx.QueryRow("SELECT count(*) FROM storefront_orders").Scan(&orders); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fillDisk fills the disk that a folder is on, and returns a function that frees it.
+func fillDisk(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	name := filepath.Join(dir, "fills")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.CopyN(f, zeros{}, smalldisk.Size); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Remove(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// zeros reads as zeros without end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}

@@ -1,0 +1,200 @@
+// Package apidoc holds responses to openapi.json, as a third party reads it.
+package apidoc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"example.com/storefront"
+)
+
+// A Document is openapi.json as a third party reads it: kin-openapi.
+//
+// The other candidate was libopenapi-validator. Both were given responses like those
+// in TestResponsesThatBreakTheDocumentAreFound, and both leave the JSON Schema
+// 2020-12 of OpenAPI 3.1 to the same library, which finds what is wrong in a body.
+// But libopenapi-validator (v0.13.8; later ones depend on forks that could
+// not be had from the module proxy) takes the quotes off a header's value, so that
+// no ETag is of its pattern and every correct read is refused, and it lets an empty
+// body pass. kin-openapi (v0.152.0) refuses nothing that is correct. Check sees to
+// all that it does not look at: HEAD, 304, text behind the JSON, and headers that are not
+// documented.
+type Document struct{ *openapi3.T }
+
+// Served returns the document that the service serves by default.
+var Served = sync.OnceValues(func() (Document, error) { return Of(nil) })
+
+// Of returns the document that the service serves with these options. It is valid, and so
+// are the examples in it.
+func Of(opts *storefront.Options) (Document, error) {
+	w := httptest.NewRecorder()
+	storefront.NewWithOptions(new(storefront.MemStore), opts).ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
+	doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
+	if err == nil {
+		err = doc.Validate(context.Background())
+	}
+	return Document{doc}, err
+}
+
+// Validated returns a handler that does as h does and reports to t every response
+// that breaks openapi.json. Requests may be anything.
+func Validated(t testing.TB, h http.Handler) http.Handler {
+	t.Helper()
+	doc, err := Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method, path := r.Method, r.URL.EscapedPath()
+		copied := &responseCopy{ResponseWriter: w}
+		h.ServeHTTP(copied, r)
+		if err := doc.Check(method, path, copied.status, copied.header, copied.body.Bytes()); err != nil {
+			t.Errorf("the response to %s %s breaks openapi.json: %v", method, path, err)
+		}
+	})
+}
+
+// A responseCopy keeps a copy of what is written through it.
+type responseCopy struct {
+	http.ResponseWriter
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (c *responseCopy) WriteHeader(status int) {
+	if c.header == nil {
+		c.status, c.header = status, c.Header().Clone()
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *responseCopy) Write(b []byte) (int, error) {
+	if c.header == nil {
+		c.WriteHeader(http.StatusOK)
+	}
+	c.body.Write(b)
+	return c.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *responseCopy) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// Check returns in what way a response is not as documented for the request.
+func (d Document) Check(method, path string, status int, header http.Header, body []byte) error {
+	operation := d.operation(method, path)
+	documented := operation.Responses.Status(status)
+	if documented == nil {
+		return fmt.Errorf("the status %d is not documented for %s", status, operation.OperationID)
+	}
+	for name := range header {
+		if name != "Content-Type" && !hasHeader(documented.Value, name) {
+			return fmt.Errorf("%d: the header %s is not documented for %s", status, name, operation.OperationID)
+		}
+	}
+	hasBody := len(documented.Value.Content) > 0 && method != http.MethodHead
+	switch {
+	case !hasBody && len(body) > 0:
+		return fmt.Errorf("%d: there is a body: %q", status, body)
+	case hasBody && !json.Valid(body):
+		return fmt.Errorf("%d: the body is not JSON: %q", status, body)
+	}
+
+	// ValidateResponse passes all responses to HEAD and all with the status 304.
+	// So it is told that this is the only response to a GET.
+	const only = http.StatusOK
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{
+			Request: httptest.NewRequest("GET", "/", nil),
+			Route: &routers.Route{Spec: d.T, Operation: &openapi3.Operation{
+				Responses: openapi3.NewResponses(openapi3.WithStatus(only, documented)),
+			}},
+		},
+		Status: only,
+		Header: header,
+		Options: &openapi3filter.Options{
+			ExcludeResponseBody: !hasBody,
+			SchemaValidationOptions: []openapi3.SchemaValidationOption{
+				openapi3.WithStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(text string) error {
+					_, err := time.Parse(time.RFC3339, text) // its own takes February 30th
+					return err
+				})),
+			},
+		},
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), input.SetBodyBytes(body)); err != nil {
+		return fmt.Errorf("%d: %w", status, err)
+	}
+	return nil
+}
+
+func hasHeader(r *openapi3.Response, canonical string) bool {
+	for name := range r.Headers {
+		if http.CanonicalHeaderKey(name) == canonical {
+			return true
+		}
+	}
+	return false
+}
+
+// operation returns the operation whose responses document what is answered to a
+// request. For a request that matches none, it is one with the responses that the
+// description of the document has for that.
+func (d Document) operation(method, path string) *openapi3.Operation {
+	for template, item := range d.Paths.Map() {
+		if !Matches(template, path) {
+			continue
+		}
+		if operation := item.Operations()[method]; operation != nil {
+			return operation
+		}
+		return &openapi3.Operation{OperationID: "a method that the path does not support", Responses: openapi3.NewResponses(
+			openapi3.WithStatus(http.StatusMethodNotAllowed, d.problem("Allow")),
+			openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
+		)}
+	}
+	return &openapi3.Operation{OperationID: "a path that is not in the document", Responses: openapi3.NewResponses(
+		openapi3.WithStatus(http.StatusNotFound, d.problem()),
+		openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
+	)}
+}
+
+// problem returns the response that is a problem with these headers beside those of
+// every problem.
+func (d Document) problem(headers ...string) *openapi3.ResponseRef {
+	response := openapi3.NewResponse().WithContent(
+		openapi3.NewContentWithSchemaRef(d.Components.Schemas["Problem"], []string{"application/problem+json"}))
+	response.Headers = openapi3.Headers{
+		"Cache-Control":          d.Components.Headers["NoStore"],
+		"Content-Length":         d.Components.Headers["ContentLength"],
+		"X-Content-Type-Options": d.Components.Headers["ContentTypeOptions"],
+	}
+	for _, name := range headers {
+		response.Headers[name] = d.Components.Headers[name]
+	}
+	return &openapi3.ResponseRef{Value: response}
+}
+
+// Matches reports whether an escaped path is one of the template's.
+func Matches(template, path string) bool {
+	want, got := strings.Split(template, "/"), strings.Split(path, "/")
+	return slices.EqualFunc(want, got, func(want, got string) bool {
+		if strings.HasPrefix(want, "{") {
+			return got != ""
+		}
+		return want == got
+	})
+}

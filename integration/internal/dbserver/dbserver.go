@@ -1,0 +1,331 @@
+// Package dbserver starts the databases that tests need: PostgreSQL and pairs of it,
+// MariaDB and Galera clusters of it, MySQL and groups of it. Each test binary has servers
+// of its own, which end with it.
+package dbserver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/process"
+)
+
+// A Kind is a database that this machine may have.
+type Kind struct {
+	Name   string
+	needed string // its name in package need
+	driver string
+	dsn    func(database, addr string) string
+	main   string // the database that a server has from the beginning
+
+	installed func() (*installation, error) // notInstalled if it is not
+
+	// Servers that end with this binary, one of which waits for no disk.
+	shared, sharedInMemory func() (*Server, error)
+
+	hurries []string // the settings of a server that waits for no disk
+	drop    func(s *Server, database string) error
+}
+
+// The kinds.
+var (
+	Postgres   = postgresKind("PostgreSQL", need.Postgres, findPostgres)
+	Postgres18 = postgresKind("PostgreSQL 18", need.Postgres18, findPostgres18)
+	MariaDB    = mySQLKind("MariaDB", need.MariaDB, installMariaDB)
+	MySQL      = mySQLKind("MySQL", need.MySQL, installMySQL)
+)
+
+// installs completes a kind, whose installation install finds or makes.
+func (k *Kind) installs(install func(k *Kind) (*installation, error)) *Kind {
+	k.installed = sync.OnceValues(func() (*installation, error) { return install(k) })
+	k.shared = sync.OnceValues(func() (*Server, error) { return k.startShared("shared", nil) })
+	k.sharedInMemory = sync.OnceValues(func() (*Server, error) { return k.startShared("memory", k.hurries) })
+	return k
+}
+
+// An installation is how servers of a kind are started.
+type installation struct {
+	*process.Runner
+	kind     *Kind
+	template string // the data folder that servers begin with
+
+	bin string // the folder of PostgreSQL's binaries
+
+	// server returns the command that is a server.
+	server func(s *Server, more []string) process.Cmd
+
+	// busy is in the log of a server that could not start because what a killed one had
+	// is not free yet; a later try may succeed.
+	busy string
+}
+
+// A notInstalled says what a test would need.
+type notInstalled string
+
+func (n notInstalled) Error() string { return string(n) }
+
+// installation returns the kind's installation. Without one it skips the test, or fails
+// it if it is required.
+func (k *Kind) installation(t testing.TB) *installation {
+	t.Helper()
+	in, err := k.installed()
+	if _, ok := errors.AsType[notInstalled](err); ok {
+		need.Missing(t, k.needed, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// A Server is a server of a test's own. A commit is on the disk when it returns, the
+// server listens on a port of 127.0.0.1 that it has to itself, and everyone may connect
+// as its administrator.
+type Server struct {
+	in       *installation
+	data     string // its folder
+	log      string
+	port     int // of 127.0.0.1; 0 until the first start
+	settings []string
+	Process  *process.Process // nil while it is down
+}
+
+// Start starts a server with these settings, such as "max_connections=20", for the time
+// of the test. Without the binaries it skips the test.
+func (k *Kind) Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s := k.newServer(t, settings)
+	s.copyTemplate(t)
+	s.Start(t)
+	return s
+}
+
+// newServer returns a server that is down and has no data yet.
+func (k *Kind) newServer(t testing.TB, settings []string) *Server {
+	t.Helper()
+	in := k.installation(t)
+	dir := process.Folder(t)
+	if err := in.Give(dir); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{
+		in:       in,
+		data:     filepath.Join(dir, "data"),
+		log:      filepath.Join(dir, "server.log"),
+		settings: settings,
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s on port %d: %s", k.Name, s.port, process.LogTail(s.log))
+		}
+		if s.Process != nil {
+			s.Kill(t)
+		}
+	})
+	return s
+}
+
+func (s *Server) copyTemplate(t testing.TB) {
+	t.Helper()
+	if err := s.in.Command("cp", "-R", s.in.template, s.data).Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Start starts a server that is down and waits until it answers. It keeps its data and,
+// from the first start on, its port.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	if err := s.tryStart(); err != nil {
+		t.Fatalf("%s does not start: %v\n%s", s.in.kind.Name, err, process.LogTail(s.log))
+	}
+}
+
+func (s *Server) tryStart() error {
+	const limit = time.Minute
+	first := s.port == 0
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if s.port == 0 {
+			s.port = process.FreePort()
+		}
+		if s.Process == nil {
+			if err := s.launch(); err != nil {
+				return err
+			}
+		}
+		_, err := s.Query("SELECT 1")
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		if state, ended := s.Process.HasEnded(); ended {
+			s.Process = nil
+			switch tail := process.LogTail(s.log); {
+			case first && strings.Contains(tail, "Address already in use"):
+				s.port = 0
+			case s.in.busy != "" && strings.Contains(tail, s.in.busy):
+			default:
+				return state
+			}
+		}
+	}
+}
+
+// launch starts the process of a server that is down, with more settings for this time,
+// and does not wait.
+func (s *Server) launch(more ...string) (err error) {
+	s.Process, err = process.Start(s.command(more...).Cmd, s.log)
+	return err
+}
+
+// command returns the command that is the server.
+func (s *Server) command(more ...string) process.Cmd {
+	return s.in.server(s, slices.Concat(s.settings, more))
+}
+
+// Kill kills the server and all its processes with SIGKILL, as if the machine had taken
+// them away, and returns when the server is gone.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if err := s.Process.KillAll(); err != nil {
+		t.Error(err)
+	}
+	s.Process = nil
+}
+
+// Restart kills the server and starts it again.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Kill(t)
+	s.Start(t)
+}
+
+// Freeze stops the server and all its processes, which keep their connections, until Thaw.
+func (s *Server) Freeze(t testing.TB) {
+	t.Helper()
+	if err := s.Process.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Thaw lets what Freeze has stopped go on.
+func (s *Server) Thaw(t testing.TB) {
+	t.Helper()
+	if err := s.Process.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Addr returns where the server listens.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// DSN returns the data source name of the server's database.
+func (s *Server) DSN() string { return s.DSNOf(s.in.kind.main) }
+
+// DSNOf returns the data source name of a database of the server.
+func (s *Server) DSNOf(database string) string { return s.in.kind.dsn(database, s.Addr()) }
+
+// DSNVia returns the data source name of the server's database, where a proxy stands
+// before the server.
+func (s *Server) DSNVia(addr string) string { return s.in.kind.dsn(s.in.kind.main, addr) }
+
+// Query returns the one value that the query returns, as text.
+func (s *Server) Query(query string) (value string, err error) {
+	return queryOne(s.in.kind.driver, s.DSN(), query)
+}
+
+func queryOne(driver, dsn, query string) (value string, err error) {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err = db.QueryRowContext(ctx, query).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) { // of a command
+		err = nil
+	}
+	return value, err
+}
+
+// Database returns the data source name of a new, empty database on a server that the
+// tests of this binary share. A commit of that server does not wait for the disk: nobody
+// kills it. Without the binaries it skips the test.
+func (k *Kind) Database(t testing.TB) string {
+	t.Helper()
+	return k.database(t, k.sharedInMemory)
+}
+
+// DurableDatabase is Database on a server whose commits wait for the disk, as they do where
+// the time that they take matters.
+func (k *Kind) DurableDatabase(t testing.TB) string {
+	t.Helper()
+	return k.database(t, k.shared)
+}
+
+func (k *Kind) database(t testing.TB, shared func() (*Server, error)) string {
+	t.Helper()
+	k.installation(t)
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := s.NewDatabase(t)
+	t.Cleanup(func() {
+		if err := k.drop(s, name); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.DSNOf(name)
+}
+
+// NewDatabase makes an empty database, and returns its name.
+func (s *Server) NewDatabase(t testing.TB) (name string) {
+	t.Helper()
+	name = fmt.Sprintf("test%d", databases.Add(1))
+	if _, err := s.Query("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+var databases atomic.Int64 // that this binary has made
+
+func (k *Kind) startShared(name string, settings []string) (*Server, error) {
+	in, err := k.installed()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(in.template)
+	s := &Server{in: in, data: filepath.Join(dir, name), log: filepath.Join(dir, name+".log"), settings: settings}
+	if err := in.Command("cp", "-R", in.template, s.data).Run(); err != nil {
+		return nil, err
+	}
+	if err := s.tryStart(); err != nil {
+		return nil, fmt.Errorf("%s does not start: %w\n%s", k.Name, err, process.LogTail(s.log))
+	}
+	return s, nil
+}
+
+// Open returns a pool of connections, which is closed when the test ends.
+func Open(t testing.TB, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}

@@ -1,0 +1,239 @@
+package dbserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"example.com/storefront/integration/internal/process"
+)
+
+// postgresKind returns a release of PostgreSQL, the folder of whose binaries find finds.
+func postgresKind(name, needed string, find func() (bin string, err error)) *Kind {
+	k := &Kind{
+		Name:    name,
+		needed:  needed,
+		driver:  "pgx",
+		dsn:     func(database, addr string) string { return PostgresURL(database, addr) },
+		main:    "postgres",
+		hurries: []string{"fsync=off"},
+		drop: func(s *Server, database string) error {
+			_, err := s.Query("DROP DATABASE " + database + " WITH (FORCE)")
+			return err
+		},
+	}
+	return k.installs(func(k *Kind) (*installation, error) {
+		bin, err := find()
+		if err != nil {
+			return nil, err
+		}
+		return initPostgres(k, bin)
+	})
+}
+
+// initPostgres makes the data folder that servers begin with, for the binaries in bin.
+func initPostgres(k *Kind, bin string) (*installation, error) {
+	runner, err := process.NewRunner("postgres", "nobody")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := runner.Folder(k.needed)
+	if err != nil {
+		return nil, err
+	}
+	in := &installation{
+		Runner:   runner,
+		kind:     k,
+		template: filepath.Join(dir, "template"),
+		bin:      bin,
+		server: func(s *Server, more []string) process.Cmd {
+			args := []string{
+				"-D", s.data,
+				"-c", "listen_addresses=127.0.0.1",
+				"-c", fmt.Sprintf("port=%d", s.port),
+				"-c", "unix_socket_directories=",
+				"-c", "cluster_name=" + standbyName,
+				"-c", "wal_keep_size=256MB", // for a standby that begins with a base backup
+				"-c", "wal_retrieve_retry_interval=100ms", // a standby may finish this pause before it is promoted
+				"-c", "log_line_prefix=%m [%p] ",
+			}
+			for _, setting := range append([]string{"max_connections=200"}, more...) {
+				args = append(args, "-c", setting)
+			}
+			return runner.Command(filepath.Join(bin, "postgres"), args...)
+		},
+		busy: "is still in use", // the killed backends have not let go of the shared memory
+	}
+	// A collation by language, where PostgreSQL has one, is the harder case: it
+	// is not the byte order of IDs.
+	initdb := []string{"-D", in.template, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"}
+	command := filepath.Join(bin, "initdb")
+	if err := in.Command(command, append(initdb, "--locale-provider=icu", "--icu-locale=en-US")...).Run(); err != nil {
+		if err := in.Command(command, initdb...).Run(); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// PostgresURL returns the URL of a database of the servers at these addresses.
+func PostgresURL(database string, addrs ...string) string {
+	return "postgres://postgres@" + strings.Join(addrs, ",") + "/" + database + "?sslmode=disable"
+}
+
+// A PostgresServer is a PostgreSQL server that may have a standby, or be one.
+type PostgresServer struct{ *Server }
+
+// StartPostgres is Start of Postgres.
+func StartPostgres(t testing.TB, settings ...string) *PostgresServer {
+	t.Helper()
+	return &PostgresServer{Postgres.Start(t, settings...)}
+}
+
+// standbyName is the name by which every server knows its synchronous standby.
+// It must not be "*", which would also match a base backup under way.
+const standbyName = "standby"
+
+// StartStandby adds a synchronous standby, as Follow does.
+func (s *PostgresServer) StartStandby(t testing.TB) *PostgresServer {
+	t.Helper()
+	standby := s.Another(t)
+	standby.Follow(t, s)
+	return standby
+}
+
+// Another returns a server of the same installation and settings that is down and has no
+// data yet, but an address.
+func (s *PostgresServer) Another(t testing.TB) *PostgresServer {
+	t.Helper()
+	another := &PostgresServer{s.in.kind.newServer(t, s.settings)}
+	another.port = process.FreePort()
+	return another
+}
+
+// Follow makes a server that is down the synchronous standby of a primary that
+// has none, with the primary's data in place of its own, and returns when every
+// commit waits for it. From then on, and after a promotion too, the primary
+// commits nothing without a synchronous standby.
+func (s *PostgresServer) Follow(t testing.TB, primary *PostgresServer) {
+	t.Helper()
+	s.FollowOver(t, primary, primary.Addr())
+}
+
+// FollowOver is Follow over another address than the primary's.
+func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr string) {
+	t.Helper()
+	for _, command := range []string{
+		// Before there is any standby: there is no moment in which a commit on its
+		// way is still one that does not wait.
+		"ALTER SYSTEM SET synchronous_standby_names = '" + standbyName + "'",
+		"SELECT pg_reload_conf()",
+	} {
+		if _, err := primary.Query(command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(s.data); err != nil {
+		t.Fatal(err)
+	}
+	backup := s.in.Command(filepath.Join(s.in.bin, "pg_basebackup"), "-d", PostgresURL("postgres", addr), "-D", s.data, "-R", "-X", "stream", "-c", "fast")
+	if err := backup.Run(); err != nil {
+		t.Fatal(err)
+	}
+	s.Start(t)
+	s.WaitUntilSynchronous(t, primary)
+}
+
+// WaitUntilSynchronous returns when commits of the primary wait for this standby
+// and not in vain.
+func (s *PostgresServer) WaitUntilSynchronous(t testing.TB, primary *PostgresServer) {
+	t.Helper()
+	process.WaitFor(t, "the standby is synchronous", 30*time.Second, s.Process, func() error {
+		state, err := primary.Query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM pg_stat_replication")
+		if err == nil && state != "streaming sync" {
+			err = fmt.Errorf("its standbys are %s", state)
+		}
+		return err
+	})
+}
+
+// Promote makes the standby the primary, and returns when it accepts writes.
+func (s *PostgresServer) Promote(t testing.TB) {
+	t.Helper()
+	// Not to wait in it: while it waits, its snapshot may keep the server from
+	// replaying the rest of the log, for up to max_standby_streaming_delay.
+	if promoted, err := s.Query("SELECT pg_promote(false)"); err != nil || promoted != "true" {
+		t.Fatalf("pg_promote returned %s, %v", promoted, err)
+	}
+	process.WaitFor(t, "the standby is promoted", 30*time.Second, s.Process, func() error {
+		recovering, err := s.Query("SELECT pg_is_in_recovery()")
+		if err == nil && recovering != "false" {
+			err = errors.New("it is in recovery")
+		}
+		return err
+	})
+}
+
+// findPostgres returns the folder of PostgreSQL's binaries: of the server on
+// PATH, or else of the newest one where packages put it.
+func findPostgres() (bin string, err error) {
+	var dirs []string
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+	}
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		slices.Reverse(found)
+		dirs = append(dirs, found...)
+	}
+	for _, dir := range dirs {
+		if !slices.ContainsFunc([]string{"initdb", "postgres", "pg_basebackup"}, func(name string) bool {
+			_, err := exec.LookPath(filepath.Join(dir, name))
+			return err != nil
+		}) {
+			return dir, nil
+		}
+	}
+	return "", notInstalled("PostgreSQL is not installed: its server binaries (initdb, postgres, pg_basebackup) are neither on PATH, " +
+		"nor where pg_config says, nor in /usr/lib/postgresql")
+}
+
+// findPostgres18 returns the folder of the binaries that postgres18/fetch fetches. They
+// are without pg_basebackup.
+func findPostgres18() (bin string, err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", notInstalled(err.Error())
+	}
+	dir := filepath.Join(cache, "storefront", "postgres-18")
+	if _, err := os.Stat(filepath.Join(dir, "bin", "postgres")); err != nil {
+		return "", notInstalled("PostgreSQL 18 is not where integration/postgres18/fetch puts it: " + err.Error())
+	}
+	if os.Getuid() == 0 { // as servers run as another user, who cannot reach root's
+		reachable, err := process.Path("postgres-18")
+		if err != nil {
+			return "", err
+		}
+		if err := os.CopyFS(reachable, os.DirFS(dir)); err != nil {
+			return "", err
+		}
+		dir = reachable
+	}
+	return filepath.Join(dir, "bin"), nil
+}

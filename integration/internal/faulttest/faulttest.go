@@ -1,0 +1,269 @@
+// Package faulttest creates orders through replicas of durable while a test has things
+// fail, and then accounts for every order.
+package faulttest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/audit"
+)
+
+// Seed is for other choices: go test ./integration/clusters -run TestFailover -v -seed 2
+var Seed = flag.Uint64("seed", 1, "of the random choices of the fault tests")
+
+const clients = 16
+
+// A Test creates orders through replicas of the command durable while a
+// test makes them, or what they depend on, fail, and then accounts for every order.
+//
+// A test that fails things by the number of acknowledged orders calls Start, Run and
+// Check. Others call Start, Begin, what they do and wait for meanwhile, End and Check.
+type Test struct {
+	t        *testing.T
+	Orders   int // to be acknowledged, until Begin
+	began    time.Time
+	Rand     *rand.Rand // of the test's goroutine
+	Replicas []*Replica
+	URLs     []string       // where clients find them
+	Kills    map[string]int // by what was killed, or whatever else was done
+	Admitted chan struct{}  // unless it is nil, each order takes one of it first
+	Audit    *audit.Audit   // since Begin
+	created  chan struct{}  // closed when no more orders are created
+	faults   atomic.Int64
+}
+
+// New returns a test that runs beside others, of 10,000 orders in the long run and of 600
+// in the short one.
+func New(t *testing.T) *Test {
+	t.Helper()
+	t.Parallel() // much of it is waiting
+	t.Logf("seed %d", *Seed)
+	return &Test{
+		t:      t,
+		Orders: long.Of(600, 10_000),
+		began:  time.Now(),
+		Rand:   rand.New(rand.NewPCG(*Seed, 0)),
+		Kills:  make(map[string]int),
+	}
+}
+
+// Start starts replicas on a database and waits until they serve.
+func (f *Test) Start(replicas int, db string) {
+	f.t.Helper()
+	f.Replicas = StartReplicas(f.t, process.Durable, replicas, db)
+	for _, r := range f.Replicas {
+		f.URLs = append(f.URLs, r.URL)
+	}
+}
+
+// Run has clients create orders until enough are acknowledged, and meanwhile
+// calls fault whenever about every more of them are.
+func (f *Test) Run(every int, fault func()) {
+	f.t.Helper()
+	f.Begin()
+	for next := 0; ; {
+		next += every/2 + f.Rand.IntN(every)
+		if next >= f.Orders {
+			break
+		}
+		f.WaitUntilAcknowledged(next)
+		fault()
+	}
+	f.End()
+}
+
+// Begin has clients begin to create orders. A fault ends that, and the test where
+// it waits next.
+func (f *Test) Begin() {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.Audit = audit.New(audit.Config{
+		URLs:     f.URLs,
+		Orders:   f.Orders,
+		Clients:  clients,
+		Seed:     *Seed,
+		Prefix:   "key-",
+		Timeout:  5 * time.Second,
+		Patience: 10 * time.Minute, // a cluster on a busy machine may be long without a majority
+		Before:   f.waitUntilAdmitted,
+		OnFault: func(fault audit.Fault) {
+			cancel()
+			f.fault("%v\n%s", fault, f.logged(fault.Body))
+		},
+	})
+	f.created = make(chan struct{})
+	go func() {
+		defer close(f.created)
+		defer cancel()
+		f.Audit.Create(ctx)
+	}()
+	f.t.Cleanup(func() { <-f.created }) // f.t.Context is done by then
+}
+
+// waitUntilAdmitted waits until a client may send one more order.
+func (f *Test) waitUntilAdmitted(ctx context.Context) {
+	if f.Admitted == nil {
+		return
+	}
+	select {
+	case <-f.Admitted:
+	case <-ctx.Done():
+	}
+}
+
+// End waits until all orders are acknowledged.
+func (f *Test) End() {
+	f.t.Helper()
+	f.WaitUntilAcknowledged(f.Orders)
+	<-f.created
+}
+
+// WaitUntilAcknowledged waits until n orders are acknowledged.
+func (f *Test) WaitUntilAcknowledged(n int) {
+	f.t.Helper()
+	f.WaitUntil(fmt.Sprintf("%d orders are acknowledged", n), func(p audit.Progress) bool { return p.Acknowledged >= n })
+}
+
+// WaitUntil waits until the clients have come as far as a test wants. It ends the
+// test if they will not, or if anything else is wrong.
+func (f *Test) WaitUntil(what string, enough func(audit.Progress) bool) {
+	f.t.Helper()
+	came := f.Audit.Wait(f.t.Context(), enough)
+	if f.t.Failed() {
+		f.t.FailNow()
+	}
+	if !came {
+		f.t.Fatalf("not so far that %s: %+v", what, f.Audit.Progress())
+	}
+}
+
+// fault fails the test, with a message for the first faults.
+func (f *Test) fault(format string, args ...any) {
+	f.t.Helper()
+	if f.faults.Add(1) <= 10 {
+		f.t.Errorf(format, args...)
+	} else {
+		f.t.Fail()
+	}
+}
+
+// logged returns what the replicas have logged about the incident that a problem
+// names.
+func (f *Test) logged(problem []byte) string {
+	var p struct{ Instance string }
+	if json.Unmarshal(problem, &p); p.Instance == "" {
+		return ""
+	}
+	for _, r := range f.Replicas {
+		text, _ := os.ReadFile(r.Log)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, p.Instance) {
+				return line
+			}
+		}
+	}
+	return "not logged"
+}
+
+// KillReplica kills one of the replicas and starts it again.
+func (f *Test) KillReplica() {
+	f.t.Helper()
+	f.Kills["replica"]++
+	r := f.Replicas[f.Rand.IntN(len(f.Replicas))]
+	if state, ended := r.Process.HasEnded(); ended {
+		f.t.Fatalf("a replica has ended by itself: %v", state)
+	}
+	r.Process.Kill()
+	r.Start()
+}
+
+// Check sends every order to every replica once more, ends the replicas, and
+// compares what was acknowledged with what the database has.
+func (f *Test) Check(open func() *sql.DB) {
+	f.t.Helper()
+	for _, r := range f.Replicas {
+		r.WaitUntilServing()
+	}
+	f.Audit.Replay(f.t.Context())
+	r := f.Audit.Result()
+	if r.Again > 0 {
+		f.fault("keys had to be sent again %d times although all is well", r.Again)
+	}
+	if want := f.Orders * len(f.URLs); r.Replayed != want {
+		f.fault("%d orders were replayed %d times, want %d", f.Orders, r.Replayed, want)
+	}
+	for _, r := range f.Replicas {
+		r.End()
+	}
+
+	lost, duplicated, unknown := account(f.Audit.Orders(), testdb.StoredOrders(f.t, open()))
+	for _, list := range []struct {
+		what   string
+		orders []string
+	}{{"lost", lost}, {"duplicated", duplicated}, {"unknown", unknown}} {
+		if len(list.orders) > 0 {
+			f.t.Errorf("%d orders are %s: %q…", len(list.orders), list.what, list.orders[:min(5, len(list.orders))])
+		}
+	}
+	f.t.Logf("seed %d: %d acknowledged, %d lost, %d duplicated, %d retries, %d replays; %d keys sent again replayed %d times; killed: %v; longest gap %v; %v",
+		*Seed, r.Acknowledged, len(lost), len(duplicated), r.Retries, r.Replays,
+		r.Acknowledged, r.Replayed, f.Kills, r.LongestGap.Round(time.Millisecond), time.Since(f.began).Round(100*time.Millisecond))
+}
+
+// account compares orders that clients have sent with those in the database, and
+// returns the items of those acknowledged that are not there as they were
+// acknowledged, of those there more than once, and of those that no client has
+// sent.
+func account(sent []audit.Order, stored []storefront.Order) (lost, duplicated, unknown []string) {
+	have := make(map[string][]storefront.Order) // by item
+	for _, o := range stored {
+		have[o.Item] = append(have[o.Item], o)
+	}
+	for _, o := range sent {
+		there := have[o.Item]
+		delete(have, o.Item)
+		if len(there) > 1 {
+			duplicated = append(duplicated, o.Item)
+		}
+		if o.Body == nil {
+			continue
+		}
+		found := 0
+		for _, stored := range there {
+			if text, err := json.Marshal(stored); err == nil && bytes.Equal(text, o.Body) {
+				found++
+			}
+		}
+		if found != 1 {
+			lost = append(lost, o.Item)
+		}
+	}
+	for item := range have {
+		unknown = append(unknown, item)
+	}
+	return lost, duplicated, unknown
+}
+
+// WaitUntilStuck waits until every client could have failed once, or until so many
+// orders are acknowledged, or all, that they are not stuck at all.
+func (f *Test) WaitUntilStuck() {
+	f.t.Helper()
+	before := f.Audit.Progress()
+	f.WaitUntil("clients fail", func(p audit.Progress) bool {
+		return p.Failed >= before.Failed+clients || p.Acknowledged >= min(before.Acknowledged+10*clients, f.Orders)
+	})
+}

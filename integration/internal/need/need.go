@@ -1,0 +1,67 @@
+// Package need is for tests of what may not be installed. They are skipped without it,
+// and fail if the environment variable STOREFRONT_REQUIRE names it: that is a list of
+// names, separated by commas, or "all".
+package need
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Variable is the environment variable that says what must be there.
+const Variable = "STOREFRONT_REQUIRE"
+
+// The names that it may have.
+const (
+	Postgres   = "postgres"
+	Postgres18 = "postgres18"
+	MariaDB    = "mariadb" // with Galera
+	MySQL      = "mysql"
+	Fronts     = "fronts" // the proxies, and systemd
+	Browser    = "browser"
+	Node       = "node"
+	Tools      = "tools" // of the documents' commands
+)
+
+// Names are all of them.
+var Names = []string{Postgres, Postgres18, MariaDB, MySQL, Fronts, Browser, Node, Tools}
+
+// Required reports whether what has a name must be there. It panics if the variable has a
+// name that nothing has, which would demand nothing.
+func Required(name string) bool {
+	list := os.Getenv(Variable)
+	if list == "all" {
+		return true
+	}
+	required := false
+	for each := range strings.SplitSeq(list, ",") {
+		if each != "" && !slices.Contains(Names, each) {
+			panic(Variable + " has " + each + ", and only all, " + strings.Join(Names, ", ") + " can be required")
+		}
+		required = required || each == name
+	}
+	return required
+}
+
+// Missing skips the test because what has a name is not there, or fails it if that is
+// required.
+func Missing(t testing.TB, name string, why any) {
+	t.Helper()
+	if Required(name) {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// Programs is Missing if one of these programs is not in PATH.
+func Programs(t testing.TB, name string, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			Missing(t, name, err)
+		}
+	}
+}

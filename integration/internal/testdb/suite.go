@@ -1,0 +1,158 @@
+package testdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+	"example.com/storefront/storetest"
+)
+
+// NewSuiteStore returns a store with these contents, and nothing else.
+func NewSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options, contents storetest.Contents) *SuiteStore {
+	t.Helper()
+	d.Clear(t)
+	d.Exec(t, "DELETE FROM sold_out")
+	s := OpenSuiteStore(t, d, opts)
+	if err := s.Put(t.Context(), contents); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// OpenSuiteStore returns a store with what is there.
+func OpenSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options) *SuiteStore {
+	t.Helper()
+	return &SuiteStore{SQLStore: d.OpenWith(t, opts), database: d, opts: opts}
+}
+
+// A SuiteStore is a sqlstore.Store with the optional methods of storetest that
+// need no Accept.
+type SuiteStore struct {
+	*SQLStore
+	database *DB
+	opts     *sqlstore.Options
+}
+
+var _ interface {
+	storetest.Clock
+	storetest.Editor
+	storetest.OrderLister
+	storetest.Reopener
+} = (*SuiteStore)(nil)
+
+// Put hides that of SQLStore.
+func (s *SuiteStore) Put(ctx context.Context, contents storetest.Contents) error {
+	return errors.Join(
+		s.Users.Put(ctx, contents.Users...),
+		s.Products.Put(ctx, contents.Products...),
+		s.Widgets.Put(ctx, contents.Widgets...),
+	)
+}
+
+// Delete hides that of SQLStore.
+func (s *SuiteStore) Delete(ctx context.Context, contents storetest.Contents) error {
+	return errors.Join(
+		s.Users.Delete(ctx, IDs(contents.Users)...),
+		s.Products.Delete(ctx, IDs(contents.Products)...),
+		s.Widgets.Delete(ctx, IDs(contents.Widgets)...),
+	)
+}
+
+// IDs returns the IDs of resources.
+func IDs(resources []storefront.Resource) (ids []string) {
+	for _, r := range resources {
+		ids = append(ids, r.ID())
+	}
+	return ids
+}
+
+// Advance forgets the keys that may be forgotten once d has passed. The store
+// goes by the clock of the database, so the keys are older by d instead.
+func (s *SuiteStore) Advance(d time.Duration) {
+	s.t.Helper()
+	if _, err := s.db.Exec(s.database.SQL("UPDATE storefront_orders SET keyed_ms = keyed_ms - $1"), d.Milliseconds()); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Reopen closes the connections under the calls in progress. Real crashes are
+// tested with real processes.
+func (s *SuiteStore) Reopen(t *testing.T) storefront.Store {
+	t.Helper()
+	return s.Reopened(t)
+}
+
+// Reopened is Reopen.
+func (s *SuiteStore) Reopened(t *testing.T) *SuiteStore {
+	t.Helper()
+	s.db.Close()
+	return OpenSuiteStore(t, s.database, s.opts)
+}
+
+// A RefusingStore is a SuiteStore that refuses orders for what is in the table
+// sold_out, and so has all the optional methods of storetest.
+type RefusingStore struct{ *SuiteStore }
+
+var _ interface {
+	storetest.Clock
+	storetest.Editor
+	storetest.OrderLister
+	storetest.Refuser
+	storetest.Reopener
+} = (*RefusingStore)(nil)
+
+// SoldOut is the refusal of UnlessSoldOut.
+var SoldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}
+
+// UnlessSoldOut returns an Accept that reads and writes nothing else.
+func UnlessSoldOut(d *DB) Accept {
+	query := d.SQL("SELECT EXISTS (SELECT 1 FROM sold_out WHERE item = $1)")
+	return func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+		var gone bool
+		err := tx.QueryRowContext(ctx, query, order.Item).Scan(&gone)
+		if err == nil && gone {
+			return new(SoldOut)
+		}
+		return err
+	}
+}
+
+// SellOut has the store refuse orders for an item until Restock.
+func (s *RefusingStore) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
+	insert := "INSERT INTO sold_out (item) VALUES ($1) ON CONFLICT DO NOTHING"
+	if s.database.Driver == "mysql" {
+		insert = "REPLACE INTO sold_out (item) VALUES (?)"
+	}
+	return SoldOut, s.write(ctx, insert, item)
+}
+
+// Restock undoes SellOut.
+func (s *RefusingStore) Restock(ctx context.Context, item string) error {
+	return s.write(ctx, s.database.SQL("DELETE FROM sold_out WHERE item = $1"), item)
+}
+
+// write runs a statement beside calls of the store, which may make SQLite wait for
+// longer than it does by itself, and a node of Galera give way to another.
+func (s *RefusingStore) write(ctx context.Context, statement string, args ...any) error {
+	for {
+		_, err := s.db.ExecContext(ctx, statement, args...)
+		if err == nil || !strings.Contains(err.Error(), "database is locked") && !strings.Contains(err.Error(), "try restarting transaction") {
+			return err
+		}
+	}
+}
+
+// Reopen hides that of SuiteStore.
+func (s *RefusingStore) Reopen(t *testing.T) storefront.Store {
+	t.Helper()
+	return &RefusingStore{s.Reopened(t)}
+}

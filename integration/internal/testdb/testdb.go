@@ -1,0 +1,291 @@
+// Package testdb runs a test on each of the databases that sqlstore is for, and has the
+// stores that tests open on them.
+//
+// The drivers are chosen for programs like durable. pgx is the one
+// for PostgreSQL that is developed further, and it notices at once when a context
+// is done. go-sql-driver/mysql, for MySQL and MariaDB, does so, too, except in Commit
+// and Rollback. For SQLite, modernc.org/sqlite needs no C compiler and builds from an
+// empty cache in 12 s, where mattn/go-sqlite3 needs cgo and 24 s; it takes 4.7
+// instead of 3.6 µs for a row by its ID, 18 instead of 16 µs for a page of 50, and
+// 249 instead of 222 µs for a durable insert, which matters little behind HTTP.
+package testdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/internal/exchanges"
+	"example.com/storefront/sqlstore"
+)
+
+// An Engine holds what stores on it have in common.
+type Engine interface {
+	// Open returns a store with connections of its own, as each replica of a
+	// program has. They are closed when t ends, or its bubble.
+	Open(t testing.TB) Store
+
+	// Clear deletes everything.
+	Clear(t testing.TB)
+}
+
+// A Store is a store as the tests need it.
+type Store interface {
+	exchanges.Store
+	Orders() []storefront.Order
+}
+
+// OnEveryEngine runs test on an empty database of each kind.
+func OnEveryEngine(t *testing.T, test func(t *testing.T, d Engine)) {
+	t.Run("memory", func(t *testing.T) { test(t, &memory{new(exchanges.MemStore)}) })
+	OnSQLEngines(t, func(t *testing.T, d *DB) { test(t, d) })
+}
+
+// OnSQLEngines runs test on an empty database of each kind that sqlstore is
+// for. Without the binaries of a server it skips that one.
+func OnSQLEngines(t *testing.T, test func(t *testing.T, d *DB)) {
+	OnDatabasesWithoutTables(t, func(t *testing.T, d *DB) {
+		d.Migrate(t)
+		test(t, d)
+	})
+}
+
+// OnSQLServers is OnSQLEngines without SQLite, which has one writer at a time.
+func OnSQLServers(t *testing.T, test func(t *testing.T, d *DB)) {
+	OnServersWithoutTables(t, func(t *testing.T, d *DB) {
+		d.Migrate(t)
+		test(t, d)
+	})
+}
+
+// OnDatabasesWithoutTables is OnSQLEngines before anybody has made a table.
+func OnDatabasesWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
+	t.Run("SQLite", func(t *testing.T) { test(t, Open(t, "sqlite", SQLiteFile(t))) })
+	OnServersWithoutTables(t, test)
+}
+
+// OnServersWithoutTables is OnDatabasesWithoutTables without SQLite.
+func OnServersWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres.Database(t))) })
+	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres18.Database(t))) })
+	t.Run("MariaDB", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MariaDB.Database(t))) })
+	t.Run("MySQL", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MySQL.Database(t))) })
+}
+
+// A memory is an engine that is a store.
+type memory struct{ store *exchanges.MemStore }
+
+func (m *memory) Open(testing.TB) Store { return m.store }
+
+func (m *memory) Clear(testing.TB) { m.store = new(exchanges.MemStore) }
+
+// A DB is a database with the tables of sqlstore.
+type DB struct {
+	Driver string // "sqlite", "pgx" or "mysql"
+	URL    string // or what the driver takes
+	Pool   *sql.DB
+}
+
+// New makes the tables in an empty database.
+func New(t testing.TB, driver, url string) *DB {
+	t.Helper()
+	d := Open(t, driver, url)
+	d.Migrate(t)
+	return d
+}
+
+// Open leaves a database as it is.
+func Open(t testing.TB, driver, url string) *DB {
+	t.Helper()
+	d := &DB{Driver: driver, URL: url}
+	d.Pool = d.Connect(t)
+	return d
+}
+
+// Migrate makes the tables.
+func (d *DB) Migrate(t testing.TB) {
+	t.Helper()
+	if err := sqlstore.New(d.Pool, nil).Migrate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SQLiteFile returns the URL of a new file.
+func SQLiteFile(t testing.TB) string {
+	return "file:" + filepath.Join(t.TempDir(), "shop.db") +
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)"
+}
+
+// Open returns a store with connections of its own, which are closed when t ends.
+func (d *DB) Open(t testing.TB) Store {
+	t.Helper()
+	return d.OpenWith(t, nil)
+}
+
+// OpenWith is open with options.
+func (d *DB) OpenWith(t testing.TB, opts *sqlstore.Options) *SQLStore {
+	t.Helper()
+	db := d.Connect(t)
+	return &SQLStore{sqlstore.New(db, opts), db, t}
+}
+
+// Connect returns a pool of connections, which is closed when t ends.
+func (d *DB) Connect(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.Driver, d.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// SQL returns a statement that has placeholders $1, $2 and so on, each once and in
+// this order, as the driver takes it.
+func (d *DB) SQL(statement string) string {
+	if d.Driver != "mysql" {
+		return statement
+	}
+	return placeholder.ReplaceAllString(statement, "?")
+}
+
+var placeholder = regexp.MustCompile(`\$[0-9]+`)
+
+// Exec runs statements on a new database, such as those that make a table of a
+// program's own.
+func (d *DB) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := d.Pool.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// Clear deletes everything.
+func (d *DB) Clear(t testing.TB) {
+	t.Helper()
+	for _, table := range []string{"users", "products", "widgets", "orders"} {
+		d.Exec(t, "DELETE FROM storefront_"+table)
+	}
+}
+
+// RecordKey has the key of an order have been recorded at a time.
+func (d *DB) RecordKey(t testing.TB, orderID string, at time.Time) {
+	t.Helper()
+	_, err := d.Pool.Exec(d.SQL("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(), orderID)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A SQLStore is a sqlstore.Store with the methods of a Store.
+type SQLStore struct {
+	*sqlstore.Store
+	db *sql.DB
+	t  testing.TB
+}
+
+// Orders returns all orders.
+func (s *SQLStore) Orders() []storefront.Order {
+	s.t.Helper()
+	return StoredOrders(s.t, s.db)
+}
+
+// StoredOrders returns all orders in a database.
+func StoredOrders(t testing.TB, db *sql.DB) (orders []storefront.Order) {
+	t.Helper()
+	rows, err := db.Query("SELECT id, item, qty, created_ms FROM storefront_orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o storefront.Order
+		var ms int64
+		if err := rows.Scan(&o.ID, &o.Item, &o.Qty, &ms); err != nil {
+			t.Fatal(err)
+		}
+		o.CreatedAt = time.UnixMilli(ms).UTC()
+		orders = append(orders, o)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return orders
+}
+
+// Put puts resources into the collection with this name.
+func (s *SQLStore) Put(ctx context.Context, collection string, resources ...storefront.Resource) error {
+	c, err := s.collection(collection)
+	if err != nil {
+		return err
+	}
+	return c.Put(ctx, resources...)
+}
+
+// Delete deletes what has these IDs from the collection with this name.
+func (s *SQLStore) Delete(ctx context.Context, collection string, ids ...string) error {
+	c, err := s.collection(collection)
+	if err != nil {
+		return err
+	}
+	return c.Delete(ctx, ids...)
+}
+
+func (s *SQLStore) collection(name string) (sqlstore.Collection, error) {
+	switch name {
+	case "users":
+		return s.Users, nil
+	case "products":
+		return s.Products, nil
+	case "widgets":
+		return s.Widgets, nil
+	}
+	return sqlstore.Collection{}, fmt.Errorf("there are no %s", name)
+}
+
+// ExpectVersion expects a version of the tables, and the oldest that may use them.
+func (d *DB) ExpectVersion(t *testing.T, want string) {
+	t.Helper()
+	query := "SELECT version || ' ' || oldest FROM storefront_schema"
+	if d.Driver == "mysql" {
+		query = "SELECT CONCAT(version, ' ', oldest) FROM storefront_schema"
+	}
+	if got := Column(t, d.Pool, query); !slices.Equal(got, []string{want}) {
+		t.Errorf("the version, and the oldest that may use it, is %q, want %q", got, want)
+	}
+}
+
+// Column returns the only column of a query's rows.
+func Column(t *testing.T, db *sql.DB, query string) (values []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var value string
+		if err := rows.Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, value)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}

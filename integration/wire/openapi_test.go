@@ -1,0 +1,630 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/apidoc"
+)
+
+// A scriptedStore gives every product and no list, and creates every order, unless it
+// has an error, or an order that has come before.
+type scriptedStore struct {
+	err    error
+	before storefront.Order
+}
+
+func (s scriptedStore) ListUsers(context.Context, string, int) ([]storefront.Resource, error) {
+	return nil, s.err
+}
+
+func (s scriptedStore) ListWidgets(context.Context, string, int) ([]storefront.Resource, error) {
+	return nil, s.err
+}
+
+func (s scriptedStore) GetProduct(_ context.Context, id string) (storefront.Resource, error) {
+	return storefront.MustResource(id, nil), s.err
+}
+
+func (s scriptedStore) CreateOrder(_ context.Context, _ storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	if s.before.ID != "" {
+		order = s.before
+	}
+	return order, s.err
+}
+
+// An exchange is a request to a path of the document and its response.
+type exchange struct {
+	path, method, target string
+	lines                []string
+	got                  *httptest.ResponseRecorder
+}
+
+func (e exchange) String() string {
+	return fmt.Sprintf("%s %s %q: %d", e.method, e.target, e.lines, e.got.Code)
+}
+
+// operation is what the exchange is an example of, such as "GET /v1/users 200".
+func (e exchange) operation() string { return fmt.Sprint(e.method, " ", e.path, " ", e.got.Code) }
+
+// realExchanges returns exchanges with every response that there is to a documented method.
+func realExchanges(opts storefront.Options) (all []exchange) {
+	opts.Logger = slog.New(slog.DiscardHandler)
+	serve := func(store storefront.Store) http.Handler { return storefront.NewWithOptions(store, &opts) }
+	store := new(storefront.MemStore)
+	if err := store.Load(strings.NewReader(`{
+		"users": [{"id": "u1", "name": "Ada"}, {"id": "u2", "name": "Grace"}, {"id": "u3", "name": "Edsger"}],
+		"widgets": [{"id": "w1", "color": "red"}, {"id": "w2", "color": "blue"}, {"id": "w3", "color": "green"}],
+		"products": [{"id": "teapot", "name": "Teapot", "price": {"amount": "24.50", "currency": "EUR"}}, {"id": "p2"}]
+	}`)); err != nil {
+		panic(err)
+	}
+	shop, broken, down := serve(store), serve(scriptedStore{err: errors.New("no space left")}), serve(scriptedStore{err: storefront.ErrUnavailable})
+	opts.Vary = []string{"Authorization", "Cookie"}
+	varying := serve(store)
+	opts.Vary = nil
+
+	const users, orders, products, widgets, document = "/v1/users", "/v1/orders", "/v1/products/{product_id}", "/v2/widgets", "/openapi.json"
+	send := func(h http.Handler, method, path, target string, body io.Reader, lines ...string) {
+		r := httptest.NewRequest(method, target, body)
+		for _, line := range lines {
+			name, value, _ := strings.Cut(line, ": ")
+			r.Header.Add(name, value)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		all = append(all, exchange{path, method, target, lines, w})
+	}
+	read := func(h http.Handler, path, target string, lines ...string) {
+		send(h, "GET", path, target, nil, lines...)
+		send(h, "HEAD", path, target, nil, lines...)
+	}
+	for path, target := range map[string]string{users: users + "?limit=2", widgets: widgets + "?limit=2", products: "/v1/products/teapot", document: document} {
+		read(shop, path, target)
+		read(shop, path, target, "If-None-Match: *")
+		read(shop, path, target, `If-Match: "another"`)
+		name, query, _ := strings.Cut(target, "?")
+		read(shop, path, name+"?verbose=true&"+query)
+		read(varying, path, target)
+		read(varying, path, target, "If-None-Match: *")
+		if path != document {
+			read(broken, path, target)
+			read(down, path, target)
+		}
+		send(shop, "OPTIONS", path, target, nil)
+	}
+	read(shop, users, "/v1/users?limit=2&after=AXV1MlFdzvE")
+	read(shop, users, "/v1/users?page=2&after=2")
+	read(shop, widgets, "/v2/widgets?limit=2&start=AXd3MxfoSIs")
+	read(shop, widgets, widgets)
+	for _, h := range []http.Handler{shop, broken, down} {
+		read(h, products, "/v1/products/none", "Cache-Control: no-cache")
+	}
+	read(shop, products, "/v1/products/teapot", "Cache-Control: no-cache")
+	read(shop, products, "/v1/products/teapot", "Cache-Control: max-age=60")
+	read(shop, products, "/v1/products/teapot", "If-None-Match: *", "Cache-Control: max-age=60")
+	read(shop, products, "/v1/products/teapot", `If-Match: "another"`, "Cache-Control: max-age=60")
+	read(shop, products, "/v1/products/p2", "Cache-Control: only-if-cached")
+	read(shop, products, "/v1/products/none")
+	read(shop, products, "/v1/products/%00")
+	read(shop, products, "/v1/products/")
+	send(shop, "OPTIONS", products, "/v1/products/", nil)
+	send(shop, "OPTIONS", orders, orders, nil)
+
+	const asJSON, withKey, teapots = "Content-Type: application/json", "Idempotency-Key: k1", `{"item":"teapot","qty":2}`
+	order := func(h http.Handler, body string, lines ...string) {
+		send(h, "POST", orders, orders, strings.NewReader(body), lines...)
+	}
+	order(shop, teapots, asJSON, withKey)
+	order(shop, teapots, asJSON, withKey)
+	order(serve(scriptedStore{before: storefront.Order{
+		ID: "ord_7Q3DKXW2MZB5NVTCYA4RLHJ6UE", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 22, 9, 30, 11, 250e6, time.UTC)}}), teapots, asJSON, withKey)
+	order(shop, `{"item":"kettle","qty":2}`, asJSON, withKey)
+	order(shop, teapots, asJSON, "Idempotency-Key: k2", "If-Match: *")
+	order(shop, teapots, asJSON)
+	order(shop, teapots, asJSON, `Idempotency-Key: "k2`)
+	order(shop, `{"item":"teapot",`, asJSON, withKey)
+	order(shop, `{"item":"","qty":0,"color":"red"}`, asJSON, withKey)
+	order(shop, strings.Repeat(" ", 64<<10+1), asJSON, withKey)
+	order(shop, teapots, withKey)
+	order(shop, teapots, withKey, asJSON, "Content-Encoding: gzip")
+	order(shop, teapots, withKey, "Content-Type: application/x-www-form-urlencoded", "Content-Encoding: gzip")
+	for _, err := range []error{storefront.ErrInProgress, &storefront.Refusal{Reason: "sold-out", Detail: "The last teapot was sold.", Pointer: "#/item"}} {
+		order(serve(scriptedStore{err: err}), teapots, asJSON, withKey)
+	}
+	order(broken, teapots, asJSON, withKey)
+	order(down, teapots, asJSON, withKey)
+	send(shop, "POST", orders, orders+"?verbose=true", strings.NewReader(teapots), asJSON, withKey)
+	send(shop, "POST", orders, orders, iotest.ErrReader(os.ErrDeadlineExceeded), asJSON, withKey)
+	return all
+}
+
+// documentedResponses calls f for every response in the document, with its operation and
+// status.
+func documentedResponses(d apidoc.Document, f func(operation string, response *openapi3.Response)) {
+	for path, item := range d.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for status, response := range operation.Responses.Map() {
+				f(method+" "+path+" "+status, response.Value)
+			}
+		}
+	}
+}
+
+func TestEveryResponseIsAsDocumented(t *testing.T) {
+	for _, opts := range []storefront.Options{{}, {Shared: true}, {MaxAge: -1}} {
+		doc, err := apidoc.Of(&opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range realExchanges(opts) {
+			path, _, _ := strings.Cut(e.target, "?")
+			if err := doc.Check(e.method, path, e.got.Code, e.got.Result().Header, e.got.Body.Bytes()); err != nil {
+				t.Errorf("%v breaks openapi.json: %v", e, err)
+			}
+		}
+	}
+}
+
+// A header is required if and only if it is always there, and a response names its
+// problem types by an example of each. Content-Type is no header here: OpenAPI says
+// it with the content.
+func TestNothingIsDocumentedThatIsNotAnswered(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const always, sometimes = "always", "sometimes"
+	answered, headers := map[string]int{}, map[string]int{}
+	got, want := map[string]string{}, map[string]string{}
+	for _, e := range realExchanges(storefront.Options{}) {
+		answered[e.operation()]++
+		got[e.operation()] = "answered"
+		for name := range e.got.Result().Header {
+			headers[e.operation()+" "+name]++
+		}
+		var p storefront.Problem
+		if e.got.Code >= 400 && json.Unmarshal(e.got.Body.Bytes(), &p) == nil {
+			got[e.operation()+" "+p.Type] = "answered"
+		}
+	}
+	for key, n := range headers {
+		operation := key[:strings.LastIndex(key, " ")]
+		if strings.HasSuffix(key, " Content-Type") {
+			continue
+		}
+		got[key] = sometimes
+		if n == answered[operation] {
+			got[key] = always
+		}
+	}
+	documentedResponses(doc, func(operation string, response *openapi3.Response) {
+		want[operation] = "answered"
+		for name, header := range response.Headers {
+			key := operation + " " + http.CanonicalHeaderKey(name)
+			want[key] = sometimes
+			if header.Value.Required {
+				want[key] = always
+			}
+		}
+		if problem := response.Content["application/problem+json"]; problem != nil {
+			for _, example := range problem.Examples {
+				want[fmt.Sprint(operation, " ", example.Value.Value.(map[string]any)["type"])] = "answered"
+			}
+		}
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("documented (-) and answered (+):\n%s", diff)
+	}
+}
+
+func TestExamplesOfResponsesAreSent(t *testing.T) {
+	for _, opts := range []storefront.Options{{}, {PageSize: 7, MaxPageSize: 20}} {
+		doc, err := apidoc.Of(&opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := realExchanges(opts)
+		documentedResponses(doc, func(operation string, response *openapi3.Response) {
+			for _, content := range response.Content {
+				for name, example := range content.Examples {
+					want := example.Value.Value.(map[string]any)
+					closest := "nothing of this operation"
+					for _, e := range all {
+						var got map[string]any
+						if e.operation() != operation || json.Unmarshal(e.got.Body.Bytes(), &got) != nil {
+							continue
+						}
+						if got["instance"] != nil { // it is random
+							got["instance"] = want["instance"]
+						}
+						if diff := cmp.Diff(want, got); diff == "" || len(diff) < len(closest) || !strings.Contains(closest, "\n") {
+							closest = diff
+						}
+						if closest == "" {
+							break
+						}
+					}
+					if closest != "" {
+						t.Errorf("%s: the example %s (-) and the closest response (+):\n%s", operation, name, closest)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What kin-openapi's decoder of parameters takes for a number beyond digits, such as
+// +1, is not a matter of the document.
+func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
+	opts := &storefront.Options{PageSize: 7, MaxPageSize: 20}
+	doc, err := apidoc.Of(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := storefront.NewWithOptions(scriptedStore{}, opts)
+	next := func(path string, ids ...string) string { // the cursor of a page with one item
+		store := new(storefront.MemStore)
+		for _, id := range ids {
+			store.Users.Put(storefront.MustResource(id, nil))
+			store.Widgets.Put(storefront.MustResource(id, nil))
+		}
+		w := httptest.NewRecorder()
+		storefront.New(store).ServeHTTP(w, httptest.NewRequest("GET", path+"?limit=1", nil))
+		var page struct{ Next string }
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || page.Next == "" {
+			t.Fatal(w.Body)
+		}
+		return page.Next
+	}
+	longest := strings.Repeat("x", 255)
+	get := func(path string, params map[string]string) *http.Request {
+		query := url.Values{}
+		for name, value := range params {
+			query.Set(name, value)
+		}
+		return httptest.NewRequest("GET", path+"?"+query.Encode(), nil)
+	}
+	order := func(body string, header ...string) *http.Request {
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "k")
+		if header != nil {
+			r.Header.Set(header[0], strings.Trim(header[1], " \t")) // as every recipient does
+		}
+		return r
+	}
+	var requests []*http.Request
+	for _, limit := range []string{"", "0", "1", "20", "21", "-1", "1.5", "ten", "99999999999999999999"} {
+		requests = append(requests, get("/v1/users", map[string]string{"limit": limit}), get("/v2/widgets", map[string]string{"limit": limit}))
+	}
+	for _, cursor := range []string{"", "a b", "a=", strings.Repeat("A", 513)} {
+		requests = append(requests, get("/v1/users", map[string]string{"after": cursor}), get("/v2/widgets", map[string]string{"limit": "1", "start": cursor}))
+	}
+	requests = append(requests, get("/v2/widgets", nil), get("/v1/users", nil),
+		get("/v1/users", map[string]string{"after": next("/v1/users", "u", "v")}), get("/v1/users", map[string]string{"after": next("/v1/users", longest, "y")}),
+		get("/v2/widgets", map[string]string{"limit": "1", "start": next("/v2/widgets", "u", "v")}), get("/v2/widgets", map[string]string{"limit": "1", "start": next("/v2/widgets", "a", longest)}))
+	for _, id := range []string{"p", "p q", "é/?#", longest, longest + "x", "\x00", "a\x1f", "a\x7f", "a\u0080", "a\u009f", "a\u00a0"} {
+		requests = append(requests, httptest.NewRequest("GET", "/v1/products/"+url.PathEscape(id), nil))
+	}
+	const teapots = `{"item":"teapot","qty":2}`
+	for _, key := range []string{"k", "k k", "!#~", `k\`, longest, longest + "x", "", "\x7f", "é", "k\tk",
+		`"k"`, `" "`, `"` + longest + `"`, `"x` + longest + `"`, `"` + strings.Repeat(`\"`, 255) + `"`,
+		`""`, `"`, `"k`, `k"`, `"k" `, `"k"k`, `"k\"`, `"\k"`, `"\\"`, `"k";p=1`, `"é"`} {
+		requests = append(requests, order(teapots, "Idempotency-Key", key))
+	}
+	for _, coding := range []string{"identity", "gzip", "identity, gzip"} {
+		requests = append(requests, order(teapots, "Content-Encoding", coding))
+	}
+	for _, item := range []string{
+		"", " ", "  ", "a", " a ", "é", "a\u0000", "\u001f", "a\u007f", "\u0085", "a\u009f", "\u00a0", "\u200b", "\u3000a", "\ufeff", "\"", "teapot\n",
+		strings.Repeat("é", 255), strings.Repeat("é", 256), strings.Repeat("\U0001f375", 255),
+	} {
+		body, err := json.Marshal(map[string]any{"item": item, "qty": 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests = append(requests, order(string(body)))
+	}
+	for _, qty := range []string{"0", "-1", "1", "1.5", "9007199254740991", "9007199254740992", "1e300", `"1"`, "null", "true", "[]", "{}"} {
+		requests = append(requests, order(`{"item":"a","qty":`+qty+`}`))
+	}
+	for _, body := range []string{`{"item":1,"qty":1}`, `{"item":null,"qty":1}`, `{"qty":1}`, `{"item":"a"}`, `{}`, `{"Item":"a","qty":1}`,
+		`{"item":"a","qty":1,"id":"x"}`, `[]`, `"item"`, `1`, `null`} {
+		requests = append(requests, order(body))
+	}
+	for _, r := range requests {
+		documented := checkRequest(doc, r)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if accepted := w.Code < 300; accepted != (documented == nil) {
+			t.Errorf("%s %.80s %.80q: the answer is %d, and the document says %v\n%s", r.Method, r.URL, r.Header, w.Code, documented, w.Body)
+		}
+	}
+}
+
+func TestOpenAPIDocumentsTheQueryParameters(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := storefront.New(new(storefront.MemStore))
+	for path, item := range doc.Paths.Map() {
+		operation, method := item.Get, "GET"
+		if operation == nil {
+			operation, method = item.Post, "POST"
+		}
+		complaint := func(query, name, detail string) bool {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(method, path+query, nil))
+			var p storefront.Problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(p.Errors, func(f storefront.Fault) bool {
+				return f.Parameter == name && strings.Contains(f.Detail, detail)
+			})
+		}
+		for _, name := range []string{"limit", "after", "start"} {
+			documented := operation.Parameters.GetByInAndName("query", name)
+			if taken := !complaint("?"+name+"=1", name, "Unknown parameter"); taken != (documented != nil) {
+				t.Errorf("%s: %s documented: %t, taken: %t", path, name, !taken, taken)
+			}
+			if required := complaint("", name, "is required"); required != (documented != nil && documented.Required) {
+				t.Errorf("%s: %s documented as required: %t, required: %t", path, name, !required, required)
+			}
+		}
+	}
+}
+
+func TestOpenAPIDocumentsForHeadTheParametersOfGet(t *testing.T) {
+	for path, item := range valueAt(rawDocument(t), "paths").(map[string]any) {
+		if head := valueAt(item, "head"); head != nil {
+			if diff := cmp.Diff(valueAt(item, "get", "parameters"), valueAt(head, "parameters")); diff != "" {
+				t.Errorf("%s: parameters of GET (-) and of HEAD (+):\n%s", path, diff)
+			}
+		}
+	}
+}
+
+// No operation can be answered with these, so that it is the description of the
+// document that has them.
+func TestOpenAPIDescribesTheAnswersToOtherMethods(t *testing.T) {
+	description := valueAt(rawDocument(t), "info", "description").(string)
+	for _, line := range []string{
+		"\n- 405 method-not-allowed, with Allow, answers a method that the path does not support.\n",
+		"\n- 501 not-implemented answers a method other than GET, HEAD, POST, OPTIONS, PUT, PATCH, DELETE, CONNECT and TRACE, on any path.\n",
+	} {
+		if !strings.Contains(description, line) {
+			t.Errorf("the description does not have %q", line)
+		}
+	}
+}
+
+func TestOpenAPIExampleOfAProductIsOneOfTheSampleShop(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("../../cmd/storefront/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample, _ := strings.Cut(string(program), "const sample = `")
+	sample, _, _ = strings.Cut(sample, "`")
+	shop := new(storefront.MemStore)
+	if err := shop.Load(strings.NewReader(sample)); err != nil {
+		t.Fatal(err)
+	}
+	item := doc.Paths.Find("/v1/products/{product_id}")
+	id := item.Parameters.GetByInAndName("path", "product_id")
+	if id == nil {
+		id = item.Get.Parameters.GetByInAndName("path", "product_id")
+	}
+	w := httptest.NewRecorder()
+	storefront.New(shop).ServeHTTP(w, httptest.NewRequest("GET", "/v1/products/"+id.Example.(string), nil))
+	var product any
+	if err := json.Unmarshal(w.Body.Bytes(), &product); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(product, doc.Components.Examples["Product"].Value.Value); diff != "" {
+		t.Errorf("the product of the sample shop (-) and the example (+):\n%s", diff)
+	}
+	headers := item.Get.Responses.Status(http.StatusOK).Value.Headers
+	for _, name := range []string{"ETag", "Content-Length"} {
+		if got, want := fmt.Sprint(headers[name].Value.Example), w.Header().Get(name); got != want {
+			t.Errorf("the example of %s is %s, and the product has %s", name, got, want)
+		}
+	}
+}
+
+func TestOpenAPIExampleOfARequestIsAccepted(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, example := range doc.Paths.Find("/v1/orders").Post.RequestBody.Value.Content["application/json"].Examples {
+		body, err := json.Marshal(example.Value.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("POST", "/v1/orders", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "k1")
+		w := httptest.NewRecorder()
+		if storefront.New(new(storefront.MemStore)).ServeHTTP(w, r); w.Code != http.StatusCreated {
+			t.Errorf("%s: status %d\n%s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// Tools take the default as it is, and most of them join it and a path.
+func TestOpenAPIServerIsByDefaultWhereTheProgramListens(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("../../cmd/storefront/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, addr, _ := strings.Cut(string(program), `flag.String("addr", "`)
+	addr, _, _ = strings.Cut(addr, `"`)
+	var got []string
+	for _, server := range doc.Servers {
+		u := server.URL
+		for name, variable := range server.Variables {
+			u = strings.ReplaceAll(u, "{"+name+"}", variable.Default)
+		}
+		got = append(got, u)
+	}
+	if diff := cmp.Diff([]string{"http://" + addr}, got); diff != "" {
+		t.Errorf("where the program listens (-) and the servers by default (+):\n%s", diff)
+	}
+}
+
+// rawDocument is the document that the service serves, as JSON.
+func rawDocument(t *testing.T) map[string]any {
+	t.Helper()
+	w := httptest.NewRecorder()
+	storefront.New(new(storefront.MemStore)).ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
+	var root map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &root); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// valueAt returns the value that the keys lead to from v.
+func valueAt(v any, keys ...string) any {
+	for _, key := range keys {
+		m, _ := v.(map[string]any)
+		v = m[key]
+	}
+	return v
+}
+
+// eachSchema calls f for everything in v, which is at a place in a document, that
+// can be a schema.
+func eachSchema(v any, at string, f func(at string, schema map[string]any)) {
+	switch v := v.(type) {
+	case []any:
+		for i, item := range v {
+			eachSchema(item, at+"/"+strconv.Itoa(i), f)
+		}
+	case map[string]any:
+		f(at, v)
+		for name, member := range v {
+			if name != "value" && name != "example" { // which are data
+				eachSchema(member, at+"/"+name, f)
+			}
+		}
+	}
+}
+
+// A valid document may still have schemas that tools for OpenAPI misread.
+func TestOpenAPISchemasAreReadByGenerators(t *testing.T) {
+	// Tools send patterns in header fields, and not every dialect knows the same escapes.
+	portable := regexp.MustCompile(`^([ -\[\]-~]|\\([\\"\[\]?^-]|x[0-9A-F]{2}))*$`)
+	patterns := 0
+	eachSchema(rawDocument(t), "#", func(at string, schema map[string]any) {
+		if pattern, ok := schema["pattern"].(string); ok {
+			patterns++
+			if !portable.MatchString(pattern) {
+				t.Errorf("%s: the pattern is %+q", at, pattern)
+			}
+		}
+		// Without a format, an integer of a generated client may have 32 bits.
+		if maximum, ok := schema["maximum"].(float64); schema["type"] == "integer" && (!ok || maximum > math.MaxInt32) && schema["format"] != "int64" {
+			t.Errorf("%s: the format is %v", at, schema["format"])
+		}
+		// From an alternative that does not say its type generators make "anything",
+		// which takes in all other alternatives. additionalProperties says it to some of
+		// them only.
+		for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
+			alternatives, _ := schema[keyword].([]any)
+			for i, a := range alternatives {
+				if alternative := a.(map[string]any); alternative["$ref"] == nil && alternative["const"] == nil && alternative["type"] == nil {
+					t.Errorf("%s/%s/%d: %v", at, keyword, i, a)
+				}
+			}
+		}
+	})
+	if patterns == 0 {
+		t.Error("there are no patterns")
+	}
+}
+
+// Of this form generators make a string. Without a type beside anyOf it would be a struct
+// for oapi-codegen, which also leaves out a KnownProblemType that nothing refers to. With
+// oneOf a type of this version would be both alternatives, and so not valid.
+func TestOpenAPIProblemTypeIsAStringForGenerators(t *testing.T) {
+	schema := valueAt(rawDocument(t), "components", "schemas", "ProblemType").(map[string]any)
+	delete(schema, "description")
+	for _, alternative := range schema["anyOf"].([]any) {
+		delete(alternative.(map[string]any), "description")
+	}
+	want := map[string]any{
+		"type":    "string",
+		"format":  "uri",
+		"pattern": "^urn:problem-type:storefront:[a-z-]+$",
+		"anyOf": []any{
+			map[string]any{"type": "string"},
+			map[string]any{"$ref": "#/components/schemas/KnownProblemType"},
+		},
+	}
+	if diff := cmp.Diff(want, schema); diff != "" {
+		t.Errorf("wanted (-) and found (+):\n%s", diff)
+	}
+}
+
+// Of this form generators make a union or constants: with anyOf it would be any string
+// for openapi-typescript, and with a type in each entry oapi-codegen fails.
+func TestOpenAPIKnownProblemTypesAreAClosedSetForGenerators(t *testing.T) {
+	schema := valueAt(rawDocument(t), "components", "schemas", "KnownProblemType").(map[string]any)
+	if diff := cmp.Diff([]string{"description", "oneOf", "type"}, slices.Sorted(maps.Keys(schema))); diff != "" {
+		t.Errorf("keywords wanted (-) and found (+):\n%s", diff)
+	}
+	for _, entry := range schema["oneOf"].([]any) {
+		if diff := cmp.Diff([]string{"const", "description", "title"}, slices.Sorted(maps.Keys(entry.(map[string]any)))); diff != "" {
+			t.Errorf("%v: keywords wanted (-) and found (+):\n%s", entry, diff)
+		}
+	}
+}
+
+// checkRequest returns in what way a request is not as documented. It leaves the body
+// to be read again.
+func checkRequest(d apidoc.Document, r *http.Request) error {
+	input := &openapi3filter.RequestValidationInput{Request: r}
+	for template, item := range d.Paths.Map() {
+		if apidoc.Matches(template, r.URL.EscapedPath()) {
+			input.Route = &routers.Route{Spec: d.T, Path: template, PathItem: item, Method: r.Method, Operation: item.Operations()[r.Method]}
+			input.PathParams = map[string]string{"product_id": strings.TrimPrefix(r.URL.Path, "/v1/products/")}
+		}
+	}
+	return openapi3filter.ValidateRequest(context.Background(), input)
+}

@@ -1,0 +1,644 @@
+// Package audit creates orders through the replicas of a shop while someone makes
+// them fail, and then holds the shop to what it has acknowledged. It knows what a
+// client sees, and nothing else.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/storefront"
+)
+
+// A Config says what an Audit does.
+type Config struct {
+	URLs     []string      // of the replicas, without /v1/orders: at least one
+	Orders   int           // to create
+	Clients  int           // that create them at the same time
+	Seed     uint64        // of the clients' random choices
+	Prefix   string        // of the keys; a number follows
+	Item     string        // of every order; if empty, each is of an item named like its key
+	Header   http.Header   // of every request, beside what an order needs
+	Timeout  time.Duration // of a request
+	Patience time.Duration // how long nothing may be acknowledged before the audit gives up
+
+	// Proxies says that others may answer in the shop's place. A client takes 408,
+	// 429, 502, 504 and any 503 from them as a reason to try again; where there are
+	// no proxies, they are faults, and so is a 503 without Retry-After.
+	Proxies bool
+
+	// Before, unless it is nil, is called before an order is sent for the first time,
+	// by several goroutines. It may wait, until ctx is done.
+	Before func(ctx context.Context)
+
+	// OnFault, unless it is nil, is called for every fault, by several goroutines.
+	OnFault func(Fault)
+}
+
+// A Kind is a way to break a promise.
+type Kind int
+
+const (
+	Lost       Kind = iota // the key of an acknowledged order creates another one, or is refused
+	Changed                // a key is answered with another body than before
+	Duplicated             // two responses say that they have created the order of one key
+	Wrong                  // what is acknowledged is not what was ordered, or is another key's order
+	Unanswered             // a key has no answer, however often it is sent
+	Unexpected             // a response that neither acknowledges nor says to try again
+	Kinds                  // how many there are
+)
+
+func (k Kind) String() string {
+	return [...]string{"lost", "replayed differently", "created twice", "acknowledged as another order", "unanswered", "answered unexpectedly"}[k]
+}
+
+// A Fault is a promise that was broken. There is one of each kind for a key, but
+// one for each response that is unexpected.
+type Fault struct {
+	Kind   Kind
+	Key    string
+	Detail string // for people
+	Body   []byte // of the response, if there is one
+}
+
+func (f Fault) String() string { return fmt.Sprintf("%s is %s: %s", f.Key, f.Kind, f.Detail) }
+
+// An Order is an order that was sent.
+type Order struct {
+	Key, Item string
+	Qty       int64
+	Body      []byte // of the first response that acknowledged it, or nil
+}
+
+// An order is an Order and what else is known of it, which the Audit's mutex
+// guards.
+type order struct {
+	Order
+	began   time.Time // when it was sent for the first time
+	created int       // how many responses say that they have created it
+	broken  [Kinds]bool
+}
+
+// An Outcome is what became of a request.
+type Outcome uint8
+
+const (
+	Acknowledged Outcome = iota // 201, which was read to its end
+	TryAgain                    // 409 or 503, or what proxies say
+	NoAnswer                    // none at all, or not all of it, in time
+	Odd                         // any other response
+	HungUp                      // the client did, on purpose
+)
+
+// A Request is one that was sent while orders were created.
+type Request struct {
+	Ended   time.Duration // since the creating began
+	Took    time.Duration
+	Outcome Outcome
+}
+
+// An Audit creates orders and then replays them. Call Create, then Replay, each
+// once, and then Result; the other methods may be called at any time.
+type Audit struct {
+	Config Config
+	client http.Client
+
+	mu       sync.Mutex
+	changed  chan struct{}     // closed and replaced when Progress has changed
+	orders   []*order          // that were sent
+	keys     map[string]string // by the ID of the order
+	faults   [Kinds][]Fault    // the first ones of each kind
+	broken   [Kinds]int        // how many there are
+	progress Progress
+
+	// Of the creating:
+	began     time.Time
+	creating  time.Duration // once it has ended: how long it took
+	gaveUp    bool
+	typical   time.Duration   // of an acknowledged request
+	lastAck   time.Time       // or when it began
+	acks      []time.Duration // when each order was acknowledged, since it began
+	latencies []time.Duration // of the orders, from the first try to the acknowledgement
+	requests  []Request
+	statuses  map[int]int // of the responses that say to try again
+	timeouts  int         // of the requests without an answer
+	failure   string      // of the last request without an answer
+	replays   int         // acknowledgements that say that they are one
+	retries   int         // times that an order was sent again
+
+	// Of the replaying:
+	replaying time.Duration
+	again     int // times that a key was sent again as it had no answer
+}
+
+// A Progress is how far an Audit has come.
+type Progress struct {
+	Sent         int           // orders that were sent
+	Acknowledged int           // orders that were acknowledged
+	Retrying     int           // orders whose last try failed
+	Failed       int           // requests for orders that were not acknowledged, but not because the client hung up
+	Gap          time.Duration // since an order was last acknowledged
+	Created      bool          // no more orders are sent
+	Replayed     int           // keys that a replica has replayed as it should, times replicas
+	Faults       int
+}
+
+// longestPause is between two tries. It is short on purpose: a gap is measured as
+// finely, and what has just come back has as much to do.
+const longestPause = 100 * time.Millisecond
+
+// keptFaults is how many faults of each kind are kept.
+const keptFaults = 10
+
+// New returns an Audit that has not done anything yet.
+func New(c Config) *Audit {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns = 0                    // no limit
+	transport.MaxIdleConnsPerHost = 2 * c.Clients // some send two requests at once
+	return &Audit{
+		Config: c,
+		client: http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		changed:  make(chan struct{}),
+		keys:     make(map[string]string),
+		typical:  2 * time.Millisecond,
+		statuses: make(map[int]int),
+	}
+}
+
+// Progress returns how far the audit has come.
+func (a *Audit) Progress() Progress {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.current()
+}
+
+func (a *Audit) current() Progress {
+	p := a.progress
+	if !a.began.IsZero() && !p.Created {
+		p.Gap = time.Since(a.lastAck)
+	}
+	return p
+}
+
+// Wait waits until the progress is enough, and returns whether it is: it may never
+// be if ctx is done or no more orders are sent.
+func (a *Audit) Wait(ctx context.Context, enough func(Progress) bool) bool {
+	for {
+		a.mu.Lock()
+		p, changed := a.current(), a.changed
+		a.mu.Unlock()
+		switch {
+		case enough(p):
+			return true
+		case p.Created:
+			return false
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// change changes what the mutex guards, and tells those who wait.
+func (a *Audit) change(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// Orders returns the orders that were sent.
+func (a *Audit) Orders() (orders []Order) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, o := range a.orders {
+		orders = append(orders, o.Order)
+	}
+	return orders
+}
+
+// Create creates the orders. It returns once all are acknowledged or refused, ctx
+// is done, or nothing was acknowledged for as long as it is patient.
+func (a *Audit) Create(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	a.change(func() {
+		a.began = time.Now()
+		a.lastAck = a.began
+	})
+	var clients, watch sync.WaitGroup
+	watch.Go(func() { a.giveUp(ctx, cancel) })
+	var taken atomic.Int64
+	for i := range a.Config.Clients {
+		rng := rand.New(rand.NewPCG(a.Config.Seed, uint64(i+1)))
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				n := int(taken.Add(1))
+				if n > a.Config.Orders {
+					return
+				}
+				if a.Config.Before != nil {
+					a.Config.Before(ctx)
+				}
+				a.create(ctx, n, rng)
+			}
+		})
+	}
+	clients.Wait()
+	cancel()
+	watch.Wait()
+	a.change(func() {
+		a.creating = time.Since(a.began)
+		a.progress.Created = true
+	})
+}
+
+// giveUp calls cancel when nothing was acknowledged for long, unless ctx is done
+// before.
+func (a *Audit) giveUp(ctx context.Context, cancel func()) {
+	for {
+		left := a.Config.Patience - a.Progress().Gap
+		if left <= 0 {
+			a.change(func() { a.gaveUp = true })
+			cancel()
+			return
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// create sends an order, in the ways that clients do, until it is acknowledged.
+func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
+	o := &order{Order: Order{Key: a.Config.Prefix + strconv.Itoa(n), Item: a.Config.Item, Qty: int64(1 + n%9)}, began: time.Now()}
+	if o.Item == "" {
+		o.Item = o.Key
+	}
+	a.change(func() {
+		a.orders = append(a.orders, o)
+		a.progress.Sent++
+	})
+	retrying, problem := 0, "no answer yet"
+	defer func() { a.change(func() { a.progress.Retrying -= retrying }) }()
+	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
+		var first answer
+		acknowledged := false
+		switch rng.IntN(10) {
+		case 0: // twice at once
+			var second answer
+			var twin sync.WaitGroup
+			twin.Go(func() { second = a.send(ctx, o, a.url(try+1), false) })
+			first = a.send(ctx, o, a.url(try), false)
+			twin.Wait()
+			acknowledged = second.outcome == Acknowledged
+		case 1: // hang up early
+			hangUp, cancel := context.WithTimeout(ctx, time.Duration(2*rng.Float64()*float64(a.usual())))
+			first = a.send(hangUp, o, a.url(try), false)
+			cancel()
+		default:
+			first = a.send(ctx, o, a.url(try), false)
+		}
+		if acknowledged || first.outcome == Acknowledged || first.final {
+			return
+		}
+		a.change(func() {
+			a.retries++
+			if first.outcome == HungUp {
+				return
+			}
+			problem = first.problem
+			if retrying == 0 {
+				retrying = 1
+				a.progress.Retrying++
+			}
+		})
+		after := first.after
+		if after == 0 {
+			after = rand.N(pause)
+		}
+		select {
+		case <-time.After(min(after, longestPause)):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			if a.gaveUpCreating() {
+				a.fault(Unanswered, o, nil, "nothing was acknowledged for %v: %s", a.Config.Patience, problem)
+			}
+			return
+		}
+	}
+}
+
+func (a *Audit) url(try int) string { return a.Config.URLs[try%len(a.Config.URLs)] }
+
+// usual returns about how long acknowledged requests take.
+func (a *Audit) usual() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.typical
+}
+
+func (a *Audit) gaveUpCreating() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gaveUp
+}
+
+// An answer is what came of a request.
+type answer struct {
+	outcome Outcome
+	status  int           // of the response, or 0
+	timeout bool          // there is no response in time
+	final   bool          // the order is not to be sent again, although it is not acknowledged
+	after   time.Duration // when it may be sent again, if the response says so
+	problem string        // why it is not acknowledged, for people
+}
+
+// send sends an order to a replica and checks the response. An order is
+// acknowledged if the response says so and was read to its end.
+func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) (result answer) {
+	if !replaying {
+		began := time.Now()
+		defer func() { a.record(began, result) }()
+	}
+	inTime, cancel := context.WithTimeout(ctx, a.Config.Timeout)
+	defer cancel()
+	noAnswer := func(err error) answer {
+		deadline, ok := ctx.Deadline() // dialing may end at it before ctx does
+		if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
+			return answer{outcome: HungUp, problem: "the client hung up"}
+		}
+		return answer{outcome: NoAnswer, timeout: errors.Is(err, context.DeadlineExceeded), problem: err.Error()}
+	}
+
+	text, err := json.Marshal(map[string]any{"item": o.Item, "qty": o.Qty})
+	if err != nil {
+		return noAnswer(err)
+	}
+	r, err := http.NewRequestWithContext(inTime, http.MethodPost, url+"/v1/orders", bytes.NewReader(text))
+	if err != nil {
+		return noAnswer(err)
+	}
+	// Without GetBody the transport sends a request only once. With it, and because
+	// of the key, it would send one whose connection breaks again by itself.
+	r.GetBody = nil
+	for name, values := range a.Config.Header {
+		r.Header[name] = values
+	}
+	if host := a.Config.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", o.Key)
+	w, err := a.client.Do(r)
+	if err != nil {
+		return noAnswer(err)
+	}
+	defer w.Body.Close()
+	const most = 1 << 20 // of an answer
+	body, err := io.ReadAll(io.LimitReader(w.Body, most))
+	if err != nil {
+		return noAnswer(fmt.Errorf("the response %s ends early: %w", w.Status, err))
+	}
+
+	if w.StatusCode == http.StatusCreated {
+		a.acknowledge(o, url, body, w.Header.Get("Idempotent-Replayed") == "true", replaying)
+		return answer{outcome: Acknowledged, status: w.StatusCode}
+	}
+	result = answer{outcome: TryAgain, status: w.StatusCode, problem: fmt.Sprintf("%s answers %s: %.500s", url, w.Status, body)}
+	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
+	says := err == nil && seconds > 0 // when to try again
+	if says {
+		result.after = time.Duration(seconds) * time.Second
+	}
+	switch w.StatusCode {
+	case http.StatusConflict:
+		if says {
+			return result
+		}
+	case http.StatusServiceUnavailable:
+		if says || a.Config.Proxies && w.Header.Get("Content-Type") != "application/problem+json" {
+			return result
+		}
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout:
+		if a.Config.Proxies {
+			return result
+		}
+	case http.StatusUnprocessableEntity:
+		if a.isAcknowledged(o) {
+			a.fault(Lost, o, body, "it was acknowledged, and then %s", result.problem)
+			result.outcome, result.final = Odd, true
+			return result
+		}
+	}
+	result.outcome = Odd
+	switch w.StatusCode {
+	case http.StatusConflict, http.StatusServiceUnavailable:
+		result.problem += fmt.Sprintf(" (with Retry-After %q)", w.Header.Get("Retry-After"))
+	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+	default:
+		result.final = w.StatusCode < 500
+	}
+	a.fault(Unexpected, o, body, "%s", result.problem)
+	return result
+}
+
+// record keeps what became of a request of the creating.
+func (a *Audit) record(began time.Time, result answer) {
+	a.change(func() {
+		took := time.Since(began)
+		a.requests = append(a.requests, Request{Ended: time.Since(a.began), Took: took, Outcome: result.outcome})
+		switch result.outcome {
+		case Acknowledged:
+			a.typical += (took - a.typical) / 64
+			return
+		case HungUp:
+			return
+		case TryAgain:
+			a.statuses[result.status]++
+		case NoAnswer:
+			a.failure = result.problem
+			if result.timeout {
+				a.timeouts++
+			}
+		}
+		a.progress.Failed++
+	})
+}
+
+func (a *Audit) isAcknowledged(o *order) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return o.Body != nil
+}
+
+// acknowledge notes and checks a response that acknowledges an order.
+func (a *Audit) acknowledge(o *order, url string, body []byte, replayed, replaying bool) {
+	var got storefront.Order
+	err := json.Unmarshal(body, &got)
+	same, otherKey, created, lost := true, "", 0, false
+	a.change(func() {
+		if o.Body == nil {
+			now := time.Now()
+			o.Body = body
+			a.acks = append(a.acks, now.Sub(a.began))
+			a.latencies = append(a.latencies, now.Sub(o.began))
+			a.lastAck = now
+			a.progress.Acknowledged++
+		}
+		same = bytes.Equal(body, o.Body)
+		if err == nil && got.ID != "" {
+			if _, ok := a.keys[got.ID]; !ok {
+				a.keys[got.ID] = o.Key
+			}
+			otherKey = a.keys[got.ID]
+		}
+		if replayed && !replaying {
+			a.replays++
+		}
+		if !replayed {
+			o.created++
+		}
+		created, lost = o.created, o.broken[Lost]
+		if replaying && replayed && same {
+			a.progress.Replayed++
+		}
+	})
+	switch {
+	case err != nil || got.Item != o.Item || got.Qty != o.Qty || got.ID == "" || got.CreatedAt.IsZero():
+		a.fault(Wrong, o, body, "%d of %q are acknowledged by %s as %.500s", o.Qty, o.Item, url, body)
+	case otherKey != o.Key:
+		a.fault(Wrong, o, body, "%s acknowledges it with the order of %s: %s", url, otherKey, body)
+	case replaying && !replayed:
+		a.fault(Lost, o, body, "it was acknowledged as\n%s\nand then %s has created\n%s", o.Body, url, body)
+	case !replayed && created > 1:
+		a.fault(Duplicated, o, body, "it was first acknowledged as\n%s\nand then %s has created\n%s", o.Body, url, body)
+	case !same && !lost: // for a lost one, the other replicas replay what the key has created instead
+		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then by %s as\n%s", o.Body, url, body)
+	}
+}
+
+// fault notes a fault.
+func (a *Audit) fault(kind Kind, o *order, body []byte, format string, args ...any) {
+	f := Fault{Kind: kind, Key: o.Key, Detail: fmt.Sprintf(format, args...), Body: body}
+	known := false
+	a.change(func() {
+		known = o.broken[kind] && kind != Unexpected
+		if known {
+			return
+		}
+		o.broken[kind] = true
+		a.broken[kind]++
+		a.progress.Faults++
+		if len(a.faults[kind]) < keptFaults {
+			a.faults[kind] = append(a.faults[kind], f)
+		}
+	})
+	if !known && a.Config.OnFault != nil {
+		a.Config.OnFault(f)
+	}
+}
+
+// Replay sends the key of every acknowledged order to every replica once more. A
+// replica that does not answer is given as much time as there is patience, from the
+// last answer on. Replay returns early if ctx is done.
+func (a *Audit) Replay(ctx context.Context) {
+	// What is left of the faults is not what a replay is to meet.
+	a.client.CloseIdleConnections()
+	began := time.Now()
+	var orders []*order
+	a.mu.Lock()
+	for _, o := range a.orders {
+		if o.Body != nil {
+			orders = append(orders, o)
+		}
+	}
+	a.mu.Unlock()
+	replicas := make([]*replica, len(a.Config.URLs))
+	for i, url := range a.Config.URLs {
+		replicas[i] = &replica{url: url, answered: began}
+	}
+	var clients sync.WaitGroup
+	var taken atomic.Int64
+	for range a.Config.Clients {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				n := int(taken.Add(1)) - 1
+				if n >= len(orders) {
+					return
+				}
+				for _, r := range replicas {
+					a.replay(ctx, orders[n], r)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	a.client.CloseIdleConnections()
+	a.change(func() { a.replaying = time.Since(began) })
+}
+
+// A replica is one that keys are sent to again.
+type replica struct {
+	url string
+
+	mu       sync.Mutex
+	answered time.Time // the last time, or when the replaying began
+	problem  string    // unless it is empty, the replica is given up
+}
+
+// replay sends a key to a replica until it answers.
+func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
+	r.mu.Lock()
+	problem := r.problem
+	r.mu.Unlock()
+	began := time.Now()
+	for pause := time.Millisecond; problem == ""; pause = min(2*pause, longestPause) {
+		answer := a.send(ctx, o, r.url, true)
+		if answer.outcome == HungUp {
+			return
+		}
+		done := answer.outcome == Acknowledged || answer.final
+		now := time.Now()
+		r.mu.Lock()
+		if done || answer.status == http.StatusConflict { // which is about this key alone
+			r.answered = now
+		}
+		if now.Sub(r.answered) > a.Config.Patience {
+			r.problem = answer.problem
+		}
+		problem = r.problem
+		r.mu.Unlock()
+		if done {
+			return
+		}
+		if now.Sub(began) > a.Config.Patience {
+			problem = answer.problem
+		}
+		a.change(func() { a.again++ })
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", r.url, problem)
+}

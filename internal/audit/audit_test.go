@@ -1,0 +1,511 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+)
+
+// A shop has two replicas, and may break promises.
+type shop struct {
+	audit *Audit
+	good  http.Handler // which they share
+	other http.Handler // which knows nothing of its orders
+
+	mu   sync.Mutex
+	sent map[string]int // requests by key
+}
+
+// A handler answers a request, usually as s.good does.
+type handler func(s *shop, w http.ResponseWriter, r *http.Request, c call)
+
+// A call is what a handler is told of a request.
+type call struct {
+	key       string
+	replica   int
+	replaying bool // no more orders are created
+	before    int  // how often the key was sent before
+}
+
+const keys = 200
+
+func newShop(t *testing.T, handle handler) *shop {
+	t.Helper()
+	s := &shop{good: newHandler(), other: newHandler(), sent: make(map[string]int)}
+	var urls []string
+	for i := range 2 {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c := call{key: r.Header.Get("Idempotency-Key"), replica: i, replaying: s.audit.Progress().Created}
+			s.mu.Lock()
+			c.before = s.sent[c.key]
+			s.sent[c.key]++
+			s.mu.Unlock()
+			handle(s, w, r, c)
+		}))
+		t.Cleanup(server.Close)
+		urls = append(urls, server.URL)
+	}
+	s.audit = New(Config{URLs: urls, Orders: keys, Clients: 8, Seed: 1, Prefix: "key-", Timeout: time.Minute, Patience: time.Minute})
+	return s
+}
+
+// newHandler returns a handler that has no orders.
+func newHandler() http.Handler {
+	return storefront.NewWithOptions(new(storefront.MemStore), &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
+}
+
+func (s *shop) run(t *testing.T) *Result {
+	t.Helper()
+	s.audit.Create(t.Context())
+	s.audit.Replay(t.Context())
+	return s.audit.Result()
+}
+
+// change answers as the good handler does, but for what f does to it.
+func (s *shop) change(w http.ResponseWriter, r *http.Request, f func(h http.Header, body []byte) []byte) {
+	recorded := httptest.NewRecorder()
+	s.good.ServeHTTP(recorded, r)
+	recorded.Header().Del("Content-Length")
+	body := f(recorded.Header(), recorded.Body.Bytes())
+	maps.Copy(w.Header(), recorded.Header())
+	w.WriteHeader(recorded.Code)
+	w.Write(body)
+}
+
+// unlessReported answers with a status until that was reported as a fault, because
+// a client may hang up before it is told.
+func (s *shop) unlessReported(w http.ResponseWriter, r *http.Request, status int) {
+	if s.audit.Progress().Faults == 0 {
+		w.WriteHeader(status)
+		return
+	}
+	s.good.ServeHTTP(w, r)
+}
+
+func TestGoodShop(t *testing.T) {
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { s.good.ServeHTTP(w, r) })
+	s.audit.Config.OnFault = func(f Fault) { t.Error(f) }
+	s.audit.typical = 1 // ns, so that the first clients who hang up do so before the answer
+	r := s.run(t)
+	if r.Broken != [Kinds]int{} || r.Progress.Faults != 0 {
+		t.Errorf("faults are reported: %v", r.Faults)
+	}
+	if r.Sent != keys || r.Acknowledged != keys || r.Replayed != 2*keys || r.Again != 0 || r.Retrying != 0 || r.Failed != 0 || r.GaveUp {
+		t.Errorf("%+v, want %d orders acknowledged at once, and replayed by both replicas", r.Progress, keys)
+	}
+	outcomes := make(map[Outcome]int)
+	for _, request := range r.Requests {
+		outcomes[request.Outcome]++
+	}
+	want := map[Outcome]int{Acknowledged: keys + r.Replays, HungUp: r.Retries}
+	if r.Replays == 0 || r.Retries == 0 || outcomes[Acknowledged]+outcomes[HungUp] != len(r.Requests) || outcomes[HungUp] != want[HungUp] {
+		t.Errorf("the requests are %v, with %d replays and %d retries; some should be sent twice at once, and some hung up", outcomes, r.Replays, r.Retries)
+	}
+	if len(r.RequestLatencies) != outcomes[Acknowledged] || len(r.OrderLatencies) != keys {
+		t.Errorf("there are %d latencies of requests and %d of orders, want %d and %d", len(r.RequestLatencies), len(r.OrderLatencies), outcomes[Acknowledged], keys)
+	}
+	ids := make(map[string]bool)
+	for _, o := range s.audit.Orders() {
+		var order storefront.Order
+		if err := json.Unmarshal(o.Body, &order); err != nil || order.Item != o.Key || order.Item != o.Item || order.Qty != o.Qty {
+			t.Errorf("the order %+v was acknowledged as %s: %v", o, o.Body, err)
+		}
+		ids[order.ID] = true
+	}
+	if len(ids) != keys {
+		t.Errorf("there are %d orders, want %d", len(ids), keys)
+	}
+}
+
+// Each way to break a promise is reported as what it is, and as nothing else.
+func TestBrokenPromises(t *testing.T) {
+	const key, another = "key-7", "key-8"
+	for _, row := range []struct {
+		name   string
+		kind   Kind
+		handle handler
+	}{
+		{"loses an order", Lost, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if c.replaying && c.key == key {
+				s.other.ServeHTTP(w, r)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		}},
+		{"forgets a key on one replica", Lost, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if c.replaying && c.key == key && c.replica == 1 {
+				s.other.ServeHTTP(w, r)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		}},
+		{"refuses what it has acknowledged", Lost, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if c.replaying && c.key == key {
+				r.Body = io.NopCloser(strings.NewReader(`{"item":"another","qty":1}`)) // the key is reused, then
+			}
+			s.good.ServeHTTP(w, r)
+		}},
+		{"replays another body", Changed, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(_ http.Header, body []byte) []byte {
+				if c.replaying && c.key == key {
+					return append(body, ' ')
+				}
+				return body
+			})
+		}},
+		{"creates twice", Duplicated, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(h http.Header, body []byte) []byte {
+				if !c.replaying {
+					h.Del("Idempotent-Replayed")
+				}
+				return body
+			})
+		}},
+		{"creates twice, with another body", Duplicated, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(h http.Header, body []byte) []byte {
+				switch {
+				case !c.replaying:
+					h.Del("Idempotent-Replayed")
+					return append(body, strings.Repeat(" ", c.before)...)
+				default: // whatever was acknowledged
+					for _, o := range s.audit.Orders() {
+						if o.Key == c.key {
+							return o.Body
+						}
+					}
+					return nil
+				}
+			})
+		}},
+		{"acknowledges another quantity", Wrong, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(_ http.Header, body []byte) []byte {
+				if c.key == key {
+					return bytes.Replace(body, []byte(`"qty":`), []byte(`"qty":1`), 1)
+				}
+				return body
+			})
+		}},
+		{"acknowledges nothing", Wrong, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(_ http.Header, body []byte) []byte {
+				if c.key == key {
+					return nil
+				}
+				return body
+			})
+		}},
+		{"has one order for two keys", Wrong, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(_ http.Header, body []byte) []byte {
+				if c.key == key || c.key == another {
+					return regexp.MustCompile(`ord_[A-Z0-9]+`).ReplaceAll(body, []byte("ord_SHARED"))
+				}
+				return body
+			})
+		}},
+		{"answers 500", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.unlessReported(w, r, http.StatusInternalServerError)
+		}},
+		{"answers 500 to a replay", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if c.replaying {
+				s.unlessReported(w, r, http.StatusInternalServerError)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		}},
+		{"answers 503 without Retry-After", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.unlessReported(w, r, http.StatusServiceUnavailable)
+		}},
+		{"answers 502 without a proxy", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.unlessReported(w, r, http.StatusBadGateway)
+		}},
+		{"answers 200", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.unlessReported(w, r, http.StatusOK)
+		}},
+		{"redirects", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if r.Method == http.MethodGet { // the redirect was followed
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
+			w.Header().Set("Location", r.URL.Path)
+			s.unlessReported(w, r, http.StatusSeeOther)
+		}},
+		{"refuses all orders", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			r.Header.Set("Content-Type", "text/plain")
+			s.good.ServeHTTP(w, r)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newShop(t, row.handle)
+			var faults atomic.Int64
+			s.audit.Config.OnFault = func(Fault) { faults.Add(1) }
+			r := s.run(t)
+			for kind, n := range r.Broken {
+				kind := Kind(kind)
+				switch {
+				case kind != row.kind && n > 0:
+					t.Errorf("%d keys are %v", n, kind)
+				case kind == row.kind && n == 0:
+					t.Errorf("no key is %v", kind)
+				case kind == row.kind && n > 1 && kind != Duplicated && kind != Unexpected:
+					t.Errorf("%d keys are %v, want 1", n, kind)
+				}
+				if int64(n) != faults.Load() && kind == row.kind {
+					t.Errorf("%d keys are %v, and %d faults were reported", n, kind, faults.Load())
+				}
+				if len(r.Faults[kind]) != min(n, keptFaults) {
+					t.Errorf("%d faults are kept of %d", len(r.Faults[kind]), n)
+				}
+			}
+			if r.Progress.Faults != int(faults.Load()) {
+				t.Errorf("the progress has %d faults, and %d were reported", r.Progress.Faults, faults.Load())
+			}
+		})
+	}
+}
+
+// A replica that does not come back is not waited for without end, and the others
+// are still checked.
+func TestUnansweredKeys(t *testing.T) {
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		if c.replaying && c.replica == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	s.audit.Create(t.Context())
+	s.audit.Config.Patience = 50 * time.Millisecond
+	s.audit.Replay(t.Context())
+	r := s.audit.Result()
+	if want := ([Kinds]int{Unanswered: keys}); r.Broken != want || r.Replayed != keys {
+		t.Errorf("faults are %v and %d replays, want %v and %d", r.Broken, r.Replayed, want, keys)
+	}
+	if r.Again == 0 {
+		t.Error("no key was sent again")
+	}
+}
+
+// A key that stays in progress is not waited for without end, and its replica is
+// not given up.
+func TestKeyStaysInProgress(t *testing.T) {
+	reported := make(chan struct{})
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		if c.replaying && c.replica == 1 {
+			if c.key == "key-7" {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusConflict)
+				return
+			}
+			<-reported
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	report := sync.OnceFunc(func() { close(reported) })
+	s.audit.Config.OnFault = func(Fault) { report() }
+	s.audit.Create(t.Context())
+	s.audit.Config.Patience = 50 * time.Millisecond
+	s.audit.Replay(t.Context())
+	if r := s.audit.Result(); r.Broken != [Kinds]int{Unanswered: 1} || r.Replayed != 2*keys-1 {
+		t.Errorf("faults are %v and %d replays, want one key unanswered and %d", r.Broken, r.Replayed, 2*keys-1)
+	}
+}
+
+// A replay uses no connection that is left from the creating: it may be a broken one.
+func TestReplayConnectsAnew(t *testing.T) {
+	var mu sync.Mutex
+	connections := make(map[string]bool)
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !c.replaying {
+			connections[r.RemoteAddr] = true
+		} else if connections[r.RemoteAddr] {
+			t.Errorf("%s is sent again over a connection of before", c.key)
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	s.run(t)
+}
+
+// A replica that comes back while keys are replayed has broken no promise.
+func TestReplayWaits(t *testing.T) {
+	const away = 20
+	var replays atomic.Int64
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		if c.replaying && replays.Add(1) <= away {
+			panic(http.ErrAbortHandler) // closes the connection
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	if r := s.run(t); r.Broken != [Kinds]int{} || r.Replayed != 2*keys || r.Again != away {
+		t.Errorf("faults are %v; %d replays, want %d; %d keys were sent again, want %d", r.Faults, r.Replayed, 2*keys, r.Again, away)
+	}
+}
+
+func TestNothingIsAcknowledged(t *testing.T) {
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { panic(http.ErrAbortHandler) })
+	s.audit.Config.Patience = 50 * time.Millisecond
+	r := s.run(t)
+	if !r.GaveUp || r.Acknowledged != 0 || r.Broken != [Kinds]int{Unanswered: r.Sent} || r.Retrying != 0 {
+		t.Errorf("%+v; faults %v", r.Progress, r.Broken)
+	}
+	if r.LongestGap != r.Creating {
+		t.Errorf("the longest gap is %v of %v", r.LongestGap, r.Creating)
+	}
+}
+
+// What was acknowledged when the creating ends early is replayed, and what was not
+// is no fault.
+func TestEndingEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { s.good.ServeHTTP(w, r) })
+	go func() {
+		s.audit.Wait(ctx, func(p Progress) bool { return p.Acknowledged >= keys/4 })
+		cancel()
+	}()
+	s.audit.Config.Orders = 1_000_000
+	s.audit.Create(ctx)
+	s.audit.Replay(t.Context())
+	r := s.audit.Result()
+	if r.Broken != [Kinds]int{} || r.Acknowledged < keys/4 || r.Acknowledged == 1_000_000 || r.Replayed != 2*r.Acknowledged || r.Retrying != 0 {
+		t.Errorf("%+v, faults %v", r.Progress, r.Faults)
+	}
+}
+
+// What proxies say in the shop's place is no fault, and is counted.
+func TestProxies(t *testing.T) {
+	statuses := []int{http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		n, err := strconv.Atoi(strings.TrimPrefix(c.key, "key-"))
+		if err != nil {
+			panic(err)
+		}
+		if !c.replaying && c.before < 5 {
+			// With a body: net/http may give the connection of a client that hangs
+			// up to another request too early, if a response has none.
+			http.Error(w, "from a proxy", statuses[n%len(statuses)])
+			return
+		}
+		s.good.ServeHTTP(w, r)
+	})
+	s.audit.Config.Proxies = true
+	r := s.run(t)
+	if r.Broken != [Kinds]int{} || r.Acknowledged != keys {
+		t.Errorf("%d orders were acknowledged, want %d; faults: %v", r.Acknowledged, keys, r.Faults)
+	}
+	total := 0
+	for _, status := range statuses {
+		if r.Statuses[status] == 0 {
+			t.Errorf("%d is not counted", status)
+		}
+		total += r.Statuses[status]
+	}
+	if total != r.Failed {
+		t.Errorf("%d answers are counted, of %d; %s", total, r.Failed, r.Failure)
+	}
+}
+
+// Proxies or not, a shop that is not available says when to try again.
+func TestProblemWithoutRetryAfter(t *testing.T) {
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		s.unlessReported(w, r, http.StatusServiceUnavailable)
+	})
+	s.audit.Config.Proxies = true
+	if r := s.run(t); r.Broken[Unexpected] == 0 {
+		t.Errorf("faults are %v, want unexpected ones", r.Broken)
+	}
+}
+
+// A request is one that the shop gets: nothing sends it again unseen, and a response
+// that is cut off acknowledges nothing.
+func TestRequestsAreSentOnce(t *testing.T) {
+	var got atomic.Int64
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		if got.Add(1); c.replaying || c.before%2 == 1 {
+			s.good.ServeHTTP(w, r)
+			return
+		}
+		s.change(w, r, func(h http.Header, body []byte) []byte {
+			h.Set("Content-Length", strconv.Itoa(len(body)+1))
+			if len(c.key)%2 == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			return body
+		})
+	})
+	s.audit.Create(t.Context())
+	sent := got.Load()
+	s.audit.Replay(t.Context())
+	r := s.audit.Result()
+	if r.Broken != [Kinds]int{} || r.Acknowledged != keys {
+		t.Errorf("%d orders were acknowledged, want %d; faults: %v", r.Acknowledged, keys, r.Faults)
+	}
+	if sent > int64(len(r.Requests)) {
+		t.Errorf("the shop got %d requests, of %d", sent, len(r.Requests))
+	}
+	if r.Failed < keys || r.Failure == "" {
+		t.Errorf("%d requests failed, want %d or more; the last: %q", r.Failed, keys, r.Failure)
+	}
+}
+
+func TestLongestGap(t *testing.T) {
+	for _, row := range []struct {
+		name       string
+		times      []time.Duration
+		end        time.Duration
+		began, gap time.Duration
+	}{
+		{"nothing", nil, 5, 0, 5},
+		{"at the begin", []time.Duration{4, 5}, 6, 0, 4},
+		{"in between", []time.Duration{1, 2, 5, 7}, 8, 2, 3},
+		{"at the end", []time.Duration{1, 2, 3}, 9, 3, 6},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if began, gap := longestGap(row.times, row.end); began != row.began || gap != row.gap {
+				t.Errorf("%v from %v on, want %v from %v on", gap, began, row.gap, row.began)
+			}
+		})
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var thousand []time.Duration
+	for i := range 1000 {
+		thousand = append(thousand, time.Duration(i+1))
+	}
+	for _, row := range []struct {
+		values []time.Duration
+		p      float64
+		want   time.Duration
+	}{
+		{nil, 0.5, 0},
+		{[]time.Duration{3}, 0, 3},
+		{[]time.Duration{3}, 1, 3},
+		{[]time.Duration{1, 2, 3, 4}, 0.5, 2},
+		{[]time.Duration{1, 2, 3, 4}, 0.51, 3},
+		{thousand, 0.5, 500},
+		{thousand, 0.9, 900},
+		{thousand, 0.99, 990},
+		{thousand, 0.999, 999},
+		{thousand, 1, 1000},
+	} {
+		if got := Percentile(row.values, row.p); got != row.want {
+			t.Errorf("of %d values, %v are at most %v, want %v", len(row.values), row.p, got, row.want)
+		}
+	}
+}

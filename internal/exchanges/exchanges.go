@@ -1,0 +1,408 @@
+// Package exchanges replays the recorded exchanges in testdata/contract, whose
+// README.md describes them, on any store.
+package exchanges
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.com/storefront"
+)
+
+// A Store is a store on which exchanges can be replayed.
+type Store interface {
+	storefront.Store
+
+	// Put stores each resource under its ID in the collection: "users",
+	// "products" or "widgets".
+	Put(ctx context.Context, collection string, resources ...storefront.Resource) error
+
+	// Delete removes the resources with these IDs from the collection.
+	Delete(ctx context.Context, collection string, ids ...string) error
+}
+
+// MemStore is a [storefront.MemStore] as a [Store].
+type MemStore struct{ storefront.MemStore }
+
+// Put implements [Store].
+func (m *MemStore) Put(_ context.Context, collection string, resources ...storefront.Resource) error {
+	c, err := m.collection(collection)
+	if err == nil {
+		c.Put(resources...)
+	}
+	return err
+}
+
+// Delete implements [Store].
+func (m *MemStore) Delete(_ context.Context, collection string, ids ...string) error {
+	c, err := m.collection(collection)
+	if err == nil {
+		c.Delete(ids...)
+	}
+	return err
+}
+
+func (m *MemStore) collection(name string) (*storefront.Collection, error) {
+	switch name {
+	case "users":
+		return &m.Users, nil
+	case "products":
+		return &m.Products, nil
+	case "widgets":
+		return &m.Widgets, nil
+	}
+	return nil, fmt.Errorf("there are no %s", name)
+}
+
+// Files returns the recorded files in the folder dir, at least one.
+func Files(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("there are no recorded exchanges in %s", dir)
+	}
+	return files, err
+}
+
+// Check replays file on store, which must be empty, and returns how the
+// responses break the recorded ones, one line for each fault. Every handler that
+// the file needs is passed through wrap, unless that is nil.
+//
+// Check sleeps when time passes in the file. It is meant to be called in a
+// [testing/synctest] bubble: the bubble's clock begins at the time at which the files
+// begin, jumps while everybody sleeps, and stands still while a database works.
+func Check(file string, store Store, wrap func(http.Handler) http.Handler) error {
+	_, exchanges, err := replayFile(file, store, wrap)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, e := range exchanges {
+		if e.want == nil {
+			faults = append(faults, fmt.Errorf("%s:%d: no response is recorded for this request: see README.md there", file, e.line))
+			continue
+		}
+		for _, fault := range e.want.faults(e.got) {
+			faults = append(faults, fmt.Errorf("%s:%d: %s", file, e.line, fault))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Record replays file as [Check] does and writes the responses into it, unless
+// it has any.
+func Record(file string, store Store) error {
+	text, exchanges, err := replayFile(file, store, nil)
+	if err != nil || slices.ContainsFunc(exchanges, func(e exchange) bool { return e.want != nil }) {
+		return err
+	}
+	return os.WriteFile(file, render(text, exchanges), 0o644)
+}
+
+// A step is a line such as "-- request --" and the text that follows it.
+type step struct {
+	line int
+	verb string
+	arg  string
+	text string
+}
+
+var marker = regexp.MustCompile(`^-- (\S+)(?: (.*))? --$`)
+
+func parse(text string) ([]step, error) {
+	var steps []step
+	var about strings.Builder
+	for i, line := range strings.SplitAfter(text, "\n") {
+		if m := marker.FindStringSubmatch(strings.TrimSuffix(line, "\n")); m != nil {
+			steps = append(steps, step{line: i + 1, verb: m[1], arg: m[2]})
+		} else if len(steps) == 0 {
+			about.WriteString(line)
+		} else {
+			steps[len(steps)-1].text += line
+		}
+	}
+	if strings.TrimSpace(about.String()) == "" {
+		return nil, errors.New("the first line must say what the exchange shows")
+	}
+	if len(steps) == 0 {
+		return nil, errors.New("there is no request")
+	}
+	return steps, nil
+}
+
+// An exchange is the response to a request, the one just received and the recorded one.
+type exchange struct {
+	line int // of the request
+	end  int // the line after the request
+	got  response
+	want *recorded // nil if there is none
+}
+
+// replayFile puts the resources of store.json, in the same folder, into the store and
+// replays the file.
+func replayFile(file string, store Store, wrap func(http.Handler) http.Handler) (text string, exchanges []exchange, err error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", nil, err
+	}
+	steps, err := parse(string(b))
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", file, err)
+	}
+	contents, err := os.ReadFile(filepath.Join(filepath.Dir(file), "store.json"))
+	if err != nil {
+		return "", nil, err
+	}
+	if err := put(store, string(contents)); err != nil {
+		return "", nil, fmt.Errorf("store.json: %w", err)
+	}
+	if exchanges, err = replay(steps, store, wrap); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return string(b), exchanges, nil
+}
+
+func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]exchange, error) {
+	failing := &failingStore{Store: store}
+	h, err := newService(failing, "", wrap)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]string)
+	var exchanges []exchange
+	for i, step := range steps {
+		var err error
+		switch step.verb {
+		case "request":
+			var r *http.Request
+			if r, err = step.request(); err == nil {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				exchanges = append(exchanges, exchange{
+					line: step.line,
+					end:  step.line + 1 + strings.Count(step.text, "\n"),
+					got:  response{w.Code, w.Result().Header, nameRandomParts(w.Body.String(), names)},
+				})
+			}
+		case "response":
+			if i == 0 || steps[i-1].verb != "request" {
+				err = errors.New("a response must follow its request")
+			} else {
+				exchanges[len(exchanges)-1].want, err = parseRecorded(step.text)
+			}
+		case "after":
+			var d time.Duration
+			d, err = time.ParseDuration(step.arg)
+			time.Sleep(d)
+		case "service":
+			h, err = newService(failing, step.arg, wrap)
+		case "store":
+			err = failing.become(step.arg)
+		case "put":
+			err = put(store, step.arg)
+		case "delete":
+			collection, id, _ := strings.Cut(step.arg, " ")
+			err = store.Delete(context.Background(), collection, id)
+		default:
+			err = errors.New("there is no such step")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %s: %w", step.line, step.verb, err)
+		}
+	}
+	return exchanges, nil
+}
+
+// put puts resources into the store, from text in the form that MemStore.Load reads.
+func put(store Store, text string) error {
+	var loaded storefront.MemStore
+	if err := loaded.Load(strings.NewReader(text)); err != nil {
+		return err
+	}
+	for name, c := range map[string]*storefront.Collection{"users": &loaded.Users, "products": &loaded.Products, "widgets": &loaded.Widgets} {
+		if resources := slices.Collect(c.All()); len(resources) > 0 {
+			if err := store.Put(context.Background(), name, resources...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newService returns the handler with options such as "Shared MaxAge=10s".
+func newService(store storefront.Store, options string, wrap func(http.Handler) http.Handler) (http.Handler, error) {
+	opts := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
+	for _, option := range strings.Fields(options) {
+		var err error
+		name, value, _ := strings.Cut(option, "=")
+		switch name {
+		case "PageSize":
+			opts.PageSize, err = strconv.Atoi(value)
+		case "MaxPageSize":
+			opts.MaxPageSize, err = strconv.Atoi(value)
+		case "MaxAge":
+			opts.MaxAge, err = time.ParseDuration(value)
+		case "Shared":
+			opts.Shared = true
+		case "CacheSize":
+			opts.CacheSize, err = strconv.Atoi(value)
+		case "Vary":
+			opts.Vary = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
+		case "Scope":
+			opts.Scope = func(r *http.Request) string { return r.Header.Get(value) }
+		default:
+			err = errors.New("there is no such option")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", option, err)
+		}
+	}
+	h := storefront.NewWithOptions(store, opts)
+	if wrap != nil {
+		h = wrap(h)
+	}
+	return h, nil
+}
+
+// request parses a request as it is on the wire, but with lines that end in LF
+// and a Content-Length that may be left out.
+func (s step) request() (*http.Request, error) {
+	head, body, _ := strings.Cut(strings.TrimRight(s.text, "\n"), "\n\n")
+	lowerHead := strings.ToLower(head)
+	switch {
+	case strings.Contains(lowerHead, "\ntransfer-encoding:"):
+		body = strings.ReplaceAll(body, "\n", "\r\n") + "\r\n\r\n"
+	case body != "" && !strings.Contains(lowerHead, "\ncontent-length:"):
+		head += "\nContent-Length: " + strconv.Itoa(len(body))
+	}
+	wire := strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
+	if err != nil {
+		return nil, err
+	}
+	switch s.arg {
+	case "":
+	case "that stalls":
+		r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), stalledReader{}))
+	default:
+		return nil, fmt.Errorf("there is no request %q", s.arg)
+	}
+	return r, nil
+}
+
+// A stalledReader is a connection whose read deadline has passed.
+type stalledReader struct{}
+
+func (stalledReader) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+var random = regexp.MustCompile(`("ord_|"urn:storefront:incident:)([A-Z2-7]{26})"`)
+
+// nameRandomParts replaces the random part of each ID by a number with as many characters:
+// the first ID gets 1, the next different one 2, and so on. It changes nothing else.
+func nameRandomParts(body string, names map[string]string) string {
+	return random.ReplaceAllStringFunc(body, func(found string) string {
+		m := random.FindStringSubmatch(found)
+		if names[m[2]] == "" {
+			names[m[2]] = fmt.Sprintf("RANDOM%020d", len(names)+1)
+		}
+		return m[1] + names[m[2]] + `"`
+	})
+}
+
+// A failingStore is a Store that can fail.
+type failingStore struct {
+	Store
+	failure error
+}
+
+func (s *failingStore) become(state string) error {
+	if fields, ok := strings.CutPrefix(state, "refusing "); ok {
+		refusal := new(storefront.Refusal)
+		s.failure = fmt.Errorf("db-3: %w", refusal)
+		return json.Unmarshal([]byte(fields), refusal)
+	}
+	switch state {
+	case "working":
+		s.failure = nil
+	case "unavailable":
+		s.failure = fmt.Errorf("db-3: %w", storefront.ErrUnavailable)
+	case "in-progress":
+		s.failure = fmt.Errorf("db-3: %w", storefront.ErrInProgress)
+	case "failing":
+		s.failure = errors.New("db-3: disk full")
+	default:
+		return fmt.Errorf("it cannot be %q", state)
+	}
+	return nil
+}
+
+func (s *failingStore) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
+	if s.failure != nil {
+		return nil, s.failure
+	}
+	return s.Store.ListUsers(ctx, after, limit)
+}
+
+func (s *failingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	if s.failure != nil {
+		return storefront.Order{}, s.failure
+	}
+	return s.Store.CreateOrder(ctx, key, order)
+}
+
+func (s *failingStore) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
+	if s.failure != nil {
+		return storefront.Resource{}, s.failure
+	}
+	return s.Store.GetProduct(ctx, id)
+}
+
+func (s *failingStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
+	if s.failure != nil {
+		return nil, s.failure
+	}
+	return s.Store.ListWidgets(ctx, start, limit)
+}
+
+// render returns text with the responses behind their requests.
+func render(text string, exchanges []exchange) []byte {
+	lines := strings.SplitAfter(strings.TrimRight(text, "\n")+"\n", "\n")
+	var b bytes.Buffer
+	from := 0
+	for _, e := range exchanges {
+		end := min(e.end-1, len(lines))
+		b.WriteString(strings.TrimRight(strings.Join(lines[from:end], ""), "\n"))
+		from = end
+		fmt.Fprintf(&b, "\n\n-- response --\nHTTP/1.1 %d %s\n", e.got.status, http.StatusText(e.got.status))
+		for _, name := range slices.Sorted(maps.Keys(e.got.header)) {
+			for _, value := range e.got.header[name] {
+				fmt.Fprintf(&b, "%s: %s\n", name, value)
+			}
+		}
+		if e.got.body != "" {
+			b.WriteString("\n")
+			if json.Indent(&b, []byte(e.got.body), "", "  ") != nil {
+				b.WriteString(e.got.body)
+			}
+			b.WriteString("\n")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(strings.Join(lines[from:], ""))
+	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
+}

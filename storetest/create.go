@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/storefront"
+)
+
+func checkExactlyOne(t *test) {
+	store := t.newOrderStore()
+	key := newKey()
+	first := t.create(store, key, t.newOrder())
+	for range 3 {
+		order := t.newOrder()
+		if got := t.create(store, key, order); got.ID == order.ID {
+			t.broken("the key is not recorded, or the call's own order is returned instead of the stored one.",
+				"A call with a key that has the order %q returned the order that it was given, %q, as if it were new.", first.ID, order.ID)
+			return
+		}
+	}
+
+	orders, _ := optional[OrderLister](t, store, "that calls that returned the order of another call created none of their own")
+	own := first
+	own.CreatedAt = own.CreatedAt.Add(time.Second)
+	t.create(store, key, own)
+	if orders != nil {
+		if n := count(orders, first.ID); n != 1 {
+			t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, there are %d orders with the ID, want 1.", n)
+			return
+		}
+	}
+
+	for range rounds {
+		if !t.checkOneCreates(store, orders, nil) {
+			return
+		}
+	}
+	refuser, ok := optional[Refuser](t, store, "")
+	for range rounds {
+		if !ok || !t.checkOneCreates(store, orders, refuser) {
+			return
+		}
+	}
+}
+
+// checkOneCreates reports whether exactly one of the calls of callTogether creates an
+// order, or none where some fail. The orders are nil if the store cannot list them.
+func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refuser Refuser) bool {
+	t.Helper()
+	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
+	calls := fmt.Sprintf("%d concurrent calls with one key, and one after them", callers)
+	if refuser != nil {
+		calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and then, and one after them", callers)
+	}
+	proposed, got := t.callTogether(store, refuser)
+	var creators, ids []string
+	failed := false
+	for i, p := range proposed {
+		ids = append(ids, p.ID)
+		failed = failed || got[i].ID == ""
+		if got[i].ID == p.ID {
+			creators = append(creators, p.ID)
+		}
+	}
+	if failed && len(creators) == 0 {
+		return true // that no call fails is another promise
+	}
+	if len(creators) != 1 {
+		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls, len(creators), creators)
+		return false
+	}
+	if orders != nil {
+		if n := count(orders, ids...); n != 1 {
+			t.broken(cause, "%s created %d orders, want 1.", calls, n)
+			return false
+		}
+	}
+	return true
+}
+
+// callTogether makes concurrent calls with one key, and one more after them. Unless
+// refuser is nil, their item is sold out now and then meanwhile. It returns the orders
+// that the calls proposed, and those that they returned: the zero Order for a call
+// that failed.
+func (t *test) callTogether(store storefront.Store, refuser Refuser) (proposed, got [callers + 1]storefront.Order) {
+	t.Helper()
+	if refuser != nil {
+		t.sellOut(refuser)
+	}
+	key := newKey()
+	for i := range proposed {
+		proposed[i] = t.newOrder()
+	}
+	var returned atomic.Int64
+	var err error
+	together(callers+1, func(i int) {
+		if i < callers {
+			got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
+			returned.Add(1)
+		} else if refuser != nil {
+			err = t.sellOutNowAndThen(refuser, func() bool { return returned.Load() < callers })
+		}
+	})
+	if err != nil {
+		t.failed("SellOut or Restock", err)
+	}
+	if refuser != nil {
+		t.restock(refuser)
+	}
+	got[callers], _ = t.createWithRetry(t.Context(), store, key, proposed[callers])
+	return proposed, got
+}
+
+func checkInProgress(t *test) {
+	store := t.newOrderStore()
+	for range rounds {
+		if !t.checkOutcomes(store) {
+			return
+		}
+	}
+	const moments = 8
+	for n := 1; n <= moments; n++ {
+		if !t.checkFirstGoesAway(store, n) {
+			return
+		}
+	}
+}
+
+// checkOutcomes reports whether concurrent calls with one key all return an order.
+func (t *test) checkOutcomes(store storefront.Store) bool {
+	t.Helper()
+	key := newKey()
+	var got [callers]storefront.Order
+	var errs [callers]error
+	together(callers, func(i int) {
+		got[i], errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
+	})
+	for i, err := range errs {
+		switch {
+		case isTemporary(err):
+			t.broken("what is in progress does not come to an end.", "Of %d concurrent calls with one key, one still failed after many attempts: %v", callers, err)
+		case err != nil:
+			t.broken("the call that comes second sees the unique constraint and returns its error. It must read the order of the first and return that.",
+				"Of %d concurrent calls with one key, one failed with an error that matches neither ErrInProgress nor ErrUnavailable: %v", callers, err)
+		case got[i].ID == "":
+			t.broken("the call that comes second returns before the first has recorded its order.", "Of %d concurrent calls with one key, one returned an order without ID and no error.", callers)
+		default:
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// checkFirstGoesAway makes a call whose context is cancelled when it is used for the
+// nth time. Others with its key begin as soon as the store first looks at that
+// context. It reports whether they all return an order.
+func (t *test) checkFirstGoesAway(store storefront.Store, n int) bool {
+	t.Helper()
+	key := newKey()
+	ctx := newCountdown(t.Context(), n)
+	var wg sync.WaitGroup
+	var errs [callers]error
+	ctx.first = func() {
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder()) })
+		}
+	}
+	store.CreateOrder(ctx, key, t.newOrder())
+	ctx.cancel()
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.broken("calls with one key are joined, and fail when the context of the first is done; or a cancelled call leaves something behind that makes others fail.",
+				"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its key failed: %v", n, callers, err)
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,128 @@
+package storetest_test
+
+import (
+	"cmp"
+	"errors"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+)
+
+var wrongCreation = []wrongStore{
+	{"CreateOrder is not written yet", func(s *store) {
+		s.create = func(ctx ctxt, _ key, _ order) (order, error) {
+			return order{}, cmp.Or(ctx.Err(), errors.New("not written yet"))
+		}
+	}, append([]string{concurrently, done, notLater}, everyOrder...), "failed: not written yet"},
+
+	{"SELECT, then INSERT", func(s *store) {
+		s.races(func(_ key, o, stored order, err error) (order, error) {
+			if err == nil && stored.ID != o.ID || errors.Is(err, storefront.ErrKeyReused) {
+				return s.createWithoutKey(o)
+			}
+			return stored, err
+		})
+	}, []string{exactlyOne, reused}, "ON CONFLICT DO NOTHING"},
+	{"a loser creates an order and returns the other", func(s *store) {
+		s.races(func(_ key, o, stored order, err error) (order, error) {
+			if err == nil && stored.ID != o.ID {
+				s.createWithoutKey(o)
+			}
+			return stored, err
+		})
+	}, []string{exactlyOne}, "created 16 orders, want 1"},
+	{"replays return the order that they are given", func(s *store) {
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
+			if err != nil {
+				return order{}, err
+			}
+			return o, nil
+		})
+	}, []string{exactlyOne, sameKey, lifetime, settles, crash, notLater, reused, decided, ordered}, "returned the order that it was given"},
+	{"a replay with the order's own ID is recorded again", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			known := s.isKnown(k)
+			stored, err := right(ctx, k, o)
+			if known && err == nil && stored.ID == o.ID {
+				s.createWithoutKey(o)
+			}
+			return stored, err
+		})
+	}, []string{exactlyOne}, "there are 2 orders with the ID, want 1"},
+
+	{"a replay is always in progress", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if s.isKnown(k) && ctx.Err() == nil {
+				return order{}, storefront.ErrInProgress
+			}
+			return right(ctx, k, o)
+		})
+	}, []string{atomic, exactlyOne, crash, replay, sameKey, reused, inProgress, decided, ordered, lifetime, settles, notLater}, "another call with its key failed: storefront: a call with this idempotency key is in progress"},
+	{"the unique constraint's error", func(s *store) {
+		s.races(func(_ key, o, stored order, err error) (order, error) {
+			if err == nil && stored.ID != o.ID {
+				return order{}, errors.New("duplicate key value violates unique constraint")
+			}
+			return stored, err
+		})
+	}, []string{inProgress}, "read the order of the first"},
+	{"calls that meet abort each other", func(s *store) {
+		var mu sync.Mutex
+		calls := make(map[*bool]bool)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			aborted := new(bool)
+			mu.Lock()
+			calls[aborted] = true
+			for met := range calls {
+				*met = len(calls) > 1 || *met
+			}
+			mu.Unlock()
+			time.Sleep(time.Microsecond)
+			mu.Lock()
+			delete(calls, aborted)
+			failed := *aborted
+			mu.Unlock()
+			if failed {
+				return order{}, errors.New("could not serialize access")
+			}
+			return right(ctx, k, o)
+		})
+	}, []string{inProgress, concurrently, decided}, "could not serialize access"},
+	{"calls joined under the first one's context", func(s *store) {
+		type flight struct {
+			landed chan struct{}
+			o      order
+			err    error
+		}
+		var mu sync.Mutex
+		flights := make(map[string]*flight)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			name := fullNameOf(k)
+			mu.Lock()
+			f, joined := flights[name]
+			if !joined {
+				f = &flight{landed: make(chan struct{})}
+				flights[name] = f
+			}
+			mu.Unlock()
+			if joined {
+				<-f.landed
+				return f.o, f.err
+			}
+			time.Sleep(time.Microsecond)
+			f.o, f.err = right(ctx, k, o)
+			mu.Lock()
+			delete(flights, name)
+			mu.Unlock()
+			close(f.landed)
+			return f.o, f.err
+		})
+	}, []string{inProgress}, "calls with one key are joined"},
+}

@@ -1,0 +1,128 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+
+	"example.com/storefront"
+)
+
+var wrongInterruptions = []wrongStore{
+	{"an order is created, then ctx looked at", func(s *store) {
+		s.lookLast(ctxt.Err)
+	}, []string{noTrace}, "looked at after the order was recorded"},
+	{"an order is created, then ctx looked at, unless that was done by chance before", func(s *store) {
+		s.lookLast(ctxt.Err)
+		s.takeTurns(oneForAll, waitOrLeave)
+	}, []string{noTrace}, "looked at after the order was recorded"},
+	{"a failed call keeps its key", func(s *store) {
+		s.keepKeys(func(ctx ctxt, err error) bool { return err == nil || ctx.Err() != nil })
+	}, []string{noTrace}, "the key is recorded before the order"},
+	{"a refused call keeps its key", func(s *store) {
+		s.keepKeys(func(_ ctxt, err error) bool { return isRefusal(err) })
+	}, []string{noTrace}, "A call whose order was refused failed. Then a call with the same key and another order failed"},
+	{"a refused order is recovered after a crash", func(s *store) {
+		var refused []order
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if isRefusal(err) {
+				refused = append(refused, o)
+			}
+			return stored, err
+		})
+		s.reopen = func() storefront.Store {
+			for _, o := range refused {
+				o.Item = "refused" // which is not sold out
+				s.createWithoutKey(o)
+			}
+			return s
+		}
+	}, []string{noTrace}, "After a crash there are 3 orders that were refused"},
+	{"a failure is remembered", func(s *store) {
+		failures := make(map[string]error)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if err := failures[nameOf(k)]; err != nil {
+				return order{}, err
+			}
+			stored, err := right(ctx, k, o)
+			if ctx.Err() != nil {
+				failures[nameOf(k)] = err
+			}
+			return stored, err
+		})
+	}, []string{noTrace, settles, inProgress}, "leaves something behind"},
+
+	{"the driver's error in the midst", func(s *store) {
+		s.lookLast(func(ctxt) error { return errDriver })
+		s.lookFirst()
+	}, []string{unknown}, "matches neither context canceled nor ErrUnavailable"},
+
+	{"the key, then the order", func(s *store) {
+		begun := make(map[string]bool)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			if begun[fullNameOf(k)] && !s.isKnown(k) {
+				return order{}, errors.New("the key has no order")
+			}
+			begun[fullNameOf(k)] = true
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+	}, []string{settles, inProgress, decided}, "leaves something behind"},
+	{"the key of an interrupted call is not recorded again", func(s *store) {
+		interrupted := make(map[string]bool)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				interrupted[nameOf(k)] = true
+				return order{}, ctx.Err()
+			}
+			if interrupted[nameOf(k)] {
+				return s.createWithoutKey(o)
+			}
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+		s.lookFirst()
+	}, []string{settles}, "The third returned another"},
+}
+
+// lookFirst makes CreateOrder look at ctx before it does anything else.
+func (s *store) lookFirst() {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		if ctx.Err() != nil {
+			return order{}, ctx.Err()
+		}
+		return right(ctx, k, o)
+	})
+}
+
+// lookLast makes CreateOrder create the order whatever ctx says, and then fail if ctx is
+// done.
+func (s *store) lookLast(failure func(ctxt) error) {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		stored, err := right(context.WithoutCancel(ctx), k, o)
+		if ctx.Err() != nil {
+			return order{}, failure(ctx)
+		}
+		return stored, err
+	})
+}
+
+// keepKeys makes the store keep the keys of some calls for their fingerprints, whether
+// the calls have created an order or not.
+func (s *store) keepKeys(keeps func(ctx ctxt, err error) bool) {
+	kept := make(map[string][32]byte)
+	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		if first, ok := kept[nameOf(k)]; ok && first != k.Fingerprint {
+			return order{}, storefront.ErrKeyReused
+		}
+		stored, err := right(ctx, k, o)
+		if keeps(ctx, err) {
+			kept[nameOf(k)] = k.Fingerprint
+		}
+		return stored, err
+	})
+}

@@ -1,0 +1,111 @@
+package storetest_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"example.com/storefront"
+)
+
+var wrongKeys = []wrongStore{
+	{"keys without scope", func(s *store) { s.keys(func(k *key) { k.Scope = "" }) }, []string{sameKey}, "Scope is left out"},
+	{"keys joined", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+k.Value }) }, []string{sameKey}, "was taken for"},
+	{"keys joined by a comma", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+","+k.Value }) }, []string{sameKey}, `{Scope: "a", Value: "b,c"} was taken for {Scope: "a,b", Value: "c"}`},
+	{"keys without case", func(s *store) { s.keys(func(k *key) { k.Value = strings.ToLower(k.Value) }) }, []string{sameKey}, `Value: "K"`},
+	{"keys trimmed", func(s *store) { s.keys(func(k *key) { k.Value = strings.TrimRight(k.Value, " ") }) }, []string{sameKey}, `Value: "k "`},
+	{"keys cut", func(s *store) { s.keys(func(k *key) { k.Scope = k.Scope[:min(255, len(k.Scope))] }) }, []string{sameKey}, "10002 bytes"},
+	{"scopes as valid UTF-8", func(s *store) { s.keys(func(k *key) { k.Scope = strings.ToValidUTF8(k.Scope, "\ufffd") }) }, []string{sameKey}, `\xfe`},
+	{"fingerprints without scope", func(s *store) {
+		fingerprints := make(map[string][32]byte)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if f, ok := fingerprints[k.Value]; ok && f != k.Fingerprint && ctx.Err() == nil {
+				return order{}, storefront.ErrKeyReused
+			}
+			stored, err := right(ctx, k, o)
+			if err == nil {
+				fingerprints[k.Value] = k.Fingerprint
+			}
+			return stored, err
+		})
+	}, []string{sameKey}, "found by Value alone"},
+
+	{"fingerprints ignored", func(s *store) { s.keys(func(k *key) { k.Fingerprint = [32]byte{} }) }, []string{reused}, "returned that order and no error"},
+	{"half of a fingerprint", func(s *store) { s.keys(func(k *key) { clear(k.Fingerprint[16:]) }) }, []string{reused}, "differs in the last byte"},
+	{"fingerprints up to a zero", func(s *store) {
+		s.keys(func(k *key) {
+			if i := slices.Index(k.Fingerprint[:], 0); i >= 0 {
+				clear(k.Fingerprint[i:])
+			}
+		})
+	}, []string{reused}, "differs in the last byte"},
+	{"fingerprints in the key", func(s *store) {
+		s.keys(func(k *key) { k.Value += fmt.Sprintf("%x", k.Fingerprint); k.Fingerprint = [32]byte{} })
+	}, []string{reused, ordered}, "part of the key in the unique constraint"},
+	{"orders compared, not fingerprints", func(s *store) {
+		s.keys(func(k *key) { k.Fingerprint = [32]byte{} })
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
+			if err == nil && (stored.Item != o.Item || stored.Qty != o.Qty) {
+				return order{}, storefront.ErrKeyReused
+			}
+			return stored, err
+		})
+	}, []string{reused}, "returned that order and no error"},
+	{"the fingerprint of a call with the order's own ID is not compared", func(s *store) {
+		var orders sync.Map
+		s.returns(func(k key, o, stored order, err error) (order, error) {
+			if err == nil {
+				orders.Store(nameOf(k), stored)
+			}
+			if own, ok := orders.Load(nameOf(k)); ok && errors.Is(err, storefront.ErrKeyReused) && own.(order).ID == o.ID {
+				return own.(order), nil
+			}
+			return stored, err
+		})
+	}, []string{reused}, "taken for that of this very call"},
+	{"fingerprints are not compared in a race", func(s *store) {
+		var orders sync.Map
+		s.returns(func(k key, _, stored order, err error) (order, error) {
+			if err == nil {
+				orders.Store(nameOf(k), stored)
+			}
+			return stored, err
+		})
+		s.races(func(k key, _, stored order, err error) (order, error) {
+			if first, ok := orders.Load(nameOf(k)); ok && errors.Is(err, storefront.ErrKeyReused) {
+				return first.(order), nil
+			}
+			return stored, err
+		})
+	}, []string{reused}, "joined before their fingerprints are compared"},
+	{"an order of a reused key", func(s *store) {
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
+			if errors.Is(err, storefront.ErrKeyReused) {
+				s.createWithoutKey(o)
+			}
+			return stored, err
+		})
+	}, []string{reused}, "created an order"},
+	{"a reused key replaces the order", func(s *store) {
+		replaced := make(map[string]order)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if errors.Is(err, storefront.ErrKeyReused) {
+				replaced[nameOf(k)] = o
+			} else if r, ok := replaced[nameOf(k)]; ok && err == nil {
+				stored = r
+			}
+			return stored, err
+		})
+	}, []string{reused}, "ON CONFLICT DO UPDATE"},
+	{"another error for a reused key", func(s *store) {
+		s.returns(func(_ key, _, stored order, err error) (order, error) {
+			if errors.Is(err, storefront.ErrKeyReused) {
+				err = errors.New("conflict")
+			}
+			return stored, err
+		})
+	}, []string{reused}, "does not match ErrKeyReused: conflict"},
+}

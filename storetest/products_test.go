@@ -1,0 +1,102 @@
+package storetest_test
+
+import (
+	"cmp"
+	"database/sql"
+	"errors"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"example.com/storefront"
+)
+
+var wrongProducts = []wrongStore{
+	{"IDs cleaned as paths", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if path.Clean("/"+id) != "/"+id {
+				return resource{}, cmp.Or(ctx.Err(), storefront.ErrNotFound)
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{product}, "cleaned as a path"},
+	{"products in a cache that no change ends", func(s *store) {
+		var mu sync.Mutex
+		cached := make(map[string]resource)
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r, ok := cached[id]; ok && ctx.Err() == nil {
+				return r, nil
+			}
+			r, err := s.MemStore.GetProduct(ctx, id)
+			if err == nil {
+				cached[id] = r
+			}
+			return r, err
+		}
+	}, []string{product, notFound}, "is cached"},
+	{"a product among many", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if r, ok := s.Products.Get(id); ok && ctx.Err() == nil {
+				few := slices.Collect(s.Products.All())
+				if few = few[:min(500, len(few))]; !slices.Contains(ids(few), id) {
+					return resource{}, storefront.ErrNotFound
+				}
+				return r, nil
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{product}, "did not find the product"},
+	{"IDs cut", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			return s.MemStore.GetProduct(ctx, id[:min(254, len(id))])
+		}
+	}, []string{product}, "returned the product"},
+	{"products without case", func(s *store) {
+		s.matchProducts(strings.EqualFold)
+	}, []string{notFound}, `GetProduct(ctx, "TEAPOT"), where there is no such product, returned the product "teapot"`},
+	{"products by prefix", func(s *store) {
+		s.matchProducts(func(id, asked string) bool { return strings.HasPrefix(id, asked) })
+	}, []string{notFound}, `GetProduct(ctx, "tea")`},
+	{"products by LIKE", func(s *store) {
+		s.matchProducts(func(id, asked string) bool {
+			pattern := regexp.QuoteMeta(asked)
+			pattern = strings.NewReplacer("%", ".*", "_", ".").Replace(pattern)
+			return regexp.MustCompile("^" + pattern + "$").MatchString(id)
+		})
+	}, []string{notFound}, "as a pattern (LIKE)"},
+	{"the zero Resource for no product", func(s *store) {
+		s.notFoundIs(nil)
+	}, []string{notFound}, "returned the zero Resource and no error"},
+	{"the database's error for no row", func(s *store) {
+		s.notFoundIs(sql.ErrNoRows)
+	}, []string{notFound}, "no rows in result set"},
+}
+
+// matchProducts returns another product for an ID that none has, if the two IDs match.
+func (s *store) matchProducts(match func(id, asked string) bool) {
+	s.get = func(ctx ctxt, asked string) (resource, error) {
+		r, err := s.MemStore.GetProduct(ctx, asked)
+		if errors.Is(err, storefront.ErrNotFound) {
+			for r := range s.Products.All() {
+				if match(r.ID(), asked) {
+					return r, nil
+				}
+			}
+		}
+		return r, err
+	}
+}
+
+func (s *store) notFoundIs(instead error) {
+	s.get = func(ctx ctxt, id string) (resource, error) {
+		r, err := s.MemStore.GetProduct(ctx, id)
+		if errors.Is(err, storefront.ErrNotFound) {
+			err = instead
+		}
+		return r, err
+	}
+}

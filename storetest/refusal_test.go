@@ -1,0 +1,245 @@
+package storetest_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	atomics "sync/atomic"
+	"time"
+
+	"example.com/storefront"
+)
+
+var wrongRefusals = []wrongStore{
+	{"SellOut has no effect", func(s *store) {
+		s.Accept = nil
+	}, []string{decided}, `After SellOut(ctx, "teapot"), CreateOrder with a new key and an order for the item returned the order`},
+	{"a refusal is remembered with the key", func(s *store) {
+		s.rememberRefusals(fullNameOf)
+	}, []string{decided}, "recorded as the outcome of the key"},
+	{"a refusal is remembered for any order", func(s *store) {
+		s.rememberRefusals(nameOf)
+	}, []string{decided, noTrace}, "recorded as the outcome of the key"},
+	{"recorded, then decided", func(s *store) {
+		s.Accept = nil
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			known := s.isKnown(k)
+			stored, err := right(ctx, k, o)
+			if err == nil && !known {
+				err = s.decide(o)
+			}
+			return stored, err
+		})
+	}, []string{decided, noTrace}, "A call was refused. Another with its key returned the order"},
+	{"a refused call is taken up again", func(s *store) {
+		refused := make(map[string]order)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if first, ok := refused[nameOf(k)]; ok && s.decide(o) == nil {
+				o.ID = first.ID
+			}
+			stored, err := right(ctx, k, o)
+			if isRefusal(err) {
+				refused[nameOf(k)] = o
+			}
+			return stored, err
+		})
+	}, []string{decided, noTrace}, "returned the order"},
+	{"a refusal as text", func(s *store) {
+		s.refusalIs(func(r storefront.Refusal) error { return errors.New(r.Error()) })
+	}, []string{decided}, "does not match *storefront.Refusal: storefront: order refused (sold-out)"},
+	{"a nil Refusal", func(s *store) {
+		s.refusalIs(func(storefront.Refusal) error { return (*storefront.Refusal)(nil) })
+	}, []string{decided}, "does not match *storefront.Refusal: <nil>"},
+	{"a Refusal without its pointer", func(s *store) {
+		s.refusalIs(func(r storefront.Refusal) error {
+			return &storefront.Refusal{Reason: r.Reason, Detail: r.Detail}
+		})
+	}, []string{decided}, `refused with Pointer "", want "#/item"`},
+	{"all are refused that are committed with one", func(s *store) {
+		s.commitTogether(func(b *batch, err error) error { return cmp.Or(b.refusal, err) }, nil)
+	}, []string{decided}, "all of them are refused if one is"},
+	{"all are rolled back that are committed with one that is refused", func(s *store) {
+		s.commitTogether(nil, func(b *batch) bool { return b.refusal != nil })
+	}, []string{decided, ordered}, "all of them are rolled back if one is refused"},
+	{"all are decided as one of those that are committed together", func(s *store) {
+		s.commitTogether(func(b *batch, _ error) error { return b.first }, nil)
+	}, []string{decided}, "committed together"},
+	{"a refused order is not rolled back", func(s *store) {
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
+			if isRefusal(err) {
+				o.Item = "refused" // which is not sold out
+				s.createWithoutKey(o)
+			}
+			return stored, err
+		})
+	}, []string{exactlyOne, noTrace}, "sold out now and then, and one after them created 17 orders"},
+	{"a key that was refused is not recorded later on", func(s *store) {
+		refused := make(map[string]bool)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			name := nameOf(k)
+			if refused[name] {
+				k.Value = o.ID
+			}
+			stored, err := right(ctx, k, o)
+			refused[name] = refused[name] || isRefusal(err)
+			return stored, err
+		})
+		var calls atomics.Int64
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			time.Sleep(time.Duration(calls.Add(1)%8) * time.Microsecond)
+			return right(ctx, k, o)
+		})
+		s.lookFirst()
+	}, []string{exactlyOne, decided}, "sold out now and then, and one after them, "},
+
+	{"refused before the key is looked for", func(s *store) {
+		s.decideFirst()
+	}, []string{ordered}, "it is decided before the key is looked for"},
+	{"a replay with the order's own ID is decided anew", func(s *store) {
+		s.returns(func(k key, o, stored order, err error) (order, error) {
+			if err == nil && stored.ID == o.ID && s.isKnown(k) && s.decide(o) != nil {
+				return order{}, s.decide(o)
+			}
+			return stored, err
+		})
+	}, []string{ordered}, "taken for that of this very call"},
+	{"another fingerprint is refused", func(s *store) {
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
+			if errors.Is(err, storefront.ErrKeyReused) {
+				err = cmp.Or(s.decide(o), err)
+			}
+			return stored, err
+		})
+	}, []string{ordered}, "looked for together with its fingerprint"},
+	{"an order changes with its item", func(s *store) {
+		s.replays(func(o *order) {
+			if s.decide(*o) != nil {
+				o.Qty = 0
+			}
+		})
+	}, []string{ordered}, "returned one with Qty 0, want 2"},
+	{"the key is not looked for where calls meet", func(s *store) {
+		var mu sync.Mutex
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if mu.TryLock() {
+				defer mu.Unlock()
+				time.Sleep(time.Microsecond)
+			} else if err := s.decide(o); err != nil {
+				return order{}, err
+			}
+			return right(ctx, k, o)
+		})
+		s.lookFirst()
+	}, []string{ordered}, "one of 16 concurrent calls with the order's key was refused"},
+	{"decided, then recorded", func(s *store) {
+		s.decideApart()
+	}, []string{ordered}, "to decide and to record the order are not one step"},
+	{"after a crash, refused before the key is looked for", func(s *store) {
+		s.afterCrash((*store).decideFirst)
+	}, []string{ordered}, "After a crash, a call with the order's key failed"},
+}
+
+// decideFirst makes the store refuse an order for a sold-out item before it looks for the
+// key.
+func (s *store) decideFirst() {
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		if err := s.decide(o); err != nil && ctx.Err() == nil {
+			return order{}, err
+		}
+		return right(ctx, k, o)
+	})
+}
+
+// decideApart makes the store look for the key and decide in one step, and record the
+// order in another, some time later.
+func (s *store) decideApart() {
+	s.Accept = nil
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		if ctx.Err() != nil {
+			return order{}, ctx.Err()
+		}
+		if !s.isKnown(k) {
+			if err := s.decide(o); err != nil {
+				return order{}, err
+			}
+		}
+		if ctx.Err() != nil {
+			return order{}, ctx.Err()
+		}
+		time.Sleep(time.Microsecond)
+		return right(context.WithoutCancel(ctx), k, o)
+	})
+}
+
+// rememberRefusals makes the store refuse a key again if one of the same name was refused.
+func (s *store) rememberRefusals(name func(key) string) {
+	refusals := make(map[string]error)
+	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		if err := refusals[name(k)]; err != nil {
+			return order{}, err
+		}
+		stored, err := right(ctx, k, o)
+		if isRefusal(err) {
+			refusals[name(k)] = err
+		}
+		return stored, err
+	})
+}
+
+// refusalIs returns another error instead of a refusal.
+func (s *store) refusalIs(instead func(storefront.Refusal) error) {
+	s.returns(func(_ key, _, stored order, err error) (order, error) {
+		if isRefusal(err) {
+			err = instead(soldOut)
+		}
+		return stored, err
+	})
+}
+
+// A batch is orders that are committed together.
+type batch struct {
+	first, refusal error // of the first order, and of any
+}
+
+// commitTogether makes the store commit orders together whose calls meet. If decide is not
+// nil, it is given a batch and the refusal of one order, and returns the refusal to be
+// used. If lost is not nil, it reports whether the orders of a batch are not recorded,
+// though the calls return them.
+func (s *store) commitTogether(decide func(b *batch, own error) error, lost func(b *batch) bool) {
+	var mu sync.Mutex
+	var open *batch
+	s.Accept = nil
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		if ctx.Err() != nil {
+			return order{}, ctx.Err()
+		}
+		if s.isKnown(k) {
+			return right(ctx, k, o)
+		}
+		own := s.decide(o)
+		mu.Lock()
+		if open == nil {
+			open = &batch{first: own}
+		}
+		b := open
+		b.refusal = cmp.Or(b.refusal, own)
+		mu.Unlock()
+		time.Sleep(time.Microsecond)
+		mu.Lock()
+		if open == b {
+			open = nil
+		}
+		if decide != nil {
+			own = decide(b, own)
+		}
+		mu.Unlock()
+		if own != nil {
+			return order{}, own
+		}
+		if lost != nil && lost(b) {
+			return o, nil
+		}
+		return right(context.WithoutCancel(ctx), k, o)
+	})
+}

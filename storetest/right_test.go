@@ -1,0 +1,171 @@
+package storetest_test
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+	atomics "sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/storetest"
+)
+
+// rightStores keep the contract, each in a way that not every store does.
+var rightStores = []struct {
+	name   string
+	change func(*store)
+}{
+	{"the store that the wrong ones are made of", func(*store) {}},
+	{"errors are wrapped", func(s *store) {
+		s.returns(func(_ key, _, stored order, err error) (order, error) { return stored, wrapped(err) })
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			r, err := s.MemStore.GetProduct(ctx, id)
+			return r, wrapped(err)
+		}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			return page, wrapped(err)
+		})
+	}},
+	{"calls that meet another are in progress", func(s *store) {
+		var busy sync.Map
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if _, taken := busy.LoadOrStore(nameOf(k), true); taken {
+				return order{}, storefront.ErrInProgress
+			}
+			defer busy.Delete(nameOf(k))
+			time.Sleep(time.Microsecond)
+			return right(ctx, k, o)
+		})
+		s.lookFirst()
+	}},
+	{"two calls at once are enough", func(s *store) {
+		calls := make(chan struct{}, 2)
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if ctx.Err() != nil {
+				return order{}, ctx.Err()
+			}
+			select {
+			case calls <- struct{}{}:
+				defer func() { <-calls }()
+				time.Sleep(time.Microsecond)
+				return right(ctx, k, o)
+			default:
+				return order{}, storefront.ErrUnavailable
+			}
+		})
+	}},
+	{"every fifth call is unavailable", func(s *store) {
+		var calls atomics.Int64
+		unavailable := func(ctx ctxt) error {
+			if calls.Add(1)%5 == 0 {
+				return cmp.Or(ctx.Err(), storefront.ErrUnavailable)
+			}
+			return nil
+		}
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if err := unavailable(ctx); err != nil {
+				return order{}, err
+			}
+			return right(ctx, k, o)
+		})
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if err := unavailable(ctx); err != nil {
+				return resource{}, err
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			if err := unavailable(ctx); err != nil {
+				return nil, err
+			}
+			return l.right(ctx, position, limit)
+		})
+	}},
+	{"unavailable for a call that does not wait", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
+			}
+			return stored, err
+		})
+	}},
+	{"refusals of the store's own words", func(s *store) {
+		s.refusal = storefront.Refusal{Reason: soldOut.Reason}
+		s.refusalIs(func(r storefront.Refusal) error {
+			return fmt.Errorf("the store: %w", &storefront.Refusal{Reason: r.Reason, Detail: "There were some until " + time.Now().String()})
+		})
+	}},
+	{"what is sold out is back after a crash", func(s *store) {
+		s.reopen = func() storefront.Store {
+			s.soldOut.Clear()
+			return s
+		}
+	}},
+	{"decided, then recorded, while others with the key wait", func(s *store) {
+		s.decideApart()
+		s.takeTurns(nameOf, waitOrLeave)
+	}},
+	{"times in another zone", func(s *store) {
+		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.In(time.FixedZone("", 3600)) })
+	}},
+	{"slices with room and empty ones", func(s *store) {
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			return append(make([]resource, 0, 1000), page...), err
+		})
+	}},
+	{"keys for two days", func(s *store) { s.expireKeys(48 * time.Hour) }},
+	{"keys for a day, in calls that take their time", func(s *store) {
+		s.expireKeys(storefront.KeyLifetime)
+		s.takeTime(100 * time.Millisecond)
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			pause(ctx, 100*time.Millisecond)
+			return l.right(ctx, position, limit)
+		})
+	}},
+	{"an order that is created though the call fails, as its context is done meanwhile", func(s *store) {
+		s.lookLast(ctxt.Err)
+		s.lookFirst()
+	}},
+}
+
+func wrapped(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the store: %w", err)
+}
+
+func TestRightStoresPass(t *testing.T) {
+	t.Parallel()
+	for _, r := range rightStores {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			storetest.RunSynctest(t, func(_ *testing.T, contents storetest.Contents) storefront.Store {
+				s := newStore(contents)
+				r.change(s)
+				return s
+			})
+		})
+	}
+}
+
+// A bareStore has the four methods, and of the optional ones but half of an Editor.
+type bareStore struct{ storefront.Store }
+
+func (bareStore) Put(ctxt, storetest.Contents) error { return nil }
+
+// A movableStore has a clock, but one whose type is wrong.
+type movableStore struct{ *store }
+
+func (movableStore) Advance(seconds int) {}

@@ -1,0 +1,282 @@
+package storetest_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/storetest"
+)
+
+var wrongMethods = []wrongStore{
+	{"a database that allows one read at a time", func(s *store) {
+		var mu sync.Mutex
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, ctx.Err()
+			}
+			if !mu.TryLock() {
+				return resource{}, errors.New("database is locked")
+			}
+			defer mu.Unlock()
+			time.Sleep(time.Microsecond)
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{concurrently}, "database is locked"},
+	{"scratch space that calls share", func(s *store) {
+		var mu sync.Mutex
+		var position string
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			mu.Lock()
+			position = after
+			mu.Unlock()
+			time.Sleep(time.Nanosecond)
+			mu.Lock()
+			defer mu.Unlock()
+			return s.MemStore.ListUsers(ctx, position, limit)
+		}
+	}, []string{concurrently}, "state that calls share"},
+	{"ListUsers ignores ctx", func(s *store) {
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			return s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit)
+		}
+	}, []string{done}, "returned no error"},
+	{"CreateOrder ignores ctx", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+	}, []string{done}, "returned no error"},
+	{"GetProduct ignores ctx", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
+		}
+	}, []string{done}, "returned no error"},
+	{"CreateOrder looks at ctx only where it waits for its turn", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			return right(context.WithoutCancel(ctx), k, o)
+		})
+		s.takeTurns(oneForAll, waitOrLeave)
+	}, []string{done}, "CreateOrder(ctx, key, order) with a context that was cancelled returned no error"},
+	{"GetProduct looks at ctx only where it waits for its turn", func(s *store) {
+		turns := make(chan struct{}, 16)
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+				return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
+			case <-ctx.Done():
+				return resource{}, ctx.Err()
+			}
+		}
+	}, []string{done}, "with a context that was cancelled returned no error"},
+	{"a replay ignores ctx", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if s.isKnown(k) {
+				ctx = context.WithoutCancel(ctx)
+			}
+			return right(ctx, k, o)
+		})
+	}, []string{done}, "CreateOrder(ctx, the key of an order, order) with a context that was cancelled returned no error"},
+	{"a missing product is known whatever ctx is", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if _, ok := s.Products.Get(id); !ok {
+				return resource{}, storefront.ErrNotFound
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{done}, "GetProduct(ctx, the ID of no product) with a context that was cancelled returned an error that does not match"},
+	{"the last user is known whatever ctx is", func(s *store) {
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			if page, err := s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit); len(page) == 0 {
+				return nil, err
+			}
+			return s.MemStore.ListUsers(ctx, after, limit)
+		}
+	}, []string{done}, "ListUsers(ctx, the ID of the last user, 5) with a context that was cancelled returned no error"},
+	{"a call that waits for the one before does not leave when ctx is done", func(s *store) {
+		s.takeTime(time.Second)
+		s.takeTurns(oneForAll, waitAnyway)
+		s.lookFirst()
+	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
+	{"a call that waits for one with its key does not leave when ctx is done", func(s *store) {
+		s.takeTime(time.Second)
+		s.takeTurns(nameOf, waitAnyway)
+		s.lookFirst()
+	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
+	{"an error of the driver when ctx is done", func(s *store) {
+		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, errors.New("canceling statement due to user request")
+			}
+			return s.MemStore.ListWidgets(ctx, start, limit)
+		}
+	}, []string{done}, `does not match "context canceled"`},
+	{"Canceled for a deadline", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, context.Canceled
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{done}, `does not match "context deadline exceeded"`},
+	{"more attempts though ctx is done", func(s *store) {
+		s.get = func(ctx ctxt, id string) (r resource, err error) {
+			for range 3 {
+				if r, err = s.MemStore.GetProduct(ctx, id); err == nil || errors.Is(err, storefront.ErrNotFound) {
+					return r, err
+				}
+				time.Sleep(time.Second)
+			}
+			return r, err
+		}
+	}, []string{done}, "took 3s to return"},
+	{"a pause that does not end with ctx", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				return resource{}, ctx.Err()
+			}
+			time.Sleep(time.Second)
+			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
+		}
+	}, []string{done}, "done after 1ms took 1s to return"},
+	{"rows.Err is not looked at", func(s *store) {
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			page, _ := s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit)
+			for i := range page {
+				if ctx.Err() != nil {
+					return page[:i], nil
+				}
+			}
+			return page, nil
+		}
+	}, []string{done}, "sql.Rows.Err"},
+	{"the context of the first call is kept", func(s *store) {
+		var mu sync.Mutex
+		var first ctxt
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if first != nil && first.Err() != nil {
+				return nil, first.Err()
+			}
+			page, err := s.MemStore.ListUsers(ctx, after, limit)
+			if err == nil && first == nil {
+				first = ctx
+			}
+			return page, err
+		}
+	}, []string{notLater}, "which was given another context"},
+	{"a value of an earlier context is read", func(s *store) {
+		var mu sync.Mutex
+		var last ctxt
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if last != nil {
+				last.Value("trace")
+			}
+			last = ctx
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{notLater}, "used 1 times by other calls"},
+	{"pages are cached and not copied", func(s *store) {
+		var mu sync.Mutex
+		cached := make(map[string][]resource)
+		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			name := fmt.Sprint(after, limit)
+			if page, ok := cached[name]; ok && ctx.Err() == nil {
+				return page, nil
+			}
+			page, err := s.MemStore.ListUsers(ctx, after, limit)
+			if err == nil {
+				cached[name] = page
+			}
+			return page, err
+		}
+		changed := func(change func(storetest.Contents)) func(storetest.Contents) {
+			return func(c storetest.Contents) {
+				mu.Lock()
+				defer mu.Unlock()
+				change(c)
+				clear(cached)
+			}
+		}
+		s.put, s.delete = changed(s.putAll), changed(s.deleteAll)
+	}, []string{slice}, "slices.Clone"},
+	{"resources are decoded into maps", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			r, err := s.MemStore.GetProduct(ctx, id)
+			if err != nil {
+				return r, err
+			}
+			var fields map[string]any
+			if err := json.Unmarshal([]byte(r.String()), &fields); err != nil {
+				return r, err
+			}
+			return storefront.NewResource(id, fields)
+		}
+	}, []string{asPut}, "decoded and encoded again"},
+	{"long JSON is cut", func(s *store) {
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			for i, r := range page {
+				if len(r.String()) > 64<<10 {
+					page[i] = storefront.MustResource(r.ID(), nil)
+				}
+			}
+			return page, err
+		})
+	}, []string{asPut}, "decoded and encoded again"},
+	{"products are looked for among users, too", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			r, err := s.MemStore.GetProduct(ctx, id)
+			if u, ok := s.Users.Get(id); ok && errors.Is(err, storefront.ErrNotFound) {
+				return u, nil
+			}
+			return r, err
+		}
+	}, []string{apart}, "returned what is no product"},
+	{"one list for users and widgets", func(s *store) {
+		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
+			widgets, err := s.MemStore.ListWidgets(ctx, start, limit)
+			for u := range s.Users.All() {
+				if u.ID() >= start && !slices.Contains(ids(widgets), u.ID()) {
+					widgets = append(widgets, u)
+				}
+			}
+			slices.SortFunc(widgets, func(a, b resource) int { return cmp.Compare(a.ID(), b.ID()) })
+			return widgets[:min(limit, len(widgets))], err
+		}
+	}, []string{apart}, "one table or map for all"},
+	{"the key in the error of a reused key", func(s *store) {
+		s.returns(func(k key, _, stored order, err error) (order, error) {
+			if err != nil {
+				err = fmt.Errorf("creating with key %q: %w", k.Value, err)
+			}
+			return stored, err
+		})
+	}, []string{errorText}, "wrapped into the error"},
+	{"the item in the error of a done context", func(s *store) {
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("creating %v: %w", o, ctx.Err())
+			}
+			return stored, err
+		})
+	}, []string{errorText}, `contains "a very private item"`},
+}
