@@ -640,36 +640,38 @@ func TestRefusal(t *testing.T) {
 		{"with a pointer that is none", Refusal{"r", "D", "/item"}, Refusal{"r", "D", ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for form, err := range map[string]error{"": &test.refusal, ", wrapped": fmt.Errorf("secret: %w", &test.refusal), ", joined": errors.Join(errors.New("secret"), &test.refusal)} {
-				h, log := logged(failing(err))
-				r := postOrder(h, "k", teapots)
-				p := r.wantProblem(t, 422, "order-refused")
-				got := Refusal{Reason: p.Reason, Detail: p.Detail}
-				if got.Detail == "The order was refused." {
-					got.Detail = ""
-				}
-				if len(p.Errors) == 1 && p.Errors[0].Detail == p.Detail {
-					got.Pointer = p.Errors[0].Pointer
-				} else if len(p.Errors) > 0 {
-					t.Errorf("errors %+v%s", p.Errors, form)
-				}
-				if got != test.want {
-					t.Errorf("%+v is sent%s, want %+v", got, form, test.want)
-				}
-				if strings.Contains(r.body, "secret") || p.Instance != "" || r.header.Get("Retry-After") != "" {
-					t.Errorf("header %v, body %s%s", r.header, r.body, form)
-				}
-				for _, field := range []struct{ name, given, sent string }{
-					{"Reason", test.refusal.Reason, test.want.Reason}, {"Detail", test.refusal.Detail, test.want.Detail}, {"Pointer", test.refusal.Pointer, test.want.Pointer},
-				} {
-					if logged := strings.Contains(log.String(), `"`+field.name+`"`); logged != (field.given != field.sent) {
-						t.Errorf("the log is %q, want the names of the fields that were not sent", log)
+			synctest.Test(t, func(t *testing.T) { // as an error is given little time to answer
+				for form, err := range map[string]error{"": &test.refusal, ", wrapped": fmt.Errorf("secret: %w", &test.refusal), ", joined": errors.Join(errors.New("secret"), &test.refusal)} {
+					h, log := logged(failing(err))
+					r := postOrder(h, "k", teapots)
+					p := r.wantProblem(t, 422, "order-refused")
+					got := Refusal{Reason: p.Reason, Detail: p.Detail}
+					if got.Detail == "The order was refused." {
+						got.Detail = ""
 					}
-					if field.given != field.sent && strings.Contains(log.String(), field.given) {
-						t.Errorf("the log has the %s: %s", field.name, log)
+					if len(p.Errors) == 1 && p.Errors[0].Detail == p.Detail {
+						got.Pointer = p.Errors[0].Pointer
+					} else if len(p.Errors) > 0 {
+						t.Errorf("errors %+v%s", p.Errors, form)
+					}
+					if got != test.want {
+						t.Errorf("%+v is sent%s, want %+v", got, form, test.want)
+					}
+					if strings.Contains(r.body, "secret") || p.Instance != "" || r.header.Get("Retry-After") != "" {
+						t.Errorf("header %v, body %s%s", r.header, r.body, form)
+					}
+					for _, field := range []struct{ name, given, sent string }{
+						{"Reason", test.refusal.Reason, test.want.Reason}, {"Detail", test.refusal.Detail, test.want.Detail}, {"Pointer", test.refusal.Pointer, test.want.Pointer},
+					} {
+						if named := strings.Contains(log.String(), `"`+field.name+`"`); named != (field.given != field.sent) {
+							t.Errorf("the log is %q, want the names of the fields that were not sent", log)
+						}
+						if field.given != field.sent && strings.Contains(log.String(), field.given) {
+							t.Errorf("the log has the %s: %s", field.name, log)
+						}
 					}
 				}
-			}
+			})
 		})
 	}
 }

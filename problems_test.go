@@ -194,42 +194,45 @@ func TestStoreErrors(t *testing.T) {
 		underWay = outcome{409, "idempotency-key-in-progress", "1", ""}
 		refused  = outcome{422, "order-refused", "", ""}
 	)
-	type row struct {
+	forms := func(err error) []error {
+		return []error{err, fmt.Errorf(storeSecret+": %w", err), errors.Join(errors.New(storeSecret), err)}
+	}
+	var both []error
+	for _, temporary := range []error{ErrUnavailable, context.DeadlineExceeded} {
+		for _, final := range []error{ErrNotFound, ErrKeyReused, ErrInProgress, &Refusal{}, errors.New("disk full")} {
+			both = append(both, errors.Join(temporary, final), errors.Join(final, temporary))
+		}
+	}
+	for _, row := range []struct {
 		name  string
-		err   error
+		errs  []error
 		all   outcome
 		route string // which has an outcome of its own
 		own   outcome
-	}
-	rows := []row{
-		{"ErrUnavailable", ErrUnavailable, away, "", outcome{}},
-		{"a deadline", context.DeadlineExceeded, away, "", outcome{}},
-		{"another error", errors.New("disk full"), broken, "", outcome{}},
-		{"cancelled by the store itself", context.Canceled, broken, "", outcome{}},
-		{"ErrNotFound", ErrNotFound, broken, productRoute, missing},
-		{"ErrKeyReused", ErrKeyReused, broken, orderRoute, reused},
-		{"ErrInProgress", ErrInProgress, broken, orderRoute, underWay},
-		{"a Refusal", &Refusal{}, broken, orderRoute, refused},
-		{"ErrInProgress and a Refusal", errors.Join(&Refusal{}, ErrInProgress), broken, orderRoute, underWay},
-	}
-	for _, temporary := range rows[:2] {
-		for _, final := range rows[2:] {
-			rows = append(rows,
-				row{temporary.name + " and " + final.name, errors.Join(temporary.err, final.err), away, "", outcome{}},
-				row{final.name + " and " + temporary.name, errors.Join(final.err, temporary.err), away, "", outcome{}})
-		}
-	}
-	for _, row := range rows {
+	}{
+		{"ErrUnavailable", forms(ErrUnavailable), away, "", outcome{}},
+		{"a deadline", forms(context.DeadlineExceeded), away, "", outcome{}},
+		{"a temporary error and a final one", both, away, "", outcome{}},
+		{"another error", forms(errors.New("disk full")), broken, "", outcome{}},
+		{"cancelled by the store itself", forms(context.Canceled), broken, "", outcome{}},
+		{"ErrNotFound", forms(ErrNotFound), broken, productRoute, missing},
+		{"ErrKeyReused", forms(ErrKeyReused), broken, orderRoute, reused},
+		{"ErrInProgress", forms(ErrInProgress), broken, orderRoute, underWay},
+		{"a Refusal", forms(&Refusal{}), broken, orderRoute, refused},
+		{"ErrInProgress and a Refusal", forms(errors.Join(&Refusal{}, ErrInProgress)), broken, orderRoute, underWay},
+	} {
 		t.Run(row.name, func(t *testing.T) {
-			for _, err := range []error{row.err, fmt.Errorf(storeSecret+": %w", row.err), errors.Join(errors.New(storeSecret), row.err)} {
-				for _, request := range storeRequests {
-					want := row.all
-					if request.route == row.route {
-						want = row.own
+			synctest.Test(t, func(t *testing.T) { // as an error is given little time to answer
+				for _, err := range row.errs {
+					for _, request := range storeRequests {
+						want := row.all
+						if request.route == row.route {
+							want = row.own
+						}
+						want.check(t, failing(err), request.route, request.trial, err.Error())
 					}
-					want.check(t, failing(err), request.route, request.trial, err.Error())
 				}
-			}
+			})
 		})
 	}
 }
@@ -332,15 +335,19 @@ func TestPanicOfTheStoreIsAFailureOfTheStore(t *testing.T) {
 		"a struct {}":   struct{}{},
 		"a *fs.PathErr": (*fs.PathError)(nil),
 	} {
-		for _, request := range storeRequests {
-			h, log := logged(failingBy(func() error { panic(value) }))
-			p := request.trial.send(h).wantProblem(t, http.StatusInternalServerError, "internal-error")
-			lines := log.incidents(t)
-			if len(lines) != 1 || lines[0].Incident != p.Instance || lines[0].Level != "ERROR" ||
-				!strings.HasPrefix(lines[0].Error, "the store panicked: "+want) || !strings.Contains(lines[0].Error, "shared_test.go") {
-				t.Errorf("%s: the log is %s, want %q, the stack and %s", request.route, log, want, p.Instance)
-			}
-		}
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // as above
+				for _, request := range storeRequests {
+					h, log := logged(failingBy(func() error { panic(value) }))
+					p := request.trial.send(h).wantProblem(t, http.StatusInternalServerError, "internal-error")
+					lines := log.incidents(t)
+					if len(lines) != 1 || lines[0].Incident != p.Instance || lines[0].Level != "ERROR" ||
+						!strings.HasPrefix(lines[0].Error, "the store panicked: "+want) || !strings.Contains(lines[0].Error, "shared_test.go") {
+						t.Errorf("%s: the log is %s, want %q, the stack and %s", request.route, log, want, p.Instance)
+					}
+				}
+			})
+		})
 	}
 }
 
