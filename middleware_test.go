@@ -158,29 +158,6 @@ func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 	}
 }
 
-// An addingWriter adds to every header as it is written.
-type addingWriter struct{ *httptest.ResponseRecorder }
-
-func (w addingWriter) WriteHeader(status int) {
-	for name := range w.Header() {
-		w.Header().Add(name, "added")
-	}
-	w.ResponseRecorder.WriteHeader(status)
-}
-
-func TestAddToOneHeaderLeavesTheOthersAlone(t *testing.T) {
-	for _, r := range trials() {
-		want := r.send(quiet(newTrialStore()))
-		w := addingWriter{httptest.NewRecorder()}
-		quiet(newTrialStore()).ServeHTTP(w, newRequest(r.method, r.target, r.body, r.lines...))
-		for name, values := range want.header {
-			if got := w.Header()[name]; !slices.Equal(got, append(slices.Clip(values), "added")) {
-				t.Errorf("%v: %s is %q, want %q and what was added", r, name, got, values)
-			}
-		}
-	}
-}
-
 // The service replaces the headers that it sets, and leaves all others alone.
 func TestHeadersOfMiddlewares(t *testing.T) {
 	h := quiet(newTrialStore())
