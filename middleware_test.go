@@ -2,7 +2,6 @@ package storefront
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
