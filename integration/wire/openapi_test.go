@@ -190,6 +190,48 @@ func TestEveryResponseIsAsDocumented(t *testing.T) {
 	}
 }
 
+// undocumented returns the members of a value, which is at a place in a body, that its
+// schema does not have. A client of the document would not see them.
+func undocumented(schema *openapi3.Schema, value any, at string) (names []string) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			names = append(names, undocumented(schema.Items.Value, item, at)...)
+		}
+	case map[string]any:
+		open := schema.AdditionalProperties.Has != nil || schema.AdditionalProperties.Schema != nil
+		for name, member := range value {
+			if property := schema.Properties[name]; property != nil {
+				names = append(names, undocumented(property.Value, member, at+"/"+name)...)
+			} else if len(schema.Properties) > 0 && !open {
+				names = append(names, at+"/"+name)
+			}
+		}
+	}
+	return names
+}
+
+func TestEveryMemberOfAResponseIsDocumented(t *testing.T) {
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string]*openapi3.Schema{}
+	documentedResponses(doc, func(operation string, response *openapi3.Response) {
+		for _, content := range response.Content {
+			schemas[operation] = content.Schema.Value
+		}
+	})
+	for _, e := range realExchanges(storefront.Options{}) {
+		var body any
+		if schema := schemas[e.operation()]; schema != nil && json.Unmarshal(e.got.Body.Bytes(), &body) == nil {
+			if names := undocumented(schema, body, ""); names != nil {
+				t.Errorf("%v has the members %q, which are not documented", e, names)
+			}
+		}
+	}
+}
+
 // A header is required if and only if it is always there, and a response names its
 // problem types by an example of each. Content-Type is no header here: OpenAPI says
 // it with the content.
