@@ -3,6 +3,7 @@
 // storefront requires none of these:
 //
 //	engines     sqlstore on each database
+//	commits     orders that share a commit, and what Accept and others do in it
 //	tables      the tables of sqlstore: migration, indexes, schemas, settings
 //	examples    the examples of durable
 //	faults      processes, networks and disks that fail under orders
