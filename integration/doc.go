@@ -3,6 +3,9 @@
 // storefront requires none of these:
 //
 //	engines     sqlstore on each database
+//	commits     orders that share a commit, and what Accept and others do in it
+//	tables      the tables of sqlstore: migration, indexes, schemas, settings
+//	examples    the examples of durable
 //	faults      processes, networks and disks that fail under orders
 //	clusters    PostgreSQL pairs, Galera clusters and MySQL groups, whole and in pieces
 //	wire        the contract of the service on each database

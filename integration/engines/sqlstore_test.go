@@ -223,31 +223,6 @@ func TestMariaDBWithOtherDefaults(t *testing.T) {
 	}
 }
 
-// A statement that a server warns of may fail on a later release of it.
-func TestServerWarnsOfNothing(t *testing.T) {
-	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
-		t.Run(k.Name, func(t *testing.T) {
-			d := testdb.New(t, "mysql", k.Database(t))
-			db := d.Connect(t)
-			db.SetMaxOpenConns(1) // warnings are of the connection's last statement
-			store := sqlstore.New(db, nil)
-			for name, call := range map[string]func() error{
-				"Put":         func() error { return store.Users.Put(t.Context(), storefront.MustResource("ada", nil)) },
-				"Delete":      func() error { return store.Users.Delete(t.Context(), "ada") },
-				"CreateOrder": func() error { _, err := testdb.Create(t.Context(), store, "key", "kettle"); return err },
-				"a replay":    func() error { _, err := testdb.Create(t.Context(), store, "key", "kettle"); return err },
-			} {
-				if err := call(); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				if warnings := lines(t, db, "SHOW WARNINGS"); warnings != "" {
-					t.Errorf("after %s, the server warns: %s", name, warnings)
-				}
-			}
-		})
-	}
-}
-
 func checkWithOtherDefaults(t *testing.T, d *testdb.DB) {
 	t.Helper()
 	store := sqlstore.New(d.Pool, nil)

@@ -1,4 +1,4 @@
-package engines
+package tables
 
 import (
 	"errors"
@@ -69,5 +69,30 @@ func TestBytesAsTextThatNobodyReads(t *testing.T) {
 	}
 	if again, err := testdb.Create(t.Context(), store, "key", "kettle"); err != nil || again != order {
 		t.Errorf("the order, sent again, is %v, %v, want %v", again, err, order)
+	}
+}
+
+// A statement that a server warns of may fail on a later release of it.
+func TestServerWarnsOfNothing(t *testing.T) {
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
+		t.Run(k.Name, func(t *testing.T) {
+			d := testdb.New(t, "mysql", k.Database(t))
+			db := d.Connect(t)
+			db.SetMaxOpenConns(1) // warnings are of the connection's last statement
+			store := sqlstore.New(db, nil)
+			for name, call := range map[string]func() error{
+				"Put":         func() error { return store.Users.Put(t.Context(), storefront.MustResource("ada", nil)) },
+				"Delete":      func() error { return store.Users.Delete(t.Context(), "ada") },
+				"CreateOrder": func() error { _, err := testdb.Create(t.Context(), store, "key", "kettle"); return err },
+				"a replay":    func() error { _, err := testdb.Create(t.Context(), store, "key", "kettle"); return err },
+			} {
+				if err := call(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if warnings := lines(t, db, "SHOW WARNINGS"); warnings != "" {
+					t.Errorf("after %s, the server warns: %s", name, warnings)
+				}
+			}
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package engines
+package tables
 
 import (
 	"net/url"

@@ -1,4 +1,4 @@
-package faults
+package examples
 
 import (
 	"bytes"
@@ -203,6 +203,14 @@ func (b *buyer) ask(ctx context.Context, replica *faulttest.Replica) (a answer) 
 	a.status, a.header = response.StatusCode, response.Header
 	a.body, a.err = io.ReadAll(response.Body)
 	return a
+}
+
+// An answer is a response to a buyer, or why there is none.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	err    error
 }
 
 // isRefusal reports whether the answer says that there are too few pieces.

@@ -1,4 +1,4 @@
-package engines
+package commits
 
 import (
 	"database/sql"
