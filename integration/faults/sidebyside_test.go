@@ -119,8 +119,8 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	dir := process.Folder(t)
 	for file, changes := range map[string][]string{
 		"migrate.go": {
-			"	schemaVersion = 2\n", fmt.Sprintf("	schemaVersion = %d\n", version),
-			"	schemaOldest  = 2\n", fmt.Sprintf("	schemaOldest  = %d\n", oldest),
+			"schemaVersion = 2", fmt.Sprintf("schemaVersion = %d", version),
+			"schemaOldest = 2", fmt.Sprintf("schemaOldest = %d", oldest),
 		},
 		"engine.go": {
 			"`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,\n",
