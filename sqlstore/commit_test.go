@@ -924,6 +924,7 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 			if want := min(at+1, 2); len(runs) != want || runs[len(runs)-1] < timeout/2 {
 				t.Errorf("the slow one is %s, and Accept had %v, want %d runs", slow, runs, want)
 			}
+			wg.Wait()
 			for _, items := range f.server.commits {
 				if len(items) > 1 && slices.Contains(items, slow) && items[0] != slow {
 					t.Errorf("the slow one was committed with others: %q", f.server.commits)
