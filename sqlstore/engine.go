@@ -55,8 +55,8 @@ type engine struct {
 
 	// claim, if it is not "", makes two nodes of a cluster, which do not see each other's
 	// locks, conflict on one key: it writes a row that the key's number names, so that only one
-	// of their transactions can commit. It is run first in a transaction with Options.Accept,
-	// and in one that confirms a refusal. Without it, Accept could refuse an order that another
+	// of their transactions can commit. A transaction with Options.Accept runs it before Accept,
+	// and so does one that confirms a refusal. Without it, Accept could refuse an order that another
 	// node is about to commit.
 	claim string
 

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -256,6 +257,46 @@ func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 		s.end <- accept
 		last := calls[s.calls[2][0]-'0']
 		last.want(t, s.calls[2])
+	})
+}
+
+// Calls that are refused and come again at once do not keep another one from its try.
+func TestTryIsOfTheCallThatCameFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var tries []string
+		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+			mu.Lock()
+			tries = append(tries, order.Item)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			return &storefront.Refusal{Reason: "sold-out"}
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		for range 100 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					store.CreateOrder(ctx, key, storefront.Order{ID: "again", Item: "again", Qty: 1})
+				}
+			})
+		}
+		for range 20 {
+			synctest.Wait()
+			before := len(tries)
+			patient := storefront.IdempotencyKey{Scope: key.Scope, Value: key.Value, Fingerprint: [32]byte{9}}
+			if _, err := store.CreateOrder(t.Context(), patient, storefront.Order{ID: "patient", Item: "patient", Qty: 2}); err == nil {
+				t.Fatal("the order was created")
+			}
+			// One try is for those who came before, and one for who came while it waited.
+			mu.Lock()
+			if i := slices.Index(tries[before:], "patient"); i < 0 || i > 2 {
+				t.Errorf("it was tried after %d others", i)
+			}
+			mu.Unlock()
+		}
 	})
 }
 

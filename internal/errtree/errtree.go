@@ -13,8 +13,8 @@ import (
 const (
 	// MaxErrors is how many errors of a tree Examine looks at.
 	MaxErrors = 10_000
-	// Timeout is how long Examine takes at most: long enough for a busy machine. A method that takes longer goes on in its
-	// own goroutine, as Go has no way to end it.
+	// Timeout is how long Examine takes at most: long enough for a busy machine. A method
+	// that takes longer goes on in its own goroutine, as Go has no way to end it.
 	Timeout = 5 * time.Second
 )
 
