@@ -247,21 +247,28 @@ func serverCPU(b *testing.B, pid int) (sum time.Duration) {
 		b.Fatal(err)
 	}
 	for _, pid := range append(children, pid) {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		sum += threadsCPU(b, pid)
+	}
+	return sum
+}
+
+// threadsCPU returns the CPU time that the threads of a process have used: 0 if it is gone.
+func threadsCPU(b *testing.B, pid int) (sum time.Duration) {
+	b.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, thread := range threads {
-			text, err := os.ReadFile(thread)
-			if err != nil {
-				b.Fatal(err)
-			}
-			ns, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			sum += time.Duration(ns)
+		ns, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+		if err != nil {
+			b.Fatal(err)
 		}
+		sum += time.Duration(ns)
 	}
 	return sum
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -130,23 +129,12 @@ func startServer(b *testing.B, op operation, kind string) *serverProcess {
 
 // cpuTime returns the CPU time that the process has used.
 func (s *serverProcess) cpuTime(b *testing.B) time.Duration {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.pid))
-	if err != nil || len(threads) == 0 {
-		b.Fatal("no schedstat of the server: ", err)
+	b.Helper()
+	used := threadsCPU(b, s.pid)
+	if used == 0 {
+		b.Fatal("no schedstat of the server")
 	}
-	var sum time.Duration
-	for _, thread := range threads {
-		text, err := os.ReadFile(thread)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ns, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		sum += time.Duration(ns)
-	}
-	return sum
+	return used
 }
 
 // load sends requests over all connections, not in the sequence of their records, and
