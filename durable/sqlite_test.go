@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -28,6 +27,13 @@ func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
 	}
 	t.Cleanup(func() { db.Close() })
 	return db, file
+}
+
+// startCheckpoints runs checkpoint until the test has ended.
+func startCheckpoints(t *testing.T, db *sql.DB, file *sqliteFile) {
+	var background sync.WaitGroup
+	background.Go(func() { file.checkpoint(t.Context(), db) })
+	t.Cleanup(background.Wait) // t.Context is done by then
 }
 
 func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
@@ -328,11 +334,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 		t.Fatalf("%d bytes are left, %v, and the WAL has %d", free, err, file.size())
 	}
 
-	var background sync.WaitGroup
-	defer background.Wait()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	background.Go(func() { file.checkpoint(ctx, db) })
+	startCheckpoints(t, db, file)
 	end()
 	for limit := time.Now().Add(30 * time.Second); ; {
 		err := create()
@@ -357,11 +359,7 @@ func TestWALIsKeptSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var background sync.WaitGroup
-	defer background.Wait()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	background.Go(func() { file.checkpoint(ctx, db) })
+	startCheckpoints(t, db, file)
 	end()
 	for limit := time.Now().Add(30 * time.Second); file.size() > walLimit; runtime.Gosched() {
 		if time.Now().After(limit) {

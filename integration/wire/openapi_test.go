@@ -163,6 +163,26 @@ func realExchanges(opts storefront.Options) (all []exchange) {
 	return all
 }
 
+// served returns the document that the service serves by default.
+func served(t *testing.T) apidoc.Document {
+	t.Helper()
+	doc, err := apidoc.Served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// sampleProgram returns the source of the program whose sample shop the examples are of.
+func sampleProgram(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../cmd/storefront/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // documentedResponses calls f for every response in the document, with its operation and
 // status.
 func documentedResponses(d apidoc.Document, f func(operation string, response *openapi3.Response)) {
@@ -212,10 +232,7 @@ func undocumented(schema *openapi3.Schema, value any, at string) (names []string
 }
 
 func TestEveryMemberOfAResponseIsDocumented(t *testing.T) {
-	doc, err := apidoc.Served()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := served(t)
 	schemas := map[string]*openapi3.Schema{}
 	documentedResponses(doc, func(operation string, response *openapi3.Response) {
 		for _, content := range response.Content {
@@ -236,10 +253,7 @@ func TestEveryMemberOfAResponseIsDocumented(t *testing.T) {
 // problem types by an example of each. Content-Type is no header here: OpenAPI says
 // it with the content.
 func TestNothingIsDocumentedThatIsNotAnswered(t *testing.T) {
-	doc, err := apidoc.Served()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := served(t)
 	const always, sometimes = "always", "sometimes"
 	answered, headers := map[string]int{}, map[string]int{}
 	got, want := map[string]string{}, map[string]string{}
@@ -410,10 +424,7 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 }
 
 func TestOpenAPIDocumentsTheQueryParameters(t *testing.T) {
-	doc, err := apidoc.Served()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := served(t)
 	h := storefront.New(new(storefront.MemStore))
 	for path, item := range doc.Paths.Map() {
 		operation, method := item.Get, "GET"
@@ -468,15 +479,9 @@ func TestOpenAPIDescribesTheAnswersToOtherMethods(t *testing.T) {
 }
 
 func TestOpenAPIExampleOfAProductIsOneOfTheSampleShop(t *testing.T) {
-	doc, err := apidoc.Served()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile("../../cmd/storefront/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, sample, _ := strings.Cut(string(program), "const sample = `")
+	doc := served(t)
+	program := sampleProgram(t)
+	_, sample, _ := strings.Cut(program, "const sample = `")
 	sample, _, _ = strings.Cut(sample, "`")
 	shop := new(storefront.MemStore)
 	if err := shop.Load(strings.NewReader(sample)); err != nil {
@@ -505,10 +510,7 @@ func TestOpenAPIExampleOfAProductIsOneOfTheSampleShop(t *testing.T) {
 }
 
 func TestOpenAPIExampleOfARequestIsAccepted(t *testing.T) {
-	doc, err := apidoc.Served()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := served(t)
 	for name, example := range doc.Paths.Find("/v1/orders").Post.RequestBody.Value.Content["application/json"].Examples {
 		body, err := json.Marshal(example.Value.Value)
 		if err != nil {
@@ -526,15 +528,9 @@ func TestOpenAPIExampleOfARequestIsAccepted(t *testing.T) {
 
 // Tools take the default as it is, and most of them join it and a path.
 func TestOpenAPIServerIsByDefaultWhereTheProgramListens(t *testing.T) {
-	doc, err := apidoc.Served()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile("../../cmd/storefront/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, addr, _ := strings.Cut(string(program), `flag.String("addr", "`)
+	doc := served(t)
+	program := sampleProgram(t)
+	_, addr, _ := strings.Cut(program, `flag.String("addr", "`)
 	addr, _, _ = strings.Cut(addr, `"`)
 	var got []string
 	for _, server := range doc.Servers {
