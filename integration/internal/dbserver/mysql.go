@@ -148,16 +148,18 @@ func installMySQL(k *Kind) (*installation, error) {
 		server = append(server, "--user=root") // it refuses to, if it is not told
 	}
 	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), server)
-	begin := filepath.Join(dir, "begin.sql")
 	// An administrator, such as root, passes where others are refused.
 	const users = "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n" +
 		"CREATE DATABASE shop;\nCREATE USER shop@'%';\nGRANT ALL ON shop.* TO shop@'%';\n"
-	if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
-		return nil, err
-	}
-	if err := in.Command(server[0], append(slices.Clone(server[1:]), "--datadir="+in.template, "--tmpdir="+dir,
-		"--initialize-insecure", "--init-file="+begin)...).Run(); err != nil {
-		return nil, err
-	}
-	return in, os.Remove(filepath.Join(in.template, "auto.cnf")) // the server's identity, which each is to have its own of
+	return in, in.makeTemplate(in.Command(server[0], append(slices.Clone(server[1:]), "--version")...), append(slices.Clone(server[1:]), users), func() error {
+		begin := filepath.Join(dir, "begin.sql")
+		if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
+			return err
+		}
+		if err := in.Command(server[0], append(slices.Clone(server[1:]), "--datadir="+in.template, "--tmpdir="+dir,
+			"--initialize-insecure", "--init-file="+begin)...).Run(); err != nil {
+			return err
+		}
+		return os.Remove(filepath.Join(in.template, "auto.cnf")) // the server's identity, which each is to have its own of
+	})
 }
