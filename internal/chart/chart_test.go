@@ -8,7 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-var nearly = cmpopts.EquateApprox(0, 1e-9)
+var (
+	nearly      = cmpopts.EquateApprox(0, 1e-9)
+	threeTenths = math.Nextafter(0.3, 1) // as floats add a tenth and two
+)
 
 func TestStepIsTheLeastRoundOneThatIsLongEnough(t *testing.T) {
 	for _, row := range []struct {
@@ -17,7 +20,7 @@ func TestStepIsTheLeastRoundOneThatIsLongEnough(t *testing.T) {
 		want      float64
 	}{
 		{1, 1, 1}, {1.1, 1, 2}, {2, 1, 2}, {2.1, 1, 5}, {5.1, 1, 10},
-		{90, 4, 50}, {8000, 4, 2000}, {0.7, 120, 0.01}, {0.1 + 0.2, 3, 0.1}, {0.1 * 3 * 100, 3, 10},
+		{90, 4, 50}, {8000, 4, 2000}, {0.7, 120, 0.01}, {threeTenths, 3, 0.1},
 	} {
 		if got := Step(row.length, row.intervals); math.Abs(got-row.want) > 1e-9 {
 			t.Errorf("%v is cut into %d by %v, want %v", row.length, row.intervals, got, row.want)
@@ -33,7 +36,7 @@ func TestLinearTicks(t *testing.T) {
 	}{
 		{7, 4, []float64{0, 2, 4, 6}},
 		{8, 4, []float64{0, 2, 4, 6, 8}},
-		{0.1 + 0.2, 3, []float64{0, 0.1, 0.2, 0.3}},
+		{threeTenths, 3, []float64{0, 0.1, 0.2, 0.3}},
 		{3, 1, []float64{0}},
 	} {
 		s := Linear(row.end, row.intervals)
@@ -49,6 +52,9 @@ func TestLinearTicks(t *testing.T) {
 }
 
 func TestScaleUpToANiceEndEndsWithATick(t *testing.T) {
+	if got := NiceEnd(threeTenths, 4); math.Abs(got-0.3) > tolerance {
+		t.Errorf("the end for three tenths is %v, want 0.3", got)
+	}
 	values := []float64{4.0002, 4 * (1 + tolerance/2), 4 * (1 - tolerance/2)}
 	for value := 0.003; value < 1e6; value *= 1.07 {
 		values = append(values, value)
