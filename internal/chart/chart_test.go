@@ -37,6 +37,7 @@ func TestLinearTicks(t *testing.T) {
 		{7, 4, []float64{0, 2, 4, 6}},
 		{8, 4, []float64{0, 2, 4, 6, 8}},
 		{threeTenths, 3, []float64{0, 0.1, 0.2, 0.3}},
+		{0.3, 3, []float64{0, 0.1, 0.2, 0.3}}, // which is less than 3 * 0.1
 		{3, 1, []float64{0}},
 	} {
 		s := Linear(row.end, row.intervals)
