@@ -385,7 +385,7 @@ func TestPageToTheByte(t *testing.T) {
 }
 
 func TestUsersLimitIsOptional(t *testing.T) {
-	for _, query := range []string{"", "?", "?after=" + usersList.cursor("a1")} {
+	for _, query := range []string{"", "?", "?after=" + usersList.encodeCursor("a1")} {
 		asked := 0
 		h := New(&stubStore{listUsers: func(_ context.Context, _ string, limit int) ([]Resource, error) {
 			asked = limit
@@ -403,7 +403,7 @@ func TestUsersLimitIsOptional(t *testing.T) {
 
 func TestWidgetsLimitIsRequired(t *testing.T) {
 	for want, opts := range map[string]*Options{"limit[1,500]": nil, "limit[1,10]": {PageSize: 5, MaxPageSize: 10}} {
-		for _, query := range []string{"", "?", "?&", "?start=" + widgetsList.cursor("a1")} {
+		for _, query := range []string{"", "?", "?&", "?start=" + widgetsList.encodeCursor("a1")} {
 			faults := get(NewWithOptions(&stubStore{}, opts), "/v2/widgets"+query).wantQueryFaults(t, "limit")
 			if !strings.Contains(faults[0].Detail, "required") || where(faults) != want {
 				t.Errorf("%q: want a fault that says that limit is required, %s: %+v", query, want, faults)
@@ -446,7 +446,7 @@ func TestStoreIsAskedOnceForOneMoreThanThePage(t *testing.T) {
 			calls = append(calls, fmt.Sprintf("for %v from %q, %d", ctx.Value(account{}), position, limit))
 			return nil, nil
 		}))
-		for _, target := range []string{l.at(7, ""), l.at(500, l.kind.cursor("Zoë/1"))} {
+		for _, target := range []string{l.at(7, ""), l.at(500, l.kind.encodeCursor("Zoë/1"))} {
 			do(h, newRequest("GET", target, "").WithContext(context.WithValue(t.Context(), account{}, "ann")))
 		}
 		want := []string{`for ann from "", 8`, `for ann from "Zoë/1", 501`}
@@ -496,7 +496,7 @@ func TestStoreWhosePagesDoNotAdvance(t *testing.T) {
 				h, log := logged(l.stub(func(context.Context, string, int) ([]Resource, error) { return items, nil }))
 				cursor := ""
 				if test.position != "" {
-					cursor = l.kind.cursor(test.position)
+					cursor = l.kind.encodeCursor(test.position)
 				}
 				p := get(h, l.at(3, cursor)).wantProblem(t, http.StatusInternalServerError, "internal-error")
 				if lines := log.incidents(t); len(lines) != 1 || lines[0].Incident != p.Instance || !strings.Contains(lines[0].Error, test.says) {
@@ -507,7 +507,7 @@ func TestStoreWhosePagesDoNotAdvance(t *testing.T) {
 		t.Run("at the position", func(t *testing.T) {
 			h := quiet(l.stub(func(context.Context, string, int) ([]Resource, error) { return bareResources("m"), nil }))
 			want := map[listKind]int{usersList: http.StatusInternalServerError, widgetsList: http.StatusOK}[l.kind]
-			get(h, l.at(3, l.kind.cursor("m"))).wantStatus(t, want)
+			get(h, l.at(3, l.kind.encodeCursor("m"))).wantStatus(t, want)
 		})
 	})
 }
@@ -640,12 +640,12 @@ func forgedCursor(version byte, kind listKind, position string) string {
 func TestInvalidCursorsAreRefused(t *testing.T) {
 	onBothLists(t, func(t *testing.T, l pagedList) {
 		other := usersList + widgetsList - l.kind
-		cursor := l.kind.cursor("u2")
+		cursor := l.kind.encodeCursor("u2")
 		for why, invalid := range map[string]string{
 			"empty":                            "",
 			"not a cursor":                     "page2",
 			"an ID":                            "u2",
-			"the other list's":                 other.cursor("u2"),
+			"the other list's":                 other.encodeCursor("u2"),
 			"no list's":                        forgedCursor(1, 'x', "u2"),
 			"an earlier version":               forgedCursor(0, l.kind, "u2"),
 			"a later version":                  forgedCursor(2, l.kind, "u2"),
@@ -657,8 +657,8 @@ func TestInvalidCursorsAreRefused(t *testing.T) {
 			"too short for a checksum":         base64.RawURLEncoding.EncodeToString([]byte{1, byte(l.kind), 0, 0, 0}),
 			"a space before":                   " " + cursor,
 			"lower case":                       strings.ToLower(cursor),
-			"padded":                           l.kind.cursor("1") + "==",
-			"the other alphabet":               strings.NewReplacer("-", "+", "_", "/").Replace(l.kind.cursor("1") + l.kind.cursor("a1")),
+			"padded":                           l.kind.encodeCursor("1") + "==",
+			"the other alphabet":               strings.NewReplacer("-", "+", "_", "/").Replace(l.kind.encodeCursor("1") + l.kind.encodeCursor("a1")),
 			"a line break within":              cursor[:4] + "\r\n" + cursor[4:],
 			"a character is missing":           cursor[:4] + cursor[5:],
 			"two characters are swapped":       cursor[:4] + cursor[5:6] + cursor[4:5] + cursor[6:],
@@ -744,30 +744,30 @@ func TestWalkWhileItemsComeAndGoBetweenPages(t *testing.T) {
 
 func FuzzCursor(f *testing.F) {
 	for _, id := range []string{"", "1", "a1", "abc", "Zoë", "\xff", "\n", strings.Repeat("x", 255), strings.Repeat("x", 256)} {
-		f.Add(id, usersList.cursor(id), uint16(0), "A")
-		f.Add(id, widgetsList.cursor(id), uint16(3), "\n")
+		f.Add(id, usersList.encodeCursor(id), uint16(0), "A")
+		f.Add(id, widgetsList.encodeCursor(id), uint16(3), "\n")
 	}
 	f.Fuzz(func(t *testing.T, id, any string, at uint16, with string) {
 		for _, l := range pagedLists {
 			kind, other := l.kind, usersList+widgetsList-l.kind
-			cursor := kind.cursor(id)
+			cursor := kind.encodeCursor(id)
 			if want := forgedCursor(cursorVersion, kind, id); cursor != want {
 				t.Fatalf("the cursor of %q is %s, want %s", id, cursor, want)
 			}
-			position, ok := kind.position(cursor)
+			position, ok := kind.decodeCursor(cursor)
 			if isID := checkID(id) == nil; ok != isID || ok && position != id {
 				t.Fatalf("%s, the cursor of %q, is %q, %t", cursor, id, position, ok)
 			} else if isID && (len(cursor) > 512 || url.QueryEscape(cursor) != cursor) {
 				t.Fatalf("the cursor %s has %d bytes or needs escaping", cursor, len(cursor))
 			}
-			if position, ok := other.position(cursor); ok {
+			if position, ok := other.decodeCursor(cursor); ok {
 				t.Fatalf("%s is the position %q in the other list", cursor, position)
 			}
 			i := int(at) % (len(cursor) + 1)
 			mutated := cursor[:i] + with + cursor[min(i+1, len(cursor)):]
 			inserted := cursor[:i] + with + cursor[i:]
 			for _, candidate := range []string{any, mutated, inserted} {
-				if position, ok := kind.position(candidate); ok && (forgedCursor(cursorVersion, kind, position) != candidate || len(candidate) > 512) {
+				if position, ok := kind.decodeCursor(candidate); ok && (forgedCursor(cursorVersion, kind, position) != candidate || len(candidate) > 512) {
 					t.Fatalf("%q is accepted and is not the cursor of %q, which it is taken for", candidate, position)
 				}
 			}
