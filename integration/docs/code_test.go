@@ -1,24 +1,18 @@
 package docs
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +20,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -234,105 +227,6 @@ func TestReadmeProgramBuilds(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)
 		}
-	}
-}
-
-// A flakyShop is a service that fails as services do: the first request for an order
-// is answered with 503, and the second one is committed, but its answer is lost.
-type flakyShop struct {
-	store   *storefront.MemStore
-	service http.Handler
-
-	mu     sync.Mutex
-	orders []string // each request's key and body
-}
-
-func (s *flakyShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	s.mu.Lock()
-	s.orders = append(s.orders, r.Header.Get("Idempotency-Key")+" "+string(body))
-	n := len(s.orders)
-	s.mu.Unlock()
-	switch n {
-	case 1:
-		w.Header().Set("Retry-After", "1")
-		w.Header().Set("Connection", "close") // or Go's client would send the next one again by itself
-		storefront.Problem{Status: http.StatusServiceUnavailable}.ServeHTTP(w, r)
-	case 2:
-		s.service.ServeHTTP(httptest.NewRecorder(), r)
-		panic(http.ErrAbortHandler) // closes the connection
-	default:
-		s.service.ServeHTTP(w, r)
-	}
-}
-
-// TestDocumentedClientsRetry has the clients of docs/wire.md, in four languages, create
-// an order while the service fails, and one that it refuses.
-func TestDocumentedClientsRetry(t *testing.T) {
-	for _, row := range []struct {
-		language, file string
-		run            []string // with the file's name behind it
-		needs          []string
-	}{
-		{"go", "main.go", []string{"go", "run"}, nil},
-		{"python", "order.py", []string{"python3"}, []string{"python3"}},
-		{"js", "order.mjs", []string{"node"}, []string{"node"}},
-		{"bash", "order.sh", []string{"bash"}, []string{"bash", "curl"}},
-	} {
-		t.Run(row.language, func(t *testing.T) {
-			t.Parallel() // they wait before they try again
-			need.Programs(t, need.Tools, row.needs...)
-			program := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClientsRetry"), "\n")
-			run := func(shop *flakyShop) (string, error) {
-				server := httptest.NewServer(shop)
-				defer server.Close()
-				dir := t.TempDir()
-				if err := os.WriteFile(filepath.Join(dir, row.file), []byte(strings.ReplaceAll(program, documentedURL, server.URL)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				defer cancel()
-				cmd := exec.CommandContext(ctx, row.run[0], append(row.run[1:], row.file)...)
-				cmd.WaitDelay = time.Second // for what it has started
-				cmd.Dir = dir
-				out, err := cmd.CombinedOutput()
-				return string(out), err
-			}
-
-			store := new(storefront.MemStore)
-			shop := &flakyShop{store: store, service: storefront.New(store)}
-			out, err := run(shop)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			orders := store.Orders()
-			if len(orders) != 1 || !strings.Contains(out, orders[0].ID) {
-				t.Errorf("it printed %s\nand the store has %v, want one order, whose ID is printed", out, orders)
-			}
-			if len(shop.orders) != 3 || shop.orders[0] != shop.orders[1] || shop.orders[0] != shop.orders[2] {
-				t.Errorf("it sent %q, want the same key and body three times", shop.orders)
-			}
-			key, _, _ := strings.Cut(shop.orders[0], " ")
-			if len(key) < 20 {
-				t.Errorf("its key is %q", key)
-			}
-
-			refusing := &flakyShop{orders: make([]string, 2), service: storefront.New(&storefront.MemStore{
-				Accept: func(context.Context, storefront.IdempotencyKey, storefront.Order) error {
-					return &storefront.Refusal{Reason: "sold-out"}
-				},
-			})}
-			if out, err := run(refusing); err == nil || !strings.Contains(out, "sold-out") || len(refusing.orders) != 3 {
-				t.Errorf("of a refused order it says %v: %s\nafter %d requests, want a failure with the reason after one", err, out, len(refusing.orders)-2)
-			}
-			if again, err := run(&flakyShop{orders: make([]string, 2), service: storefront.New(store)}); err != nil || len(store.Orders()) != 2 {
-				t.Errorf("run anew, it says %v: %s\nand the store has %d orders, want a second one, with a key of its own", err, again, len(store.Orders()))
-			}
-		})
 	}
 }
 
