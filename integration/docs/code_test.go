@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -185,7 +187,8 @@ func imports(n ast.Node) (declarations []string) {
 	return declarations
 }
 
-// TestReadmeProgramBuilds does what the README says about a program of one's own.
+// TestReadmeProgramBuilds does what the README says about a program of one's own, with the
+// program that docs/embedding.md has.
 func TestReadmeProgramBuilds(t *testing.T) {
 	root, err := filepath.Abs(repository)
 	if err != nil {
@@ -194,7 +197,7 @@ func TestReadmeProgramBuilds(t *testing.T) {
 	var program string
 	var commands []string
 	for _, d := range documents.All(t, repository) {
-		if d.Name != "README.md" {
+		if d.Name != "README.md" && d.Name != "docs/embedding.md" {
 			continue
 		}
 		for _, b := range d.Blocks() {
@@ -230,23 +233,99 @@ func TestReadmeProgramBuilds(t *testing.T) {
 	}
 }
 
-// TestOwnersReadOrders has the SQL of the README find an order.
+// TestOwnersReadOrders runs the SQL of the README, whose queries find an order and read by
+// an index.
 func TestOwnersReadOrders(t *testing.T) {
+	const documented = "ord_7QENBZL6CRJS5EO3WE754CT5PY"
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
-		order := storefront.Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
+		at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+		order := storefront.Order{ID: documented, Item: "teapot", Qty: 2, CreatedAt: at}
 		if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order); err != nil {
 			t.Fatal(err)
 		}
-		for _, query := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
-			var got storefront.Order
-			var ms int64
-			if err := d.Pool.QueryRowContext(t.Context(), query).Scan(&got.ID, &got.Item, &got.Qty, &ms); err != nil {
-				t.Fatal(err)
-			}
-			if got.CreatedAt = time.UnixMilli(ms).UTC(); got != order {
-				t.Errorf("%s\nreturns %v, want %v", query, got, order)
+		// So many orders of other days that it is worth while to read by an index.
+		var others []string
+		for i := range 2000 {
+			others = append(others, fmt.Sprintf("('ord_%d', 'kettle', 1, %d, '')", i, at.AddDate(0, 0, 1+i).UnixMilli()))
+		}
+		d.Exec(t, "INSERT INTO storefront_orders (id, item, qty, created_ms, scope) VALUES "+strings.Join(others, ", "))
+		queries := 0
+		for _, text := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
+			for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";") {
+				statement = strings.TrimSpace(statement)
+				if !strings.HasPrefix(statement, "SELECT ") {
+					d.Exec(t, statement, map[string]string{"pgx": "ANALYZE", "sqlite": "ANALYZE", "mysql": "ANALYZE TABLE storefront_orders"}[d.Driver])
+					continue
+				}
+				queries++
+				if rows := rowsOf(t, d.Pool, statement); len(rows) != 1 || rows[0]["item"] != "teapot" {
+					t.Errorf("%s\nreturns %v, want the order of the teapot", statement, rows)
+				}
+				if plan := planOf(t, d, statement); !byIndex(d, plan) {
+					t.Errorf("%s\nreads the whole table: %v", statement, plan)
+				}
 			}
 		}
+		if queries != 2 {
+			t.Errorf("the README has %d queries, want 2", queries)
+		}
+		scan := "SELECT item FROM storefront_orders WHERE qty = 7"
+		if plan := planOf(t, d, scan); byIndex(d, plan) {
+			t.Errorf("%s\nseems to read by an index: %v", scan, plan)
+		}
 	})
+}
+
+// planOf returns how a database would run a query.
+func planOf(t *testing.T, d *testdb.DB, query string) []map[string]string {
+	t.Helper()
+	return rowsOf(t, d.Pool, map[string]string{"pgx": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL "}[d.Driver]+query)
+}
+
+// byIndex reports whether all steps of a plan that read a table do so by an index.
+func byIndex(d *testdb.DB, plan []map[string]string) bool {
+	return !slices.ContainsFunc(plan, func(step map[string]string) bool {
+		switch d.Driver {
+		case "pgx":
+			return strings.Contains(step["QUERY PLAN"], "Seq Scan")
+		case "sqlite":
+			return strings.HasPrefix(step["detail"], "SCAN ")
+		default:
+			return step["type"] == "ALL" || step["type"] == "index"
+		}
+	})
+}
+
+// rowsOf returns the rows of a query by the names of their columns.
+func rowsOf(t *testing.T, db *sql.DB, query string) (all []map[string]string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		pointers := make([]any, len(columns))
+		for i := range values {
+			pointers[i] = &values[i]
+		}
+		if err := rows.Scan(pointers...); err != nil {
+			t.Fatal(err)
+		}
+		row := make(map[string]string)
+		for i, column := range columns {
+			row[column] = values[i].String
+		}
+		all = append(all, row)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

@@ -23,8 +23,8 @@ func TestReadmeIsShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(source, []byte("\n")); n > 200 {
-		t.Errorf("README.md has %d lines, want at most 200", n)
+	if n := bytes.Count(source, []byte("\n")); n > 160 {
+		t.Errorf("README.md has %d lines, want at most 160", n)
 	}
 }
 
