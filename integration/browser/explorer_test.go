@@ -17,8 +17,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/chromedp/cdproto/browser"
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
 
@@ -153,7 +151,7 @@ func TestChangesMeanwhileRepeatAndSkipNothing(t *testing.T) {
 	p.click("#first-page", 1) // ada, barbara
 	change := func(button, id, said string) {
 		t.Helper()
-		p.do(chromedp.SetValue(chromedp.CSS("#change-id"), id))
+		p.do(p.set("#change-id", id))
 		p.click(button, 1)
 		p.wantSaid("#pages-said", said)
 	}
@@ -344,7 +342,7 @@ func TestOperationShowsFaultsBesideItsFields(t *testing.T) {
 func TestHeadersForEveryRequest(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("all")
-	p.do(chromedp.Click(chromedp.CSS(".settings summary")), p.set("#extra", "Authorization: Bearer secret\nX-Tenant: a:b"))
+	p.do(clickOn(".settings summary"), p.set("#extra", "Authorization: Bearer secret\nX-Tenant: a:b"))
 	p.tab("orders")
 	p.click("#order", 1)
 	got := p.requests("/v1/orders")[0].header
@@ -435,23 +433,8 @@ func TestLogCanBeExported(t *testing.T) {
 	p.click("#order", 1)
 	p.click("#retry", 2)
 	folder := t.TempDir()
-	done := make(chan struct{})
-	var once sync.Once
-	err := chromedp.ListenBrowser(p.ctx, func(event any) {
-		if e, ok := event.(*browser.EventDownloadProgress); ok && e.State == browser.DownloadProgressStateCompleted {
-			once.Do(func() { close(done) })
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	events := true
-	if _, err := chromedp.CallBrowser(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
-		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder, EventsEnabled: &events,
-		BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	done, err := p.window.downloads(folder)
+	p.must(err)
 	p.click("#export", 2)
 	<-done
 	text, err := os.ReadFile(filepath.Join(folder, "storefront.har"))
@@ -559,10 +542,10 @@ func TestAnswerToAnEarlierKeyIsNotShownUnderTheNext(t *testing.T) {
 	p := open(t, s, desktop)
 	p.click("#order", 1)
 	held.Store(true)
-	p.do(chromedp.Click(chromedp.CSS("#retry")))
+	p.do(clickOn("#retry"))
 	p.waitForRequests("/v1/orders", 2)
 	held.Store(false)
-	p.do(chromedp.Click(chromedp.CSS("#order")))
+	p.do(clickOn("#order"))
 	p.waitFor(`document.querySelectorAll("#tries tbody tr").length === 1 && !document.querySelector("#order").hasAttribute("aria-busy")`)
 	close(release)
 	p.logged("#retry", 3)
@@ -582,9 +565,9 @@ func TestNextPageWhileTheWalkGoesOn(t *testing.T) {
 	p := open(t, s, desktop)
 	p.tab("pages")
 	p.click("#first-page", 1)
-	p.do(chromedp.Click(chromedp.CSS("#to-the-end")))
+	p.do(clickOn("#to-the-end"))
 	p.waitForRequests("/v1/users", 2)
-	p.do(chromedp.Click(chromedp.CSS("#next-page")))
+	p.do(clickOn("#next-page"))
 	close(release)
 	p.logged("#to-the-end", 5)
 	p.want("seen", p.ids(), []string{"ada", "barbara", "edsger", "grace", "linus"})
@@ -605,7 +588,7 @@ func TestServiceThatWantsAuthorization(t *testing.T) {
 	p.wantSaid("#orders-said", "401, Unauthorized")
 	p.tab("all")
 	p.wantSaid("#operations", "cannot be read: the answer is 401")
-	p.do(chromedp.Click(chromedp.CSS(".settings summary")), chromedp.SendKeys(chromedp.CSS("#extra"), "Authorization: Bearer secret"), chromedp.Click(chromedp.CSS("#cookies")))
+	p.do(clickOn(".settings summary"), typeInto("#extra", "Authorization: Bearer secret"), clickOn("#cookies"))
 	p.waitFor(`document.querySelectorAll(".operation").length === 4`)
 	p.tab("orders")
 	p.click("#retry", 2)
@@ -650,7 +633,7 @@ func TestAnswersOfOthers(t *testing.T) {
 func TestLogHasWhatTheBrowserSent(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("all")
-	p.do(chromedp.Click(chromedp.CSS(".settings summary")), p.set("#extra", "Cookie: a=b\nContent-Type: text/plain"))
+	p.do(clickOn(".settings summary"), p.set("#extra", "Cookie: a=b\nContent-Type: text/plain"))
 	p.tab("orders")
 	p.click("#order", 1)
 	if curl := p.texts("#log pre")[0]; strings.Contains(curl, "Cookie") {
@@ -673,7 +656,7 @@ func (p *page) focused() string {
 // press presses a key.
 func (p *page) press(key string) {
 	p.t.Helper()
-	p.do(chromedp.KeyEvent(key))
+	p.must(p.window.keys(key))
 }
 
 func (p *page) tabTo(id string) {
@@ -748,8 +731,8 @@ func TestAddressNamesTheTab(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("caching")
 	p.want("address", eval[string](p, `location.hash`), "#caching")
-	p.do(chromedp.Reload())
-	p.do(chromedp.WaitVisible(chromedp.CSS("#caching")))
+	p.do(reload)
+	p.waitShown("#caching")
 }
 
 // axe returns the source of axe-core, an engine that tests accessibility.
@@ -829,7 +812,7 @@ func TestEveryState(t *testing.T) {
 			state("b-requests-start")
 			p.do(p.set("#createOrder-qty", "many"))
 			p.click(".operation:nth-child(2) button", 45)
-			p.do(chromedp.Click(chromedp.CSS(".settings summary")))
+			p.do(clickOn(".settings summary"))
 			state("c-requests")
 			p.click("#clear", 0)
 			state("d-cleared")
