@@ -32,7 +32,7 @@ func (s *summary) writeHTML(w io.Writer) error {
 	p := page{
 		summary:  s,
 		Faults:   s.faults(10),
-		Gap:      showDuration(s.Result.LongestGap),
+		Gap:      showGap(s.Result),
 		Timeline: newTimeline(s.Result),
 		Latency:  newLatencyChart(s.Result),
 	}
@@ -44,6 +44,15 @@ func (s *summary) writeHTML(w io.Writer) error {
 	}
 	p.Cards = append(p.Cards, figure{Name: "longest gap", Value: p.Gap})
 	return reportTemplate.Execute(w, p)
+}
+
+// Interval returns the length of the timeline's buckets, with a space before the unit.
+func (p page) Interval() (string, error) {
+	length, err := time.ParseDuration(p.Timeline.Bucket)
+	if length < time.Second {
+		return fmt.Sprintf("%d ms", length.Milliseconds()), err
+	}
+	return fmt.Sprintf("%g s", length.Seconds()), err
 }
 
 // The charts are drawn in a square of this side, which the page stretches. What is
