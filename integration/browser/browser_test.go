@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	browserpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -357,9 +358,34 @@ func (p *page) picture(v view) {
 	if v.dark {
 		name = "explorer-dark.png"
 	}
-	p.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 760, DeviceScaleFactor: 1}))
-	p.write(name, get(p, chromedp.CaptureScreenshot()))
+	p.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 760, DeviceScaleFactor: 2}))
+	p.rename("location.origin", "'http://localhost:8080'") // as the README has it
+	below := eval[float64](p, `scrollTo(0, 0), Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")].map(e => e.getBoundingClientRect().bottom))`)
+	const margin = 20
+	p.write(name, get(p, func(ctx context.Context, target *chromedp.Target) ([]byte, error) {
+		beyond := true
+		picture, err := cdp.Call(ctx, target, browserpage.CaptureScreenshot, browserpage.CaptureScreenshotParams{
+			CaptureBeyondViewport: &beyond,
+			Clip:                  &browserpage.Viewport{Width: float64(v.width), Height: below + margin, Scale: 1},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return picture.Data, nil
+	}))
+	p.rename("'http://localhost:8080'", "location.origin")
 	p.do(v.emulate())
+}
+
+// rename replaces one text by another wherever the page shows it; both are JavaScript.
+func (p *page) rename(old, new string) {
+	p.t.Helper()
+	eval[any](p, `(() => {
+		for (const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); texts.nextNode();) {
+			const text = texts.currentNode.data.replaceAll(`+old+`, `+new+`);
+			if (text !== texts.currentNode.data) texts.currentNode.data = text;
+		}
+	})()`)
 }
 
 func (p *page) write(name string, picture []byte) {
