@@ -219,7 +219,7 @@ func TestBrokenPromises(t *testing.T) {
 					t.Errorf("the result does not say %q:\n%s", what, stdout)
 				}
 			}
-			text := checkPage(t, report)
+			text := checkPage(t, report, true)
 			for _, what := range []string{"Promises were broken: ", " is " + row.figure + ": "} {
 				if !strings.Contains(text, what) {
 					t.Errorf("the report does not say %q", what)
@@ -276,7 +276,7 @@ func TestNotStarted(t *testing.T) {
 				args = append(args, "-url", s.url)
 			}
 			stdout, stderr := runCommand(t, 3, args...)
-			page := checkPage(t, report)
+			page := checkPage(t, report, false)
 			for _, what := range append(row.says, "Nothing was ") {
 				if !strings.Contains(stdout, what) || !strings.Contains(page, what) {
 					t.Errorf("the result or the report does not say %q:\n%s", what, stdout)
@@ -370,9 +370,9 @@ func TestProgressOnTerminal(t *testing.T) {
 	}
 }
 
-// checkPage checks that a report is well-formed and needs nothing else, and returns
-// its text.
-func checkPage(t *testing.T, name string) (text string) {
+// checkPage checks that a report is well-formed, needs nothing else, and has drawings or
+// none, and returns its text.
+func checkPage(t *testing.T, name string, drawn bool) (text string) {
 	t.Helper()
 	page, err := os.ReadFile(name)
 	if err != nil {
@@ -416,10 +416,11 @@ func checkPage(t *testing.T, name string) (text string) {
 			t.Errorf("the report has %d elements %s", elements[element], element)
 		}
 	}
-	for element, n := range map[string]int{"main": 1, "svg": 1, "rect": 1, "table": 4} {
-		if elements[element] < n {
-			t.Errorf("the report has %d elements %s, want %d or more", elements[element], element, n)
-		}
+	if elements["main"] != 1 || elements["table"] < 3 {
+		t.Errorf("the report has the elements %v, want one main and three tables or more", elements)
+	}
+	if elements["svg"] > 0 != drawn || elements["rect"] > 0 != drawn {
+		t.Errorf("the report has the elements %v, want drawings: %t", elements, drawn)
 	}
 	text = strings.Join(words, " ")
 	if strings.Contains(text, "url(") || strings.Contains(text, "@import") || strings.Contains(text, "ZgotmplZ") {
@@ -447,7 +448,7 @@ func TestReport(t *testing.T) {
 	withPassword := strings.ReplaceAll(s.url, "http://", "http://user:secret@")
 	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8", "-seed", "42", "-report", name,
 		"-header", "X-Key: secret", "-item", "<b>tea</b>")
-	text := checkPage(t, name)
+	text := checkPage(t, name, true)
 	if strings.Contains(stdout+text, "secret") {
 		t.Error("a secret is shown")
 	}
