@@ -42,6 +42,8 @@ var trials = map[string]trial{
 	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),
 
+	`(umask 077; sqlite3 /var/lib/shop/shop.db "VACUUM INTO '/var/backups/shop.db'")`: backingUp,
+
 	"go mod edit -require=example.com/storefront@v0.0.0 -replace=example.com/storefront=../storefront": testedBy("TestReadmeProgramBuilds"),
 
 	`git clone "$REPOSITORY" ../storefront`: instead(`git clone --quiet --no-checkout . "$dir/storefront"`),
