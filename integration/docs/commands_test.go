@@ -38,6 +38,8 @@ var trials = map[string]trial{
 	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
 	"go run ./integration/figures":                  testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
+	"go run ./integration/figures -measure all":     testedBy("TestMeasurementsAreOfWhatThereIs"),
+	"go run ./integration/figures -measure faults":  testedBy("TestMeasurementsAreOfWhatThereIs"),
 	"go mod init example.org/shop":                  testedBy("TestReadmeProgramBuilds"),
 	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),
