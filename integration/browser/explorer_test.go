@@ -684,7 +684,8 @@ func TestKeyboardIsEnough(t *testing.T) {
 	p.want("statuses", p.statuses(), []string{"201", "201"})
 
 	p.tabTo("log")
-	p.tabTo("tab-orders") // round the page
+	p.do(reload) // what follows the log is the browser's own
+	p.tabTo("tab-orders")
 	p.press(kb.ArrowRight)
 	p.want("tab", p.focused(), "tab-pages")
 	p.press(kb.End)
@@ -701,7 +702,7 @@ func TestKeyboardIsEnough(t *testing.T) {
 	p.want("max-age", p.text("#max-age-value"), "11")
 	p.tabTo("ask")
 	p.press(kb.Enter)
-	p.logged("#ask", 3)
+	p.logged("#ask", 1)
 }
 
 func TestAnyPathAndAnyBase(t *testing.T) {
@@ -824,13 +825,14 @@ func TestNothingMovesByItself(t *testing.T) {
 	for _, v := range views {
 		t.Run(v.String(), func(t *testing.T) {
 			p := open(t, newShop(t), v)
+			// Firefox does not measure this, so there it is 0.
 			p.want("layout shift while it loads", eval[float64](p, `new Promise(done => {
 				let sum = 0;
 				new PerformanceObserver(list => { for (const e of list.getEntries()) sum += e.value; }).observe({type: "layout-shift", buffered: true});
 				requestAnimationFrame(() => requestAnimationFrame(() => done(sum)));
 			})`), 0.0)
 			// Where the buttons are, the one under the pointer among them, they stay.
-			places := `[...document.querySelectorAll("main button")].filter(b => b.offsetParent).map(b => b.textContent + " " + (b.getBoundingClientRect().top + scrollY))`
+			places := `[...document.querySelectorAll("main button")].filter(b => b.offsetParent).map(b => b.textContent + " " + (b.getBoundingClientRect().top + scrollY).toFixed(2))`
 			n := 0
 			stays := func(button string, exchanges int) {
 				t.Helper()
