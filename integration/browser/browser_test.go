@@ -81,7 +81,7 @@ func inOneBrowser(t *testing.T, test func(t *testing.T)) {
 }
 
 // browserOf returns the browser that is named in the name of the test.
-func browserOf(t *testing.T) browser {
+func browserOf(t *testing.T) (string, browser) {
 	t.Helper()
 	for _, b := range browsers {
 		if strings.Contains(t.Name()+"/", "/"+b.name+"/") {
@@ -89,11 +89,11 @@ func browserOf(t *testing.T) browser {
 			if err != nil {
 				need.Missing(t, need.Browser, err)
 			}
-			return started
+			return b.name, started
 		}
 	}
 	t.Fatal("only subtests of inEachBrowser and inOneBrowser open pages")
-	return nil
+	return "", nil
 }
 
 // A window shows a page. Its methods give up after the time patience.
@@ -253,6 +253,7 @@ func (v view) String() string {
 // A page is the explorer in a window.
 type page struct {
 	t      *testing.T
+	in     string // the name of the browser
 	window window
 	*shop
 	mayFail bool // the server may be gone, which the browser notes on the console
@@ -273,7 +274,8 @@ func open(t *testing.T, s *shop, v view) *page {
 		}
 	})
 	host := strings.TrimPrefix(s.URL, "http://")
-	b := browserOf(t)
+	name, b := browserOf(t)
+	p.in = name
 	var err error
 	p.window, err = b.open(func(n notice) {
 		mu.Lock()
@@ -453,14 +455,15 @@ func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() 
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
 	if keepsPictures() {
-		p.write(name+"-"+v.String()+".png", true)
+		p.write(name+"-"+p.in+"-"+v.String()+".png", true)
 	}
 }
 
-// picture writes the picture that the README has, if pictures are kept.
+// picture writes the picture that the README has, if pictures are kept. It is made in the
+// first browser.
 func (p *page) picture(v view) {
 	p.t.Helper()
-	if !keepsPictures() || v.width != desktop.width {
+	if !keepsPictures() || v.width != desktop.width || p.in != browsers[0].name {
 		return
 	}
 	name := "explorer-light.png"
