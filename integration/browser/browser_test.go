@@ -1,4 +1,5 @@
-// Package browser tests the explorer in a real browser: Chromium, without a window.
+// Package browser tests the explorer in real browsers, Chromium and Firefox, without a
+// screen. The name of a subtest says which: -run /firefox chooses one.
 //
 // With -artifacts, pictures of the states that the tests bring about are kept, for
 // people to look at.
@@ -9,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,6 +27,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 )
 
@@ -46,9 +49,57 @@ type browser interface {
 	open(noticed func(notice)) (window, error)
 }
 
+// browsers are those that the tests run in.
+var browsers = []struct {
+	name  string
+	start func() (browser, error)
+}{
+	{"chromium", startChromium},
+	{"firefox", startFirefox},
+}
+
+// inEachBrowser runs the test as subtests, one for each browser, in which are the pages
+// that the subtest opens.
+func inEachBrowser(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for _, b := range browsers {
+		t.Run(b.name, test)
+	}
+}
+
+// inOneBrowser is inEachBrowser in the long run. In the short run it is the first browser
+// alone: for what the page does by itself, which is the same in all of them.
+func inOneBrowser(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(browsers[0].name, test)
+	for _, b := range browsers[1:] {
+		t.Run(b.name, func(t *testing.T) {
+			long.Test(t)
+			test(t)
+		})
+	}
+}
+
+// browserOf returns the browser that is named in the name of the test.
+func browserOf(t *testing.T) (string, browser) {
+	t.Helper()
+	for _, b := range browsers {
+		if strings.Contains(t.Name()+"/", "/"+b.name+"/") {
+			started, err := b.start()
+			if err != nil {
+				need.Missing(t, need.Browser, err)
+			}
+			return b.name, started
+		}
+	}
+	t.Fatal("only subtests of inEachBrowser and inOneBrowser open pages")
+	return "", nil
+}
+
 // A window shows a page. Its methods give up after the time patience.
 type window interface {
-	// look gives the window the size and the colours of the view.
+	// look gives the window the size and the colours of the view. The error is
+	// errors.ErrUnsupported if this browser cannot do that.
 	look(v view) error
 	// navigate and reload return when the page has been loaded.
 	navigate(url string) error
@@ -202,6 +253,7 @@ func (v view) String() string {
 // A page is the explorer in a window.
 type page struct {
 	t      *testing.T
+	in     string // the name of the browser
 	window window
 	*shop
 	mayFail bool // the server may be gone, which the browser notes on the console
@@ -222,10 +274,9 @@ func open(t *testing.T, s *shop, v view) *page {
 		}
 	})
 	host := strings.TrimPrefix(s.URL, "http://")
-	b, err := startChromium()
-	if err != nil {
-		need.Missing(t, need.Browser, err)
-	}
+	name, b := browserOf(t)
+	p.in = name
+	var err error
 	p.window, err = b.open(func(n notice) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -249,10 +300,20 @@ func open(t *testing.T, s *shop, v view) *page {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.window.close)
-	p.must(p.window.look(v))
+	if err := p.window.look(v); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	} else {
+		p.must(err)
+	}
 	p.must(p.window.navigate(s.URL + s.path))
-	p.waitFor(`!document.querySelector("#operations").textContent.startsWith("Reading")`) // the last that the page does by itself
+	p.waitLoaded()
 	return p
+}
+
+// waitLoaded waits for the last that the page does by itself.
+func (p *page) waitLoaded() {
+	p.t.Helper()
+	p.waitFor(`!document.querySelector("#operations").textContent.startsWith("Reading")`)
 }
 
 func (p *page) must(err error) {
@@ -340,6 +401,7 @@ func typeInto(selector, text string) step {
 func reload(p *page) {
 	p.t.Helper()
 	p.must(p.window.reload())
+	p.waitLoaded()
 }
 
 // click clicks the button, with the mouse, and waits until n exchanges are in the log
@@ -393,14 +455,15 @@ func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() 
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
 	if keepsPictures() {
-		p.write(name+"-"+v.String()+".png", true)
+		p.write(name+"-"+p.in+"-"+v.String()+".png", true)
 	}
 }
 
-// picture writes the picture that the README has, if pictures are kept.
+// picture writes the picture that the README has, if pictures are kept. It is made in the
+// first browser.
 func (p *page) picture(v view) {
 	p.t.Helper()
-	if !keepsPictures() || v.width != desktop.width {
+	if !keepsPictures() || v.width != desktop.width || p.in != browsers[0].name {
 		return
 	}
 	name := "explorer-light.png"

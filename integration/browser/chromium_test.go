@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -49,9 +50,9 @@ func (b chromium) open(noticed func(notice)) (window, error) {
 	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
-			noticed(notice{onConsole, fmt.Sprint("exception: ", e.ExceptionDetails)})
+			noticed(notice{onConsole, "exception: " + inJSON(e.ExceptionDetails)})
 		case *runtime.EventConsoleAPICalled:
-			noticed(notice{onConsole, fmt.Sprint(e.Type, ": ", e.Args)})
+			noticed(notice{onConsole, string(e.Type) + ": " + inJSON(e.Args)})
 		case *log.EventEntryAdded:
 			kind := onConsole
 			if e.Entry.Source == log.EntrySourceNetwork {
@@ -70,6 +71,14 @@ func (b chromium) open(noticed func(notice)) (window, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+func inJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 func (w chromiumWindow) close() { w.cancel() }
