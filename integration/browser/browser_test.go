@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+
 	"example.com/storefront"
 	"example.com/storefront/explorer"
 	"example.com/storefront/integration/internal/long"
@@ -459,20 +461,38 @@ func (p *page) screenshot(v view, name string) {
 	}
 }
 
-// picture writes the picture that the README has, if pictures are kept. It is made in the
-// first browser.
+// picture writes the picture that the README has, if pictures are kept: in Chromium, with
+// twice the pixels, down to the end of a card, and with the address that the README has.
 func (p *page) picture(v view) {
 	p.t.Helper()
-	if !keepsPictures() || v.width != desktop.width || p.in != browsers[0].name {
+	chromium, ok := p.window.(chromiumWindow)
+	if !ok || !keepsPictures() || v.width != desktop.width {
 		return
 	}
 	name := "explorer-light.png"
 	if v.dark {
 		name = "explorer-dark.png"
 	}
-	p.must(p.window.look(view{v.width, 760, v.dark}))
+	const margin = 20
+	cards := eval[float64](p, `scrollTo(0, 0), Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")].map(e => e.getBoundingClientRect().bottom))`)
+	p.rename("location.origin", "'http://localhost:8080'")
+	p.must(chromium.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: v.width, Height: int64(cards) + margin, DeviceScaleFactor: 2,
+	})))
 	p.write(name, false)
 	p.must(p.window.look(v))
+	p.rename("'http://localhost:8080'", "location.origin")
+}
+
+// rename replaces one text by another wherever the page shows it; both are JavaScript.
+func (p *page) rename(old, new string) {
+	p.t.Helper()
+	eval[any](p, `(() => {
+		for (const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); texts.nextNode();) {
+			const text = texts.currentNode.data.replaceAll(`+old+`, `+new+`);
+			if (text !== texts.currentNode.data) texts.currentNode.data = text;
+		}
+	})()`)
 }
 
 func (p *page) write(name string, whole bool) {
