@@ -66,7 +66,8 @@
 // [Store.Migrate] makes these tables. In PostgreSQL, they are in the first schema of the
 // search_path that exists (current_schema), and the store uses the tables of no other
 // schema. Later releases only add to the tables, and columns that they add have defaults.
-// Programs may read all tables, write the first three, and delete orders.
+// Programs may read all tables, write the first three, delete orders whose key_hash is NULL,
+// and raise keyed_ms, so that a key is remembered for longer.
 //
 //	CREATE TABLE storefront_users    (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
 //	CREATE TABLE storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
@@ -90,8 +91,8 @@
 //	)
 //
 // So releases of one major version run side by side on one database, and a program can be
-// rolled back to an earlier one: Migrate refuses the tables of a later release only if they
-// say so. Migrate turns tables of version 1, which 1.0.0-rc.1 made, into those of version 2.
+// rolled back to an earlier one: Migrate refuses the tables of a later release only if their
+// oldest is above the version that this release makes. Migrate turns tables of version 1, which 1.0.0-rc.1 made, into those of version 2.
 // Meanwhile it locks them: in PostgreSQL for a moment, in MySQL and SQLite until it has
 // written each row. The age of their keys counts from then on. A program with 1.0.0-rc.1
 // that is running goes on, but 1.0.0-rc.1 does not start on the new tables, and in MySQL it
