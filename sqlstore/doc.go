@@ -21,8 +21,8 @@
 // concurrent statements inserts it. So an order is created once, however often and wherever
 // its request is sent, and whatever fails meanwhile: if the connection is lost on the way,
 // the store sends the order again and finds out what became of the first one. A replay is
-// acknowledged only when its order would survive all that a new order survives: a replay,
-// too, waits for the commit, and so for synchronous standbys.
+// acknowledged only when its order would survive whatever a new order survives: a replay,
+// too, waits for a commit, and so for synchronous standbys.
 //
 // Orders that arrive while others are being committed are committed together, up to 64 at
 // a time. On SQLite, one commit is under way at a time, on other databases four. An order
@@ -30,10 +30,10 @@
 // caller who leaves cancels nobody else's order. After a quarter of Options.Timeout, a
 // commit no longer keeps another from beginning, and the orders that share it are tried one
 // by one; on SQLite, the commit ends with the orders that it has by then, and the others
-// wait for the next one. The driver is given a ctx for the statements of a shared commit
-// that has the values of no caller's ctx. Calls of one process that have the same key share
-// one try: when it has created the order, the others return it, or
-// [storefront.ErrKeyReused] if their fingerprint is another.
+// wait for the next one. For the statements of a shared commit, the driver gets a ctx that has
+// no values of any caller's ctx. Calls of one process that have the same key share one try:
+// when one of them has created the order, the others return it, or [storefront.ErrKeyReused]
+// if their fingerprint is another.
 //
 // Orders use at most half of the connections of the pool, so that reads go on while orders
 // wait for a lock.
@@ -47,10 +47,10 @@
 // pool, and its calls go on over new ones. If the server answers the question but nobody
 // else, the connection of the call may be dead, so that a call gives up one connection that
 // has not begun a transaction. With a pool of one connection, the store cannot ask, and a
-// call waits for all of its time. If the database stays away, calls return
-// [storefront.ErrUnavailable]; once no call was answered for all of Timeout, most return it
-// after a tenth of Timeout, until one is. Any other error of the database is returned as it
-// is.
+// call waits for all of its time. If the database stays away, the first calls return
+// [storefront.ErrUnavailable] after all of Timeout, and most later calls after a tenth of
+// Timeout, until the database answers one. The store returns any other error of the database
+// unchanged.
 //
 // Which orders survive a crash is up to the database. None of these databases loses an
 // order that was committed, unless a setting allows it: fsync=off or synchronous_commit=off
@@ -269,9 +269,9 @@
 //
 // # The order's own transaction
 //
-// [Options].Accept runs in the order's transaction. It is the place for all that is to
-// happen if and only if the order is created, such as taking it out of the stock. The
-// example of Options does that, and writes an event.
+// [Options].Accept runs in the order's transaction. Write there what must happen if and only
+// if the order is created, such as taking it out of the stock. The example of Options does
+// that, and writes an event.
 //
 // A row in an outbox is an event: another program, or a goroutine of this one, publishes
 // each row, at least once, and then deletes it. Whoever receives an event twice knows it by the
@@ -279,7 +279,7 @@
 // replay makes no event. If the database numbers the rows, it does so before the commit, so that
 // rows can become visible in another sequence than that of their numbers.
 //
-// In SQLite, orders share commits with Accept, too, each in a savepoint of its own. On other
-// databases, each order with Accept has a transaction of its own, so that none waits for the
-// locks that another would hold until a common commit.
+// In SQLite, orders share commits even with Accept, each in a savepoint of its own. On other
+// databases, each order with Accept has a transaction of its own. Otherwise, the orders of a
+// commit would hold their locks until it ends.
 package sqlstore
