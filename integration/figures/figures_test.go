@@ -73,6 +73,7 @@ func TestOutputThatIsIncompleteIsRefused(t *testing.T) {
 		{"size.txt", "BenchmarkSize/SQLite", "BenchmarkSize/MariaDB", "twice"},
 		{"size.txt", "machine:", "other:", "does not say on what"},
 		{"faults.txt", "TestDiskFull", "TestOther", "TestDiskFull acknowledged"},
+		{"faults.txt", "=== ATTR", "=== ATTR  TestOther lost 0\n=== ATTR", "TestOther is in no row"},
 	} {
 		folder := t.TempDir()
 		if err := os.CopyFS(filepath.Join(folder, "docs"), os.DirFS(root+"/docs")); err != nil {

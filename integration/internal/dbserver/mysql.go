@@ -110,21 +110,9 @@ func dropMySQL(s *Server, database string) error {
 // installMySQL finds what mysql/fetch has unpacked, which brings its own loader and
 // libraries.
 func installMySQL(k *Kind) (*installation, error) {
-	folder := os.Getenv("STOREFRONT_MYSQL")
-	if folder == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return nil, notInstalled(err.Error())
-		}
-		folder = filepath.Join(cache, "storefront", "mysql")
-	}
-	binary := filepath.Join(folder, "usr/sbin/mysqld")
-	if _, err := os.Stat(binary); err != nil {
-		return nil, notInstalled("MySQL is not there, which integration/mysql/fetch fetches: " + err.Error())
-	}
-	loaders, err := filepath.Glob(filepath.Join(folder, "usr/lib/*/ld-linux*.so.*"))
-	if err != nil || len(loaders) != 1 {
-		return nil, fmt.Errorf("of the loader of %s, there are %q, %v", binary, loaders, err)
+	folder, server, err := findMySQL()
+	if err != nil {
+		return nil, err
 	}
 	runner, err := process.NewRunner() // this user, who alone may reach the cache
 	if err != nil {
@@ -134,16 +122,15 @@ func installMySQL(k *Kind) (*installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := []string{
-		loaders[0], "--library-path", filepath.Dir(loaders[0]), binary,
+	server = append(server,
 		"--no-defaults",
-		"--basedir=" + filepath.Join(folder, "usr"),
-		"--plugin-dir=" + filepath.Join(folder, "usr/lib/mysql/plugin"),
-		"--lc-messages-dir=" + filepath.Join(folder, "usr/share/mysql"),
+		"--basedir="+filepath.Join(folder, "usr"),
+		"--plugin-dir="+filepath.Join(folder, "usr/lib/mysql/plugin"),
+		"--lc-messages-dir="+filepath.Join(folder, "usr/share/mysql"),
 		"--innodb-redo-log-capacity=32M", // for less to copy; the default is 100M
 		"--mysqlx=OFF",
 		"--secure-file-priv=NULL", // else there must be a folder
-	}
+	)
 	if os.Getuid() == 0 {
 		server = append(server, "--user=root") // it refuses to, if it is not told
 	}
@@ -162,4 +149,25 @@ func installMySQL(k *Kind) (*installation, error) {
 		}
 		return os.Remove(filepath.Join(in.template, "auto.cnf")) // the server's identity, which each is to have its own of
 	})
+}
+
+// findMySQL returns the folder that mysql/fetch unpacks, and the command that is its server.
+func findMySQL() (folder string, server []string, err error) {
+	folder = os.Getenv("STOREFRONT_MYSQL")
+	if folder == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", nil, notInstalled(err.Error())
+		}
+		folder = filepath.Join(cache, "storefront", "mysql")
+	}
+	binary := filepath.Join(folder, "usr/sbin/mysqld")
+	if _, err := os.Stat(binary); err != nil {
+		return "", nil, notInstalled("MySQL is not there, which integration/mysql/fetch fetches: " + err.Error())
+	}
+	loaders, err := filepath.Glob(filepath.Join(folder, "usr/lib/*/ld-linux*.so.*"))
+	if err != nil || len(loaders) != 1 {
+		return "", nil, fmt.Errorf("of the loader of %s, there are %q, %v", binary, loaders, err)
+	}
+	return folder, []string{loaders[0], "--library-path", filepath.Dir(loaders[0]), binary}, nil
 }
