@@ -176,7 +176,7 @@
 //	db.SetMaxOpenConns(4)
 //
 // docs/databases.md of the repository says why, and has the settings of PostgreSQL, PgBouncer
-// and clusters. The command durable has them all, except innodb_lock_wait_timeout.
+// and clusters. The command durable has them all.
 //
 // Calls that find all connections in use wait for one. Keep [Options].MaxCalls and
 // Timeout in proportion: the last of MaxCalls calls should be answered within Timeout. When
