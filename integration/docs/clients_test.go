@@ -128,6 +128,7 @@ var clientRows = []struct {
 	{name: "half an answer, chunked", first: cut(50, true)},
 	{name: "408", first: answers(408, `{"type":"`+orderProblem+`request-timeout"}`)},
 	{name: "409", first: answers(409, `{"type":"`+orderProblem+`idempotency-key-in-progress"}`, "Retry-After", "1"), wait: 1},
+	{name: "409 HTML", first: answers(409, htmlPage)},
 	{name: "429", first: answers(429, htmlPage, "Retry-After", "30"), wait: 30},
 	{name: "500 HTML", first: answers(500, htmlPage)},
 	{name: "502 HTML", first: answers(502, htmlPage)},
