@@ -166,8 +166,8 @@ type view struct {
 }
 
 var (
-	desktop = view{width: 1280}
-	views   = []view{desktop, {width: 1280, dark: true}, {width: 390}, {width: 390, dark: true}}
+	desktop = view{width: 1366}
+	views   = []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
 )
 
 func (v view) String() string {
@@ -179,7 +179,7 @@ func (v view) String() string {
 
 // emulate returns the action that gives the window the size of the view.
 func (v view) emulate() chromedp.Action[chromedp.Void] {
-	return command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 900, DeviceScaleFactor: 1, Mobile: v.width < 600})
+	return command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 625, DeviceScaleFactor: 1, Mobile: v.width < 600})
 }
 
 // A page is the explorer in a browser.
@@ -312,7 +312,7 @@ func (p *page) click(button string, n int) {
 
 func (p *page) logged(button string, n int) {
 	p.t.Helper()
-	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty)").length === %d && !document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
+	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty, .own, .waiting)").length === %d && !document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
 }
 
 // set returns the action that puts the value into a field.

@@ -30,7 +30,7 @@ import (
 // statuses returns those in the log, the newest first.
 func (p *page) statuses() []string {
 	p.t.Helper()
-	return p.texts("#log summary .chip")
+	return p.texts("#log li:not(.own) summary .chip")
 }
 
 func (p *page) want(what string, got, want any) {
@@ -257,7 +257,8 @@ func TestBreakIt(t *testing.T) {
 		logged++
 		p.click(fmt.Sprintf("#breaks li:nth-child(%d) button", i+1), logged)
 		p.waitFor(fmt.Sprintf(`document.querySelector("#breaks li:nth-child(%d) .chip").textContent !== ""`, i+1))
-		titles[title] = p.text(fmt.Sprintf("#breaks li:nth-child(%d) .chip", i+1)) + " " + p.text("#broken h4")[3:]
+		told, _ := strings.CutPrefix(p.text("#broken h4"), p.statuses()[0])
+		titles[title] = p.text(fmt.Sprintf("#breaks li:nth-child(%d) .chip", i+1)) + told
 		if got := p.statuses()[0]; !strings.HasPrefix(titles[title], got) {
 			t.Errorf("%s: the log has status %s, the page %s", title, got, titles[title])
 		}
@@ -267,25 +268,25 @@ func TestBreakIt(t *testing.T) {
 		titles[title] = squeeze.ReplaceAllString(told, " ")
 	}
 	p.want("what each was told", titles, map[string]string{
-		"A required parameter is missing":        "400 Invalid query",
-		"Three faults in one query":              "400 Invalid query",
-		"A changed cursor":                       "400 Invalid query",
-		"The cursor of another list":             "400 Invalid query",
-		"No Idempotency-Key":                     "400 Idempotency-Key missing",
-		"Two keys in one":                        "400 Idempotency-Key invalid",
-		"The key of another order":               "422 Idempotency-Key reused",
-		"Three faults in one order":              "422 Invalid order",
-		"A quantity with a fraction":             "422 Invalid order",
-		"The same member twice":                  "400 Malformed body",
-		"JSON that is cut off":                   "400 Malformed body",
-		"A body that is not JSON":                "415 Unsupported media type",
-		"A body that is too large":               "413 Body too large",
-		"A product that does not exist":          "404 Product not found",
-		"A path that does not exist":             "404 Not found",
-		"A method that is not allowed":           "405 Method not allowed",
-		"A method that no one knows":             "501 Method not implemented",
-		"Only if it has not changed, but it has": "412 Precondition failed",
-		"Only from memory, but it is not there":  "504 Not cached",
+		"A required parameter is missing":        "400 ✓ Invalid query",
+		"Three faults in one query":              "400 ✓ Invalid query",
+		"A changed cursor":                       "400 ✓ Invalid query",
+		"The cursor of another list":             "400 ✓ Invalid query",
+		"No Idempotency-Key":                     "400 ✓ Idempotency-Key missing",
+		"Two keys in one":                        "400 ✓ Idempotency-Key invalid",
+		"The key of another order":               "422 ✓ Idempotency-Key reused",
+		"Three faults in one order":              "422 ✓ Invalid order",
+		"A quantity with a fraction":             "422 ✓ Invalid order",
+		"The same member twice":                  "400 ✓ Malformed body",
+		"JSON that is cut off":                   "400 ✓ Malformed body",
+		"A body that is not JSON":                "415 ✓ Unsupported media type",
+		"A body that is too large":               "413 ✓ Body too large",
+		"A product that does not exist":          "404 ✓ Product not found",
+		"A path that does not exist":             "404 ✓ Not found",
+		"A method that is not allowed":           "405 ✓ Method not allowed",
+		"A method that no one knows":             "501 ✓ Method not implemented",
+		"Only if it has not changed, but it has": "412 ✓ Precondition failed",
+		"Only from memory, but it is not there":  "504 ✓ Not cached",
 	})
 }
 
@@ -312,17 +313,24 @@ func TestFaultsStandBesideWhatTheyAreAbout(t *testing.T) {
 	t.Error("there is no such button")
 }
 
+// operation unfolds the operation, which folds the others.
+func (p *page) operation(id string) {
+	p.t.Helper()
+	eval[any](p, fmt.Sprintf(`document.querySelector("#operation-%s").open || document.querySelector("#operation-%s summary").click()`, id, id))
+}
+
 func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("all")
-	p.want("operations", p.texts(".operation p:first-of-type code"), []string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
-	p.want("parameters", p.texts(".operation label"), []string{
+	p.want("operations", p.texts(".operation summary code"), []string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
+	p.want("parameters", eval[[]string](p, `[...document.querySelectorAll(".operation label")].map(e => e.textContent)`), []string{
 		"limit (query)", "after (query)", "If-None-Match (header)", "If-Match (header)",
 		"Idempotency-Key (header, required)", "Content-Encoding (header)", "If-Match (header)", "item (body, required)", "qty (body, required)",
 		"product_id (path, required)", "If-None-Match (header)", "If-Match (header)", "Cache-Control (header)",
 		"limit (query, required)", "start (query)", "If-None-Match (header)", "If-Match (header)",
 	})
 	for i, want := range []string{"200", "201", "200", "200"} {
+		p.operation([]string{"listUsers", "createOrder", "getProduct", "listWidgets"}[i])
 		p.click(fmt.Sprintf(".operation:nth-child(%d) button", i+1), i+1)
 		p.want("status", p.statuses()[0], want)
 	}
@@ -331,6 +339,7 @@ func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
 func TestOperationShowsFaultsBesideItsFields(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("all")
+	p.operation("listWidgets")
 	p.do(p.set("#listWidgets-limit", "0"))
 	p.click(".operation:nth-child(4) button", 1)
 	p.want("status", p.statuses()[0], "400")
@@ -344,12 +353,12 @@ func TestOperationShowsFaultsBesideItsFields(t *testing.T) {
 func TestHeadersForEveryRequest(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("all")
-	p.do(chromedp.Click(chromedp.CSS(".settings summary")), p.set("#extra", "Authorization: Bearer secret\nX-Tenant: a:b"))
+	p.do(p.set("#extra", "Authorization: Bearer secret\nX-Tenant: a:b"))
 	p.tab("orders")
 	p.click("#order", 1)
 	got := p.requests("/v1/orders")[0].header
 	p.want("headers", []string{got.Get("Authorization"), got.Get("X-Tenant")}, []string{"Bearer secret", "a:b"})
-	if curl := p.texts("#log pre")[0]; strings.Contains(curl, "secret") || !strings.Contains(curl, `-H "Authorization: $AUTHORIZATION"`) {
+	if curl := p.texts("#log pre")[0]; strings.Contains(curl, "secret") || !strings.Contains(curl, `-H 'Authorization: '"$H_AUTHORIZATION"`) {
 		t.Errorf("the curl line is %s, want the variable and not the secret", curl)
 	}
 }
@@ -375,9 +384,11 @@ func TestCurlLinesSendTheSameRequests(t *testing.T) {
 	p.tab("break")
 	p.click("#break-all", 36)
 
-	lines := eval[[]string](p, `[...document.querySelectorAll("#log pre:first-of-type")].map(e => e.textContent)`) // also of those that are folded
+	eval[any](p, `document.querySelectorAll("#log details").forEach(d => { d.open = true; })`)
+	p.waitFor(`document.querySelectorAll("#log pre:first-of-type").length === document.querySelectorAll("#log details").length`)
+	lines := p.texts("#log pre:first-of-type")
 	slices.Reverse(lines)
-	sent := p.take()[1:] // after openapi.json
+	sent := p.take()
 	if len(lines) != len(sent) {
 		t.Fatalf("the log has %d exchanges, the server %d", len(lines), len(sent))
 	}
@@ -396,6 +407,13 @@ func TestCurlLinesSendTheSameRequests(t *testing.T) {
 	}
 }
 
+// pressed presses the button of the newest entry of the log that has this text.
+func (p *page) pressed(text string) {
+	p.t.Helper()
+	p.waitFor(fmt.Sprintf(`[...document.querySelectorAll("#log li button")].some(b => b.textContent === %q)`, text))
+	eval[any](p, fmt.Sprintf(`[...document.querySelectorAll("#log li button")].find(b => b.textContent === %q).click()`, text))
+}
+
 func TestLogShowsTheWholeAnswer(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("caching")
@@ -412,10 +430,14 @@ func TestLogShowsTheWholeAnswer(t *testing.T) {
 		}
 	}
 	teapot, _ := p.store.Products.Get("teapot")
-	if !strings.HasPrefix(answer, "HTTP/1.1 200 OK\n") || !strings.HasSuffix(answer, "\n\n"+teapot.String()) {
+	if !strings.HasPrefix(answer, "HTTP/1.1 200 OK\n") || !strings.HasSuffix(answer, "\n\n{\n  \"id\": \"teapot\",\n  \"name\": \"Teapot\",\n  \"price\": {\n    \"amount\": \"24.50\",\n    \"currency\": \"EUR\"\n  }\n}") {
 		t.Errorf("the answer is shown as\n%s", answer)
 	}
-	if summary := p.text("#log summary"); !regexp.MustCompile(fmt.Sprintf(`200\s+GET /v1/products/teapot\s+[\d.]+ ms · %d bytes`, len(teapot.String()))).MatchString(summary) {
+	p.pressed("As it came")
+	if answer := p.texts("#log pre")[1]; !strings.HasSuffix(answer, "\n\n"+teapot.String()) {
+		t.Errorf("as it came, the answer is shown as\n%s", answer)
+	}
+	if summary := p.text("#log li:not(.own) summary"); !regexp.MustCompile(fmt.Sprintf(`200\s+GET /v1/products/teapot\s+[\d.]+ ms · %d bytes`, len(teapot.String()))).MatchString(summary) {
 		t.Errorf("the log has %q, want status, method, target, time and size", summary)
 	}
 }
@@ -478,12 +500,12 @@ func TestLogCanBeExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.want("version", archive.Log.Version, "1.2")
-	p.want("entries", len(archive.Log.Entries), 2)
+	p.want("entries, with that of openapi.json", len(archive.Log.Entries), 3)
 	order, err := json.Marshal(p.store.Orders()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range archive.Log.Entries {
+	for _, e := range archive.Log.Entries[1:] {
 		p.want("request", []string{e.Request.Method, e.Request.URL, e.Request.PostData.Text}, []string{"POST", p.URL + "/v1/orders", `{"item":"teapot","qty":2}`})
 		p.want("response", e.Response.Content.Text, string(order))
 		p.want("status", e.Response.Status, 201)
@@ -602,10 +624,10 @@ func TestServiceThatWantsAuthorization(t *testing.T) {
 	}
 	p := open(t, s, desktop)
 	p.click("#order", 1)
-	p.wantSaid("#orders-said", "401, Unauthorized")
+	p.wantSaid("#orders-said", "401, Unauthorized. It asks who you are: tick Send my sign-in at the top, or give a header there, such as Authorization.")
 	p.tab("all")
-	p.wantSaid("#operations", "cannot be read: the answer is 401")
-	p.do(chromedp.Click(chromedp.CSS(".settings summary")), chromedp.SendKeys(chromedp.CSS("#extra"), "Authorization: Bearer secret"), chromedp.Click(chromedp.CSS("#cookies")))
+	p.wantSaid("#operations", "cannot be read: 401, Unauthorized. It asks who you are")
+	p.do(chromedp.Click(chromedp.CSS("#headers-button")), chromedp.SendKeys(chromedp.CSS("#extra"), "Authorization: Bearer secret"), chromedp.Click(chromedp.CSS("#cookies")))
 	p.waitFor(`document.querySelectorAll(".operation").length === 4`)
 	p.tab("orders")
 	p.click("#retry", 2)
@@ -618,15 +640,15 @@ func TestAnswersOfOthers(t *testing.T) {
 		name, said string
 		answer     func(w http.ResponseWriter, r *http.Request)
 	}{
-		{"JSON that is no problem", "403. A refused request", func(w http.ResponseWriter, r *http.Request) {
+		{"JSON that is no problem", "403, Forbidden. Is it for those who have signed in? Then tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(403)
 			io.WriteString(w, `{"type":3,"errors":{"token":["missing"]}}`)
 		}},
-		{"HTML", "403. A refused request", func(w http.ResponseWriter, r *http.Request) {
+		{"HTML", "403, Forbidden. Is it for those who have signed in? Then tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(403)
 			io.WriteString(w, "<p>No.</p>")
 		}},
-		{"a redirect", "No answer: the service redirects", func(w http.ResponseWriter, r *http.Request) {
+		{"a redirect", "The answer is a redirect, and browsers do not tell a page where to. Is it to a sign-in page?", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 		}},
 	} {
@@ -650,7 +672,7 @@ func TestAnswersOfOthers(t *testing.T) {
 func TestLogHasWhatTheBrowserSent(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("all")
-	p.do(chromedp.Click(chromedp.CSS(".settings summary")), p.set("#extra", "Cookie: a=b\nContent-Type: text/plain"))
+	p.do(p.set("#extra", "Cookie: a=b\nContent-Type: text/plain"))
 	p.tab("orders")
 	p.click("#order", 1)
 	if curl := p.texts("#log pre")[0]; strings.Contains(curl, "Cookie") {
@@ -660,7 +682,7 @@ func TestLogHasWhatTheBrowserSent(t *testing.T) {
 	p.tab("caching")
 	p.do(p.set("#product", ".."))
 	p.click("#read", 2)
-	p.want("the first in the log", p.text("#log summary code"), "GET /v1/")
+	p.want("the newest in the log", p.text("#log summary code"), "GET /v1/")
 	p.want("requests", len(p.requests("/v1/")), 1)
 }
 
@@ -827,10 +849,13 @@ func TestEveryState(t *testing.T) {
 			state("a-break")
 			p.tab("all")
 			state("b-requests-start")
+			p.operation("createOrder")
 			p.do(p.set("#createOrder-qty", "many"))
 			p.click(".operation:nth-child(2) button", 45)
-			p.do(chromedp.Click(chromedp.CSS(".settings summary")))
 			state("c-requests")
+			p.do(chromedp.Click(chromedp.CSS("#headers-button")))
+			state("c-headers")
+			p.press(kb.Escape)
 			p.click("#clear", 0)
 			state("d-cleared")
 		})
