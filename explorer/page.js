@@ -992,5 +992,6 @@ setInterval(() => {
 	for (const x of waiting) x.meta.textContent = summary(x);
 	if (marks.length) drawTime();
 }, 1000);
+show(tabs[0]);
 followAddress();
 await offer();

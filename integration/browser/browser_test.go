@@ -74,6 +74,7 @@ type shop struct {
 	change func(ctx context.Context, change explorer.Change) error
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
+	product            string // for the explorer to begin with
 	// before is called before each request to the service; it may answer it, and returns
 	// false if it has.
 	before func(w http.ResponseWriter, r *http.Request) bool
@@ -109,7 +110,7 @@ func newShop(t *testing.T) *shop {
 	service := storefront.New(s.store)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.path {
-			explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change}).ServeHTTP(w, r)
+			explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change, Product: s.product}).ServeHTTP(w, r)
 			return
 		}
 		body, err := io.ReadAll(r.Body)
