@@ -806,8 +806,19 @@ func TestEveryState(t *testing.T) {
 			if !checked && !keepsPictures() {
 				t.Skip("only for its pictures")
 			}
-			p := open(t, newShop(t), v)
+			s := newShop(t)
+			// The service answers the next request otherwise, if this is set.
+			var otherwise atomic.Pointer[http.HandlerFunc]
+			s.before = func(w http.ResponseWriter, r *http.Request) bool {
+				answer := otherwise.Swap(nil)
+				if answer != nil {
+					(*answer)(w, r)
+				}
+				return answer == nil
+			}
+			p := open(t, s, v)
 			eval[any](p, source+"; null")
+			next := func(answer http.HandlerFunc) { otherwise.Store(&answer) }
 			state := func(name string) {
 				t.Helper()
 				p.screenshot(v, name)
@@ -861,6 +872,34 @@ func TestEveryState(t *testing.T) {
 			p.press(kb.Escape)
 			p.click("#clear", 0)
 			state("d-cleared")
+			p.tab("orders")
+			next(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+			p.do(chromedp.Click(chromedp.CSS("#order")))
+			p.waitFor(`document.querySelector("#log li.waiting") !== null`)
+			state("e-waiting")
+			eval[any](p, `document.querySelector("#log li.waiting > button").click()`)
+			p.logged("#order", 1)
+			state("f-cancelled")
+			next(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Www-Authenticate", `Bearer realm="shop"`)
+				storefront.Problem{Status: 401, Detail: "Sign in."}.ServeHTTP(w, r)
+			})
+			p.click("#retry", 2)
+			state("g-401")
+			next(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/sign-in", http.StatusSeeOther) })
+			p.click("#retry", 3)
+			state("h-redirect")
+			p.do(p.set("#extra", "a token of mine"))
+			p.click("#retry", 4)
+			state("i-not-sent")
+			p.do(p.set("#extra", ""))
+			p.tab("pages")
+			next(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"data":[%s{"id":"z"}],"has_more":false}`, strings.Repeat(`{"id":"a","text":"`+strings.Repeat("long ", 100)+`"},`, 500))
+			})
+			p.click("#first-page", 5)
+			state("j-big")
 		})
 	}
 }
