@@ -109,7 +109,7 @@ func (s *service) bypassesMemory(r *http.Request) bool {
 		return true
 	}
 	differs := func(name string) bool {
-		return name == "*" || r.Header[name] != nil || name == "Host" && r.Host != "" // where net/http keeps it
+		return name == "*" || r.Header[name] != nil || name == "Host" && r.Host != "" // net/http keeps the header there
 	}
 	return !s.opts.Shared && s.opts.Scope == nil && slices.ContainsFunc(s.bypassHeaders, differs)
 }

@@ -11,8 +11,8 @@ import (
 
 // An IdempotencyKey makes a request safe to retry
 // (draft-ietf-httpapi-idempotency-key-header-07). Two keys are the same key if
-// Scope and Value are equal. Keys do not compile with ==, as it would compare the
-// fingerprints, too, and a map would take a reused key for a new one.
+// Scope and Value are equal. Comparing keys with == does not compile: it would
+// compare the fingerprints, too, and a map would take a reused key for a new one.
 type IdempotencyKey struct {
 	_ [0]func()
 
@@ -65,7 +65,7 @@ func (o Order) fingerprint() [32]byte {
 }
 
 // digest returns the SHA-256 sum of the scope and the value. Two keys are the same
-// if their digests are. A digest keeps no request in memory, as the strings do.
+// if their digests are. Unlike the strings, a digest keeps no request in memory.
 func (k *IdempotencyKey) digest() [32]byte {
 	b := make([]byte, 0, 512)
 	b = binary.BigEndian.AppendUint64(b, uint64(len(k.Scope)))

@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -253,37 +251,6 @@ func TestIdempotencyKeyScopeByDefaultIsOneForAll(t *testing.T) {
 	postOrder(h, "k", teapots, "Authorization: Bearer ann")
 	if r := postOrder(h, "k", teapots, "Authorization: Bearer bob"); r.header.Get("Idempotent-Replayed") != "true" {
 		t.Error("want a replay: without Options.Scope all keys are of one scope")
-	}
-}
-
-func TestConcurrentRetriesCreateOneOrder(t *testing.T) {
-	store := new(MemStore)
-	h := New(store)
-	responses := make([]response, 50)
-	start := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range responses {
-		wg.Go(func() {
-			<-start
-			responses[i] = postOrder(h, "k", teapots)
-		})
-	}
-	close(start)
-	wg.Wait()
-	created := 0
-	for _, r := range responses {
-		if r.status != http.StatusCreated || r.body != responses[0].body {
-			t.Errorf("got %d %s, want 201 %s", r.status, r.body, responses[0].body)
-		}
-		switch replayed := r.header["Idempotent-Replayed"]; {
-		case replayed == nil:
-			created++
-		case !slices.Equal(replayed, []string{"true"}):
-			t.Errorf("Idempotent-Replayed: %q, want true or absent", replayed)
-		}
-	}
-	if created != 1 || len(store.Orders()) != 1 {
-		t.Errorf("%d responses without Idempotent-Replayed and %d orders, want one each", created, len(store.Orders()))
 	}
 }
 

@@ -138,7 +138,7 @@ func (s *service) orderFailed(w http.ResponseWriter, r *http.Request, err error)
 		s.writeProblem(w, r, idempotencyKeyInProgress, "A request with this key is in progress. Try again, with the same key.")
 	case refused:
 		send, dropped := refusal.sendable()
-		if dropped != nil { // their values may have the order in them
+		if dropped != nil { // the names alone are logged, as the values may have the order in them
 			s.log(r, slog.LevelWarn, "a Refusal has fields that do not follow their rules and were not sent", slog.Any("fields", dropped))
 		}
 		p := orderRefused.problem(cmp.Or(send.Detail, "The order was refused."))
@@ -206,7 +206,7 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	case len(body) > maxOrderBody:
 		s.writeProblem(w, r, bodyTooLarge, orderTooLarge)
 	case err == io.EOF:
-		r.Body.Close() // or net/http looks for more before the answer
+		r.Body.Close() // otherwise net/http would look for more before it sends the answer
 		return body, true
 	case errors.As(err, new(*http.MaxBytesError)): // by a limit of the program's, around the service
 		s.writeProblem(w, r, bodyTooLarge, "The body is larger than this server takes.")

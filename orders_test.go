@@ -436,29 +436,6 @@ func TestAcceptedOrder(t *testing.T) {
 	}
 }
 
-func TestRefusedRequestsDoNotConsumeTheKey(t *testing.T) {
-	store := new(MemStore)
-	h := New(store)
-	for _, fault := range orderFaults {
-		r := newOrderRequest("k", strings.NewReader(`{"item":"kettle","qty":1}`))
-		fault.spoil(r)
-		do(h, r)
-	}
-	for _, body := range []string{
-		malformedOrders[0].body, malformedOrders[len(malformedOrders)-1].body,
-		wrongOrders[0].body, wrongOrders[len(wrongOrders)-1].body,
-	} {
-		postOrder(h, "k", body)
-	}
-	postOrder(h, "k", `{"item":"kettle","qty":1}`, "Content-Encoding: gzip")
-	if n := len(store.Orders()); n != 0 {
-		t.Fatalf("the refused requests created %d orders", n)
-	}
-	if r := postOrder(h, "k", teapots); r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("status %d, Idempotent-Replayed %q, want a new order\n%s", r.status, r.header.Get("Idempotent-Replayed"), r.body)
-	}
-}
-
 func TestCreatedOrder(t *testing.T) {
 	var (
 		given Order
@@ -553,28 +530,6 @@ func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestOrderRepeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := New(new(MemStore))
-		first := postOrder(h, "k", teapots)
-		if got, ok := first.header["Idempotent-Replayed"]; ok {
-			t.Errorf("Idempotent-Replayed: %q on the first response", got)
-		}
-		want := first.header.Clone()
-		want["Idempotent-Replayed"] = []string{"true"}
-		for range 3 {
-			time.Sleep(time.Hour)
-			again := postOrder(h, "k", teapots)
-			if again.status != first.status || again.body != first.body {
-				t.Errorf("got %d %s, want %d %s", again.status, again.body, first.status, first.body)
-			}
-			if diff := cmp.Diff(want, again.header); diff != "" {
-				t.Errorf("headers (-want +got):\n%s", diff)
-			}
-		}
-	})
 }
 
 func TestOrderCommitContext(t *testing.T) {
@@ -676,30 +631,6 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-func TestKeyOfARefusedOrderStaysFree(t *testing.T) {
-	store := new(MemStore)
-	refuse := true
-	store.Accept = func(context.Context, IdempotencyKey, Order) error {
-		if refuse {
-			return &Refusal{Reason: "closed"}
-		}
-		return nil
-	}
-	h := New(store)
-	postOrder(h, "k", teapots).wantProblem(t, 422, "order-refused")
-	postOrder(h, "k", teapots).wantProblem(t, 422, "order-refused")
-	refuse = false
-	other := `{"item":"kettle","qty":1}`
-	if r := postOrder(h, "k", other); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("another order: status %d, Idempotent-Replayed %q, want a new one\n%s", r.status, r.header.Get("Idempotent-Replayed"), r.body)
-	}
-	refuse = true
-	if r := postOrder(h, "k", other); r.status != 201 || r.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("its replay: status %d, want it though orders are refused\n%s", r.status, r.body)
-	}
-	postOrder(h, "k", teapots).wantProblem(t, 422, "idempotency-key-reused")
-}
-
 func TestOrderCutByAnOuterLimit(t *testing.T) {
 	big := `{"item":"` + strings.Repeat("x", 200) + `","qty":1}` + strings.Repeat(" ", 2000)
 	for name, request := range map[string]*http.Request{
@@ -753,35 +684,6 @@ func TestOrderHonoursTheDeadlineOfTheHost(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestKeyOfAFailedCallMayBeUsedAgain(t *testing.T) {
-	for name, body := range map[string]string{"with the same order": teapots, "with another order": `{"item":"kettle","qty":1}`} {
-		t.Run(name, func(t *testing.T) {
-			store := new(MemStore)
-			failure := ErrUnavailable
-			store.Accept = func(context.Context, IdempotencyKey, Order) error { return failure }
-			h := quiet(store)
-			postOrder(h, "k", teapots).wantProblem(t, 503, "unavailable")
-			failure = nil
-			if r := postOrder(h, "k", body); r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "" {
-				t.Errorf("status %d, Idempotent-Replayed %q, want a new order\n%s", r.status, r.header.Get("Idempotent-Replayed"), r.body)
-			}
-		})
-	}
-}
-
-func TestOrderReplaysWhatTheStoreReturns(t *testing.T) {
-	stored := Order{"ord_earlier", "teapot", 2, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	r := postOrder(New(&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
-		return stored, nil
-	}}), "k", teapots)
-	if want := `{"id":"ord_earlier","item":"teapot","qty":2,"created_at":"2026-01-02T03:04:05.000Z"}`; r.body != want {
-		t.Errorf("body %s, want %s", r.body, want)
-	}
-	if r.status != http.StatusCreated || r.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("status %d, Idempotent-Replayed %q, want 201 and true: another ID tells a replay", r.status, r.header.Get("Idempotent-Replayed"))
 	}
 }
 

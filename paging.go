@@ -46,7 +46,7 @@ func (s *service) parsePageQuery(rawQuery string, l listKind, position string, d
 	}
 	if cursor := params[1]; cursor.given && !cursor.faulty {
 		var ok bool
-		if q.position, ok = l.position(cursor.value); !ok {
+		if q.position, ok = l.decodeCursor(cursor.value); !ok {
 			faults = append(faults, Fault{
 				Detail:    position + " must be a cursor from the \"next\" of a page of this list, unchanged. For the first page leave it out.",
 				Parameter: position,
@@ -142,10 +142,10 @@ const (
 	maxNameInFault = 255 // bytes of a parameter's name that a fault repeats
 )
 
-// cursor returns the cursor for the position of id: the format version, the
+// encodeCursor returns the cursor for the position of id: the format version, the
 // list, the ID and a CRC-32 of these three, in unpadded URL-safe base64 (RFC
 // 4648, Section 5). The checksum catches damage; it does not authenticate.
-func (l listKind) cursor(id string) string {
+func (l listKind) encodeCursor(id string) string {
 	return string(l.appendCursor(make([]byte, 0, maxCursor), id))
 }
 
@@ -157,9 +157,9 @@ func (l listKind) appendCursor(dst []byte, id string) []byte {
 	return base64.RawURLEncoding.AppendEncode(dst, raw)
 }
 
-// position is the inverse of cursor. It rejects everything that is not, byte for
-// byte, a result of cursor for this list and a valid ID.
-func (l listKind) position(cursor string) (id string, ok bool) {
+// decodeCursor is the inverse of encodeCursor. It rejects everything that is not,
+// byte for byte, a result of encodeCursor for this list and a valid ID.
+func (l listKind) decodeCursor(cursor string) (id string, ok bool) {
 	if len(cursor) > maxCursor {
 		return "", false
 	}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,38 +127,6 @@ func TestProductIsTheStoresBytes(t *testing.T) {
 	}
 	if length, tag := r.header.Get("Content-Length"), r.header.Get("ETag"); length != strconv.Itoa(len(want)) || tag != productTag {
 		t.Errorf("Content-Length %s and ETag %s, want %d and %s", length, tag, len(want), productTag)
-	}
-}
-
-func TestNeitherMemoryNorStoreIsAskedForAnIDThatNoProductCanHave(t *testing.T) {
-	for _, line := range []string{"Cache-Control: max-age=5", "Cache-Control: only-if-cached"} {
-		r := get(New(&stubStore{}), "/v1/products/%00", line)
-		r.wantProblem(t, http.StatusNotFound, "product-not-found")
-		if got := r.header["Cache-Status"]; got != nil {
-			t.Errorf("%s: Cache-Status %q, want none", line, got)
-		}
-	}
-}
-
-// A request that may be answered from memory fails like one that may not.
-func TestProductFailures(t *testing.T) {
-	for _, line := range []string{"", "max-age=60", "no-store"} {
-		for _, test := range []struct {
-			err    error
-			status int
-			code   string
-		}{
-			{fmt.Errorf("wrapped: %w", ErrNotFound), http.StatusNotFound, "product-not-found"},
-			{fmt.Errorf("wrapped: %w", ErrUnavailable), http.StatusServiceUnavailable, "unavailable"},
-			{errors.New("any other"), http.StatusInternalServerError, "internal-error"},
-			{context.Canceled, http.StatusInternalServerError, "internal-error"}, // by the store itself
-		} {
-			t.Run(line+"/"+test.err.Error(), func(t *testing.T) {
-				s := newShelf(nil, nil)
-				s.failWith(test.err)
-				s.get(line).wantProblem(t, test.status, test.code)
-			})
-		}
 	}
 }
 
@@ -580,41 +547,6 @@ func TestContextValuesReachTheStore(t *testing.T) {
 	}
 }
 
-func TestFailureOfASharedCall(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		fail   func() error
-		status int
-		code   string
-	}{
-		{"an error", func() error { return ErrUnavailable }, http.StatusServiceUnavailable, "unavailable"},
-		{"a panic", func() error { panic("broken store") }, http.StatusInternalServerError, "internal-error"},
-		{"the end of its goroutine", func() error { // as of t.FailNow in a Store of a test
-			runtime.Goexit()
-			return nil
-		}, http.StatusInternalServerError, "internal-error"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newShelf(nil, func(ctx context.Context, n int) error {
-					pause(ctx, time.Second)
-					if n == 1 {
-						return test.fail()
-					}
-					return nil
-				})
-				first, second := s.start(t.Context(), "max-age=60"), s.start(t.Context(), "max-age=60")
-				one := (<-first).wantProblem(t, test.status, test.code).Instance
-				if other := (<-second).wantProblem(t, test.status, test.code).Instance; one == other {
-					t.Errorf("one incident, %s, for two responses", one)
-				}
-				s.wantCalls(t, 1)
-				s.get("max-age=60").wantVersion(t, 2)
-			})
-		})
-	}
-}
-
 // In an address of its own, each shop is another one.
 func TestProductsThatDependOnTheHostAreNotShared(t *testing.T) {
 	store := &stubStore{getProduct: func(ctx context.Context, id string) (Resource, error) {
@@ -629,22 +561,6 @@ func TestProductsThatDependOnTheHostAreNotShared(t *testing.T) {
 	for _, host := range []string{"a.example", "b.example", "a.example"} {
 		if r := read(host); r.body != `{"id":"p","of":"`+host+`"}` || r.header.Get("Cache-Status") != "storefront; fwd=bypass" {
 			t.Errorf("%s got %s, Cache-Status %s", host, r.body, r.header.Get("Cache-Status"))
-		}
-	}
-}
-
-func TestAProductThatWasNotAskedForIsTheStoresBug(t *testing.T) {
-	for _, line := range []string{"Accept: */*", "Cache-Control: max-age=60", "Cache-Control: no-cache"} {
-		var log syncBuffer
-		h := NewWithOptions(&stubStore{getProduct: func(context.Context, string) (Resource, error) {
-			return MustResource("kettle", nil), nil
-		}}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		p := get(h, "/v1/products/teapot", line).wantProblem(t, http.StatusInternalServerError, "internal-error")
-		if !strings.Contains(log.String(), p.Instance) || !strings.Contains(log.String(), `\"kettle\" for the ID \"teapot\"`) {
-			t.Errorf("%s: want the incident and both IDs in the log: %s", line, &log)
-		}
-		for _, id := range []string{"teapot", "kettle"} {
-			get(h, "/v1/products/"+id, "Cache-Control: only-if-cached").wantProblem(t, http.StatusGatewayTimeout, "not-cached")
 		}
 	}
 }

@@ -213,7 +213,7 @@ type service struct {
 // GET. It answers OPTIONS and all other methods itself, with allow in Allow.
 func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
 	s.mux.HandleFunc(method+" "+path, s.routed(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
-		if method == http.MethodGet { // or a slow body would make the answer older
+		if method == http.MethodGet { // first, as a slow body would make the answer older
 			dropBody(r)
 		}
 		handler(w, r)
@@ -518,8 +518,7 @@ func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) 
 }
 
 // checkPage returns an error unless the items come in ascending order, behind the
-// position or, if it is inclusive, at it. From a page that does not, a walk might never
-// end.
+// position or, if it is inclusive, at it. A walk over pages that do not might never end.
 func checkPage(method string, items []Resource, position string, inclusive bool) error {
 	last := position
 	for i, item := range items {
@@ -599,7 +598,7 @@ func examine(err error) error {
 	if found.As != nil {
 		known.matches = append(known.matches, new(*found.As))
 	}
-	if isTemporary(known) { // which wins over what is final
+	if isTemporary(known) { // it wins over a final one
 		known.matches = slices.DeleteFunc(known.matches, func(e error) bool {
 			return e != ErrUnavailable && e != context.DeadlineExceeded && e != context.Canceled
 		})

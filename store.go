@@ -58,8 +58,8 @@ const KeyLifetime = 24 * time.Hour
 // [context.DeadlineExceeded], the service answers 503 Service Unavailable with
 // Retry-After, whatever else the error matches. An error that the method's
 // comment does not name is answered with 500 Internal Server Error. So is a
-// panic, an error of more than 10,000 errors or whose methods take a second, a
-// list that does not ascend from its position, a product with another ID, and
+// panic, an error of more than 10,000 errors or whose methods take five seconds,
+// a list that does not ascend from its position, a product with another ID, and
 // the zero Resource. The text of an error, which is logged and never sent,
 // contains neither the value of a key nor the item of an order.
 //

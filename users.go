@@ -16,7 +16,7 @@ func (s *service) listUsers(w http.ResponseWriter, r *http.Request) {
 	}
 	next := ""
 	if len(users) > q.limit { // the extra one shows that more follow
-		next = usersList.cursor(users[q.limit-1].ID())
+		next = usersList.encodeCursor(users[q.limit-1].ID())
 	}
 	s.writePage(w, r, users, q.limit, "after", next)
 }

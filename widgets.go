@@ -16,7 +16,7 @@ func (s *service) listWidgets(w http.ResponseWriter, r *http.Request) {
 	}
 	next := ""
 	if len(widgets) > q.limit { // the extra one starts the next page
-		next = widgetsList.cursor(widgets[q.limit].ID())
+		next = widgetsList.encodeCursor(widgets[q.limit].ID())
 	}
 	s.writePage(w, r, widgets, q.limit, "start", next)
 }

@@ -1,7 +1,7 @@
 // Command durable serves a shop from a database: a SQLite file, PostgreSQL, or MySQL
-// or MariaDB. It is cmd/storefront with a store that keeps the orders. Copy the files of
-// this folder, but for the tests, as the start of your own program. A database that you do
-// not use goes with its file and its case in open.
+// or MariaDB. It is cmd/storefront with a store that keeps the orders. To begin your own
+// program, copy all files of this folder except the tests. To leave a database out, delete its
+// file and its case in open. docs/operations.md of the repository says how to run it.
 //
 // Usage:
 //
@@ -19,11 +19,11 @@
 // characters have to be escaped, such as / as %2F. Any number of durables may share a
 // database. They may also share a SQLite file, on one machine.
 //
-// Its address, opened in a browser, is a page to try it on.
+// Open its address in a browser to try it.
 //
-// At startup, the users, products and widgets in the file of -data are put into
-// the database, beside and in place of what is there. Without -data, the database
-// is served as it is; one with nothing in it gets the sample shop.
+// At startup, it puts the users, products and widgets in the file of -data into the
+// database, in place of those with the same IDs. Without -data, it serves the database as it
+// is, and puts the sample shop into one that is empty.
 //
 // It waits for up to 30 seconds for a database that does not answer yet, or has no
 // primary, and then listens. On SIGINT or SIGTERM it finishes the requests in flight, for
@@ -37,45 +37,43 @@
 //
 //   - /livez is 200 as long as the process serves.
 //   - /readyz is 200 if an order could be created now, and 503 if not, or if that is not
-//     known within 2 seconds. Its answer may be a second old. Why it is 503 is in the
-//     log, once.
+//     known within 2 seconds. Its answer may be a second old. The log has the reason of a
+//     503, once.
 //
 // On SIGTERM, /readyz is 503 for the time of -shutdown-delay, 10 seconds unless it is
 // set, while everything is served as before. Only then durable stops listening, so a
-// balancer that asks often enough sends it nothing that would be refused. On SIGINT,
-// which is that of a terminal, it does not wait.
+// balancer that asks often enough sends it no request that would be refused. On SIGINT, as
+// from a terminal, it does not wait.
 //
 // # Several servers
 //
-// Of the servers in a URL, durable uses the one that takes orders, as long as it does.
-// When it does not any more, all connections move to the next one that does, within a
-// few seconds. Give each server its own name: what a name of several addresses leads
-// to is up to the driver.
+// Of the servers in a URL, durable uses one that takes orders. When that server does not take
+// orders any more, all connections move to the next one that does, within a few seconds. Give
+// each server its own name: if a name has several addresses, the driver chooses.
 //
 // PostgreSQL: the server must not be read-only, and must commit. A primary that has
-// lost its synchronous standby, perhaps because that is the primary now, is used for
-// reads only until there is a better one. With target_session_attrs=any, or another
+// lost its synchronous standby, perhaps because the standby is the primary now, is used for
+// reads only, until there is a better one. With target_session_attrs=any, or any other value
 // than read-write and primary, the driver chooses, and nothing of this applies.
 // default_transaction_read_only=on, for the role or the database, is an error.
 //
-// MySQL and MariaDB: read_only must be off. In a Galera cluster, any node will do that
-// is in the majority; one that is Synced is preferred. Reads wait for what other nodes
-// have acknowledged (wsrep_sync_wait=1, which a parameter of the URL can replace). What
-// is not noticed is a primary whose commits hang for other reasons, such as one in the
+// MySQL and MariaDB: read_only must be off. In a Galera cluster, durable uses any node of
+// the majority, and prefers one that is Synced. Reads wait for the commits that other nodes
+// have acknowledged (wsrep_sync_wait=1, which a parameter of the URL can replace). durable
+// does not notice a primary whose commits hang for other reasons, such as one in the
 // minority of a group replication. The parameters of the URL are those of
 // github.com/go-sql-driver/mysql, such as tls=true, and system variables.
 //
 // # SQLite
 //
-// A new file is for its owner alone to read. Nothing is written while the disk has less
-// room than the write-ahead log takes, or a reader that keeps the log from being
-// emptied could fill the disk for good. The file belongs on a local disk, not on one of
-// the network. A name may be a symbolic link: all of this then goes for the file that it
-// leads to.
+// Only its owner may read a new file. durable writes nothing while the disk has less room than
+// the write-ahead log takes: otherwise, a reader that keeps the log from being emptied could
+// fill the disk for good. The file belongs on a local disk and not on a network file system. If
+// the name is a symbolic link, all of this is true of the file that it leads to.
 //
-// The settings are given as _pragma, which modernc.org/sqlite has known for long.
-// Its shorter forms, such as _journal_mode, need version 1.55.0; earlier ones ignore
-// them, and with them that orders are to be on the disk.
+// The settings are given as _pragma, which all versions of modernc.org/sqlite know. The shorter
+// forms, such as _journal_mode, need version 1.55.0: earlier versions ignore them, so that
+// orders would not be on the disk when they are acknowledged.
 package main
 
 import (
@@ -235,7 +233,7 @@ func prepare(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *store
 }
 
 // isLasting reports whether err says that a primary is there and has been told to be
-// read-only, for which there is nothing to wait.
+// read-only: it is no use to wait for another one.
 func isLasting(err error) bool {
 	_, ok := errors.AsType[*readOnlySetting](err)
 	return ok

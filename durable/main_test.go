@@ -414,9 +414,6 @@ func TestRefusalToStart(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			waits := slices.Contains(row.says, "does not answer")
-			if waits && testing.Short() {
-				t.Skip("it waits for 30 seconds")
-			}
 			cmd := command(t, row.args...)
 			if row.args[0] != "-addr" { // what would be served, is served on a port of its own
 				cmd.Args = slices.Insert(cmd.Args, 1, "-addr", "localhost:0")

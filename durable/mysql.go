@@ -136,6 +136,13 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 	if config.ReadTimeout <= 0 {
 		config.ReadTimeout = 15 * time.Second // for what it does without a ctx; longer than the store's Timeout
 	}
+	const lockWait = "innodb_lock_wait_timeout"
+	if !given[lockWait] {
+		if config.Params == nil {
+			config.Params = make(map[string]string)
+		}
+		config.Params[lockWait] = "1" // else a caller that has gone waits on, and keeps the locks that it has
+	}
 	return config, nil
 }
 

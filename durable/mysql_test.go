@@ -57,14 +57,14 @@ func TestMySQLParameters(t *testing.T) {
 		return configs[1]
 	}
 	c := config("")
-	if !c.InterpolateParams || c.Timeout != connectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil || len(c.Params) > 0 {
+	if !c.InterpolateParams || c.Timeout != connectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil || !maps.Equal(c.Params, map[string]string{"innodb_lock_wait_timeout": "1"}) {
 		t.Errorf("without parameters: interpolateParams %t, timeout %v, readTimeout %v, TLS %v, params %v", c.InterpolateParams, c.Timeout, c.ReadTimeout, c.TLS, c.Params)
 	}
-	c = config("?interpolateParams=false&timeout=5s&tls=true&loc=Europe/Berlin&wsrep_sync_wait=7&sql_mode=%27ANSI%27")
+	c = config("?interpolateParams=false&timeout=5s&tls=true&loc=Europe/Berlin&wsrep_sync_wait=7&sql_mode=%27ANSI%27&innodb_lock_wait_timeout=2")
 	if c.InterpolateParams || c.Timeout != 5*time.Second || c.TLS == nil || c.Loc.String() != "Europe/Berlin" {
 		t.Errorf("with parameters: interpolateParams %t, timeout %v, TLS %v, loc %v", c.InterpolateParams, c.Timeout, c.TLS, c.Loc)
 	}
-	if want := map[string]string{"wsrep_sync_wait": "7", "sql_mode": "'ANSI'"}; !maps.Equal(c.Params, want) {
+	if want := map[string]string{"wsrep_sync_wait": "7", "sql_mode": "'ANSI'", "innodb_lock_wait_timeout": "2"}; !maps.Equal(c.Params, want) {
 		t.Errorf("the variables are %v, want %v", c.Params, want)
 	}
 	if c.TLS.ServerName != "db2" {

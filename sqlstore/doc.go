@@ -21,8 +21,8 @@
 // concurrent statements inserts it. So an order is created once, however often and wherever
 // its request is sent, and whatever fails meanwhile: if the connection is lost on the way,
 // the store sends the order again and finds out what became of the first one. A replay is
-// acknowledged only when its order would survive all that a new order survives: a replay,
-// too, waits for the commit, and so for synchronous standbys.
+// acknowledged only when its order would survive whatever a new order survives: a replay,
+// too, waits for a commit, and so for synchronous standbys.
 //
 // Orders that arrive while others are being committed are committed together, up to 64 at
 // a time. On SQLite, one commit is under way at a time, on other databases four. An order
@@ -30,10 +30,10 @@
 // caller who leaves cancels nobody else's order. After a quarter of Options.Timeout, a
 // commit no longer keeps another from beginning, and the orders that share it are tried one
 // by one; on SQLite, the commit ends with the orders that it has by then, and the others
-// wait for the next one. The driver is given a ctx for the statements of a shared commit
-// that has the values of no caller's ctx. Calls of one process that have the same key share
-// one try: when it has created the order, the others return it, or
-// [storefront.ErrKeyReused] if their fingerprint is another.
+// wait for the next one. For the statements of a shared commit, the driver gets a ctx that has
+// no values of any caller's ctx. Calls of one process that have the same key share one try:
+// when one of them has created the order, the others return it, or [storefront.ErrKeyReused]
+// if their fingerprint is another.
 //
 // Orders use at most half of the connections of the pool, so that reads go on while orders
 // wait for a lock.
@@ -47,10 +47,10 @@
 // pool, and its calls go on over new ones. If the server answers the question but nobody
 // else, the connection of the call may be dead, so that a call gives up one connection that
 // has not begun a transaction. With a pool of one connection, the store cannot ask, and a
-// call waits for all of its time. If the database stays away, calls return
-// [storefront.ErrUnavailable]; once no call was answered for all of Timeout, most return it
-// after a tenth of Timeout, until one is. Any other error of the database is returned as it
-// is.
+// call waits for all of its time. If the database stays away, the first calls return
+// [storefront.ErrUnavailable] after all of Timeout, and most later calls after a tenth of
+// Timeout, until the database answers one. The store returns any other error of the database
+// unchanged.
 //
 // Which orders survive a crash is up to the database. None of these databases loses an
 // order that was committed, unless a setting allows it: fsync=off or synchronous_commit=off
@@ -58,17 +58,16 @@
 // than 1 where there is a binary log; in SQLite PRAGMA synchronous=OFF, NORMAL in WAL mode
 // when the power fails, and journal_mode=MEMORY (with journal_mode=OFF, SQLite cannot even
 // undo an order that is refused). After a fail-over, only a standby that was synchronous
-// has every order, except those whose wait for the standby was ended by hand
-// (pg_cancel_backend makes PostgreSQL report success) or by a timeout
-// (rpl_semi_sync_master_timeout in MySQL, whose semi-synchronous replication goes on
-// without its standby after 10 seconds unless told otherwise).
+// has every order. docs/promises.md of the repository says what holds on each engine, and
+// names the test that shows it; docs/databases.md has what a synchronous standby needs.
 //
 // # Schema
 //
 // [Store.Migrate] makes these tables. In PostgreSQL, they are in the first schema of the
 // search_path that exists (current_schema), and the store uses the tables of no other
 // schema. Later releases only add to the tables, and columns that they add have defaults.
-// Programs may read all tables, write the first three, and delete orders.
+// Programs may read all tables, write the first three, delete orders whose key_hash is NULL,
+// and raise keyed_ms, so that a key is remembered for longer.
 //
 //	CREATE TABLE storefront_users    (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
 //	CREATE TABLE storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
@@ -92,8 +91,8 @@
 //	)
 //
 // So releases of one major version run side by side on one database, and a program can be
-// rolled back to an earlier one: Migrate refuses the tables of a later release only if they
-// say so. Migrate turns tables of version 1, which 1.0.0-rc.1 made, into those of version 2.
+// rolled back to an earlier one: Migrate refuses the tables of a later release only if their
+// oldest is above the version that this release makes. Migrate turns tables of version 1, which 1.0.0-rc.1 made, into those of version 2.
 // Meanwhile it locks them: in PostgreSQL for a moment, in MySQL and SQLite until it has
 // written each row. The age of their keys counts from then on. A program with 1.0.0-rc.1
 // that is running goes on, but 1.0.0-rc.1 does not start on the new tables, and in MySQL it
@@ -151,11 +150,11 @@
 // rights to SELECT from storefront_schema and the first three tables, to SELECT, INSERT and
 // UPDATE orders (and storefront_replays), and those for the program's own statements.
 //
-// The store never deletes orders, and keys only in [Store.ForgetKeys], which the program
-// calls now and then. A program that deletes orders keeps them for at least
-// [storefront.KeyLifetime], as their keys go with them. When a backup is restored, the keys
-// that are younger than the backup are lost: if their orders are sent again, they are
-// created again.
+// The store never deletes orders, and forgets keys only in [Store.ForgetKeys], which the
+// program calls every hour. A program may delete an order once its key_hash is NULL: until
+// then, the row is how a retry finds its order. docs/operations.md of the repository, under
+// Retention, has the statements. When a backup is restored, the orders after it are gone with
+// their keys: if clients send them again, they are created again.
 //
 // # Connections
 //
@@ -166,6 +165,19 @@
 //	db.SetMaxIdleConns(20) // the default of 2 opens and closes them all the time
 //	db.SetConnMaxLifetime(30 * time.Minute)
 //
+// In MySQL and MariaDB, give the driver go-sql-driver/mysql these parameters:
+//
+//	db, err := sql.Open("mysql", "shop:secret@tcp(db1:3306)/shop?interpolateParams=true&timeout=2s&readTimeout=15s&innodb_lock_wait_timeout=1")
+//
+// In SQLite, with modernc.org/sqlite, use a WAL, flush each commit, and open a few connections:
+//
+//	db, err := sql.Open("sqlite", "file:shop.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
+//	…
+//	db.SetMaxOpenConns(4)
+//
+// docs/databases.md of the repository says why, and has the settings of PostgreSQL, PgBouncer
+// and clusters. The command durable has them all.
+//
 // Calls that find all connections in use wait for one. Keep [Options].MaxCalls and
 // Timeout in proportion: the last of MaxCalls calls should be answered within Timeout. When
 // the database goes away, the first requests take all of Timeout; the WriteTimeout of the
@@ -173,54 +185,12 @@
 //
 // If a setting would break a promise of the store, the first call returns an error that names
 // the setting: autocommit and character sets in MySQL, bytea_output in PostgreSQL where the
-// driver reads text, and the settings of clusters below.
+// driver reads text, and the settings of clusters below. The store does not check what the
+// database keeps in a crash (fsync and the like, see Promises).
 //
-// PostgreSQL: give the driver every server and let it look for the primary
-// (target_session_attrs=read-write in libpq and pgx). Also give it a connect_timeout of a
-// few seconds, or a server that is off the network takes all of Timeout. Prefer pgx: lib/pq
-// waits for a server that hangs even when ctx is done. Open pgx by sql.Open, or by OpenDB of
-// its package stdlib, and not by OpenDBFromPool: a pgxpool keeps the connections that the
-// store gives up and hands them out again, so that orders go on failing on a server that
-// has become read-only. Any isolation level will do. With default_transaction_read_only=on,
-// every order fails after all of Timeout. Behind PgBouncer in transaction mode, let the
-// driver do without prepared statements (default_query_exec_mode=exec in pgx), unless
-// PgBouncer keeps them (max_prepared_statements, since 1.21, and on by default since 1.24).
-// And set PgBouncer's server_login_retry to 1: by default, it refuses everybody for 15
-// seconds after it has failed to connect to a server.
-//
-// MySQL and MariaDB: the driver go-sql-driver/mysql takes one server; to give it
-// several, connect by a [database/sql/driver.Connector] that tries them in turn, as
-// durable does. Give the driver interpolateParams=true, which saves a round trip for each
-// statement, a timeout for connecting, and a readTimeout that is longer than
-// Options.Timeout, for the few things that the driver does without a ctx. Also give it an
-// innodb_lock_wait_timeout, in seconds, of less than a quarter of Options.Timeout: the server
-// does not notice that a caller has gone, so its transaction waits on for a lock, 50 seconds
-// by default, and keeps the locks that it has.
-//
-//	db, err := sql.Open("mysql", "shop:secret@tcp(db1:3306)/shop?interpolateParams=true&timeout=2s&readTimeout=15s&innodb_lock_wait_timeout=1")
-//
-// Any isolation level will do. An INSERT that waits for another with its key, such as
-// during a slow Accept, also holds up orders whose hashes come just before its own in the
-// index: among n orders that are stored, about one new order in n. A program that publishes
-// events, or otherwise locks rows next to which orders are inserted, should do so at READ
-// COMMITTED. With autocommit = OFF, the store returns an error.
-//
-// SQLite: use a file with journal_mode=WAL, so that readers do not wait for the
-// writer, and synchronous=FULL, so that an order survives a loss of power. There is one
-// writer at a time. Set busy_timeout to a short time, such as 100 ms: during that time, the
-// driver may not notice that ctx is done, and after it, the Store itself waits and tries
-// again. A few connections are enough. With modernc.org/sqlite:
-//
-//	db, err := sql.Open("sqlite", "file:shop.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
-//	…
-//	db.SetMaxOpenConns(4)
-//
-// The shorter forms of these settings, such as _journal_mode=WAL, need version 1.55.0 or
-// later of the driver: earlier versions ignore them silently, and the database has neither
-// WAL nor FULL. Other drivers have other names for the settings. While a reader, such as a
-// backup, holds a snapshot, the WAL grows; if the WAL fills the disk, SQLite cannot empty it
-// any more, not even after the reader has gone, so leave as much room as it may take (durable sees
-// to that).
+// In MySQL and MariaDB, an INSERT that waits for another with its key, such as during a slow
+// Accept, also holds up orders whose hashes come just before its own in the index: among n
+// orders that are stored, about one new order in n.
 //
 // # Distributed engines
 //
@@ -242,22 +212,16 @@
 // cluster decides between two orders with one key, wherever they are sent; the store retries
 // the one that loses and finds the other. With Accept, the store commits a refusal, too,
 // with a row of storefront_replays and nothing else, so that the cluster also decides
-// between a refusal and an order. Two things are needed:
+// between a refusal and an order. docs/databases.md has what the nodes need.
 //
-//   - wsrep_sync_wait = 1, or more, on every connection (wsrep_sync_wait=1 in the URL of
-//     go-sql-driver/mysql), so that a node has the commits of all other nodes before it
-//     reads or begins a transaction. Otherwise reads are stale in a healthy cluster: a node
-//     would not show a product that was just put, and Accept could refuse an order that
-//     exists. The store returns an error if this is not set.
-//   - Three nodes, so that two go on when one is lost. All nodes of the majority have
-//     received an order that was acknowledged, but it is on the disk of one. If all of them
-//     lose power at once, the cluster must be started from the node that is most advanced
-//     (wsrep_recover), and all nodes need innodb_flush_log_at_trx_commit=1. MariaDB's manual
-//     has recommended 0 for Galera, with which orders are then lost.
+// Every connection needs wsrep_sync_wait = 1, or more (wsrep_sync_wait=1 in the URL of
+// go-sql-driver/mysql), so that a node has the commits of all other nodes before it reads or
+// begins a transaction. Otherwise reads are stale in a healthy cluster: a node would not show
+// a product that was just put, and Accept could refuse an order that exists. The store returns
+// an error if this is not set.
 //
-// A node that is cut off from the majority refuses (error 1047) as soon as it has
-// noticed, after evs.suspect_timeout, 5 seconds by default; until then it neither
-// acknowledges an order nor replays one.
+// A node that is cut off from the majority refuses (error 1047) once it has noticed that. Until
+// then, it neither acknowledges an order nor replays one.
 //
 // On Galera, the store does not promise that an acknowledged order is kept. Jepsen
 // (March 2026, MariaDB 12.1.2 to 12.2.2) has seen committed transactions lost when
@@ -299,24 +263,23 @@
 //
 // A member that is expelled, or is coming back, refuses (errors 3100, 3796 to 3799, 1290
 // and 3032), and calls go on where the driver connects next. A member that is cut off with
-// the minority answers nobody: set group_replication_unreachable_majority_timeout to a few
-// seconds, or the member and those who are connected to it wait on. A member that was told
-// to leave by STOP GROUP_REPLICATION refuses to write, but shows its data, which grow old:
-// set its offline_mode first.
+// the minority answers nobody, unless group_replication_unreachable_majority_timeout is set. A
+// member that was told to leave by STOP GROUP_REPLICATION refuses to write, but goes on showing
+// its data, which grow old: set its offline_mode first.
 //
 // # The order's own transaction
 //
-// [Options].Accept runs in the order's transaction. It is the place for all that is to
-// happen if and only if the order is created, such as taking it out of the stock. The
-// example of Options does that, and writes an event.
+// [Options].Accept runs in the order's transaction. Write there what must happen if and only
+// if the order is created, such as taking it out of the stock. The example of Options does
+// that, and writes an event.
 //
 // A row in an outbox is an event: another program, or a goroutine of this one, publishes
-// each row, at least once, and then deletes it; the order's ID tells duplicates. So no event
-// is lost, and none is published for an order that was not created. A replay makes no event.
-// If the database numbers the rows, it does so before the commit, so that rows can become
-// visible in another sequence than that of their numbers.
+// each row, at least once, and then deletes it. Whoever receives an event twice knows it by the
+// order's ID. So no event is lost, and none is published for an order that was not created. A
+// replay makes no event. If the database numbers the rows, it does so before the commit, so that
+// rows can become visible in another sequence than that of their numbers.
 //
-// In SQLite, orders share commits with Accept, too, each in a savepoint of its own. On other
-// databases, each order with Accept has a transaction of its own, so that none waits for the
-// locks that another would hold until a common commit.
+// In SQLite, orders share commits even with Accept, each in a savepoint of its own. On other
+// databases, each order with Accept has a transaction of its own. Otherwise, the orders of a
+// commit would hold their locks until it ends.
 package sqlstore

@@ -68,21 +68,12 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 	}
 	var conn *sql.Conn
 	var h held
-	connect := func(ctx context.Context) (err error) {
-		conn, err = s.db.Conn(ctx)
-		if err != nil && sqlState(err) == "" && err.Error() != "sql: database is closed" {
-			if number, _ := mySQLCode(err); number == 0 {
-				err = classified{err, lost} // no server was reached, or none that is the primary
-			}
-		}
-		return err
-	}
 	// Connecting may take long, so w does not limit it. But before a driver hands out a
 	// connection of the pool, it may ask the server whether it is there (pgx does), and get
 	// no answer.
 	pooled := w != nil && s.db.Stats().Idle > 0
 	if !pooled {
-		if err := connect(ctx); err != nil {
+		if conn, err = s.connect(ctx); err != nil {
 			return err
 		}
 	}
@@ -98,9 +89,9 @@ func (s *Store) withConn(ctx context.Context, w *watch, try func(context.Context
 			}()
 		}
 	}()
-	run := func(ctx context.Context) error {
+	run := func(ctx context.Context) (err error) {
 		if pooled {
-			if err := connect(ctx); err != nil {
+			if conn, err = s.connect(ctx); err != nil {
 				return err
 			}
 		}
@@ -146,6 +137,17 @@ func (s *Store) inTurn(ctx context.Context, h *held, run func(context.Context) e
 		err = classified{fmt.Errorf("sqlstore: it waits for others: %w", err), conflict}
 	}
 	return err
+}
+
+// connect returns a connection, new or of the pool.
+func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil && sqlState(err) == "" && err.Error() != "sql: database is closed" {
+		if number, _ := mySQLCode(err); number == 0 {
+			err = classified{err, lost} // no server was reached, or none that is the primary
+		}
+	}
+	return conn, err
 }
 
 // release gives a connection back to the pool after a try that has ended with err.

@@ -20,7 +20,7 @@ var notPromises = map[string]map[string]string{
 		"Package storetest checks any other: it has a test for each promise made here, named after it": "says where to look",
 		"If any method returns an error that matches ErrUnavailable or context.DeadlineExceeded, the service answers 503 Service Unavailable with Retry-After, whatever else the error matches": "is about the service",
 		"An error that the method's comment does not name is answered with 500 Internal Server Error":                                                                                           "is about the service",
-		"So is a panic, an error of more than 10,000 errors or whose methods take a second, a list that does not ascend from its position, a product with another ID, and the zero Resource":    "is about the service",
+		"So is a panic, an error of more than 10,000 errors or whose methods take five seconds, a list that does not ascend from its position, a product with another ID, and the zero Resource":    "is about the service",
 		"Requests for a product share a call, so the ctx of GetProduct may carry the values of another request, which may have ended: one of the same scope or, with Options.Shared, of any":    "is about the service",
 		"No method reads an order back, because no endpoint needs one":                                                                                                                          "says why there is no method",
 		"None writes users, products or widgets: how they get into the store is up to the embedding program":                                                                                    "says why there is no method",

@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"strings"
+	counters "sync/atomic"
 	"time"
 )
 
@@ -49,6 +50,10 @@ var wrongReplays = []wrongStore{
 			return stored, err
 		})
 	}, []string{replay}, "CreatedAt"},
+	{"another time for each replay", func(s *store) { // as the retry's own is, unless the clock stands still
+		var replays counters.Int64
+		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.Add(time.Duration(replays.Add(1)) * time.Millisecond) })
+	}, []string{replay, reused, ordered}, "a column that does not keep it"},
 	{"the time of a call that lost a race", func(s *store) {
 		s.races(func(_ key, o, stored order, err error) (order, error) {
 			if err == nil {

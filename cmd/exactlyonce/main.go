@@ -8,6 +8,12 @@
 //
 //	exactlyonce -url http://a:8080,http://b:8080 [-orders 10000] [-clients 64] [-report out.html]
 //
+// It sends one order first, and the others only once a URL has acknowledged that. If
+// nobody answers, or the answer says to try again, it asks every half second for as long
+// as -wait allows, so that a deployment may come up after this program. Any other answer
+// to the first order ends the program at once: a page, a redirect, 401 or 404 mean that
+// the URL is wrong or that a -header is missing.
+//
 // While it runs, kill, freeze and cut off whatever you like: replicas, databases,
 // networks. Its clients create orders through all the URLs in turn and send each
 // again, with its key, until it is acknowledged; some send it twice at once, some
@@ -17,8 +23,11 @@
 //
 // # How to read the result
 //
-// The exit status is 1 if any of these is not 0. Each is a broken promise, but for
-// unanswered, which may be one:
+// The exit status is 0 if every promise was kept, 1 if one was broken or could not be
+// checked, 2 for bad flags, and 3 if the first order was not acknowledged, so that there
+// was no promise to keep.
+//
+// Each of these is a broken promise if it is not 0, but for unanswered, which may be one:
 //
 //   - lost: orders that were acknowledged, and whose key creates another order at
 //     the end or is refused. A database that acknowledges what it has not written to
@@ -46,9 +55,6 @@
 //
 // The clients are less patient than they should be, on purpose: they honour
 // Retry-After for a tenth of a second at most.
-//
-// The exit status is 0 if every promise was kept, 1 if one was broken or could not be
-// checked, and 2 for bad flags.
 package main
 
 import (
@@ -82,11 +88,12 @@ func main() {
 	flag.Uint64Var(&c.Seed, "seed", 1, "of the clients' random choices")
 	flag.StringVar(&c.Item, "item", "", "what to order; without it, every order is of an item of its own")
 	flag.Func("header", "`'Name: value'` to send with every request, such as Authorization; may be repeated", func(value string) error { return addHeader(c.Header, value) })
+	wait := flag.Duration("wait", 30*time.Second, "how long the shop may take to come up and acknowledge the first order")
 	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
 	flag.DurationVar(&c.Patience, "patience", 5*time.Minute, "how long nothing may be acknowledged, or a URL not replay, before this ends")
 	name := flag.String("report", "", "HTML `file` to write a report to")
 	flag.Parse()
-	if err := check(c); err != nil {
+	if err := check(c, *wait); err != nil {
 		fail(2, err)
 	}
 	var report *os.File
@@ -100,8 +107,8 @@ func main() {
 	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n", c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
 	fmt.Fprintln(os.Stderr, "Make it fail meanwhile. Ctrl-C ends the creating early.")
 	a := audit.New(c)
-	run(a)
-	s := summarize(c, a.Result())
+	notStarted := run(a, *wait)
+	s := summarize(c, a.Result(), notStarted)
 	err := s.writeText(os.Stdout)
 	if report != nil {
 		err = errors.Join(err, writeReport(report, s))
@@ -109,7 +116,10 @@ func main() {
 	if err != nil {
 		fail(1, err)
 	}
-	if !s.Kept {
+	switch {
+	case notStarted != nil:
+		os.Exit(3)
+	case !s.Kept:
 		os.Exit(1)
 	}
 }
@@ -163,7 +173,7 @@ func addHeader(h http.Header, line string) error {
 	return nil
 }
 
-func check(c audit.Config) error {
+func check(c audit.Config, wait time.Duration) error {
 	switch {
 	case flag.NArg() > 0:
 		return errors.New("unexpected argument: is -url or -header missing?")
@@ -173,6 +183,8 @@ func check(c audit.Config) error {
 		return errors.New("-orders must be at least 1")
 	case c.Clients < 1:
 		return errors.New("-clients must be at least 1")
+	case wait < 0:
+		return errors.New("-wait must not be negative")
 	case c.Timeout <= 0:
 		return errors.New("-timeout must be more than 0")
 	case c.Patience <= 0:
@@ -181,75 +193,45 @@ func check(c audit.Config) error {
 	return nil
 }
 
-// run creates the orders and replays them. A signal ends what is being done.
-func run(a *audit.Audit) {
+// run creates the orders and replays them. A signal ends what is being done. It returns
+// why there was nothing to do, if the first order was not acknowledged.
+func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 	creating, stop := notified()
 	defer stop()
-	end := show("creating", func() string {
-		p := a.Progress()
-		return fmt.Sprintf("%d of %d acknowledged, %d retrying, gap %.1f s%s", p.Acknowledged, a.Config.Orders, p.Retrying, p.Gap.Seconds(), faults(p))
+	out := newLine(os.Stderr)
+	end := out.show("the first order", func() string { return firstProgress(a.Progress()) })
+	err := a.First(creating, wait)
+	end()
+	if notStarted, ok := errors.AsType[*audit.NotStarted](err); ok {
+		return notStarted
+	}
+	end = out.show("creating", func() string {
+		r := a.Progress()
+		if !r.Created {
+			return creatingProgress(r, a.Config.Orders)
+		}
+		return createdProgress(a.Result(), a.Config.Orders)
 	})
 	a.Create(creating)
 	end()
-	p := a.Progress()
-	if p.Acknowledged == 0 {
-		return
-	}
 	replaying, stop := notified()
 	defer stop()
 	if creating.Err() != nil {
 		fmt.Fprintln(os.Stderr, "No more orders are created. What was acknowledged is replayed now; Ctrl-C ends that, too.")
 	}
-	end = show("replaying", func() string {
-		now := a.Progress()
-		return fmt.Sprintf("%d of %d replayed%s", now.Replayed, p.Acknowledged*len(a.Config.URLs), faults(now))
+	acknowledged := a.Progress().Acknowledged
+	end = out.show("replaying", func() string {
+		p := a.Progress()
+		return fmt.Sprintf("%d of %d replayed%s", p.Replayed, acknowledged*len(a.Config.URLs), faults(p))
 	})
 	a.Replay(replaying)
 	end()
+	return nil
 }
 
 // notified returns a context that is done at the next signal to end.
 func notified() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-}
-
-func faults(p audit.Progress) string {
-	if p.Faults == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %d FAULTS", p.Faults)
-}
-
-// show shows how far something has come, until end is called: on a terminal in one line
-// that changes, else as a line from time to time.
-func show(what string, progress func() string) (end func()) {
-	every, before, after := 10*time.Second, "", "\n"
-	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		every, before, after = 100*time.Millisecond, "\r\x1b[K", "" // to the line's beginning; clear it
-	}
-	update := func() { fmt.Fprintf(os.Stderr, "%s%s: %s%s", before, what, progress(), after) }
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				update()
-			case <-stop:
-				update()
-				if after == "" {
-					fmt.Fprintln(os.Stderr)
-				}
-				return
-			}
-		}
-	}()
-	return func() {
-		close(stop)
-		<-stopped
-	}
 }
 
 // writeReport replaces what is in the file by the report.

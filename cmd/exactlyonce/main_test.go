@@ -17,8 +17,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/audit"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -216,7 +219,7 @@ func TestBrokenPromises(t *testing.T) {
 					t.Errorf("the result does not say %q:\n%s", what, stdout)
 				}
 			}
-			text := checkPage(t, report)
+			text := checkPage(t, report, true)
 			for _, what := range []string{"Promises were broken: ", " is " + row.figure + ": "} {
 				if !strings.Contains(text, what) {
 					t.Errorf("the report does not say %q", what)
@@ -226,24 +229,150 @@ func TestBrokenPromises(t *testing.T) {
 	}
 }
 
-func TestNothingIsAcknowledged(t *testing.T) {
+// If the first order is not acknowledged, no other is sent, no promise is said to be
+// broken, and the result says what is wrong.
+func TestNotStarted(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed.Close()
-	report := filepath.Join(t.TempDir(), "out.html")
-	stdout, _ := runCommand(t, 1, "-url", "http://"+closed.Addr().String(), "-orders", "100", "-clients", "8", "-patience", "10ms", "-report", report)
-	expectFigure(t, stdout, "acknowledged", "0 of 100")
-	if !strings.Contains(stdout, "Nothing was acknowledged") {
-		t.Errorf("the result does not say that nothing was tested:\n%s", stdout)
+	answer := func(status int, body string) handler {
+		return func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
+			w.Header().Set("Location", "/login")
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		}
 	}
-	checkPage(t, report)
+	for _, row := range []struct {
+		name     string
+		handle   handler
+		args     []string
+		says     []string
+		requests int
+	}{
+		{"nobody listens", nil, []string{"-url", "http://" + closed.Addr().String()}, []string{"connection refused"}, 0},
+		{"another path", answer(404, "404 page not found"), nil, []string{"404 Not Found", "Is the URL right?"}, 1},
+		{"no sign-in", answer(401, "<p>"), nil, []string{"401 Unauthorized", "-header"}, 1},
+		{"a sign-in page", answer(302, ""), nil, []string{"302 Found", "-header"}, 1},
+		{"a page", answer(200, "<p>"), nil, []string{"200 OK", "Is the URL right?"}, 1},
+		{"a refused order", answer(422, `{"detail":"sold out"}`), nil, []string{"422 Unprocessable Entity", "-item", "sold out"}, 1},
+		{"a failing shop", answer(500, "<p>"), nil, []string{"500 Internal Server Error"}, 2},
+		{"one wrong URL", func(s *shop, w http.ResponseWriter, r *http.Request, replica, _ int) {
+			if replica == 1 {
+				http.NotFound(w, r)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		}, nil, []string{"404 Not Found", "but the first order"}, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			report := filepath.Join(t.TempDir(), "out.html")
+			args := append(row.args, "-orders", "100", "-clients", "8", "-wait", "0s", "-report", report)
+			s := new(shop)
+			if row.handle != nil {
+				s = startShop(t, row.handle)
+				args = append(args, "-url", s.url)
+			}
+			stdout, stderr := runCommand(t, 3, args...)
+			page := checkPage(t, report, false)
+			for _, what := range append(row.says, "Nothing was ") {
+				if !strings.Contains(stdout, what) || !strings.Contains(page, what) {
+					t.Errorf("the result or the report does not say %q:\n%s", what, stdout)
+				}
+			}
+			if !strings.Contains(stderr, "the first order: ") {
+				t.Errorf("the first order is not shown:\n%s", stderr)
+			}
+			if strings.Contains(stdout, "broken") || strings.Contains(page, "Broken") {
+				t.Errorf("promises are said to be broken:\n%s", stdout)
+			}
+			for _, promise := range promises {
+				expectFigure(t, stdout, promise, "0")
+			}
+			if !strings.Contains(stdout, "but the first") && !regexp.MustCompile(`\np50 +– +–\n`).MatchString(stdout) {
+				t.Errorf("there are latencies of nothing:\n%s", stdout)
+			}
+			requests := 0
+			for _, n := range s.sent {
+				requests += n
+			}
+			if requests != row.requests || len(s.sent) > 1 {
+				t.Errorf("the shop got %d requests with %d keys, want %d with one", requests, len(s.sent), row.requests)
+			}
+		})
+	}
 }
 
-// checkPage checks that a report is well-formed and needs nothing else, and returns
-// its text.
-func checkPage(t *testing.T, name string) (text string) {
+// The result is worded for what happened.
+func TestWording(t *testing.T) {
+	c := audit.Config{URLs: []string{"http://a"}, Orders: 200}
+	for _, row := range []struct {
+		name   string
+		result audit.Result
+		says   string
+		not    string
+	}{
+		{"not all are acknowledged", audit.Result{Progress: audit.Progress{Sent: 140, Acknowledged: 100}}, "100 of 200 (40 others were sent, but not acknowledged)", "more were sent"},
+		{"a gap", audit.Result{LongestGap: 25 * time.Second, GapBegan: 1500 * time.Millisecond}, "25.0 s (from 1.50 s to 26.5 s after the start)", ""},
+		{"a gap at the start", audit.Result{LongestGap: 25 * time.Second, Creating: time.Minute, Replaying: time.Second}, "25.0 s (from the start)", "0.00 ms"},
+		{"nothing", audit.Result{Creating: time.Second, Replaying: time.Second}, "–", "0.00 ms"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var text strings.Builder
+			if err := summarize(c, &row.result, nil).writeText(&text); err != nil {
+				t.Fatal(err)
+			}
+			if got := text.String(); !strings.Contains(got, row.says) || row.not != "" && strings.Contains(got, row.not) {
+				t.Errorf("it does not say %q, or says %q:\n%s", row.says, row.not, got)
+			}
+		})
+	}
+}
+
+func TestProgress(t *testing.T) {
+	for _, row := range []struct{ got, want string }{
+		{firstProgress(audit.Progress{}), "no answer yet"},
+		{firstProgress(audit.Progress{Failure: "connection refused"}), "connection refused, not acknowledged yet"},
+		{firstProgress(audit.Progress{Failure: "connection refused", Acknowledged: 1}), "acknowledged"},
+		{creatingProgress(audit.Progress{Acknowledged: 3, Failure: "connection refused"}, 200), "3 of 200 acknowledged, 0 retrying, gap 0.0 s"},
+		{creatingProgress(audit.Progress{Acknowledged: 3, Retrying: 2, Gap: 25 * time.Second, Faults: 1, Failure: "401 Unauthorized"}, 200), "3 of 200 acknowledged, 2 retrying, gap 25.0 s, 1 FAULTS, last failure: 401 Unauthorized"},
+		{createdProgress(&audit.Result{Progress: audit.Progress{Acknowledged: 200}, LongestGap: 25 * time.Second}, 200), "200 of 200 acknowledged, longest gap 25.0 s"},
+	} {
+		if row.got != row.want {
+			t.Errorf("%q, want %q", row.got, row.want)
+		}
+	}
+}
+
+// A terminal shows progress in one line, and never wraps it, however narrow it is.
+func TestProgressOnTerminal(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		terminal bool
+		want     string
+	}{
+		{"terminal", true, strings.Repeat("\r\x1b[K\x1b[?7lcreating: much\x1b[?7h", 201) + "\n"},
+		{"file", false, "creating: much\ncreating: much\ncreating: much\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out strings.Builder
+				end := (&line{&out, row.terminal}).show("creating", func() string { return "much" })
+				time.Sleep(20*time.Second + time.Millisecond)
+				end()
+				if out.String() != row.want {
+					t.Errorf("it shows %q, want %q", out.String(), row.want)
+				}
+			})
+		})
+	}
+}
+
+// checkPage checks that a report is well-formed, needs nothing else, and has drawings or
+// none, and returns its text.
+func checkPage(t *testing.T, name string, drawn bool) (text string) {
 	t.Helper()
 	page, err := os.ReadFile(name)
 	if err != nil {
@@ -287,10 +416,11 @@ func checkPage(t *testing.T, name string) (text string) {
 			t.Errorf("the report has %d elements %s", elements[element], element)
 		}
 	}
-	for element, n := range map[string]int{"svg": 1, "rect": 1, "table": 4} {
-		if elements[element] < n {
-			t.Errorf("the report has %d elements %s, want %d or more", elements[element], element, n)
-		}
+	if elements["main"] != 1 || elements["table"] < 3 {
+		t.Errorf("the report has the elements %v, want one main and three tables or more", elements)
+	}
+	if elements["svg"] > 0 != drawn || elements["rect"] > 0 != drawn {
+		t.Errorf("the report has the elements %v, want drawings: %t", elements, drawn)
 	}
 	text = strings.Join(words, " ")
 	if strings.Contains(text, "url(") || strings.Contains(text, "@import") || strings.Contains(text, "ZgotmplZ") {
@@ -318,7 +448,7 @@ func TestReport(t *testing.T) {
 	withPassword := strings.ReplaceAll(s.url, "http://", "http://user:secret@")
 	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8", "-seed", "42", "-report", name,
 		"-header", "X-Key: secret", "-item", "<b>tea</b>")
-	text := checkPage(t, name)
+	text := checkPage(t, name, true)
 	if strings.Contains(stdout+text, "secret") {
 		t.Error("a secret is shown")
 	}
@@ -366,6 +496,7 @@ func TestBadFlags(t *testing.T) {
 		{"unparsable URL", []string{"-url", "http://user:secret@%zz"}, []string{"-url", "not a URL"}},
 		{"no orders", []string{"-url", url, "-orders", "0"}, []string{"-orders", "1"}},
 		{"no clients", []string{"-url", url, "-clients", "0"}, []string{"-clients", "1"}},
+		{"no wait", []string{"-url", url, "-wait", "-1s"}, []string{"-wait"}},
 		{"no time", []string{"-url", url, "-timeout", "0s"}, []string{"-timeout"}},
 		{"no patience", []string{"-url", url, "-patience", "-1s"}, []string{"-patience"}},
 		{"header without colon", []string{"-url", url, "-header", "Authorization"}, []string{"-header", "Name: value"}},

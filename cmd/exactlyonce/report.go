@@ -6,10 +6,10 @@ import (
 	"html/template"
 	"io"
 	"math"
-	"strings"
 	"time"
 
 	"example.com/storefront/internal/audit"
+	"example.com/storefront/internal/chart"
 )
 
 //go:embed report.html
@@ -32,7 +32,7 @@ func (s *summary) writeHTML(w io.Writer) error {
 	p := page{
 		summary:  s,
 		Faults:   s.faults(10),
-		Gap:      showDuration(s.Result.LongestGap),
+		Gap:      showGap(s.Result),
 		Timeline: newTimeline(s.Result),
 		Latency:  newLatencyChart(s.Result),
 	}
@@ -44,6 +44,15 @@ func (s *summary) writeHTML(w io.Writer) error {
 	}
 	p.Cards = append(p.Cards, figure{Name: "longest gap", Value: p.Gap})
 	return reportTemplate.Execute(w, p)
+}
+
+// Interval returns the length of the timeline's buckets, with a space before the unit.
+func (p page) Interval() (string, error) {
+	length, err := time.ParseDuration(p.Timeline.Bucket)
+	if length < time.Second {
+		return fmt.Sprintf("%d ms", length.Milliseconds()), err
+	}
+	return fmt.Sprintf("%g s", length.Seconds()), err
 }
 
 // The charts are drawn in a square of this side, which the page stretches. What is
@@ -63,30 +72,17 @@ func (t tick) Y() float64 { return side * (1 - t.At/100) }
 // X returns the place of a tick in the drawing.
 func (t tick) X() float64 { return side * t.At / 100 }
 
-// ticks returns round places on an axis from 0 to end, not many more than most, and
-// the distance between two.
-func ticks(end float64, most int) (places []tick, step float64) {
-	step = roundUp(end / float64(most))
-	for n := 0; float64(n)*step <= end*1.0001; n++ {
-		value := float64(n) * step
-		places = append(places, tick{At: 100 * value / end, Text: fmt.Sprint(math.Round(value*1000) / 1000)})
-	}
+// ticks returns those of a linear scale.
+func ticks(scale chart.Scale) (places []tick) {
 	const few = 5
-	for i := range places {
-		places[i].Minor = len(places) > few && i%2 == 1
+	for i, value := range scale.Ticks {
+		places = append(places, tick{
+			At:    100 * scale.At(value),
+			Text:  fmt.Sprint(math.Round(value*1000) / 1000),
+			Minor: len(scale.Ticks) > few && i%2 == 1,
+		})
 	}
-	return places, step
-}
-
-// roundUp returns the least of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … that is not less.
-func roundUp(x float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(x)))
-	for _, digit := range []float64{1, 2, 5} {
-		if digit*power >= x*0.9999 {
-			return digit * power
-		}
-	}
-	return 10 * power
+	return places
 }
 
 // A timeline has the requests of the creating by the time when they ended.
@@ -115,7 +111,7 @@ type part struct {
 func newTimeline(r *audit.Result) *timeline {
 	const mostBars = 120
 	length := max(r.Creating.Seconds(), 0.01)
-	bucket := max(0.01, roundUp(length/mostBars))
+	bucket := max(0.01, chart.Step(length, mostBars))
 	t := &timeline{Bucket: time.Duration(bucket * float64(time.Second)).Round(time.Millisecond).String()}
 	n := max(1, int(length/bucket+1e-9))
 	t.Bars = make([]bar, n)
@@ -140,17 +136,14 @@ func newTimeline(r *audit.Result) *timeline {
 	for i, b := range t.Bars {
 		perSecond = max(perSecond, float64(b.Acknowledged+b.Again+b.Failed)/lengthOf(i))
 	}
-	var step float64
-	t.Y, step = ticks(perSecond, 4)
-	top := math.Ceil(perSecond/step-1e-9) * step
-	t.Y, _ = ticks(top, len(t.Y))
-	t.X, _ = ticks(length, 8)
+	x, y := chart.Linear(length, 8), chart.Linear(chart.NiceEnd(perSecond, 4), 4)
+	t.X, t.Y = ticks(x), ticks(y)
 
 	for i := range t.Bars {
 		b := &t.Bars[i]
 		b.From = fmt.Sprintf("%.*f s", max(0, -int(math.Floor(math.Log10(bucket)))), float64(i)*bucket)
-		b.X = side * float64(i) * bucket / length
-		b.Width = side * lengthOf(i) / length
+		b.X = side * x.At(float64(i)*bucket)
+		b.Width = side * x.At(lengthOf(i))
 		below := 0.0
 		for _, p := range []struct {
 			class string
@@ -160,13 +153,13 @@ func newTimeline(r *audit.Result) *timeline {
 				continue
 			}
 			const least = side / 100 // so that a single failure is seen
-			height := max(least, side*float64(p.n)/lengthOf(i)/top)
+			height := max(least, side*y.At(float64(p.n)/lengthOf(i)))
 			b.Parts = append(b.Parts, part{p.class, side - below - height, height})
 			below += height
 		}
 	}
-	t.GapX = side * r.GapBegan.Seconds() / length
-	t.GapWidth = side * r.LongestGap.Seconds() / length
+	t.GapX = side * x.At(r.GapBegan.Seconds())
+	t.GapWidth = side * x.At(r.LongestGap.Seconds())
 	return t
 }
 
@@ -195,7 +188,7 @@ type latencyChart struct {
 }
 
 // A curve is a line in the drawing.
-type curve struct{ Class, Points string }
+type curve struct{ Class, Path string }
 
 func newLatencyChart(r *audit.Result) *latencyChart {
 	if len(r.OrderLatencies) == 0 {
@@ -203,20 +196,19 @@ func newLatencyChart(r *audit.Result) *latencyChart {
 	}
 	least := min(r.RequestLatencies[0], r.OrderLatencies[0])
 	most := max(audit.Percentile(r.RequestLatencies, 1), audit.Percentile(r.OrderLatencies, 1))
-	bottom := math.Floor(math.Log10(least.Seconds()))
-	top := max(bottom+1, math.Ceil(math.Log10(most.Seconds())))
+	y := chart.Logarithmic(least.Seconds(), most.Seconds())
 	right := max(1, math.Log10(float64(max(len(r.RequestLatencies), len(r.OrderLatencies)))))
 
 	c := new(latencyChart)
-	for decade := bottom; decade <= top; decade++ {
-		text := fmt.Sprintf("%g s", math.Pow(10, decade))
+	for _, seconds := range y.Ticks {
+		text := fmt.Sprintf("%g s", seconds)
 		switch {
-		case decade < -3:
-			text = fmt.Sprintf("%g µs", math.Pow(10, decade+6))
-		case decade < 0:
-			text = fmt.Sprintf("%g ms", math.Pow(10, decade+3))
+		case seconds < 0.001:
+			text = fmt.Sprintf("%.4g µs", 1e6*seconds)
+		case seconds < 1:
+			text = fmt.Sprintf("%.4g ms", 1e3*seconds)
 		}
-		c.Y = append(c.Y, tick{At: 100 * (decade - bottom) / (top - bottom), Text: text})
+		c.Y = append(c.Y, tick{At: 100 * y.At(seconds), Text: text})
 	}
 	for _, p := range []struct {
 		nines float64 // -log10 of the share above
@@ -233,13 +225,13 @@ func newLatencyChart(r *audit.Result) *latencyChart {
 	}{{"request", r.RequestLatencies}, {"order", r.OrderLatencies}} {
 		const steps = 250
 		end := math.Log10(float64(len(l.values)))
-		var points strings.Builder
+		var points []chart.Point
 		for i := range steps + 1 {
 			nines := end * float64(i) / steps
-			y := math.Log10(audit.Percentile(l.values, 1-math.Pow(10, -nines)).Seconds())
-			fmt.Fprintf(&points, "%.1f,%.1f ", side*nines/right, side*(top-y)/(top-bottom))
+			value := audit.Percentile(l.values, 1-math.Pow(10, -nines))
+			points = append(points, chart.Point{X: side * nines / right, Y: side * (1 - y.At(value.Seconds()))})
 		}
-		c.Curves = append(c.Curves, curve{l.class, strings.TrimSpace(points.String())})
+		c.Curves = append(c.Curves, curve{l.class, chart.Path(points)})
 	}
 	return c
 }

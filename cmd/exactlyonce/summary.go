@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,6 +17,7 @@ import (
 type summary struct {
 	Kept       bool   // every promise
 	Verdict    string // says so
+	Detail     string // of the verdict: why nothing was acknowledged
 	Began      time.Time
 	Parameters []figure
 	Promises   []figure
@@ -38,14 +40,15 @@ type latency struct {
 	Order   string // of the orders, from the first try to the acknowledgement
 }
 
-func summarize(c audit.Config, r *audit.Result) *summary {
+// summarize takes why the audit was not started, if it was not.
+func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *summary {
 	s := &summary{Kept: true, Began: r.Began.UTC().Round(time.Second), Result: r}
 	count := func(n int) string { return fmt.Sprint(n) }
 	replays := r.Acknowledged * len(c.URLs)
 
 	note := ""
 	if n := r.Sent - r.Acknowledged; n > 0 {
-		note = fmt.Sprintf("%d more were sent", n)
+		note = fmt.Sprintf("%d others were sent, but not acknowledged", n)
 	}
 	s.Promises = append(s.Promises, figure{"acknowledged", fmt.Sprintf("%d of %d", r.Acknowledged, c.Orders), note, false})
 	var broken []string
@@ -62,6 +65,9 @@ func summarize(c audit.Config, r *audit.Result) *summary {
 		}
 	}
 	switch {
+	case notStarted != nil:
+		s.Kept, s.Verdict = false, notStartedVerdict(notStarted, r.Acknowledged)
+		s.Detail = notStarted.Detail
 	case broken != nil:
 		s.Kept, s.Verdict = false, "Promises were broken: "+strings.Join(broken, ", ")+"."
 	case r.Acknowledged == 0:
@@ -88,7 +94,10 @@ func summarize(c audit.Config, r *audit.Result) *summary {
 	}
 	gap := ""
 	if r.LongestGap > 0 {
-		gap = "from " + showDuration(r.GapBegan) + " on"
+		gap = "from the start"
+		if r.GapBegan > 0 {
+			gap = fmt.Sprintf("from %s to %s after the start", showDuration(r.GapBegan), showDuration(r.GapBegan+r.LongestGap))
+		}
 	}
 	s.Requests = []figure{
 		{"requests", count(len(r.Requests)), "while orders were created", false},
@@ -99,7 +108,7 @@ func summarize(c audit.Config, r *audit.Result) *summary {
 		{"hung up early, on purpose", count(outcomes[audit.HungUp]), "", false},
 		{"retries of orders", count(r.Retries), "", false},
 		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL", r.Replayed < replays},
-		{"longest gap", showDuration(r.LongestGap), gap, false},
+		{"longest gap", showGap(r), gap, false},
 	}
 	for _, p := range []struct {
 		name  string
@@ -107,8 +116,8 @@ func summarize(c audit.Config, r *audit.Result) *summary {
 	}{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}} {
 		s.Latencies = append(s.Latencies, latency{
 			p.name,
-			showDuration(audit.Percentile(r.RequestLatencies, p.share)),
-			showDuration(audit.Percentile(r.OrderLatencies, p.share)),
+			showPercentile(r.RequestLatencies, p.share),
+			showPercentile(r.OrderLatencies, p.share),
 		})
 	}
 
@@ -129,10 +138,53 @@ func summarize(c audit.Config, r *audit.Result) *summary {
 		{"creating", showDuration(r.Creating), "", false},
 		{"replaying", showDuration(r.Replaying), "", false},
 	}
-	if len(c.Header) == 0 {
-		s.Parameters = slices.DeleteFunc(s.Parameters, func(f figure) bool { return f.Name == "headers" })
-	}
+	s.Parameters = slices.DeleteFunc(s.Parameters, func(f figure) bool {
+		switch f.Name {
+		case "headers":
+			return len(c.Header) == 0
+		case "creating", "replaying":
+			return notStarted != nil
+		}
+		return false
+	})
 	return s
+}
+
+// notStartedVerdict says what happened, and for an answer that is not the shop's what is
+// most likely wrong.
+func notStartedVerdict(n *audit.NotStarted, acknowledged int) string {
+	verdict := "Nothing was acknowledged, so there was no promise to keep."
+	if acknowledged > 0 {
+		verdict = "Nothing was tried but the first order, which another URL has acknowledged."
+	}
+	verdict += fmt.Sprintf(" %s: %s.", n.URL, n.Failure)
+	switch {
+	case n.Status == http.StatusUnauthorized, n.Status == http.StatusForbidden:
+		verdict += " Is a -header missing that signs in?"
+	case n.Status >= 300 && n.Status < 400:
+		verdict += " Is the URL right, and is a -header missing that signs in?"
+	case n.Status == http.StatusUnprocessableEntity:
+		verdict += " Does the shop take such orders? -item says what is ordered."
+	case n.Status == http.StatusRequestTimeout, n.Status == http.StatusConflict, n.Status == http.StatusTooManyRequests:
+	case n.Status > 0 && n.Status < 500, n.Status == http.StatusNotImplemented:
+		verdict += " Is the URL right?"
+	}
+	return verdict
+}
+
+func showGap(r *audit.Result) string {
+	if r.LongestGap == 0 {
+		return "–"
+	}
+	return showDuration(r.LongestGap)
+}
+
+// showPercentile writes a percentile, if there are values.
+func showPercentile(values []time.Duration, p float64) string {
+	if len(values) == 0 {
+		return "–"
+	}
+	return showDuration(audit.Percentile(values, p))
 }
 
 // showDuration writes three digits of a duration, with a unit.
@@ -173,6 +225,9 @@ func (s *summary) writeText(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, l.Request, l.Order)
 	}
 	fmt.Fprintf(t, "\n%s\n", s.Verdict)
+	if s.Detail != "" {
+		fmt.Fprintf(t, "\n%s\n", s.Detail)
+	}
 	for _, f := range s.faults(3) {
 		fmt.Fprintf(t, "\n%s\n", f)
 	}

@@ -24,7 +24,8 @@ import (
 
 // BenchmarkHandwritten compares the service on a sqlstore with a program as people
 // write it: net/http, encoding/json and a transaction for each order. Both have the
-// same driver, the same settings and pools of the same size, and serve callers that
+// same driver, the same settings and pools of the same size (on SQLite, the handwritten
+// program has one connection that writes, beside those that read), and serve callers that
 // send each request as soon as the one before is answered, over connections of
 // their own from this process. They take turns in the same run. "ratio" is the
 // median of what the service's throughput is of the handwritten program's in each
@@ -33,30 +34,34 @@ func BenchmarkHandwritten(b *testing.B) {
 	const newOrder = "POST /v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: KEY\r\nContent-Length: 25\r\n\r\n" + `{"item":"teapot","qty":2}`
 	for _, engine := range []struct {
 		name string
-		open func(b *testing.B) (d *testdb.DB, handwritten *sql.DB)
+		open func(b *testing.B) (d *testdb.DB, handwritten pools)
 	}{
-		{"SQLite", func(b *testing.B) (*testdb.DB, *sql.DB) {
+		{"SQLite", func(b *testing.B) (*testdb.DB, pools) {
 			d := testdb.New(b, "sqlite", testdb.SQLiteFile(b))
-			// It does not try again, so SQLite has to. And it reads before it writes,
-			// which SQLite lets no two transactions do at once, however long they
-			// wait, unless they say from the start that they will write.
-			patient := *d
-			patient.URL = strings.Replace(d.URL, "busy_timeout(100)", "busy_timeout(10000)", 1) + "&_txlock=immediate"
-			return d, servingPool(b, &patient)
+			// It has one connection that writes, as is usual advice: orders then wait
+			// for each other in the program and not in SQLite, which is faster. And as it
+			// does not try again, SQLite has to where the service also writes.
+			writing := *d
+			writing.URL = strings.Replace(d.URL, "busy_timeout(100)", "busy_timeout(10000)", 1) + "&_txlock=immediate"
+			one := writing.Connect(b)
+			one.SetMaxOpenConns(1)
+			return d, pools{writes: one, reads: servingPool(b, d)}
 		}},
-		{"PostgreSQL", func(b *testing.B) (*testdb.DB, *sql.DB) {
+		{"PostgreSQL", func(b *testing.B) (*testdb.DB, pools) {
 			d := testdb.New(b, "pgx", dbserver.Postgres.DurableDatabase(b))
-			return d, servingPool(b, d)
+			db := servingPool(b, d)
+			return d, pools{db, db}
 		}},
-		{"MariaDB", func(b *testing.B) (*testdb.DB, *sql.DB) {
+		{"MariaDB", func(b *testing.B) (*testdb.DB, pools) {
 			d := testdb.New(b, "mysql", dbserver.MariaDB.DurableDatabase(b))
-			return d, servingPool(b, d)
+			db := servingPool(b, d)
+			return d, pools{db, db}
 		}},
 	} {
 		b.Run(engine.name, func(b *testing.B) {
 			d, db := engine.open(b)
 			fillForBenchmark(b, d)
-			fillHandwritten(b, d, db)
+			fillHandwritten(b, d, db.writes)
 			handwritten, front := handwrittenProgram(d, db), storefront.New(sqlstore.New(servingPool(b, d), nil))
 			for _, op := range []struct{ name, handwritten, front string }{
 				{"create", newOrder, newOrder},
@@ -76,6 +81,9 @@ func BenchmarkHandwritten(b *testing.B) {
 		})
 	}
 }
+
+// A pools has the connections of the handwritten program.
+type pools struct{ writes, reads *sql.DB }
 
 // A contender is one of two programs that are compared.
 type contender struct {
@@ -176,7 +184,7 @@ func fillHandwritten(b *testing.B, d *testdb.DB, db *sql.DB) {
 }
 
 // handwrittenProgram is the program as people write it.
-func handwrittenProgram(d *testdb.DB, db *sql.DB) http.Handler {
+func handwrittenProgram(d *testdb.DB, db pools) http.Handler {
 	var (
 		replay = d.SQL(`SELECT o.id, o.item, o.qty, o.created_at FROM idempotency_keys k JOIN orders o ON o.id = k.order_id
 			WHERE k.value = $1`)
@@ -205,7 +213,7 @@ func handwrittenProgram(d *testdb.DB, db *sql.DB) http.Handler {
 			return
 		}
 		ctx := r.Context()
-		tx, err := db.BeginTx(ctx, nil)
+		tx, err := db.writes.BeginTx(ctx, nil)
 		if err != nil {
 			fail(w, err)
 			return
@@ -240,7 +248,7 @@ func handwrittenProgram(d *testdb.DB, db *sql.DB) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/products/{id}", func(w http.ResponseWriter, r *http.Request) {
 		var p thing
-		err := db.QueryRowContext(r.Context(), product, r.PathValue("id")).Scan(&p.ID, &p.Name, &p.Price)
+		err := db.reads.QueryRowContext(r.Context(), product, r.PathValue("id")).Scan(&p.ID, &p.Name, &p.Price)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			http.NotFound(w, r)
@@ -256,7 +264,7 @@ func handwrittenProgram(d *testdb.DB, db *sql.DB) http.Handler {
 			http.Error(w, "bad request", http.StatusBadRequest)
 			return
 		}
-		rows, err := db.QueryContext(r.Context(), users, r.URL.Query().Get("after"), limit+1)
+		rows, err := db.reads.QueryContext(r.Context(), users, r.URL.Query().Get("after"), limit+1)
 		if err != nil {
 			fail(w, err)
 			return

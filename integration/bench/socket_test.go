@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"example.com/storefront/integration/internal/machine"
 )
 
 // BenchmarkSocket measures the CPU time per request of whole server processes,
@@ -50,11 +53,20 @@ func BenchmarkSocket(b *testing.B) {
 	}
 }
 
-// TestMain lets the test binary also run as the server of BenchmarkSocket.
+// TestMain lets the test binary also run as the server of BenchmarkSocket, and prints on
+// what benchmarks measure, in a line that is kept with their output.
 func TestMain(m *testing.M) {
 	if name, kind, ok := strings.Cut(os.Getenv("STOREFRONT_BENCHMARK_SERVER"), "/"); ok {
 		runServer(name, kind)
 		return
+	}
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() != "" {
+		if on, err := machine.Describe(); err == nil {
+			fmt.Println("machine:", on)
+		} else {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
 	os.Exit(m.Run())
 }

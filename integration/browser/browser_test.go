@@ -1,4 +1,5 @@
-// Package browser tests the explorer in a real browser: Chromium, without a window.
+// Package browser tests the explorer in real browsers, Chromium and Firefox, without a
+// screen. The name of a subtest says which: -run /firefox chooses one.
 //
 // With -artifacts, pictures of the states that the tests bring about are kept, for
 // people to look at.
@@ -6,7 +7,10 @@ package browser
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,57 +18,125 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 )
 
-// chromium is one process for all tests, each of which has a profile of its own.
-var chromium context.Context
-
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	code := m.Run()
+	for _, stop := range stops {
+		stop()
+	}
+	os.Exit(code)
 }
 
-func run(m *testing.M) int {
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		if need.Required(need.Browser) {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		fmt.Println("skipped: there is no Chromium (Debian: apt-get install chromium)")
-		return 0
-	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.WSURLReadTimeout(5*time.Minute), // it may start beside other tests
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true))
-	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
-	defer end()
-	var cancel context.CancelFunc
-	chromium, cancel = chromedp.NewContext(allocator)
-	defer cancel()
-	if err := chromedp.Do(chromium); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+// stops are called when the tests have ended.
+var stops []func()
+
+// A browser is one process for all tests.
+type browser interface {
+	// open opens a window with a profile of its own. It calls noticed, perhaps at the same
+	// time as another method, with each thing that the tests judge.
+	open(noticed func(notice)) (window, error)
 }
+
+// browsers are those that the tests run in.
+var browsers = []struct {
+	name  string
+	start func() (browser, error)
+}{
+	{"chromium", startChromium},
+	{"firefox", startFirefox},
+}
+
+// inEachBrowser runs the test as subtests, one for each browser, in which are the pages
+// that the subtest opens.
+func inEachBrowser(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for _, b := range browsers {
+		t.Run(b.name, test)
+	}
+}
+
+// inOneBrowser is inEachBrowser in the long run. In the short run it is the first browser
+// alone: for what the page does by itself, which is the same in all of them.
+func inOneBrowser(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(browsers[0].name, test)
+	for _, b := range browsers[1:] {
+		t.Run(b.name, func(t *testing.T) {
+			long.Test(t)
+			test(t)
+		})
+	}
+}
+
+// browserOf returns the browser that is named in the name of the test.
+func browserOf(t *testing.T) (string, browser) {
+	t.Helper()
+	for _, b := range browsers {
+		if strings.Contains(t.Name()+"/", "/"+b.name+"/") {
+			started, err := b.start()
+			if err != nil {
+				need.Missing(t, need.Browser, err)
+			}
+			return b.name, started
+		}
+	}
+	t.Fatal("only subtests of inEachBrowser and inOneBrowser open pages")
+	return "", nil
+}
+
+// A window shows a page. Its methods give up after the time patience.
+type window interface {
+	// look gives the window the size and the colours of the view. The error is
+	// errors.ErrUnsupported if this browser cannot do that.
+	look(v view) error
+	// navigate and reload return when the page has been loaded.
+	navigate(url string) error
+	reload() error
+	// evaluate returns the JSON of what a JavaScript expression yields, perhaps as a
+	// promise; undefined is null.
+	evaluate(expression string) ([]byte, error)
+	// click clicks with the mouse at a place of what is seen.
+	click(x, y float64) error
+	// keys presses the keys of a text one after the other. Those that stand for no
+	// character are those of the package kb.
+	keys(text string) error
+	// screenshot returns a PNG of what is seen, or of the whole page.
+	screenshot(whole bool) ([]byte, error)
+	// downloads puts what is downloaded into the folder. The channel is closed when a file
+	// is complete.
+	downloads(folder string) (<-chan struct{}, error)
+	close()
+}
+
+// A notice is something that happens in a window.
+type notice struct {
+	kind noticeKind
+	text string
+}
+
+type noticeKind int
+
+const (
+	onConsole noticeKind = iota // written there, by the page or by the browser, or an exception
+	onNetwork                   // written there by the browser about an answer, or about none
+	request                     // asked for; the text is its URL
+)
+
+const patience = 2 * time.Minute
 
 // A shop is a server with the explorer and the service, which keeps what it is sent.
 type shop struct {
@@ -162,14 +234,17 @@ func (s *shop) take() []received {
 
 // A view is how a page is looked at.
 type view struct {
-	width int64
-	dark  bool
+	width  int64
+	height int64 // 0 is 625, that of a usual laptop
+	dark   bool
 }
 
 var (
 	desktop = view{width: 1366}
 	views   = []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
 )
+
+func (v view) pixelsHigh() int64 { return cmp.Or(v.height, 625) }
 
 func (v view) String() string {
 	if v.dark {
@@ -178,15 +253,11 @@ func (v view) String() string {
 	return fmt.Sprintf("%d-light", v.width)
 }
 
-// emulate returns the action that gives the window the size of the view.
-func (v view) emulate() chromedp.Action[chromedp.Void] {
-	return command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 625, DeviceScaleFactor: 1, Mobile: v.width < 600})
-}
-
-// A page is the explorer in a browser.
+// A page is the explorer in a window.
 type page struct {
-	t   *testing.T
-	ctx context.Context
+	t      *testing.T
+	in     string // the name of the browser
+	window window
 	*shop
 	mayFail bool // the server may be gone, which the browser notes on the console
 }
@@ -195,16 +266,9 @@ type page struct {
 // written to the console, asked of another host, or refused by the page's policy.
 func open(t *testing.T, s *shop, v view) *page {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
-	t.Cleanup(cancel)
-	p := &page{t: t, ctx: ctx, shop: s}
+	p := &page{t: t, shop: s}
 	var mu sync.Mutex
 	var complaints []string
-	complain := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		complaints = append(complaints, fmt.Sprintf(format, args...))
-	}
 	t.Cleanup(func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -213,101 +277,141 @@ func open(t *testing.T, s *shop, v view) *page {
 		}
 	})
 	host := strings.TrimPrefix(s.URL, "http://")
-	err := chromedp.Listen(ctx, func(event any) {
-		switch e := event.(type) {
-		case *runtime.EventExceptionThrown:
-			complain("exception: %v", e.ExceptionDetails)
-		case *runtime.EventConsoleAPICalled:
-			complain("console.%s: %v", e.Type, e.Args)
-		case *log.EventEntryAdded:
+	name, b := browserOf(t)
+	p.in = name
+	var err error
+	p.window, err = b.open(func(n notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch n.kind {
+		case onConsole:
+			complaints = append(complaints, "console: "+n.text)
+		case onNetwork:
 			// The browser itself notes each answer of 400 and above, and each that does not
 			// come, which are what the page is there to show.
-			if e.Entry.Source != log.EntrySourceNetwork || !strings.Contains(e.Entry.Text, "status of") && !p.mayFail {
-				complain("console: %s: %s", e.Entry.Source, e.Entry.Text)
+			if !strings.Contains(n.text, "status of") && !p.mayFail {
+				complaints = append(complaints, "console: "+n.text)
 			}
-		case *network.EventRequestWillBeSent:
-			u, err := url.Parse(e.Request.URL)
+		case request:
+			u, err := url.Parse(n.text)
 			if err != nil || u.Host != host && u.Scheme != "data" && u.Scheme != "blob" {
-				complain("a request to another host: %s", e.Request.URL)
+				complaints = append(complaints, "a request to another host: "+n.text)
 			}
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme := "light"
-	if v.dark {
-		scheme = "dark"
+	t.Cleanup(p.window.close)
+	if err := p.window.look(v); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	} else {
+		p.must(err)
 	}
-	p.do(
-		command(log.Enable, cdp.Empty{}),
-		command(network.Enable, network.EnableParams{}),
-		v.emulate(),
-		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
-		chromedp.Navigate(s.URL+s.path),
-	)
-	p.waitFor(`!document.querySelector("#operations").textContent.startsWith("Reading")`) // the last that the page does by itself
+	p.must(p.window.navigate(s.URL + s.path))
+	p.waitLoaded()
 	return p
 }
 
-// command returns the action that sends a command of the protocol.
-func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, c, params)
-		return err
-	})
+// waitLoaded waits for the last that the page does by itself.
+func (p *page) waitLoaded() {
+	p.t.Helper()
+	p.waitFor(`!document.querySelector("#operations").textContent.startsWith("Reading")`)
 }
 
-const patience = 2 * time.Minute
-
-func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
+func (p *page) must(err error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func get[T any](p *page, action chromedp.Action[T]) T {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	v, err := chromedp.Run(ctx, action)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return v
+}
+
+// A step is something that is done to a page.
+type step func(p *page)
+
+func (p *page) do(steps ...step) {
+	p.t.Helper()
+	for _, s := range steps {
+		s(p)
+	}
 }
 
 // eval returns what a JavaScript expression yields, perhaps as a promise.
 func eval[T any](p *page, expression string) T {
 	p.t.Helper()
-	return get(p, chromedp.Evaluate[T](expression, func(params *runtime.EvaluateParams) {
-		wait := true
-		params.AwaitPromise = &wait
-	}))
+	text, err := p.window.evaluate(expression)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var v *T
+	if err := json.Unmarshal(text, &v); err != nil {
+		p.t.Fatal(err)
+	}
+	if v == nil {
+		v = new(T)
+		if reflect.TypeFor[T]().Kind() != reflect.Interface {
+			p.t.Fatalf("%s yields nothing", expression)
+		}
+	}
+	return *v
 }
 
 // waitFor waits until the JavaScript condition holds.
 func (p *page) waitFor(condition string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	held := chromedp.Evaluate[bool](`new Promise(done => { (function look() { if (`+condition+`) done(true); else setTimeout(look, 10); })(); })`, func(params *runtime.EvaluateParams) {
-		wait := true
-		params.AwaitPromise = &wait
-	})
-	if _, err := chromedp.Run(ctx, held); err != nil {
-		p.t.Fatalf("waiting for %s: %v\nthe page:\n%s", condition, err, eval[string](p, "document.body.innerText"))
+	waitFor[any](p, condition)
+}
+
+// waitFor waits until a JavaScript expression yields what a condition takes for true, and
+// returns it.
+func waitFor[T any](p *page, expression string) T {
+	p.t.Helper()
+	text, err := p.window.evaluate(`new Promise(done => { (function look() { const v = (` + expression + `); if (v) done(v); else setTimeout(look, 10); })(); })`)
+	if err != nil {
+		p.t.Fatalf("waiting for %s: %v\nthe page:\n%s", expression, err, eval[string](p, "document.body.innerText"))
 	}
+	var v T
+	p.must(json.Unmarshal(text, &v))
+	return v
+}
+
+// clickOn returns the step that clicks an element with the mouse, once it is there to be
+// clicked: shown, enabled and covered by nothing.
+func clickOn(selector string) step {
+	return func(p *page) {
+		p.t.Helper()
+		place := waitFor[[2]float64](p, fmt.Sprintf(`(e => {
+			if (!e || !e.checkVisibility({visibilityProperty: true}) || e.matches(":disabled")) return;
+			const middle = () => (r => [r.x + r.width / 2, r.y + r.height / 2])(e.getClientRects()[0]);
+			const hit = () => e.contains(document.elementFromPoint(...middle()));
+			if (!hit()) e.scrollIntoView({block: "center", behavior: "instant"});
+			return hit() && middle();
+		})(document.querySelector(%q))`, selector))
+		p.must(p.window.click(place[0], place[1]))
+	}
+}
+
+// typeInto returns the step that clicks a field and types the text.
+func typeInto(selector, text string) step {
+	return func(p *page) {
+		p.t.Helper()
+		p.do(clickOn(selector))
+		p.must(p.window.keys(text))
+	}
+}
+
+// reload loads the page again, as its user may.
+func reload(p *page) {
+	p.t.Helper()
+	p.must(p.window.reload())
+	p.waitLoaded()
 }
 
 // click clicks the button, with the mouse, and waits until n exchanges are in the log
 // and the button can be used again.
 func (p *page) click(button string, n int) {
 	p.t.Helper()
-	p.do(chromedp.Click(chromedp.CSS(button), chromedp.NodeEnabled))
+	p.do(clickOn(button))
 	p.logged(button, n)
 }
 
@@ -316,15 +420,25 @@ func (p *page) logged(button string, n int) {
 	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty, .own, .waiting)").length === %d && !document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
 }
 
-// set returns the action that puts the value into a field.
-func (p *page) set(selector, value string) chromedp.Action[chromedp.Void] {
-	return chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(f => { f.value = %q; f.dispatchEvent(new Event("input", {bubbles: true})); })(document.querySelector(%q))`, value, selector))
+// set returns the step that puts the value into a field.
+func (p *page) set(selector, value string) step {
+	return func(p *page) {
+		p.t.Helper()
+		eval[any](p, fmt.Sprintf(`(f => { f.value = %q; f.dispatchEvent(new Event("input", {bubbles: true})); })(document.querySelector(%q))`, value, selector))
+	}
 }
 
 // tab chooses a tab.
 func (p *page) tab(name string) {
 	p.t.Helper()
-	p.do(chromedp.Click(chromedp.CSS("#tab-"+name)), chromedp.WaitVisible(chromedp.CSS("#"+name)))
+	p.do(clickOn("#tab-" + name))
+	p.waitShown("#" + name)
+}
+
+// waitShown waits until an element is shown.
+func (p *page) waitShown(selector string) {
+	p.t.Helper()
+	p.waitFor(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector))
 }
 
 func (p *page) text(selector string) string {
@@ -344,28 +458,47 @@ func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() 
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
 	if keepsPictures() {
-		p.write(name+"-"+v.String()+".png", get(p, chromedp.FullScreenshot(100)))
+		p.write(name+"-"+p.in+"-"+v.String()+".png", true)
 	}
 }
 
-// picture writes the picture that the README has, if pictures are kept.
+// picture writes the picture that the README has, if pictures are kept: in Chromium, with
+// twice the pixels, down to the end of a card, and with the address that the README has.
 func (p *page) picture(v view) {
 	p.t.Helper()
-	if !keepsPictures() || v.width != desktop.width {
+	chromium, ok := p.window.(chromiumWindow)
+	if !ok || !keepsPictures() || v.width != desktop.width {
 		return
 	}
 	name := "explorer-light.png"
 	if v.dark {
 		name = "explorer-dark.png"
 	}
-	p.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: 760, DeviceScaleFactor: 1}))
-	p.write(name, get(p, chromedp.CaptureScreenshot()))
-	p.do(v.emulate())
+	const margin = 20
+	cards := eval[float64](p, `scrollTo(0, 0), Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")].map(e => e.getBoundingClientRect().bottom))`)
+	p.rename("location.origin", "'http://localhost:8080'")
+	p.must(chromium.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: v.width, Height: int64(cards) + margin, DeviceScaleFactor: 2,
+	})))
+	p.write(name, false)
+	p.must(p.window.look(v))
+	p.rename("'http://localhost:8080'", "location.origin")
 }
 
-func (p *page) write(name string, picture []byte) {
+// rename replaces one text by another wherever the page shows it; both are JavaScript.
+func (p *page) rename(old, new string) {
 	p.t.Helper()
-	if err := os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666); err != nil {
-		p.t.Fatal(err)
-	}
+	eval[any](p, `(() => {
+		for (const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); texts.nextNode();) {
+			const text = texts.currentNode.data.replaceAll(`+old+`, `+new+`);
+			if (text !== texts.currentNode.data) texts.currentNode.data = text;
+		}
+	})()`)
+}
+
+func (p *page) write(name string, whole bool) {
+	p.t.Helper()
+	picture, err := p.window.screenshot(whole)
+	p.must(err)
+	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666))
 }

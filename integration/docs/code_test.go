@@ -1,24 +1,20 @@
 package docs
 
 import (
-	"bytes"
-	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +22,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -192,7 +187,8 @@ func imports(n ast.Node) (declarations []string) {
 	return declarations
 }
 
-// TestReadmeProgramBuilds does what the README says about a program of one's own.
+// TestReadmeProgramBuilds does what the README says about a program of one's own, with the
+// program that docs/embedding.md has.
 func TestReadmeProgramBuilds(t *testing.T) {
 	root, err := filepath.Abs(repository)
 	if err != nil {
@@ -201,7 +197,7 @@ func TestReadmeProgramBuilds(t *testing.T) {
 	var program string
 	var commands []string
 	for _, d := range documents.All(t, repository) {
-		if d.Name != "README.md" {
+		if d.Name != "README.md" && d.Name != "docs/embedding.md" {
 			continue
 		}
 		for _, b := range d.Blocks() {
@@ -237,122 +233,99 @@ func TestReadmeProgramBuilds(t *testing.T) {
 	}
 }
 
-// A flakyShop is a service that fails as services do: the first request for an order
-// is answered with 503, and the second one is committed, but its answer is lost.
-type flakyShop struct {
-	store   *storefront.MemStore
-	service http.Handler
-
-	mu     sync.Mutex
-	orders []string // each request's key and body
-}
-
-func (s *flakyShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	s.mu.Lock()
-	s.orders = append(s.orders, r.Header.Get("Idempotency-Key")+" "+string(body))
-	n := len(s.orders)
-	s.mu.Unlock()
-	switch n {
-	case 1:
-		w.Header().Set("Retry-After", "1")
-		w.Header().Set("Connection", "close") // or Go's client would send the next one again by itself
-		storefront.Problem{Status: http.StatusServiceUnavailable}.ServeHTTP(w, r)
-	case 2:
-		s.service.ServeHTTP(httptest.NewRecorder(), r)
-		panic(http.ErrAbortHandler) // closes the connection
-	default:
-		s.service.ServeHTTP(w, r)
-	}
-}
-
-// TestDocumentedClientsRetry has the clients of docs/wire.md, in four languages, create
-// an order while the service fails, and one that it refuses.
-func TestDocumentedClientsRetry(t *testing.T) {
-	for _, row := range []struct {
-		language, file string
-		run            []string // with the file's name behind it
-		needs          []string
-	}{
-		{"go", "main.go", []string{"go", "run"}, nil},
-		{"python", "order.py", []string{"python3"}, []string{"python3"}},
-		{"js", "order.mjs", []string{"node"}, []string{"node"}},
-		{"bash", "order.sh", []string{"bash"}, []string{"bash", "curl"}},
-	} {
-		t.Run(row.language, func(t *testing.T) {
-			t.Parallel() // they wait before they try again
-			need.Programs(t, need.Tools, row.needs...)
-			program := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClientsRetry"), "\n")
-			run := func(shop *flakyShop) (string, error) {
-				server := httptest.NewServer(shop)
-				defer server.Close()
-				dir := t.TempDir()
-				if err := os.WriteFile(filepath.Join(dir, row.file), []byte(strings.ReplaceAll(program, documentedURL, server.URL)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				defer cancel()
-				cmd := exec.CommandContext(ctx, row.run[0], append(row.run[1:], row.file)...)
-				cmd.WaitDelay = time.Second // for what it has started
-				cmd.Dir = dir
-				out, err := cmd.CombinedOutput()
-				return string(out), err
-			}
-
-			store := new(storefront.MemStore)
-			shop := &flakyShop{store: store, service: storefront.New(store)}
-			out, err := run(shop)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			orders := store.Orders()
-			if len(orders) != 1 || !strings.Contains(out, orders[0].ID) {
-				t.Errorf("it printed %s\nand the store has %v, want one order, whose ID is printed", out, orders)
-			}
-			if len(shop.orders) != 3 || shop.orders[0] != shop.orders[1] || shop.orders[0] != shop.orders[2] {
-				t.Errorf("it sent %q, want the same key and body three times", shop.orders)
-			}
-			key, _, _ := strings.Cut(shop.orders[0], " ")
-			if len(key) < 20 {
-				t.Errorf("its key is %q", key)
-			}
-
-			refusing := &flakyShop{orders: make([]string, 2), service: storefront.New(&storefront.MemStore{
-				Accept: func(context.Context, storefront.IdempotencyKey, storefront.Order) error {
-					return &storefront.Refusal{Reason: "sold-out"}
-				},
-			})}
-			if out, err := run(refusing); err == nil || !strings.Contains(out, "sold-out") || len(refusing.orders) != 3 {
-				t.Errorf("of a refused order it says %v: %s\nafter %d requests, want a failure with the reason after one", err, out, len(refusing.orders)-2)
-			}
-			if again, err := run(&flakyShop{orders: make([]string, 2), service: storefront.New(store)}); err != nil || len(store.Orders()) != 2 {
-				t.Errorf("run anew, it says %v: %s\nand the store has %d orders, want a second one, with a key of its own", err, again, len(store.Orders()))
-			}
-		})
-	}
-}
-
-// TestOwnersReadOrders has the SQL of the README find an order.
+// TestOwnersReadOrders runs the SQL of the README, whose queries find an order and read by
+// an index.
 func TestOwnersReadOrders(t *testing.T) {
+	const documented = "ord_7QENBZL6CRJS5EO3WE754CT5PY"
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
-		order := storefront.Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
+		at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+		order := storefront.Order{ID: documented, Item: "teapot", Qty: 2, CreatedAt: at}
 		if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order); err != nil {
 			t.Fatal(err)
 		}
-		for _, query := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
-			var got storefront.Order
-			var ms int64
-			if err := d.Pool.QueryRowContext(t.Context(), query).Scan(&got.ID, &got.Item, &got.Qty, &ms); err != nil {
-				t.Fatal(err)
-			}
-			if got.CreatedAt = time.UnixMilli(ms).UTC(); got != order {
-				t.Errorf("%s\nreturns %v, want %v", query, got, order)
+		// So many orders of other days that it is worth while to read by an index.
+		var others []string
+		for i := range 2000 {
+			others = append(others, fmt.Sprintf("('ord_%d', 'kettle', 1, %d, '')", i, at.AddDate(0, 0, 1+i).UnixMilli()))
+		}
+		d.Exec(t, "INSERT INTO storefront_orders (id, item, qty, created_ms, scope) VALUES "+strings.Join(others, ", "))
+		queries := 0
+		for _, text := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
+			for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";") {
+				statement = strings.TrimSpace(statement)
+				if !strings.HasPrefix(statement, "SELECT ") {
+					d.Exec(t, statement, map[string]string{"pgx": "ANALYZE", "sqlite": "ANALYZE", "mysql": "ANALYZE TABLE storefront_orders"}[d.Driver])
+					continue
+				}
+				queries++
+				if rows := rowsOf(t, d.Pool, statement); len(rows) != 1 || rows[0]["item"] != "teapot" {
+					t.Errorf("%s\nreturns %v, want the order of the teapot", statement, rows)
+				}
+				if plan := planOf(t, d, statement); !byIndex(d, plan) {
+					t.Errorf("%s\nreads the whole table: %v", statement, plan)
+				}
 			}
 		}
+		if queries != 2 {
+			t.Errorf("the README has %d queries, want 2", queries)
+		}
+		scan := "SELECT item FROM storefront_orders WHERE qty = 7"
+		if plan := planOf(t, d, scan); byIndex(d, plan) {
+			t.Errorf("%s\nseems to read by an index: %v", scan, plan)
+		}
 	})
+}
+
+// planOf returns how a database would run a query.
+func planOf(t *testing.T, d *testdb.DB, query string) []map[string]string {
+	t.Helper()
+	return rowsOf(t, d.Pool, map[string]string{"pgx": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL "}[d.Driver]+query)
+}
+
+// byIndex reports whether all steps of a plan that read a table do so by an index.
+func byIndex(d *testdb.DB, plan []map[string]string) bool {
+	return !slices.ContainsFunc(plan, func(step map[string]string) bool {
+		switch d.Driver {
+		case "pgx":
+			return strings.Contains(step["QUERY PLAN"], "Seq Scan")
+		case "sqlite":
+			return strings.HasPrefix(step["detail"], "SCAN ")
+		default:
+			return step["type"] == "ALL" || step["type"] == "index"
+		}
+	})
+}
+
+// rowsOf returns the rows of a query by the names of their columns.
+func rowsOf(t *testing.T, db *sql.DB, query string) (all []map[string]string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		pointers := make([]any, len(columns))
+		for i := range values {
+			pointers[i] = &values[i]
+		}
+		if err := rows.Scan(pointers...); err != nil {
+			t.Fatal(err)
+		}
+		row := make(map[string]string)
+		for i, column := range columns {
+			row[column] = values[i].String
+		}
+		all = append(all, row)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

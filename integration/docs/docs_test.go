@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -23,8 +24,8 @@ func TestReadmeIsShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(source, []byte("\n")); n > 200 {
-		t.Errorf("README.md has %d lines, want at most 200", n)
+	if n := bytes.Count(source, []byte("\n")); n > 160 {
+		t.Errorf("README.md has %d lines, want at most 160", n)
 	}
 }
 
@@ -173,6 +174,12 @@ func TestDocumentsNameTestsThatAreThere(t *testing.T) {
 	tests := testFunctions(t)
 	for _, d := range documents.All(t, repository) {
 		d.Walk(func(n ast.Node) {
+			if link, ok := n.(*ast.Link); ok && testName.MatchString(d.TextOf(n)) {
+				file := filepath.Join(repository, filepath.Dir(d.Name), string(link.Destination))
+				if name := d.TextOf(n); !slices.Contains(testFunctionsIn(t, file), name) {
+					t.Errorf("%s: the link of %s leads to %s, which does not have it", d.Name, name, link.Destination)
+				}
+			}
 			if n.Kind() != ast.KindCodeSpan {
 				return
 			}

@@ -2,12 +2,16 @@ package engines
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"testing"
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
 	"example.com/storefront/storetest"
 )
 
@@ -22,6 +26,26 @@ func (s *spread) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
 	h := fnv.New64a()
 	h.Write([]byte(key.Scope + key.Value))
 	return s.orders[h.Sum64()%uint64(len(s.orders))].CreateOrder(ctx, key, order)
+}
+
+// An heir is a Store that takes over from another one, whose keys it asks for first.
+type heir struct {
+	storefront.Store
+	before storefront.Store // its Accept is refuse, so that it replays and creates nothing
+}
+
+var notHere = &storefront.Refusal{Reason: "not-here"}
+
+func refuse(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+	return notHere
+}
+
+func (h *heir) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	stored, err := h.before.CreateOrder(ctx, key, order)
+	if errors.Is(err, notHere) {
+		return h.Store.CreateOrder(ctx, key, order)
+	}
+	return stored, err
 }
 
 func TestOrdersSpreadOverStores(t *testing.T) {
@@ -44,5 +68,59 @@ func TestOrdersSpreadOverStores(t *testing.T) {
 		if n := len(stores[i].Orders()); n < 900 || n > 1100 {
 			t.Errorf("store %d has %d of 3000 orders", i, n)
 		}
+	}
+}
+
+// TestOrdersMoveToMoreStores has orders be spread over two databases, and then over those and
+// a third one. Keys are remembered wherever their orders were created, and a new order is
+// created once.
+func TestOrdersMoveToMoreStores(t *testing.T) {
+	var databases []*testdb.DB
+	for range 3 {
+		databases = append(databases, testdb.New(t, "sqlite", testdb.SQLiteFile(t)))
+	}
+	over := func(n int, opts *sqlstore.Options) *spread {
+		s := new(spread)
+		for _, d := range databases[:n] {
+			s.orders = append(s.orders, d.OpenWith(t, opts))
+		}
+		return s
+	}
+	const keys = 60
+	create := func(store storefront.Store, i int, id, item string) (storefront.Order, error) {
+		key := storefront.IdempotencyKey{Scope: "ada", Value: fmt.Sprint("key ", i)}
+		copy(key.Fingerprint[:], item)
+		return store.CreateOrder(t.Context(), key, storefront.Order{ID: fmt.Sprint(id, i), Item: item, Qty: 1, CreatedAt: time.Now()})
+	}
+	before := over(2, nil)
+	for i := range keys / 2 {
+		if _, err := create(before, i, "before", "teapot"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := &heir{over(3, nil), over(2, &sqlstore.Options{Accept: refuse})}
+	for range 2 { // created, and replayed
+		for i := range keys {
+			want := fmt.Sprint("before", i)
+			if i >= keys/2 {
+				want = fmt.Sprint("after", i)
+			}
+			if order, err := create(after, i, "after", "teapot"); err != nil || order.ID != want {
+				t.Errorf("key %d: %v, %v, want the order %s", i, order, err, want)
+			}
+			if _, err := create(after, i, "other", "kettle"); !errors.Is(err, storefront.ErrKeyReused) {
+				t.Errorf("key %d with another order: %v, want ErrKeyReused", i, err)
+			}
+		}
+	}
+	total := 0
+	for i, d := range databases {
+		n := len(testdb.StoredOrders(t, d.Pool))
+		if total += n; n == 0 {
+			t.Errorf("database %d has no order", i)
+		}
+	}
+	if total != keys {
+		t.Errorf("there are %d orders of %d keys", total, keys)
 	}
 }

@@ -90,6 +90,21 @@ func expectOrders(t *testing.T, what string, want, got []string) {
 	}
 }
 
+func TestOutboxKeepsAnOrderWhoseEventCannotBeWrittenFromBeingCreated(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, database *testdb.DB) {
+		t.Parallel()
+		d := withOutbox(t, database)
+		store := d.OpenWith(t, &sqlstore.Options{Accept: d.record})
+		d.Exec(t, "DROP TABLE outbox")
+		if order, err := testdb.Create(t.Context(), store, "key", "kettle"); err == nil {
+			t.Errorf("%v was created", order)
+		}
+		if orders := testdb.StoredOrders(t, d.Pool); len(orders) > 0 {
+			t.Errorf("there are the orders %v", orders)
+		}
+	})
+}
+
 func TestOutboxHasOneEventOfEachOrder(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, database *testdb.DB) {
 		t.Parallel()

@@ -145,6 +145,11 @@ func TestStock(t *testing.T) {
 		if left := testdb.Column(t, d.Pool, "SELECT pieces FROM stock"); !slices.Equal(left, []string{"0"}) {
 			t.Errorf("the stock has %q pieces left, want 0", left)
 		}
+		d.Exec(t, "UPDATE stock SET pieces = 1", "DROP TABLE outbox")
+		late := &buyer{client: client, key: "late"}
+		if a := late.ask(t.Context(), replicas[0]); a.err != nil || a.status != http.StatusInternalServerError {
+			t.Errorf("an order whose event cannot be written is answered %d %s: %v", a.status, a.body, a.err)
+		}
 		t.Logf("%d of %d buyers got a piece, with %d retries", len(sold), len(buyers), retries)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"example.com/storefront/internal/chart"
 )
 
 // A drawing is an SVG image. It brings its own background, so that it is readable
@@ -34,14 +36,10 @@ func (d *drawing) rect(x, y, width, height float64, class string) {
 
 // curve draws lines from point to point, each with a mark: a disc, or a square,
 // for those who do not see colours.
-func (d *drawing) curve(points [][2]float64, class string, square bool) {
-	var path strings.Builder
-	for i, p := range points {
-		fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(i, 1)], p[0], p[1])
-	}
-	fmt.Fprintf(&d.shapes, "<path d=%q class=\"line %s\"/>\n", path.String(), class)
+func (d *drawing) curve(points []chart.Point, class string, square bool) {
+	fmt.Fprintf(&d.shapes, "<path d=%q class=\"line %s\"/>\n", chart.Path(points), class)
 	for _, p := range points {
-		d.mark(p[0], p[1], class, square)
+		d.mark(p.X, p.Y, class, square)
 	}
 }
 
@@ -98,42 +96,6 @@ func (d *drawing) render() []byte {
 	return b.Bytes()
 }
 
-// A scale says where a value is between the beginning and the end of an axis.
-type scale struct {
-	ticks []float64
-	at    func(value float64) float64 // 0 to 1
-}
-
-// linear is a scale from 0 to at least most.
-func linear(most float64) scale {
-	step := math.Pow(10, math.Floor(math.Log10(most)))
-	for most/step < 3 {
-		step /= 2
-	}
-	for most/step > 6 {
-		step *= 2
-	}
-	s := scale{}
-	for tick := 0.0; ; tick += step {
-		s.ticks = append(s.ticks, tick)
-		if tick >= most {
-			s.at = func(value float64) float64 { return value / tick }
-			return s
-		}
-	}
-}
-
-// logarithmic is a scale of powers of ten around all values from least to most.
-func logarithmic(least, most float64) scale {
-	s := scale{}
-	first, last := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
-	for power := first; power <= last; power++ {
-		s.ticks = append(s.ticks, math.Pow(10, power))
-	}
-	s.at = func(value float64) float64 { return (math.Log10(value) - first) / (last - first) }
-	return s
-}
-
 // A comparison is of the service and the handwritten program on an engine, at each
 // number of callers.
 type comparison struct {
@@ -161,7 +123,7 @@ func throughputChart(o *output) []byte {
 	for _, c := range all {
 		most = max(most, slices.Max(c.service), slices.Max(c.handwritten))
 	}
-	return panels("Orders created per second, by the number of callers", "orders/s", all, linear(most))
+	return panels("Orders created per second, by the number of callers", "orders/s", all, chart.Linear(chart.NiceEnd(most, 6), 6))
 }
 
 func latencyChart(o *output) []byte {
@@ -171,28 +133,31 @@ func latencyChart(o *output) []byte {
 		least = min(least, slices.Min(c.service), slices.Min(c.handwritten))
 		most = max(most, slices.Max(c.service), slices.Max(c.handwritten))
 	}
-	return panels("Time in which 99 of 100 orders are answered, by the number of callers", "ms", all, logarithmic(least, most))
+	return panels("Time in which 99 of 100 orders are answered, by the number of callers", "ms", all, chart.Logarithmic(least, most))
 }
 
 // panels draws a panel for each engine, side by side and to the same scale.
-func panels(title, unit string, all []comparison, y scale) []byte {
+func panels(title, unit string, all []comparison, y chart.Scale) []byte {
 	const left, top, width, height, gap = 64.0, 104.0, 212.0, 210.0, 30.0
 	d := &drawing{Width: 780, Height: 372, Title: title}
 	d.text(20, 28, "head", title)
-	d.curve([][2]float64{{22, 50}, {58, 50}}, "service", false)
+	d.curve([]chart.Point{{X: 22, Y: 50}, {X: 58, Y: 50}}, "service", false)
 	d.text(68, 54.5, "", "service on sqlstore")
-	d.curve([][2]float64{{222, 50}, {258, 50}}, "other", true)
+	d.curve([]chart.Point{{X: 222, Y: 50}, {X: 258, Y: 50}}, "other", true)
 	d.text(268, 54.5, "", "handwritten program")
 	for i, c := range all {
 		x0 := left + float64(i)*(width+gap)
-		at := func(values []float64) (points [][2]float64) {
+		at := func(values []float64) (points []chart.Point) {
 			for j, v := range values {
-				points = append(points, [2]float64{x0 + 14 + float64(j)*(width-28)/float64(len(values)-1), top + height*(1-y.at(v))})
+				points = append(points, chart.Point{
+					X: x0 + 14 + float64(j)*(width-28)/float64(len(values)-1),
+					Y: top + height*(1-y.At(v)),
+				})
 			}
 			return points
 		}
-		for _, tick := range y.ticks {
-			ty := top + height*(1-y.at(tick))
+		for _, tick := range y.Ticks {
+			ty := top + height*(1-y.At(tick))
 			d.line(x0, ty, x0+width, ty, "grid")
 			if i == 0 {
 				d.text(left-8, ty+4.5, "soft end", number(tick))
@@ -200,7 +165,7 @@ func panels(title, unit string, all []comparison, y scale) []byte {
 		}
 		d.text(x0, top-9, "head", c.engine)
 		for j, p := range at(c.service) {
-			d.text(p[0], top+height+20, "soft middle", fmt.Sprint(callers[j]))
+			d.text(p.X, top+height+20, "soft middle", fmt.Sprint(callers[j]))
 		}
 		d.curve(at(c.handwritten), "other", true)
 		d.curve(at(c.service), "service", false)
@@ -226,20 +191,20 @@ func cpuChart(o *output) []byte {
 		service = append(service, o.get("Socket/"+r.name, "front-cpu-ns")/1000)
 		records = append(records, o.get("Socket/"+r.name, "records-cpu-ns")/1000)
 	}
-	x := linear(max(slices.Max(service), slices.Max(records)))
+	x := chart.Linear(chart.NiceEnd(max(slices.Max(service), slices.Max(records)), 6), 6)
 	bottom := top + row*float64(len(requests))
-	for _, tick := range x.ticks {
-		d.line(left+width*x.at(tick), top, left+width*x.at(tick), bottom, "grid")
-		d.text(left+width*x.at(tick), bottom+20, "soft middle", number(tick))
+	for _, tick := range x.Ticks {
+		d.line(left+width*x.At(tick), top, left+width*x.At(tick), bottom, "grid")
+		d.text(left+width*x.At(tick), bottom+20, "soft middle", number(tick))
 	}
 	d.text(left+width+24, bottom+20, "soft", "µs")
 	for i, r := range requests {
 		y := top + row*float64(i)
 		d.text(left-12, y+27, "end", r.about)
-		d.rect(left, y+6, width*x.at(service[i]), 16, "bar service")
-		d.text(left+width*x.at(service[i])+6, y+18.5, "", number(service[i]))
-		d.rect(left, y+24, width*x.at(records[i]), 16, "bar other")
-		d.text(left+width*x.at(records[i])+6, y+36.5, "", number(records[i]))
+		d.rect(left, y+6, width*x.At(service[i]), 16, "bar service")
+		d.text(left+width*x.At(service[i])+6, y+18.5, "", number(service[i]))
+		d.rect(left, y+24, width*x.At(records[i]), 16, "bar other")
+		d.text(left+width*x.At(records[i])+6, y+36.5, "", number(records[i]))
 		d.About += fmt.Sprintf("%s: the service %s µs, the handler with every response ready %s µs. ", r.about, number(service[i]), number(records[i]))
 	}
 	d.About = strings.TrimSpace(d.About)

@@ -5,7 +5,10 @@ import (
 	"encoding/xml"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -68,6 +71,9 @@ func TestOutputThatIsIncompleteIsRefused(t *testing.T) {
 		{"databases.txt", "BenchmarkHandwritten/MariaDB/create/callers=64", "BenchmarkOther/MariaDB/create/callers=64", "has no Handwritten/MariaDB/create/callers=64"},
 		{"package.txt", "front-cpu-ns", "front-ns", "has no Socket/product front-cpu-ns"},
 		{"size.txt", "BenchmarkSize/SQLite", "BenchmarkSize/MariaDB", "twice"},
+		{"size.txt", "machine:", "other:", "does not say on what"},
+		{"faults.txt", "TestDiskFull", "TestOther", "TestDiskFull acknowledged"},
+		{"faults.txt", "=== ATTR", "=== ATTR  TestOther lost 0\n=== ATTR", "TestOther is in no row"},
 	} {
 		folder := t.TempDir()
 		if err := os.CopyFS(filepath.Join(folder, "docs"), os.DirFS(root+"/docs")); err != nil {
@@ -84,6 +90,37 @@ func TestOutputThatIsIncompleteIsRefused(t *testing.T) {
 		if _, err := figures(folder); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("with %s for %s in %s, the error is %v", test.new, test.old, test.file, err)
 		}
+	}
+}
+
+// What is measured is there, and whatever is kept can be measured.
+func TestMeasurementsAreOfWhatThereIs(t *testing.T) {
+	var kept []string
+	for _, m := range measurements {
+		kept = append(kept, filepath.Join(root, "docs/figures", m.name+".txt"))
+		cmd := exec.Command("go", append([]string{"test", "-list", m.pattern}, m.packages...)...)
+		cmd.Dir = root
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for alternative := range strings.SplitSeq(m.pattern, "|") {
+			if !regexp.MustCompile(`(?m)^(Test|Benchmark)\w*` + alternative).Match(out) {
+				t.Errorf("%s: nothing matches %s", m.name, alternative)
+			}
+		}
+	}
+	slices.Sort(kept)
+	if files, err := filepath.Glob(filepath.Join(root, "docs/figures/*.txt")); err != nil || !slices.Equal(files, kept) {
+		t.Errorf("docs/figures has %v, %v, and measured are %v", files, err, kept)
+	}
+}
+
+func TestKeptOfFaultsAreAttributes(t *testing.T) {
+	m := measurements[slices.IndexFunc(measurements, func(m measurement) bool { return m.name == "faults" })]
+	const out = "=== RUN   TestA\n=== ATTR  TestA lost 0\n    a_test.go:1: seed 1\n=== ATTR  TestA did 2 kills\n--- PASS: TestA (0.1s)\nok\n"
+	if got, want := string(m.kept([]byte(out))), "=== ATTR  TestA lost 0\n=== ATTR  TestA did 2 kills"; got != want {
+		t.Errorf("%q is kept, want %q", got, want)
 	}
 }
 

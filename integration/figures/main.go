@@ -1,15 +1,19 @@
-// Figures makes the charts and tables of docs/figures.md and docs/scale.md from the
-// output of the benchmarks in docs/figures, without measuring anything. It is run
-// in the repository's root:
+// Figures makes the charts and tables of docs/figures.md and docs/scale.md from the output
+// of benchmarks and fault tests that is kept in docs/figures. It is run in the repository's
+// root:
 //
 //	go run ./integration/figures
 //
-// docs/figures.md says how that output is made.
+// This measures everything anew before, which takes an hour, or only some of it:
+//
+//	go run ./integration/figures -measure all
+//	go run ./integration/figures -measure size,forget
 package main
 
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -23,6 +27,22 @@ import (
 
 func main() {
 	log.SetFlags(0)
+	list := flag.String("measure", "", "`names` of what is measured anew: all, or files in docs/figures without .txt, with commas")
+	flag.Parse()
+	names := strings.FieldsFunc(*list, func(r rune) bool { return r == ',' })
+	for _, name := range names {
+		if name != "all" && !slices.ContainsFunc(measurements, func(m measurement) bool { return m.name == name }) {
+			log.Fatalf("there is nothing named %s to measure", name)
+		}
+	}
+	for _, m := range measurements {
+		if slices.Contains(names, "all") || slices.Contains(names, m.name) {
+			log.Printf("measuring %s", m.name)
+			if err := m.measure("."); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
 	files, err := figures(".")
 	if err != nil {
 		log.Fatal(err)
@@ -37,12 +57,16 @@ func main() {
 // figures returns the files that are made, by their names.
 func figures(root string) (map[string][]byte, error) {
 	outputs := make(map[string]*output)
-	for _, name := range []string{"package", "databases", "size"} {
+	for _, name := range []string{"package", "databases", "size", "forget", "distance"} {
 		o, err := readOutput(filepath.Join(root, "docs/figures", name+".txt"))
 		if err != nil {
 			return nil, err
 		}
 		outputs[name] = o
+	}
+	faults, err := readFaults(filepath.Join(root, "docs/figures/faults.txt"))
+	if err != nil {
+		return nil, err
 	}
 	files := make(map[string][]byte)
 	for name, draw := range map[string]func() []byte{
@@ -60,9 +84,16 @@ func figures(root string) (map[string][]byte, error) {
 		"bare":     bareTable(outputs["databases"]),
 		"size":     sizeTable(outputs["size"]),
 		"hour":     hourTable(outputs),
+		"million":  millionTable(outputs),
 		"keys":     keysTable(outputs["size"]),
 		"check":    checkTable(outputs["size"]),
 		"moves":    movesTable(outputs["size"]),
+		"forget":   forgetTable(outputs),
+		"aging":    agingTable(outputs),
+		"distance": distanceTable(outputs),
+	}
+	if tables["faults"], err = faultsTable(faults); err != nil {
+		return nil, err
 	}
 	for _, name := range []string{"docs/figures.md", "docs/scale.md"} {
 		name = filepath.Join(root, name)
@@ -87,20 +118,21 @@ func figures(root string) (map[string][]byte, error) {
 
 // An output is what benchmarks have printed.
 type output struct {
-	name    string
-	on      string                        // which machine
-	values  map[string]map[string]float64 // by name without "Benchmark" and unit
-	missing []string                      // what was asked for and is not there
+	name     string
+	values   map[string]map[string]float64 // by name without "Benchmark" and unit
+	machines map[string]map[string]string  // likewise: on what they were measured
+	used     [][2]string                   // names and units of values, since the last table began
+	missing  []string                      // what was asked for and is not there
 }
 
+// readOutput reads the output of one or more runs. Together, they measure everything once.
 func readOutput(name string) (*output, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	o := &output{name: name, values: make(map[string]map[string]float64)}
-	cores := ""
+	o := &output{name: name, values: make(map[string]map[string]float64), machines: make(map[string]map[string]string)}
 	reader := benchfmt.NewReader(f, name)
 	for reader.Scan() {
 		switch record := reader.Result().(type) {
@@ -108,19 +140,23 @@ func readOutput(name string) (*output, error) {
 			return nil, record
 		case *benchfmt.Result:
 			full := record.Name.String()
-			short, n, _ := cutLast(full, "-") // the number of processors
-			cores = n
-			if o.values[short] != nil {
-				return nil, fmt.Errorf("%s has %s twice", name, full)
+			short, _, _ := cutLast(full, "-") // without the number of processors
+			machine := record.GetConfig("machine")
+			if machine == "" {
+				return nil, fmt.Errorf("%s does not say on what %s was measured", name, full)
 			}
-			o.values[short] = make(map[string]float64)
+			if o.values[short] == nil {
+				o.values[short], o.machines[short] = make(map[string]float64), make(map[string]string)
+			}
 			for _, v := range record.Values {
 				if v.OrigUnit != "" { // as printed, and not in base units
 					v.Value, v.Unit = v.OrigValue, v.OrigUnit
 				}
-				o.values[short][v.Unit] = v.Value
+				if _, there := o.values[short][v.Unit]; there {
+					return nil, fmt.Errorf("%s has %s of %s twice", name, v.Unit, full)
+				}
+				o.values[short][v.Unit], o.machines[short][v.Unit] = v.Value, machine
 			}
-			o.on = fmt.Sprintf("%s cores of %s, %s", cores, record.GetConfig("cpu"), record.GetConfig("goos"))
 		}
 	}
 	return o, reader.Err()
@@ -141,7 +177,43 @@ func (o *output) get(name, unit string) float64 {
 		o.missing = append(o.missing, name+" "+unit)
 		return 1
 	}
+	o.used = append(o.used, [2]string{name, unit})
 	return v
+}
+
+// measured says on what the values since the last call were measured. If that is more than
+// one machine or time, label says for what a value stands.
+func (o *output) measured(label func(name, unit string) string) string {
+	var machines []string
+	labels := make(map[string][]string) // by machine
+	for _, u := range o.used {
+		m, l := o.machines[u[0]][u[1]], label(u[0], u[1])
+		if !slices.Contains(machines, m) {
+			machines = append(machines, m)
+		}
+		if !slices.Contains(labels[m], l) {
+			labels[m] = append(labels[m], l)
+		}
+	}
+	o.used = nil
+	if len(machines) == 1 {
+		return "Measured: " + machines[0] + ".\n"
+	}
+	text := "Measured:\n\n"
+	for _, m := range machines {
+		text += "- " + strings.Join(labels[m], ", ") + ": " + m + ".\n"
+	}
+	return text
+}
+
+// byEngine labels a value with its database.
+func byEngine(name, _ string) string {
+	for _, engine := range engines {
+		if strings.Contains(name, engine) {
+			return engine
+		}
+	}
+	return "memory"
 }
 
 var place = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->\n)`)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // What docs/scale.md takes for granted, and says so.
@@ -29,7 +30,7 @@ type engine struct {
 func engineOf(name string, size, databases *output) engine {
 	get := func(unit string) float64 { return size.get("Size/"+name, unit) }
 	e := engine{
-		name: name, row: get("row-B/order"), key: get("key_hash-B/order"), ms: get("created_ms-B/order"),
+		name: name, row: get("row-B/order"), key: get("key_hash-B/order"), ms: get("keyed_ms-B/order"),
 		page: map[string]float64{"SQLite": 4096, "MariaDB": 16384}[name],
 		log:  get("log-B/create"), logAlone: get("log-B/create-alone"), logForget: get("log-B/forget"),
 		own: get("own-CPU-µs/create") / 1e6, ownAlone: get("own-CPU-µs/create-alone") / 1e6,
@@ -57,12 +58,12 @@ func engineOf(name string, size, databases *output) engine {
 
 // sizeTable has what was measured.
 func sizeTable(o *output) string {
-	t := newTable(o.on, append([]string{"Of an order"}, engines...)...)
+	t := newTable(o, append([]string{"Of an order"}, engines...)...)
 	for _, line := range []struct{ about, unit, name string }{
 		{"row", "B", "row-B/order"},
 		{"index of IDs", "B", "id-B/order"},
 		{"index of `key_hash`", "B", "key_hash-B/order"},
-		{"index of `created_ms`", "B", "created_ms-B/order"},
+		{"index of `keyed_ms`", "B", "keyed_ms-B/order"},
 		{"log, commit shared", "B", "log-B/create"},
 		{"log, alone", "B", "log-B/create-alone"},
 		{"log, right after a checkpoint", "B", "log-B/create-after-checkpoint"},
@@ -86,13 +87,19 @@ func sizeTable(o *output) string {
 		}
 		t.row(row...)
 	}
-	return t.String()
+	return t.String() + "\n" + o.measured(func(name, unit string) string {
+		what := "bytes"
+		if strings.Contains(unit, "CPU") {
+			what = "CPU time"
+		}
+		return what + " on " + byEngine(name, unit)
+	})
 }
 
 // hourTable has what a number of orders an hour needs. It is computed.
 func hourTable(outputs map[string]*output) string {
 	front := outputs["package"].get("Socket/create", "front-cpu-ns") / 1e9
-	t := newTable("", "Engine", "Orders an hour", "Orders/s at the peak", "Of what two cores did", "Cores, program", "Cores, server",
+	t := newTable(nil, "Engine", "Orders an hour", "Orders/s at the peak", "Cores, program", "Cores, server",
 		"Connections", "Log at the peak", "Log a day", "Orders a month", "Keys")
 	for _, name := range engines {
 		e := engineOf(name, outputs["size"], outputs["databases"])
@@ -110,13 +117,58 @@ func hourTable(outputs map[string]*output) string {
 			if server > 0 {
 				cores = orLess(rate*server, 0.01)
 			}
-			t.row(name, number(hourly), number(rate), orLess(100*rate/e.most, 1)+" %",
+			t.row(name, number(hourly), number(rate),
 				orLess(rate*(own+front), 0.01), cores, number(connections),
 				bytesOf(rate*log)+"/s", bytesOf(24*hourly*(log+e.logForget)),
 				bytesOf(30*24*hourly*(e.row+e.id)), bytesOf(keyHours*hourly*(e.key+e.ms)))
 		}
 	}
+	var bursts []string
+	outputs["databases"].used = nil
+	for _, name := range engines {
+		bursts = append(bursts, fmt.Sprintf("%s %s", name, number(engineOf(name, outputs["size"], outputs["databases"]).most)))
+	}
+	return t.String() + fmt.Sprintf("\nThe most orders a second in the bursts of a quarter of a second that figures.md has: %s.\n\n", strings.Join(bursts, ", ")) +
+		outputs["databases"].measured(byEngine)
+}
+
+// millionTable has what a million orders take. It is computed.
+func millionTable(outputs map[string]*output) string {
+	front := outputs["package"].get("Socket/create", "front-cpu-ns") / 1e9
+	const million = 1e6
+	t := newTable(nil, "Of a million orders", "SQLite", "PostgreSQL", "MariaDB")
+	all := make(map[string]engine)
+	for _, name := range engines {
+		all[name] = engineOf(name, outputs["size"], nil)
+	}
+	for _, line := range []struct {
+		about string
+		of    func(e engine) string
+	}{
+		{"processor of the program, commits shared", func(e engine) string { return cpuTime(million * (e.own + front)) }},
+		{"the same, each order alone", func(e engine) string { return cpuTime(million * (e.ownAlone + front)) }},
+		{"processor of the server, commits shared", func(e engine) string { return cpuTime(million * e.server) }},
+		{"the same, each order alone", func(e engine) string { return cpuTime(million * e.serverOne) }},
+		{"disk, until the orders are deleted", func(e engine) string { return bytesOf(million * (e.row + e.id)) }},
+		{"more, while their keys are remembered", func(e engine) string { return bytesOf(million * (e.key + e.ms)) }},
+		{"log, commits shared", func(e engine) string { return bytesOf(million * e.log) }},
+		{"log, each order alone", func(e engine) string { return bytesOf(million * e.logAlone) }},
+	} {
+		row := []string{line.about}
+		for _, name := range engines {
+			row = append(row, line.of(all[name]))
+		}
+		t.row(row...)
+	}
 	return t.String()
+}
+
+// cpuTime writes the time for which one core is busy.
+func cpuTime(seconds float64) string {
+	if seconds == 0 {
+		return "–"
+	}
+	return number(seconds) + " s"
 }
 
 // orLess writes a number, unless it is too small to matter.
@@ -148,7 +200,7 @@ func (e engine) randomPages(keys, orders, created float64) float64 {
 
 // keysTable has what keys are after some hours of many orders. It is computed.
 func keysTable(o *output) string {
-	t := newTable("", "Engine", "After", "Orders", "Keys", "Index of `key_hash`", "of IDs", "of `created_ms`", "Rows",
+	t := newTable(nil, "Engine", "After", "Orders", "Keys", "Index of `key_hash`", "of IDs", "of `keyed_ms`", "Rows",
 		"Random pages an order", "Log", "Written")
 	image := wholePagesOf(o, "PostgreSQL").image
 	for _, name := range engines {
@@ -211,7 +263,7 @@ for each of these pages, or %.0f %% of one, as PostgreSQL leaves out its free sp
 
 // movesTable has what settings of PostgreSQL make of its log. It is computed.
 func movesTable(o *output) string {
-	t := newTable("", "`checkpoint_timeout`", "`wal_compression`", "A whole page", "Log after 25 hours of keys")
+	t := newTable(nil, "`checkpoint_timeout`", "`wal_compression`", "A whole page", "Log after 25 hours of keys")
 	for _, of := range []struct{ name, compression string }{{"PostgreSQL", "off"}, {"PostgreSQL-lz4", "lz4"}} {
 		e, image := engineOf(of.name, o, nil), wholePagesOf(o, of.name).image
 		for _, minutes := range []float64{5, 30, 60} {
@@ -221,6 +273,85 @@ func movesTable(o *output) string {
 		}
 	}
 	return t.String()
+}
+
+// forgetTable has what PostgreSQL logs for keys that are forgotten and orders that are deleted,
+// and what the model says of the pages.
+func forgetTable(outputs map[string]*output) string {
+	o := outputs["forget"]
+	get := func(unit string) float64 { return o.get("Forget", unit) }
+	const orders = 1e6 // as the benchmark has
+	keys, ids := touchedIn(outputs, orders)
+	t := newTable(o, "Of each row", "Rows", "Records in the log", "Whole pages in the log", "How many pages", "by the model", "Rows/s")
+	for _, line := range []struct {
+		about, name string
+		pages       float64 // by the model; negative if it says nothing of them
+	}{
+		{"key forgotten, right after a checkpoint", "forget-after-checkpoint", ids(get("rows/forget-after-checkpoint"))},
+		{"key forgotten, of those that come next", "forget-hour", ids(get("rows/forget-after-checkpoint")+get("rows/forget-hour")) - ids(get("rows/forget-after-checkpoint"))},
+		{"key forgotten, once each page is in the log", "forget", 0},
+		{"vacuum of the above, without a checkpoint before", "vacuum", keys(get("rows/vacuum"))},
+		{"order deleted, right after a checkpoint", "delete-after-checkpoint", 0},
+		{"vacuum of these", "vacuum-deleted", keys(get("rows/vacuum-deleted")) + ids(get("rows/vacuum-deleted"))},
+	} {
+		n := get("rows/" + line.name)
+		t.row(line.about, number(n), bytesOf(get("records-B/"+line.name)), bytesOf(get("pages-B/"+line.name)),
+			number(get("pages/"+line.name)), number(line.pages/n), number(get("per-s/"+line.name)))
+	}
+	return t.String() + "\n" + o.measured(byEngine)
+}
+
+// touchedIn returns how many pages of the indexes of key_hash and of IDs are changed by n
+// random changes on PostgreSQL, where there are so many keys and orders.
+func touchedIn(outputs map[string]*output, orders float64) (keys, ids func(n float64) float64) {
+	e := engineOf("PostgreSQL", outputs["size"], nil)
+	keys = func(n float64) float64 { return touched(orders*e.key/e.page, n) }
+	ids = func(n float64) float64 { return touched(orders*e.idBytes()/e.page, n) }
+	return keys, ids
+}
+
+// agingTable has what PostgreSQL logs at many orders a second by what becomes of old ones. It
+// is computed.
+func agingTable(outputs map[string]*output) string {
+	const orders = keyHours * 3600 * perSecond // there are always so many, with their keys
+	const interval = perSecond * checkpoint
+	const dead = 0.2 * orders // when autovacuum starts, by default
+	o := outputs["forget"]
+	get := func(unit string) float64 { return o.get("Forget", unit) }
+	e, image := engineOf("PostgreSQL", outputs["size"], nil), wholePagesOf(outputs["size"], "PostgreSQL").image
+	keys, ids := touchedIn(outputs, orders)
+	create := e.log + (keys(interval)+ids(interval))/interval*image
+	forget := e.log + get("records-B/forget") + (keys(interval)+ids(2*interval))/interval*image
+	vacuum := get("records-B/vacuum-deleted") + (keys(dead)+ids(dead))/dead*image
+	remove := get("records-B/delete-after-checkpoint") + get("pages-B/delete-after-checkpoint")
+	t := newTable(nil, "With 25 hours of keys, each second 10,000 orders are created and", "Log", "of which vacuum")
+	for _, line := range []struct {
+		about       string
+		log, vacuum float64
+	}{
+		{"nothing else", create, 0},
+		{"10,000 keys are forgotten", forget + vacuum, vacuum},
+		{"10,000 orders are deleted, with their keys", create + remove + vacuum, vacuum},
+	} {
+		ofVacuum := "–"
+		if line.vacuum > 0 {
+			ofVacuum = bytesOf(perSecond*line.vacuum) + "/s"
+		}
+		t.row(line.about, bytesOf(perSecond*line.log)+"/s", ofVacuum)
+	}
+	return t.String()
+}
+
+// distanceTable has what the distance of the database makes of orders.
+func distanceTable(outputs map[string]*output) string {
+	const commits, shared = 4, 64 // under way at a time, and orders in each
+	o := outputs["distance"]
+	t := newTable(o, "Round trip to PostgreSQL", "Orders/s at most, computed", "measured", "An order alone, measured")
+	for _, ms := range []float64{20, 80} {
+		name := fmt.Sprintf("Distance/round-trip=%vms", ms)
+		t.row(number(ms)+" ms", number(commits*shared/ms*1000), number(o.get(name, "orders/s")), number(o.get(name, "alone-ms"))+" ms")
+	}
+	return t.String() + "\n" + o.measured(byEngine)
 }
 
 // bytesOf writes a number of bytes with its unit.

@@ -72,10 +72,11 @@ func ratio(v float64) string {
 // A table is one in Markdown.
 type table struct{ strings.Builder }
 
-func newTable(on string, columns ...string) *table {
+// newTable begins a table of values of o; of none if it is computed.
+func newTable(o *output, columns ...string) *table {
 	t := new(table)
-	if on != "" {
-		fmt.Fprintf(t, "On %s:\n\n", on)
+	if o != nil {
+		o.used = nil
 	}
 	t.row(columns...)
 	fmt.Fprintf(t, "|%s\n", strings.Repeat("---|", len(columns)))
@@ -85,7 +86,7 @@ func newTable(on string, columns ...string) *table {
 func (t *table) row(cells ...string) { fmt.Fprintf(t, "| %s |\n", strings.Join(cells, " | ")) }
 
 func cpuTable(o *output) string {
-	t := newTable(o.on, "Request", "Over a socket", "records", "ratio", "bare", "ratio", "Handler alone", "records", "ratio", "Allocations", "records")
+	t := newTable(o, "Request", "Over a socket", "records", "ratio", "bare", "ratio", "Handler alone", "records", "ratio", "Allocations", "records")
 	for _, r := range requests {
 		socket, handler := "Socket/"+r.name, "Handler/"+r.name
 		t.row(r.about,
@@ -95,11 +96,11 @@ func cpuTable(o *output) string {
 			number(o.get(handler, "front-ns")/1000)+" µs", number(o.get(handler, "records-ns")/1000)+" µs", ratio(o.get(handler, "records-ratio")),
 			number(o.get(handler, "front-allocs")), number(o.get(handler, "records-allocs")))
 	}
-	return t.String()
+	return t.String() + "\n" + o.measured(byEngine)
 }
 
 func memStoreTable(o *output) string {
-	t := newTable(o.on, "", "1,000", "1,000,000", "10,000,000")
+	t := newTable(o, "", "1,000", "1,000,000", "10,000,000")
 	for _, op := range []struct{ name, about string }{
 		{"put", "put (each)"},
 		{"get", "get"},
@@ -116,11 +117,11 @@ func memStoreTable(o *output) string {
 	}
 	fmt.Fprintf(t, "\nA resource takes %s bytes there, and an order %s.\n",
 		number(o.get("MemStore/10000000/put", "bytes/resource")), number(o.get("MemStoreOrders", "bytes/order")))
-	return t.String()
+	return t.String() + "\n" + o.measured(byEngine)
 }
 
 func ordersTable(o *output) string {
-	t := newTable(o.on, "Engine", "Callers", "Orders/s, handwritten", "service", "ratio", "p99, handwritten", "service")
+	t := newTable(o, "Engine", "Callers", "Orders/s, handwritten", "service", "ratio", "p99, handwritten", "service")
 	for _, engine := range engines {
 		for _, n := range callers {
 			name := fmt.Sprintf("Handwritten/%s/create/callers=%d", engine, n)
@@ -129,7 +130,7 @@ func ordersTable(o *output) string {
 				number(o.get(name, "handwritten-p99-ms"))+" ms", number(o.get(name, "service-p99-ms"))+" ms")
 		}
 	}
-	return t.String()
+	return t.String() + "\n" + o.measured(byEngine)
 }
 
 func readsTable(o *output) string {
@@ -138,7 +139,7 @@ func readsTable(o *output) string {
 		columns = append(columns, fmt.Sprintf("%d callers", n))
 	}
 	columns[2] = "1 caller"
-	t := newTable(o.on, columns...)
+	t := newTable(o, columns...)
 	for _, engine := range engines {
 		for _, op := range []struct{ name, about string }{{"get", "product"}, {"list", "50 users"}} {
 			row := []string{engine, op.about}
@@ -148,16 +149,16 @@ func readsTable(o *output) string {
 			t.row(row...)
 		}
 	}
-	return t.String()
+	return t.String() + "\n" + o.measured(byEngine)
 }
 
 func bareTable(o *output) string {
-	t := newTable(o.on, "Engine", "Request", "1 client", "16 clients", "Handlers alone")
+	t := newTable(o, "Engine", "Request", "1 client", "16 clients", "Handlers alone")
 	for _, engine := range engines {
 		for _, op := range []struct{ name, about string }{{"create", "create an order"}, {"get", "product"}, {"list", "50 users"}} {
 			name := "Service/" + engine + "/" + op.name + "/"
 			t.row(engine, op.about, ratio(o.get(name+"clients=1", "ratio")), ratio(o.get(name+"clients=16", "ratio")), ratio(o.get(name+"handlers", "ratio")))
 		}
 	}
-	return t.String()
+	return t.String() + "\n" + o.measured(byEngine)
 }

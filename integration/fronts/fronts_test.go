@@ -87,6 +87,34 @@ func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
 	}
 }
 
+// A replica that has just been restarted refuses connections until a check finds out. Its
+// requests go to another one, or else HAProxy answers 503, after three more tries at the
+// same.
+func TestHAProxyNeedsRedispatch(t *testing.T) {
+	t.Parallel()
+	const server = "    server a 127.0.0.1:8080 check\n\nbackend unready"
+	config := replaced(t, documented(t, "haproxy"), server, "    server down 127.0.0.1:1\n"+server)
+	for _, row := range []struct {
+		name, config string
+		status       int // of requests that have met the replica
+	}{
+		{"as it is", config, http.StatusOK},
+		{"without it", replaced(t, config, "    option redispatch 1\n", ""), http.StatusServiceUnavailable},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := startHAProxy(t, row.config).open(t, nil)
+			statuses := make(map[int]bool)
+			for range 4 { // in turn to the one and to the other
+				statuses[s.get(t).status] = true
+			}
+			if row.status == http.StatusOK && len(statuses) > 1 || !statuses[row.status] {
+				t.Errorf("with one of two replicas down, the statuses are %v, want that there is %d", statuses, row.status)
+			}
+		})
+	}
+}
+
 // testProxy tests what any proxy in front of the service must do.
 func testProxy(t *testing.T, f *front) {
 	t.Run("an order is created once whatever the proxy retries", func(t *testing.T) {

@@ -12,10 +12,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"example.com/storefront"
 )
@@ -107,8 +110,9 @@ type Request struct {
 	Outcome Outcome
 }
 
-// An Audit creates orders and then replays them. Call Create, then Replay, each
-// once, and then Result; the other methods may be called at any time.
+// An Audit creates orders and then replays them. Call First, if it is not known that
+// orders are acknowledged at all, then Create, then Replay, each once, and then Result;
+// the other methods may be called at any time.
 type Audit struct {
 	Config Config
 	client http.Client
@@ -147,6 +151,7 @@ type Progress struct {
 	Acknowledged int           // orders that were acknowledged
 	Retrying     int           // orders whose last try failed
 	Failed       int           // requests for orders that were not acknowledged, but not because the client hung up
+	Failure      string        // of the last of these requests, in few words
 	Gap          time.Duration // since an order was last acknowledged
 	Created      bool          // no more orders are sent
 	Replayed     int           // keys that a replica has replayed as it should, times replicas
@@ -156,6 +161,9 @@ type Progress struct {
 // longestPause is between two tries. It is short on purpose: a gap is measured as
 // finely, and what has just come back has as much to do.
 const longestPause = 100 * time.Millisecond
+
+// firstPause is between two rounds of tries of the first order.
+const firstPause = time.Second / 2
 
 // keptFaults is how many faults of each kind are kept.
 const keptFaults = 10
@@ -233,17 +241,90 @@ func (a *Audit) Orders() (orders []Order) {
 	return orders
 }
 
+// A NotStarted is why the first order was not acknowledged.
+type NotStarted struct {
+	URL     string // of the replica that was asked last, without a password
+	Status  int    // of its response, or 0
+	Failure string // in few words
+	Detail  string
+}
+
+func (e *NotStarted) Error() string { return e.Detail }
+
+// First sends the first order alone, in rounds: once to each replica in turn, until one
+// acknowledges it. So a wrong URL or a missing sign-in costs few requests, and is no
+// broken promise. It returns a *NotStarted, after which there is nothing to create or
+// replay, if a response is neither the order nor a reason to try again, if no replica
+// has acknowledged the order for as long as wait, or if ctx is done. What came of the
+// last round belongs to the creating, which begins with it.
+func (a *Audit) First(ctx context.Context, wait time.Duration) error {
+	asked := time.Now()
+	o := a.newOrder(1)
+	var last *NotStarted
+	for {
+		a.change(func() {
+			a.begin()
+			a.requests, a.statuses, a.timeouts, a.failure = nil, make(map[int]int), 0, ""
+			a.progress.Failed = 0
+			o.began = a.began
+		})
+		for _, url := range a.Config.URLs {
+			answer := a.exchange(ctx, o, url)
+			switch {
+			case answer.outcome == Acknowledged && answer.isOrder():
+				if !a.isAcknowledged(o) {
+					a.change(func() { a.sent(o) })
+				}
+				a.record(answer)
+				a.acknowledge(o, url, answer, false)
+				continue
+			case answer.outcome == Acknowledged:
+				answer.outcome, answer.final = Odd, true
+				answer.problem += ", which is no order"
+			}
+			a.record(answer)
+			if answer.outcome == HungUp && last != nil {
+				break
+			}
+			last = &NotStarted{URL: shown(url), Status: answer.status, Failure: answer.brief, Detail: printable(answer.problem)}
+			if answer.final {
+				return last
+			}
+		}
+		switch {
+		case a.isAcknowledged(o):
+			return nil
+		case time.Since(asked) >= wait:
+			return last
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(firstPause):
+		}
+	}
+}
+
+// begin begins the creating. The mutex is locked.
+func (a *Audit) begin() {
+	a.began = time.Now()
+	a.lastAck = a.began
+}
+
 // Create creates the orders. It returns once all are acknowledged or refused, ctx
 // is done, or nothing was acknowledged for as long as it is patient.
 func (a *Audit) Create(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
+	first := 0
 	a.change(func() {
-		a.began = time.Now()
-		a.lastAck = a.began
+		if first = len(a.orders); first == 0 {
+			a.begin()
+		}
 	})
 	var clients, watch sync.WaitGroup
 	watch.Go(func() { a.giveUp(ctx, cancel) })
 	var taken atomic.Int64
+	taken.Store(int64(first))
 	for i := range a.Config.Clients {
 		rng := rand.New(rand.NewPCG(a.Config.Seed, uint64(i+1)))
 		clients.Go(func() {
@@ -286,16 +367,25 @@ func (a *Audit) giveUp(ctx context.Context, cancel func()) {
 	}
 }
 
-// create sends an order, in the ways that clients do, until it is acknowledged.
-func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
+// newOrder returns the order with a number.
+func (a *Audit) newOrder(n int) *order {
 	o := &order{Order: Order{Key: a.Config.Prefix + strconv.Itoa(n), Item: a.Config.Item, Qty: int64(1 + n%9)}, began: time.Now()}
 	if o.Item == "" {
 		o.Item = o.Key
 	}
-	a.change(func() {
-		a.orders = append(a.orders, o)
-		a.progress.Sent++
-	})
+	return o
+}
+
+// sent notes an order that is sent. The mutex is locked.
+func (a *Audit) sent(o *order) {
+	a.orders = append(a.orders, o)
+	a.progress.Sent++
+}
+
+// create sends an order, in the ways that clients do, until it is acknowledged.
+func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
+	o := a.newOrder(n)
+	a.change(func() { a.sent(o) })
 	retrying, problem := 0, "no answer yet"
 	defer func() { a.change(func() { a.progress.Retrying -= retrying }) }()
 	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
@@ -364,29 +454,57 @@ func (a *Audit) gaveUpCreating() bool {
 
 // An answer is what came of a request.
 type answer struct {
-	outcome Outcome
-	status  int           // of the response, or 0
-	timeout bool          // there is no response in time
-	final   bool          // the order is not to be sent again, although it is not acknowledged
-	after   time.Duration // when it may be sent again, if the response says so
-	problem string        // why it is not acknowledged, for people
+	outcome  Outcome
+	began    time.Time
+	status   int           // of the response, or 0
+	body     []byte        // of the response
+	replayed bool          // the response says that the order was there
+	timeout  bool          // there is no response in time
+	final    bool          // the order is not to be sent again, although it is not acknowledged
+	after    time.Duration // when it may be sent again, if the response says so
+	brief    string        // why it is not acknowledged, in few words
+	problem  string        // the same with more words
 }
 
-// send sends an order to a replica and checks the response. An order is
-// acknowledged if the response says so and was read to its end.
-func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) (result answer) {
-	if !replaying {
-		began := time.Now()
-		defer func() { a.record(began, result) }()
+// isOrder reports whether the body is an order, be it the one that was sent or not.
+func (a answer) isOrder() bool {
+	var got storefront.Order
+	return json.Unmarshal(a.body, &got) == nil && got.ID != ""
+}
+
+// send sends an order to a replica and checks the response.
+func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) answer {
+	result := a.exchange(ctx, o, url)
+	switch {
+	case result.outcome == Acknowledged:
+		a.acknowledge(o, url, result, replaying)
+	case result.status == http.StatusUnprocessableEntity && a.isAcknowledged(o):
+		a.fault(Lost, o, result.body, "it was acknowledged, and then %s", result.problem)
+	case result.outcome == Odd:
+		a.fault(Unexpected, o, result.body, "%s", result.problem)
 	}
+	if !replaying {
+		a.record(result)
+	}
+	return result
+}
+
+// exchange sends an order to a replica. The order is acknowledged if the response says
+// so and was read to its end.
+func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
+	began := time.Now()
 	inTime, cancel := context.WithTimeout(ctx, a.Config.Timeout)
 	defer cancel()
 	noAnswer := func(err error) answer {
 		deadline, ok := ctx.Deadline() // dialing may end at it before ctx does
 		if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
-			return answer{outcome: HungUp, problem: "the client hung up"}
+			return answer{outcome: HungUp, began: began, brief: "interrupted", problem: "the client hung up"}
 		}
-		return answer{outcome: NoAnswer, timeout: errors.Is(err, context.DeadlineExceeded), problem: err.Error()}
+		result := answer{outcome: NoAnswer, began: began, timeout: errors.Is(err, context.DeadlineExceeded), brief: rootOf(err).Error(), problem: err.Error()}
+		if result.timeout {
+			result.brief = fmt.Sprintf("no answer within %v", a.Config.Timeout)
+		}
+		return result
 	}
 
 	text, err := json.Marshal(map[string]any{"item": o.Item, "qty": o.Qty})
@@ -419,16 +537,20 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 		return noAnswer(fmt.Errorf("the response %s ends early: %w", w.Status, err))
 	}
 
-	if w.StatusCode == http.StatusCreated {
-		a.acknowledge(o, url, body, w.Header.Get("Idempotent-Replayed") == "true", replaying)
-		return answer{outcome: Acknowledged, status: w.StatusCode}
+	result := answer{
+		began: began, status: w.StatusCode, body: body, brief: strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode, http.StatusText(w.StatusCode))),
+		problem: fmt.Sprintf("%s answers %s: %.500s", shown(url), w.Status, body),
 	}
-	result = answer{outcome: TryAgain, status: w.StatusCode, problem: fmt.Sprintf("%s answers %s: %.500s", url, w.Status, body)}
+	if w.StatusCode == http.StatusCreated {
+		result.outcome, result.replayed = Acknowledged, w.Header.Get("Idempotent-Replayed") == "true"
+		return result
+	}
 	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
 	says := err == nil && seconds > 0 // when to try again
 	if says {
 		result.after = time.Duration(seconds) * time.Second
 	}
+	result.outcome = TryAgain
 	switch w.StatusCode {
 	case http.StatusConflict:
 		if says {
@@ -442,12 +564,6 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 		if a.Config.Proxies {
 			return result
 		}
-	case http.StatusUnprocessableEntity:
-		if a.isAcknowledged(o) {
-			a.fault(Lost, o, body, "it was acknowledged, and then %s", result.problem)
-			result.outcome, result.final = Odd, true
-			return result
-		}
 	}
 	result.outcome = Odd
 	switch w.StatusCode {
@@ -455,16 +571,45 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 		result.problem += fmt.Sprintf(" (with Retry-After %q)", w.Header.Get("Retry-After"))
 	case http.StatusRequestTimeout, http.StatusTooManyRequests:
 	default:
-		result.final = w.StatusCode < 500
+		result.final = w.StatusCode < 500 || w.StatusCode == http.StatusNotImplemented
 	}
-	a.fault(Unexpected, o, body, "%s", result.problem)
 	return result
 }
 
+// rootOf returns the innermost of the errors that err wraps.
+func rootOf(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// printable returns a text in which a response cannot control a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// shown returns a URL without its password.
+func shown(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	return u.Redacted()
+}
+
 // record keeps what became of a request of the creating.
-func (a *Audit) record(began time.Time, result answer) {
+func (a *Audit) record(result answer) {
 	a.change(func() {
-		took := time.Since(began)
+		took := time.Since(result.began)
 		a.requests = append(a.requests, Request{Ended: time.Since(a.began), Took: took, Outcome: result.outcome})
 		switch result.outcome {
 		case Acknowledged:
@@ -481,6 +626,7 @@ func (a *Audit) record(began time.Time, result answer) {
 			}
 		}
 		a.progress.Failed++
+		a.progress.Failure = result.brief
 	})
 }
 
@@ -491,7 +637,9 @@ func (a *Audit) isAcknowledged(o *order) bool {
 }
 
 // acknowledge notes and checks a response that acknowledges an order.
-func (a *Audit) acknowledge(o *order, url string, body []byte, replayed, replaying bool) {
+func (a *Audit) acknowledge(o *order, url string, response answer, replaying bool) {
+	body, replayed := response.body, response.replayed
+	url = shown(url)
 	var got storefront.Order
 	err := json.Unmarshal(body, &got)
 	same, otherKey, created, lost := true, "", 0, false
@@ -538,7 +686,7 @@ func (a *Audit) acknowledge(o *order, url string, body []byte, replayed, replayi
 
 // fault notes a fault.
 func (a *Audit) fault(kind Kind, o *order, body []byte, format string, args ...any) {
-	f := Fault{Kind: kind, Key: o.Key, Detail: fmt.Sprintf(format, args...), Body: body}
+	f := Fault{Kind: kind, Key: o.Key, Detail: printable(fmt.Sprintf(format, args...)), Body: body}
 	known := false
 	a.change(func() {
 		known = o.broken[kind] && kind != Unexpected
@@ -640,5 +788,5 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 			return
 		}
 	}
-	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", r.url, problem)
+	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", shown(r.url), problem)
 }

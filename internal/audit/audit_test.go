@@ -4,17 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.com/storefront"
@@ -366,6 +371,138 @@ func TestNothingIsAcknowledged(t *testing.T) {
 	if r.LongestGap != r.Creating {
 		t.Errorf("the longest gap is %v of %v", r.LongestGap, r.Creating)
 	}
+}
+
+// A transport answers requests without a network, so that tests may have clocks of their own.
+type transport func(r *http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := f(r)
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	return response, err
+}
+
+var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+
+// The first order is sent alone until it is acknowledged. What is no reason to try again
+// ends that at once, and the rest after a while, with few requests and no fault.
+func TestFirst(t *testing.T) {
+	const wait = 30 * time.Second
+	good := newHandler()
+	serve := func(handler http.HandlerFunc) transport {
+		return func(r *http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			handler(w, r)
+			return w.Result(), nil
+		}
+	}
+	says := func(status int, body string) transport {
+		return serve(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		})
+	}
+	refused := transport(func(*http.Request) (*http.Response, error) { return nil, errRefused })
+	for _, row := range []struct {
+		name    string
+		a, b    transport // of the replicas, until since
+		until   time.Duration
+		failure string // none if the order is acknowledged
+		took    time.Duration
+	}{
+		{"both are good", serve(good.ServeHTTP), serve(good.ServeHTTP), 0, "", 0},
+		{"both come up later", refused, says(503, ""), 10 * time.Second, "", 10 * time.Second},
+		{"one is down", refused, serve(good.ServeHTTP), time.Hour, "", 0},
+		{"nobody listens", refused, refused, time.Hour, "connection refused", wait},
+		{"it is unavailable", says(503, ""), says(503, ""), time.Hour, "503 Service Unavailable", wait},
+		{"it fails", says(500, "<p>"), says(500, "<p>"), time.Hour, "500 Internal Server Error", wait},
+		{"a wrong path", says(404, "<p>"), says(404, "<p>"), time.Hour, "404 Not Found", 0},
+		{"a wrong path of one", serve(good.ServeHTTP), says(404, "<p>"), time.Hour, "404 Not Found", 0},
+		{"no sign-in", says(401, "\x1b[2J"), refused, time.Hour, "401 Unauthorized", 0},
+		{"not allowed", says(403, "<p>"), refused, time.Hour, "403 Forbidden", 0},
+		{"a redirect", says(302, ""), refused, time.Hour, "302 Found", 0},
+		{"another server", says(501, "<p>"), refused, time.Hour, "501 Not Implemented", 0},
+		{"a page", says(200, "<p>"), refused, time.Hour, "200 OK", 0},
+		{"a page as created", says(201, "<p>"), refused, time.Hour, "201 Created", 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := New(Config{
+					URLs: []string{"http://user:secret@a", "http://b"}, Orders: keys, Clients: 8, Prefix: t.Name() + "-",
+					Timeout: time.Minute, Patience: time.Minute, Proxies: true,
+				})
+				began, sent := time.Now(), 0
+				var mu sync.Mutex
+				a.client.Transport = transport(func(r *http.Request) (*http.Response, error) {
+					mu.Lock()
+					sent++
+					mu.Unlock()
+					switch {
+					case time.Since(began) >= row.until:
+						return serve(good.ServeHTTP)(r)
+					case r.URL.Host == "a":
+						return row.a(r)
+					}
+					return row.b(r)
+				})
+				err := a.First(t.Context(), wait)
+				took := time.Since(began)
+				if took != row.took {
+					t.Errorf("it takes %v, want %v", took, row.took)
+				}
+				if most := 2 * (1 + int(took/firstPause)); sent > most {
+					t.Errorf("%d requests are sent in %v, want at most %d", sent, took, most)
+				}
+				if row.failure != "" {
+					failed, ok := errors.AsType[*NotStarted](err)
+					if !ok || failed.Failure != row.failure || strings.ContainsAny(failed.Detail, "\x1b") || strings.Contains(failed.Detail+failed.URL, "secret") {
+						t.Errorf("it fails with %+v, want %s, and no password or code of a terminal", failed, row.failure)
+					}
+					if p := a.Progress(); p.Failure != row.failure || p.Faults != 0 {
+						t.Errorf("%+v, want no fault and the failure %s", p, row.failure)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				mu.Lock()
+				row.until = 0
+				mu.Unlock()
+				a.Create(t.Context())
+				a.Replay(t.Context())
+				r := a.Result()
+				if r.Broken != [Kinds]int{} || r.Sent != keys || r.Acknowledged != keys || r.Replayed != 2*keys || len(r.OrderLatencies) != keys {
+					t.Errorf("%+v and faults %v, want %d orders that are kept", r.Progress, r.Faults, keys)
+				}
+				if r.LongestGap >= 10*time.Second {
+					t.Errorf("the longest gap is %v: it has the time before the first order", r.LongestGap)
+				}
+			})
+		})
+	}
+}
+
+// Who no longer waits for the first order is told what it failed of, and not that.
+func TestFirstIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Config{URLs: []string{"http://a"}, Orders: keys, Clients: 8, Timeout: time.Minute, Patience: time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		tries := 0
+		a.client.Transport = transport(func(*http.Request) (*http.Response, error) {
+			if tries++; tries == 3 {
+				cancel()
+				return nil, ctx.Err()
+			}
+			return nil, errRefused
+		})
+		failed, ok := errors.AsType[*NotStarted](a.First(ctx, time.Hour))
+		if !ok || failed.Failure != "connection refused" || tries != 3 {
+			t.Errorf("after %d tries it fails with %+v, want 3 and the last failure", tries, failed)
+		}
+	})
 }
 
 // What was acknowledged when the creating ends early is replayed, and what was not

@@ -7,8 +7,8 @@
 //	stock [-addr host:port] [-db file|url]
 //
 // The database is a SQLite file, or a URL of PostgreSQL or of one server of MySQL or
-// MariaDB, as for durable. Any number of stocks may share it. It needs these tables, the second as in
-// durable/examples/outbox:
+// MariaDB, as for durable. Any number of stocks may share it. It needs these tables, the
+// second as in the example outbox, which publishes the events:
 //
 //	CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL);
 //	CREATE TABLE outbox (…);
@@ -18,6 +18,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"flag"
 	"log"
 	"net/http"
@@ -29,7 +30,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/examples/outbox"
 	"example.com/storefront/sqlstore"
 )
 
@@ -51,13 +51,13 @@ func main() {
 // A seller decides about orders.
 type seller struct {
 	take   string // the statement that takes pieces of an item out of the stock, if there are so many
-	record func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error
+	record string // the statement that writes an event
 }
 
 // accept decides about an order that is about to be created. What it writes is
 // there if and only if the order is, so it may be called again for the same order
 // without any harm.
-func (s seller) accept(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+func (s seller) accept(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 	// Look and take in one statement: a SELECT before it would see what another
 	// order is just about to take.
 	taken, err := tx.ExecContext(ctx, s.take, order.Qty, order.Item, order.Qty)
@@ -69,17 +69,26 @@ func (s seller) accept(ctx context.Context, tx *sql.Tx, key storefront.Idempoten
 	} else if n == 0 {
 		return &storefront.Refusal{Reason: "sold-out", Detail: "There are not enough pieces left.", Pointer: "#/item"}
 	}
-	return s.record(ctx, tx, key, order)
+	event, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, s.record, string(event))
+	return err
 }
 
 // open returns the database and who sells there. For what its settings are about, and
 // what else a program that serves should set, see durable.
 func open(name string) (*sql.DB, seller, error) {
-	seller := seller{`UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $3`, outbox.Record}
+	seller := seller{
+		take:   `UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $3`,
+		record: `INSERT INTO outbox (event) VALUES ($1)`,
+	}
 	driver, connections := "pgx", 20
 	switch {
 	case strings.HasPrefix(name, "mysql://"):
-		seller.take, seller.record = `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`, outbox.RecordMySQL
+		seller.take = `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`
+		seller.record = `INSERT INTO outbox (event) VALUES (?)`
 		driver = "mysql"
 		u, err := url.Parse(name)
 		if err != nil {

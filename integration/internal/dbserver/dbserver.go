@@ -5,16 +5,22 @@ package dbserver
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +94,52 @@ func (k *Kind) installation(t testing.TB) *installation {
 		t.Fatal(err)
 	}
 	return in
+}
+
+// makeTemplate has fill make the folder that servers begin with, or copies the one that an
+// earlier binary made of the same version of the server and with the same settings. It takes
+// seconds, in each package anew, so the first binary keeps a copy in the user's cache.
+func (in *installation) makeTemplate(version process.Cmd, settings []string, fill func() error) error {
+	cache, err := os.UserCacheDir()
+	if err != nil { // there is no HOME
+		return fill()
+	}
+	release, err := version.Output()
+	if err != nil {
+		return err
+	}
+	of := sha256.Sum256(fmt.Append(release, settings))
+	kept := filepath.Join(cache, "storefront", "data", in.kind.needed+"-"+hex.EncodeToString(of[:8]))
+	if _, err := os.Stat(kept); err == nil {
+		return errors.Join(copyFolder(kept, in.template), in.Give(in.template))
+	}
+	if err := fill(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(kept), "new")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	whole := filepath.Join(dir, "data")
+	if err := copyFolder(in.template, whole); err != nil {
+		return err
+	}
+	syscall.Sync()                                                   // else the name might be on the disk before what is in the folder
+	if err := os.Rename(whole, kept); !errors.Is(err, fs.ErrExist) { // which another binary made at the same time
+		return err
+	}
+	return nil
+}
+
+func copyFolder(from, to string) error {
+	if out, err := exec.Command("cp", "-R", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp -R %s %s: %w\n%s", from, to, err, out)
+	}
+	return nil
 }
 
 // A Server is a server of a test's own. A commit is on the disk when it returns, the

@@ -110,21 +110,9 @@ func dropMySQL(s *Server, database string) error {
 // installMySQL finds what mysql/fetch has unpacked, which brings its own loader and
 // libraries.
 func installMySQL(k *Kind) (*installation, error) {
-	folder := os.Getenv("STOREFRONT_MYSQL")
-	if folder == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return nil, notInstalled(err.Error())
-		}
-		folder = filepath.Join(cache, "storefront", "mysql")
-	}
-	binary := filepath.Join(folder, "usr/sbin/mysqld")
-	if _, err := os.Stat(binary); err != nil {
-		return nil, notInstalled("MySQL is not there, which integration/mysql/fetch fetches: " + err.Error())
-	}
-	loaders, err := filepath.Glob(filepath.Join(folder, "usr/lib/*/ld-linux*.so.*"))
-	if err != nil || len(loaders) != 1 {
-		return nil, fmt.Errorf("of the loader of %s, there are %q, %v", binary, loaders, err)
+	folder, server, err := findMySQL()
+	if err != nil {
+		return nil, err
 	}
 	runner, err := process.NewRunner() // this user, who alone may reach the cache
 	if err != nil {
@@ -134,30 +122,52 @@ func installMySQL(k *Kind) (*installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := []string{
-		loaders[0], "--library-path", filepath.Dir(loaders[0]), binary,
+	server = append(server,
 		"--no-defaults",
-		"--basedir=" + filepath.Join(folder, "usr"),
-		"--plugin-dir=" + filepath.Join(folder, "usr/lib/mysql/plugin"),
-		"--lc-messages-dir=" + filepath.Join(folder, "usr/share/mysql"),
+		"--basedir="+filepath.Join(folder, "usr"),
+		"--plugin-dir="+filepath.Join(folder, "usr/lib/mysql/plugin"),
+		"--lc-messages-dir="+filepath.Join(folder, "usr/share/mysql"),
 		"--innodb-redo-log-capacity=32M", // for less to copy; the default is 100M
 		"--mysqlx=OFF",
 		"--secure-file-priv=NULL", // else there must be a folder
-	}
+	)
 	if os.Getuid() == 0 {
 		server = append(server, "--user=root") // it refuses to, if it is not told
 	}
 	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), server)
-	begin := filepath.Join(dir, "begin.sql")
 	// An administrator, such as root, passes where others are refused.
 	const users = "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n" +
 		"CREATE DATABASE shop;\nCREATE USER shop@'%';\nGRANT ALL ON shop.* TO shop@'%';\n"
-	if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
-		return nil, err
+	return in, in.makeTemplate(in.Command(server[0], append(slices.Clone(server[1:]), "--version")...), append(slices.Clone(server[1:]), users), func() error {
+		begin := filepath.Join(dir, "begin.sql")
+		if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
+			return err
+		}
+		if err := in.Command(server[0], append(slices.Clone(server[1:]), "--datadir="+in.template, "--tmpdir="+dir,
+			"--initialize-insecure", "--init-file="+begin)...).Run(); err != nil {
+			return err
+		}
+		return os.Remove(filepath.Join(in.template, "auto.cnf")) // the server's identity, which each is to have its own of
+	})
+}
+
+// findMySQL returns the folder that mysql/fetch unpacks, and the command that is its server.
+func findMySQL() (folder string, server []string, err error) {
+	folder = os.Getenv("STOREFRONT_MYSQL")
+	if folder == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", nil, notInstalled(err.Error())
+		}
+		folder = filepath.Join(cache, "storefront", "mysql")
 	}
-	if err := in.Command(server[0], append(slices.Clone(server[1:]), "--datadir="+in.template, "--tmpdir="+dir,
-		"--initialize-insecure", "--init-file="+begin)...).Run(); err != nil {
-		return nil, err
+	binary := filepath.Join(folder, "usr/sbin/mysqld")
+	if _, err := os.Stat(binary); err != nil {
+		return "", nil, notInstalled("MySQL is not there, which integration/mysql/fetch fetches: " + err.Error())
 	}
-	return in, os.Remove(filepath.Join(in.template, "auto.cnf")) // the server's identity, which each is to have its own of
+	loaders, err := filepath.Glob(filepath.Join(folder, "usr/lib/*/ld-linux*.so.*"))
+	if err != nil || len(loaders) != 1 {
+		return "", nil, fmt.Errorf("of the loader of %s, there are %q, %v", binary, loaders, err)
+	}
+	return folder, []string{loaders[0], "--library-path", filepath.Dir(loaders[0]), binary}, nil
 }

@@ -74,14 +74,15 @@ func initPostgres(k *Kind, bin string) (*installation, error) {
 	}
 	// A collation by language, where PostgreSQL has one, is the harder case: it
 	// is not the byte order of IDs.
-	initdb := []string{"-D", in.template, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"}
 	command := filepath.Join(bin, "initdb")
-	if err := in.Command(command, append(initdb, "--locale-provider=icu", "--icu-locale=en-US")...).Run(); err != nil {
-		if err := in.Command(command, initdb...).Run(); err != nil {
-			return nil, err
+	settings := []string{"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", in.template}
+	byLanguage := append(slices.Clone(settings), "--locale-provider=icu", "--icu-locale=en-US")
+	return in, in.makeTemplate(in.Command(command, "--version"), settings[:len(settings)-1], func() error {
+		if in.Command(command, byLanguage...).Run() == nil {
+			return nil
 		}
-	}
-	return in, nil
+		return in.Command(command, settings...).Run()
+	})
 }
 
 // PostgresURL returns the URL of a database of the servers at these addresses.

@@ -11,13 +11,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/machine"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/audit"
@@ -219,9 +223,41 @@ func (f *Test) Check(open func() *sql.DB) {
 			f.t.Errorf("%d orders are %s: %q…", len(list.orders), list.what, list.orders[:min(5, len(list.orders))])
 		}
 	}
-	f.t.Logf("seed %d: %d acknowledged, %d lost, %d duplicated, %d retries, %d replays; %d keys sent again replayed %d times; killed: %v; longest gap %v; %v",
-		*Seed, r.Acknowledged, len(lost), len(duplicated), r.Retries, r.Replays,
-		r.Acknowledged, r.Replayed, f.Kills, r.LongestGap.Round(time.Millisecond), time.Since(f.began).Round(100*time.Millisecond))
+	var done []string
+	for what, n := range f.Kills {
+		done = append(done, fmt.Sprintf("%d %s", n, what))
+	}
+	slices.Sort(done)
+	// Integration/figures makes a table of these.
+	for _, value := range []struct {
+		of string
+		n  int
+	}{
+		{"acknowledged", r.Acknowledged}, {"lost", len(lost)}, {"duplicated", len(duplicated)}, {"retries", r.Retries},
+		{"replays", r.Replays}, {"replayed", r.Replayed}, {"gap-ms", int(r.LongestGap.Milliseconds())},
+		{"took-ms", int(time.Since(f.began).Milliseconds())}, {"faults", f.done()},
+	} {
+		f.t.Attr(value.of, strconv.Itoa(value.n))
+	}
+	f.t.Attr("did", strings.Join(done, ", "))
+	if testing.Verbose() {
+		on, err := describe()
+		if err != nil {
+			f.t.Error(err)
+		}
+		f.t.Attr("machine", on)
+	}
+}
+
+// describe says on what the tests run.
+var describe = sync.OnceValues(machine.Describe)
+
+// done returns how often something was done.
+func (f *Test) done() (times int) {
+	for _, n := range f.Kills {
+		times += n
+	}
+	return times
 }
 
 // account compares orders that clients have sent with those in the database, and

@@ -136,12 +136,14 @@ func NewRunner(users ...string) (*Runner, error) {
 	return &Runner{g, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 }
 
-// Give makes the folder one of the runner's user.
+// Give makes the folder, and all that is in it, the runner's user's.
 func (r *Runner) Give(dir string) error {
 	if r.as == nil {
 		return nil
 	}
-	return os.Chown(dir, int(r.as.Uid), int(r.as.Gid))
+	return filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, int(r.as.Uid), int(r.as.Gid)))
+	})
 }
 
 // Folder makes a folder for the runner's user that lives as long as this binary.

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// People copy one example into a module of their own, which requires the drivers and the
+// root module, and neither this module nor the other examples.
+func TestExamplesBuildAloneWhereTheyAreCopied(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := filepath.Glob("examples/*")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("no examples were found: %v", err)
+	}
+	for _, example := range examples {
+		t.Run(filepath.Base(example), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(example)); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"go.mod", "go.sum"} {
+				text, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, args := range [][]string{
+				{"mod", "edit", "-module=example.org/copy", "-replace=example.com/storefront=" + root},
+				{"build", "-o", os.DevNull, "."},
+			} {
+				cmd := exec.CommandContext(t.Context(), "go", args...)
+				cmd.Dir = dir
+				// Nothing is found by way of the workspace, nor downloaded.
+				cmd.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=")
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("go %q: %v\n%s", args, err, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package docs
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/explorer"
+)
+
+// TestDocumentedMount mounts a service as docs/embedding.md does: the service answers for all
+// paths below its prefix, those that a mux would redirect, too.
+func TestDocumentedMount(t *testing.T) {
+	service := storefront.New(new(storefront.MemStore))
+	mux := http.NewServeMux()
+	mux.Handle("/shop/", http.StripPrefix("/shop", service))
+	mux.Handle("/try", explorer.Handler("/shop"))
+	shop := http.StripPrefix("/shop", service)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/shop/") {
+			shop.ServeHTTP(w, r)
+		} else {
+			mux.ServeHTTP(w, r)
+		}
+	})
+	for _, row := range []struct {
+		path           string
+		onMux, handled int
+	}{
+		{"/shop/v1/users", http.StatusOK, http.StatusOK},
+		{"/try", http.StatusOK, http.StatusOK},
+		{"/shop//v1/users", http.StatusTemporaryRedirect, http.StatusNotFound},
+		{"/shop/v1/../v1/users", http.StatusTemporaryRedirect, http.StatusNotFound},
+	} {
+		for _, h := range []struct {
+			name    string
+			handler http.Handler
+			want    int
+		}{{"the mux", mux, row.onMux}, {"the handler before it", handler, row.handled}} {
+			w := httptest.NewRecorder()
+			h.handler.ServeHTTP(w, httptest.NewRequest("GET", row.path, nil))
+			if w.Code != h.want {
+				t.Errorf("%s: %s answers %d, want %d", row.path, h.name, w.Code, h.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// statementsOf returns the SQL of a document that is marked as that of a test and is for
+// the database: that of engines is behind comments that begin with their names.
+func statementsOf(t *testing.T, d *testdb.DB, document, test string) (statements []string) {
+	t.Helper()
+	name := map[string]string{"pgx": "PostgreSQL", "mysql": "MySQL", "sqlite": "SQLite"}[d.Driver]
+	for _, block := range documents.TestedBy(t, repository, document, "sql", test) {
+		applies := true
+		for line := range strings.Lines(block) {
+			if comment, ok := strings.CutPrefix(line, "-- "); ok {
+				engines, _, _ := strings.Cut(comment, ":")
+				applies = strings.Contains(engines, name)
+			} else if applies {
+				statements = append(statements, strings.TrimSuffix(strings.TrimSpace(line), ";"))
+			}
+		}
+	}
+	return statements
+}
+
+// createAt creates an order whose key is its ID, by a replica with another clock.
+func createAt(t *testing.T, store *sqlstore.Store, id string, at time.Time) storefront.Order {
+	t.Helper()
+	order := storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: at.UTC().Truncate(time.Millisecond)}
+	got, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: id}, order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestQueriesOfOperators(t *testing.T) {
+	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		statements := statementsOf(t, d, "docs/databases.md", "TestQueriesOfOperators")
+		if len(statements) == 0 {
+			t.Fatal("there are none")
+		}
+		for _, statement := range statements {
+			if d.Driver == "mysql" && strings.Contains(statement, "replication_group_members") && isMariaDB(t, d) {
+				continue // which has no such groups
+			}
+			rows, err := d.Pool.QueryContext(t.Context(), statement)
+			if err != nil {
+				t.Errorf("%s: %v", statement, err)
+				continue
+			}
+			n := 0
+			for rows.Next() {
+				n++
+			}
+			if err := rows.Err(); err != nil || n == 0 && !strings.Contains(statement, "wsrep") {
+				t.Errorf("%s: %d rows, %v", statement, n, err)
+			}
+			rows.Close()
+		}
+	})
+}
+
+func isMariaDB(t *testing.T, d *testdb.DB) bool {
+	t.Helper()
+	return strings.Contains(testdb.Column(t, d.Pool, "SELECT version()")[0], "MariaDB")
+}
+
+func TestClocksThatDifferAreSeen(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		createAt(t, store, "ahead", time.Now().Add(time.Hour))
+		createAt(t, store, "behind", time.Now().Add(-2*time.Hour))
+		createAt(t, store, "long ago", time.Now().Add(-9*time.Hour))
+		d.RecordKey(t, "long ago", time.Now().Add(-9*time.Hour))
+		for _, statement := range statementsOf(t, d, "docs/operations.md", "TestClocksThatDifferAreSeen") {
+			var least, most int64
+			if err := d.Pool.QueryRowContext(t.Context(), statement).Scan(&least, &most); err != nil {
+				t.Fatal(err)
+			}
+			const minute = 60_000
+			if least > -119*minute || least < -150*minute || most < 30*minute || most > 61*minute {
+				t.Errorf("%s\nreturns %d and %d for clocks that are two hours behind and an hour ahead", statement, least, most)
+			}
+		}
+	})
+}
+
+// An order whose key is remembered is not deleted, whatever its time.
+func TestOldOrdersAreDeleted(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		createAt(t, store, "forgotten", time.UnixMilli(1e12))
+		createAt(t, store, "forgotten, and young", time.UnixMilli(2e12))
+		for _, id := range []string{"forgotten", "forgotten, and young"} {
+			d.RecordKey(t, id, time.Now().Add(-26*time.Hour))
+		}
+		if _, err := store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		kept := createAt(t, store, "kept", time.UnixMilli(1e12))
+		d.Exec(t, statementsOf(t, d, "docs/operations.md", "TestOldOrdersAreDeleted")...)
+		var left []string
+		for _, order := range testdb.StoredOrders(t, d.Pool) {
+			left = append(left, order.ID)
+		}
+		if len(left) != 2 || strings.Contains(fmt.Sprintf("%q", left), `"forgotten"`) {
+			t.Errorf("left are %q, want all but forgotten", left)
+		}
+		if got := createAt(t, store, "kept", time.Now()); got != kept {
+			t.Errorf("the order whose key is remembered is %v, want %v", got, kept)
+		}
+	})
+}
+
+// Keys that a database has recorded while its clock was behind are as if they were older.
+func TestKeysThatWereRecordedTooEarlyAreKept(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		order := createAt(t, store, "key", time.Now())
+		d.RecordKey(t, "key", time.Now().Add(-24*time.Hour-55*time.Minute-2*time.Hour)) // by a clock that is two hours behind
+		d.Exec(t, statementsOf(t, d, "docs/operations.md", "TestKeysThatWereRecordedTooEarlyAreKept")...)
+		if n, err := store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)); err != nil || n != 0 {
+			t.Errorf("ForgetKeys returned %d, %v", n, err)
+		}
+		if again := createAt(t, store, "key", time.Now().Add(time.Hour)); again != order {
+			t.Errorf("the order, sent again, is %v, want %v", again, order)
+		}
+	})
+}
+
+// TestDocumentedTableSettings is of what operators set for a table.
+func TestDocumentedTableSettings(t *testing.T) {
+	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		d.Exec(t, statementsOf(t, d, "docs/operations.md", "TestDocumentedTableSettings")...)
+		d.Migrate(t)
+		createAt(t, sqlstore.New(d.Pool, nil), "key", time.Now())
+	})
+}
+
+// The version is what the documents say that this release has.
+func TestDocumentedVersionOfTheTables(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		for _, statement := range statementsOf(t, d, "docs/operations.md", "TestDocumentedVersionOfTheTables") {
+			var version, oldest int
+			if err := d.Pool.QueryRowContext(t.Context(), statement).Scan(&version, &oldest); err != nil || version != 2 || oldest != 2 {
+				t.Errorf("%s\nreturns %d and %d, %v", statement, version, oldest, err)
+			}
+		}
+	})
+}
+
+// TestRunbooksHaveTheSameForm keeps one from lacking what it means or what not to do.
+func TestRunbooksHaveTheSameForm(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "runbooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runbooks, _ := strings.Cut(string(text), "\n---\n")
+	sections := strings.Split(runbooks, "\n### ")[1:]
+	if len(sections) == 0 {
+		t.Fatal("docs/runbooks.md has no sections")
+	}
+	for _, section := range sections {
+		title, rest, _ := strings.Cut(section, "\n")
+		for _, part := range []string{"You see", "It means", "Do", "Do not", "Tried"} {
+			found := "\n- **" + part + ":** "
+			_, after, ok := strings.Cut(rest, found)
+			if !ok {
+				t.Errorf("%q does not say %q, or not in this sequence", title, part)
+				break
+			}
+			rest = "\n" + after
+		}
+	}
+}
+
+// backingUp tries a command that copies the SQLite file of durable: the copy is for its owner
+// alone, and would not be without the umask.
+func backingUp(t *testing.T, command string) {
+	need.Programs(t, need.Tools, "sqlite3")
+	dir := process.Folder(t)
+	d := testdb.New(t, "sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	order := createAt(t, sqlstore.New(d.Pool, nil), "key", time.Now())
+	for umask, want := range map[string]os.FileMode{"umask 077;": 0o600, "umask 022;": 0o644} {
+		name := filepath.Join(dir, want.String())
+		script := strings.NewReplacer("umask 077;", umask, "/var/lib/shop", dir, "/var/backups/shop.db", name).Replace(command)
+		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want {
+			t.Errorf("%s makes a file of mode %v, want %v", script, info.Mode(), want)
+		}
+		if got := testdb.StoredOrders(t, testdb.Open(t, "sqlite", "file:"+name).Pool); len(got) != 1 || got[0] != order {
+			t.Errorf("the copy has %v, want %v", got, order)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A fault is what a fault test has done and found, by the names of its attributes.
+type fault map[string]string
+
+var attribute = regexp.MustCompile(`(?m)^=== ATTR  (\S+) (\S+) (.*)$`)
+
+// readFaults reads the attributes of tests, by the tests' names.
+func readFaults(name string) (map[string]fault, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	faults := make(map[string]fault)
+	for _, found := range attribute.FindAllStringSubmatch(string(text), -1) {
+		test, key := found[1], found[2]
+		if faults[test] == nil {
+			faults[test] = make(fault)
+		}
+		if _, there := faults[test][key]; there {
+			return nil, fmt.Errorf("%s has %s of %s twice", name, key, test)
+		}
+		faults[test][key] = found[3]
+	}
+	return faults, nil
+}
+
+// scenarios are the rows of the table of faults.
+var scenarios = []struct{ test, on, fault string }{
+	{"TestReplicaKills", "Three replicas on one PostgreSQL", "a replica killed"},
+	{"TestPostgresKills", "The same", "PostgreSQL killed, or now and then a replica"},
+	{"TestDatabaseCuts/PostgreSQL", "The same", "a connection to PostgreSQL cut, silent or half-closed, also between a commit and its answer"},
+	{"TestClientCuts", "The same", "a connection of a client cut, silent or half-closed"},
+	{"TestFailover", "The same, on a pair with synchronous replication", "the primary killed and the standby promoted"},
+	{"TestSplitBrain", "The same", "the standby promoted while the primary lives on, and then a replica killed"},
+	{"TestFrozenPrimary", "The same", "the standby promoted while the primary is frozen, which goes on later, and then a replica killed"},
+	{"TestMySQLKills", "Three replicas on one MySQL", "MySQL killed"},
+	{"TestDatabaseCuts/MySQL", "The same", "a connection to MySQL cut, silent or half-closed"},
+	{"TestDatabaseCuts/MariaDB", "Three replicas on one MariaDB", "a connection to MariaDB cut, silent or half-closed"},
+	{"TestGaleraNodeKills", "Three replicas on a Galera cluster of three nodes", "a node killed"},
+	{"TestGaleraCutsAndKills", "The same", "a node cut off and another one killed, so that none has a majority"},
+	{"TestMySQLPrimaryKills", "Three replicas on a group of three MySQL servers with one primary", "the primary killed"},
+	{"TestMySQLMemberKills", "The same, of which all take writes", "a member killed"},
+	{"TestSQLiteKills", "One replica on a SQLite file", "the replica killed"},
+	{"TestSQLiteReplicaKills", "Three replicas on one SQLite file", "a replica killed"},
+	{"TestDiskFull", "Two replicas on one SQLite file", "the disk filled by the log, then by another file, and then a replica killed"},
+}
+
+// faultsTable has what the fault tests have found.
+func faultsTable(faults map[string]fault) (string, error) {
+	t := newTable(nil, "What there was", "What happened", "Times", "Orders acknowledged", "Retries", "Lost", "Duplicated", "Longest gap")
+	var missing []string
+	var machines []string
+	tests := make(map[string][]string) // by machine
+	for _, s := range scenarios {
+		f := faults[s.test]
+		get := func(key string) float64 {
+			v, err := strconv.ParseFloat(f[key], 64)
+			if err != nil {
+				missing = append(missing, s.test+" "+key)
+			}
+			return v
+		}
+		gap := time.Duration(get("gap-ms")) * time.Millisecond
+		t.row(s.on, s.fault, number(get("faults")), number(get("acknowledged")), number(get("retries")),
+			number(get("lost")), number(get("duplicated")), number(gap.Seconds())+" s")
+		if m := f["machine"]; m == "" {
+			missing = append(missing, s.test+" machine")
+		} else {
+			if tests[m] == nil {
+				machines = append(machines, m)
+			}
+			tests[m] = append(tests[m], "`"+s.test+"`")
+		}
+		delete(faults, s.test)
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("the output of the fault tests has no %s", strings.Join(missing, ", "))
+	}
+	for test := range faults {
+		return "", fmt.Errorf("%s is in no row of the table of faults", test)
+	}
+	text := t.String() + "\nMeasured, with the names of the tests in the sequence of the rows:\n\n"
+	for _, m := range machines {
+		text += "- " + strings.Join(tests[m], ", ") + ": " + m + ".\n"
+	}
+	return text, nil
+}
