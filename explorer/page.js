@@ -98,7 +98,7 @@ function makeRequest(x) {
 		method, headers, body, cache: isRead ? "no-store" : "default",
 		redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
 	});
-	x.headers = [...x.request.headers]; // as they are sent: joined, and without those that no page may send
+	x.headers = [...x.request.headers]; // as sent: joined, and without those that no page may send
 }
 // send returns the exchange once there is an answer, or will be none. It is in the log from the beginning.
 async function send(request, report) {
@@ -443,7 +443,7 @@ function reasonOf(x) {
 	if (x.problem) return x.problem;
 	return titleOf(x) ? `${x.status}, ${titleOf(x)}` : String(x.status);
 }
-// hint says where to look when something in front of the service has answered.
+// hint says where to look if something in front of the service has answered.
 function hint(x) {
 	const tick = "tick Send my sign-in at the top, or give a header there";
 	if (x.state === "redirected") return `Is it to a sign-in page? Sign in, in another tab, and ${tick}.`;
@@ -452,7 +452,7 @@ function hint(x) {
 	if (x.status === 403) return `Is it for those who have signed in? Then ${tick}.`;
 	return x.status < 400 && isHTML(x) ? `Is that a sign-in page? Sign in, in another tab, and ${tick}.` : "";
 }
-// explain says what came instead of what was wanted, such as "a list".
+// explain says what came instead of, say, "a list".
 function explain(x, wanted) {
 	const what = isHTML(x) ? "an HTML page and not " : "an answer that is not ";
 	const reason = x.state === "answered" && x.status < 400 ? `${x.status}, with ${what}${wanted}` : reasonOf(x);
@@ -500,6 +500,8 @@ function followAddress() {
 	if ($("operation-" + operation)) $("operation-" + operation).open = true;
 }
 addEventListener("hashchange", followAddress);
+// The fragment is for the tabs alone.
+document.querySelector(".skip").onclick = () => { $("main").focus(); return false; };
 
 // Orders
 
@@ -507,7 +509,7 @@ let begun; // the key that was begun, and how many retries it had
 const orders = new Report($("orders-said"));
 const withKey = (key, body, ...headers) => order(body, ["Idempotency-Key", key], ...headers);
 const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers, body});
-// The body is as it was typed: digits are a number, and anything else is shown what it is told.
+// The body is as it was typed: digits are a number, and all else is a string.
 function typedOrder(changed) {
 	let qty = $("qty").value.trim();
 	if (changed) qty = Number.isSafeInteger(+qty) ? +qty + 1 : 1;
@@ -601,7 +603,7 @@ on("ten", async () => {
 let walk;
 const pages = new Report($("pages-said"));
 const lists = {users: ["v1/users", "after"], widgets: ["v2/widgets", "start"]};
-// nextPage reports whether there are more. Who asks while a page is being read gets the same.
+// nextPage reports whether there are more. Who asks meanwhile gets the same.
 function nextPage() {
 	const w = walk;
 	return w.reading ||= readPage(w).finally(() => { w.reading = undefined; });
@@ -889,7 +891,7 @@ function operations(api) {
 	return list;
 }
 const firstSentence = text => string(text).split("\n")[0].replaceAll("`", "").replace(/^(.*?[.!])(\s.*)?$/, "$1");
-// fieldsOf returns a field for each parameter and (kind "pointer") member of the body.
+// There is a field for each parameter, and (kind "pointer") member of the body.
 function fieldsOf(op, parameters, resolve) {
 	const places = {path: "path", query: "parameter", header: "header"};
 	const fields = parameters.map(p => resolve(p)).map(p => field(op, places[p.in], p, resolve(p.schema)));
@@ -973,7 +975,7 @@ function checkHeaders() {
 $("extra").addEventListener("input", checkHeaders);
 for (const id of ["extra", "cookies"]) $(id).addEventListener("change", () => { if (!isOffered) offer(); });
 
-// The beginning. What a browser has kept of an earlier visit is not gone on with.
+// The beginning: nothing is used that a browser has kept of an earlier visit
 
 for (const e of document.querySelectorAll("main input, textarea")) {
 	e.value = e.defaultValue;

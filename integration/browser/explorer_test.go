@@ -1418,7 +1418,7 @@ func TestReloadForgetsWhatWasTyped(t *testing.T) {
 	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.do(p.set("#extra", "X-Secret: secret"), p.set("#key", "typed"), clickOn("#cookies"))
-		p.want("autocomplete", eval[[]string](p, `["#extra", "#cookies"].map(s => document.querySelector(s).autocomplete)`), []string{"off", "off"})
+		p.want("autocomplete", eval[[]string](p, `["#extra", "#cookies"].map(s => document.querySelector(s).getAttribute("autocomplete"))`), []string{"off", "off"})
 		p.do(reload)
 		p.waitFor(`document.querySelectorAll(".operation").length === 4`)
 		p.want("headers and cookies", eval[string](p, `document.querySelector("#extra").value + document.querySelector("#cookies").checked`), "false")
