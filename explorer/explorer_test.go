@@ -33,6 +33,31 @@ func TestPageIsUnder60KB(t *testing.T) {
 	}
 }
 
+func TestLinesOfThePageCanBeRead(t *testing.T) {
+	for _, text := range []string{*explorer.Page, *explorer.Style, *explorer.Script} {
+		for line := range strings.Lines(text) {
+			if n := len([]rune(strings.TrimRight(line, "\r\n"))); n >= 120 {
+				t.Errorf("%d characters: %s", n, line)
+			}
+		}
+	}
+}
+
+// Only the script makes the buttons do something, so only the script enables them.
+func TestWithoutScriptNoButtonCanBePressed(t *testing.T) {
+	body := get(explorer.Handler(""), "GET", "/").Body.String()
+	html, _, _ := strings.Cut(body, "<script")
+	buttons := regexp.MustCompile(`<button[^>]*>`).FindAllString(html, -1)
+	for _, button := range buttons {
+		if !strings.Contains(button, " disabled") {
+			t.Errorf("%s is not disabled", button)
+		}
+	}
+	if len(buttons) == 0 || !strings.Contains(html, "<noscript>") {
+		t.Errorf("the page has %d buttons, and perhaps no word for those without a script", len(buttons))
+	}
+}
+
 func TestPageIsServedAtAnyPath(t *testing.T) {
 	want := get(explorer.Handler(""), "GET", "/")
 	if want.Code != 200 || want.Header().Get("Content-Type") != "text/html; charset=utf-8" {

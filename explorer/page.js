@@ -2,605 +2,998 @@ const $ = id => document.getElementById(id);
 const meta = name => document.querySelector(`meta[name="storefront-${name}"]`).content;
 const base = new URL(meta("base") || ".", location.href);
 if (!base.pathname.endsWith("/")) base.pathname += "/";
-$("where").firstChild.textContent = base.href.replace(/\/$/, "");
+const service = base.origin + base.pathname; // and not base.href: a path may begin with //
+const product = meta("product") || "teapot";
 
-// make returns an element with these properties (or, for aria- and the like, attributes) and children.
 function make(name, properties, ...children) {
-	const e = document.createElement(name);
-	for (const [k, v] of Object.entries(properties || {})) {
-		if (k in e) e[k] = v; else e.setAttribute(k, v);
-	}
+	const e = Object.assign(document.createElement(name), properties);
 	e.append(...children);
 	return e;
 }
-const on = (id, does) => $(id).addEventListener("click", async () => {
-	if ($(id).getAttribute("aria-busy")) return; // one click, one time
-	$(id).setAttribute("aria-busy", "true");
-	try { await does(); } finally { $(id).removeAttribute("aria-busy"); }
-});
-// say puts the outcome where the eyes are, and where a screen reader hears of it.
-function say(id, text) {
-	$(id).textContent = text;
-	$("live").textContent = text;
+const [tries, seen] = ["tries", "seen"].map(id => $(id).tBodies[0]);
+const [td, p] = ["td", "p"].map(name => (...children) => make(name, {}, ...children));
+const code = text => make("code", {}, cut(text, 300));
+// once runs what a button does, unless it still does it.
+async function once(button, does) {
+	if (button.ariaBusy) return;
+	button.ariaBusy = true;
+	try { await does(); } finally { button.ariaBusy = null; }
 }
-// A random key, also where crypto.randomUUID is missing because the page did not come over TLS.
-const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map(b => b.toString(16).padStart(2, "0")).join("");
-const bytes = n => n === 1 ? "1 byte" : n.toLocaleString("en") + " bytes";
-const count = (n, what) => n + " " + what + (n === 1 ? "" : "s");
+const on = (id, does) => $(id).addEventListener("click", () => once($(id), does));
+const announce = text => { $("live").textContent = text; }; // for screen readers
+// Without TLS, there is no crypto.randomUUID.
+const newKey = () => [...crypto.getRandomValues(new Uint32Array(4))].map(n => n.toString(36)).join("");
+const count = (n, what) => n.toLocaleString("en") + " " + what + (n === 1 ? "" : "s");
+const string = v => typeof v === "string" ? v : "";
+const isObject = v => typeof v === "object" && v !== null;
 
-// Exchanges and their log
+// Credentials, which are not shown, wherever they were typed
+
+const mask = "MASKED";
+const secrets = new Set(); // the values of More headers
+const credentials = new RegExp([
+	/\bBearer(\s|%20|\+)+(?!\w+="?\w)(?=[^\s"]*\d|[^\s"]{16})[\w.~+/%-]+=*/, // but not Bearer realm="shop"
+	/\bBasic(\s|%20|\+)+[\w+/%-]{8,}=*/,
+	/\beyJ[\w-]{6,}\.[\w-]+\.[\w-]*/, // a JSON Web Token
+].map(r => r.source).join("|"), "gi");
+function hide(text) {
+	for (const secret of secrets) text = text.replaceAll(secret, mask);
+	return text.replace(credentials, mask);
+}
+// cut returns the first n characters, without credentials.
+function cut(text, n) {
+	const start = hide(text.slice(0, n + 5000)); // a credential may cross the edge
+	return text.length <= n ? start : start.slice(0, n) + ` … (${count(text.length, "character")} in all)`;
+}
+
+// Exchanges: sent, then answered, redirected, failed or cancelled; or refused at once
 
 const exchanges = [];
-let pending = 0;
-const encode = s => encodeURIComponent(s).replace(/[!'()*]/g, c => "%" + c.charCodeAt(0).toString(16).toUpperCase());
+const waiting = new Set();
+const encode = s => encodeURIComponent(s.toWellFormed()).replace(/[!'()*]/g, c => "%" + c.charCodeAt(0).toString(16));
+const valueOf = (list, name) => list.find(([n]) => n === name)?.[1];
 
-// extra returns the headers that go with every request.
-const extra = () => $("extra").value.split("\n").filter(l => l.trim()).map(line => {
-	const at = line.indexOf(":");
-	return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
-});
-
-// valueOf returns the value of a header in a list of names and values.
-const valueOf = (list, name) => (list.find(([n]) => n.toLowerCase() === name) || [])[1];
-
-// send sends a request, logs what went over the wire, and returns it. The path is
-// relative to the service; query and headers are lists of name and value, and a body is
-// JSON unless the headers say otherwise.
-async function send({method = "GET", path, query = [], headers = [], body}) {
-	const own = extra();
-	const all = [...headers, ...own];
-	const has = name => valueOf(all, name) !== undefined;
-	if (body !== undefined && !has("content-type")) all.push(["Content-Type", "application/json"]);
-	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
-	const isRead = method === "GET" || method === "HEAD";
-	if (isRead && !has("cache-control")) all.push(["Cache-Control", "no-cache"]);
-	const url = new URL(base.origin + base.pathname + path + (query.length ? "?" + query.map(([n, v]) => encode(n) + "=" + encode(v)).join("&") : ""));
-	const target = url.pathname + url.search; // without dot segments, which no browser sends
-	const x = {method, path, target, query, headers: all, masked: own.map(([n]) => n), body, cookies: $("cookies").checked, started: new Date(), status: 0, answer: [], text: "", bytes: 0};
-	const before = performance.now();
-	pending++;
-	try {
-		const sent = new Headers();
-		for (const [n, v] of all) sent.append(n, v);
-		const request = new Request(url, {
-			method, headers: sent, body, cache: isRead ? "no-store" : "default", redirect: "manual", credentials: x.cookies ? "same-origin" : "omit", signal: AbortSignal.timeout(40e3),
-		});
-		x.headers = all.filter(([n]) => request.headers.has(n)); // without those that the browser does not let a page send
-		x.sent = true;
-		const response = await fetch(request);
-		if (response.type === "opaqueredirect") throw new Error("the service redirects, and browsers do not show where to");
-		const received = await response.arrayBuffer();
-		x.status = response.status;
-		x.reason = response.statusText;
-		x.answer = [...response.headers];
-		x.bytes = received.byteLength;
-		x.text = new TextDecoder().decode(received);
-		try { x.json = JSON.parse(x.text); } catch { /* an answer need not be JSON */ }
-	} catch (err) {
-		x.failure = (x.sent ? "No answer: " : "Not sent: ") + String(err.message || err).replace(/\.$/, "");
+// typedHeaders returns what goes with every request, and what is wrong with it.
+function typedHeaders() {
+	const list = [];
+	for (const [i, line] of $("extra").value.split("\n").entries()) {
+		const [, name, value] = /^\s*([\w!#$%&'*+.^`|~-]+)\s*:(.*)$/.exec(line) || [];
+		if (name) list.push([name.toLowerCase(), value.trim()]);
+		else if (line.trim()) return {list, fault: `line ${i + 1} of the headers is not “Name: value”`};
 	}
-	x.ms = performance.now() - before;
+	return {list, fault: ""};
+}
+// prepare returns an exchange. The path is relative to the service. The page's own stay folded in the log.
+function prepare({method = "GET", path, url = service + path, query = [], headers = [], body, cookies, own = false}) {
+	const typed = typedHeaders();
+	const search = query.map(([n, v]) => encode(n) + "=" + encode(v)).join("&");
+	const x = {
+		method, path, query, headers: [...headers, ...typed.list], body, own, state: "sent",
+		url: new URL(search ? url + "?" + search : url), masked: typed.list.map(([n]) => n),
+		cookies: cookies ?? $("cookies").checked, before: performance.now(), protocol: "HTTP",
+		status: 0, reason: "", answer: [], text: "", bytes: 0, ms: 0, queued: 0,
+	};
+	x.target = x.url.pathname + x.url.search;
 	x.header = name => valueOf(x.answer, name);
-	const entry = performance.getEntriesByName(url.href).findLast(e => e.startTime >= before - 1);
-	x.protocol = (entry && entry.nextHopProtocol || "HTTP").toUpperCase().replace(/^H2$/, "HTTP/2").replace(/^H3$/, "HTTP/3");
-	if (!--pending) performance.clearResourceTimings();
-	exchanges.push(x);
-	log(x);
+	const values = typed.list.flatMap(([, v]) => [v, v.split(" ").at(-1)]);
+	for (const v of values) if (v.length > 7) secrets.add(v);
+	const odd = x.headers.find(([, v]) => /[^\t -~]/.test(v));
+	const fault = odd ? `${odd[0]} has a character that is not printable ASCII` : typed.fault;
+	try {
+		if (fault) throw new Error(fault);
+		makeRequest(x);
+	} catch (err) {
+		Object.assign(x, {state: "refused", problem: "Not sent: " + hide(err.message)});
+	}
 	return x;
 }
+function makeRequest(x) {
+	const {method, body} = x, isRead = method === "GET" || method === "HEAD";
+	const headers = new Headers();
+	for (const [n, v] of x.headers) headers.append(n, v);
+	if (body !== undefined && !headers.has("content-type")) headers.set("Content-Type", "application/json");
+	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
+	if (isRead && !headers.has("cache-control")) headers.set("Cache-Control", "no-cache");
+	x.request = new Request(x.url, {
+		method, headers, body, cache: isRead ? "no-store" : "default",
+		redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
+	});
+	x.headers = [...x.request.headers]; // as sent: joined, and without those that no page may send
+}
+// send returns the exchange once there is an answer, or will be none. It is in the log from the beginning.
+async function send(request, report) {
+	const x = prepare(request);
+	exchanges.push(x);
+	addToLog(x);
+	if (x.state === "refused") return x;
+	waiting.add(x);
+	report?.sent(x);
+	await receive(x);
+	waiting.delete(x);
+	measure(x);
+	showInLog(x);
+	report?.done(x);
+	return x;
+}
+async function receive(x) {
+	const stop = new AbortController();
+	x.cancel = () => stop.abort();
+	try {
+		const response = await fetch(x.request, {signal: AbortSignal.any([stop.signal, AbortSignal.timeout(40e3)])});
+		if (response.type === "opaqueredirect") {
+			x.problem = "The answer is a redirect, and browsers do not tell a page where to";
+			x.state = "redirected";
+			return;
+		}
+		const received = await response.arrayBuffer();
+		x.text = new TextDecoder().decode(received);
+		try { x.json = JSON.parse(x.text); } catch { /* an answer need not be JSON */ }
+		Object.assign(x, {state: "answered", status: response.status, reason: response.statusText});
+		Object.assign(x, {answer: [...response.headers], bytes: received.byteLength});
+	} catch (err) {
+		x.state = stop.signal.aborted ? "cancelled" : "failed";
+		x.problem = "No answer: " + String(err.message || err).replace(/\.$/, "");
+		if (err.name === "TimeoutError") x.problem = "No answer within 40 seconds";
+		if (stop.signal.aborted) x.problem = "Cancelled, before there was an answer";
+	}
+}
+function measure(x) {
+	x.ms = performance.now() - x.before;
+	const timings = performance.getEntriesByName(x.url.href).filter(t => t.startTime >= x.before - 1);
+	const timing = timings.sort((a, b) => a.responseEnd - b.responseEnd).at(-1);
+	if (timing) {
+		x.queued = Math.max(0, timing.requestStart - timing.startTime);
+		x.protocol = (timing.nextHopProtocol || "HTTP").toUpperCase().replace(/^H([23])$/, "HTTP/$1");
+	}
+	if (!waiting.size) performance.clearResourceTimings();
+}
+
+// Reports: the sentence below the buttons
+
+class Report {
+	waiting = new Set();
+	constructor(text) {
+		this.text = text;
+		this.button = button("Cancel", "what was sent here", () => { for (const x of this.waiting) x.cancel(); });
+		this.button.hidden = true;
+		text.after(this.button);
+	}
+	begin() {
+		this.waiting.clear();
+		this.update();
+	}
+	sent(x) {
+		if (!this.waiting.size) this.sender = document.activeElement;
+		this.waiting.add(x);
+		this.update();
+		this.say("");
+	}
+	done(x) {
+		if (!this.waiting.delete(x)) return;
+		this.update();
+		if (this.waiting.size) this.say("");
+	}
+	say(text) {
+		const n = this.waiting.size;
+		if (n) text += n > 1 ? ` Sent; no answer yet to ${n} requests.` : " Sent; no answer yet.";
+		announce(text.trim());
+		this.text.textContent = text.trim();
+	}
+	update() {
+		const isWaiting = this.waiting.size > 0;
+		if (!isWaiting && document.activeElement === this.button) this.sender.focus();
+		this.button.hidden = !isWaiting;
+		this.text.parentNode.classList.toggle("waiting", isWaiting);
+	}
+}
+
+// The log
 
 const quote = s => "'" + s.replaceAll("'", `'\\''`) + "'";
-// curl returns the request as a command, for a shell. What was typed into a field for
-// headers may be a secret, and is a variable there.
+const isMasked = (x, name, value) => x.masked.includes(name) || hide(value) !== value;
+const wireName = name => name.replace(/(^|-)[a-z]/g, c => c.toUpperCase());
+function variableOf(name, taken) {
+	let variable = "H_" + name.toUpperCase().replace(/\W|-/g, "_");
+	while (taken.includes(variable)) variable += "_";
+	taken.push(variable);
+	return variable;
+}
+// curl returns the request as a shell command. A value that may be a secret is a variable there.
 function curl(x) {
-	let line = "curl -i";
-	if (x.method === "HEAD") line = "curl -I";
-	else if (x.method !== (x.body === undefined ? "GET" : "POST")) line += " -X " + x.method;
-	const parts = [line + " " + quote(base.origin + x.target)];
-	for (const [n, v] of x.headers) parts.push("-H " + (x.masked.includes(n) ? `"${n}: $${n.toUpperCase().replace(/[^A-Z0-9]/g, "_")}"` : quote(v.trim() ? n + ": " + v : n + ";")));
+	const {method, body} = x;
+	const implied = body === undefined ? "GET" : "POST";
+	const taken = [];
+	const header = ([name, value]) => {
+		const shown = wireName(name);
+		if (isMasked(x, name, value)) return `-H ${quote(shown + ": ")}"$${variableOf(name, taken)}"`;
+		return "-H " + quote(value ? shown + ": " + value : shown + ";");
+	};
+	const line = method === implied ? "curl -i " : `curl -i -X ${method} `;
+	const parts = [line + quote(hide(base.origin + x.target)), ...x.headers.map(header)];
 	if (x.cookies) parts.push('-b "$COOKIE"');
-	if (x.body !== undefined) parts.push((x.body.startsWith("@") ? "--data-raw " : "-d ") + quote(x.body));
+	if (body !== undefined) parts.push((body.startsWith("@") ? "--data-raw " : "-d ") + quote(hide(body)));
 	return parts.join(" \\\n  ");
 }
-const wireName = n => n.replace(/(^|-)[a-z]/g, c => c.toUpperCase());
-const cut = (s, n) => s.length <= n ? s : s.slice(0, n) + ` … (${s.length.toLocaleString("en")} characters in all)`;
-const chip = x => make("span", {className: "chip s" + Math.floor(x.status / 100)}, x.status ? String(x.status) : "none");
-// faultsOf returns the faults of a problem; what a wrapper answers may have others, or none.
-const faultsOf = x => x.json && Array.isArray(x.json.errors) ? x.json.errors.filter(f => f && f.detail) : [];
-const faultLines = faults => faults.map(f => make("p", {className: "fault"}, f.detail));
-const size = x => x.status === 304 || !x.bytes ? "no body" : bytes(x.bytes);
-// note says in a word what is special about an answer.
-function note(x) {
-	if (x.header("idempotent-replayed")) return "replayed";
-	if (x.header("cache-status") && x.header("age")) return "from memory";
-	const type = x.status >= 400 && x.json && x.json.type;
-	return typeof type === "string" ? type.replace(/^urn:problem-type:storefront:|^about:blank$/, "") : "";
-}
-function wire(x) {
-	if (x.failure) return x.failure;
-	return `${x.protocol} ${x.status} ${x.reason || ""}`.trim() + "\n" + x.answer.map(([n, v]) => wireName(n) + ": " + v).join("\n") + (x.text ? "\n\n" + cut(x.text, 20000) : "");
-}
-function log(x) {
-	const request = make("pre", {tabIndex: 0, role: "group", "aria-label": "Request"}, cut(curl(x), 2000));
-	const copy = make("button", {type: "button"}, "Copy");
-	copy.addEventListener("click", async () => {
-		try {
-			await navigator.clipboard.writeText(curl(x));
-			say("live", "Copied.");
-			copy.textContent = "Copied";
-		} catch { // not allowed: let the user copy what is selected
-			request.textContent = curl(x);
-			getSelection().selectAllChildren(request);
-			copy.textContent = "Selected";
-		}
+// pretty breaks JSON into lines, and changes nothing else of it, such as its numbers.
+function pretty(json) {
+	let depth = 0;
+	const line = change => "\n" + "  ".repeat(Math.min(depth += change, 40));
+	return json.replace(/"(?:[^"\\]|\\.)*"?|\{\s*\}|\[\s*\]|[{}[\],:]|\s+/g, part => {
+		if (part === "{" || part === "[") return part + line(1);
+		if (part === "}" || part === "]") return line(-1) + part;
+		if (part === ",") return part + line(0);
+		return part === ":" ? ": " : part.trim();
 	});
-	const took = (x.ms < 10 ? x.ms.toFixed(1) : Math.round(x.ms)) + " ms";
-	const details = make("details", {open: true},
-		make("summary", {}, chip(x), " ", make("code", {}, x.method + " " + cut(x.target, 300)), " ",
-			make("span", {className: "meta"}, [took, size(x), note(x)].filter(s => s).join(" · "))),
-		make("div", {className: "what"}, "Request", copy), request,
-		make("div", {className: "what"}, "Answer"),
-		make("pre", {tabIndex: 0, role: "group", "aria-label": "Answer"}, wire(x)));
-	const item = make("li", {}, details);
-	const newest = $("log").firstChild;
-	if (newest.className === "empty") newest.remove();
-	else newest.firstChild.open = false;
-	$("log").prepend(item);
-	$("log").scrollTop = 0;
-	while ($("log").children.length > 500) $("log").lastChild.remove();
-	if (exchanges.length > 500) exchanges.shift();
-	$("clear").disabled = $("export").disabled = false;
+}
+const shownLength = 20000;
+function bodyOf(x, asItCame) {
+	const text = cut(x.text, shownLength);
+	if (asItCame || x.json === undefined) return text;
+	return x.text.length > shownLength ? pretty(text.slice(0, shownLength)) + text.slice(shownLength) : pretty(text);
+}
+function wire(x, asItCame) {
+	if (x.state === "sent") return "No answer yet.";
+	if (x.problem) return x.problem + ".";
+	const head = x.answer.map(([n, v]) => `\n${wireName(n)}: ${hide(v)}`).join("");
+	return `${x.protocol} ${x.status} ${x.reason}`.trim() + head + (x.text && "\n\n") + bodyOf(x, asItCame);
+}
+function fillChip(chip, x) {
+	let kind = Math.floor(x.status / 100);
+	if (x.state === "redirected" || x.status === 201 && isReplay(x)) kind = 3;
+	chip.className = "chip s" + (x.state === "sent" ? "wait" : kind);
+	chip.textContent = {sent: "…", redirected: "3xx"}[x.state] || x.status || "none";
+	return chip;
+}
+const isReplay = x => x.header("idempotent-replayed") !== undefined;
+const chip = x => fillChip(make("span", {}), x);
+function note(x) {
+	if (isReplay(x)) return "replayed";
+	if (x.header("cache-status") && x.header("age")) return "from memory";
+	const type = x.status < 400 ? "" : string(x.json?.type);
+	return cut(type.replace(/^urn:problem-type:storefront:|^about:blank$/, ""), 100);
+}
+const duration = ms => ms.toFixed(ms < 10 ? 1 : 0) + " ms";
+function summary(x) {
+	if (x.state === "sent") return `no answer yet, after ${Math.round((performance.now() - x.before) / 1000)} s`;
+	const time = duration(x.ms) + (x.queued < 20 ? "" : `, ${duration(x.queued)} of it queued in the browser`);
+	if (x.state !== "answered") return x.state === "refused" ? "not sent" : time + " · " + x.state;
+	return [time, x.status === 304 || !x.bytes ? "no body" : count(x.bytes, "byte"), note(x)].filter(s => s).join(" · ");
+}
+
+let number = 0;
+let unfolded; // the exchange that was unfolded when it was sent
+const isLookedAt = e => e.matches(":hover, :focus-within") || getSelection().containsNode(e, true);
+function button(text, what, does) {
+	const b = make("button", {type: "button", ariaLabel: `${text} (${what})`}, text);
+	b.addEventListener("click", () => does(b));
+	return b;
+}
+function addToLog(x) {
+	x.name = `${++number}: ${x.method} ${cut(x.target, 100)}`;
+	x.chip = make("span", {});
+	x.meta = make("span", {className: "meta"});
+	const title = make("summary", {}, x.chip, " ", code(x.method + " " + x.target), " ", x.meta);
+	x.details = make("details", {open: !x.own}, title);
+	x.details.addEventListener("toggle", () => { if (x.details.open !== Boolean(x.parts)) showDetails(x); });
+	x.stop = button("Cancel", x.name, () => x.cancel());
+	x.item = make("li", {}, x.details, x.stop);
+	const log = $("log");
+	log.querySelector(".empty")?.remove();
+	if (!x.own) {
+		if (unfolded && !isLookedAt(unfolded.item)) unfolded.details.open = false;
+		unfolded = x;
+	}
+	log.prepend(x.item);
+	if (!isLookedAt(log)) log.scrollTop = 0;
+	if (exchanges.length > 500) exchanges.shift().item.remove();
+	showInLog(x);
+}
+function showInLog(x) {
+	const isWaiting = x.state === "sent";
+	if (!isWaiting && document.activeElement === x.stop) x.details.firstChild.focus();
+	x.stop.hidden = !isWaiting;
+	x.item.className = (x.own ? "own " : "") + (isWaiting ? "waiting" : "");
+	fillChip(x.chip, x);
+	x.meta.textContent = summary(x);
+	showDetails(x);
+	if (!isWaiting) $("clear").disabled = $("export").disabled = false;
+}
+// What an entry has is in the document only while it is unfolded: a long log stays quick.
+function showDetails(x) {
+	x.parts?.remove();
+	x.parts = undefined;
+	if (!x.details.open) return;
+	const box = (what, text) => make("pre", {tabIndex: 0, role: "group", ariaLabel: what + x.name}, text);
+	const request = box("Request ", cut(curl(x), 2000)), answer = box("Answer to ", wire(x));
+	const head = (what, ...buttons) => make("div", {className: "what"}, make("span", {}, what), ...buttons);
+	const copy = button("Copy", "request " + x.name, b => copyRequest(x, request, b));
+	x.parts = make("div", {}, head("Request", copy), request, head("Answer", ...answerButtons(x, answer)), answer);
+	x.details.append(x.parts);
+}
+async function copyRequest(x, request, button) {
+	try {
+		await navigator.clipboard.writeText(curl(x));
+		button.textContent = "Copied";
+	} catch { // not allowed: let the user copy what is selected
+		request.textContent = curl(x);
+		getSelection().selectAllChildren(request);
+		button.textContent = "Selected";
+	}
+	announce(button.textContent + ".");
+	setTimeout(() => { button.textContent = "Copy"; }, 3000);
+}
+function answerButtons(x, answer) {
+	const list = [];
+	if (x.json !== undefined) list.push(button("As it came", "answer to " + x.name, b => {
+		const asItCame = b.ariaPressed !== "true";
+		b.ariaPressed = asItCame;
+		answer.textContent = wire(x, asItCame);
+	}));
+	if (x.text.length > shownLength) {
+		list.push(button("Save all", "answer to " + x.name, () => save("answer.txt", "text/plain", x.text)));
+	}
+	return list;
+}
+function save(name, type, text) {
+	const url = URL.createObjectURL(new Blob([text], {type}));
+	make("a", {href: url, download: name}).click();
+	setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 on("clear", () => {
-	exchanges.length = 0;
-	$("log").replaceChildren(make("li", {className: "empty"}, "Nothing was sent since it was cleared."));
+	for (const x of exchanges) if (!waiting.has(x)) x.item.remove();
+	exchanges.splice(0, Infinity, ...waiting);
+	if (!waiting.size) $("log").append(make("li", {className: "empty"}, "Nothing was sent since it was cleared."));
 	$("clear").disabled = $("export").disabled = true;
-	say("live", "The log is empty.");
+	announce("The log is empty.");
 	$("log").focus();
 });
-// The export is an HTTP Archive, which the developer tools of browsers open.
-on("export", () => {
-	const pairs = (list, masked = []) => list.map(([name, value]) => ({name, value: masked.includes(name) ? "REDACTED" : value}));
-	const entries = exchanges.map(x => ({
-		startedDateTime: x.started.toISOString(), time: x.ms,
+function archived(x) {
+	const pairs = list => list.map(([name, value]) => ({name, value: hide(value)}));
+	const sent = x.headers.map(([n, v]) => [n, isMasked(x, n, v) ? mask : v]);
+	const both = {httpVersion: x.protocol, cookies: [], headersSize: -1};
+	const type = valueOf(x.headers, "content-type");
+	return {
+		startedDateTime: new Date(performance.timeOrigin + x.before).toISOString(), time: x.ms, cache: {},
 		request: {
-			method: x.method, url: base.origin + x.target, httpVersion: x.protocol, cookies: [], headers: pairs(x.headers, x.masked), queryString: pairs(x.query), headersSize: -1, bodySize: -1,
-			...(x.body !== undefined && {postData: {mimeType: valueOf(x.headers, "content-type"), text: x.body}}),
+			...both, method: x.method, url: hide(base.origin + x.target), headers: pairs(sent), bodySize: -1,
+			queryString: pairs(x.query), ...(x.body !== undefined && {postData: {mimeType: type, text: hide(x.body)}}),
 		},
 		response: {
-			status: x.status, statusText: x.reason || "", httpVersion: x.protocol, cookies: [], headers: pairs(x.answer), redirectURL: "", headersSize: -1, bodySize: x.header("content-encoding") ? -1 : x.bytes,
-			content: {size: x.bytes, mimeType: x.header("content-type") || "", text: x.text}, ...(x.failure && {comment: x.failure}),
+			...both, status: x.status, statusText: x.reason, headers: pairs(x.answer), redirectURL: "",
+			bodySize: x.header("content-encoding") ? -1 : x.bytes,
+			content: {size: x.bytes, mimeType: x.header("content-type") || "", text: hide(x.text)},
 		},
-		cache: {}, timings: {send: 0, wait: x.ms, receive: 0},
-	}));
+		...(x.problem && {comment: x.problem}), timings: {blocked: x.queued, send: 0, wait: x.ms - x.queued, receive: 0},
+	};
+}
+// Developer tools open an HTTP Archive.
+on("export", () => {
+	const entries = exchanges.filter(x => !waiting.has(x)).map(archived);
 	const har = {log: {version: "1.2", creator: {name: "storefront explorer", version: "1"}, entries}};
-	const url = URL.createObjectURL(new Blob([JSON.stringify(har, null, "\t")], {type: "application/json"}));
-	make("a", {href: url, download: "storefront.har"}).click();
-	setTimeout(() => URL.revokeObjectURL(url), 60000);
-	say("live", count(entries.length, "exchange") + " exported.");
+	save("storefront.har", "application/json", JSON.stringify(har, null, "\t"));
+	announce(count(entries.length, "exchange") + " exported.");
 });
 
 // Problems: the faults beside what they are about
 
-function reasonOf(x) {
-	if (x.failure) return x.failure;
-	return x.status + (x.json && x.json.title ? ", " + x.json.title : "");
+function faultsOf(x) {
+	const errors = x.json?.errors;
+	return Array.isArray(errors) ? errors.filter(f => string(f?.detail)).slice(0, 100) : [];
 }
-// parts returns what a request has: the kind and name that a fault would give, and the value.
+const faultLines = faults => faults.map(f => make("p", {className: "fault"}, cut(f.detail, 500)));
+// parts returns what a request has, with the kind and name that a fault would give.
 function parts(x) {
 	const list = x.query.map(([n, v]) => ({kind: "parameter", name: n, value: v}));
-	for (const [n, v] of x.headers) list.push({kind: "header", name: n, value: x.masked.includes(n) ? "…" : v});
+	for (const [n, v] of x.headers) list.push({kind: "header", name: wireName(n), value: isMasked(x, n, v) ? mask : v});
 	if (x.body === undefined) return list;
 	try {
 		const body = JSON.parse(x.body);
 		for (const n of Object.keys(body)) list.push({kind: "pointer", name: "#/" + n, value: JSON.stringify(body[n])});
 	} catch {
-		list.push({kind: "pointer", name: "the body", value: cut(x.body, 200)});
+		list.push({kind: "pointer", name: "the body", value: x.body});
 	}
 	return list;
 }
-const isAbout = (fault, part) => fault[part.kind] !== undefined && (part.kind === "header" ? fault.header.toLowerCase() === part.name.toLowerCase() : fault[part.kind] === part.name);
+function isAbout(fault, part) {
+	const name = string(fault[part.kind]);
+	return part.kind === "header" ? name.toLowerCase() === part.name.toLowerCase() : name === part.name;
+}
 const kinds = {parameter: "query", header: "header", pointer: "body"};
-function outcome(x) {
-	const p = x.json && typeof x.json === "object" ? x.json : {};
-	if (x.status < 400 && !x.failure) {
-		return [make("h4", {}, chip(x), x.header("idempotent-replayed") ? "The order that this key has created" : "Done"), make("pre", {}, x.json ? JSON.stringify(x.json, null, 2) : x.text || "There is no body.")];
-	}
+function faultTable(x) {
 	const rows = parts(x);
 	const faults = faultsOf(x);
 	for (const f of faults) {
-		const kind = Object.keys(kinds).find(k => f[k] !== undefined);
-		if (kind && !rows.some(r => isAbout(f, r))) rows.push({kind, name: f[kind], value: undefined});
+		const kind = Object.keys(kinds).find(k => string(f[k]));
+		if (kind && !rows.some(r => isAbout(f, r))) rows.push({kind, name: f[kind]});
 	}
 	const general = faults.filter(f => !rows.some(r => isAbout(f, r)));
-	const columns = ["Part", "Sent", ...(faults.length > general.length ? ["What is wrong with it"] : [])];
-	const body = make("tbody", {}, ...rows.map(r => make("tr", {}, ...[
-		make("td", {}, make("code", {}, r.name), " ", make("small", {}, kinds[r.kind])),
-		make("td", {}, r.value === undefined ? make("em", {}, "not sent") : make("code", {}, cut(r.value, 200))),
-		make("td", {}, ...faultLines(faults.filter(f => isAbout(f, r)))),
-	].slice(0, columns.length))));
-	const also = [["Programs go by ", p.type], ["The server’s log has it under ", p.instance], ["Allow: ", x.header("allow")], ["Accept: ", x.header("accept")], ["Retry-After: ", x.header("retry-after")]];
-	return [
-		make("h4", {}, chip(x), p.title || x.reason || (x.sent ? "No answer" : "Not sent")),
-		make("p", {}, make("code", {}, `${x.method} ${cut(x.target, 200)}`)),
-		make("p", {}, p.detail || x.failure || ""),
-		...faultLines(general),
-		...(rows.length ? [make("table", {}, make("thead", {}, make("tr", {}, ...columns.map(t => make("th", {scope: "col"}, t)))), body)] : []),
-		...also.filter(([, v]) => v).map(([t, v]) => make("p", {}, t, make("code", {}, v))),
-	];
+	const columns = ["Part", "Sent"];
+	if (faults.length > general.length) columns.push("What is wrong with it");
+	const cells = r => [
+		td(code(r.name), " ", kinds[r.kind]),
+		td(r.value === undefined ? "not sent" : code(r.value)),
+		td(...faultLines(faults.filter(f => isAbout(f, r)))),
+	].slice(0, columns.length);
+	const head = make("thead", {}, make("tr", {}, ...columns.map(t => make("th", {scope: "col"}, t))));
+	const body = make("tbody", {}, ...rows.map(r => make("tr", {}, ...cells(r))));
+	return [...faultLines(general), ...(rows.length ? [make("table", {}, head, body)] : [])];
+}
+const titleOf = x => cut(string(x.json?.title) || x.reason, 200);
+function headline(x) {
+	if (x.problem || x.status >= 400) return x.problem || titleOf(x);
+	return isReplay(x) ? "The order that this key has created" : "Done";
+}
+function outcome(x) {
+	const title = make("h4", {}, chip(x), " ", headline(x));
+	if (x.state === "answered" && x.status < 400) return [title, make("pre", {}, bodyOf(x) || "There is no body.")];
+	const {detail, type, instance} = x.json || {};
+	const also = [
+		["Programs go by ", type], ["The server’s log has it under ", instance],
+		...["allow", "accept", "retry-after"].map(n => [wireName(n) + ": ", x.header(n)]),
+	].filter(([, v]) => string(v));
+	const told = p(cut(string(detail), 1000), " ", hint(x));
+	return [title, p(code(`${x.method} ${x.target}`)), told, ...faultTable(x), ...also.map(([t, v]) => p(t, code(v)))];
+}
+
+// What an answer is that was not hoped for
+
+const isHTML = x => /^\s*</.test(x.text) || /html/i.test(x.header("content-type"));
+const isOurs = x => string(x.json?.type).startsWith("urn:problem-type:storefront:");
+function reasonOf(x) {
+	if (x.problem) return x.problem;
+	return titleOf(x) ? `${x.status}, ${titleOf(x)}` : String(x.status);
+}
+// hint says where to look if something in front of the service has answered.
+function hint(x) {
+	const tick = "tick Send my sign-in at the top, or give a header there";
+	if (x.state === "redirected") return `Is it to a sign-in page? Sign in, in another tab, and ${tick}.`;
+	if (x.state !== "answered" || isOurs(x)) return "";
+	if (x.status === 401) return `It asks who you are: ${tick}, such as Authorization.`;
+	if (x.status === 403) return `Is it for those who have signed in? Then ${tick}.`;
+	return x.status < 400 && isHTML(x) ? `Is that a sign-in page? Sign in, in another tab, and ${tick}.` : "";
+}
+// explain says what came instead of, say, "a list".
+function explain(x, wanted) {
+	const what = isHTML(x) ? "an HTML page and not " : "an answer that is not ";
+	const reason = x.state === "answered" && x.status < 400 ? `${x.status}, with ${what}${wanted}` : reasonOf(x);
+	return [reason + ".", hint(x)].join(" ").trim();
 }
 
 // Tabs
 
-const tabs = [...document.querySelectorAll("[role=tab]")];
-function choose(tab, focus) {
+const tabs = [...document.querySelectorAll(".tabs button")];
+tabs[0].parentNode.role = "tablist";
+const nameOf = tab => tab.id.slice(4);
+const putInAddress = where => history.replaceState(0, "", "#" + where);
+function show(tab) {
 	for (const t of tabs) {
-		t.setAttribute("aria-selected", t === tab);
+		t.ariaSelected = t === tab;
 		t.tabIndex = t === tab ? 0 : -1;
-		$(t.getAttribute("aria-controls")).hidden = t !== tab;
+		$(nameOf(t)).hidden = t !== tab;
 	}
-	if (focus) tab.focus();
-	history.replaceState(null, "", "#" + tab.getAttribute("aria-controls"));
 }
-for (const tab of tabs) {
+function choose(tab) {
+	show(tab);
+	tab.focus();
+	putInAddress(nameOf(tab));
+}
+for (const [i, tab] of tabs.entries()) {
+	const panel = $(nameOf(tab));
+	tab.role = "tab";
+	tab.setAttribute("aria-controls", panel.id);
+	panel.role = "tabpanel";
+	panel.setAttribute("aria-labelledby", tab.id);
 	tab.addEventListener("click", () => choose(tab));
 	tab.addEventListener("keydown", e => {
-		const i = tabs.indexOf(tab), n = tabs.length;
+		const n = tabs.length;
 		const to = {ArrowRight: (i + 1) % n, ArrowLeft: (i + n - 1) % n, Home: 0, End: n - 1}[e.key];
 		if (to === undefined) return;
 		e.preventDefault();
-		choose(tabs[to], true);
+		choose(tabs[to]);
 	});
 }
+// The address names a tab, such as #pages, or a request, such as #all/createOrder.
+function followAddress() {
+	const [name, operation] = location.hash.slice(1).split("/");
+	const tab = tabs.find(t => nameOf(t) === name);
+	if (tab) show(tab);
+	if ($("operation-" + operation)) $("operation-" + operation).open = true;
+}
+addEventListener("hashchange", followAddress);
 // The fragment is for the tabs alone.
-document.querySelector(".skip").addEventListener("click", e => {
-	e.preventDefault();
-	$("main").focus();
-});
-const asked = tabs.find(t => "#" + t.getAttribute("aria-controls") === location.hash);
-if (asked) choose(asked);
+document.querySelector(".skip").onclick = () => { $("main").focus(); return false; };
 
 // Orders
 
-let orders; // the key that was begun, and what is ordered with it
-// The body is as it was typed: digits are a number, and anything else is shown what it is told.
-const orderBody = (item, qty) => `{"item":${JSON.stringify(item)},"qty":${/^-?\d+$/.test(qty) ? qty : JSON.stringify(qty)}}`;
+let begun; // the key that was begun, and how many retries it had
+const orders = new Report($("orders-said"));
+const withKey = (key, body, ...headers) => order(body, ["Idempotency-Key", key], ...headers);
 const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers, body});
-const post = (key, body) => send(order(body, ["Idempotency-Key", key]));
-const idOf = x => x.json && x.json.id || "no ID";
-function tried(of, what, x) {
-	if (of !== orders) return; // another key was begun meanwhile
-	const back = x.status === 201
-		? [make("code", {}, idOf(x)), x.header("idempotent-replayed") ? " the same order, replayed" : " created"]
-		: [reasonOf(x), ...faultLines(faultsOf(x))];
-	$("tries").tBodies[0].append(make("tr", {}, make("td", {}, what), make("td", {}, chip(x)), make("td", {}, ...back)));
-	const box = $("tries").parentNode;
-	box.scrollTop = box.scrollHeight;
+// The body is as it was typed: digits are a number, and all else is a string.
+function typedOrder(changed) {
+	let qty = $("qty").value.trim();
+	if (changed) qty = Number.isSafeInteger(+qty) ? +qty + 1 : 1;
+	return `{"item":${JSON.stringify($("item").value)},"qty":${/^-?\d+$/.test(qty) ? qty : JSON.stringify(qty)}}`;
 }
-// begin begins with the key that was typed, or else with a new one.
-function begin() {
+const isOrder = x => x.status === 201 && string(x.json?.id) !== "";
+// attempt returns nothing if another key was begun meanwhile.
+async function attempt(what, body) {
+	const of = begun;
+	const row = make("tr", {}, td(what), td(chip({state: "sent"})), td("no answer yet"));
+	const box = tries.closest(".scroll");
+	tries.append(row);
+	if (tries.rows.length > 200) tries.rows[0].remove(); // the log has them
+	box.scrollTop = 1e9;
+	$("retry").disabled = $("other").disabled = false;
+	const x = await send(withKey(of.key, body), orders);
+	fillChip(row.cells[1].firstChild, x);
+	row.cells[2].replaceChildren(...cameBack(x));
+	if (isOrder(x) && !isReplay(x)) {
+		row.className = "created";
+		box.scrollTop = row.offsetTop - box.clientHeight / 2;
+	}
+	return of === begun ? x : undefined;
+}
+function cameBack(x) {
+	if (!isOrder(x)) return [reasonOf(x), ...faultLines(faultsOf(x))];
+	return [code(x.json.id), isReplay(x) ? " the same order, replayed" : " created"];
+}
+function beginKey(key) {
+	$("key").value = key;
+	begun = {key, retries: 0};
+	tries.replaceChildren();
+	orders.begin();
+}
+// A new order has the key that was typed, or else a new one; a retry has the one that is shown.
+function beginOrder() {
 	const typed = $("key").value;
-	if (!typed || orders && orders.key === typed) $("key").value = newKey();
-	const item = $("item").value, qty = $("qty").value.trim();
-	orders = {key: $("key").value, item, qty, body: orderBody(item, qty), n: 0};
-	$("tries").tBodies[0].replaceChildren();
-	return orders;
+	beginKey(!typed || typed === begun?.key ? newKey() : typed);
 }
-// unknown says that nobody can tell, by this answer, whether the order was created.
-const unknown = x => x.sent && (!x.status || x.status >= 500 || x.status === 409);
-const refused = x => `${reasonOf(x)}. ` + (unknown(x) ? "It may have been created or not: Retry finds out, and creates it at most once." : "A refused request does not use up its key.");
-// tell says what came of a request, unless another key was begun meanwhile.
-function tell(of, text) {
-	if (of === orders) say("orders-said", text);
+function beginRetry() {
+	if ($("key").value !== begun.key) beginKey($("key").value);
+}
+function fate(x) {
+	if (x.state === "refused") return "";
+	const isAnswered = x.state === "redirected" || x.status && x.status < 500 && x.status !== 409;
+	if (!isAnswered) return "It may have been created or not: Retry finds out, and creates it at most once.";
+	return isOurs(x) ? "A refused request does not use up its key." : "Retry is safe: one key, one order.";
+}
+function sayOfOrder(x, created, replayed) {
+	if (!x) return;
+	const said = isReplay(x) ? replayed : created;
+	orders.say(isOrder(x) ? said : explain(x, "an order") + " " + fate(x));
 }
 on("order", async () => {
-	const o = begin();
-	const x = await post(o.key, o.body);
-	tried(o, "New order", x);
-	$("retry").disabled = $("other").disabled = false;
-	tell(o, x.status === 201 ? x.header("idempotent-replayed") ? "This key has been used before, for the same order: it came back." : "Created. Suppose the answer was lost on its way to you, and send it again with Retry." : refused(x));
+	beginOrder();
+	sayOfOrder(await attempt("New order", typedOrder()),
+		"Created. Suppose the answer was lost on its way to you, and send it again with Retry.",
+		"This key has been used before, for the same order: it came back.");
 });
 on("retry", async () => {
-	const o = orders;
-	const x = await post(o.key, o.body);
-	tried(o, "Retry " + ++o.n, x);
-	tell(o, x.header("idempotent-replayed") ? "The same order came back, and Idempotent-Replayed says that nothing was created." : x.status === 201 ? "Created now: no try before has created an order that the store knows of." : refused(x));
+	beginRetry();
+	sayOfOrder(await attempt("Retry " + ++begun.retries, typedOrder()),
+		"Created now: no try before has created an order that the store knows of.",
+		"The same order came back, and Idempotent-Replayed says that nothing was created.");
 });
 on("other", async () => {
-	const o = orders;
-	const x = await post(o.key, orderBody(o.item, String(Number.isSafeInteger(+o.qty) ? +o.qty + 1 : 1)));
-	tried(o, "Other body", x);
-	tell(o, x.status === 201 ? "Created: no order had this key yet." : note(x) === "idempotency-key-reused" ? "Refused: this key stands for another order. The order that it has created is as it was." : refused(x));
+	beginRetry();
+	const x = await attempt("Other body", typedOrder(true));
+	if (x && note(x) === "idempotency-key-reused") {
+		orders.say("Refused: this key stands for another order. The order that it has created is as it was.");
+	} else {
+		sayOfOrder(x, "Created: no order had this key yet.", "It came back: this key was used for that order.");
+	}
 });
 on("ten", async () => {
-	const o = begin();
-	const all = await Promise.all(Array.from({length: 10}, () => post(o.key, o.body)));
-	all.forEach((x, i) => tried(o, "At once, " + (i + 1), x));
-	const ids = new Set(all.filter(x => x.status === 201).map(idOf));
-	const created = all.filter(x => x.status === 201 && !x.header("idempotent-replayed")).length;
-	$("retry").disabled = $("other").disabled = false;
-	const got = all.filter(x => x.status === 201).length;
-	tell(o, ids.size === 1 ? `Ten requests with one key: ${count(created, "order")} created, and ${got === 10 ? "all ten" : got + " of them"} got that one back.` : `${count(ids.size, "order")} came back; see the answers above.`);
+	beginOrder();
+	const body = typedOrder();
+	const all = await Promise.all(Array.from({length: 10}, (_, i) => attempt("At once, " + (i + 1), body)));
+	if (!all[0]) return;
+	const back = all.filter(isOrder);
+	const created = back.filter(x => !isReplay(x)).length;
+	const got = (back.length === 10 ? "all ten" : back.length + " of them") + " got that one back.";
+	const queue = all[0].protocol === "HTTP/1.1" ? " Browsers send six at a time over HTTP/1.1; the others queue." : "";
+	if (!back.length) sayOfOrder(all[0]);
+	else if (back.some(x => x.json.id !== back[0].json.id)) orders.say("More than one order came back!");
+	else orders.say(`Ten requests with one key: ${count(created, "order")} created, and ${got}${queue}`);
 });
 
 // Pages
 
 let walk;
-const lists = {users: {path: "v1/users", position: "after"}, widgets: {path: "v2/widgets", position: "start"}};
-// nextPage reads the next page, and reports whether there are more. Who asks while it is being read gets the same.
+const pages = new Report($("pages-said"));
+const lists = {users: ["v1/users", "after"], widgets: ["v2/widgets", "start"]};
+// nextPage reports whether there are more. Who asks meanwhile gets the same.
 function nextPage() {
 	const w = walk;
 	return w.reading ||= readPage(w).finally(() => { w.reading = undefined; });
 }
 async function readPage(w) {
-	const list = lists[w.list];
-	const x = await send({path: list.path, query: [["limit", w.limit], ...(w.next ? [[list.position, w.next]] : [])]});
+	const [path, position] = lists[w.list];
+	const x = await send({path, query: [["limit", w.limit], ...(w.next ? [[position, w.next]] : [])]}, pages);
 	if (w !== walk) return false;
-	if (x.status !== 200 || !x.json || !x.json.data) {
-		say("pages-said", `${reasonOf(x)}. ${faultsOf(x).map(f => f.detail).join(" ")}`);
+	if (x.status !== 200 || !Array.isArray(x.json?.data)) {
+		pages.say([explain(x, "a list"), ...faultsOf(x).slice(0, 3).map(f => cut(f.detail, 100))].join(" "));
 		return false;
 	}
+	addItems(w, x.json.data);
+	w.next = x.json.has_more && string(x.json.next);
+	const buttons = [$("next-page"), $("to-the-end")];
+	if (!w.next && buttons.includes(document.activeElement)) $("first-page").focus(); // before its button is disabled
+	for (const b of buttons) b.disabled = !w.next;
+	const end = x.json.has_more ? "There are more, but no next." : "That is the end: there is no next.";
+	const twice = w.twice ? w.twice + " of them repeated" : "none of them twice";
+	pages.say(`${count(w.ids.size, "item")} on ${count(w.pages, "page")}, ${twice}. ${w.next ? "There are more." : end}`);
+	return Boolean(w.next);
+}
+const rowsAtOnce = 200;
+function addItems(w, items) {
 	w.pages++;
-	for (const item of x.json.data) {
-		const {id, ...rest} = item;
-		if (w.seen.has(id)) w.twice++;
-		w.seen.add(id);
-		$("seen").tBodies[0].append(make("tr", {}, make("td", {}, String(w.pages)), make("td", {}, make("code", {}, id)), make("td", {}, make("code", {}, cut(JSON.stringify(rest), 300)))));
+	for (const item of items) {
+		const id = string(item?.id);
+		if (w.ids.has(id)) w.twice++;
+		w.ids.add(id);
+		w.rows.push({page: w.pages, id, item});
 		w.last = id;
 	}
-	$("seen").parentNode.scrollTop = $("seen").parentNode.scrollHeight;
-	w.next = x.json.next;
-	if (!x.json.has_more && [$("next-page"), $("to-the-end")].includes(document.activeElement)) $("first-page").focus(); // before its button is disabled
-	$("next-page").disabled = $("to-the-end").disabled = !x.json.has_more;
-	say("pages-said", `${count(w.seen.size, "item")} on ${count(w.pages, "page")}, ${w.twice ? w.twice + " of them repeated" : "none of them twice"}. ` + (x.json.has_more ? "There are more." : "That is the end: there is no next."));
-	return x.json.has_more;
+	const first = w.rows.length - Math.min(items.length, rowsAtOnce);
+	seen.append(...w.rows.slice(first).map(tableRow));
+	while (seen.rows.length > rowsAtOnce) seen.rows[0].remove();
+	showEarlier();
+	seen.closest(".scroll").scrollTop = 1e9;
 }
+function tableRow({page, id, item}) {
+	const rest = id ? {...item, id: undefined} : item;
+	return make("tr", {}, td(String(page)), td(id ? code(id) : "no ID"), td(code(JSON.stringify(rest))));
+}
+// Of a long walk, only the last rows are in the document.
+function showEarlier() {
+	const missing = walk.rows.length - seen.rows.length;
+	$("earlier").hidden = !missing;
+	$("earlier").firstChild.textContent = `Not shown: ${count(missing, "row")} before these.`;
+}
+on("show-earlier", () => {
+	const end = walk.rows.length - seen.rows.length;
+	seen.prepend(...walk.rows.slice(Math.max(0, end - rowsAtOnce), end).map(tableRow));
+	showEarlier();
+});
 on("first-page", async () => {
-	walk = {list: $("list").value, limit: $("limit").value.trim(), seen: new Set(), pages: 0, twice: 0};
-	$("seen").tBodies[0].replaceChildren();
+	walk = {list: $("list").value, limit: $("limit").value.trim(), ids: new Set(), rows: [], pages: 0, twice: 0};
+	pages.begin();
+	seen.replaceChildren();
+	showEarlier();
 	$("next-page").disabled = $("to-the-end").disabled = true;
 	await nextPage();
 });
 on("next-page", nextPage);
 on("to-the-end", async () => {
-	for (let more = 200; more && await nextPage();) more--; // pages, then the button has to be pressed again
+	for (let n = 200; n && await nextPage();) n--; // then the button has to be pressed again
 });
-// change asks the program to put an item or to delete it, and returns what went wrong, if anything.
-async function change(list, id, op) {
-	const r = await fetch(location.origin + location.pathname, {method: "POST", body: new URLSearchParams({list, id, op})}).catch(err => ({failure: String(err.message || err)}));
-	if (r.ok) return "";
-	const p = r.json ? await r.json().catch(() => ({})) : {};
-	return `That did not work: ${p.detail || r.failure || r.status + "."}`;
+// change returns what went wrong, if anything.
+async function change(list, id, op, report) {
+	const body = String(new URLSearchParams({list, id, op}));
+	const headers = [["Content-Type", "application/x-www-form-urlencoded"]];
+	const x = await send({method: "POST", url: location.origin + location.pathname, headers, body, own: true}, report);
+	if (x.status === 204) return "";
+	return "That did not work: " + (cut(string(x.json?.detail), 300) || explain(x, "of the program"));
 }
-if (meta("changes")) {
+function sayOfChange(list, id, done) {
+	if (!walk || walk.list !== list || walk.last === undefined) return done;
+	if (bytesOf(id) <= bytesOf(walk.last)) return done + " The walk is past its place.";
+	if (!walk.next) return done + " The walk is over, and does not get there.";
+	const ahead = list === "users" ? "still ahead" : "ahead, unless it is before the item that next names";
+	return `${done} Its place is ${ahead}. Now go on with the walk.`;
+}
+function offerChanges() {
 	$("change").hidden = $("change-product").hidden = false;
-	for (const op of ["put", "delete"]) {
+	for (const [op, done] of [["put", "Put"], ["delete", "Deleted"]]) {
 		on(op, async () => {
 			const list = $("list").value, id = $("change-id").value;
-			const fault = await change(list, id, op);
-			const done = `${op === "put" ? "Put" : "Deleted"}: ${id}.`;
-			if (fault) say("pages-said", fault);
-			else if (!walk || walk.list !== list || walk.last === undefined) say("pages-said", done);
-			else if (!before(walk.last, id)) say("pages-said", done + " The walk is past its place.");
-			else if (!walk.next) say("pages-said", done + " The walk is over, and does not get there.");
-			else say("pages-said", done + " Its place is " + (list === "users" ? "still ahead" : "ahead, unless it is before the item that next names") + ". Now go on with the walk.");
+			const fault = await change(list, id, op, pages);
+			pages.say(fault || sayOfChange(list, id, `${done}: ${cut(id, 100)}.`));
+		});
+		on(op + "-product", async () => {
+			const fault = await change("products", $("product").value, op, reads);
+			const said = op === "put" ? "Changed." : "Deleted.";
+			reads.say(fault || said + " A read sees that at once; Ask may still get the old one from memory.");
 		});
 	}
 }
 // IDs are in the order of their bytes.
-function before(a, b) {
-	const x = new TextEncoder().encode(a), y = new TextEncoder().encode(b);
-	for (let i = 0; i < x.length && i < y.length; i++) if (x[i] !== y[i]) return x[i] < y[i];
-	return x.length < y.length;
-}
+const bytesOf = id => Array.from(new TextEncoder().encode(id), b => String.fromCharCode(b)).join("");
 
 // Caching
 
 let kept, saved = 0;
+const reads = new Report($("revalidate-said"));
+const asks = new Report($("age-said"));
 $("product").addEventListener("input", () => {
 	kept = undefined;
 	$("revalidate").disabled = true;
 });
-const keep = x => ({path: x.path, tag: x.header("etag"), bytes: x.bytes});
 const productPath = () => "v1/products/" + encode($("product").value);
-on("read", async () => {
-	const x = await send({path: productPath()});
-	kept = x.status === 200 ? keep(x) : undefined;
+const isProduct = x => x.status === 200 && isObject(x.json);
+function keep(x, said) {
+	const tag = x.header("etag");
+	kept = isProduct(x) && tag ? {path: x.path, tag, bytes: x.bytes} : undefined;
 	$("revalidate").disabled = !kept;
-	say("revalidate-said", kept ? `${bytes(kept.bytes)}, with the tag ${kept.tag}.` : reasonOf(x) + ".");
+	if (!isProduct(x)) return reads.say(explain(x, "a product"));
+	mark({});
+	reads.say(kept ? said + cut(tag, 100) + "." : "200, without an ETag to revalidate it with.");
+}
+on("read", async () => {
+	const x = await send({path: productPath()}, reads);
+	keep(x, count(x.bytes, "byte") + ", with the tag ");
 });
 on("revalidate", async () => {
 	const of = kept;
-	const x = await send({path: of.path, headers: [["If-None-Match", of.tag]]});
+	const x = await send({path: of.path, headers: [["If-None-Match", of.tag]]}, reads);
 	if (kept !== of) return; // another one was read meanwhile
-	if (x.status === 304) saved += kept.bytes;
-	else if (x.status === 200) kept = keep(x);
-	say("revalidate-said", x.status === 304 ? `304: it has not changed, and no body was sent. ${bytes(saved)} saved so far.` : x.status === 200 ? `200: it has changed. The new tag is ${kept.tag}.` : reasonOf(x) + ".");
+	if (x.status !== 304) return keep(x, "200: it has changed. The new tag is ");
+	saved += kept.bytes;
+	mark({});
+	reads.say(`304: it has not changed, and no body was sent. ${count(saved, "byte")} saved so far.`);
 });
-if (meta("changes")) {
-	for (const [button, op, done] of [["put-product", "put", "Changed."], ["delete-product", "delete", "Deleted."]]) {
-		on(button, async () => {
-			const fault = await change("products", $("product").value, op);
-			say("revalidate-said", fault || done + " A read sees that at once; Ask may still get the old one from memory.");
-		});
-	}
-}
+$("max-age").addEventListener("input", () => { $("max-age-value").textContent = $("max-age").value; });
+on("ask", async () => {
+	const n = $("max-age").value;
+	const x = await send({path: productPath(), headers: [["Cache-Control", "max-age=" + n]]}, asks);
+	if (!isProduct(x)) return asks.say(explain(x, "a product"));
+	const status = x.header("cache-status") || "";
+	const hit = / hit\b/.test(status), isAge = /^\d{1,9}$/.test(x.header("age"));
+	const age = isAge ? Number(x.header("age")) : 0;
+	const old = isAge ? count(age, "second") + " old" : "of an age that it does not say";
+	const text = (hit ? `From memory, ${old}; up to ${n} were allowed.` : "From the store.")
+		+ (status && " Cache-Status: " + cut(status, 200));
+	mark({hit, age});
+	asks.say(text);
+});
 
-const span = 60; // seconds that the time line shows
 let marks = [];
-function svg(name, attributes, text) {
+function mark(m) {
+	marks = [...marks.slice(-199), {at: Date.now(), ...m}];
+	drawTime();
+}
+function svg(name, attributes, text = "") {
 	const e = document.createElementNS("http://www.w3.org/2000/svg", name);
 	for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-	if (text) e.textContent = text;
+	e.append(text);
 	return e;
+}
+function scale(at, left, right, now) {
+	const shapes = [svg("text", {x: 8, y: 34}, "memory"), svg("text", {x: 8, y: 89}, "store")];
+	for (const y of [30, 85]) shapes.push(svg("line", {x1: left, x2: right, y1: y, y2: y}));
+	for (let s = 0; s <= 60; s += right < 500 ? 20 : 10) {
+		const x = at(now - s * 1000);
+		shapes.push(svg("line", {x1: x, x2: x, y1: 104, y2: 110}));
+		shapes.push(svg("text", {x, y: 124, "text-anchor": s ? "middle" : "end"}, s ? s + " s ago" : "now"));
+	}
+	return shapes;
 }
 function drawTime() {
 	const width = $("time").clientWidth;
 	if (!width) return; // it is not shown
 	$("time").setAttribute("viewBox", `0 0 ${width} 132`);
-	const now = Date.now(), left = 65, right = width - 15;
-	const at = t => right - (right - left) * (now - t) / 1000 / span;
-	const shapes = [svg("text", {x: 8, y: 34}, "memory"), svg("text", {x: 8, y: 89}, "store"), svg("line", {x1: left, x2: right, y1: 30, y2: 30}), svg("line", {x1: left, x2: right, y1: 85, y2: 85})];
-	for (let s = 0; s <= span; s += width < 500 ? 20 : 10) {
-		const x = at(now - s * 1000);
-		shapes.push(svg("line", {x1: x, x2: x, y1: 104, y2: 110}), svg("text", {x, y: 124, "text-anchor": s ? "middle" : "end"}, s ? s + " s ago" : "now"));
-	}
-	marks = marks.filter(m => now - m.at < span * 1000);
-	for (const m of marks) {
+	const now = Date.now(), left = 65, right = width - 20;
+	const at = t => right - (right - left) * (now - t) / 60e3; // of the last minute
+	const shapes = scale(at, left, right, now);
+	marks = marks.filter(m => now - m.at < 60e3);
+	let labelled = Infinity; // where the last label is
+	for (const m of marks.toReversed()) {
 		const x = at(m.at);
-		const mark = m.hit ? svg("circle", {class: "hit", cx: x, cy: 30, r: 5}) : svg("rect", {class: "store", x: x - 5, y: 80, width: 10, height: 10});
-		mark.append(svg("title", {}, m.text));
-		if (m.hit) {
-			shapes.push(svg("line", {class: "hit", x1: Math.max(left, at(m.at - m.age * 1000)), x2: x, y1: 85, y2: 30}), svg("text", {x, y: 18, "text-anchor": "middle"}, m.age + " s"));
+		if (!m.hit) {
+			shapes.push(svg("rect", {class: "store", x: x - 5, y: 80, width: 10, height: 10}));
+			continue;
 		}
-		shapes.push(mark);
+		shapes.push(svg("circle", {class: "hit", cx: x, cy: 30, r: 5}));
+		shapes.push(svg("line", {class: "hit", x1: Math.max(left, at(m.at - m.age * 1000)), x2: x, y1: 85, y2: 30}));
+		if (labelled - x < 32) continue; // it would be written over the last one
+		shapes.push(svg("text", {x, y: 18, "text-anchor": "middle"}, m.age + " s"));
+		labelled = x;
 	}
 	$("time").replaceChildren(...shapes);
 }
 new ResizeObserver(drawTime).observe($("time")); // also when it is first shown
-setInterval(() => { if (marks.length) drawTime(); }, 1000);
-$("max-age").addEventListener("input", () => { $("max-age-value").textContent = $("max-age").value; });
-on("ask", async () => {
-	const n = $("max-age").value;
-	const x = await send({path: productPath(), headers: [["Cache-Control", "max-age=" + n]]});
-	const age = Number(x.header("age") || 0), status = x.header("cache-status") || "";
-	const hit = / hit\b/.test(status);
-	const text = x.status !== 200 ? reasonOf(x) + "." : hit ? `From memory, ${count(age, "second")} old; up to ${n} were allowed. Cache-Status: ${status}` : `From the store. Cache-Status: ${status}`;
-	if (x.status === 200) marks.push({at: Date.now(), age, hit, text});
-	drawTime();
-	say("age-said", text);
-});
 on("forget-marks", () => {
 	marks = [];
 	drawTime();
-	say("age-said", "The time line is empty.");
+	asks.say("The time line is empty.");
 });
 
 // Break it
 
-const good = `{"item":"teapot","qty":2}`;
+const breaking = new Report($("break-said"));
+const start = `{"item":${JSON.stringify(product)},"qty":`;
 const get = (path, ...query) => ({path, query});
-const withKey = (body, ...headers) => order(body, ["Idempotency-Key", newKey()], ...headers);
+// A text is the body of an order that has a new key.
 const wrong = [
-	["A required parameter is missing", 400, () => get("v2/widgets")],
-	["Three faults in one query", 400, () => get("v1/users", ["limit", "0"], ["sort", "name"], ["after", ""])],
-	["A changed cursor", 400, () => get("v1/users", ["after", "AXVncmFjZbDNh1Z"])],
-	["The cursor of another list", 400, () => get("v2/widgets", ["limit", "2"], ["start", "AXVncmFjZbDNh1Y"])],
-	["No Idempotency-Key", 400, () => order(good)],
-	["Two keys in one", 400, () => order(good, ["Idempotency-Key", "one, two"])],
+	["A required parameter is missing", 400, get("v2/widgets")],
+	["Three faults in one query", 400, get("v1/users", ["limit", "0"], ["sort", "name"], ["after", ""])],
+	["A changed cursor", 400, get("v1/users", ["after", "AXVncmFjZbDNh1Z"])],
+	["The cursor of another list", 400, get("v2/widgets", ["limit", "2"], ["start", "AXVncmFjZbDNh1Y"])],
+	["No Idempotency-Key", 400, order(start + "2}")],
+	["Two keys in one", 400, withKey("one, two", start + "2}")],
 	["The key of another order", 422, async () => {
 		const key = newKey();
-		await post(key, good);
-		return order(`{"item":"kettle","qty":1}`, ["Idempotency-Key", key]);
+		await send(withKey(key, start + "2}"), breaking);
+		return withKey(key, start + "1}");
 	}],
-	["Three faults in one order", 422, () => withKey(`{"qty":"3","colour":"red"}`)],
-	["A quantity with a fraction", 422, () => withKey(`{"item":"teapot","qty":1.5}`)],
-	["The same member twice", 400, () => withKey(`{"item":"teapot","qty":1,"qty":2}`)],
-	["JSON that is cut off", 400, () => withKey(`{"item":"teapot",`)],
-	["A body that is not JSON", 415, () => withKey("item=teapot", ["Content-Type", "application/x-www-form-urlencoded"])],
-	["A body that is too large", 413, () => withKey(JSON.stringify({item: "t".repeat(70000), qty: 1}))],
-	["A product that does not exist", 404, () => get("v1/products/no-such-product")],
-	["A path that does not exist", 404, () => get("v1/users/")],
-	["A method that is not allowed", 405, () => ({method: "DELETE", path: "v1/users"})],
-	["A method that no one knows", 501, () => ({method: "BREW", path: "v1/users"})],
-	["Only if it has not changed, but it has", 412, () => ({path: "v1/users", headers: [["If-Match", '"an-older-tag"']]})],
-	["Only from memory, but it is not there", 504, () => ({path: "v1/products/not-in-memory", headers: [["Cache-Control", "only-if-cached"]]})],
+	["Three faults in one order", 422, `{"qty":"3","colour":"red"}`],
+	["A quantity with a fraction", 422, start + "1.5}"],
+	["The same member twice", 400, start + `1,"qty":2}`],
+	["JSON that is cut off", 400, start],
+	["A body that is not JSON", 415, withKey("form", "item=1", ["Content-Type", "application/x-www-form-urlencoded"])],
+	["A body that is too large", 413, `{"item":"${"t".repeat(70000)}","qty":1}`],
+	["A product that does not exist", 404, get("v1/products/no-such-product")],
+	["A path that does not exist", 404, get("v1/users/")],
+	["A method that is not allowed", 405, {method: "DELETE", path: "v1/users"}],
+	["A method that no one knows", 501, {method: "BREW", path: "v1/users"}],
+	["Only if it has not changed, but it has", 412, {path: "v1/users", headers: [["If-Match", '"an-older-tag"']]}],
+	["Only from memory, but it is not there", 504,
+		{path: "v1/products/not-in-memory", headers: [["Cache-Control", "only-if-cached"]]}],
 ];
-const breaks = wrong.map(([title, want, request]) => {
-	const status = make("span", {className: "chip"}, "");
-	const button = make("button", {type: "button"}, title, status);
+const breakers = wrong.map(([title, expected, what]) => {
+	const status = make("span", {className: "chip"});
+	const button = make("button", {}, title, " ", status);
 	$("breaks").append(make("li", {}, button));
 	const run = async () => {
-		const x = await send(await request());
-		status.className = "chip s" + Math.floor(x.status / 100);
-		status.textContent = x.status || "none";
+		fillChip(status, {state: "sent"});
+		const request = what.call ? await what() : what;
+		const x = await send(string(what) ? withKey(newKey(), what) : request, breaking);
+		x.isExpected = x.status === expected;
+		fillChip(status, x).append(x.isExpected ? " ✓" : ` ✗ not ${expected}`);
 		$("broken").replaceChildren(...outcome(x));
 		$("broken").scrollTop = 0;
-		return x.status === want;
+		return x;
 	};
-	button.addEventListener("click", async () => {
-		await run();
-		say("live", $("broken").querySelector("h4").textContent);
-	});
+	button.addEventListener("click", () => once(button, async () => {
+		const x = await run();
+		breaking.say(x.isExpected ? reasonOf(x) + ", as expected." : `${expected} was expected. ${explain(x, "a problem")}`);
+	}));
 	return run;
 });
 on("break-all", async () => {
-	let right = 0;
-	for (const run of breaks) if (await run()) right++;
-	say("live", `${right} of ${breaks.length} were told what is wrong.`);
+	const sent = [];
+	for (const run of breakers) if (sent.push(await run()) && sent.at(-1).state === "cancelled") break;
+	breaking.say(`${sent.filter(x => x.isExpected).length} of ${sent.length} had the expected status.`);
 });
 
 // All requests, as openapi.json describes them
 
-let offered = false;
-$("openapi").href = base.pathname + "openapi.json";
-$("extra").addEventListener("change", () => { if (!offered) offer(); });
+let isOffered = false;
 async function offer() {
-	const headers = extra().filter(([n]) => n);
-	const response = await fetch(base.origin + base.pathname + "openapi.json", {credentials: "same-origin", headers}).catch(err => ({failure: String(err.message || err)}));
-	const api = response.ok && await response.json().catch(() => undefined);
-	if (!api || !api.paths) {
-		$("operations").replaceChildren(make("p", {className: "problem"}, `The openapi.json of the service at ${base.href} cannot be read: ${response.failure || (response.ok ? "it is not JSON" : "the answer is " + response.status)}. If it takes an Authorization, give that below.`));
-		return;
+	const x = await send({path: "openapi.json", cookies: true, own: true});
+	try {
+		if (x.status !== 200 || !isObject(x.json?.paths)) throw new Error(explain(x, "an OpenAPI document"));
+		$("operations").replaceChildren(...operations(x.json));
+		isOffered = true;
+		followAddress();
+	} catch (err) {
+		const text = `The openapi.json of the service at ${service} cannot be read: ${err.message}`;
+		$("operations").replaceChildren(make("p", {className: "problem"}, text));
 	}
-	offered = true;
-	const follow = v => v && v.$ref ? follow(v.$ref.slice(2).split("/").reduce((o, k) => o[k], api)) : v;
-	const limit = api.paths["/v1/users"]?.get?.parameters.map(follow).find(p => p.name === "limit");
-	$("limit").title = limit ? `1 to ${limit.schema.maximum}` : "";
-	const sections = [];
+}
+function operations(api) {
+	const resolve = (v, depth = 0) => {
+		if (!v?.$ref || depth > 20) return v || {};
+		return resolve(v.$ref.slice(2).split("/").reduce((o, k) => o?.[k], api), depth + 1);
+	};
+	const list = [];
 	for (const [path, item] of Object.entries(api.paths)) {
 		for (const method of ["get", "post"]) {
-			if (!item[method] || path === "/openapi.json") continue;
-			sections.push(operation(follow, path, method.toUpperCase(), item[method], [...(item.parameters || []), ...(item[method].parameters || [])].map(follow)));
+			const op = item[method];
+			if (!op || path === "/openapi.json") continue;
+			const parameters = [...item.parameters || [], ...op.parameters || []];
+			list.push(operation(method.toUpperCase(), path, op, fieldsOf(op, parameters, resolve)));
 		}
 	}
-	$("operations").replaceChildren(...sections);
+	if (list.length) list[0].open = true;
+	return list;
 }
-const plain = text => (text || "").split("\n")[0].replaceAll("`", "").replace(/^(.*?[.!])(\s.*)?$/, "$1");
-function operation(follow, path, method, op, parameters) {
-	const fields = [];
-	const add = (kind, p, value) => {
-		const id = op.operationId + "-" + p.name.toLowerCase();
-		const input = make("input", {id, value, autocomplete: "off", spellcheck: false, "aria-describedby": id + "-hint " + id + "-fault"});
-		const fault = make("p", {id: id + "-fault", className: "fault"});
-		const s = follow(p.schema) || {};
-		const range = s.minimum !== undefined && s.maximum !== undefined ? ` ${s.minimum} to ${s.maximum}.` : "";
-		fields.push({kind, name: kind === "pointer" ? "#/" + p.name : p.name, bare: p.name, type: s.type, input, fault,
-			element: make("div", {className: "field"}, make("label", {htmlFor: id}, `${p.name} (${kind === "pointer" ? "body" : p.in}${p.required ? ", required" : ""})`), input,
-				make("span", {id: id + "-hint", className: "hint"}, plain(p.description || s.description) + range), fault)});
-	};
-	const initial = p => p.name === "product_id" ? meta("product") || p.example : p.required && p.in === "query" ? p.example ?? "" : p.name === "Idempotency-Key" ? newKey() : "";
-	for (const p of parameters) add({path: "path", query: "parameter", header: "header"}[p.in], p, String(initial(p)));
-	const content = op.requestBody && op.requestBody.content["application/json"];
-	if (content) {
-		const schema = follow(content.schema);
-		const example = follow(Object.values(content.examples || {})[0])?.value || {};
-		for (const [name, s] of Object.entries(schema.properties)) add("pointer", {name, schema: s, description: follow(s).description, required: schema.required?.includes(name)}, String(example[name] ?? ""));
+const firstSentence = text => string(text).split("\n")[0].replaceAll("`", "").replace(/^(.*?[.!])(\s.*)?$/, "$1");
+// There is a field for each parameter, and (kind "pointer") member of the body.
+function fieldsOf(op, parameters, resolve) {
+	const places = {path: "path", query: "parameter", header: "header"};
+	const fields = parameters.map(p => resolve(p)).map(p => field(op, places[p.in], p, resolve(p.schema)));
+	const content = op.requestBody?.content?.["application/json"];
+	const schema = resolve(content?.schema);
+	const example = resolve(Object.values(content?.examples || {})[0]).value;
+	for (const [name, of] of Object.entries(schema.properties || {})) {
+		const required = schema.required?.includes(name);
+		fields.push(field(op, "pointer", {name, in: "body", required, example: example?.[name]}, resolve(of)));
 	}
-	const done = make("div", {className: "outcome", tabIndex: 0, role: "region", "aria-label": "Answer to " + op.summary}, make("p", {}, "Not sent yet."));
-	const button = make("button", {type: "submit"}, "Send " + method);
-	const form = make("form", {noValidate: true}, make("div", {className: "fields"}, ...fields.map(f => f.element)), make("p", {className: "buttons"}, button), done);
-	form.addEventListener("submit", async e => {
+	return fields;
+}
+function field(op, kind, p, schema) {
+	const id = op.operationId + "-" + p.name.toLowerCase();
+	const input = make("input", {id, value: initial(p), autocomplete: "off", spellcheck: false});
+	input.setAttribute("aria-describedby", `${id}-hint ${id}-fault`);
+	const fault = make("p", {id: id + "-fault", className: "fault"});
+	const {minimum, maximum} = schema;
+	const range = minimum !== undefined && maximum !== undefined ? ` ${minimum} to ${maximum}.` : "";
+	const label = make("label", {htmlFor: id}, `${p.name} (${p.in}${p.required ? ", required" : ""})`);
+	const about = firstSentence(p.description || schema.description) + range;
+	const hint = make("span", {id: id + "-hint", className: "hint"}, about);
+	const element = make("div", {className: "field"}, label, input, hint, fault);
+	const name = (kind === "pointer" ? "#/" : "") + p.name;
+	return {kind, name, bare: p.name, type: schema.type, input, fault, element};
+}
+function initial(p) {
+	if (/^(product_id|item)$/.test(p.name)) return product;
+	if (p.name === "Idempotency-Key") return newKey();
+	return p.in === "body" || p.in === "query" && p.required ? String(p.example ?? "") : "";
+}
+function filledIn(method, path, fields) {
+	const filled = kind => fields.filter(f => f.kind === kind && f.input.value !== "");
+	const pairs = kind => filled(kind).map(f => [f.bare, f.input.value]);
+	const isNumber = f => f.type === "integer" && /^(0|[1-9]\d*)$/.test(f.input.value);
+	const json = f => JSON.stringify(f.bare) + ":" + (isNumber(f) ? f.input.value : JSON.stringify(f.input.value));
+	const body = fields.some(f => f.kind === "pointer") ? `{${filled("pointer").map(json)}}` : undefined;
+	const value = (all, name) => encode(fields.find(f => f.bare === name)?.input.value ?? all);
+	const filledPath = path.slice(1).replace(/\{(.*?)\}/g, value);
+	return {method, path: filledPath, query: pairs("parameter"), headers: pairs("header"), body};
+}
+function showFaults(x, fields) {
+	for (const f of fields) {
+		const its = faultsOf(x).filter(fault => isAbout(fault, f));
+		f.fault.textContent = its.map(fault => cut(fault.detail, 500)).join(" ");
+		f.input.ariaInvalid = its.length > 0;
+	}
+}
+function operation(method, path, op, fields) {
+	const title = string(op.summary) || method + " " + path;
+	const done = make("div", {className: "outcome", tabIndex: 0, role: "region", ariaLabel: "Answer to " + title});
+	const said = p("Not sent yet.");
+	const submit = make("button", {}, "Send " + method);
+	const form = make("form", {noValidate: true}, make("div", {className: "fields"}, ...fields.map(f => f.element)),
+		make("p", {className: "buttons"}, submit), make("div", {className: "said"}, said), done);
+	const report = new Report(said);
+	form.addEventListener("submit", e => {
 		e.preventDefault();
-		const filled = kind => fields.filter(f => f.kind === kind && f.input.value !== "");
-		const value = f => f.type === "integer" && /^(0|[1-9]\d*)$/.test(f.input.value) ? f.input.value : JSON.stringify(f.input.value);
-		const x = await send({
-			method,
-			path: path.slice(1).replace(/\{(.*?)\}/g, (_, n) => encode(fields.find(f => f.bare === n).input.value)),
-			query: filled("parameter").map(f => [f.name, f.input.value]),
-			headers: filled("header").map(f => [f.name, f.input.value]),
-			body: content ? "{" + filled("pointer").map(f => JSON.stringify(f.bare) + ":" + value(f)).join(",") + "}" : undefined,
+		once(submit, async () => {
+			const x = await send(filledIn(method, path, fields), report);
+			showFaults(x, fields);
+			done.replaceChildren(...outcome(x));
+			const isGood = x.status && x.status < 400 && !isHTML(x);
+			report.say(isGood ? `${x.status}: ${headline(x)}.` : explain(x, "JSON"));
 		});
-		for (const f of fields) {
-			const its = faultsOf(x).filter(fault => isAbout(fault, f));
-			f.fault.textContent = its.map(fault => fault.detail).join(" ");
-			f.input.setAttribute("aria-invalid", its.length > 0);
-		}
-		done.replaceChildren(...outcome(x));
-		say("live", done.querySelector("h4").textContent);
 	});
-	return make("section", {className: "operation", "aria-label": op.summary}, make("h3", {}, op.summary), make("p", {}, make("code", {}, method + " " + path), " ", plain(op.description)), form);
+	const head = make("summary", {}, make("h3", {}, title), " ", code(method + " " + path));
+	head.addEventListener("click", () => putInAddress("all/" + op.operationId));
+	return make("details", {className: "operation", name: "operation", id: "operation-" + op.operationId},
+		head, p(firstSentence(op.description)), form);
 }
+
+// Headers for every request
+
+function checkHeaders() {
+	const {list, fault} = typedHeaders();
+	$("extra-fault").textContent = fault && `Nothing is sent: ${fault}.`;
+	$("extra").ariaInvalid = fault !== "";
+	$("headers-button").textContent = "Headers: " + (fault ? "wrong" : list.length || "none");
+}
+$("extra").addEventListener("input", checkHeaders);
+for (const id of ["extra", "cookies"]) $(id).addEventListener("change", () => { if (!isOffered) offer(); });
+
+// The beginning: nothing is used that a browser has kept of an earlier visit
+
+for (const e of document.querySelectorAll("main input, textarea")) {
+	e.value = e.defaultValue;
+	e.autocomplete = "off";
+}
+$("list").selectedIndex = 0;
+$("cookies").checked = false;
+$("item").value = $("product").value = product;
 $("key").value = newKey();
-if (meta("product")) $("product").value = meta("product");
+checkHeaders();
+for (const b of document.querySelectorAll("button")) b.disabled = b.matches(".later");
+addEventListener("pageshow", e => { if (e.persisted) location.reload(); });
+$("openapi").href = $("openapi").textContent = service + "openapi.json";
+if (meta("changes")) offerChanges();
+setInterval(() => {
+	for (const x of waiting) x.meta.textContent = summary(x);
+	if (marks.length) drawTime();
+}, 1000);
+show(tabs[0]);
+followAddress();
 await offer();

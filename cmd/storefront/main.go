@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/signal"
@@ -128,6 +129,22 @@ func changeSample(store *storefront.MemStore) func(ctx context.Context, change e
 	}
 }
 
+// atOwnNames refuses changes under a name that the program does not listen on: a page of
+// another site whose name is made to lead here (DNS rebinding) is of the same origin for a
+// browser. No name leads to an address in digits, so any of these is right.
+func atOwnNames(addr string, page http.Handler) http.Handler {
+	own, _, _ := net.SplitHostPort(addr)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := (&url.URL{Host: r.Host}).Hostname()
+		_, err := netip.ParseAddr(host)
+		if r.Method == http.MethodPost && err != nil && !strings.EqualFold(host, "localhost") && !strings.EqualFold(host, own) {
+			storefront.Problem{Status: http.StatusForbidden, Detail: "The sample is changed under the name that -addr has, localhost, or an address."}.ServeHTTP(w, r)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
 // withExplorer answers / with the explorer and all else with the service. An
 // http.ServeMux would redirect paths such as //, which are the service's to refuse.
 func withExplorer(service, page http.Handler) http.Handler {
@@ -144,7 +161,7 @@ func withExplorer(service, page http.Handler) http.Handler {
 // flight.
 func serve(ctx context.Context, addr string, store *storefront.MemStore, page *explorer.Options) error {
 	server := &http.Server{
-		Handler:           withExplorer(storefront.New(store), explorer.HandlerWithOptions("", page)),
+		Handler:           withExplorer(storefront.New(store), atOwnNames(addr, explorer.HandlerWithOptions("", page))),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take

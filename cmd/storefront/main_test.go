@@ -254,6 +254,47 @@ func TestExplorerChangesTheSampleOnly(t *testing.T) {
 	p.end(t, os.Interrupt)
 }
 
+// A page of another site may have a name of its own made to lead here (DNS rebinding).
+func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
+	changed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for _, request := range []struct {
+		addr, host string
+		want       int
+	}{
+		{"localhost:8080", "localhost:8080", 204},
+		{"localhost:8080", "LOCALHOST", 204},
+		{"localhost:8080", "127.0.0.1:8080", 204},
+		{"localhost:8080", "[::1]:8080", 204},
+		{":8080", "192.0.2.7:8080", 204},
+		{"shop.example:80", "shop.example", 204},
+		{"localhost:8080", "evil.example:8080", 403},
+		{":8080", "evil.example:8080", 403},
+		{"shop.example:80", "evil.shop.example", 403},
+		{"127.0.0.1:8080", "127.0.0.1.evil.example", 403},
+	} {
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Host = request.host
+		w := httptest.NewRecorder()
+		atOwnNames(request.addr, changed).ServeHTTP(w, r)
+		if w.Code != request.want {
+			t.Errorf("-addr %s, Host %s: %d, want %d", request.addr, request.host, w.Code, request.want)
+		}
+	}
+
+	p := start(t)
+	for method, want := range map[string]int{"GET": 200, "POST": 403} {
+		r, err := http.NewRequest(method, p.base+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "evil.example"
+		if status, _ := do(t, r); status != want {
+			t.Errorf("%s under another name: %d, want %d", method, status, want)
+		}
+	}
+	p.end(t, os.Interrupt)
+}
+
 // A later version of the explorer may have more lists.
 func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
 	store := new(storefront.MemStore)

@@ -146,6 +146,7 @@ type shop struct {
 	change func(ctx context.Context, change explorer.Change) error
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
+	product            string // for the explorer to begin with
 	// before is called before each request to the service; it may answer it, and returns
 	// false if it has.
 	before func(w http.ResponseWriter, r *http.Request) bool
@@ -181,7 +182,7 @@ func newShop(t *testing.T) *shop {
 	service := storefront.New(s.store)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.path {
-			explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change}).ServeHTTP(w, r)
+			explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change, Product: s.product}).ServeHTTP(w, r)
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -234,16 +235,16 @@ func (s *shop) take() []received {
 // A view is how a page is looked at.
 type view struct {
 	width  int64
-	height int64 // 0 is 900
+	height int64 // 0 is 625, that of a usual laptop
 	dark   bool
 }
 
 var (
-	desktop = view{width: 1280}
-	views   = []view{desktop, {width: 1280, dark: true}, {width: 390}, {width: 390, dark: true}}
+	desktop = view{width: 1366}
+	views   = []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
 )
 
-func (v view) pixelsHigh() int64 { return cmp.Or(v.height, 900) }
+func (v view) pixelsHigh() int64 { return cmp.Or(v.height, 625) }
 
 func (v view) String() string {
 	if v.dark {
@@ -416,7 +417,7 @@ func (p *page) click(button string, n int) {
 
 func (p *page) logged(button string, n int) {
 	p.t.Helper()
-	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty)").length === %d && !document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
+	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty, .own, .waiting)").length === %d && !document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
 }
 
 // set returns the step that puts the value into a field.

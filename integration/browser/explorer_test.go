@@ -28,7 +28,7 @@ import (
 // statuses returns those in the log, the newest first.
 func (p *page) statuses() []string {
 	p.t.Helper()
-	return p.texts("#log summary .chip")
+	return p.texts("#log li:not(.own) summary .chip")
 }
 
 func (p *page) want(what string, got, want any) {
@@ -284,7 +284,8 @@ func TestBreakIt(t *testing.T) {
 			logged++
 			p.click(fmt.Sprintf("#breaks li:nth-child(%d) button", i+1), logged)
 			p.waitFor(fmt.Sprintf(`document.querySelector("#breaks li:nth-child(%d) .chip").textContent !== ""`, i+1))
-			titles[title] = p.text(fmt.Sprintf("#breaks li:nth-child(%d) .chip", i+1)) + " " + p.text("#broken h4")[3:]
+			told, _ := strings.CutPrefix(p.text("#broken h4"), p.statuses()[0])
+			titles[title] = p.text(fmt.Sprintf("#breaks li:nth-child(%d) .chip", i+1)) + told
 			if got := p.statuses()[0]; !strings.HasPrefix(titles[title], got) {
 				t.Errorf("%s: the log has status %s, the page %s", title, got, titles[title])
 			}
@@ -294,25 +295,25 @@ func TestBreakIt(t *testing.T) {
 			titles[title] = squeeze.ReplaceAllString(told, " ")
 		}
 		p.want("what each was told", titles, map[string]string{
-			"A required parameter is missing":        "400 Invalid query",
-			"Three faults in one query":              "400 Invalid query",
-			"A changed cursor":                       "400 Invalid query",
-			"The cursor of another list":             "400 Invalid query",
-			"No Idempotency-Key":                     "400 Idempotency-Key missing",
-			"Two keys in one":                        "400 Idempotency-Key invalid",
-			"The key of another order":               "422 Idempotency-Key reused",
-			"Three faults in one order":              "422 Invalid order",
-			"A quantity with a fraction":             "422 Invalid order",
-			"The same member twice":                  "400 Malformed body",
-			"JSON that is cut off":                   "400 Malformed body",
-			"A body that is not JSON":                "415 Unsupported media type",
-			"A body that is too large":               "413 Body too large",
-			"A product that does not exist":          "404 Product not found",
-			"A path that does not exist":             "404 Not found",
-			"A method that is not allowed":           "405 Method not allowed",
-			"A method that no one knows":             "501 Method not implemented",
-			"Only if it has not changed, but it has": "412 Precondition failed",
-			"Only from memory, but it is not there":  "504 Not cached",
+			"A required parameter is missing":        "400 ✓ Invalid query",
+			"Three faults in one query":              "400 ✓ Invalid query",
+			"A changed cursor":                       "400 ✓ Invalid query",
+			"The cursor of another list":             "400 ✓ Invalid query",
+			"No Idempotency-Key":                     "400 ✓ Idempotency-Key missing",
+			"Two keys in one":                        "400 ✓ Idempotency-Key invalid",
+			"The key of another order":               "422 ✓ Idempotency-Key reused",
+			"Three faults in one order":              "422 ✓ Invalid order",
+			"A quantity with a fraction":             "422 ✓ Invalid order",
+			"The same member twice":                  "400 ✓ Malformed body",
+			"JSON that is cut off":                   "400 ✓ Malformed body",
+			"A body that is not JSON":                "415 ✓ Unsupported media type",
+			"A body that is too large":               "413 ✓ Body too large",
+			"A product that does not exist":          "404 ✓ Product not found",
+			"A path that does not exist":             "404 ✓ Not found",
+			"A method that is not allowed":           "405 ✓ Method not allowed",
+			"A method that no one knows":             "501 ✓ Method not implemented",
+			"Only if it has not changed, but it has": "412 ✓ Precondition failed",
+			"Only from memory, but it is not there":  "504 ✓ Not cached",
 		})
 	})
 }
@@ -342,18 +343,25 @@ func TestFaultsStandBesideWhatTheyAreAbout(t *testing.T) {
 	})
 }
 
+// operation unfolds the operation, which folds the others.
+func (p *page) operation(id string) {
+	p.t.Helper()
+	eval[any](p, fmt.Sprintf(`document.querySelector("#operation-%s").open || document.querySelector("#operation-%s summary").click()`, id, id))
+}
+
 func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
 	inOneBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("all")
-		p.want("operations", p.texts(".operation p:first-of-type code"), []string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
-		p.want("parameters", p.texts(".operation label"), []string{
+		p.want("operations", p.texts(".operation summary code"), []string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
+		p.want("parameters", eval[[]string](p, `[...document.querySelectorAll(".operation label")].map(e => e.textContent)`), []string{
 			"limit (query)", "after (query)", "If-None-Match (header)", "If-Match (header)",
 			"Idempotency-Key (header, required)", "Content-Encoding (header)", "If-Match (header)", "item (body, required)", "qty (body, required)",
 			"product_id (path, required)", "If-None-Match (header)", "If-Match (header)", "Cache-Control (header)",
 			"limit (query, required)", "start (query)", "If-None-Match (header)", "If-Match (header)",
 		})
 		for i, want := range []string{"200", "201", "200", "200"} {
+			p.operation([]string{"listUsers", "createOrder", "getProduct", "listWidgets"}[i])
 			p.click(fmt.Sprintf(".operation:nth-child(%d) button", i+1), i+1)
 			p.want("status", p.statuses()[0], want)
 		}
@@ -364,6 +372,7 @@ func TestOperationShowsFaultsBesideItsFields(t *testing.T) {
 	inOneBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("all")
+		p.operation("listWidgets")
 		p.do(p.set("#listWidgets-limit", "0"))
 		p.click(".operation:nth-child(4) button", 1)
 		p.want("status", p.statuses()[0], "400")
@@ -379,12 +388,12 @@ func TestHeadersForEveryRequest(t *testing.T) {
 	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("all")
-		p.do(clickOn(".settings summary"), p.set("#extra", "Authorization: Bearer secret\nX-Tenant: a:b"))
+		p.do(p.set("#extra", "Authorization: Bearer secret\nX-Tenant: a:b"))
 		p.tab("orders")
 		p.click("#order", 1)
 		got := p.requests("/v1/orders")[0].header
 		p.want("headers", []string{got.Get("Authorization"), got.Get("X-Tenant")}, []string{"Bearer secret", "a:b"})
-		if curl := p.texts("#log pre")[0]; strings.Contains(curl, "secret") || !strings.Contains(curl, `-H "Authorization: $AUTHORIZATION"`) {
+		if curl := p.texts("#log pre")[0]; strings.Contains(curl, "secret") || !strings.Contains(curl, `-H 'Authorization: '"$H_AUTHORIZATION"`) {
 			t.Errorf("the curl line is %s, want the variable and not the secret", curl)
 		}
 	})
@@ -412,9 +421,11 @@ func TestCurlLinesSendTheSameRequests(t *testing.T) {
 		p.tab("break")
 		p.click("#break-all", 36)
 
-		lines := eval[[]string](p, `[...document.querySelectorAll("#log pre:first-of-type")].map(e => e.textContent)`) // also of those that are folded
+		eval[any](p, `document.querySelectorAll("#log details").forEach(d => { d.open = true; })`)
+		p.waitFor(`document.querySelectorAll("#log pre:first-of-type").length === document.querySelectorAll("#log details").length`)
+		lines := p.texts("#log pre:first-of-type")
 		slices.Reverse(lines)
-		sent := p.take()[1:] // after openapi.json
+		sent := p.take()
 		if len(lines) != len(sent) {
 			t.Fatalf("the log has %d exchanges, the server %d", len(lines), len(sent))
 		}
@@ -434,6 +445,13 @@ func TestCurlLinesSendTheSameRequests(t *testing.T) {
 	})
 }
 
+// pressed presses the button of the newest entry of the log that has this text.
+func (p *page) pressed(text string) {
+	p.t.Helper()
+	p.waitFor(fmt.Sprintf(`[...document.querySelectorAll("#log li button")].some(b => b.textContent === %q)`, text))
+	eval[any](p, fmt.Sprintf(`[...document.querySelectorAll("#log li button")].find(b => b.textContent === %q).click()`, text))
+}
+
 func TestLogShowsTheWholeAnswer(t *testing.T) {
 	inOneBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
@@ -451,10 +469,14 @@ func TestLogShowsTheWholeAnswer(t *testing.T) {
 			}
 		}
 		teapot, _ := p.store.Products.Get("teapot")
-		if !strings.HasPrefix(answer, "HTTP/1.1 200 OK\n") || !strings.HasSuffix(answer, "\n\n"+teapot.String()) {
+		if !strings.HasPrefix(answer, "HTTP/1.1 200 OK\n") || !strings.HasSuffix(answer, "\n\n{\n  \"id\": \"teapot\",\n  \"name\": \"Teapot\",\n  \"price\": {\n    \"amount\": \"24.50\",\n    \"currency\": \"EUR\"\n  }\n}") {
 			t.Errorf("the answer is shown as\n%s", answer)
 		}
-		if summary := p.text("#log summary"); !regexp.MustCompile(fmt.Sprintf(`200\s+GET /v1/products/teapot\s+[\d.]+ ms · %d bytes`, len(teapot.String()))).MatchString(summary) {
+		p.pressed("As it came")
+		if answer := p.texts("#log pre")[1]; !strings.HasSuffix(answer, "\n\n"+teapot.String()) {
+			t.Errorf("as it came, the answer is shown as\n%s", answer)
+		}
+		if summary := p.text("#log li:not(.own) summary"); !regexp.MustCompile(fmt.Sprintf(`200\s+GET /v1/products/teapot\s+[\d.]+ ms · %d bytes`, len(teapot.String()))).MatchString(summary) {
 			t.Errorf("the log has %q, want status, method, target, time and size", summary)
 		}
 	})
@@ -506,12 +528,12 @@ func TestLogCanBeExported(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.want("version", archive.Log.Version, "1.2")
-		p.want("entries", len(archive.Log.Entries), 2)
+		p.want("entries, with that of openapi.json", len(archive.Log.Entries), 3)
 		order, err := json.Marshal(p.store.Orders()[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range archive.Log.Entries {
+		for _, e := range archive.Log.Entries[1:] {
 			p.want("request", []string{e.Request.Method, e.Request.URL, e.Request.PostData.Text}, []string{"POST", p.URL + "/v1/orders", `{"item":"teapot","qty":2}`})
 			p.want("response", e.Response.Content.Text, string(order))
 			p.want("status", e.Response.Status, 201)
@@ -644,10 +666,10 @@ func TestServiceThatWantsAuthorization(t *testing.T) {
 		}
 		p := open(t, s, desktop)
 		p.click("#order", 1)
-		p.wantSaid("#orders-said", "401, Unauthorized")
+		p.wantSaid("#orders-said", "401, Unauthorized. It asks who you are: tick Send my sign-in at the top, or give a header there, such as Authorization.")
 		p.tab("all")
-		p.wantSaid("#operations", "cannot be read: the answer is 401")
-		p.do(clickOn(".settings summary"), typeInto("#extra", "Authorization: Bearer secret"), clickOn("#cookies"))
+		p.wantSaid("#operations", "cannot be read: 401, Unauthorized. It asks who you are")
+		p.do(clickOn("#headers-button"), typeInto("#extra", "Authorization: Bearer secret"), clickOn("#cookies"))
 		p.waitFor(`document.querySelectorAll(".operation").length === 4`)
 		p.tab("orders")
 		p.click("#retry", 2)
@@ -662,15 +684,18 @@ func TestAnswersOfOthers(t *testing.T) {
 			name, said string
 			answer     func(w http.ResponseWriter, r *http.Request)
 		}{
-			{"JSON that is no problem", "403. A refused request", func(w http.ResponseWriter, r *http.Request) {
+			{"JSON that is no problem", "403, Forbidden. Is it for those who have signed in? Then tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(403)
 				io.WriteString(w, `{"type":3,"errors":{"token":["missing"]}}`)
 			}},
-			{"HTML", "403. A refused request", func(w http.ResponseWriter, r *http.Request) {
+			{"HTML", "403, Forbidden. Is it for those who have signed in? Then tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(403)
 				io.WriteString(w, "<p>No.</p>")
 			}},
-			{"a redirect", "No answer: the service redirects", func(w http.ResponseWriter, r *http.Request) {
+			{"HTML with 200", "200, with an HTML page and not an order. Is that a sign-in page?", func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, "<p>Sign in.</p>")
+			}},
+			{"a redirect", "The answer is a redirect, and browsers do not tell a page where to. Is it to a sign-in page?", func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 			}},
 		} {
@@ -696,7 +721,7 @@ func TestLogHasWhatTheBrowserSent(t *testing.T) {
 	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("all")
-		p.do(clickOn(".settings summary"), p.set("#extra", "Cookie: a=b\nContent-Type: text/plain"))
+		p.do(p.set("#extra", "Cookie: a=b\nContent-Type: text/plain"))
 		p.tab("orders")
 		p.click("#order", 1)
 		if curl := p.texts("#log pre")[0]; strings.Contains(curl, "Cookie") {
@@ -706,7 +731,7 @@ func TestLogHasWhatTheBrowserSent(t *testing.T) {
 		p.tab("caching")
 		p.do(p.set("#product", ".."))
 		p.click("#read", 2)
-		p.want("the first in the log", p.text("#log summary code"), "GET /v1/")
+		p.want("the newest in the log", p.text("#log summary code"), "GET /v1/")
 		p.want("requests", len(p.requests("/v1/")), 1)
 	})
 }
@@ -836,8 +861,19 @@ func TestEveryState(t *testing.T) {
 				if !checked && !keepsPictures() {
 					t.Skip("only for its pictures")
 				}
-				p := open(t, newShop(t), v)
+				s := newShop(t)
+				// The service answers the next request otherwise, if this is set.
+				var otherwise atomic.Pointer[http.HandlerFunc]
+				s.before = func(w http.ResponseWriter, r *http.Request) bool {
+					answer := otherwise.Swap(nil)
+					if answer != nil {
+						(*answer)(w, r)
+					}
+					return answer == nil
+				}
+				p := open(t, s, v)
 				eval[any](p, source+"; null")
+				next := func(answer http.HandlerFunc) { otherwise.Store(&answer) }
 				state := func(name string) {
 					t.Helper()
 					p.screenshot(v, name)
@@ -882,12 +918,43 @@ func TestEveryState(t *testing.T) {
 				state("a-break")
 				p.tab("all")
 				state("b-requests-start")
+				p.operation("createOrder")
 				p.do(p.set("#createOrder-qty", "many"))
 				p.click(".operation:nth-child(2) button", 45)
-				p.do(clickOn(".settings summary"))
 				state("c-requests")
+				p.do(clickOn("#headers-button"))
+				state("c-headers")
+				p.press(kb.Escape)
 				p.click("#clear", 0)
 				state("d-cleared")
+				p.tab("orders")
+				next(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+				p.do(clickOn("#order"))
+				p.waitFor(`document.querySelector("#log li.waiting") !== null`)
+				state("e-waiting")
+				eval[any](p, `document.querySelector("#log li.waiting > button").click()`)
+				p.logged("#order", 1)
+				state("f-cancelled")
+				next(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Www-Authenticate", `Bearer realm="shop"`)
+					storefront.Problem{Status: 401, Detail: "Sign in."}.ServeHTTP(w, r)
+				})
+				p.click("#retry", 2)
+				state("g-401")
+				next(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/sign-in", http.StatusSeeOther) })
+				p.click("#retry", 3)
+				state("h-redirect")
+				p.do(p.set("#extra", "a token of mine"))
+				p.click("#retry", 4)
+				state("i-not-sent")
+				p.do(p.set("#extra", ""))
+				p.tab("pages")
+				next(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					fmt.Fprintf(w, `{"data":[%s{"id":"z"}],"has_more":false}`, strings.Repeat(`{"id":"a","text":"`+strings.Repeat("long ", 100)+`"},`, 500))
+				})
+				p.click("#first-page", 5)
+				state("j-big")
 			})
 		}
 	})
@@ -898,7 +965,6 @@ func TestNothingMovesByItself(t *testing.T) {
 		for _, v := range views {
 			t.Run(v.String(), func(t *testing.T) {
 				p := open(t, newShop(t), v)
-				// Firefox does not measure this, so there it is 0.
 				p.want("layout shift while it loads", eval[float64](p, `new Promise(done => {
 				let sum = 0;
 				new PerformanceObserver(list => { for (const e of list.getEntries()) sum += e.value; }).observe({type: "layout-shift", buffered: true});
@@ -938,6 +1004,449 @@ func TestFitsAPhone(t *testing.T) {
 			p.tab(tab)
 			if wide := eval[int](p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
 				t.Errorf("%s is %d pixels wider than the window", tab, wide)
+			}
+		}
+	})
+}
+
+// hold has the service keep every request, but that for the document, until release.
+func hold(s *shop) (release func()) {
+	held := make(chan struct{})
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/openapi.json" {
+			select {
+			case <-held:
+			case <-r.Context().Done():
+				return false
+			}
+		}
+		return true
+	}
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// The places where something is sent, and where the page says what came of it.
+var senders = []struct{ tab, button, said string }{
+	{"orders", "#order", "#orders-said"},
+	{"orders", "#ten", "#orders-said"},
+	{"pages", "#first-page", "#pages-said"},
+	{"caching", "#read", "#revalidate-said"},
+	{"caching", "#ask", "#age-said"},
+	{"break", "#breaks button", "#break-said"},
+	{"all", ".operation button", ".operation .said p"},
+}
+
+// Nobody is told of an earlier answer while the next one is awaited.
+func TestWaitingIsSaidAndInTheLog(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		for _, sender := range senders {
+			t.Run(sender.tab+" "+sender.button, func(t *testing.T) {
+				s := newShop(t)
+				release := hold(s)
+				defer release()
+				p := open(t, s, desktop)
+				p.tab(sender.tab)
+				p.do(clickOn(sender.button))
+				p.waitFor(`document.querySelector("#log li.waiting") !== null`)
+				p.wantSaid(sender.said, "Sent; no answer yet")
+				p.wantSaid("#live", "Sent; no answer yet")
+				p.wantSaid("#log li.waiting summary", "no answer yet")
+				release()
+				p.waitFor(`document.querySelector("#log li.waiting") === null`)
+				p.waitFor(fmt.Sprintf(`!document.querySelector(%q).hasAttribute("aria-busy")`, sender.button))
+				if said := p.text(sender.said); said == "" || strings.Contains(said, "Sent; no answer yet") {
+					t.Errorf("with its answer, the page says %q", said)
+				}
+			})
+		}
+	})
+}
+
+func TestWhatIsAwaitedCanBeCancelled(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		for _, sender := range senders {
+			t.Run(sender.tab+" "+sender.button, func(t *testing.T) {
+				s := newShop(t)
+				release := hold(s)
+				defer release()
+				p := open(t, s, desktop)
+				p.tab(sender.tab)
+				p.do(clickOn(sender.button))
+				p.waitFor(`document.querySelector("#log li.waiting") !== null`)
+				eval[any](p, fmt.Sprintf(`document.querySelector(%q).parentNode.querySelector("button").click()`, sender.said))
+				p.waitFor(`document.querySelector("#log li.waiting") === null`)
+				p.waitFor(fmt.Sprintf(`document.querySelector(%q).textContent.includes("Cancelled, before there was an answer")`, sender.said))
+				p.wantSaid("#log summary", "cancelled")
+			})
+		}
+	})
+}
+
+func TestOneOfSeveralIsCancelledInTheLog(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		s := newShop(t)
+		release := hold(s)
+		defer release()
+		p := open(t, s, desktop)
+		p.do(clickOn("#order"))
+		p.waitForRequests("/v1/orders", 1)
+		p.do(clickOn("#retry"))
+		p.waitForRequests("/v1/orders", 2)
+		p.wantSaid("#orders-said", "Sent; no answer yet to 2 requests.")
+		eval[any](p, `document.querySelector("#log li.waiting > button").click()`) // the retry
+		p.waitFor(`document.querySelectorAll("#log li.waiting").length === 1 && document.querySelector("#orders-said").textContent.includes("It may have been created or not")`)
+		p.wantSaid("#orders-said", "Sent; no answer yet.")
+		release()
+		p.logged("#order", 2)
+		p.want("statuses", p.statuses(), []string{"none", "201"})
+		p.wantSaid("#orders-said", "Created.")
+	})
+}
+
+func TestRetrySendsWhatIsShown(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.click("#order", 1)
+		p.do(p.set("#qty", "3"))
+		p.click("#retry", 2)
+		p.want("statuses", p.statuses(), []string{"422", "201"})
+		p.do(p.set("#key", "another-key"))
+		p.click("#retry", 3)
+		last := p.requests("/v1/orders")[2]
+		p.want("the last request", []string{last.header.Get("Idempotency-Key"), last.body}, []string{"another-key", `{"item":"teapot","qty":3}`})
+		p.want("answers to that key", len(p.texts("#tries tbody tr")), 1)
+	})
+}
+
+func TestTenAtOnceMarksTheOneThatCreated(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.click("#ten", 10)
+		p.want("rows that are marked", len(p.texts("#tries .created")), 1)
+		p.wantSaid("#tries .created", "created")
+		p.want("it is in sight", eval[bool](p, `(() => {
+		const row = document.querySelector("#tries .created").getBoundingClientRect(), box = document.querySelector("#tries").parentNode.getBoundingClientRect();
+		return row.top >= box.top && row.bottom <= box.bottom;
+	})()`), true)
+		p.wantSaid("#orders-said", "Browsers send six at a time over HTTP/1.1; the others queue.")
+	})
+}
+
+// What is typed in the wrong place is not sent, and not repeated where others see it.
+func TestLineThatIsNoHeaderIsRefused(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		for _, line := range []string{"sk-live-1234567890abcdef", "Bearer abcdef", "`touch x`: y", "$(touch x): y", `"; touch x; echo ": y`, ": y"} {
+			t.Run(line, func(t *testing.T) {
+				p := open(t, newShop(t), desktop)
+				p.do(p.set("#extra", "X-Fine: 1\n"+line))
+				p.click("#order", 1)
+				p.want("orders that were sent", len(p.requests("/v1/orders")), 0)
+				p.wantSaid("#orders-said", "Not sent: line 2 of the headers is not “Name: value”")
+				p.want("the button", p.text("#headers-button"), "Headers: wrong")
+				if shown := p.text("body"); strings.Contains(shown, strings.TrimPrefix(line, ": ")) && line != ": y" {
+					t.Errorf("the page shows the line:\n%s", shown)
+				}
+			})
+		}
+	})
+}
+
+func TestCredentialsAreNotShownWhereverTheyAreTyped(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		const token, jwt, typed = "Bearer abc123def456ghi7", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "typed-secret-value"
+		p := open(t, newShop(t), desktop)
+		p.do(p.set("#extra", "X-Api-Key: "+typed), p.set("#item", token), p.set("#key", jwt))
+		p.click("#order", 1)
+		p.want("what was sent is what was typed", p.requests("/v1/orders")[0].header.Get("X-Api-Key"), typed)
+		p.tab("caching")
+		p.do(p.set("#product", typed))
+		p.click("#read", 2)
+		p.tab("pages")
+		p.do(p.set("#limit", token))
+		p.click("#first-page", 3)
+		p.tab("all")
+		p.operation("createOrder")
+		p.do(p.set("#createOrder-item", jwt), p.set("#createOrder-qty", "x"), p.set("#createOrder-if-match", token))
+		p.click(".operation:nth-child(2) button", 4)
+		eval[any](p, `document.querySelectorAll("#log details").forEach(d => { d.open = true; })`)
+		p.waitFor(`document.querySelectorAll("#log pre:first-of-type").length === 5`)
+		shown := eval[string](p, `document.body.textContent`)
+		for _, secret := range []string{"abc123def456ghi7", jwt, typed} {
+			if strings.Contains(shown, secret) {
+				t.Errorf("the page shows %s", secret)
+			}
+		}
+	})
+}
+
+func TestMaskedHeadersHaveVariablesOfTheirOwn(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.do(p.set("#extra", "2fa: 1\nX-Two: 2\nX_Two: 3\nit's: 4"))
+		p.click("#order", 1)
+		curl := p.texts("#log li:not(.own) pre")[0]
+		for _, want := range []string{`-H '2fa: '"$H_2FA"`, `-H 'X-Two: '"$H_X_TWO"`, `-H 'X_two: '"$H_X_TWO_"`, `-H 'It'\''s: '"$H_IT_S"`} {
+			if !strings.Contains(curl, want) {
+				t.Errorf("the curl line is\n%s\nwant %s in it", curl, want)
+			}
+		}
+	})
+}
+
+// A browser would send it in another encoding than curl does.
+func TestKeyThatIsNotASCIIIsNotSent(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.do(p.set("#key", "clé"))
+		p.click("#order", 1)
+		p.wantSaid("#orders-said", "Not sent: Idempotency-Key has a character that is not printable ASCII.")
+		p.want("orders that were sent", len(p.requests("/v1/orders")), 0)
+	})
+}
+
+func TestProductOfTheOptionsIsOnAllTabs(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		s := newShop(t)
+		s.product = `p"1`
+		s.store.Products.Put(storefront.MustResource(s.product, nil))
+		p := open(t, s, desktop)
+		p.want("fields", eval[[]string](p, `["#item", "#product", "#createOrder-item", "#getProduct-product_id"].map(f => document.querySelector(f).value)`), slices.Repeat([]string{s.product}, 4))
+		p.tab("break")
+		p.click("#break-all", 20)
+		p.wantSaid("#break-said", "19 of 19 had the expected status.")
+		for _, r := range p.requests("/v1/orders") {
+			if strings.Contains(r.body, "teapot") {
+				t.Errorf("the page sends %s", r.body)
+			}
+		}
+	})
+}
+
+func TestUnexpectedStatusIsMarked(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		s := newShop(t)
+		s.before = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/v2/widgets" {
+				storefront.Problem{Status: 429}.ServeHTTP(w, r)
+			}
+			return r.URL.Path != "/v2/widgets"
+		}
+		p := open(t, s, desktop)
+		p.tab("break")
+		p.click("#break-all", 20)
+		p.wantSaid("#break-said", "17 of 19 had the expected status.")
+		p.want("chip", p.text("#breaks .chip"), "429 ✗ not 400")
+	})
+}
+
+func TestLogHasThePagesOwnRequests(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.tab("pages")
+		p.click("#put", 0)
+		p.click("#delete", 0)
+		p.want("its own", p.texts("#log li.own summary code"), []string{"POST /", "POST /", "GET /openapi.json"})
+	})
+}
+
+// A host, or what stands in front of it, may answer anything: open fails the test if that throws.
+func TestForeignAnswers(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		var header http.Header
+		var body string
+		s := newShop(t)
+		s.before = func(w http.ResponseWriter, r *http.Request) bool {
+			if header != nil {
+				for name, values := range header {
+					w.Header()[name] = values
+				}
+				io.WriteString(w, body)
+			}
+			return header == nil
+		}
+		p := open(t, s, desktop)
+		n := 0
+		answer := func(tab, button, h, b, said, want string) {
+			t.Helper()
+			header, body = http.Header{"Content-Type": {"application/json"}, "Age": {h}, "Cache-Status": {"storefront; hit"}}, b
+			p.tab(tab)
+			n++
+			p.click(button, n)
+			p.wantSaid(said, want)
+		}
+		for _, b := range []string{`null`, `5`, `"x"`, `[]`, `{"data":{}}`, `{"data":null}`, `{"errors":[{"header":5,"detail":"x"}],"title":{},"data":3}`} {
+			answer("pages", "#first-page", "0", b, "#pages-said", "200, with an answer that is not a list.")
+			answer("orders", "#order", "0", b, "#orders-said", "200, with an answer that is not an order.")
+			answer("break", "#breaks button", "0", b, "#break-said", "400 was expected.")
+			answer("all", ".operation button", "0", b, ".operation .said p", "200")
+		}
+		answer("pages", "#first-page", "0", `{"data":[null,3,{"id":5},{"id":"a"}],"has_more":true,"next":7}`, "#pages-said", "There are more, but no next.")
+		p.want("rows", len(p.texts("#seen tbody tr")), 4)
+		answer("caching", "#read", "soon", `{"id":"teapot"}`, "#revalidate-said", "200, without an ETag")
+		answer("caching", "#ask", "soon", `{"id":"teapot"}`, "#age-said", "of an age that it does not say")
+	})
+}
+
+func TestForeignDocumentIsSaid(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		for _, document := range []string{`null`, `{"paths":5}`, `{"paths":{"/x":{"get":5}}}`, `{"paths":{"/x":{"get":{"parameters":[{"$ref":"#/a"}]}}}}`, `<p>Sign in</p>`} {
+			s := newShop(t)
+			s.before = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/openapi.json" {
+					io.WriteString(w, document)
+				}
+				return r.URL.Path != "/openapi.json"
+			}
+			p := open(t, s, desktop)
+			p.click("#order", 1)
+			p.want("status", p.statuses(), []string{"201"})
+		}
+	})
+}
+
+// What a page shows is bounded, however much comes back: thousands of rows would take a
+// browser minutes.
+func TestBigListIsCut(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		var list strings.Builder
+		list.WriteString(`{"data":[`)
+		for i := range 10_000 {
+			fmt.Fprintf(&list, `{"id":"%05d","text":%q},`, i, strings.Repeat("t", 500))
+		}
+		list.WriteString(`{"id":"z"}],"has_more":false}`)
+		s := newShop(t)
+		s.before = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/v1/users" {
+				w.Header().Set("Content-Type", "application/json")
+				io.WriteString(w, list.String())
+			}
+			return r.URL.Path != "/v1/users"
+		}
+		p := open(t, s, desktop)
+		p.tab("pages")
+		p.click("#first-page", 1)
+		p.wantSaid("#pages-said", "10,001 items on 1 page, none of them twice.")
+		p.want("rows", eval[int](p, `document.querySelectorAll("#seen tbody tr").length`), 200)
+		p.wantSaid("#earlier", "Not shown: 9,801 rows before these.")
+		p.click("#show-earlier", 1)
+		p.want("rows, with more of them", eval[int](p, `document.querySelectorAll("#seen tbody tr").length`), 400)
+		if n := eval[int](p, `document.body.textContent.length`); n > 500_000 {
+			t.Errorf("the page has %d characters of text, of an answer of %d", n, list.Len())
+		}
+		p.wantSaid("#log", "characters in all")
+		p.want("it can be saved", eval[bool](p, `[...document.querySelectorAll("#log button")].some(b => b.textContent === "Save all")`), true)
+	})
+}
+
+// What is folded is not in the document, and of a long log only the newest entries are.
+func TestLongLogIsCut(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		eval[any](p, `(async () => {
+		const ten = document.querySelector("#ten");
+		for (let i = 0; i < 51; i++) {
+			ten.click();
+			while (ten.ariaBusy) await new Promise(done => setTimeout(done));
+		}
+	})()`)
+		p.want("entries", eval[int](p, `document.querySelectorAll("#log > li").length`), 500)
+		p.waitFor(`document.querySelectorAll("#log pre").length === 2`)
+		if n := eval[int](p, `document.querySelectorAll("#log *").length`); n > 500*10 {
+			t.Errorf("the log has %d elements", n)
+		}
+	})
+}
+
+func TestEntryThatIsReadStaysUnfolded(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.click("#order", 1)
+		p.click("#retry", 2)
+		p.waitFor(`document.querySelectorAll("#log details[open]").length === 1`)
+		eval[any](p, `document.querySelector("#log pre").focus()`)
+		eval[any](p, `document.querySelector("#retry").click()`)
+		p.logged("#retry", 3)
+		p.want("unfolded", eval[int](p, `document.querySelectorAll("#log details[open]").length`), 2)
+	})
+}
+
+func TestCopiedIsNotSaidForGood(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.click("#order", 1)
+		button := `document.querySelector("#log li:not(.own) .what button")`
+		p.want("name", eval[string](p, button+`.ariaLabel`), "Copy (request 2: POST /v1/orders)")
+		eval[any](p, button+`.click()`)
+		p.waitFor(`["Copied", "Selected"].includes(` + button + `.textContent)`)
+		p.waitFor(button + `.textContent === "Copy"`)
+	})
+}
+
+// An address leads to a tab, and to a request, also in a page that is open already; and
+// the tabs stay in sight.
+func TestAddressLeadsToARequest(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), view{width: 390})
+		eval[any](p, `(location.hash = "#all/createOrder", null)`)
+		p.waitFor(`document.querySelector("#operation-createOrder").open && document.querySelector("#all").offsetParent !== null`)
+		p.want("unfolded", p.texts(".operation[open] h3"), []string{"Create an order"})
+		p.do(reload)
+		p.waitFor(`document.querySelector("#operation-createOrder")?.open && document.querySelector("#all").offsetParent !== null`)
+		eval[any](p, `(location.hash = "#caching", null)`)
+		p.waitFor(`document.querySelector("#caching").offsetParent !== null`)
+		p.want("the tabs are in sight", eval[bool](p, `document.querySelector(".tabs").getBoundingClientRect().top >= 0`), true)
+	})
+}
+
+func TestDocumentIsLinkedOnItsOwnHost(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		s := newShop(t)
+		s.path = "//evil.example/"
+		s.base = "/shop"
+		s.prefix = "/shop"
+		p := open(t, s, desktop)
+		p.want("link", eval[string](p, `document.querySelector("#openapi").href`), s.URL+"/shop/openapi.json")
+		s.base, s.prefix = "", "//evil.example"
+		p.do(reload)
+		p.waitFor(`document.querySelector("#openapi").href.includes("evil")`)
+		p.want("link", eval[string](p, `document.querySelector("#openapi").href`), s.URL+"//evil.example/openapi.json")
+	})
+}
+
+// Who leaves the page open, or comes back to it, does not send what was typed once.
+func TestReloadForgetsWhatWasTyped(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.do(p.set("#extra", "X-Secret: secret"), p.set("#key", "typed"), clickOn("#cookies"))
+		p.want("autocomplete", eval[[]string](p, `["#extra", "#cookies"].map(s => document.querySelector(s).getAttribute("autocomplete"))`), []string{"off", "off"})
+		p.do(reload)
+		p.waitFor(`document.querySelectorAll(".operation").length === 4`)
+		p.want("headers and cookies", eval[string](p, `document.querySelector("#extra").value + document.querySelector("#cookies").checked`), "false")
+		p.want("buttons that cannot be pressed", eval[[]string](p, `[...document.querySelectorAll("main button:disabled")].map(b => b.id)`), []string{"retry", "other", "next-page", "to-the-end", "revalidate"})
+	})
+}
+
+func TestTimeLineHasWhatWasReadFromTheStore(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		p.tab("caching")
+		p.do(p.set("#max-age", "60"))
+		p.click("#read", 1)
+		p.click("#ask", 2)
+		p.click("#ask", 3)
+		p.want("marks of the store and of memory", eval[[]int](p, `["rect.store", "circle.hit"].map(s => document.querySelectorAll("#time " + s).length)`), []int{1, 2})
+		p.want("labels, which do not overlap", eval[int](p, `[...document.querySelectorAll("#time text")].filter(t => /^\d+ s$/.test(t.textContent)).length`), 1)
+	})
+}
+
+// On the screen of a usual laptop, nobody has to scroll to read what came of a request.
+func TestSentenceIsInSight(t *testing.T) {
+	inOneBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		for _, s := range []struct{ tab, said string }{{"orders", "#orders-said"}, {"pages", "#pages-said"}, {"caching", "#revalidate-said"}, {"break", "#break-said"}} {
+			p.tab(s.tab)
+			if bottom := eval[float64](p, fmt.Sprintf(`document.querySelector(%q).parentNode.getBoundingClientRect().bottom + scrollY`, s.said)); bottom > 625 {
+				t.Errorf("%s ends at %v, below the screen", s.said, bottom)
 			}
 		}
 	})
