@@ -29,8 +29,8 @@
 // that arrives alone goes at once. An order that cannot be committed fails alone, and a
 // caller who leaves cancels nobody else's order. When a commit has taken a quarter of
 // Options.Timeout, the store tries its orders one by one, and begins the next commit without
-// waiting for this one. On SQLite, it then commits the orders that it has inserted so far, and the
-// others wait for the next commit. For the statements of a shared commit, the driver gets a ctx that has
+// waiting for this one. On SQLite, the store then commits those orders that are inserted, and
+// the others wait for the next commit. For the statements of a shared commit, the driver gets a ctx that has
 // no values of any caller's ctx. Calls of one process that have the same key share one try:
 // when one of them has created the order, the others return it, or [storefront.ErrKeyReused]
 // if their fingerprint is another.
