@@ -393,9 +393,9 @@ func account(ctx context.Context) string {
 // their context.
 func authenticate(accounts map[string]string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		name, known := accounts[token]
-		if !ok || !known {
+		if !known || !strings.EqualFold(scheme, "Bearer") {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			storefront.Problem{Status: http.StatusUnauthorized, Detail: "A known token is required."}.ServeHTTP(w, r)
 			return
@@ -416,21 +416,22 @@ func ExampleOptions_scope() {
 	})
 	handler := authenticate(map[string]string{"token-a": "ada", "token-g": "grace"}, front)
 
-	for _, token := range []string{"token-a", "token-g", "token-a", "guess"} {
+	for _, credentials := range []string{"Bearer token-a", "Bearer token-g", "bearer token-a", "Bearer guess", "Basic token-a"} {
 		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
-		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Authorization", credentials)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", "order-1")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		fmt.Printf("%s %d replayed=%q\n", token, w.Code, w.Header().Get("Idempotent-Replayed"))
+		fmt.Printf("%s %d replayed=%q\n", credentials, w.Code, w.Header().Get("Idempotent-Replayed"))
 	}
 	fmt.Println("orders:", len(store.Orders()))
 	// Output:
-	// token-a 201 replayed=""
-	// token-g 201 replayed=""
-	// token-a 201 replayed="true"
-	// guess 401 replayed=""
+	// Bearer token-a 201 replayed=""
+	// Bearer token-g 201 replayed=""
+	// bearer token-a 201 replayed="true"
+	// Bearer guess 401 replayed=""
+	// Basic token-a 401 replayed=""
 	// orders: 2
 }
 

@@ -134,9 +134,9 @@ type Options struct {
 	// set, and none otherwise; an empty slice that is not nil stands for none.
 	//
 	// Requests with one of the headers, Host included, bypass the products in
-	// memory, unless Scope or Shared is set. With Scope, the products are kept apart
-	// by scope alone, and with Shared not at all: if the Store reads them by another
-	// header, such as Accept-Language, set CacheSize to a negative number.
+	// memory, unless Scope or Shared is set. If Scope is set, the memory has a product
+	// once for each scope; if Shared is set, once for all. So if the Store reads products
+	// by another header, too, such as Accept-Language, set CacheSize to a negative number.
 	Vary []string
 }
 

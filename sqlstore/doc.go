@@ -27,10 +27,10 @@
 // Orders that arrive while others are being committed are committed together, up to 64 at
 // a time. On SQLite, one commit is under way at a time, on other databases four. An order
 // that arrives alone goes at once. An order that cannot be committed fails alone, and a
-// caller who leaves cancels nobody else's order. After a quarter of Options.Timeout, a
-// commit no longer keeps another from beginning, and the orders that share it are tried one
-// by one; on SQLite, the commit ends with the orders that it has by then, and the others
-// wait for the next one. For the statements of a shared commit, the driver gets a ctx that has
+// caller who leaves cancels nobody else's order. When a commit has taken a quarter of
+// Options.Timeout, the store tries its orders one by one, and begins the next commit without
+// waiting for this one. On SQLite, the store then commits those orders that are inserted, and
+// the others wait for the next commit. For the statements of a shared commit, the driver gets a ctx that has
 // no values of any caller's ctx. Calls of one process that have the same key share one try:
 // when one of them has created the order, the others return it, or [storefront.ErrKeyReused]
 // if their fingerprint is another.
@@ -53,13 +53,10 @@
 // unchanged.
 //
 // Which orders survive a crash is up to the database. None of these databases loses an
-// order that was committed, unless a setting allows it: fsync=off or synchronous_commit=off
-// in PostgreSQL; innodb_flush_log_at_trx_commit other than 1 in MySQL, or sync_binlog other
-// than 1 where there is a binary log; in SQLite PRAGMA synchronous=OFF, NORMAL in WAL mode
-// when the power fails, and journal_mode=MEMORY (with journal_mode=OFF, SQLite cannot even
-// undo an order that is refused). After a fail-over, only a standby that was synchronous
-// has every order. docs/promises.md of the repository says what holds on each engine, and
-// names the test that shows it; docs/databases.md has what a synchronous standby needs.
+// order that was committed, unless a setting allows it, such as fsync=off in PostgreSQL. After a
+// fail-over, only a standby that was synchronous has every order. docs/databases.md of the
+// repository names these settings, and has what a synchronous standby needs; docs/promises.md
+// says what holds on each engine, and names the test that shows it.
 //
 // # Schema
 //
@@ -146,37 +143,32 @@
 // skip the row nor change its id, key_hash or fingerprint. Replays update no order, so
 // triggers on UPDATE may do anything.
 //
-// Once all tables exist, the program's role needs no right to create tables. It needs the
-// rights to SELECT from storefront_schema and the first three tables, to SELECT, INSERT and
-// UPDATE orders (and storefront_replays), and those for the program's own statements.
+// Once all tables exist, the program's role needs no right to create tables.
+// docs/databases.md, under Rights, has those that it needs.
 //
 // The store never deletes orders, and forgets keys only in [Store.ForgetKeys], which the
-// program calls every hour. A program may delete an order once its key_hash is NULL: until
-// then, the row is how a retry finds its order. docs/operations.md of the repository, under
-// Retention, has the statements. When a backup is restored, the orders after it are gone with
+// program calls every hour. A program deletes only orders whose key_hash is NULL: until then, the
+// row is how a retry finds its order, and its age does not matter. docs/operations.md, under
+// Retention, has the statements, and the rule for a program that never calls ForgetKeys. When a backup is restored, the orders after it are gone with
 // their keys: if clients send them again, they are created again.
 //
 // # Connections
 //
-// Set the size of the pool: database/sql opens any number of connections unless
-// told otherwise, and PostgreSQL refuses those beyond its max_connections.
+// For PostgreSQL with pgx, import github.com/jackc/pgx/v5/stdlib:
 //
-//	db.SetMaxOpenConns(20) // of all replicas together, fewer than max_connections
-//	db.SetMaxIdleConns(20) // the default of 2 opens and closes them all the time
-//	db.SetConnMaxLifetime(30 * time.Minute)
+//	db, err := sql.Open("pgx", "postgres://shop@db1,db2/shop?target_session_attrs=read-write&connect_timeout=3")
 //
 // In MySQL and MariaDB, give the driver go-sql-driver/mysql these parameters:
 //
 //	db, err := sql.Open("mysql", "shop:secret@tcp(db1:3306)/shop?interpolateParams=true&timeout=2s&readTimeout=15s&innodb_lock_wait_timeout=1")
 //
-// In SQLite, with modernc.org/sqlite, use a WAL, flush each commit, and open a few connections:
+// In SQLite, with modernc.org/sqlite, use a WAL, and flush each commit:
 //
 //	db, err := sql.Open("sqlite", "file:shop.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
-//	…
-//	db.SetMaxOpenConns(4)
 //
-// docs/databases.md of the repository says why, and has the settings of PostgreSQL, PgBouncer
-// and clusters. The command durable has them all.
+// Then set the size of the pool, by SetMaxOpenConns and SetMaxIdleConns, to 20 connections, or
+// on SQLite 4: database/sql has no limit of its own. docs/databases.md says why, and has the
+// settings of PgBouncer and clusters. The command durable has them all.
 //
 // Calls that find all connections in use wait for one. Keep [Options].MaxCalls and
 // Timeout in proportion: the last of MaxCalls calls should be answered within Timeout. When
@@ -270,8 +262,9 @@
 // # The order's own transaction
 //
 // [Options].Accept runs in the order's transaction. Write there what must happen if and only
-// if the order is created, such as taking it out of the stock. The example of Options does
-// that, and writes an event.
+// if the order is created, such as taking it out of the stock. ExampleOptions in
+// sqlstore/example_test.go does that, and writes an event; durable/examples/stock is a program
+// that does so on each database.
 //
 // A row in an outbox is an event: another program, or a goroutine of this one, publishes
 // each row, at least once, and then deletes it. Whoever receives an event twice knows it by the

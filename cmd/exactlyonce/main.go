@@ -6,7 +6,12 @@
 //
 // Usage:
 //
-//	exactlyonce -url http://a:8080,http://b:8080 [-orders 10000] [-clients 64] [-report out.html]
+//	exactlyonce -url http://a:8080,http://b:8080 [-orders 10000] [-clients 64] [-item teapot]
+//		[-header 'Authorization: Bearer …'] [-report out.html]
+//
+// A URL has the prefix of the service, such as http://a:8080/shop, and not /v1/orders. Without
+// -item, each order is of an item of its own. If the shop knows its items and refuses others,
+// name one of them, of which it has 5 pieces in stock for each order.
 //
 // It sends one order first, and the others only once a URL has acknowledged that. If
 // nobody answers, or the answer says to try again, it asks every half second for as long
@@ -82,7 +87,7 @@ func main() {
 		Prefix:  "exactlyonce-" + rand.Text()[:8] + "-", // so that no run meets the keys of another
 		Proxies: true,
 	}
-	flag.Func("url", "where the shop is, without /v1/orders: `http://host:port`, or several with commas between them", func(value string) error { return addURLs(&c, value) })
+	flag.Func("url", "where the shop is, with its prefix and without /v1/orders: `http://host:port`, or several with commas between them", func(value string) error { return addURLs(&c, value) })
 	flag.IntVar(&c.Orders, "orders", 10_000, "how `many` orders to create")
 	flag.IntVar(&c.Clients, "clients", 64, "how `many` clients create them at the same time")
 	flag.Uint64Var(&c.Seed, "seed", 1, "of the clients' random choices")

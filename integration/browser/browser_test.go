@@ -25,8 +25,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
-
 	"example.com/storefront"
 	"example.com/storefront/explorer"
 	"example.com/storefront/integration/internal/long"
@@ -477,10 +475,9 @@ func (p *page) picture(v view) {
 	const margin = 20
 	cards := eval[float64](p, `scrollTo(0, 0), Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")].map(e => e.getBoundingClientRect().bottom))`)
 	p.rename("location.origin", "'http://localhost:8080'")
-	p.must(chromium.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: v.width, Height: int64(cards) + margin, DeviceScaleFactor: 2,
-	})))
-	p.write(name, false)
+	picture, err := chromium.top(v, int64(cards)+margin)
+	p.must(err)
+	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666))
 	p.must(p.window.look(v))
 	p.rename("'http://localhost:8080'", "location.origin")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -135,6 +136,25 @@ func (w chromiumWindow) screenshot(whole bool) ([]byte, error) {
 		return w.get(chromedp.FullScreenshot(100))
 	}
 	return w.get(chromedp.CaptureScreenshot())
+}
+
+// top returns a picture, with twice the pixels, of so much of the page.
+func (w chromiumWindow) top(v view, height int64) ([]byte, error) {
+	err := w.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: v.pixelsHigh(), DeviceScaleFactor: 2}))
+	if err != nil {
+		return nil, err
+	}
+	return w.get(func(ctx context.Context, target *chromedp.Target) ([]byte, error) {
+		beyond := true
+		picture, err := cdp.Call(ctx, target, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{
+			CaptureBeyondViewport: &beyond,
+			Clip:                  &cdppage.Viewport{Width: float64(v.width), Height: float64(height), Scale: 1},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return picture.Data, nil
+	})
 }
 
 func (w chromiumWindow) downloads(folder string) (<-chan struct{}, error) {

@@ -187,52 +187,6 @@ func imports(n ast.Node) (declarations []string) {
 	return declarations
 }
 
-// TestReadmeProgramBuilds does what the README says about a program of one's own, with the
-// program that docs/embedding.md has.
-func TestReadmeProgramBuilds(t *testing.T) {
-	root, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var program string
-	var commands []string
-	for _, d := range documents.All(t, repository) {
-		if d.Name != "README.md" && d.Name != "docs/embedding.md" {
-			continue
-		}
-		for _, b := range d.Blocks() {
-			if b.Language == "go" && strings.HasPrefix(b.Text, "package main\n") {
-				program += b.Text
-			}
-		}
-		for _, c := range commandsOf(t, d) {
-			if strings.HasPrefix(c.command, "go mod ") {
-				commands = append(commands, c.command)
-			}
-		}
-	}
-	if len(commands) != 2 {
-		t.Fatalf("the README has the commands %q, want go mod init and go mod edit", commands)
-	}
-	dir := t.TempDir()
-	shop := filepath.Join(dir, "shop")
-	if err := errors.Join(
-		os.Symlink(root, filepath.Join(dir, "storefront")),
-		os.Mkdir(shop, 0o700),
-		os.WriteFile(filepath.Join(shop, "main.go"), []byte(program), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range append(commands, "go vet .", "go build -o /dev/null .") {
-		cmd := exec.Command("sh", "-c", command)
-		cmd.Dir = shop
-		cmd.Env = append(os.Environ(), "GOWORK=off")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
-	}
-}
-
 // TestOwnersReadOrders runs the SQL of the README, whose queries find an order and read by
 // an index.
 func TestOwnersReadOrders(t *testing.T) {

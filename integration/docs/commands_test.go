@@ -40,18 +40,16 @@ var trials = map[string]trial{
 	"go run ./integration/figures":                  testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
 	"go run ./integration/figures -measure all":     testedBy("TestMeasurementsAreOfWhatThereIs"),
 	"go run ./integration/figures -measure faults":  testedBy("TestMeasurementsAreOfWhatThereIs"),
-	"go mod init example.org/shop":                  testedBy("TestReadmeProgramBuilds"),
+	"go mod init example.org/shop":                  testedBy("TestDocumentedProgram"),
 	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),
 
 	`(umask 077; sqlite3 /var/lib/shop/shop.db "VACUUM INTO '/var/backups/shop.db'")`: backingUp,
 
-	"go mod edit -require=example.com/storefront@v0.0.0 -replace=example.com/storefront=../storefront": testedBy("TestReadmeProgramBuilds"),
+	"go mod edit -require=example.com/storefront@v0.0.0 -replace=example.com/storefront=../storefront": testedBy("TestDocumentedProgram"),
 
 	`git clone "$REPOSITORY" ../storefront`: instead(`git clone --quiet --no-checkout . "$dir/storefront"`),
-	"go get github.com/jackc/pgx/v5":        required,
-	"go get github.com/go-sql-driver/mysql": required,
-	"go get modernc.org/sqlite":             required,
+	"go mod tidy":                           testedBy("TestDocumentedProgram"),
 
 	"go run ./cmd/exactlyonce -url http://localhost:8080 -orders 10000 -clients 64 -report out.html": instead(
 		`go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200 -clients 64 -report "$dir/out.html"`),
@@ -95,17 +93,6 @@ func inCI(step string) trial {
 		if !strings.Contains(string(script), step) {
 			t.Errorf("%s: .ci/run does not %s", command, step)
 		}
-	}
-}
-
-// required is for a go get of a module that durable requires.
-func required(t *testing.T, command string) {
-	text, err := os.ReadFile(filepath.Join(repository, "durable", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if module := strings.TrimPrefix(command, "go get "); !strings.Contains(string(text), "\t"+module+" v") {
-		t.Errorf("%s: durable does not require it", command)
 	}
 }
 

@@ -1,0 +1,244 @@
+package docs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/process"
+)
+
+// TestDocumentedProgram makes a module as the README says, with the program that
+// docs/embedding.md has, and tries what the program shows.
+func TestDocumentedProgram(t *testing.T) {
+	program, commands := documentedProgram(t)
+	if lines := strings.Count(program, "\n"); lines > 90 {
+		t.Errorf("the program has %d lines, want at most 90", lines)
+	}
+	binary := buildDocumented(t, commands, program)
+	dir := process.Folder(t)
+
+	base, shop := startDocumented(t, binary(time.Hour), dir)
+	for _, row := range []struct {
+		path, credentials, key string // an order if there is a key
+		want                   int
+		holds                  string
+	}{
+		{"/", "", "", http.StatusOK, "<html"},
+		{"/livez", "", "", http.StatusOK, ""},
+		{"/readyz", "", "", http.StatusOK, ""},
+		{"/v1/products/teapot", "", "", http.StatusUnauthorized, `"title":"Unauthorized"`},
+		{"/v1/products/teapot", "Bearer guess", "", http.StatusUnauthorized, `"title":"Unauthorized"`},
+		{"/v1/products/teapot", "Basic token-of-ada", "", http.StatusUnauthorized, `"title":"Unauthorized"`},
+		{"/v1/products/teapot", "bearer token-of-ada", "", http.StatusOK, "Teapot"},
+		{"//v1/users", "Bearer token-of-ada", "", http.StatusNotFound, "problem-type"},
+		{"/v1/orders", "Bearer token-of-ada", "a", http.StatusCreated, "teapot"},
+		{"/v1/orders", "Bearer token-of-ada", "a", http.StatusCreated, "teapot"},                 // which takes nothing from the stock
+		{"/v1/orders", "Bearer token-of-grace", "a", http.StatusUnprocessableEntity, "sold-out"}, // and no replay
+	} {
+		status, body := ask(t, base+row.path, row.credentials, row.key)
+		if status != row.want || !strings.Contains(body, row.holds) {
+			t.Errorf("%s by %q is answered with %d and %s\nwant %d and %q", row.path, row.credentials, status, body, row.want, row.holds)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "shop.db")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("shop.db is %v, %v, want the mode 0600", info, err)
+	}
+
+	// While it drains, it serves and is not ready, until a second signal comes.
+	if err := shop.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	process.WaitFor(t, "/readyz fails", time.Minute, shop, func() error {
+		if status, body := ask(t, base+"/readyz", "", ""); status != http.StatusServiceUnavailable {
+			return fmt.Errorf("it is answered with %d and %s", status, body)
+		}
+		return nil
+	})
+	if status, body := ask(t, base+"/v1/orders", "Bearer token-of-ada", "a"); status != http.StatusCreated {
+		t.Errorf("while it drains, an order is answered with %d and %s", status, body)
+	}
+	if terminate(t, shop) == nil {
+		t.Error("a second signal does not end it at once")
+	}
+
+	// Started again, it has what is left of the stock, and after one signal it ends cleanly.
+	base, shop = startDocumented(t, binary(0), dir)
+	if status, body := ask(t, base+"/v1/orders", "Bearer token-of-ada", "b"); status != http.StatusUnprocessableEntity {
+		t.Errorf("after a restart, an order beyond the stock is answered with %d and %s", status, body)
+	}
+	if err := shop.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	process.WaitFor(t, "the program ends", time.Minute, nil, func() error {
+		if _, ended := shop.HasEnded(); !ended {
+			return errors.New("it goes on")
+		}
+		return nil
+	})
+	if err, _ := shop.HasEnded(); err != nil {
+		t.Errorf("it does not end cleanly: %v", err)
+	}
+}
+
+// documentedProgram returns the program, and the commands that make a module for it.
+func documentedProgram(t *testing.T) (program string, commands []string) {
+	t.Helper()
+	for _, d := range documents.All(t, repository) {
+		if d.Name != "README.md" && d.Name != "docs/embedding.md" {
+			continue
+		}
+		for _, b := range d.Blocks() {
+			if b.Language == "go" && strings.HasPrefix(b.Text, "package main\n") {
+				program += b.Text
+			}
+		}
+		for _, c := range commandsOf(t, d) {
+			if strings.HasPrefix(c.command, "go mod ") {
+				commands = append(commands, c.command)
+			}
+		}
+	}
+	if len(commands) != 3 {
+		t.Fatalf("the documents have the commands %q, want go mod init, edit and tidy", commands)
+	}
+	return program, commands
+}
+
+// buildDocumented makes the module and returns a function that builds the program, with
+// another time for draining, and an address that is its first argument.
+func buildDocumented(t *testing.T, commands []string, program string) func(draining time.Duration) string {
+	t.Helper()
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "shop")
+	sums, err := os.ReadFile(filepath.Join(root, "durable", "go.sum"))
+	if err := errors.Join(err,
+		os.Symlink(root, filepath.Join(dir, "storefront")),
+		os.Mkdir(folder, 0o700),
+		os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o600),
+		os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	run := func(command string) string {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	// The driver that durable has, not the latest.
+	driver := run(`go -C ../storefront/durable list -m -f '{{.Path}}@{{.Version}}' modernc.org/sqlite`)
+	for _, command := range commands {
+		if command == "go mod tidy" {
+			run("go mod edit -require=" + driver)
+		}
+		run(command)
+	}
+	run("go vet . example.com/storefront/cmd/exactlyonce") // which the README runs from there
+	return func(draining time.Duration) string {
+		const address, pause = `"localhost:8080"`, "10 * time.Second"
+		if strings.Count(program, address) != 1 || strings.Count(program, pause) != 1 {
+			t.Fatalf("the program does not have %s and %s once each", address, pause)
+		}
+		text := strings.NewReplacer(address, "os.Args[1]", pause, fmt.Sprint(int64(draining))).Replace(program)
+		if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, "draining-"+draining.String())
+		run("go build -o " + name + " .")
+		return name
+	}
+}
+
+// startDocumented starts the program in a folder, and returns its URL once it is ready.
+func startDocumented(t *testing.T, binary, dir string) (base string, shop *process.Process) {
+	t.Helper()
+	address := fmt.Sprintf("127.0.0.1:%d", process.FreePort())
+	cmd := exec.Command(binary, address)
+	cmd.Dir = dir
+	log := filepath.Join(dir, "log")
+	shop, err := process.Start(cmd, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		shop.Kill()
+		if t.Failed() {
+			t.Log(process.LogTail(log))
+		}
+	})
+	base = "http://" + address
+	process.WaitFor(t, "the program serves", time.Minute, shop, func() error {
+		res, err := http.Get(base + "/readyz")
+		if err != nil {
+			return err
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return errors.New(res.Status)
+		}
+		return nil
+	})
+	return base, shop
+}
+
+// ask sends a GET, or with a key an order of six teapots.
+func ask(t *testing.T, url, credentials, key string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if key != "" {
+		r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"item":"teapot","qty":6}`))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", key)
+	}
+	if credentials != "" {
+		r.Header.Set("Authorization", credentials)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// terminate sends SIGTERM until the program has ended, and returns how that was: it takes
+// the first one a moment to let the second one through.
+func terminate(t *testing.T, shop *process.Process) error {
+	t.Helper()
+	process.WaitFor(t, "the program ends", time.Minute, nil, func() error {
+		if _, ended := shop.HasEnded(); ended {
+			return nil
+		}
+		return cmp.Or(shop.Process.Signal(syscall.SIGTERM), errors.New("it goes on"))
+	})
+	how, _ := shop.HasEnded()
+	return how
+}
