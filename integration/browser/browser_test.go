@@ -237,10 +237,16 @@ type view struct {
 	dark   bool
 }
 
-var (
-	desktop = view{width: 1366}
-	views   = []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
-)
+var desktop = view{width: 1366}
+
+// views returns how the page is looked at. In the short run, each width and each scheme of
+// colours comes once.
+func views() []view {
+	if long.Run() || keepsPictures() {
+		return []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
+	}
+	return []view{desktop, {width: 390, dark: true}}
+}
 
 func (v view) pixelsHigh() int64 { return cmp.Or(v.height, 625) }
 
