@@ -338,7 +338,7 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	// the key that was stored.
 	var backslash []byte
 	err := conn.QueryRowContext(ctx, `SELECT CAST('\x5c' AS BYTEA)`).Scan(&backslash)
-	if transient(err) || ctx.Err() != nil {
+	if err != nil && (transient(err) || ctx.Err() != nil) {
 		return nil, err
 	}
 	if err != nil || !bytes.Equal(backslash, []byte(`\`)) {

@@ -296,7 +296,7 @@ func serve(t *testing.T, d *testdb.DB, tap sqltap.Tap, opts *sqlstore.Options) *
 	db := sqltap.Open(t, d.Driver, d.URL, tap)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
-	server := httptest.NewServer(storefront.NewWithOptions(sqlstore.New(db, opts), &storefront.Options{Logger: slog.New(slog.DiscardHandler)}))
+	server := httptest.NewServer(storefront.NewWithOptions(sqlstore.New(db, opts), &storefront.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))}))
 	t.Cleanup(server.Close)
 	server.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = clients
 	return &shop{server, db}
