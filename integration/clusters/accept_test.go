@@ -155,6 +155,9 @@ func TestAcceptOnGalera(t *testing.T) {
 				"both look before either takes":               {false, k.oversells},
 				"one looks and takes between the other's two": {true, oversellsBetween},
 			} {
+				if !row.between && !row.oversells && oversellsBetween {
+					continue // if one commits before the other takes, this is the other row
+				}
 				t.Run(name, func(t *testing.T) {
 					purchases := sellLast(t, nodes[:2], &k, stock(t, 1), row.between)
 					// Where it oversells, it need not: an order may be tried again for
