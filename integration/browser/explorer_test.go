@@ -1002,14 +1002,16 @@ func TestFitsAPhone(t *testing.T) {
 }
 
 // holder returns a function that has the service keep every request from then on, but that
-// for the document, until release.
-func holder(s *shop) (hold func() (release func())) {
+// for the document, until release. left has an element for each that left meanwhile.
+func holder(s *shop) (hold func() (release func()), left <-chan struct{}) {
 	var gate atomic.Pointer[chan struct{}]
+	gone := make(chan struct{}, 100)
 	s.before = func(w http.ResponseWriter, r *http.Request) bool {
 		if held := gate.Load(); held != nil && r.URL.Path != "/openapi.json" {
 			select {
 			case <-*held:
 			case <-r.Context().Done():
+				gone <- struct{}{}
 				return false
 			}
 		}
@@ -1019,7 +1021,7 @@ func holder(s *shop) (hold func() (release func())) {
 		held := make(chan struct{})
 		gate.Store(&held)
 		return sync.OnceFunc(func() { close(held) })
-	}
+	}, gone
 }
 
 // The places where something is sent, and where the page says what came of it.
@@ -1037,7 +1039,7 @@ var senders = []struct{ tab, button, said string }{
 func TestWaitingIsSaidAndInTheLog(t *testing.T) {
 	inOneBrowser(t, func(t *testing.T) {
 		s := newShop(t)
-		hold := holder(s)
+		hold, _ := holder(s)
 		p := open(t, s, desktop)
 		for _, sender := range senders {
 			release := hold()
@@ -1061,7 +1063,7 @@ func TestWaitingIsSaidAndInTheLog(t *testing.T) {
 func TestWhatIsAwaitedCanBeCancelled(t *testing.T) {
 	inOneBrowser(t, func(t *testing.T) {
 		s := newShop(t)
-		hold := holder(s)
+		hold, _ := holder(s)
 		p := open(t, s, desktop)
 		for _, sender := range senders {
 			release := hold()
@@ -1080,7 +1082,8 @@ func TestWhatIsAwaitedCanBeCancelled(t *testing.T) {
 func TestOneOfSeveralIsCancelledInTheLog(t *testing.T) {
 	inOneBrowser(t, func(t *testing.T) {
 		s := newShop(t)
-		release := holder(s)()
+		hold, left := holder(s)
+		release := hold()
 		defer release()
 		p := open(t, s, desktop)
 		p.do(clickOn("#order"))
@@ -1091,6 +1094,7 @@ func TestOneOfSeveralIsCancelledInTheLog(t *testing.T) {
 		eval[any](p, `document.querySelector("#log li.waiting > button").click()`) // the retry
 		p.waitFor(`document.querySelectorAll("#log li.waiting").length === 1 && document.querySelector("#orders-said").textContent.includes("It may have been created or not")`)
 		p.wantSaid("#orders-said", "Sent; no answer yet.")
+		<-left // so that it is not the one that creates
 		release()
 		p.logged("#order", 2)
 		p.want("statuses", p.statuses(), []string{"none", "201"})
