@@ -1,0 +1,120 @@
+// Package clienttest checks clients of the service of package storefront, as package
+// storetest checks its stores: against services that behave as badly as networks, proxies
+// and shops do.
+//
+// A client is tested with one call:
+//
+//	func TestClient(t *testing.T) {
+//		clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
+//			return client{shop.New(service.URL, &http.Client{Transport: service.Transport, Timeout: 40 * time.Second})}
+//		})
+//	}
+//
+//	// A client makes a program's own client one that clienttest can test.
+//	type client struct{ *shop.Client }
+//
+//	func (c client) CreateOrder(ctx context.Context, item string, qty int64) (id string, err error) {
+//		order, err := c.PlaceOrder(ctx, shop.Item(item), qty)
+//		return order.ID, err
+//	}
+//
+// Each subtest is named after a trouble, such as an answer that is lost after the order was
+// created, and has subtests in turn, which are named after what the suite demands of a
+// client: one-key, retry-after and so on. A failure says which promise the client broke, what
+// would happen to a shop, and what was sent and answered when. docs/wire.md has the rules.
+// Begin with the first failure. As with any subtests, -run chooses some:
+//
+//	go test -run 'TestClient/orders/.*lost/one-key'
+//
+// A minor version may add troubles, and demands that docs/wire.md makes.
+//
+// # Chance
+//
+// What the troubles leave to chance, such as which JSON comes in place of an order, is
+// decided by the flag -clienttest.seed, which is 1 by default. A seed gives a right client
+// the same verdict each time.
+//
+// # Optional methods
+//
+// A client may also be a [Resumer], a [Lister] and a [ProductGetter]. For those that it is
+// not, the suite skips what they are needed for. The compiler reports a method that is
+// missing or mistyped where the test file has this line:
+//
+//	var _ clienttest.Resumer = client{}
+package clienttest
+
+import (
+	"context"
+	"flag"
+	"net/http"
+	"testing"
+
+	"example.com/storefront/internal/trouble"
+)
+
+var seed = flag.Uint64("clienttest.seed", 1, "what the troubles of package clienttest leave to chance")
+
+// A Service is what a client is to talk to.
+type Service struct {
+	// URL is the base URL: orders are sent to URL + "/v1/orders". It has no slash at its
+	// end.
+	URL string
+	// Transport leads to the service. With [RunSynctest], nothing else does; with [Run], a
+	// client may use a transport of its own.
+	Transport http.RoundTripper
+}
+
+// A Client places orders. It is usually a type of the test around a client to be tested.
+type Client interface {
+	// CreateOrder places an order as the program would, with all tries that it takes, and
+	// returns the ID of the order that the service created. Each call is a new order, even
+	// if item and qty are those of an order before. An error says that there is no order or
+	// that nobody knows. ctx has no deadline; it is done when the suite waits no longer.
+	CreateOrder(ctx context.Context, item string, qty int64) (id string, err error)
+}
+
+// A Resumer is a client that can go on with an order that ended with an error, once
+// somebody has put right what was wrong: a URL, a password.
+type Resumer interface {
+	// ResumeOrder goes on with the order for which CreateOrder has returned err: it sends
+	// the same order again, with the same key. The rest is as with CreateOrder.
+	ResumeOrder(ctx context.Context, err error) (id string, _ error)
+}
+
+// A Lister is a client that walks through lists.
+type Lister interface {
+	// ListUsers returns the IDs of all users in the sequence in which they came. An error
+	// says that the list could not be read to its end; IDs beside it are ignored.
+	ListUsers(ctx context.Context) (ids []string, err error)
+	// ListWidgets is the same for widgets.
+	ListWidgets(ctx context.Context) (ids []string, err error)
+}
+
+// A ProductGetter is a client that reads products, and may keep them for as long as the
+// service allows.
+type ProductGetter interface {
+	// GetProduct returns the member name of the product, which is a string, and an error if
+	// there is no such product or it could not be read.
+	GetProduct(ctx context.Context, id string) (name string, err error)
+}
+
+// RunSynctest checks a client in bubbles of [testing/synctest], in which time passes only
+// while all goroutines wait, so that hours of waiting take no time. newClient returns a
+// client of a program that has just started, for which it is called about 80 times. The
+// client takes the time from package time, uses [Service.Transport] and waits for nothing
+// else outside of the bubble. What it leaves running is ended in t.Cleanup. A run takes about
+// half a second.
+func RunSynctest(t *testing.T, newClient func(t *testing.T, service Service) Client) {
+	t.Helper()
+	run(t, &suite{newClient: newClient, pace: trouble.Days, seed: *seed})
+}
+
+// Run is like [RunSynctest] for clients that need real time or a real network, such as those
+// that are other programs. It checks less: not what takes minutes, as limits of tries, late
+// answers, and long outages do. The services are at ports of 127.0.0.1. All clients wait at
+// the same time, so that a run takes about ten seconds. newClient is called from one
+// goroutine, but the methods of all clients are called at the same time.
+func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
+	t.Helper()
+	run(t, &suite{newClient: newClient, pace: trouble.Seconds, seed: *seed})
+}

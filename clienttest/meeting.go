@@ -1,0 +1,285 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront/internal/trouble"
+)
+
+// A meeting is that of a trouble and the clients that meet it at the same time.
+type meeting struct {
+	*suite
+	kind    trouble.Kind
+	trouble *trouble.Trouble
+	visits  []*visit
+	calls   []*trouble.Call // once it is over
+	over    chan struct{}   // not nil: it has been started
+}
+
+// A visit is a client and its shop.
+type visit struct {
+	*meeting
+	shop      *trouble.Shop
+	server    *http.Server
+	transport *transport
+	client    Client
+	calls     []*trouble.Call
+}
+
+// start opens the meeting and holds it in the background.
+func (m *meeting) start(t *testing.T) {
+	m.open(t)
+	m.over = make(chan struct{})
+	go func() {
+		defer close(m.over)
+		m.visit()
+	}()
+}
+
+// hold returns when the meeting is over.
+func (m *meeting) hold(t *testing.T) {
+	switch {
+	case m.over != nil:
+		<-m.over
+	case m.bubble():
+		synctest.Test(t, func(t *testing.T) {
+			m.open(t)
+			m.visit()
+		})
+	default:
+		m.open(t)
+		m.visit()
+	}
+}
+
+// open makes the shops and the clients.
+func (m *meeting) open(t *testing.T) {
+	t.Helper()
+	for i := range max(1, m.trouble.Calls) {
+		v := &visit{meeting: m, shop: trouble.New(m.seed, fmt.Sprint(m.kind, m.trouble.Name, i), m.pace)}
+		v.server = &http.Server{Handler: v.shop, ErrorLog: log.New(io.Discard, "", 0)}
+		v.server.SetKeepAlivesEnabled(false)
+		var listener net.Listener
+		var service Service
+		client := &http.Transport{DisableKeepAlives: true}
+		if m.bubble() {
+			pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+			client.DialContext = pipes.dial
+			listener, service.URL = pipes, "http://shop.test"
+		} else {
+			var err error
+			if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+				t.Fatal(err)
+			}
+			service.URL = "http://" + listener.Addr().String()
+		}
+		go v.server.Serve(listener)
+		v.transport = newTransport(client)
+		service.Transport = v.transport
+		if v.client = m.newClient(t, service); v.client == nil {
+			t.Fatal("newClient returned nil.")
+		}
+		m.visits = append(m.visits, v)
+	}
+}
+
+// visit has all clients do what they are to do, and closes the shops.
+func (m *meeting) visit() {
+	var wg sync.WaitGroup
+	for _, v := range m.visits {
+		wg.Go(func() {
+			switch m.kind {
+			case trouble.Orders:
+				v.order()
+			case trouble.Users:
+				v.walk("ListUsers", v.client.(Lister).ListUsers)
+			case trouble.Widgets:
+				v.walk("ListWidgets", v.client.(Lister).ListWidgets)
+			case trouble.Products:
+				v.read()
+			}
+		})
+	}
+	wg.Wait()
+	// A client that goes on after it has said that it gave up is seen.
+	if m.bubble() {
+		time.Sleep(2 * time.Hour)
+	} else {
+		time.Sleep(time.Second)
+	}
+	m.close()
+	for _, v := range m.visits {
+		m.calls = append(m.calls, v.calls...)
+	}
+}
+
+func (m *meeting) close() {
+	for _, v := range m.visits {
+		v.transport.stop()
+		v.shop.Close()
+		v.server.Close()
+		v.transport.idle()
+	}
+}
+
+// order places orders, and goes on with those that end with an error.
+func (v *visit) order() {
+	type order struct {
+		item string
+		qty  int64
+	}
+	orders := []order{{"teapot", 2}}
+	if v.trouble.Calm() {
+		orders = append(orders, orders[0], order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1})
+	}
+	for _, o := range orders {
+		c := v.begin()
+		c.Item, c.Qty = o.item, o.qty
+		name := fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty)
+		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.item, o.qty) })
+		c.Said(&trouble.Result{Name: name, ID: id, Err: err})
+		if resumer, ok := v.client.(Resumer); ok && v.trouble.Final && !v.trouble.Endless() && err != nil && !errors.Is(err, errStuck) {
+			// What was wrong is put right, and what was held up on its way has arrived.
+			said := c.Resume()
+			id, err := call(v, func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })
+			said(&trouble.Result{Name: "ResumeOrder", ID: id, Err: err})
+		}
+		c.Settle()
+	}
+}
+
+func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {
+	c := v.begin()
+	ids, err := call(v, list)
+	c.Said(&trouble.Result{Name: name, IDs: ids, Err: err})
+}
+
+// read reads a product three times. Its name changes in between.
+func (v *visit) read() {
+	c := v.begin()
+	id, names := "teapot", []string{"Teapot", "Teapot, blue", "Teapot, blue"}
+	if v.trouble.Name == trouble.Missing {
+		id, names = "samovar", []string{""}
+	}
+	for i, name := range names {
+		if i > 0 {
+			v.shop.PutProduct(id, name)
+			time.Sleep(v.trouble.Pause(v.pace))
+		}
+		got, err := call(v, func(ctx context.Context) (string, error) { return v.client.(ProductGetter).GetProduct(ctx, id) })
+		c.Said(&trouble.Result{Name: fmt.Sprintf("GetProduct(ctx, %q)", id), Text: got, Want: name, Err: err})
+	}
+}
+
+func (v *visit) begin() *trouble.Call {
+	c := v.shop.Begin(v.kind, v.trouble)
+	v.calls = append(v.calls, c)
+	return c
+}
+
+// errStuck is what a method returned that did not come to its end.
+var errStuck = errors.New("(it did not return, and was stopped)")
+
+// call calls a method of the client, and ends it if it does not return: a day and six hours
+// later where time passes in a bubble.
+func call[T any](v *visit, method func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	returned := make(chan result, 1)
+	go func() {
+		r := result{err: errStuck}
+		defer func() { returned <- r }() // also if the transport ends the goroutine
+		r.value, r.err = method(ctx)
+	}()
+	patience := 30 * time.Hour
+	if !v.bubble() {
+		patience = 2 * time.Minute
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case r := <-returned:
+		return r.value, r.err
+	case <-timer.C:
+	}
+	cancel()
+	v.transport.stop()
+	if v.bubble() { // where nothing may be left running
+		<-returned
+	}
+	return *new(T), errStuck
+}
+
+// A transport ends goroutines that send too many requests: a client that goes on for ever
+// cannot be stopped in another way.
+type transport struct {
+	*http.Transport
+	left atomic.Int64
+}
+
+func newTransport(t *http.Transport) *transport {
+	limited := &transport{Transport: t}
+	limited.left.Store(trouble.MostRequests)
+	return limited
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.left.Add(-1) < 0 {
+		runtime.Goexit()
+	}
+	return t.Transport.RoundTrip(r)
+}
+
+func (t *transport) stop() { t.left.Store(0) }
+func (t *transport) idle() { t.CloseIdleConnections() }
+
+// A pipeListener accepts the other ends of the connections that dial makes, in memory.
+type pipeListener struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "shop.test", Net: "pipe"} }

@@ -1,0 +1,282 @@
+package trouble
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"example.com/storefront"
+)
+
+// A Call is all that a client sends, and is answered, to place one order, walk a list or read
+// products.
+type Call struct {
+	Kind    Kind
+	Trouble *Trouble
+	Item    string // that was to be ordered, if it is known
+	Qty     int64
+	// Results are what the client said, if it can be asked: of the call, and of those by
+	// which it went on with an order.
+	Results []*Result
+
+	shop      *Shop
+	began     time.Time
+	steps     []step
+	taken     int // steps and what came after them
+	held      []held
+	exchanges []*Exchange
+	changed   map[string]bool // items that came or went during the walk
+	tags      []string        // that products were given
+}
+
+// A Result is what a client said in the end.
+type Result struct {
+	Name string // of the method
+	Err  error
+	ID   string   // of the order
+	IDs  []string // of the items in a list
+	Text string   // the name of a product
+	Want string   // the one that it has; empty: there is no such product
+
+	from, to int // exchanges
+	at       time.Time
+}
+
+// An Exchange is a request and its answer.
+type Exchange struct {
+	At             time.Time
+	Method, Target string
+	Key            string // Idempotency-Key
+	Tag            string // If-None-Match
+	Cursor         string
+	Body           []byte
+
+	path        string
+	expected    bool // as a request of the call
+	cursorKnown bool // whether the shop has given it out
+	last        bool // whether its page has no next
+	answer      answer
+	way         way
+	left        bool      // whether the client left before the answer had ended
+	own         bool      // whether the answer is the service's
+	ended       time.Time // when its answer began to come, or failed to; 0 before
+	created     string    // the ID of the order that it created
+}
+
+// meaning is what a client is to make of the answer.
+func (e *Exchange) meaning() Meaning {
+	if e.left || e.way != whole && e.way != late {
+		return Again
+	}
+	return e.answer.meaning()
+}
+
+// Said records what the client said. Requests that come later are not of the call.
+func (c *Call) Said(r *Result) {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	r.at, r.to = time.Now(), len(c.exchanges)
+	c.Results = append(c.Results, r)
+}
+
+// Resume begins what goes on with the order: what was held up on its way has arrived.
+func (c *Call) Resume() (begin func(*Result)) {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	c.settle()
+	c.taken = len(c.steps)
+	from := len(c.exchanges)
+	return func(r *Result) {
+		r.from = from
+		c.Said(r)
+	}
+}
+
+// Settle lets arrive what was held up on its way.
+func (c *Call) Settle() {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	c.settle()
+}
+
+func (c *Call) settle() {
+	for _, h := range c.held {
+		c.shop.settle(h)
+	}
+	c.held = nil
+}
+
+// Requests returns how many have come.
+func (c *Call) Requests() int {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	return len(c.exchanges)
+}
+
+// take adds an exchange and returns how it is answered.
+func (c *Call) take(e *Exchange) step {
+	c.exchanges = append(c.exchanges, e)
+	switch {
+	case e.path == "/sign-in":
+		return says(http.StatusOK, signIn)
+	case e.path == "/elsewhere/v1/orders":
+		return says(http.StatusCreated, forged, "Content-Type", "application/json")
+	}
+	switch c.Kind {
+	case Orders:
+		e.expected = e.Method == http.MethodPost && e.path == "/v1/orders"
+	case Users:
+		e.expected = e.path == "/v1/users"
+	case Widgets:
+		e.expected = e.path == "/v2/widgets"
+	case Products:
+		e.expected = strings.HasPrefix(e.path, "/v1/products/")
+	}
+	if !e.expected {
+		return step{times: 1}
+	}
+	c.taken++
+	if c.taken > len(c.steps) {
+		if c.Trouble.forever {
+			return c.steps[len(c.steps)-1]
+		}
+		return step{times: 1}
+	}
+	return c.steps[c.taken-1]
+}
+
+// change deletes an item of the list and puts two others into it.
+func (c *Call) change(path string) {
+	list := &c.shop.store.Users
+	if path == "/v2/widgets" {
+		list = &c.shop.store.Widgets
+	}
+	if c.changed == nil {
+		c.changed = make(map[string]bool)
+	}
+	ids := slices.Collect(list.All())
+	gone, first, end := ids[2].ID(), "a0", "z9"
+	list.Delete(gone)
+	list.Put(storefront.MustResource(first, nil), storefront.MustResource(end, nil))
+	c.changed[gone], c.changed[first], c.changed[end] = true, true, true
+}
+
+// items returns the IDs of the list.
+func (c *Call) items() []string {
+	list := &c.shop.store.Users
+	if c.Kind == Widgets {
+		list = &c.shop.store.Widgets
+	}
+	var ids []string
+	for item := range list.All() {
+		ids = append(ids, item.ID())
+	}
+	return ids
+}
+
+// Story tells the call in lines: when, what was sent, and what was answered.
+func (c *Call) Story() string {
+	var b strings.Builder
+	say := func(at time.Time, format string, args ...any) {
+		fmt.Fprintf(&b, "%9.3f s  ", at.Sub(c.began).Seconds())
+		fmt.Fprintf(&b, format+"\n", args...)
+	}
+	results := c.Results
+	const shown = 12
+	for i, e := range c.exchanges {
+		for len(results) > 0 && results[0].to <= i {
+			say(results[0].at, "%s", results[0])
+			results = results[1:]
+		}
+		if i >= shown && i < len(c.exchanges)-2 {
+			if i == shown {
+				fmt.Fprintf(&b, "             … and %d more requests\n", len(c.exchanges)-2-shown)
+			}
+			continue
+		}
+		say(e.At, "%d. %s %s%s", i+1, e.Method, e.Target, e.asked())
+		end := e.ended
+		if end.IsZero() {
+			end = e.At
+		}
+		say(end, "   %s", e.answered())
+	}
+	for _, r := range results {
+		say(r.at, "%s", r)
+	}
+	return b.String()
+}
+
+func (r *Result) String() string {
+	switch {
+	case r.Err != nil:
+		return fmt.Sprintf("%s returned the error %q", r.Name, cut(r.Err.Error(), 300))
+	case r.IDs != nil:
+		return fmt.Sprintf("%s returned %s", r.Name, strings.Join(r.IDs, ", "))
+	case r.ID != "":
+		return fmt.Sprintf("%s returned the order %q", r.Name, r.ID)
+	default:
+		return fmt.Sprintf("%s returned %q", r.Name, r.Text)
+	}
+}
+
+func (e *Exchange) asked() string {
+	var b strings.Builder
+	if e.Key != "" {
+		fmt.Fprintf(&b, "  Idempotency-Key: %s", cut(e.Key, 60))
+	}
+	if e.Tag != "" {
+		fmt.Fprintf(&b, "  If-None-Match: %s", cut(e.Tag, 60))
+	}
+	if len(e.Body) > 0 {
+		b.WriteString("  " + cut(string(e.Body), 100))
+	}
+	return b.String()
+}
+
+func (e *Exchange) answered() string {
+	var text string
+	switch e.way {
+	case nothing, silent:
+		text = "no answer: " + string(e.way)
+		if e.way == nothing {
+			text = string(e.way)
+		}
+	default:
+		text = fmt.Sprint(e.answer.status)
+		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control", "Idempotent-Replayed"} {
+			if name == "Cache-Control" && e.answer.header.Get("ETag") == "" {
+				continue
+			}
+			if value := e.answer.header.Get(name); value != "" {
+				text += "  " + name + ": " + cut(value, 40)
+			}
+		}
+		text += "  " + cut(string(e.answer.body), 110)
+		if e.way != whole {
+			text += "; " + string(e.way)
+		}
+	}
+	if e.left {
+		text += "; the client left"
+	}
+	if e.created != "" && (e.way != whole || e.answer.status != http.StatusCreated) {
+		text += "; the shop has created the order " + e.created
+	}
+	return text
+}
+
+// cut returns the text in one line of no more than n bytes and something.
+func cut(text string, n int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
+	if len(text) <= n {
+		return text
+	}
+	for !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
+}

@@ -1,0 +1,365 @@
+package trouble
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+)
+
+// A Shop is an [http.Handler]. Its server must not close connections by itself before 3
+// minutes have passed, and each connection should be for one request only: some clients send
+// a request again by themselves where a connection that they kept breaks.
+type Shop struct {
+	pace    Pace
+	store   storefront.MemStore
+	service http.Handler
+	closed  chan struct{}
+	open    sync.WaitGroup // requests
+
+	mu      sync.Mutex
+	dice    dice
+	assign  func(*Exchange) *Call // finds the call to which a request belongs
+	current *Call
+	cursors map[string]string // those that were given out, and those of the service
+}
+
+// MaxAge returns for how long a read is fresh.
+func (p Pace) MaxAge() time.Duration {
+	if p == Seconds {
+		return time.Second
+	}
+	return time.Minute
+}
+
+// New returns a shop for one client. The seed and the name decide what is left to chance.
+// Requests belong to the call that has begun last.
+func New(seed uint64, name string, pace Pace) *Shop {
+	stream := fnv.New64a()
+	stream.Write([]byte(name))
+	s := &Shop{
+		pace: pace, closed: make(chan struct{}),
+		dice: dice{rand.New(rand.NewPCG(seed, stream.Sum64())), pace}, cursors: make(map[string]string),
+	}
+	s.assign = func(*Exchange) *Call { return s.current }
+	for _, id := range []string{"ada", "barbara", "edsger", "frances", "grace", "linus", "tony"} {
+		s.store.Users.Put(storefront.MustResource(id, nil))
+	}
+	for i := range 7 {
+		s.store.Widgets.Put(storefront.MustResource(fmt.Sprint("w", i+1), nil))
+	}
+	s.PutProduct("kettle", "Kettle")
+	s.PutProduct("teapot", "Teapot")
+	s.service = storefront.NewWithOptions(&s.store, &storefront.Options{MaxAge: pace.MaxAge(), Logger: slog.New(slog.DiscardHandler)})
+	return s
+}
+
+// PutProduct changes the name of a product.
+func (s *Shop) PutProduct(id, name string) {
+	s.store.Products.Put(storefront.MustResource(id, map[string]string{"name": name}))
+}
+
+// Begin begins a call.
+func (s *Shop) Begin(kind Kind, t *Trouble) *Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = s.begin(kind, t)
+	return s.current
+}
+
+func (s *Shop) begin(kind Kind, t *Trouble) *Call {
+	c := &Call{Kind: kind, Trouble: t, shop: s, began: time.Now()}
+	if t.steps != nil {
+		c.steps = t.steps(s.dice)
+	}
+	return c
+}
+
+// Close ends the requests that are under way. The service gets those that were held up.
+func (s *Shop) Close() {
+	close(s.closed)
+	s.open.Wait()
+}
+
+// ServeHTTP answers as the trouble says.
+func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.open.Add(1)
+	defer s.open.Done()
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(time.Minute)) // for the body
+	control.SetWriteDeadline(time.Time{})
+	w.Header().Set("Connection", "close")
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<17))
+	if err != nil {
+		return
+	}
+	control.SetReadDeadline(time.Time{})
+	e := &Exchange{
+		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: r.Header.Get("Idempotency-Key"),
+		Body: body, Tag: r.Header.Get("If-None-Match"), path: r.URL.Path,
+	}
+	s.mu.Lock()
+	call := s.assign(e)
+	if call == nil {
+		s.mu.Unlock()
+		s.ask(r, r.URL.RawQuery, body).writeTo(w)
+		return
+	}
+	st := call.take(e)
+	if st.times > 0 {
+		for _, held := range call.held {
+			s.settle(held)
+		}
+		call.held = nil
+	}
+	a := new(answer)
+	for range st.times {
+		a = s.get(call, e, r, st)
+	}
+	if st.held {
+		call.held = append(call.held, held{e, r})
+	}
+	if st.answer != nil {
+		a = st.answer
+	}
+	e.answer, e.way, e.own = *a, st.way, st.answer == nil
+	s.mu.Unlock()
+
+	// A client that has an answer may be quicker than this goroutine: the time is taken
+	// before the answer is sent.
+	left := st.way == late && !s.wait(r.Context(), 35*time.Second) || st.way == silent && !s.wait(r.Context(), longestTry)
+	s.mu.Lock()
+	e.left, e.ended = left, time.Now()
+	s.mu.Unlock()
+	if left || s.send(w, a, st.way) {
+		return
+	}
+	s.mu.Lock()
+	e.left = true
+	s.mu.Unlock()
+}
+
+type held struct {
+	e *Exchange
+	r *http.Request
+}
+
+func (s *Shop) settle(h held) {
+	h.e.created = created(s.ask(h.r, h.r.URL.RawQuery, h.e.Body))
+}
+
+// get has the service answer a request as its step says.
+func (s *Shop) get(c *Call, e *Exchange, r *http.Request, st step) *answer {
+	if e.expected && (c.Kind == Users || c.Kind == Widgets) {
+		return s.page(c, e, r, st)
+	}
+	a := s.ask(r, r.URL.RawQuery, e.Body)
+	if id := created(a); id != "" {
+		e.created = id
+	}
+	if st.edit != nil {
+		st.edit(a)
+	}
+	if tag := a.header.Get("ETag"); tag != "" {
+		c.tags = append(c.tags, tag)
+	}
+	return a
+}
+
+// ask returns the answer of the service.
+func (s *Shop) ask(r *http.Request, query string, body []byte) *answer {
+	r = r.Clone(context.WithoutCancel(r.Context()))
+	r.URL.RawQuery = query
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	a := &answer{header: make(http.Header)}
+	s.service.ServeHTTP((*recorder)(a), r)
+	return a
+}
+
+// A recorder is an answer that is written as a response.
+type recorder answer
+
+func (w *recorder) Header() http.Header    { return w.header }
+func (w *recorder) WriteHeader(status int) { w.status = status } // which the service always does
+func (w *recorder) Write(b []byte) (int, error) {
+	w.body = append(w.body, b...)
+	return len(b), nil
+}
+
+// page answers with a page of at most three items, and with cursors of its own.
+func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
+	if st.change {
+		c.change(e.path)
+	}
+	name := "after"
+	if c.Kind == Widgets {
+		name = "start"
+	}
+	query := r.URL.Query()
+	limit := query.Get("limit")
+	if n, err := strconv.Atoi(limit); limit == "" || err == nil && n > 3 {
+		query.Set("limit", "3")
+	}
+	if query.Has(name) {
+		e.Cursor = query.Get(name)
+		if real, ok := s.cursors[e.Cursor]; ok {
+			e.cursorKnown = true
+			query.Set(name, real)
+			if real == "" {
+				query.Del(name)
+			}
+		}
+	}
+	position := query.Get(name)
+	a := s.ask(r, query.Encode(), e.Body)
+	var page struct {
+		Data    []json.RawMessage `json:"data"`
+		HasMore bool              `json:"has_more"`
+		Next    string            `json:"next,omitempty"`
+	}
+	if a.status != http.StatusOK || len(a.body) == 0 || json.Unmarshal(a.body, &page) != nil {
+		return a
+	}
+	if st.empty {
+		page.Data, page.HasMore, page.Next = []json.RawMessage{}, true, position
+	}
+	a.header.Del("Link")
+	a.header.Del("ETag")
+	a.header.Del("Content-Length")
+	if page.HasMore {
+		page.Next = s.cursor(page.Next)
+		link := url.Values{"limit": {limit}}
+		if limit == "" {
+			link.Del("limit")
+		}
+		link.Set(name, page.Next)
+		a.header.Set("Link", "<?"+link.Encode()+`>; rel="next"`)
+	}
+	e.last = !page.HasMore
+	a.body, _ = json.Marshal(page)
+	return a
+}
+
+// cursor returns a cursor that stands for one of the service.
+func (s *Shop) cursor(real string) string {
+	b := make([]byte, 12)
+	for i := range b {
+		b[i] = byte(s.dice.IntN(256))
+	}
+	name := base64.RawURLEncoding.EncodeToString(b)
+	s.cursors[name] = real
+	return name
+}
+
+// send reports whether the client has stayed until the answer ended.
+func (s *Shop) send(w http.ResponseWriter, a *answer, how way) bool {
+	if how == whole || how == late {
+		return a.writeTo(w)
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer conn.Close()
+	raw := a.raw(how)
+	head := bytes.Index(raw, []byte("\r\n\r\n")) + 4
+	switch how {
+	case cutHead:
+		conn.Write(raw[:head/2])
+	case cutBody, cutChunk:
+		conn.Write(raw[:head+(len(raw)-head)/2])
+	case endless:
+		if _, err := conn.Write(raw[:head+(len(raw)-head)/2]); err != nil {
+			return false
+		}
+		for end := time.Now().Add(longestTry); time.Now().Before(end); {
+			if !s.wait(context.Background(), 5*time.Second) {
+				return false
+			}
+			if _, err := conn.Write([]byte(" ")); err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// longestTry is how long a try may last before the shop ends it.
+const longestTry = 150 * time.Second
+
+// wait reports whether the client and the shop have stayed for so long.
+func (s *Shop) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-s.closed:
+	}
+	return false
+}
+
+func (a *answer) writeTo(w http.ResponseWriter) bool {
+	for name, values := range a.header {
+		w.Header()[name] = values
+	}
+	if a.status != http.StatusNoContent && a.status != http.StatusNotModified {
+		w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
+	}
+	w.WriteHeader(a.status)
+	_, err := w.Write(a.body)
+	return err == nil && http.NewResponseController(w).Flush() == nil
+}
+
+// raw returns the bytes of the answer.
+func (a *answer) raw(how way) []byte {
+	res := &http.Response{
+		StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: a.header.Clone(),
+		Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Close: true,
+	}
+	if res.Header == nil {
+		res.Header = make(http.Header)
+	}
+	res.Header.Del("Content-Length")
+	switch how {
+	case cutChunk:
+		res.ContentLength, res.TransferEncoding = -1, []string{"chunked"}
+	case endless:
+		res.ContentLength += 1 << 20
+	}
+	var b bytes.Buffer
+	res.Write(&b) // it says that an endless body is too short
+	return b.Bytes()
+}
+
+// orderID returns the ID if the body is a JSON object with one.
+func orderID(body []byte) string {
+	var order struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(body, &order) != nil {
+		return ""
+	}
+	return order.ID
+}
+
+// created returns the ID of the order that the service has created now.
+func created(a *answer) string {
+	if a.status != http.StatusCreated || a.header.Get("Idempotent-Replayed") != "" {
+		return ""
+	}
+	return orderID(a.body)
+}
