@@ -44,23 +44,31 @@ func (m *meeting) start(t *testing.T) {
 	m.over = make(chan struct{})
 	go func() {
 		defer close(m.over)
+		m.places <- struct{}{}
 		m.visit()
+		<-m.places
 	}()
 }
 
 // hold returns when the meeting is over.
 func (m *meeting) hold(t *testing.T) {
-	switch {
-	case m.over != nil:
-		<-m.over
-	case m.bubble():
+	if m.bubble() {
 		synctest.Test(t, func(t *testing.T) {
 			m.open(t)
 			m.visit()
 		})
-	default:
-		m.open(t)
-		m.visit()
+		return
+	}
+	if m.over == nil {
+		m.start(t)
+	}
+	m.wait()
+}
+
+// wait returns when the meeting is over, if it was started.
+func (m *meeting) wait() {
+	if m.over != nil {
+		<-m.over
 	}
 }
 
@@ -147,23 +155,24 @@ func (v *visit) order() {
 	for _, o := range orders {
 		c := v.begin()
 		c.Item, c.Qty = o.item, o.qty
-		name := fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty)
+		said := c.Asked(fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty))
 		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.item, o.qty) })
-		c.Said(&trouble.Result{Name: name, ID: id, Err: err})
+		said(&trouble.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
 		if resumer, ok := v.client.(Resumer); ok && v.trouble.Final && !v.trouble.Endless() && err != nil && !errors.Is(err, errStuck) {
-			// What was wrong is put right, and what was held up on its way has arrived.
-			said := c.Resume()
+			c.Mend()
+			said := c.Asked("ResumeOrder(ctx, err)")
 			id, err := call(v, func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })
-			said(&trouble.Result{Name: "ResumeOrder", ID: id, Err: err})
+			said(&trouble.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
 		}
-		c.Settle()
+		c.Mend()
 	}
 }
 
 func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {
 	c := v.begin()
+	said := c.Asked(name + "(ctx)")
 	ids, err := call(v, list)
-	c.Said(&trouble.Result{Name: name, IDs: ids, Err: err})
+	said(&trouble.Result{IDs: ids, Err: err})
 }
 
 // read reads a product three times. Its name changes in between.
@@ -178,8 +187,9 @@ func (v *visit) read() {
 			v.shop.PutProduct(id, name)
 			time.Sleep(v.trouble.Pause(v.pace))
 		}
+		said := c.Asked(fmt.Sprintf("GetProduct(ctx, %q)", id))
 		got, err := call(v, func(ctx context.Context) (string, error) { return v.client.(ProductGetter).GetProduct(ctx, id) })
-		c.Said(&trouble.Result{Name: fmt.Sprintf("GetProduct(ctx, %q)", id), Text: got, Want: name, Err: err})
+		said(&trouble.Result{Text: got, Want: name, Err: err})
 	}
 }
 

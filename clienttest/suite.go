@@ -18,113 +18,69 @@ type suite struct {
 	pace      trouble.Pace
 	seed      uint64
 	broken    func(check string) // is told of each failure, which then is none; nil: the test fails
+	kinds     []trouble.Kind     // nil: all
 
+	places  chan struct{}  // of meetings at the same time
+	client  reflect.Type   // of the clients
 	told    map[string]int // how often a story was told, by check
-	missing []string       // the names of optional methods' types
+	missing []string       // names of optional methods' types
 }
 
 // bubble is whether each trouble has a bubble of its own.
 func (s *suite) bubble() bool { return s.pace == trouble.Days }
 
+// A chapter is what a run checks of one kind.
+type chapter struct {
+	kind     trouble.Kind
+	needs    reflect.Type
+	what     string // is not checked without the methods
+	meetings []*meeting
+}
+
 func run(t *testing.T, s *suite) {
 	t.Helper()
 	s.told = make(map[string]int)
-	for _, kind := range []trouble.Kind{trouble.Orders, trouble.Users, trouble.Widgets, trouble.Products} {
-		t.Run(string(kind), func(t *testing.T) { s.kind(t, kind) })
+	s.places = make(chan struct{}, 24)
+	chapters := []*chapter{
+		{kind: trouble.Orders, needs: reflect.TypeFor[Client]()},
+		{kind: trouble.Users, needs: reflect.TypeFor[Lister](), what: "walks through users"},
+		{kind: trouble.Widgets, needs: reflect.TypeFor[Lister](), what: "walks through widgets"},
+		{kind: trouble.Products, needs: reflect.TypeFor[ProductGetter](), what: "products"},
+	}
+	for _, c := range chapters {
+		for _, tr := range trouble.Troubles(c.kind, s.pace) {
+			c.meetings = append(c.meetings, &meeting{suite: s, kind: c.kind, trouble: tr})
+		}
+	}
+	s.look(t, *chapters[0].meetings[0])
+	if s.kinds != nil {
+		chapters = slices.DeleteFunc(chapters, func(c *chapter) bool { return !slices.Contains(s.kinds, c.kind) })
+	}
+	for i, c := range chapters {
+		t.Run(string(c.kind), func(t *testing.T) {
+			s.need(t, c.needs, c.what)
+			// In real time, all troubles are met at the same time, once the client has shown that
+			// it can do without any.
+			s.check(t, c, func() { s.startAll(t, chapters[i:]) })
+		})
+	}
+	for _, c := range chapters {
+		for _, m := range c.meetings {
+			m.wait()
+		}
 	}
 	if s.missing != nil && !testing.Verbose() {
 		// Package testing shows nothing of a test that passes.
-		fmt.Fprintf(os.Stdout, "%s has left unchecked what needs optional methods, which the client lacks (go test -v names them): %s\n", t.Name(), strings.Join(s.missing, ", "))
+		fmt.Fprintf(os.Stdout, "%s has left unchecked what needs methods that the client lacks (go test -v names them): %s\n", t.Name(), strings.Join(s.missing, ", "))
 	}
 }
 
-// kind checks what a client does of a kind.
-func (s *suite) kind(t *testing.T, kind trouble.Kind) {
-	switch kind {
-	case trouble.Users, trouble.Widgets:
-		s.need(t, reflect.TypeFor[Lister](), "walks through lists")
-	case trouble.Products:
-		s.need(t, reflect.TypeFor[ProductGetter](), "products")
-	}
-	troubles := trouble.Troubles(kind, s.pace)
-	meetings := make([]*meeting, len(troubles))
-	for i, tr := range troubles {
-		meetings[i] = &meeting{suite: s, kind: kind, trouble: tr}
-	}
-	calm := true
-	var calls []*trouble.Call
-	for i, m := range meetings {
-		if i == 1 && !s.bubble() {
-			for _, m := range meetings[1:] { // they wait at the same time
-				m.start(t)
-			}
-		}
-		t.Run(m.trouble.Name, func(t *testing.T) {
-			m.hold(t)
-			faults := s.judge(t, kind, m.calls, false)
-			calm = calm && (!m.trouble.Calm() || faults == 0)
-		})
-		if !calm {
-			t.Log("The other troubles were not tried, as the client fails where nothing is wrong.")
-			return
-		}
-		calls = append(calls, m.calls...)
-	}
-	t.Run("all together", func(t *testing.T) { s.judge(t, kind, calls, true) })
-	if kind == trouble.Orders {
-		t.Run("order after a final answer", func(t *testing.T) {
-			s.need(t, reflect.TypeFor[Resumer](), "that the client can go on with an order when a password, a URL or the stock was put right")
-		})
-	}
-}
-
-// judge makes a subtest of each check that the calls have met, and returns the number of
-// those that fail.
-func (s *suite) judge(t *testing.T, kind trouble.Kind, calls []*trouble.Call, together bool) (failed int) {
-	for _, check := range trouble.Checks(kind) {
-		if check.Together() != together {
-			continue
-		}
-		met, faults := check.Judge(calls)
-		if !met && faults == nil {
-			continue
-		}
-		if faults != nil {
-			failed++
-		}
-		if s.broken != nil {
-			if faults != nil {
-				s.broken(check.Name)
-			}
-			continue
-		}
-		t.Run(check.Name, func(t *testing.T) {
-			if faults != nil {
-				t.Error(s.explain(check, faults[0]))
-			}
-		})
-	}
-	return failed
-}
-
-// explain says what a client did wrong. Of the stories, which are long, two are enough.
-func (s *suite) explain(check *trouble.Check, fault trouble.Fault) string {
-	s.told[check.Name]++
-	text := fault.Text + "\nThe broken promise: " + check.Promise
-	if s.told[check.Name] > 2 {
-		return text
-	}
-	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the trouble %q and -clienttest.seed=%d:\n%s",
-		text, check.Shop, fault.Call.Trouble.Name, s.seed, strings.TrimRight(fault.Call.Story(), "\n"))
-}
-
-// need skips the test if the client has not got optional methods.
-func (s *suite) need(t *testing.T, methods reflect.Type, what string) {
-	var client reflect.Type
+// look finds out which methods the clients have.
+func (s *suite) look(t *testing.T, m meeting) {
+	t.Helper()
 	look := func(t *testing.T) {
-		m := &meeting{suite: s, kind: trouble.Orders, trouble: trouble.Troubles(trouble.Orders, s.pace)[0]}
 		m.open(t)
-		client = reflect.TypeOf(m.visits[0].client)
+		s.client = reflect.TypeOf(m.visits[0].client)
 		m.close()
 	}
 	if s.bubble() {
@@ -132,14 +88,94 @@ func (s *suite) need(t *testing.T, methods reflect.Type, what string) {
 	} else {
 		look(t)
 	}
-	if client.Implements(methods) {
+}
+
+func (s *suite) startAll(t *testing.T, chapters []*chapter) {
+	if s.bubble() {
+		return
+	}
+	for _, c := range chapters {
+		for _, m := range c.meetings {
+			if s.client.Implements(c.needs) && m.over == nil {
+				m.start(t)
+			}
+		}
+	}
+}
+
+// check has the clients meet the troubles of a chapter, and judges them.
+func (s *suite) check(t *testing.T, c *chapter, started func()) {
+	calm := true
+	var calls []*trouble.Call
+	for i, m := range c.meetings {
+		if i == 1 {
+			started()
+		}
+		t.Run(m.trouble.Name, func(t *testing.T) {
+			m.hold(t)
+			calm = s.judge(t, c.kind, m.calls, false) || !m.trouble.Calm()
+		})
+		if !calm {
+			t.Log("The other troubles were not tried, as the client fails where nothing is wrong.")
+			return
+		}
+		calls = append(calls, m.calls...)
+	}
+	if len(calls) > 1 {
+		s.judge(t, c.kind, calls, true)
+	}
+	if c.kind == trouble.Orders {
+		t.Run("ResumeOrder", func(t *testing.T) {
+			s.need(t, reflect.TypeFor[Resumer](), "that a client can go on with an order, with the same key, when a password, a URL or the stock was put right")
+		})
+	}
+}
+
+// judge makes a subtest of each check that the calls have met, and reports whether all pass.
+func (s *suite) judge(t *testing.T, kind trouble.Kind, calls []*trouble.Call, together bool) bool {
+	right := true
+	for _, check := range trouble.Checks(kind) {
+		if check.Together() != together {
+			continue
+		}
+		met, faults := check.Judge(calls)
+		right = right && faults == nil
+		switch {
+		case s.broken != nil:
+			if faults != nil {
+				s.broken(check.Name)
+			}
+		case met || faults != nil:
+			t.Run(check.Name, func(t *testing.T) {
+				if faults != nil {
+					t.Error(s.explain(check, faults[0]))
+				}
+			})
+		}
+	}
+	return right
+}
+
+// explain says what a client did wrong. Of the stories, which are long, two are enough.
+func (s *suite) explain(check *trouble.Check, fault trouble.Fault) string {
+	text := fault.Text + "\nThe broken promise: " + check.Promise
+	if s.told[check.Name]++; s.told[check.Name] > 2 {
+		return text
+	}
+	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the trouble %q and -clienttest.seed=%d:\n%s",
+		text, check.Shop, fault.Call.Trouble.Name, s.seed, strings.TrimRight(fault.Call.Story(), "\n"))
+}
+
+// need skips the test if the client has not got methods.
+func (s *suite) need(t *testing.T, methods reflect.Type, what string) {
+	if s.client.Implements(methods) {
 		return
 	}
 	text := fmt.Sprintf("Not checked: %s. To have it checked, give the client that newClient returns the methods of clienttest.%s:", what, methods.Name())
 	for m := range methods.Methods() {
 		text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
-		if has, ok := client.MethodByName(m.Name); ok {
-			text += fmt.Sprintf(" (%v has one with this name: %v)", client, has.Type)
+		if has, ok := s.client.MethodByName(m.Name); ok {
+			text += fmt.Sprintf(" (%v has one with this name: %v)", s.client, has.Type)
 		}
 	}
 	if !slices.Contains(s.missing, methods.Name()) {

@@ -36,13 +36,15 @@ type Call struct {
 type Result struct {
 	Name string // of the method
 	Err  error
-	ID   string   // of the order
-	IDs  []string // of the items in a list
-	Text string   // the name of a product
-	Want string   // the one that it has; empty: there is no such product
+	// Stuck is whether the method did not return, and was stopped.
+	Stuck bool
+	ID    string   // of the order
+	IDs   []string // of the items in a list
+	Text  string   // the name of a product
+	Want  string   // the one that it has; empty: there is no such product
 
-	from, to int // exchanges
-	at       time.Time
+	from, to  int // exchanges
+	asked, at time.Time
 }
 
 // An Exchange is a request and its answer.
@@ -74,32 +76,27 @@ func (e *Exchange) meaning() Meaning {
 	return e.answer.meaning()
 }
 
-// Said records what the client said. Requests that come later are not of the call.
-func (c *Call) Said(r *Result) {
+// Asked records that a method of the client is called, and returns what records the result.
+// Requests that come between one result and the next call are sent by nobody's order.
+func (c *Call) Asked(name string) (said func(*Result)) {
 	c.shop.mu.Lock()
 	defer c.shop.mu.Unlock()
-	r.at, r.to = time.Now(), len(c.exchanges)
-	c.Results = append(c.Results, r)
+	from, asked := len(c.exchanges), time.Now()
+	return func(r *Result) {
+		c.shop.mu.Lock()
+		defer c.shop.mu.Unlock()
+		r.Name, r.from, r.to, r.asked, r.at = name, from, len(c.exchanges), asked, time.Now()
+		c.Results = append(c.Results, r)
+	}
 }
 
-// Resume begins what goes on with the order: what was held up on its way has arrived.
-func (c *Call) Resume() (begin func(*Result)) {
+// Mend ends the trouble: what was wrong is put right, and what was held up on its way has
+// arrived.
+func (c *Call) Mend() {
 	c.shop.mu.Lock()
 	defer c.shop.mu.Unlock()
 	c.settle()
 	c.taken = len(c.steps)
-	from := len(c.exchanges)
-	return func(r *Result) {
-		r.from = from
-		c.Said(r)
-	}
-}
-
-// Settle lets arrive what was held up on its way.
-func (c *Call) Settle() {
-	c.shop.mu.Lock()
-	defer c.shop.mu.Unlock()
-	c.settle()
 }
 
 func (c *Call) settle() {
@@ -184,13 +181,24 @@ func (c *Call) Story() string {
 		fmt.Fprintf(&b, "%9.3f s  ", at.Sub(c.began).Seconds())
 		fmt.Fprintf(&b, format+"\n", args...)
 	}
-	results := c.Results
+	called, results := c.Results, c.Results
+	before := func(i int) { // what was called and said before an exchange
+		for {
+			switch {
+			case len(called) > 0 && len(called) == len(results) && called[0].from <= i:
+				say(called[0].asked, "%s is called", called[0].Name)
+				called = called[1:]
+			case len(results) > len(called) && results[0].to <= i:
+				say(results[0].at, "%s", results[0])
+				results = results[1:]
+			default:
+				return
+			}
+		}
+	}
 	const shown = 12
 	for i, e := range c.exchanges {
-		for len(results) > 0 && results[0].to <= i {
-			say(results[0].at, "%s", results[0])
-			results = results[1:]
-		}
+		before(i)
 		if i >= shown && i < len(c.exchanges)-2 {
 			if i == shown {
 				fmt.Fprintf(&b, "             … and %d more requests\n", len(c.exchanges)-2-shown)
@@ -204,22 +212,20 @@ func (c *Call) Story() string {
 		}
 		say(end, "   %s", e.answered())
 	}
-	for _, r := range results {
-		say(r.at, "%s", r)
-	}
+	before(len(c.exchanges))
 	return b.String()
 }
 
 func (r *Result) String() string {
 	switch {
 	case r.Err != nil:
-		return fmt.Sprintf("%s returned the error %q", r.Name, cut(r.Err.Error(), 300))
+		return "it returns the error: " + cut(r.Err.Error(), 300)
 	case r.IDs != nil:
-		return fmt.Sprintf("%s returned %s", r.Name, strings.Join(r.IDs, ", "))
+		return "it returns " + strings.Join(r.IDs, ", ")
 	case r.ID != "":
-		return fmt.Sprintf("%s returned the order %q", r.Name, r.ID)
+		return fmt.Sprintf("it returns the order %q", r.ID)
 	default:
-		return fmt.Sprintf("%s returned %q", r.Name, r.Text)
+		return fmt.Sprintf("it returns %q", r.Text)
 	}
 }
 

@@ -14,7 +14,7 @@ var walkTroubles = []Trouble{
 	{Name: "the first page is empty and has a next", steps: always(step{times: 1, empty: true})},
 	{Name: "the list changes during the walk", steps: always(step{times: 1}, step{times: 1, change: true})},
 	{Name: "503 in the middle", steps: func(d dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
-	{Name: "a page is cut", steps: always(step{times: 1}, comes(cutBody))},
+	{Name: "a page is cut", steps: cuts(whole, cutBody)},
 	{Name: "a page is lost", steps: always(step{times: 1}, comes(nothing))},
 	{Name: "200 with a page to sign in", steps: always(step{times: 1}, says(200, signIn))},
 	{Name: "200 with JSON that is no page", steps: func(d dice) []step {
@@ -111,17 +111,6 @@ var walkChecks = []*Check{
 		Shop: "It reads the same page for ever.",
 		each: func(c *Call) (bool, string) { return c.ends() },
 	},
-	{
-		Name: "walk-redirects", Promise: "The page behind a redirect is not taken for one of the list.",
-		Shop: "A page to sign in passes for an empty list.",
-		each: func(c *Call) (bool, string) {
-			redirect := slices.ContainsFunc(c.exchanges, func(e *Exchange) bool { return e.answer.status/100 == 3 })
-			if redirect && len(c.Results) > 0 && c.Results[0].Err == nil && slices.ContainsFunc(c.exchanges, (*Exchange).redirected) {
-				return true, fmt.Sprintf("%s followed a redirect to a page to sign in, and returned no error.", c.Results[0].Name)
-			}
-			return redirect && len(c.Results) > 0, ""
-		},
-	},
 }
 
 // well reports whether all that went wrong were changes and empty pages.
@@ -164,7 +153,7 @@ var productTroubles = []Trouble{
 	{Name: "the answer is not to be reused", steps: always(step{times: 1, edit: func(a *answer) { a.header.Set("Cache-Control", "no-cache, private") }}), pause: time.Millisecond},
 	{Name: "503", steps: func(d dice) []step { return []step{unavailable(d.retryAfter())} }},
 	{Name: "503 between", steps: func(d dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
-	{Name: "the answer is cut", steps: always(comes(cutBody))},
+	{Name: "the answer is cut", steps: cuts(cutBody)},
 	{Name: "the answer is lost", steps: always(comes(nothing))},
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(endless))},
 	{Name: "200 with a page to sign in", steps: always(says(200, signIn), says(200, signIn))},

@@ -143,7 +143,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	e.left, e.ended = left, time.Now()
 	s.mu.Unlock()
-	if left || s.send(w, a, st.way) {
+	if left || s.send(w, a, st) {
 		return
 	}
 	s.mu.Lock()
@@ -198,6 +198,9 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// mostItems is the highest limit of the service.
+const mostItems = 500
+
 // page answers with a page of at most three items, and with cursors of its own.
 func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 	if st.change {
@@ -209,7 +212,7 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 	}
 	query := r.URL.Query()
 	limit := query.Get("limit")
-	if n, err := strconv.Atoi(limit); limit == "" || err == nil && n > 3 {
+	if n, err := strconv.Atoi(limit); limit == "" || err == nil && n > 3 && n <= mostItems {
 		query.Set("limit", "3")
 	}
 	if query.Has(name) {
@@ -264,8 +267,8 @@ func (s *Shop) cursor(real string) string {
 }
 
 // send reports whether the client has stayed until the answer ended.
-func (s *Shop) send(w http.ResponseWriter, a *answer, how way) bool {
-	if how == whole || how == late {
+func (s *Shop) send(w http.ResponseWriter, a *answer, st step) bool {
+	if st.way == whole || st.way == late {
 		return a.writeTo(w)
 	}
 	conn, _, err := http.NewResponseController(w).Hijack()
@@ -273,13 +276,13 @@ func (s *Shop) send(w http.ResponseWriter, a *answer, how way) bool {
 		panic(http.ErrAbortHandler)
 	}
 	defer conn.Close()
-	raw := a.raw(how)
+	raw := a.raw(st.way)
 	head := bytes.Index(raw, []byte("\r\n\r\n")) + 4
-	switch how {
+	switch st.way {
 	case cutHead:
-		conn.Write(raw[:head/2])
+		conn.Write(raw[:int(float64(head)*st.part)])
 	case cutBody, cutChunk:
-		conn.Write(raw[:head+(len(raw)-head)/2])
+		conn.Write(raw[:head+int(float64(len(raw)-head)*st.part)])
 	case endless:
 		if _, err := conn.Write(raw[:head+(len(raw)-head)/2]); err != nil {
 			return false

@@ -98,6 +98,7 @@ type step struct {
 	empty  bool          // whether the page has a next and no items
 	change bool          // whether the list is changed before
 	way    way
+	part   float64 // how much of the head or of the body comes, where it is cut
 }
 
 type answer struct {
@@ -136,6 +137,16 @@ func done(s step) step {
 
 // comes is a step whose answer, the service's, comes in that way.
 func comes(w way) step { return step{times: 1, way: w} }
+
+// cuts returns steps whose answers, the service's, are cut somewhere.
+func cuts(ways ...way) func(dice) []step {
+	return func(d dice) (steps []step) {
+		for _, w := range ways {
+			steps = append(steps, step{times: 1, way: w, part: 0.05 + 0.9*d.Float64()})
+		}
+		return steps
+	}
+}
 
 // lost is a step in which the service does not get the request, and nothing comes.
 func lost() step { return step{way: nothing} }

@@ -1,0 +1,544 @@
+package clienttest_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront/clienttest"
+)
+
+// A wrongClient breaks promises: exactly those of caught.
+type wrongClient struct {
+	name   string
+	change func(c *client)
+	caught []string
+}
+
+// also is a judge that takes some answers for something else.
+func also(v verdict, is func(answer) bool) func(*client) {
+	return func(c *client) {
+		c.judge = func(a answer) (string, verdict) {
+			if !is(a) {
+				return judge(a)
+			}
+			var order struct{ ID string }
+			if json.Unmarshal(a.body, &order); order.ID == "" {
+				order.ID = "unknown"
+			}
+			return order.ID, v
+		}
+	}
+}
+
+func status(codes ...int) func(answer) bool {
+	return func(a answer) bool { return slices.Contains(codes, a.status) }
+}
+
+func says(text string) func(answer) bool {
+	return func(a answer) bool { return strings.Contains(string(a.body), text) }
+}
+
+// tries changes the tries of an order, which are counted from 1.
+func tries(change func(try int, key string, body []byte) (string, []byte)) func(*client) {
+	return func(c *client) {
+		count := make(map[string]int) // by key
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			count[key]++
+			key, body = change(count[key], key, body)
+			return c.send(ctx, key, body)
+		}
+	}
+}
+
+// anew is a client that takes another key after some answers, and goes on.
+func anew(is func(answer) bool) func(*client) {
+	return func(c *client) {
+		keys := make(map[string]string) // in place of the first
+		c.try = func(ctx context.Context, first string, body []byte) answer {
+			a := c.send(ctx, cmp.Or(keys[first], first), body)
+			if is(a) {
+				keys[first], a = rand.Text(), answer{}
+			}
+			return a
+		}
+	}
+}
+
+var wrongClients = []wrongClient{
+	{"a key for each try", tries(func(_ int, _ string, body []byte) (string, []byte) { return rand.Text(), body }), []string{"agreement", "one-key"}},
+	{"a key for each client", func(c *client) {
+		key := rand.Text()
+		c.key = func(string) string { return key }
+	}, []string{"own-key"}},
+	{"a key from what is ordered", func(c *client) {
+		c.key = func(item string) string { return base64.RawURLEncoding.EncodeToString([]byte("order of " + item)) }
+	}, []string{"own-key"}},
+	{"a key from the time", func(c *client) {
+		c.key = func(string) string { return fmt.Sprint("order-", time.Now().UnixNano()) }
+	}, []string{"own-key"}},
+	{"a key with 32 bits", func(c *client) {
+		c.key = func(string) string { return fmt.Sprintf("order-2026-%08x", mathrand.Uint32()) }
+	}, []string{"random-key"}},
+	{"no key", tries(func(_ int, _ string, body []byte) (string, []byte) { return "", body }), []string{"request"}},
+	{"another key after order-refused", anew(says("order-refused")), []string{"agreement", "one-key", "stops"}},
+	{"another key after idempotency-key-reused", anew(says("idempotency-key-reused")), []string{"one-key", "stops"}},
+	{"another key after 500", anew(status(500)), []string{"agreement", "one-key"}},
+	{"another key when it goes on", func(c *client) {
+		c.resume = func(ctx context.Context, open *openError) (string, error) {
+			return c.place(ctx, rand.Text(), open.body)
+		}
+	}, []string{"agreement", "one-key"}},
+	{"it does not go on", func(c *client) {
+		c.resume = func(_ context.Context, open *openError) (string, error) { return "", open }
+	}, []string{"goes-on"}},
+	{"the quantity of retries changes", tries(func(try int, key string, body []byte) (string, []byte) {
+		if try > 1 {
+			body = bytes.Replace(body, []byte(`"qty":2}`), []byte(`"qty":1}`), 1)
+		}
+		return key, body
+	}), []string{"same-order"}},
+	{"the quantity is a string", tries(func(_ int, key string, body []byte) (string, []byte) {
+		return key, regexp.MustCompile(`"qty":(\d+)`).ReplaceAll(body, []byte(`"qty":"$1"`))
+	}), []string{"request"}},
+	{"the quantity is a float", tries(func(_ int, key string, body []byte) (string, []byte) {
+		return key, bytes.Replace(body, []byte("9007199254740991"), []byte("9007199254740990"), 1)
+	}), []string{"request"}},
+	{"it gives up at the first 503", also(final, status(503)), []string{"goes-on"}},
+	{"it gives up when the connection breaks", also(final, status(0)), []string{"goes-on"}},
+	{"it gives up after three tries", func(c *client) {
+		n := 0
+		c.judge = func(a answer) (string, verdict) {
+			id, v := judge(a)
+			if n++; n%3 == 0 && v == again {
+				v = final
+			}
+			return id, v
+		}
+	}, []string{"goes-on"}},
+	{"it gives up after a minute", func(c *client) { c.end = time.Minute }, []string{"goes-on"}},
+	{"it gives up at 409", also(final, status(409)), []string{"goes-on"}},
+	{"it gives up at 429", also(final, status(429)), []string{"goes-on"}},
+	{"it gives up at 408", also(final, status(408)), []string{"goes-on"}},
+	{"it gives up at 500", also(final, status(500)), []string{"goes-on"}},
+	{"it gives up at 201 without an order", also(final, func(a answer) bool {
+		_, v := judge(a)
+		return a.status == 201 && v == again
+	}), []string{"goes-on"}},
+	{"it tries again after 401", also(again, status(401)), []string{"stops"}},
+	{"it tries again after each 4xx", also(again, func(a answer) bool { return a.status/100 == 4 }), []string{"stops"}},
+	{"it tries again after 501", also(again, status(501)), []string{"stops"}},
+	{"it tries again after order-refused", also(again, says("order-refused")), []string{"stops"}},
+	{"it tries again after 302", also(again, status(301, 302, 303)), []string{"stops"}},
+	{"it sends the order again to be sure", func(c *client) {
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			a := c.send(ctx, key, body)
+			if a.status == 201 {
+				time.Sleep(time.Second)
+				c.send(ctx, key, body)
+			}
+			return a
+		}
+	}, []string{"stops"}},
+	{"it goes on in the background", func(c *client) {
+		c.judge = func(a answer) (string, verdict) {
+			id, v := judge(a)
+			if a.status == 503 {
+				return "", final
+			}
+			return id, v
+		}
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			a := c.send(ctx, key, body)
+			if a.status == 503 {
+				go func() {
+					time.Sleep(time.Minute)
+					c.send(context.WithoutCancel(ctx), key, body)
+				}()
+			}
+			return a
+		}
+	}, []string{"goes-on", "silence"}},
+	{"it never gives up", func(c *client) { c.end = 1e6 * time.Hour }, []string{"ends"}},
+	{"it takes 200 for success", also(created, status(200)), []string{"success"}},
+	{"it takes 202 for success", also(created, status(202)), []string{"success"}},
+	{"it takes 204 for success", also(created, status(204)), []string{"success"}},
+	{"it takes each 2xx for success", also(created, func(a answer) bool { return a.status/100 == 2 }), []string{"right-id", "success"}},
+	{"it takes 201 with anything for success", also(created, status(201)), []string{"right-id", "success"}},
+	{"it takes 409 for success", also(created, status(409)), []string{"right-id", "success"}},
+	{"it takes 422 for success", also(created, status(422)), []string{"success"}},
+	{"it takes a replay for an error", also(final, func(a answer) bool { return a.header.Get("Idempotent-Replayed") != "" }), []string{"takes-order"}},
+	{"it takes a replay for nothing", also(again, func(a answer) bool { return a.header.Get("Idempotent-Replayed") != "" }), []string{"stops", "takes-order"}},
+	{"it makes IDs of its own", func(c *client) {
+		c.judge = func(a answer) (string, verdict) {
+			_, v := judge(a)
+			return "order-1", v
+		}
+	}, []string{"right-id"}},
+	{"it returns no ID", func(c *client) {
+		c.judge = func(a answer) (string, verdict) {
+			_, v := judge(a)
+			return "", v
+		}
+	}, []string{"right-id"}},
+	{"it reads a part of the body", func(c *client) {
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			req, _ := http.NewRequestWithContext(ctx, "POST", c.url+"/v1/orders", bytes.NewReader(body))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Idempotency-Key", key)
+			res, err := c.http.Do(req)
+			if err != nil {
+				return answer{}
+			}
+			defer res.Body.Close()
+			part, _ := io.ReadAll(io.LimitReader(res.Body, 20))
+			return answer{res.StatusCode, res.Header, part}
+		}
+		c.judge = func(a answer) (string, verdict) {
+			if id, ok := strings.CutPrefix(string(a.body), `{"id":"ord_`); ok && a.status == 201 {
+				return "ord_" + id, created
+			}
+			return judge(a)
+		}
+	}, []string{"right-id"}},
+	{"no chance in the waits", func(c *client) {
+		c.pause = func(tries int, a answer) time.Duration {
+			told, _ := strconv.Atoi(a.header.Get("Retry-After"))
+			return time.Duration(min(max(told, 0), 3600))*time.Second + min(time.Second/4<<min(tries, 20), time.Minute)
+		}
+	}, []string{"waits-differ"}},
+	{"the same chance in all clients", func(c *client) {
+		r := mathrand.New(mathrand.NewPCG(1, 1))
+		c.pause = func(tries int, a answer) time.Duration {
+			told, _ := strconv.Atoi(a.header.Get("Retry-After"))
+			return time.Duration(min(max(told, 0), 3600))*time.Second + time.Duration(r.Int64N(int64(min(time.Second/4<<min(tries, 20), time.Minute))))
+		}
+	}, []string{"waits-differ"}},
+	{"the waits do not grow", func(c *client) {
+		c.pause = func(_ int, a answer) time.Duration { return pause(7, a) }
+	}, []string{"waits-grow"}},
+	{"it does not wait", func(c *client) {
+		c.pause = func(int, answer) time.Duration { return 0 }
+	}, []string{"ends", "retry-after", "waits-differ", "waits-grow"}},
+	{"Retry-After is ignored", func(c *client) {
+		c.pause = func(tries int, a answer) time.Duration { return pause(tries, answer{}) }
+	}, []string{"retry-after"}},
+	{"Retry-After in milliseconds", func(c *client) {
+		c.pause = func(tries int, a answer) time.Duration {
+			told, _ := strconv.Atoi(a.header.Get("Retry-After"))
+			return time.Duration(min(max(told, 0), 3600))*time.Millisecond + pause(tries, answer{})
+		}
+	}, []string{"retry-after"}},
+	{"Retry-After without a limit", func(c *client) {
+		c.pause = func(tries int, a answer) time.Duration {
+			if _, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil && len(a.header.Get("Retry-After")) > 30 {
+				return 1e5 * time.Hour
+			}
+			told, _ := strconv.ParseInt(a.header.Get("Retry-After"), 10, 32)
+			return time.Duration(max(told, 0))*time.Second + pause(tries, answer{})
+		}
+	}, []string{"comes-back"}},
+	{"a date as Retry-After without a limit", func(c *client) {
+		c.pause = func(tries int, a answer) time.Duration {
+			if at, err := http.ParseTime(a.header.Get("Retry-After")); err == nil {
+				return time.Until(at)
+			}
+			return pause(tries, a)
+		}
+	}, []string{"comes-back"}},
+	{"a try has no limit", func(c *client) { c.http.Timeout = 0 }, []string{"try-limit"}},
+	{"only the head of an answer has a limit", func(c *client) {
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			req, _ := http.NewRequest("POST", c.url+"/v1/orders", bytes.NewReader(body))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Idempotency-Key", key)
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			timer := time.AfterFunc(40*time.Second, cancel)
+			endless := *c.http
+			endless.Timeout = 0
+			res, err := endless.Do(req.WithContext(ctx))
+			if err != nil {
+				return answer{}
+			}
+			timer.Stop()
+			defer res.Body.Close()
+			if body, err = io.ReadAll(res.Body); err != nil {
+				return answer{}
+			}
+			return answer{res.StatusCode, res.Header, body}
+		}
+	}, []string{"try-limit"}},
+	{"redirects are followed", func(c *client) { c.http.CheckRedirect = nil }, []string{"redirects", "success"}},
+	{"only redirects with another method are followed", func(c *client) {
+		c.http.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+			if r.Method == "POST" {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}
+	}, []string{"redirects"}},
+	{"the path ends in a slash", func(c *client) {
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			other := *c
+			other.url = strings.Replace(c.url, "shop.test", "shop.test/", 1)
+			return other.send(ctx, key, body)
+		}
+	}, []string{"request"}},
+
+	{"cursors are made", func(c *client) {
+		c.page = func(a answer) ([]string, string, error) {
+			ids, next, err := readPage(a)
+			if next != "" && len(ids) > 0 {
+				next = base64.RawURLEncoding.EncodeToString([]byte(ids[len(ids)-1]))
+			}
+			return ids, next, err
+		}
+	}, []string{"cursor", "walks"}},
+	{"cursors are in capitals", func(c *client) {
+		c.page = func(a answer) ([]string, string, error) {
+			ids, next, err := readPage(a)
+			return ids, strings.ToUpper(next), err
+		}
+	}, []string{"cursor", "walks"}},
+	{"a walk stops at an empty page", stopsIf(func(ids []string) bool { return len(ids) == 0 }), []string{"whole-list"}},
+	{"a walk stops at a page that is not full", stopsIf(func(ids []string) bool { return len(ids) < 100 }), []string{"whole-list"}},
+	{"a walk stops at an error", func(c *client) {
+		c.page = func(a answer) ([]string, string, error) {
+			ids, next, err := readPage(a)
+			if err != nil {
+				return nil, "", nil
+			}
+			return ids, next, nil
+		}
+	}, []string{"whole-list"}},
+	{"a page to sign in is an empty list", func(c *client) {
+		c.page = func(a answer) ([]string, string, error) {
+			ids, next, err := readPage(a)
+			if a.status == 200 {
+				err = nil
+			}
+			return ids, next, err
+		}
+	}, []string{"whole-list"}},
+	{"a walk follows redirects to an empty list", func(c *client) {
+		c.http.CheckRedirect = nil
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			direct := *c
+			other := *c.http
+			other.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			direct.http = &other
+			return direct.send(ctx, key, body)
+		}
+		c.page = func(a answer) ([]string, string, error) {
+			if says("Sign in")(a) {
+				return nil, "", nil
+			}
+			return readPage(a)
+		}
+	}, []string{"whole-list"}},
+	{"a walk starts anew and keeps what it has", func(c *client) {
+		c.list = func(ctx context.Context, path, cursor string) (ids []string, err error) {
+			for query := (url.Values{"limit": {"100"}}); ; {
+				some, next, err := readPage(c.fetch(ctx, path+"?"+query.Encode(), ""))
+				switch {
+				case err != nil:
+					query.Del(cursor)
+					if err := sleep(ctx, time.Minute); err != nil {
+						return nil, err
+					}
+					continue
+				case next == "":
+					return append(ids, some...), nil
+				}
+				ids = append(ids, some...)
+				query.Set(cursor, next)
+			}
+		}
+	}, []string{"each-once"}},
+	{"a walk goes on at the beginning", func(c *client) {
+		c.list = func(ctx context.Context, path, cursor string) (ids []string, err error) {
+			for query := (url.Values{"limit": {"100"}}); ctx.Err() == nil; {
+				some, next, _ := readPage(c.fetch(ctx, path+"?"+query.Encode(), ""))
+				ids = append(ids, some...)
+				if query.Set(cursor, next); next == "" {
+					query.Del(cursor)
+				}
+			}
+			return ids, ctx.Err()
+		}
+	}, []string{"walk-ends", "walks"}},
+	{"the limit is above the highest", func(c *client) { c.limit = 1000 }, []string{"list-request", "walks"}},
+	{"users and widgets change places", func(c *client) {
+		c.list = func(ctx context.Context, path, cursor string) ([]string, error) {
+			if path == "/v1/users" {
+				return c.walk(ctx, "/v2/widgets", "start")
+			}
+			return c.walk(ctx, "/v1/users", "after")
+		}
+	}, []string{"each-once", "list-request", "whole-list"}},
+
+	{"a product is kept for ever", func(c *client) {
+		var name string
+		c.get = func(ctx context.Context, id string) (_ string, err error) {
+			if name == "" {
+				name, err = c.product(ctx, id)
+			}
+			return name, err
+		}
+	}, []string{"fresh"}},
+	{"Age is ignored", func(c *client) {
+		kept := newCache(c)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			before := kept.until
+			name, err := kept.get(ctx, id)
+			if kept.until != before && !kept.until.IsZero() {
+				kept.until = time.Now().Add(time.Minute)
+			}
+			return name, err
+		}
+	}, []string{"fresh"}},
+	{"no-cache is ignored", func(c *client) {
+		newCache(c).useless = func(answer) bool { return false }
+	}, []string{"fresh"}},
+	{"a 304 is an error", func(c *client) {
+		var tag string
+		c.get = func(ctx context.Context, id string) (string, error) {
+			a := c.fetch(ctx, "/v1/products/"+id, tag)
+			var product struct{ ID, Name string }
+			if err := json.Unmarshal(a.body, &product); err != nil || a.status != 200 || product.ID != id {
+				return "", errors.New("no product")
+			}
+			tag = a.header.Get("ETag")
+			return product.Name, nil
+		}
+	}, []string{"reads"}},
+	{"a 304 is the product without a name", func(c *client) {
+		kept := newCache(c)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			a := c.fetch(ctx, "/v1/products/"+id, kept.kept.header.Get("ETag"))
+			if a.status == 304 {
+				return "", nil
+			}
+			kept.until = time.Time{}
+			return kept.get(ctx, id)
+		}
+	}, []string{"product"}},
+	{"tags are made", func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) {
+			c.fetch(ctx, "/v1/products/"+id, `"1"`)
+			return c.product(ctx, id)
+		}
+	}, []string{"tag"}},
+	{"whatever comes is a product", func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) {
+			var product struct{ Name string }
+			json.Unmarshal(c.fetch(ctx, "/v1/products/"+id, "").body, &product)
+			return product.Name, nil
+		}
+	}, []string{"product"}},
+	{"a product that is not there has no name", func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) {
+			name, err := c.product(ctx, id)
+			if err != nil && strings.HasPrefix(err.Error(), "404") {
+				return "", nil
+			}
+			return name, err
+		}
+	}, []string{"product"}},
+	{"a product is asked for until it is there", func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) {
+			for {
+				if name, err := c.product(ctx, id); err == nil {
+					return name, nil
+				}
+				if err := sleep(ctx, time.Second); err != nil {
+					return "", err
+				}
+			}
+		}
+	}, []string{"read-ends"}},
+	{"the product is behind a slash", func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) { return c.product(ctx, "/"+id) }
+	}, []string{"reads"}},
+	{"products are asked for by POST", func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) {
+			req, _ := http.NewRequestWithContext(ctx, "POST", c.url+"/v1/products/"+id, nil)
+			c.do(req)
+			return c.product(ctx, id)
+		}
+	}, []string{"product-request"}},
+}
+
+// stopsIf makes walks end at some pages.
+func stopsIf(last func(ids []string) bool) func(*client) {
+	return func(c *client) {
+		c.page = func(a answer) ([]string, string, error) {
+			ids, next, err := readPage(a)
+			if last(ids) {
+				next = ""
+			}
+			return ids, next, err
+		}
+	}
+}
+
+func TestWrongClientsAreCaught(t *testing.T) {
+	for _, w := range wrongClients {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			if got := clienttest.Broken(t, 1, w.caught, w.new); !slices.Equal(got, w.caught) {
+				t.Errorf("caught by %q, want %q", got, w.caught)
+			}
+		})
+	}
+}
+
+func (w wrongClient) new(_ *testing.T, s clienttest.Service) clienttest.Client {
+	c := newClient(s)
+	w.change(c)
+	return c
+}
+
+func TestEachCheckCatchesAWrongClient(t *testing.T) {
+	for _, check := range clienttest.Checks() {
+		if !slices.ContainsFunc(wrongClients, func(w wrongClient) bool { return slices.Contains(w.caught, check) }) {
+			t.Errorf("%s catches none", check)
+		}
+	}
+}
+
+// A seed decides what is left to chance but for the clients' own, which decides nothing.
+func TestSeedHasTheSameVerdictTwice(t *testing.T) {
+	right := wrongClient{change: func(*client) {}}
+	for seed := range *seeds {
+		for _, w := range []wrongClient{right, wrongClients[seed%uint64(len(wrongClients))]} {
+			checks := w.caught
+			if checks == nil {
+				checks = clienttest.Checks()
+			}
+			first := clienttest.Broken(t, seed, checks, w.new)
+			if again := clienttest.Broken(t, seed, checks, w.new); !slices.Equal(first, again) || len(first) == 0 != (w.caught == nil) {
+				t.Errorf("seed %d, %q: caught by %q, and again by %q", seed, w.name, first, again)
+			}
+		}
+	}
+}
+
+var seeds = flag.Uint64("seeds", 10, "how many seeds TestSeedHasTheSameVerdictTwice tries")
