@@ -3,6 +3,7 @@ package docs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/clienttest"
 	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/need"
 )
@@ -276,5 +278,69 @@ func checkSleeps(t *testing.T, stderr string, times, told int) {
 	}
 	if strings.Contains(stderr, "EVALUATED") {
 		t.Error("it evaluates what the server sends")
+	}
+}
+
+// A program is a client of docs/wire.md that sends an order to a service, both of which it is
+// given in its environment.
+type program struct{ run, env []string }
+
+func (p program) CreateOrder(ctx context.Context, item string, qty int64) (id string, err error) {
+	order, err := json.Marshal(map[string]any{"item": item, "qty": qty})
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, p.run[0], p.run[1:]...)
+	cmd.Env = append(os.Environ(), append(p.env, "ORDER="+string(order))...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, &stderr)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(string(out), "created ")), nil
+}
+
+// TestDocumentedClientsPassTheSuite has the clients of docs/wire.md meet the troubles of
+// package clienttest, as they stand but for the order and the URL.
+func TestDocumentedClientsPassTheSuite(t *testing.T) {
+	for _, row := range []struct {
+		language, file string
+		url, order     [2]string // what stands in the document, and in its place
+		run            []string
+	}{
+		{"go", "main.go", [2]string{`"` + documentedURL + `"`, `os.Getenv("SERVICE")`}, [2]string{"`{\"item\":\"teapot\",\"qty\":2}`", `os.Getenv("ORDER")`}, nil},
+		{"python", "order.py", [2]string{`"` + documentedURL + `"`, `__import__("os").environ["SERVICE"]`}, [2]string{`{"item": "teapot", "qty": 2}`, `json.loads(__import__("os").environ["ORDER"])`}, []string{"python3"}},
+		{"js", "order.mjs", [2]string{`"` + documentedURL + `"`, `process.env.SERVICE`}, [2]string{`{ item: "teapot", qty: 2 }`, `JSON.parse(process.env.ORDER)`}, []string{"node"}},
+		{"bash", "order.sh", [2]string{documentedURL, `"$SERVICE"`}, [2]string{`'{"item":"teapot","qty":2}'`, `"$ORDER"`}, []string{"bash"}},
+	} {
+		t.Run(row.language, func(t *testing.T) {
+			need.Programs(t, need.Tools, append(row.run, "curl")...)
+			text := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClients"), "\n")
+			for _, change := range [][2]string{row.url, row.order} {
+				if strings.Count(text, change[0]) != 1 {
+					t.Fatalf("it has not one %s", change[0])
+				}
+				text = strings.Replace(text, change[0], change[1], 1)
+			}
+			run := append(row.run, filepath.Join(t.TempDir(), row.file))
+			if err := os.WriteFile(run[len(run)-1], []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if row.language == "go" {
+				text = strings.Replace(text, "import (", "import (\n\"os\"", 1)
+				if err := os.WriteFile(run[0], []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				built := filepath.Join(filepath.Dir(run[0]), "client")
+				if out, err := exec.Command("go", "build", "-o", built, run[0]).CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				run = []string{built}
+			}
+			clienttest.Run(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
+				return program{run, []string{"SERVICE=" + service.URL}}
+			})
+		})
 	}
 }

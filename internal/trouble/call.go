@@ -196,7 +196,7 @@ func (c *Call) Story() string {
 			}
 		}
 	}
-	const shown = 12
+	const shown = 6
 	for i, e := range c.exchanges {
 		before(i)
 		if i >= shown && i < len(c.exchanges)-2 {

@@ -315,7 +315,7 @@ var orderChecks = []*Check{
 		},
 	},
 	{
-		Name: "retry-after", Promise: "A client waits for as long as Retry-After says, for a minute at least where that is longer.",
+		Name: "retry-after", Promise: "A client waits for the seconds of Retry-After, and where these are more than a minute, for a minute at least.",
 		Shop: "A shop that is about to recover is kept busy with requests that it has to refuse.",
 		each: func(c *Call) (met bool, fault string) {
 			for _, p := range c.parts() {
@@ -335,7 +335,7 @@ var orderChecks = []*Check{
 		},
 	},
 	{
-		Name: "comes-back", Promise: "A client waits for no more than an hour and two minutes, whatever Retry-After says.",
+		Name: "comes-back", Promise: "A client is back within an hour and two minutes, whatever Retry-After says.",
 		Shop: "One wrong header, of any proxy, and the order is not placed today.",
 		each: func(c *Call) (met bool, fault string) {
 			for _, p := range c.parts() {
@@ -417,7 +417,7 @@ var orderChecks = []*Check{
 		},
 	},
 	{
-		Name: "random-key", Promise: "Keys have so much chance in them that no two clients make the same; 120 bits are right.",
+		Name: "random-key", Promise: "Keys are so random that no two clients make the same; 120 bits are right.",
 		Shop: "Two customers get the same key, and one of them the other's order in place of the own.",
 		all: func(calls []*Call) (bool, *Call, string) {
 			var keys []string

@@ -211,15 +211,12 @@ func (a *answer) meaning() Meaning {
 }
 
 // retryAfter returns how long a client must wait at least: what it is told, but no more
-// than a minute, as a client may have a limit of its own.
+// than a minute, as a client may have a limit of its own. Numbers that few programs can read
+// are none.
 func (a *answer) retryAfter() time.Duration {
-	text := a.header.Get("Retry-After")
-	if a.meaning() != Again || text == "" || strings.Trim(text, "0123456789") != "" {
+	seconds, err := strconv.ParseUint(a.header.Get("Retry-After"), 10, 31)
+	if err != nil || a.meaning() != Again {
 		return 0
 	}
-	seconds, err := strconv.Atoi(text)
-	if err != nil || seconds > 60 {
-		seconds = 60 // a number too big for an int is one
-	}
-	return time.Duration(seconds) * time.Second
+	return time.Duration(min(seconds, 60)) * time.Second
 }
