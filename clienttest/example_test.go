@@ -31,7 +31,9 @@ type OpenOrder struct {
 	Last string // answer
 }
 
-func (o *OpenOrder) Error() string { return fmt.Sprintf("the order with the key %s: %s", o.Key, o.Last) }
+func (o *OpenOrder) Error() string {
+	return fmt.Sprintf("the order with the key %s: %s", o.Key, o.Last)
+}
 
 // Order places an order.
 func (s *Shop) Order(ctx context.Context, item string, qty int64) (storefront.Order, error) {

@@ -1,0 +1,102 @@
+package clienttest_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"example.com/storefront/clienttest"
+)
+
+// inOutput is the environment variable of the process whose output is judged: the name of
+// the client that it tests.
+const inOutput = "CLIENTTEST_OUTPUT"
+
+// A bareClient places orders, and has a method of another type than Resumer's.
+type bareClient struct{ client *client }
+
+func (b bareClient) CreateOrder(ctx context.Context, item string, qty int64) (string, error) {
+	return b.client.CreateOrder(ctx, item, qty)
+}
+
+func (b bareClient) ResumeOrder(ctx context.Context, key string) (string, error) { panic("not called") }
+
+// A brokenClient cannot place any order.
+type brokenClient struct{}
+
+func (brokenClient) CreateOrder(context.Context, string, int64) (string, error) { return "ord_1", nil }
+
+func TestSuiteWhoseOutputIsJudged(t *testing.T) {
+	newClient := map[string]func(*testing.T, clienttest.Service) clienttest.Client{
+		"bare":   func(_ *testing.T, s clienttest.Service) clienttest.Client { return bareClient{newClient(s)} },
+		"broken": func(*testing.T, clienttest.Service) clienttest.Client { return brokenClient{} },
+		"keys":   wrongClients[0].new,
+	}[os.Getenv(inOutput)]
+	if newClient == nil {
+		t.Skip("Other tests run it.")
+	}
+	clienttest.RunSynctest(t, newClient)
+}
+
+// output returns what a run on a client prints.
+func output(t *testing.T, client string, args ...string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, append(args, "-test.run=^TestSuiteWhoseOutputIsJudged$")...)
+	cmd.Env = append(os.Environ(), inOutput+"="+client)
+	out, _ := cmd.CombinedOutput() // which says whether it failed
+	return string(out)
+}
+
+func TestWhatIsNotCheckedIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"has left unchecked", "Lister, ProductGetter", "Resumer", "PASS"}},
+		{[]string{"-test.v"}, []string{
+			"SKIP: TestSuiteWhoseOutputIsJudged/users", "Not checked: walks through users", "\tListWidgets(context.Context) ([]string, error)",
+			"SKIP: TestSuiteWhoseOutputIsJudged/orders/ResumeOrder", "has one with this name", "PASS: TestSuiteWhoseOutputIsJudged/orders/408",
+		}},
+	} {
+		out := output(t, "bare", c.args...)
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("with %q, it does not say %q:\n%s", c.args, want, out)
+			}
+		}
+	}
+}
+
+func TestFailureTellsWhatHappened(t *testing.T) {
+	t.Parallel()
+	out := output(t, "keys", "-clienttest.seed=3")
+	if !regexp.MustCompile(`(?s)` + strings.Join([]string{
+		`FAIL: TestSuiteWhoseOutputIsJudged/orders/the_answer_is_lost_after_the_order_was_created/one-key`,
+		`Request 2 has another key than request 1`,
+		`The broken promise: All tries of an order have one key`,
+		`What happens to a shop otherwise: .*delivers twice`,
+		`-clienttest.seed=3:`,
+		`0\.000 s  CreateOrder\(ctx, "teapot", 2\) is called`,
+		`0\.000 s  1\. POST /v1/orders  Idempotency-Key: \w+  \{"item":"teapot","qty":2\}`,
+		`the connection is closed without an answer; the shop has created the order ord_\w+`,
+		`2\. POST /v1/orders  Idempotency-Key: `, `201 .*it returns the order "ord_`,
+	}, ".*")).MatchString(out) {
+		t.Errorf("it says\n%.3000s", out)
+	}
+}
+
+func TestClientThatFailsWhereNothingIsWrongMeetsNoTrouble(t *testing.T) {
+	t.Parallel()
+	out := output(t, "broken", "-test.v")
+	if !strings.Contains(out, "The other troubles were not tried") || strings.Contains(out, "503") || !strings.Contains(out, "No request has come.") {
+		t.Errorf("it says\n%s", out)
+	}
+}
