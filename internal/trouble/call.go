@@ -66,6 +66,7 @@ type Exchange struct {
 	own         bool      // whether the answer is the service's
 	ended       time.Time // when its answer began to come, or failed to; 0 before
 	created     string    // the ID of the order that it created
+	over        bool      // whether nothing more of it comes
 }
 
 // meaning is what a client is to make of the answer.

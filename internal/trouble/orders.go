@@ -106,10 +106,17 @@ type part struct {
 }
 
 func (c *Call) parts() []part {
-	if len(c.Results) == 0 {
-		return []part{{tries: c.tries(0, len(c.exchanges))}}
-	}
 	var out []part
+	if len(c.Results) == 0 {
+		for i, e := range c.tries(0, len(c.exchanges)) {
+			if i == 0 || out[len(out)-1].resumedBy(e) {
+				out = append(out, part{})
+			}
+			last := &out[len(out)-1]
+			last.tries = append(last.tries, e)
+		}
+		return out
+	}
 	for i, r := range c.Results {
 		next := len(c.exchanges)
 		if i+1 < len(c.Results) {
@@ -119,6 +126,21 @@ func (c *Call) parts() []part {
 	}
 	return out
 }
+
+// resumption is the time from a final answer to a try of the same order with which somebody
+// goes on with it, or a program that has crashed before it kept the answer. A client that did
+// not take the answer for final would have come back sooner.
+const resumption = 30 * time.Second
+
+// resumedBy reports whether a try goes on with an order of a client that cannot be asked.
+func (p part) resumedBy(next *Exchange) bool {
+	last := p.tries[len(p.tries)-1]
+	return last.over && last.meaning() != Again && next.At.Sub(last.ended) >= resumption
+}
+
+// patience is how long the shop waits for the next try of a client that cannot be asked,
+// before it takes the order for one that was given up: twice the longest pause.
+const patience = 2 * time.Minute
 
 // tries returns those of some exchanges that are the call's.
 func (c *Call) tries(from, to int) []*Exchange {
@@ -199,8 +221,17 @@ var orderChecks = []*Check{
 					continue
 				}
 				last := p.tries[len(p.tries)-1]
-				met = met || slices.ContainsFunc(p.tries, func(e *Exchange) bool { return e.meaning() == Again })
-				if p.result != nil && p.result.Err != nil && !p.result.Stuck && last.meaning() == Again && p.result.at.Sub(p.tries[0].At) < 10*time.Minute {
+				again := slices.ContainsFunc(p.tries, func(e *Exchange) bool { return e.meaning() == Again })
+				if p.result == nil {
+					waited := time.Since(last.ended)
+					if last.meaning() == Again && waited > patience+last.answer.retryAfter() {
+						return true, fmt.Sprintf("For %v, no try has followed request %d, whose answer is not final. %s", waited.Round(time.Second), c.number(last), whyAgain(last))
+					}
+					met = met || again && last.meaning() != Again
+					continue
+				}
+				met = met || again
+				if p.result.Err != nil && !p.result.Stuck && last.meaning() == Again && p.result.at.Sub(p.tries[0].At) < 10*time.Minute {
 					return true, fmt.Sprintf("%s gave up after request %d, whose answer is not final. %s", p.result.Name, c.number(last), whyAgain(last))
 				}
 			}
@@ -340,13 +371,15 @@ var orderChecks = []*Check{
 		each: func(c *Call) (met bool, fault string) {
 			for _, p := range c.parts() {
 				for i, e := range p.tries {
-					met = met || e.answer.header.Get("Retry-After") != ""
 					var next time.Time
 					if i+1 < len(p.tries) {
 						next = p.tries[i+1].At
 					} else if p.result != nil {
 						next = p.result.at
+					} else {
+						continue
 					}
+					met = met || e.answer.header.Get("Retry-After") != ""
 					if waited := next.Sub(e.ended); waited > 62*time.Minute {
 						return true, fmt.Sprintf("After the answer to request %d, it waited for %v.", c.number(e), waited.Round(time.Second))
 					}

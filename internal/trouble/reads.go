@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
+const listChanges = "the list changes during the walk"
+
 var walkTroubles = []Trouble{
 	{Name: "nothing is wrong"},
 	{Name: "a page is empty and has a next", steps: always(step{times: 1}, step{times: 1, empty: true})},
 	{Name: "the first page is empty and has a next", steps: always(step{times: 1, empty: true})},
-	{Name: "the list changes during the walk", steps: always(step{times: 1}, step{times: 1, change: true})},
+	{Name: listChanges, steps: always(step{times: 1}, step{times: 1, change: true})},
 	{Name: "503 in the middle", steps: func(d dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
 	{Name: "a page is cut", steps: cuts(whole, cutBody)},
 	{Name: "a page is lost", steps: always(step{times: 1}, comes(nothing))},
@@ -140,7 +142,7 @@ func (c *Call) ends() (bool, string) {
 	if n := len(c.exchanges); n >= MostRequests {
 		return true, fmt.Sprintf("After %d requests, it was stopped.", n)
 	}
-	return true, ""
+	return len(c.Results) > 0, ""
 }
 
 // Missing is the name of the trouble whose client reads a product that is not there.

@@ -6,10 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,17 +22,22 @@ import (
 // a request again by themselves where a connection that they kept breaks.
 type Shop struct {
 	pace    Pace
-	store   storefront.MemStore
+	store   *storefront.MemStore
+	perPage int // items; 0: a third of the list
 	service http.Handler
 	closed  chan struct{}
 	open    sync.WaitGroup // requests
 
 	mu      sync.Mutex
 	dice    dice
-	assign  func(*Exchange) *Call // finds the call to which a request belongs
+	assign  func(*http.Request, *Exchange) *Call // finds the call to which a request belongs
 	current *Call
 	cursors map[string]string // those that were given out, and those of the service
+	given   []string          // the former, in their sequence
 }
+
+// mostCursors are remembered.
+const mostCursors = 10000
 
 // MaxAge returns for how long a read is fresh.
 func (p Pace) MaxAge() time.Duration {
@@ -47,13 +50,9 @@ func (p Pace) MaxAge() time.Duration {
 // New returns a shop for one client. The seed and the name decide what is left to chance.
 // Requests belong to the call that has begun last.
 func New(seed uint64, name string, pace Pace) *Shop {
-	stream := fnv.New64a()
-	stream.Write([]byte(name))
-	s := &Shop{
-		pace: pace, closed: make(chan struct{}),
-		dice: dice{rand.New(rand.NewPCG(seed, stream.Sum64())), pace}, cursors: make(map[string]string),
-	}
-	s.assign = func(*Exchange) *Call { return s.current }
+	s := newShop(seed, name, pace, new(storefront.MemStore))
+	s.perPage = 3
+	s.assign = func(*http.Request, *Exchange) *Call { return s.current }
 	for _, id := range []string{"ada", "barbara", "edsger", "frances", "grace", "linus", "tony"} {
 		s.store.Users.Put(storefront.MustResource(id, nil))
 	}
@@ -62,8 +61,14 @@ func New(seed uint64, name string, pace Pace) *Shop {
 	}
 	s.PutProduct("kettle", "Kettle")
 	s.PutProduct("teapot", "Teapot")
-	s.service = storefront.NewWithOptions(&s.store, &storefront.Options{MaxAge: pace.MaxAge(), Logger: slog.New(slog.DiscardHandler)})
 	return s
+}
+
+func newShop(seed uint64, name string, pace Pace, store *storefront.MemStore) *Shop {
+	return &Shop{
+		pace: pace, store: store, closed: make(chan struct{}), dice: newDice(seed, name, pace), cursors: make(map[string]string),
+		service: storefront.NewWithOptions(store, &storefront.Options{MaxAge: pace.MaxAge(), Logger: slog.New(slog.DiscardHandler)}),
+	}
 }
 
 // PutProduct changes the name of a product.
@@ -75,19 +80,19 @@ func (s *Shop) PutProduct(id, name string) {
 func (s *Shop) Begin(kind Kind, t *Trouble) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = s.begin(kind, t)
+	s.current = s.begin(kind, t, s.dice)
 	return s.current
 }
 
-func (s *Shop) begin(kind Kind, t *Trouble) *Call {
+func (s *Shop) begin(kind Kind, t *Trouble, d dice) *Call {
 	c := &Call{Kind: kind, Trouble: t, shop: s, began: time.Now()}
 	if t.steps != nil {
-		c.steps = t.steps(s.dice)
+		c.steps = t.steps(d)
 	}
 	return c
 }
 
-// Close ends the requests that are under way. The service gets those that were held up.
+// Close ends the requests that are under way.
 func (s *Shop) Close() {
 	close(s.closed)
 	s.open.Wait()
@@ -101,9 +106,9 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	control.SetReadDeadline(time.Now().Add(time.Minute)) // for the body
 	control.SetWriteDeadline(time.Time{})
 	w.Header().Set("Connection", "close")
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<17))
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<17)) // of which the service refuses half
 	if err != nil {
-		return
+		panic(http.ErrAbortHandler)
 	}
 	control.SetReadDeadline(time.Time{})
 	e := &Exchange{
@@ -111,12 +116,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Body: body, Tag: r.Header.Get("If-None-Match"), path: r.URL.Path,
 	}
 	s.mu.Lock()
-	call := s.assign(e)
-	if call == nil {
-		s.mu.Unlock()
-		s.ask(r, r.URL.RawQuery, body).writeTo(w)
-		return
-	}
+	call := s.assign(r, e)
 	st := call.take(e)
 	if st.times > 0 {
 		for _, held := range call.held {
@@ -136,6 +136,11 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e.answer, e.way, e.own = *a, st.way, st.answer == nil
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e.over = true
+	}()
 
 	// A client that has an answer may be quicker than this goroutine: the time is taken
 	// before the answer is sent.
@@ -143,7 +148,10 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	e.left, e.ended = left, time.Now()
 	s.mu.Unlock()
-	if left || s.send(w, a, st) {
+	if left { // or the shop closes, and the client is still there
+		panic(http.ErrAbortHandler)
+	}
+	if s.send(w, a, st) {
 		return
 	}
 	s.mu.Lock()
@@ -198,10 +206,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// mostItems is the highest limit of the service.
-const mostItems = 500
-
-// page answers with a page of at most three items, and with cursors of its own.
+// page answers with a page of a few items, and with cursors of its own.
 func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 	if st.change {
 		c.change(e.path)
@@ -211,10 +216,6 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 		name = "start"
 	}
 	query := r.URL.Query()
-	limit := query.Get("limit")
-	if n, err := strconv.Atoi(limit); limit == "" || err == nil && n > 3 && n <= mostItems {
-		query.Set("limit", "3")
-	}
 	if query.Has(name) {
 		e.Cursor = query.Get(name)
 		if real, ok := s.cursors[e.Cursor]; ok {
@@ -226,7 +227,21 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 		}
 	}
 	position := query.Get(name)
-	a := s.ask(r, query.Encode(), e.Body)
+	sent := r.URL.RawQuery
+	if e.cursorKnown {
+		sent = query.Encode()
+	}
+	a := s.ask(r, sent, e.Body)
+	limit := query.Get("limit")
+	perPage := s.perPage
+	if perPage == 0 {
+		perPage = max(1, len(c.items())/3)
+	}
+	// What the service refuses stays refused.
+	if n, _ := strconv.Atoi(limit); a.status == http.StatusOK && (limit == "" || n > perPage) {
+		query.Set("limit", strconv.Itoa(perPage))
+		a = s.ask(r, query.Encode(), e.Body)
+	}
 	var page struct {
 		Data    []json.RawMessage `json:"data"`
 		HasMore bool              `json:"has_more"`
@@ -263,6 +278,10 @@ func (s *Shop) cursor(real string) string {
 	}
 	name := base64.RawURLEncoding.EncodeToString(b)
 	s.cursors[name] = real
+	if s.given = append(s.given, name); len(s.given) > mostCursors {
+		delete(s.cursors, s.given[0])
+		s.given = s.given[1:]
+	}
 	return name
 }
 
@@ -319,7 +338,8 @@ func (a *answer) writeTo(w http.ResponseWriter) bool {
 	for name, values := range a.header {
 		w.Header()[name] = values
 	}
-	if a.status != http.StatusNoContent && a.status != http.StatusNotModified {
+	// What the service answers to HEAD has the length of what GET is answered.
+	if a.status != http.StatusNoContent && a.status != http.StatusNotModified && a.header.Get("Content-Length") == "" {
 		w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 	w.WriteHeader(a.status)

@@ -10,6 +10,7 @@ package trouble
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -165,6 +166,12 @@ func repeat(n int, s step) []step {
 type dice struct {
 	*rand.Rand
 	pace Pace
+}
+
+func newDice(seed uint64, name string, pace Pace) dice {
+	stream := fnv.New64a()
+	stream.Write([]byte(name))
+	return dice{rand.New(rand.NewPCG(seed, stream.Sum64())), pace}
 }
 
 func (d dice) oneOf(texts ...string) string { return texts[d.IntN(len(texts))] }
