@@ -3,7 +3,7 @@
 //
 // Usage:
 //
-//	storefront [-addr host:port] [-data shop.json]
+//	storefront [-addr host:port] [-data shop.json] [-trouble seed]
 //
 // The file is read once, at startup:
 //
@@ -11,6 +11,11 @@
 //
 // Its address, opened in a browser, is a page to try it on. With the sample, the page
 // can also change the lists.
+//
+// With -trouble, it tries clients: each order, walk through a list and read of a product
+// meets a trouble, such as an answer that is lost, in a sequence by the seed. The page
+// /-/trouble says, at any time, which checks each client has passed, failed or not met,
+// and /-/trouble.json says the same to programs. A summary is printed at the end.
 //
 // Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
 // requests in flight, for up to a minute, and exits; a second signal ends it at
@@ -54,6 +59,10 @@ const sample = `{
 		{"id": "w3", "colour": "blue"}
 	]
 }`
+
+// inTrouble puts troubles before the service. It is set by trouble.go, which a copy of this
+// file does without. The function that it returns is called before the server ends.
+var inTrouble = func(*http.Server, *storefront.MemStore, net.Addr) (end func()) { return func() {} }
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
@@ -174,6 +183,7 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 		return err
 	}
 	tryThis(os.Stdout, listener.Addr(), page.Product)
+	endTrouble := inTrouble(server, store, listener.Addr())
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -184,6 +194,7 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 	}
 	signal.Reset() // a second signal ends the program at once
 	fmt.Println("Finishing the requests in flight.")
+	endTrouble()
 	grace, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {

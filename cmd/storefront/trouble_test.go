@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTroubleSaysWhatAClientDidWrong(t *testing.T) {
+	p := start(t, "-trouble", "7")
+	for p.out.Scan() {
+		p.printed = append(p.printed, p.out.Text())
+		if strings.Contains(p.out.Text(), "/-/") {
+			break
+		}
+	}
+	page := regexp.MustCompile(`http://\S+`).FindString(p.printed[len(p.printed)-1])
+	client := &http.Client{Timeout: time.Second}
+	const wrong = "</span> one-key" // behind "failed"
+	body := ""
+	for i := 0; i < 100 && !strings.Contains(body, wrong); i++ {
+		r, err := http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(fmt.Sprintf(`{"item":"teapot %d","qty":1}`, i/2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {fmt.Sprint("key ", i)}, "User-Agent": {"a key for each try"}}
+		if result, err := client.Do(r); err == nil {
+			result.Body.Close()
+		}
+		_, body = fetch(t, page)
+	}
+	if !strings.Contains(body, "<h2>a key for each try</h2>") || !strings.Contains(body, wrong) {
+		t.Errorf("%s does not say that one-key failed: %s", page, body)
+	}
+	if status, body := fetch(t, page+".json"); status != 200 || !json.Valid([]byte(body)) {
+		t.Errorf("%s.json: %d %s", page, status, body)
+	}
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for p.out.Scan() {
+		fmt.Fprintln(&said, p.out.Text())
+	}
+	for _, want := range []string{"a key for each try: orders (", "failed one-key in order "} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("at the end, %q is not in\n%s", want, &said)
+		}
+	}
+	p.wantSuccess(t)
+}
+
+func TestNoTroubleWithoutTheFlag(t *testing.T) {
+	p := start(t)
+	if status, body := fetch(t, p.base+"/-/trouble"); status != 404 {
+		t.Errorf("%d %s, want 404", status, body)
+	}
+	p.end(t, os.Interrupt)
+}

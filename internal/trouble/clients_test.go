@@ -1,0 +1,707 @@
+package trouble
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+)
+
+// A world is a shop and the way to it, in memory.
+type world struct {
+	t     *testing.T
+	shop  *Clients
+	store *storefront.MemStore
+	conns chan net.Conn
+}
+
+// inWorld runs a test where time passes only while all wait.
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, store: new(storefront.MemStore), conns: make(chan net.Conn)}
+		w.fill(3)
+		w.shop = NewClients(7, w.store)
+		server := &http.Server{Handler: w.shop, ErrorLog: log.New(io.Discard, "", 0)}
+		go server.Serve(w)
+		defer server.Close()
+		defer w.shop.Hurry()
+		test(w)
+	})
+}
+
+// fill gives the store lists of n items and two products.
+func (w *world) fill(n int) {
+	for i := range n {
+		w.store.Users.Put(storefront.MustResource(fmt.Sprint("u", i), nil))
+		w.store.Widgets.Put(storefront.MustResource(fmt.Sprint("w", i), nil))
+	}
+	w.store.Products.Put(storefront.MustResource("teapot", nil))
+}
+
+func (w *world) Accept() (net.Conn, error) {
+	if conn, ok := <-w.conns; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+func (w *world) Addr() net.Addr { return &net.UnixAddr{Name: "shop.test", Net: "pipe"} }
+func (w *world) Close() error   { close(w.conns); return nil }
+
+func (w *world) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	w.conns <- theirs
+	return ours, nil
+}
+
+// A buyer does what docs/wire.md says, but for its habits.
+type buyer struct {
+	http *http.Client
+	name string
+	// habits
+	keyPerTry bool
+	tries     int                   // 0: as many as it takes
+	final     func(status int) bool // nil: as docs/wire.md says
+	pause     func(limit time.Duration) time.Duration
+}
+
+func (w *world) buyer(name string) *buyer {
+	return &buyer{name: name, tries: 1000, pause: mathrand.N[time.Duration], http: &http.Client{
+		Transport:     &http.Transport{DialContext: w.dial, DisableKeepAlives: true},
+		Timeout:       40 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// order returns the last status, and 0 if there is none.
+func (b *buyer) order(item string) (status int) { return b.orderAs(rand.Text(), item) }
+
+func (b *buyer) orderAs(key, item string) (status int) {
+	body, _ := json.Marshal(map[string]any{"item": item, "qty": 2})
+	limit := time.Second / 4
+	for range b.tries {
+		if b.keyPerTry {
+			key = rand.Text()
+		}
+		status, header, answer := b.send("POST", "/v1/orders", body, "Content-Type", "application/json", "Idempotency-Key", key)
+		switch {
+		case b.final != nil && b.final(status):
+			return status
+		case status == 201 && orderID(answer) != "":
+			return status
+		case status == 201, status == 0, status == 408, status == 409, status == 429, status >= 500 && status != 501:
+		case b.final == nil:
+			return status
+		}
+		wait, _ := strconv.Atoi(header.Get("Retry-After"))
+		time.Sleep(time.Duration(min(max(wait, 0), 3600))*time.Second + b.pause(limit))
+		limit = min(2*limit, time.Minute)
+	}
+	return 0
+}
+
+// orders places n orders, each of another item.
+func (b *buyer) orders(n int) {
+	for i := range n {
+		b.order(fmt.Sprint("teapot ", i))
+	}
+}
+
+func (b *buyer) send(method, target string, body []byte, fields ...string) (status int, header http.Header, answer []byte) {
+	r, err := http.NewRequest(method, "http://shop.test"+target, bytes.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("User-Agent", b.name)
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	response, err := b.http.Do(r)
+	if err != nil {
+		return 0, nil, nil
+	}
+	defer response.Body.Close()
+	if answer, err = io.ReadAll(response.Body); err != nil {
+		return 0, nil, nil
+	}
+	return response.StatusCode, response.Header, answer
+}
+
+// walk returns the IDs of a list, and ok if it came to its end.
+func (b *buyer) walk(list, name string) (ids []string, ok bool) {
+	query := url.Values{"limit": {"100"}}
+	for tries := 0; tries < 10; tries++ {
+		status, _, answer := b.send("GET", list+"?"+query.Encode(), nil)
+		var page struct {
+			Data []struct{ ID string }
+			Next string
+		}
+		if status != 200 || json.Unmarshal(answer, &page) != nil || page.Data == nil {
+			continue
+		}
+		for _, item := range page.Data {
+			ids = append(ids, item.ID)
+		}
+		if page.Next == "" {
+			return ids, true
+		}
+		query.Set(name, page.Next)
+	}
+	return nil, false
+}
+
+func (b *buyer) read(product string, fields ...string) http.Header {
+	_, header, _ := b.send("GET", "/v1/products/"+product, nil, fields...)
+	return header
+}
+
+// client returns what the shop reports of a client.
+func (w *world) client(name string) clientReport {
+	w.t.Helper()
+	synctest.Wait() // the shop may be behind a client that has got its answer
+	for _, c := range w.shop.report().Clients {
+		if c.Name == name {
+			return c
+		}
+	}
+	w.t.Fatalf("no client %q", name)
+	panic("unreachable")
+}
+
+// verdicts returns the names of a client's checks that have the verdict.
+func (w *world) verdicts(name string, kind Kind, verdict string) (checks []string) {
+	w.t.Helper()
+	for _, k := range w.client(name).Kinds {
+		for _, v := range k.Checks {
+			if k.Kind == kind && v.Verdict == verdict {
+				checks = append(checks, v.Check)
+			}
+		}
+	}
+	return checks
+}
+
+// failure returns that of a check, which must have failed.
+func (w *world) failure(name string, kind Kind, check string) verdict {
+	w.t.Helper()
+	for _, k := range w.client(name).Kinds {
+		for _, v := range k.Checks {
+			if k.Kind == kind && v.Check == check && v.Verdict == "failed" {
+				return v
+			}
+		}
+	}
+	w.t.Fatalf("%s: %s did not fail; failed: %q", name, check, w.verdicts(name, kind, "failed"))
+	panic("unreachable")
+}
+
+// ofARound is how many orders a round has.
+func ofARound() int {
+	return len((&client{dice: newDice(7, "", Minutes), rounds: make(map[Kind]*round)}).aRound(Orders))
+}
+
+// aRound takes the troubles of a round.
+func (cl *client) aRound(kind Kind) (names []string) {
+	for names = append(names, cl.next(kind).Name); len(cl.rounds[kind].rest) > 0; {
+		names = append(names, cl.next(kind).Name)
+	}
+	return names
+}
+
+func TestRightClientPassesARound(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("right")
+		b.orders(ofARound())
+		for range 20 {
+			b.walk("/v1/users", "after")
+			b.walk("/v2/widgets", "start")
+		}
+		var tag string
+		for range 40 {
+			if header := b.read("teapot", "If-None-Match", tag); header != nil && header.Get("ETag") != "" {
+				tag = header.Get("ETag")
+			}
+		}
+		for _, k := range w.client("right").Kinds {
+			for _, v := range k.Checks {
+				want := "passed"
+				if slices.Contains(unjudged, v.Check) {
+					want = "not met"
+				}
+				if v.Verdict != want {
+					t.Errorf("%s: %s is %s, want %s: %s\n%s", k.Kind, v.Check, v.Verdict, want, v.Fault, v.Story)
+				}
+			}
+		}
+	})
+}
+
+func TestEachTroubleOfARoundComesAndOutagesThrice(t *testing.T) {
+	cl := &client{dice: newDice(7, "", Minutes), rounds: make(map[Kind]*round)}
+	first, second := cl.aRound(Orders), cl.aRound(Orders)
+	for _, names := range [][]string{first, second} {
+		if names[0] != "nothing is wrong" {
+			t.Errorf("a round begins with %q", names[0])
+		}
+		count := make(map[string]int)
+		for _, name := range names {
+			count[name]++
+		}
+		for _, trouble := range Troubles(Orders, Minutes) {
+			want := 1
+			if trouble.Name == "an outage" {
+				want = 3
+			}
+			if count[trouble.Name] != want {
+				t.Errorf("%q comes %d times, want %d", trouble.Name, count[trouble.Name], want)
+			}
+		}
+	}
+	if slices.Equal(first, second) {
+		t.Error("two rounds are the same")
+	}
+}
+
+func TestSeedDecidesTheSequence(t *testing.T) {
+	names := func(seed uint64) []string {
+		return (&client{dice: newDice(seed, "x", Minutes), rounds: make(map[Kind]*round)}).aRound(Orders)
+	}
+	if !slices.Equal(names(7), names(7)) || slices.Equal(names(7), names(8)) {
+		t.Errorf("7: %q\n7: %q\n8: %q", names(7), names(7), names(8))
+	}
+}
+
+func TestKeyForEachTryIsCaught(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("wrong")
+		b.keyPerTry = true
+		b.orders(ofARound())
+		if v := w.failure("wrong", Orders, "one-key"); strings.Count(v.Story, "Idempotency-Key") < 2 || v.Call == "" || v.Trouble == "" {
+			t.Errorf("%+v", v)
+		}
+		w.failure("wrong", Orders, "agreement")
+	})
+}
+
+func TestOrderThatIsGivenUpIsCaught(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("wrong")
+		b.tries = 1
+		b.orders(10)
+		if failed := w.verdicts("wrong", Orders, "failed"); failed != nil {
+			t.Errorf("at once, %q failed", failed)
+		}
+		time.Sleep(3 * time.Minute)
+		w.failure("wrong", Orders, "goes-on")
+	})
+}
+
+func TestEveryFinalAnswerTriedAgainIsCaught(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("wrong")
+		b.final = func(status int) bool { return status == 201 }
+		b.tries = 20
+		b.orders(ofARound())
+		w.failure("wrong", Orders, "stops")
+	})
+}
+
+// until places orders until one meets the trouble, and returns the item of that.
+func (b *buyer) until(w *world, trouble string) (key, item string) {
+	for i := range ofARound() {
+		key, item := rand.Text(), fmt.Sprint("teapot ", i)
+		b.orderAs(key, item)
+		synctest.Wait()
+		if c := w.shop.clients[0].calls[i]; c.Trouble.Name == trouble {
+			return key, item
+		}
+	}
+	panic("no order met " + trouble)
+}
+
+func TestSomebodyMayGoOnWithAnOrderLater(t *testing.T) {
+	for wait, want := range map[time.Duration]bool{time.Second: false, time.Minute: true} {
+		inWorld(t, func(w *world) {
+			b := w.buyer("b")
+			key, item := b.until(w, "a proxy forbids")
+			time.Sleep(wait)
+			if status := b.orderAs(key, item); status != 201 {
+				t.Errorf("the order is answered %d", status)
+			}
+			if failed := w.verdicts("b", Orders, "failed"); (failed == nil) != want {
+				t.Errorf("after %v: failed are %q", wait, failed)
+			}
+		})
+	}
+}
+
+func TestKeyOfAnotherOrderIsCaught(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		b.orderAs("constant", "teapot")
+		b.orderAs("constant", "kettle")
+		w.failure("b", Orders, "own-key")
+	})
+}
+
+func TestEqualOrderAfterAnotherIsANewOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		for range 3 * ofARound() {
+			b.order("teapot")
+		}
+		if failed := w.verdicts("b", Orders, "failed"); failed != nil {
+			t.Errorf("failed are %q", failed)
+		}
+	})
+}
+
+func TestHeldRequestArrivesBeforeTheNextOrder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		_, item := b.until(w, "order-refused while the first try is held up")
+		has := func() bool {
+			return slices.ContainsFunc(w.store.Orders(), func(o storefront.Order) bool { return o.Item == item })
+		}
+		if has() {
+			t.Error("the order was created at once")
+		}
+		b.order("another")
+		if !has() {
+			t.Error("the order was not created")
+		}
+	})
+}
+
+func TestClientIsItsUserAgentOrItsAddress(t *testing.T) {
+	shop := NewClients(7, new(storefront.MemStore))
+	for i, from := range []struct{ agent, address string }{{"a", "192.0.2.1:1"}, {"a", "192.0.2.2:1"}, {"b", "192.0.2.1:1"}, {"", "192.0.2.1:1"}, {"", "192.0.2.1:2"}, {"", "192.0.2.2:1"}} {
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", fmt.Sprint(i))
+		r.Header.Set("User-Agent", from.agent)
+		r.RemoteAddr = from.address
+		func() {
+			defer func() { recover() }() // no answer
+			shop.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+	}
+	got := make(map[string]int)
+	for _, c := range shop.clients {
+		got[c.name] = len(c.calls)
+	}
+	if want := map[string]int{"a": 2, "b": 1, "no User-Agent, 192.0.2.1": 2, "no User-Agent, 192.0.2.2": 1}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the clients and their orders are %v, want %v", got, want)
+	}
+}
+
+func TestMemoryHasABound(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("many orders")
+		b.pause = func(time.Duration) time.Duration { return 0 }
+		b.orders(mostCalls)
+		for i := range 50 {
+			if status := b.order(fmt.Sprint("beyond ", i)); status != 201 {
+				t.Errorf("beyond the bound, order %d is answered %d", i, status)
+			}
+		}
+		for i := range mostClients + 3 {
+			w.buyer(fmt.Sprint("client ", i)).order("teapot")
+		}
+		same := w.buyer("one order")
+		same.name = "client 0"
+		for range mostExchanges + 10 {
+			same.orderAs("k", "kettle")
+		}
+		large := w.buyer("client 1")
+		for i := range 2 * mostBytes >> 15 {
+			large.order(fmt.Sprint(strings.Repeat(" ", 1<<15), i))
+		}
+		c := w.client("many orders")
+		if c.NotCounted != 50 || c.Kinds[0].Round == 0 {
+			t.Errorf("%d requests were not counted, want 50", c.NotCounted)
+		}
+		w.shop.shop.mu.Lock()
+		defer w.shop.shop.mu.Unlock()
+		if n := len(w.shop.clients); n != mostClients {
+			t.Errorf("%d clients are remembered, want %d", n, mostClients)
+		}
+		for _, cl := range w.shop.clients {
+			for _, c := range cl.calls {
+				if n := len(c.exchanges); n > mostExchanges {
+					t.Errorf("%s: a call has %d requests", cl.name, n)
+				}
+			}
+			if n := len(cl.calls); n > mostCalls {
+				t.Errorf("%s has %d calls", cl.name, n)
+			}
+			if n := cl.size(); n > 2*mostBytes+1<<18 {
+				t.Errorf("%s takes %d bytes", cl.name, n)
+			}
+		}
+	})
+}
+
+func TestListsOfAnyLength(t *testing.T) {
+	for n := range 8 {
+		inWorld(t, func(w *world) {
+			for i := range 3 {
+				w.store.Users.Delete(fmt.Sprint("u", i))
+				w.store.Widgets.Delete(fmt.Sprint("w", i))
+			}
+			w.fill(n)
+			b := w.buyer("b")
+			for range 20 {
+				for _, list := range [][2]string{{"/v1/users", "after"}, {"/v2/widgets", "start"}} {
+					if ids, ok := b.walk(list[0], list[1]); ok && len(ids) != n {
+						t.Errorf("%d items: a walk has %q", n, ids)
+					}
+				}
+			}
+			for _, kind := range []Kind{Users, Widgets} {
+				if failed := w.verdicts("b", kind, "failed"); failed != nil {
+					t.Errorf("%d items: %s: failed are %q", n, kind, failed)
+				}
+			}
+		})
+	}
+}
+
+func TestListRequestThatTheServiceRefusesIsRefused(t *testing.T) {
+	for _, target := range []string{"/v2/widgets", "/v2/widgets?limit=501", "/v2/widgets?limit=2&limit=2", "/v1/users?limit=x", "/v1/users?limit=2&colour=red"} {
+		inWorld(t, func(w *world) {
+			b := w.buyer("b")
+			status, _, _ := b.send("GET", target, nil)
+			if status != 400 {
+				t.Errorf("%s: %d, want 400", target, status)
+			}
+			kind := Users
+			if strings.HasPrefix(target, "/v2") {
+				kind = Widgets
+			}
+			w.failure("b", kind, "list-request")
+		})
+	}
+}
+
+func TestCursorThatWasNeverGivenIsCaught(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		b.send("GET", "/v1/users?limit=1", nil)
+		b.send("GET", "/v1/users?limit=1&after=mine", nil)
+		w.failure("b", Users, "cursor")
+	})
+}
+
+func TestTagThatWasNeverGivenIsCaught(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.buyer("b").read("teapot", "If-None-Match", `"mine"`)
+		w.failure("b", Products, "tag")
+	})
+}
+
+func TestTagOfAnEarlierReadIsKnown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		tag := b.read("teapot").Get("ETag")
+		w.store.Products.Put(storefront.MustResource("teapot", map[string]string{"name": "Teapot"}))
+		for range 10 {
+			b.read("teapot", "If-None-Match", tag)
+		}
+		if failed := w.verdicts("b", Products, "failed"); failed != nil || tag == "" {
+			t.Errorf("%q: failed are %q", tag, failed)
+		}
+	})
+}
+
+func TestFirstPageAskedForAgainIsTheSameWalk(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		for range 20 {
+			if _, ok := b.walk("/v1/users", "after"); ok {
+				continue
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := len(w.shop.clients[0].calls); n != 20 {
+			t.Errorf("20 walks are %d", n)
+		}
+	})
+}
+
+func TestRedirectThatIsFollowedIsCaught(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		b.http.CheckRedirect = nil
+		b.orders(ofARound())
+		w.failure("b", Orders, "redirects")
+	})
+}
+
+// What meets no trouble is answered as without the shop.
+func TestOtherRequestsReachTheService(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		for _, row := range []struct {
+			method, target string
+			body           []byte
+			want           int
+		}{
+			{"GET", "/openapi.json", nil, 200},
+			{"GET", "/v1/orders", nil, 405},
+			{"OPTIONS", "/v1/orders", nil, 204},
+			{"GET", "//", nil, 404},
+			{"DELETE", "/v1/users", nil, 405},
+			{"HEAD", "/v1/users", nil, 200},
+			{"POST", "/v1/orders", make([]byte, 1<<20), 413},
+		} {
+			if status, _, _ := b.send(row.method, row.target, row.body, "Content-Type", "application/json", "Idempotency-Key", "k"); status != row.want {
+				t.Errorf("%s %s: %d, want %d", row.method, row.target, status, row.want)
+			}
+		}
+	})
+}
+
+// A client that is left without an answer knows what to do, and so it gets none.
+func TestWaitsEndWithTheShop(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.shop.Hurry()
+		b := w.buyer("b")
+		b.tries = 1
+		for i := range ofARound() {
+			began := time.Now()
+			status := b.order(fmt.Sprint(i))
+			if waited := time.Since(began); waited > 30*time.Second {
+				t.Errorf("order %d waited for %v", i, waited)
+			}
+			waits := func(s step) bool { return s.way == silent || s.way == late }
+			if c := w.shop.clients[0].calls[i]; slices.ContainsFunc(c.steps, waits) && status != 0 {
+				t.Errorf("%q: the client is answered %d", c.Trouble.Name, status)
+			}
+		}
+	})
+}
+
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>&amp;` + "\u202e"
+
+func TestPageEscapesWhatClientsSend(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer(hostile)
+		b.keyPerTry = true
+		for i := range 20 {
+			b.order(hostile + fmt.Sprint(i))
+		}
+		b.read(url.PathEscape(hostile), "If-None-Match", hostile)
+		status, header, answer := b.send("GET", PagePath, nil)
+		text := string(answer)
+		if status != 200 || !strings.Contains(text, "alert(1)") {
+			t.Fatalf("%d: %s", status, text)
+		}
+		if strings.Contains(text, "<script>alert") || strings.Contains(text, "<img") || strings.Contains(text, "\u202e") {
+			t.Error("it has what the client sent as it was sent")
+		}
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Content-Type": "text/html; charset=utf-8"} {
+			if got := header.Get(name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		if got := header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none'; script-src 'sha256-") || strings.Contains(got, "unsafe") {
+			t.Errorf("Content-Security-Policy: %s", got)
+		}
+	})
+}
+
+func TestReportIsJSONForThoseWhoAcceptIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		b.orders(3)
+		synctest.Wait()
+		for _, ask := range [][2]string{{PagePath, "application/json"}, {JSONPath, "*/*"}} {
+			status, header, answer := b.send("GET", ask[0], nil, "Accept", ask[1])
+			var r report
+			if err := json.Unmarshal(answer, &r); status != 200 || header.Get("Content-Type") != "application/json" || err != nil || len(r.Clients) != 1 || r.Clients[0].Kinds[0].Met != 3 {
+				t.Errorf("%q: %d, %v: %s", ask, status, err, answer)
+			}
+		}
+	})
+}
+
+func TestReportHasTheOrdersThatTheShopCreated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		b.orders(ofARound())
+		b.order("the last")
+		var got, want []string
+		for _, o := range w.client("b").Created {
+			got = append(got, o.ID)
+		}
+		for _, o := range w.store.Orders() {
+			want = append(want, o.ID)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) || len(got) < 20 {
+			t.Errorf("%d orders are reported, %d are there", len(got), len(want))
+		}
+	})
+}
+
+// A page is made while clients order.
+func TestClientsAtTheSameTime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				b := w.buyer(fmt.Sprint("client ", i%2))
+				for k := range 30 {
+					b.order(fmt.Sprint(i, " ", k))
+					b.walk("/v1/users", "after")
+					b.read("teapot")
+					b.send("GET", PagePath, nil)
+				}
+			})
+		}
+		wg.Wait()
+		for i := range 2 {
+			for _, kind := range []Kind{Orders, Users, Products} {
+				if failed := w.verdicts(fmt.Sprint("client ", i), kind, "failed"); failed != nil {
+					t.Errorf("%s: failed are %q", kind, failed)
+				}
+			}
+		}
+	})
+}
+
+func TestSummaryNamesTheFailedChecks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("wrong \x1b[2J")
+		b.keyPerTry = true
+		b.name = "wrong\u009b2J"
+		b.orders(20)
+		w.buyer("right").orders(20)
+		synctest.Wait()
+		text := w.shop.Summary()
+		for _, want := range []string{"right: orders (", "wrong\ufffd2J: orders (", "failed one-key in order "} {
+			if strings.Count(text, want) != 1 {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+	})
+}
