@@ -91,18 +91,17 @@ func (c *Call) Asked(name string) (said func(*Result)) {
 	}
 }
 
-// Mend ends the trouble: what was wrong is put right, and what was held up on its way has
-// arrived.
+// Mend ends the trouble: what was wrong is put right.
 func (c *Call) Mend() {
 	c.shop.mu.Lock()
 	defer c.shop.mu.Unlock()
-	c.settle()
 	c.taken = len(c.steps)
 }
 
+// settle has what was held up on its way arrive.
 func (c *Call) settle() {
 	for _, h := range c.held {
-		c.shop.settle(h)
+		h.e.created = created(c.shop.ask(h.r, h.r.URL.RawQuery, h.e.Body))
 	}
 	c.held = nil
 }

@@ -119,10 +119,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call := s.assign(r, e)
 	st := call.take(e)
 	if st.times > 0 {
-		for _, held := range call.held {
-			s.settle(held)
-		}
-		call.held = nil
+		call.settle()
 	}
 	a := new(answer)
 	for range st.times {
@@ -162,10 +159,6 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type held struct {
 	e *Exchange
 	r *http.Request
-}
-
-func (s *Shop) settle(h held) {
-	h.e.created = created(s.ask(h.r, h.r.URL.RawQuery, h.e.Body))
 }
 
 // get has the service answer a request as its step says.
