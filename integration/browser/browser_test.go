@@ -7,7 +7,6 @@ package browser
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -112,8 +111,8 @@ type window interface {
 	// keys presses the keys of a text one after the other. Those that stand for no
 	// character are those of the package kb.
 	keys(text string) error
-	// screenshot returns a PNG of what is seen, or of the whole page.
-	screenshot(whole bool) ([]byte, error)
+	// screenshot returns a PNG of the whole page.
+	screenshot() ([]byte, error)
 	// downloads puts what is downloaded into the folder. The channel is closed when a file
 	// is complete.
 	downloads(folder string) (<-chan struct{}, error)
@@ -232,10 +231,11 @@ func (s *shop) take() []received {
 
 // A view is how a page is looked at.
 type view struct {
-	width  int64
-	height int64 // 0 is 625, that of a usual laptop
-	dark   bool
+	width int64
+	dark  bool
 }
+
+const height = 625 // of every view: that of a usual laptop
 
 var desktop = view{width: 1366}
 
@@ -247,8 +247,6 @@ func views() []view {
 	}
 	return []view{desktop, {width: 390, dark: true}}
 }
-
-func (v view) pixelsHigh() int64 { return cmp.Or(v.height, 625) }
 
 func (v view) String() string {
 	if v.dark {
@@ -462,7 +460,7 @@ func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() 
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
 	if keepsPictures() {
-		p.write(name+"-"+p.in+"-"+v.String()+".png", true)
+		p.write(name+"-"+p.in+"-"+v.String()+".png", p.window.screenshot)
 	}
 }
 
@@ -481,9 +479,7 @@ func (p *page) picture(v view) {
 	const margin = 20
 	cards := eval[float64](p, `scrollTo(0, 0), Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")].map(e => e.getBoundingClientRect().bottom))`)
 	p.rename("location.origin", "'http://localhost:8080'")
-	picture, err := chromium.top(v, int64(cards)+margin)
-	p.must(err)
-	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666))
+	p.write(name, func() ([]byte, error) { return chromium.top(v, int64(cards)+margin) })
 	p.must(p.window.look(v))
 	p.rename("'http://localhost:8080'", "location.origin")
 }
@@ -499,9 +495,9 @@ func (p *page) rename(old, new string) {
 	})()`)
 }
 
-func (p *page) write(name string, whole bool) {
+func (p *page) write(name string, take func() ([]byte, error)) {
 	p.t.Helper()
-	picture, err := p.window.screenshot(whole)
+	picture, err := take()
 	p.must(err)
 	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666))
 }

@@ -110,7 +110,7 @@ func (w chromiumWindow) look(v view) error {
 		scheme = "dark"
 	}
 	return w.do(
-		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: v.pixelsHigh(), DeviceScaleFactor: 1, Mobile: v.width < 600}),
+		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: height, DeviceScaleFactor: 1, Mobile: v.width < 600}),
 		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
 	)
 }
@@ -131,16 +131,11 @@ func (w chromiumWindow) click(x, y float64) error { return w.do(chromedp.MouseCl
 
 func (w chromiumWindow) keys(text string) error { return w.do(chromedp.KeyEvent(text)) }
 
-func (w chromiumWindow) screenshot(whole bool) ([]byte, error) {
-	if whole {
-		return w.get(chromedp.FullScreenshot(100))
-	}
-	return w.get(chromedp.CaptureScreenshot())
-}
+func (w chromiumWindow) screenshot() ([]byte, error) { return w.get(chromedp.FullScreenshot(100)) }
 
 // top returns a picture, with twice the pixels, of so much of the page.
-func (w chromiumWindow) top(v view, height int64) ([]byte, error) {
-	err := w.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: v.pixelsHigh(), DeviceScaleFactor: 2}))
+func (w chromiumWindow) top(v view, pixels int64) ([]byte, error) {
+	err := w.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: height, DeviceScaleFactor: 2}))
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +143,7 @@ func (w chromiumWindow) top(v view, height int64) ([]byte, error) {
 		beyond := true
 		picture, err := cdp.Call(ctx, target, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{
 			CaptureBeyondViewport: &beyond,
-			Clip:                  &cdppage.Viewport{Width: float64(v.width), Height: float64(height), Scale: 1},
+			Clip:                  &cdppage.Viewport{Width: float64(v.width), Height: float64(pixels), Scale: 1},
 		})
 		if err != nil {
 			return nil, err

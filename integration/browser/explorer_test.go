@@ -1041,8 +1041,10 @@ var senders = []struct{ tab, button, said string }{
 	{"all", ".operation button", ".operation .said p"},
 }
 
-// Nobody is told of an earlier answer while the next one is awaited.
-func TestWaitingIsSaidAndInTheLog(t *testing.T) {
+// whileAwaited sends something in each of the places, in one page, and calls test once it is
+// in the log. No answer comes before release.
+func whileAwaited(t *testing.T, test func(p *page, button, said string, release func())) {
+	t.Helper()
 	inOneBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		hold, _ := holder(s)
@@ -1053,35 +1055,32 @@ func TestWaitingIsSaidAndInTheLog(t *testing.T) {
 			p.tab(sender.tab)
 			p.do(clickOn(sender.button))
 			p.waitFor(`document.querySelector("#log li.waiting") !== null`)
-			p.wantSaid(sender.said, "Sent; no answer yet")
-			p.wantSaid("#live", "Sent; no answer yet")
-			p.wantSaid("#log li.waiting summary", "no answer yet")
-			release()
-			p.waitFor(`document.querySelector("#log li.waiting") === null`)
-			p.waitFor(fmt.Sprintf(`!document.querySelector(%q).hasAttribute("aria-busy")`, sender.button))
-			if said := p.text(sender.said); said == "" || strings.Contains(said, "Sent; no answer yet") {
-				t.Errorf("%s %s: with its answer, the page says %q", sender.tab, sender.button, said)
-			}
+			test(p, sender.button, sender.said, release)
+		}
+	})
+}
+
+// Nobody is told of an earlier answer while the next one is awaited.
+func TestWaitingIsSaidAndInTheLog(t *testing.T) {
+	whileAwaited(t, func(p *page, button, said string, release func()) {
+		p.wantSaid(said, "Sent; no answer yet")
+		p.wantSaid("#live", "Sent; no answer yet")
+		p.wantSaid("#log li.waiting summary", "no answer yet")
+		release()
+		p.waitFor(`document.querySelector("#log li.waiting") === null`)
+		p.waitFor(fmt.Sprintf(`!document.querySelector(%q).hasAttribute("aria-busy")`, button))
+		if text := p.text(said); text == "" || strings.Contains(text, "Sent; no answer yet") {
+			p.t.Errorf("%s: with its answer, the page says %q", button, text)
 		}
 	})
 }
 
 func TestWhatIsAwaitedCanBeCancelled(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
-		s := newShop(t)
-		hold, _ := holder(s)
-		p := open(t, s, desktop)
-		for _, sender := range senders {
-			release := hold()
-			defer release()
-			p.tab(sender.tab)
-			p.do(clickOn(sender.button))
-			p.waitFor(`document.querySelector("#log li.waiting") !== null`)
-			eval[any](p, fmt.Sprintf(`document.querySelector(%q).parentNode.querySelector("button").click()`, sender.said))
-			p.waitFor(`document.querySelector("#log li.waiting") === null`)
-			p.waitFor(fmt.Sprintf(`document.querySelector(%q).textContent.includes("Cancelled, before there was an answer")`, sender.said))
-			p.wantSaid("#log summary", "cancelled")
-		}
+	whileAwaited(t, func(p *page, _, said string, _ func()) {
+		eval[any](p, fmt.Sprintf(`document.querySelector(%q).parentNode.querySelector("button").click()`, said))
+		p.waitFor(`document.querySelector("#log li.waiting") === null`)
+		p.waitFor(fmt.Sprintf(`document.querySelector(%q).textContent.includes("Cancelled, before there was an answer")`, said))
+		p.wantSaid("#log summary", "cancelled")
 	})
 }
 
@@ -1463,7 +1462,7 @@ func TestSentenceIsInSight(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		for _, s := range []struct{ tab, said string }{{"orders", "#orders-said"}, {"pages", "#pages-said"}, {"caching", "#revalidate-said"}, {"break", "#break-said"}} {
 			p.tab(s.tab)
-			if bottom := eval[float64](p, fmt.Sprintf(`document.querySelector(%q).parentNode.getBoundingClientRect().bottom + scrollY`, s.said)); bottom > 625 {
+			if bottom := eval[float64](p, fmt.Sprintf(`document.querySelector(%q).parentNode.getBoundingClientRect().bottom + scrollY`, s.said)); bottom > height {
 				t.Errorf("%s ends at %v, below the screen", s.said, bottom)
 			}
 		}

@@ -262,7 +262,7 @@ func (w *firefoxWindow) look(v view) error {
 	if v.dark {
 		return fmt.Errorf("dark: %w by Firefox's BiDi", errors.ErrUnsupported)
 	}
-	return w.do("browsingContext.setViewport", object{"viewport": object{"width": v.width, "height": v.pixelsHigh()}, "devicePixelRatio": 1})
+	return w.do("browsingContext.setViewport", object{"viewport": object{"width": v.width, "height": height}, "devicePixelRatio": 1})
 }
 
 func (w *firefoxWindow) navigate(url string) error {
@@ -358,12 +358,8 @@ func (w *firefoxWindow) keys(text string) error {
 	return w.do("input.performActions", object{"actions": []object{{"type": "key", "id": "keyboard", "actions": actions}}})
 }
 
-func (w *firefoxWindow) screenshot(whole bool) ([]byte, error) {
-	origin := "viewport"
-	if whole {
-		origin = "document"
-	}
-	got, err := call[struct{ Data string }](w.firefox, "browsingContext.captureScreenshot", object{"context": w.context, "origin": origin})
+func (w *firefoxWindow) screenshot() ([]byte, error) {
+	got, err := call[struct{ Data string }](w.firefox, "browsingContext.captureScreenshot", object{"context": w.context, "origin": "document"})
 	if err != nil {
 		return nil, err
 	}
