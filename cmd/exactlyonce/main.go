@@ -154,11 +154,7 @@ func addURLs(c *audit.Config, value string) error {
 // shownURLs returns the URLs without passwords.
 func shownURLs(c audit.Config) (shown []string) {
 	for _, text := range c.URLs {
-		u, err := url.Parse(text)
-		if err != nil {
-			panic(err) // addURLs has parsed it
-		}
-		shown = append(shown, u.Redacted())
+		shown = append(shown, audit.Shown(text))
 	}
 	return shown
 }

@@ -47,12 +47,12 @@ func (s *summary) writeHTML(w io.Writer) error {
 }
 
 // Interval returns the length of the timeline's buckets, with a space before the unit.
-func (p page) Interval() (string, error) {
-	length, err := time.ParseDuration(p.Timeline.Bucket)
+func (p page) Interval() string {
+	length := p.Timeline.Bucket
 	if length < time.Second {
-		return fmt.Sprintf("%d ms", length.Milliseconds()), err
+		return fmt.Sprintf("%d ms", length.Milliseconds())
 	}
-	return fmt.Sprintf("%g s", length.Seconds()), err
+	return fmt.Sprintf("%g s", length.Seconds())
 }
 
 // The charts are drawn in a square of this side, which the page stretches. What is
@@ -87,7 +87,7 @@ func ticks(scale chart.Scale) (places []tick) {
 
 // A timeline has the requests of the creating by the time when they ended.
 type timeline struct {
-	Bucket string // its length
+	Bucket time.Duration // its length
 	Bars   []bar
 	X, Y   []tick
 
@@ -112,7 +112,7 @@ func newTimeline(r *audit.Result) *timeline {
 	const mostBars = 120
 	length := max(r.Creating.Seconds(), 0.01)
 	bucket := max(0.01, chart.Step(length, mostBars))
-	t := &timeline{Bucket: time.Duration(bucket * float64(time.Second)).Round(time.Millisecond).String()}
+	t := &timeline{Bucket: time.Duration(bucket * float64(time.Second)).Round(time.Millisecond)}
 	n := max(1, int(length/bucket+1e-9))
 	t.Bars = make([]bar, n)
 	for _, request := range r.Requests {

@@ -286,7 +286,7 @@ func (a *Audit) First(ctx context.Context, wait time.Duration) error {
 			if answer.outcome == HungUp && last != nil {
 				break
 			}
-			last = &NotStarted{URL: shown(url), Status: answer.status, Failure: answer.brief, Detail: printable(answer.problem)}
+			last = &NotStarted{URL: Shown(url), Status: answer.status, Failure: answer.brief, Detail: printable(answer.problem)}
 			if answer.final {
 				return last
 			}
@@ -539,7 +539,7 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 
 	result := answer{
 		began: began, status: w.StatusCode, body: body, brief: strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode, http.StatusText(w.StatusCode))),
-		problem: fmt.Sprintf("%s answers %s: %.500s", shown(url), w.Status, body),
+		problem: fmt.Sprintf("%s answers %s: %.500s", Shown(url), w.Status, body),
 	}
 	if w.StatusCode == http.StatusCreated {
 		result.outcome, result.replayed = Acknowledged, w.Header.Get("Idempotent-Replayed") == "true"
@@ -597,8 +597,9 @@ func printable(text string) string {
 	}, text)
 }
 
-// shown returns a URL without its password.
-func shown(text string) string {
+// Shown returns a URL with xxxxx in place of its password, for people to read. A text that is
+// no URL is returned as it is.
+func Shown(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return text
@@ -639,7 +640,7 @@ func (a *Audit) isAcknowledged(o *order) bool {
 // acknowledge notes and checks a response that acknowledges an order.
 func (a *Audit) acknowledge(o *order, url string, response answer, replaying bool) {
 	body, replayed := response.body, response.replayed
-	url = shown(url)
+	url = Shown(url)
 	var got storefront.Order
 	err := json.Unmarshal(body, &got)
 	same, otherKey, created, lost := true, "", 0, false
@@ -788,5 +789,5 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 			return
 		}
 	}
-	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", shown(r.url), problem)
+	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", Shown(r.url), problem)
 }
