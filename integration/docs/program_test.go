@@ -80,14 +80,8 @@ func TestDocumentedProgram(t *testing.T) {
 	if err := shop.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	process.WaitFor(t, "the program ends", time.Minute, nil, func() error {
-		if _, ended := shop.HasEnded(); !ended {
-			return errors.New("it goes on")
-		}
-		return nil
-	})
-	if err, _ := shop.HasEnded(); err != nil {
-		t.Errorf("it does not end cleanly: %v", err)
+	if <-shop.Ended; shop.State != nil {
+		t.Errorf("it does not end cleanly: %v", shop.State)
 	}
 }
 

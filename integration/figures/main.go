@@ -140,7 +140,10 @@ func readOutput(name string) (*output, error) {
 			return nil, record
 		case *benchfmt.Result:
 			full := record.Name.String()
-			short, _, _ := cutLast(full, "-") // without the number of processors
+			short := full
+			if i := strings.LastIndex(full, "-"); i >= 0 {
+				short = full[:i] // without the number of processors
+			}
 			machine := record.GetConfig("machine")
 			if machine == "" {
 				return nil, fmt.Errorf("%s does not say on what %s was measured", name, full)
@@ -160,14 +163,6 @@ func readOutput(name string) (*output, error) {
 		}
 	}
 	return o, reader.Err()
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // get returns a value. If it is not there, it is noted as missing.

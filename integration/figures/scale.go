@@ -87,7 +87,7 @@ func sizeTable(o *output) string {
 		}
 		t.row(row...)
 	}
-	return t.String() + "\n" + o.measured(func(name, unit string) string {
+	return t.measured(func(name, unit string) string {
 		what := "bytes"
 		if strings.Contains(unit, "CPU") {
 			what = "CPU time"
@@ -298,7 +298,7 @@ func forgetTable(outputs map[string]*output) string {
 		t.row(line.about, number(n), bytesOf(get("records-B/"+line.name)), bytesOf(get("pages-B/"+line.name)),
 			number(get("pages/"+line.name)), number(line.pages/n), number(get("per-s/"+line.name)))
 	}
-	return t.String() + "\n" + o.measured(byEngine)
+	return t.measured(byEngine)
 }
 
 // touchedIn returns how many pages of the indexes of key_hash and of IDs are changed by n
@@ -351,7 +351,7 @@ func distanceTable(outputs map[string]*output) string {
 		name := fmt.Sprintf("Distance/round-trip=%vms", ms)
 		t.row(number(ms)+" ms", number(commits*shared/ms*1000), number(o.get(name, "orders/s")), number(o.get(name, "alone-ms"))+" ms")
 	}
-	return t.String() + "\n" + o.measured(byEngine)
+	return t.measured(byEngine)
 }
 
 // bytesOf writes a number of bytes with its unit.

@@ -70,11 +70,14 @@ func ratio(v float64) string {
 }
 
 // A table is one in Markdown.
-type table struct{ strings.Builder }
+type table struct {
+	strings.Builder
+	of *output // whose values it has; nil if it is computed
+}
 
-// newTable begins a table of values of o; of none if it is computed.
+// newTable begins a table.
 func newTable(o *output, columns ...string) *table {
-	t := new(table)
+	t := &table{of: o}
 	if o != nil {
 		o.used = nil
 	}
@@ -84,6 +87,11 @@ func newTable(o *output, columns ...string) *table {
 }
 
 func (t *table) row(cells ...string) { fmt.Fprintf(t, "| %s |\n", strings.Join(cells, " | ")) }
+
+// measured returns the table and, below it, on what its values were measured.
+func (t *table) measured(label func(name, unit string) string) string {
+	return t.String() + "\n" + t.of.measured(label)
+}
 
 func cpuTable(o *output) string {
 	t := newTable(o, "Request", "Over a socket", "records", "ratio", "bare", "ratio", "Handler alone", "records", "ratio", "Allocations", "records")
@@ -96,7 +104,7 @@ func cpuTable(o *output) string {
 			number(o.get(handler, "front-ns")/1000)+" µs", number(o.get(handler, "records-ns")/1000)+" µs", ratio(o.get(handler, "records-ratio")),
 			number(o.get(handler, "front-allocs")), number(o.get(handler, "records-allocs")))
 	}
-	return t.String() + "\n" + o.measured(byEngine)
+	return t.measured(byEngine)
 }
 
 func memStoreTable(o *output) string {
@@ -117,7 +125,7 @@ func memStoreTable(o *output) string {
 	}
 	fmt.Fprintf(t, "\nA resource takes %s bytes there, and an order %s.\n",
 		number(o.get("MemStore/10000000/put", "bytes/resource")), number(o.get("MemStoreOrders", "bytes/order")))
-	return t.String() + "\n" + o.measured(byEngine)
+	return t.measured(byEngine)
 }
 
 func ordersTable(o *output) string {
@@ -130,7 +138,7 @@ func ordersTable(o *output) string {
 				number(o.get(name, "handwritten-p99-ms"))+" ms", number(o.get(name, "service-p99-ms"))+" ms")
 		}
 	}
-	return t.String() + "\n" + o.measured(byEngine)
+	return t.measured(byEngine)
 }
 
 func readsTable(o *output) string {
@@ -149,7 +157,7 @@ func readsTable(o *output) string {
 			t.row(row...)
 		}
 	}
-	return t.String() + "\n" + o.measured(byEngine)
+	return t.measured(byEngine)
 }
 
 func bareTable(o *output) string {
@@ -160,5 +168,5 @@ func bareTable(o *output) string {
 			t.row(engine, op.about, ratio(o.get(name+"clients=1", "ratio")), ratio(o.get(name+"clients=16", "ratio")), ratio(o.get(name+"handlers", "ratio")))
 		}
 	}
-	return t.String() + "\n" + o.measured(byEngine)
+	return t.measured(byEngine)
 }

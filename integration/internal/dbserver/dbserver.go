@@ -128,8 +128,10 @@ func (in *installation) makeTemplate(version process.Cmd, settings []string, fil
 	if err := copyFolder(in.template, whole); err != nil {
 		return err
 	}
-	syscall.Sync()                                                   // else the name might be on the disk before what is in the folder
-	if err := os.Rename(whole, kept); !errors.Is(err, fs.ErrExist) { // which another binary made at the same time
+	// Else the name might be on the disk before what is in the folder.
+	syscall.Sync()
+	// Another binary may have made it at the same time.
+	if err := os.Rename(whole, kept); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil

@@ -224,7 +224,9 @@ func (f *Test) Check(open func() *sql.DB) {
 		}
 	}
 	var done []string
+	times := 0
 	for what, n := range f.Kills {
+		times += n
 		done = append(done, fmt.Sprintf("%d %s", n, what))
 	}
 	slices.Sort(done)
@@ -235,7 +237,7 @@ func (f *Test) Check(open func() *sql.DB) {
 	}{
 		{"acknowledged", r.Acknowledged}, {"lost", len(lost)}, {"duplicated", len(duplicated)}, {"retries", r.Retries},
 		{"replays", r.Replays}, {"replayed", r.Replayed}, {"gap-ms", int(r.LongestGap.Milliseconds())},
-		{"took-ms", int(time.Since(f.began).Milliseconds())}, {"faults", f.done()},
+		{"took-ms", int(time.Since(f.began).Milliseconds())}, {"faults", times},
 	} {
 		f.t.Attr(value.of, strconv.Itoa(value.n))
 	}
@@ -251,14 +253,6 @@ func (f *Test) Check(open func() *sql.DB) {
 
 // describe says on what the tests run.
 var describe = sync.OnceValues(machine.Describe)
-
-// done returns how often something was done.
-func (f *Test) done() (times int) {
-	for _, n := range f.Kills {
-		times += n
-	}
-	return times
-}
 
 // account compares orders that clients have sent with those in the database, and
 // returns the items of those acknowledged that are not there as they were
