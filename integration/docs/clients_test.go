@@ -315,6 +315,7 @@ func TestDocumentedClientsPassTheSuite(t *testing.T) {
 		{"bash", "order.sh", [2]string{documentedURL, `"$SERVICE"`}, [2]string{`'{"item":"teapot","qty":2}'`, `"$ORDER"`}, []string{"bash"}},
 	} {
 		t.Run(row.language, func(t *testing.T) {
+			t.Parallel()
 			need.Programs(t, need.Tools, append(row.run, "curl")...)
 			text := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClients"), "\n")
 			for _, change := range [][2]string{row.url, row.order} {
