@@ -541,4 +541,4 @@ func TestSeedHasTheSameVerdictTwice(t *testing.T) {
 	}
 }
 
-var seeds = flag.Uint64("seeds", 10, "how many seeds TestSeedHasTheSameVerdictTwice tries")
+var seeds = flag.Uint64("seeds", 3, "how many seeds TestSeedHasTheSameVerdictTwice tries")

@@ -22,6 +22,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/clienttest"
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 )
 
@@ -315,6 +316,9 @@ func TestDocumentedClientsPassTheSuite(t *testing.T) {
 		{"bash", "order.sh", [2]string{documentedURL, `"$SERVICE"`}, [2]string{`'{"item":"teapot","qty":2}'`, `"$ORDER"`}, []string{"bash"}},
 	} {
 		t.Run(row.language, func(t *testing.T) {
+			if row.language != "go" {
+				long.Test(t)
+			}
 			t.Parallel()
 			need.Programs(t, need.Tools, append(row.run, "curl")...)
 			text := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClients"), "\n")

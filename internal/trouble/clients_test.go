@@ -570,7 +570,7 @@ func TestOtherRequestsReachTheService(t *testing.T) {
 			{"GET", "//", nil, 404},
 			{"DELETE", "/v1/users", nil, 405},
 			{"HEAD", "/v1/users", nil, 200},
-			{"POST", "/v1/orders", make([]byte, 1<<20), 413},
+			{"POST", "/v1/orders", make([]byte, 100<<10), 413},
 		} {
 			if status, _, _ := b.send(row.method, row.target, row.body, "Content-Type", "application/json", "Idempotency-Key", "k"); status != row.want {
 				t.Errorf("%s %s: %d, want %d", row.method, row.target, status, row.want)

@@ -515,7 +515,7 @@ var orderChecks = []*Check{
 // outages returns the waits of the calls that met one, and one of the calls.
 func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
 	for _, c := range calls {
-		if c.Trouble.Name != "an outage" {
+		if c.Trouble.Name != "an outage" || c.shop.pace == Seconds { // which a busy machine doubles
 			continue
 		}
 		var w []time.Duration

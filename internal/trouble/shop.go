@@ -139,11 +139,11 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.over = true
 	}()
 
-	// A client that has an answer may be quicker than this goroutine: the time is taken
-	// before the answer is sent.
+	// A client that has an answer may be quicker than this goroutine: that the exchange is
+	// over is noted before the answer is sent.
 	left := st.way == late && !s.wait(r.Context(), 35*time.Second) || st.way == silent && !s.wait(r.Context(), longestTry)
 	s.mu.Lock()
-	e.left, e.ended = left, time.Now()
+	e.left, e.ended, e.over = left, time.Now(), st.way != endless
 	s.mu.Unlock()
 	if left { // or the shop closes, and the client is still there
 		panic(http.ErrAbortHandler)
