@@ -32,7 +32,7 @@
 //
 // What the troubles leave to chance, such as which JSON comes in place of an order, is
 // decided by the flag -clienttest.seed, which is 1 by default. A seed gives a right client
-// the same verdict each time.
+// the same verdict each time. Try a few seeds now and then.
 //
 // # Optional methods
 //
@@ -94,13 +94,14 @@ type Lister interface {
 // service allows.
 type ProductGetter interface {
 	// GetProduct returns the member name of the product, which is a string, and an error if
-	// there is no such product or it could not be read.
+	// there is no such product or it could not be read. It is called several times, with
+	// time in between, and never twice at the same time.
 	GetProduct(ctx context.Context, id string) (name string, err error)
 }
 
 // RunSynctest checks a client in bubbles of [testing/synctest], in which time passes only
 // while all goroutines wait, so that hours of waiting take no time. newClient returns a
-// client of a program that has just started, for which it is called about 80 times. The
+// client of a program that has just started, for which it is called about a hundred times. The
 // client takes the time from package time, uses [Service.Transport] and waits for nothing
 // else outside of the bubble. What it leaves running is ended in t.Cleanup. A run takes about
 // half a second.

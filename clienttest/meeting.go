@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ type meeting struct {
 	visits  []*visit
 	calls   []*trouble.Call // once it is over
 	over    chan struct{}   // not nil: it has been started
+	name    string          // of the bubble
 }
 
 // A visit is a client and its shop.
@@ -53,16 +55,70 @@ func (m *meeting) start(t *testing.T) {
 // hold returns when the meeting is over.
 func (m *meeting) hold(t *testing.T) {
 	if m.bubble() {
-		synctest.Test(t, func(t *testing.T) {
-			m.open(t)
-			m.visit()
-		})
+		var running string // goroutines of the bubble
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					running = leftIn(m.name)
+					if !strings.Contains(fmt.Sprint(p), "blocked goroutines remain") {
+						panic(p)
+					}
+				}
+			}()
+			synctest.Test(t, func(t *testing.T) {
+				m.name = bubbleOf(goroutines(false))
+				m.open(t)
+				m.visit()
+			})
+		}()
+		if running != "" {
+			m.stillRunning(t, running)
+		}
 		return
 	}
 	if m.over == nil {
 		m.start(t)
 	}
 	m.wait()
+}
+
+// stillRunning says that the client has goroutines that go on when all is over.
+func (m *meeting) stillRunning(t *testing.T, running string) {
+	const check = "silence"
+	if m.broken != nil {
+		m.broken(check)
+		return
+	}
+	t.Run(check, func(t *testing.T) {
+		t.Errorf("Two hours after the client had returned, it still has goroutines that wait for something. Have them end before it returns, or in t.Cleanup.\n%s", running)
+	})
+}
+
+// goroutines returns the stack of this goroutine, or of all.
+func goroutines(all bool) string {
+	b := make([]byte, 1<<20)
+	return string(b[:runtime.Stack(b, all)])
+}
+
+// bubbleOf returns the name of a goroutine's bubble, such as "synctest bubble 13]", and "" if
+// it is in none.
+func bubbleOf(stack string) string {
+	head, _, _ := strings.Cut(stack, "\n")
+	if i := strings.Index(head, "synctest bubble "); i >= 0 {
+		return head[i:]
+	}
+	return ""
+}
+
+// leftIn returns the stacks of the goroutines in a bubble.
+func leftIn(bubble string) string {
+	var left []string
+	for stack := range strings.SplitSeq(goroutines(true), "\n\n") {
+		if bubble != "" && bubbleOf(stack) == bubble {
+			left = append(left, stack)
+		}
+	}
+	return strings.Join(left, "\n\n")
 }
 
 // wait returns when the meeting is over, if it was started.
@@ -172,24 +228,39 @@ func (v *visit) walk(name string, list func(context.Context) ([]string, error)) 
 	c := v.begin()
 	said := c.Asked(name + "(ctx)")
 	ids, err := call(v, list)
-	said(&trouble.Result{IDs: ids, Err: err})
+	said(&trouble.Result{IDs: ids, Err: err, Stuck: errors.Is(err, errStuck)})
 }
 
-// read reads a product three times. Its name changes in between.
+// read reads a product four times. Its name changes in between, but not before the third time,
+// and the fourth is when all that was kept is too old. Where nothing is wrong, it reads two
+// more products, whose IDs differ in case, and have to be escaped.
 func (v *visit) read() {
 	c := v.begin()
-	id, names := "teapot", []string{"Teapot", "Teapot, blue", "Teapot, blue"}
-	if v.trouble.Name == trouble.Missing {
-		id, names = "samovar", []string{""}
-	}
-	for i, name := range names {
-		if i > 0 {
-			v.shop.PutProduct(id, name)
-			time.Sleep(v.trouble.Pause(v.pace))
-		}
+	get := func(id, want string) {
 		said := c.Asked(fmt.Sprintf("GetProduct(ctx, %q)", id))
 		got, err := call(v, func(ctx context.Context) (string, error) { return v.client.(ProductGetter).GetProduct(ctx, id) })
-		said(&trouble.Result{Text: got, Want: name, Err: err})
+		said(&trouble.Result{Text: got, Want: want, Err: err, Stuck: errors.Is(err, errStuck)})
+	}
+	if v.trouble.Name == trouble.Missing {
+		get("samovar", "")
+		return
+	}
+	for i, name := range []string{"Teapot", "Teapot, blue", "Teapot, blue", "Teapot, green"} {
+		v.shop.PutProduct("teapot", name)
+		switch i {
+		case 0:
+		case 3:
+			time.Sleep(2 * v.pace.MaxAge())
+		default:
+			time.Sleep(v.trouble.Pause(v.pace))
+		}
+		get("teapot", name)
+	}
+	if v.trouble.Calm() {
+		for _, id := range []string{"Teapot", "a/b c+d%20?ü"} {
+			v.shop.PutProduct(id, id)
+			get(id, id)
+		}
 	}
 }
 

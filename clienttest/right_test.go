@@ -244,9 +244,10 @@ func (c *client) fetch(ctx context.Context, target, tag string) answer {
 	return c.do(req)
 }
 
-// A cache keeps a product as RFC 9111 says.
+// A cache keeps a product, the last, as RFC 9111 says.
 type cache struct {
 	*client
+	id      string
 	kept    answer
 	until   time.Time
 	name    string
@@ -254,11 +255,14 @@ type cache struct {
 }
 
 func (c *cache) get(ctx context.Context, id string) (string, error) {
+	if id != c.id {
+		c.id, c.kept, c.name = id, answer{}, ""
+	}
 	if c.name != "" && time.Now().Before(c.until) {
 		return c.name, nil
 	}
 	for tries := range 5 {
-		a := c.fetch(ctx, "/v1/products/"+id, c.kept.header.Get("ETag"))
+		a := c.fetch(ctx, "/v1/products/"+url.PathEscape(id), c.kept.header.Get("ETag"))
 		var product struct{ ID, Name string }
 		if a.status == 304 {
 			a.body = c.kept.body

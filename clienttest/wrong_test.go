@@ -175,6 +175,14 @@ var wrongClients = []wrongClient{
 			return a
 		}
 	}, []string{"goes-on", "silence"}},
+	{"it goes on in the background for long", func(c *client) {
+		c.judge = func(a answer) (string, verdict) {
+			if a.status == 401 {
+				go time.Sleep(24 * time.Hour)
+			}
+			return judge(a)
+		}
+	}, []string{"silence"}},
 	{"it never gives up", func(c *client) { c.end = 1e6 * time.Hour }, []string{"ends"}},
 	{"it takes 200 for success", also(created, status(200)), []string{"success"}},
 	{"it takes 202 for success", also(created, status(202)), []string{"success"}},
@@ -371,7 +379,25 @@ var wrongClients = []wrongClient{
 				query.Set(cursor, next)
 			}
 		}
-	}, []string{"each-once"}},
+	}, []string{"each-once", "walk-ends"}},
+	{"a page is asked for without end", func(c *client) {
+		c.list = func(ctx context.Context, path, cursor string) (ids []string, err error) {
+			for {
+				ids, err = c.walk(ctx, path, cursor)
+				if err == nil || sleep(ctx, time.Minute) != nil {
+					return ids, err
+				}
+			}
+		}
+	}, []string{"walk-ends"}},
+	{"reads have no limit", func(c *client) {
+		c.http.Timeout = 0
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+			defer cancel()
+			return c.send(ctx, key, body)
+		}
+	}, []string{"read-ends", "walk-ends"}},
 	{"a walk goes on at the beginning", func(c *client) {
 		c.list = func(ctx context.Context, path, cursor string) (ids []string, err error) {
 			for query := (url.Values{"limit": {"100"}}); ctx.Err() == nil; {
@@ -418,28 +444,75 @@ var wrongClients = []wrongClient{
 		newCache(c).useless = func(answer) bool { return false }
 	}, []string{"fresh"}},
 	{"a 304 is an error", func(c *client) {
-		var tag string
+		tags := make(map[string]string)
 		c.get = func(ctx context.Context, id string) (string, error) {
-			a := c.fetch(ctx, "/v1/products/"+id, tag)
+			a := c.fetch(ctx, "/v1/products/"+url.PathEscape(id), tags[id])
 			var product struct{ ID, Name string }
 			if err := json.Unmarshal(a.body, &product); err != nil || a.status != 200 || product.ID != id {
 				return "", errors.New("no product")
 			}
-			tag = a.header.Get("ETag")
+			tags[id] = a.header.Get("ETag")
 			return product.Name, nil
 		}
 	}, []string{"reads"}},
 	{"a 304 is the product without a name", func(c *client) {
 		kept := newCache(c)
 		c.get = func(ctx context.Context, id string) (string, error) {
-			a := c.fetch(ctx, "/v1/products/"+id, kept.kept.header.Get("ETag"))
-			if a.status == 304 {
+			tag := kept.kept.header.Get("ETag")
+			if id != kept.id {
+				tag = ""
+			}
+			if a := c.fetch(ctx, "/v1/products/"+url.PathEscape(id), tag); a.status == 304 {
 				return "", nil
 			}
 			kept.until = time.Time{}
 			return kept.get(ctx, id)
 		}
 	}, []string{"product"}},
+	{"a 304 is good for an hour", func(c *client) {
+		kept := newCache(c)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			before := kept.kept.header.Get("ETag")
+			name, err := kept.get(ctx, id)
+			if before != "" && before == kept.kept.header.Get("ETag") {
+				kept.until = time.Now().Add(time.Hour)
+			}
+			return name, err
+		}
+	}, []string{"fresh"}},
+	{"what was kept is shown while the shop is down", func(c *client) {
+		names := make(map[string]string)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			name, err := c.product(ctx, id)
+			if err != nil && names[id] != "" {
+				return names[id], nil
+			}
+			names[id] = name
+			return name, err
+		}
+	}, []string{"fresh"}},
+	{"one tag for all products", func(c *client) {
+		kept := newCache(c)
+		var last string
+		c.get = func(ctx context.Context, id string) (string, error) {
+			if last != "" && id != kept.id {
+				c.fetch(ctx, "/v1/products/"+url.PathEscape(id), last)
+			}
+			name, err := kept.get(ctx, id)
+			last = kept.kept.header.Get("ETag")
+			return name, err
+		}
+	}, []string{"tag"}},
+	{"IDs are not escaped", func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) {
+			a := c.fetch(ctx, "/v1/products/"+strings.ReplaceAll(id, " ", "+"), "")
+			var product struct{ Name string }
+			if err := json.Unmarshal(a.body, &product); err == nil && product.Name != "" {
+				return product.Name, nil
+			}
+			return c.product(ctx, "")
+		}
+	}, []string{"reads"}},
 	{"tags are made", func(c *client) {
 		c.get = func(ctx context.Context, id string) (string, error) {
 			c.fetch(ctx, "/v1/products/"+id, `"1"`)

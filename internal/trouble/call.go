@@ -29,7 +29,7 @@ type Call struct {
 	held      []held
 	exchanges []*Exchange
 	changed   map[string]bool // items that came or went during the walk
-	tags      []string        // that products were given
+	tags      []string        // that products were given, behind their paths
 }
 
 // A Result is what a client said in the end.
@@ -178,7 +178,11 @@ func (c *Call) items() []string {
 func (c *Call) Story() string {
 	var b strings.Builder
 	say := func(at time.Time, format string, args ...any) {
-		fmt.Fprintf(&b, "%9.3f s  ", at.Sub(c.began).Seconds())
+		if since := at.Sub(c.began); since < time.Hour {
+			fmt.Fprintf(&b, "%9.3f s  ", since.Seconds())
+		} else {
+			fmt.Fprintf(&b, "%11s  ", since.Round(time.Second))
+		}
 		fmt.Fprintf(&b, format+"\n", args...)
 	}
 	called, results := c.Results, c.Results
@@ -273,6 +277,14 @@ func (e *Exchange) answered() string {
 		text += "; the shop has created the order " + e.created
 	}
 	return text
+}
+
+// rounded returns a duration as people would say it.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Minute {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Second)
 }
 
 // cut returns the text in one line of no more than n bytes and something.

@@ -34,8 +34,9 @@ var orderTroubles = []Trouble{
 		return []step{unavailable(d.oneOf("soon", "-100", "1.5", "a[$(exit 3)]", "٣٣", ""))}
 	}},
 	{Name: "503 with a huge Retry-After", takes: Days, steps: func(d dice) []step {
-		return []step{unavailable(d.oneOf("86400", "31536000", strings.Repeat("9", 40)))}
+		return []step{unavailable(d.oneOf("86400", "31536000"))}
 	}},
+	{Name: "503 with a Retry-After of 40 digits", takes: Days, steps: always(unavailable(strings.Repeat("9", 40)))},
 	{Name: "503 without Retry-After", steps: always(says(503, html))},
 	{Name: "409 while the first try is under way", steps: func(d dice) []step {
 		return []step{{held: true, way: nothing}, problem(409, "idempotency-key-in-progress", "Another request with this key is in progress.", "", "Retry-After", "1")}
@@ -167,11 +168,11 @@ var orderChecks = []*Check{
 				case !e.expected:
 					return true, fmt.Sprintf("Request %d is not POST /v1/orders.", i+1)
 				case e.own && e.answer.status >= 400 && e.answer.status < 500 && !strings.Contains(string(e.answer.body), "idempotency-key-reused"):
-					return true, fmt.Sprintf("The service itself refuses request %d. Its answer says why.", i+1)
+					return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.answer.why())
 				}
 			}
 			if len(c.exchanges) == 0 {
-				return true, "No request has come. Does the client send to Service.URL, through Service.Transport?"
+				return true, "No request has come. Does the client send to Service.URL, through Service.Transport, and before it returns?"
 			}
 			var sent struct {
 				Item string
@@ -232,7 +233,7 @@ var orderChecks = []*Check{
 				}
 				met = met || again
 				if p.result.Err != nil && !p.result.Stuck && last.meaning() == Again && p.result.at.Sub(p.tries[0].At) < 10*time.Minute {
-					return true, fmt.Sprintf("%s gave up after request %d, whose answer is not final. %s", p.result.Name, c.number(last), whyAgain(last))
+					return true, fmt.Sprintf("%s gave up %v after its first try, after request %d, whose answer is not final. %s", p.result.Name, rounded(p.result.at.Sub(p.tries[0].At)), c.number(last), whyAgain(last))
 				}
 			}
 			return met, ""
@@ -282,9 +283,15 @@ var orderChecks = []*Check{
 				if p.result.Err == nil && !slices.ContainsFunc(c.exchanges[:p.result.to], func(e *Exchange) bool { return e.own && e.answer.meaning() == Created }) {
 					last := "there was none"
 					if n := p.result.to; n > 0 {
-						last = fmt.Sprint("the last is ", c.exchanges[n-1].answer.status)
-						if c.exchanges[n-1].way != whole {
+						switch e := c.exchanges[n-1]; {
+						case e.way != whole:
 							last = "the last did not come whole"
+						case e.redirected():
+							last = fmt.Sprintf("the last is %d, and came after a redirect from %s", e.answer.status, e.path)
+						case e.answer.status == http.StatusCreated:
+							last = "the last is 201, but its body is no JSON object with an ID"
+						default:
+							last = fmt.Sprint("the last is ", e.answer.status)
 						}
 					}
 					return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with an order: %s.", p.result.Name, last)
@@ -391,18 +398,7 @@ var orderChecks = []*Check{
 	{
 		Name: "try-limit", Promise: "A try has a limit of two minutes at most, the body of its answer included; 40 seconds are right.",
 		Shop: "A connection that was cut off silently is never noticed, and the client waits for ever.",
-		each: func(c *Call) (met bool, fault string) {
-			for _, e := range c.exchanges {
-				if e.way != silent && e.way != endless {
-					continue
-				}
-				met = true
-				if !e.left && !e.ended.IsZero() {
-					return true, fmt.Sprintf("The client waited for the answer to request %d until the shop closed the connection, after %v.", c.number(e), longestTry)
-				}
-			}
-			return met, ""
-		},
+		each: func(c *Call) (met bool, fault string) { return c.leaves() },
 	},
 	{
 		Name: "redirects", Promise: "The redirect of an order is not followed.",
@@ -428,7 +424,7 @@ var orderChecks = []*Check{
 				}
 			}
 			if n := len(c.exchanges); n >= MostRequests {
-				return true, fmt.Sprintf("After %d requests in %v, it was stopped.", n, c.exchanges[n-1].At.Sub(c.began).Round(time.Second))
+				return true, fmt.Sprintf("After %d requests in %v, it was stopped. Do its waits grow?", n, rounded(c.exchanges[n-1].At.Sub(c.began)))
 			}
 			return c.Trouble.forever, ""
 		},
@@ -441,7 +437,7 @@ var orderChecks = []*Check{
 			for _, c := range calls {
 				for _, e := range c.tries(0, len(c.exchanges)) {
 					if other := owner[e.Key]; e.Key != "" && other != nil && other != c {
-						return true, c, fmt.Sprintf("The key %q was used for another order before, which is that of the trouble %q. Is it made once for all orders, from what is ordered, or from the time?", cut(e.Key, 60), other.Trouble.Name)
+						return true, c, fmt.Sprintf("The key %q was used for another order before, which is that of the trouble %q. Is it made once for all orders, from what is ordered, from the time, from a counter, or by a generator with a constant seed?", cut(e.Key, 60), other.Trouble.Name)
 					}
 					owner[e.Key] = c
 				}
@@ -507,9 +503,27 @@ var orderChecks = []*Check{
 					return true, nil, ""
 				}
 			}
-			return true, c, fmt.Sprintf("In an outage, %d clients wait for the same times: %v.", len(waits), waits[0])
+			same := waits[0]
+			for i := range same {
+				same[i] = same[i].Round(time.Millisecond)
+			}
+			return true, c, fmt.Sprintf("In an outage, %d clients wait for the same times: %v.", len(waits), same)
 		},
 	},
+}
+
+// leaves judges whether the client leaves where an answer does not end.
+func (c *Call) leaves() (met bool, fault string) {
+	for _, e := range c.exchanges {
+		if e.way != silent && e.way != endless {
+			continue
+		}
+		met = true
+		if !e.left && !e.ended.IsZero() {
+			return true, fmt.Sprintf("The client waited for the answer to request %d until the shop closed the connection, after %v.", c.number(e), longestTry)
+		}
+	}
+	return met, ""
 }
 
 // outages returns the waits of the calls that met one, and one of the calls.
@@ -546,7 +560,7 @@ func whyAgain(e *Exchange) string {
 
 func whyFinal(e *Exchange) string {
 	if e.meaning() == Created {
-		return "it is 201 with the order."
+		return "it is 201 with the order. Does the client read all of the body, and wait for it before it tries again?"
 	}
 	return fmt.Sprintf("it is %d.", e.answer.status)
 }

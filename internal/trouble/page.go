@@ -63,7 +63,7 @@ var unjudged = []string{
 var unless = map[string]string{
 	"one-key": " If it was a new order, placed before the other had ended: let it order another item here.",
 	"goes-on": " If its program was ended meanwhile: start it again, and it has to go on.",
-	"stops":   fmt.Sprintf(" If somebody had put right what the answer refuses: let that take %v here.", resumption),
+	"stops":   fmt.Sprintf(" If somebody had put right what was wrong and had the client go on: from %v after the answer, that is seen as such.", resumption),
 }
 
 type report struct {

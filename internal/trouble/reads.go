@@ -88,7 +88,7 @@ var walkChecks = []*Check{
 				met = true
 				for _, id := range c.items() {
 					if !c.changed[id] && !slices.Contains(r.IDs, id) {
-						return true, fmt.Sprintf("%s returned no error, but not %q, which was in the list throughout.", r.Name, id)
+						return true, fmt.Sprintf("%s returned no error, but not %q, which was in the list throughout. %s", r.Name, id, c.whyNotWhole())
 					}
 				}
 			}
@@ -109,8 +109,8 @@ var walkChecks = []*Check{
 		},
 	},
 	{
-		Name: "walk-ends", Promise: "A walk ends, with an error if need be.",
-		Shop: "It reads the same page for ever.",
+		Name: "walk-ends", Promise: "A walk ends, with an error if need be, and waits no longer than two minutes for a page.",
+		Shop: "It reads the same page for ever, or waits for it.",
 		each: func(c *Call) (bool, string) { return c.ends() },
 	},
 }
@@ -129,7 +129,7 @@ func (c *Call) readsRightly() (met bool, fault string) {
 		case e.Method != http.MethodGet && e.Method != http.MethodHead:
 			return true, fmt.Sprintf("Request %d is not a GET.", i+1)
 		case e.own && e.answer.status >= 400 && (e.Cursor == "" || e.cursorKnown) && e.answer.status != http.StatusNotFound:
-			return true, fmt.Sprintf("The service itself refuses request %d. Its answer says why.", i+1)
+			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.answer.why())
 		}
 	}
 	if len(c.exchanges) == 0 {
@@ -138,9 +138,31 @@ func (c *Call) readsRightly() (met bool, fault string) {
 	return true, ""
 }
 
+// whyNotWhole says by what the last answer was no end.
+func (c *Call) whyNotWhole() string {
+	i := len(c.exchanges) - 1
+	switch e := c.exchanges[i]; {
+	case e.way != whole:
+		return fmt.Sprintf("The answer to request %d, the last, did not come whole.", i+1)
+	case !e.own || e.answer.status != http.StatusOK:
+		return fmt.Sprintf("The answer to request %d, the last, is no page.", i+1)
+	case !e.last:
+		return fmt.Sprintf("The walk ended after request %d, although its page has a next.", i+1)
+	}
+	return "The last page came."
+}
+
 func (c *Call) ends() (bool, string) {
 	if n := len(c.exchanges); n >= MostRequests {
 		return true, fmt.Sprintf("After %d requests, it was stopped.", n)
+	}
+	for _, r := range c.Results {
+		if r.Stuck {
+			return true, fmt.Sprintf("After %v and %d requests, %s was stopped.", rounded(r.at.Sub(r.asked)), r.to-r.from, r.Name)
+		}
+	}
+	if met, fault := c.leaves(); fault != "" {
+		return met, fault
 	}
 	return len(c.Results) > 0, ""
 }
@@ -152,7 +174,8 @@ const Missing = "there is no such product"
 var productTroubles = []Trouble{
 	{Name: "nothing is wrong"},
 	{Name: "the answer has an Age", takes: Minutes, steps: always(step{times: 1, edit: func(a *answer) { a.header.Set("Age", "55") }}), pause: 10 * time.Second},
-	{Name: "the answer is not to be reused", steps: always(step{times: 1, edit: func(a *answer) { a.header.Set("Cache-Control", "no-cache, private") }}), pause: time.Millisecond},
+	{Name: "the answer is not to be reused", steps: always(controlled("private, max-age=60, no-cache")), pause: time.Millisecond},
+	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")), pause: time.Millisecond},
 	{Name: "503", steps: func(d dice) []step { return []step{unavailable(d.retryAfter())} }},
 	{Name: "503 between", steps: func(d dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
 	{Name: "the answer is cut", steps: cuts(cutBody)},
@@ -164,7 +187,14 @@ var productTroubles = []Trouble{
 	}},
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403", Final: true, steps: always(says(403, html))},
+	{Name: "403 between", Final: true, steps: always(step{times: 1}, says(403, html))},
+	{Name: "an outage between", takes: Days, Final: true, forever: true, steps: always(step{times: 1}, says(503, html))},
 	{Name: Missing, Final: true},
+}
+
+// controlled is a step whose answer, the service's, has this Cache-Control.
+func controlled(value string) step {
+	return step{times: 1, edit: func(a *answer) { a.header.Set("Cache-Control", value) }}
 }
 
 var productChecks = []*Check{
@@ -184,7 +214,7 @@ var productChecks = []*Check{
 				met = true
 				for tag := range strings.SplitSeq(e.Tag, ",") {
 					tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
-					if !slices.Contains(c.tags, tag) {
+					if !slices.Contains(c.tags, e.path+" "+tag) {
 						return true, fmt.Sprintf("The tag %s of request %d was never given for the product.", cut(tag, 60), i+1)
 					}
 				}
@@ -238,8 +268,8 @@ var productChecks = []*Check{
 		},
 	},
 	{
-		Name: "read-ends", Promise: "The reading of a product ends, with an error if need be.",
-		Shop: "The page never comes.",
+		Name: "read-ends", Promise: "The reading of a product ends, with an error if need be, and waits no longer than two minutes for an answer.",
+		Shop: "The customer's page never comes.",
 		each: func(c *Call) (bool, string) { return c.ends() },
 	},
 }

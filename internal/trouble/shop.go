@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +60,6 @@ func New(seed uint64, name string, pace Pace) *Shop {
 	for i := range 7 {
 		s.store.Widgets.Put(storefront.MustResource(fmt.Sprint("w", i+1), nil))
 	}
-	s.PutProduct("kettle", "Kettle")
 	s.PutProduct("teapot", "Teapot")
 	return s
 }
@@ -174,7 +174,7 @@ func (s *Shop) get(c *Call, e *Exchange, r *http.Request, st step) *answer {
 		st.edit(a)
 	}
 	if tag := a.header.Get("ETag"); tag != "" {
-		c.tags = append(c.tags, tag)
+		c.tags = append(c.tags, e.path+" "+tag)
 	}
 	return a
 }
@@ -325,6 +325,20 @@ func (s *Shop) wait(ctx context.Context, d time.Duration) bool {
 	case <-s.closed:
 	}
 	return false
+}
+
+// why says what the service has against a request.
+func (a *answer) why() string {
+	var problem struct {
+		Type, Detail string
+		Errors       []struct{ Detail, Pointer, Parameter, Header string }
+	}
+	json.Unmarshal(a.body, &problem)
+	text := fmt.Sprintf("%d %s. %s", a.status, strings.TrimPrefix(problem.Type, problemPrefix), problem.Detail)
+	for _, e := range problem.Errors {
+		text += fmt.Sprintf(" %s: %s", e.Pointer+e.Parameter+e.Header, e.Detail)
+	}
+	return cut(text, 500)
 }
 
 func (a *answer) writeTo(w http.ResponseWriter) bool {
