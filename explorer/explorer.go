@@ -11,9 +11,7 @@ package explorer
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"errors"
 	"html"
 	"log/slog"
@@ -24,6 +22,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/inline"
 )
 
 var (
@@ -98,27 +97,17 @@ func HandlerWithOptions(base string, opts *Options) http.Handler {
 		e.allow += ", POST"
 		changes = "yes"
 	}
-	// Browsers read CR LF as LF (HTML, 13.2.3.5), so the hashes must be of that, too,
-	// where a checkout has made CR LF of it.
-	lines := strings.NewReplacer("\r\n", "\n")
-	style, script := lines.Replace(style), lines.Replace(script)
+	style, script := inline.Text(style), inline.Text(script)
 	text := strings.NewReplacer(
 		"{{base}}", html.EscapeString(base), "{{changes}}", changes, "{{product}}", html.EscapeString(opts.Product),
 		"{{style}}", style, "{{script}}", script,
-	).Replace(lines.Replace(page))
+	).Replace(inline.Text(page))
 	e.page = text
-	e.tag = `"` + hash(text) + `"`
-	e.policy = "default-src 'none'; script-src 'sha256-" + hash(script) + "'; style-src 'sha256-" + hash(style) +
-		"'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
-		"; require-trusted-types-for 'script'; trusted-types 'none'"
+	e.tag = `"` + inline.Hash(text) + `"`
+	e.policy = inline.Policy(script, style)
 	sameOrigin := http.NewCrossOriginProtection()
 	sameOrigin.SetDenyHandler(storefront.Problem{Status: http.StatusForbidden, Detail: "A page of another origin may not do that."})
 	return sameOrigin.Handler(e)
-}
-
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 type explorer struct {

@@ -2,9 +2,7 @@ package trouble
 
 import (
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/inline"
 )
 
 // Where [Clients] says what it saw: a page, which is JSON for requests that accept that and
@@ -32,25 +31,16 @@ var (
 	//go:embed page.js
 	pageJS string
 
-	// The hashes are of what browsers read, which is LF for CR LF.
-	lines  = strings.NewReplacer("\r\n", "\n")
-	style  = lines.Replace(pageCSS)
-	script = lines.Replace(pageJS)
-	policy = "default-src 'none'; script-src 'sha256-" + hash(script) + "'; style-src 'sha256-" + hash(style) +
-		"'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
-		"; require-trusted-types-for 'script'; trusted-types 'none'"
-	page = template.Must(template.New("").Funcs(template.FuncMap{
+	style  = inline.Text(pageCSS)
+	script = inline.Text(pageJS)
+	policy = inline.Policy(script, style)
+	page   = template.Must(template.New("").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
 		"join":   func(texts []string) string { return strings.Join(texts, ", ") },
 		"lines":  func(story string) []string { return strings.Split(strings.TrimSuffix(story, "\n"), "\n") },
 	}).Parse(pageHTML))
 )
-
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
 
 // unjudged are the checks that need to know what a client believes, or take a day.
 var unjudged = []string{
