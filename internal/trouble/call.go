@@ -21,6 +21,8 @@ type Call struct {
 	// Results are what the client said, if it can be asked: of the call, and of those by
 	// which it went on with an order.
 	Results []*Result
+	// Running are the stacks of goroutines that the client has left, once all is over.
+	Running string
 
 	shop      *Shop
 	began     time.Time

@@ -268,7 +268,7 @@ var orderChecks = []*Check{
 					return true, fmt.Sprintf("Request %d was sent after %s had returned.", c.number(p.after[0]), p.result.Name)
 				}
 			}
-			return len(c.Results) > 0, ""
+			return len(c.Results) > 0, c.stillRunning()
 		},
 	},
 	{
@@ -467,11 +467,7 @@ var orderChecks = []*Check{
 	{
 		Name: "waits-grow", Promise: "Waits between tries grow while nothing helps.",
 		Shop: "A shop that is down for an hour gets as many requests as all clients can send, and does not come up again.",
-		all: func(calls []*Call) (bool, *Call, string) {
-			waits, c := outages(calls)
-			if len(waits) < 3 {
-				return false, nil, ""
-			}
+		all: inOutages(func(waits [][]time.Duration) string {
 			var first, last time.Duration
 			for _, w := range waits {
 				first += w[0] + w[1]
@@ -479,19 +475,15 @@ var orderChecks = []*Check{
 			}
 			if float64(last) <= 1.5*float64(first) {
 				n := time.Duration(2 * len(waits))
-				return true, c, fmt.Sprintf("In an outage, the first two waits of %d clients are %v on average, and the last two %v.", len(waits), (first / n).Round(time.Millisecond), (last / n).Round(time.Millisecond))
+				return fmt.Sprintf("In an outage, the first two waits of %d clients are %v on average, and the last two %v.", len(waits), (first / n).Round(time.Millisecond), (last / n).Round(time.Millisecond))
 			}
-			return true, nil, ""
-		},
+			return ""
+		}),
 	},
 	{
 		Name: "waits-differ", Promise: "Waits differ from client to client by chance.",
 		Shop: "All clients that an outage has met come back at the same moment, again and again, and each time they make the next outage.",
-		all: func(calls []*Call) (bool, *Call, string) {
-			waits, c := outages(calls)
-			if len(waits) < 3 {
-				return false, nil, ""
-			}
+		all: inOutages(func(waits [][]time.Duration) string {
 			for i := range waits[0] {
 				least, most := waits[0][i], waits[0][i]
 				for _, w := range waits {
@@ -500,15 +492,15 @@ var orderChecks = []*Check{
 					}
 				}
 				if float64(most) > 1.05*float64(least) {
-					return true, nil, ""
+					return ""
 				}
 			}
 			same := waits[0]
 			for i := range same {
 				same[i] = same[i].Round(time.Millisecond)
 			}
-			return true, c, fmt.Sprintf("In an outage, %d clients wait for the same times: %v.", len(waits), same)
-		},
+			return fmt.Sprintf("In an outage, %d clients wait for the same times: %v.", len(waits), same)
+		}),
 	},
 }
 
@@ -524,6 +516,25 @@ func (c *Call) leaves() (met bool, fault string) {
 		}
 	}
 	return met, ""
+}
+
+// stillRunning says what the client has left running.
+func (c *Call) stillRunning() (fault string) {
+	if c.Running == "" {
+		return ""
+	}
+	return "Two hours after the client had returned, it still has goroutines that wait for something. Have them end before it returns, or in t.Cleanup.\n" + c.Running
+}
+
+// inOutages judges the waits of clients that have met an outage, if there are enough.
+func inOutages(judge func(waits [][]time.Duration) (fault string)) func([]*Call) (bool, *Call, string) {
+	return func(calls []*Call) (met bool, of *Call, fault string) {
+		waits, of := outages(calls)
+		if len(waits) < 3 {
+			return false, nil, ""
+		}
+		return true, of, judge(waits)
+	}
 }
 
 // outages returns the waits of the calls that met one, and one of the calls.

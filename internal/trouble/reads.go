@@ -164,7 +164,7 @@ func (c *Call) ends() (bool, string) {
 	if met, fault := c.leaves(); fault != "" {
 		return met, fault
 	}
-	return len(c.Results) > 0, ""
+	return len(c.Results) > 0, c.stillRunning()
 }
 
 // Missing is the name of the trouble whose client reads a product that is not there.

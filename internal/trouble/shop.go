@@ -329,10 +329,7 @@ func (s *Shop) wait(ctx context.Context, d time.Duration) bool {
 
 // why says what the service has against a request.
 func (a *answer) why() string {
-	var problem struct {
-		Type, Detail string
-		Errors       []struct{ Detail, Pointer, Parameter, Header string }
-	}
+	var problem storefront.Problem
 	json.Unmarshal(a.body, &problem)
 	text := fmt.Sprintf("%d %s. %s", a.status, strings.TrimPrefix(problem.Type, problemPrefix), problem.Detail)
 	for _, e := range problem.Errors {
