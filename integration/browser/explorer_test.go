@@ -22,7 +22,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
-	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/node"
 )
 
 // statuses returns those in the log, the newest first.
@@ -837,26 +837,11 @@ func TestAddressNamesTheTab(t *testing.T) {
 	})
 }
 
-// axe returns the source of axe-core, an engine that tests accessibility.
-var axe = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "axe")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(folder)
-	if out, err := exec.Command("npm", "install", "--silent", "--no-save", "--no-audit", "--no-fund", "--prefix", folder, "axe-core@4.14.1").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm: %w: %s", err, out)
-	}
-	text, err := os.ReadFile(filepath.Join(folder, "node_modules", "axe-core", "axe.min.js"))
-	return string(text), err
-})
-
 // In each state, and each way of looking at it, nothing is wrong for those who cannot
 // see it or have only a keyboard, nothing is cut off, and nothing has moved by itself.
 func TestEveryState(t *testing.T) {
 	inOneBrowser(t, func(t *testing.T) {
-		need.Programs(t, need.Node, "npm")
-		source, err := axe()
+		axe, err := os.ReadFile(filepath.Join(node.Modules(t), "axe-core", "axe.min.js")) // which tests accessibility
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -873,7 +858,7 @@ func TestEveryState(t *testing.T) {
 					return answer == nil
 				}
 				p := open(t, s, v)
-				eval[any](p, source+"; null")
+				eval[any](p, string(axe)+"; null")
 				next := func(answer http.HandlerFunc) { otherwise.Store(&answer) }
 				state := func(name string) {
 					t.Helper()
