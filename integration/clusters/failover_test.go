@@ -45,7 +45,8 @@ func TestFailover(t *testing.T) {
 // TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes
 // connections and calls itself the primary, but has nobody left to commit with.
 func TestSplitBrain(t *testing.T) {
-	testPromotions(t, long.Of(1, 3), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	long.Test(t)
+	testPromotions(t, 3, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		promote()
 		return func() {}
 	})
@@ -54,7 +55,8 @@ func TestSplitBrain(t *testing.T) {
 // TestFrozenPrimary promotes the standby of a PostgreSQL primary that is frozen, and
 // later goes on as if nothing had happened.
 func TestFrozenPrimary(t *testing.T) {
-	testPromotions(t, long.Of(1, 2), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	long.Test(t)
+	testPromotions(t, 2, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		old.Freeze(t)
 		promote()
 		return func() { old.Thaw(t) }

@@ -54,6 +54,7 @@ func TestStoreOnGalera(t *testing.T) {
 func testStoreOnCluster(t *testing.T, nodes []*testdb.DB) {
 	nodes[0].Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
 	t.Run("without Accept", func(t *testing.T) {
+		long.Test(t)
 		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
 			return newRoundRobin(t, nodes, nil, contents)
 		})

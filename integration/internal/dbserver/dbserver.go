@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 )
@@ -35,6 +36,7 @@ type Kind struct {
 	driver string
 	dsn    func(database, addr string) string
 	main   string // the database that a server has from the beginning
+	second bool   // another release of a kind, which is in the long run only
 
 	installed func() (*installation, error) // notInstalled if it is not
 
@@ -48,10 +50,15 @@ type Kind struct {
 // The kinds.
 var (
 	Postgres   = postgresKind("PostgreSQL", need.Postgres, findPostgres)
-	Postgres18 = postgresKind("PostgreSQL 18", need.Postgres18, findPostgres18)
+	Postgres18 = second(postgresKind("PostgreSQL 18", need.Postgres18, findPostgres18))
 	MariaDB    = mySQLKind("MariaDB", need.MariaDB, installMariaDB)
 	MySQL      = mySQLKind("MySQL", need.MySQL, installMySQL)
 )
+
+func second(k *Kind) *Kind {
+	k.second = true
+	return k
+}
 
 // installs completes a kind, whose installation install finds or makes.
 func (k *Kind) installs(install func(k *Kind) (*installation, error)) *Kind {
@@ -86,6 +93,9 @@ func (n notInstalled) Error() string { return string(n) }
 // it if it is required.
 func (k *Kind) installation(t testing.TB) *installation {
 	t.Helper()
+	if k.second {
+		long.Test(t)
+	}
 	in, err := k.installed()
 	if _, ok := errors.AsType[notInstalled](err); ok {
 		need.Missing(t, k.needed, err)
