@@ -67,6 +67,20 @@ func tries(change func(try int, key string, body []byte) (string, []byte)) func(
 	}
 }
 
+// endlessly is a client that does not count tries with some answers.
+func endlessly(is func(answer) bool) func(*client) {
+	return func(c *client) {
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			for tries := 0; ; tries++ {
+				a := c.send(ctx, key, body)
+				if !is(a) || sleep(ctx, pause(tries, a)) != nil {
+					return a
+				}
+			}
+		}
+	}
+}
+
 // anew is a client that takes another key after some answers, and goes on.
 func anew(is func(answer) bool) func(*client) {
 	return func(c *client) {
@@ -183,7 +197,12 @@ var wrongClients = []wrongClient{
 			return judge(a)
 		}
 	}, []string{"silence"}},
-	{"it never gives up", func(c *client) { c.end = 1e6 * time.Hour }, []string{"ends"}},
+	{"it never gives up", func(c *client) { c.end = 1e6 * time.Hour }, []string{"agreement", "ends"}},
+	{"it never gives up while 201 comes without an order", endlessly(func(a answer) bool {
+		_, v := judge(a)
+		return a.status == 201 && v == again
+	}), []string{"ends"}},
+	{"it never gives up while answers are cut", endlessly(status(0)), []string{"agreement", "ends"}},
 	{"it takes 200 for success", also(created, status(200)), []string{"success"}},
 	{"it takes 202 for success", also(created, status(202)), []string{"success"}},
 	{"it takes 204 for success", also(created, status(204)), []string{"success"}},

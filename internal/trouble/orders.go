@@ -63,6 +63,8 @@ var orderTroubles = []Trouble{
 		return repeat(tries, says(503, html))
 	}},
 	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(says(503, html))},
+	{Name: "201 with a page without end", takes: Days, Final: true, forever: true, steps: always(says(201, html))},
+	{Name: "cut answers without end", takes: Days, Final: true, forever: true, steps: cuts(cutBody)},
 
 	{Name: "200 with an order", Final: true, steps: always(says(200, forged, "Content-Type", "application/json"))},
 	{Name: "200 with a page to sign in", Final: true, steps: always(says(200, signIn))},
