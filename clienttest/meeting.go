@@ -196,9 +196,13 @@ func (v *visit) order() {
 		item string
 		qty  int64
 	}
-	orders := []order{{"teapot", 2}}
-	if v.trouble.Calm() {
-		orders = append(orders, orders[0], order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1})
+	easy, hard := order{"teapot", 2}, order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1}
+	orders := []order{easy}
+	switch {
+	case v.trouble.Calm():
+		orders = append(orders, easy, hard)
+	case v.trouble.Hard:
+		orders[0] = hard
 	}
 	for _, o := range orders {
 		c := v.begin()

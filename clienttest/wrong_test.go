@@ -128,6 +128,23 @@ var wrongClients = []wrongClient{
 		}
 		return key, body
 	}), []string{"same-order"}},
+	{"the items of retries are escaped for HTML", tries(func(try int, key string, body []byte) (string, []byte) {
+		if try > 1 {
+			body = bytes.ReplaceAll(body, []byte(`\u0026`), []byte(`\u0026amp;`))
+		}
+		return key, body
+	}), []string{"same-order"}},
+	{"the items of retries are in NFD", tries(func(try int, key string, body []byte) (string, []byte) {
+		if try > 1 {
+			body = bytes.ReplaceAll(body, []byte("é"), []byte("e\u0301"))
+		}
+		return key, body
+	}), []string{"same-order"}},
+	{"the item changes its form when it goes on", func(c *client) {
+		c.resume = func(ctx context.Context, open *openError) (string, error) {
+			return c.place(ctx, open.key, bytes.ReplaceAll(open.body, []byte("é"), []byte("e\u0301")))
+		}
+	}, []string{"same-order"}},
 	{"the quantity is a string", tries(func(_ int, key string, body []byte) (string, []byte) {
 		return key, regexp.MustCompile(`"qty":(\d+)`).ReplaceAll(body, []byte(`"qty":"$1"`))
 	}), []string{"request"}},

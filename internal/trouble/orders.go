@@ -16,7 +16,7 @@ var orderTroubles = []Trouble{
 	{Name: "nothing is wrong", Calls: 3},
 	{Name: "the answer is lost after the order was created", steps: always(comes(nothing))},
 	{Name: "the request is lost before the service", steps: always(lost())},
-	{Name: "three answers are lost", steps: always(repeat(3, comes(nothing))...)},
+	{Name: "three answers are lost", Hard: true, steps: always(repeat(3, comes(nothing))...)},
 	{Name: "the answer is cut in its head", steps: cuts(cutHead)},
 	{Name: "the answer is cut in its body", steps: cuts(cutBody, cutBody)},
 	{Name: "the answer is cut in its body, in chunks", steps: cuts(cutChunk, cutChunk)},
@@ -37,7 +37,7 @@ var orderTroubles = []Trouble{
 		return []step{unavailable(d.oneOf("86400", "31536000"))}
 	}},
 	{Name: "503 with a Retry-After of 40 digits", takes: Days, steps: always(unavailable(strings.Repeat("9", 40)))},
-	{Name: "503 without Retry-After", steps: always(says(503, html))},
+	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
 	{Name: "409 while the first try is under way", steps: func(d dice) []step {
 		return []step{{held: true, way: nothing}, problem(409, "idempotency-key-in-progress", "Another request with this key is in progress.", "", "Retry-After", "1")}
 	}},
@@ -78,7 +78,7 @@ var orderTroubles = []Trouble{
 	{Name: "307 to elsewhere", Final: true, steps: func(d dice) []step {
 		return []step{says([]int{307, 308}[d.IntN(2)], "", "Location", "/elsewhere/v1/orders")}
 	}},
-	{Name: "the password expires between two tries", Final: true, steps: always(comes(nothing), says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "the password expires between two tries", Final: true, Hard: true, steps: always(comes(nothing), says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "a proxy forbids", Final: true, steps: func(d dice) []step {
 		return []step{says([]int{400, 403, 404, 405}[d.IntN(4)], html)}
 	}},
