@@ -381,6 +381,14 @@ var wrongClients = []wrongClient{
 			return ids, next, err
 		}
 	}, []string{"whole-list"}},
+	{"a 304 is an empty page", func(c *client) {
+		c.page = func(a answer) ([]string, string, error) {
+			if a.status == 304 {
+				return nil, "", nil
+			}
+			return readPage(a)
+		}
+	}, []string{"whole-list"}},
 	{"a walk follows redirects to an empty list", func(c *client) {
 		c.http.CheckRedirect = nil
 		c.try = func(ctx context.Context, key string, body []byte) answer {
@@ -505,6 +513,21 @@ var wrongClients = []wrongClient{
 			return kept.get(ctx, id)
 		}
 	}, []string{"product"}},
+	{"a 304 is the product without a name where nothing was kept", func(c *client) {
+		kept := newCache(c)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			name, err := kept.get(ctx, id)
+			if err != nil && strings.HasPrefix(err.Error(), "304") {
+				return "", nil
+			}
+			return name, err
+		}
+	}, []string{"product"}},
+	{"max-age is always a minute", func(c *client) {
+		newCache(c).useless = func(a answer) bool {
+			return !strings.HasPrefix(a.header.Get("Cache-Control"), "private, max-age=") || strings.Contains(a.header.Get("Cache-Control"), "no-")
+		}
+	}, []string{"fresh"}},
 	{"a 304 is good for an hour", func(c *client) {
 		kept := newCache(c)
 		c.get = func(ctx context.Context, id string) (string, error) {

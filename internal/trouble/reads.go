@@ -25,6 +25,7 @@ var walkTroubles = []Trouble{
 	{Name: "the first page is no page", steps: func(d dice) []step {
 		return []step{says(200, d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, signIn), "Content-Type", "application/json")}
 	}},
+	{Name: "304 that was not asked for", steps: always(step{times: 1}, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(step{times: 1}, comes(endless))},
 	{Name: "the cursor becomes invalid", Final: true, steps: always(step{times: 1}, problem(400, "invalid-query", "The query is not valid for this list.", `,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(step{times: 1}, says(302, "", "Location", "/sign-in"))},
@@ -174,6 +175,7 @@ const Missing = "there is no such product"
 var productTroubles = []Trouble{
 	{Name: "nothing is wrong"},
 	{Name: "the answer has an Age", takes: Minutes, steps: always(step{times: 1, edit: func(a *answer) { a.header.Set("Age", "55") }}), pause: 10 * time.Second},
+	{Name: "the answer is fresh for 5 s", takes: Minutes, steps: always(controlled("private, max-age=5")), pause: 10 * time.Second},
 	{Name: "the answer is not to be reused", steps: always(controlled("private, max-age=60, no-cache")), pause: time.Millisecond},
 	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")), pause: time.Millisecond},
 	{Name: "503", steps: func(d dice) []step { return []step{unavailable(d.retryAfter())} }},
@@ -185,6 +187,7 @@ var productTroubles = []Trouble{
 	{Name: "200 with JSON that is no product", steps: func(d dice) []step {
 		return repeat(2, says(200, d.oneOf(`null`, `[]`, `"teapot"`, ``), "Content-Type", "application/json"))
 	}},
+	{Name: "304 that was not asked for", steps: always(says(304, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403", Final: true, steps: always(says(403, html))},
 	{Name: "403 between", Final: true, steps: always(step{times: 1}, says(403, html))},
