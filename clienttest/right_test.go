@@ -186,6 +186,23 @@ func (c *client) walk(ctx context.Context, path, cursor string) (ids []string, _
 	}
 }
 
+// listBy returns a walk that fails at the first answer that is no page.
+func (c *client) listBy(fetch func(ctx context.Context, target string) answer) func(context.Context, string, string) ([]string, error) {
+	return func(ctx context.Context, path, cursor string) (ids []string, _ error) {
+		query := url.Values{"limit": {strconv.Itoa(c.limit)}}
+		for {
+			some, next, err := readPage(fetch(ctx, path+"?"+query.Encode()))
+			if err != nil {
+				return nil, err
+			}
+			if ids = append(ids, some...); next == "" {
+				return ids, nil
+			}
+			query.Set(cursor, next)
+		}
+	}
+}
+
 // read reads a page.
 func (c *client) read(ctx context.Context, path string, query url.Values) (ids []string, next string, err error) {
 	for tries := range 5 {
@@ -346,18 +363,19 @@ var rightClients = []struct {
 		}
 	}},
 	{"reads are not tried again", func(c *client) {
-		c.list = func(ctx context.Context, path, cursor string) (ids []string, err error) {
-			for query := (url.Values{"limit": {"2"}}); ; {
-				some, next, err := readPage(c.fetch(ctx, path+"?"+query.Encode(), ""))
-				if err != nil {
-					return nil, err
-				}
-				if ids = append(ids, some...); next == "" {
-					return ids, nil
-				}
-				query.Set(cursor, next)
+		c.limit = 2
+		c.list = c.listBy(func(ctx context.Context, target string) answer { return c.fetch(ctx, target, "") })
+	}},
+	{"reads take another password after 401", func(c *client) {
+		c.list = c.listBy(func(ctx context.Context, target string) answer {
+			a := c.fetch(ctx, target, "")
+			if a.status == 401 {
+				req, _ := http.NewRequestWithContext(ctx, "GET", c.url+target, nil)
+				req.SetBasicAuth("ada", "secret")
+				a = c.do(req)
 			}
-		}
+			return a
+		})
 	}},
 	{"products are kept", func(c *client) { newCache(c) }},
 }

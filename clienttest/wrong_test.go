@@ -454,6 +454,10 @@ var wrongClients = []wrongClient{
 			return ids, ctx.Err()
 		}
 	}, []string{"walk-ends", "walks"}},
+	{"reads are tried again after 4xx", rereads(func(a answer) bool { return a.status/100 == 4 && a.status != 429 }), []string{"read-stops", "walk-stops"}},
+	{"reads are tried again after 404", rereads(status(404)), []string{"read-stops"}},
+	{"reads ignore Retry-After with 503", rereads(status(503)), []string{"read-waits", "walk-waits"}},
+	{"reads ignore Retry-After with 429", rereads(status(429)), []string{"read-waits", "walk-waits"}},
 	{"the limit is above the highest", func(c *client) { c.limit = 1000 }, []string{"list-request", "walks"}},
 	{"users and widgets change places", func(c *client) {
 		c.list = func(ctx context.Context, path, cursor string) ([]string, error) {
@@ -605,7 +609,7 @@ var wrongClients = []wrongClient{
 				}
 			}
 		}
-	}, []string{"read-ends"}},
+	}, []string{"read-ends", "read-stops"}},
 	{"the product is behind a slash", func(c *client) {
 		c.get = func(ctx context.Context, id string) (string, error) { return c.product(ctx, "/"+id) }
 	}, []string{"reads"}},
@@ -616,6 +620,30 @@ var wrongClients = []wrongClient{
 			return c.product(ctx, id)
 		}
 	}, []string{"product-request"}},
+}
+
+// rereads is a client that asks for pages and products three times more after some answers,
+// whatever Retry-After says.
+func rereads(is func(answer) bool) func(*client) {
+	return func(c *client) {
+		fetch := func(ctx context.Context, target string) (a answer) {
+			for tries := range 4 {
+				if a = c.fetch(ctx, target, ""); !is(a) || sleep(ctx, pause(tries, answer{})) != nil {
+					break
+				}
+			}
+			return a
+		}
+		c.list = c.listBy(fetch)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			a := fetch(ctx, "/v1/products/"+url.PathEscape(id))
+			var product struct{ ID, Name string }
+			if err := json.Unmarshal(a.body, &product); err != nil || a.status != 200 || product.ID != id {
+				return "", fmt.Errorf("%d: %s", a.status, a.body)
+			}
+			return product.Name, nil
+		}
+	}
 }
 
 // stopsIf makes walks end at some pages.

@@ -360,14 +360,12 @@ var orderChecks = []*Check{
 		each: func(c *Call) (met bool, fault string) {
 			for _, p := range c.parts() {
 				for i, e := range p.tries {
-					told := e.answer.retryAfter()
-					if e.way != whole || told == 0 || i+1 == len(p.tries) {
+					if e.way != whole || e.answer.retryAfter() == 0 || i+1 == len(p.tries) {
 						continue
 					}
 					met = true
-					// Timers may be a little early.
-					if waited := p.tries[i+1].At.Sub(e.ended); waited < told-told/100 {
-						return true, fmt.Sprintf("The answer to request %d has Retry-After: %s, and the next came after %v.", c.number(e), cut(e.answer.header.Get("Retry-After"), 50), waited.Round(time.Millisecond))
+					if fault := c.tooSoon(e, p.tries[i+1]); fault != "" {
+						return true, fault
 					}
 				}
 			}
@@ -504,6 +502,16 @@ var orderChecks = []*Check{
 			return fmt.Sprintf("In an outage, %d clients wait for the same times: %v.", len(waits), same)
 		}),
 	},
+}
+
+// tooSoon says that a request did not wait for the Retry-After of an answer.
+func (c *Call) tooSoon(e, next *Exchange) (fault string) {
+	told := e.answer.retryAfter()
+	waited := next.At.Sub(e.ended)
+	if waited >= told-told/100 { // timers may be a little early
+		return ""
+	}
+	return fmt.Sprintf("The answer to request %d has Retry-After: %s, and request %d came after %v.", c.number(e), cut(e.answer.header.Get("Retry-After"), 50), c.number(next), waited.Round(time.Millisecond))
 }
 
 // leaves judges whether the client leaves where an answer does not end.
