@@ -211,6 +211,7 @@ func (v *visit) order() {
 		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.item, o.qty) })
 		said(&trouble.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
 		if resumer, ok := v.client.(Resumer); ok && v.trouble.Final && !v.trouble.Endless() && err != nil && !errors.Is(err, errStuck) {
+			time.Sleep(v.trouble.Later)
 			c.Mend()
 			said := c.Asked("ResumeOrder(ctx, err)")
 			id, err := call(v, func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })

@@ -116,9 +116,14 @@ var wrongClients = []wrongClient{
 	{"another key after 500", anew(status(500)), []string{"agreement", "one-key"}},
 	{"another key when it goes on", func(c *client) {
 		c.resume = func(ctx context.Context, open *openError) (string, error) {
-			return c.place(ctx, rand.Text(), open.body)
+			return c.place(ctx, rand.Text(), open.body, open.first)
 		}
 	}, []string{"agreement", "one-key"}},
+	{"its time begins anew when it goes on", func(c *client) {
+		c.resume = func(ctx context.Context, open *openError) (string, error) {
+			return c.place(ctx, open.key, open.body, time.Now())
+		}
+	}, []string{"agreement", "ends"}},
 	{"it does not go on", func(c *client) {
 		c.resume = func(_ context.Context, open *openError) (string, error) { return "", open }
 	}, []string{"goes-on"}},
@@ -142,7 +147,7 @@ var wrongClients = []wrongClient{
 	}), []string{"same-order"}},
 	{"the item changes its form when it goes on", func(c *client) {
 		c.resume = func(ctx context.Context, open *openError) (string, error) {
-			return c.place(ctx, open.key, bytes.ReplaceAll(open.body, []byte("é"), []byte("e\u0301")))
+			return c.place(ctx, open.key, bytes.ReplaceAll(open.body, []byte("é"), []byte("e\u0301")), open.first)
 		}
 	}, []string{"same-order"}},
 	{"the quantity is a string", tries(func(_ int, key string, body []byte) (string, []byte) {

@@ -79,6 +79,7 @@ var orderTroubles = []Trouble{
 		return []step{says([]int{307, 308}[d.IntN(2)], "", "Location", "/elsewhere/v1/orders")}
 	}},
 	{Name: "the password expires between two tries", Final: true, Hard: true, steps: always(comes(nothing), says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "the password expires for more than a day", takes: Days, Final: true, Later: 25 * time.Hour, steps: always(comes(nothing), says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "a proxy forbids", Final: true, steps: func(d dice) []step {
 		return []step{says([]int{400, 403, 404, 405}[d.IntN(4)], html)}
 	}},
@@ -144,6 +145,9 @@ func (p part) resumedBy(next *Exchange) bool {
 // patience is how long the shop waits for the next try of a client that cannot be asked,
 // before it takes the order for one that was given up: twice the longest pause.
 const patience = 2 * time.Minute
+
+// leastTime is for how long a client goes on with an order, from its first try.
+const leastTime = 10 * time.Minute
 
 // tries returns those of some exchanges that are the call's.
 func (c *Call) tries(from, to int) []*Exchange {
@@ -218,7 +222,7 @@ var orderChecks = []*Check{
 		each: func(c *Call) (met bool, fault string) {
 			for _, p := range c.parts() {
 				if len(p.tries) == 0 {
-					if p.result != nil && p.result.from == p.result.to && len(c.exchanges) > 0 && p.result.Err != nil {
+					if p.result != nil && p.result.from == p.result.to && len(c.exchanges) > 0 && p.result.Err != nil && p.result.at.Sub(c.exchanges[0].At) < leastTime {
 						return true, p.result.Name + " sent nothing and failed."
 					}
 					continue
@@ -234,7 +238,7 @@ var orderChecks = []*Check{
 					continue
 				}
 				met = met || again
-				if p.result.Err != nil && !p.result.Stuck && last.meaning() == Again && p.result.at.Sub(p.tries[0].At) < 10*time.Minute {
+				if p.result.Err != nil && !p.result.Stuck && last.meaning() == Again && p.result.at.Sub(p.tries[0].At) < leastTime {
 					return true, fmt.Sprintf("%s gave up %v after its first try, after request %d, whose answer is not final. %s", p.result.Name, rounded(p.result.at.Sub(p.tries[0].At)), c.number(last), whyAgain(last))
 				}
 			}
@@ -414,7 +418,7 @@ var orderChecks = []*Check{
 		},
 	},
 	{
-		Name: "ends", Promise: "Tries end within 24 hours of the first.",
+		Name: "ends", Promise: "Tries end within 24 hours of the first, also those of a client that goes on with an order later.",
 		Shop: "The service may have forgotten the key by then, and a try creates a second order.",
 		each: func(c *Call) (met bool, fault string) {
 			tries := c.tries(0, len(c.exchanges))
@@ -426,7 +430,7 @@ var orderChecks = []*Check{
 			if n := len(c.exchanges); n >= MostRequests {
 				return true, fmt.Sprintf("After %d requests in %v, it was stopped. Do its waits grow?", n, rounded(c.exchanges[n-1].At.Sub(c.began)))
 			}
-			return c.Trouble.forever, ""
+			return c.Trouble.forever || c.Trouble.Later > 0, ""
 		},
 	},
 	{
