@@ -77,7 +77,8 @@ type Client interface {
 // somebody has put right what was wrong: a URL, a password.
 type Resumer interface {
 	// ResumeOrder goes on with the order for which CreateOrder has returned err: it sends
-	// the same order again, with the same key. The rest is as with CreateOrder.
+	// the same order again, with the same key, or returns an error if the first try is too long
+	// ago. The rest is as with CreateOrder.
 	ResumeOrder(ctx context.Context, err error) (id string, _ error)
 }
 

@@ -24,11 +24,12 @@ type Shop struct {
 }
 
 // An OpenOrder is the error of an order that may exist or not. To go on with it when what was
-// wrong has been put right, call Place with its key and its body. Keep both on a disk.
+// wrong has been put right, call Place. Keep its key, its body and its time on a disk.
 type OpenOrder struct {
-	Key  string
-	Body []byte
-	Last string // answer
+	Key   string
+	Body  []byte
+	First time.Time // before the first try
+	Last  string    // answer
 }
 
 func (o *OpenOrder) Error() string {
@@ -41,16 +42,16 @@ func (s *Shop) Order(ctx context.Context, item string, qty int64) (storefront.Or
 	if err != nil {
 		return storefront.Order{}, err
 	}
-	return s.Place(ctx, rand.Text(), body)
+	return s.Place(ctx, &OpenOrder{rand.Text(), body, time.Now(), "no answer"})
 }
 
-// Place sends an order until an answer is final. The error is an *OpenOrder.
-func (s *Shop) Place(ctx context.Context, key string, body []byte) (storefront.Order, error) {
-	open := &OpenOrder{key, body, "no answer"}
-	ctx, cancel := context.WithTimeout(ctx, 12*time.Hour)
+// Place sends an order until an answer is final, or 12 hours have passed since its first try.
+// The error is an *OpenOrder.
+func (s *Shop) Place(ctx context.Context, open *OpenOrder) (storefront.Order, error) {
+	ctx, cancel := context.WithDeadline(ctx, open.First.Add(12*time.Hour))
 	defer cancel()
 	for pause := time.Second / 4; ; pause = min(2*pause, time.Minute) {
-		status, wait, answer := s.try(ctx, key, body)
+		status, wait, answer := s.try(ctx, open.Key, open.Body)
 		if status != 0 {
 			open.Last = fmt.Sprintf("%d: %s", status, answer)
 		}

@@ -196,9 +196,13 @@ func (v *visit) order() {
 		item string
 		qty  int64
 	}
-	orders := []order{{"teapot", 2}}
-	if v.trouble.Calm() {
-		orders = append(orders, orders[0], order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1})
+	easy, hard := order{"teapot", 2}, order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1}
+	orders := []order{easy}
+	switch {
+	case v.trouble.Calm():
+		orders = append(orders, easy, hard)
+	case v.trouble.Hard:
+		orders[0] = hard
 	}
 	for _, o := range orders {
 		c := v.begin()
@@ -207,6 +211,7 @@ func (v *visit) order() {
 		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.item, o.qty) })
 		said(&trouble.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
 		if resumer, ok := v.client.(Resumer); ok && v.trouble.Final && !v.trouble.Endless() && err != nil && !errors.Is(err, errStuck) {
+			time.Sleep(v.trouble.Later)
 			c.Mend()
 			said := c.Asked("ResumeOrder(ctx, err)")
 			id, err := call(v, func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })

@@ -53,9 +53,10 @@ const (
 
 // An openError is that of an order of which nobody knows what became of it.
 type openError struct {
-	key  string
-	body []byte
-	text string
+	key   string
+	body  []byte
+	first time.Time // try
+	text  string
 }
 
 func (e *openError) Error() string { return "the order with the key " + e.key + ": " + e.text }
@@ -69,7 +70,9 @@ func newClient(service clienttest.Service) *client {
 	c.try = c.send
 	c.judge = judge
 	c.pause = pause
-	c.resume = func(ctx context.Context, open *openError) (string, error) { return c.place(ctx, open.key, open.body) }
+	c.resume = func(ctx context.Context, open *openError) (string, error) {
+		return c.place(ctx, open.key, open.body, open.first)
+	}
 	c.page = readPage
 	c.list = c.walk
 	c.get = c.product
@@ -81,7 +84,7 @@ func (c *client) CreateOrder(ctx context.Context, item string, qty int64) (strin
 	if err != nil {
 		return "", err
 	}
-	return c.place(ctx, c.key(item), body)
+	return c.place(ctx, c.key(item), body, time.Now())
 }
 
 func (c *client) ResumeOrder(ctx context.Context, err error) (string, error) {
@@ -92,21 +95,21 @@ func (c *client) ResumeOrder(ctx context.Context, err error) (string, error) {
 	return c.resume(ctx, open)
 }
 
-func (c *client) place(ctx context.Context, key string, body []byte) (string, error) {
-	end := time.Now().Add(c.end)
+func (c *client) place(ctx context.Context, key string, body []byte, first time.Time) (string, error) {
+	end := first.Add(c.end)
 	for tries := 0; time.Now().Before(end); tries++ {
 		a := c.try(ctx, key, body)
 		switch id, v := c.judge(a); v {
 		case created:
 			return id, nil
 		case final:
-			return "", &openError{key, body, fmt.Sprintf("%d: %s", a.status, a.body)}
+			return "", &openError{key, body, first, fmt.Sprintf("%d: %s", a.status, a.body)}
 		}
 		if err := sleep(ctx, c.pause(tries, a)); err != nil {
-			return "", &openError{key, body, err.Error()}
+			return "", &openError{key, body, first, err.Error()}
 		}
 	}
-	return "", &openError{key, body, "no answer"}
+	return "", &openError{key, body, first, "no answer"}
 }
 
 func judge(a answer) (string, verdict) {
@@ -183,6 +186,23 @@ func (c *client) walk(ctx context.Context, path, cursor string) (ids []string, _
 			return ids, nil
 		}
 		query.Set(cursor, next)
+	}
+}
+
+// listBy returns a walk that fails at the first answer that is no page.
+func (c *client) listBy(fetch func(ctx context.Context, target string) answer) func(context.Context, string, string) ([]string, error) {
+	return func(ctx context.Context, path, cursor string) (ids []string, _ error) {
+		query := url.Values{"limit": {strconv.Itoa(c.limit)}}
+		for {
+			some, next, err := readPage(fetch(ctx, path+"?"+query.Encode()))
+			if err != nil {
+				return nil, err
+			}
+			if ids = append(ids, some...); next == "" {
+				return ids, nil
+			}
+			query.Set(cursor, next)
+		}
 	}
 }
 
@@ -346,18 +366,19 @@ var rightClients = []struct {
 		}
 	}},
 	{"reads are not tried again", func(c *client) {
-		c.list = func(ctx context.Context, path, cursor string) (ids []string, err error) {
-			for query := (url.Values{"limit": {"2"}}); ; {
-				some, next, err := readPage(c.fetch(ctx, path+"?"+query.Encode(), ""))
-				if err != nil {
-					return nil, err
-				}
-				if ids = append(ids, some...); next == "" {
-					return ids, nil
-				}
-				query.Set(cursor, next)
+		c.limit = 2
+		c.list = c.listBy(func(ctx context.Context, target string) answer { return c.fetch(ctx, target, "") })
+	}},
+	{"reads take another password after 401", func(c *client) {
+		c.list = c.listBy(func(ctx context.Context, target string) answer {
+			a := c.fetch(ctx, target, "")
+			if a.status == 401 {
+				req, _ := http.NewRequestWithContext(ctx, "GET", c.url+target, nil)
+				req.SetBasicAuth("ada", "secret")
+				a = c.do(req)
 			}
-		}
+			return a
+		})
 	}},
 	{"products are kept", func(c *client) { newCache(c) }},
 }
@@ -395,7 +416,7 @@ func (c shopClient) ResumeOrder(ctx context.Context, err error) (string, error) 
 	if !ok {
 		return "", err
 	}
-	order, err := c.Place(ctx, open.Key, open.Body)
+	order, err := c.Place(ctx, open)
 	return order.ID, err
 }
 

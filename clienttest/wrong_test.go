@@ -67,6 +67,20 @@ func tries(change func(try int, key string, body []byte) (string, []byte)) func(
 	}
 }
 
+// endlessly is a client that does not count tries with some answers.
+func endlessly(is func(answer) bool) func(*client) {
+	return func(c *client) {
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			for tries := 0; ; tries++ {
+				a := c.send(ctx, key, body)
+				if !is(a) || sleep(ctx, pause(tries, a)) != nil {
+					return a
+				}
+			}
+		}
+	}
+}
+
 // anew is a client that takes another key after some answers, and goes on.
 func anew(is func(answer) bool) func(*client) {
 	return func(c *client) {
@@ -102,9 +116,14 @@ var wrongClients = []wrongClient{
 	{"another key after 500", anew(status(500)), []string{"agreement", "one-key"}},
 	{"another key when it goes on", func(c *client) {
 		c.resume = func(ctx context.Context, open *openError) (string, error) {
-			return c.place(ctx, rand.Text(), open.body)
+			return c.place(ctx, rand.Text(), open.body, open.first)
 		}
 	}, []string{"agreement", "one-key"}},
+	{"its time begins anew when it goes on", func(c *client) {
+		c.resume = func(ctx context.Context, open *openError) (string, error) {
+			return c.place(ctx, open.key, open.body, time.Now())
+		}
+	}, []string{"agreement", "ends"}},
 	{"it does not go on", func(c *client) {
 		c.resume = func(_ context.Context, open *openError) (string, error) { return "", open }
 	}, []string{"goes-on"}},
@@ -114,6 +133,23 @@ var wrongClients = []wrongClient{
 		}
 		return key, body
 	}), []string{"same-order"}},
+	{"the items of retries are escaped for HTML", tries(func(try int, key string, body []byte) (string, []byte) {
+		if try > 1 {
+			body = bytes.ReplaceAll(body, []byte(`\u0026`), []byte(`\u0026amp;`))
+		}
+		return key, body
+	}), []string{"same-order"}},
+	{"the items of retries are in NFD", tries(func(try int, key string, body []byte) (string, []byte) {
+		if try > 1 {
+			body = bytes.ReplaceAll(body, []byte("é"), []byte("e\u0301"))
+		}
+		return key, body
+	}), []string{"same-order"}},
+	{"the item changes its form when it goes on", func(c *client) {
+		c.resume = func(ctx context.Context, open *openError) (string, error) {
+			return c.place(ctx, open.key, bytes.ReplaceAll(open.body, []byte("é"), []byte("e\u0301")), open.first)
+		}
+	}, []string{"same-order"}},
 	{"the quantity is a string", tries(func(_ int, key string, body []byte) (string, []byte) {
 		return key, regexp.MustCompile(`"qty":(\d+)`).ReplaceAll(body, []byte(`"qty":"$1"`))
 	}), []string{"request"}},
@@ -183,7 +219,12 @@ var wrongClients = []wrongClient{
 			return judge(a)
 		}
 	}, []string{"silence"}},
-	{"it never gives up", func(c *client) { c.end = 1e6 * time.Hour }, []string{"ends"}},
+	{"it never gives up", func(c *client) { c.end = 1e6 * time.Hour }, []string{"agreement", "ends"}},
+	{"it never gives up while 201 comes without an order", endlessly(func(a answer) bool {
+		_, v := judge(a)
+		return a.status == 201 && v == again
+	}), []string{"ends"}},
+	{"it never gives up while answers are cut", endlessly(status(0)), []string{"agreement", "ends"}},
 	{"it takes 200 for success", also(created, status(200)), []string{"success"}},
 	{"it takes 202 for success", also(created, status(202)), []string{"success"}},
 	{"it takes 204 for success", also(created, status(204)), []string{"success"}},
@@ -345,6 +386,14 @@ var wrongClients = []wrongClient{
 			return ids, next, err
 		}
 	}, []string{"whole-list"}},
+	{"a 304 is an empty page", func(c *client) {
+		c.page = func(a answer) ([]string, string, error) {
+			if a.status == 304 {
+				return nil, "", nil
+			}
+			return readPage(a)
+		}
+	}, []string{"whole-list"}},
 	{"a walk follows redirects to an empty list", func(c *client) {
 		c.http.CheckRedirect = nil
 		c.try = func(ctx context.Context, key string, body []byte) answer {
@@ -410,6 +459,10 @@ var wrongClients = []wrongClient{
 			return ids, ctx.Err()
 		}
 	}, []string{"walk-ends", "walks"}},
+	{"reads are tried again after 4xx", rereads(func(a answer) bool { return a.status/100 == 4 && a.status != 429 }), []string{"read-stops", "walk-stops"}},
+	{"reads are tried again after 404", rereads(status(404)), []string{"read-stops"}},
+	{"reads ignore Retry-After with 503", rereads(status(503)), []string{"read-waits", "walk-waits"}},
+	{"reads ignore Retry-After with 429", rereads(status(429)), []string{"read-waits", "walk-waits"}},
 	{"the limit is above the highest", func(c *client) { c.limit = 1000 }, []string{"list-request", "walks"}},
 	{"users and widgets change places", func(c *client) {
 		c.list = func(ctx context.Context, path, cursor string) ([]string, error) {
@@ -469,6 +522,21 @@ var wrongClients = []wrongClient{
 			return kept.get(ctx, id)
 		}
 	}, []string{"product"}},
+	{"a 304 is the product without a name where nothing was kept", func(c *client) {
+		kept := newCache(c)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			name, err := kept.get(ctx, id)
+			if err != nil && strings.HasPrefix(err.Error(), "304") {
+				return "", nil
+			}
+			return name, err
+		}
+	}, []string{"product"}},
+	{"max-age is always a minute", func(c *client) {
+		newCache(c).useless = func(a answer) bool {
+			return !strings.HasPrefix(a.header.Get("Cache-Control"), "private, max-age=") || strings.Contains(a.header.Get("Cache-Control"), "no-")
+		}
+	}, []string{"fresh"}},
 	{"a 304 is good for an hour", func(c *client) {
 		kept := newCache(c)
 		c.get = func(ctx context.Context, id string) (string, error) {
@@ -546,7 +614,7 @@ var wrongClients = []wrongClient{
 				}
 			}
 		}
-	}, []string{"read-ends"}},
+	}, []string{"read-ends", "read-stops"}},
 	{"the product is behind a slash", func(c *client) {
 		c.get = func(ctx context.Context, id string) (string, error) { return c.product(ctx, "/"+id) }
 	}, []string{"reads"}},
@@ -557,6 +625,30 @@ var wrongClients = []wrongClient{
 			return c.product(ctx, id)
 		}
 	}, []string{"product-request"}},
+}
+
+// rereads is a client that asks for pages and products three times more after some answers,
+// whatever Retry-After says.
+func rereads(is func(answer) bool) func(*client) {
+	return func(c *client) {
+		fetch := func(ctx context.Context, target string) (a answer) {
+			for tries := range 4 {
+				if a = c.fetch(ctx, target, ""); !is(a) || sleep(ctx, pause(tries, answer{})) != nil {
+					break
+				}
+			}
+			return a
+		}
+		c.list = c.listBy(fetch)
+		c.get = func(ctx context.Context, id string) (string, error) {
+			a := fetch(ctx, "/v1/products/"+url.PathEscape(id))
+			var product struct{ ID, Name string }
+			if err := json.Unmarshal(a.body, &product); err != nil || a.status != 200 || product.ID != id {
+				return "", fmt.Errorf("%d: %s", a.status, a.body)
+			}
+			return product.Name, nil
+		}
+	}
 }
 
 // stopsIf makes walks end at some pages.

@@ -16,7 +16,7 @@ var orderTroubles = []Trouble{
 	{Name: "nothing is wrong", Calls: 3},
 	{Name: "the answer is lost after the order was created", steps: always(comes(nothing))},
 	{Name: "the request is lost before the service", steps: always(lost())},
-	{Name: "three answers are lost", steps: always(repeat(3, comes(nothing))...)},
+	{Name: "three answers are lost", Hard: true, steps: always(repeat(3, comes(nothing))...)},
 	{Name: "the answer is cut in its head", steps: cuts(cutHead)},
 	{Name: "the answer is cut in its body", steps: cuts(cutBody, cutBody)},
 	{Name: "the answer is cut in its body, in chunks", steps: cuts(cutChunk, cutChunk)},
@@ -37,7 +37,7 @@ var orderTroubles = []Trouble{
 		return []step{unavailable(d.oneOf("86400", "31536000"))}
 	}},
 	{Name: "503 with a Retry-After of 40 digits", takes: Days, steps: always(unavailable(strings.Repeat("9", 40)))},
-	{Name: "503 without Retry-After", steps: always(says(503, html))},
+	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
 	{Name: "409 while the first try is under way", steps: func(d dice) []step {
 		return []step{{held: true, way: nothing}, problem(409, "idempotency-key-in-progress", "Another request with this key is in progress.", "", "Retry-After", "1")}
 	}},
@@ -63,6 +63,8 @@ var orderTroubles = []Trouble{
 		return repeat(tries, says(503, html))
 	}},
 	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(says(503, html))},
+	{Name: "201 with a page without end", takes: Days, Final: true, forever: true, steps: always(says(201, html))},
+	{Name: "cut answers without end", takes: Days, Final: true, forever: true, steps: cuts(cutBody)},
 
 	{Name: "200 with an order", Final: true, steps: always(says(200, forged, "Content-Type", "application/json"))},
 	{Name: "200 with a page to sign in", Final: true, steps: always(says(200, signIn))},
@@ -76,7 +78,8 @@ var orderTroubles = []Trouble{
 	{Name: "307 to elsewhere", Final: true, steps: func(d dice) []step {
 		return []step{says([]int{307, 308}[d.IntN(2)], "", "Location", "/elsewhere/v1/orders")}
 	}},
-	{Name: "the password expires between two tries", Final: true, steps: always(comes(nothing), says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "the password expires between two tries", Final: true, Hard: true, steps: always(comes(nothing), says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "the password expires for more than a day", takes: Days, Final: true, Later: 25 * time.Hour, steps: always(comes(nothing), says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "a proxy forbids", Final: true, steps: func(d dice) []step {
 		return []step{says([]int{400, 403, 404, 405}[d.IntN(4)], html)}
 	}},
@@ -142,6 +145,9 @@ func (p part) resumedBy(next *Exchange) bool {
 // patience is how long the shop waits for the next try of a client that cannot be asked,
 // before it takes the order for one that was given up: twice the longest pause.
 const patience = 2 * time.Minute
+
+// leastTime is for how long a client goes on with an order, from its first try.
+const leastTime = 10 * time.Minute
 
 // tries returns those of some exchanges that are the call's.
 func (c *Call) tries(from, to int) []*Exchange {
@@ -216,7 +222,7 @@ var orderChecks = []*Check{
 		each: func(c *Call) (met bool, fault string) {
 			for _, p := range c.parts() {
 				if len(p.tries) == 0 {
-					if p.result != nil && p.result.from == p.result.to && len(c.exchanges) > 0 && p.result.Err != nil {
+					if p.result != nil && p.result.from == p.result.to && len(c.exchanges) > 0 && p.result.Err != nil && p.result.at.Sub(c.exchanges[0].At) < leastTime {
 						return true, p.result.Name + " sent nothing and failed."
 					}
 					continue
@@ -232,7 +238,7 @@ var orderChecks = []*Check{
 					continue
 				}
 				met = met || again
-				if p.result.Err != nil && !p.result.Stuck && last.meaning() == Again && p.result.at.Sub(p.tries[0].At) < 10*time.Minute {
+				if p.result.Err != nil && !p.result.Stuck && last.meaning() == Again && p.result.at.Sub(p.tries[0].At) < leastTime {
 					return true, fmt.Sprintf("%s gave up %v after its first try, after request %d, whose answer is not final. %s", p.result.Name, rounded(p.result.at.Sub(p.tries[0].At)), c.number(last), whyAgain(last))
 				}
 			}
@@ -358,14 +364,12 @@ var orderChecks = []*Check{
 		each: func(c *Call) (met bool, fault string) {
 			for _, p := range c.parts() {
 				for i, e := range p.tries {
-					told := e.answer.retryAfter()
-					if e.way != whole || told == 0 || i+1 == len(p.tries) {
+					if e.way != whole || e.answer.retryAfter() == 0 || i+1 == len(p.tries) {
 						continue
 					}
 					met = true
-					// Timers may be a little early.
-					if waited := p.tries[i+1].At.Sub(e.ended); waited < told-told/100 {
-						return true, fmt.Sprintf("The answer to request %d has Retry-After: %s, and the next came after %v.", c.number(e), cut(e.answer.header.Get("Retry-After"), 50), waited.Round(time.Millisecond))
+					if fault := c.tooSoon(e, p.tries[i+1]); fault != "" {
+						return true, fault
 					}
 				}
 			}
@@ -414,7 +418,7 @@ var orderChecks = []*Check{
 		},
 	},
 	{
-		Name: "ends", Promise: "Tries end within 24 hours of the first.",
+		Name: "ends", Promise: "Tries end within 24 hours of the first, also those of a client that goes on with an order later.",
 		Shop: "The service may have forgotten the key by then, and a try creates a second order.",
 		each: func(c *Call) (met bool, fault string) {
 			tries := c.tries(0, len(c.exchanges))
@@ -426,7 +430,7 @@ var orderChecks = []*Check{
 			if n := len(c.exchanges); n >= MostRequests {
 				return true, fmt.Sprintf("After %d requests in %v, it was stopped. Do its waits grow?", n, rounded(c.exchanges[n-1].At.Sub(c.began)))
 			}
-			return c.Trouble.forever, ""
+			return c.Trouble.forever || c.Trouble.Later > 0, ""
 		},
 	},
 	{
@@ -502,6 +506,16 @@ var orderChecks = []*Check{
 			return fmt.Sprintf("In an outage, %d clients wait for the same times: %v.", len(waits), same)
 		}),
 	},
+}
+
+// tooSoon says that a request did not wait for the Retry-After of an answer.
+func (c *Call) tooSoon(e, next *Exchange) (fault string) {
+	told := e.answer.retryAfter()
+	waited := next.At.Sub(e.ended)
+	if waited >= told-told/100 { // timers may be a little early
+		return ""
+	}
+	return fmt.Sprintf("The answer to request %d has Retry-After: %s, and request %d came after %v.", c.number(e), cut(e.answer.header.Get("Retry-After"), 50), c.number(next), waited.Round(time.Millisecond))
 }
 
 // leaves judges whether the client leaves where an answer does not end.

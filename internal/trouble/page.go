@@ -42,11 +42,12 @@ var (
 	}).Parse(pageHTML))
 )
 
-// unjudged are the checks that need to know what a client believes, or take a day.
+// unjudged are the checks that need to know what a client believes, or which requests are of
+// one read, or take a day.
 var unjudged = []string{
 	"silence", "success", "right-id", "takes-order", "ends",
-	"each-once", "whole-list", "walks", "walk-ends",
-	"fresh", "product", "reads", "read-ends",
+	"each-once", "whole-list", "walks", "walk-ends", "walk-stops", "walk-waits",
+	"fresh", "product", "reads", "read-ends", "read-stops", "read-waits",
 }
 
 // unless says when a fault is none that the shop cannot tell from one.

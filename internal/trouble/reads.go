@@ -16,6 +16,7 @@ var walkTroubles = []Trouble{
 	{Name: "the first page is empty and has a next", steps: always(step{times: 1, empty: true})},
 	{Name: listChanges, steps: always(step{times: 1}, step{times: 1, change: true})},
 	{Name: "503 in the middle", steps: func(d dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
+	{Name: "429 in the middle", steps: func(d dice) []step { return []step{{times: 1}, says(429, html, "Retry-After", d.retryAfter())} }},
 	{Name: "a page is cut", steps: cuts(whole, cutBody)},
 	{Name: "a page is lost", steps: always(step{times: 1}, comes(nothing))},
 	{Name: "200 with a page to sign in", steps: always(step{times: 1}, says(200, signIn))},
@@ -25,6 +26,7 @@ var walkTroubles = []Trouble{
 	{Name: "the first page is no page", steps: func(d dice) []step {
 		return []step{says(200, d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, signIn), "Content-Type", "application/json")}
 	}},
+	{Name: "304 that was not asked for", steps: always(step{times: 1}, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(step{times: 1}, comes(endless))},
 	{Name: "the cursor becomes invalid", Final: true, steps: always(step{times: 1}, problem(400, "invalid-query", "The query is not valid for this list.", `,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(step{times: 1}, says(302, "", "Location", "/sign-in"))},
@@ -113,6 +115,16 @@ var walkChecks = []*Check{
 		Shop: "It reads the same page for ever, or waits for it.",
 		each: func(c *Call) (bool, string) { return c.ends() },
 	},
+	{
+		Name: "walk-stops", Promise: "A page is not asked for again after a 4xx but 408, 409 and 429.",
+		Shop: "Requests that cannot succeed are a load on the shop, and look like an attack.",
+		each: func(c *Call) (bool, string) { return c.stopsReading() },
+	},
+	{
+		Name: "walk-waits", Promise: "A page is asked for again after the seconds of Retry-After, and where these are more than a minute, after a minute at least.",
+		Shop: "A shop that is about to recover is kept busy with requests that it has to refuse.",
+		each: func(c *Call) (bool, string) { return c.waitsToRead() },
+	},
 }
 
 // well reports whether all that went wrong were changes and empty pages.
@@ -167,6 +179,55 @@ func (c *Call) ends() (bool, string) {
 	return len(c.Results) > 0, c.stillRunning()
 }
 
+// A reread is an answer to a read, and the request that asks for the same in the same call of a
+// method, nil if there is none. Between two calls, the program may ask whenever it likes.
+type reread struct{ first, again *Exchange }
+
+func (c *Call) rereads() (out []reread) {
+	for _, r := range c.Results {
+		for i := r.from; i < r.to; i++ {
+			e := c.exchanges[i]
+			if e.way != whole || e.left {
+				continue
+			}
+			pair := reread{first: e}
+			same := func(n *Exchange) bool {
+				return n.Method == e.Method && n.Target == e.Target && n.Tag == e.Tag && n.authorization == e.authorization && !n.At.Before(e.ended)
+			}
+			if n := slices.IndexFunc(c.exchanges[i+1:r.to], same); n >= 0 {
+				pair.again = c.exchanges[i+1+n]
+			}
+			out = append(out, pair)
+		}
+	}
+	return out
+}
+
+func (c *Call) stopsReading() (met bool, fault string) {
+	for _, p := range c.rereads() {
+		if status := p.first.answer.status; status/100 != 4 || p.first.answer.meaning() == Again {
+			continue
+		}
+		met = true
+		if p.again != nil {
+			return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: %s", c.number(p.again), c.number(p.first), whyFinal(p.first))
+		}
+	}
+	return met, ""
+}
+
+func (c *Call) waitsToRead() (met bool, fault string) {
+	for _, p := range c.rereads() {
+		if p.again != nil && p.first.answer.retryAfter() > 0 {
+			met = true
+			if fault := c.tooSoon(p.first, p.again); fault != "" {
+				return true, fault
+			}
+		}
+	}
+	return met, ""
+}
+
 // Missing is the name of the trouble whose client reads a product that is not there.
 const Missing = "there is no such product"
 
@@ -174,10 +235,12 @@ const Missing = "there is no such product"
 var productTroubles = []Trouble{
 	{Name: "nothing is wrong"},
 	{Name: "the answer has an Age", takes: Minutes, steps: always(step{times: 1, edit: func(a *answer) { a.header.Set("Age", "55") }}), pause: 10 * time.Second},
+	{Name: "the answer is fresh for 5 s", takes: Minutes, steps: always(controlled("private, max-age=5")), pause: 10 * time.Second},
 	{Name: "the answer is not to be reused", steps: always(controlled("private, max-age=60, no-cache")), pause: time.Millisecond},
 	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")), pause: time.Millisecond},
 	{Name: "503", steps: func(d dice) []step { return []step{unavailable(d.retryAfter())} }},
 	{Name: "503 between", steps: func(d dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
+	{Name: "429", steps: func(d dice) []step { return []step{says(429, html, "Retry-After", d.retryAfter())} }},
 	{Name: "the answer is cut", steps: cuts(cutBody)},
 	{Name: "the answer is lost", steps: always(comes(nothing))},
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(endless))},
@@ -185,6 +248,7 @@ var productTroubles = []Trouble{
 	{Name: "200 with JSON that is no product", steps: func(d dice) []step {
 		return repeat(2, says(200, d.oneOf(`null`, `[]`, `"teapot"`, ``), "Content-Type", "application/json"))
 	}},
+	{Name: "304 that was not asked for", steps: always(says(304, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403", Final: true, steps: always(says(403, html))},
 	{Name: "403 between", Final: true, steps: always(step{times: 1}, says(403, html))},
@@ -271,5 +335,15 @@ var productChecks = []*Check{
 		Name: "read-ends", Promise: "The reading of a product ends, with an error if need be, and waits no longer than two minutes for an answer.",
 		Shop: "The customer's page never comes.",
 		each: func(c *Call) (bool, string) { return c.ends() },
+	},
+	{
+		Name: "read-stops", Promise: "A product is not asked for again after a 4xx but 408, 409 and 429.",
+		Shop: "Requests that cannot succeed are a load on the shop, and look like an attack.",
+		each: func(c *Call) (bool, string) { return c.stopsReading() },
+	},
+	{
+		Name: "read-waits", Promise: "A product is asked for again after the seconds of Retry-After, and where these are more than a minute, after a minute at least.",
+		Shop: "A shop that is about to recover is kept busy with requests that it has to refuse.",
+		each: func(c *Call) (bool, string) { return c.waitsToRead() },
 	},
 }

@@ -113,7 +113,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	control.SetReadDeadline(time.Time{})
 	e := &Exchange{
 		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: r.Header.Get("Idempotency-Key"),
-		Body: body, Tag: r.Header.Get("If-None-Match"), path: r.URL.Path,
+		Body: body, Tag: r.Header.Get("If-None-Match"), path: r.URL.Path, authorization: r.Header.Get("Authorization"),
 	}
 	s.mu.Lock()
 	call := s.assign(r, e)

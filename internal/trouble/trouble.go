@@ -47,6 +47,11 @@ type Trouble struct {
 	// Final is whether the client cannot have what it wants without somebody who puts
 	// something right: it is to say so.
 	Final bool
+	// Later is how long it takes until that is done.
+	Later time.Duration
+	// Hard is whether the order that meets it is to have an item and a quantity that are
+	// easily sent as others.
+	Hard bool
 
 	takes   Pace
 	steps   func(dice) []step
