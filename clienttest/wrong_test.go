@@ -693,16 +693,19 @@ func TestEachCheckCatchesAWrongClient(t *testing.T) {
 func TestSeedHasTheSameVerdictTwice(t *testing.T) {
 	right := wrongClient{change: func(*client) {}}
 	for seed := range *seeds {
-		for _, w := range []wrongClient{right, wrongClients[seed%uint64(len(wrongClients))]} {
-			checks := w.caught
-			if checks == nil {
-				checks = clienttest.Checks()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			for _, w := range []wrongClient{right, wrongClients[seed%uint64(len(wrongClients))]} {
+				checks := w.caught
+				if checks == nil {
+					checks = clienttest.Checks()
+				}
+				first := clienttest.Broken(t, seed, checks, w.new)
+				if again := clienttest.Broken(t, seed, checks, w.new); !slices.Equal(first, again) || len(first) == 0 != (w.caught == nil) {
+					t.Errorf("%q: caught by %q, and again by %q", w.name, first, again)
+				}
 			}
-			first := clienttest.Broken(t, seed, checks, w.new)
-			if again := clienttest.Broken(t, seed, checks, w.new); !slices.Equal(first, again) || len(first) == 0 != (w.caught == nil) {
-				t.Errorf("seed %d, %q: caught by %q, and again by %q", seed, w.name, first, again)
-			}
-		}
+		})
 	}
 }
 
