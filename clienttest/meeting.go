@@ -80,16 +80,11 @@ func (m *meeting) holdInBubble(t *testing.T) {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		bubble = bubbleOf(goroutines(false))
+		var head [100]byte // the first line
+		bubble = bubbleOf(string(head[:runtime.Stack(head[:], false)]))
 		m.open(t)
 		m.visit()
 	})
-}
-
-// goroutines returns the stack of this goroutine, or of all.
-func goroutines(all bool) string {
-	b := make([]byte, 1<<20)
-	return string(b[:runtime.Stack(b, all)])
 }
 
 // bubbleOf returns the name of a goroutine's bubble, such as "synctest bubble 13]", and "" if
@@ -105,7 +100,9 @@ func bubbleOf(stack string) string {
 // leftIn returns the stacks of the goroutines in a bubble.
 func leftIn(bubble string) string {
 	var left []string
-	for stack := range strings.SplitSeq(goroutines(true), "\n\n") {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	for stack := range strings.SplitSeq(string(all), "\n\n") {
 		if bubble != "" && bubbleOf(stack) == bubble {
 			left = append(left, stack)
 		}
