@@ -156,7 +156,11 @@ func (c *copied) fill(ctx context.Context, root string) error {
 		if err == nil {
 			err = c.write(name, text)
 		}
-		if err != nil {
+		info, statErr := os.Stat(filepath.Join(root, name))
+		if err := errors.Join(err, statErr); err != nil {
+			return err
+		}
+		if err := os.Chmod(filepath.Join(c.dir, name), info.Mode()); err != nil { // tests run scripts
 			return err
 		}
 	}
