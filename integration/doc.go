@@ -6,7 +6,9 @@
 //	commits     orders that share a commit, and what Accept and others do in it
 //	tables      the tables of sqlstore: migration, indexes, schemas, settings
 //	examples    the examples of durable
-//	faults      processes, networks and disks that fail under orders
+//	faults      processes and networks that fail under orders
+//	overload    databases that are busy, stand still or are full
+//	releases    replicas of different releases on one database
 //	clusters    PostgreSQL pairs, Galera clusters and MySQL groups, whole and in pieces
 //	wire        the contract of the service on each database
 //	clients     generated clients, and linters of openapi.json

@@ -55,6 +55,9 @@ func TestMySQLKills(t *testing.T) {
 // TestSQLiteKills kills a server that keeps a SQLite file.
 func TestSQLiteKills(t *testing.T) { testSQLiteKills(t, 1) }
 
+// TestSQLiteReplicaKills kills replicas that share a SQLite file.
+func TestSQLiteReplicaKills(t *testing.T) { testSQLiteKills(t, 3) }
+
 func testSQLiteKills(t *testing.T, replicas int) {
 	f := faulttest.New(t)
 	file := filepath.Join(process.Folder(t), "shop.db")

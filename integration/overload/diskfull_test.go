@@ -1,4 +1,4 @@
-package faults
+package overload
 
 import (
 	"context"
@@ -17,9 +17,6 @@ import (
 	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/internal/audit"
 )
-
-// TestSQLiteReplicaKills kills replicas that share a SQLite file.
-func TestSQLiteReplicaKills(t *testing.T) { testSQLiteKills(t, 3) }
 
 // TestDiskFull fills the disk that a SQLite file is on: first with its log, which
 // cannot be emptied as long as there is a reader, then with another file. When the

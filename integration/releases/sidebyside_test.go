@@ -1,4 +1,4 @@
-package faults
+package releases
 
 import (
 	"database/sql"
