@@ -58,22 +58,14 @@ var browsers = []struct {
 }
 
 // inEachBrowser runs the test as subtests, one for each browser, in which are the pages
-// that the subtest opens.
+// that the subtest opens. In the short run it is the first browser alone.
 func inEachBrowser(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	for _, b := range browsers {
-		t.Run(b.name, test)
-	}
-}
-
-// inOneBrowser is inEachBrowser in the long run. In the short run it is the first browser
-// alone: for what the page does by itself, which is the same in all of them.
-func inOneBrowser(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	t.Run(browsers[0].name, test)
-	for _, b := range browsers[1:] {
+	for i, b := range browsers {
 		t.Run(b.name, func(t *testing.T) {
-			long.Test(t)
+			if i > 0 {
+				long.Test(t)
+			}
 			test(t)
 		})
 	}
@@ -91,7 +83,7 @@ func browserOf(t *testing.T) (string, browser) {
 			return b.name, started
 		}
 	}
-	t.Fatal("only subtests of inEachBrowser and inOneBrowser open pages")
+	t.Fatal("only subtests of inEachBrowser open pages")
 	return "", nil
 }
 

@@ -47,7 +47,7 @@ func (p *page) wantSaid(selector, want string) {
 }
 
 func TestNewOrderHasItsOwnKey(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#order", 1)
 		p.click("#order", 2)
@@ -61,7 +61,7 @@ func TestNewOrderHasItsOwnKey(t *testing.T) {
 }
 
 func TestTypedKeyIsUsed(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.do(p.set("#key", "my-key"))
 		p.click("#order", 1)
@@ -87,7 +87,7 @@ func TestRetryReplays(t *testing.T) {
 }
 
 func TestRetryWithAnotherBodyIsRefused(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#order", 1)
 		p.click("#other", 2)
@@ -100,7 +100,7 @@ func TestRetryWithAnotherBodyIsRefused(t *testing.T) {
 }
 
 func TestTenAtOnceAreOneOrder(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#ten", 10)
 		p.want("statuses", p.statuses(), slices.Repeat([]string{"201"}, 10))
@@ -110,7 +110,7 @@ func TestTenAtOnceAreOneOrder(t *testing.T) {
 }
 
 func TestRefusedOrderShowsItsFaults(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.do(p.set("#item", ""), p.set("#qty", "many"))
 		p.click("#order", 1)
@@ -128,7 +128,7 @@ func (p *page) ids() []string {
 }
 
 func TestNextPageWalksToTheEnd(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		for list, want := range map[string][]string{
 			"users":   {"ada", "barbara", "edsger", "grace", "linus"},
 			"widgets": {"w-ada", "w-barbara", "w-edsger", "w-grace", "w-linus"},
@@ -151,7 +151,7 @@ func TestNextPageWalksToTheEnd(t *testing.T) {
 }
 
 func TestWalkToTheEndInOneGo(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("pages")
 		p.click("#first-page", 1)
@@ -161,7 +161,7 @@ func TestWalkToTheEndInOneGo(t *testing.T) {
 }
 
 func TestChangesMeanwhileRepeatAndSkipNothing(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("pages")
 		p.do(p.set("#limit", "2"))
@@ -183,7 +183,7 @@ func TestChangesMeanwhileRepeatAndSkipNothing(t *testing.T) {
 }
 
 func TestListsCannotBeChangedUnlessTheHostLetsOne(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		s.change = nil
 		p := open(t, s, desktop)
@@ -195,7 +195,7 @@ func TestListsCannotBeChangedUnlessTheHostLetsOne(t *testing.T) {
 }
 
 func TestRefusedChangeIsSaid(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		s.change = func(context.Context, explorer.Change) error { return explorer.ErrUnknownList }
 		p := open(t, s, desktop)
@@ -209,7 +209,7 @@ func TestRefusedChangeIsSaid(t *testing.T) {
 }
 
 func TestRevalidate(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("caching")
 		p.click("#read", 1)
@@ -228,7 +228,7 @@ func TestRevalidate(t *testing.T) {
 }
 
 func TestChangedProductIsSeenByWhoAsksTheStore(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("caching")
 		p.do(p.set("#max-age", "60"))
@@ -280,7 +280,7 @@ func TestHowOldMayItBe(t *testing.T) {
 }
 
 func TestBreakIt(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("break")
 		logged := 0
@@ -327,7 +327,7 @@ func TestBreakIt(t *testing.T) {
 }
 
 func TestFaultsStandBesideWhatTheyAreAbout(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("break")
 		for i, title := range p.texts("#breaks button") {
@@ -358,7 +358,7 @@ func (p *page) operation(id string) {
 }
 
 func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("all")
 		p.want("operations", p.texts(".operation summary code"), []string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
@@ -377,7 +377,7 @@ func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
 }
 
 func TestOperationShowsFaultsBesideItsFields(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("all")
 		p.operation("listWidgets")
@@ -461,7 +461,7 @@ func (p *page) pressed(text string) {
 }
 
 func TestLogShowsTheWholeAnswer(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("caching")
 		p.click("#read", 1)
@@ -491,7 +491,7 @@ func TestLogShowsTheWholeAnswer(t *testing.T) {
 }
 
 func TestLogCanBeCleared(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#order", 1)
 		p.click("#clear", 0)
@@ -587,7 +587,7 @@ func TestUnknownOutcomeIsSaid(t *testing.T) {
 }
 
 func TestRetryOfARefusedOrderSaysSo(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.do(p.set("#item", ""))
 		p.click("#order", 1)
@@ -597,7 +597,7 @@ func TestRetryOfARefusedOrderSaysSo(t *testing.T) {
 }
 
 func TestSomeOfTenAreRefused(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		var n atomic.Int32
 		s.before = func(w http.ResponseWriter, r *http.Request) bool {
@@ -614,7 +614,7 @@ func TestSomeOfTenAreRefused(t *testing.T) {
 }
 
 func TestAnswerToAnEarlierKeyIsNotShownUnderTheNext(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		var orders atomic.Int32
 		release := make(chan struct{})
@@ -638,7 +638,7 @@ func TestAnswerToAnEarlierKeyIsNotShownUnderTheNext(t *testing.T) {
 }
 
 func TestNextPageWhileTheWalkGoesOn(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		release := make(chan struct{})
 		s.before = func(w http.ResponseWriter, r *http.Request) bool {
@@ -803,7 +803,7 @@ func TestKeyboardIsEnough(t *testing.T) {
 }
 
 func TestAnyPathAndAnyBase(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		for _, m := range []struct{ path, base, prefix string }{
 			{"/try", "", ""},
 			{"/shop/", "", "/shop"},
@@ -840,7 +840,7 @@ func TestAddressNamesTheTab(t *testing.T) {
 // In each state, and each way of looking at it, nothing is wrong for those who cannot
 // see it or have only a keyboard, nothing is cut off, and nothing has moved by itself.
 func TestEveryState(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		axe, err := os.ReadFile(filepath.Join(node.Modules(t), "axe-core", "axe.min.js")) // which tests accessibility
 		if err != nil {
 			t.Fatal(err)
@@ -1030,7 +1030,7 @@ var senders = []struct{ tab, button, said string }{
 // in the log. No answer comes before release.
 func whileAwaited(t *testing.T, test func(p *page, button, said string, release func())) {
 	t.Helper()
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		hold, _ := holder(s)
 		p := open(t, s, desktop)
@@ -1070,7 +1070,7 @@ func TestWhatIsAwaitedCanBeCancelled(t *testing.T) {
 }
 
 func TestOneOfSeveralIsCancelledInTheLog(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		hold, left := holder(s)
 		release := hold()
@@ -1093,7 +1093,7 @@ func TestOneOfSeveralIsCancelledInTheLog(t *testing.T) {
 }
 
 func TestRetrySendsWhatIsShown(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#order", 1)
 		p.do(p.set("#qty", "3"))
@@ -1108,7 +1108,7 @@ func TestRetrySendsWhatIsShown(t *testing.T) {
 }
 
 func TestTenAtOnceMarksTheOneThatCreated(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#ten", 10)
 		p.want("rows that are marked", len(p.texts("#tries .created")), 1)
@@ -1123,7 +1123,7 @@ func TestTenAtOnceMarksTheOneThatCreated(t *testing.T) {
 
 // What is typed in the wrong place is not sent, and not repeated where others see it.
 func TestLineThatIsNoHeaderIsRefused(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		for i, line := range []string{"sk-live-1234567890abcdef", "Bearer abcdef", "`touch x`: y", "$(touch x): y", `"; touch x; echo ": y`, ": y"} {
 			p.do(p.set("#extra", "X-Fine: 1\n"+line))
@@ -1139,7 +1139,7 @@ func TestLineThatIsNoHeaderIsRefused(t *testing.T) {
 }
 
 func TestCredentialsAreNotShownWhereverTheyAreTyped(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		const token, jwt, typed = "Bearer abc123def456ghi7", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "typed-secret-value"
 		p := open(t, newShop(t), desktop)
 		p.do(p.set("#extra", "X-Api-Key: "+typed), p.set("#item", token), p.set("#key", jwt))
@@ -1167,7 +1167,7 @@ func TestCredentialsAreNotShownWhereverTheyAreTyped(t *testing.T) {
 }
 
 func TestMaskedHeadersHaveVariablesOfTheirOwn(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.do(p.set("#extra", "2fa: 1\nX-Two: 2\nX_Two: 3\nit's: 4"))
 		p.click("#order", 1)
@@ -1182,7 +1182,7 @@ func TestMaskedHeadersHaveVariablesOfTheirOwn(t *testing.T) {
 
 // A browser would send it in another encoding than curl does.
 func TestKeyThatIsNotASCIIIsNotSent(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.do(p.set("#key", "clé"))
 		p.click("#order", 1)
@@ -1192,7 +1192,7 @@ func TestKeyThatIsNotASCIIIsNotSent(t *testing.T) {
 }
 
 func TestProductOfTheOptionsIsOnAllTabs(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		s.product = `p"1`
 		s.store.Products.Put(storefront.MustResource(s.product, nil))
@@ -1210,7 +1210,7 @@ func TestProductOfTheOptionsIsOnAllTabs(t *testing.T) {
 }
 
 func TestUnexpectedStatusIsMarked(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		s.before = func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/v2/widgets" {
@@ -1227,7 +1227,7 @@ func TestUnexpectedStatusIsMarked(t *testing.T) {
 }
 
 func TestLogHasThePagesOwnRequests(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.tab("pages")
 		p.click("#put", 0)
@@ -1238,7 +1238,7 @@ func TestLogHasThePagesOwnRequests(t *testing.T) {
 
 // A host, or what stands in front of it, may answer anything: open fails the test if that throws.
 func TestForeignAnswers(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		var header http.Header
 		var body string
 		s := newShop(t)
@@ -1275,7 +1275,7 @@ func TestForeignAnswers(t *testing.T) {
 }
 
 func TestForeignDocumentIsSaid(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		var document string
 		s := newShop(t)
 		s.before = func(w http.ResponseWriter, r *http.Request) bool {
@@ -1304,7 +1304,7 @@ func TestForeignDocumentIsSaid(t *testing.T) {
 // What a page shows is bounded, however much comes back: thousands of rows would take a
 // browser minutes.
 func TestBigListIsCut(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		var list strings.Builder
 		list.WriteString(`{"data":[`)
 		for i := range 10_000 {
@@ -1337,7 +1337,7 @@ func TestBigListIsCut(t *testing.T) {
 
 // What is folded is not in the document, and of a long log only the newest entries are.
 func TestLongLogIsCut(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		for range 51 {
 			eval[any](p, `document.querySelector("#ten").click()`)
@@ -1352,7 +1352,7 @@ func TestLongLogIsCut(t *testing.T) {
 }
 
 func TestEntryThatIsReadStaysUnfolded(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#order", 1)
 		p.click("#retry", 2)
@@ -1365,7 +1365,7 @@ func TestEntryThatIsReadStaysUnfolded(t *testing.T) {
 }
 
 func TestCopiedIsNotSaidForGood(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.click("#order", 1)
 		button := `document.querySelector("#log li:not(.own) .what button")`
@@ -1386,7 +1386,7 @@ func TestCopiedIsNotSaidForGood(t *testing.T) {
 // An address leads to a tab, and to a request, also in a page that is open already; and
 // the tabs stay in sight.
 func TestAddressLeadsToARequest(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), view{width: 390})
 		eval[any](p, `(location.hash = "#all/createOrder", null)`)
 		p.waitFor(`document.querySelector("#operation-createOrder").open && document.querySelector("#all").offsetParent !== null`)
@@ -1400,7 +1400,7 @@ func TestAddressLeadsToARequest(t *testing.T) {
 }
 
 func TestDocumentIsLinkedOnItsOwnHost(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		s := newShop(t)
 		s.path = "//evil.example/"
 		s.base = "/shop"
@@ -1428,7 +1428,7 @@ func TestReloadForgetsWhatWasTyped(t *testing.T) {
 }
 
 func TestTimeLineHasWhatWasReadFromTheStore(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		p.do(stopClock)
 		p.tab("caching")
@@ -1443,7 +1443,7 @@ func TestTimeLineHasWhatWasReadFromTheStore(t *testing.T) {
 
 // On the screen of a usual laptop, nobody has to scroll to read what came of a request.
 func TestSentenceIsInSight(t *testing.T) {
-	inOneBrowser(t, func(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		for _, s := range []struct{ tab, said string }{{"orders", "#orders-said"}, {"pages", "#pages-said"}, {"caching", "#revalidate-said"}, {"break", "#break-said"}} {
 			p.tab(s.tab)
