@@ -231,13 +231,12 @@ const height = 625 // of every view: that of a usual laptop
 
 var desktop = view{width: 1366}
 
-// views returns how the page is looked at. In the short run, each width and each scheme of
-// colours comes once.
+// views returns how the page is looked at: in the short run, on a small screen in the dark.
 func views() []view {
 	if long.Run() || keepsPictures() {
 		return []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
 	}
-	return []view{desktop, {width: 390, dark: true}}
+	return []view{{width: 390, dark: true}}
 }
 
 func (v view) String() string {

@@ -22,6 +22,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/node"
 )
 
@@ -1337,6 +1338,7 @@ func TestBigListIsCut(t *testing.T) {
 
 // What is folded is not in the document, and of a long log only the newest entries are.
 func TestLongLogIsCut(t *testing.T) {
+	long.Test(t)
 	inEachBrowser(t, func(t *testing.T) {
 		p := open(t, newShop(t), desktop)
 		for range 51 {
