@@ -173,8 +173,9 @@ func TestStalledDatabase(t *testing.T) {
 			forEachOperation(t, func(t *testing.T, d *testdb.DB, op operation) {
 				t.Parallel()
 				tap, end := stall.begin(t, d)
-				shop := serve(t, d, tap, &sqlstore.Options{MaxCalls: maxCalls, Timeout: 100 * time.Millisecond})
-				refuse := func() {
+				var shop *shop
+				refuse := func(timeout time.Duration) {
+					shop = serve(t, d, tap, &sqlstore.Options{MaxCalls: maxCalls, Timeout: timeout})
 					answers := make(chan answer, few)
 					for client := range few {
 						go func() { answers <- shop.do(op, client) }()
@@ -184,10 +185,12 @@ func TestStalledDatabase(t *testing.T) {
 						answer.checkUnavailable(t)
 					}
 				}
-				refuse()
+				timeout := 100 * time.Millisecond
+				refuse(timeout)
 				// On a busy machine, all may have given up before one got as far as the database.
-				for tries := 0; stall.created && op.name == "create" && len(ordersIn(t, d)) == 0 && tries < 100; tries++ {
-					refuse()
+				for stall.created && op.name == "create" && len(ordersIn(t, d)) == 0 && timeout < time.Minute {
+					timeout *= 2
+					refuse(timeout)
 				}
 				end()
 				created := ordersIn(t, d) // though no client knows yet
