@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -32,6 +33,8 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	flag.Parse()
+	flag.Set("test.parallel", "16") // two tests wait for half a minute
 	os.Exit(m.Run())
 }
 

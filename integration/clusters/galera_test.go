@@ -47,6 +47,7 @@ func clusterDatabases(t *testing.T, servers []*dbserver.Server, set func(dsn str
 }
 
 func TestStoreOnGalera(t *testing.T) {
+	t.Parallel()
 	testStoreOnCluster(t, galeraDatabases(t, dbserver.SharedGalera(t)))
 }
 

@@ -151,6 +151,7 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 	} {
 		t.Run(row.item, func(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+				t.Parallel()
 				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 				for round := range long.Of(2, 3) {
 					purchases := mixed(round, row.item)
@@ -238,6 +239,7 @@ func TestCallersThatLeave(t *testing.T) {
 	}{{"without Accept", nil}, {"with Accept", testdb.Noted}} {
 		t.Run(accept.name, func(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+				t.Parallel()
 				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 				for round := range long.Of(2, 3) {
 					purchases := mixed(round, "kettle")

@@ -1,14 +1,22 @@
 package fronts
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"example.com/storefront"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "16") // for they wait, mostly
+	os.Exit(m.Run())
+}
 
 func TestNginx(t *testing.T) {
 	t.Parallel()

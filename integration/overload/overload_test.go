@@ -86,6 +86,7 @@ func (b *barrier) tap(ctx context.Context, s sqltap.Statement, run func() error)
 // TestOverload has far more clients than calls are let in, and more calls than
 // connections, on a database that answers nothing until all of them are there.
 func TestOverload(t *testing.T) {
+	t.Parallel()
 	forEachOperation(t, func(t *testing.T, d *testdb.DB, op operation) {
 		barrier := newBarrier()
 		shop := serve(t, d, barrier.tap, &sqlstore.Options{MaxCalls: maxCalls, Timeout: 30 * time.Second})
@@ -149,6 +150,7 @@ func TestOverload(t *testing.T) {
 // TestStalledDatabase has requests end while the database answers nothing, and
 // their retries succeed when it does again.
 func TestStalledDatabase(t *testing.T) {
+	t.Parallel()
 	const few = 2 * poolSize
 	for _, stall := range []struct {
 		name string
