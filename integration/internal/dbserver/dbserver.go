@@ -36,7 +36,7 @@ type Kind struct {
 	driver string
 	dsn    func(database, addr string) string
 	main   string // the database that a server has from the beginning
-	second bool   // another release of a kind, which is in the long run only
+	second bool   // of its dialect: it is in the long run only
 
 	installed func() (*installation, error) // notInstalled if it is not
 
@@ -52,7 +52,7 @@ var (
 	Postgres   = postgresKind("PostgreSQL", need.Postgres, findPostgres)
 	Postgres18 = second(postgresKind("PostgreSQL 18", need.Postgres18, findPostgres18))
 	MariaDB    = mySQLKind("MariaDB", need.MariaDB, installMariaDB)
-	MySQL      = mySQLKind("MySQL", need.MySQL, installMySQL)
+	MySQL      = second(mySQLKind("MySQL", need.MySQL, installMySQL))
 )
 
 func second(k *Kind) *Kind {
