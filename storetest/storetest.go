@@ -33,7 +33,7 @@
 // that are made one after another add up:
 //
 //	             in all  one after another
-//	CreateOrder   2,600              1,750
+//	CreateOrder   2,700              1,750
 //	GetProduct    2,200              2,100
 //	ListUsers     1,900                600
 //	ListWidgets   1,800                500

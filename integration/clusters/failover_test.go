@@ -22,6 +22,7 @@ import (
 // synchronous standby. The killed one becomes the standby of the other, and so
 // on in turn.
 func TestFailover(t *testing.T) {
+	long.Test(t)
 	f := faulttest.New(t)
 	primary := dbserver.StartPostgres(t)
 	standby := primary.StartStandby(t)
@@ -32,7 +33,7 @@ func TestFailover(t *testing.T) {
 		standby.Promote(t)
 		primary, standby = standby, primary
 	}
-	f.Run(long.Of(250, 2000), func() {
+	f.Run(2000, func() {
 		failOver()
 		standby.Follow(t, primary)
 	})

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"example.com/storefront/integration/internal/long"
 )
 
 const root = "../.."
@@ -95,6 +97,7 @@ func TestOutputThatIsIncompleteIsRefused(t *testing.T) {
 
 // What is measured is there, and whatever is kept can be measured.
 func TestMeasurementsAreOfWhatThereIs(t *testing.T) {
+	long.Test(t)
 	var kept []string
 	for _, m := range measurements {
 		kept = append(kept, filepath.Join(root, "docs/figures", m.name+".txt"))

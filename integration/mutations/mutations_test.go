@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"example.com/storefront/integration/internal/long"
 )
 
 func TestListIsUpToDate(t *testing.T) {
@@ -158,6 +160,7 @@ func priceOf(what, returns, test string) *mutation {
 }
 
 func TestOnlyATestThatFailsCatches(t *testing.T) {
+	long.Test(t)
 	for returns, want := range map[string]ending{
 		"return 4":    fails,
 		"return 2+1":  passes,
@@ -188,6 +191,7 @@ func TestATestThatHangsIsNotWaitedFor(t *testing.T) {
 }
 
 func TestMissedMutationsAreShown(t *testing.T) {
+	long.Test(t)
 	c := newShop(t)
 	var out bytes.Buffer
 	err := c.tryAll(t.Context(), &out, []*mutation{
@@ -216,6 +220,7 @@ func TestTestsMustPassWithoutAMutation(t *testing.T) {
 // A mutation that a test catches without it is caught. Of one that it does not catch,
 // nobody knows.
 func TestMutationsForWhatIsNotInstalledAreNotMissed(t *testing.T) {
+	long.Test(t)
 	t.Setenv("STOREFRONT_REQUIRE", "all") // as .ci/run has it
 	c := newShop(t)
 	var out bytes.Buffer

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"example.com/storefront"
+
+	"example.com/storefront/integration/internal/long"
 )
 
 const root = "../.."
@@ -59,6 +61,7 @@ func TestEveryReleaseInTheChangelogHasItsFolder(t *testing.T) {
 // Each is what a later commit would break, or, which is the same, a release that
 // promised what is not there. A prerelease may list it.
 func TestHoldsBites(t *testing.T) {
+	long.Test(t)
 	for _, test := range []struct {
 		name    string
 		promise string
