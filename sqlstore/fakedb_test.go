@@ -247,6 +247,9 @@ func (r reply) String() string {
 	if r.err != nil {
 		return r.err.Error()
 	}
+	if r.more {
+		return fmt.Sprintf("%d rows, and the commit is to follow", len(r.rows))
+	}
 	return fmt.Sprintf("%d rows, %d affected", len(r.rows), r.affected)
 }
 

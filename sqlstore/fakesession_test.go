@@ -227,7 +227,9 @@ func (s *session) process(c *call) (r reply) {
 		if s.born != s.epoch {
 			return reply{err: errNoAnswer}
 		}
-		c.replies <- reply{rows: r.rows, more: true}
+		early := reply{rows: r.rows, more: true}
+		s.tell(s.name, "%s %s: %v", c.kind, c.subject(), early)
+		c.replies <- early
 		r.err = s.commit(t, c)
 	case alone:
 		r.err = s.commit(t, c)

@@ -24,6 +24,7 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
+	story   = flag.String("story", "", "draw the story of the seed, or of the first one that breaks a promise, as a page with this name")
 	first   = flag.Uint64("first", 1, "simulate the seeds from this one on")
 	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 200, or 2000 with STOREFRONT_LONG=1; with -race, a tenth of either)")
 )
@@ -35,6 +36,7 @@ var (
 //
 //	go test ./sqlstore -run TestSimulation -timeout 0 -args -first 2001 -seeds 100000
 //	go test ./sqlstore -run TestSimulation -args -seed 42
+//	go test ./sqlstore -run TestSimulation -args -seed 42 -story /tmp/story.html
 func TestSimulation(t *testing.T) {
 	from, n := *first, uint64(200)
 	if long() {
@@ -55,11 +57,16 @@ func TestSimulation(t *testing.T) {
 		for what, n := range m.times {
 			times[what] += n
 		}
-		if *oneSeed != 0 {
+		switch {
+		case *story != "" && (*oneSeed != 0 || len(m.wrong) > 0):
+			if err := os.WriteFile(*story, m.page(), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		case *oneSeed != 0:
 			fmt.Println(strings.Join(m.told(), "\n"))
 		}
 		if len(m.wrong) > 0 {
-			t.Fatalf("seed %d (its story: -args -seed %d):\n%s", seed, seed, strings.Join(m.wrong, "\n"))
+			t.Fatalf("seed %d (go test ./sqlstore -run '^TestSimulation$' -args -seed %d -story /tmp/story.html draws its story):\n%s", seed, seed, strings.Join(m.wrong, "\n"))
 		}
 	}
 	t.Log(times)
@@ -224,6 +231,13 @@ type attempt struct {
 	err      error
 	ctxErr   error // ctx.Err() when the call ended
 	panicked any
+}
+
+// A proposal is a call of CreateOrder that begins.
+type proposal attempt
+
+func (p *proposal) String() string {
+	return fmt.Sprintf("%s/%d of %s as %s", keyName(p.key), p.variant, p.proposed.Item, p.proposed.ID)
 }
 
 // An acceptance is a call of Accept.
@@ -429,7 +443,7 @@ func (m *simulation) call(ctx context.Context, who, id string, replica, key, var
 	a := &attempt{who: who, replica: replica, key: key, variant: variant, began: m.now(), calm: m.isCalm()}
 	a.limit = a.began + min(limit, m.timeout)
 	a.proposed = storefront.Order{ID: id, Item: m.items[key][variant], Qty: int64(variant + 1), CreatedAt: time.UnixMilli(time.Now().Add(m.clocks[replica]).UnixMilli()).UTC()}
-	m.tell(who, "CreateOrder with %s/%d of %s as %s", keyName(key), variant, a.proposed.Item, id)
+	m.tell(who, "CreateOrder with %v", (*proposal)(a))
 	func() {
 		defer func() { a.panicked = recover() }()
 		a.order, a.err = m.stores[replica].CreateOrder(context.WithValue(ctx, callerKey{}, who), m.keyOf(key, variant), a.proposed)

@@ -33,7 +33,7 @@ func newWorld(seed uint64) *world {
 	return &world{seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), times: make(map[string]int)}
 }
 
-// An event is a line of the story. told formats it.
+// An event is a line of the story. told and page format it.
 type event struct {
 	at     time.Duration
 	who    string
@@ -62,10 +62,12 @@ func (w *world) told() []string {
 	})
 	lines := make([]string, len(w.story))
 	for i, e := range w.story {
-		lines[i] = fmt.Sprintf("%14s  %-8s %s", e.at, e.who, fmt.Sprintf(e.format, e.args...))
+		lines[i] = fmt.Sprintf("%14s  %-8s %s", e.at, e.who, e.text())
 	}
 	return lines
 }
+
+func (e event) text() string { return fmt.Sprintf(e.format, e.args...) }
 
 // dice returns the dice for events that befall now the one whom the parts name.
 func (w *world) dice(parts ...string) *rand.Rand {

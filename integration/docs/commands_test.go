@@ -343,6 +343,7 @@ func checkGoTest(t *testing.T, c documentedCommand) {
 		}
 	})
 	command, _, _ := strings.Cut(strings.TrimPrefix(c.command, inLongRun), " >") // a file for its output
+	command, own, _ := strings.Cut(command, " -args ")                           // flags that the package's tests define
 	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
 	var packages []string
 	for len(words) > 0 {
@@ -357,6 +358,11 @@ func checkGoTest(t *testing.T, c documentedCommand) {
 	for _, name := range packages {
 		if _, err := os.Stat(filepath.Join(repository, strings.TrimSuffix(name, "..."))); err != nil {
 			t.Errorf("%s: %s: %v", c.where, c.command, err)
+		}
+	}
+	for _, name := range strings.Fields(own) {
+		if name, ok := strings.CutPrefix(name, "-"); ok && !definesFlag(t, packages, name) {
+			t.Errorf("%s: %s: no test of %v defines the flag -%s", c.where, c.command, packages, name)
 		}
 	}
 	for name, prefix := range map[string]string{"run": "Test", "bench": "Benchmark", "fuzz": "Fuzz"} {
@@ -374,6 +380,26 @@ func checkGoTest(t *testing.T, c documentedCommand) {
 			}
 		}
 	}
+}
+
+// definesFlag reports whether a test file of the packages defines a flag.
+func definesFlag(t *testing.T, packages []string, name string) bool {
+	t.Helper()
+	definition := regexp.MustCompile(`flag\.\w+\("` + regexp.QuoteMeta(name) + `"`)
+	for _, dir := range packages {
+		files, err := filepath.Glob(filepath.Join(repository, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if code, err := os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			} else if definition.Match(code) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // anyTestIn reports whether packages have a function whose name begins with the prefix
