@@ -118,10 +118,11 @@ type fakeDB struct {
 	older  bool          // the process has a release that does not know the column keyed_ms
 	silent int           // the number, from 1, of the connection that gets no answers from some time on; 0: none
 
-	mu     sync.Mutex
-	conns  []*fakeConn
-	closed []int    // the indexes in conns of those that are closed
-	ran    []string // the statements, without those that the server always answers
+	mu       sync.Mutex
+	conns    []*fakeConn
+	closed   []int    // the indexes in conns of those that are closed
+	ran      []string // the statements, without those that the server always answers
+	prepared []string // the statements that were prepared
 }
 
 // newFakeDB returns a connector to a new server, where nothing fails or takes time.
@@ -555,6 +556,9 @@ func (c *fakeConn) Prepare(query string) (driver.Stmt, error) {
 	if c.dead {
 		return nil, driver.ErrBadConn
 	}
+	c.db.mu.Lock()
+	defer c.db.mu.Unlock()
+	c.db.prepared = append(c.db.prepared, query)
 	return &fakeStmt{conn: c, query: query}, nil
 }
 

@@ -207,8 +207,11 @@ func (c session) query(ctx context.Context, query string, args ...any) (*sql.Row
 		return c.conn.QueryContext(ctx, query, args...)
 	}
 	statement, err := c.store.prepared(ctx, query)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case statement == nil:
+		return c.store.db.QueryContext(ctx, query, args...)
 	}
 	return statement.QueryContext(ctx, args...)
 }
@@ -262,7 +265,11 @@ func (c session) begin(ctx context.Context) (*transaction, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &transaction{tx, c, tx.StmtContext(ctx, statement).ExecContext, nil, false}, nil
+		insert := insertWith(tx, c.engine)
+		if statement != nil {
+			insert = tx.StmtContext(ctx, statement).ExecContext
+		}
+		return &transaction{tx, c, insert, nil, false}, nil
 	}
 	if c.held.until != nil || c.held.closing {
 		return nil, classified{errors.New("sqlstore: the connection's last transaction has not ended"), lost}
@@ -282,10 +289,14 @@ func (c session) begin(ctx context.Context) (*transaction, error) {
 		return nil, err
 	}
 	c.held.heard.Store(true)
-	insert := func(ctx context.Context, args ...any) (sql.Result, error) {
-		return tx.ExecContext(ctx, c.engine.insert, args...)
+	return &transaction{tx, c, insertWith(tx, c.engine), cancel, false}, nil
+}
+
+// insertWith returns a function that inserts an order with a statement that is not prepared.
+func insertWith(tx *sql.Tx, e *engine) func(context.Context, ...any) (sql.Result, error) {
+	return func(ctx context.Context, args ...any) (sql.Result, error) {
+		return tx.ExecContext(ctx, e.insert, args...)
 	}
-	return &transaction{tx, c, insert, cancel, false}, nil
 }
 
 // send runs a statement without arguments.
@@ -352,19 +363,19 @@ func (tx *transaction) rollBack(ctx context.Context) {
 	tx.held.until = ended
 }
 
-// prepared returns query as a statement that each connection prepares once.
+// prepared returns query as a statement that each connection prepares once, or nil while
+// another call prepares it. Two calls would prepare two, and closing one of them would wait
+// for the user of its connection.
 func (s *Store) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
-	if statement, ok := s.statements.Load(query); ok {
+	if statement, ok := s.statements.LoadOrStore(query, (*sql.Stmt)(nil)); ok {
 		return statement.(*sql.Stmt), nil
 	}
 	statement, err := s.db.PrepareContext(ctx, query)
 	if err != nil {
+		s.statements.Delete(query)
 		return nil, err
 	}
-	if first, ok := s.statements.LoadOrStore(query, statement); ok {
-		statement.Close()
-		return first.(*sql.Stmt), nil
-	}
+	s.statements.Store(query, statement)
 	return statement, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,8 +32,9 @@ func newGatedDB() (f *fakeDB, let chan struct{}) {
 	return f, let
 }
 
-// When a result is asked for its rows, database/sql waits for the user of its connection,
-// which may be a reader that takes minutes by then. The server notes it (see open).
+// When a result is asked for its rows, or when a prepared statement is closed, database/sql
+// waits for the user of the connection, which may be a reader that takes minutes by then.
+// The server notes the first (see open), and no statement is prepared twice and then closed.
 func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
 	for _, engine := range engines {
 		for name, call := range map[string]func(context.Context, *sqlstore.Store) error{
@@ -72,10 +74,44 @@ func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
 						wg.Go(func() { fill(t, store, 1) })
 					}
 					wg.Wait()
+					slices.Sort(f.prepared)
+					if once := slices.Compact(slices.Clone(f.prepared)); len(once) != len(f.prepared) {
+						t.Errorf("over one connection, these were prepared: %q", f.prepared)
+					}
 				})
 			})
 		}
 	}
+}
+
+// The call that is to prepare a statement may leave before it has a connection.
+func TestStatementIsPreparedByTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDB(sqlite)
+		f.server.addResource(kettle)
+		db := open(t, f)
+		db.SetMaxOpenConns(1)
+		store := sqlstore.New(db, nil)
+		if err := store.Check(t.Context()); err != nil { // from here on, the engine is known
+			t.Fatal(err)
+		}
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := store.GetProduct(ctx, "kettle"); err == nil {
+			t.Error("GetProduct succeeded without a connection")
+		}
+		conn.Close()
+		before := len(f.prepared)
+		fill(t, store, 1)
+		fill(t, store, 1)
+		if n := len(f.prepared) - before; n != 1 {
+			t.Errorf("two calls prepared %d statements, want 1", n)
+		}
+	})
 }
 
 // So reads go on while orders wait for a lock, or for Accept.
