@@ -167,8 +167,7 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	for _, name := range s.opts.Vary {
 		s.bypassHeaders = append(s.bypassHeaders, http.CanonicalHeaderKey(name))
 	}
-	s.openAPI = s.opts.document()
-	s.openAPIETag = httpfield.ETag(tagOf(s.openAPI))
+	s.openAPI = sync.OnceValues(s.opts.document)
 
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	s.handle("GET", "/v1/users", get, s.listUsers)
@@ -204,8 +203,7 @@ type service struct {
 	products                    agecache.Cache[Resource]
 	bypassHeaders               []string  // canonical names of headers by which products may differ
 	pages                       sync.Pool // of *[]byte, for the bodies of lists
-	openAPI                     []byte
-	openAPIETag                 string
+	openAPI                     func() (text []byte, etag string)
 	maxAge, privateMaxAge, vary string // values of headers of responses to reads
 }
 
@@ -309,20 +307,22 @@ func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
 var openAPI string
 
 // document returns the OpenAPI document with o's page sizes in place of the
-// defaults.
-func (o *Options) document() []byte {
+// defaults, and its entity tag. A handler that is made for one test seldom needs it.
+func (o *Options) document() (text []byte, etag string) {
 	most, usual := strconv.Itoa(o.MaxPageSize), strconv.Itoa(o.PageSize)
-	return []byte(strings.NewReplacer(
+	text = []byte(strings.NewReplacer(
 		`"maximum": 500, "default": 50`, `"maximum": `+most+`, "default": `+usual,
 		`"maximum": 500`, `"maximum": `+most,
 		`from 1 to 500.`, `from 1 to `+most+`.`, // in an example
 	).Replace(openAPI))
+	return text, httpfield.ETag(tagOf(text))
 }
 
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if s.writeHead(w, r, representation{etag: s.openAPIETag, length: len(s.openAPI)}) {
-		w.Write(s.openAPI)
+	text, etag := s.openAPI()
+	if s.writeHead(w, r, representation{etag: etag, length: len(text)}) {
+		w.Write(text)
 	}
 }
 
