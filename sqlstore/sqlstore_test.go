@@ -761,3 +761,28 @@ func TestDeadConnectionsOfThePoolAreSkippedWithoutPauses(t *testing.T) {
 		}
 	})
 }
+
+// The fewest parameters that a build of SQLite takes are 999.
+func TestStatementsHaveFewParameters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDB(sqlite)
+		most := 0
+		f.run = func(_ context.Context, _ int, _ string, args []driver.Value) ([][]driver.Value, error) {
+			most = max(most, len(args))
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), nil)
+		var resources []storefront.Resource
+		var ids []string
+		for i := range 600 {
+			ids = append(ids, fmt.Sprint(i))
+			resources = append(resources, storefront.MustResource(ids[i], struct{}{}))
+		}
+		if err := errors.Join(store.Users.Put(t.Context(), resources...), store.Users.Delete(t.Context(), ids...)); err != nil {
+			t.Error(err)
+		}
+		if most == 0 || most > 999 {
+			t.Errorf("a statement had %d parameters, want up to 999", most)
+		}
+	})
+}

@@ -27,7 +27,7 @@ func (c suiteClient) CreateOrder(ctx context.Context, item string, qty int64) (s
 	ctx, cancel := context.WithTimeout(ctx, 12*time.Hour)
 	defer cancel()
 	for pause := time.Second / 4; ; pause = min(2*pause, time.Minute) {
-		res, err := c.CreateOrderWithResponse(ctx, &CreateOrderParams{IdempotencyKey: key}, NewOrder{Item: item, Qty: qty})
+		res, err := c.CreateOrderWithResponse(ctx, &CreateOrderParams{IdempotencyKey: key}, NewOrder{Item: item, Qty: Qty(qty)})
 		var wait int
 		if err == nil { // it is not nil, too, for JSON that is no order
 			switch s := res.StatusCode(); {

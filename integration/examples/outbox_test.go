@@ -220,6 +220,34 @@ func TestOutboxPublishesAgainWhatItCouldNotDelete(t *testing.T) {
 	})
 }
 
+// While a publisher is slow to send an event, another one sends and deletes it, and there is
+// a new one.
+func TestOutboxDeletesNoEventThatIsNew(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, database *testdb.DB) {
+		t.Parallel()
+		d := withOutbox(t, database)
+		created := d.orders(t, 1)
+		store := d.OpenWith(t, &sqlstore.Options{Accept: d.record})
+		var inbox inbox
+		if _, err := d.publish(t.Context(), d.Pool, func(context.Context, string) error {
+			if _, err := d.publish(t.Context(), d.Pool, inbox.send); err != nil {
+				return err
+			}
+			order, err := testdb.Create(t.Context(), store, "meanwhile", "teapot")
+			created = append(created, order.ID)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		d.publishAll(t, inbox.send)
+		for _, id := range created[1:] {
+			if !slices.Contains(inbox.received, id) {
+				t.Errorf("the event of %s was not received", id)
+			}
+		}
+	})
+}
+
 func TestOutboxPublishersShareTheEvents(t *testing.T) {
 	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()

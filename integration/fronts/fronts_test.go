@@ -295,15 +295,17 @@ func testCache(t *testing.T, f *front) {
 			}
 			return s.arrived() == before
 		})
-		before := s.arrived()
-		wait(t, "a request with If-None-Match that the service answers with 304", func() bool {
-			if r := s.get(t); r.status != http.StatusOK || r.body != first.body {
-				t.Fatalf("the answer is %+v, want %+v", r, first)
+		for range 3 { // a proxy that drops an answer soon after it is stale may still have it once
+			before := s.arrived()
+			wait(t, "a request with If-None-Match that the service answers with 304", func() bool {
+				if r := s.get(t); r.status != http.StatusOK || r.body != first.body {
+					t.Fatalf("the answer is %+v, want %+v", r, first)
+				}
+				return s.arrived() > before
+			})
+			if last := s.last(); last.status != http.StatusNotModified || last.request.Header.Get("If-None-Match") != first.header.Get("ETag") {
+				t.Errorf("the service was asked with %v and has answered %d, want a 304 to If-None-Match", last.request.Header, last.status)
 			}
-			return s.arrived() > before
-		})
-		if last := s.last(); last.status != http.StatusNotModified || last.request.Header.Get("If-None-Match") != first.header.Get("ETag") {
-			t.Errorf("the service was asked with %v and has answered %d, want a 304 to If-None-Match", last.request.Header, last.status)
 		}
 		wait(t, "an answer that the service was not asked for, again", func() bool {
 			before := s.arrived()
