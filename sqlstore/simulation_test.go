@@ -26,7 +26,7 @@ var (
 	oneSeed = flag.Uint64("seed", 0, "simulate this seed alone and print its story")
 	story   = flag.String("story", "", "draw the story of the seed, or of the first one that breaks a promise, as a page with this name")
 	first   = flag.Uint64("first", 1, "simulate the seeds from this one on")
-	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 200, or 2000 with STOREFRONT_LONG=1; with -race, a tenth of either)")
+	seeds   = flag.Uint64("seeds", 0, "simulate as many seeds (default 200, or 2000 with STOREFRONT_LONG=full; with -race, a tenth of either)")
 )
 
 // TestSimulation tests stores as a whole: three replicas of a program, with 16 callers each,
@@ -124,9 +124,9 @@ func TestSimulationIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// long reports whether this is the long run of the tests, by the environment variable
-// STOREFRONT_LONG=1: the simulation then runs all of its seeds, which takes minutes.
-func long() bool { return os.Getenv("STOREFRONT_LONG") == "1" }
+// long reports whether tests are to be of their full size, by the environment variable
+// STOREFRONT_LONG=full: the simulation then runs all of its seeds, which takes minutes.
+func long() bool { return os.Getenv("STOREFRONT_LONG") == "full" }
 
 func raceDetected() bool {
 	info, ok := debug.ReadBuildInfo()

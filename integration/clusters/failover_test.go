@@ -33,7 +33,7 @@ func TestFailover(t *testing.T) {
 		standby.Promote(t)
 		primary, standby = standby, primary
 	}
-	f.Run(2000, func() {
+	f.Run(long.Of(200, 2000), func() {
 		failOver()
 		standby.Follow(t, primary)
 	})
@@ -72,6 +72,7 @@ func TestFrozenPrimary(t *testing.T) {
 // is acknowledged, and would be lost.
 func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresServer, promote func()) (comeBack func())) {
 	f := faulttest.New(t)
+	f.Orders = 10_000 // they must last for all turns
 	primary := dbserver.StartPostgres(t)
 	standby, spare := primary.Another(t), primary.Another(t)
 	link := netfault.Start(t, netfault.AnyProtocol, primary.Addr())

@@ -327,7 +327,7 @@ func TestGaleraNodeKills(t *testing.T) {
 	c := dbserver.StartGalera(t, 3)
 	startOnNodes(t, f, c)
 	next := 0
-	f.Orders = 5000
+	f.Orders = long.Of(1600, 5000)
 	f.Run(f.Orders/4, func() {
 		f.Kills["node"]++
 		c.Nodes[next].Kill(t)

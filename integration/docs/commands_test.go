@@ -142,7 +142,7 @@ func commandsOf(t *testing.T, d *documents.Document) (commands []documentedComma
 }
 
 // isCommand matches code in the text that is a whole command.
-var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:(?:STOREFRONT_LONG=1 )?go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
+var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:(?:STOREFRONT_LONG=(?:1|full) )?go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
 
 // isReading matches commands that may be run as they stand.
 var isReading = regexp.MustCompile(`^(?:curl|go doc) `)
@@ -196,7 +196,7 @@ func TestDocumentedCommands(t *testing.T) {
 				used[c.command] = true
 				t.Run(c.command, func(t *testing.T) { try(t, c.command) })
 			case ok:
-			case strings.HasPrefix(strings.TrimPrefix(c.command, inLongRun), "go test "):
+			case strings.HasPrefix(withoutLong(c.command), "go test "):
 				checkGoTest(t, c)
 			case c.compared, isReading.MatchString(c.command):
 				run = append(run, c)
@@ -325,8 +325,10 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 	return results
 }
 
-// inLongRun is before a go test that takes long.
-const inLongRun = "STOREFRONT_LONG=1 "
+// withoutLong returns a command without the variable before a go test that takes long.
+func withoutLong(command string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(command, "STOREFRONT_LONG=1 "), "STOREFRONT_LONG=full ")
+}
 
 // checkGoTest looks up what a go test would run, and its flags.
 func checkGoTest(t *testing.T, c documentedCommand) {
@@ -342,8 +344,8 @@ func checkGoTest(t *testing.T, c documentedCommand) {
 			flags.String(name, "", "")
 		}
 	})
-	command, _, _ := strings.Cut(strings.TrimPrefix(c.command, inLongRun), " >") // a file for its output
-	command, own, _ := strings.Cut(command, " -args ")                           // flags that the package's tests define
+	command, _, _ := strings.Cut(withoutLong(c.command), " >") // a file for its output
+	command, own, _ := strings.Cut(command, " -args ")         // flags that the package's tests define
 	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
 	var packages []string
 	for len(words) > 0 {

@@ -52,6 +52,12 @@ var scenarios = []struct{ test, on, fault string }{
 	{"TestMySQLMemberKills", "The same, of which all take writes", "a member killed"},
 	{"TestSQLiteKills", "One replica on a SQLite file", "the replica killed"},
 	{"TestSQLiteReplicaKills", "Three replicas on one SQLite file", "a replica killed"},
+	{"TestAtOnce/SQLite", "Three replicas on one SQLite file, one of which has a wrong clock", "three at once of: a replica killed or frozen, the disk full; in the end, a replica lost for good"},
+	{"TestAtOnce/PostgreSQL", "The same, on a pair with synchronous replication", "of these, and of: links held or losing messages, a server killed, frozen or its disk full, the primary killed and the standby promoted; in the end, a replica or the standby lost"},
+	{"TestAtOnce/MariaDB", "The same, on one MariaDB", "of these, but no fail-over"},
+	{"TestAtOnce/MySQL", "The same, on one MySQL", "of these, but no fail-over"},
+	{"TestAtOnce/Group_Replication", "The same, on a group of three MySQL servers with one primary", "of these, with the primary killed or frozen; in the end, a replica or the primary lost"},
+	{"TestAtOnce/Galera", "The same, on a Galera cluster of three nodes", "of these, with a node killed, frozen or cut off; in the end, a replica or a node lost"},
 	{"TestDiskFull", "Two replicas on one SQLite file", "the disk filled by the log, then by another file, and then a replica killed"},
 }
 

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"example.com/storefront/integration/internal/long"
 )
 
 // A measurement is a run of go test whose output is kept in docs/figures.
@@ -24,7 +26,7 @@ var measurements = []measurement{
 	{"size", []string{"./integration/bench"}, "-bench", "Size", []string{"-benchtime", "1x"}},
 	{"forget", []string{"./integration/bench"}, "-bench", "Forget", []string{"-benchtime", "1x"}},
 	{"distance", []string{"./integration/bench"}, "-bench", "Distance", []string{"-benchtime", "1x"}},
-	{"faults", []string{"./integration/faults", "./integration/overload", "./integration/clusters"}, "-run", "Kills|Failover|SplitBrain|Frozen|Cuts|DiskFull",
+	{"faults", []string{"./integration/faults", "./integration/overload", "./integration/clusters"}, "-run", "Kills|Failover|SplitBrain|Frozen|Cuts|AtOnce|DiskFull",
 		[]string{"-p", "1", "-parallel", "1", "-v"}},
 }
 
@@ -37,7 +39,7 @@ func (m *measurement) measure(root string) error {
 	args = append(append(args, m.flag, m.pattern), m.packages...)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "STOREFRONT_LONG=1", "STOREFRONT_REQUIRE=postgres,mariadb,mysql")
+	cmd.Env = append(os.Environ(), long.Variable+"=full", "STOREFRONT_REQUIRE=postgres,mariadb,mysql")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

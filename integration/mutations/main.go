@@ -36,6 +36,7 @@ import (
 	"syscall"
 	"time"
 
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 )
 
@@ -306,7 +307,7 @@ func (c *copied) test(ctx context.Context, pkg, pattern string, limit time.Durat
 		return doesNotRun, err
 	}
 	environment := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, need.Variable+"=") })
-	environment = append(environment, "STOREFRONT_LONG=1") // with all that a test tries
+	environment = append(environment, long.Variable+"=full") // with all that a test tries
 	args := []string{c.binary, "-test.run", pattern, "-test.timeout", limit.String()}
 	if demands {
 		environment = append(environment, need.Variable+"=all")

@@ -3,12 +3,8 @@ package overload
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"io"
 	"net/http"
-	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"example.com/storefront/integration/internal/dbserver"
@@ -37,7 +33,7 @@ func TestDiskFull(t *testing.T) {
 	read()
 	f.WaitUntilAcknowledged(f.Audit.Progress().Acknowledged + some)
 
-	freeDisk := fillDisk(t, dir)
+	freeDisk := smalldisk.Fill(t, dir, smalldisk.Size)
 	waitUntilRefused(t, f)
 	f.Kills["disk full"]++
 	f.KillReplica()
@@ -75,32 +71,4 @@ func holdSnapshot(t *testing.T, file string) (end func()) {
 			t.Error(err)
 		}
 	}
-}
-
-// fillDisk fills the disk that a folder is on, and returns a function that frees it.
-func fillDisk(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	name := filepath.Join(dir, "fills")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := io.CopyN(f, zeros{}, smalldisk.Size); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
-	return func() {
-		t.Helper()
-		if err := os.Remove(name); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// zeros reads as zeros without end.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
 }

@@ -27,6 +27,7 @@ import (
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/integration/internal/smalldisk"
 )
 
 // A Kind is a database that this machine may have.
@@ -163,6 +164,7 @@ type Server struct {
 	log      string
 	port     int // of 127.0.0.1; 0 until the first start
 	settings []string
+	disk     string           // a folder on the disk that it has to itself, or empty
 	Process  *process.Process // nil while it is down
 }
 
@@ -174,6 +176,43 @@ func (k *Kind) Start(t testing.TB, settings ...string) *Server {
 	s.copyTemplate(t)
 	s.Start(t)
 	return s
+}
+
+// StartOnSmallDisk is Start with the data on a disk that the server has to itself, and that
+// FillDisk fills. Where none can be mounted it skips the test.
+func (k *Kind) StartOnSmallDisk(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s := k.newServer(t, settings)
+	s.useSmallDisk(t)
+	s.copyTemplate(t)
+	s.Start(t)
+	return s
+}
+
+const diskSize = 512 << 20
+
+func (s *Server) useSmallDisk(t testing.TB) {
+	t.Helper()
+	s.disk = smalldisk.FolderOf(t, diskSize)
+	if err := s.in.Give(s.disk); err != nil {
+		t.Fatal(err)
+	}
+	s.data = filepath.Join(s.disk, "data")
+}
+
+// FillDisk fills the small disk of the server, and returns a function that frees it and
+// starts the server again if it has ended by itself, as its operator would.
+func (s *Server) FillDisk(t testing.TB) (free func()) {
+	t.Helper()
+	empty := smalldisk.Fill(t, s.disk, diskSize)
+	return func() {
+		t.Helper()
+		empty()
+		if _, ended := s.Process.HasEnded(); ended {
+			s.Process = nil
+			s.Start(t)
+		}
+	}
 }
 
 // newServer returns a server that is down and has no data yet.
@@ -218,7 +257,7 @@ func (s *Server) Start(t testing.TB) {
 }
 
 func (s *Server) tryStart() error {
-	const limit = time.Minute
+	const limit = 5 * time.Minute
 	first := s.port == 0
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		if s.port == 0 {

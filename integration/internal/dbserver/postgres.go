@@ -112,10 +112,13 @@ func (s *PostgresServer) StartStandby(t testing.TB) *PostgresServer {
 }
 
 // Another returns a server of the same installation and settings that is down and has no
-// data yet, but an address.
+// data yet, but an address, and a small disk if this one has one.
 func (s *PostgresServer) Another(t testing.TB) *PostgresServer {
 	t.Helper()
 	another := &PostgresServer{s.in.kind.newServer(t, s.settings)}
+	if s.disk != "" {
+		another.useSmallDisk(t)
+	}
 	another.port = process.FreePort()
 	return another
 }
@@ -132,16 +135,9 @@ func (s *PostgresServer) Follow(t testing.TB, primary *PostgresServer) {
 // FollowOver is Follow over another address than the primary's.
 func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr string) {
 	t.Helper()
-	for _, command := range []string{
-		// Before there is any standby: there is no moment in which a commit on its
-		// way is still one that does not wait.
-		"ALTER SYSTEM SET synchronous_standby_names = '" + standbyName + "'",
-		"SELECT pg_reload_conf()",
-	} {
-		if _, err := primary.Query(command); err != nil {
-			t.Fatal(err)
-		}
-	}
+	// Before there is any standby: there is no moment in which a commit on its way is still
+	// one that does not wait.
+	primary.waitFor(t, standbyName)
 	if err := os.RemoveAll(s.data); err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +149,28 @@ func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr 
 	s.WaitUntilSynchronous(t, primary)
 }
 
+// GoOnAlone has a primary whose standby does not come back commit without one, as its
+// operator would decide.
+func (s *PostgresServer) GoOnAlone(t testing.TB) {
+	t.Helper()
+	s.waitFor(t, "")
+}
+
+// waitFor has commits wait for a standby of this name, or for none.
+func (s *PostgresServer) waitFor(t testing.TB, name string) {
+	t.Helper()
+	for _, command := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'", "SELECT pg_reload_conf()"} {
+		if _, err := s.Query(command); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // WaitUntilSynchronous returns when commits of the primary wait for this standby
 // and not in vain.
 func (s *PostgresServer) WaitUntilSynchronous(t testing.TB, primary *PostgresServer) {
 	t.Helper()
-	process.WaitFor(t, "the standby is synchronous", 30*time.Second, s.Process, func() error {
+	process.WaitFor(t, "the standby is synchronous", 5*time.Minute, s.Process, func() error {
 		state, err := primary.Query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM pg_stat_replication")
 		if err == nil && state != "streaming sync" {
 			err = fmt.Errorf("its standbys are %s", state)
@@ -174,7 +187,7 @@ func (s *PostgresServer) Promote(t testing.TB) {
 	if promoted, err := s.Query("SELECT pg_promote(false)"); err != nil || promoted != "true" {
 		t.Fatalf("pg_promote returned %s, %v", promoted, err)
 	}
-	process.WaitFor(t, "the standby is promoted", 30*time.Second, s.Process, func() error {
+	process.WaitFor(t, "the standby is promoted", 5*time.Minute, s.Process, func() error {
 		recovering, err := s.Query("SELECT pg_is_in_recovery()")
 		if err == nil && recovering != "false" {
 			err = errors.New("it is in recovery")

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,10 @@ type Replica struct {
 	URL     string
 	Log     string
 	Process *process.Process
+
+	// Supervised says that a service manager starts it again when it has given up waiting for
+	// its database, as durable does after 30 seconds.
+	Supervised bool
 }
 
 // Start starts the process and does not wait until it serves.
@@ -74,7 +79,17 @@ func (r *Replica) Start() {
 // WaitUntilServing waits until the replica answers a request that needs the database.
 func (r *Replica) WaitUntilServing() {
 	r.t.Helper()
-	process.WaitFor(r.t, r.URL+" serves", 30*time.Second, r.Process, func() error {
+	watched := r.Process
+	if r.Supervised {
+		watched = nil
+	}
+	process.WaitFor(r.t, r.URL+" serves", 5*time.Minute, watched, func() error {
+		if _, ended := r.Process.HasEnded(); ended {
+			if log := process.LogTail(r.Log); !strings.Contains(log, "the database does not answer") {
+				r.t.Fatalf("a replica has ended by itself: %s", log)
+			}
+			r.Start()
+		}
 		w, err := http.Get(r.URL + "/v2/widgets?limit=1")
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 // Package long tells tests whether they may take long. The environment variable
-// STOREFRONT_LONG=1 says so: cluster kills, fail-overs and thousands of orders run then.
-// Without it, all tests together take minutes.
+// STOREFRONT_LONG says so: with 1, all tests run, also those that have no short form, such as
+// cluster kills and fail-overs; with full, they are also of the sizes with which
+// docs/figures.md is made. Without it, all tests together take minutes.
 package long
 
 import (
@@ -8,13 +9,16 @@ import (
 	"testing"
 )
 
+// Variable is the environment variable.
+const Variable = "STOREFRONT_LONG"
+
 // Command is how to run all, in the root of the repository.
-const Command = "STOREFRONT_LONG=1 go test -timeout 60m ./sqlstore ./integration/..."
+const Command = Variable + "=1 go test -timeout 60m ./integration/..."
 
-// Run reports whether this is the long run.
-func Run() bool { return os.Getenv("STOREFRONT_LONG") != "" }
+// Run reports whether all tests are to run.
+func Run() bool { return os.Getenv(Variable) != "" }
 
-// Test skips a test that has no short form, unless this is the long run.
+// Test skips a test that has no short form, unless all are to run.
 func Test(t testing.TB) {
 	t.Helper()
 	if !Run() {
@@ -22,11 +26,10 @@ func Test(t testing.TB) {
 	}
 }
 
-// Of returns how much of something there is to be: less in the short run than in the long
-// one.
-func Of(short, long int) int {
-	if Run() {
-		return long
+// Of returns how much of something there is to be.
+func Of(short, full int) int {
+	if os.Getenv(Variable) == "full" {
+		return full
 	}
 	return short
 }

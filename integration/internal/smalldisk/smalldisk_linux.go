@@ -8,25 +8,22 @@ import (
 	"testing"
 )
 
-func folder(t testing.TB) string {
+// mount returns the folder of a new disk of a size.
+func mount(t testing.TB, size int64) (dir string, err error) {
 	t.Helper()
-	if dir := os.Getenv("STOREFRONT_SMALL_DISK"); dir != "" {
-		return given(t, dir)
-	}
-	dir, err := os.MkdirTemp("", "storefront-disk-")
-	if err != nil {
-		t.Fatal(err)
+	if dir, err = os.MkdirTemp("", "storefront-disk-"); err != nil {
+		return "", err
 	}
 	t.Cleanup(func() { os.Remove(dir) })
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", Size)); err != nil {
-		t.Skipf("no small disk can be mounted (%v), and STOREFRONT_SMALL_DISK names none", err)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", size)); err != nil {
+		return "", err
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
-	return dir
+	return dir, nil
 }
 
 // given returns dir once no other test uses it.

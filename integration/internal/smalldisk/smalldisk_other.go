@@ -2,10 +2,17 @@
 
 package smalldisk
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
-func folder(t testing.TB) string {
+var errSystem = errors.New("it takes Linux")
+
+func mount(testing.TB, int64) (dir string, err error) { return "", errSystem }
+
+func given(t testing.TB, dir string) string {
 	t.Helper()
-	t.Skip("a small disk takes Linux")
-	return ""
+	t.Skip(errSystem)
+	return dir
 }

@@ -1,0 +1,321 @@
+package faults
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/netfault"
+	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/integration/internal/smalldisk"
+)
+
+// TestAtOnce has several parts of a shop fail at the same time, in a sequence that the seed
+// decides: its replicas, the links between them and the database, and the database with its
+// disk. One replica has a wrong clock. After each round, all goes on by itself. In the end, a
+// part never comes back, the others serve, and every key settles.
+func TestAtOnce(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) {
+		s := newShop(t)
+		dir := smalldisk.Folder(t)
+		file := filepath.Join(dir, "shop.db")
+		s.start(file)
+		s.part(fault{"disk full", func() func() { return smalldisk.Fill(t, dir, smalldisk.Size) }})
+		s.run(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		long.Test(t)
+		s := newShop(t)
+		primary := &dbserver.PostgresServer{Server: dbserver.Postgres.StartOnSmallDisk(t, moreConnections)}
+		standby := primary.StartStandby(t)
+		s.start(dbserver.PostgresURL("postgres", s.link(netfault.Postgres, primary.Addr()), s.link(netfault.Postgres, standby.Addr())))
+		failOver := func() {
+			standby.WaitUntilSynchronous(t, primary)
+			primary.Kill(t)
+			standby.Promote(t)
+			primary, standby = standby, primary
+		}
+		s.part(append(serverFaults(t, func() *dbserver.Server { return primary.Server }),
+			fault{"standby killed", func() func() {
+				standby.Kill(t)
+				return func() { standby.Start(t) }
+			}},
+			fault{"standby frozen", func() func() {
+				standby.Freeze(t)
+				return func() { standby.Thaw(t) }
+			}},
+			fault{"standby's disk full", func() func() { return standby.FillDisk(t) }},
+			fault{"fail-over", func() func() {
+				failOver()
+				return func() { standby.Follow(t, primary) }
+			}},
+		)...)
+		alone := false
+		s.losable = append(s.losable, loss{"standby", func() {
+			standby.WaitUntilSynchronous(t, primary)
+			alone = true
+			standby.Kill(t)
+			s.admit()
+			s.WaitUntilStuck()
+			for _, r := range s.Replicas {
+				r.WaitUntilServing() // lists, while nobody can commit
+			}
+			primary.GoOnAlone(t)
+		}})
+		s.run(func() *sql.DB {
+			if !alone {
+				failOver() // what counts is what the standby has
+			}
+			return dbserver.Open(t, "pgx", primary.DSN())
+		})
+	})
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
+		t.Run(k.Name, func(t *testing.T) {
+			long.Test(t)
+			s := newShop(t)
+			server := k.StartOnSmallDisk(t, moreConnections)
+			s.start("mysql://root@" + s.link(netfault.MySQL, server.Addr()) + "/shop")
+			s.part(serverFaults(t, func() *dbserver.Server { return server })...)
+			s.run(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
+		})
+	}
+	t.Run("Galera", func(t *testing.T) {
+		long.Test(t)
+		s := newShop(t)
+		c := dbserver.StartGalera(t, 3)
+		var hosts []string
+		for _, node := range c.Nodes {
+			hosts = append(hosts, s.link(netfault.MySQL, node.Addr()))
+		}
+		s.start("mysql://root@" + strings.Join(hosts, ",") + "/shop?wsrep_sync_wait=1")
+		node := func() *dbserver.GaleraNode {
+			c.WaitUntilSynced(t, c.Nodes...) // the others must be most of them
+			return c.Nodes[s.Rand.IntN(len(c.Nodes))]
+		}
+		s.part(
+			fault{"node killed", func() func() {
+				n := node()
+				n.Kill(t)
+				return func() { n.Start(t) }
+			}},
+			fault{"node frozen", func() func() {
+				n := node()
+				n.Freeze(t)
+				return func() { n.Thaw(t) }
+			}},
+			fault{"node cut off", func() func() {
+				n := node()
+				n.CutOff(t)
+				return func() { n.Connect(t) }
+			}},
+		)
+		s.losable = append(s.losable, loss{"node", func() {
+			n := node()
+			n.Kill(t)
+			c.Nodes = slices.DeleteFunc(c.Nodes, func(other *dbserver.GaleraNode) bool { return other == n })
+		}})
+		s.run(func() *sql.DB {
+			return dbserver.Open(t, "mysql", dbserver.Waiting(node().DSN()))
+		})
+	})
+	t.Run("Group Replication", func(t *testing.T) {
+		long.Test(t)
+		s := newShop(t)
+		g := dbserver.StartMySQLGroup(t, 3, dbserver.SinglePrimary)
+		var hosts []string
+		for _, m := range g.Members {
+			hosts = append(hosts, s.link(netfault.MySQL, m.Addr()))
+		}
+		s.start("mysql://shop@" + strings.Join(hosts, ",") + "/shop")
+		primary := func() *dbserver.GroupMember {
+			g.WaitUntilOnline(t, g.Members...) // the others must be most of them
+			return g.Primary(t)
+		}
+		s.part(
+			fault{"primary killed", func() func() {
+				m := primary()
+				m.Kill(t)
+				return func() { m.Start(t) }
+			}},
+			fault{"primary frozen", func() func() {
+				m := primary()
+				m.Freeze(t)
+				return func() { m.Thaw(t) }
+			}},
+		)
+		s.losable = append(s.losable, loss{"primary", func() {
+			m := primary()
+			m.Kill(t)
+			g.Members = slices.DeleteFunc(g.Members, func(other *dbserver.GroupMember) bool { return other == m })
+		}})
+		s.run(func() *sql.DB { return dbserver.Open(t, "mysql", primary().DSN()) })
+	})
+}
+
+// serverFaults are those of a server that nobody takes the place of.
+func serverFaults(t *testing.T, server func() *dbserver.Server) []fault {
+	return []fault{
+		{"database killed", func() func() {
+			s := server()
+			s.Kill(t)
+			return func() { s.Start(t) }
+		}},
+		{"database frozen", func() func() {
+			s := server()
+			s.Freeze(t)
+			return func() { s.Thaw(t) }
+		}},
+		{"disk full", func() func() { return server().FillDisk(t) }},
+	}
+}
+
+// A fault begins, and returns what ends it.
+type fault struct {
+	name  string
+	begin func() (end func())
+}
+
+// A loss is a fault without an end.
+type loss struct {
+	name  string
+	begin func()
+}
+
+// A shop has parts, each of which has one fault at a time, and may lose one part for good.
+type shop struct {
+	*faulttest.Test
+	t       *testing.T
+	parts   [][]fault
+	losable []loss
+
+	admitted int // orders
+}
+
+func newShop(t *testing.T) *shop { return &shop{Test: faulttest.New(t), t: t} }
+
+// batch is how many orders are admitted at a time: more than WaitUntilStuck waits for.
+const batch = 200
+
+func (s *shop) admit() {
+	for range batch {
+		s.Admitted <- struct{}{}
+	}
+	s.admitted += batch
+}
+
+func (s *shop) part(faults ...fault) { s.parts = append(s.parts, faults) }
+
+// link returns the address of a link to a server.
+func (s *shop) link(protocol netfault.Protocol, server string) string {
+	p := netfault.Start(s.t, protocol, server)
+	s.part(
+		fault{"link held", func() func() {
+			p.Hold()
+			return p.Release
+		}},
+		fault{"messages lost", func() func() {
+			for range 8 {
+				p.Strike(randomLinkFault(s.Rand))
+			}
+			return p.Heal
+		}},
+	)
+	return p.Addr()
+}
+
+// start starts three replicas on a database. The clock of one is more than a day off.
+func (s *shop) start(url string) {
+	s.t.Helper()
+	s.Start(2, url)
+	off := []time.Duration{-30 * time.Hour, 30 * time.Hour}[s.Rand.IntN(2)]
+	binary := filepath.Join(process.Folder(s.t), "durable")
+	if err := process.GoBuildChanged(binary, "durable",
+		process.Change{File: "orders.go", Old: "= now.UTC()", New: fmt.Sprintf("= now.Add(%d).UTC()", off)},
+		process.Change{File: "durable/main.go", Old: "time.Now().Add(-storefront", New: fmt.Sprintf("time.Now().Add(%d-storefront", off)},
+	); err != nil {
+		s.t.Fatal(err)
+	}
+	wrong := faulttest.NewReplica(s.t, binary, url)
+	wrong.Start()
+	wrong.WaitUntilServing()
+	s.Replicas, s.URLs = append(s.Replicas, wrong), append(s.URLs, wrong.URL)
+	s.Kills[fmt.Sprint("clock ", off)]++
+	for _, r := range s.Replicas {
+		r.Supervised = true
+		s.part(
+			fault{"replica killed", func() func() {
+				r.Process.Kill()
+				return r.Start
+			}},
+			fault{"replica frozen", func() func() {
+				if err := r.Process.Freeze(); err != nil {
+					s.t.Fatal(err)
+				}
+				return func() {
+					if err := r.Process.Thaw(); err != nil {
+						s.t.Fatal(err)
+					}
+				}
+			}},
+		)
+		s.losable = append(s.losable, loss{"replica", func() {
+			r.Process.Kill()
+			s.Replicas = slices.DeleteFunc(s.Replicas, func(other *faulttest.Replica) bool { return other == r })
+		}})
+	}
+}
+
+// run has the parts fail while orders are created, and accounts for them.
+func (s *shop) run(open func() *sql.DB) {
+	s.t.Helper()
+	const atOnce = 3
+	rounds := long.Of(2, 12)
+	s.Orders = (rounds*(2*atOnce+1) + 3) * batch
+	s.Admitted = make(chan struct{}, s.Orders)
+	s.Begin()
+	for round := range rounds {
+		var ends []func()
+		var names []string
+		for _, i := range s.Rand.Perm(len(s.parts))[:atOnce] {
+			f := s.parts[i][s.Rand.IntN(len(s.parts[i]))]
+			names = append(names, f.name)
+			s.Kills[f.name]++
+			s.admit() // they are created while it begins
+			ends = append(ends, f.begin())
+			s.admit() // and these when it has
+			s.WaitUntilStuck()
+		}
+		s.t.Logf("round %d: %q", round, names)
+		for _, i := range s.Rand.Perm(len(ends)) {
+			ends[i]()
+		}
+		s.admit()
+		s.WaitUntilAcknowledged(s.admitted)
+		for _, r := range s.Replicas {
+			r.WaitUntilServing()
+		}
+	}
+
+	lost := s.losable[s.Rand.IntN(len(s.losable))]
+	s.t.Logf("lost for good: %s", lost.name)
+	s.Kills[lost.name+" lost"]++
+	s.admit()
+	lost.begin()
+	for s.admitted < s.Orders {
+		s.admit()
+	}
+	s.End()
+	s.Audit.Config.URLs = nil
+	for _, r := range s.Replicas {
+		s.Audit.Config.URLs = append(s.Audit.Config.URLs, r.URL)
+	}
+	s.URLs = s.Audit.Config.URLs
+	s.Check(open)
+}
