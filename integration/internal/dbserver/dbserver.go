@@ -176,6 +176,16 @@ func (k *Kind) Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
+// StartOn is Start with the server's data in a folder to which everyone may write.
+func (k *Kind) StartOn(t testing.TB, folder string, settings ...string) *Server {
+	t.Helper()
+	s := k.newServer(t, settings)
+	s.data = filepath.Join(folder, "data")
+	s.copyTemplate(t)
+	s.Start(t)
+	return s
+}
+
 // newServer returns a server that is down and has no data yet.
 func (k *Kind) newServer(t testing.TB, settings []string) *Server {
 	t.Helper()
@@ -243,6 +253,14 @@ func (s *Server) tryStart() error {
 				return state
 			}
 		}
+	}
+}
+
+// Launch starts a server that is down and does not wait until it answers.
+func (s *Server) Launch(t testing.TB) {
+	t.Helper()
+	if err := s.launch(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -33,12 +33,14 @@ type group struct {
 // SIGQUIT has a PostgreSQL server end its backends, too, which are in groups of
 // their own, and a MariaDB server shut down. It also ends a Go program. Processes that
 // a test has frozen, in the group or not, must go on to end, and those that do not end are
-// killed, this shell with them.
+// killed, this shell with them. A file system that the test binary has served answers no
+// longer, and is taken away first.
 const leader = `trap '' QUIT INT TERM HUP
 while read -r pid; do frozen="$frozen $pid"; done
 kill -s QUIT -- -$$
 kill -s CONT -- -$$ $frozen
 for _ in 1 2 3 4 5 6 7 8 9 10; do
+	for mounted in $(cut -d ' ' -f 2 /proc/mounts | grep "^$1/"); do umount -l "$mounted"; done
 	rm -rf "$1" && break
 	sleep 0.2
 done

@@ -1,0 +1,2 @@
+// Package volatilefs gives tests a disk that can lose its power.
+package volatilefs
