@@ -20,7 +20,7 @@ var failures = flag.Int("failures", 0, "how often the power fails in each test o
 // TestSQLitePower takes the power from a SQLite file, and from the replicas that share it.
 func TestSQLitePower(t *testing.T) {
 	f := faulttest.New(t)
-	s := powerOfSQLite(t, f, 1, process.Durable)
+	s := powerOfSQLite(t, f, process.Durable)
 	s.failsAgainAndAgain(long.Of(15, 100), 30)
 }
 
@@ -51,22 +51,21 @@ func TestPowerTakesWhatIsNotFlushed(t *testing.T) {
 		of   func(t *testing.T, f *faulttest.Test) *supply
 	}{
 		{"SQLite with synchronous=NORMAL", func(t *testing.T, f *faulttest.Test) *supply {
-			return powerOfSQLite(t, f, 1, func() (string, error) {
+			return powerOfSQLite(t, f, func() (string, error) {
 				binary := filepath.Join(process.Folder(t), "durable")
 				return binary, process.GoBuildChanged(binary, "durable",
 					process.Change{File: "durable/sqlite.go", Old: "synchronous(FULL)", New: "synchronous(NORMAL)"})
 			})
 		}},
 		{"SQLite on a disk that lies", func(t *testing.T, f *faulttest.Test) *supply {
-			return lying(powerOfSQLite(t, f, 1, process.Durable))
+			return lying(powerOfSQLite(t, f, process.Durable))
 		}},
 		{"PostgreSQL with fsync=off", func(t *testing.T, f *faulttest.Test) *supply {
+			long.Test(t)
 			return powerOfServer(t, f, dbserver.Postgres, "fsync=off")
 		}},
-		{"PostgreSQL on a disk that lies", func(t *testing.T, f *faulttest.Test) *supply {
-			return lying(powerOfServer(t, f, dbserver.Postgres))
-		}},
 		{"MariaDB on a disk that lies", func(t *testing.T, f *faulttest.Test) *supply {
+			long.Test(t)
 			return lying(powerOfServer(t, f, dbserver.MariaDB))
 		}},
 	} {
@@ -94,34 +93,29 @@ func TestPowerTakesWhatIsNotFlushed(t *testing.T) {
 	}
 }
 
-// A supply is the power of a disk that orders are kept on, and of what runs there.
+// A supply is the power of a disk that orders are kept on, and of the processes there.
 type supply struct {
-	t    *testing.T
-	f    *faulttest.Test
-	disk *volatilefs.Disk
-	stop func()         // tells the processes to stop
-	kill func()         // returns once they are gone
-	boot func()         // starts them, and does not wait
-	open func() *sql.DB // the database, once the replicas have ended
+	t         *testing.T
+	f         *faulttest.Test
+	disk      *volatilefs.Disk
+	processes func() []*process.Process
+	start     func()         // starts them, and does not wait
+	open      func() *sql.DB // the database, once the replicas have ended
 }
 
 // powerOfSQLite starts replicas of a command on a SQLite file.
-func powerOfSQLite(t *testing.T, f *faulttest.Test, replicas int, command func() (string, error)) *supply {
+func powerOfSQLite(t *testing.T, f *faulttest.Test, command func() (string, error)) *supply {
+	t.Helper()
 	disk := volatilefs.Mount(t, *faulttest.Seed)
-	f.Replicas = faulttest.StartReplicas(t, command, replicas, filepath.Join(disk.Dir, "shop.db"))
+	f.Replicas = faulttest.StartReplicas(t, command, 2, filepath.Join(disk.Dir, "shop.db"))
 	for _, r := range f.Replicas {
 		f.URLs = append(f.URLs, r.URL)
 	}
-	return &supply{t, f, disk, func() {
+	return &supply{t, f, disk, func() (all []*process.Process) {
 		for _, r := range f.Replicas {
-			if err := r.Process.Freeze(); err != nil {
-				t.Error(err)
-			}
+			all = append(all, r.Process)
 		}
-	}, func() {
-		for _, r := range f.Replicas {
-			r.Process.Kill()
-		}
+		return all
 	}, func() {
 		for _, r := range f.Replicas {
 			r.Start()
@@ -140,6 +134,7 @@ func powerOfSQLite(t *testing.T, f *faulttest.Test, replicas int, command func()
 // powerOfServer starts a server of a kind, and replicas that share it and have power from
 // elsewhere.
 func powerOfServer(t *testing.T, f *faulttest.Test, kind *dbserver.Kind, settings ...string) *supply {
+	t.Helper()
 	disk := volatilefs.Mount(t, *faulttest.Seed)
 	server := kind.StartOn(t, disk.Dir, settings...)
 	disk.Sync() // an administrator has made it long before
@@ -149,9 +144,8 @@ func powerOfServer(t *testing.T, f *faulttest.Test, kind *dbserver.Kind, setting
 	}
 	f.Start(3, url)
 	return &supply{t, f, disk,
-		func() { server.Freeze(t) },
-		func() { server.Kill(t) },
-		func() { server.Launch(t) },
+		func() []*process.Process { return []*process.Process{server.Process} },
+		func() { server.Process = nil; server.Start(t) },
 		func() *sql.DB { return dbserver.Open(t, driver, server.DSN()) },
 	}
 }
@@ -180,8 +174,16 @@ func (s *supply) failsAgainAndAgain(times, every int) {
 // there are no more orders, and gives it back. A part of what was not flushed is kept.
 func (s *supply) fail(calls int, keep float64) {
 	s.t.Helper()
-	s.disk.Fail(calls, s.f.Created, keep, s.stop)
-	s.kill()
+	s.disk.Fail(calls, s.f.Created, keep, func() {
+		for _, p := range s.processes() {
+			if err := p.SignalKillAll(); err != nil {
+				s.t.Error(err)
+			}
+		}
+	})
+	for _, p := range s.processes() {
+		<-p.Ended
+	}
 	s.disk.Restore(s.t)
-	s.boot()
+	s.start()
 }

@@ -38,21 +38,25 @@ func readFaults(name string) (map[string]fault, error) {
 var scenarios = []struct{ test, on, fault string }{
 	{"TestReplicaKills", "Three replicas on one PostgreSQL", "a replica killed"},
 	{"TestPostgresKills", "The same", "PostgreSQL killed, or now and then a replica"},
+	{"TestPostgresPower", "The same", "the power of PostgreSQL's disk gone, and what was not flushed, or a part of it"},
 	{"TestDatabaseCuts/PostgreSQL", "The same", "a connection to PostgreSQL cut, silent or half-closed, also between a commit and its answer"},
 	{"TestClientCuts", "The same", "a connection of a client cut, silent or half-closed"},
 	{"TestFailover", "The same, on a pair with synchronous replication", "the primary killed and the standby promoted"},
 	{"TestSplitBrain", "The same", "the standby promoted while the primary lives on, and then a replica killed"},
 	{"TestFrozenPrimary", "The same", "the standby promoted while the primary is frozen, which goes on later, and then a replica killed"},
 	{"TestMySQLKills", "Three replicas on one MySQL", "MySQL killed"},
+	{"TestMySQLPower", "The same", "the power of MySQL's disk gone, likewise"},
 	{"TestDatabaseCuts/MySQL", "The same", "a connection to MySQL cut, silent or half-closed"},
 	{"TestDatabaseCuts/MariaDB", "Three replicas on one MariaDB", "a connection to MariaDB cut, silent or half-closed"},
+	{"TestMariaDBPower", "The same", "the power of MariaDB's disk gone, likewise"},
 	{"TestGaleraNodeKills", "Three replicas on a Galera cluster of three nodes", "a node killed"},
 	{"TestGaleraCutsAndKills", "The same", "a node cut off and another one killed, so that none has a majority"},
 	{"TestMySQLPrimaryKills", "Three replicas on a group of three MySQL servers with one primary", "the primary killed"},
 	{"TestMySQLMemberKills", "The same, of which all take writes", "a member killed"},
 	{"TestSQLiteKills", "One replica on a SQLite file", "the replica killed"},
 	{"TestSQLiteReplicaKills", "Three replicas on one SQLite file", "a replica killed"},
-	{"TestDiskFull", "Two replicas on one SQLite file", "the disk filled by the log, then by another file, and then a replica killed"},
+	{"TestSQLitePower", "Two replicas on one SQLite file", "the power of the disk and of the replicas gone, likewise"},
+	{"TestDiskFull", "The same", "the disk filled by the log, then by another file, and then a replica killed"},
 }
 
 // faultsTable has what the fault tests have found.

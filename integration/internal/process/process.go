@@ -218,12 +218,20 @@ func (p *Process) Kill() {
 
 // KillAll is Kill for a process and its children.
 func (p *Process) KillAll() error {
+	err := p.SignalKillAll()
+	<-p.Ended
+	return err
+}
+
+// SignalKillAll is KillAll without the wait. No thread goes on, which Freeze does not promise
+// of one that waits for a disk.
+func (p *Process) SignalKillAll() error {
 	p.Process.Signal(syscall.SIGSTOP) // it shall start no more of them
 	children, err := Children(p.Process.Pid)
 	for _, pid := range children {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	p.Kill()
+	p.Process.Kill()
 	return err
 }
 

@@ -34,6 +34,7 @@ var _ interface {
 	fs.NodeRmdirer
 	fs.NodeRenamer
 	fs.NodeOpener
+	fs.NodeFlusher
 	fs.NodeReader
 	fs.NodeWriter
 	fs.NodeAllocater
@@ -140,7 +141,7 @@ func (n *node) add(ctx context.Context, name string, mode uint32, target string,
 
 func (n *node) Create(ctx context.Context, name string, _ uint32, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	child, errno := n.add(ctx, name, syscall.S_IFREG|mode&0o7777, "", out)
-	return child, nil, 0, errno
+	return child, nil, fuse.FOPEN_KEEP_CACHE, errno
 }
 
 func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
@@ -212,8 +213,15 @@ func (n *node) Rename(_ context.Context, from string, parent fs.InodeEmbedder, t
 	return 0
 }
 
-// Open returns no handle: all is known by the inode.
-func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) { return nil, 0, 0 }
+// Open says that the kernel need not ask: all is known by the inode. So the kernel also keeps
+// what it has of the file. If it forgot that, it could read a page again whose write is still
+// on its way here, and would keep the earlier content.
+func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return nil, 0, syscall.ENOSYS
+}
+
+// Flush is for close, where there is nothing to do, and the kernel need not ask.
+func (n *node) Flush(context.Context, fs.FileHandle) syscall.Errno { return syscall.ENOSYS }
 
 func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	if errno := n.see(); errno != 0 {

@@ -186,9 +186,9 @@ func (d *Disk) Sync() {
 
 // Fail takes the power before the next call that changes or flushes something but for as
 // many calls, or as soon as until is closed. Each part of what was not flushed survives
-// with the probability keep: 0 loses all of it. Then every call waits until stop has
-// returned, which tells processes to stop where they are and does not wait for them, and
-// fails. Once they are killed, Restore makes the disk usable again.
+// with the probability keep: 0 loses all of it. Every call waits until stop has returned,
+// and then fails. So stop sends SIGKILL to the processes and does not wait for them: none
+// may live to tell of an error. Once they are gone, Restore makes the disk usable again.
 func (d *Disk) Fail(calls int, until <-chan struct{}, keep float64, stop func()) {
 	reached := make(chan struct{})
 	d.mu.Lock()

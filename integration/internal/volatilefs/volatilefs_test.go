@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -214,8 +215,10 @@ func TestNamesSurvive(t *testing.T) {
 	for seed := range uint64(1000) {
 		d := newDisk(seed)
 		i, other := d.newInode(syscall.S_IFREG, 0, 0), d.newInode(syscall.S_IFREG, 0, 0)
-		d.change(change{{dir: d.root, name: "new", is: i}})
-		d.change(change{{dir: d.root, name: "new", was: i}, {dir: d.root, name: "renamed", is: i}})
+		d.change(change{{dir: d.root, name: "a", is: i}})
+		d.Sync()
+		d.change(change{{dir: d.root, name: "a", was: i}, {dir: d.root, name: "b", is: i}})
+		d.change(change{{dir: d.root, name: "b", was: i}, {dir: d.root, name: "c", is: i}})
 		d.change(change{{dir: d.root, name: "other", is: other}})
 		d.lose(0.5)
 		for name, i := range d.root.names {
@@ -225,7 +228,7 @@ func TestNamesSurvive(t *testing.T) {
 		}
 		seen[strings.Join(slices.Sorted(maps.Keys(d.root.names)), " ")]++
 	}
-	want := []string{"", "new", "new other", "other", "other renamed", "renamed"}
+	want := []string{"a", "a other", "b", "b other", "c", "c other"}
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("there is %v, want each of %v", seen, want)
 	}
@@ -269,6 +272,50 @@ func TestPowerFailsAtACall(t *testing.T) {
 	if got := len(files(t, d)["file"]); got != n {
 		t.Errorf("%d calls have succeeded, and %d survive", n, got)
 	}
+}
+
+// Whoever reads a file sees what was written before, while others open it.
+func TestWritesAreSeenWhileOthersOpen(t *testing.T) {
+	d := Mount(t, 1)
+	name := d.Dir + "/file"
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for text := make([]byte, 8); ; {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				f, err := os.Open(name)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				f.ReadAt(text, 0)
+				f.Close()
+			}
+		})
+	}
+	got := make([]byte, 8)
+	for n := range 2000 {
+		want := fmt.Appendf(nil, "%8d", n)
+		if _, err := f.WriteAt(want, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%q is read, %v, and %q was written", got, err, want)
+			break
+		}
+	}
+	close(done)
+	others.Wait()
 }
 
 // A test binary that is killed leaves no mount, no file and no process that waits for the
