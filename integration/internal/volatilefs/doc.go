@@ -22,8 +22,9 @@
 //     renamed may be there, and empty. But a call changes names as a whole, so a rename loses
 //     no file, and of the calls on one name or one file, the first ones survive.
 //
-// That is less than ext4 and XFS keep, whose journals have an order for all names, and ext4
-// keeps the name of a file whose data it flushes. Btrfs has no such order between files: see
-// "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014), which lists what each
-// keeps. Modes and owners survive always.
+// That is less than ext4 and XFS keep, whose journals have an order for all names. Btrfs has no
+// such order between files: see "All File Systems Are Not Created Equal" (Pillai et al., OSDI
+// 2014), which lists what each keeps. All three keep the names of a file that is flushed, which
+// fsync(2) does not promise. MySQL relies on it for a new binary log, which its index names, and
+// does not start without it: KeepNames is for that. Modes and owners survive always.
 package volatilefs

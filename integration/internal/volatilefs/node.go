@@ -264,12 +264,16 @@ func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 		return errno
 	}
 	defer n.disk.mu.Unlock()
+	i := n.inode
 	switch {
 	case n.disk.lies:
-	case n.inode.names != nil:
-		n.disk.flushNames(n.inode)
+	case i.names != nil:
+		n.disk.flushNames(func(n name) bool { return n.dir == i })
 	default:
-		n.disk.flush(n.inode)
+		n.disk.flush(i)
+		if n.disk.names {
+			n.disk.flushNames(func(n name) bool { return n.is == i || n.was == i })
+		}
 	}
 	return 0
 }

@@ -16,6 +16,8 @@ func Mount(t testing.TB, _ uint64) *Disk {
 
 func (d *Disk) Lie() {}
 
+func (d *Disk) KeepNames() {}
+
 func (d *Disk) Sync() {}
 
 func (d *Disk) Fail(int, <-chan struct{}, float64, func()) {}

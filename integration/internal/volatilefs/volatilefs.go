@@ -31,6 +31,7 @@ type Disk struct {
 
 	mu      sync.Mutex
 	lies    bool
+	names   bool // a file that is flushed keeps its names, too
 	random  *rand.Rand
 	root    *inode
 	inodes  uint64          // that were ever made
@@ -126,6 +127,13 @@ func (d *Disk) Lie() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lies = true
+}
+
+// KeepNames makes the disk one on which a file that is flushed keeps its names, too.
+func (d *Disk) KeepNames() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.names = true
 }
 
 func (d *Disk) mount() error {
@@ -380,15 +388,14 @@ func (c change) reach() {
 	}
 }
 
-// flushNames writes the names of a folder to the disk, and what they depend on: earlier
-// changes of the same files in other folders.
-func (d *Disk) flushNames(dir *inode) {
+// flushNames writes changes of some names to the disk, and those that they depend on: earlier
+// ones of the same names and files.
+func (d *Disk) flushNames(some func(name) bool) {
 	needed := make(map[any]bool)
 	due := make([]bool, len(d.renamed))
 	for j, c := range slices.Backward(d.renamed) {
 		keys := c.of()
-		due[j] = slices.ContainsFunc(c, func(n name) bool { return n.dir == dir }) ||
-			slices.ContainsFunc(keys, func(key any) bool { return needed[key] })
+		due[j] = slices.ContainsFunc(c, some) || slices.ContainsFunc(keys, func(key any) bool { return needed[key] })
 		if due[j] {
 			for _, key := range keys {
 				needed[key] = true

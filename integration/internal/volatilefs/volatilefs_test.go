@@ -138,6 +138,22 @@ func files(t *testing.T, d *Disk) map[string]string {
 	return all
 }
 
+func TestDiskThatKeepsNamesKeepsThoseOfFlushedFiles(t *testing.T) {
+	d := Mount(t, 1)
+	d.KeepNames()
+	f, err := os.Create(d.Dir + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(d.Dir+"/other", nil, 0o600), os.Rename(d.Dir+"/file", d.Dir+"/renamed"), f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	fail(t, d, 0)
+	if got, want := files(t, d), map[string]string{"renamed": ""}; !maps.Equal(got, want) {
+		t.Errorf("there is %q, want %q", got, want)
+	}
+}
+
 // A disk that keeps all loses nothing.
 func TestAllSurvivesIfAllIsKept(t *testing.T) {
 	d := Mount(t, 1)
