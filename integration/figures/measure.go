@@ -26,7 +26,7 @@ var measurements = []measurement{
 	{"size", []string{"./integration/bench"}, "-bench", "Size", []string{"-benchtime", "1x"}},
 	{"forget", []string{"./integration/bench"}, "-bench", "Forget", []string{"-benchtime", "1x"}},
 	{"distance", []string{"./integration/bench"}, "-bench", "Distance", []string{"-benchtime", "1x"}},
-	{"faults", []string{"./integration/faults", "./integration/overload", "./integration/clusters"}, "-run", "Kills|Failover|SplitBrain|Frozen|Cuts|AtOnce|DiskFull",
+	{"faults", []string{"./integration/faults", "./integration/overload", "./integration/clusters"}, "-run", "Kills|Power|Failover|SplitBrain|Frozen|Cuts|AtOnce|DiskFull",
 		[]string{"-p", "1", "-parallel", "1", "-v"}},
 }
 

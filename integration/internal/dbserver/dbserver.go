@@ -189,6 +189,16 @@ func (k *Kind) StartOnSmallDisk(t testing.TB, settings ...string) *Server {
 	return s
 }
 
+// StartOn is Start with the server's data in a folder to which everyone may write.
+func (k *Kind) StartOn(t testing.TB, folder string, settings ...string) *Server {
+	t.Helper()
+	s := k.newServer(t, settings)
+	s.data = filepath.Join(folder, "data")
+	s.copyTemplate(t)
+	s.Start(t)
+	return s
+}
+
 const diskSize = 512 << 20
 
 func (s *Server) useSmallDisk(t testing.TB) {

@@ -47,7 +47,7 @@ type Test struct {
 	Kills    map[string]int // by what was killed, or whatever else was done
 	Admitted chan struct{}  // unless it is nil, each order takes one of it first
 	Audit    *audit.Audit   // since Begin
-	created  chan struct{}  // closed when no more orders are created
+	Created  chan struct{}  // closed when no more orders are created; since Begin
 	faults   atomic.Int64
 }
 
@@ -109,13 +109,13 @@ func (f *Test) Begin() {
 			f.fault("%v\n%s", fault, f.logged(fault.Body))
 		},
 	})
-	f.created = make(chan struct{})
+	f.Created = make(chan struct{})
 	go func() {
-		defer close(f.created)
+		defer close(f.Created)
 		defer cancel()
 		f.Audit.Create(ctx)
 	}()
-	f.t.Cleanup(func() { <-f.created }) // f.t.Context is done by then
+	f.t.Cleanup(func() { <-f.Created }) // f.t.Context is done by then
 }
 
 // waitUntilAdmitted waits until a client may send one more order.
@@ -133,7 +133,7 @@ func (f *Test) waitUntilAdmitted(ctx context.Context) {
 func (f *Test) End() {
 	f.t.Helper()
 	f.WaitUntilAcknowledged(f.Orders)
-	<-f.created
+	<-f.Created
 }
 
 // WaitUntilAcknowledged waits until n orders are acknowledged.
@@ -214,7 +214,7 @@ func (f *Test) Check(open func() *sql.DB) {
 		r.End()
 	}
 
-	lost, duplicated, unknown := account(f.Audit.Orders(), testdb.StoredOrders(f.t, open()))
+	lost, duplicated, unknown := f.Account(open)
 	for _, list := range []struct {
 		what   string
 		orders []string
@@ -253,6 +253,12 @@ func (f *Test) Check(open func() *sql.DB) {
 
 // describe says on what the tests run.
 var describe = sync.OnceValues(machine.Describe)
+
+// Account compares what was acknowledged with what the database has: see account.
+func (f *Test) Account(open func() *sql.DB) (lost, duplicated, unknown []string) {
+	f.t.Helper()
+	return account(f.Audit.Orders(), testdb.StoredOrders(f.t, open()))
+}
 
 // account compares orders that clients have sent with those in the database, and
 // returns the items of those acknowledged that are not there as they were
