@@ -1,9 +1,14 @@
 package process
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -38,4 +43,52 @@ func GoBuild(file, command string, flags ...string) error {
 		return fmt.Errorf("%s: %w\n%s", build, err, out)
 	}
 	return nil
+}
+
+// A Change is an edit of a file of the repository, whose name begins at its root.
+type Change struct{ File, Old, New string }
+
+// GoBuildChanged builds a command of the repository into a file, as it would be with these
+// changes.
+func GoBuildChanged(file, command string, changes ...Change) error {
+	root, err := exec.Command("go", "list", "-f", "{{.Module.Dir}}", "example.com/storefront").Output()
+	if err != nil {
+		return err
+	}
+	changed := make(map[string]string) // texts by their path
+	for _, c := range changes {
+		name := filepath.Join(strings.TrimSpace(string(root)), c.File)
+		if changed[name] == "" {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			changed[name] = string(text)
+		}
+		if !strings.Contains(changed[name], c.Old) {
+			return fmt.Errorf("%s does not have %q", c.File, c.Old)
+		}
+		changed[name] = strings.ReplaceAll(changed[name], c.Old, c.New)
+	}
+	dir, err := os.MkdirTemp("", "storefront-changed-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	replaced := make(map[string]string) // files by the path of that in whose place they are
+	for name, text := range changed {
+		replaced[name] = filepath.Join(dir, strconv.Itoa(len(replaced))+".go")
+		if err := os.WriteFile(replaced[name], []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		return err
+	}
+	return GoBuild(file, command, "-overlay", list)
 }
