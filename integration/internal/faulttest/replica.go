@@ -74,7 +74,7 @@ func (r *Replica) Start() {
 // WaitUntilServing waits until the replica answers a request that needs the database.
 func (r *Replica) WaitUntilServing() {
 	r.t.Helper()
-	process.WaitFor(r.t, r.URL+" serves", 30*time.Second, r.Process, func() error {
+	process.WaitFor(r.t, r.URL+" serves", 5*time.Minute, r.Process, func() error {
 		w, err := http.Get(r.URL + "/v2/widgets?limit=1")
 		if err != nil {
 			return err
