@@ -89,11 +89,12 @@
 //
 // So releases of one major version run side by side on one database, and a program can be
 // rolled back to an earlier one: Migrate refuses the tables of a later release only if their
-// oldest is above the version that this release makes. Migrate turns tables of version 1, which 1.0.0-rc.1 made, into those of version 2.
-// Meanwhile it locks them: in PostgreSQL for a moment, in MySQL and SQLite until it has
-// written each row. The age of their keys counts from then on. A program with 1.0.0-rc.1
-// that is running goes on, but 1.0.0-rc.1 does not start on the new tables, and in MySQL it
-// does not forget keys any more.
+// oldest is above the version that this release makes.
+//
+// Migrate turns tables of version 1, which 1.0.0-rc.1 made, into those of version 2. The age
+// of their keys counts from then on. A program with 1.0.0-rc.1 that is running goes on, and
+// orders of one release are replayed by the other. Until it ends, it forgets keys of both by
+// created_ms, or in MySQL none. It does not start on the new tables.
 //
 // In MySQL, BYTEA is VARBINARY(255) in the first three tables, LONGBLOB for scope and
 // BINARY(32) for the other columns; id and item of orders are VARCHAR(255) and TEXT, body is

@@ -2,14 +2,14 @@ package releases
 
 import (
 	"database/sql"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
@@ -21,82 +21,197 @@ import (
 // the tables, on one database under orders: the later one comes, this one is started
 // again beside it, and the later one is taken back.
 func TestReleasesSideBySide(t *testing.T) {
-	later := laterRelease(t, 3, 2)
-	onDurableDatabases(t, func(t *testing.T, d *testdb.DB, url string) {
-		f := faulttest.New(t)
-		f.Start(2, url)
-		added := faulttest.NewReplica(t, later, url)
-		f.URLs = append(f.URLs, added.URL) // at which there is no answer yet
-		f.Replicas = append(f.Replicas, added)
-		restart := func(r *faulttest.Replica) {
-			t.Helper()
-			r.Process.Kill()
-			r.Start()
-			r.WaitUntilServing() // it has migrated
-		}
-		batch := long.Of(40, 150)
-		steps := []struct {
-			do      func()
-			version string
-		}{
-			{func() {}, "2 2"},
-			{func() { added.Start(); added.WaitUntilServing() }, "3 2"},
-			{func() { restart(f.Replicas[0]) }, "3 2"},
-			{added.End, "3 2"},
-			{func() { restart(f.Replicas[1]) }, "3 2"},
-		}
-		f.Orders = 2 * batch * len(steps)
-		f.Admitted = make(chan struct{}, f.Orders)
-		admit := func() {
-			for range batch {
-				f.Admitted <- struct{}{}
-			}
-		}
-		f.Begin()
-		for i, step := range steps {
-			admit() // they are created meanwhile
-			step.do()
-			d.ExpectVersion(t, step.version)
-			admit() // and after it
-			f.WaitUntilAcknowledged(2 * batch * (i + 1))
-		}
-		f.End()
+	onDatabases(t, besideLater(t))
+}
 
-		f.Replicas = f.Replicas[:2]
-		f.URLs = f.URLs[:2]
-		f.Audit.Config.URLs = f.URLs
-		f.Check(func() *sql.DB { return d.Pool })
-		if odd := testdb.Column(t, d.Pool, "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7"); len(odd) > 0 {
-			t.Errorf("%d orders are without the column of the later release, such as %s", len(odd), odd[0])
-		}
+// TestReleasesSideBySideOnClusters does so on clusters, with another node for each replica.
+func TestReleasesSideBySideOnClusters(t *testing.T) {
+	long.Test(t)
+	test := besideLater(t)
+	t.Run("Galera", func(t *testing.T) { onGalera(t, test) })
+	t.Run("Group Replication", func(t *testing.T) {
+		g := dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary)
+		onNodes(t, g.Servers(), "group_replication_consistency='BEFORE'", test)
 	})
+}
+
+func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) {
+	t.Helper()
+	this, later := thisRelease(t), laterRelease(t, 3, 2)
+	return func(t *testing.T, d *testdb.DB, urls ...string) {
+		e := newExchange(t, d, urls)
+		first, second, added := e.add(this), e.add(this), e.add(later)
+		both := []*faulttest.Replica{first, second}
+		e.run(both, []step{
+			{start(added), "3 2"},
+			{start(first), "3 2"},
+			{added.End, "3 2"},
+			{start(second), "3 2"},
+		}, both)
+	}
+}
+
+// TestReleaseCandidateSideBySide begins with replicas of 1.0.0-rc.1. This release changes
+// their tables under orders and the later one adds to them, while those replicas are replaced,
+// but for one that replays the orders of all in the end. None of them starts again.
+func TestReleaseCandidateSideBySide(t *testing.T) {
+	long.Test(t)
+	candidate, this, later := releaseCandidate(t), thisRelease(t), laterRelease(t, 3, 2)
+	test := func(t *testing.T, d *testdb.DB, urls ...string) {
+		e := newExchange(t, d, urls)
+		old := []*faulttest.Replica{e.add(candidate), e.add(candidate), e.add(candidate)}
+		oldURLs := slices.Clone(e.URLs)
+		first, second, added := e.add(this), e.add(this), e.add(later)
+		e.Mend = func(url string, body []byte) []byte {
+			if slices.Contains(oldURLs, url) {
+				return mended(body)
+			}
+			return body
+		}
+		e.run(old, []step{
+			{start(first), "2 2"},
+			{start(added), "3 2"},
+			{old[0].End, "3 2"},
+			{func() { expectRefusal(t, old[0], "of a later release") }, "3 2"},
+			{start(second), "3 2"},
+			{added.End, "3 2"},
+			{old[1].End, "3 2"},
+			{start(first), "3 2"},
+			{start(added), "3 2"},
+		}, []*faulttest.Replica{old[2], first, second, added})
+		if d.Driver == "mysql" {
+			expectLogged(t, old[2], "keys are not forgotten")
+		}
+	}
+	onDatabases(t, test)
+	t.Run("Galera", func(t *testing.T) { onGalera(t, test) })
 }
 
 // A release whose tables this one cannot use says so, and it does not start beside it.
 func TestAReleaseWithOtherTablesIsRefused(t *testing.T) {
 	later := laterRelease(t, 3, 3)
-	onDurableDatabases(t, func(t *testing.T, d *testdb.DB, url string) {
-		this := faulttest.StartReplicas(t, process.Durable, 1, url)[0]
+	onDatabases(t, func(t *testing.T, d *testdb.DB, urls ...string) {
+		this := faulttest.StartReplicas(t, process.Durable, 1, urls[0])[0]
 		this.End()
-		other := faulttest.NewReplica(t, later, url)
-		other.Start()
-		other.WaitUntilServing()
+		other := faulttest.NewReplica(t, later, urls[0])
+		start(other)()
 		d.ExpectVersion(t, "3 3")
-		this.Start()
-		<-this.Process.Ended
-		text, err := os.ReadFile(this.Log)
-		if want := "releases from version 3 on may use"; this.Process.State == nil || err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("beside it, this release ended with %v and logged %q, %v, want %q", this.Process.State, text, err, want)
-		}
-		this.Process = nil
+		expectRefusal(t, this, "releases from version 3 on may use")
 		d.ExpectVersion(t, "3 3")
 		other.End()
 	})
 }
 
-// onDurableDatabases runs test on a database without tables of each kind, with what
+// expectRefusal starts a replica on tables that its release may not use, and expects that
+// it says so and ends.
+func expectRefusal(t *testing.T, r *faulttest.Replica, want string) {
+	t.Helper()
+	r.Start()
+	<-r.Process.Ended
+	if r.Process.State == nil {
+		t.Error("beside it, the release ended with status 0")
+	}
+	expectLogged(t, r, want)
+}
+
+func expectLogged(t *testing.T, r *faulttest.Replica, want string) {
+	t.Helper()
+	text, err := os.ReadFile(r.Log)
+	if err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("the release logged %q, %v, want %q", text, err, want)
+	}
+}
+
+// An exchange replaces replicas of one release by those of another under orders.
+type exchange struct {
+	*faulttest.Test
+	t        *testing.T
+	database *testdb.DB
+	urls     []string // of the database, for the replicas in turn
+}
+
+func newExchange(t *testing.T, d *testdb.DB, urls []string) *exchange {
+	t.Helper()
+	return &exchange{faulttest.New(t), t, d, urls}
+}
+
+// add adds a replica of a release, which clients ask, although it is not started yet.
+func (e *exchange) add(binary string) *faulttest.Replica {
+	e.t.Helper()
+	r := faulttest.NewReplica(e.t, binary, e.urls[len(e.Replicas)%len(e.urls)])
+	e.Replicas, e.URLs = append(e.Replicas, r), append(e.URLs, r.URL)
+	return r
+}
+
+// A step is a part of an exchange.
+type step struct {
+	do      func()
+	version string // of the tables after it, and the oldest that may use them
+}
+
+// start returns what starts a replica, or kills and starts it again, and then waits until
+// it serves and so has migrated.
+func start(r *faulttest.Replica) func() {
+	return func() {
+		if r.Process != nil {
+			r.Process.Kill()
+		}
+		r.Start()
+		r.WaitUntilServing()
+	}
+}
+
+// run starts the replicas that there are before, and does the steps under orders. Those that
+// are there after the steps are sent all orders again.
+func (e *exchange) run(before []*faulttest.Replica, steps []step, after []*faulttest.Replica) {
+	e.t.Helper()
+	for _, r := range before {
+		start(r)()
+	}
+	batch := long.Of(40, 100)
+	e.Orders = batch * (1 + 2*len(steps))
+	e.Admitted = make(chan struct{}, e.Orders)
+	admit := func() {
+		for range batch {
+			e.Admitted <- struct{}{}
+		}
+	}
+	e.Begin()
+	admit()
+	e.WaitUntilAcknowledged(batch)
+	for i, step := range steps {
+		admit() // they are created meanwhile
+		step.do()
+		e.Kills["exchanged"]++
+		e.database.ExpectVersion(e.t, step.version)
+		admit() // and after it
+		e.WaitUntilAcknowledged(batch * (3 + 2*i))
+	}
+	e.End()
+
+	// The keys of each release are remembered for their time, and no longer.
+	store := testdb.OpenSuiteStore(e.t, e.database, nil)
+	store.Advance(storefront.KeyLifetime - time.Hour)
+	e.Replicas, e.URLs = after, nil
+	for _, r := range after {
+		e.URLs = append(e.URLs, r.URL)
+	}
+	e.Audit.Config.URLs = e.URLs
+	e.Check(func() *sql.DB { return e.database.Pool })
+	store.Advance(storefront.KeyLifetime)
+	for what, query := range map[string]string{
+		"are remembered by a key of more than its time": "SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL",
+		"are without the column of the later release":   "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7",
+	} {
+		if odd := testdb.Column(e.t, e.database.Pool, query); len(odd) > 0 {
+			e.t.Errorf("%d orders %s, such as %s", len(odd), what, odd[0])
+		}
+	}
+}
+
+// onDatabases runs test on a database without tables of each kind, with the name or URL that
 // durable takes for it.
-func onDurableDatabases(t *testing.T, test func(t *testing.T, d *testdb.DB, url string)) {
+func onDatabases(t *testing.T, test func(t *testing.T, d *testdb.DB, urls ...string)) {
 	t.Run("SQLite", func(t *testing.T) {
 		file := filepath.Join(process.Folder(t), "shop.db")
 		test(t, testdb.Open(t, "sqlite", "file:"+file+"?_pragma=busy_timeout(10000)"), file)
@@ -110,56 +225,21 @@ func onDurableDatabases(t *testing.T, test func(t *testing.T, d *testdb.DB, url 
 	})
 }
 
-// laterRelease builds durable as of a release whose tables have a version and a column
-// more, which its statements do not name, and returns its file.
-func laterRelease(t *testing.T, version, oldest int) string {
-	t.Helper()
-	const column = "storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,"
-	replaced := make(map[string]string)
-	dir := process.Folder(t)
-	for file, changes := range map[string][]string{
-		"migrate.go": {
-			"schemaVersion = 2", fmt.Sprintf("schemaVersion = %d", version),
-			"schemaOldest = 2", fmt.Sprintf("schemaOldest = %d", oldest),
-		},
-		"engine.go": {
-			"`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,\n",
-			"`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,\n`ALTER TABLE `+p+`" + strings.Replace(column, "COLUMN", "COLUMN IF NOT EXISTS", 1) + "\n",
-			"`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,\n",
-			"`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,\n`ALTER TABLE " + column + "\n",
-		},
-	} {
-		original, err := filepath.Abs(filepath.Join("../..", "sqlstore", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(original)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source := string(text)
-		for change := range slices.Chunk(changes, 2) {
-			if !strings.Contains(source, change[0]) {
-				t.Fatalf("%s does not have %q, so this makes no later release of it", file, change[0])
-			}
-			source = strings.ReplaceAll(source, change[0], change[1])
-		}
-		replaced[original] = filepath.Join(dir, file)
-		if err := os.WriteFile(replaced[original], []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
+func onGalera(t *testing.T, test func(t *testing.T, d *testdb.DB, urls ...string)) {
+	onNodes(t, dbserver.SharedGalera(t).Servers(), "wsrep_sync_wait=1", test)
+}
+
+// onNodes runs test on a database without tables of a cluster, with a URL for each node in
+// which it comes first.
+func onNodes(t *testing.T, nodes []*dbserver.Server, setting string, test func(t *testing.T, d *testdb.DB, urls ...string)) {
+	dsn := nodes[0].DSNOf(nodes[0].NewDatabase(t))
+	var hosts, urls []string
+	for _, node := range nodes {
+		hosts = append(hosts, node.Addr())
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		t.Fatal(err)
+	for range hosts {
+		urls = append(urls, strings.Replace(dbserver.MySQLURL(t, dsn), nodes[0].Addr(), strings.Join(hosts, ","), 1)+"?"+setting)
+		hosts = append(hosts[1:], hosts[0])
 	}
-	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(dir, "later")
-	if err := process.GoBuild(binary, "durable", "-overlay", list); err != nil {
-		t.Fatal(err)
-	}
-	return binary
+	test(t, testdb.Open(t, "mysql", dsn+"&"+setting), urls...)
 }

@@ -44,6 +44,10 @@ type Config struct {
 	// by several goroutines. It may wait, until ctx is done.
 	Before func(ctx context.Context)
 
+	// Mend, unless it is nil, returns in place of the body with which a replica acknowledges
+	// an order the one that counts: where a release had a mistake, that without it.
+	Mend func(url string, body []byte) []byte
+
 	// OnFault, unless it is nil, is called for every fault, by several goroutines.
 	OnFault func(Fault)
 }
@@ -543,6 +547,9 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	}
 	if w.StatusCode == http.StatusCreated {
 		result.outcome, result.replayed = Acknowledged, w.Header.Get("Idempotent-Replayed") == "true"
+		if a.Config.Mend != nil {
+			result.body = a.Config.Mend(url, body)
+		}
 		return result
 	}
 	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))

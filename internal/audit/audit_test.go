@@ -556,6 +556,32 @@ func TestProxies(t *testing.T) {
 	}
 }
 
+// The body that counts is the mended one, of the replica whose release had the mistake.
+func TestMend(t *testing.T) {
+	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		s.change(w, r, func(_ http.Header, body []byte) []byte {
+			if c.replica == 1 {
+				body = append(body, '\n')
+			}
+			return body
+		})
+	})
+	s.audit.Config.Mend = func(url string, body []byte) []byte {
+		if url == s.audit.Config.URLs[1] {
+			body = bytes.TrimSuffix(body, []byte("\n"))
+		}
+		return body
+	}
+	if r := s.run(t); r.Broken != [Kinds]int{} || r.Replayed != 2*keys {
+		t.Errorf("%d orders were replayed, want %d; faults: %v", r.Replayed, 2*keys, r.Faults)
+	}
+	for _, o := range s.audit.Orders() {
+		if bytes.HasSuffix(o.Body, []byte("\n")) {
+			t.Fatalf("the body %q is not mended", o.Body)
+		}
+	}
+}
+
 // Proxies or not, a shop that is not available says when to try again.
 func TestProblemWithoutRetryAfter(t *testing.T) {
 	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {

@@ -49,6 +49,8 @@ type Test struct {
 	Audit    *audit.Audit   // since Begin
 	Created  chan struct{}  // closed when no more orders are created; since Begin
 	faults   atomic.Int64
+
+	Mend func(url string, body []byte) []byte // as in audit.Config
 }
 
 // New returns a test that runs beside others, of 10,000 orders in the long run and of 600
@@ -104,6 +106,7 @@ func (f *Test) Begin() {
 		Timeout:  5 * time.Second,
 		Patience: 10 * time.Minute, // a cluster on a busy machine may be long without a majority
 		Before:   f.waitUntilAdmitted,
+		Mend:     f.Mend,
 		OnFault: func(fault audit.Fault) {
 			cancel()
 			f.fault("%v\n%s", fault, f.logged(fault.Body))

@@ -1,0 +1,106 @@
+package releases
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/process"
+)
+
+// thisRelease builds durable as it is, and returns its file.
+func thisRelease(t *testing.T) string {
+	t.Helper()
+	binary, err := process.Durable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// laterRelease builds durable as of a release whose tables have a version and a column
+// more, which its statements do not name, and returns its file.
+func laterRelease(t *testing.T, version, oldest int) string {
+	t.Helper()
+	const (
+		portable = "storefront_schema ADD COLUMN oldest BIGINT`,\n"
+		postgres = "storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,\n"
+	)
+	binary := filepath.Join(process.Folder(t), "later")
+	err := process.GoBuildChanged(binary, "durable",
+		process.Change{File: "sqlstore/migrate.go", Old: "schemaVersion = 2", New: fmt.Sprintf("schemaVersion = %d", version)},
+		process.Change{File: "sqlstore/migrate.go", Old: "schemaOldest = 2", New: fmt.Sprintf("schemaOldest = %d", oldest)},
+		process.Change{File: "sqlstore/engine.go", Old: portable, New: portable + "`ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,\n"},
+		process.Change{File: "sqlstore/engine.go", Old: postgres, New: postgres + "`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS added BIGINT DEFAULT 7`,\n"},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// releaseCandidate builds durable as of 1.0.0-rc.1, but for how often it forgets keys, and
+// returns its file. It skips the test where the history of the repository is not there.
+func releaseCandidate(t *testing.T) string {
+	t.Helper()
+	git := func(args ...string) string {
+		out, err := exec.Command("git", append([]string{"-C", "../.."}, args...)...).Output()
+		if err != nil {
+			t.Skipf("the history, which has 1.0.0-rc.1, is not there: git %s: %v", args[0], err)
+		}
+		return string(bytes.TrimSpace(out))
+	}
+	commit := git("log", "-1", "--format=%H", "--", "testdata/release/1.0.0-rc.1/shop.json") // that recorded it
+	if commit == "" || git("rev-parse", "--is-shallow-repository") != "false" {
+		t.Skip("the history ends before 1.0.0-rc.1")
+	}
+	dir := process.Folder(t)
+	archive := filepath.Join(dir, "rc1.zip")
+	git("archive", "--format=zip", "-o", archive, commit)
+	files, err := zip.OpenReader(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	source, binary := filepath.Join(dir, "source"), filepath.Join(dir, "rc1")
+	if err := os.CopyFS(source, files); err != nil {
+		t.Fatal(err)
+	}
+	// It forgets keys ten times a second in place of once an hour.
+	program := filepath.Join(source, "integration/durable/main.go")
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, bytes.Replace(text, []byte("NewTicker(time.Hour)"), []byte("NewTicker(time.Second / 10)"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.GoBuild(binary, "integration/durable", "-C", filepath.Join(source, "integration")); err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// mended returns the body of an order of 1.0.0-rc.1 as later releases write it: with all
+// three digits of the second. Any other body is returned as it is.
+func mended(body []byte) []byte {
+	type withoutZeros storefront.Order // it has no MarshalJSON
+	var order storefront.Order
+	if json.Unmarshal(body, &order) != nil {
+		return body
+	}
+	if text, err := json.Marshal(withoutZeros(order)); err != nil || !bytes.Equal(text, body) {
+		return body
+	}
+	text, err := json.Marshal(order)
+	if err != nil {
+		return body
+	}
+	return text
+}
