@@ -85,8 +85,8 @@ func (c *clients) send(rate float64, length time.Duration, quarters int) (perSec
 	return float64(next.Load()-callers) / time.Since(start).Seconds()
 }
 
-// created returns how many orders are acknowledged or under way.
-func (c *clients) created() int {
+// sent returns how many orders are acknowledged or under way.
+func (c *clients) sent() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.acknowledged)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/maphash"
@@ -26,17 +27,21 @@ import (
 )
 
 var (
-	during = flag.Duration("for", 3*time.Second, "`time` for which orders are sent to PostgreSQL; a quarter of it to others")
+	during = flag.Duration("for", 3*time.Second, "`time` for which orders are sent to PostgreSQL; if it is more than a minute, a quarter of it to others")
 	filled = flag.Int("orders", 20_000, "`number` of orders that the tables begin with")
-	pause  = flag.Duration("pause", 0, "`time` between filling the tables and all else")
 )
 
-// keysDue is how long it takes until the keys of all orders that the tables begin with are
-// to be forgotten, one after the other.
-const keysDue = 3 * time.Hour
+const (
+	// keysLast is when durable forgets a key.
+	keysLast = storefront.KeyLifetime + time.Hour
 
-// The lists have so many users, products and widgets.
-const listed = 5_000
+	// keysDue is how long it takes until the keys of all orders that the tables begin with
+	// are that old, one after the other.
+	keysDue = 3 * time.Hour
+
+	// listed is how many users there are, and products, and widgets.
+	listed = 5_000
+)
 
 // TestHours sends orders to durable at half of the rate that it can take, on tables that
 // have many already, while keys are forgotten, backups taken and lists changed. Afterwards,
@@ -64,69 +69,60 @@ func run(t *testing.T, e engine, length time.Duration) {
 	on := e.start(t)
 	shop := startDurable(t, on.url)
 	shop.End() // it has made the tables
-	due := time.Now().Add(*pause)
-	first := due.Add(-storefront.KeyLifetime - time.Hour)
 	began := time.Now()
+	first := began.Add(-keysLast)
 	on.fill(t, *filled, func(from, to int) string {
 		return fmt.Sprintf(on.insert, from, to, first.UnixMilli(), float64(keysDue.Milliseconds())/float64(*filled))
 	})
 	d := testdb.Open(t, on.driver, on.dsn)
 	store := d.OpenWith(t, &sqlstore.Options{Timeout: time.Minute})
-	lists := &lists{store: store}
-	lists.fill(t)
-	t.Logf("%d orders in %v", *filled, time.Since(began))
-	time.Sleep(time.Until(due)) // no wait for anything: other tables are filled
+	fillLists(t, store)
+	t.Logf("the tables were filled in %v", time.Since(began))
 
 	forget := func(ctx context.Context) int64 {
-		n, err := store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
+		n, err := store.ForgetKeys(ctx, time.Now().Add(-keysLast))
 		if err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
 		return n
 	}
+	forget(t.Context()) // those that have come due meanwhile
 	shop.Start()
 	shop.WaitUntilServing()
-	forget(t.Context())
 	c := newClients(t, shop.URL)
-	warm := min(length/6, 45*time.Second)
-	capacity := c.send(0, warm, 1)
-	t.Logf("capacity: %.0f requests/s", capacity)
-	calm, measured := shop.sample(t), c.created()
+	capacity := c.send(0, min(length/6, 45*time.Second), 1)
+	calm, before := shop.sample(t), c.sent()
+	t.Logf("%.0f requests a second, of which orders %.0f", capacity, capacity*ordersOfRequests)
 
 	var forgotten int64
 	backups, changes := 0, 0
 	meanwhile, end := context.WithCancel(t.Context())
 	var background sync.WaitGroup
 	background.Go(func() {
-		every(meanwhile, length/60, func() { forgotten += forget(meanwhile) })
+		every(meanwhile, length/60, 0, func() { forgotten += forget(meanwhile) })
 	})
 	background.Go(func() {
 		file := filepath.Join(process.Folder(t), "backup")
 		wait := min(length/4, 450*time.Second)
-		for time.Sleep(wait / 2); meanwhile.Err() == nil; {
-			next := time.Now().Add(wait)
+		every(meanwhile, wait, wait/2, func() {
 			on.backUp(t, file)
 			backups++
-			select {
-			case <-time.After(time.Until(next)):
-			case <-meanwhile.Done():
-			}
-		}
+		})
 	})
 	background.Go(func() {
-		every(meanwhile, 250*time.Millisecond, func() {
-			lists.change(meanwhile, t, changes)
+		every(meanwhile, 250*time.Millisecond, 0, func() {
+			changeLists(meanwhile, t, store, changes)
 			changes++
 		})
 	})
 	var samples []sample
 	background.Go(func() {
 		start := time.Now()
-		every(meanwhile, max(length/240, 100*time.Millisecond), func() {
+		every(meanwhile, max(length/240, 100*time.Millisecond), 0, func() {
 			s := shop.sample(t)
 			s.quarter = min(int(4*time.Since(start)/length), 3)
 			s.orders, s.rest = on.size(t, d.Pool)
-			s.created = *filled + c.created()
+			s.created = *filled + c.sent()
 			s.connections = on.connections(t, d.Pool)
 			s.p99 = c.window()
 			samples = append(samples, s)
@@ -139,9 +135,7 @@ func run(t *testing.T, e engine, length time.Duration) {
 	forgotten += forget(t.Context())
 
 	after := shop.settle(t, calm)
-	if shop.leaked(t) != 0 {
-		t.Errorf("%d goroutines of durable wait for what never comes", shop.leaked(t))
-	}
+	shop.expectNoLeak(t)
 	shop.End()
 	if forgotten == 0 || backups == 0 || changes == 0 {
 		t.Errorf("%d keys were forgotten, %d backups taken and %d changes made to each list", forgotten, backups, changes)
@@ -152,8 +146,8 @@ func run(t *testing.T, e engine, length time.Duration) {
 	attr("minutes", length.Minutes())
 	attr("filled", float64(*filled))
 	attr("capacity", capacity*ordersOfRequests)
-	attr("rate", float64(c.created()-measured)/length.Seconds())
-	attr("acknowledged", float64(c.created()))
+	attr("rate", float64(c.sent()-before)/length.Seconds())
+	attr("acknowledged", float64(c.sent()))
 	attr("retries", float64(c.retries.Load()))
 	attr("forgotten", float64(forgotten))
 	attr("backups", float64(backups))
@@ -183,15 +177,14 @@ func run(t *testing.T, e engine, length time.Duration) {
 	}
 }
 
-// every calls do at once and then every so often until ctx is done.
-func every(ctx context.Context, interval time.Duration, do func()) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		do()
+// every calls do every so often, for the first time after a while, until ctx is done.
+func every(ctx context.Context, interval, first time.Duration, do func()) {
+	for next := time.Now().Add(first); ; next = next.Add(interval) {
 		select {
-		case <-ticker.C:
+		case <-time.After(time.Until(next)):
+			do()
 		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -228,33 +221,27 @@ func median(samples []sample, quarter int, of func(sample) float64) float64 {
 
 var collections = []string{"users", "products", "widgets"}
 
-// Lists are users, products and widgets that change.
-type lists struct{ store *testdb.SQLStore }
-
 func listID(n int) string { return fmt.Sprintf("id-%05d", n%listed) }
 
-func (l *lists) fill(t *testing.T) {
+func fillLists(t *testing.T, store *testdb.SQLStore) {
 	t.Helper()
 	var resources []storefront.Resource
 	for n := range listed {
 		resources = append(resources, storefront.MustResource(listID(n), map[string]any{"name": "at first", "n": n}))
 	}
 	for _, c := range collections {
-		if err := l.store.Put(t.Context(), c, resources...); err != nil {
+		if err := store.Put(t.Context(), c, resources...); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// change deletes one item of each list, puts another one back and changes a third one.
-func (l *lists) change(ctx context.Context, t *testing.T, n int) {
+// changeLists deletes one item of each list, puts another one back and changes a third one.
+func changeLists(ctx context.Context, t *testing.T, store *testdb.SQLStore, n int) {
 	for _, c := range collections {
-		err := l.store.Delete(ctx, c, listID(n))
-		if err == nil {
-			err = l.store.Put(ctx, c,
-				storefront.MustResource(listID(n+listed-10), map[string]any{"name": "put back", "n": n}),
-				storefront.MustResource(listID(n+listed/2), map[string]any{"name": "changed", "n": n}))
-		}
+		err := errors.Join(store.Delete(ctx, c, listID(n)), store.Put(ctx, c,
+			storefront.MustResource(listID(n+listed-10), map[string]any{"name": "put back", "n": n}),
+			storefront.MustResource(listID(n+listed/2), map[string]any{"name": "changed", "n": n})))
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("%s: %v", c, err)
 		}

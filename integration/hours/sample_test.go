@@ -60,20 +60,19 @@ func (s *shop) settle(t *testing.T, before sample) (now sample) {
 	return now
 }
 
-// leaked returns how many goroutines wait for what never comes, or 0 if durable was built
-// without that profile.
-func (s *shop) leaked(t *testing.T) int {
+// expectNoLeak expects that no goroutine waits for what never comes, if durable was built
+// with that profile.
+func (s *shop) expectNoLeak(t *testing.T) {
 	t.Helper()
 	text := s.profile(t, "goroutineleak?debug=1")
 	if text == "" {
-		return 0
+		return
 	}
-	n := int(number(t, text, `goroutineleak profile: total (\d+)`))
+	n := number(t, text, `goroutineleak profile: total (\d+)`)
+	t.Attr("leaked", strconv.FormatFloat(n, 'g', -1, 64))
 	if n != 0 {
-		t.Log(text)
+		t.Errorf("goroutines of durable wait for what never comes: %s", text)
 	}
-	t.Attr("leaked", strconv.Itoa(n))
-	return n
 }
 
 // profile returns a profile, or "" if there is none of that name.
