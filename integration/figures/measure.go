@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,15 +27,16 @@ var measurements = []measurement{
 	{"distance", []string{"./integration/bench"}, "-bench", "Distance", []string{"-benchtime", "1x"}},
 	{"faults", []string{"./integration/faults", "./integration/overload", "./integration/clusters"}, "-run", "Kills|Failover|SplitBrain|Frozen|Cuts|DiskFull",
 		[]string{"-p", "1", "-parallel", "1", "-v"}},
+	{"hours", []string{"./integration/hours"}, "-run", "Hours", []string{"-timeout", "0", "-v", "-for", "1h", "-orders", "10000000"}},
 }
 
 // measure runs the measurement and keeps its output.
 func (m *measurement) measure(root string) error {
-	args := append([]string{"test", "-count=1", "-timeout", "1h"}, m.flags...)
+	args := []string{"test", "-count=1", "-timeout", "1h", m.flag, m.pattern}
 	if m.flag == "-bench" {
 		args = append(args, "-run", "^$")
 	}
-	args = append(append(args, m.flag, m.pattern), m.packages...)
+	args = slices.Concat(args, m.packages, m.flags) // a test's own flags must be behind the packages
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "STOREFRONT_LONG=1", "STOREFRONT_REQUIRE=postgres,mariadb,mysql")
