@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// A fault is what a fault test has done and found, by the names of its attributes.
-type fault map[string]string
+// Attributes are what a test has done and found.
+type attributes map[string]string
 
 var attribute = regexp.MustCompile(`(?m)^=== ATTR  (\S+) (\S+) (.*)$`)
 
-// readFaults reads the attributes of tests, by the tests' names.
-func readFaults(name string) (map[string]fault, error) {
+// readAttributes reads the attributes of tests, by the tests' names.
+func readAttributes(name string) (map[string]attributes, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	faults := make(map[string]fault)
+	tests := make(map[string]attributes)
 	for _, found := range attribute.FindAllStringSubmatch(string(text), -1) {
 		test, key := found[1], found[2]
-		if faults[test] == nil {
-			faults[test] = make(fault)
+		if tests[test] == nil {
+			tests[test] = make(attributes)
 		}
-		if _, there := faults[test][key]; there {
+		if _, there := tests[test][key]; there {
 			return nil, fmt.Errorf("%s has %s of %s twice", name, key, test)
 		}
-		faults[test][key] = found[3]
+		tests[test][key] = found[3]
 	}
-	return faults, nil
+	return tests, nil
 }
 
 // scenarios are the rows of the table of faults.
@@ -66,7 +66,7 @@ var scenarios = []struct{ test, on, fault string }{
 }
 
 // faultsTable has what the fault tests have found.
-func faultsTable(faults map[string]fault) (string, error) {
+func faultsTable(faults map[string]attributes) (string, error) {
 	t := newTable(nil, "What there was", "What happened", "Times", "Orders acknowledged", "Retries", "Lost", "Duplicated", "Longest gap")
 	var missing []string
 	var machines []string

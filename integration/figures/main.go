@@ -1,10 +1,10 @@
 // Figures makes the charts and tables of docs/figures.md and docs/scale.md from the output
-// of benchmarks and fault tests that is kept in docs/figures. It is run in the repository's
+// of benchmarks and tests that is kept in docs/figures. It is run in the repository's
 // root:
 //
 //	go run ./integration/figures
 //
-// This measures everything anew before, which takes an hour, or only some of it:
+// This measures everything anew before, which takes some hours, or only some of it:
 //
 //	go run ./integration/figures -measure all
 //	go run ./integration/figures -measure size,forget
@@ -64,7 +64,11 @@ func figures(root string) (map[string][]byte, error) {
 		}
 		outputs[name] = o
 	}
-	faults, err := readFaults(filepath.Join(root, "docs/figures/faults.txt"))
+	faults, err := readAttributes(filepath.Join(root, "docs/figures/faults.txt"))
+	if err != nil {
+		return nil, err
+	}
+	hours, err := readAttributes(filepath.Join(root, "docs/figures/hours.txt"))
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +97,9 @@ func figures(root string) (map[string][]byte, error) {
 		"distance": distanceTable(outputs),
 	}
 	if tables["faults"], err = faultsTable(faults); err != nil {
+		return nil, err
+	}
+	if tables["hours"], err = hoursTable(hours); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"docs/figures.md", "docs/scale.md"} {

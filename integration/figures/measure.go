@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"example.com/storefront/integration/internal/long"
@@ -28,15 +29,16 @@ var measurements = []measurement{
 	{"distance", []string{"./integration/bench"}, "-bench", "Distance", []string{"-benchtime", "1x"}},
 	{"faults", []string{"./integration/faults", "./integration/overload", "./integration/clusters"}, "-run", "Kills|Power|Failover|SplitBrain|Frozen|Cuts|AtOnce|DiskFull",
 		[]string{"-p", "1", "-parallel", "1", "-v"}},
+	{"hours", []string{"./integration/hours"}, "-run", "Hours", []string{"-timeout", "0", "-v", "-for", "1h", "-orders", "10000000"}},
 }
 
 // measure runs the measurement and keeps its output.
 func (m *measurement) measure(root string) error {
-	args := append([]string{"test", "-count=1", "-timeout", "1h"}, m.flags...)
+	args := []string{"test", "-count=1", "-timeout", "1h", m.flag, m.pattern}
 	if m.flag == "-bench" {
 		args = append(args, "-run", "^$")
 	}
-	args = append(append(args, m.flag, m.pattern), m.packages...)
+	args = slices.Concat(args, m.packages, m.flags) // a test's own flags must be behind the packages
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), long.Variable+"=full", "STOREFRONT_REQUIRE=postgres,mariadb,mysql")
