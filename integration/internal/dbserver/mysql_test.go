@@ -32,7 +32,11 @@ func TestMySQLDatabaseIsDropped(t *testing.T) {
 			} {
 				t.Run(name, func(t *testing.T) {
 					var db *sql.DB
+					var tx *sql.Tx
 					t.Cleanup(func() { // after the database is dropped
+						if tx != nil {
+							tx.Rollback()
+						}
 						if db != nil {
 							db.Close()
 						}
@@ -45,8 +49,7 @@ func TestMySQLDatabaseIsDropped(t *testing.T) {
 					if _, err := db.Exec("CREATE TABLE numbers (n BIGINT)"); err != nil {
 						t.Fatal(err)
 					}
-					tx, err := db.Begin()
-					if err != nil {
+					if tx, err = db.Begin(); err != nil {
 						t.Fatal(err)
 					}
 					if _, err := tx.Exec("INSERT INTO numbers VALUES (?)", 1); err != nil {
