@@ -6,9 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +121,23 @@ func TestExamineDoesNotWaitForLong(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour) // until the method has returned
 	})
+}
+
+// A process that is frozen finds, when it goes on, that all of the Timeout has passed.
+func TestExamineGoesOnAfterAFreeze(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no signal that freezes a process")
+	}
+	freeze := sync.OnceFunc(func() {
+		const script = "trap 'kill -CONT $PPID' EXIT INT TERM; kill -STOP $PPID; sleep %v"
+		if out, err := exec.Command("sh", "-c", fmt.Sprintf(script, Timeout.Seconds())).CombinedOutput(); err != nil {
+			t.Errorf("sh: %v\n%s", err, out)
+		}
+	})
+	got := Examine[*fs.PathError](errors.Join(trap(freeze), io.EOF), targets...)
+	if !slices.Contains(got.Is, io.EOF) {
+		t.Errorf("%+v, want an end of file", got)
+	}
 }
 
 type asPath struct{}
