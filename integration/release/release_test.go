@@ -2,6 +2,7 @@ package main
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,11 +22,38 @@ func TestReleasesHold(t *testing.T) {
 	for _, release := range releases(t) {
 		for _, p := range promises {
 			t.Run(filepath.Base(release)+"/"+p.name, func(t *testing.T) {
+				if p.needs != nil {
+					p.needs.Need(t)
+				}
 				if lines, err := unlisted(t, p.name, release, root); len(lines) > 0 || err != nil {
 					t.Errorf("this breaks whoever relies on %s:\n%s\n%v", filepath.Base(release), strings.Join(lines, "\n"), err)
 				}
 			})
 		}
+	}
+}
+
+// Months may pass until the next release is recorded, and it is to work then.
+func TestWhatIsRecordedHolds(t *testing.T) {
+	release := filepath.Join(t.TempDir(), "1.0.0-new")
+	if err := os.Mkdir(release, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range promises {
+		if p.record == nil {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			if p.needs != nil {
+				p.needs.Need(t)
+			}
+			if err := p.record(release, root); err != nil {
+				t.Fatal(err)
+			}
+			if lines, err := p.check(release, root); len(lines) > 0 || err != nil {
+				t.Errorf("the check returned %q and the error %v", lines, err)
+			}
+		})
 	}
 }
 
@@ -62,12 +90,13 @@ func TestEveryReleaseInTheChangelogHasItsFolder(t *testing.T) {
 // promised what is not there. A prerelease may list it.
 func TestHoldsBites(t *testing.T) {
 	long.Test(t)
-	for _, test := range []struct {
+	type bite struct {
 		name    string
 		promise string
 		tamper  func(t *testing.T, release, now string)
 		want    string // of the complaint
-	}{
+	}
+	bites := []bite{
 		{"a required member of a response is gone", "openapi", func(t *testing.T, _, now string) {
 			edit(t, now+"/openapi.json", `"required": ["id", "item", "qty", "created_at"]`, `"required": ["id", "item", "qty"]`)
 			edit(t, now+"/openapi.json", `"created_at": {`, `"x-created_at": {`)
@@ -183,9 +212,43 @@ func TestHoldsBites(t *testing.T) {
 		{"a product is lost", "database", func(t *testing.T, release, _ string) {
 			execute(t, release+"/shop.db", `DELETE FROM storefront_products WHERE id = CAST('ada' AS BLOB)`)
 		}, "a product is 404"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+		{"an index that new tables do not have", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `CREATE INDEX items ON storefront_orders (item)`)
+		}, "Migrate leaves"},
+	}
+	for name, s := range map[string]server{"postgresql": postgres, "mariadb": mariaDB, "mysql": mySQL} {
+		inDump := func(old, new string) func(t *testing.T, release, now string) {
+			return func(t *testing.T, release, _ string) {
+				file := filepath.Join(release, s.file)
+				text := read(t, file)
+				changed := regexp.MustCompile(old).ReplaceAllString(text, new)
+				if changed == text {
+					t.Fatalf("%s does not have %s", file, old)
+				}
+				write(t, file, changed)
+			}
+		}
+		bites = append(bites,
+			bite{"there is no database", name, func(t *testing.T, release, _ string) {
+				if err := os.Remove(filepath.Join(release, s.file)); err != nil {
+					t.Fatal(err)
+				}
+			}, "no such file"},
+			bite{"an order is lost", name, inDump(`INSERT INTO .*'kettle'.*\n`, ""), `sent again, is answered with 201 {"id":"…"`},
+			bite{"an index that new tables have is missing", name, inDump(`CREATE INDEX storefront_orders_keyed.*|,\n *KEY .storefront_orders_keyed.*`, ""), "Migrate does not make"},
+			bite{"a default that new tables have is missing", name, inDump(`(keyed_ms.? bigint\S*) DEFAULT .*[^,\n]`, "$1"), "Migrate does not make"},
+		)
+	}
+	for _, test := range bites {
+		t.Run(test.promise+"/"+test.name, func(t *testing.T) {
 			release, now := copies(t)
+			if p := promiseOf(test.promise); p.needs != nil {
+				p.needs.Need(t)
+				release = filepath.Join(t.TempDir(), "1.0.0-copy") // of no release, as the last one may have only SQLite's
+				if err := errors.Join(os.Mkdir(release, 0o755), recordDatabase(release, root), p.record(release, root)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if test.promise == "api" {
 				now = root // which is all of the module
 			}
@@ -325,8 +388,11 @@ func unlisted(t *testing.T, name, release, now string) ([]string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := promises[slices.IndexFunc(promises, func(p promise) bool { return p.name == name })]
-	return p.unlisted(release, now, mistakes)
+	return promiseOf(name).unlisted(release, now, mistakes)
+}
+
+func promiseOf(name string) promise {
+	return promises[slices.IndexFunc(promises, func(p promise) bool { return p.name == name })]
 }
 
 // list adds differences to the mended.json of a release.
