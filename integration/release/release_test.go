@@ -86,17 +86,18 @@ func TestEveryReleaseInTheChangelogHasItsFolder(t *testing.T) {
 	}
 }
 
-// Each is what a later commit would break, or, which is the same, a release that
+// A bite is what a later commit would break, or, which is the same, a release that
 // promised what is not there. A prerelease may list it.
+type bite struct {
+	name    string
+	promise string
+	tamper  func(t *testing.T, release, now string)
+	want    string // of the complaint
+}
+
 func TestHoldsBites(t *testing.T) {
 	long.Test(t)
-	type bite struct {
-		name    string
-		promise string
-		tamper  func(t *testing.T, release, now string)
-		want    string // of the complaint
-	}
-	bites := []bite{
+	for _, b := range []bite{
 		{"a required member of a response is gone", "openapi", func(t *testing.T, _, now string) {
 			edit(t, now+"/openapi.json", `"required": ["id", "item", "qty", "created_at"]`, `"required": ["id", "item", "qty"]`)
 			edit(t, now+"/openapi.json", `"created_at": {`, `"x-created_at": {`)
@@ -215,7 +216,19 @@ func TestHoldsBites(t *testing.T) {
 		{"an index that new tables do not have", "database", func(t *testing.T, release, _ string) {
 			execute(t, release+"/shop.db", `CREATE INDEX items ON storefront_orders (item)`)
 		}, "Migrate leaves"},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			release, now := copies(t)
+			if b.promise == "api" {
+				now = root // which is all of the module
+			}
+			b.test(t, release, now)
+		})
 	}
+}
+
+func TestHoldsBitesOnServers(t *testing.T) {
+	long.Test(t)
 	for name, s := range map[string]server{"postgresql": postgres, "mariadb": mariaDB, "mysql": mySQL} {
 		inDump := func(old, new string) func(t *testing.T, release, now string) {
 			return func(t *testing.T, release, _ string) {
@@ -228,46 +241,45 @@ func TestHoldsBites(t *testing.T) {
 				write(t, file, changed)
 			}
 		}
-		bites = append(bites,
-			bite{"there is no database", name, func(t *testing.T, release, _ string) {
+		for _, b := range []bite{
+			{"there is no database", name, func(t *testing.T, release, _ string) {
 				if err := os.Remove(filepath.Join(release, s.file)); err != nil {
 					t.Fatal(err)
 				}
 			}, "no such file"},
-			bite{"an order is lost", name, inDump(`INSERT INTO .*'kettle'.*\n`, ""), `sent again, is answered with 201 {"id":"…"`},
-			bite{"an index that new tables have is missing", name, inDump(`CREATE INDEX storefront_orders_keyed.*|,\n *KEY .storefront_orders_keyed.*`, ""), "Migrate does not make"},
-			bite{"a default that new tables have is missing", name, inDump(`(keyed_ms.? bigint\S*) DEFAULT .*[^,\n]`, "$1"), "Migrate does not make"},
-		)
-	}
-	for _, test := range bites {
-		t.Run(test.promise+"/"+test.name, func(t *testing.T) {
-			release, now := copies(t)
-			if p := promiseOf(test.promise); p.needs != nil {
-				p.needs.Need(t)
-				release = filepath.Join(t.TempDir(), "1.0.0-copy") // of no release, as the last one may have only SQLite's
-				if err := errors.Join(os.Mkdir(release, 0o755), recordDatabase(release, root), p.record(release, root)); err != nil {
+			{"an order is lost", name, inDump(`INSERT INTO .*'kettle'.*\n`, ""), `sent again, is answered with 201 {"id":"…"`},
+			{"an index that new tables have is missing", name, inDump(`CREATE INDEX storefront_orders_keyed.*|,\n *KEY .storefront_orders_keyed.*`, ""), "Migrate does not make"},
+			{"a default that new tables have is missing", name, inDump(`(keyed_ms.? bigint\S*) DEFAULT .*[^,\n]`, "$1"), "Migrate does not make"},
+		} {
+			t.Run(name+"/"+b.name, func(t *testing.T) {
+				s.kind.Need(t)
+				release := filepath.Join(t.TempDir(), "1.0.0-copy") // of no release, as the last one may have only SQLite's
+				if err := errors.Join(os.Mkdir(release, 0o755), recordDatabase(release, root), s.record(release, root)); err != nil {
 					t.Fatal(err)
 				}
-			}
-			if test.promise == "api" {
-				now = root // which is all of the module
-			}
-			if lines, err := unlisted(t, test.promise, release, now); len(lines) > 0 || err != nil {
-				t.Fatalf("before it is broken: %q, %v", lines, err)
-			}
-			test.tamper(t, release, now)
-			lines, err := unlisted(t, test.promise, release, now)
-			if !strings.Contains(fmt.Sprint(lines, err), test.want) {
-				t.Errorf("the check of %s returned %q and the error %v, want %q", test.promise, lines, err, test.want)
-			}
-			if err != nil {
-				return // which is none to list
-			}
-			list(t, release, test.promise, lines)
-			if again, err := unlisted(t, test.promise, release, now); len(again) > 0 || err != nil || strings.Contains(strings.Join(lines, ""), "\n") {
-				t.Errorf("%q was listed, and then the check of %s returned %q and the error %v", lines, test.promise, again, err)
-			}
-		})
+				b.test(t, release, root)
+			})
+		}
+	}
+}
+
+// test expects the complaint, and none once it is listed.
+func (b bite) test(t *testing.T, release, now string) {
+	t.Helper()
+	if lines, err := unlisted(t, b.promise, release, now); len(lines) > 0 || err != nil {
+		t.Fatalf("before it is broken: %q, %v", lines, err)
+	}
+	b.tamper(t, release, now)
+	lines, err := unlisted(t, b.promise, release, now)
+	if !strings.Contains(fmt.Sprint(lines, err), b.want) {
+		t.Errorf("the check of %s returned %q and the error %v, want %q", b.promise, lines, err, b.want)
+	}
+	if err != nil {
+		return // which is none to list
+	}
+	list(t, release, b.promise, lines)
+	if again, err := unlisted(t, b.promise, release, now); len(again) > 0 || err != nil || strings.Contains(strings.Join(lines, ""), "\n") {
+		t.Errorf("%q was listed, and then the check of %s returned %q and the error %v", lines, b.promise, again, err)
 	}
 }
 
@@ -388,11 +400,8 @@ func unlisted(t *testing.T, name, release, now string) ([]string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return promiseOf(name).unlisted(release, now, mistakes)
-}
-
-func promiseOf(name string) promise {
-	return promises[slices.IndexFunc(promises, func(p promise) bool { return p.name == name })]
+	p := promises[slices.IndexFunc(promises, func(p promise) bool { return p.name == name })]
+	return p.unlisted(release, now, mistakes)
 }
 
 // list adds differences to the mended.json of a release.
