@@ -23,7 +23,7 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A shop is what the SQLite file of a release has.
+// A shop is what the databases of a release have.
 type shop struct {
 	Users, Products, Widgets []string // the resources, in order
 	Orders                   []sentOrder
@@ -35,26 +35,17 @@ type sentOrder struct{ Account, Key, Body, Order string }
 // recordDatabase makes a SQLite file with the store and has the service create
 // orders in it.
 func recordDatabase(release, _ string) (err error) {
-	ctx := context.Background()
-	file := filepath.Join(release, "shop.db")
-	service, store, db, err := openShop(file)
+	db, err := openSQLite(filepath.Join(release, "shop.db"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := store.Migrate(ctx); err != nil {
+	store := sqlstore.New(db, nil)
+	if err := stock(store); err != nil {
 		return err
 	}
+	service := open(store)
 	var s shop
-	for i, id := range ids {
-		r, err := storefront.NewResource(id, json.RawMessage(members[i%len(members)]))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(store.Users.Put(ctx, r), store.Products.Put(ctx, r), store.Widgets.Put(ctx, r)); err != nil {
-			return err
-		}
-	}
 	if s.Users, err = walk(service, "users"); err != nil {
 		return err
 	}
@@ -79,19 +70,37 @@ func recordDatabase(release, _ string) (err error) {
 	return writeJSON(release, "shop.json", s)
 }
 
+// stock makes the tables in an empty database, and puts resources into all lists.
+func stock(store *sqlstore.Store) error {
+	ctx := context.Background()
+	if err := store.Migrate(ctx); err != nil {
+		return err
+	}
+	for i, id := range ids {
+		r, err := storefront.NewResource(id, json.RawMessage(members[i%len(members)]))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(store.Users.Put(ctx, r), store.Products.Put(ctx, r), store.Widgets.Put(ctx, r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSQLite opens a SQLite file as programs do.
+func openSQLite(file string) (*sql.DB, error) {
+	return sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
+}
+
 // account is the header by which the shop tells its scopes.
 const account = "X-Account"
 
-// openShop opens a SQLite file as programs do, and serves it.
-func openShop(file string) (http.Handler, *sqlstore.Store, *sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)")
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	store := sqlstore.New(db, nil)
+// open serves a store.
+func open(store storefront.Store) http.Handler {
 	options := quiet()
 	options.Scope = func(r *http.Request) string { return r.Header.Get(account) }
-	return storefront.NewWithOptions(store, options), store, db, nil
+	return storefront.NewWithOptions(store, options)
 }
 
 // walk returns the items of a list, following its pages.
@@ -115,13 +124,8 @@ func walk(service http.Handler, list string) (items []string, err error) {
 	return items, nil
 }
 
-// checkDatabase opens a copy of the released SQLite file, migrates it, reads what
-// is there, and sends every order again.
+// checkDatabase opens a copy of the released SQLite file.
 func checkDatabase(release, _ string) (lines []string, err error) {
-	s, err := readJSON[shop](release, "shop.json")
-	if err != nil {
-		return nil, err
-	}
 	content, err := os.ReadFile(filepath.Join(release, "shop.db"))
 	if err != nil {
 		return nil, err
@@ -135,14 +139,33 @@ func checkDatabase(release, _ string) (lines []string, err error) {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return nil, err
 	}
-	service, store, db, err := openShop(file)
+	db, err := openSQLite(file)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := store.Migrate(context.Background()); err != nil {
+	empty, err := openSQLite(filepath.Join(folder, "empty.db"))
+	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, empty.Close()) }()
+	return checkShop(release, "sqlite", db, empty)
+}
+
+// checkShop migrates a database of the release, reads what is there, and sends every order
+// again. The tables are then to be those that an empty database gets.
+func checkShop(release, driver string, db, empty *sql.DB) (lines []string, err error) {
+	s, err := readJSON[shop](release, "shop.json")
+	if err != nil {
+		return nil, err
+	}
+	store := sqlstore.New(db, nil)
+	for _, each := range []*sqlstore.Store{store, sqlstore.New(empty, nil)} {
+		if err := each.Migrate(context.Background()); err != nil {
+			return nil, err
+		}
+	}
+	service := open(store)
 	fault := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 
 	for list, want := range map[string][]string{"users": s.Users, "widgets": s.Widgets} {
@@ -173,6 +196,25 @@ func checkDatabase(release, _ string) (lines []string, err error) {
 	for _, headers := range [][]string{{"Idempotency-Key", "new"}, {"Idempotency-Key", s.Orders[0].Key, account, "a new one"}} {
 		if w := post(service, s.Orders[0].Body, headers...); w.Code != http.StatusCreated || w.Header().Get("Idempotent-Replayed") != "" {
 			fault("a new order with %q is answered with %s", headers, answer(w))
+		}
+	}
+
+	want, err := tables(empty, driver)
+	if err != nil {
+		return nil, err
+	}
+	have, err := tables(db, driver)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range want {
+		if !slices.Contains(have, part) {
+			fault("Migrate does not make %q, which it makes in an empty database", part)
+		}
+	}
+	for _, part := range have {
+		if !slices.Contains(want, part) {
+			fault("Migrate leaves %q, which it does not make in an empty database", part)
 		}
 	}
 
@@ -224,6 +266,40 @@ func storedOrders(db *sql.DB) (map[storefront.Order]bool, error) {
 		stored[order] = true
 	}
 	return stored, rows.Err()
+}
+
+// tablesOf are queries, by driver, for a text for each column, constraint and index.
+var tablesOf = map[string]string{
+	"sqlite": `SELECT concat_ws(' ', m.name, c.name, c.type, c."notnull", c.dflt_value, c.pk)
+			FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'
+		UNION ALL SELECT concat_ws(' ', m.name, i.name, i."unique", c.name, (SELECT sql FROM sqlite_master WHERE name = i.name))
+			FROM sqlite_master AS m, pragma_index_list(m.name) AS i, pragma_index_info(i.name) AS c WHERE m.type = 'table'`,
+	"pgx": `SELECT concat_ws(' ', table_name, column_name, data_type, collation_name, is_nullable, column_default)
+			FROM information_schema.columns WHERE table_schema = 'public'
+		UNION ALL SELECT concat_ws(' ', conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+		UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'`,
+	"mysql": `SELECT concat_ws(' ', table_name, column_name, column_type, collation_name, is_nullable, column_default, extra)
+			FROM information_schema.columns WHERE table_schema = database()
+		UNION ALL SELECT concat_ws(' ', table_name, index_name, non_unique, seq_in_index, column_name, sub_part)
+			FROM information_schema.statistics WHERE table_schema = database()
+		UNION ALL SELECT concat_ws(' ', table_name, engine, table_collation) FROM information_schema.tables WHERE table_schema = database()`,
+}
+
+// tables returns what the tables of a database consist of.
+func tables(db *sql.DB, driver string) (parts []string, err error) {
+	rows, err := db.Query(tablesOf[driver])
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var part string
+		if err := rows.Scan(&part); err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, rows.Err()
 }
 
 // hasMembers reports whether an object has all members of another one, and they

@@ -2,6 +2,7 @@ package main
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,11 +22,38 @@ func TestReleasesHold(t *testing.T) {
 	for _, release := range releases(t) {
 		for _, p := range promises {
 			t.Run(filepath.Base(release)+"/"+p.name, func(t *testing.T) {
+				if p.needs != nil {
+					p.needs.Need(t)
+				}
 				if lines, err := unlisted(t, p.name, release, root); len(lines) > 0 || err != nil {
 					t.Errorf("this breaks whoever relies on %s:\n%s\n%v", filepath.Base(release), strings.Join(lines, "\n"), err)
 				}
 			})
 		}
+	}
+}
+
+// Months may pass until the next release is recorded, and it is to work then.
+func TestWhatIsRecordedHolds(t *testing.T) {
+	release := filepath.Join(t.TempDir(), "1.0.0-new")
+	if err := os.Mkdir(release, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range promises {
+		if p.record == nil {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			if p.needs != nil {
+				p.needs.Need(t)
+			}
+			if err := p.record(release, root); err != nil {
+				t.Fatal(err)
+			}
+			if lines, err := p.check(release, root); len(lines) > 0 || err != nil {
+				t.Errorf("the check returned %q and the error %v", lines, err)
+			}
+		})
 	}
 }
 
@@ -58,16 +86,18 @@ func TestEveryReleaseInTheChangelogHasItsFolder(t *testing.T) {
 	}
 }
 
-// Each is what a later commit would break, or, which is the same, a release that
+// A bite is what a later commit would break, or, which is the same, a release that
 // promised what is not there. A prerelease may list it.
+type bite struct {
+	name    string
+	promise string
+	tamper  func(t *testing.T, release, now string)
+	want    string // of the complaint
+}
+
 func TestHoldsBites(t *testing.T) {
 	long.Test(t)
-	for _, test := range []struct {
-		name    string
-		promise string
-		tamper  func(t *testing.T, release, now string)
-		want    string // of the complaint
-	}{
+	for _, b := range []bite{
 		{"a required member of a response is gone", "openapi", func(t *testing.T, _, now string) {
 			edit(t, now+"/openapi.json", `"required": ["id", "item", "qty", "created_at"]`, `"required": ["id", "item", "qty"]`)
 			edit(t, now+"/openapi.json", `"created_at": {`, `"x-created_at": {`)
@@ -183,28 +213,73 @@ func TestHoldsBites(t *testing.T) {
 		{"a product is lost", "database", func(t *testing.T, release, _ string) {
 			execute(t, release+"/shop.db", `DELETE FROM storefront_products WHERE id = CAST('ada' AS BLOB)`)
 		}, "a product is 404"},
+		{"an index that new tables do not have", "database", func(t *testing.T, release, _ string) {
+			execute(t, release+"/shop.db", `CREATE INDEX items ON storefront_orders (item)`)
+		}, "Migrate leaves"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(b.name, func(t *testing.T) {
 			release, now := copies(t)
-			if test.promise == "api" {
+			if b.promise == "api" {
 				now = root // which is all of the module
 			}
-			if lines, err := unlisted(t, test.promise, release, now); len(lines) > 0 || err != nil {
-				t.Fatalf("before it is broken: %q, %v", lines, err)
-			}
-			test.tamper(t, release, now)
-			lines, err := unlisted(t, test.promise, release, now)
-			if !strings.Contains(fmt.Sprint(lines, err), test.want) {
-				t.Errorf("the check of %s returned %q and the error %v, want %q", test.promise, lines, err, test.want)
-			}
-			if err != nil {
-				return // which is none to list
-			}
-			list(t, release, test.promise, lines)
-			if again, err := unlisted(t, test.promise, release, now); len(again) > 0 || err != nil || strings.Contains(strings.Join(lines, ""), "\n") {
-				t.Errorf("%q was listed, and then the check of %s returned %q and the error %v", lines, test.promise, again, err)
-			}
+			b.test(t, release, now)
 		})
+	}
+}
+
+func TestHoldsBitesOnServers(t *testing.T) {
+	long.Test(t)
+	for name, s := range map[string]server{"postgresql": postgres, "mariadb": mariaDB, "mysql": mySQL} {
+		inDump := func(old, new string) func(t *testing.T, release, now string) {
+			return func(t *testing.T, release, _ string) {
+				file := filepath.Join(release, s.file)
+				text := read(t, file)
+				changed := regexp.MustCompile(old).ReplaceAllString(text, new)
+				if changed == text {
+					t.Fatalf("%s does not have %s", file, old)
+				}
+				write(t, file, changed)
+			}
+		}
+		for _, b := range []bite{
+			{"there is no database", name, func(t *testing.T, release, _ string) {
+				if err := os.Remove(filepath.Join(release, s.file)); err != nil {
+					t.Fatal(err)
+				}
+			}, "no such file"},
+			{"an order is lost", name, inDump(`INSERT INTO .*'kettle'.*\n`, ""), `sent again, is answered with 201 {"id":"…"`},
+			{"an index that new tables have is missing", name, inDump(`CREATE INDEX storefront_orders_keyed.*|,\n *KEY .storefront_orders_keyed.*`, ""), "Migrate does not make"},
+			{"a default that new tables have is missing", name, inDump(`(keyed_ms.? bigint\S*) DEFAULT .*[^,\n]`, "$1"), "Migrate does not make"},
+		} {
+			t.Run(name+"/"+b.name, func(t *testing.T) {
+				s.kind.Need(t)
+				release := filepath.Join(t.TempDir(), "1.0.0-copy") // of no release, as the last one may have only SQLite's
+				if err := errors.Join(os.Mkdir(release, 0o755), recordDatabase(release, root), s.record(release, root)); err != nil {
+					t.Fatal(err)
+				}
+				b.test(t, release, root)
+			})
+		}
+	}
+}
+
+// test expects the complaint, and none once it is listed.
+func (b bite) test(t *testing.T, release, now string) {
+	t.Helper()
+	if lines, err := unlisted(t, b.promise, release, now); len(lines) > 0 || err != nil {
+		t.Fatalf("before it is broken: %q, %v", lines, err)
+	}
+	b.tamper(t, release, now)
+	lines, err := unlisted(t, b.promise, release, now)
+	if !strings.Contains(fmt.Sprint(lines, err), b.want) {
+		t.Errorf("the check of %s returned %q and the error %v, want %q", b.promise, lines, err, b.want)
+	}
+	if err != nil {
+		return // which is none to list
+	}
+	list(t, release, b.promise, lines)
+	if again, err := unlisted(t, b.promise, release, now); len(again) > 0 || err != nil || strings.Contains(strings.Join(lines, ""), "\n") {
+		t.Errorf("%q was listed, and then the check of %s returned %q and the error %v", lines, b.promise, again, err)
 	}
 }
 

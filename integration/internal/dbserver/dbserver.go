@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ type Kind struct {
 	main   string // the database that a server has from the beginning
 	second bool   // of its dialect: it is in the long run only
 
-	installed func() (*installation, error) // notInstalled if it is not
+	installed func() (*installation, error) // NotInstalled if it is not
 
 	// Servers that end with this binary, one of which waits for no disk.
 	shared, sharedInMemory func() (*Server, error)
@@ -80,25 +81,37 @@ type installation struct {
 	// server returns the command that is a server.
 	server func(s *Server, more []string) process.Cmd
 
+	// dump returns the command that prints a database of a server as SQL.
+	dump func(s *Server, database string) process.Cmd
+
 	// busy is in the log of a server that could not start because what a killed one had
 	// is not free yet; a later try may succeed.
 	busy string
 }
 
-// A notInstalled says what a test would need.
-type notInstalled string
+// A NotInstalled says what a test would need.
+type NotInstalled string
 
-func (n notInstalled) Error() string { return string(n) }
+func (n NotInstalled) Error() string { return string(n) }
 
-// installation returns the kind's installation. Without one it skips the test, or fails
-// it if it is required.
+// Required reports whether the kind must be installed.
+func (k *Kind) Required() bool { return need.Required(k.needed) }
+
+// Need skips the test where the kind is not installed, or fails it if that is required. It
+// also skips the test if it is not the long run that this kind is for.
+func (k *Kind) Need(t testing.TB) {
+	t.Helper()
+	k.installation(t)
+}
+
+// installation returns the kind's installation, if Need does not end the test.
 func (k *Kind) installation(t testing.TB) *installation {
 	t.Helper()
 	if k.second {
 		long.Test(t)
 	}
 	in, err := k.installed()
-	if _, ok := errors.AsType[notInstalled](err); ok {
+	if _, ok := errors.AsType[NotInstalled](err); ok {
 		need.Missing(t, k.needed, err)
 	}
 	if err != nil {
@@ -267,7 +280,7 @@ func (s *Server) Start(t testing.TB) {
 }
 
 func (s *Server) tryStart() error {
-	const limit = 5 * time.Minute
+	const limit = 5 * time.Minute // a busy machine takes more than one
 	first := s.port == 0
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		if s.port == 0 {
@@ -390,31 +403,78 @@ func (k *Kind) DurableDatabase(t testing.TB) string {
 
 func (k *Kind) database(t testing.TB, shared func() (*Server, error)) string {
 	t.Helper()
-	k.installation(t)
-	s, err := shared()
+	k.Need(t)
+	d, err := newDatabase(shared)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := s.NewDatabase(t)
 	t.Cleanup(func() {
-		if err := k.drop(s, name); err != nil {
+		if err := d.Drop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return s.DSNOf(name)
+	return d.DSN()
 }
 
 // NewDatabase makes an empty database, and returns its name.
 func (s *Server) NewDatabase(t testing.TB) (name string) {
 	t.Helper()
-	name = fmt.Sprintf("test%d", databases.Add(1))
-	if _, err := s.Query("CREATE DATABASE " + name); err != nil {
+	name, err := s.createDatabase()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return name
 }
 
+func (s *Server) createDatabase() (name string, err error) {
+	name = fmt.Sprintf("test%d", databases.Add(1))
+	_, err = s.Query("CREATE DATABASE " + name)
+	return name, err
+}
+
 var databases atomic.Int64 // that this binary has made
+
+// A Database is a database on a server that this binary's users share.
+type Database struct {
+	server *Server
+	name   string
+}
+
+// NewDatabase is Database where there is no test: who uses the database drops it. The error
+// is NotInstalled without the binaries.
+func (k *Kind) NewDatabase() (*Database, error) { return newDatabase(k.sharedInMemory) }
+
+func newDatabase(shared func() (*Server, error)) (*Database, error) {
+	s, err := shared()
+	if err != nil {
+		return nil, err
+	}
+	name, err := s.createDatabase()
+	if err != nil {
+		return nil, err
+	}
+	return &Database{s, name}, nil
+}
+
+// DSN returns the database's data source name.
+func (d *Database) DSN() string { return d.server.DSNOf(d.name) }
+
+// Drop drops the database.
+func (d *Database) Drop() error { return d.server.in.kind.drop(d.server, d.name) }
+
+// forPSQL are the lines that pg_dump writes for psql alone, with a random word.
+var forPSQL = regexp.MustCompile(`(?m)^\\(un)?restrict .*\n`)
+
+// Dump returns what is in the database as SQL, with a row in each line, as the server's own
+// tool writes it.
+func (d *Database) Dump() ([]byte, error) {
+	dump := d.server.in.dump(d.server, d.name)
+	text, err := dump.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%s: %w\n%s", dump, err, exit.Stderr)
+	}
+	return forPSQL.ReplaceAll(text, nil), err
+}
 
 func (k *Kind) startShared(name string, settings []string) (*Server, error) {
 	in, err := k.installed()

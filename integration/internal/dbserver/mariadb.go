@@ -11,7 +11,7 @@ import (
 func installMariaDB(k *Kind) (*installation, error) {
 	server, install := findBinary("mariadbd"), findBinary("mariadb-install-db")
 	if server == "" || install == "" {
-		return nil, notInstalled("MariaDB's server binaries (mariadbd, mariadb-install-db) are not installed: " +
+		return nil, NotInstalled("MariaDB's server binaries (mariadbd, mariadb-install-db) are not installed: " +
 			"neither on PATH, nor in /usr/sbin and /usr/bin, nor in /usr/libexec")
 	}
 	runner, err := process.NewRunner("mysql", "nobody")
@@ -23,7 +23,7 @@ func installMariaDB(k *Kind) (*installation, error) {
 		return nil, err
 	}
 	const logSize = "--innodb-log-file-size=16M" // for less to copy; the default is 96M
-	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), []string{server, "--no-defaults", logSize})
+	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), []string{server, "--no-defaults", logSize}, []string{findBinary("mariadb-dump"), "--no-defaults"})
 	settings := []string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", logSize}
 	return in, in.makeTemplate(in.Command(server, "--version"), settings, func() error {
 		if err := in.Command(install, append(settings, "--datadir="+in.template, "--tmpdir="+dir)...).Run(); err != nil {

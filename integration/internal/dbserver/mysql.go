@@ -33,9 +33,9 @@ func mySQLKind(name, needed string, install func(k *Kind) (*installation, error)
 	return k.installs(install)
 }
 
-// mySQLInstallation returns an installation with this command as its server, but for what
-// is each server's own.
-func mySQLInstallation(k *Kind, runner *process.Runner, template string, command []string) *installation {
+// mySQLInstallation returns an installation with the command of its server, but for what is
+// each server's own, and that of mysqldump, but for what all have.
+func mySQLInstallation(k *Kind, runner *process.Runner, template string, command, dump []string) *installation {
 	return &installation{
 		Runner:   runner,
 		kind:     k,
@@ -63,6 +63,11 @@ func mySQLInstallation(k *Kind, runner *process.Runner, template string, command
 				args = append(args, "--"+setting)
 			}
 			return runner.Command(command[0], args...)
+		},
+		dump: func(s *Server, database string) process.Cmd {
+			return runner.Command(dump[0], append(slices.Clone(dump[1:]),
+				"--protocol=tcp", "--host=127.0.0.1", fmt.Sprintf("--port=%d", s.port), "--user=root",
+				"--compact", "--hex-blob", "--skip-extended-insert", "--order-by-primary", "--default-character-set=utf8mb4", database)...)
 		},
 	}
 }
@@ -122,6 +127,7 @@ func installMySQL(k *Kind) (*installation, error) {
 	if err != nil {
 		return nil, err
 	}
+	dump := append(slices.Clone(server[:len(server)-1]), filepath.Join(folder, "usr/bin/mysqldump"), "--no-defaults", "--set-gtid-purged=OFF")
 	server = append(server,
 		"--no-defaults",
 		"--basedir="+filepath.Join(folder, "usr"),
@@ -134,7 +140,7 @@ func installMySQL(k *Kind) (*installation, error) {
 	if os.Getuid() == 0 {
 		server = append(server, "--user=root") // it refuses to, if it is not told
 	}
-	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), server)
+	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), server, dump)
 	// An administrator, such as root, passes where others are refused.
 	const users = "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n" +
 		"CREATE DATABASE shop;\nCREATE USER shop@'%';\nGRANT ALL ON shop.* TO shop@'%';\n"
@@ -157,13 +163,13 @@ func findMySQL() (folder string, server []string, err error) {
 	if folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return "", nil, notInstalled(err.Error())
+			return "", nil, NotInstalled(err.Error())
 		}
 		folder = filepath.Join(cache, "storefront", "mysql")
 	}
 	binary := filepath.Join(folder, "usr/sbin/mysqld")
 	if _, err := os.Stat(binary); err != nil {
-		return "", nil, notInstalled("MySQL is not there, which integration/mysql/fetch fetches: " + err.Error())
+		return "", nil, NotInstalled("MySQL is not there, which integration/mysql/fetch fetches: " + err.Error())
 	}
 	loaders, err := filepath.Glob(filepath.Join(folder, "usr/lib/*/ld-linux*.so.*"))
 	if err != nil || len(loaders) != 1 {

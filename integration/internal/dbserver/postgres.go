@@ -70,6 +70,9 @@ func initPostgres(k *Kind, bin string) (*installation, error) {
 			}
 			return runner.Command(filepath.Join(bin, "postgres"), args...)
 		},
+		dump: func(s *Server, database string) process.Cmd {
+			return runner.Command(filepath.Join(bin, "pg_dump"), "--inserts", "--no-owner", "--no-privileges", s.DSNOf(database))
+		},
 		busy: "is still in use", // the killed backends have not let go of the shared memory
 	}
 	// A collation by language, where PostgreSQL has one, is the harder case: it
@@ -224,7 +227,7 @@ func findPostgres() (bin string, err error) {
 			return dir, nil
 		}
 	}
-	return "", notInstalled("PostgreSQL is not installed: its server binaries (initdb, postgres, pg_basebackup) are neither on PATH, " +
+	return "", NotInstalled("PostgreSQL is not installed: its server binaries (initdb, postgres, pg_basebackup) are neither on PATH, " +
 		"nor where pg_config says, nor in /usr/lib/postgresql")
 }
 
@@ -233,11 +236,11 @@ func findPostgres() (bin string, err error) {
 func findPostgres18() (bin string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", notInstalled(err.Error())
+		return "", NotInstalled(err.Error())
 	}
 	dir := filepath.Join(cache, "storefront", "postgres-18")
 	if _, err := os.Stat(filepath.Join(dir, "bin", "postgres")); err != nil {
-		return "", notInstalled("PostgreSQL 18 is not where integration/postgres18/fetch puts it: " + err.Error())
+		return "", NotInstalled("PostgreSQL 18 is not where integration/postgres18/fetch puts it: " + err.Error())
 	}
 	if os.Getuid() == 0 { // as servers run as another user, who cannot reach root's
 		reachable, err := process.Path("postgres-18")
