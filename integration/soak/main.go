@@ -40,8 +40,9 @@ var targets = []target{
 	{"integration/faults", "^TestAtOnce$", "-seed={}"},
 	{"integration/faults", "Cuts$", "-seed={}"},
 	{"integration/faults", "Kills$", "-seed={}"},
+	{"integration/faults", "Power$", "-seed={}"},
 	{"integration/overload", "^TestDiskFull$", "-seed={}"},
-	{"integration/releases", "^TestReleasesSideBySide$", "-seed={}"},
+	{"integration/releases", "SideBySide", "-seed={}"},
 	{"integration/clusters", "^TestFailover$|^TestSplitBrain$|^TestFrozenPrimary$|Kills$", "-seed={}"},
 }
 
