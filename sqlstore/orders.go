@@ -164,9 +164,11 @@ const keysPerStatement = 1000
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 //
 // The hour allows for a program whose clock is ahead of the database's. ForgetKeys forgets
-// 1000 keys per transaction, oldest first; if it returns an error, some may be forgotten,
-// and the next call goes on. It returns an error and forgets nothing if before is less than
-// [storefront.KeyLifetime] ago by the clock of the database.
+// 1000 keys per transaction, oldest first, and on SQLite, which has one writer at a time,
+// it waits after each for as long as that took, so that orders have their turn. If it
+// returns an error, some may be forgotten, and the next call goes on. It returns an error
+// and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of
+// the database.
 //
 // In SQLite, if a release with tables of version 1 has recorded a key, its age counts from
 // the first ForgetKeys that finds it.
@@ -181,18 +183,33 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v", before.Format(time.RFC3339), storefront.KeyLifetime)
 	}
 	if e := s.engine.Load(); e.date != "" {
-		for n := int64(1); n > 0; {
-			if n, err = s.exec(ctx, func(e *engine) string { return e.date }, keysPerStatement); err != nil {
-				return 0, err
-			}
+		if _, err := s.byThousands(ctx, func(e *engine) string { return e.date }); err != nil {
+			return 0, err
 		}
 	}
-	var total int64
+	return s.byThousands(ctx, func(e *engine) string { return e.forget }, before.UnixMilli())
+}
+
+// byThousands runs a statement, whose last argument says how many rows it changes at most,
+// until it changes none, and returns how many it has changed.
+func (s *Store) byThousands(ctx context.Context, statement func(*engine) string, args ...any) (total int64, err error) {
+	args = append(args, keysPerStatement)
 	for {
-		n, err := s.exec(ctx, func(e *engine) string { return e.forget }, before.UnixMilli(), keysPerStatement)
+		began := time.Now()
+		n, err := s.exec(ctx, statement, args...)
 		total += n
 		if err != nil || n == 0 {
 			return total, err
+		}
+		if !s.engine.Load().oneWriter {
+			continue
+		}
+		// Orders ask for the lock now and then, and would seldom do so between two transactions
+		// without a pause.
+		select {
+		case <-time.After(time.Since(began)):
+		case <-ctx.Done():
+			return total, fmt.Errorf("sqlstore: %w", ctx.Err())
 		}
 	}
 }

@@ -675,6 +675,46 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 	})
 }
 
+// Orders find the one lock of SQLite free for as long as keys were forgotten, and its callers
+// need not wait for that.
+func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
+	for _, row := range []struct {
+		engine engine
+		pause  time.Duration
+	}{{sqlite, time.Second}, {postgres, 0}, {mysql, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeDB(row.engine)
+			var ended time.Time // of the last statement
+			var pauses []time.Duration
+			f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+				switch {
+				case kindOf(query) == "CLOCK":
+					return [][]driver.Value{{time.Now().UnixMilli()}}, nil
+				case strings.Contains(query, "SET keyed_ms"): // there are no keys of version 1
+					return nil, nil
+				case !ended.IsZero():
+					pauses = append(pauses, time.Since(ended))
+				}
+				time.Sleep(time.Second)
+				ended = time.Now()
+				return make([][]driver.Value, 1000), nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
+			defer cancel()
+			n, err := sqlstore.New(open(t, f), nil).ForgetKeys(ctx, time.Now().Add(-2*storefront.KeyLifetime))
+			if n == 0 || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil || time.Since(ended) > row.pause {
+				t.Errorf("%v: ForgetKeys returned %d, %v, %v after its last statement", row.engine, n, err, time.Since(ended))
+			}
+			for _, pause := range pauses {
+				if pause != row.pause {
+					t.Errorf("%v: ForgetKeys has paused %v, want %v each time", row.engine, pauses, row.pause)
+					break
+				}
+			}
+		})
+	}
+}
+
 func TestPutOfTheZeroResourcePutsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, nil }}
