@@ -6,15 +6,14 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"example.com/storefront/integration/internal/process"
 )
 
 // mount returns the folder of a new disk of a size.
 func mount(t testing.TB, size int64) (dir string, err error) {
 	t.Helper()
-	if dir, err = os.MkdirTemp("", "storefront-disk-"); err != nil {
-		return "", err
-	}
-	t.Cleanup(func() { os.Remove(dir) })
+	dir = process.Folder(t) // else the disk may outlive the test binary
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", size)); err != nil {
 		return "", err
 	}
