@@ -51,7 +51,13 @@ func TestAtOnce(t *testing.T) {
 				standby.Freeze(t)
 				return func() { standby.Thaw(t) }
 			}},
-			fault{"standby's disk full", func() func() { return standby.FillDisk(t) }},
+			fault{"standby's disk full", func() func() {
+				free := standby.FillDisk(t)
+				return func() {
+					free()
+					standby.Restart(t) // it may have answered while it was about to end
+				}
+			}},
 			fault{"fail-over", func() func() {
 				failOver()
 				return func() { standby.Follow(t, primary) }

@@ -223,18 +223,22 @@ func (s *Server) useSmallDisk(t testing.TB) {
 	s.data = filepath.Join(s.disk, "data")
 }
 
-// FillDisk fills the small disk of the server, and returns a function that frees it and
-// starts the server again if it has ended by itself, as its operator would.
+// FillDisk fills the small disk of the server, and returns a function that frees it, starts
+// the server again if it ends by itself, as its operator would, and waits until it answers.
 func (s *Server) FillDisk(t testing.TB) (free func()) {
 	t.Helper()
 	empty := smalldisk.Fill(t, s.disk, diskSize)
 	return func() {
 		t.Helper()
 		empty()
-		if _, ended := s.Process.HasEnded(); ended {
-			s.Process = nil
-			s.Start(t)
-		}
+		process.WaitFor(t, s.in.kind.Name+" answers", 5*time.Minute, nil, func() error {
+			if _, ended := s.Process.HasEnded(); ended {
+				s.Process = nil
+				s.Start(t)
+			}
+			_, err := s.Query("SELECT 1")
+			return err
+		})
 	}
 }
 
