@@ -348,7 +348,7 @@ func startOnNodes(t *testing.T, f *faulttest.Test, c *dbserver.GaleraCluster) {
 	}
 	for range hosts {
 		r := faulttest.StartReplicas(t, process.Durable, 1, "mysql://root@"+strings.Join(hosts, ",")+"/shop?wsrep_sync_wait=1")[0]
-		f.Replicas, f.URLs = append(f.Replicas, r), append(f.URLs, r.URL)
+		f.Use(append(f.Replicas, r)...)
 		hosts = append(hosts[1:], hosts[0])
 	}
 }

@@ -66,7 +66,7 @@ func TestMySQLMemberKills(t *testing.T) {
 	hosts := g.Hosts()
 	for range hosts {
 		r := faulttest.StartReplicas(t, process.Durable, 1, "mysql://shop@"+strings.Join(hosts, ",")+"/shop?group_replication_consistency='BEFORE'")[0]
-		f.Replicas, f.URLs = append(f.Replicas, r), append(f.URLs, r.URL)
+		f.Use(append(f.Replicas, r)...)
 		hosts = append(hosts[1:], hosts[0])
 	}
 	f.Orders = 1200

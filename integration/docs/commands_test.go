@@ -39,6 +39,8 @@ var trials = map[string]trial{
 	"go run ./cmd/storefront -trouble 7":            testedBy("TestTroubleSaysWhatAClientDidWrong"),
 	"go run ./integration/leaks ./...":              inCI("go run ./integration/leaks -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
+	"go run ./integration/soak -for 10m -seed 1":    inCI("go run ./integration/soak -for 1m -seed 3 -run TestSimulation"),
+	"go run ./integration/soak -for 8h":             inCI("go run ./integration/soak -for 1m -seed 3 -run TestSimulation"),
 	"go run ./integration/figures":                  testedBy("TestCommittedFiguresAreOfTheCommittedOutput"),
 	"go run ./integration/figures -measure all":     testedBy("TestMeasurementsAreOfWhatThereIs"),
 	"go run ./integration/figures -measure faults":  testedBy("TestMeasurementsAreOfWhatThereIs"),
@@ -326,9 +328,12 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 	return results
 }
 
-// withoutLong returns a command without the variable before a go test that takes long.
+// withoutLong returns a command without the variables before a go test that takes long.
 func withoutLong(command string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(command, "STOREFRONT_LONG=1 "), "STOREFRONT_LONG=full ")
+	for _, variable := range []string{"GOEXPERIMENT=goroutineleakprofile ", "STOREFRONT_LONG=1 ", "STOREFRONT_LONG=full "} {
+		command = strings.TrimPrefix(command, variable)
+	}
+	return command
 }
 
 // checkGoTest looks up what a go test would run, and its flags.

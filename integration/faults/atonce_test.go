@@ -3,9 +3,12 @@ package faults
 import (
 	"database/sql"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
+	"example.com/storefront/internal/audit"
 )
 
 // TestAtOnce has several parts of a shop fail at the same time, in a sequence that the seed
@@ -51,29 +55,24 @@ func TestAtOnce(t *testing.T) {
 				standby.Freeze(t)
 				return func() { standby.Thaw(t) }
 			}},
-			fault{"standby's disk full", func() func() {
-				free := standby.FillDisk(t)
-				return func() {
-					free()
-					standby.Restart(t) // it may have answered while it was about to end
-				}
-			}},
+			fault{"standby's disk full", func() func() { return standby.FillDisk(t) }},
 			fault{"fail-over", func() func() {
 				failOver()
 				return func() { standby.Follow(t, primary) }
 			}},
 		)...)
 		alone := false
-		s.losable = append(s.losable, loss{"standby", func() {
+		s.losable = append(s.losable, fault{"standby", func() func() {
 			standby.WaitUntilSynchronous(t, primary)
 			alone = true
 			standby.Kill(t)
 			s.admit()
-			s.WaitUntilStuck()
+			s.waitUntilStuck()
 			for _, r := range s.Replicas {
 				r.WaitUntilServing() // lists, while nobody can commit
 			}
 			primary.GoOnAlone(t)
+			return nil
 		}})
 		s.run(func() *sql.DB {
 			if !alone {
@@ -122,10 +121,11 @@ func TestAtOnce(t *testing.T) {
 				return func() { n.Connect(t) }
 			}},
 		)
-		s.losable = append(s.losable, loss{"node", func() {
+		s.losable = append(s.losable, fault{"node", func() func() {
 			n := node()
 			n.Kill(t)
 			c.Nodes = slices.DeleteFunc(c.Nodes, func(other *dbserver.GaleraNode) bool { return other == n })
+			return nil
 		}})
 		s.run(func() *sql.DB {
 			return dbserver.Open(t, "mysql", dbserver.Waiting(node().DSN()))
@@ -156,10 +156,11 @@ func TestAtOnce(t *testing.T) {
 				return func() { m.Thaw(t) }
 			}},
 		)
-		s.losable = append(s.losable, loss{"primary", func() {
+		s.losable = append(s.losable, fault{"primary", func() func() {
 			m := primary()
 			m.Kill(t)
 			g.Members = slices.DeleteFunc(g.Members, func(other *dbserver.GroupMember) bool { return other == m })
+			return nil
 		}})
 		s.run(func() *sql.DB { return dbserver.Open(t, "mysql", primary().DSN()) })
 	})
@@ -182,32 +183,43 @@ func serverFaults(t *testing.T, server func() *dbserver.Server) []fault {
 	}
 }
 
-// A fault begins, and returns what ends it.
+// A fault begins, and returns what ends it, or nil if it has no end.
 type fault struct {
 	name  string
 	begin func() (end func())
 }
 
-// A loss is a fault without an end.
-type loss struct {
-	name  string
-	begin func()
-}
-
 // A shop has parts, each of which has one fault at a time, and may lose one part for good.
 type shop struct {
 	*faulttest.Test
-	t       *testing.T
-	parts   [][]fault
-	losable []loss
-
-	admitted int // orders
+	t        *testing.T
+	parts    [][]fault // the database's come last
+	losable  []fault
+	gone     *faulttest.Replica // once it is lost
+	admitted int                // orders
 }
 
-func newShop(t *testing.T) *shop { return &shop{Test: faulttest.New(t), t: t} }
+func newShop(t *testing.T) *shop {
+	s := &shop{Test: faulttest.New(t), t: t}
+	engine := fnv.New64a() // so that each has other faults
+	engine.Write([]byte(t.Name()))
+	s.Rand = rand.New(rand.NewPCG(*faulttest.Seed, engine.Sum64()))
+	return s
+}
 
-// batch is how many orders are admitted at a time: more than WaitUntilStuck waits for.
+// batch is how many orders are admitted at a time.
 const batch = 200
+
+// waitUntilStuck waits until clients have failed so often that no order may get through, or
+// most orders that are admitted have got through.
+func (s *shop) waitUntilStuck() {
+	s.t.Helper()
+	const often, few = 16, 40
+	failed := s.Audit.Progress().Failed
+	s.WaitUntil("clients fail", func(p audit.Progress) bool {
+		return p.Failed >= failed+often || p.Acknowledged >= s.admitted-few
+	})
+}
 
 func (s *shop) admit() {
 	for range batch {
@@ -236,23 +248,43 @@ func (s *shop) link(protocol netfault.Protocol, server string) string {
 	return p.Addr()
 }
 
+// Each is durable with a clock that is off by more than a day.
+var (
+	behind = durableOff("durable-behind", -30*time.Hour)
+	ahead  = durableOff("durable-ahead", 30*time.Hour)
+)
+
+// durableOff returns a function that builds durable when it is called for the first time.
+func durableOff(name string, off time.Duration) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		binary, err := process.Path(name)
+		if err != nil {
+			return "", err
+		}
+		return binary, process.GoBuildChanged(binary, "durable",
+			process.Change{File: "orders.go", Old: "= now.UTC()", New: fmt.Sprintf("= now.Add(%d).UTC()", off)},
+			process.Change{File: "durable/main.go", Old: "time.Now().Add(-storefront", New: fmt.Sprintf("time.Now().Add(%d-storefront", off)},
+		)
+	})
+}
+
 // start starts three replicas on a database. The clock of one is more than a day off.
 func (s *shop) start(url string) {
 	s.t.Helper()
 	s.Start(2, url)
-	off := []time.Duration{-30 * time.Hour, 30 * time.Hour}[s.Rand.IntN(2)]
-	binary := filepath.Join(process.Folder(s.t), "durable")
-	if err := process.GoBuildChanged(binary, "durable",
-		process.Change{File: "orders.go", Old: "= now.UTC()", New: fmt.Sprintf("= now.Add(%d).UTC()", off)},
-		process.Change{File: "durable/main.go", Old: "time.Now().Add(-storefront", New: fmt.Sprintf("time.Now().Add(%d-storefront", off)},
-	); err != nil {
+	clock := []struct {
+		name    string
+		durable func() (string, error)
+	}{{"clock behind", behind}, {"clock ahead", ahead}}[s.Rand.IntN(2)]
+	binary, err := clock.durable()
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	wrong := faulttest.NewReplica(s.t, binary, url)
 	wrong.Start()
 	wrong.WaitUntilServing()
-	s.Replicas, s.URLs = append(s.Replicas, wrong), append(s.URLs, wrong.URL)
-	s.Kills[fmt.Sprint("clock ", off)]++
+	s.Use(append(s.Replicas, wrong)...)
+	s.Kills[clock.name]++
 	for _, r := range s.Replicas {
 		r.Supervised = true
 		s.part(
@@ -271,34 +303,39 @@ func (s *shop) start(url string) {
 				}
 			}},
 		)
-		s.losable = append(s.losable, loss{"replica", func() {
+		s.losable = append(s.losable, fault{"replica", func() func() {
 			r.Process.Kill()
-			s.Replicas = slices.DeleteFunc(s.Replicas, func(other *faulttest.Replica) bool { return other == r })
+			s.gone = r
+			return nil
 		}})
 	}
 }
 
-// run has the parts fail while orders are created, and accounts for them.
+// run has the parts fail while orders are created, and accounts for them. In each round, the
+// database has one of its faults, each in turn, and two other parts have one.
 func (s *shop) run(open func() *sql.DB) {
 	s.t.Helper()
 	const atOnce = 3
 	rounds := long.Of(2, 12)
+	others, database := s.parts[:len(s.parts)-1], s.parts[len(s.parts)-1]
+	turns := s.Rand.Perm(len(database))
 	s.Orders = (rounds*(2*atOnce+1) + 3) * batch
 	s.Admitted = make(chan struct{}, s.Orders)
 	s.Begin()
 	for round := range rounds {
-		var ends []func()
-		var names []string
-		for _, i := range s.Rand.Perm(len(s.parts))[:atOnce] {
-			f := s.parts[i][s.Rand.IntN(len(s.parts[i]))]
-			names = append(names, f.name)
-			s.Kills[f.name]++
-			s.admit() // they are created while it begins
-			ends = append(ends, f.begin())
-			s.admit() // and these when it has
-			s.WaitUntilStuck()
+		faults := []fault{database[turns[round%len(turns)]]}
+		for _, i := range s.Rand.Perm(len(others))[:atOnce-1] {
+			faults = append(faults, others[i][s.Rand.IntN(len(others[i]))])
 		}
-		s.t.Logf("round %d: %q", round, names)
+		var ends []func()
+		for _, i := range s.Rand.Perm(len(faults)) {
+			s.t.Logf("round %d: %s", round, faults[i].name)
+			s.Kills[faults[i].name]++
+			s.admit() // they are created while it begins
+			ends = append(ends, faults[i].begin())
+			s.admit() // and these when it has
+			s.waitUntilStuck()
+		}
 		for _, i := range s.Rand.Perm(len(ends)) {
 			ends[i]()
 		}
@@ -318,10 +355,6 @@ func (s *shop) run(open func() *sql.DB) {
 		s.admit()
 	}
 	s.End()
-	s.Audit.Config.URLs = nil
-	for _, r := range s.Replicas {
-		s.Audit.Config.URLs = append(s.Audit.Config.URLs, r.URL)
-	}
-	s.URLs = s.Audit.Config.URLs
+	s.Use(slices.DeleteFunc(slices.Clone(s.Replicas), func(r *faulttest.Replica) bool { return r == s.gone })...)
 	s.Check(open)
 }

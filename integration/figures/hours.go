@@ -20,24 +20,23 @@ func hoursTable(tests map[string]attributes) (string, error) {
 	t := newTable(nil, append([]string{""}, names...)...)
 	for _, row := range []struct {
 		about, key string
-		write      func(float64) string
 	}{
-		{"minutes", "minutes", number},
-		{"orders that the table began with", "filled", number},
-		{"orders a second that it could take", "capacity", number},
-		{"that were sent", "rate", number},
-		{"orders acknowledged", "acknowledged", number},
-		{"of which lost", "lost", number},
-		{"there twice", "duplicated", number},
-		{"requests sent again", "retries", number},
-		{"keys forgotten", "forgotten", number},
-		{"backups taken", "backups", number},
-		{"changes of lists", "changes", number},
-		{"goroutines that wait for what never comes", "leaked", number},
+		{"minutes", "minutes"},
+		{"orders that the table began with", "filled"},
+		{"orders a second that it could take", "capacity"},
+		{"that were sent", "rate"},
+		{"orders acknowledged", "acknowledged"},
+		{"of which lost", "lost"},
+		{"there twice", "duplicated"},
+		{"requests sent again", "retries"},
+		{"keys forgotten", "forgotten"},
+		{"backups taken", "backups"},
+		{"changes of lists", "changes"},
+		{"goroutines that wait for what never comes", "leaked"},
 	} {
 		cells := []string{row.about}
 		for _, engine := range names {
-			cells = append(cells, row.write(get(engine, row.key)))
+			cells = append(cells, number(get(engine, row.key)))
 		}
 		t.row(cells...)
 	}

@@ -13,7 +13,7 @@ import (
 	"example.com/storefront/integration/internal/process"
 )
 
-// A sample is how large everything is at a moment. What it counts in bytes is a float64.
+// A sample is how large everything is at a moment. Sizes in bytes are float64.
 type sample struct {
 	quarter     int
 	resident    float64 // memory of the process
@@ -50,7 +50,7 @@ func (s *shop) sample(t *testing.T) (now sample) {
 // settle waits until the process is as small as it was when it had nothing to do before.
 func (s *shop) settle(t *testing.T, before sample) (now sample) {
 	t.Helper()
-	process.WaitFor(t, "durable has ended what orders have begun", time.Minute, s.Process, func() error {
+	process.WaitFor(t, "durable has ended what orders have begun", 5*time.Minute, s.Process, func() error {
 		now = s.sample(t)
 		if now.goroutines > before.goroutines+16 || now.files > before.files+16 {
 			return fmt.Errorf("it has %d goroutines and %d open files; before, it had %d and %d", now.goroutines, now.files, before.goroutines, before.files)

@@ -2,6 +2,7 @@ package releases
 
 import (
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,7 +108,12 @@ func TestAReleaseWithOtherTablesIsRefused(t *testing.T) {
 func expectRefusal(t *testing.T, r *faulttest.Replica, want string) {
 	t.Helper()
 	r.Start()
-	<-r.Process.Ended
+	process.WaitFor(t, "the release is refused", 5*time.Minute, nil, func() error {
+		if _, ended := r.Process.HasEnded(); !ended {
+			return errors.New("it runs")
+		}
+		return nil
+	})
 	if r.Process.State == nil {
 		t.Error("beside it, the release ended with status 0")
 	}
@@ -139,7 +145,7 @@ func newExchange(t *testing.T, d *testdb.DB, urls []string) *exchange {
 func (e *exchange) add(binary string) *faulttest.Replica {
 	e.t.Helper()
 	r := faulttest.NewReplica(e.t, binary, e.urls[len(e.Replicas)%len(e.urls)])
-	e.Replicas, e.URLs = append(e.Replicas, r), append(e.URLs, r.URL)
+	e.Use(append(e.Replicas, r)...)
 	return r
 }
 
@@ -192,11 +198,7 @@ func (e *exchange) run(before []*faulttest.Replica, steps []step, after []*fault
 	// The keys of each release are remembered for their time, and no longer.
 	store := testdb.OpenSuiteStore(e.t, e.database, nil)
 	store.Advance(storefront.KeyLifetime - time.Hour)
-	e.Replicas, e.URLs = after, nil
-	for _, r := range after {
-		e.URLs = append(e.URLs, r.URL)
-	}
-	e.Audit.Config.URLs = e.URLs
+	e.Use(after...)
 	e.Check(func() *sql.DB { return e.database.Pool })
 	store.Advance(storefront.KeyLifetime)
 	for what, query := range map[string]string{

@@ -4,7 +4,8 @@
 //	go run ./integration/soak -for 10m -seed 1
 //	STOREFRONT_LONG=full go run ./integration/soak -for 8h -run 'clusters|TestSimulation'
 //
-// It prints a line for each run. A test that fails is named with the command that runs it
+// It prints a line for each run. TestHours of integration/hours, which needs as much time as it
+// is given, has a flag -for of its own. A test that fails is named with the command that runs it
 // again by its seed, and the exit status is then 1.
 package main
 

@@ -4,18 +4,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// Each target is tests that there are, which take its flags.
+// Each target names tests that there are, which take its flags.
 func TestTargetsExist(t *testing.T) {
 	for _, g := range targets {
 		list := exec.Command("go", append([]string{"test", "-list", g.test, "./" + g.pkg, "-args"}, g.args(1)...)...)
 		list.Dir = "../.."
 		out, err := list.CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "Test") {
+		if err != nil {
 			t.Errorf("%s: %v\n%s", list, err, out)
+		}
+		for alternative := range strings.SplitSeq(g.test, "|") {
+			if !slices.ContainsFunc(strings.Fields(string(out)), regexp.MustCompile(alternative).MatchString) {
+				t.Errorf("%s has no test like %s", g.pkg, alternative)
+			}
 		}
 	}
 }

@@ -223,8 +223,9 @@ func (s *Server) useSmallDisk(t testing.TB) {
 	s.data = filepath.Join(s.disk, "data")
 }
 
-// FillDisk fills the small disk of the server, and returns a function that frees it, starts
-// the server again if it ends by itself, as its operator would, and waits until it answers.
+// FillDisk fills the small disk of the server, and returns a function that frees it, waits
+// until the server answers, which an operator has to start again if it has ended by itself, and
+// then restarts it: it may have answered when it was about to end.
 func (s *Server) FillDisk(t testing.TB) (free func()) {
 	t.Helper()
 	empty := smalldisk.Fill(t, s.disk, diskSize)
@@ -239,6 +240,7 @@ func (s *Server) FillDisk(t testing.TB) (free func()) {
 			_, err := s.Query("SELECT 1")
 			return err
 		})
+		s.Restart(t)
 	}
 }
 

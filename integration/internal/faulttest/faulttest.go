@@ -71,9 +71,17 @@ func New(t *testing.T) *Test {
 // Start starts replicas on a database and waits until they serve.
 func (f *Test) Start(replicas int, db string) {
 	f.t.Helper()
-	f.Replicas = StartReplicas(f.t, process.Durable, replicas, db)
-	for _, r := range f.Replicas {
+	f.Use(StartReplicas(f.t, process.Durable, replicas, db)...)
+}
+
+// Use has the clients ask these replicas. It is not for while they create orders.
+func (f *Test) Use(replicas ...*Replica) {
+	f.Replicas, f.URLs = replicas, nil
+	for _, r := range replicas {
 		f.URLs = append(f.URLs, r.URL)
+	}
+	if f.Audit != nil {
+		f.Audit.Config.URLs = f.URLs
 	}
 }
 

@@ -16,8 +16,8 @@
 //     flushed, so a write may be torn between two sectors, and not within one. SQLite,
 //     PostgreSQL and InnoDB rely on as much.
 //   - A file has any size that it has had since then. Sectors within it that have not reached
-//     the disk are zeros. If it was truncated, and is on the disk, nothing from before comes
-//     back behind the end.
+//     the disk are zeros. Once a truncation has reached the disk, nothing that was behind the
+//     new end comes back.
 //   - Names change in any sequence, apart from the content of files: a file that was made and
 //     renamed may be there, and empty. But a call changes names as a whole, so a rename loses
 //     no file, and of the calls on one name or one file, the first ones survive.

@@ -4,6 +4,7 @@ package volatilefs
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"log"
 	"maps"
@@ -104,8 +105,13 @@ func Mount(t testing.TB, seed uint64) *Disk {
 	t.Helper()
 	d := newDisk(seed)
 	d.Dir = process.Folder(t)
-	if err := d.mount(); err != nil {
+	if err := canMount(); err != nil {
 		t.Skipf("no disk that can lose its power: that takes /dev/fuse and the right to mount, which root has: %v", err)
+	}
+	if err := d.mount(); errors.Is(err, syscall.EPERM) {
+		t.Skipf("no disk that can lose its power: a disk cannot be mounted here: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := d.unmount(); err != nil {
@@ -113,6 +119,18 @@ func Mount(t testing.TB, seed uint64) *Disk {
 		}
 	})
 	return d
+}
+
+// canMount returns why this process can mount no disk.
+func canMount() error {
+	if os.Geteuid() != 0 {
+		return errors.New("this is not root")
+	}
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 func newDisk(seed uint64) *Disk {

@@ -373,7 +373,7 @@ func TestNoMountOutlivesTheBinary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process.WaitFor(t, "all is gone", time.Minute, nil, func() error {
+	process.WaitFor(t, "all is gone", 5*time.Minute, nil, func() error {
 		if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(command) > 0 {
 			return errors.New("its process lives")
 		}
