@@ -106,7 +106,7 @@ func TestBadMySQLURL(t *testing.T) {
 		{"mysql://shop:secret@db1/shop?strict=true", "strict"},
 		{"mysql://shop:secret@db1/shop?sql_mode=%zz", "parameter"},
 	} {
-		_, _, err := open(row.url)
+		_, err := openMySQL(row.url)
 		if err == nil || !strings.HasPrefix(err.Error(), "-db: ") || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, want an error that says %s", row.url, err, row.says)
 		} else if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret@") {

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -162,18 +161,4 @@ func value(ctx context.Context, c *pgconn.PgConn, query string) (string, error) 
 		return "", fmt.Errorf("%s: not one value", query)
 	}
 	return string(results[0].Rows[0][0]), nil
-}
-
-// setPool sets the size of the pool of a database that is a server.
-func setPool(db *sql.DB) {
-	// PostgreSQL serves 100 connections by default, MySQL 151: enough for four
-	// replicas. Cores and disk are busy with fewer than 20, and more would wait
-	// for each other there rather than here.
-	db.SetMaxOpenConns(20)
-	// A connection costs the server a process or thread, which a burst should not
-	// pay twice.
-	db.SetMaxIdleConns(20)
-	db.SetConnMaxIdleTime(5 * time.Minute)
-	// So that replicas spread anew over servers behind a proxy or a changed name.
-	db.SetConnMaxLifetime(30 * time.Minute)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"net"
@@ -197,3 +198,17 @@ func (e serverErrors) Error() string {
 }
 
 func (e serverErrors) Unwrap() []error { return e }
+
+// setPool sets the size of the pool of a database that is a server.
+func setPool(db *sql.DB) {
+	// PostgreSQL serves 100 connections by default, MySQL 151: enough for four
+	// replicas. Cores and disk are busy with fewer than 20, and more would wait
+	// for each other there rather than here.
+	db.SetMaxOpenConns(20)
+	// A connection costs the server a process or thread, which a burst should not
+	// pay twice.
+	db.SetMaxIdleConns(20)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	// So that replicas spread anew over servers behind a proxy or a changed name.
+	db.SetConnMaxLifetime(30 * time.Minute)
+}
