@@ -187,12 +187,11 @@ func TestHoldsBites(t *testing.T) {
 
 		{"the store reads another column", "database", func(t *testing.T, release, _ string) {
 			execute(t, release+"/shop.db", `ALTER TABLE storefront_orders RENAME COLUMN fingerprint TO print`)
-		}, "its column fingerprint"},
+		}, `Migrate does not make "storefront_orders fingerprint`},
 		{"the table of orders has another name", "database", func(t *testing.T, release, _ string) {
 			execute(t, release+"/shop.db", `ALTER TABLE storefront_orders RENAME TO orders`)
-		}, `sent again, is answered with 201 {"id":"…"`},
+		}, "no such table: storefront_orders"},
 		{"the tables are of a later release", "database", func(t *testing.T, release, _ string) {
-			execute(t, release+"/shop.db", `ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`)
 			execute(t, release+"/shop.db", `UPDATE storefront_schema SET version = 1000000, oldest = 1000000`)
 		}, "of a later release"},
 		{"keys are hashed in another way", "database", func(t *testing.T, release, _ string) {
