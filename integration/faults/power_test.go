@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"example.com/storefront/integration/internal/dbserver"
@@ -81,6 +82,7 @@ func TestPowerTakesWhatIsNotFlushed(t *testing.T) {
 			f.Begin()
 			f.End()
 			s.fail(0, 0)
+			s.wait()
 			for _, r := range f.Replicas { // the tables may be lost, too
 				r.Process.Kill()
 				r.Start()
@@ -104,7 +106,8 @@ type supply struct {
 	f         *faulttest.Test
 	disk      *volatilefs.Disk
 	processes func() []*process.Process
-	start     func()         // starts them: servers answer when it returns, replicas may not
+	launch    func()         // starts them
+	wait      func()         // returns when servers answer; replicas may not
 	open      func() *sql.DB // the database, once the replicas have ended
 }
 
@@ -122,7 +125,7 @@ func powerOfSQLite(t *testing.T, f *faulttest.Test, command func() (string, erro
 		for _, r := range f.Replicas {
 			r.Start()
 		}
-	}, func() *sql.DB {
+	}, func() {}, func() *sql.DB {
 		// SQLite maps a file into memory, and this process, which is the disk, might
 		// wait for itself.
 		dir := process.Folder(t)
@@ -150,14 +153,15 @@ func powerOfServer(t *testing.T, f *faulttest.Test, kind *dbserver.Kind, setting
 	f.Start(3, url)
 	return &supply{t, f, disk,
 		func() []*process.Process { return []*process.Process{server.Process} },
-		func() { server.Process = nil; server.Start(t) },
+		func() { server.Process = nil; server.Launch(t) },
+		func() { server.Start(t) },
 		func() *sql.DB { return dbserver.Open(t, driver, server.DSN()) },
 	}
 }
 
 // failsAgainAndAgain takes the power so many times, or as often as the flag says, whenever
-// about every more orders are acknowledged, or soon after start has returned. Most of the time,
-// orders must be on their way then.
+// about every more orders are acknowledged, or while the processes start after the failure
+// before. Most of the time, orders must be on their way then.
 func (s *supply) failsAgainAndAgain(times, every int) {
 	s.t.Helper()
 	if *failures > 0 {
@@ -167,6 +171,7 @@ func (s *supply) failsAgainAndAgain(times, every int) {
 	s.f.Begin()
 	for i := range times {
 		if s.f.Rand.IntN(4) > 0 {
+			s.wait()
 			s.f.WaitUntilAcknowledged(i*every + s.f.Rand.IntN(every))
 		}
 		s.fail(s.f.Rand.IntN(100), []float64{0, 0.5, 0.95}[s.f.Rand.IntN(3)])
@@ -176,6 +181,7 @@ func (s *supply) failsAgainAndAgain(times, every int) {
 			s.f.Kills["power failure"]++
 		}
 	}
+	s.wait()
 	s.f.End()
 	if n := s.f.Kills["power failure"]; n < times*2/3 {
 		s.t.Errorf("the power failed %d times while orders were created, want most of %d", n, times)
@@ -184,10 +190,22 @@ func (s *supply) failsAgainAndAgain(times, every int) {
 }
 
 // fail takes the power after so many more calls that change something on the disk, or once
-// there are no more orders, and gives it back. A part of what was not flushed is kept.
+// there are no more orders or a process ends by itself, and gives it back. A part of what was
+// not flushed is kept.
 func (s *supply) fail(calls int, keep float64) {
 	s.t.Helper()
-	s.disk.Fail(calls, s.f.Created, keep, func() {
+	idle := make(chan struct{})
+	closeIdle := sync.OnceFunc(func() { close(idle) })
+	for _, p := range s.processes() {
+		go func() {
+			select {
+			case <-s.f.Created:
+			case <-p.Ended:
+			}
+			closeIdle()
+		}()
+	}
+	s.disk.Fail(calls, idle, keep, func() {
 		for _, p := range s.processes() {
 			if err := p.SignalKillAll(); err != nil {
 				s.t.Error(err)
@@ -198,5 +216,5 @@ func (s *supply) fail(calls int, keep float64) {
 		<-p.Ended
 	}
 	s.disk.Restore(s.t)
-	s.start()
+	s.launch()
 }

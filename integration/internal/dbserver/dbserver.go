@@ -276,8 +276,8 @@ func (s *Server) copyTemplate(t testing.TB) {
 	}
 }
 
-// Start starts a server that is down and waits until it answers. It keeps its data and,
-// from the first start on, its port.
+// Start starts a server that is down, unless Launch has, and waits until it answers. It
+// keeps its data and, from the first start on, its port.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	if err := s.tryStart(); err != nil {
@@ -311,6 +311,14 @@ func (s *Server) tryStart() error {
 				return state
 			}
 		}
+	}
+}
+
+// Launch is Start without the wait, which a later Start makes up for.
+func (s *Server) Launch(t testing.TB) {
+	t.Helper()
+	if err := s.launch(); err != nil {
+		t.Fatal(err)
 	}
 }
 
