@@ -94,7 +94,7 @@ func TestAtOnce(t *testing.T) {
 	t.Run("Galera", func(t *testing.T) {
 		long.Test(t)
 		s := newShop(t)
-		c := dbserver.StartGalera(t, 3)
+		c := dbserver.StartGaleraOnSmallDisks(t, 3)
 		var hosts []string
 		for _, node := range c.Nodes {
 			hosts = append(hosts, s.link(netfault.MySQL, node.Addr()))
@@ -120,6 +120,7 @@ func TestAtOnce(t *testing.T) {
 				n.CutOff(t)
 				return func() { n.Connect(t) }
 			}},
+			fault{"node's disk full", func() func() { return node().FillDisk(t) }},
 		)
 		s.losable = append(s.losable, fault{"node", func() func() {
 			n := node()
@@ -134,7 +135,7 @@ func TestAtOnce(t *testing.T) {
 	t.Run("Group Replication", func(t *testing.T) {
 		long.Test(t)
 		s := newShop(t)
-		g := dbserver.StartMySQLGroup(t, 3, dbserver.SinglePrimary)
+		g := dbserver.StartMySQLGroupOnSmallDisks(t, 3, dbserver.SinglePrimary)
 		var hosts []string
 		for _, m := range g.Members {
 			hosts = append(hosts, s.link(netfault.MySQL, m.Addr()))
@@ -155,6 +156,7 @@ func TestAtOnce(t *testing.T) {
 				m.Freeze(t)
 				return func() { m.Thaw(t) }
 			}},
+			fault{"primary's disk full", func() func() { return primary().FillDisk(t) }},
 		)
 		s.losable = append(s.losable, fault{"primary", func() func() {
 			m := primary()

@@ -19,6 +19,7 @@ import (
 
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/integration/internal/smalldisk"
 )
 
 // A GaleraCluster is a cluster of MariaDB servers of a test's own, which have all
@@ -35,6 +36,18 @@ type GaleraNode struct {
 // StartGalera starts a cluster of n nodes for the time of the test. Without the
 // binaries it skips the test.
 func StartGalera(t testing.TB, n int) *GaleraCluster {
+	t.Helper()
+	return startGalera(t, n, func(*Server) {})
+}
+
+// StartGaleraOnSmallDisks is StartGalera with each node's data on a disk that the node has to
+// itself, and that FillDisk fills. Where none can be mounted it skips the test.
+func StartGaleraOnSmallDisks(t testing.TB, n int) *GaleraCluster {
+	t.Helper()
+	return startGalera(t, n, func(s *Server) { s.useSmallDisk(t) })
+}
+
+func startGalera(t testing.TB, n int, prepare func(*Server)) *GaleraCluster {
 	t.Helper()
 	MariaDB.installation(t)
 	library := installedGalera(t)
@@ -61,6 +74,7 @@ func StartGalera(t testing.TB, n int) *GaleraCluster {
 			"binlog-format=ROW",
 			"innodb-autoinc-lock-mode=2",
 		})
+		prepare(node.Server)
 		node.copyTemplate(t)
 		node.port = process.FreePort()
 		t.Cleanup(func() {
@@ -200,6 +214,20 @@ func (n *GaleraNode) Kill(t testing.TB) {
 	n.Server.Kill(t)
 	for _, pid := range n.transfers(t) {
 		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// FillDisk fills the small disk of the node, and returns a function that frees it and starts
+// the node again, as its operator would: a node that could not write what the others have written
+// leaves them, and may go on to run without them.
+func (n *GaleraNode) FillDisk(t testing.TB) (free func()) {
+	t.Helper()
+	empty := smalldisk.Fill(t, n.disk, diskSize)
+	return func() {
+		t.Helper()
+		empty()
+		n.Kill(t)
+		n.Start(t)
 	}
 }
 

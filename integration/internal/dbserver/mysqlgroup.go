@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/integration/internal/smalldisk"
 )
 
 // A MySQLGroup is a group of MySQL servers of a test's own that replicate to each
@@ -31,6 +32,18 @@ const (
 // StartMySQLGroup starts a group of n members for the time of the test. Without the
 // binaries it skips the test.
 func StartMySQLGroup(t testing.TB, n int, single bool) *MySQLGroup {
+	t.Helper()
+	return startMySQLGroup(t, n, single, func(*Server) {})
+}
+
+// StartMySQLGroupOnSmallDisks is StartMySQLGroup with each member's data on a disk that the member
+// has to itself, and that FillDisk fills. Where none can be mounted it skips the test.
+func StartMySQLGroupOnSmallDisks(t testing.TB, n int, single bool) *MySQLGroup {
+	t.Helper()
+	return startMySQLGroup(t, n, single, func(s *Server) { s.useSmallDisk(t) })
+}
+
+func startMySQLGroup(t testing.TB, n int, single bool, prepare func(*Server)) *MySQLGroup {
 	t.Helper()
 	MySQL.installation(t)
 	var addresses []string // for the other members
@@ -57,6 +70,7 @@ func StartMySQLGroup(t testing.TB, n int, single bool) *MySQLGroup {
 			"group-replication-member-expel-timeout=0",
 			"group-replication-recovery-reconnect-interval=1",
 		}, mode...))
+		prepare(m.Server)
 		m.copyTemplate(t)
 		m.port = process.FreePort()
 		g.Members = append(g.Members, m)
@@ -117,6 +131,19 @@ func (m *GroupMember) Start(t testing.TB) {
 		}
 		return errors.Join(fmt.Errorf("it is %q", state), err)
 	})
+}
+
+// FillDisk fills the small disk of the member, and returns a function that frees it and starts
+// the member again, as its operator would: a member that could not write may have left the others.
+func (m *GroupMember) FillDisk(t testing.TB) (free func()) {
+	t.Helper()
+	empty := smalldisk.Fill(t, m.disk, diskSize)
+	return func() {
+		t.Helper()
+		empty()
+		m.Kill(t)
+		m.Start(t)
+	}
 }
 
 // state returns how the member sees itself in its group.
