@@ -109,6 +109,7 @@ type supply struct {
 	launch    func()         // starts them
 	wait      func()         // returns when servers answer; replicas may not
 	open      func() *sql.DB // the database, once the replicas have ended
+	calls     int            // of a start that change something on the disk, at most
 }
 
 // powerOfSQLite starts replicas of a command on a SQLite file.
@@ -133,7 +134,7 @@ func powerOfSQLite(t *testing.T, f *faulttest.Test, command func() (string, erro
 			t.Fatal(err)
 		}
 		return dbserver.Open(t, "sqlite", filepath.Join(dir, "shop.db"))
-	}}
+	}, 100}
 }
 
 // powerOfServer starts a server of a kind, and replicas that share it and have power from
@@ -156,6 +157,7 @@ func powerOfServer(t *testing.T, f *faulttest.Test, kind *dbserver.Kind, setting
 		func() { server.Process = nil; server.Launch(t) },
 		func() { server.Start(t) },
 		func() *sql.DB { return dbserver.Open(t, driver, server.DSN()) },
+		2000,
 	}
 }
 
@@ -170,11 +172,13 @@ func (s *supply) failsAgainAndAgain(times, every int) {
 	s.f.Orders = (times + 1) * every
 	s.f.Begin()
 	for i := range times {
+		calls := s.f.Rand.IntN(1 + s.f.Rand.IntN(s.calls)) // some starts change little
 		if s.f.Rand.IntN(4) > 0 {
 			s.wait()
 			s.f.WaitUntilAcknowledged(i*every + s.f.Rand.IntN(every))
+			calls = s.f.Rand.IntN(100)
 		}
-		s.fail(s.f.Rand.IntN(100), []float64{0, 0.5, 0.95}[s.f.Rand.IntN(3)])
+		s.fail(calls, []float64{0, 0.5, 0.95}[s.f.Rand.IntN(3)])
 		select {
 		case <-s.f.Created: // the disk had nothing to do
 		default:
