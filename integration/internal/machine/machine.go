@@ -57,8 +57,12 @@ func Describe() (string, error) {
 	}
 	one, _, _ := bytes.Cut(load, []byte(" "))
 	kernel, _, _ := bytes.Cut(bytes.TrimSpace(release), []byte("-"))
-	return fmt.Sprintf("%s, %d cores of %s, %.0f GB, Linux %s, %s, of which a flush took %s (99 of 100: %s), %s, %s; load average: %s",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), cpu, kB*1024/1e9, kernel, disk,
+	cores := "1 core"
+	if n := runtime.NumCPU(); n != 1 {
+		cores = fmt.Sprint(n, " cores")
+	}
+	return fmt.Sprintf("%s, %s of %s, %.0f GB, Linux %s, %s, of which a flush took %s (99 of 100: %s), %s, %s; load average: %s",
+		time.Now().UTC().Format(time.DateOnly), cores, cpu, kB*1024/1e9, kernel, disk,
 		milliseconds(flush[len(flush)/2]), milliseconds(flush[len(flush)*99/100]),
 		runtime.Version(), versions, one), nil
 }
