@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"database/sql"
 	"flag"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/volatilefs"
+	"example.com/storefront/internal/audit"
 )
 
 // More of them: go test ./integration/faults -run TestSQLitePower -v -failures 1000
@@ -81,7 +83,7 @@ func TestPowerTakesWhatIsNotFlushed(t *testing.T) {
 			f.Orders = 50
 			f.Begin()
 			f.End()
-			s.fail(0, 0)
+			s.fail(0, f.Orders, 0)
 			s.wait()
 			for _, r := range f.Replicas { // the tables may be lost, too
 				r.Process.Kill()
@@ -178,7 +180,7 @@ func (s *supply) failsAgainAndAgain(times, every int) {
 			s.f.WaitUntilAcknowledged(i*every + s.f.Rand.IntN(every))
 			calls = s.f.Rand.IntN(100)
 		}
-		s.fail(calls, []float64{0, 0.5, 0.95}[s.f.Rand.IntN(3)])
+		s.fail(calls, (i+1)*every, []float64{0, 0.5, 0.95}[s.f.Rand.IntN(3)])
 		select {
 		case <-s.f.Created: // the disk had nothing to do
 		default:
@@ -193,23 +195,26 @@ func (s *supply) failsAgainAndAgain(times, every int) {
 	s.f.Check(s.open)
 }
 
-// fail takes the power after so many more calls that change something on the disk, or once
-// there are no more orders or a process ends by itself, and gives it back. A part of what was
-// not flushed is kept.
-func (s *supply) fail(calls int, keep float64) {
+// fail takes the power after so many more calls that change something on the disk, or earlier:
+// once so many orders are acknowledged, or a process has ended by itself. Then it gives the
+// power back. A part of what was not flushed is kept.
+func (s *supply) fail(calls, orders int, keep float64) {
 	s.t.Helper()
-	idle := make(chan struct{})
-	closeIdle := sync.OnceFunc(func() { close(idle) })
+	early := make(chan struct{})
+	closeEarly := sync.OnceFunc(func() { close(early) })
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	go func() {
+		s.f.Audit.Wait(ctx, func(p audit.Progress) bool { return p.Acknowledged >= orders })
+		closeEarly()
+	}()
 	for _, p := range s.processes() {
 		go func() {
-			select {
-			case <-s.f.Created:
-			case <-p.Ended:
-			}
-			closeIdle()
+			<-p.Ended
+			closeEarly()
 		}()
 	}
-	s.disk.Fail(calls, idle, keep, func() {
+	s.disk.Fail(calls, early, keep, func() {
 		for _, p := range s.processes() {
 			if err := p.SignalKillAll(); err != nil {
 				s.t.Error(err)
