@@ -156,7 +156,15 @@ func powerOfServer(t *testing.T, f *faulttest.Test, kind *dbserver.Kind, setting
 	f.Start(3, url)
 	return &supply{t, f, disk,
 		func() []*process.Process { return []*process.Process{server.Process} },
-		func() { server.Process = nil; server.Launch(t) },
+		func() {
+			server.Process = nil
+			if kind == dbserver.MySQL {
+				// A failure during its recovery has left a page of its system tablespace torn.
+				server.Start(t)
+			} else {
+				server.Launch(t)
+			}
+		},
 		func() { server.Start(t) },
 		func() *sql.DB { return dbserver.Open(t, driver, server.DSN()) },
 		2000,
