@@ -34,8 +34,10 @@ func readAttributes(name string) (map[string]attributes, error) {
 	return tests, nil
 }
 
-// scenarios are the rows of the table of faults.
-var scenarios = []struct{ test, on, fault string }{
+// A scenario is a row of a table: a test, what there was and what happened to it.
+type scenario struct{ test, on, fault string }
+
+var faults = []scenario{
 	{"TestReplicaKills", "Three replicas on one PostgreSQL", "a replica killed"},
 	{"TestPostgresKills", "The same", "PostgreSQL killed, or now and then a replica"},
 	{"TestPostgresPower", "The same", "the power of PostgreSQL's disk gone, and what was not flushed, or a part of it"},
@@ -65,14 +67,36 @@ var scenarios = []struct{ test, on, fault string }{
 	{"TestAtOnce/Galera", "The same, on a Galera cluster of three nodes", "of these, with a node killed, frozen or cut off; in the end, a replica or a node lost"},
 }
 
-// faultsTable has what the fault tests have found.
-func faultsTable(faults map[string]attributes) (string, error) {
-	t := newTable(nil, "What there was", "What happened", "Times", "Orders acknowledged", "Retries", "Lost", "Duplicated", "Longest gap")
+const (
+	candidate = "three of 1.0.0-rc.1 are replaced by two of this release and one of a later one, which come and go"
+	later     = "one of a later release comes beside two of this one, and is taken back"
+)
+
+var exchanges = []scenario{
+	{"TestReleaseCandidateSideBySide/SQLite", "SQLite", candidate},
+	{"TestReleaseCandidateSideBySide/PostgreSQL", "PostgreSQL 15", "the same"},
+	{"TestReleaseCandidateSideBySide/PostgreSQL_18", "PostgreSQL 18", "the same"},
+	{"TestReleaseCandidateSideBySide/MariaDB", "MariaDB", "the same"},
+	{"TestReleaseCandidateSideBySide/MySQL", "MySQL", "the same"},
+	{"TestReleaseCandidateSideBySide/Galera", "a Galera cluster of three nodes", "the same"},
+	{"TestReleaseCandidateSideBySide/Group_Replication", "a group of three MySQL servers with one primary", "the same"},
+	{"TestReleasesSideBySide/SQLite", "SQLite", later},
+	{"TestReleasesSideBySide/PostgreSQL", "PostgreSQL 15", "the same"},
+	{"TestReleasesSideBySide/PostgreSQL_18", "PostgreSQL 18", "the same"},
+	{"TestReleasesSideBySide/MariaDB", "MariaDB", "the same"},
+	{"TestReleasesSideBySide/MySQL", "MySQL", "the same"},
+	{"TestReleasesSideBySideOnClusters/Galera", "a Galera cluster of three nodes", "the same"},
+	{"TestReleasesSideBySideOnClusters/Group_Replication", "a group of three MySQL servers, of which all take writes", "the same"},
+}
+
+// scenarioTable has what the tests of all scenarios have found.
+func scenarioTable(on, fault string, scenarios []scenario, found map[string]attributes) (string, error) {
+	t := newTable(nil, on, fault, "Times", "Orders acknowledged", "Retries", "Lost", "Duplicated", "Longest gap")
 	var missing []string
 	var machines []string
 	tests := make(map[string][]string) // by machine
 	for _, s := range scenarios {
-		f := faults[s.test]
+		f := found[s.test]
 		get := func(key string) float64 {
 			v, err := strconv.ParseFloat(f[key], 64)
 			if err != nil {
@@ -91,13 +115,13 @@ func faultsTable(faults map[string]attributes) (string, error) {
 			}
 			tests[m] = append(tests[m], "`"+s.test+"`")
 		}
-		delete(faults, s.test)
+		delete(found, s.test)
 	}
 	if len(missing) > 0 {
-		return "", fmt.Errorf("the output of the fault tests has no %s", strings.Join(missing, ", "))
+		return "", fmt.Errorf("the output of the tests has no %s", strings.Join(missing, ", "))
 	}
-	for test := range faults {
-		return "", fmt.Errorf("%s is in no row of the table of faults", test)
+	for test := range found {
+		return "", fmt.Errorf("%s is in no row", test)
 	}
 	text := t.String() + "\nMeasured, with the names of the tests in the sequence of the rows:\n\n"
 	for _, m := range machines {

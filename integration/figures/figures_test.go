@@ -75,6 +75,7 @@ func TestOutputThatIsIncompleteIsRefused(t *testing.T) {
 		{"size.txt", "BenchmarkSize/SQLite", "BenchmarkSize/MariaDB", "twice"},
 		{"size.txt", "machine:", "other:", "does not say on what"},
 		{"faults.txt", "TestDiskFull", "TestOther", "TestDiskFull acknowledged"},
+		{"releases.txt", "TestReleasesSideBySide/MySQL", "TestOther", "TestReleasesSideBySide/MySQL acknowledged"},
 		{"hours.txt", "TestHours/SQLite p99-ms-4", "TestHours/SQLite p99-ms-5", "TestHours has no SQLite p99-ms-4"},
 		{"faults.txt", "=== ATTR", "=== ATTR  TestOther lost 0\n=== ATTR", "TestOther is in no row"},
 	} {

@@ -64,13 +64,13 @@ func figures(root string) (map[string][]byte, error) {
 		}
 		outputs[name] = o
 	}
-	faults, err := readAttributes(filepath.Join(root, "docs/figures/faults.txt"))
-	if err != nil {
-		return nil, err
-	}
-	hours, err := readAttributes(filepath.Join(root, "docs/figures/hours.txt"))
-	if err != nil {
-		return nil, err
+	found := make(map[string]map[string]attributes)
+	for _, name := range []string{"faults", "releases", "hours"} {
+		tests, err := readAttributes(filepath.Join(root, "docs/figures", name+".txt"))
+		if err != nil {
+			return nil, err
+		}
+		found[name] = tests
 	}
 	files := make(map[string][]byte)
 	for name, draw := range map[string]func() []byte{
@@ -96,10 +96,14 @@ func figures(root string) (map[string][]byte, error) {
 		"aging":    agingTable(outputs),
 		"distance": distanceTable(outputs),
 	}
-	if tables["faults"], err = faultsTable(faults); err != nil {
+	var err error
+	if tables["faults"], err = scenarioTable("What there was", "What happened", faults, found["faults"]); err != nil {
 		return nil, err
 	}
-	if tables["hours"], err = hoursTable(hours); err != nil {
+	if tables["releases"], err = scenarioTable("Database", "Replicas", exchanges, found["releases"]); err != nil {
+		return nil, err
+	}
+	if tables["hours"], err = hoursTable(found["hours"]); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"docs/figures.md", "docs/scale.md"} {

@@ -29,6 +29,7 @@ var measurements = []measurement{
 	{"distance", []string{"./integration/bench"}, "-bench", "Distance", []string{"-benchtime", "1x"}},
 	{"faults", []string{"./integration/faults", "./integration/overload", "./integration/clusters"}, "-run", "Kills|Power|Failover|SplitBrain|Frozen|Cuts|AtOnce|DiskFull",
 		[]string{"-p", "1", "-parallel", "1", "-v"}},
+	{"releases", []string{"./integration/releases"}, "-run", "SideBySide", []string{"-v"}},
 	{"hours", []string{"./integration/hours"}, "-run", "Hours", []string{"-v", "-for", "1h", "-orders", "10000000"}},
 }
 
@@ -41,7 +42,7 @@ func (m *measurement) measure(root string) error {
 	args = slices.Concat(args, m.packages, m.flags) // a test's own flags must be behind the packages
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), long.Variable+"=full", "STOREFRONT_REQUIRE=postgres,mariadb,mysql")
+	cmd.Env = append(os.Environ(), long.Variable+"=full", "STOREFRONT_REQUIRE=postgres,postgres18,mariadb,mysql")
 	if m.name == "hours" {
 		cmd.Env = append(cmd.Env, "GOEXPERIMENT=goroutineleakprofile") // which durable says then
 	}
