@@ -19,27 +19,39 @@ import (
 // reader or the file has gone, all goes on by itself.
 func TestDiskFull(t *testing.T) {
 	f := faulttest.New(t)
-	f.Orders = long.Of(6000, 10_000) // more than fill the log
+	half := long.Of(3000, 5000) // more than fill the log
+	f.Orders = 2 * half
+	f.Admitted = make(chan struct{}, f.Orders)
+	admit := func(orders int) {
+		for range orders {
+			f.Admitted <- struct{}{}
+		}
+	}
 	dir := smalldisk.Folder(t)
 	file := filepath.Join(dir, "shop.db")
 	f.Start(2, file)
 	f.Begin()
 	const some = 100 // that do not fill the log
+	admit(some)
 	f.WaitUntilAcknowledged(some)
 
 	read := holdSnapshot(t, file)
+	admit(half - some)
 	waitUntilRefused(t, f)
 	f.Kills["log full"]++
 	read()
-	f.WaitUntilAcknowledged(f.Audit.Progress().Acknowledged + some)
+	f.WaitUntilAcknowledged(half)
 
+	admit(some) // which may be under way when the disk is full
 	freeDisk := smalldisk.Fill(t, dir, smalldisk.Size)
+	admit(half - some) // which are not, however slow that was
 	waitUntilRefused(t, f)
 	f.Kills["disk full"]++
 	f.KillReplica()
 	read = holdSnapshot(t, file)
+	before := f.Audit.Progress().Acknowledged
 	freeDisk()
-	f.WaitUntilAcknowledged(f.Audit.Progress().Acknowledged + some)
+	f.WaitUntilAcknowledged(before + some)
 	read()
 	f.End()
 	f.Check(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
