@@ -98,6 +98,9 @@ func Preparing(dsn string) string {
 func dropMySQL(s *Server, database string) error {
 	for {
 		id, err := s.Query("SELECT id FROM information_schema.processlist WHERE db = '" + database + "' LIMIT 1")
+		if err != nil && strings.Contains(err.Error(), "Error 3854 ") {
+			continue // MySQL has read the name of the database of a connection that was ending
+		}
 		if err != nil {
 			return err
 		}
