@@ -366,19 +366,11 @@ func TestGaleraCutsAndKills(t *testing.T) {
 	// comes back soon has what it has missed.
 	const rounds, before, after, left = 10, 80, 20, 60
 	f.Orders = rounds * (2*before + after)
-	f.Admitted = make(chan struct{}, f.Orders)
-	f.Begin()
-	admitted := 0
-	admit := func(orders int) {
-		for range orders {
-			f.Admitted <- struct{}{}
-		}
-		admitted += orders
-	}
+	f.BeginAdmitting()
 	order := func() {
 		t.Helper()
-		admit(before)
-		f.WaitUntilAcknowledged(admitted - left)
+		f.Admit(before)
+		f.WaitUntilAcknowledged(f.Admitted - left)
 	}
 	for round := range rounds {
 		order()
@@ -404,7 +396,7 @@ func TestGaleraCutsAndKills(t *testing.T) {
 		}
 		cut.WaitUntilRefusing(t)
 		alone.WaitUntilRefusing(t)
-		admit((round+1)*(2*before+after) - admitted) // at least one for each client
+		f.Admit((round+1)*(2*before+after) - f.Admitted) // at least one for each client
 		f.WaitUntilStuck()
 
 		comeBack := []func(){

@@ -66,7 +66,7 @@ func TestAtOnce(t *testing.T) {
 			standby.WaitUntilSynchronous(t, primary)
 			alone = true
 			standby.Kill(t)
-			s.admit()
+			s.Admit(batch)
 			s.waitUntilStuck()
 			for _, r := range s.Replicas {
 				r.WaitUntilServing() // lists, while nobody can commit
@@ -194,11 +194,10 @@ type fault struct {
 // A shop has parts, each of which has one fault at a time, and may lose one part for good.
 type shop struct {
 	*faulttest.Test
-	t        *testing.T
-	parts    [][]fault // the database's come last
-	losable  []fault
-	gone     *faulttest.Replica // once it is lost
-	admitted int                // orders
+	t       *testing.T
+	parts   [][]fault // the database's come last
+	losable []fault
+	gone    *faulttest.Replica // once it is lost
 }
 
 func newShop(t *testing.T) *shop {
@@ -219,15 +218,8 @@ func (s *shop) waitUntilStuck() {
 	const often, few = 16, 40
 	failed := s.Audit.Progress().Failed
 	s.WaitUntil("clients fail", func(p audit.Progress) bool {
-		return p.Failed >= failed+often || p.Acknowledged >= s.admitted-few
+		return p.Failed >= failed+often || p.Acknowledged >= s.Admitted-few
 	})
-}
-
-func (s *shop) admit() {
-	for range batch {
-		s.Admitted <- struct{}{}
-	}
-	s.admitted += batch
 }
 
 func (s *shop) part(faults ...fault) { s.parts = append(s.parts, faults) }
@@ -322,8 +314,7 @@ func (s *shop) run(open func() *sql.DB) {
 	others, database := s.parts[:len(s.parts)-1], s.parts[len(s.parts)-1]
 	turns := s.Rand.Perm(len(database))
 	s.Orders = (rounds*(2*atOnce+1) + 3) * batch
-	s.Admitted = make(chan struct{}, s.Orders)
-	s.Begin()
+	s.BeginAdmitting()
 	for round := range rounds {
 		faults := []fault{database[turns[round%len(turns)]]}
 		for _, i := range s.Rand.Perm(len(others))[:atOnce-1] {
@@ -333,16 +324,16 @@ func (s *shop) run(open func() *sql.DB) {
 		for _, i := range s.Rand.Perm(len(faults)) {
 			s.t.Logf("round %d: %s", round, faults[i].name)
 			s.Kills[faults[i].name]++
-			s.admit() // they are created while it begins
+			s.Admit(batch) // they are created while it begins
 			ends = append(ends, faults[i].begin())
-			s.admit() // and these when it has
+			s.Admit(batch) // and these when it has
 			s.waitUntilStuck()
 		}
 		for _, i := range s.Rand.Perm(len(ends)) {
 			ends[i]()
 		}
-		s.admit()
-		s.WaitUntilAcknowledged(s.admitted)
+		s.Admit(batch)
+		s.WaitUntilAcknowledged(s.Admitted)
 		for _, r := range s.Replicas {
 			r.WaitUntilServing()
 		}
@@ -351,10 +342,10 @@ func (s *shop) run(open func() *sql.DB) {
 	lost := s.losable[s.Rand.IntN(len(s.losable))]
 	s.t.Logf("lost for good: %s", lost.name)
 	s.Kills[lost.name+" lost"]++
-	s.admit()
+	s.Admit(batch)
 	lost.begin()
-	for s.admitted < s.Orders {
-		s.admit()
+	for s.Admitted < s.Orders {
+		s.Admit(batch)
 	}
 	s.End()
 	s.Use(slices.DeleteFunc(slices.Clone(s.Replicas), func(r *faulttest.Replica) bool { return r == s.gone })...)

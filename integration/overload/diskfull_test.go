@@ -21,30 +21,24 @@ func TestDiskFull(t *testing.T) {
 	f := faulttest.New(t)
 	half := long.Of(3000, 5000) // more than fill the log
 	f.Orders = 2 * half
-	f.Admitted = make(chan struct{}, f.Orders)
-	admit := func(orders int) {
-		for range orders {
-			f.Admitted <- struct{}{}
-		}
-	}
 	dir := smalldisk.Folder(t)
 	file := filepath.Join(dir, "shop.db")
 	f.Start(2, file)
-	f.Begin()
+	f.BeginAdmitting()
 	const some = 100 // that do not fill the log
-	admit(some)
+	f.Admit(some)
 	f.WaitUntilAcknowledged(some)
 
 	read := holdSnapshot(t, file)
-	admit(half - some)
+	f.Admit(half - some)
 	waitUntilRefused(t, f)
 	f.Kills["log full"]++
 	read()
-	f.WaitUntilAcknowledged(half)
+	f.WaitUntilAcknowledged(f.Admitted)
 
-	admit(some) // which may be under way when the disk is full
+	f.Admit(some) // which may be under way when the disk is full
 	freeDisk := smalldisk.Fill(t, dir, smalldisk.Size)
-	admit(half - some) // which are not, however slow that was
+	f.Admit(half - some) // which are not, however slow that was
 	waitUntilRefused(t, f)
 	f.Kills["disk full"]++
 	f.KillReplica()

@@ -175,22 +175,16 @@ func (e *exchange) run(before []*faulttest.Replica, steps []step, after []*fault
 	}
 	batch := long.Of(40, 100)
 	e.Orders = batch * (1 + 2*len(steps))
-	e.Admitted = make(chan struct{}, e.Orders)
-	admit := func() {
-		for range batch {
-			e.Admitted <- struct{}{}
-		}
-	}
-	e.Begin()
-	admit()
-	e.WaitUntilAcknowledged(batch)
-	for i, step := range steps {
-		admit() // they are created meanwhile
+	e.BeginAdmitting()
+	e.Admit(batch)
+	e.WaitUntilAcknowledged(e.Admitted)
+	for _, step := range steps {
+		e.Admit(batch) // they are created meanwhile
 		step.do()
 		e.Kills["exchanged"]++
 		e.database.ExpectVersion(e.t, step.version)
-		admit() // and after it
-		e.WaitUntilAcknowledged(batch * (3 + 2*i))
+		e.Admit(batch) // and after it
+		e.WaitUntilAcknowledged(e.Admitted)
 	}
 	e.End()
 

@@ -45,10 +45,12 @@ type Test struct {
 	Replicas []*Replica
 	URLs     []string       // where clients find them
 	Kills    map[string]int // by what was killed, or whatever else was done
-	Admitted chan struct{}  // unless it is nil, each order takes one of it first
+	Admitted int            // orders, by Admit
 	Audit    *audit.Audit   // since Begin
 	Created  chan struct{}  // closed when no more orders are created; since Begin
 	faults   atomic.Int64
+
+	admissions chan struct{} // unless it is nil, each order takes one of it first
 
 	Mend func(url string, body []byte) []byte // as in audit.Config
 }
@@ -129,13 +131,27 @@ func (f *Test) Begin() {
 	f.t.Cleanup(func() { <-f.Created }) // f.t.Context is done by then
 }
 
+// BeginAdmitting is Begin for clients that send only as many orders as Admit lets them.
+func (f *Test) BeginAdmitting() {
+	f.admissions = make(chan struct{}, f.Orders)
+	f.Begin()
+}
+
+// Admit lets clients send so many more orders. It does not wait.
+func (f *Test) Admit(orders int) {
+	for range orders {
+		f.admissions <- struct{}{}
+	}
+	f.Admitted += orders
+}
+
 // waitUntilAdmitted waits until a client may send one more order.
 func (f *Test) waitUntilAdmitted(ctx context.Context) {
-	if f.Admitted == nil {
+	if f.admissions == nil {
 		return
 	}
 	select {
-	case <-f.Admitted:
+	case <-f.admissions:
 	case <-ctx.Done():
 	}
 }
