@@ -29,6 +29,12 @@ type Order struct {
 	CreatedAt time.Time `json:"created_at"` // UTC, whole milliseconds
 }
 
+// Equal reports whether o and other are the same in all fields, with their times as
+// instants: == also compares how a time is held, which a database or JSON changes.
+func (o Order) Equal(other Order) bool {
+	return o.ID == other.ID && o.Item == other.Item && o.Qty == other.Qty && o.CreatedAt.Equal(other.CreatedAt)
+}
+
 // A Refusal is the error with which a [Store] refuses an order that it would
 // otherwise create. The service answers 422 Unprocessable Content and leaves the
 // key free. A field that does not follow its rules is not sent, and that is logged.

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -858,4 +859,30 @@ func TestOrderWithIfMatchIs412AndCreatesNothing(t *testing.T) {
 	postOrder(h, "k,", teapots, "If-Match: *").wantProblem(t, http.StatusBadRequest, "idempotency-key-invalid")
 	postOrder(h, "k", strings.Repeat(" ", maxOrderBody+1), "If-Match: *").wantProblem(t, http.StatusRequestEntityTooLarge, "body-too-large")
 	postOrder(h, "k", teapots, `If-None-Match: *`).wantStatus(t, http.StatusCreated)
+}
+
+func TestOrderEqual(t *testing.T) {
+	order := Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: time.UnixMilli(1_800_000_000_000).UTC()}
+	if other := order; !order.Equal(other) {
+		t.Errorf("%v does not equal itself", order)
+	}
+	other := order
+	other.CreatedAt = order.CreatedAt.In(time.FixedZone("elsewhere", 3600))
+	if order == other || !order.Equal(other) {
+		t.Errorf("%v does not equal %v, the same instant", order, other)
+	}
+	for name, change := range map[string]func(*Order){
+		"ID":        func(o *Order) { o.ID = "ord_2" },
+		"Item":      func(o *Order) { o.Item = "diary" },
+		"Qty":       func(o *Order) { o.Qty = 3 },
+		"CreatedAt": func(o *Order) { o.CreatedAt = o.CreatedAt.Add(1) },
+	} {
+		other := order
+		if change(&other); order.Equal(other) {
+			t.Errorf("%v equals %v, in spite of another %s", order, other, name)
+		}
+	}
+	if n := reflect.TypeFor[Order]().NumField(); n != 4 {
+		t.Errorf("an Order has %d fields, and Equal compares 4", n)
+	}
 }

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -326,64 +326,145 @@ func TestPanicOfTheStoreIsAFailureOfTheStore(t *testing.T) {
 	})
 }
 
-// Package errtree, which examines them, has a test for each kind of such an error.
 func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 	var nilRefusal *Refusal
+	panics := func() error { panic("a trap") }
 	returns := func(err error) func() error { return func() error { return err } }
 	for name, fail := range map[string]func() error{
-		"a typed nil Refusal":              returns(nilRefusal),
-		"an error whose Is panics":         returns(trapFunc(func() { panic("a trap") })),
-		"an error that ends the goroutine": returns(trapFunc(runtime.Goexit)),
-		"an error that does not answer":    nil,
-		"ErrUnavailable in an endless one": returns(knot{ErrUnavailable}),
-		"a panic with an endless error":    func() error { panic(knot{}) },
+		"a typed nil Refusal":               returns(nilRefusal),
+		"an error whose Is panics":          returns(trap{is: panics}),
+		"an error whose As panics":          returns(trap{as: panics}),
+		"an error whose Unwrap panics":      returns(trap{unwrap: panics}),
+		"an error whose Error panics":       returns(trap{text: panics}),
+		"an error that cannot be compared":  returns(uncomparable{"not to be sent"}),
+		"a panic with nil":                  func() error { panic(any(nil)) },
+		"a panic with such an error":        func() error { panic(trap{text: panics, is: panics, unwrap: panics}) },
+		"a panic with what is temporary":    func() error { panic(ErrUnavailable) },
+		"a final error before one of these": returns(errors.Join(errors.New("not to be sent"), trap{is: panics, text: panics})),
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				if fail == nil {
-					answer := make(chan struct{})
-					defer close(answer)
-					fail = returns(trapFunc(func() { <-answer }))
-				}
-				broken := true
-				store := failingBy(fail)
-				store.getProduct = func(_ context.Context, id string) (Resource, error) {
-					if broken {
-						return Resource{}, fail()
+			for handlerName, handler := range map[string]func(slog.Handler) slog.Handler{
+				"slog's":     func(h slog.Handler) slog.Handler { return h },
+				"a careless": func(h slog.Handler) slog.Handler { return carelessHandler{h} },
+			} {
+				synctest.Test(t, func(t *testing.T) {
+					broken := true
+					store := failingBy(fail)
+					store.getProduct = func(_ context.Context, id string) (Resource, error) {
+						if broken {
+							return Resource{}, fail()
+						}
+						return NewResource(id, nil)
 					}
-					return NewResource(id, nil)
-				}
-				h, log := logged(store)
-				for i, request := range storeRequests {
-					r := request.trial.send(h)
-					p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
-					if lines := log.incidents(t); len(lines) != i+1 || lines[i].Incident != p.Instance || lines[i].Error == "" {
-						t.Errorf("%s: the log is %s, want the incident %s", request.route, log, p.Instance)
+					log := new(logBuffer)
+					h := NewWithOptions(store, &Options{Logger: slog.New(handler(slog.NewJSONHandler(log, nil)))})
+					for i, request := range storeRequests {
+						r := request.trial.send(h)
+						p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
+						if lines := log.incidents(t); len(lines) != i+1 || lines[i].Incident != p.Instance || lines[i].Error == "" {
+							t.Errorf("%s, %s handler: the log is %s, want the incident %s", request.route, handlerName, log, p.Instance)
+						}
+						if strings.Contains(r.body, "not to be sent") {
+							t.Errorf("%s: the error is sent: %s", request.route, r.body)
+						}
 					}
-					if strings.Contains(r.body, "not to be sent") {
-						t.Errorf("%s: the error is sent: %s", request.route, r.body)
+					broken = false // and nothing else is disturbed
+					for _, line := range []string{"Accept: */*", "Cache-Control: max-age=5"} {
+						get(h, "/v1/products/p1", line).wantStatus(t, http.StatusOK)
 					}
-				}
-				broken = false // and nothing else is disturbed
-				for _, line := range []string{"Accept: */*", "Cache-Control: max-age=5"} {
-					get(h, "/v1/products/p1", line).wantStatus(t, http.StatusOK)
-				}
-			})
+				})
+			}
 		})
 	}
 }
 
-// A knot has itself inside, too.
-type knot [1]error
+// What an error of several says besides is no reason to call what is temporary final.
+func TestErrorThatPanicsHidesNoOther(t *testing.T) {
+	panics := func() error { panic("a trap") }
+	h, _ := logged(failing(errors.Join(ErrUnavailable, trap{is: panics, as: panics, text: panics})))
+	for _, request := range storeRequests {
+		request.trial.send(h).wantProblem(t, http.StatusServiceUnavailable, "unavailable")
+	}
+}
 
-func (k knot) Error() string   { return errors.Join(k.Unwrap()...).Error() }
-func (k knot) Unwrap() []error { return []error{k[0], k, k} }
+// A trap is an error whose methods do what its functions do.
+type trap struct{ is, as, unwrap, text func() error }
 
-// A trapFunc is an error whose Is does what it does.
-type trapFunc func()
+func (trap) call(f func() error) (err error) {
+	if f != nil {
+		err = f()
+	}
+	return err
+}
+func (e trap) Error() string { e.call(e.text); return "not to be sent" }
+func (e trap) Is(error) bool { e.call(e.is); return false }
+func (e trap) As(any) bool   { e.call(e.as); return false }
+func (e trap) Unwrap() error { return e.call(e.unwrap) }
 
-func (f trapFunc) Error() string { return "not to be sent" }
-func (f trapFunc) Is(error) bool { f(); return false }
+type uncomparable []string
+
+func (e uncomparable) Error() string { return e[0] }
+
+// A carelessHandler reads the text of each attribute without a thought of panics.
+type carelessHandler struct{ slog.Handler }
+
+func (h carelessHandler) Handle(ctx context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			_ = err.Error()
+		}
+		return true
+	})
+	return h.Handler.Handle(ctx, r)
+}
+
+// An errorHandler keeps the error that is logged.
+type errorHandler struct {
+	slog.Handler
+	got *error
+}
+
+func (h errorHandler) Handle(ctx context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			*h.got = err
+		}
+		return true
+	})
+	return nil
+}
+
+// A program's handler groups errors by their type, or has them say more of themselves.
+func TestLogHasTheStoresOwnError(t *testing.T) {
+	own := fmt.Errorf("while reading: %w", &fs.PathError{Op: "read", Path: "shop.db", Err: errors.New("a bad block")})
+	for name, store := range map[string]Store{
+		"an error":               failing(own),
+		"what is temporary, too": failing(errors.Join(ErrUnavailable, own)),
+		"a panic":                failingBy(func() error { panic(own) }),
+	} {
+		for _, request := range storeRequests {
+			var got error
+			request.trial.send(NewWithOptions(store, &Options{Logger: slog.New(errorHandler{slog.NewTextHandler(io.Discard, nil), &got})}))
+			if path, ok := errors.AsType[*fs.PathError](got); !ok || path.Path != "shop.db" || !errors.Is(got, own) {
+				t.Errorf("%s: %s: the log got %T %v, want the store's own error", name, request.route, got, got)
+			}
+		}
+	}
+}
+
+// So it does when stale-if-error hides the failure from the client.
+func TestLogHasTheStoresOwnErrorBehindAStoredProduct(t *testing.T) {
+	own := &fs.PathError{Op: "read", Path: "shop.db", Err: errors.New("a bad block")}
+	var failure, got error
+	store := &stubStore{getProduct: func(_ context.Context, id string) (Resource, error) { return MustResource(id, nil), failure }}
+	h := NewWithOptions(store, &Options{Logger: slog.New(errorHandler{slog.NewTextHandler(io.Discard, nil), &got})})
+	get(h, "/v1/products/p1", "Cache-Control: no-cache").wantStatus(t, http.StatusOK)
+	failure = own
+	get(h, "/v1/products/p1", "Cache-Control: no-cache, stale-if-error=60").wantStatus(t, http.StatusOK)
+	if got != error(own) {
+		t.Errorf("the log got %T %v, want the store's own error", got, got)
+	}
+}
 
 // Memory would forget what is there.
 func TestWhatIsTemporaryWinsOverWhatIsFinal(t *testing.T) {

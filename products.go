@@ -27,7 +27,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if answer.Failure != nil {
-		s.log(r, slog.LevelWarn, "the store failed; a stored product was given", slog.Any("error", answer.Failure))
+		s.logFailure(r, slog.LevelWarn, "the store failed; a stored product was given", answer.Failure)
 	}
 	body, etag, _ := answer.Value.parts()
 	rep := representation{etag: etag, length: len(body)}

@@ -66,7 +66,6 @@ import (
 	"time"
 
 	"example.com/storefront/internal/agecache"
-	"example.com/storefront/internal/errtree"
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
 )
@@ -78,9 +77,10 @@ type Options struct {
 	// client is gone, with the incident that the response names: 500 as an error,
 	// 503 as a warning, 501 and 504 as information. It also records, as warnings,
 	// errors of the store that stale-if-error hides, and a Refusal that breaks its
-	// rules. A record has the method and the route of the request. It has no key
-	// and no body, unless the Store puts them in its errors, of which it has the
-	// text. The default is the result of slog.Default at the time of the record.
+	// rules. A record has the method and the route of the request, and the
+	// Store's error as the Store returned it, so that a handler can look into it. It
+	// has no key and no body, unless the Store puts them in its errors. The default
+	// is the result of slog.Default at the time of the record.
 	Logger *slog.Logger
 
 	// PageSize is the number of items on a page if limit is optional and absent.
@@ -475,7 +475,7 @@ func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error)
 	}
 	p.Instance = newIncident()
 	if !clientGone {
-		s.log(r, level, "the store failed", slog.String("incident", p.Instance), slog.Any("error", err))
+		s.logFailure(r, level, "the store failed", err, slog.String("incident", p.Instance))
 	}
 	p.ServeHTTP(w, r)
 }
@@ -495,14 +495,30 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
 }
 
+// logFailure logs err, which is from the Store, as it is, so that the log's handler can
+// look into it.
+func (s *service) logFailure(r *http.Request, level slog.Level, message string, err error, attrs ...slog.Attr) {
+	if e, ok := err.(*storeError); ok {
+		err = e.err
+	}
+	defer func() {
+		if recover() != nil { // a method of err did, and the handler did not expect it
+			text := fmt.Sprintf("a %T whose methods panic", err)
+			s.log(r, level, message, append(attrs, slog.String("error", text))...)
+		}
+	}()
+	s.log(r, level, message, append(attrs, slog.Any("error", err))...)
+}
+
 // A guardedStore is where the service meets a Store, whose methods, and those of the
-// errors that it returns, are a stranger's code. It checks each result once: a result
-// that breaks the contract becomes an error, and an error becomes one of those that the
-// contract names or a *storeError.
+// errors that it returns, are a stranger's code. It checks each result once. A result
+// that breaks the contract becomes an error, and so does a panic. All errors become a
+// *storeError.
 type guardedStore struct{ store Store }
 
 func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
 	defer guard(&err)
+	err = errPanicked // unless the store returns
 	if users, err = g.store.ListUsers(ctx, after, limit); err != nil {
 		return nil, err
 	}
@@ -511,6 +527,7 @@ func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (u
 
 func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) (widgets []Resource, err error) {
 	defer guard(&err)
+	err = errPanicked // unless the store returns
 	if widgets, err = g.store.ListWidgets(ctx, start, limit); err != nil {
 		return nil, err
 	}
@@ -541,6 +558,7 @@ func checkPage(method string, items []Resource, position string, inclusive bool)
 
 func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (stored Order, err error) {
 	defer guard(&err)
+	err = errPanicked // unless the store returns
 	stored, err = g.store.CreateOrder(ctx, key, order)
 	if err == nil && stored.ID == "" {
 		err = broken("CreateOrder", "an order without ID")
@@ -550,6 +568,7 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order
 
 func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
 	defer guard(&err)
+	err = errPanicked // unless the store returns
 	product, err = g.store.GetProduct(ctx, id)
 	switch {
 	case err != nil:
@@ -563,45 +582,62 @@ func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resour
 
 // broken returns the error for a method whose result breaks its contract.
 func broken(method, format string, args ...any) error {
-	return &storeError{text: method + " broke its contract: it returned " + fmt.Sprintf(format, args...)}
+	return fmt.Errorf("%s broke its contract: it returned %s", method, fmt.Sprintf(format, args...))
 }
 
-// A storeError is the text of a Store's error, and those of the errors named in
-// the contract that it matches.
+// A storeError is a Store's error. It matches those errors of the contract that the
+// Store's matches, and has no method that calls one of a stranger's.
 type storeError struct {
-	text    string
+	err     error // for the log
 	matches []error
 }
 
-func (e *storeError) Error() string   { return e.text }
+func (e *storeError) Error() string   { return "the store failed" }
 func (e *storeError) Unwrap() []error { return e.matches }
 
-// guard replaces an error of the Store, or its panic, by an error without a stranger's
-// code.
+// errPanicked stands for an error that a method does not return, as it panics: under
+// GODEBUG=panicnil=1, recover returns nil after panic(nil).
+var errPanicked = errors.New("panicked")
+
+// guard replaces an error of the Store, or its panic, by a *storeError.
 func guard(err *error) {
-	if v := recover(); v != nil {
-		*err = &storeError{text: fmt.Sprintf("the store panicked: %v\n\n%s", examine(errtree.Panic(v)), debug.Stack())}
-	} else if *err != nil {
+	switch v := recover(); {
+	case v != nil || *err == errPanicked:
+		panicked, ok := v.(error)
+		if !ok {
+			panicked = fmt.Errorf("%v", v)
+		}
+		*err = &storeError{err: fmt.Errorf("the store panicked: %w\n\n%s", panicked, debug.Stack())}
+	case *err != nil:
 		*err = examine(*err)
 	}
 }
 
-// examine returns an error without a stranger's code that has the text of err and
-// matches the errors of the contract that err matches.
-func examine(err error) error {
-	named := []error{ErrNotFound, ErrKeyReused, ErrInProgress, ErrUnavailable, context.DeadlineExceeded, context.Canceled}
-	if _, own := err.(*storeError); own || slices.Contains(named, err) {
-		return err // none of these has a stranger's code
+// examine finds out which errors of the contract err matches. A method of err that
+// panics matches nothing.
+func examine(err error) *storeError {
+	known := &storeError{err: err}
+	match := func(target error) {
+		defer func() { recover() }()
+		if errors.Is(err, target) {
+			known.matches = append(known.matches, target)
+		}
 	}
-	found := errtree.Examine[*Refusal](err, named...)
-	known := &storeError{found.Text, found.Is}
-	if found.As != nil {
-		known.matches = append(known.matches, new(*found.As))
+	match(ErrUnavailable)
+	match(context.DeadlineExceeded)
+	temporary := known.matches != nil
+	match(context.Canceled)
+	if temporary { // it wins over a final one
+		return known
 	}
-	if isTemporary(known) { // it wins over a final one
-		known.matches = slices.DeleteFunc(known.matches, func(e error) bool {
-			return e != ErrUnavailable && e != context.DeadlineExceeded && e != context.Canceled
-		})
-	}
+	match(ErrNotFound)
+	match(ErrKeyReused)
+	match(ErrInProgress)
+	func() {
+		defer func() { recover() }()
+		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal != nil {
+			known.matches = append(known.matches, new(*refusal))
+		}
+	}()
 	return known
 }

@@ -58,16 +58,18 @@ const KeyLifetime = 24 * time.Hour
 // [context.DeadlineExceeded], the service answers 503 Service Unavailable with
 // Retry-After, whatever else the error matches. An error that the method's
 // comment does not name is answered with 500 Internal Server Error. So is a
-// panic, an error of more than 10,000 errors or whose methods take five seconds,
-// a list that does not ascend from its position, a product with another ID, and
-// the zero Resource. The text of an error, which is logged and never sent,
-// contains neither the value of a key nor the item of an order.
+// panic, a list that does not ascend from its position, a product with another
+// ID, and the zero Resource. The text of an error, which is logged and never
+// sent, contains neither the value of a key nor the item of an order.
 //
 // Requests for a product share a call, so the ctx of GetProduct may carry the
 // values of another request, which may have ended: one of the same scope or,
 // with Options.Shared, of any.
 //
-// No method reads an order back, because no endpoint needs one. None writes
+// A wrapper of a Store has a method Unwrap() Store that returns what it wraps, so
+// that optional methods of later versions are found through it.
+//
+// No method reads an order back, as no endpoint returns orders. None writes
 // users, products or widgets: how they get into the store is up to the embedding
 // program. So is how long orders are kept once their keys may be forgotten.
 type Store interface {
@@ -351,11 +353,10 @@ type MemStore struct {
 	// Accept, if it is not nil, is called for an order that is about to be
 	// created, and never for a replay. If it returns an error, such as a
 	// *[Refusal], that is what CreateOrder returns, and there is no order; if it
-	// returns nil, there is one. Calls come one at a time, so it is to be quick:
-	// other calls of CreateOrder wait for their turn, or leave when their contexts
-	// are done. Accept may use the collections, but neither CreateOrder nor Orders,
-	// which would wait for it. If it panics, there is no order. It must not be
-	// changed after first use.
+	// returns nil, there is one. Calls come one at a time, so it must be quick: other
+	// calls of CreateOrder wait in a queue until their contexts are done. Accept may
+	// use the collections, but neither CreateOrder nor Orders, which would wait for
+	// it. If it panics, there is no order. It must not be changed after first use.
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
 	mu sync.Mutex // guards turns, and is never held for long

@@ -339,6 +339,7 @@ func TestAdditionsHold(t *testing.T) {
 			`"const": "urn:problem-type:storefront:new", "title": "New" }, { "const": "urn:problem-type:storefront:invalid-query"`},
 		{release + "/api/storefront.txt", "func (m *MemStore) Orders() []Order\n", ""},
 		{release + "/api/storefront.txt", "	Shared bool\n", ""},
+		{release + "/api/storefront.txt", "	_           [0]func()\n", "	_           struct{}\n"}, // nobody is promised ==
 	} {
 		edit(t, e.file, e.old, e.new)
 	}
