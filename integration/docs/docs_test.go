@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -189,61 +188,6 @@ func TestDocumentsNameTestsThatAreThere(t *testing.T) {
 				t.Errorf("%s names %s, which no file of tests has", d.Name, name)
 			}
 		})
-	}
-}
-
-// Each defect in docs/record.md is held by a test, which TestDocumentsNameTestsThatAreThere
-// looks for, or by a mutation, and the first table says how many were found by what.
-func TestRecordSaysWhatHoldsEachDefect(t *testing.T) {
-	const name = "docs/record.md"
-	source, err := os.ReadFile(filepath.Join(repository, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mutations, err := os.ReadFile(filepath.Join(repository, "integration", "mutations", "list.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := documents.Parse(name, source)
-	said, counted := make(map[string]string), make(map[string]int)
-	d.Walk(func(n ast.Node) {
-		if _, ok := n.(*tables.TableRow); !ok {
-			return
-		}
-		var cells []string
-		for cell := n.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			cells = append(cells, d.TextOf(cell))
-		}
-		if len(cells) == 3 {
-			said[cells[0]] = cells[2]
-			return
-		}
-		counted[strings.FieldsFunc(cells[2], func(r rune) bool { return r == ':' || r == ',' })[0]]++
-		held := false
-		for n := n.LastChild().FirstChild(); n != nil; n = n.NextSibling() {
-			if n.Kind() != ast.KindLink {
-				continue
-			}
-			held = true
-			if by := d.TextOf(n); !testName.MatchString(by) && !bytes.Contains(mutations, []byte("\n\n"+by+"\nin ")) {
-				t.Errorf("%s: %q is neither a test nor a mutation", cells[0], by)
-			}
-		}
-		if !held {
-			t.Errorf("%s: no link leads to what holds it", cells[0])
-		}
-	})
-	if len(counted) == 0 {
-		t.Error("there is no defect")
-	}
-	for way, n := range counted {
-		if said[way] != strconv.Itoa(n) {
-			t.Errorf("%d defects were found by %s, and the table says %q", n, way, said[way])
-		}
-		delete(said, way)
-	}
-	for way, n := range said {
-		t.Errorf("the table says that %s were found by %s, and there is none", n, way)
 	}
 }
 
