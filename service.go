@@ -400,9 +400,9 @@ type Fault struct {
 
 // ServeHTTP answers with p, as application/problem+json that is not to be stored.
 // Headers that w has already, such as Retry-After, stay. ServeHTTP first reads and
-// drops what is left of the request's body, up to 64 KiB, unless more is declared or
-// the client waits for 100 Continue: a proxy that is still sending may lose a
-// response that comes before. The server's ReadTimeout bounds how long that takes.
+// drops what is left of the request's body, up to 64 KiB, unless more is declared or,
+// over HTTP/1, the client waits for 100 Continue: a proxy that is still sending may lose
+// a response that comes before. The server's ReadTimeout bounds how long that takes.
 func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dropBody(r)
 	if p.Status < 400 || p.Status > 599 {

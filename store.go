@@ -414,8 +414,8 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		return Order{}, err
 	}
 	defer m.leave(turn)
-	now, digest := time.Now(), key.digest()
-	m.forgetKeys(now)
+	digest := key.digest()
+	m.forgetKeys(time.Now())
 	if i, ok := m.keys[digest]; ok {
 		first := m.at(i)
 		if first.fingerprint != key.Fingerprint {
@@ -428,7 +428,7 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 			return Order{}, err
 		}
 	}
-	m.record(keyedOrder{order, digest, key.Fingerprint, now})
+	m.record(keyedOrder{order, digest, key.Fingerprint, time.Now()}) // Accept took its time
 	return order, nil
 }
 

@@ -595,3 +595,19 @@ func FuzzCanonicalResource(f *testing.F) {
 		}
 	})
 }
+
+func TestKeyLivesForADayFromTheEndOfAccept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &MemStore{Accept: func(context.Context, IdempotencyKey, Order) error { time.Sleep(29 * time.Second); return nil }}
+		order := Order{ID: "ord_1", Item: "teapot", Qty: 1}
+		if _, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: "k"}, order); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(KeyLifetime)
+		again := order
+		again.ID = "ord_2"
+		if stored, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: "k"}, again); err != nil || stored.ID != order.ID {
+			t.Errorf("CreateOrder returned %s and the error %v, want %s", stored.ID, err, order.ID)
+		}
+	})
+}

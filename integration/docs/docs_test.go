@@ -12,7 +12,6 @@ import (
 	"unicode"
 
 	"github.com/yuin/goldmark/ast"
-	tables "github.com/yuin/goldmark/extension/ast"
 
 	"example.com/storefront/integration/internal/documents"
 )

@@ -62,8 +62,8 @@ type Cache[V any] struct {
 // A Key names a value. Scopes share neither a value nor a read.
 type Key struct{ Scope, ID string }
 
-// An Answer is a value and where it comes from. Forwarded and Collapsed are also set if
-// there is an error.
+// An Answer is a value and where it comes from. Forwarded is also set if there is an error,
+// and Collapsed if that is NotFound.
 type Answer[V any] struct {
 	Value V
 
