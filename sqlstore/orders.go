@@ -163,7 +163,8 @@ const keysPerStatement = 1000
 //
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 //
-// The hour allows for a program whose clock is ahead of the database's. ForgetKeys forgets
+// The hour allows for a program whose clock is ahead of the database's, and for an order that
+// was committed as much as Options.Timeout after its key was recorded. ForgetKeys forgets
 // 1000 keys per transaction, oldest first, and on SQLite, which has one writer at a time,
 // it waits after each for as long as that took, so that orders have their turn. If it
 // returns an error, some may be forgotten, and the next call goes on. It returns an error
