@@ -13,10 +13,27 @@ import (
 // A representation is what a read answers with: all but its bytes.
 type representation struct {
 	etag      string
+	freshness freshness
 	length    int    // of the body, in bytes
 	link      string // to the next page, or ""
 	date, age string // of a stored product, or ""
 	expired   bool   // its age has reached its freshness lifetime
+}
+
+// A freshness is what Cache-Control says of a representation to each kind of cache.
+type freshness struct{ private, shared string }
+
+// mustRevalidate is the freshness of what no cache may use without asking again.
+var mustRevalidate = freshness{"private, no-cache", "no-cache"}
+
+// newFreshness returns that of a lifetime, in whole seconds. If it is negative, caches
+// must revalidate.
+func newFreshness(lifetime time.Duration) freshness {
+	if lifetime < 0 {
+		return mustRevalidate
+	}
+	maxAge := "max-age=" + strconv.FormatInt(int64(lifetime/time.Second), 10)
+	return freshness{"private, " + maxAge, maxAge}
 }
 
 // writeHead evaluates the request's preconditions in the order of RFC 9110, Section
@@ -26,13 +43,13 @@ type representation struct {
 // A representation that is expired is marked no-cache and goes out in full, as some
 // caches on the way ignore Age and would take a 304 as a renewal for others.
 func (s *service) writeHead(w http.ResponseWriter, r *http.Request, rep representation) (body bool) {
-	h, cacheControl := w.Header(), s.cacheControl(r, rep.expired)
+	h := w.Header()
 	if lines := r.Header["If-Match"]; isPresent(lines) && !httpfield.MatchETag(lines, rep.etag, false) {
 		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
 		return false
 	}
 	h["Etag"] = []string{rep.etag}
-	h["Cache-Control"] = []string{cacheControl}
+	h["Cache-Control"] = []string{s.cacheControl(r, &rep)}
 	if s.vary != "" { // middleware may have set others
 		h["Vary"] = append(slices.Clip(h["Vary"]), s.vary)
 	}
@@ -56,17 +73,15 @@ func (s *service) writeHead(w http.ResponseWriter, r *http.Request, rep represen
 // cacheControl returns the Cache-Control of the response to a read. It is private
 // also with Shared where the request has credentials: RFC 9111, Section 3.5, keeps
 // shared caches from storing the response, but not all of them keep to it.
-func (s *service) cacheControl(r *http.Request, expired bool) string {
-	shared := s.opts.Shared && r.Header["Authorization"] == nil && r.Header["Cookie"] == nil
-	switch {
-	case shared && (expired || s.opts.MaxAge < 0):
-		return "no-cache"
-	case shared:
-		return s.maxAge
-	case expired || s.opts.MaxAge < 0:
-		return "private, no-cache"
+func (s *service) cacheControl(r *http.Request, rep *representation) string {
+	f := rep.freshness
+	if rep.expired {
+		f = mustRevalidate
 	}
-	return s.privateMaxAge
+	if s.opts.Shared && r.Header["Authorization"] == nil && r.Header["Cookie"] == nil {
+		return f.shared
+	}
+	return f.private
 }
 
 // isPresent reports whether a header field is present and not empty.

@@ -25,19 +25,25 @@ func newCacheableStore() *MemStore {
 
 func TestReadsHaveAStrongETagAndCacheControl(t *testing.T) {
 	strong := regexp.MustCompile(`^"[!#-~]{16,}"$`)
+	const revalidate, minute = "private, no-cache", "private, max-age=60"
 	tests := []struct {
-		name string
-		opts *Options
-		want string
+		name       string
+		opts       *Options
+		list, want string // of lists, and of all else
 	}{
-		{"default", nil, "private, max-age=60"},
-		{"MaxAge", &Options{MaxAge: 90 * time.Minute}, "private, max-age=5400"},
-		{"MaxAge that is not whole seconds", &Options{MaxAge: 1999 * time.Millisecond}, "private, max-age=1"},
-		{"MaxAge below a second", &Options{MaxAge: time.Millisecond}, "private, max-age=0"},
-		{"negative MaxAge", &Options{MaxAge: -1}, "private, no-cache"},
-		{"Shared", &Options{Shared: true}, "max-age=60"},
-		{"Shared with negative MaxAge", &Options{Shared: true, MaxAge: -1}, "no-cache"},
-		{"Scope", &Options{Scope: func(*http.Request) string { return "a" }}, "private, max-age=60"},
+		{"default", nil, revalidate, minute},
+		{"MaxAge", &Options{MaxAge: 90 * time.Minute}, revalidate, "private, max-age=5400"},
+		{"MaxAge that is not whole seconds", &Options{MaxAge: 1999 * time.Millisecond}, revalidate, "private, max-age=1"},
+		{"MaxAge below a second", &Options{MaxAge: time.Millisecond}, revalidate, "private, max-age=0"},
+		{"negative MaxAge", &Options{MaxAge: -1}, revalidate, revalidate},
+		{"ListMaxAge", &Options{ListMaxAge: 90 * time.Minute}, "private, max-age=5400", minute},
+		{"ListMaxAge that is not whole seconds", &Options{ListMaxAge: 1999 * time.Millisecond}, "private, max-age=1", minute},
+		{"ListMaxAge below a second", &Options{ListMaxAge: time.Second - 1}, revalidate, minute},
+		{"negative ListMaxAge", &Options{ListMaxAge: -time.Hour}, revalidate, minute},
+		{"both", &Options{ListMaxAge: time.Second, MaxAge: -1}, "private, max-age=1", revalidate},
+		{"Shared", &Options{Shared: true}, "no-cache", "max-age=60"},
+		{"Shared with both", &Options{Shared: true, ListMaxAge: time.Second, MaxAge: -1}, "max-age=1", "no-cache"},
+		{"Scope", &Options{Scope: func(*http.Request) string { return "a" }}, revalidate, minute},
 	}
 	for _, test := range tests {
 		h := NewWithOptions(newCacheableStore(), test.opts)
@@ -45,8 +51,14 @@ func TestReadsHaveAStrongETagAndCacheControl(t *testing.T) {
 			t.Run(test.name+target, func(t *testing.T) {
 				r := get(h, target)
 				r.wantStatus(t, http.StatusOK)
-				if got := r.header["Cache-Control"]; !slices.Equal(got, []string{test.want}) {
-					t.Errorf("Cache-Control %q, want %q", got, test.want)
+				want := test.want
+				if strings.Contains(target, "limit") {
+					want = test.list
+				}
+				for what, r := range map[string]response{"200": r, "304": get(h, target, "If-None-Match: *"), "HEAD": send(h, "HEAD", target, "")} {
+					if got := r.header["Cache-Control"]; !slices.Equal(got, []string{want}) {
+						t.Errorf("%s: Cache-Control %q, want %q", what, got, want)
+					}
 				}
 				if got := r.header["Etag"]; len(got) != 1 || !strong.MatchString(got[0]) {
 					t.Errorf("ETag %q, want one strong one", got)

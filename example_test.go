@@ -91,13 +91,13 @@ func ExampleNew_mounted() {
 }
 
 // The page size is the program's choice, and these reads are the same for every
-// caller, so that a CDN may keep them for five minutes.
+// caller, so that a CDN may keep pages for five minutes.
 func ExampleNewWithOptions() {
 	front := storefront.NewWithOptions(newShop(), &storefront.Options{
 		Logger:      slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 		PageSize:    2,
 		MaxPageSize: 100,
-		MaxAge:      5 * time.Minute,
+		ListMaxAge:  5 * time.Minute,
 		Shared:      true,
 	})
 
@@ -246,7 +246,7 @@ func Example_walkByLink() {
 		fmt.Printf("%s\n", page.Data)
 
 		url = ""
-		link := res.Header.Get("Link") // <?limit=1&start=…>; rel="next"
+		link := res.Header.Get("Link") // <widgets?limit=1&start=…>; rel="next"
 		if target, isNext := strings.CutSuffix(link, `>; rel="next"`); isNext {
 			next, err := res.Request.URL.Parse(strings.TrimPrefix(target, "<"))
 			if err != nil {

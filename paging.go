@@ -174,10 +174,10 @@ func (l listKind) decodeCursor(cursor string) (id string, ok bool) {
 	return id, string(l.appendCursor(make([]byte, 0, maxCursor), id)) == cursor
 }
 
-// writePage answers a request for a list with the first limit of items. The next
-// page is at the cursor next, in the query parameter param; on the last page
-// next is empty.
-func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Resource, limit int, param, next string) {
+// writePage answers a request for a list with the first limit of items. The last segment
+// of the list's path is name. The next page is at the cursor next, in the query parameter
+// param; on the last page next is empty.
+func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Resource, limit int, name, param, next string) {
 	const opening, more, last, closing = `{"data":[`, `],"has_more":true,"next":"`, `],"has_more":false}`, `"}`
 	buffer, _ := s.pages.Get().(*[]byte)
 	if buffer == nil {
@@ -202,9 +202,11 @@ func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Reso
 		body = append(body, last...)
 	} else {
 		body = append(append(append(body, more...), next...), closing...)
-		link = "<?limit=" + strconv.Itoa(limit) + "&" + param + "=" + next + `>; rel="next"`
+		// Some resolvers, such as Java's, get a reference wrong that is a query alone.
+		link = "<" + name + "?limit=" + strconv.Itoa(limit) + "&" + param + "=" + next + `>; rel="next"`
 	}
-	if s.writeHead(w, r, representation{etag: httpfield.ETag(tagOf(append(tags, next...))), length: len(body), link: link}) {
+	etag := httpfield.ETag(tagOf(append(tags, next...)))
+	if s.writeHead(w, r, representation{etag: etag, freshness: s.listFreshness, length: len(body), link: link}) {
 		w.Write(body)
 	}
 	if cap(body) <= 1<<20 { // larger ones are rare, and would stay for long

@@ -30,7 +30,7 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 		s.logFailure(r, slog.LevelWarn, "the store failed; a stored product was given", answer.Failure)
 	}
 	body, etag, _ := answer.Value.parts()
-	rep := representation{etag: etag, length: len(body)}
+	rep := representation{etag: etag, freshness: s.freshness, length: len(body)}
 	if !answer.Began.IsZero() { // it was stored
 		seconds := answer.Age / time.Second // whole ones, as in max-age
 		rep.expired = seconds >= s.opts.MaxAge/time.Second

@@ -22,8 +22,9 @@
 //
 // Lists are paged by cursor: "next" in a page, or its Link header, leads to the
 // next page. A client that follows them sees every item that is there throughout
-// exactly once. Every read has a strong ETag and a Cache-Control, and heeds
-// If-None-Match and If-Match. A client that requests a product with
+// exactly once, also through a cache: what caches keep of a list, they ask for again.
+// Every read has a strong ETag and a Cache-Control, and heeds If-None-Match and
+// If-Match. A client that requests a product with
 // Cache-Control: max-age=N accepts a stored response that is up to N seconds
 // old; one that sends no Cache-Control always has the Store's.
 //
@@ -91,11 +92,19 @@ type Options struct {
 	// exceed 1,000,000. The default is 500.
 	MaxPageSize int
 
-	// MaxAge is the freshness lifetime of responses to reads (RFC 9111, Section
-	// 4.2). Cache-Control states it in whole seconds, rounded down. The default
-	// is 1 minute. If it is negative, caches must always revalidate and no
+	// MaxAge is the freshness lifetime of products and of openapi.json (RFC 9111,
+	// Section 4.2). Cache-Control states it in whole seconds, rounded down. The
+	// default is 1 minute. If it is negative, caches must always revalidate and no
 	// product is kept in memory.
 	MaxAge time.Duration
+
+	// ListMaxAge is the same for pages of lists. By default, as with anything less than
+	// a second, caches must always revalidate: a walk sees what the Store has, and a page
+	// that has not changed is a 304. With a longer lifetime, caches put pages of different
+	// moments together. A walk then sees exactly once what was in the list from ListMaxAge
+	// before it began until it ended, but may miss items that came later, and have
+	// some that are gone. A cache that ignores Age can double that time.
+	ListMaxAge time.Duration
 
 	// Shared states that responses are the same for every caller. They are then
 	// not marked private, so that shared caches may store them, except those to
@@ -159,8 +168,7 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 		s.opts = *opts
 	}
 	s.opts.setDefaults()
-	s.maxAge = "max-age=" + strconv.FormatInt(int64(s.opts.MaxAge/time.Second), 10)
-	s.privateMaxAge = "private, " + s.maxAge
+	s.freshness, s.listFreshness = newFreshness(s.opts.MaxAge), newFreshness(s.opts.ListMaxAge)
 	s.vary = strings.Join(s.opts.Vary, ", ")
 	s.products = agecache.Cache[Resource]{Read: s.store.GetProduct, NotFound: ErrNotFound, Lifetime: s.opts.MaxAge, Size: s.opts.CacheSize}
 	s.bypassHeaders = []string{"Authorization", "Cookie"}
@@ -186,6 +194,9 @@ func (o *Options) setDefaults() {
 		panic("storefront: page sizes must be 1 <= PageSize <= MaxPageSize <= 1,000,000")
 	}
 	o.MaxAge = cmp.Or(o.MaxAge, time.Minute)
+	if o.ListMaxAge < time.Second { // max-age=0 lets caches use a page while they cannot ask
+		o.ListMaxAge = -1
+	}
 	o.CacheSize = cmp.Or(o.CacheSize, 10_000)
 	if o.Vary == nil && o.Scope != nil {
 		o.Vary = []string{"Authorization", "Cookie"}
@@ -197,14 +208,15 @@ func (o *Options) setDefaults() {
 
 // A service is the handler that New returns.
 type service struct {
-	store                       guardedStore
-	opts                        Options // with the defaults in place
-	mux                         http.ServeMux
-	products                    agecache.Cache[Resource]
-	bypassHeaders               []string  // canonical names of headers by which products may differ
-	pages                       sync.Pool // of *[]byte, for the bodies of lists
-	openAPI                     func() (text []byte, etag string)
-	maxAge, privateMaxAge, vary string // values of headers of responses to reads
+	store                    guardedStore
+	opts                     Options // with the defaults in place
+	mux                      http.ServeMux
+	products                 agecache.Cache[Resource]
+	bypassHeaders            []string  // canonical names of headers by which products may differ
+	pages                    sync.Pool // of *[]byte, for the bodies of lists
+	openAPI                  func() (text []byte, etag string)
+	freshness, listFreshness freshness
+	vary                     string // of responses to reads
 }
 
 // handle has handler serve requests for path with method, and with HEAD if method is
@@ -321,7 +333,7 @@ func (o *Options) document() (text []byte, etag string) {
 // getOpenAPI serves GET /openapi.json.
 func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
 	text, etag := s.openAPI()
-	if s.writeHead(w, r, representation{etag: etag, length: len(text)}) {
+	if s.writeHead(w, r, representation{etag: etag, freshness: s.freshness, length: len(text)}) {
 		w.Write(text)
 	}
 }

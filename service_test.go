@@ -31,7 +31,7 @@ func TestConstruction(t *testing.T) {
 		{"MaxPageSize -1", with(Options{MaxPageSize: -1}), true},
 		{"both negative", with(Options{PageSize: -2, MaxPageSize: -1}), true},
 		{"MaxPageSize 1,000,001", with(Options{MaxPageSize: 1_000_001}), true},
-		{"MaxAge and CacheSize negative", with(Options{MaxAge: -1, CacheSize: -1}), false},
+		{"MaxAge, ListMaxAge and CacheSize negative", with(Options{MaxAge: -1, ListMaxAge: -1, CacheSize: -1}), false},
 		{"Vary with an empty name", with(Options{Vary: []string{"Cookie", ""}}), true},
 		{"Vary with a space", with(Options{Vary: []string{"a b"}}), true},
 		{"Vary with two names in one", with(Options{Vary: []string{"Cookie,Authorization"}}), true},
@@ -61,8 +61,8 @@ func TestZeroOptionsAreTheDocumentedDefaults(t *testing.T) {
 	}}
 	for _, h := range []http.Handler{New(store), NewWithOptions(store, nil), NewWithOptions(store, new(Options))} {
 		limits = nil
-		if got := get(h, "/v1/users").header.Get("Cache-Control"); got != "private, max-age=60" {
-			t.Errorf("Cache-Control: %s, want private, max-age=60", got)
+		if got := get(h, "/v1/users").header.Get("Cache-Control"); got != "private, no-cache" {
+			t.Errorf("Cache-Control: %s, want private, no-cache", got)
 		}
 		get(h, "/v1/users?limit=500")
 		if !slices.Equal(limits, []int{51, 501}) { // one more says whether more follow
@@ -77,7 +77,7 @@ func TestOptionsAreCopied(t *testing.T) {
 	var log bytes.Buffer
 	scoped := 0
 	given := Options{
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), PageSize: 2, MaxPageSize: 3, MaxAge: 5 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), PageSize: 2, MaxPageSize: 3, ListMaxAge: 5 * time.Second,
 		Scope: func(*http.Request) string { scoped++; return "" },
 	}
 	opts := given
@@ -85,7 +85,7 @@ func TestOptionsAreCopied(t *testing.T) {
 	if opts.PageSize != 2 || opts.MaxPageSize != 3 || opts.CacheSize != 0 || opts.Shared {
 		t.Errorf("NewWithOptions has changed the options to %+v", opts)
 	}
-	opts = Options{Logger: slog.New(slog.DiscardHandler), PageSize: 1, MaxPageSize: 1, MaxAge: -1, Shared: true, CacheSize: -1}
+	opts = Options{Logger: slog.New(slog.DiscardHandler), PageSize: 1, MaxPageSize: 1, ListMaxAge: -1, Shared: true, CacheSize: -1}
 
 	users := get(h, "/v1/users")
 	if strings.Count(users.body, `"id"`) != 2 {
@@ -241,11 +241,15 @@ func TestProductsInMemoryDoNotVary(t *testing.T) {
 func TestSharedResponsesToCredentialsArePrivate(t *testing.T) {
 	h := NewWithOptions(newCacheableStore(), &Options{Shared: true})
 	for _, target := range cacheableTargets {
+		shared := "max-age=60"
+		if strings.Contains(target, "limit") {
+			shared = "no-cache"
+		}
 		for line, want := range map[string]string{
-			"Accept: */*":             "max-age=60",
-			"Authorization: Bearer x": "private, max-age=60",
-			"Authorization: ":         "private, max-age=60",
-			"Cookie: a=b":             "private, max-age=60",
+			"Accept: */*":             shared,
+			"Authorization: Bearer x": "private, " + shared,
+			"Authorization: ":         "private, " + shared,
+			"Cookie: a=b":             "private, " + shared,
 		} {
 			for _, condition := range []string{"If-None-Match: *", "Accept-Language: en"} {
 				if got := get(h, target, line, condition).header.Get("Cache-Control"); got != want {

@@ -218,11 +218,19 @@ func (v *visit) order() {
 	}
 }
 
+// walk walks through a list, twice where it changes in between.
 func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {
-	c := v.begin()
-	said := c.Asked(name + "(ctx)")
-	ids, err := call(v, list)
-	said(&trouble.Result{IDs: ids, Err: err, Stuck: errors.Is(err, errStuck)})
+	walk := func() *trouble.Call {
+		c := v.begin()
+		said := c.Asked(name + "(ctx)")
+		ids, err := call(v, list)
+		said(&trouble.Result{IDs: ids, Err: err, Stuck: errors.Is(err, errStuck)})
+		return c
+	}
+	if first := walk(); v.trouble.Name == trouble.TwoWalks {
+		first.Change()
+		walk()
+	}
 }
 
 // read reads a product four times. Its name changes in between, but not before the third time,

@@ -11,7 +11,9 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -311,6 +313,33 @@ func newCache(c *client) *cache {
 	return kept
 }
 
+var nextLink = regexp.MustCompile(`<([^>]*)>; rel="next"`)
+
+// followLink makes walks follow Link, which they resolve against the URL that base returns for
+// that of a page.
+func (c *client) followLink(base func(page *url.URL) *url.URL) {
+	c.list = func(ctx context.Context, path, _ string) (ids []string, _ error) {
+		for target := path + "?limit=2"; ; {
+			a := c.fetch(ctx, target, "")
+			some, _, err := readPage(a)
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, some...)
+			next := nextLink.FindStringSubmatch(strings.Join(a.header["Link"], ", "))
+			if next == nil {
+				return ids, nil
+			}
+			page, _ := url.Parse(target)
+			to, err := base(page).Parse(next[1])
+			if err != nil {
+				return nil, err
+			}
+			target = to.RequestURI()
+		}
+	}
+}
+
 // Each of these does in another way what may be done so, and breaks no promise.
 var rightClients = []struct {
 	name   string
@@ -381,6 +410,21 @@ var rightClients = []struct {
 		})
 	}},
 	{"products are kept", func(c *client) { newCache(c) }},
+	{"pages are kept, and asked for again each time", func(c *client) {
+		kept := make(map[string]answer)
+		c.limit = 2
+		c.list = c.listBy(func(ctx context.Context, target string) answer {
+			a := c.fetch(ctx, target, kept[target].header.Get("ETag"))
+			if a.status == 304 && kept[target].body != nil {
+				return kept[target]
+			}
+			if a.status == 200 {
+				kept[target] = a
+			}
+			return a
+		})
+	}},
+	{"walks follow Link", func(c *client) { c.followLink(func(page *url.URL) *url.URL { return page }) }},
 }
 
 func TestRightClientsPass(t *testing.T) {

@@ -366,6 +366,47 @@ var wrongClients = []wrongClient{
 			return ids, strings.ToUpper(next), err
 		}
 	}, []string{"cursor", "walks"}},
+	{"pages are kept for a minute", func(c *client) {
+		kept := make(map[string]answer)
+		c.list = c.listBy(func(ctx context.Context, target string) answer {
+			if a, ok := kept[target]; ok {
+				return a
+			}
+			a := c.fetch(ctx, target, "")
+			if a.status == 200 {
+				kept[target] = a
+			}
+			return a
+		})
+	}, []string{"each-once", "list-request", "whole-list"}},
+	{"a page that was kept hides all that follow", func(c *client) {
+		tags := make(map[string]string)
+		c.list = c.listBy(func(ctx context.Context, target string) answer {
+			a := c.fetch(ctx, target, tags[target])
+			if tags[target] = a.header.Get("ETag"); a.status == 304 {
+				return answer{200, nil, []byte(`{"data":[]}`)}
+			}
+			return a
+		})
+	}, []string{"whole-list"}},
+	{"Link is resolved against the base URL", func(c *client) {
+		c.followLink(func(*url.URL) *url.URL { return &url.URL{Path: "/"} })
+	}, []string{"list-request", "walks"}},
+	{"Link is resolved as if the page were a folder", func(c *client) {
+		c.followLink(func(page *url.URL) *url.URL { return page.JoinPath("/") })
+	}, []string{"list-request", "walks"}},
+	{"only the first link is looked at", func(c *client) {
+		c.followLink(func(page *url.URL) *url.URL { return page })
+		all := c.http.Transport
+		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := all.RoundTrip(r)
+			if err == nil {
+				first, _, _ := strings.Cut(res.Header.Get("Link"), ",")
+				res.Header.Set("Link", first)
+			}
+			return res, err
+		})
+	}, []string{"whole-list"}},
 	{"a walk stops at an empty page", stopsIf(func(ids []string) bool { return len(ids) == 0 }), []string{"whole-list"}},
 	{"a walk stops at a page that is not full", stopsIf(func(ids []string) bool { return len(ids) < 100 }), []string{"whole-list"}},
 	{"a walk stops at an error", func(c *client) {
@@ -626,6 +667,10 @@ var wrongClients = []wrongClient{
 		}
 	}, []string{"product-request"}},
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // rereads is a client that asks for pages and products three times more after some answers,
 // whatever Retry-After says.

@@ -257,6 +257,8 @@ func newService(store storefront.Store, options string, wrap func(http.Handler) 
 			opts.MaxPageSize, err = strconv.Atoi(value)
 		case "MaxAge":
 			opts.MaxAge, err = time.ParseDuration(value)
+		case "ListMaxAge":
+			opts.ListMaxAge, err = time.ParseDuration(value)
 		case "Shared":
 			opts.Shared = true
 		case "CacheSize":

@@ -152,12 +152,15 @@ func (c *Call) take(e *Exchange) step {
 	return st
 }
 
-// change deletes an item of the list and puts two others into it.
-func (c *Call) change(path string) {
-	list := &c.shop.store.Users
-	if path == "/v2/widgets" {
-		list = &c.shop.store.Widgets
-	}
+// Change deletes an item of the list and puts two others into it.
+func (c *Call) Change() {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	c.change()
+}
+
+func (c *Call) change() {
+	list := c.list()
 	if c.changed == nil {
 		c.changed = make(map[string]bool)
 	}
@@ -170,15 +173,18 @@ func (c *Call) change(path string) {
 
 // items returns the IDs of the list.
 func (c *Call) items() []string {
-	list := &c.shop.store.Users
-	if c.Kind == Widgets {
-		list = &c.shop.store.Widgets
-	}
 	var ids []string
-	for item := range list.All() {
+	for item := range c.list().All() {
 		ids = append(ids, item.ID())
 	}
 	return ids
+}
+
+func (c *Call) list() *storefront.Collection {
+	if c.Kind == Widgets {
+		return &c.shop.store.Widgets
+	}
+	return &c.shop.store.Users
 }
 
 // Story tells the call in lines: when, what was sent, and what was answered.

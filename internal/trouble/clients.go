@@ -158,7 +158,7 @@ func (cl *client) next(kind Kind) *Trouble {
 	if len(r.rest) == 0 {
 		for _, t := range Troubles(kind, Minutes) {
 			switch t.Name {
-			case Missing, listChanges: // for clients that can be asked; the lists are the program's
+			case Missing, listChanges, TwoWalks: // for clients that can be asked; the lists are the program's
 			case "an outage": // each call is one client, and it takes three to compare their waits
 				r.rest = append(r.rest, t, t, t)
 			default:
@@ -263,6 +263,9 @@ func (cl *client) findOrder(e *Exchange) *Call {
 func (cl *client) findWalk(kind Kind, query url.Values) *Call {
 	newest := cl.newest(func(c *Call) bool { return c.Kind == kind })
 	if cursor := query.Get("after") + query.Get("start"); cursor != "" {
+		if newest != nil && newest.last().answer.status == http.StatusNotModified {
+			return newest // which goes on with a page that it has kept
+		}
 		gave := cl.newest(func(c *Call) bool {
 			return c.Kind == kind && slices.ContainsFunc(c.exchanges, func(e *Exchange) bool { return bytes.Contains(e.answer.body, []byte(`"`+cursor+`"`)) })
 		})

@@ -10,11 +10,17 @@ import (
 
 const listChanges = "the list changes during the walk"
 
+// TwoWalks is the name of the trouble whose client walks twice, and whose list changes in
+// between.
+const TwoWalks = "the list changes between two walks"
+
 var walkTroubles = []Trouble{
 	{Name: "nothing is wrong"},
 	{Name: "a page is empty and has a next", steps: always(step{times: 1}, step{times: 1, empty: true})},
 	{Name: "the first page is empty and has a next", steps: always(step{times: 1, empty: true})},
 	{Name: listChanges, steps: always(step{times: 1}, step{times: 1, change: true})},
+	{Name: TwoWalks},
+	{Name: "a page has another Link, too", steps: always(step{times: 1, edit: linked}, step{times: 1, edit: linked})},
 	{Name: "503 in the middle", steps: func(d dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
 	{Name: "429 in the middle", steps: func(d dice) []step { return []step{{times: 1}, says(429, html, "Retry-After", d.retryAfter())} }},
 	{Name: "a page is cut", steps: cuts(whole, cutBody)},
@@ -32,6 +38,15 @@ var walkTroubles = []Trouble{
 	{Name: "302 to a page to sign in", Final: true, steps: always(step{times: 1}, says(302, "", "Location", "/sign-in"))},
 	{Name: "the password expires during the walk", Final: true, steps: always(step{times: 1}, says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(step{times: 1}, says(503, html))},
+}
+
+// linked adds a link before that to the next page, as a program around the service may.
+func linked(a *answer) {
+	link := `</help>; rel="help"`
+	if next := a.header.Get("Link"); next != "" {
+		link += ", " + next
+	}
+	a.header.Set("Link", link)
 }
 
 var walkChecks = []*Check{
@@ -153,10 +168,13 @@ func (c *Call) readsRightly() (met bool, fault string) {
 // whyNotWhole says by what the last answer was no end.
 func (c *Call) whyNotWhole() string {
 	i := len(c.exchanges) - 1
+	if i < 0 {
+		return "No request has come: it made the list of pages that it had kept, which say no-cache."
+	}
 	switch e := c.exchanges[i]; {
 	case e.way != whole:
 		return fmt.Sprintf("The answer to request %d, the last, did not come whole.", i+1)
-	case !e.own || e.answer.status != http.StatusOK:
+	case !e.own || e.answer.status != http.StatusOK && e.answer.status != http.StatusNotModified:
 		return fmt.Sprintf("The answer to request %d, the last, is no page.", i+1)
 	case !e.last:
 		return fmt.Sprintf("The walk ended after request %d, although its page has a next.", i+1)

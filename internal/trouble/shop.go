@@ -3,6 +3,7 @@ package trouble
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -199,10 +201,11 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// page answers with a page of a few items, and with cursors of its own.
+// page answers with a page of a few items, and with cursors of its own. Its tag stands for
+// the service's page: whoever has kept that has a cursor that is still good.
 func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 	if st.change {
-		c.change(e.path)
+		c.change()
 	}
 	name := "after"
 	if c.Kind == Widgets {
@@ -246,9 +249,18 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 	if st.empty {
 		page.Data, page.HasMore, page.Next = []json.RawMessage{}, true, position
 	}
+	e.last = !page.HasMore
 	a.header.Del("Link")
-	a.header.Del("ETag")
 	a.header.Del("Content-Length")
+	a.body, _ = json.Marshal(page)
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(a.body))
+	a.header.Set("ETag", tag)
+	if strings.Contains(e.Tag, tag) {
+		a.status, a.body = http.StatusNotModified, nil
+		a.header.Del("Content-Type")
+		a.header.Del("X-Content-Type-Options")
+		return a
+	}
 	if page.HasMore {
 		page.Next = s.cursor(page.Next)
 		link := url.Values{"limit": {limit}}
@@ -256,10 +268,12 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 			link.Del("limit")
 		}
 		link.Set(name, page.Next)
-		a.header.Set("Link", "<?"+link.Encode()+`>; rel="next"`)
+		a.header.Set("Link", "<"+path.Base(e.path)+"?"+link.Encode()+`>; rel="next"`)
 	}
-	e.last = !page.HasMore
 	a.body, _ = json.Marshal(page)
+	if st.edit != nil {
+		st.edit(a)
+	}
 	return a
 }
 

@@ -20,7 +20,7 @@ Cache-Control: private, max-age=60
 Content-Length: 67
 Content-Type: application/json
 Etag: "1GWBYoV3EmZg9_S2JOIEeA"
-Link: <?limit=1&after=AXV1MlFdzvE>; rel="next"
+Link: <users?limit=1&after=AXV1MlFdzvE>; rel="next"
 X-Content-Type-Options: nosniff
 
 {"data":[{"id":"u1","name":"Ada"}],"has_more":true,"next":"AXV1MlFdzvE"}`
