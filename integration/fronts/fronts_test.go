@@ -269,6 +269,24 @@ func testCache(t *testing.T, f *front) {
 		<-time.After(maxAge + rounding)
 		s.wantNew(t)
 	})
+	t.Run("a walk sees what is there", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true})
+		s.addUsers("a", "c", "e", "g")
+		s.wantWalk(t, 2, "a", "c", "e", "g")
+		s.addUsers("b")
+		s.store.Users.Delete("a")
+		s.wantWalk(t, 2, "b", "c", "e", "g")
+	})
+	t.Run("with ListMaxAge, a walk may see what was there", func(t *testing.T) {
+		t.Parallel()
+		s := f.open(t, &storefront.Options{Shared: true, ListMaxAge: time.Hour}) // with pages of its own, as of the product
+		s.addUsers("a", "c", "e", "g")
+		s.wantWalk(t, 3, "a", "c", "e", "g")
+		s.addUsers("b")
+		s.store.Users.Delete("a")
+		s.wantWalk(t, 3, "a", "c", "e", "g")
+	})
 	t.Run("no client can make others see old answers", func(t *testing.T) {
 		t.Parallel()
 		if f.showsOldAnswers(t) {

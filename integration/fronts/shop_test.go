@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,7 +69,7 @@ func (f *front) open(t testing.TB, opts *storefront.Options) *shop {
 	s.change(t)
 	o := storefront.Options{Logger: slog.New(slog.DiscardHandler)}
 	if opts != nil {
-		o.Shared, o.MaxAge = opts.Shared, opts.MaxAge
+		o.Shared, o.MaxAge, o.ListMaxAge = opts.Shared, opts.MaxAge, opts.ListMaxAge
 	}
 	s.service = storefront.NewWithOptions(&s.store, &o)
 	f.shops.Store(s.host, s)
@@ -165,6 +166,35 @@ func (s *shop) get(t testing.TB, lines ...string) answer {
 func (s *shop) order(t testing.TB, key string) answer {
 	t.Helper()
 	return s.send(t, "POST", "/v1/orders", `{"item":"teapot","qty":1}`, "Content-Type: application/json", "Idempotency-Key: "+key)
+}
+
+func (s *shop) addUsers(ids ...string) {
+	for _, id := range ids {
+		s.store.Users.Put(storefront.MustResource(id, nil))
+	}
+}
+
+// wantWalk checks which users a walk by Link sees.
+func (s *shop) wantWalk(t testing.TB, limit int, want ...string) {
+	t.Helper()
+	var ids []string
+	for target := fmt.Sprint("/v1/users?limit=", limit); target != ""; {
+		r := s.send(t, "GET", target, "")
+		var page struct{ Data []storefront.Resource }
+		if err := json.Unmarshal([]byte(r.body), &page); err != nil || r.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", target, r.status, r.body)
+		}
+		for _, user := range page.Data {
+			ids = append(ids, user.ID())
+		}
+		link, _ := strings.CutPrefix(r.header.Get("Link"), "<")
+		if target, _, _ = strings.Cut(link, ">"); target != "" {
+			target = "/v1/" + target
+		}
+	}
+	if !slices.Equal(ids, want) {
+		t.Errorf("the walk has seen %q, want %q", ids, want)
+	}
 }
 
 // wantNew checks that a client gets the product as it is in the store.
