@@ -28,6 +28,12 @@ func TestRequired(t *testing.T) {
 			}
 		})
 	}
+	for variable, want := range map[string]string{"all": skipped, Java: failed} {
+		t.Setenv(Variable, variable)
+		if got := without(Java); got != want {
+			t.Errorf("%s: without Java, a test is %s, want %s", variable, got, want)
+		}
+	}
 }
 
 // without returns what Missing does with a test.
