@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,13 +92,14 @@ func ExampleNew_mounted() {
 }
 
 // The page size is the program's choice, and these reads are the same for every
-// caller, so that a CDN may keep pages for five minutes.
+// caller, so that a CDN may keep products for five minutes, and asks each time whether a
+// page has changed.
 func ExampleNewWithOptions() {
 	front := storefront.NewWithOptions(newShop(), &storefront.Options{
 		Logger:      slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 		PageSize:    2,
 		MaxPageSize: 100,
-		ListMaxAge:  5 * time.Minute,
+		MaxAge:      5 * time.Minute,
 		Shared:      true,
 	})
 
@@ -113,11 +115,16 @@ func ExampleNewWithOptions() {
 	fmt.Println(len(page.Data))
 
 	w = httptest.NewRecorder()
+	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/products/teapot", nil))
+	fmt.Println(w.Header().Get("Cache-Control"))
+
+	w = httptest.NewRecorder()
 	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users?limit=101", nil))
 	fmt.Println(w.Code)
 	// Output:
-	// max-age=300
+	// no-cache
 	// 2
+	// max-age=300
 	// 400
 }
 
@@ -228,6 +235,7 @@ func Example_walkByLink() {
 	server := httptest.NewServer(storefront.New(newShop()))
 	defer server.Close()
 
+	nextLink := regexp.MustCompile(`<([^>]*)>; rel="next"`) // <widgets?limit=1&start=…>; rel="next"
 	url := server.URL + "/v2/widgets?limit=1"
 	for url != "" {
 		res, err := http.Get(url)
@@ -246,9 +254,8 @@ func Example_walkByLink() {
 		fmt.Printf("%s\n", page.Data)
 
 		url = ""
-		link := res.Header.Get("Link") // <widgets?limit=1&start=…>; rel="next"
-		if target, isNext := strings.CutSuffix(link, `>; rel="next"`); isNext {
-			next, err := res.Request.URL.Parse(strings.TrimPrefix(target, "<"))
+		if link := nextLink.FindStringSubmatch(strings.Join(res.Header["Link"], ", ")); link != nil {
+			next, err := res.Request.URL.Parse(link[1])
 			if err != nil {
 				log.Fatal(err)
 			}
