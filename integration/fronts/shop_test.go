@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -178,18 +179,19 @@ func (s *shop) addUsers(ids ...string) {
 func (s *shop) wantWalk(t testing.TB, limit int, want ...string) {
 	t.Helper()
 	var ids []string
-	for target := fmt.Sprint("/v1/users?limit=", limit); target != ""; {
-		r := s.send(t, "GET", target, "")
+	at := &url.URL{Path: "/v1/users", RawQuery: fmt.Sprint("limit=", limit)}
+	for more := true; more; {
+		r := s.send(t, "GET", at.String(), "")
 		var page struct{ Data []storefront.Resource }
 		if err := json.Unmarshal([]byte(r.body), &page); err != nil || r.status != http.StatusOK {
-			t.Fatalf("%s: %d %s", target, r.status, r.body)
+			t.Fatalf("%s: %d %s", at, r.status, r.body)
 		}
 		for _, user := range page.Data {
 			ids = append(ids, user.ID())
 		}
-		link, _ := strings.CutPrefix(r.header.Get("Link"), "<")
-		if target, _, _ = strings.Cut(link, ">"); target != "" {
-			target = "/v1/" + target
+		var link string
+		if link, more = strings.CutSuffix(r.header.Get("Link"), `>; rel="next"`); more {
+			at, _ = at.Parse(strings.TrimPrefix(link, "<"))
 		}
 	}
 	if !slices.Equal(ids, want) {
