@@ -326,6 +326,18 @@ func TestPanicOfTheStoreIsAFailureOfTheStore(t *testing.T) {
 	})
 }
 
+// With this setting, recover does not tell of it.
+func TestPanicWithNilIsAFailureOfTheStoreUnderPanicnil(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
+	for _, request := range storeRequests {
+		h, log := logged(failingBy(func() error { panic(any(nil)) }))
+		p := request.trial.send(h).wantProblem(t, http.StatusInternalServerError, "internal-error")
+		if lines := log.incidents(t); len(lines) != 1 || lines[0].Incident != p.Instance {
+			t.Errorf("%s: the log is %s, want %s", request.route, log, p.Instance)
+		}
+	}
+}
+
 func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 	var nilRefusal *Refusal
 	panics := func() error { panic("a trap") }

@@ -57,6 +57,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -150,13 +151,13 @@ type Options struct {
 }
 
 // New returns a handler that serves store with the default [Options]. It panics
-// if store is nil.
+// if store is nil, or if GODEBUG has httpmuxgo121=1, as it needs the routes of Go 1.22.
 func New(store Store) http.Handler {
 	return NewWithOptions(store, nil)
 }
 
 // NewWithOptions is like [New], but with options; nil opts stands for the
-// defaults. It copies opts. It panics if store is nil, if a name in Vary cannot be
+// defaults. It copies opts. It panics as New does, if a name in Vary cannot be
 // that of a header, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the
 // defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
@@ -184,7 +185,18 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	s.handle("GET", "/v2/widgets", get, s.listWidgets)
 	s.handle("GET", "/openapi.json", get, s.withoutQuery(s.getOpenAPI))
 	s.mux.HandleFunc("/", s.routed("/", s.notFound))
+	s.checkMux()
 	return s
+}
+
+// checkMux panics if the mux is that of Go 1.21, which takes the method for a part of the
+// path. A program can ask for it in several ways, and all of them show in what it does.
+func (s *service) checkMux() {
+	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: ordersPath}}
+	if _, pattern := s.mux.Handler(r); pattern != http.MethodPost+" "+ordersPath {
+		panic("storefront: GODEBUG has httpmuxgo121=1, or a default as old as Go 1.21, with which http.ServeMux " +
+			"knows no methods: put //go:debug httpmuxgo121=0 into the main package, or the setting into GODEBUG")
+	}
 }
 
 func (o *Options) setDefaults() {
@@ -503,7 +515,8 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 	if logger == nil {
 		logger = slog.Default()
 	}
-	attrs = append(attrs, slog.String("method", r.Method[:min(len(r.Method), 32)]), slog.String("route", r.Pattern))
+	method := strings.Clone(r.Method[:min(len(r.Method), 32)]) // a handler may keep a record for later
+	attrs = append(attrs, slog.String("method", method), slog.String("route", r.Pattern))
 	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
 }
 
@@ -525,7 +538,8 @@ func (s *service) logFailure(r *http.Request, level slog.Level, message string, 
 // A guardedStore is where the service meets a Store, whose methods, and those of the
 // errors that it returns, are a stranger's code. It checks each result once. A result
 // that breaks the contract becomes an error, and so does a panic. All errors become a
-// *storeError.
+// *storeError. The strings that it gives a Store are the Store's, as not every server lets
+// those of a request live as long as net/http does.
 type guardedStore struct{ store Store }
 
 func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
@@ -571,6 +585,7 @@ func checkPage(method string, items []Resource, position string, inclusive bool)
 func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (stored Order, err error) {
 	defer guard(&err)
 	err = errPanicked // unless the store returns
+	key.Scope, key.Value = strings.Clone(key.Scope), strings.Clone(key.Value)
 	stored, err = g.store.CreateOrder(ctx, key, order)
 	if err == nil && stored.ID == "" {
 		err = broken("CreateOrder", "an order without ID")
@@ -581,7 +596,7 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order
 func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
 	defer guard(&err)
 	err = errPanicked // unless the store returns
-	product, err = g.store.GetProduct(ctx, id)
+	product, err = g.store.GetProduct(ctx, strings.Clone(id))
 	switch {
 	case err != nil:
 	case product == Resource{}:

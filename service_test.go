@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -51,6 +53,21 @@ func TestConstruction(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The mux of Go 1.21 would take the methods of the routes for hosts.
+func TestNewRefusesTheMuxOfGo121(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Skip(err)
+	}
+	construct := exec.Command(program, "-test.run", "^TestConstruction$/^nil_options$")
+	construct.Env = append(os.Environ(), "GODEBUG=httpmuxgo121=1")
+	if out, err := construct.CombinedOutput(); err == nil || !strings.Contains(string(out), "panic storefront: GODEBUG has httpmuxgo121=1") {
+		t.Errorf("New with the old mux: error %v, want a panic that names the setting\n%s", err, out)
+	}
+	t.Setenv("GODEBUG", "httpmuxgo121=1") // is too late to change the mux
+	get(New(new(MemStore)), "/v1/users").wantStatus(t, http.StatusOK)
 }
 
 func TestZeroOptionsAreTheDocumentedDefaults(t *testing.T) {

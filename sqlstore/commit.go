@@ -27,6 +27,9 @@ type attempt struct {
 // errNotAccepted stands for the error of an Accept that panicked.
 var errNotAccepted = errors.New("sqlstore: Accept has not returned")
 
+// errNoReturn stands for the error of a commit that panicked.
+var errNoReturn = errors.New("sqlstore: the commit has not returned")
+
 // create tries to create the order. If it returns false without an error, the key
 // is taken.
 func (s *Store) create(ctx context.Context, p *proposal) (created bool, err error) {
@@ -102,9 +105,10 @@ func (s *Store) runCommit(ctx context.Context, b *batch.Batch[*attempt]) {
 	attempts := b.Members
 	kept, sent := len(attempts), false
 	oneWriter := s.engine.Load().oneWriter
-	var err error
+	err := errNoReturn
 	defer func() {
-		if value := recover(); value != nil {
+		// With panicnil=1 in GODEBUG, recover returns nil after panic(nil).
+		if value := recover(); value != nil || err == errNoReturn {
 			err = &panicError{value}
 		}
 		if err == nil {

@@ -2,7 +2,8 @@
 // Cache-Control of a request states it (RFC 9111, Section 5.2.1). Requests that would
 // read the same value at the same time share one read. The package knows neither what
 // the values are nor how a request is written, and has no goroutine while no read is
-// under way.
+// under way. Of a key it keeps copies alone, so that the memory of its strings may be
+// overwritten once Get has returned.
 package agecache
 
 import (
@@ -172,6 +173,7 @@ func (c *Cache[V]) stored(key Key, d *Directives) (answer Answer[V], ok bool) {
 
 // reads are the reads of one key that are under way and whose outcome may be stored.
 type reads[V any] struct {
+	key     Key // a copy that nothing else uses
 	count   int
 	settled uint64   // the number of the latest read whose outcome is known; older ones are not stored
 	call    *call[V] // one that other requests may join, or nil
@@ -189,35 +191,40 @@ func (c *Cache[V]) begin(key Key) read {
 	if c.reads == nil {
 		c.reads = make(map[Key]*reads[V])
 	}
-	if c.reads[key] == nil {
-		c.reads[key] = new(reads[V])
+	under := c.reads[key]
+	if under == nil {
+		// The read may outlast the request, whose strings may be parts of something much
+		// larger, or of a buffer that is used again.
+		under = &reads[V]{key: Key{strings.Clone(key.Scope), strings.Clone(key.ID)}}
+		c.reads[under.key] = under
 	}
-	c.reads[key].count++
+	under.count++
 	c.last++
-	return read{key, time.Now(), c.last}
+	return read{under.key, time.Now(), c.last}
 }
 
 // readThrough makes the read of one request that shares it with no other.
 func (c *Cache[V]) readThrough(ctx context.Context, r read) (value V, err error) {
 	err = errNoReturn
-	defer func() {
-		c.mu.Lock()
-		c.end(r, value, err)
-		c.mu.Unlock()
-	}()
+	defer func() { c.end(r, value, err) }()
 	value, err = c.Read(ctx, r.key.ID)
 	return value, err
 }
 
 // end stores the outcome of a read, or removes what is stored if there is no such value,
 // unless the outcome of a read that began later is known: a value that the later one has
-// found gone does not come back. c.mu must be held.
+// found gone does not come back. If it is that of a call, no further request joins it.
 func (c *Cache[V]) end(r read, value V, err error) {
+	gone := errors.Is(err, c.NotFound) // it may call a method of err, and the lock is not held
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	reads := c.reads[r.key]
+	if reads.call != nil && reads.call.number == r.number {
+		reads.call = nil
+	}
 	if reads.count--; reads.count == 0 {
 		delete(c.reads, r.key)
 	}
-	gone := errors.Is(err, c.NotFound)
 	if err != nil && !gone || r.number < reads.settled {
 		return
 	}
@@ -234,9 +241,7 @@ func (c *Cache[V]) end(r read, value V, err error) {
 		if c.entries == nil {
 			c.entries = make(map[Key]*list.Element)
 		}
-		// The strings of the key may be parts of a request that is much larger.
-		key := Key{strings.Clone(r.key.Scope), strings.Clone(r.key.ID)}
-		c.entries[key] = c.recent.PushFront(&entry[V]{key, value, r.began})
+		c.entries[r.key] = c.recent.PushFront(&entry[V]{r.key, value, r.began})
 		if len(c.entries) > c.Size {
 			c.remove(c.recent.Back())
 		}
@@ -280,20 +285,10 @@ func (c *Cache[V]) join(ctx context.Context, key Key, d *Directives) (joined *ca
 func (c *Cache[V]) run(ctx context.Context, call *call[V]) {
 	call.err = errNoReturn
 	defer func() {
-		c.mu.Lock()
-		c.close(call)
 		c.end(call.read, call.value, call.err)
-		c.mu.Unlock()
 		close(call.done)
 	}()
 	call.value, call.err = c.Read(ctx, call.key.ID)
-}
-
-// close keeps further requests from joining the call. c.mu must be held.
-func (c *Cache[V]) close(call *call[V]) {
-	if reads := c.reads[call.key]; reads != nil && reads.call == call {
-		reads.call = nil
-	}
 }
 
 // wait waits until the call ends or ctx is done. The last request to leave cancels the
@@ -303,17 +298,25 @@ func (c *Cache[V]) wait(ctx context.Context, call *call[V]) (value V, err error)
 	case <-call.done:
 	case <-ctx.Done():
 	}
-	c.mu.Lock()
-	call.waiters--
-	if call.waiters == 0 {
-		call.cancel()
-		c.close(call)
-	}
-	c.mu.Unlock()
+	c.leave(call)
 	select {
 	case <-call.done:
 		return call.value, call.err
 	default:
 		return value, ctx.Err()
+	}
+}
+
+// leave notes that a request no longer waits for the call. No further request joins a call
+// that the last one has left.
+func (c *Cache[V]) leave(call *call[V]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call.waiters--; call.waiters > 0 {
+		return
+	}
+	call.cancel()
+	if reads := c.reads[call.key]; reads != nil && reads.call == call {
+		reads.call = nil
 	}
 }

@@ -1,0 +1,165 @@
+package storefront
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+)
+
+// doBorrowed is do on a server that uses the memory of a request again when its handler has
+// returned, as fasthttp does.
+func doBorrowed(h http.Handler, r *http.Request) response {
+	var memory [][]byte
+	lend := func(s string) string {
+		b := []byte(s)
+		memory = append(memory, b)
+		return unsafe.String(unsafe.SliceData(b), len(b))
+	}
+	r.Method, r.Host, r.RequestURI, r.Proto = lend(r.Method), lend(r.Host), lend(r.RequestURI), lend(r.Proto)
+	r.URL = &url.URL{Path: lend(r.URL.Path), RawPath: lend(r.URL.RawPath), RawQuery: lend(r.URL.RawQuery)}
+	header := make(http.Header)
+	for name, lines := range r.Header {
+		name = lend(name)
+		for _, line := range lines {
+			header[name] = append(header[name], lend(line))
+		}
+	}
+	r.Header = header
+	body, _ := io.ReadAll(r.Body)
+	memory = append(memory, body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	for _, b := range memory {
+		copy(b, bytes.Repeat([]byte("#"), len(b)))
+	}
+	clear(header)
+	return response{w.Code, w.Result().Header, w.Body.String()}
+}
+
+// A keeper is a Store that keeps the strings that it is given, and takes a second to find a
+// product, whoever has gone meanwhile.
+type keeper struct {
+	*trialStore
+
+	mu         sync.Mutex
+	kept, were []string // the latter copied at once
+}
+
+func (k *keeper) keep(texts ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range texts {
+		k.kept, k.were = append(k.kept, s), append(k.were, strings.Clone(s))
+	}
+}
+
+func (k *keeper) ListUsers(ctx context.Context, after string, limit int) ([]Resource, error) {
+	k.keep(after)
+	return k.trialStore.ListUsers(ctx, after, limit)
+}
+
+func (k *keeper) ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error) {
+	k.keep(start)
+	return k.trialStore.ListWidgets(ctx, start, limit)
+}
+
+func (k *keeper) GetProduct(_ context.Context, id string) (Resource, error) {
+	k.keep(id)
+	time.Sleep(time.Second)
+	return k.trialStore.GetProduct(context.Background(), id)
+}
+
+func (k *keeper) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
+	k.keep(key.Scope, key.Value, order.Item)
+	if order.Item == "teapot" {
+		return k.MemStore.CreateOrder(ctx, key, order)
+	}
+	return k.trialStore.CreateOrder(ctx, key, order)
+}
+
+// Handle implements [slog.Handler]. It keeps the texts of a record.
+func (k *keeper) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		k.keep(a.Value.String())
+		return true
+	})
+	return nil
+}
+
+func (k *keeper) Enabled(context.Context, slog.Level) bool { return true }
+func (k *keeper) WithAttrs([]slog.Attr) slog.Handler       { return k }
+func (k *keeper) WithGroup(string) slog.Handler            { return k }
+
+func TestNothingOfARequestIsKeptWithoutACopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{trialStore: newTrialStore()}
+		h := NewWithOptions(k, &Options{Logger: slog.New(k), Scope: func(r *http.Request) string { return r.Header.Get("Account") }})
+
+		// All begin before the first has ended, and half of the clients leave before.
+		var wg sync.WaitGroup
+		for _, directives := range []string{"max-age=0", "no-cache", "max-age=60", "no-store", "max-age=60, no-store", "max-age=0, stale-if-error=60", ""} {
+			for _, path := range []string{"/v1/products/a", "/v1/products/x%2Fy", "/v1/products/%6Eone"} {
+				for _, account := range []string{"ada", "bob"} {
+					for _, patience := range []time.Duration{100 * time.Millisecond, time.Minute} {
+						r := newRequest("GET", path, "", "Account: "+account)
+						if directives != "" {
+							r.Header.Set("Cache-Control", directives)
+						}
+						wg.Go(func() {
+							ctx, cancel := context.WithTimeout(t.Context(), patience)
+							defer cancel()
+							doBorrowed(h, r.WithContext(ctx))
+						})
+						time.Sleep(time.Millisecond)
+					}
+				}
+			}
+		}
+		wg.Wait()
+		for _, r := range trials() {
+			ctx := WithRoute(t.Context())
+			doBorrowed(h, newRequest(r.method, r.target, r.body, r.lines...).WithContext(ctx)).wantStatus(t, r.status)
+			k.keep(Route(ctx))
+		}
+		for _, key := range []string{"bare", `"quoted"`} {
+			doBorrowed(h, newRequest("POST", "/v1/orders", teapots, "Content-Type: application/json", "Idempotency-Key: "+key, "Account: bob")).wantStatus(t, 201)
+		}
+		doBorrowed(h, newRequest("BREW", "/", "")).wantStatus(t, 501)
+		time.Sleep(time.Minute / 2) // until the reads that nobody waits for have ended
+
+		for i, was := range k.were {
+			if k.kept[i] != was {
+				t.Errorf("%q has become %q", was, k.kept[i])
+			}
+		}
+		for _, account := range []string{"ada", "bob"} {
+			for path, want := range map[string]string{"/v1/products/a": `{"id":"a","price":7}`, "/v1/products/x%2Fy": `{"id":"x/y"}`} {
+				if r := get(h, path, "Account: "+account, "Cache-Control: only-if-cached"); r.body != want {
+					t.Errorf("the memory of %s has %d %s for %s", account, r.status, r.body, path)
+				}
+			}
+		}
+		for _, key := range []string{`"bare"`, "quoted"} {
+			if r := postOrder(h, key, teapots, "Account: bob"); r.header.Get("Idempotent-Replayed") == "" {
+				t.Errorf("the order with the key %s is not replayed", key)
+			}
+		}
+		for _, o := range k.Orders() {
+			if o.Item != "teapot" {
+				t.Errorf("an order is of %q", o.Item)
+			}
+		}
+	})
+}
