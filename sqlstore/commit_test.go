@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"runtime"
@@ -20,6 +23,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"example.com/storefront"
 	"example.com/storefront/sqlstore"
@@ -1311,4 +1315,60 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A server may use the memory of a request again once its handler has returned, and a commit
+// goes on after that.
+func TestCommitOutlastsTheMemoryOfItsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newHeldDB(postgres)
+		var scopes []string
+		f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+			for ; kindOf(query) == "INSERT" && len(args) >= 7; args = args[7:] {
+				scopes = append(scopes, string(args[4].([]byte)))
+			}
+			return nil, errPassOn
+		}
+		db := open(t, f)
+		db.SetMaxIdleConns(-1)
+		store := sqlstore.New(db, nil)
+		first := create(t, store, "a", "b", "c", "d")
+		f.connect = func(context.Context) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}
+		front := storefront.NewWithOptions(store, &storefront.Options{
+			Logger: slog.New(slog.DiscardHandler),
+			Scope:  func(r *http.Request) string { return r.Header.Get("Account") },
+		})
+		var wg sync.WaitGroup
+		for _, key := range []string{"e", "f"} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				r := httptest.NewRequestWithContext(ctx, "POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
+				account := []byte("ada")
+				r.Header = http.Header{
+					"Content-Type": {"application/json"}, "Idempotency-Key": {key},
+					"Account": {unsafe.String(unsafe.SliceData(account), len(account))},
+				}
+				w := httptest.NewRecorder()
+				front.ServeHTTP(w, r)
+				copy(account, "###")
+				if w.Code != http.StatusServiceUnavailable {
+					t.Errorf("status %d, want 503, as the time of the request is up", w.Code)
+				}
+			})
+		}
+		synctest.Wait()
+		scopes = nil
+		close(f.server.let) // and the commit of the two begins
+		first.Wait()
+		wg.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !slices.Equal(scopes, []string{"ada", "ada"}) {
+			t.Errorf("the scopes of the orders are %q, want ada twice", scopes)
+		}
+	})
 }
