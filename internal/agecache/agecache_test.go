@@ -929,21 +929,46 @@ func TestNoAnswerIsOlderThanItsRequestAccepts(t *testing.T) {
 	}
 }
 
-func TestCacheDoesNotKeepRequestsAlive(t *testing.T) {
-	s := newSource(nil)
-	for range 2 { // the second one finds an entry
-		requestLine := strings.Repeat("p", 1<<10)
-		s.getKey(Key{Scope: requestLine[:3], ID: requestLine[3:6]})
-		for kept, element := range s.entries {
-			own := element.Value.(*entry[int]).key
-			for _, text := range []string{kept.Scope, kept.ID, own.Scope, own.ID} {
-				at := uintptr(unsafe.Pointer(unsafe.StringData(text)))
-				line := uintptr(unsafe.Pointer(unsafe.StringData(requestLine)))
-				if line <= at && at < line+uintptr(len(requestLine)) {
-					t.Errorf("%q is part of a request line", text)
-				}
+// A Get may share its read with another, and its caller may leave while the read goes on.
+func TestNothingKeepsTheMemoryOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(func(context.Context, int) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		var ids []string
+		read := s.Read
+		s.Read = func(ctx context.Context, id string) (int, error) {
+			n, err := read(ctx, id)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			ids = append(ids, id)
+			return n, err
+		}
+		var wg sync.WaitGroup
+		for _, d := range []Directives{with(noCache), with(noCache), with(maxAge(0)), with(maxAge(60)), with(maxAge(60))} {
+			for _, patience := range []time.Duration{time.Millisecond, time.Minute} {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					memory := []byte("scope and id")
+					text := unsafe.String(unsafe.SliceData(memory), len(memory))
+					s.Get(ctx, Key{Scope: text[:5], ID: text[10:]}, &d)
+					clear(memory)
+				})
+				time.Sleep(time.Millisecond)
 			}
 		}
-		runtime.KeepAlive(requestLine)
-	}
+		wg.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, id := range ids {
+			if id != "id" {
+				t.Errorf("a read has %q in place of the ID", id)
+			}
+		}
+		if r := s.getKey(Key{Scope: "scope", ID: "id"}, onlyIfCached); r.err != nil || len(s.Cache.reads) > 0 {
+			t.Errorf("the value is not stored: %v, or one of %d reads has not ended", r.err, len(s.Cache.reads))
+		}
+	})
 }
