@@ -3,14 +3,12 @@ package releases
 import (
 	"archive/zip"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"example.com/storefront"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 )
@@ -90,22 +88,4 @@ func releaseCandidate(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return binary
-}
-
-// mended returns the body of an order of 1.0.0-rc.1 as later releases write it: with all
-// three digits of the second. Any other body is returned as it is.
-func mended(body []byte) []byte {
-	type withoutZeros storefront.Order // it has no MarshalJSON
-	var order storefront.Order
-	if json.Unmarshal(body, &order) != nil {
-		return body
-	}
-	if text, err := json.Marshal(withoutZeros(order)); err != nil || !bytes.Equal(text, body) {
-		return body
-	}
-	text, err := json.Marshal(order)
-	if err != nil {
-		return body
-	}
-	return text
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,14 +57,7 @@ func TestReleaseCandidateSideBySide(t *testing.T) {
 	test := func(t *testing.T, d *testdb.DB, urls ...string) {
 		e := newExchange(t, d, urls)
 		old := []*faulttest.Replica{e.add(candidate), e.add(candidate), e.add(candidate)}
-		oldURLs := slices.Clone(e.URLs)
 		first, second, added := e.add(this), e.add(this), e.add(later)
-		e.Mend = func(url string, body []byte) []byte {
-			if slices.Contains(oldURLs, url) {
-				return mended(body)
-			}
-			return body
-		}
 		e.run(old, []step{
 			{start(first), "2 2"},
 			{start(added), "3 2"},

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,10 +45,6 @@ type Config struct {
 	// by several goroutines. It may wait, until ctx is done.
 	Before func(ctx context.Context)
 
-	// Mend, unless it is nil, returns in place of the body with which a replica acknowledges
-	// an order the one that counts: where a release had a mistake, that without it.
-	Mend func(url string, body []byte) []byte
-
 	// OnFault, unless it is nil, is called for every fault, by several goroutines.
 	OnFault func(Fault)
 }
@@ -57,7 +54,7 @@ type Kind int
 
 const (
 	Lost       Kind = iota // the key of an acknowledged order creates another one, or is refused
-	Changed                // a key is answered with another body than before
+	Changed                // a key is answered with another body than before, the time's spelling aside
 	Duplicated             // two responses say that they have created the order of one key
 	Wrong                  // what is acknowledged is not what was ordered, or is another key's order
 	Unanswered             // a key has no answer, however often it is sent
@@ -547,9 +544,6 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	}
 	if w.StatusCode == http.StatusCreated {
 		result.outcome, result.replayed = Acknowledged, w.Header.Get("Idempotent-Replayed") == "true"
-		if a.Config.Mend != nil {
-			result.body = a.Config.Mend(url, body)
-		}
 		return result
 	}
 	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
@@ -660,7 +654,7 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 			a.lastAck = now
 			a.progress.Acknowledged++
 		}
-		same = bytes.Equal(body, o.Body)
+		same = bytes.Equal(body, o.Body) || bytes.Equal(atInstant(body), atInstant(o.Body))
 		if err == nil && got.ID != "" {
 			if _, ok := a.keys[got.ID]; !ok {
 				a.keys[got.ID] = o.Key
@@ -690,6 +684,20 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 	case !same && !lost: // for a lost one, the other replicas replay what the key has created instead
 		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then by %s as\n%s", o.Body, url, body)
 	}
+}
+
+// atInstant returns the body of an order with its time written in one way: releases differ in how
+// many digits they write, and the instant is what counts. Any other body is returned as it is.
+func atInstant(body []byte) []byte {
+	var got struct {
+		CreatedAt json.RawMessage `json:"created_at"`
+	}
+	var at time.Time
+	if json.Unmarshal(body, &got) != nil || json.Unmarshal(got.CreatedAt, &at) != nil {
+		return body
+	}
+	member := []byte(`"created_at":`) // in a string, its quotes are escaped
+	return bytes.Replace(body, slices.Concat(member, got.CreatedAt), at.UTC().AppendFormat(member, time.RFC3339Nano), 1)
 }
 
 // fault notes a fault.

@@ -51,8 +51,6 @@ type Test struct {
 	faults   atomic.Int64
 
 	admissions chan struct{} // unless it is nil, each order takes one of it first
-
-	Mend func(url string, body []byte) []byte // as in audit.Config
 }
 
 // New returns a test that runs beside others, of 10,000 orders in the long run and of 600
@@ -116,7 +114,6 @@ func (f *Test) Begin() {
 		Timeout:  5 * time.Second,
 		Patience: 10 * time.Minute, // a cluster on a busy machine may be long without a majority
 		Before:   f.waitUntilAdmitted,
-		Mend:     f.Mend,
 		OnFault: func(fault audit.Fault) {
 			cancel()
 			f.fault("%v\n%s", fault, f.logged(fault.Body))
