@@ -3,6 +3,7 @@ package trouble
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/url"
@@ -207,13 +208,17 @@ func (cl *client) begin(s *Shop, kind Kind, e *Exchange) *Call {
 	return c
 }
 
+// ordered returns what a request orders, with zeros for what is no item or no whole quantity.
 func ordered(e *Exchange) (item string, qty int64) {
 	var order struct {
 		Item string
-		Qty  int64
+		Qty  float64 // 2.0 is 2, too; whole numbers up to 2^53-1 are exact
 	}
-	decode(e.Body, &order)
-	return order.Item, order.Qty
+	json.Unmarshal(e.Body, &order)
+	if qty = int64(order.Qty); float64(qty) != order.Qty {
+		qty = 0
+	}
+	return order.Item, qty
 }
 
 // find returns the call that a request goes on with, or nil if it begins one. The kind is ""
