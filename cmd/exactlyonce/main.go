@@ -28,9 +28,15 @@
 //
 // # How to read the result
 //
-// The exit status is 0 if every promise was kept, 1 if one was broken or could not be
-// checked, 2 for bad flags, and 3 if the first order was not acknowledged, so that there
-// was no promise to keep.
+// The exit status is
+//
+//   - 0 if every promise was kept,
+//   - 1 if one was broken, or it is not known whether each was kept,
+//   - 2 for bad flags, and for a -report that nothing could be written to,
+//   - 3 if the first order was not acknowledged, so that there was no promise to keep,
+//   - 4 if every promise was kept, but the result or the report could not be written.
+//
+// "go run" ends with 1 for each of them but 0: build the program where the status matters.
 //
 // Each of these is a broken promise if it is not 0, but for unanswered, which may be one:
 //
@@ -64,6 +70,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -96,16 +103,17 @@ func main() {
 	wait := flag.Duration("wait", 30*time.Second, "how long the shop may take to come up and acknowledge the first order")
 	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
 	flag.DurationVar(&c.Patience, "patience", 5*time.Minute, "how long nothing may be acknowledged, or a URL not replay, before this ends")
-	name := flag.String("report", "", "HTML `file` to write a report to")
+	name := flag.String("report", "", "`file` to write a report to, in HTML: a regular one, a pipe or a FIFO")
+	flag.Usage = usage
 	flag.Parse()
 	if err := check(c, *wait); err != nil {
-		fail(2, err)
+		fail(statusFlags, err)
 	}
 	var report *os.File
 	if *name != "" {
 		var err error
-		if report, err = os.OpenFile(*name, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
-			fail(2, fmt.Errorf("-report: %w", err))
+		if report, err = openReport(*name); err != nil {
+			fail(statusFlags, fmt.Errorf("-report: %w", err))
 		}
 	}
 
@@ -114,19 +122,46 @@ func main() {
 	a := audit.New(c)
 	notStarted := run(a, *wait)
 	s := summarize(c, a.Result(), notStarted)
-	err := s.writeText(os.Stdout)
+	var err error
 	if report != nil {
-		err = errors.Join(err, writeReport(report, s))
+		if err = writeReport(report, s); err != nil {
+			err = fmt.Errorf("-report: %w", err)
+		}
 	}
+	err = errors.Join(err, s.writeText(os.Stdout))
 	if err != nil {
-		fail(1, err)
+		fail(cmp.Or(s.Status, statusUnwritten), err)
 	}
-	switch {
-	case notStarted != nil:
-		os.Exit(3)
-	case !s.Kept:
-		os.Exit(1)
-	}
+	os.Exit(s.Status)
+}
+
+// The exit statuses.
+const (
+	statusKept = iota
+	statusBroken
+	statusFlags
+	statusNotStarted
+	statusUnwritten
+)
+
+func usage() {
+	out := flag.CommandLine.Output()
+	fmt.Fprint(out, `exactlyonce creates orders while you make a shop fail, and tells whether it keeps every
+order that it acknowledges, and creates none twice. The orders are real ones.
+
+Usage: exactlyonce -url http://a:8080,http://b:8080 [flags]
+
+`)
+	flag.PrintDefaults()
+	fmt.Fprint(out, `
+The exit status is
+  0  if every promise was kept
+  1  if one was broken, or it is not known whether each was kept
+  2  for bad flags, and for a -report that nothing could be written to
+  3  if the first order was not acknowledged, so that there was no promise to keep
+  4  if every promise was kept, but the result or the report could not be written
+"go run" ends with 1 for each of them but 0: build the program where the status matters.
+`)
 }
 
 func fail(status int, err error) {
@@ -235,12 +270,42 @@ func notified() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }
 
-// writeReport replaces what is in the file by the report.
+// openReport opens what the report is written to in the end, before any order is sent for it in
+// vain. A FIFO is opened once somebody reads it.
+func openReport(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if nothing, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, nothing) {
+		return f, nil
+	}
+	if info.Mode()&os.ModeDevice != 0 {
+		return nil, fmt.Errorf("%s is a device, which cannot hold a report", name)
+	}
+	for _, taken := range []*os.File{os.Stdout, os.Stderr} {
+		if other, err := taken.Stat(); err == nil && os.SameFile(info, other) {
+			return nil, fmt.Errorf("%s is where the result is written as text", name)
+		}
+	}
+	return f, nil
+}
+
+// writeReport replaces what is in the file, if it is a regular one, by the report.
 func writeReport(f *os.File, s *summary) error {
 	var page bytes.Buffer
 	if err := s.writeHTML(&page); err != nil {
 		return err
 	}
-	_, err := f.WriteAt(page.Bytes(), 0)
-	return errors.Join(err, f.Truncate(int64(page.Len())), f.Close())
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		if err := f.Truncate(0); err != nil {
+			return err
+		}
+	}
+	_, err := page.WriteTo(f)
+	return errors.Join(err, f.Close())
 }

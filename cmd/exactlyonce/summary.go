@@ -15,8 +15,8 @@ import (
 
 // A summary is what a result comes to, for people.
 type summary struct {
-	Kept       bool   // every promise
-	Verdict    string // says so
+	Status     int    // the exit status
+	Verdict    string // says it in words
 	Detail     string // of the verdict: why nothing was acknowledged
 	Began      time.Time
 	Parameters []figure
@@ -42,7 +42,7 @@ type latency struct {
 
 // summarize takes why the audit was not started, if it was not.
 func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *summary {
-	s := &summary{Kept: true, Began: r.Began.UTC().Round(time.Second), Result: r}
+	s := &summary{Began: r.Began.UTC().Round(time.Second), Result: r}
 	count := func(n int) string { return fmt.Sprint(n) }
 	replays := r.Acknowledged * len(c.URLs)
 
@@ -65,19 +65,17 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		}
 	}
 	switch {
-	case notStarted != nil:
-		s.Kept, s.Verdict = false, notStartedVerdict(notStarted, r.Acknowledged)
-		s.Detail = notStarted.Detail
 	case broken != nil:
-		s.Kept, s.Verdict = false, "Promises were broken: "+strings.Join(broken, ", ")+"."
-	case r.Acknowledged == 0:
-		s.Kept, s.Verdict = false, "Nothing was acknowledged, so there was no promise to keep."
+		s.Status, s.Verdict = statusBroken, "Promises were broken: "+strings.Join(broken, ", ")+"."
+	case notStarted != nil:
+		s.Status, s.Verdict = statusNotStarted, notStartedVerdict(notStarted, r.Acknowledged)
+		s.Detail = strings.TrimSpace(notStarted.Detail)
 	case unanswered != "":
-		s.Kept, s.Verdict = false, "Not known whether every promise was kept: "+unanswered+"."
+		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+unanswered+"."
 	case r.Replayed < replays:
-		s.Kept, s.Verdict = false, "Not known whether every promise was kept: the replaying was ended early."
+		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: the replaying was ended early."
 	default:
-		s.Verdict = "Every promise was kept."
+		s.Status, s.Verdict = statusKept, "Every promise was kept."
 	}
 
 	outcomes := make(map[audit.Outcome]int)
@@ -143,12 +141,18 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		case "headers":
 			return len(c.Header) == 0
 		case "creating", "replaying":
-			return notStarted != nil
+			return !s.Started()
 		}
 		return false
 	})
 	return s
 }
+
+// Kept reports whether every promise was kept.
+func (s *summary) Kept() bool { return s.Status == statusKept }
+
+// Started reports whether there is more to say than why the first order was not acknowledged.
+func (s *summary) Started() bool { return s.Status != statusNotStarted }
 
 // notStartedVerdict says what happened, and for an answer that is not the shop's what is
 // most likely wrong.
@@ -217,14 +221,17 @@ func (s *summary) writeText(w io.Writer) error {
 		fmt.Fprintln(t)
 	}
 	fmt.Fprintf(t, "exactlyonce, %s\n\n", s.Began.Format("2006-01-02 15:04:05 MST"))
-	table(s.Parameters)
-	table(s.Promises)
-	table(s.Requests)
-	fmt.Fprintln(t, "latency\tacknowledged request\torder, first try to acknowledgement")
-	for _, l := range s.Latencies {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, l.Request, l.Order)
+	if s.Started() {
+		table(s.Parameters)
+		table(s.Promises)
+		table(s.Requests)
+		fmt.Fprintln(t, "latency\tacknowledged request\torder, first try to acknowledgement")
+		for _, l := range s.Latencies {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, l.Request, l.Order)
+		}
+		fmt.Fprintln(t)
 	}
-	fmt.Fprintf(t, "\n%s\n", s.Verdict)
+	fmt.Fprintln(t, s.Verdict)
 	if s.Detail != "" {
 		fmt.Fprintf(t, "\n%s\n", s.Detail)
 	}
