@@ -41,9 +41,10 @@
 //     503, once.
 //
 // On SIGTERM, /readyz is 503 for the time of -shutdown-delay, 10 seconds unless it is
-// set, while everything is served as before. Only then durable stops listening, so a
-// balancer that asks often enough sends it no request that would be refused. On SIGINT, as
-// from a terminal, it does not wait.
+// set, while everything is served as before, but each answer closes its connection. Only then
+// durable stops listening, so a balancer that asks often enough sends it no request that would
+// be refused, and a client that sends anything in that time has no connection that would break.
+// On SIGINT, as from a terminal, it does not wait.
 //
 // # Several servers
 //
@@ -310,13 +311,16 @@ func forgetKeys(ctx context.Context, store *sqlstore.Store) {
 // errTerminated is the cause of the end of a context that SIGTERM has ended.
 var errTerminated = errors.New("SIGTERM")
 
-// untilSignal returns a context that is done after SIGINT or SIGTERM.
+// untilSignal returns a context that is done after SIGINT or SIGTERM. A second signal ends the
+// program at once.
 func untilSignal() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		if s := <-signals; s == syscall.SIGTERM {
+		s := <-signals
+		signal.Reset()
+		if s == syscall.SIGTERM {
 			end(errTerminated)
 		} else {
 			end(nil)
@@ -343,10 +347,9 @@ func rootHandler(service, page http.Handler, p *probes) http.Handler {
 	})
 }
 
-// serve serves the store until ctx is done, after SIGTERM for another delay in which it
-// is not ready, then finishes the requests in flight.
+// serve serves the store until ctx is done.
 func serve(ctx context.Context, addr string, delay time.Duration, store *sqlstore.Store, product string) error {
-	p := &probes{check: store.Check}
+	p := &probes{check: store.Check, ending: ctx.Done()}
 	server := &http.Server{
 		Handler:           rootHandler(storefront.New(store), explorer.HandlerWithOptions("", &explorer.Options{Product: product}), p),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -361,7 +364,21 @@ func serve(ctx context.Context, addr string, delay time.Duration, store *sqlstor
 		return err
 	}
 	tryThis(os.Stdout, listener.Addr(), product)
+	return serveUntil(ctx, server, listener, delay)
+}
 
+// serveUntil serves until ctx is done, after SIGTERM for another delay, and then finishes the
+// requests in flight. Meanwhile, each answer tells the client to connect anew, perhaps to
+// another process: at the end, net/http closes idle connections although a request may be on
+// its way.
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, delay time.Duration) error {
+	handler := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close") // which net/http makes a GOAWAY over HTTP/2
+		}
+		handler.ServeHTTP(w, r)
+	})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -369,10 +386,8 @@ func serve(ctx context.Context, addr string, delay time.Duration, store *sqlstor
 		return err
 	case <-ctx.Done():
 	}
-	signal.Reset() // a second signal ends the program at once
-	p.ending.Store(true)
 	if delay > 0 && context.Cause(ctx) == errTerminated {
-		fmt.Printf("Not ready any more; serving for another %v.\n", delay)
+		fmt.Printf("Serving for another %v, in which clients connect anew.\n", delay)
 		select {
 		case err := <-served:
 			return err

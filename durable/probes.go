@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"example.com/storefront"
@@ -22,7 +21,7 @@ const (
 // answers: it is in the log.
 type probes struct {
 	check  func(context.Context) error // whether an order could be created now
-	ending atomic.Bool
+	ending <-chan struct{}             // closed: the process is about to end
 
 	mu      sync.Mutex
 	last    *check // nil: there was none
@@ -46,19 +45,28 @@ func (p *probes) livez(w http.ResponseWriter, r *http.Request) {
 func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	answer(w, r, func() (failure string) {
 		const ends = "not ready: it is about to end"
-		if p.ending.Load() {
+		if p.isEnding() {
 			return ends
 		}
 		c := p.current()
 		<-c.done // a check is short, whoever leaves
 		switch {
-		case p.ending.Load():
+		case p.isEnding():
 			return ends
 		case c.err != nil:
 			return "not ready: no order could be created now"
 		}
 		return ""
 	})
+}
+
+func (p *probes) isEnding() bool {
+	select {
+	case <-p.ending:
+		return true
+	default:
+		return false
+	}
 }
 
 // answer answers a probe by what ask returns: why it fails, or "".

@@ -50,8 +50,9 @@ func TestProbesSayNothingOfAnError(t *testing.T) {
 	log := logged(t)
 	broken := func(context.Context) error { return errors.New("no route to db1.internal") }
 	well := func(context.Context) error { return nil }
-	ending := &probes{check: well}
-	ending.ending.Store(true)
+	end := make(chan struct{})
+	close(end)
+	ending := &probes{check: well, ending: end}
 	for _, row := range []struct {
 		name   string
 		p      *probes
@@ -215,13 +216,13 @@ func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 // It is unready from then on for those, too, who have asked before.
 func TestEndingIsUnreadyWhateverACheckFinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		end := make(chan struct{})
-		p := &probes{check: func(context.Context) error { <-end; return nil }}
+		checked, end := make(chan struct{}), make(chan struct{})
+		p := &probes{check: func(context.Context) error { <-checked; return nil }, ending: end}
 		var asking sync.WaitGroup
 		asking.Go(func() { wantReady(t, p, http.StatusServiceUnavailable) })
 		synctest.Wait()
-		p.ending.Store(true)
 		close(end)
+		close(checked)
 		asking.Wait()
 		wantReady(t, p, http.StatusServiceUnavailable)
 	})

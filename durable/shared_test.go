@@ -10,10 +10,10 @@ import (
 )
 
 // This program and cmd/storefront are copied alone, so each has its own sample shop,
-// settings of the server, and example requests.
+// settings of the server, example requests, and a clean end.
 func TestSharedPartsAreThoseOfCmdStorefront(t *testing.T) {
 	ours, theirs := sharedParts(t, "main.go"), sharedParts(t, "../cmd/storefront/main.go")
-	for _, part := range []string{"sample", "tryThis", "http.Server"} {
+	for _, part := range []string{"sample", "tryThis", "http.Server", "serveUntil", "untilSignal", "errTerminated"} {
 		if ours[part] != theirs[part] || ours[part] == "" {
 			t.Errorf("%s here is\n%s\nin cmd/storefront\n%s", part, ours[part], theirs[part])
 		}

@@ -3,7 +3,7 @@
 //
 // Usage:
 //
-//	storefront [-addr host:port] [-data shop.json] [-trouble seed]
+//	storefront [-addr host:port] [-data shop.json] [-shutdown-delay duration] [-trouble seed]
 //
 // The file is read once, at startup:
 //
@@ -19,7 +19,10 @@
 //
 // Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
 // requests in flight, for up to a minute, and exits; a second signal ends it at
-// once. The exit status is 2 for a bad flag or file and 1 for any other failure.
+// once. After SIGTERM it first serves for the time of -shutdown-delay, a second unless it is
+// set, and closes the connection after each answer, so that a client that keeps connections
+// and never retries sees none break if it sends anything in that time. The exit status is 2
+// for a bad flag or file and 1 for any other failure.
 package main
 
 import (
@@ -61,12 +64,13 @@ const sample = `{
 }`
 
 // inTrouble puts troubles before the service. It is set by trouble.go, which a copy of this
-// file does without. The function that it returns is called before the server ends.
+// file does without. The function that it returns is called when the server has ended.
 var inTrouble = func(*http.Server, *storefront.MemStore, net.Addr) (end func()) { return func() {} }
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
+	delay := flag.Duration("shutdown-delay", time.Second, "`time` from SIGTERM until it stops listening")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
@@ -74,17 +78,18 @@ func main() {
 	if _, port, err := net.SplitHostPort(*addr); err != nil || port == "" { // net.Listen would choose a port
 		fail(2, fmt.Errorf("-addr %q is not host:port", *addr))
 	}
+	if *delay < 0 {
+		fail(2, fmt.Errorf("-shutdown-delay %v is negative", *delay))
+	}
 	store := new(storefront.MemStore)
 	if err := load(store, *data); err != nil {
 		fail(2, err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	page := &explorer.Options{Product: product(store)}
 	if *data == "" {
 		page.Change = changeSample(store)
 	}
-	if err := serve(ctx, *addr, store, page); err != nil {
+	if err := serve(untilSignal(), *addr, *delay, store, page); err != nil {
 		fail(1, err)
 	}
 }
@@ -166,9 +171,8 @@ func withExplorer(service, page http.Handler) http.Handler {
 	})
 }
 
-// serve serves the store until ctx is done, then finishes the requests in
-// flight.
-func serve(ctx context.Context, addr string, store *storefront.MemStore, page *explorer.Options) error {
+// serve serves the store until ctx is done.
+func serve(ctx context.Context, addr string, delay time.Duration, store *storefront.MemStore, page *explorer.Options) error {
 	server := &http.Server{
 		Handler:           withExplorer(storefront.New(store), atOwnNames(addr, explorer.HandlerWithOptions("", page))),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -183,8 +187,22 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 		return err
 	}
 	tryThis(os.Stdout, listener.Addr(), page.Product)
-	endTrouble := inTrouble(server, store, listener.Addr())
+	defer inTrouble(server, store, listener.Addr())()
+	return serveUntil(ctx, server, listener, delay)
+}
 
+// serveUntil serves until ctx is done, after SIGTERM for another delay, and then finishes the
+// requests in flight. Meanwhile, each answer tells the client to connect anew, perhaps to
+// another process: at the end, net/http closes idle connections although a request may be on
+// its way.
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, delay time.Duration) error {
+	handler := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close") // which net/http makes a GOAWAY over HTTP/2
+		}
+		handler.ServeHTTP(w, r)
+	})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -192,15 +210,42 @@ func serve(ctx context.Context, addr string, store *storefront.MemStore, page *e
 		return err
 	case <-ctx.Done():
 	}
-	signal.Reset() // a second signal ends the program at once
+	if delay > 0 && context.Cause(ctx) == errTerminated {
+		fmt.Printf("Serving for another %v, in which clients connect anew.\n", delay)
+		select {
+		case err := <-served:
+			return err
+		case <-time.After(delay):
+		}
+	}
 	fmt.Println("Finishing the requests in flight.")
-	endTrouble()
 	grace, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	return nil
+}
+
+// errTerminated is the cause of the end of a context that SIGTERM has ended.
+var errTerminated = errors.New("SIGTERM")
+
+// untilSignal returns a context that is done after SIGINT or SIGTERM. A second signal ends the
+// program at once.
+func untilSignal() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		signal.Reset()
+		if s == syscall.SIGTERM {
+			end(errTerminated)
+		} else {
+			end(nil)
+		}
+	}()
+	return ctx
 }
 
 // product returns the ID of a product for examples, or "" if there is none that can be

@@ -56,7 +56,7 @@ type running struct {
 // start starts the command on a port of its own and waits until it serves.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	cmd := command(t, append([]string{"-addr", "localhost:0"}, args...)...)
+	cmd := command(t, append([]string{"-addr", "localhost:0", "-shutdown-delay", "0"}, args...)...)
 	cmd.Stderr = t.Output()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -433,7 +433,8 @@ func TestRefusalToStart(t *testing.T) {
 		{"no such file", []string{"-data", missing}, 2, []string{missing, "no such file"}},
 		{"a directory", []string{"-data", t.TempDir()}, 2, []string{"is a directory"}},
 		{"unexpected argument", []string{"shop.json"}, 2, []string{"unexpected argument", `"shop.json"`}},
-		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data"}},
+		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data", "-shutdown-delay"}},
+		{"negative delay", []string{"-shutdown-delay", "-1s"}, 2, []string{"-shutdown-delay", "-1s", "negative"}},
 		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{taken.Addr().String(), "in use"}},
 		{"address without port", []string{"-addr", "localhost"}, 2, []string{"-addr", `"localhost"`, "host:port"}},
 		{"empty port", []string{"-addr", "localhost:"}, 2, []string{"-addr", `"localhost:"`, "host:port"}},
@@ -539,6 +540,44 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("the command ended with %v, want the signal's usual effect", err)
 	}
+}
+
+// A client that keeps its connection learns in time that the next request needs another.
+// durable, which ends by the same function, has the other tests of it.
+func TestTermTellsClientsToConnectAnew(t *testing.T) {
+	p := start(t, "-shutdown-delay", "1h")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	get := func() *http.Response {
+		fmt.Fprint(conn, "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		result, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, result.Body); err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if get().Close {
+		t.Error("before SIGTERM, an answer closes its connection")
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	if !p.out.Scan() || !strings.Contains(p.out.Text(), "another 1h0m0s") {
+		t.Fatalf("it says %q, want that it serves for another hour", p.out.Text())
+	}
+	if !get().Close {
+		t.Fatal("after SIGTERM, an answer leaves its connection open")
+	}
+	if _, err := in.ReadByte(); err != io.EOF {
+		t.Errorf("after the answer, the connection is closed with %v, want EOF", err)
+	}
+	p.Process.Kill()
+	p.Wait()
 }
 
 func TestHeadersThatDoNotArriveAreNotWaitedFor(t *testing.T) {

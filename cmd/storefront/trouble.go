@@ -19,9 +19,7 @@ func init() {
 		shop := trouble.NewClients(*seed, store)
 		server.Handler = withExplorer(shop, server.Handler)
 		fmt.Printf("\nClients get trouble, by the seed %d. How they take it, a page says:\n\n  http://%s%s\n", *seed, listening, trouble.PagePath)
-		return func() {
-			fmt.Print(shop.Summary())
-			shop.Hurry()
-		}
+		server.RegisterOnShutdown(shop.Hurry)
+		return func() { fmt.Print(shop.Summary()) }
 	}
 }
