@@ -68,6 +68,9 @@ func TestDocumentedProgram(t *testing.T) {
 	if status, body := ask(t, base+"/v1/orders", "Bearer token-of-ada", "a"); status != http.StatusCreated {
 		t.Errorf("while it drains, an order is answered with %d and %s", status, body)
 	}
+	if res, err := http.Get(base + "/livez"); err != nil || !res.Close {
+		t.Errorf("while it drains, an answer leaves its connection open: %v, %v", res, err)
+	}
 	if terminate(t, shop) == nil {
 		t.Error("a second signal does not end it at once")
 	}
