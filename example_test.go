@@ -22,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.com/storefront"
@@ -929,4 +931,150 @@ func ExampleNew_deprecation() {
 	// Output:
 	// @1798761600
 	// Sat, 01 Jan 2028 00:00:00 GMT
+}
+
+// order is the client of the examples below: it sends an order once.
+func order(client *http.Client, url, key string) (status string, err error) {
+	r, err := http.NewRequest("POST", url+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	res, err := client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	return res.Status, res.Body.Close()
+}
+
+// A fake that fails: Accept has the last word on each order that would be created. The error of
+// a failure is logged, so the example drops the log.
+func ExampleMemStore_fake() {
+	var failure error
+	store := &storefront.MemStore{
+		Accept: func(context.Context, storefront.IdempotencyKey, storefront.Order) error { return failure },
+	}
+	quiet := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
+	server := httptest.NewServer(storefront.NewWithOptions(store, quiet))
+	defer server.Close()
+
+	for _, failure = range []error{
+		&storefront.Refusal{Reason: "sold-out", Detail: "No teapots are left."},
+		storefront.ErrUnavailable,
+		errors.New("anything else"),
+		nil,
+	} {
+		status, err := order(server.Client(), server.URL, "order-1")
+		fmt.Println(status, err)
+	}
+	for _, created := range store.Orders() {
+		fmt.Println(created.Qty, created.Item)
+	}
+	// Output:
+	// 422 Unprocessable Entity <nil>
+	// 503 Service Unavailable <nil>
+	// 500 Internal Server Error <nil>
+	// 201 Created <nil>
+	// 2 teapot
+}
+
+// loseFirst loses the first answer: what was asked for is done, and the client does not learn
+// of it. The panic has net/http close the connection, and writes nothing into a log.
+func loseFirst(next http.Handler) http.Handler {
+	var lost atomic.Bool
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if lost.CompareAndSwap(false, true) {
+			next.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A fake that loses an answer.
+func ExampleMemStore_Orders() {
+	store := new(storefront.MemStore)
+	server := httptest.NewServer(loseFirst(storefront.New(store)))
+	defer server.Close()
+
+	_, err := order(server.Client(), server.URL, "order-1")
+	fmt.Println("an answer:", err == nil, "orders:", len(store.Orders()))
+	status, err := order(server.Client(), server.URL, "order-1")
+	fmt.Println(status, err, "orders:", len(store.Orders()))
+	// Output:
+	// an answer: false orders: 1
+	// 201 Created <nil> orders: 1
+}
+
+// A slowStore takes its time for an order. Its lists and products are those of the MemStore.
+type slowStore struct {
+	*storefront.MemStore
+	delay time.Duration
+}
+
+func (s slowStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	select {
+	case <-time.After(s.delay):
+		return s.MemStore.CreateOrder(ctx, key, order)
+	case <-ctx.Done():
+		return storefront.Order{}, ctx.Err()
+	}
+}
+
+// inMemory is a transport without a network: it calls a handler. As behind a network, the
+// handler does not know the client's deadline, learns when the client has left, and goes on; and
+// a panic is a connection that breaks.
+type inMemory struct{ handler http.Handler }
+
+func (t inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, hangUp := context.WithCancel(context.Background())
+	defer hangUp()
+	received := r.Clone(ctx)
+	if r.Body == nil {
+		received.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	ended := make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }()
+		defer received.Body.Close()
+		t.handler.ServeHTTP(w, received)
+	}()
+	select {
+	case broken := <-ended:
+		if broken != nil {
+			return nil, io.ErrUnexpectedEOF
+		}
+		res := w.Result()
+		res.Request = r
+		return res, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// A client that is less patient than the shop is slow leaves an order that it does not know of,
+// until it sends it again. In the bubble, all of this takes no time.
+func TestFakeInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(storefront.MemStore)
+		client := &http.Client{
+			Transport: inMemory{storefront.New(slowStore{store, 20 * time.Second})},
+			Timeout:   15 * time.Second,
+		}
+		began := time.Now()
+		_, err := order(client, "http://shop.test", "order-1")
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != client.Timeout {
+			t.Errorf("the client gave up with %v after %v, want its deadline after %v", err, took, client.Timeout)
+		}
+		time.Sleep(time.Minute)
+		if n := len(store.Orders()); n != 1 {
+			t.Errorf("there are %d orders, want the one that the client does not know of", n)
+		}
+		client.Timeout = 40 * time.Second
+		if status, err := order(client, "http://shop.test", "order-1"); err != nil || status != "201 Created" || len(store.Orders()) != 1 {
+			t.Errorf("the second try is answered with %q, %v, and there are %d orders", status, err, len(store.Orders()))
+		}
+	})
 }

@@ -44,7 +44,8 @@
 //
 // [MemStore] keeps everything in memory; package sqlstore keeps it in PostgreSQL,
 // SQLite, MySQL or MariaDB. To write another store, implement the four methods of [Store] and
-// test it with package storetest; [NewResource] makes the values that it returns.
+// test it with package storetest; [NewResource] makes the values that it returns. A MemStore
+// is also a fake for the tests of programs that call a shop: docs/testing.md has examples.
 package storefront
 
 import (
