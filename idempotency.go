@@ -22,8 +22,8 @@ type IdempotencyKey struct {
 }
 
 // parseIdempotencyKey returns the key in the lines of an Idempotency-Key header.
-// The key is bare or a String (RFC 9651, Section 3.3.3), which are the same key,
-// and has no parameters.
+// The key is bare or a String (RFC 9651, Section 3.3.3), which are the same key.
+// A String may have parameters, which mean nothing.
 func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	const form = "1 to 255 printable ASCII characters, bare or in double quotes"
 	invalid := func(detail string) (string, problemType, *Fault) {
@@ -41,8 +41,8 @@ func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	key := strings.Trim(lines[0], " \t")
 	if strings.HasPrefix(key, `"`) {
 		var ok bool
-		if key, ok = httpfield.UnquoteString(key); !ok {
-			return invalid(`A key in double quotes ends with the closing quote and has \ only before " and \.`)
+		if key, ok = httpfield.ParseStringItem(key); !ok {
+			return invalid(`A key in double quotes has printable ASCII characters, \ only before " and \, and behind the closing quote nothing but parameters (RFC 9651).`)
 		}
 	} else if strings.ContainsAny(key, `",`) { // with a comma, it may be two lines that were joined on the way
 		return invalid("A key with a double quote or a comma in it must be in double quotes.")

@@ -292,9 +292,9 @@ func decodeItem(m ijson.Member) (string, *Fault) {
 }
 
 func decodeQty(m ijson.Member) (int64, *Fault) {
-	qty, err := strconv.ParseInt(string(m.Value), 10, 64)
-	if err != nil || qty < 1 || qty > maxQty {
-		return 0, &Fault{Detail: "qty must be a whole number from 1 to 9007199254740991, in digits alone.", Minimum: new(int64(1)), Maximum: new(int64(maxQty))}
+	qty, ok := m.Int64()
+	if !ok || qty < 1 || qty > maxQty {
+		return 0, &Fault{Detail: "qty must be a whole number from 1 to 9007199254740991.", Minimum: new(int64(1)), Maximum: new(int64(maxQty))}
 	}
 	return qty, nil
 }

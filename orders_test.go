@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -366,8 +365,11 @@ var wrongOrders = []struct{ name, body, faults string }{
 	{"qty minus zero", `{"item":"teapot","qty":-0}`, badQty},
 	{"qty minus one", `{"item":"teapot","qty":-1}`, badQty},
 	{"qty fraction", `{"item":"teapot","qty":1.5}`, badQty},
-	{"qty whole, but with a point", `{"item":"teapot","qty":1.0}`, badQty},
-	{"qty with an exponent", `{"item":"teapot","qty":1e2}`, badQty},
+	{"qty fraction with an exponent", `{"item":"teapot","qty":15e-1}`, badQty},
+	{"qty with a fraction that no float has", `{"item":"teapot","qty":2.00000000000000000000000001}`, badQty},
+	{"qty 2^53, with a point", `{"item":"teapot","qty":9007199254740992.0}`, badQty},
+	{"qty zero, with an exponent", `{"item":"teapot","qty":0e999999999}`, badQty},
+	{"qty beyond any number", `{"item":"teapot","qty":1e99999999999999999999}`, badQty},
 	{"qty 2^53", `{"item":"teapot","qty":9007199254740992}`, badQty},
 	{"qty 2^63-1", `{"item":"teapot","qty":9223372036854775807}`, badQty},
 	{"qty beyond any double", `{"item":"teapot","qty":1e999}`, badQty},
@@ -404,6 +406,10 @@ var acceptedOrders = []struct {
 	{"white space everywhere", "\r\n\t { \"item\"\t:\r\"teapot\" ,\n \"qty\" : 2 } \t\r\n", "teapot", 2},
 	{"least qty", `{"item":"teapot","qty":1}`, "teapot", 1},
 	{"greatest qty", `{"item":"teapot","qty":9007199254740991}`, "teapot", 1<<53 - 1},
+	{"qty with a point", `{"item":"teapot","qty":2.0}`, "teapot", 2},
+	{"qty with an exponent", `{"item":"teapot","qty":0.2E+1}`, "teapot", 2},
+	{"greatest qty with a point", `{"item":"teapot","qty":9007199254740991.0}`, "teapot", 1<<53 - 1},
+	{"qty of many digits", `{"item":"teapot","qty":2.` + strings.Repeat("0", 65_000) + `}`, "teapot", 2},
 	{"one character", `{"item":"t","qty":2}`, "t", 2},
 	{"255 characters", `{"item":"` + strings.Repeat("t", 255) + `","qty":2}`, strings.Repeat("t", 255), 2},
 	{"255 characters of four bytes", `{"item":"` + strings.Repeat("😀", 255) + `","qty":2}`, strings.Repeat("😀", 255), 2},
@@ -708,8 +714,8 @@ func slowPointer(fragment string) string {
 	return pointer
 }
 
-// slowOrder is a second implementation of the checks of an order's body. That the
-// body is I-JSON it leaves to package ijson, which has one of its own.
+// slowOrder is a second implementation of the checks of an order's body. It leaves to
+// package ijson whether the body is I-JSON and what a number is worth, as that has its own.
 func slowOrder(body string) slowVerdict {
 	if len(body) > 64<<10 {
 		return slowVerdict{status: 413}
@@ -729,11 +735,8 @@ func slowOrder(body string) slowVerdict {
 	if v.order.Item, ok = item.(string); !ok || !slowItem(v.order.Item) {
 		v.pointers = append(v.pointers, "/item")
 	}
-	qty, ok := new(big.Int).SetString(string(members["qty"]), 10)
-	if !ok || qty.Sign() <= 0 || qty.BitLen() > 53 {
+	if v.order.Qty, ok = (ijson.Member{Value: members["qty"]}).Int64(); !ok || v.order.Qty < 1 || v.order.Qty >= 1<<53 {
 		v.pointers = append(v.pointers, "/qty")
-	} else {
-		v.order.Qty = qty.Int64()
 	}
 	for name := range members {
 		if name != "item" && name != "qty" {

@@ -1,7 +1,7 @@
 // Package httpfield reads the values of header fields by their grammar: the lists
 // of entity tags in If-Match and If-None-Match (RFC 9110, Section 13.1), the
 // directives in the Cache-Control of a request (RFC 9111, Section 5.2.1, and RFC
-// 5861, Section 4), strings of structured fields (RFC 9651), and the type and coding of
+// 5861, Section 4), Strings of structured fields (RFC 9651), and the type and coding of
 // a JSON body. It takes the lines of a field as [net/http.Header] holds them, and knows
 // of no request.
 package httpfield
@@ -201,29 +201,6 @@ func isQuoted(s string) bool {
 		}
 	}
 	return false
-}
-
-// UnquoteString returns the value of a String (RFC 9651, Section 4.2.5), which begins with
-// a quote and ends with the closing one. It does not check which characters are between
-// the two.
-func UnquoteString(s string) (value string, ok bool) {
-	if !strings.HasPrefix(s, `"`) {
-		return "", false
-	}
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return b.String(), i == len(s)-1
-		case '\\':
-			i++
-			if i == len(s) || s[i] != '"' && s[i] != '\\' {
-				return "", false
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return "", false
 }
 
 // IsJSON reports whether contentType is application/json, in UTF-8 if it has a

@@ -3,11 +3,13 @@ package httpfield
 import (
 	"math/big"
 	"math/rand/v2"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // matchCases says which lines match the tag "tag" in a weak comparison.
@@ -191,7 +193,7 @@ func TestParseCacheControl(t *testing.T) {
 	}
 }
 
-var stringCases = []struct {
+var stringItems = []struct {
 	text, want string
 	ok         bool
 }{
@@ -199,37 +201,118 @@ var stringCases = []struct {
 	{`""`, ``, true},
 	{`"a\"b\\c"`, `a"b\c`, true},
 	{`" , ;"`, ` , ;`, true},
+	{`" !~"`, ` !~`, true},
 	{`"`, ``, false},
 	{``, ``, false},
+	{`abc`, ``, false},
 	{`xabc"`, ``, false},
 	{`"abc`, ``, false},
 	{`"abc\"`, ``, false},
 	{`"abc\`, ``, false},
 	{`"a\bc"`, ``, false},
-	{`"abc"x`, `abc`, false},
-	{`"abc";v=1`, `abc`, false},
+	{`"abc"x`, ``, false},
+	{`"abc" `, ``, false},
+	{`"abc", "def"`, ``, false},
+	{"\"a\tb\"", ``, false},
+	{"\"a\x7fb\"", ``, false},
+	{`"é"`, ``, false},
+	{`%"abc"`, ``, false},
+
+	{`"abc";v`, `abc`, true},
+	{`"a;b";v=1`, `a;b`, true},
+	{`"abc";a;b="x, y";c=?1;d=:YQ==:;e=1.5;f=tok/en;g=@123;h=%"display"`, `abc`, true},
+	{`"abc";a;a;a=2`, `abc`, true},
+	{`"abc";   v=1`, `abc`, true},
+	{`"abc";*a_-.*9`, `abc`, true},
+	{`"abc";v=1;`, ``, false},
+	{`"abc";`, ``, false},
+	{`"abc";;v`, ``, false},
+	{`"abc" ;v`, ``, false},
+	{`"abc";v `, ``, false},
+	{"\"abc\";\tv", ``, false},
+	{`"abc";V=1`, ``, false},
+	{`"abc";1v`, ``, false},
+	{`"abc";_v`, ``, false},
+	{`"abc";vW`, ``, false},
+	{`"abc";v=`, ``, false},
+	{`"abc";v =1`, ``, false},
+	{`"abc";v= 1`, ``, false},
+	{`"abc";v=1, "def"`, ``, false},
+	{`"abc";v=(1)`, ``, false},
+	{`"abc";é`, ``, false},
+	{`"abc"é`, ``, false},
 }
 
-func TestUnquoteString(t *testing.T) {
-	for _, test := range stringCases {
-		if got, ok := UnquoteString(test.text); got != test.want || ok != test.ok {
-			t.Errorf("%s: %q, %t, want %q, %t", test.text, got, ok, test.want, test.ok)
+// bareItems are values of parameters.
+var bareItems = map[bool][]string{
+	true: {
+		`0`, `-0`, `00`, `999999999999999`, `-999999999999999`, `1.5`, `-0.0`, `999999999999.999`, `-999999999999.999`,
+		`""`, `"\"\\"`, `a`, `*`, `Z9:/!#$%&'*+-.^_` + "`|~", `?0`, `?1`, `@0`, `@-62135596800`, `@999999999999999`,
+		`::`, `:YQ==:`, `:YQ:`, `:YR==:`, `:YWI=:`, `:YWI:`, `:+/+/:`, `%""`, `%"a%22%25\"`, `%"%c3%a9 %f0%9f%98%80"`,
+	},
+	false: {
+		`-`, `--1`, `+1`, `1000000000000000`, `-1000000000000000`, `1.`, `.5`, `1.2345`, `1000000000000.0`, `1e2`, `1.5.`, `1.-5`,
+		`"`, `"\a"`, `"é"`, `?`, `?2`, `?true`, `?01`, `@`, `@1.5`, `@a`, `@@1`, `@1000000000000000`, `:`, `:YQ==`, `:Y:`, `:YQ=:`, `:Y=Q=:`, `:=:`,
+		`:Y Q:`, `:-_-_:`, `:YQ==YQ==:`, `%`, `%"`, `%a`, `%"%C3%A9"`, `%"%c3"`, `%"%"`, `%"%c"`, `%"%+1"`, `%"%ff"`, `%"é"`, "%\"\x7f\"",
+		`a"b`, `(`, `{`, `é`, "a\x00",
+	},
+}
+
+func TestParseStringItem(t *testing.T) {
+	check := func(text, want string, wantOK bool) {
+		if got, ok := ParseStringItem(text); got != want || ok != wantOK {
+			t.Errorf("%q: %q, %t, want %q, %t", text, got, ok, want, wantOK)
+		}
+	}
+	for _, test := range stringItems {
+		check(test.text, test.want, test.ok)
+	}
+	for ok, values := range bareItems {
+		want := ""
+		if ok {
+			want = "abc"
+		}
+		for _, value := range values {
+			check(`"abc";v=`+value, want, ok)
+			check(`"abc";v=`+value+`;w`, want, ok)
 		}
 	}
 }
 
-// FuzzUnquoteString compares UnquoteString with a regular expression.
-func FuzzUnquoteString(f *testing.F) {
-	for _, test := range stringCases {
+// FuzzStringItem compares ParseStringItem with the grammar of RFC 9651 as regular
+// expressions.
+func FuzzStringItem(f *testing.F) {
+	for _, test := range stringItems {
 		f.Add(test.text)
 	}
-	form := regexp.MustCompile(`(?s)^"((?:[^"\\]|\\["\\])*)"$`)
-	escape := regexp.MustCompile(`(?s)\\(.)`)
+	for _, values := range bareItems {
+		for _, value := range values {
+			f.Add(`"abc";v=` + value)
+		}
+	}
+	const (
+		str     = `"(?:[ !#-\[\]-~]|\\["\\])*"`
+		display = `%"((?:[ !#$&-~]|%[0-9a-f]{2})*)"`
+		bytes   = `:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?:`
+		value   = `@?-?[0-9]{1,15}|-?[0-9]{1,12}\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&'*+.^_` + "`" + `|~:/-]*|\?[01]|` + str + `|` + display + `|` + bytes
+	)
+	item := regexp.MustCompile(`^(` + str + `)((?:; *[a-z*][a-z0-9_.*-]*(?:=(?:` + value + `))?)*)$`)
+	parameter := regexp.MustCompile(`; *[a-z*][a-z0-9_.*-]*(?:=(?:` + value + `))?`)
+	escape := regexp.MustCompile(`\\(.)`)
 	f.Fuzz(func(t *testing.T, text string) {
-		m := form.FindStringSubmatch(text)
-		got, ok := UnquoteString(text)
-		if ok != (m != nil) || ok && got != escape.ReplaceAllString(m[1], "$1") {
-			t.Errorf("%q: %q, %t", text, got, ok)
+		want, ok := "", false
+		if m := item.FindStringSubmatch(text); m != nil {
+			want, ok = escape.ReplaceAllString(m[1][1:len(m[1])-1], "$1"), true
+			for _, p := range parameter.FindAllStringSubmatch(m[2], -1) {
+				decoded, err := url.PathUnescape(p[1])
+				ok = ok && err == nil && utf8.ValidString(decoded)
+			}
+			if !ok {
+				want = ""
+			}
+		}
+		if got, gotOK := ParseStringItem(text); got != want || gotOK != ok {
+			t.Errorf("%q: %q, %t, want %q, %t", text, got, gotOK, want, ok)
 		}
 	})
 }

@@ -65,6 +65,38 @@ type Member struct {
 // Text returns the value of the member and true if it is a string.
 func (m Member) Text() (string, bool) { return string(m.text), m.Value[0] == '"' }
 
+// Int64 returns the value of the member and true if it is a number whose value is a whole
+// one of 64 bits, however it is written: 2, 2.0, 2e0 and 20e-1 are one number. No digit is
+// rounded away, and the time that it takes is linear in the length of the number.
+func (m Member) Int64() (n int64, ok bool) {
+	if number(m.Value) == 0 {
+		return 0, false
+	}
+	mantissa, power := string(m.Value), int64(0)
+	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
+		power, _ = strconv.ParseInt(mantissa[i+1:], 10, 63) // stops at 2^62, which no number of digits makes up for
+		mantissa = mantissa[:i]
+	}
+	unsigned := strings.TrimPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(unsigned, ".")
+	power -= int64(len(fraction))
+	digits := strings.TrimLeft(whole+fraction, "0")
+	significant := strings.TrimRight(digits, "0")
+	power += int64(len(digits) - len(significant))
+	switch {
+	case significant == "":
+		return 0, true
+	case power < 0, power > int64(len("9223372036854775807")-len(significant)):
+		return 0, false
+	}
+	sign := mantissa[:len(mantissa)-len(unsigned)]
+	n, err := strconv.ParseInt(sign+significant+strings.Repeat("0", int(power)), 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	return n, true
+}
+
 // Parse checks that text is a single I-JSON value and returns its members, in their
 // sequence, if it is an object. The error is an [*Error]. If a text is no JSON at all, the
 // error says that, whatever else is wrong with the text, unless it is nested too deeply

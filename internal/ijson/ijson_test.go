@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -259,6 +260,136 @@ func TestParseReturnsTheMembers(t *testing.T) {
 			}
 		})
 	}
+}
+
+var (
+	zeros     = strings.Repeat("0", 60_000)
+	int64Rows = []struct {
+		value string
+		want  int64
+		ok    bool
+	}{
+		{"2", 2, true},
+		{"2.0", 2, true},
+		{"2e0", 2, true},
+		{"2E+0", 2, true},
+		{"2e-0", 2, true},
+		{"20e-1", 2, true},
+		{"0.2e1", 2, true},
+		{"0.02E+2", 2, true},
+		{"2000000e-6", 2, true},
+		{"20.00e-1", 2, true},
+		{"120", 120, true},
+		{"1.2e2", 120, true},
+		{"100.5e1", 1005, true},
+		{"2e0000000000000000000000000000", 2, true},
+		{"2." + zeros, 2, true},
+		{"2" + zeros + "e-60000", 2, true},
+		{"0." + zeros + "2e60001", 2, true},
+		{"2e" + zeros + "0", 2, true},
+		{"2e-" + zeros, 2, true},
+		{"-2.0", -2, true},
+		{"-20e-1", -2, true},
+		{"0", 0, true},
+		{"-0", 0, true},
+		{"0.0", 0, true},
+		{"-0.0e5", 0, true},
+		{"0e999999999", 0, true},
+		{"0e-999999999", 0, true},
+		{"0.00e99999999999999999999", 0, true},
+		{"-0e-99999999999999999999", 0, true},
+		{"9007199254740993", 1<<53 + 1, true}, // as a float, it would be 2^53
+		{"9007199254740993.0", 1<<53 + 1, true},
+		{"9007199254740992.9999999999999999999999e0", 0, false},
+		{"9223372036854775807", 1<<63 - 1, true},
+		{"9223372036854775807.0", 1<<63 - 1, true},
+		{"0.9223372036854775807e19", 1<<63 - 1, true},
+		{"-9223372036854775808", -1 << 63, true},
+		{"-92233720368547758080e-1", -1 << 63, true},
+		{"1e18", 1e18, true},
+		{"9223372036854775808", 0, false},
+		{"-9223372036854775809", 0, false},
+		{"1e19", 0, false},
+		{"1e999", 0, false},
+		{"1e99999999999999999999", 0, false},
+		{"-1e99999999999999999999", 0, false},
+		{"1e4611686018427387904", 0, false}, // 2^62
+		{"1e9223372036854775808", 0, false}, // 2^63
+		{"1e18446744073709551616", 0, false},
+		{"1" + zeros + "e-18446744073709551616", 0, false},
+		{"100e9223372036854775807", 0, false},
+		{"0.001e-9223372036854775808", 0, false},
+		{"1" + zeros, 0, false},
+		{strings.Repeat("9", 60_000), 0, false},
+		{"1.5", 0, false},
+		{"0.1", 0, false},
+		{"1e-1", 0, false},
+		{"1e-99999999999999999999", 0, false},
+		{"2." + zeros + "1", 0, false},
+		{"15e-1", 0, false},
+		{`"2"`, 0, false},
+		{`"-"`, 0, false},
+		{"true", 0, false},
+		{"null", 0, false},
+		{"[2]", 0, false},
+		{`{"a":2}`, 0, false},
+	}
+)
+
+func TestInt64IsTheValueHoweverItIsWritten(t *testing.T) {
+	for _, test := range int64Rows {
+		members, _, err := Parse([]byte(`{"n": ` + test.value + ` }`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := members[0].Int64(); got != test.want || ok != test.ok {
+			t.Errorf("%.50s (of %d bytes): %d, %t, want %d, %t", test.value, len(test.value), got, ok, test.want, test.ok)
+		}
+	}
+}
+
+// FuzzInt64 compares Int64 with math/big.
+func FuzzInt64(f *testing.F) {
+	for _, test := range int64Rows {
+		if len(test.value) < 1024 {
+			f.Add(test.value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		members, _, err := Parse([]byte(`{"n":` + value + `}`))
+		if err != nil || len(members) != 1 {
+			return
+		}
+		got, ok := members[0].Int64()
+		if want, wantOK := slowInt64(string(members[0].Value)); got != want || ok != wantOK {
+			t.Errorf("%s: %d, %t, want %d, %t", value, got, ok, want, wantOK)
+		}
+	})
+}
+
+func slowInt64(value string) (int64, bool) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(value), "e")
+	n, ok := new(big.Rat).SetString(mantissa)
+	if !ok { // it is no number
+		return 0, false
+	}
+	power, ok := new(big.Int).SetString(exponent, 10)
+	switch {
+	case !ok: // there is none
+		power = new(big.Int)
+	case n.Sign() == 0:
+		return 0, true
+	case power.CmpAbs(big.NewInt(int64(len(value)+20))) > 0: // it is far too large, or has a fraction
+		return 0, false
+	}
+	factor := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), new(big.Int).Abs(power), nil))
+	if power.Sign() < 0 {
+		factor.Inv(factor)
+	}
+	if n.Mul(n, factor); !n.IsInt() || !n.Num().IsInt64() {
+		return 0, false
+	}
+	return n.Num().Int64(), true
 }
 
 func TestParseOfWhatIsNoObject(t *testing.T) {
