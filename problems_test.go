@@ -18,6 +18,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -224,16 +225,35 @@ func TestStoreErrors(t *testing.T) {
 }
 
 func TestStoresThatBreakTheirContract(t *testing.T) {
-	for _, row := range []struct {
+	type brokenStore struct {
 		route, text string
 		store       *stubStore
-	}{
+	}
+	stored := func(text string, change func(*Order)) brokenStore {
+		return brokenStore{orderRoute, "CreateOrder broke its contract: it returned " + text,
+			&stubStore{createOrder: func(_ context.Context, _ IdempotencyKey, order Order) (Order, error) {
+				change(&order)
+				return order, nil
+			}}}
+	}
+	at, endOfTime, west := time.Date(2026, 11, 20, 20, 52, 11, 250e6, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.FixedZone("", -60*60)
+	for _, row := range []brokenStore{
 		{productRoute, "GetProduct broke its contract: it returned the zero Resource",
 			&stubStore{getProduct: func(context.Context, string) (Resource, error) { return Resource{}, nil }}},
 		{productRoute, `GetProduct broke its contract: it returned "kettle" for the ID "p1"`,
 			&stubStore{getProduct: func(context.Context, string) (Resource, error) { return MustResource("kettle", nil), nil }}},
-		{orderRoute, "CreateOrder broke its contract: it returned an order without ID",
+		{orderRoute, "CreateOrder broke its contract: it returned an order, but the ID is missing or empty",
 			&stubStore{createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) { return Order{}, nil }}},
+		stored("an order, but the ID \"\\xff\" is not valid UTF-8", func(o *Order) { o.ID = "\xff" }),
+		stored("an order, but the ID \"a\\n\" has a control character or a noncharacter", func(o *Order) { o.ID = "a\n" }),
+		stored("an order, but the ID has 256 bytes, more than 255", func(o *Order) { o.ID = strings.Repeat("o", 256) }),
+		stored("an order with another item or quantity than was sent", func(o *Order) { o.Item = "Diary" }),
+		stored("an order with another item or quantity than was sent", func(o *Order) { o.ID, o.Item = "ord_1", "diary " }),
+		stored("an order with another item or quantity than was sent", func(o *Order) { o.ID, o.Qty = "ord_1", 31338 }),
+		stored("the order that it was given, but with CreatedAt 2026-11-20 20:52:11.25 +0000 UTC", func(o *Order) { o.CreatedAt = at }),
+		stored("an order with CreatedAt 0001-01-01 00:00:00 +0000 UTC", func(o *Order) { o.ID, o.CreatedAt = "ord_1", time.Time{} }),
+		stored("an order with CreatedAt 10000-01-01 00:00:00 +0000 UTC", func(o *Order) { o.ID, o.CreatedAt = "ord_1", endOfTime }),
+		stored("an order with CreatedAt 9999-12-31 23:00:00 -0100 -0100", func(o *Order) { o.ID, o.CreatedAt = "ord_1", endOfTime.In(west) }),
 	} {
 		for _, request := range storeRequests {
 			if request.route == row.route {

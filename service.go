@@ -419,8 +419,11 @@ type Fault struct {
 	Parameter string `json:"parameter,omitempty"` // the name of a query parameter, perhaps cut
 	Header    string `json:"header,omitempty"`    // the name of a header field
 	Pointer   string `json:"pointer,omitempty"`   // a place in the body: a JSON Pointer as a URI fragment (RFC 6901, Section 6)
-	Minimum   *int64 `json:"minimum,omitempty"`   // the least value allowed; nil: not said
-	Maximum   *int64 `json:"maximum,omitempty"`   // the greatest value allowed; nil: not said
+
+	// The least and the greatest that is allowed: of a number, such as qty and limit, its
+	// value; of a string, such as item, its length in characters (code points); nil: not said.
+	Minimum *int64 `json:"minimum,omitempty"`
+	Maximum *int64 `json:"maximum,omitempty"`
 }
 
 // ServeHTTP answers with p, as application/problem+json that is not to be stored.
@@ -587,11 +590,28 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order
 	defer guard(&err)
 	err = errPanicked // unless the store returns
 	key.Scope, key.Value = strings.Clone(key.Scope), strings.Clone(key.Value)
-	stored, err = g.store.CreateOrder(ctx, key, order)
-	if err == nil && stored.ID == "" {
-		err = broken("CreateOrder", "an order without ID")
+	if stored, err = g.store.CreateOrder(ctx, key, order); err != nil {
+		return Order{}, err
 	}
-	return stored, err
+	return stored, checkStored(stored, order)
+}
+
+// checkStored returns an error unless stored can be what a call that proposed order has
+// created or found. It names neither the item nor the quantity, as it is logged.
+func checkStored(stored, order Order) error {
+	const method = "CreateOrder"
+	at := stored.CreatedAt
+	switch err := checkID(stored.ID); {
+	case err != nil:
+		return broken(method, "an order, but %v", err)
+	case stored.Item != order.Item || stored.Qty != order.Qty:
+		return broken(method, "an order with another item or quantity than was sent")
+	case stored.ID == order.ID && !at.Equal(order.CreatedAt):
+		return broken(method, "the order that it was given, but with CreatedAt %v", at)
+	case !at.After(time.Time{}) || at.UTC().Year() > 9999: // which RFC 3339 cannot write
+		return broken(method, "an order with CreatedAt %v", at)
+	}
+	return nil
 }
 
 func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
