@@ -58,9 +58,10 @@ const KeyLifetime = 24 * time.Hour
 // [context.DeadlineExceeded], the service answers 503 Service Unavailable with
 // Retry-After, whatever else the error matches. An error that the method's
 // comment does not name is answered with 500 Internal Server Error. So is a
-// panic, a list that does not ascend from its position, a product with another
-// ID, and the zero Resource. The text of an error, which is logged and never
-// sent, contains neither the value of a key nor the item of an order.
+// panic, the zero Resource, a list that does not ascend from its position, a
+// product with another ID, an order with another item or quantity, and one with
+// an ID or a CreatedAt that it cannot have. The text of an error, which is logged
+// and never sent, contains neither the value of a key nor the item of an order.
 //
 // Requests for a product share a call, so the ctx of GetProduct may carry the
 // values of another request, which may have ended: one of the same scope or,
@@ -98,9 +99,8 @@ type Store interface {
 	//
 	// Two keys are the same key if Scope and Value are equal byte for byte, and
 	// only then. A call whose key has been used with another Fingerprint changes
-	// nothing and returns [ErrKeyReused]. A call that meets another in progress
-	// with the same key waits for its outcome, or returns [ErrInProgress] if the
-	// Store cannot wait.
+	// nothing and returns [ErrKeyReused]. A call that meets another in progress with the
+	// same key waits for its outcome, or returns [ErrInProgress] if the Store cannot wait.
 	//
 	// A Store may refuse an order that it would otherwise create, such as one for
 	// what is sold out, with an error that matches *[Refusal] by [errors.As]. A

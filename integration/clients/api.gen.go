@@ -127,10 +127,10 @@ type Fault struct {
 	// Header The name of the request header.
 	Header *string `json:"header,omitempty"`
 
-	// Maximum The greatest value, or length, that is accepted.
+	// Maximum The greatest that is accepted: of a number, such as qty and limit, its value; of a string, such as item, its length in characters (Unicode code points).
 	Maximum *int64 `json:"maximum,omitempty"`
 
-	// Minimum The least value, or length, that is accepted.
+	// Minimum The least that is accepted: of a number, such as qty and limit, its value; of a string, such as item, its length in characters (Unicode code points).
 	Minimum *int64 `json:"minimum,omitempty"`
 
 	// Parameter The name of the query parameter.
@@ -151,7 +151,7 @@ type NewOrder struct {
 	// Item 1 to 255 characters (Unicode code points), not all of them spaces, none of them a control character. The pattern takes the spaces beyond U+00FF for other characters, as no way to name them is known to every tool.
 	Item Item `json:"item"`
 
-	// Qty In decimal digits alone: 1.0 and 1e2 are refused.
+	// Qty A whole number, however it is written: 2, 2.0 and 2e0 are the same. Answers have it in digits alone.
 	Qty Qty `json:"qty"`
 }
 
@@ -166,7 +166,7 @@ type Order struct {
 	// Item 1 to 255 characters (Unicode code points), not all of them spaces, none of them a control character. The pattern takes the spaces beyond U+00FF for other characters, as no way to name them is known to every tool.
 	Item Item `json:"item"`
 
-	// Qty In decimal digits alone: 1.0 and 1e2 are refused.
+	// Qty A whole number, however it is written: 2, 2.0 and 2e0 are the same. Answers have it in digits alone.
 	Qty Qty `json:"qty"`
 }
 
@@ -200,7 +200,7 @@ type ProblemType = string
 // Product A product.
 type Product = Resource
 
-// Qty In decimal digits alone: 1.0 and 1e2 are refused.
+// Qty A whole number, however it is written: 2, 2.0 and 2e0 are the same. Answers have it in digits alone.
 type Qty = int64
 
 // Resource An ID and any further members, whose names and meaning are the embedding program's own.
@@ -302,7 +302,7 @@ type GetOpenAPI200JSONResponseBody struct {
 
 // CreateOrderParams defines parameters for CreateOrder.
 type CreateOrderParams struct {
-	// IdempotencyKey Choose a new one for each order and send the same one with each retry: 1 to 255 printable ASCII characters, bare (without a comma) or as a String of RFC 9651, which are the same key. It is remembered for at least 24 hours. A refused request does not use it up.
+	// IdempotencyKey Choose a new one for each order and send the same one with each retry: 1 to 255 printable ASCII characters, bare (without a comma) or as a String of RFC 9651, which are the same key. Parameters of a String mean nothing. It is remembered for at least 24 hours. A refused request does not use it up.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 
 	// ContentEncoding A body has no content coding.
