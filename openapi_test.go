@@ -228,6 +228,18 @@ func TestOpenAPIRefusesNoItemThatTheServiceAccepts(t *testing.T) {
 	}
 }
 
+func TestOpenAPISaysOfWhatTheBoundsOfAFaultAre(t *testing.T) {
+	d := decodeAPI(t, openAPI)
+	for _, bound := range []string{"minimum", "maximum"} {
+		got := d.at(d.schema("Fault"), "properties", bound, "description").(string)
+		for _, want := range []string{"qty and limit, its value", "item, its length in characters"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s is described as %q, want %q in it", bound, got, want)
+			}
+		}
+	}
+}
+
 // The pattern leaves out some spellings of parameters that are seldom sent: byte sequences
 // without padding, and characters beyond ASCII.
 func TestOpenAPIDescribesTheKeysThatTheServiceAccepts(t *testing.T) {

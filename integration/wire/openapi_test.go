@@ -406,7 +406,7 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 		}
 		requests = append(requests, order(string(body)))
 	}
-	for _, qty := range []string{"0", "-1", "1", "1.5", "9007199254740991", "9007199254740992", "1e300", `"1"`, "null", "true", "[]", "{}"} {
+	for _, qty := range []string{"0", "-1", "1", "1.5", "2.0", "2e0", "20e-1", "25e-1", "9007199254740991", "9007199254740992", "1e300", `"1"`, "null", "true", "[]", "{}"} {
 		requests = append(requests, order(`{"item":"a","qty":`+qty+`}`))
 	}
 	for _, body := range []string{`{"item":1,"qty":1}`, `{"item":null,"qty":1}`, `{"qty":1}`, `{"item":"a"}`, `{}`, `{"Item":"a","qty":1}`,

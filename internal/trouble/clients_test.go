@@ -76,10 +76,11 @@ type buyer struct {
 	http *http.Client
 	name string
 	// habits
-	keyPerTry bool
-	tries     int                   // 0: as many as it takes
-	final     func(status int) bool // nil: as docs/wire.md says
-	pause     func(limit time.Duration) time.Duration
+	keyPerTry   bool
+	quotesLater bool                  // puts the key in quotes from the second try on
+	tries       int                   // 0: as many as it takes
+	final       func(status int) bool // nil: as docs/wire.md says
+	pause       func(limit time.Duration) time.Duration
 }
 
 func (w *world) buyer(name string) *buyer {
@@ -96,9 +97,12 @@ func (b *buyer) order(item string) (status int) { return b.orderAs(rand.Text(), 
 func (b *buyer) orderAs(key, item string) (status int) {
 	body, _ := json.Marshal(map[string]any{"item": item, "qty": 2})
 	limit := time.Second / 4
-	for range b.tries {
+	for try := range b.tries {
 		if b.keyPerTry {
 			key = rand.Text()
+		}
+		if b.quotesLater && try == 1 {
+			key = `"` + key + `";try=2`
 		}
 		status, header, answer := b.send("POST", "/v1/orders", body, "Content-Type", "application/json", "Idempotency-Key", key)
 		switch {
@@ -358,6 +362,17 @@ func TestKeyOfAnotherOrderIsCaught(t *testing.T) {
 		b.orderAs("constant", "teapot")
 		b.orderAs("constant", "kettle")
 		w.failure("b", Orders, "own-key")
+	})
+}
+
+func TestKeyIsTheSameBareAndQuoted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.buyer("b")
+		b.quotesLater = true
+		b.orders(ofARound())
+		if failed := w.verdicts("b", Orders, "failed"); failed != nil {
+			t.Errorf("failed are %q", failed)
+		}
 	})
 }
 

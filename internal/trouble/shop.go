@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/httpfield"
 )
 
 // A Shop is an [http.Handler]. Its server must not close connections by itself before 3
@@ -114,7 +115,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	control.SetReadDeadline(time.Time{})
 	e := &Exchange{
-		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: r.Header.Get("Idempotency-Key"),
+		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: key(r.Header.Get("Idempotency-Key")),
 		Body: body, Tag: r.Header.Get("If-None-Match"), path: r.URL.Path, authorization: r.Header.Get("Authorization"),
 	}
 	s.mu.Lock()
@@ -156,6 +157,14 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	e.left = true
 	s.mu.Unlock()
+}
+
+// key returns the key in a line of Idempotency-Key, which is the same bare and in quotes.
+func key(line string) string {
+	if unquoted, ok := httpfield.ParseStringItem(line); ok {
+		return unquoted
+	}
+	return line
 }
 
 type held struct {
