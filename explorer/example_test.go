@@ -2,6 +2,7 @@ package explorer_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -58,7 +59,14 @@ func ExampleHandlerWithOptions() {
 				store.Products.Delete(change.ID)
 				return nil
 			}
-			product, err := storefront.NewResource(change.ID, map[string]any{"changed_at": time.Now()})
+			fields := make(map[string]any)
+			if old, ok := store.Products.Get(change.ID); ok {
+				if err := json.Unmarshal([]byte(old.String()), &fields); err != nil {
+					return err
+				}
+			}
+			fields["changed_at"] = time.Now()
+			product, err := storefront.NewResource(change.ID, fields)
 			if err == nil {
 				store.Products.Put(product)
 			}

@@ -42,7 +42,8 @@ type Options struct {
 	// Change, if it is not nil, puts an item into a list, in place of one with the same
 	// ID, or deletes it if it is there. With it, the page has buttons that change a list
 	// in the middle of a walk from page to page, and a product between two reads; so an
-	// item that is put should have something new in it, such as the time. It is for
+	// item that is put should keep the members that it has and get something new, such as
+	// the time. It is for
 	// samples: whoever can open the page can change the lists. It is called from many
 	// goroutines at the same time.
 	//

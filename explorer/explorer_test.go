@@ -27,8 +27,8 @@ func get(h http.Handler, method, target string, header ...string) *httptest.Resp
 	return w
 }
 
-func TestPageIsUnder60KB(t *testing.T) {
-	if n := get(explorer.Handler(""), "GET", "/").Body.Len(); n > 60_000 {
+func TestPageIsUnder60KiB(t *testing.T) {
+	if n := get(explorer.Handler(""), "GET", "/").Body.Len(); n > 60<<10 {
 		t.Errorf("the page has %d bytes", n)
 	}
 }

@@ -66,9 +66,14 @@ function typedHeaders() {
 // prepare returns an exchange. The path is relative to the service. The page's own stay folded in the log.
 function prepare({method = "GET", path, url = service + path, query = [], headers = [], body, cookies, own = false}) {
 	const typed = typedHeaders();
+	const all = [...headers, ...typed.list];
+	const unless = name => all.every(([n]) => n.toLowerCase() !== name.toLowerCase());
+	if (body !== undefined && unless("Content-Type")) all.push(["Content-Type", "application/json"]);
+	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
+	if (method === "GET" && unless("Cache-Control")) all.push(["Cache-Control", "no-cache"]);
 	const search = query.map(([n, v]) => encode(n) + "=" + encode(v)).join("&");
 	const x = {
-		method, path, query, headers: [...headers, ...typed.list], body, own, state: "sent",
+		method, path, query, headers: all, body, own, state: "sent",
 		url: new URL(search ? url + "?" + search : url), masked: typed.list.map(([n]) => n),
 		cookies: cookies ?? $("cookies").checked, before: performance.now(), protocol: "HTTP",
 		status: 0, reason: "", answer: [], text: "", bytes: 0, ms: 0, queued: 0,
@@ -81,24 +86,15 @@ function prepare({method = "GET", path, url = service + path, query = [], header
 	const fault = odd ? `${odd[0]} has a character that is not printable ASCII` : typed.fault;
 	try {
 		if (fault) throw new Error(fault);
-		makeRequest(x);
+		x.request = new Request(x.url, {
+			method, headers: all, body, cache: method === "GET" ? "no-store" : "default",
+			redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
+		});
+		x.headers = [...x.request.headers]; // as sent: joined, and without those that no page may send
 	} catch (err) {
 		Object.assign(x, {state: "refused", problem: "Not sent: " + hide(err.message)});
 	}
 	return x;
-}
-function makeRequest(x) {
-	const {method, body} = x, isRead = method === "GET" || method === "HEAD";
-	const headers = new Headers();
-	for (const [n, v] of x.headers) headers.append(n, v);
-	if (body !== undefined && !headers.has("content-type")) headers.set("Content-Type", "application/json");
-	// A browser that is to ask past its own cache sends this anyway; saying so makes the log true.
-	if (isRead && !headers.has("cache-control")) headers.set("Cache-Control", "no-cache");
-	x.request = new Request(x.url, {
-		method, headers, body, cache: isRead ? "no-store" : "default",
-		redirect: "manual", credentials: x.cookies ? "same-origin" : "omit",
-	});
-	x.headers = [...x.request.headers]; // as sent: joined, and without those that no page may send
 }
 // send returns the exchange once there is an answer, or will be none. It is in the log from the beginning.
 async function send(request, report) {
@@ -198,17 +194,20 @@ function variableOf(name, taken) {
 	taken.push(variable);
 	return variable;
 }
-// curl returns the request as a shell command. A value that may be a secret is a variable there.
+// curl returns the request as a shell command. A value that may be a secret is a variable there, without
+// which it stops.
 function curl(x) {
 	const {method, body} = x;
 	const implied = body === undefined ? "GET" : "POST";
 	const taken = [];
 	const header = ([name, value]) => {
 		const shown = wireName(name);
-		if (isMasked(x, name, value)) return `-H ${quote(shown + ": ")}"$${variableOf(name, taken)}"`;
-		return "-H " + quote(value ? shown + ": " + value : shown + ";");
+		if (!value) return "-H " + quote(shown + ";");
+		if (isMasked(x, name, value)) return `-H ${quote(shown + ": ")}"\${${variableOf(name, taken)}:?}"`;
+		return "-H " + quote(shown + ": " + value);
 	};
-	const line = method === implied ? "curl -i " : `curl -i -X ${method} `;
+	const asItIs = /[[\]]/.test(x.target) ? "-g " : ""; // brackets are a range otherwise
+	const line = `curl ${asItIs}-i ` + (method === implied ? "" : `-X ${method} `);
 	const parts = [line + quote(hide(base.origin + x.target)), ...x.headers.map(header)];
 	if (x.cookies) parts.push('-b "$COOKIE"');
 	if (body !== undefined) parts.push((body.startsWith("@") ? "--data-raw " : "-d ") + quote(hide(body)));
@@ -229,7 +228,7 @@ const shownLength = 20000;
 function bodyOf(x, asItCame) {
 	const text = cut(x.text, shownLength);
 	if (asItCame || x.json === undefined) return text;
-	return x.text.length > shownLength ? pretty(text.slice(0, shownLength)) + text.slice(shownLength) : pretty(text);
+	return pretty(text.slice(0, shownLength)) + text.slice(shownLength);
 }
 function wire(x, asItCame) {
 	if (x.state === "sent") return "No answer yet.";
@@ -249,8 +248,9 @@ const chip = x => fillChip(make("span", {}), x);
 function note(x) {
 	if (isReplay(x)) return "replayed";
 	if (x.header("cache-status") && x.header("age")) return "from memory";
-	const type = x.status < 400 ? "" : string(x.json?.type);
-	return cut(type.replace(/^urn:problem-type:storefront:|^about:blank$/, ""), 100);
+	if (x.status < 400) return "";
+	const type = string(x.json?.type).replace(/^urn:problem-type:storefront:|^about:blank$/, "");
+	return cut([type, string(x.json?.reason)].filter(s => s).join(": "), 100);
 }
 const duration = ms => ms.toFixed(ms < 10 ? 1 : 0) + " ms";
 function summary(x) {
@@ -426,9 +426,10 @@ function headline(x) {
 function outcome(x) {
 	const title = make("h4", {}, chip(x), " ", headline(x));
 	if (x.state === "answered" && x.status < 400) return [title, make("pre", {}, bodyOf(x) || "There is no body.")];
-	const {detail, type, instance} = x.json || {};
+	const {detail, type, instance, title: _, status, errors, ...members} = isObject(x.json) ? x.json : {};
 	const also = [
 		["Programs go by ", type], ["The server’s log has it under ", instance],
+		...Object.entries(members).slice(0, 20).map(([n, v]) => [cut(n, 100) + ": ", string(v) || JSON.stringify(v)]),
 		...["allow", "accept", "retry-after"].map(n => [wireName(n) + ": ", x.header(n)]),
 	].filter(([, v]) => string(v));
 	const told = p(cut(string(detail), 1000), " ", hint(x));
@@ -441,16 +442,17 @@ const isHTML = x => /^\s*</.test(x.text) || /html/i.test(x.header("content-type"
 const isOurs = x => string(x.json?.type).startsWith("urn:problem-type:storefront:");
 function reasonOf(x) {
 	if (x.problem) return x.problem;
-	return titleOf(x) ? `${x.status}, ${titleOf(x)}` : String(x.status);
+	const code = cut(string(x.json?.reason), 100); // of a store that refuses an order
+	return (titleOf(x) ? `${x.status}, ${titleOf(x)}` : String(x.status)) + (code && ` (${code})`);
 }
 // hint says where to look if something in front of the service has answered.
 function hint(x) {
-	const tick = "tick Send my sign-in at the top, or give a header there";
-	if (x.state === "redirected") return `Is it to a sign-in page? Sign in, in another tab, and ${tick}.`;
+	const how = " Sign in, in another tab, and tick Send my sign-in at the top, or give a header there";
+	if (x.state === "redirected") return `Is it to a sign-in page?${how}.`;
 	if (x.state !== "answered" || isOurs(x)) return "";
-	if (x.status === 401) return `It asks who you are: ${tick}, such as Authorization.`;
-	if (x.status === 403) return `Is it for those who have signed in? Then ${tick}.`;
-	return x.status < 400 && isHTML(x) ? `Is that a sign-in page? Sign in, in another tab, and ${tick}.` : "";
+	if (x.status === 401) return `It asks who you are.${how}, such as Authorization.`;
+	if (x.status === 403) return `Is it for those who have signed in?${how}.`;
+	return x.status < 400 && isHTML(x) ? `Is that a sign-in page?${how}.` : "";
 }
 // explain says what came instead of, say, "a list".
 function explain(x, wanted) {
@@ -509,11 +511,12 @@ let begun; // the key that was begun, and how many retries it had
 const orders = new Report($("orders-said"));
 const withKey = (key, body, ...headers) => order(body, ["Idempotency-Key", key], ...headers);
 const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers, body});
-// The body is as it was typed: digits are a number, and all else is a string.
+// typed returns the JSON of what was typed: a number is sent as it stands, and all else is a string.
+const typed = text => /^-?(0|[1-9]\d*)(\.\d+)?(e[+-]?\d+)?$/i.test(text) ? text : JSON.stringify(text);
 function typedOrder(changed) {
 	let qty = $("qty").value.trim();
 	if (changed) qty = Number.isSafeInteger(+qty) ? +qty + 1 : 1;
-	return `{"item":${JSON.stringify($("item").value)},"qty":${/^-?\d+$/.test(qty) ? qty : JSON.stringify(qty)}}`;
+	return `{"item":${JSON.stringify($("item").value)},"qty":${typed(qty)}}`;
 }
 const isOrder = x => x.status === 201 && string(x.json?.id) !== "";
 // attempt returns nothing if another key was begun meanwhile.
@@ -535,7 +538,9 @@ async function attempt(what, body) {
 	return of === begun ? x : undefined;
 }
 function cameBack(x) {
-	if (!isOrder(x)) return [reasonOf(x), ...faultLines(faultsOf(x))];
+	const faults = faultsOf(x);
+	if (!faults.length && string(x.json?.detail)) faults.push(x.json);
+	if (!isOrder(x)) return [reasonOf(x), ...faultLines(faults)];
 	return [code(x.json.id), isReplay(x) ? " the same order, replayed" : " created"];
 }
 function beginKey(key) {
@@ -633,35 +638,25 @@ function addItems(w, items) {
 		const id = string(item?.id);
 		if (w.ids.has(id)) w.twice++;
 		w.ids.add(id);
-		w.rows.push({page: w.pages, id, item});
 		w.last = id;
 	}
-	const first = w.rows.length - Math.min(items.length, rowsAtOnce);
-	seen.append(...w.rows.slice(first).map(tableRow));
+	// Of a long walk, only the last rows are in the document.
+	w.items += items.length;
+	seen.append(...items.slice(-rowsAtOnce).map(item => tableRow(w.pages, item)));
 	while (seen.rows.length > rowsAtOnce) seen.rows[0].remove();
-	showEarlier();
+	const missing = w.items - seen.rows.length;
+	$("earlier").textContent = missing ? `Not shown: ${count(missing, "row")} before these, which the log has.` : "";
 	seen.closest(".scroll").scrollTop = 1e9;
 }
-function tableRow({page, id, item}) {
-	const rest = id ? {...item, id: undefined} : item;
+function tableRow(page, item) {
+	const id = string(item?.id), rest = id ? {...item, id: undefined} : item;
 	return make("tr", {}, td(String(page)), td(id ? code(id) : "no ID"), td(code(JSON.stringify(rest))));
 }
-// Of a long walk, only the last rows are in the document.
-function showEarlier() {
-	const missing = walk.rows.length - seen.rows.length;
-	$("earlier").hidden = !missing;
-	$("earlier").firstChild.textContent = `Not shown: ${count(missing, "row")} before these.`;
-}
-on("show-earlier", () => {
-	const end = walk.rows.length - seen.rows.length;
-	seen.prepend(...walk.rows.slice(Math.max(0, end - rowsAtOnce), end).map(tableRow));
-	showEarlier();
-});
 on("first-page", async () => {
-	walk = {list: $("list").value, limit: $("limit").value.trim(), ids: new Set(), rows: [], pages: 0, twice: 0};
+	walk = {list: $("list").value, limit: $("limit").value.trim(), ids: new Set(), items: 0, pages: 0, twice: 0};
 	pages.begin();
 	seen.replaceChildren();
-	showEarlier();
+	$("earlier").textContent = "";
 	$("next-page").disabled = $("to-the-end").disabled = true;
 	await nextPage();
 });
@@ -679,8 +674,9 @@ async function change(list, id, op, report) {
 }
 function sayOfChange(list, id, done) {
 	if (!walk || walk.list !== list || walk.last === undefined) return done;
-	if (bytesOf(id) <= bytesOf(walk.last)) return done + " The walk is past its place.";
-	if (!walk.next) return done + " The walk is over, and does not get there.";
+	const again = "; First page begins another one.";
+	if (bytesOf(id) <= bytesOf(walk.last)) return done + " The walk is past its place in the order of IDs" + again;
+	if (!walk.next) return done + " The walk is over" + again;
 	const ahead = list === "users" ? "still ahead" : "ahead, unless it is before the item that next names";
 	return `${done} Its place is ${ahead}. Now go on with the walk.`;
 }
@@ -794,11 +790,6 @@ function drawTime() {
 	$("time").replaceChildren(...shapes);
 }
 new ResizeObserver(drawTime).observe($("time")); // also when it is first shown
-on("forget-marks", () => {
-	marks = [];
-	drawTime();
-	asks.say("The time line is empty.");
-});
 
 // Break it
 
@@ -861,18 +852,24 @@ on("break-all", async () => {
 // All requests, as openapi.json describes them
 
 let isOffered = false;
-async function offer() {
+const offer = () => isOffered || once($("unread"), readDocument);
+async function readDocument() {
 	const x = await send({path: "openapi.json", cookies: true, own: true});
+	let fault = "";
 	try {
 		if (x.status !== 200 || !isObject(x.json?.paths)) throw new Error(explain(x, "an OpenAPI document"));
 		$("operations").replaceChildren(...operations(x.json));
 		isOffered = true;
 		followAddress();
 	} catch (err) {
-		const text = `The openapi.json of the service at ${service} cannot be read: ${err.message}`;
-		$("operations").replaceChildren(make("p", {className: "problem"}, text));
+		fault = `The openapi.json of the service at ${service} cannot be read: ${err.message}`;
+		$("operations").replaceChildren();
 	}
+	if (fault !== $("unread").textContent) announce(fault || "The service can be read now.");
+	$("unread").textContent = fault;
 }
+// Whoever has signed in elsewhere comes back.
+for (const event of ["focus", "visibilitychange"]) addEventListener(event, () => { if (!document.hidden) offer(); });
 function operations(api) {
 	const resolve = (v, depth = 0) => {
 		if (!v?.$ref || depth > 20) return v || {};
@@ -926,8 +923,7 @@ function initial(p) {
 function filledIn(method, path, fields) {
 	const filled = kind => fields.filter(f => f.kind === kind && f.input.value !== "");
 	const pairs = kind => filled(kind).map(f => [f.bare, f.input.value]);
-	const isNumber = f => f.type === "integer" && /^(0|[1-9]\d*)$/.test(f.input.value);
-	const json = f => JSON.stringify(f.bare) + ":" + (isNumber(f) ? f.input.value : JSON.stringify(f.input.value));
+	const json = f => JSON.stringify(f.bare) + ":" + (f.type === "string" ? JSON.stringify : typed)(f.input.value);
 	const body = fields.some(f => f.kind === "pointer") ? `{${filled("pointer").map(json)}}` : undefined;
 	const value = (all, name) => encode(fields.find(f => f.bare === name)?.input.value ?? all);
 	const filledPath = path.slice(1).replace(/\{(.*?)\}/g, value);
@@ -973,7 +969,7 @@ function checkHeaders() {
 	$("headers-button").textContent = "Headers: " + (fault ? "wrong" : list.length || "none");
 }
 $("extra").addEventListener("input", checkHeaders);
-for (const id of ["extra", "cookies"]) $(id).addEventListener("change", () => { if (!isOffered) offer(); });
+for (const id of ["extra", "cookies"]) $(id).addEventListener("change", offer);
 
 // The beginning: nothing is used that a browser has kept of an earlier visit
 

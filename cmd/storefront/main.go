@@ -27,6 +27,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -134,8 +135,14 @@ func changeSample(store *storefront.MemStore) func(ctx context.Context, change e
 			items.Delete(change.ID)
 			return nil
 		}
-		// The time makes it another one than was there before, with another entity tag.
-		item, err := storefront.NewResource(change.ID, map[string]any{"name": change.ID, "changed_at": time.Now().UTC()})
+		fields := make(map[string]any)
+		if old, ok := items.Get(change.ID); !ok {
+			fields["name"] = change.ID
+		} else if err := json.Unmarshal([]byte(old.String()), &fields); err != nil { // which keeps its members
+			return err
+		}
+		fields["changed_at"] = time.Now().UTC() // so that it has another entity tag
+		item, err := storefront.NewResource(change.ID, fields)
 		if err == nil {
 			items.Put(item)
 		}

@@ -244,6 +244,13 @@ func TestExplorerChangesTheSampleOnly(t *testing.T) {
 			t.Errorf("%s: put again, it is the same: %s", list, bodies[1])
 		}
 	}
+	p.change(t, "products", "teapot", "put")
+	_, teapot := fetch(t, p.base+"/v1/products/teapot")
+	for _, want := range []string{`"changed_at":`, `"name":"Teapot"`, `"price":{"amount":"24.50","currency":"EUR"}`} {
+		if !strings.Contains(teapot, want) {
+			t.Errorf("put again, the teapot is %s, want %s in it", teapot, want)
+		}
+	}
 	p.end(t, os.Interrupt)
 
 	p = start(t, "-data", dataFile(t, `{"users": [{"id": "ada"}]}`))

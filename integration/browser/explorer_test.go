@@ -122,6 +122,45 @@ func TestRefusedOrderShowsItsFaults(t *testing.T) {
 	})
 }
 
+// A number goes out as it was typed, so that one can see how each is taken.
+func TestQuantityIsSentAsTyped(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), desktop)
+		for i, c := range [][2]string{{"3", "3"}, {"2.0", "2.0"}, {"1e3", "1e3"}, {"-1", "-1"}, {"20E-1", "20E-1"}, {"007", `"007"`}, {"1.", `"1."`}, {"0x10", `"0x10"`}, {"", `""`}} {
+			p.tab("orders")
+			p.do(p.set("#qty", c[0]))
+			p.click("#order", 2*i+1)
+			p.tab("all")
+			p.operation("createOrder")
+			p.do(p.set("#createOrder-qty", c[0]))
+			p.click("#operation-createOrder button", 2*i+2)
+			sent := p.take()
+			p.want("the order", sent[len(sent)-2].body, `{"item":"teapot","qty":`+c[1]+`}`)
+			if c[0] != "" { // else it is not sent there
+				p.want("the request", sent[len(sent)-1].body, `{"item":"teapot","qty":`+c[1]+`}`)
+			}
+		}
+	})
+}
+
+func TestRefusalShowsItsReason(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
+		s := newShop(t)
+		s.store.Accept = func(context.Context, storefront.IdempotencyKey, storefront.Order) error {
+			return &storefront.Refusal{Reason: "sold-out", Detail: "Teapots are back on Monday."}
+		}
+		p := open(t, s, desktop)
+		p.click("#order", 1)
+		p.wantSaid("#orders-said", "422, Order refused (sold-out).")
+		p.want("the answer", p.text("#tries td:last-child"), "422, Order refused (sold-out)\n\nTeapots are back on Monday.")
+		p.wantSaid("#log summary", "order-refused: sold-out")
+		p.tab("all")
+		p.operation("createOrder")
+		p.click("#operation-createOrder button", 2)
+		p.wantSaid("#operation-createOrder .outcome", "reason: sold-out")
+	})
+}
+
 // ids returns those that the walk has seen.
 func (p *page) ids() []string {
 	p.t.Helper()
@@ -173,9 +212,9 @@ func TestChangesMeanwhileRepeatAndSkipNothing(t *testing.T) {
 			p.click(button, 1)
 			p.wantSaid("#pages-said", said)
 		}
-		change("#put", "abe", "Put: abe. The walk is past its place.")
+		change("#put", "abe", "Put: abe. The walk is past its place in the order of IDs")
 		change("#put", "frances", "Put: frances. Its place is still ahead.")
-		change("#delete", "barbara", "Deleted: barbara. The walk is past its place.") // where the cursor stands
+		change("#delete", "barbara", "Deleted: barbara. The walk is past its place") // where the cursor stands
 		change("#delete", "grace", "Deleted: grace.")
 		p.click("#to-the-end", 3)
 		p.want("seen", p.ids(), []string{"ada", "barbara", "edsger", "frances", "linus"})
@@ -403,7 +442,7 @@ func TestHeadersForEveryRequest(t *testing.T) {
 		got := p.requests("/v1/orders")[0].header
 		p.want("headers", []string{got.Get("Authorization"), got.Get("X-Tenant")}, []string{"Bearer secret", "a:b"})
 		curl := p.texts("#log pre")[0]
-		for _, variable := range []string{`-H 'Authorization: '"$H_AUTHORIZATION"`, `-H 'X-Tenant: '"$H_X_TENANT"`} {
+		for _, variable := range []string{`-H 'Authorization: '"${H_AUTHORIZATION:?}"`, `-H 'X-Tenant: '"${H_X_TENANT:?}"`} {
 			if !strings.Contains(curl, variable) {
 				t.Errorf("the curl line is %s, want %s", curl, variable)
 			}
@@ -419,8 +458,10 @@ func TestCurlLinesSendTheSameRequests(t *testing.T) {
 				t.Skip(err)
 			}
 		}
-		p := open(t, newShop(t), desktop)
-		p.do(p.set("#item", `it's a "teapot", $HOME`))
+		s := newShop(t)
+		s.base, s.prefix = "/it's-a-[1-2]-shop", "/it's-a-[1-2]-shop"
+		p := open(t, s, desktop)
+		p.do(p.set("#item", `it's a "théière", \n $HOME !!`))
 		p.click("#ten", 10)
 		p.click("#other", 11)
 		p.tab("pages")
@@ -432,6 +473,10 @@ func TestCurlLinesSendTheSameRequests(t *testing.T) {
 		p.click("#ask", 16)
 		p.tab("break")
 		p.click("#break-all", 36)
+		p.tab("all")
+		p.operation("getProduct")
+		p.do(p.set("#getProduct-product_id", `{a,b} [1-2]/'é'?`), p.set("#getProduct-if-none-match", `"a", W/"b"`))
+		p.click("#operation-getProduct button", 37)
 
 		eval[any](p, `document.querySelectorAll("#log details").forEach(d => { d.open = true; })`)
 		p.waitFor(`document.querySelectorAll("#log pre:first-of-type").length === document.querySelectorAll("#log details").length`)
@@ -453,6 +498,15 @@ func TestCurlLinesSendTheSameRequests(t *testing.T) {
 			for _, name := range []string{"Idempotency-Key", "Content-Type", "If-None-Match", "If-Match", "Cache-Control"} {
 				p.want(name+" of "+line, got.header.Values(name), want.header.Values(name))
 			}
+		}
+
+		// What is not sent would have been answered with its fault.
+		p.tab("orders")
+		p.do(p.set("#key", "clé"))
+		p.click("#order", 38)
+		out, err := exec.Command("bash", "-c", p.texts("#log pre")[0]).Output()
+		if err != nil || !strings.Contains(string(out), "urn:problem-type:storefront:idempotency-key-invalid") {
+			t.Errorf("the line of the order that was not sent: %v\n%s", err, out)
 		}
 	})
 }
@@ -676,15 +730,32 @@ func TestServiceThatWantsAuthorization(t *testing.T) {
 			return true
 		}
 		p := open(t, s, desktop)
+		const how = "401, Unauthorized. It asks who you are. Sign in, in another tab, and tick Send my sign-in at the top, or give a header there, such as Authorization."
+		p.wantSaid("#unread", "cannot be read: "+how) // before anything is sent
 		p.click("#order", 1)
-		p.wantSaid("#orders-said", "401, Unauthorized. It asks who you are: tick Send my sign-in at the top, or give a header there, such as Authorization.")
-		p.tab("all")
-		p.wantSaid("#operations", "cannot be read: 401, Unauthorized. It asks who you are")
+		p.wantSaid("#orders-said", how)
 		p.do(clickOn("#headers-button"), typeInto("#extra", "Authorization: Bearer secret"), clickOn("#cookies"))
-		p.waitFor(`document.querySelectorAll(".operation").length === 4`)
-		p.tab("orders")
+		p.waitFor(`document.querySelectorAll(".operation").length === 4 && !document.querySelector("#unread").checkVisibility()`)
 		p.click("#retry", 2)
 		p.want("statuses", p.statuses(), []string{"201", "401"})
+	})
+}
+
+func TestPageTriesAgainAfterASignInElsewhere(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
+		var signedIn atomic.Bool
+		s := newShop(t)
+		s.before = func(w http.ResponseWriter, r *http.Request) bool {
+			if !signedIn.Load() {
+				http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+			}
+			return signedIn.Load()
+		}
+		p := open(t, s, desktop)
+		p.wantSaid("#unread", "Is it to a sign-in page? Sign in, in another tab")
+		signedIn.Store(true)
+		eval[any](p, `dispatchEvent(new Event("focus")), null`) // of the window
+		p.waitFor(`document.querySelectorAll(".operation").length === 4 && !document.querySelector("#unread").checkVisibility()`)
 	})
 }
 
@@ -695,11 +766,11 @@ func TestAnswersOfOthers(t *testing.T) {
 			name, said string
 			answer     func(w http.ResponseWriter, r *http.Request)
 		}{
-			{"JSON that is no problem", "403, Forbidden. Is it for those who have signed in? Then tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
+			{"JSON that is no problem", "403, Forbidden. Is it for those who have signed in? Sign in, in another tab, and tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(403)
 				io.WriteString(w, `{"type":3,"errors":{"token":["missing"]}}`)
 			}},
-			{"HTML", "403, Forbidden. Is it for those who have signed in? Then tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
+			{"HTML", "403, Forbidden. Is it for those who have signed in? Sign in, in another tab, and tick Send my sign-in", func(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(403)
 				io.WriteString(w, "<p>No.</p>")
 			}},
@@ -824,7 +895,7 @@ func TestAnyPathAndAnyBase(t *testing.T) {
 				p.tab("pages")
 				p.click("#first-page", 2)
 				p.click("#put", 2)
-				p.wantSaid("#pages-said", "Put: bob")
+				p.wantSaid("#pages-said", "Put: zoe")
 				p.want("statuses", p.statuses(), []string{"200", "201"})
 			})
 		}
@@ -993,6 +1064,24 @@ func TestFitsAPhone(t *testing.T) {
 			if wide := eval[int](p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
 				t.Errorf("%s is %d pixels wider than the window", tab, wide)
 			}
+		}
+	})
+}
+
+// No box is there before it has something in it, and none is larger than that.
+func TestBoxesAreAsLargeAsWhatTheyHave(t *testing.T) {
+	inEachBrowser(t, func(t *testing.T) {
+		p := open(t, newShop(t), view{width: 390})
+		const boxes = `[...document.querySelectorAll(".scroll.tall, .outcome")].filter(e => e.checkVisibility())`
+		for i, of := range []struct{ tab, button string }{{"orders", "#order"}, {"pages", "#first-page"}, {"break", "#breaks button"}, {"all", ".operation button"}} {
+			p.tab(of.tab)
+			p.want("boxes of "+of.tab, eval[int](p, boxes+".length"), 0)
+			p.click(of.button, i+1)
+			p.want("boxes of "+of.tab, eval[[]bool](p, boxes+`.map(e => e.lastElementChild.getBoundingClientRect().bottom >= e.getBoundingClientRect().bottom - 30)`), []bool{true})
+		}
+		p.tab("orders")
+		if bottom := eval[float64](p, `document.querySelector("#tries tbody tr").getBoundingClientRect().bottom + scrollY`); bottom > 844 {
+			t.Errorf("the first answer ends at %v, below the screen of a phone", bottom)
 		}
 	})
 }
@@ -1177,7 +1266,7 @@ func TestMaskedHeadersHaveVariablesOfTheirOwn(t *testing.T) {
 		p.do(p.set("#extra", "2fa: 1\nX-Two: 2\nX_Two: 3\nit's: 4"))
 		p.click("#order", 1)
 		curl := p.texts("#log li:not(.own) pre")[0]
-		for _, want := range []string{`-H '2fa: '"$H_2FA"`, `-H 'X-Two: '"$H_X_TWO"`, `-H 'X_two: '"$H_X_TWO_"`, `-H 'It'\''s: '"$H_IT_S"`} {
+		for _, want := range []string{`-H '2fa: '"${H_2FA:?}"`, `-H 'X-Two: '"${H_X_TWO:?}"`, `-H 'X_two: '"${H_X_TWO_:?}"`, `-H 'It'\''s: '"${H_IT_S:?}"`} {
 			if !strings.Contains(curl, want) {
 				t.Errorf("the curl line is\n%s\nwant %s in it", curl, want)
 			}
@@ -1290,16 +1379,16 @@ func TestForeignDocumentIsSaid(t *testing.T) {
 			return r.URL.Path != "/openapi.json"
 		}
 		p := open(t, s, desktop)
-		for _, of := range [][2]string{
-			{`null`, "cannot be read"},
-			{`{"paths":5}`, "cannot be read"},
-			{`{"paths":{"/x":{"get":5}}}`, "GET /x"},
-			{`{"paths":{"/x":{"get":{"parameters":[{"$ref":"#/a"}]}}}}`, "cannot be read"},
-			{`<p>Sign in</p>`, "cannot be read"},
+		for _, of := range [][3]string{
+			{`null`, "#unread", "cannot be read"},
+			{`{"paths":5}`, "#unread", "cannot be read"},
+			{`{"paths":{"/x":{"get":5}}}`, "#operations", "GET /x"},
+			{`{"paths":{"/x":{"get":{"parameters":[{"$ref":"#/a"}]}}}}`, "#unread", "cannot be read"},
+			{`<p>Sign in</p>`, "#unread", "cannot be read"},
 		} {
 			document = of[0]
 			p.do(reload)
-			p.wantSaid("#operations", of[1])
+			p.wantSaid(of[1], of[2])
 			p.click("#order", 1)
 			p.want("status", p.statuses(), []string{"201"})
 		}
@@ -1329,9 +1418,7 @@ func TestBigListIsCut(t *testing.T) {
 		p.click("#first-page", 1)
 		p.wantSaid("#pages-said", "10,001 items on 1 page, none of them twice.")
 		p.want("rows", eval[int](p, `document.querySelectorAll("#seen tbody tr").length`), 200)
-		p.wantSaid("#earlier", "Not shown: 9,801 rows before these.")
-		p.click("#show-earlier", 1)
-		p.want("rows, with more of them", eval[int](p, `document.querySelectorAll("#seen tbody tr").length`), 400)
+		p.wantSaid("#earlier", "Not shown: 9,801 rows before these")
 		if n := eval[int](p, `document.body.textContent.length`); n > 500_000 {
 			t.Errorf("the page has %d characters of text, of an answer of %d", n, list.Len())
 		}
