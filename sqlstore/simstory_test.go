@@ -48,19 +48,19 @@ type unit struct {
 // page returns the story as a page that needs nothing else, with a picture for each key. The
 // keys of broken promises come first, with what matters for these.
 func (m *simulation) page() []byte {
-	m.told()                      // sorts the story
-	names := make(map[string]int) // the key that a word stands for
+	m.told()                     // sorts the story
+	keys := make(map[string]int) // by the words that stand for them
 	for key := range m.items {
-		names[keyName(key)] = key
-		names[fmt.Sprintf("%.3x", keyHash(m.keyOf(key, 0)))] = key
+		keys[keyName(key)] = key
+		keys[fmt.Sprintf("%.3x", keyHash(m.keyOf(key, 0)))] = key
 		if old := m.old[key]; old != nil {
-			names[old.id] = key
+			keys[old.id] = key
 		}
 	}
 	calls := make(map[string]*proposal) // by the order's ID
 	for _, e := range m.story {
 		if call, ok := e.last().(*proposal); ok {
-			names[call.proposed.ID], calls[call.proposed.ID] = call.key, call
+			keys[call.proposed.ID], calls[call.proposed.ID] = call.key, call
 		}
 	}
 	bad := make(map[string]*proposal) // the calls whose orders broken promises name
@@ -75,7 +75,7 @@ func (m *simulation) page() []byte {
 	for n, e := range m.story {
 		l := &line{N: n, At: e.at, Who: e.who, Text: e.text(), Class: e.class(), Bad: e.who == "WRONG", last: e.last()}
 		for _, word := range words(l.Text) {
-			if key, ok := names[word]; ok && !slices.Contains(l.keys, key) {
+			if key, ok := keys[word]; ok && !slices.Contains(l.keys, key) {
 				l.keys = append(l.keys, key)
 			}
 			l.Bad = l.Bad || bad[word] != nil
@@ -116,10 +116,71 @@ func (m *simulation) page() []byte {
 	var page bytes.Buffer
 	if err := storyTemplate.Execute(&page, map[string]any{
 		"Seed": m.seed, "Engine": m.server.engine, "Wrong": m.wrong, "Lines": lines, "Pictures": append(broken, pictures...),
+		"Marks": marks(lines),
 	}); err != nil {
 		panic(err)
 	}
 	return page.Bytes()
+}
+
+// names are the names in a story.
+var names = [][2]string{
+	{"k20/1", "the key k20 with the second of its two requests; they are counted from 0, as all is"},
+	{"r0.01", "a client of replica r0, which has it send the next try perhaps to another one"},
+	{"r0.01.1.2", "the ID of the order that this client proposes in its round 1, in try 2"},
+	{"r0.k20.1", "a client that comes to r0 with k20/1 after all faults; r0.k20.1.0 is the order that it proposes in its round 0"},
+	{"old.k20", "an order of a day ago, so that its key k20 may soon be forgotten"},
+	{"#14", "a connection of the replica, which the table calls r1#14"},
+	{"+3", "three more orders, of other keys, in the statement"},
+	{"26aad8", "how the hash of a key begins"},
+	{"2 rows, 1 affected", "what the database answers to a statement"},
+	{"r0.f, r0.p, r0.g", "who calls ForgetKeys, Put and GetProduct of r0; they are in the table alone"},
+}
+
+// kindWords has what the names of statements stand for that are not SQL's own.
+var kindWords = [][2]string{
+	{"REPLAY", "reads the order of a key"},
+	{"TAKEN", "asks which of these keys have orders"},
+	{"FORGET", "forgets keys"},
+	{"SETTLE", "writes a row of a few that all share, so that one of two primaries fails"},
+	{"EMIT", "writes a record into the log"},
+	{"WORK", "is what Accept writes"},
+	{"STOCK", "is how Accept takes one from a shelf"},
+	{"NOTE", "is what Accept notes"},
+	{"PUT", "puts a product"},
+	{"READ", "reads a product"},
+	{"VERSION", "asks which database it is"},
+	{"VARIABLES", "asks for the database's settings"},
+	{"SCHEMA", "asks for the name of the schema"},
+	{"TABLES", "asks which release made the tables"},
+	{"BYTES", "asks how bytes are written"},
+	{"SERVER", "asks which server it is, and since when"},
+	{"CLOCK", "asks for the database's time"},
+	{"PING", "asks whether the connection still works"},
+	{"PROBE", "asks whether the connection still works"},
+}
+
+// marks explains the marks in these lines: names, what befalls statements, items, and statements.
+func marks(lines []*line) [][2]string {
+	marks := slices.Clone(names)
+	for _, l := range lines {
+		var mark [2]string
+		switch value := l.last.(type) {
+		case fate:
+			mark = [2]string{"✕ " + value.String(), fateWords[value][1]}
+		case *proposal:
+			i := slices.IndexFunc(itemWords, func(item [2]string) bool { return item[0] == value.proposed.Item })
+			mark = [2]string{"(" + value.proposed.Item + ")", itemWords[i][1]}
+		}
+		if i := slices.IndexFunc(kindWords, func(kind [2]string) bool { return kind[0] == l.kind }); i >= 0 && !slices.Contains(marks, kindWords[i]) {
+			marks = append(marks, kindWords[i])
+		}
+		if mark[0] != "" && l.last != answered && !slices.Contains(marks, mark) {
+			marks = append(marks, mark)
+		}
+	}
+	slices.SortFunc(marks[len(names):], func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return marks
 }
 
 // words returns the words of a text that may be names.
@@ -397,6 +458,22 @@ func TestStoryHasEachEventOnce(t *testing.T) {
 		}
 		if times := drawn[fmt.Sprint(n)]; times != 1 {
 			t.Errorf("%v %s %s: drawn %d times, want once", e.at, e.who, e.text(), times)
+		}
+	}
+}
+
+// A reader of a failure has not read the simulation.
+func TestStoryExplainsItsMarks(t *testing.T) {
+	mark := regexp.MustCompile(`✕ [a-z ]+|\([a-z ]+\)$|#\d+ ([A-Z]+)`)
+	own := []string{"INSERT", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "DELETE"} // SQL's
+	for seed := uint64(92); seed < 97; seed++ {
+		page := html.UnescapeString(string(simulate(t, seed).page()))
+		for _, label := range regexp.MustCompile(`<text x[^>]*>([^<]*)</text></a>`).FindAllStringSubmatch(page, -1) {
+			for _, found := range mark.FindAllStringSubmatch(label[1], -1) {
+				if want := cmp.Or(found[1], found[0]); !slices.Contains(own, want) && !strings.Contains(page, "<dt>"+want+"</dt>") {
+					t.Errorf("seed %d does not explain %q of %q", seed, want, label[1])
+				}
+			}
 		}
 	}
 }

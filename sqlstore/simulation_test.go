@@ -166,15 +166,28 @@ func simulate(t *testing.T, seed uint64) (m *simulation) {
 // The item of an order decides its fate. Without Accept, only the first two are used.
 const (
 	plain        = "plain"
-	rejected     = "rejected"      // a CHECK rejects the order, before the database looks at its key
-	stocked      = "stocked"       // Accept takes one from each of two shelves, or refuses
-	refusing     = "refused"       // Accept refuses after it has written
-	failing      = "failing"       // Accept returns an error of its own
-	panicking    = "panicking"     // Accept panics
-	workRejected = "work rejected" // the constraint of another table rejects what Accept writes
-	committing   = "committing"    // Accept ends the transaction
-	rollingBack  = "rolling back"  // Accept ends the transaction
+	rejected     = "rejected"
+	stocked      = "stocked"
+	refusing     = "refused"
+	failing      = "failing"
+	panicking    = "panicking"
+	workRejected = "work rejected"
+	committing   = "committing"
+	rollingBack  = "rolling back"
 )
+
+// itemWords has what becomes of an order of each item.
+var itemWords = [][2]string{
+	{plain, "nothing special"},
+	{rejected, "a CHECK rejects the order, before the database looks at its key"},
+	{stocked, "Accept takes one from each of two shelves, or refuses"},
+	{refusing, "Accept refuses after it has written"},
+	{failing, "Accept returns an error of its own"},
+	{panicking, "Accept panics"},
+	{workRejected, "the constraint of another table rejects what Accept writes"},
+	{committing, "Accept commits the transaction, which it must not"},
+	{rollingBack, "Accept rolls the transaction back, which it must not"},
+}
 
 const (
 	replicas          = 3
