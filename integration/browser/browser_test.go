@@ -455,8 +455,8 @@ func (p *page) screenshot(v view, name string) {
 	}
 }
 
-// picture writes the picture that the README has, if pictures are kept: in Chromium, with
-// twice the pixels, down to the end of a card, and with the address that the README has.
+// picture writes the picture that the README has, if pictures are kept: in Chromium, down to
+// the end of a card, and with the address that the README has.
 func (p *page) picture(v view) {
 	p.t.Helper()
 	chromium, ok := p.window.(chromiumWindow)

@@ -137,9 +137,9 @@ func (w chromiumWindow) keys(text string) error { return w.do(chromedp.KeyEvent(
 
 func (w chromiumWindow) screenshot() ([]byte, error) { return w.get(chromedp.FullScreenshot(100)) }
 
-// top returns a picture, with twice the pixels, of so much of the page.
+// top returns a picture, with half as many pixels again, of so much of the page.
 func (w chromiumWindow) top(v view, pixels int64) ([]byte, error) {
-	err := w.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: height, DeviceScaleFactor: 2}))
+	err := w.do(command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.width, Height: height, DeviceScaleFactor: 1.5}))
 	if err != nil {
 		return nil, err
 	}
