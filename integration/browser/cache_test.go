@@ -34,7 +34,8 @@ func TestWalkThroughTheBrowsersCache(t *testing.T) {
 		walk("a", "c", "e", "g")
 
 		again := walk("a", "c", "e", "g")
-		if len(again) != 2 || slices.ContainsFunc(again, func(r received) bool { return r.header.Get("If-None-Match") == "" }) {
+		anew := func(r received) bool { return r.header.Get("If-None-Match") == "" }
+		if len(again) != 2 || slices.ContainsFunc(again, anew) {
 			t.Errorf("the browser has 2 pages, and asked %+v, want whether each of them has changed", again)
 		}
 		s.store.Users.Put(storefront.MustResource("b", nil))

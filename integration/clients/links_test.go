@@ -39,12 +39,14 @@ func TestLinkLeadsOnInEveryLanguage(t *testing.T) {
 	http2.Protocols.SetUnencryptedHTTP2(true)
 
 	var firstPages, want []string
-	for _, target := range []string{"/v1/users", "/v2/widgets?limit=2", "/a/shop/v1/users?limit=2", "/a/shop/v2/widgets?limit=1"} {
+	for _, target := range []string{
+		"/v1/users", "/v2/widgets?limit=2", "/a/shop/v1/users?limit=2", "/a/shop/v2/widgets?limit=1",
+	} {
 		firstPages = append(firstPages, server.URL+target)
 		want = append(want, ids...)
 	}
 	for name, walk := range map[string]func(t *testing.T, firstPages []string) (pages []byte){
-		"Java":           program(need.Java, "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "links/Walk.java"),
+		"Java":           program(need.Java, "java", "-XX:TieredStopAtLevel=1", "links/Walk.java"),
 		"Node.js":        program(need.Tools, "node", "links/walk.mjs"),
 		"Python":         program(need.Tools, "python3", "links/walk.py"),
 		"Go":             walkByLink(http.DefaultTransport),
