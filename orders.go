@@ -178,7 +178,7 @@ func (o *Order) appendJSON(b []byte) []byte {
 // without a content coding. If not, it has answered.
 func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 	var faults []Fault
-	if lines := r.Header["Content-Type"]; len(lines) != 1 || !httpfield.IsJSON(lines[0]) {
+	if !httpfield.IsJSON(r.Header["Content-Type"]) {
 		w.Header().Set("Accept", "application/json")
 		faults = append(faults, Fault{Detail: "Content-Type must be application/json; a charset, if given, must be utf-8.", Header: "Content-Type"})
 	}

@@ -131,8 +131,9 @@ func TestOrderMedia(t *testing.T) {
 			{"application/json"}, {"Application/JSON"}, {"application/json; charset=utf-8"}, {"application/json;CHARSET=UTF-8"},
 			{`application/json; charset="utf-8"`}, {"application/json ; charset=utf-8"}, {"application/json;"},
 			{"application/json; profile=x"}, {"application/json; v=1; charset=utf-8"},
+			{"application/json", "application/json"}, {"application/json, application/json"}, // as FastCGI has it
 		}, [][]string{
-			nil, {""}, {" "}, {"application/json", "application/json"}, {"application/json, application/json"},
+			nil, {""}, {" "}, {"application/json", "text/plain"}, {"application/json", "application/json; charset=utf-8"},
 			{"text/plain"}, {"application/x-www-form-urlencoded"}, {"text/json"}, {"application/*"}, {"application/problem+json"},
 			{"application/json-seq"}, {"application/js"}, {"json"}, {"application/json; charset=iso-8859-1"},
 			{`application/json; charset=""`}, {"application/json; charset=utf-8; charset=utf-16"}, {"application/json; charset="},

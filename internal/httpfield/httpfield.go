@@ -8,6 +8,7 @@ package httpfield
 
 import (
 	"encoding/base64"
+	"maps"
 	"math"
 	"mime"
 	"strconv"
@@ -92,10 +93,9 @@ type CacheControl struct {
 func ParseCacheControl(lines []string) CacheControl {
 	c := CacheControl{MaxAge: Forever, MaxStale: -1, StaleIfError: -1}
 	for _, rest := range lines {
-		for rest != "" {
+		for more := true; more; {
 			var element string
-			element, rest = cutElement(rest)
-			if element != "" {
+			if element, rest, more = cutElement(rest); element != "" {
 				c.add(element)
 			}
 		}
@@ -104,8 +104,9 @@ func ParseCacheControl(lines []string) CacheControl {
 }
 
 // cutElement returns the first element of a comma-separated list, trimmed, and the rest of
-// the list after its comma. A comma in a quoted string does not separate.
-func cutElement(list string) (element, rest string) {
+// the list after its comma, if more elements follow. A comma in a quoted string does not
+// separate.
+func cutElement(list string) (element, rest string, more bool) {
 	quoted := false
 	for i := 0; i < len(list); i++ {
 		switch c := list[i]; {
@@ -114,10 +115,10 @@ func cutElement(list string) (element, rest string) {
 		case c == '\\' && quoted:
 			i++
 		case c == ',' && !quoted:
-			return strings.Trim(list[:i], " \t"), list[i+1:]
+			return strings.Trim(list[:i], " \t"), list[i+1:], true
 		}
 	}
-	return strings.Trim(list, " \t"), ""
+	return strings.Trim(list, " \t"), "", false
 }
 
 // add records one element of the list.
@@ -203,18 +204,38 @@ func isQuoted(s string) bool {
 	return false
 }
 
-// IsJSON reports whether contentType is application/json, in UTF-8 if it has a
-// charset (RFC 8259, Section 8.1).
-func IsJSON(contentType string) bool {
-	if contentType == "application/json" {
+// IsJSON reports whether the lines of a Content-Type are application/json, in UTF-8 if it
+// has a charset (RFC 8259, Section 8.1). The field has one value, but some gateways send it
+// twice, in two lines or joined by a comma (RFC 9110, Section 8.3): equal values are one.
+// They are equal with the same parameters, in any order and quoted or not.
+func IsJSON(lines []string) bool {
+	if len(lines) == 1 && lines[0] == "application/json" {
 		return true
 	}
-	mediaType, params, err := mime.ParseMediaType(contentType)
-	if err != nil || mediaType != "application/json" {
-		return false
+	var first map[string]string // the parameters of the first value
+	for _, rest := range lines {
+		for more := true; more; {
+			var value string
+			value, rest, more = cutElement(rest)
+			mediaType, params, err := mime.ParseMediaType(value)
+			if err != nil || mediaType != "application/json" {
+				return false
+			}
+			if charset, ok := params["charset"]; ok {
+				if !strings.EqualFold(charset, "utf-8") {
+					return false
+				}
+				params["charset"] = "utf-8"
+			}
+			if first == nil {
+				first = params
+			}
+			if !maps.Equal(params, first) {
+				return false
+			}
+		}
 	}
-	charset, ok := params["charset"]
-	return !ok || strings.EqualFold(charset, "utf-8")
+	return first != nil
 }
 
 // HasCoding reports whether the lines of a Content-Encoding list a coding other than

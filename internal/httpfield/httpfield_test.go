@@ -3,6 +3,7 @@ package httpfield
 import (
 	"math/big"
 	"math/rand/v2"
+	"mime"
 	"net/url"
 	"regexp"
 	"slices"
@@ -191,6 +192,84 @@ func TestParseCacheControl(t *testing.T) {
 			}
 		})
 	}
+}
+
+var jsonCases = []struct {
+	name  string
+	lines []string
+	json  bool
+}{
+	{"none", nil, false},
+	{"empty", []string{""}, false},
+	{"one", []string{"application/json"}, true},
+	{"another", []string{"text/plain"}, false},
+	{"two lines", []string{"application/json", "application/json"}, true},
+	{"three lines", []string{"application/json", "application/json", "application/json"}, true},
+	{"joined", []string{"application/json, application/json"}, true},
+	{"joined without white space", []string{"application/json,application/json"}, true},
+	{"joined in one of two lines", []string{"application/json", "application/json,\tapplication/json"}, true},
+	{"in another case", []string{"application/json, Application/JSON"}, true},
+	{"charset in another case", []string{"application/json; charset=utf-8", "application/json;Charset=UTF-8"}, true},
+	{"charset in quotes", []string{`application/json; charset=utf-8, application/json; charset="utf-8"`}, true},
+	{"parameters in another order", []string{"application/json; a=1; b=2", "application/json; b=2; a=1"}, true},
+	{"a comma in a parameter", []string{`application/json; a="1,2"`}, true},
+	{"a comma in equal parameters", []string{`application/json; a="1,2", application/json; a="1\,2"`}, true},
+	{"another behind", []string{"application/json", "text/plain"}, false},
+	{"another before", []string{"text/plain, application/json"}, false},
+	{"two others", []string{"text/plain", "text/plain"}, false},
+	{"one with a charset", []string{"application/json", "application/json; charset=utf-8"}, false},
+	{"charsets that differ", []string{"application/json; charset=utf-8, application/json; charset=utf-16"}, false},
+	{"two of a charset that is none of JSON's", []string{"application/json; charset=utf-16", "application/json; charset=utf-16"}, false},
+	{"parameters that differ", []string{"application/json; v=1, application/json; v=2"}, false},
+	{"parameters that differ in case", []string{"application/json; v=a, application/json; v=A"}, false},
+	{"one parameter more", []string{"application/json; v=1", "application/json; v=1; w=1"}, false},
+	{"an empty line", []string{"application/json", ""}, false},
+	{"a comma at the end", []string{"application/json,"}, false},
+	{"a comma at the beginning", []string{", application/json"}, false},
+	{"a semicolon for the comma", []string{"application/json; application/json"}, false},
+	{"no comma", []string{"application/json application/json"}, false},
+	{"a quote that does not end", []string{`application/json; a="1, application/json`}, false},
+}
+
+func TestIsJSON(t *testing.T) {
+	for _, test := range jsonCases {
+		t.Run(test.name, func(t *testing.T) {
+			if got := IsJSON(test.lines); got != test.json {
+				t.Errorf("%q: %t", test.lines, got)
+			}
+		})
+	}
+}
+
+// FuzzIsJSON compares what is said of two lines with what is said of each.
+func FuzzIsJSON(f *testing.F) {
+	for _, test := range jsonCases {
+		f.Add(strings.Join(test.lines[:min(len(test.lines), 1)], ""), strings.Join(test.lines[min(len(test.lines), 1):], ","))
+	}
+	// normal is how package mime writes a single value, or "".
+	normal := func(value string) string {
+		mediaType, params, _ := mime.ParseMediaType(value)
+		if params["charset"] != "" {
+			params["charset"] = strings.ToLower(params["charset"])
+		}
+		return mime.FormatMediaType(mediaType, params)
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		isA, isB := IsJSON([]string{a}), IsJSON([]string{b})
+		if twice := IsJSON([]string{a, a}); twice != isA {
+			t.Errorf("%q twice: %t, once: %t", a, twice, isA)
+		}
+		if isA && !IsJSON([]string{a + ", " + a}) {
+			t.Errorf("%q is not JSON when it is joined with itself", a)
+		}
+		both := IsJSON([]string{a, b})
+		if both != IsJSON([]string{b, a}) || both && !(isA && isB) {
+			t.Errorf("%q and %q: %t; each: %t, %t; or the other way round it differs", a, b, both, isA, isB)
+		}
+		if na, nb := normal(a), normal(b); isA && isB && na != "" && nb != "" && both != (na == nb) {
+			t.Errorf("%q and %q: %t, though they are %s and %s", a, b, both, na, nb)
+		}
+	})
 }
 
 var stringItems = []struct {
