@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,9 +21,14 @@ import (
 
 // A front is a proxy that a test has started, and the server behind it.
 type front struct {
-	client *http.Client // its requests go to the proxy, whatever host they name
-	shops  sync.Map     // of *shop by host: what the server behind it serves
-	opened atomic.Int64
+	dial   func() (net.Conn, error) // to the proxy
+	client *http.Client             // its requests go to the proxy, whatever host they name
+	sever  func()                   // breaks off the connection to the proxy, without an answer
+	replay atomic.Pointer[replay]   // what is served in place of the shops
+
+	streams bool     // it does not wait for a whole body before it asks the service
+	shops   sync.Map // of *shop by host: what the server behind it serves
+	opened  atomic.Int64
 
 	unready atomic.Bool  // what the server says that it is
 	refused atomic.Int64 // how often it has said so
@@ -30,6 +36,10 @@ type front struct {
 
 // ServeHTTP serves the shop that the request names as its host.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if replay := f.replay.Load(); replay != nil && r.URL.Path != "/readyz" && r.URL.Path != "/livez" {
+		replay.pass(w, r)
+		return
+	}
 	if s, ok := f.shops.Load(r.Host); ok {
 		s.(*shop).ServeHTTP(w, r)
 		return
@@ -83,7 +93,8 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		unsent := httptest.NewRecorder()
 		s.service.ServeHTTP(unsent, r)
 		s.note(r, unsent.Code)
-		panic(http.ErrAbortHandler)
+		s.front.sever()
+		return
 	}
 	s.service.ServeHTTP(&noting{w, func(status int) { s.note(r, status) }}, r)
 }

@@ -3,9 +3,9 @@ package fronts
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,14 +16,19 @@ import (
 	"example.com/storefront/integration/internal/need"
 )
 
-// documented returns the configuration in docs/operations.md that is marked as that
-// of this test.
+// documented returns the configuration that is marked as that of this test in
+// docs/operations.md, or docs/embedding.md for what is not a proxy.
 func documented(t *testing.T, language string) string {
 	t.Helper()
-	test, _, _ := strings.Cut(t.Name(), "Needs")
-	configs := documents.TestedBy(t, "../..", "docs/operations.md", language, test)
+	test, _, _ := strings.Cut(t.Name(), "/")
+	test, _, _ = strings.Cut(test, "Needs")
+	document := "docs/operations.md"
+	if strings.HasSuffix(test, "CGI") {
+		document = "docs/embedding.md"
+	}
+	configs := documents.TestedBy(t, "../..", document, language, test)
 	if len(configs) > 1 {
-		t.Fatalf("docs/operations.md has %d configurations that are tested by %s", len(configs), test)
+		t.Fatalf("%s has %d configurations that are tested by %s", document, len(configs), test)
 	}
 	return configs[0]
 }
@@ -41,6 +46,14 @@ func replaced(t *testing.T, config string, oldnew ...string) string {
 	return config
 }
 
+// addressed returns config with the address of the service.
+func addressed(config, behind string) string {
+	for _, documented := range []string{"127.0.0.1:8080", "/run/shop/shop.sock", "/usr/lib/cgi-bin/shop.cgi"} {
+		config = strings.ReplaceAll(config, documented, behind)
+	}
+	return config
+}
+
 // installed skips the test if a program is not there, or fails it if that is required.
 func installed(t *testing.T, program, debianPackage string) {
 	t.Helper()
@@ -50,25 +63,25 @@ func installed(t *testing.T, program, debianPackage string) {
 }
 
 // newFront returns a front without its proxy, the address behind it, and a folder
-// for the proxy, which is to listen on the socket named front in it.
-func newFront(t *testing.T, program, debianPackage string) (f *front, behind, dir string) {
+// for the proxy, which must listen on the socket named front in it.
+func newFront(t *testing.T, by behind, program, debianPackage string) (f *front, behind, dir string) {
 	t.Helper()
 	installed(t, program, debianPackage)
 	dir, err := os.MkdirTemp("", "fronts-") // the names of sockets must be short
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // Apache does not run as root
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	f = &front{client: &http.Client{Transport: &http.Transport{
+	f = &front{dial: func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, "front")) }}
+	f.client = &http.Client{Transport: &http.Transport{
 		DisableCompression: true,
 		DisableKeepAlives:  true, // or it would send an order again by itself
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "front"))
-		},
-	}}}
-	server := httptest.NewServer(f)
-	t.Cleanup(server.Close)
-	return f, server.Listener.Addr().String(), dir
+		DialContext:        func(context.Context, string, string) (net.Conn, error) { return f.dial() },
+	}}
+	return f, by(t, f, dir), dir
 }
 
 // The proxy ends when this shell's input does, also if this test binary is killed.
@@ -130,12 +143,13 @@ func write(t *testing.T, dir, name, text string) string {
 	return name
 }
 
-func startNginx(t *testing.T, config string) *front {
+func startNginx(t *testing.T, by behind, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/nginx"
-	f, behind, dir := newFront(t, program, "nginx")
+	f, behind, dir := newFront(t, by, program, "nginx")
 	config = strings.Replace(config, "/var/cache/nginx/shop", dir+"/cache", 1) // if it has a cache
-	write(t, dir, "shop.conf", replaced(t, config, "listen 80;", "listen unix:"+dir+"/front;", "127.0.0.1:8080", behind))
+	config = replaced(t, config, "listen 80;", "listen unix:"+dir+"/front;")
+	write(t, dir, "shop.conf", addressed(config, behind))
 	user := ""
 	if os.Getuid() == 0 { // whom the folder belongs to
 		user = "user root;"
@@ -161,7 +175,7 @@ func startNginx(t *testing.T, config string) *front {
 func startVarnish(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/varnishd"
-	f, behind, dir := newFront(t, program, "varnish")
+	f, behind, dir := newFront(t, byHTTP, program, "varnish")
 	host, port, err := net.SplitHostPort(behind)
 	if err != nil {
 		t.Fatal(err)
@@ -174,10 +188,61 @@ func startVarnish(t *testing.T, config string) *front {
 func startHAProxy(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/haproxy"
-	f, behind, dir := newFront(t, program, "haproxy")
+	f, behind, dir := newFront(t, byHTTP, program, "haproxy")
 	config = replaced(t, config, "bind :80", "bind unix@"+dir+"/front")
-	name := write(t, dir, "haproxy.cfg", strings.ReplaceAll(config, "127.0.0.1:8080", behind)) // once in each backend
+	name := write(t, dir, "haproxy.cfg", addressed(config, behind))
 	f.run(t, dir, program, "-db", "-f", name)
+	return f
+}
+
+func startApache(t *testing.T, by behind, config string) *front {
+	t.Helper()
+	const program, modules = "/usr/sbin/apache2", "/usr/lib/apache2/modules/mod_"
+	f, behind, dir := newFront(t, by, program, "apache2-bin")
+	// Apache listens on no Unix socket. Nobody else has this address.
+	address := fmt.Sprintf("127.%d.%d.%d:8080", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	f.dial = func() (net.Conn, error) { return net.Dial("tcp", address) }
+	var load strings.Builder
+	for _, name := range []string{"mpm_event", "authz_core", "env", "headers", "filter", "deflate", "proxy", "proxy_http", "proxy_fcgi", "cgid", "alias", "setenvif"} {
+		fmt.Fprintf(&load, "LoadModule %s_module %s%s.so\n", name, modules, name)
+	}
+	if os.Getuid() == 0 {
+		load.WriteString("User nobody\nGroup nogroup\n")
+	}
+	config = replaced(t, config, "*:80", address)
+	main := write(t, dir, "apache2.conf", load.String()+`
+		ServerName localhost
+		Listen `+address+`
+		PidFile `+dir+`/pid
+		DefaultRuntimeDir `+dir+`
+		ScriptSock cgid
+		ErrorLog /dev/stderr
+		StartServers 2
+		`+addressed(config, behind))
+	f.run(t, dir, program, "-d", dir, "-f", main, "-D", "FOREGROUND")
+	return f
+}
+
+func startLighttpd(t *testing.T, by behind, config string) *front {
+	t.Helper()
+	const program = "/usr/sbin/lighttpd"
+	f, behind, dir := newFront(t, by, program, "lighttpd")
+	config = addressed(config, behind)
+	if host, port, err := net.SplitHostPort(behind); err == nil {
+		config = replaced(t, config, `"127.0.0.1"`, `"`+host+`"`, "8080", port)
+	}
+	name := write(t, dir, "lighttpd.conf", fmt.Sprintf("server.document-root = %q\nserver.bind = %q\n%s", dir, dir+"/front", config))
+	f.run(t, dir, program, "-D", "-f", name)
+	return f
+}
+
+func startCaddy(t *testing.T, by behind, config string) *front {
+	t.Helper()
+	const program = "/usr/bin/caddy"
+	f, behind, dir := newFront(t, by, program, "caddy")
+	config = replaced(t, config, ":80 {", ":80 {\n\tbind unix/"+dir+"/front")
+	name := write(t, dir, "Caddyfile", "{\n\tadmin off\n\tauto_https off\n}\n"+addressed(config, behind))
+	f.run(t, dir, "env", "HOME="+dir, program, "run", "--adapter", "caddyfile", "--config", name)
 	return f
 }
 
@@ -187,8 +252,9 @@ func TestSystemdUnit(t *testing.T) {
 	installed(t, program, "systemd")
 	unit := replaced(t, documented(t, "ini"), "/usr/local/bin/shop", "/bin/true")
 	name := write(t, t.TempDir(), "shop.service", unit)
-	// What it does not know, it only mentions.
-	if out, err := exec.Command(program, "verify", name).CombinedOutput(); err != nil || len(out) > 0 {
+	// It also reads the machine's other units, and of what it does not know, it only tells.
+	out, err := exec.Command(program, "verify", "--recursive-errors=no", name).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "shop.service:") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
