@@ -1,4 +1,4 @@
-package clients
+package oapicodegen
 
 import (
 	"context"

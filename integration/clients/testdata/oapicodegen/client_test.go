@@ -1,4 +1,5 @@
-package clients
+// Package oapicodegen has what oapi-codegen makes of openapi.json, while TestGo runs.
+package oapicodegen
 
 import (
 	"context"
@@ -9,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -293,19 +292,18 @@ func knownProblemTypes(t *testing.T) (types []KnownProblemType) {
 	var document struct {
 		Components struct {
 			Schemas struct {
-				KnownProblemType struct {
-					OneOf []struct{ Const KnownProblemType }
-				}
+				KnownProblemType struct{ Enum []KnownProblemType }
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(read(t, "../../openapi.json")), &document); err != nil {
+	text, err := os.ReadFile("../../../../openapi.json")
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range document.Components.Schemas.KnownProblemType.OneOf {
-		types = append(types, one.Const)
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
 	}
-	if len(types) == 0 {
+	if types = document.Components.Schemas.KnownProblemType.Enum; types == nil {
 		t.Fatal("openapi.json lists no problem types")
 	}
 	return types
@@ -321,28 +319,5 @@ func TestClientTakesAProblemTypeOfALaterVersion(t *testing.T) {
 	var got string = p.Type
 	if got != later || KnownProblemType(got).Valid() {
 		t.Errorf("the type is %q, and known: %t", got, KnownProblemType(got).Valid())
-	}
-}
-
-func TestGeneratedClientIsCurrent(t *testing.T) {
-	_, command, ok := strings.Cut(read(t, "doc.go"), "\n//go:generate ")
-	if !ok {
-		t.Fatal("doc.go has no go:generate")
-	}
-	generated := filepath.Join(t.TempDir(), "api.gen.go")
-	args := strings.Fields(strings.Replace(command, "api.gen.go", generated, 1))
-	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if read(t, "api.gen.go") != read(t, generated) {
-		t.Error("api.gen.go is not what openapi.json makes: go generate ./integration/clients")
-	}
-}
-
-func TestClientCompilesFor32Bits(t *testing.T) {
-	cmd := exec.Command("go", "test", "-c", "-o", os.DevNull, ".")
-	cmd.Env = append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }

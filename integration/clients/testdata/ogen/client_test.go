@@ -1,0 +1,137 @@
+// Package ogen has what ogen makes of openapi.json, while TestGo runs.
+package ogen
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"example.com/storefront"
+)
+
+func TestClient(t *testing.T) {
+	store := new(storefront.MemStore)
+	for _, id := range []string{"a", "b", "c"} {
+		store.Users.Put(storefront.MustResource(id, map[string]any{"name": "The user " + id}))
+		store.Widgets.Put(storefront.MustResource(id, nil))
+	}
+	store.Products.Put(storefront.MustResource("tea/pot", nil))
+	service := storefront.New(store)
+	for name, h := range map[string]http.Handler{"plain": service, "compressed on the way": gzipped(service)} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(h)
+			defer server.Close()
+			client, err := NewClient(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			testClient(t, client, name)
+		})
+	}
+}
+
+func testClient(t *testing.T, client *Client, key string) {
+	ctx := t.Context()
+	var users, widgets []string
+	for params := (ListUsersParams{Limit: NewOptInt(2)}); ; {
+		res, err := client.ListUsers(ctx, params)
+		page, ok := res.(*UsersPageHeaders)
+		if !ok {
+			t.Fatalf("a page is %v %+v", err, res)
+		}
+		for _, user := range page.Response.Data {
+			users = append(users, string(user.ID)+" "+string(user.AdditionalProps["name"]))
+		}
+		if params.After = page.Response.Next; !page.Response.HasMore {
+			break
+		}
+	}
+	if got := strings.Join(users, ", "); got != `a "The user a", b "The user b", c "The user c"` {
+		t.Errorf("the users are %s", got)
+	}
+	for params := (ListWidgetsParams{Limit: 2}); ; {
+		res, err := client.ListWidgets(ctx, params)
+		page, ok := res.(*WidgetsPageHeaders)
+		if !ok {
+			t.Fatalf("a page is %v %+v", err, res)
+		}
+		for _, widget := range page.Response.Data {
+			widgets = append(widgets, string(widget.ID))
+		}
+		if params.Start = page.Response.Next; !page.Response.HasMore {
+			break
+		}
+	}
+	if got := strings.Join(widgets, ", "); got != "a, b, c" {
+		t.Errorf("the widgets are %s", got)
+	}
+
+	params := GetProductParams{ProductID: "tea/pot", CacheControl: NewOptString("max-age=5")}
+	res, err := client.GetProduct(ctx, params)
+	product, ok := res.(*ResourceHeaders)
+	if !ok || product.Response.ID != "tea/pot" || !product.CacheStatus.Set {
+		t.Fatalf("the product is %v %+v", err, res)
+	}
+	params.IfNoneMatch = NewOptString(product.ETag)
+	if res, err := client.GetProduct(ctx, params); err != nil {
+		t.Error(err)
+	} else if _, ok := res.(*ProductNotModified); !ok {
+		t.Errorf("the same product is %+v, want 304", res)
+	}
+	if head, err := client.HeadProduct(ctx, HeadProductParams{ProductID: "tea/pot"}); err != nil {
+		t.Error(err)
+	} else if head, ok := head.(*HeadProductOK); !ok || head.ETag != product.ETag {
+		t.Errorf("the head of the product is %+v", head)
+	}
+	if options, err := client.OptionsOrders(ctx); err != nil || options.Allow != OptionsAllowPOSTOPTIONS {
+		t.Errorf("the methods of orders are %v %+v", err, options)
+	}
+
+	for _, replayed := range []bool{false, true} {
+		res, err := client.CreateOrder(ctx, &NewOrder{Item: "teapot", Qty: 1<<53 - 1}, CreateOrderParams{IdempotencyKey: key})
+		order, ok := res.(*OrderHeaders)
+		if !ok || order.Response.Qty != 1<<53-1 || order.Response.CreatedAt.IsZero() || order.IdempotentReplayed.Set != replayed {
+			t.Errorf("the order is %v %+v", err, res)
+		}
+	}
+	// Problems are told apart by their types, which are strings.
+	answer, err := client.CreateOrder(ctx, &NewOrder{Item: "kettle", Qty: 1}, CreateOrderParams{IdempotencyKey: key})
+	if p, ok := answer.(*CreateOrderUnprocessableEntity); !ok || p.Response.Type != "urn:problem-type:storefront:idempotency-key-reused" || len(p.Response.Errors) != 1 {
+		t.Errorf("the answer to another order with the key is %v %+v", err, answer)
+	}
+	params = GetProductParams{ProductID: "none", CacheControl: NewOptString("only-if-cached")}
+	res, err = client.GetProduct(ctx, params)
+	if p, ok := res.(*NotCachedHeaders); !ok || p.Response.Type != "urn:problem-type:storefront:not-cached" || !p.Response.Instance.Set {
+		t.Errorf("what is not cached is %v %+v", err, res)
+	}
+}
+
+// gzipped codes each body for clients that accept it, as proxies do, which weakens the
+// entity tag, and takes off Content-Length.
+func gzipped(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := httptest.NewRecorder()
+		h.ServeHTTP(got, r)
+		for name, values := range got.Header() {
+			w.Header()[name] = values
+		}
+		coded := got.Body.Len() > 0 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+		if !coded {
+			w.WriteHeader(got.Code)
+			io.Copy(w, got.Body)
+			return
+		}
+		w.Header().Del("Content-Length")
+		w.Header().Set("Content-Encoding", "gzip")
+		if tag := w.Header().Get("ETag"); tag != "" {
+			w.Header().Set("ETag", "W/"+tag)
+		}
+		w.WriteHeader(got.Code)
+		zip := gzip.NewWriter(w)
+		io.Copy(zip, got.Body)
+		zip.Close()
+	})
+}
