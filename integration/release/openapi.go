@@ -73,8 +73,11 @@ func readOpenAPI(folder string) (*openapi3.T, error) {
 func goneProblems(old, now *openapi3.T) (lines []string) {
 	types := func(document *openapi3.T) (types []string) {
 		if schema := document.Components.Schemas["KnownProblemType"]; schema != nil {
-			for _, one := range schema.Value.OneOf {
+			for _, one := range schema.Value.OneOf { // up to 1.0.0-rc.2
 				types = append(types, fmt.Sprint(one.Value.Const))
+			}
+			for _, one := range schema.Value.Enum {
+				types = append(types, fmt.Sprint(one))
 			}
 		}
 		return types
