@@ -42,10 +42,9 @@
 //
 // # Stores
 //
-// [MemStore] keeps everything in memory; package sqlstore keeps it in PostgreSQL,
-// SQLite, MySQL or MariaDB. To write another store, implement the four methods of [Store] and
-// test it with package storetest; [NewResource] makes the values that it returns. A MemStore
-// is also a fake for the tests of programs that call a shop: docs/testing.md has examples.
+// [MemStore] keeps everything in memory, also as a fake in tests (docs/testing.md); package sqlstore keeps
+// it in PostgreSQL, SQLite, MySQL or MariaDB. To write another store, implement the four methods of [Store]
+// and test it with package storetest; [NewResource] makes the values that it returns.
 package storefront
 
 import (
