@@ -122,14 +122,7 @@ func main() {
 	a := audit.New(c)
 	notStarted := run(a, *wait)
 	s := summarize(c, a.Result(), notStarted)
-	var err error
-	if report != nil {
-		if err = writeReport(report, s); err != nil {
-			err = fmt.Errorf("-report: %w", err)
-		}
-	}
-	err = errors.Join(err, s.writeText(os.Stdout))
-	if err != nil {
+	if err := errors.Join(writeReport(report, s), s.writeText(os.Stdout)); err != nil {
 		fail(cmp.Or(s.Status, statusUnwritten), err)
 	}
 	os.Exit(s.Status)
@@ -295,17 +288,22 @@ func openReport(name string) (*os.File, error) {
 	return f, nil
 }
 
-// writeReport replaces what is in the file, if it is a regular one, by the report.
+// writeReport replaces what is in the file, if it is a regular one, by the report. Without a file,
+// there is none.
 func writeReport(f *os.File, s *summary) error {
+	if f == nil {
+		return nil
+	}
 	var page bytes.Buffer
-	if err := s.writeHTML(&page); err != nil {
-		return err
+	err := s.writeHTML(&page)
+	if info, statErr := f.Stat(); err == nil && statErr == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0)
 	}
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		if err := f.Truncate(0); err != nil {
-			return err
-		}
+	if err == nil {
+		_, err = page.WriteTo(f)
 	}
-	_, err := page.WriteTo(f)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("-report: %w", err)
+	}
+	return nil
 }

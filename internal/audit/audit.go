@@ -696,8 +696,9 @@ func atInstant(body []byte) []byte {
 	if json.Unmarshal(body, &got) != nil || json.Unmarshal(got.CreatedAt, &at) != nil {
 		return body
 	}
-	member := []byte(`"created_at":`) // in a string, its quotes are escaped
-	return bytes.Replace(body, slices.Concat(member, got.CreatedAt), at.UTC().AppendFormat(member, time.RFC3339Nano), 1)
+	const name = `"created_at":` // in a string, its quotes are escaped
+	written := slices.Concat([]byte(name), got.CreatedAt)
+	return bytes.Replace(body, written, []byte(name+at.UTC().Format(time.RFC3339Nano)), 1)
 }
 
 // fault notes a fault.
