@@ -627,7 +627,7 @@ func TestBadFlags(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			stdout, stderr := runCommand(t, 2, row.args...)
+			stdout, stderr := runCommand(t, 2, append([]string{"-wait", "0s"}, row.args...)...)
 			if stdout != "" {
 				t.Errorf("it has a result: %s", stdout)
 			}
