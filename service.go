@@ -412,17 +412,15 @@ type Problem struct {
 }
 
 // A Fault is one thing wrong with a request. At most one of Parameter, Header and
-// Pointer says where.
+// Pointer says where. Minimum and Maximum are bounds of a number's value (limit, qty), or
+// of a string's length in characters, which are code points (item).
 type Fault struct {
 	Detail    string `json:"detail"`              // what is wrong, for people
 	Parameter string `json:"parameter,omitempty"` // the name of a query parameter, perhaps cut
 	Header    string `json:"header,omitempty"`    // the name of a header field
 	Pointer   string `json:"pointer,omitempty"`   // a place in the body: a JSON Pointer as a URI fragment (RFC 6901, Section 6)
-
-	// The least and the greatest that is allowed: of a number, such as qty and limit, its
-	// value; of a string, such as item, its length in characters (code points); nil: not said.
-	Minimum *int64 `json:"minimum,omitempty"`
-	Maximum *int64 `json:"maximum,omitempty"`
+	Minimum   *int64 `json:"minimum,omitempty"`   // the least allowed; nil: not said
+	Maximum   *int64 `json:"maximum,omitempty"`   // the greatest allowed; nil: not said
 }
 
 // ServeHTTP answers with p, as application/problem+json that is not to be stored.
@@ -598,9 +596,8 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order
 // checkStored returns an error unless stored can be what a call that proposed order has
 // created or found. It names neither the item nor the quantity, as it is logged.
 func checkStored(stored, order Order) error {
-	const method = "CreateOrder"
-	at := stored.CreatedAt
-	switch err := checkID(stored.ID); {
+	at, err := stored.CreatedAt, checkID(stored.ID)
+	switch method := "CreateOrder"; {
 	case err != nil:
 		return broken(method, "an order, but %v", err)
 	case stored.Item != order.Item || stored.Qty != order.Qty:
