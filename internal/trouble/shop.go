@@ -118,24 +118,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: key(r.Header.Get("Idempotency-Key")),
 		Body: body, Tag: r.Header.Get("If-None-Match"), path: r.URL.Path, authorization: r.Header.Get("Authorization"),
 	}
-	s.mu.Lock()
-	call := s.assign(r, e)
-	st := call.take(e)
-	if st.times > 0 {
-		call.settle()
-	}
-	a := new(answer)
-	for range st.times {
-		a = s.get(call, e, r, st)
-	}
-	if st.held {
-		call.held = append(call.held, held{e, r})
-	}
-	if st.answer != nil {
-		a = st.answer
-	}
-	e.answer, e.way, e.own = *a, st.way, st.answer == nil
-	s.mu.Unlock()
+	a, st := s.take(r, e)
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -165,6 +148,29 @@ func key(line string) string {
 		return unquoted
 	}
 	return line
+}
+
+// take adds the exchange to its call, and returns the answer and how it is sent.
+func (s *Shop) take(r *http.Request, e *Exchange) (*answer, step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.assign(r, e)
+	st := call.take(e)
+	if st.times > 0 {
+		call.settle()
+	}
+	a := new(answer)
+	for range st.times {
+		a = s.get(call, e, r, st)
+	}
+	if st.held {
+		call.held = append(call.held, held{e, r})
+	}
+	if st.answer != nil {
+		a = st.answer
+	}
+	e.answer, e.way, e.own = *a, st.way, st.answer == nil
+	return a, st
 }
 
 type held struct {
