@@ -215,16 +215,20 @@ func TestHAProxyNeedsRedispatch(t *testing.T) {
 
 func TestCGI(t *testing.T) {
 	t.Parallel()
+	only := []string{ // as each request starts a process
+		"options", "order", "order-chunked", "order-media-type-repeated", "order-replay", "product-cache-hit",
+		"product-escaped-id", "product-head", "product-not-modified", "users-vary", "users-walk",
+	}
 	for _, row := range []struct {
 		name  string
 		start func(t *testing.T) *front
 		carriage
 	}{
 		{"Apache", func(t *testing.T) *front { return startApache(t, byCGI, documented(t, "apache")) }, carriage{
-			own: []string{"Content-Length", "Date", "Vary"}, broken: []string{"order-chunked"}, // without its body
+			only: only, own: []string{"Content-Length", "Date", "Vary"}, broken: []string{"order-chunked"}, // without its body
 		}},
 		{"lighttpd", func(t *testing.T) *front { return startLighttpd(t, byCGI, documented(t, "lighttpd")) }, carriage{
-			broken: lighttpd,
+			only: only, broken: lighttpd,
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -232,13 +236,16 @@ func TestCGI(t *testing.T) {
 			f := row.start(t)
 			testContract(t, f, row.carriage)
 			testProxy(t, f)
-			testPassing(t, f)
 		})
 	}
 }
 
 // testProxy tests what any proxy in front of the service must do.
 func testProxy(t *testing.T, f *front) {
+	tries := 10
+	if f.starts {
+		tries = 1
+	}
 	t.Run("an order is created once whatever the proxy retries", func(t *testing.T) {
 		s := f.open(t, nil)
 		s.order(t, "before")   // leaves the proxy a connection to use again
@@ -277,7 +284,7 @@ func testProxy(t *testing.T, f *front) {
 			if size > 256<<10 && f.streams {
 				continue // net/http reads no more than this from who sends on after an answer
 			}
-			for range 10 {
+			for range tries {
 				r := s.send(t, "POST", "/v1/orders", strings.Repeat(" ", size), "Content-Type: application/json", "Idempotency-Key: key")
 				r.wantProblem(t, http.StatusRequestEntityTooLarge, "body-too-large")
 			}
@@ -286,7 +293,7 @@ func testProxy(t *testing.T, f *front) {
 	t.Run("an answer that comes before the body arrives", func(t *testing.T) {
 		t.Parallel()
 		s := f.open(t, nil)
-		for range 10 {
+		for range tries {
 			r := s.send(t, "POST", "/v1/orders", strings.Repeat(" ", 60<<10), "Content-Type: text/plain", "Idempotency-Key: key")
 			r.wantProblem(t, http.StatusUnsupportedMediaType, "unsupported-media-type")
 		}

@@ -88,7 +88,7 @@ func byCGI(t *testing.T, f *front, dir string) string {
 		t.Fatal(err)
 	}
 	l := listen(t, filepath.Join(dir, "cgi.sock"))
-	f.sever = func() { panic(http.ErrAbortHandler) }
+	f.starts, f.sever = true, func() { panic(http.ErrAbortHandler) }
 	go func() {
 		for {
 			conn, err := l.Accept()
