@@ -149,7 +149,7 @@ func startNginx(t *testing.T, by behind, config string) *front {
 	f, behind, dir := newFront(t, by, program, "nginx")
 	config = strings.Replace(config, "/var/cache/nginx/shop", dir+"/cache", 1) // if it has a cache
 	config = replaced(t, config, "listen 80;", "listen unix:"+dir+"/front;")
-	write(t, dir, "shop.conf", addressed(config, behind))
+	write(t, dir, "shop.conf", strings.Replace(addressed(config, behind), "/run/fcgiwrap.socket", dir+"/fcgiwrap.socket", 1))
 	user := ""
 	if os.Getuid() == 0 { // whom the folder belongs to
 		user = "user root;"
@@ -168,7 +168,16 @@ func startNginx(t *testing.T, by behind, config string) *front {
 			uwsgi_temp_path `+dir+`/uwsgi;
 			include shop.conf;
 		}`)
-	f.run(t, dir, program, "-p", dir, "-e", "stderr", "-c", main)
+	command := []string{program, "-p", dir, "-e", "stderr", "-c", main}
+	if socket := dir + "/fcgiwrap.socket"; strings.Contains(config, "/run/fcgiwrap.socket") {
+		installed(t, "/usr/sbin/fcgiwrap", "fcgiwrap")
+		const both = `/usr/sbin/fcgiwrap -s "$0" & wrap=$!
+"$@" & server=$!
+trap 'kill $wrap $server' TERM
+wait $server`
+		command = append([]string{"sh", "-c", both, "unix:" + socket}, command...)
+	}
+	f.run(t, dir, command...)
 	return f
 }
 
