@@ -1,10 +1,14 @@
 package clients
 
 import (
+	"encoding/json"
+	"io/fs"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +21,7 @@ func TestNode(t *testing.T) {
 	t.Parallel()
 	modules := node.Modules(t)
 	dir := nodeFolder(t.TempDir())
-	if err := os.CopyFS(string(dir), os.DirFS("typescript")); err != nil {
+	if err := os.CopyFS(string(dir), os.DirFS("testdata/typescript")); err != nil {
 		t.Fatal(err)
 	}
 	document := read(t, "../../openapi.json")
@@ -49,17 +53,89 @@ func TestNode(t *testing.T) {
 			dir.write(t, "types.ts", `export * from "./hey/types.gen.js";`)
 		},
 	} {
-		t.Run(generator, func(t *testing.T) {
+		t.Run("types of "+generator, func(t *testing.T) {
 			types(t)
 			dir.testClient(t)
 		})
+	}
+
+	for generator, c := range map[string]struct {
+		command string
+		lacks   string // how the names begin that it leaves out
+	}{
+		"hey":                        {"node_modules/.bin/openapi-ts -i openapi.json -o hey/generated --no-log-file", ""},
+		"oazapfts":                   {"node_modules/.bin/oazapfts openapi.json oazapfts/generated/api.ts", "KnownProblemType"},
+		"openapi-typescript-codegen": {"node node_modules/openapi-typescript-codegen/bin/index.js -i openapi.json -o openapi-typescript-codegen/generated", ""},
+		"orval":                      {"node_modules/.bin/orval --client fetch --input openapi.json --output orval/generated/api.ts", "options"},
+		"swagger-typescript-api":     {"node_modules/.bin/swagger-typescript-api generate -p openapi.json -o swagger-typescript-api/generated -n api.ts", ""},
+	} {
+		t.Run("client of "+generator, func(t *testing.T) {
+			folder := nodeFolder(filepath.Join(string(dir), generator))
+			if err := os.MkdirAll(filepath.Join(string(folder), "generated"), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			for name, from := range map[string]string{"package.json": "package.json", "tsconfig.json": "tsconfig.json", "use.ts": generator + ".ts"} {
+				folder.write(t, name, read(t, filepath.Join("testdata/typescript/clients", from)))
+			}
+			dir.mustRun(t, strings.Fields(c.command)...)
+			testNames(t, document, os.DirFS(filepath.Join(string(folder), "generated")), c.lacks)
+			dir.mustRun(t, "node_modules/.bin/tsc", "-p", generator)
+			store := new(storefront.MemStore)
+			store.Users.Put(storefront.MustResource("ada", nil))
+			store.Users.Put(storefront.MustResource("grace", nil))
+			server := httptest.NewServer(storefront.New(store))
+			defer server.Close()
+			const use = `require("./" + process.argv[1] + "/use.js").use(process.argv[2]).then((lines) => console.log(lines.join("\n")))`
+			const want = "ada grace\n2\ntrue #/item\n"
+			if got := dir.mustRun(t, "node", "--input-type=commonjs", "-e", use, generator, server.URL); got != want {
+				t.Errorf("it prints\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// testNames tests that what was generated has every operation and every schema of the
+// document but those that begin with lacks.
+func testNames(t *testing.T, document string, generated fs.FS, lacks string) {
+	var code strings.Builder
+	if err := fs.WalkDir(generated, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(generated, name)
+		code.WriteString(strings.ToLower(string(text)))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Paths      map[string]map[string]json.RawMessage
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal([]byte(document), &d); err != nil {
+		t.Fatal(err)
+	}
+	names := slices.Collect(maps.Keys(d.Components.Schemas))
+	for _, item := range d.Paths {
+		for method, operation := range item {
+			var o struct{ OperationID string }
+			if method != "parameters" && json.Unmarshal(operation, &o) == nil {
+				names = append(names, o.OperationID)
+			}
+		}
+	}
+	for _, name := range names {
+		left := !strings.Contains(code.String(), strings.ToLower(name))
+		if left != (lacks != "" && strings.HasPrefix(name, lacks)) {
+			t.Errorf("%s is left out: %t", name, left)
+		}
 	}
 }
 
 // testClient compiles client.ts with the types in types.ts, and runs it.
 func (dir nodeFolder) testClient(t *testing.T) {
 	const compile = "node_modules/.bin/tsc"
-	client := read(t, "typescript/client.ts")
+	client := read(t, "testdata/typescript/client.ts")
 	t.Run("a problem type that is misspelt does not compile", func(t *testing.T) {
 		const misspelt = "urn:problem-type:storefront:order-refuse"
 		dir.write(t, "client.ts", replaced(t, client, misspelt+`d"`, misspelt+`"`))
