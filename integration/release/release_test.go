@@ -118,7 +118,7 @@ func TestHoldsBites(t *testing.T) {
 			edit(t, now+"/openapi.json", `"/v1/users": {`, `"/v3/users": {`)
 		}, "api-path-removed"},
 		{"another problem type for the same", "openapi", func(t *testing.T, _, now string) {
-			edit(t, now+"/openapi.json", `"const": "urn:problem-type:storefront:invalid-query"`, `"const": "urn:problem-type:storefront:bad-query"`)
+			edit(t, now+"/openapi.json", `"urn:problem-type:storefront:invalid-query",`, `"urn:problem-type:storefront:bad-query",`)
 		}, "the problem type urn:problem-type:storefront:invalid-query is gone"},
 
 		{"a method has another name", "api", func(t *testing.T, release, _ string) {
@@ -335,8 +335,8 @@ func TestAdditionsHold(t *testing.T) {
 	for _, e := range []struct{ file, old, new string }{
 		{now + "/openapi.json", `"created_at": {`, `"colour": { "type": "string" }, "created_at": {`},
 		{now + "/openapi.json", `"/v1/users": {`, `"/v3/users": { "get": { "responses": { "200": { "description": "Users." } } } }, "/v1/users": {`},
-		{now + "/openapi.json", `"const": "urn:problem-type:storefront:invalid-query"`,
-			`"const": "urn:problem-type:storefront:new", "title": "New" }, { "const": "urn:problem-type:storefront:invalid-query"`},
+		{now + "/openapi.json", `"urn:problem-type:storefront:invalid-query",`,
+			`"urn:problem-type:storefront:new", "urn:problem-type:storefront:invalid-query",`},
 		{release + "/api/storefront.txt", "func (m *MemStore) Orders() []Order\n", ""},
 		{release + "/api/storefront.txt", "	Shared bool\n", ""},
 		{release + "/api/storefront.txt", "	_           [0]func()\n", "	_           struct{}\n"}, // nobody is promised ==
