@@ -58,9 +58,7 @@
 // than read-write and primary, the driver chooses, and nothing of this applies.
 // default_transaction_read_only=on, for the role or the database, is an error.
 //
-// MySQL and MariaDB: read_only must be off. In a Galera cluster, durable uses any node of
-// the majority, and prefers one that is Synced. Reads wait for the commits that other nodes
-// have acknowledged (wsrep_sync_wait=1, which a parameter of the URL can replace). durable
+// MySQL and MariaDB: read_only must be off. The store refuses a Galera cluster. durable
 // does not notice a primary whose commits hang for other reasons, such as one in the
 // minority of a group replication. The parameters of the URL are those of
 // github.com/go-sql-driver/mysql, such as tls=true, and system variables.

@@ -26,8 +26,8 @@ func openMySQL(name string) (*sql.DB, error) {
 	}
 	var list []server
 	for _, config := range configs {
-		list = append(list, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
-			return connectMySQL(ctx, config, writable)
+		list = append(list, func(ctx context.Context, _ bool) (conn, net.Conn, error) {
+			return connectMySQL(ctx, config)
 		})
 	}
 	db := sql.OpenDB(newServers(mysql.MySQLDriver{}, list...))
@@ -146,16 +146,8 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// connectMySQL connects to a server that is not read-only. A node of a Galera cluster
-// must be one that is in the cluster's majority, too, and answer a query that waits for
-// what was committed before on any node. A node is writable if it is in step with the
-// others, and not just now copying its data for one of them, which may keep it from
-// writing.
-//
-// Each connection to such a node waits so before each read and each BEGIN, or what was
-// acknowledged on another node might not be there yet: that is wsrep_sync_wait=1. What
-// INSERT, UPDATE and DELETE miss, the commit finds.
-func connectMySQL(ctx context.Context, config *mysql.Config, writable bool) (_ conn, _ net.Conn, err error) {
+// connectMySQL connects to a server that is not read-only.
+func connectMySQL(ctx context.Context, config *mysql.Config) (_ conn, _ net.Conn, err error) {
 	name := config.Addr
 	defer func() {
 		if err != nil {
@@ -181,14 +173,15 @@ func connectMySQL(ctx context.Context, config *mysql.Config, writable bool) (_ c
 	c := dc.(conn)
 	checking, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	if err := checkMySQL(checking, c, config.Params["wsrep_sync_wait"] != "", writable); err != nil {
+	if err := checkMySQL(checking, c); err != nil {
 		c.Close()
 		return nil, nil, err
 	}
 	return c, netConn, nil
 }
 
-func checkMySQL(ctx context.Context, c conn, syncWaitIsSet, writable bool) error {
+// checkMySQL returns an error if the server is read-only.
+func checkMySQL(ctx context.Context, c conn) error {
 	readOnly, err := lastValue(ctx, c, `SELECT @@global.read_only`)
 	if err != nil {
 		return err
@@ -196,26 +189,7 @@ func checkMySQL(ctx context.Context, c conn, syncWaitIsSet, writable bool) error
 	if readOnly != "0" && readOnly != "OFF" {
 		return errors.New("it is read-only (read_only)")
 	}
-	galera, err := lastValue(ctx, c, `SHOW VARIABLES LIKE 'wsrep_on'`)
-	if err != nil || galera != "ON" {
-		return err
-	}
-	if ready, err := lastValue(ctx, c, `SHOW STATUS LIKE 'wsrep_ready'`); err != nil || ready != "ON" {
-		return errors.Join(errors.New("it is not in the majority of the Galera cluster"), err)
-	}
-	if !syncWaitIsSet {
-		if _, err := c.ExecContext(ctx, `SET SESSION wsrep_sync_wait = 1`, nil); err != nil {
-			return err
-		}
-	}
-	if _, err := lastValue(ctx, c, `SELECT 1`); err != nil {
-		return fmt.Errorf("it does not hear of the Galera cluster: %w", err)
-	}
-	state, err := lastValue(ctx, c, `SHOW STATUS LIKE 'wsrep_local_state_comment'`)
-	if err == nil && writable && state != "Synced" {
-		err = fmt.Errorf("%w: its state in the Galera cluster is %s", errOnlyReadable, state)
-	}
-	return err
+	return nil
 }
 
 // lastValue returns the last value of the first row of a query, or "" if there is no row.

@@ -9,7 +9,7 @@
 //	faults      processes and networks that fail under orders
 //	overload    databases that are busy, stand still or are full
 //	releases    replicas of different releases on one database
-//	clusters    PostgreSQL pairs, Galera clusters and MySQL groups, whole and in pieces
+//	clusters    PostgreSQL pairs and MySQL groups, whole and in pieces
 //	wire        the contract of the service on each database
 //	clients     generated clients, and linters of openapi.json
 //	fronts      proxies before the service

@@ -280,8 +280,8 @@ func (s *Store) commitInTurn(ctx context.Context, c session, commit shared) erro
 	return tx.commit(ctx)
 }
 
-// confirmRefusal makes sure that the key of a refused order is free on all nodes of a
-// cluster: it commits a transaction with the key's claim, which fails if another node has
+// confirmRefusal makes sure that the key of a refused order is free on all primaries of a
+// group: it commits a transaction with the key's claim, which fails if another one has
 // created an order with the key. If the order is there, it takes the refusal back.
 func confirmRefusal(ctx context.Context, c session, a *attempt) error {
 	tx, err := c.begin(ctx)

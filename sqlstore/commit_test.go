@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -252,31 +251,21 @@ func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx
 	return store, f
 }
 
-// Two nodes of a cluster do not see each other's locks, but if two transactions write the
+// Two primaries of a group do not see each other's locks, but if two transactions write the
 // same row, only one of them commits.
-func TestRefusalOnAClusterIsCommitted(t *testing.T) {
-	for name, variables := range map[string]map[string]string{
-		"Galera": {"wsrep_on": "ON", "wsrep_sync_wait": "1"},
-		"Group Replication": {"group_replication_group_name": "8a94f357-aab4-11df-86ab-c80aa9429562",
-			"group_replication_single_primary_mode": "OFF", "group_replication_consistency": "BEFORE"},
-	} {
-		t.Run(name, func(t *testing.T) { testRefusalOnACluster(t, variables) })
-	}
-}
-
-func testRefusalOnACluster(t *testing.T, variables map[string]string) {
+func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 	refusal := &storefront.Refusal{Reason: "sold-out"}
 	for _, exists := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var commits, claims int
 			f := newFakeDB(mysql)
-			maps.Copy(f.server.variables, variables)
+			f.server.group(0)
 			f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 				switch kindOf(query) {
 				case "COMMIT":
 					if commits++; exists {
 						f.server.addOrder(key, order)
-						return nil, &mySQLError{Number: 1213}
+						return nil, &mySQLError{Number: 3101}
 					}
 				case "SETTLE":
 					claims++

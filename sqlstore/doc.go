@@ -201,34 +201,18 @@
 //
 // TiDB and Vitess take MySQL's SQL; the store has not been tested on them.
 //
-// On a Galera cluster, replicas of the program may use any node, and different ones. The
-// cluster decides between two orders with one key, wherever they are sent; the store retries
-// the one that loses and finds the other. With Accept, the store commits a refusal, too,
-// with a row of storefront_replays and nothing else, so that the cluster also decides
-// between a refusal and an order. docs/databases.md has what the nodes need.
+// The store refuses a Galera cluster, which does not keep what it has acknowledged: the first
+// call returns an error that says so. docs/databases.md says why.
 //
-// Every connection needs wsrep_sync_wait = 1, or more (wsrep_sync_wait=1 in the URL of
-// go-sql-driver/mysql), so that a node has the commits of all other nodes before it reads or
-// begins a transaction. Otherwise reads are stale in a healthy cluster: a node would not show
-// a product that was just put, and Accept could refuse an order that exists. The store returns
-// an error if this is not set.
+// In a group of MySQL servers (Group Replication) with several primaries, replicas of the
+// program may use any primary, and different ones. The group decides between two orders with
+// one key, wherever they are sent; the store retries the one that loses (error 3101) and finds
+// the other. With Accept, the store commits a refusal, too, with a row of storefront_replays
+// and nothing else, so that the group also decides between a refusal and an order.
 //
-// A node that is cut off from the majority refuses (error 1047) once it has noticed that. Until
-// then, it neither acknowledges an order nor replays one.
-//
-// On Galera, the store does not promise that an acknowledged order is kept. Jepsen
-// (March 2026, MariaDB 12.1.2 to 12.2.2) has seen committed transactions lost when
-// nodes crashed while others were cut off, rarely, but also with
-// innodb_flush_log_at_trx_commit=1 (MDEV-38976). Such an order, sent again with its key,
-// is created again. In this repository's tests with MariaDB 10.11, which cut off and kill
-// nodes many times at once, no order was lost, but they are far shorter than Jepsen's. Where
-// no order may be lost, prefer PostgreSQL with a synchronous standby.
-//
-// Transactions are less isolated on Galera than on one server, at any isolation level.
-// Jepsen has seen lost updates in a healthy cluster, and MariaDB lists them, with stale
-// reads, among the known limitations (MDEV-38977, MDEV-38999). A node does not see the locks
-// of another node, and of two transactions on different nodes, one fails only if both change
-// the same row. So Accept must change the row that it decides by:
+// Transactions are less isolated there than on one server, at any isolation level. A member
+// does not see the locks of another one, and of two transactions on different members, one
+// fails only if both change the same row. So Accept must change the row that it decides by:
 //
 //   - Best in the statement that decides: UPDATE stock SET pieces = pieces - 1 WHERE
 //     item = ? AND pieces >= 1, and refuse if it has affected no row.
@@ -238,12 +222,11 @@
 //     other rows by SELECT … FOR UPDATE.
 //
 // SELECT … FOR UPDATE is not enough by itself: an Accept that locks one row and writes
-// another sells the last piece twice on a cluster, although not on one server. A SELECT
+// another sells the last piece twice in such a group, although not on one server. A SELECT
 // without FOR UPDATE is not enough either, even if Accept then sets the row to a value that
 // it computed from the SELECT.
 //
-// In a group of MySQL servers (Group Replication) with several primaries, all of this
-// applies as well, and a conflict is found at the commit (error 3101). Every connection needs
+// With several primaries, every connection needs
 // group_replication_consistency = 'BEFORE' (group_replication_consistency=%27BEFORE%27 in
 // the URL of go-sql-driver/mysql) or 'BEFORE_AND_AFTER'; any user may set it. With a
 // single primary, the default since MySQL 8.4, BEFORE_ON_PRIMARY_FAILOVER, is enough: the

@@ -53,11 +53,11 @@ type engine struct {
 	// one.
 	syncReplay string
 
-	// claim, if it is not "", makes two nodes of a cluster, which do not see each other's
+	// claim, if it is not "", makes two primaries of a group, which do not see each other's
 	// locks, conflict on one key: it writes a row that the key's number names, so that only one
-	// of their transactions can commit. A transaction with Options.Accept runs it before Accept,
-	// and so does one that confirms a refusal. Without it, Accept could refuse an order that another
-	// node is about to commit.
+	// of their transactions can commit. A transaction with Options.Accept runs it before
+	// Accept, and so does one that confirms a refusal. Without it, Accept could refuse an order
+	// that another primary is about to commit.
 	claim string
 
 	// date, if it is not "", sets keyed_ms to the present time in up to a number of rows that
@@ -187,8 +187,8 @@ func sqlite() *engine {
 	return e
 }
 
-// mySQL returns the engine of MySQL and MariaDB. Both know all statements but replace.
-func mySQL(version string, cluster bool) *engine {
+// mySQL returns the engine of MySQL and MariaDB, and of one of several primaries of a group. Both know all statements but replace.
+func mySQL(version string, primaries bool) *engine {
 	e := &engine{
 		schema: mySQLTables(),
 		columns: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''), c.data_type)
@@ -204,7 +204,7 @@ func mySQL(version string, cluster bool) *engine {
 		// InnoDB shows an order to others before its commit is on the disk. The commit of a
 		// write waits for all commits before it, but that of a mere lock, or of an UPDATE
 		// that changes nothing, does not. So a replay writes a number, in one of many rows,
-		// so that few replays wait for each other or, in Galera, conflict.
+		// so that few replays wait for each other or, in a group with several primaries, conflict.
 		syncReplay:    `INSERT INTO storefront_replays (slot, number) VALUES (?, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
 		forget:        `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL WHERE keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
 		now:           `SELECT ` + mySQLNow,
@@ -226,7 +226,7 @@ func mySQL(version string, cluster bool) *engine {
 	if major, _, _ := strings.Cut(version, "."); major != "5" && major != "8" && !strings.Contains(version, "MariaDB") {
 		e.replace = ` AS given ON DUPLICATE KEY UPDATE body = given.body`
 	}
-	if cluster {
+	if primaries {
 		e.claim = e.syncReplay
 	}
 	return e
@@ -349,23 +349,22 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 
 // detectMySQL is detect for MySQL and MariaDB.
 func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, error) {
-	rows, err := conn.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
-		'character_set_connection', 'character_set_results', 'wsrep_on', 'wsrep_sync_wait',
+	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
+		'character_set_connection', 'character_set_results',
 		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	settings := make(map[string]string)
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		settings[name] = value
-	}
-	if err := rows.Err(); err != nil {
+	// Galera has lost acknowledged orders when nodes crashed while others were cut off. The
+	// variables do not tell whether a server is a node: wsrep_on may be ON without a provider,
+	// or OFF for this session alone, and wsrep_provider may name one that is not loaded.
+	status, err := namedValues(ctx, conn, `SHOW STATUS LIKE 'wsrep_provider_name'`)
+	if err != nil {
 		return nil, err
+	}
+	if provider := status["wsrep_provider_name"]; provider != "" {
+		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has acknowledged "+
+			"(MDEV-38976): the store does not use it (see docs/databases.md)", provider)
 	}
 	if settings["autocommit"] == "OFF" {
 		return nil, errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
@@ -375,23 +374,38 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, 
 			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be stored as others; it must be utf8mb4", name, charset)
 		}
 	}
-	// A node of a Galera cluster must wait until it has the commits of the other nodes.
-	// Otherwise, Accept could refuse an order that another node has acknowledged.
-	cluster := settings["wsrep_on"] == "ON"
-	if wait, _ := strconv.Atoi(settings["wsrep_sync_wait"]); cluster && wait&1 == 0 {
-		return nil, errors.New("sqlstore: this is a Galera cluster: every connection needs wsrep_sync_wait = 1 (see the package's documentation)")
-	}
-	// The same goes for the members of Group Replication. With a single primary, the next
-	// primary must have all that the last one acknowledged before it answers.
+	// In a group with several primaries, a member must wait until it has the commits of the
+	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
+	// a single primary, the next primary must have all that the last one acknowledged before it
+	// answers.
+	primaries := false
 	if settings["group_replication_group_name"] != "" {
-		cluster = settings["group_replication_single_primary_mode"] == "OFF"
+		primaries = settings["group_replication_single_primary_mode"] == "OFF"
 		switch consistency := settings["group_replication_consistency"]; {
-		case cluster && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
+		case primaries && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
 			consistency == "EVENTUAL":
 			return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs group_replication_consistency = 'BEFORE' (see the package's documentation)")
 		}
 	}
-	return mySQL(version, cluster), nil
+	return mySQL(version, primaries), nil
+}
+
+// namedValues returns the rows of a statement of MySQL's that shows names and values.
+func namedValues(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		values[name] = value
+	}
+	return values, rows.Err()
 }
 
 // insertOrders returns the statement that inserts n orders. Its arguments are those of

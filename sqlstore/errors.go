@@ -52,7 +52,6 @@ var codeClasses = map[string]class{
 	"1037": passing,    // out of memory
 	"1040": lost,       // too many connections
 	"1041": passing,    // out of memory
-	"1047": notPrimary, // Galera: the node is not in the cluster's majority, or not in step with it
 	"1053": lost,       // server shutdown
 	"1062": duplicate,  // duplicate entry
 	"1077": lost,       // server shutdown
@@ -64,11 +63,11 @@ var codeClasses = map[string]class{
 	"1159": lost,       // connection
 	"1160": lost,       // connection
 	"1161": lost,       // connection
-	"1180": notPrimary, // error during COMMIT, such as 1047
+	"1180": notPrimary, // error during COMMIT
 	"1184": lost,       // connection aborted
 	"1203": lost,       // too many connections of a user
 	"1205": conflict,   // lock wait timeout
-	"1213": conflict,   // deadlock, or a conflict that Galera found at the commit
+	"1213": conflict,   // deadlock
 	"1226": lost,       // too many of a user's resources
 	"1243": passing,    // prepared statement does not exist
 	"1290": notPrimary, // --read-only, or --super-read-only, as of a member that is not in its group

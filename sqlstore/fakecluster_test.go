@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A member has the database as of a position in the log. In a cluster, as of Galera and
-// Group Replication, each member takes writes and has its own locks. A commit fails if a
+// A member has the database as of a position in the log. In a group with
+// several primaries, each member takes writes and has its own locks. A commit fails if a
 // transaction of another member has written the same rows and this member has not applied
 // it yet. A commit is in the log of all members at once, and each member applies the log in
 // sequence, some time later.
@@ -25,20 +25,16 @@ type entry struct {
 	at      []time.Duration // when each member can apply it
 }
 
-// cluster makes s a cluster whose members may be this far behind. conflict is the error of a
-// commit after that of another member.
-func (s *server) cluster(conflict uint16, lags ...time.Duration) {
-	s.conflict, s.members = conflict, nil
+// group makes s a group of primaries that may be this far behind.
+func (s *server) group(lags ...time.Duration) {
+	s.members = nil
 	for n, lag := range lags {
 		s.members = append(s.members, &member{n: n, lag: lag})
 	}
 	s.replay(nil)
-	if conflict == 1213 {
-		s.variables["wsrep_on"], s.variables["wsrep_sync_wait"] = "ON", "1"
-	} else {
-		s.variables["group_replication_group_name"] = "8a94f357-aab4-11df-86ab-c80aa9429562"
-		s.variables["group_replication_single_primary_mode"], s.variables["group_replication_consistency"] = "OFF", "BEFORE"
-	}
+	s.variables["group_replication_group_name"] = "8a94f357-aab4-11df-86ab-c80aa9429562"
+	s.variables["group_replication_single_primary_mode"] = "OFF"
+	s.variables["group_replication_consistency"] = "BEFORE"
 }
 
 // catchUp applies all entries that m can apply by now. It ends the transactions that hold
@@ -94,7 +90,7 @@ func (s *session) certify(t *tx, c *call) error {
 		if e.tx != nil && slices.ContainsFunc(e.tx.wrote, func(row string) bool { return slices.Contains(t.wrote, row) }) {
 			s.count("commit that another member's was faster than")
 			t.end()
-			return number(s.conflict)
+			return number(3101)
 		}
 	}
 	e := entry{changes: t.changes, tx: t, at: make([]time.Duration, len(s.members))}

@@ -282,6 +282,7 @@ func kindOf(query string) string {
 	known := [][2]string{
 		{"SELECT version()", "VERSION"},
 		{"SHOW VARIABLES ", "VARIABLES"},
+		{"SHOW STATUS ", "VARIABLES"},
 		{"SELECT quote_ident(current_schema())", "SCHEMA"},
 		{"PING", "PING"},
 		{"SELECT 1", "PROBE"},

@@ -51,8 +51,7 @@ type server struct {
 	link       chan struct{}
 	log        []entry
 	replicated int       // how many entries of the log the standby has
-	members    []*member // one, or those of a cluster
-	conflict   uint16    // the error of a commit that the cluster refuses
+	members    []*member // one, or those of a group
 	sessions   int
 	commits    [][]string // the items of the orders of each commit that has begun
 	forgotten  []forgetting
@@ -110,7 +109,7 @@ const stock = 2
 
 func newServer(w *world, engine engine) *server {
 	s := &server{world: w, engine: engine, link: make(chan struct{}), variables: map[string]string{
-		"autocommit": "ON", "wsrep_on": "OFF",
+		"autocommit": "ON", "wsrep_provider_name": "", // as in MariaDB without Galera
 	}}
 	s.members = []*member{{}}
 	s.replay(nil)

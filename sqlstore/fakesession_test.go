@@ -61,7 +61,7 @@ type session struct {
 	name     string
 	born     int // the epoch in which it was connected
 	tx       *tx
-	readOnly error         // the error of all writes; if it is 1047 of MySQL, of all statements
+	readOnly error         // the error of all writes; if it is 3032 of MySQL, of all statements
 	ended    bool          // the server has ended it
 	older    bool          // the client has a release that does not know the column keyed_ms
 	silent   time.Duration // from when on the server answers nothing; 0: never
@@ -299,7 +299,7 @@ func (s *session) meet(c *call) reply {
 		}
 		return reply{err: oneOf(c.Rand, stateError("40001"), "40P01", "57014", "55P03", "53100", "53200")}
 	}
-	if isNumber(s.readOnly, 1047) {
+	if isNumber(s.readOnly, 3032) {
 		s.abort()
 		return reply{err: s.readOnly}
 	}
@@ -312,7 +312,7 @@ func (s *session) meet(c *call) reply {
 // demote makes the server of the session no longer be the primary.
 func (s *session) demote(c *call) {
 	if s.readOnly == nil {
-		s.readOnly = s.error("25006", "", oneOf[uint16](c.Rand, 1290, 1047))
+		s.readOnly = s.error("25006", "", oneOf[uint16](c.Rand, 1290, 3032))
 	}
 }
 

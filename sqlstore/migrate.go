@@ -85,6 +85,8 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 		return c.each(ctx, func() {}, []any{&version, &oldest}, `SELECT version, oldest FROM `+c.engine.prefix+`storefront_schema ORDER BY version`)
 	})
 	switch {
+	case err != nil && s.engine.Load() == nil:
+		return 0, err // the database is away, or one that the store refuses
 	case err != nil:
 		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)
 	case oldest.Int64 > schemaVersion:

@@ -314,11 +314,8 @@ func (m *simulation) planMore(d *rand.Rand) {
 	}
 	if m.server.engine == mysql && d.IntN(2) == 0 {
 		most := oneOf(d, time.Millisecond, 50*time.Millisecond, m.timeout/2)
-		conflict := uint16(1213)
-		if d.IntN(2) == 0 {
-			conflict = 3101
-		}
-		m.server.cluster(conflict, upTo(d, most), upTo(d, most), upTo(d, most))
+		d.IntN(2) // once chose the kind of cluster
+		m.server.group(upTo(d, most), upTo(d, most), upTo(d, most))
 	}
 	if d.IntN(6) == 0 && m.pool != 1 && m.grain == 0 {
 		m.goForGood(d)

@@ -91,47 +91,6 @@ func TestAtOnce(t *testing.T) {
 			s.run(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
 		})
 	}
-	t.Run("Galera", func(t *testing.T) {
-		long.Test(t)
-		s := newShop(t)
-		c := dbserver.StartGaleraOnSmallDisks(t, 3)
-		var hosts []string
-		for _, node := range c.Nodes {
-			hosts = append(hosts, s.link(netfault.MySQL, node.Addr()))
-		}
-		s.start("mysql://root@" + strings.Join(hosts, ",") + "/shop?wsrep_sync_wait=1")
-		node := func() *dbserver.GaleraNode {
-			c.WaitUntilSynced(t, c.Nodes...) // the others must be most of them
-			return c.Nodes[s.Rand.IntN(len(c.Nodes))]
-		}
-		s.part(
-			fault{"node killed", func() func() {
-				n := node()
-				n.Kill(t)
-				return func() { n.Start(t) }
-			}},
-			fault{"node frozen", func() func() {
-				n := node()
-				n.Freeze(t)
-				return func() { n.Thaw(t) }
-			}},
-			fault{"node cut off", func() func() {
-				n := node()
-				n.CutOff(t)
-				return func() { n.Connect(t) }
-			}},
-			fault{"node's disk full", func() func() { return node().FillDisk(t) }},
-		)
-		s.losable = append(s.losable, fault{"node", func() func() {
-			n := node()
-			n.Kill(t)
-			c.Nodes = slices.DeleteFunc(c.Nodes, func(other *dbserver.GaleraNode) bool { return other == n })
-			return nil
-		}})
-		s.run(func() *sql.DB {
-			return dbserver.Open(t, "mysql", dbserver.Waiting(node().DSN()))
-		})
-	})
 	t.Run("Group Replication", func(t *testing.T) {
 		long.Test(t)
 		s := newShop(t)

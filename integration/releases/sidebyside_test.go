@@ -28,7 +28,6 @@ func TestReleasesSideBySide(t *testing.T) {
 func TestReleasesSideBySideOnClusters(t *testing.T) {
 	long.Test(t)
 	test := besideLater(t)
-	t.Run("Galera", func(t *testing.T) { onGalera(t, test) })
 	t.Run("Group Replication", func(t *testing.T) { onGroup(t, dbserver.MultiPrimary, test) })
 }
 
@@ -74,7 +73,6 @@ func TestReleaseCandidateSideBySide(t *testing.T) {
 		}
 	}
 	onDatabases(t, test)
-	t.Run("Galera", func(t *testing.T) { onGalera(t, test) })
 	// Of several primaries, 1.0.0-rc.1 answers a conflict at the commit with 500.
 	t.Run("Group Replication", func(t *testing.T) { onGroup(t, dbserver.SinglePrimary, test) })
 }
@@ -210,10 +208,6 @@ func onDatabases(t *testing.T, test func(t *testing.T, d *testdb.DB, urls ...str
 		}
 		test(t, d, url)
 	})
-}
-
-func onGalera(t *testing.T, test func(t *testing.T, d *testdb.DB, urls ...string)) {
-	onNodes(t, dbserver.SharedGalera(t).Servers(), "wsrep_sync_wait=1", test)
 }
 
 func onGroup(t *testing.T, single bool, test func(t *testing.T, d *testdb.DB, urls ...string)) {

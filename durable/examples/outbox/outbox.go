@@ -68,9 +68,9 @@ func PublishPostgres(ctx context.Context, db *sql.DB, send func(ctx context.Cont
 	return publishInTx(ctx, db, nil, atOnce, send)
 }
 
-// PublishMySQL is the same for MySQL since 8.0 and MariaDB since 10.6. On a Galera
-// cluster, publishers pass over only what others on the same node hold: run them
-// on one, or some events are published several times.
+// PublishMySQL is the same for MySQL since 8.0 and MariaDB since 10.6. In a group with several
+// primaries, publishers pass over only what others on the same member hold: run them on one,
+// or some events are published several times.
 func PublishMySQL(ctx context.Context, db *sql.DB, send func(ctx context.Context, event string) error) (int, error) {
 	// At the default level, REPEATABLE READ, the locks are also on what is not there
 	// yet, and orders would wait for the publisher.

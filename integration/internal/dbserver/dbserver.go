@@ -1,6 +1,6 @@
 // Package dbserver starts the databases that tests need: PostgreSQL and pairs of it,
-// MariaDB and Galera clusters of it, MySQL and groups of it. Each test binary has servers
-// of its own, which end with it.
+// MariaDB, MySQL and groups of it. Each test binary has servers of its own, which end with
+// it.
 package dbserver
 
 import (

@@ -18,7 +18,7 @@ const Variable = "STOREFRONT_REQUIRE"
 const (
 	Postgres   = "postgres"
 	Postgres18 = "postgres18"
-	MariaDB    = "mariadb" // with Galera
+	MariaDB    = "mariadb"
 	MySQL      = "mysql"
 	Fronts     = "fronts" // the proxies, and systemd
 	Browser    = "browser"

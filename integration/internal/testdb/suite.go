@@ -141,7 +141,7 @@ func (s *RefusingStore) Restock(ctx context.Context, item string) error {
 }
 
 // write runs a statement beside calls of the store, which may make SQLite wait for
-// longer than it does by itself, and a node of Galera give way to another.
+// longer than it does by itself, and a member of a group give way to another.
 func (s *RefusingStore) write(ctx context.Context, statement string, args ...any) error {
 	for {
 		_, err := s.db.ExecContext(ctx, statement, args...)
