@@ -1,11 +1,8 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -113,125 +110,6 @@ func (e *engine) shared(n int) int {
 	return n
 }
 
-// postgreSQL returns the engine for the tables in a schema, whose name is quoted.
-func postgreSQL(schema string) *engine {
-	p := schema + "."
-	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
-	e := &engine{
-		schema: append(tables(p, ` DEFAULT `+now),
-			// All rows that are there get the same default, which PostgreSQL keeps with the
-			// column: it writes no row.
-			`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS keyed_ms BIGINT DEFAULT `+now,
-			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON `+p+`storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
-			`DROP INDEX IF EXISTS `+p+`storefront_orders_keys`, // of version 1
-			`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
-		),
-		// information_schema shows neither materialized views and sequences nor the tables
-		// of others that this role may not use.
-		columns: `SELECT c.relname, a.attname, CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
-			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_attribute AS a ON a.attrelid = c.oid
-			WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%' AND a.attnum > 0 AND NOT a.attisdropped`,
-		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
-		prefix:  p,
-		users:   `SELECT id, body FROM ` + p + `storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
-		product: `SELECT id, body FROM ` + p + `storefront_products WHERE id = $1`,
-		widgets: `SELECT id, body FROM ` + p + `storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
-		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
-		// A mere read would see an order whose connection was lost while its commit waited
-		// for a synchronous standby. A fail-over may still lose that order, and a replay
-		// would promise that it is kept. The lock is a write, whose commit waits for all
-		// commits before it. An UPDATE would do as well, but runs triggers and leaves dead
-		// rows.
-		orderOf:     `SELECT id, item, qty, created_ms, fingerprint FROM ` + p + `storefront_orders WHERE key_hash = $1 FOR NO KEY UPDATE`,
-		unlessTaken: ` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
-		forget:      forgetKeys(p),
-		now:         `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
-		write:       `SELECT pg_logical_emit_message(true, 'storefront', '')`,
-		server:      `SELECT CAST(pg_postmaster_start_time() AS TEXT)`,
-		commits:     4, // one round trip and flush each; more are slower than more orders in each
-	}
-	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
-	return e
-}
-
-func sqlite() *engine {
-	const now = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
-	e := &engine{
-		// SQLite adds no column with a computed default to a table that has rows.
-		schema: append(tables("", ""),
-			`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
-			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
-			`DROP INDEX IF EXISTS storefront_orders_keys`,
-			`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
-		),
-		columns: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type FROM sqlite_master AS m, pragma_table_info(m.name) AS c
-			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'`,
-		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
-		// With a bare $2, SQLite would plan the query anew whenever a value is bound.
-		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
-		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
-		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
-		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
-		keyed:   now,
-		// An order that SQLite shows is on the disk.
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
-		date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
-			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`,
-		forget:    forgetKeys(""),
-		now:       `SELECT ` + now,
-		commits:   1,
-		oneWriter: true,
-		prepares:  true,
-	}
-	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
-	return e
-}
-
-// mySQL returns the engine of MySQL and MariaDB, and of one of several primaries of a group. Both know all statements but replace.
-func mySQL(version string, primaries bool) *engine {
-	e := &engine{
-		schema: mySQLTables(),
-		columns: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''), c.data_type)
-			FROM information_schema.columns AS c JOIN information_schema.tables AS t
-			ON t.table_schema = c.table_schema AND t.table_name = c.table_name
-			WHERE c.table_schema = database() AND c.table_name LIKE 'storefront\_%'`,
-		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
-		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
-		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
-		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
-		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = ?`,
-		// InnoDB shows an order to others before its commit is on the disk. The commit of a
-		// write waits for all commits before it, but that of a mere lock, or of an UPDATE
-		// that changes nothing, does not. So a replay writes a number, in one of many rows,
-		// so that few replays wait for each other or, in a group with several primaries, conflict.
-		syncReplay:    `INSERT INTO storefront_replays (slot, number) VALUES (?, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
-		forget:        `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL WHERE keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
-		now:           `SELECT ` + mySQLNow,
-		commit:        `COMMIT`,
-		write:         `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
-		server:        `SELECT CONCAT(@@hostname, ':', @@port)`,
-		questionMarks: true,
-		commits:       4,
-		persists:      true,
-	}
-	// Neither MySQL nor MariaDB can insert all orders but those whose key is taken: INSERT
-	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique column for
-	// the key.
-	e.insert = e.insertOrders(1)
-	e.tables["storefront_replays"] = map[string]string{"slot": "int", "number": "bigint"}
-	// MySQL has deprecated VALUES() since 8.0.20, and MariaDB has nothing else. Both know a
-	// SELECT in place of the values, but it is slower, and MySQL then takes no more than
-	// 65,535 bytes of an argument in a prepared statement.
-	if major, _, _ := strings.Cut(version, "."); major != "5" && major != "8" && !strings.Contains(version, "MariaDB") {
-		e.replace = ` AS given ON DUPLICATE KEY UPDATE body = given.body`
-	}
-	if primaries {
-		e.claim = e.syncReplay
-	}
-	return e
-}
-
 // tables returns the statements that make the tables in PostgreSQL and SQLite, which knows
 // no type BYTEA and stores bytes as it is given them. keyed ends the definition of the column
 // keyed_ms with its default, if it has one.
@@ -252,39 +130,6 @@ func tables(prefix, keyed string) []string {
 			keyed_ms BIGINT` + keyed + `
 		)`,
 		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
-	}
-}
-
-const mySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
-
-// mySQLTables returns the schema of MySQL. MySQL cannot leave rows out of an index, so
-// keyed_ms is NULL once the key is forgotten, and those rows are at one end of the index.
-func mySQLTables() []string {
-	const (
-		options = ` ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
-		create  = `CREATE TABLE IF NOT EXISTS `
-	)
-	return []string{
-		create + `storefront_users (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
-		create + `storefront_products (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
-		create + `storefront_widgets (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
-		create + `storefront_orders (
-			id VARCHAR(255) NOT NULL PRIMARY KEY,
-			item TEXT NOT NULL,
-			qty BIGINT NOT NULL,
-			created_ms BIGINT NOT NULL,
-			scope LONGBLOB NOT NULL,
-			key_hash BINARY(32) UNIQUE,
-			fingerprint BINARY(32),
-			keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
-			INDEX storefront_orders_keyed (keyed_ms)
-		)` + options,
-		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
-		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)` + options,
-		// From version 1.
-		`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT DEFAULT (` + mySQLNow + `), ADD INDEX storefront_orders_keyed (keyed_ms)`,
-		`ALTER TABLE storefront_orders DROP INDEX storefront_orders_keys, DROP COLUMN key_ms`,
-		`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
 	}
 }
 
@@ -324,88 +169,6 @@ func detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
 		return sqlite(), nil
 	}
 	return nil, err
-}
-
-func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
-	var schema sql.NullString
-	if err := conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema())`).Scan(&schema); err != nil {
-		return nil, err
-	}
-	if !schema.Valid {
-		return nil, errors.New("sqlstore: no schema of search_path is there")
-	}
-	// If the server sends bytes in a text form that the driver does not decode, a key is not
-	// the key that was stored.
-	var backslash []byte
-	err := conn.QueryRowContext(ctx, `SELECT CAST('\x5c' AS BYTEA)`).Scan(&backslash)
-	if err != nil && (transient(err) || ctx.Err() != nil) {
-		return nil, err
-	}
-	if err != nil || !bytes.Equal(backslash, []byte(`\`)) {
-		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): a driver that reads text needs bytea_output = hex", backslash, err)
-	}
-	return postgreSQL(schema.String), nil
-}
-
-// detectMySQL is detect for MySQL and MariaDB.
-func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, error) {
-	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
-		'character_set_connection', 'character_set_results',
-		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
-	if err != nil {
-		return nil, err
-	}
-	// Galera has lost acknowledged orders when nodes crashed while others were cut off. The
-	// variables do not tell whether a server is a node: wsrep_on may be ON without a provider,
-	// or OFF for this session alone, and wsrep_provider may name one that is not loaded.
-	status, err := namedValues(ctx, conn, `SHOW STATUS LIKE 'wsrep_provider_name'`)
-	if err != nil {
-		return nil, err
-	}
-	if provider := status["wsrep_provider_name"]; provider != "" {
-		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has acknowledged "+
-			"(MDEV-38976): the store does not use it (see docs/databases.md)", provider)
-	}
-	if settings["autocommit"] == "OFF" {
-		return nil, errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
-	}
-	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
-		if charset, ok := settings[name]; ok && charset != "utf8mb4" {
-			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be stored as others; it must be utf8mb4", name, charset)
-		}
-	}
-	// In a group with several primaries, a member must wait until it has the commits of the
-	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
-	// a single primary, the next primary must have all that the last one acknowledged before it
-	// answers.
-	primaries := false
-	if settings["group_replication_group_name"] != "" {
-		primaries = settings["group_replication_single_primary_mode"] == "OFF"
-		switch consistency := settings["group_replication_consistency"]; {
-		case primaries && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
-			consistency == "EVENTUAL":
-			return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs group_replication_consistency = 'BEFORE' (see the package's documentation)")
-		}
-	}
-	return mySQL(version, primaries), nil
-}
-
-// namedValues returns the rows of a statement of MySQL's that shows names and values.
-func namedValues(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
-	rows, err := conn.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	values := make(map[string]string)
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		values[name] = value
-	}
-	return values, rows.Err()
 }
 
 // insertOrders returns the statement that inserts n orders. Its arguments are those of

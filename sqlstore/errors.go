@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"reflect"
 	"strconv"
 	"strings"
 )
@@ -183,55 +182,3 @@ func classOf(err error) class {
 // transient reports whether the same statement may succeed later, perhaps over another
 // connection.
 func transient(err error) bool { return classOf(err) >= passing }
-
-// sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of
-// the PostgreSQL drivers (pgx, lib/pq) have this method.
-func sqlState(err error) string {
-	if e, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err); ok {
-		return e.SQLState()
-	}
-	return ""
-}
-
-// mySQLCode returns the number and the SQLSTATE of an error of MySQL or MariaDB, or 0 for
-// any other error. The drivers' errors have them in fields, not in methods: Number and
-// SQLState in go-sql-driver/mysql, Code and State in go-mysql-org/go-mysql.
-func mySQLCode(err error) (number uint64, state string) {
-	if err == nil {
-		return 0, ""
-	}
-	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-		for _, name := range []string{"Number", "Code"} {
-			if field := v.Elem().FieldByName(name); field.IsValid() && field.Kind() == reflect.Uint16 {
-				number = field.Uint()
-			}
-		}
-		for _, name := range []string{"SQLState", "State"} {
-			field := v.Elem().FieldByName(name)
-			switch {
-			case !field.IsValid():
-			case field.Kind() == reflect.String:
-				state = field.String()
-			case field.Kind() == reflect.Array && field.Type().Elem().Kind() == reflect.Uint8:
-				state = fmt.Sprintf("%s", field)
-			}
-		}
-		if number != 0 {
-			return number, state
-		}
-	}
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		return mySQLCode(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, err := range err.Unwrap() {
-			if number, state := mySQLCode(err); number != 0 {
-				return number, state
-			}
-		}
-	}
-	return 0, ""
-}

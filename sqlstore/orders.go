@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"example.com/storefront"
@@ -111,15 +110,6 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 		return result{err: err}, false
 	}
 	return result{order: stored, fingerprint: fingerprint, valid: forAll}, created
-}
-
-// isOfKey reports whether the error of an INSERT may say that a key is taken, and not that
-// another unique value is. In MySQL, only the text of the error tells; with other engines,
-// no INSERT fails because a key is taken.
-func isOfKey(err error) bool {
-	number, _ := mySQLCode(err)
-	text := err.Error()
-	return number == 1062 && (strings.Contains(text, "key_hash") || !strings.Contains(text, "for key"))
 }
 
 // orderOf returns the order that was created with p's key, and its fingerprint. If

@@ -1,0 +1,198 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// mySQL returns the engine of MySQL and MariaDB, and of one of several primaries of a group. Both know all statements but replace.
+func mySQL(version string, primaries bool) *engine {
+	e := &engine{
+		schema: mySQLTables(),
+		columns: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''), c.data_type)
+			FROM information_schema.columns AS c JOIN information_schema.tables AS t
+			ON t.table_schema = c.table_schema AND t.table_name = c.table_name
+			WHERE c.table_schema = database() AND c.table_name LIKE 'storefront\_%'`,
+		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
+		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
+		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
+		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
+		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = ?`,
+		// InnoDB shows an order to others before its commit is on the disk. The commit of a
+		// write waits for all commits before it, but that of a mere lock, or of an UPDATE
+		// that changes nothing, does not. So a replay writes a number, in one of many rows,
+		// so that few replays wait for each other or, in a group with several primaries, conflict.
+		syncReplay:    `INSERT INTO storefront_replays (slot, number) VALUES (?, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
+		forget:        `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL WHERE keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
+		now:           `SELECT ` + mySQLNow,
+		commit:        `COMMIT`,
+		write:         `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
+		server:        `SELECT CONCAT(@@hostname, ':', @@port)`,
+		questionMarks: true,
+		commits:       4,
+		persists:      true,
+	}
+	// Neither MySQL nor MariaDB can insert all orders but those whose key is taken: INSERT
+	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique column for
+	// the key.
+	e.insert = e.insertOrders(1)
+	e.tables["storefront_replays"] = map[string]string{"slot": "int", "number": "bigint"}
+	// MySQL has deprecated VALUES() since 8.0.20, and MariaDB has nothing else. Both know a
+	// SELECT in place of the values, but it is slower, and MySQL then takes no more than
+	// 65,535 bytes of an argument in a prepared statement.
+	if major, _, _ := strings.Cut(version, "."); major != "5" && major != "8" && !strings.Contains(version, "MariaDB") {
+		e.replace = ` AS given ON DUPLICATE KEY UPDATE body = given.body`
+	}
+	if primaries {
+		e.claim = e.syncReplay
+	}
+	return e
+}
+
+const mySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
+
+// mySQLTables returns the schema of MySQL. MySQL cannot leave rows out of an index, so
+// keyed_ms is NULL once the key is forgotten, and those rows are at one end of the index.
+func mySQLTables() []string {
+	const (
+		options = ` ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
+		create  = `CREATE TABLE IF NOT EXISTS `
+	)
+	return []string{
+		create + `storefront_users (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
+		create + `storefront_products (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
+		create + `storefront_widgets (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
+		create + `storefront_orders (
+			id VARCHAR(255) NOT NULL PRIMARY KEY,
+			item TEXT NOT NULL,
+			qty BIGINT NOT NULL,
+			created_ms BIGINT NOT NULL,
+			scope LONGBLOB NOT NULL,
+			key_hash BINARY(32) UNIQUE,
+			fingerprint BINARY(32),
+			keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
+			INDEX storefront_orders_keyed (keyed_ms)
+		)` + options,
+		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
+		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)` + options,
+		// From version 1.
+		`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT DEFAULT (` + mySQLNow + `), ADD INDEX storefront_orders_keyed (keyed_ms)`,
+		`ALTER TABLE storefront_orders DROP INDEX storefront_orders_keys, DROP COLUMN key_ms`,
+		`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
+	}
+}
+
+// detectMySQL is detect for MySQL and MariaDB.
+func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, error) {
+	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
+		'character_set_connection', 'character_set_results',
+		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
+	if err != nil {
+		return nil, err
+	}
+	// Galera has lost acknowledged orders when nodes crashed while others were cut off. The
+	// variables do not tell whether a server is a node: wsrep_on may be ON without a provider,
+	// or OFF for this session alone, and wsrep_provider may name one that is not loaded.
+	status, err := namedValues(ctx, conn, `SHOW STATUS LIKE 'wsrep_provider_name'`)
+	if err != nil {
+		return nil, err
+	}
+	if provider := status["wsrep_provider_name"]; provider != "" {
+		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has acknowledged "+
+			"(MDEV-38976): the store does not use it (see docs/databases.md)", provider)
+	}
+	if settings["autocommit"] == "OFF" {
+		return nil, errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
+	}
+	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
+		if charset, ok := settings[name]; ok && charset != "utf8mb4" {
+			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be stored as others; it must be utf8mb4", name, charset)
+		}
+	}
+	// In a group with several primaries, a member must wait until it has the commits of the
+	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
+	// a single primary, the next primary must have all that the last one acknowledged before it
+	// answers.
+	primaries := false
+	if settings["group_replication_group_name"] != "" {
+		primaries = settings["group_replication_single_primary_mode"] == "OFF"
+		switch consistency := settings["group_replication_consistency"]; {
+		case primaries && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
+			consistency == "EVENTUAL":
+			return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs group_replication_consistency = 'BEFORE' (see the package's documentation)")
+		}
+	}
+	return mySQL(version, primaries), nil
+}
+
+// namedValues returns the rows of a statement of MySQL's that shows names and values.
+func namedValues(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		values[name] = value
+	}
+	return values, rows.Err()
+}
+
+// mySQLCode returns the number and the SQLSTATE of an error of MySQL or MariaDB, or 0 for
+// any other error. The drivers' errors have them in fields, not in methods: Number and
+// SQLState in go-sql-driver/mysql, Code and State in go-mysql-org/go-mysql.
+func mySQLCode(err error) (number uint64, state string) {
+	if err == nil {
+		return 0, ""
+	}
+	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		for _, name := range []string{"Number", "Code"} {
+			if field := v.Elem().FieldByName(name); field.IsValid() && field.Kind() == reflect.Uint16 {
+				number = field.Uint()
+			}
+		}
+		for _, name := range []string{"SQLState", "State"} {
+			field := v.Elem().FieldByName(name)
+			switch {
+			case !field.IsValid():
+			case field.Kind() == reflect.String:
+				state = field.String()
+			case field.Kind() == reflect.Array && field.Type().Elem().Kind() == reflect.Uint8:
+				state = fmt.Sprintf("%s", field)
+			}
+		}
+		if number != 0 {
+			return number, state
+		}
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return mySQLCode(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range err.Unwrap() {
+			if number, state := mySQLCode(err); number != 0 {
+				return number, state
+			}
+		}
+	}
+	return 0, ""
+}
+
+// isOfKey reports whether the error of an INSERT may say that a key is taken, and not that
+// another unique value is. In MySQL, only the text of the error tells; with other engines,
+// no INSERT fails because a key is taken.
+func isOfKey(err error) bool {
+	number, _ := mySQLCode(err)
+	text := err.Error()
+	return number == 1062 && (strings.Contains(text, "key_hash") || !strings.Contains(text, "for key"))
+}
