@@ -498,15 +498,6 @@ func TestHistoriesOfWrongStoresAreNotLinearizable(t *testing.T) {
 			o.order.CreatedAt = o.order.CreatedAt.Add(time.Duration(uses) * time.Millisecond)
 			return o.replay(k)
 		}, false},
-		{"replays for any fingerprint", func(s *keyedStore, k key, proposed order) (order, error) {
-			one.Lock()
-			defer one.Unlock()
-			o, _, found := s.find(k)
-			if !found {
-				return s.insert(k, proposed)
-			}
-			return o.order, nil
-		}, false},
 		{"refuses retries", func(s *keyedStore, k key, proposed order) (order, error) {
 			one.Lock()
 			defer one.Unlock()

@@ -284,7 +284,7 @@ func (b bite) test(t *testing.T, release, now string) {
 
 func TestOnlyWhatIsListedIsMended(t *testing.T) {
 	release, now := copies(t)
-	missing, users := now+"/testdata/contract/not-found.txt", now+"/testdata/contract/users-all.txt"
+	missing, product := now+"/testdata/contract/not-found.txt", now+"/testdata/contract/product.txt"
 	recorded := read(t, missing)
 	found := func(lines, stale string) {
 		t.Helper()
@@ -298,10 +298,10 @@ func TestOnlyWhatIsListedIsMended(t *testing.T) {
 	list(t, release, "exchanges", lines)
 	found(`^$`, `<nil>`)
 
-	edit(t, users, "HTTP/1.1 200 OK", "HTTP/1.1 201 Created")
-	found(`^users-all.txt has been edited[^,]*$`, `<nil>`)
+	edit(t, product, "HTTP/1.1 200 OK", "HTTP/1.1 201 Created")
+	found(`^product.txt has been edited[^,]*$`, `<nil>`)
 
-	edit(t, users, "HTTP/1.1 201 Created", "HTTP/1.1 200 OK")
+	edit(t, product, "HTTP/1.1 201 Created", "HTTP/1.1 200 OK")
 	edit(t, missing, "HTTP/1.1 410 Gone", "HTTP/1.1 400 Bad Request")
 	found(`^not-found.txt has been edited[^,]*$`, `^mended.json lists what does not differ: not-found.txt`)
 
