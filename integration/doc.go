@@ -15,9 +15,9 @@
 //	fronts      proxies before the service
 //	browser     the explorer
 //	docs        README.md and docs: their commands, code, links and configurations
-//	bench       benchmarks, whose output is in docs/figures
+//	bench       benchmarks, whose tables are in docs/figures.md
 //	internal    what several of them share
 //
-// mutations, figures and release are tools: they break the code to test the tests, draw
-// docs/figures, and hold a release to what earlier ones have promised.
+// mutations and release are tools: they break the code to test the tests, and hold a release
+// to what earlier ones have promised.
 package integration

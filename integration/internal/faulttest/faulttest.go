@@ -255,7 +255,7 @@ func (f *Test) Check(open func() *sql.DB) {
 		done = append(done, fmt.Sprintf("%d %s", n, what))
 	}
 	slices.Sort(done)
-	// Integration/figures makes a table of these.
+	// With -v or -json, go test shows these, of which docs/figures.md has a table.
 	for _, value := range []struct {
 		of string
 		n  int
