@@ -35,8 +35,9 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	err := process.GoBuildChanged(binary, "durable",
 		process.Change{File: "sqlstore/migrate.go", Old: "schemaVersion = 2", New: fmt.Sprintf("schemaVersion = %d", version)},
 		process.Change{File: "sqlstore/migrate.go", Old: "schemaOldest = 2", New: fmt.Sprintf("schemaOldest = %d", oldest)},
-		process.Change{File: "sqlstore/engine.go", Old: portable, New: portable + "`ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,\n"},
-		process.Change{File: "sqlstore/engine.go", Old: postgres, New: postgres + "`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS added BIGINT DEFAULT 7`,\n"},
+		process.Change{File: "sqlstore/sqlite.go", Old: portable, New: portable + "`ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,\n"},
+		process.Change{File: "sqlstore/mysql.go", Old: portable, New: portable + "`ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,\n"},
+		process.Change{File: "sqlstore/postgres.go", Old: postgres, New: postgres + "`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS added BIGINT DEFAULT 7`,\n"},
 	)
 	if err != nil {
 		t.Fatal(err)
