@@ -89,9 +89,8 @@ func isPresent(lines []string) bool {
 	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
 }
 
-// findProduct returns the product with this ID, from memory if the request's
-// Cache-Control allows it. A request without Cache-Control has nothing to do with the
-// memory.
+// findProduct returns the product with this ID, from memory if the request's Cache-Control allows
+// it. A request without Cache-Control has nothing to do with the memory.
 func (s *service) findProduct(r *http.Request, id string) (answer agecache.Answer[Resource], err error) {
 	lines, ok := r.Header["Cache-Control"]
 	if !ok {
@@ -124,7 +123,8 @@ func (s *service) bypassesMemory(r *http.Request) bool {
 		return true
 	}
 	differs := func(name string) bool {
-		return name == "*" || r.Header[name] != nil || name == "Host" && r.Host != "" // net/http keeps the header there
+		// net/http keeps the header Host in a field.
+		return name == "*" || r.Header[name] != nil || name == "Host" && r.Host != ""
 	}
 	return !s.opts.Shared && s.opts.Scope == nil && slices.ContainsFunc(s.bypassHeaders, differs)
 }

@@ -9,10 +9,9 @@ import (
 	"example.com/storefront/internal/httpfield"
 )
 
-// An IdempotencyKey makes a request safe to retry
-// (draft-ietf-httpapi-idempotency-key-header-07). Two keys are the same key if
-// Scope and Value are equal. Comparing keys with == does not compile: it would
-// compare the fingerprints, too, and a map would take a reused key for a new one.
+// An IdempotencyKey makes a request safe to retry (draft-ietf-httpapi-idempotency-key-header-07).
+// Two keys are the same key if Scope and Value are equal. Comparing keys with == does not compile:
+// it would compare the fingerprints, too, and a map would take a reused key for a new one.
 type IdempotencyKey struct {
 	_ [0]func()
 
@@ -31,7 +30,8 @@ func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	}
 	if len(lines) == 0 {
 		return "", idempotencyKeyMissing, &Fault{
-			Detail: "The header Idempotency-Key is required: " + form + ", a new one for each order and the same one for each retry.",
+			Detail: "The header Idempotency-Key is required: " + form +
+				", a new one for each order and the same one for each retry.",
 			Header: "Idempotency-Key",
 		}
 	}
@@ -42,12 +42,14 @@ func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	if strings.HasPrefix(key, `"`) {
 		var ok bool
 		if key, ok = httpfield.ParseStringItem(key); !ok {
-			return invalid(`A key in double quotes has printable ASCII characters, \ only before " and \, and behind the closing quote nothing but parameters (RFC 9651).`)
+			return invalid(`A key in double quotes has printable ASCII characters, \ only before " and \, ` +
+				"and behind the closing quote nothing but parameters (RFC 9651).")
 		}
 	} else if strings.ContainsAny(key, `",`) { // with a comma, it may be two lines that were joined on the way
 		return invalid("A key with a double quote or a comma in it must be in double quotes.")
 	}
-	if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+	unprintable := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, unprintable) {
 		return invalid("The key must be " + form + ".")
 	}
 	return key, problemType{}, nil

@@ -40,7 +40,7 @@ func (o Order) Equal(other Order) bool {
 // key free. A field that does not follow its rules is not sent, and that is logged.
 type Refusal struct {
 	Reason  string // a code of the program's own, for programs: 1 to 64 of a-z, 0-9 and -, or ""
-	Detail  string // for people: at most 1,000 bytes of UTF-8 without control characters and noncharacters, or ""
+	Detail  string // for people: at most 1,000 bytes of UTF-8 without control or noncharacters, or ""
 	Pointer string // what is refused: "#/item", "#/qty" or ""
 }
 
@@ -49,17 +49,18 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("storefront: order refused (%s): %s", r.Reason, r.Detail)
 }
 
-// sendable returns r without the fields that do not follow their rules, and their
-// names.
+// sendable returns r without the fields that do not follow their rules, and their names.
 func (r Refusal) sendable() (sendable Refusal, dropped []string) {
 	drop := func(name string, field *string, follows bool) {
 		if *field != "" && !follows {
 			*field, dropped = "", append(dropped, name)
 		}
 	}
-	drop("Reason", &r.Reason, len(r.Reason) <= 64 && strings.Trim(r.Reason, "abcdefghijklmnopqrstuvwxyz0123456789-") == "")
+	const code = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	drop("Reason", &r.Reason, len(r.Reason) <= 64 && strings.Trim(r.Reason, code) == "")
 	unfit := func(c rune) bool { return unicode.IsControl(c) || ijson.IsNoncharacter(c) }
-	drop("Detail", &r.Detail, len(r.Detail) <= 1000 && utf8.ValidString(r.Detail) && !strings.ContainsFunc(r.Detail, unfit))
+	fits := utf8.ValidString(r.Detail) && !strings.ContainsFunc(r.Detail, unfit)
+	drop("Detail", &r.Detail, len(r.Detail) <= 1000 && fits)
 	drop("Pointer", &r.Pointer, r.Pointer == "#/item" || r.Pointer == "#/qty")
 	return r, dropped
 }
@@ -88,7 +89,8 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if isPresent(r.Header["If-Match"]) { // after what would be refused without it (RFC 9110, Section 13.2.1)
-		s.writeProblem(w, r, preconditionFailed, "If-Match matches nothing here, as orders are not read back. Leave it out.")
+		s.writeProblem(w, r, preconditionFailed,
+			"If-Match matches nothing here, as orders are not read back. Leave it out.")
 		return
 	}
 	body, ok := s.readOrderBody(w, r)
@@ -137,15 +139,18 @@ func (s *service) orderFailed(w http.ResponseWriter, r *http.Request, err error)
 	refusal, refused := errors.AsType[*Refusal](err)
 	switch {
 	case errors.Is(err, ErrKeyReused):
-		s.writeProblem(w, r, idempotencyKeyReused, "The key was used before, with another order. Use a new key for a new order.",
+		s.writeProblem(w, r, idempotencyKeyReused,
+			"The key was used before, with another order. Use a new key for a new order.",
 			Fault{Detail: "The key belongs to another order.", Header: "Idempotency-Key"})
 	case errors.Is(err, ErrInProgress):
 		w.Header().Set("Retry-After", "1")
-		s.writeProblem(w, r, idempotencyKeyInProgress, "A request with this key is in progress. Try again, with the same key.")
+		s.writeProblem(w, r, idempotencyKeyInProgress,
+			"A request with this key is in progress. Try again, with the same key.")
 	case refused:
 		send, dropped := refusal.sendable()
 		if dropped != nil { // the names alone are logged, as the values may have the order in them
-			s.log(r, slog.LevelWarn, "a Refusal has fields that do not follow their rules and were not sent", slog.Any("fields", dropped))
+			s.log(r, slog.LevelWarn, "a Refusal has fields that do not follow their rules and were not sent",
+				slog.Any("fields", dropped))
 		}
 		p := orderRefused.problem(cmp.Or(send.Detail, "The order was refused."))
 		p.Reason = send.Reason
@@ -158,10 +163,9 @@ func (s *service) orderFailed(w http.ResponseWriter, r *http.Request, err error)
 	}
 }
 
-// MarshalJSON returns the order as the service sends it: CreatedAt is in UTC and has
-// three digits of the second, whatever its precision, so that the times of orders sort as
-// text. A struct that embeds an Order has this method, too, and so nothing else in its
-// JSON: give the field a name.
+// MarshalJSON returns the order as the service sends it: CreatedAt is in UTC and always in
+// milliseconds, with three digits, so the times of orders sort as text. A struct that embeds an
+// Order has this method, too, and so nothing else in its JSON: give the field a name.
 func (o Order) MarshalJSON() ([]byte, error) { return o.appendJSON(nil), nil }
 
 func (o *Order) appendJSON(b []byte) []byte {
@@ -180,20 +184,22 @@ func (s *service) checkOrderMedia(w http.ResponseWriter, r *http.Request) bool {
 	var faults []Fault
 	if !httpfield.IsJSON(r.Header["Content-Type"]) {
 		w.Header().Set("Accept", "application/json")
-		faults = append(faults, Fault{Detail: "Content-Type must be application/json; a charset, if given, must be utf-8.", Header: "Content-Type"})
+		detail := "Content-Type must be application/json; a charset, if given, must be utf-8."
+		faults = append(faults, Fault{Detail: detail, Header: "Content-Type"})
 	}
 	if httpfield.HasCoding(r.Header["Content-Encoding"]) {
 		w.Header().Set("Accept-Encoding", "identity")
-		faults = append(faults, Fault{Detail: "The body must not have a content coding.", Header: "Content-Encoding"})
+		detail := "The body must not have a content coding."
+		faults = append(faults, Fault{Detail: detail, Header: "Content-Encoding"})
 	}
 	if faults != nil {
-		s.writeProblem(w, r, unsupportedMediaType, "An order is sent as application/json without a content coding.", faults...)
+		s.writeProblem(w, r, unsupportedMediaType,
+			"An order is sent as application/json without a content coding.", faults...)
 	}
 	return faults == nil
 }
 
-// readOrderBody reads the body, of at most maxOrderBody bytes. If ok is false,
-// it has answered.
+// readOrderBody reads the body, of at most maxOrderBody bytes. If ok is false, it has answered.
 func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
 	if r.Body == nil { // in a request not made by a server
 		return nil, true
@@ -228,7 +234,8 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 func decodeOrder(body []byte) (Order, problemType, []Fault) {
 	members, isObject, err := ijson.Parse(body)
 	if bad, ok := errors.AsType[*ijson.Error](err); ok {
-		return Order{}, malformedBody, []Fault{{Detail: "The JSON " + bad.Reason + ".", Pointer: pointer(bad.Path...)}}
+		fault := Fault{Detail: "The JSON " + bad.Reason + ".", Pointer: pointer(bad.Path...)}
+		return Order{}, malformedBody, []Fault{fault}
 	}
 	if !isObject {
 		return Order{}, invalidOrder, []Fault{{Detail: "The body must be an object.", Pointer: "#"}}
@@ -294,7 +301,8 @@ func decodeItem(m ijson.Member) (string, *Fault) {
 func decodeQty(m ijson.Member) (int64, *Fault) {
 	qty, ok := m.Int64()
 	if !ok || qty < 1 || qty > maxQty {
-		return 0, &Fault{Detail: "qty must be a whole number from 1 to 9007199254740991.", Minimum: new(int64(1)), Maximum: new(int64(maxQty))}
+		detail := "qty must be a whole number from 1 to 9007199254740991."
+		return 0, &Fault{Detail: detail, Minimum: new(int64(1)), Maximum: new(int64(maxQty))}
 	}
 	return qty, nil
 }

@@ -28,27 +28,30 @@ type pageQuery struct {
 	position string // an ID, or "" for the beginning
 }
 
-// parsePageQuery parses a query with the parameter limit and the one that
-// position names. An absent limit is defaultLimit; if that is 0, limit is
-// required.
-func (s *service) parsePageQuery(rawQuery string, l listKind, position string, defaultLimit int) (pageQuery, []Fault) {
-	params, faults := parseQuery(rawQuery, "limit", position)
-	q := pageQuery{limit: defaultLimit}
-	if limit := params[0]; !limit.faulty && (limit.given || defaultLimit == 0) {
+// parsePageQuery parses a query with the parameter limit and the one that position names. An absent
+// limit is fallback; if that is 0, limit is required.
+func (s *service) parsePageQuery(raw string, l listKind, position string, fallback int) (pageQuery, []Fault) {
+	params, faults := parseQuery(raw, "limit", position)
+	q := pageQuery{limit: fallback}
+	if limit := params[0]; !limit.faulty && (limit.given || fallback == 0) {
 		q.limit = parseLimit(limit.value, s.opts.MaxPageSize)
 		if q.limit == 0 {
-			detail := "limit must be a whole number from 1 to " + strconv.Itoa(s.opts.MaxPageSize) + ", in decimal digits."
+			most := s.opts.MaxPageSize
+			detail := "limit must be a whole number from 1 to " + strconv.Itoa(most) + ", in decimal digits."
 			if !limit.given {
-				detail = "limit is required: a whole number from 1 to " + strconv.Itoa(s.opts.MaxPageSize) + "."
+				detail = "limit is required: a whole number from 1 to " + strconv.Itoa(most) + "."
 			}
-			faults = append(faults, Fault{Detail: detail, Parameter: "limit", Minimum: new(int64(1)), Maximum: new(int64(s.opts.MaxPageSize))})
+			faults = append(faults, Fault{
+				Detail: detail, Parameter: "limit", Minimum: new(int64(1)), Maximum: new(int64(most)),
+			})
 		}
 	}
 	if cursor := params[1]; cursor.given && !cursor.faulty {
 		var ok bool
 		if q.position, ok = l.decodeCursor(cursor.value); !ok {
 			faults = append(faults, Fault{
-				Detail:    position + " must be a cursor from the \"next\" of a page of this list, unchanged. For the first page leave it out.",
+				Detail: position + " must be a cursor from the \"next\" of a page of this list, unchanged. " +
+					"For the first page leave it out.",
 				Parameter: position,
 			})
 		}
@@ -56,8 +59,7 @@ func (s *service) parsePageQuery(rawQuery string, l listKind, position string, d
 	return q, faults
 }
 
-// parseLimit parses a limit of 1 to most in decimal digits. It returns 0 for
-// anything else.
+// parseLimit parses a limit of 1 to most in decimal digits. It returns 0 for anything else.
 func parseLimit(value string, most int) int {
 	if strings.Trim(value, "0123456789") != "" { // Atoi accepts a sign
 		return 0
@@ -76,10 +78,9 @@ type queryParam struct {
 	given, faulty bool
 }
 
-// parseQuery parses a raw query (application/x-www-form-urlencoded) and returns
-// the parameters called names, of which there are at most two. It is stricter
-// than [url.ParseQuery]: unknown and repeated parameters are faults. Empty
-// pairs, as in "a=1&&b=2", are ignored.
+// parseQuery parses a raw query (application/x-www-form-urlencoded) and returns the parameters
+// called names, of which there are at most two. It is stricter than [url.ParseQuery]: unknown and
+// repeated parameters are faults. Empty pairs, as in "a=1&&b=2", are ignored.
 func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults []Fault) {
 	for rawQuery != "" && len(faults) < maxFaults {
 		var pair string
@@ -177,16 +178,17 @@ func (l listKind) decodeCursor(cursor string) (id string, ok bool) {
 // writePage answers a request for a list with the first limit of items. The last segment
 // of the list's path is name. The next page is at the cursor next, in the query parameter
 // param; on the last page next is empty.
-func (s *service) writePage(w http.ResponseWriter, r *http.Request, items []Resource, limit int, name, param, next string) {
+func (s *service) writePage(
+	w http.ResponseWriter, r *http.Request, items []Resource, limit int, name, param, next string,
+) {
 	const opening, more, last, closing = `{"data":[`, `],"has_more":true,"next":"`, `],"has_more":false}`, `"}`
 	buffer, _ := s.pages.Get().(*[]byte)
 	if buffer == nil {
 		buffer = new([]byte)
 	}
 
-	// The tag is computed from the items' tags, which stand for their bytes, and
-	// from next. A change to what surrounds the items must change the tag as
-	// well.
+	// The tag is computed from the items' tags, which stand for their bytes, and from next. A
+	// change to what surrounds the items must change the tag as well.
 	var scratch [1024]byte
 	tags, body := scratch[:0], append((*buffer)[:0], opening...)
 	for i, item := range items[:min(limit, len(items))] {

@@ -48,7 +48,8 @@ func (s *service) productFailed(w http.ResponseWriter, r *http.Request, err erro
 	case errors.Is(err, ErrNotFound):
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
 	case err == agecache.ErrNotCached:
-		s.writeProblem(w, r, notCached, "No stored response satisfies the Cache-Control of the request. Leave out only-if-cached to have the product read.")
+		s.writeProblem(w, r, notCached, "No stored response satisfies the Cache-Control of the request. "+
+			"Leave out only-if-cached to have the product read.")
 	default:
 		s.storeFailed(w, r, err)
 	}

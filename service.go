@@ -13,20 +13,18 @@
 //	GET  /v2/widgets?limit=50&start=…  widgets, page by page
 //	GET  /openapi.json                 the contract of the above
 //
-// and HEAD and OPTIONS for them. It can be mounted anywhere, including under
-// [http.StripPrefix], whose prefix must not end in a slash, and wrapped in
-// middleware: authentication, rate limits, CORS, compression and request logs are
-// left to the embedding program.
+// and HEAD and OPTIONS for them. It can be mounted anywhere, including under [http.StripPrefix],
+// whose prefix must not end in a slash, and wrapped in middleware: authentication, rate limits,
+// CORS, compression and request logs are left to the embedding program.
 //
 // # Reads
 //
-// Lists are paged by cursor: "next" in a page, or its Link header, leads to the
-// next page. A client that follows them sees every item that is there throughout
-// exactly once, also through a cache: what caches keep of a list, they ask for again.
-// Every read has a strong ETag and a Cache-Control, and heeds If-None-Match and
-// If-Match. A client that requests a product with
-// Cache-Control: max-age=N accepts a stored response that is up to N seconds
-// old; one that sends no Cache-Control always has the Store's.
+// Lists are paged by cursor: "next" in a page, or its Link header, leads to the next page. A client
+// that follows them sees every item present for the whole walk exactly once, also through a cache,
+// as caches must revalidate the pages that they keep. Every read has a strong ETag and a
+// Cache-Control, and heeds If-None-Match and If-Match. A client that requests a product with
+// Cache-Control: max-age=N accepts a stored response that is up to N seconds old; one that sends no
+// Cache-Control always has the Store's.
 //
 // # Orders
 //
@@ -75,14 +73,13 @@ import (
 // Options configures [NewWithOptions]. The zero value of each field stands for
 // the default that its comment names.
 type Options struct {
-	// Logger records every response with a status of 500 or above, unless the
-	// client is gone, with the incident that the response names: 500 as an error,
-	// 503 as a warning, 501 and 504 as information. It also records, as warnings,
-	// errors of the store that stale-if-error hides, and a Refusal that breaks its
-	// rules. A record has the method and the route of the request, and the
-	// Store's error as the Store returned it, so that a handler can look into it. It
-	// has no key and no body, unless the Store puts them in its errors. The default
-	// is the result of slog.Default at the time of the record.
+	// Logger records every response with a status of 500 or above, unless the client is gone, with
+	// the incident that the response names: 500 as an error, 503 as a warning, 501 and 504 as
+	// information. It also records, as warnings, errors of the store that stale-if-error hides, and
+	// a Refusal that breaks its rules. A record has the method and the route of the request, and
+	// the Store's error as the Store returned it, so that a handler can look into it. It has no key
+	// and no body, unless the Store puts them in its errors. The default is the result of
+	// slog.Default at the time of the record.
 	Logger *slog.Logger
 
 	// PageSize is the number of items on a page if limit is optional and absent.
@@ -93,10 +90,9 @@ type Options struct {
 	// exceed 1,000,000. The default is 500.
 	MaxPageSize int
 
-	// MaxAge is the freshness lifetime of products and of openapi.json (RFC 9111,
-	// Section 4.2). Cache-Control states it in whole seconds, rounded down. The
-	// default is 1 minute. If it is negative, caches must always revalidate and no
-	// product is kept in memory.
+	// MaxAge is the freshness lifetime of products and of openapi.json (RFC 9111, Section 4.2).
+	// Cache-Control states it in whole seconds, rounded down. The default is 1 minute. If it is
+	// negative, caches must always revalidate and no product is kept in memory.
 	MaxAge time.Duration
 
 	// ListMaxAge is the same for pages of lists. By default, as with anything less than
@@ -107,45 +103,39 @@ type Options struct {
 	// some that are gone. A cache that ignores Age can double that time.
 	ListMaxAge time.Duration
 
-	// Shared states that responses are the same for every caller. They are then
-	// not marked private, so that shared caches may store them, except those to
-	// requests with Authorization or Cookie: not every shared cache keeps to RFC
-	// 9111, Section 3.5. The products kept in memory serve every caller, of
-	// whatever Scope. So a shop with accounts and one catalogue sets both.
+	// Shared states that responses are the same for every caller. They are then not marked private,
+	// so that shared caches may store them, except those to requests with Authorization or Cookie:
+	// not every shared cache keeps to RFC 9111, Section 3.5. The products kept in memory serve
+	// every caller, of whatever Scope. So a shop with accounts and one catalogue sets both.
 	Shared bool
 
-	// CacheSize is the number of products kept in memory for requests whose
-	// Cache-Control accepts a stored response. The default is 10,000. If it is
-	// negative, none are kept.
+	// CacheSize is the number of products kept in memory for requests whose Cache-Control accepts a
+	// stored response. The default is 10,000. If it is negative, none are kept.
 	CacheSize int
 
-	// Scope returns the owner of the idempotency keys that a request uses and,
-	// unless Shared is set, of the products kept in memory for it, such as the
-	// authenticated account. Scopes share neither. A scope is permanent for an
-	// account: it never goes by a language, a device or a session, as an order
-	// that is sent again from another one would be a second order. By default all
-	// requests are in one scope, and requests with Authorization or Cookie bypass
-	// the products in memory unless Shared is set. A program that serves more
-	// than one account must set Scope: without it, one account can replay
-	// another's order by using its key, and products are kept across accounts
-	// that are told apart by anything but these two headers and those in Vary.
+	// Scope returns the owner of the idempotency keys that a request uses and, unless Shared is
+	// set, of the products kept in memory for it, such as the authenticated account. Scopes share
+	// neither. A scope is permanent for an account. Never derive it from a language, a device or a
+	// session: an order retried from another one would be a second order. By default all requests
+	// are in one scope, and requests with Authorization or Cookie bypass the products in memory
+	// unless Shared is set. A program that serves more than one account must set Scope: without it,
+	// one account can replay another's order by using its key, and products are kept across
+	// accounts that differ in anything but these two headers and those in Vary.
 	//
-	// Scope may be called concurrently. It sees the request as routed by this
-	// package, so the path values of an outer pattern are gone; pass them in the
-	// request's context. If it goes by anything but Authorization and Cookie, set
-	// Vary, too.
+	// Scope may be called concurrently. It sees the request as routed by this package, so the path
+	// values of an outer pattern are gone; pass them in the request's context. If it goes by
+	// anything but Authorization and Cookie, set Vary, too.
 	Scope func(*http.Request) string
 
-	// Vary names the request headers that reads depend on, such as the one that
-	// Scope goes by. Responses to reads list them in Vary (RFC 9110, Section
-	// 12.5.5), so that no cache, such as a browser's, gives one account what
-	// another has read. If reads depend on anything but headers, such as the address
-	// of the client, Vary is "*". The default is Authorization and Cookie if Scope is
-	// set, and none otherwise; an empty slice that is not nil stands for none.
+	// Vary names the request headers that reads depend on, such as the one that Scope goes by.
+	// Responses to reads list them in Vary (RFC 9110, Section 12.5.5), so that no cache, such as a
+	// browser's, gives one account what another has read. If reads depend on anything but headers,
+	// such as the address of the client, Vary is "*". The default is Authorization and Cookie if
+	// Scope is set, and none otherwise; an empty slice that is not nil stands for none.
 	//
 	// Requests with one of the headers, Host included, bypass the products in
-	// memory, unless Scope or Shared is set. If Scope is set, the memory has a product
-	// once for each scope; if Shared is set, once for all. So if the Store reads products
+	// memory, unless Scope or Shared is set. With Scope, the memory holds one copy of a
+	// product per scope; with Shared, one in all. So if the Store reads products
 	// by another header, too, such as Accept-Language, set CacheSize to a negative number.
 	Vary []string
 }
@@ -156,10 +146,9 @@ func New(store Store) http.Handler {
 	return NewWithOptions(store, nil)
 }
 
-// NewWithOptions is like [New], but with options; nil opts stands for the
-// defaults. It copies opts. It panics as New does, if a name in Vary cannot be
-// that of a header, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the
-// defaults in place.
+// NewWithOptions is like [New], but with options; nil opts stands for the defaults. It copies opts.
+// It panics as New does, if a name in Vary cannot be that of a header, or unless 1 <= PageSize <=
+// MaxPageSize <= 1,000,000 with the defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
 	if store == nil {
 		panic("storefront: the Store is nil")
@@ -171,7 +160,9 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	s.opts.setDefaults()
 	s.freshness, s.listFreshness = newFreshness(s.opts.MaxAge), newFreshness(s.opts.ListMaxAge)
 	s.vary = strings.Join(s.opts.Vary, ", ")
-	s.products = agecache.Cache[Resource]{Read: s.store.GetProduct, NotFound: ErrNotFound, Lifetime: s.opts.MaxAge, Size: s.opts.CacheSize}
+	s.products = agecache.Cache[Resource]{
+		Read: s.store.GetProduct, NotFound: ErrNotFound, Lifetime: s.opts.MaxAge, Size: s.opts.CacheSize,
+	}
 	s.bypassHeaders = []string{"Authorization", "Cookie"}
 	for _, name := range s.opts.Vary {
 		s.bypassHeaders = append(s.bypassHeaders, http.CanonicalHeaderKey(name))
@@ -251,9 +242,8 @@ func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
 	}))
 }
 
-// routed returns a handler that notes the route of requests and leaves them to handler,
-// except those with a method that HTTP does not define (RFC 9110, Section 9.3, and RFC
-// 5789).
+// routed returns a handler that notes the route of requests and leaves them to handler, except
+// those with a method that HTTP does not define (RFC 9110, Section 9.3, and RFC 5789).
 func (s *service) routed(route string, handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Pattern = route
@@ -271,11 +261,10 @@ func (s *service) routed(route string, handler http.HandlerFunc) http.HandlerFun
 
 type routeKey struct{}
 
-// WithRoute returns a copy of ctx, the context of one request, in which the service
-// notes the request's route. A program that labels metrics or traces by route wraps
-// everything else in a handler that makes ctx := WithRoute(r.Context()), passes on
-// r.WithContext(ctx), and afterwards calls Route(ctx). If ctx comes from WithRoute
-// already, WithRoute returns ctx.
+// WithRoute returns a copy of ctx, the context of one request, in which the service notes the
+// request's route. A program that labels metrics or traces by route wraps everything else in a
+// handler that makes ctx := WithRoute(r.Context()), passes on r.WithContext(ctx), and afterwards
+// calls Route(ctx). If ctx comes from WithRoute already, WithRoute returns ctx.
 func WithRoute(ctx context.Context) context.Context {
 	if ctx.Value(routeKey{}) != nil {
 		return ctx
@@ -287,11 +276,10 @@ func WithRoute(ctx context.Context) context.Context {
 // derived from one that does. It is the [http.Request.Pattern] that the service sees,
 // which does not get out of copies of the request, such as [http.StripPrefix] makes.
 //
-// The routes, without the place where the service is mounted, are "GET /v1/users",
-// "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets" and "GET
-// /openapi.json", with HEAD under GET; these without their method for requests with
-// another one (204, 405 and 501); and "/" for all other paths. The route is "" as
-// long as the request has not reached the service.
+// The routes, without the place where the service is mounted, are "GET /v1/users", "POST
+// /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets" and "GET /openapi.json", with
+// HEAD under GET; these without their method for requests with another one (204, 405 and 501); and
+// "/" for all other paths. The route is "" as long as the request has not reached the service.
 func Route(ctx context.Context) string {
 	noted, _ := ctx.Value(routeKey{}).(*atomic.Pointer[string])
 	if noted == nil || noted.Load() == nil {
@@ -358,9 +346,8 @@ func setContent(h http.Header, contentType string, length int) {
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 }
 
-// A problemType is a problem type (RFC 9457, Section 3.1.1): the status, the code,
-// which ends the type URI, and the title of all its problems. They are part of the
-// contract and never change.
+// A problemType is a problem type (RFC 9457, Section 3.1.1): the status, the code, which ends the
+// type URI, and the title of all its problems. They are part of the contract and never change.
 type problemType struct {
 	status      int
 	code, title string
@@ -389,13 +376,13 @@ var (
 )
 
 func (t problemType) problem(detail string) Problem {
-	return Problem{Type: "urn:problem-type:storefront:" + t.code, Title: t.title, Status: t.status, Detail: detail}
+	uri := "urn:problem-type:storefront:" + t.code
+	return Problem{Type: uri, Title: t.title, Status: t.status, Detail: detail}
 }
 
-// A Problem is a problem document (RFC 9457, Section 3). It is a handler that
-// answers every request with itself, so that what a program refuses around the
-// service, such as a request without credentials, looks like what the service
-// refuses:
+// A Problem is a problem document (RFC 9457, Section 3). It is a handler that answers every request
+// with itself, so that what a program refuses around the service, such as a request without
+// credentials, looks like what the service refuses:
 //
 //	w.Header().Set("WWW-Authenticate", "Bearer")
 //	storefront.Problem{Status: http.StatusUnauthorized, Detail: "…"}.ServeHTTP(w, r)
@@ -403,7 +390,7 @@ func (t problemType) problem(detail string) Problem {
 // Clients written in Go can decode the service's problems into it.
 type Problem struct {
 	Type     string  `json:"type"`               // a URI that names the kind of problem; empty: "about:blank"
-	Title    string  `json:"title"`              // the same for all problems of a type; empty: the text of the status
+	Title    string  `json:"title"`              // the same for all of a type; empty: the text of the status
 	Status   int     `json:"status"`             // 400 to 599; anything else: 500
 	Detail   string  `json:"detail,omitempty"`   // what is wrong this time, for people
 	Reason   string  `json:"reason,omitempty"`   // of an order that was refused: Reason of the Refusal
@@ -418,12 +405,12 @@ type Fault struct {
 	Detail    string `json:"detail"`              // what is wrong, for people
 	Parameter string `json:"parameter,omitempty"` // the name of a query parameter, perhaps cut
 	Header    string `json:"header,omitempty"`    // the name of a header field
-	Pointer   string `json:"pointer,omitempty"`   // a place in the body: a JSON Pointer as a URI fragment (RFC 6901, Section 6)
+	Pointer   string `json:"pointer,omitempty"`   // in the body: a JSON Pointer, as a URI fragment (RFC 6901, 6)
 	Minimum   *int64 `json:"minimum,omitempty"`   // the least allowed; nil: not said
 	Maximum   *int64 `json:"maximum,omitempty"`   // the greatest allowed; nil: not said
 }
 
-// ServeHTTP answers with p, as application/problem+json that is not to be stored.
+// ServeHTTP answers with p, as application/problem+json with Cache-Control: no-store.
 // Headers that w has already, such as Retry-After, stay. ServeHTTP first reads and
 // drops what is left of the request's body, up to 64 KiB, unless more is declared or,
 // over HTTP/1, the client waits for 100 Continue: a proxy that is still sending may lose
@@ -457,9 +444,10 @@ func dropBody(r *http.Request) {
 	}
 }
 
-// writeProblem answers with a problem of type t, and logs it if its status is
-// 500 or above.
-func (s *service) writeProblem(w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...Fault) {
+// writeProblem answers with a problem of type t, and logs it if its status is 500 or above.
+func (s *service) writeProblem(
+	w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...Fault,
+) {
 	p := t.problem(detail)
 	p.Errors = bounded(faults)
 	if p.Status >= 500 {
@@ -488,14 +476,16 @@ func bounded(faults []Fault) []Fault {
 	return faults
 }
 
-// storeFailed answers a request for which the store returned err, with 503 if
-// err is temporary and with 500 otherwise, and logs err unless the client is
-// gone.
+// storeFailed answers a request for which the store returned err, with 503 if err is temporary and
+// with 500 otherwise, and logs err unless the client is gone.
 func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error) {
-	p, level := internalError.problem("The server failed to answer. Quote the instance when you report this."), slog.LevelError
+	level := slog.LevelError
+	p := internalError.problem("The server failed to answer. Quote the instance when you report this.")
 	clientGone := r.Context().Err() == context.Canceled && errors.Is(err, context.Canceled)
 	if clientGone || isTemporary(err) {
-		p, level = unavailable.problem("The service is temporarily unavailable. Try again; retry an order with the same key."), slog.LevelWarn
+		level = slog.LevelWarn
+		p = unavailable.problem("The service is temporarily unavailable. " +
+			"Try again; retry an order with the same key.")
 		w.Header().Set("Retry-After", "1")
 	}
 	p.Instance = newIncident()
@@ -523,17 +513,17 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 
 // logFailure logs err, which is from the Store, as it is, so that the log's handler can
 // look into it.
-func (s *service) logFailure(r *http.Request, level slog.Level, message string, err error, attrs ...slog.Attr) {
+func (s *service) logFailure(r *http.Request, level slog.Level, msg string, err error, attrs ...slog.Attr) {
 	if e, ok := err.(*storeError); ok {
 		err = e.err
 	}
 	defer func() {
 		if recover() != nil { // a method of err did, and the handler did not expect it
 			text := fmt.Sprintf("a %T whose methods panic", err)
-			s.log(r, level, message, append(attrs, slog.String("error", text))...)
+			s.log(r, level, msg, append(attrs, slog.String("error", text))...)
 		}
 	}()
-	s.log(r, level, message, append(attrs, slog.Any("error", err))...)
+	s.log(r, level, msg, append(attrs, slog.Any("error", err))...)
 }
 
 // A guardedStore is where the service meets a Store, whose methods, and those of the
@@ -543,22 +533,22 @@ func (s *service) logFailure(r *http.Request, level slog.Level, message string, 
 // those of a request live as long as net/http does.
 type guardedStore struct{ store Store }
 
-func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (users []Resource, err error) {
+func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (page []Resource, err error) {
 	defer guard(&err)
 	err = errPanicked // unless the store returns
-	if users, err = g.store.ListUsers(ctx, after, limit); err != nil {
+	if page, err = g.store.ListUsers(ctx, after, limit); err != nil {
 		return nil, err
 	}
-	return users, checkPage("ListUsers", users, after, false)
+	return page, checkPage("ListUsers", page, after, false)
 }
 
-func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) (widgets []Resource, err error) {
+func (g guardedStore) ListWidgets(ctx context.Context, start string, limit int) (page []Resource, err error) {
 	defer guard(&err)
 	err = errPanicked // unless the store returns
-	if widgets, err = g.store.ListWidgets(ctx, start, limit); err != nil {
+	if page, err = g.store.ListWidgets(ctx, start, limit); err != nil {
 		return nil, err
 	}
-	return widgets, checkPage("ListWidgets", widgets, start, true)
+	return page, checkPage("ListWidgets", page, start, true)
 }
 
 // checkPage returns an error unless the items come in ascending order, behind the
@@ -583,14 +573,14 @@ func checkPage(method string, items []Resource, position string, inclusive bool)
 	return nil
 }
 
-func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (stored Order, err error) {
+func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, o Order) (got Order, err error) {
 	defer guard(&err)
 	err = errPanicked // unless the store returns
 	key.Scope, key.Value = strings.Clone(key.Scope), strings.Clone(key.Value)
-	if stored, err = g.store.CreateOrder(ctx, key, order); err != nil {
+	if got, err = g.store.CreateOrder(ctx, key, o); err != nil {
 		return Order{}, err
 	}
-	return stored, checkStored(stored, order)
+	return got, checkStored(got, o)
 }
 
 // checkStored returns an error unless stored can be what a call that proposed order has
@@ -639,7 +629,7 @@ type storeError struct {
 func (e *storeError) Error() string   { return "the store failed" }
 func (e *storeError) Unwrap() []error { return e.matches }
 
-// errPanicked stands for an error that a method does not return, as it panics: under
+// errPanicked stands for the result of a method that panics: under
 // GODEBUG=panicnil=1, recover returns nil after panic(nil).
 var errPanicked = errors.New("panicked")
 

@@ -30,13 +30,11 @@ var (
 	// ErrKeyReused is returned by CreateOrder when the key has been used with
 	// another fingerprint. The service answers 422 Unprocessable Content.
 	ErrKeyReused = errors.New("storefront: idempotency key reused with another order")
-	// ErrInProgress is returned by CreateOrder when another call with the same
-	// key is in progress and the Store cannot wait for it. The service answers
-	// 409 Conflict with Retry-After.
+	// ErrInProgress is returned by CreateOrder when another call with the same key is in progress
+	// and the Store cannot wait for it. The service answers 409 Conflict with Retry-After.
 	ErrInProgress = errors.New("storefront: a call with this idempotency key is in progress")
-	// ErrUnavailable is returned by any method when the Store is temporarily
-	// unable to answer. The service answers 503 Service Unavailable with
-	// Retry-After.
+	// ErrUnavailable is returned by any method when the Store is temporarily unable to answer. The
+	// service answers 503 Service Unavailable with Retry-After.
 	ErrUnavailable = errors.New("storefront: store unavailable")
 )
 
@@ -48,24 +46,21 @@ const KeyLifetime = 24 * time.Hour
 // [MemStore] is the reference implementation. Package storetest checks any other:
 // it has a test for each promise made here, named after it.
 //
-// Methods may be called concurrently. Once ctx is done, a method returns
-// promptly, with an error that matches ctx.Err(). A method does not use ctx
-// after it has returned. A returned slice belongs to the caller. A resource is
-// returned byte for byte as it was put into the Store. Users, products and
-// widgets are kept apart, even if they have the same ID.
+// Methods may be called concurrently. Once ctx is done, a method returns promptly, with an error
+// that matches ctx.Err(). A method does not use ctx after it has returned. A returned slice belongs
+// to the caller. A resource is returned byte for byte as it was put into the Store. Users, products
+// and widgets are kept apart, even if they have the same ID.
 //
-// If any method returns an error that matches [ErrUnavailable] or
-// [context.DeadlineExceeded], the service answers 503 Service Unavailable with
-// Retry-After, whatever else the error matches. An error that the method's
-// comment does not name is answered with 500 Internal Server Error. So is a
-// panic, the zero Resource, a list that does not ascend from its position, a
-// product with another ID, an order with another item or quantity, and one with
-// an ID or a CreatedAt that it cannot have. The text of an error, which is logged
-// and never sent, contains neither the value of a key nor the item of an order.
+// If any method returns an error that matches [ErrUnavailable] or [context.DeadlineExceeded], the
+// service answers 503 Service Unavailable with Retry-After, whatever else the error matches. An
+// error that the method's comment does not name is answered with 500 Internal Server Error. So is a
+// panic, the zero Resource, a list that does not ascend from its position, a product with another
+// ID, an order with another item or quantity, and one with an ID or a CreatedAt that it cannot
+// have. The text of an error, which is logged and never sent, contains neither the value of a key
+// nor the item of an order.
 //
-// Requests for a product share a call, so the ctx of GetProduct may carry the
-// values of another request, which may have ended: one of the same scope or,
-// with Options.Shared, of any.
+// Requests for a product share a call, so the ctx of GetProduct may carry the values of another
+// request, which may have ended: one of the same scope or, with Options.Shared, of any.
 //
 // A wrapper of a Store has a method Unwrap() Store that returns what it wraps, so
 // that optional methods of later versions are found through it.
@@ -74,61 +69,54 @@ const KeyLifetime = 24 * time.Hour
 // users, products or widgets: how they get into the store is up to the embedding
 // program. So is how long orders are kept once their keys may be forgotten.
 type Store interface {
-	// ListUsers returns users in ascending byte order of ID. It begins with the
-	// first whose ID is greater than after, byte by byte. If after is "", it
-	// begins with the first of all. It returns at most limit users. It returns
-	// fewer only if no more follow. The limit is between 1 and
-	// Options.MaxPageSize+1. The user with the ID after need not exist. A user
-	// that is there throughout the call is not skipped, whatever is inserted or
-	// deleted meanwhile. An empty list is not an error.
+	// ListUsers returns users in ascending byte order of ID. It begins with the first whose ID is
+	// greater than after, byte by byte. If after is "", it begins with the first of all. It returns
+	// at most limit users. It returns fewer only if no more follow. The limit is between 1 and
+	// Options.MaxPageSize+1. The user with the ID after need not exist. A user that is there
+	// throughout the call is not skipped, whatever is inserted or deleted meanwhile. An empty list
+	// is not an error.
 	ListUsers(ctx context.Context, after string, limit int) ([]Resource, error)
 
-	// CreateOrder creates order, unless an order was created with key before,
-	// and returns the order that was created with key. The service has checked
-	// the order: its item is valid UTF-8 of 1 to 255 characters without control
-	// characters, its quantity is 1 to 2^53-1, and CreatedAt is the current time
-	// in UTC, in whole milliseconds.
+	// CreateOrder creates order, unless an order was created with key before, and returns the order
+	// that was created with key. The service has checked the order: its item is valid UTF-8 of 1 to
+	// 255 characters without control characters, its quantity is 1 to 2^53-1, and CreatedAt is the
+	// current time in UTC, in whole milliseconds.
 	//
-	// The order and the key are recorded in one atomic step. Of any number of
-	// calls with the same key, concurrent or not, exactly one creates an order.
-	// A Store that survives a crash has every order that it returned before,
-	// with its key. The call that creates an order returns it as it was given.
-	// Every other call returns the stored order, equal in all four fields, even
-	// if it proposes the same ID. Times are equal as instants. (The service
-	// recognizes a replay by an ID other than the one it proposed.)
+	// The order and the key are recorded in one atomic step. Of any number of calls with the same
+	// key, concurrent or not, exactly one creates an order. A Store that survives a crash has every
+	// order that it returned before, with its key. The call that creates an order returns it as it
+	// was given. Every other call returns the stored order, equal in all four fields, even if it
+	// proposes the same ID. Times are equal as instants. (The service recognizes a replay by an ID
+	// other than the one it proposed.)
 	//
 	// Two keys are the same key if Scope and Value are equal byte for byte, and
 	// only then. A call whose key has been used with another Fingerprint changes
 	// nothing and returns [ErrKeyReused]. A call that meets another in progress with the
 	// same key waits for its outcome, or returns [ErrInProgress] if the Store cannot wait.
 	//
-	// A Store may refuse an order that it would otherwise create, such as one for
-	// what is sold out, with an error that matches *[Refusal] by [errors.As]. A
-	// refusal is not remembered: the next call with the key is decided anew. A key
-	// that has created an order is never refused, whatever has changed since. (So
-	// a Store decides after it has looked for the key; a wrapper cannot.)
+	// A Store may refuse an order that it would otherwise create, such as one for what is sold out,
+	// with an error that matches *[Refusal] by [errors.As]. A refusal is not remembered: the next
+	// call with the key is decided anew. A key that has created an order is never refused, whatever
+	// has changed since. (So a Store decides after it has looked for the key; a wrapper cannot.)
 	//
-	// A key is remembered for at least [KeyLifetime]. A call that fails without
-	// creating an order leaves no trace: its key may be used again, with any
-	// order. If ctx is done or a failure occurs while it is unknown whether the
-	// order has been recorded, CreateOrder returns an error that matches
-	// ctx.Err() or [ErrUnavailable]. A later call with the same key then settles
-	// the question.
+	// A key is remembered for at least [KeyLifetime]. A call that fails without creating an order
+	// leaves no trace: its key may be used again, with any order. If ctx is done or a failure
+	// occurs while it is unknown whether the order has been recorded, CreateOrder returns an error
+	// that matches ctx.Err() or [ErrUnavailable]. A later call with the same key then settles the
+	// question.
 	CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error)
 
-	// GetProduct returns the product whose ID is id, byte for byte. If there is
-	// none, it returns [ErrNotFound]. The ID is as a client has sent it: it
-	// follows the rules of [NewResource], but may have slashes, so it is no file
-	// name.
+	// GetProduct returns the product whose ID is id, byte for byte. If there is none, it returns
+	// [ErrNotFound]. The ID is as a client has sent it: it follows the rules of [NewResource], but
+	// may have slashes, so it is no file name.
 	GetProduct(ctx context.Context, id string) (Resource, error)
 
-	// ListWidgets returns widgets in ascending byte order of ID. It begins with
-	// the first whose ID is greater than or equal to start, byte by byte. If
-	// start is "", it begins with the first of all. It returns at most limit
-	// widgets. It returns fewer only if no more follow. The limit is between 1
-	// and Options.MaxPageSize+1. The widget with the ID start need not exist. A
-	// widget that is there throughout the call is not skipped, whatever is
-	// inserted or deleted meanwhile. An empty list is not an error.
+	// ListWidgets returns widgets in ascending byte order of ID. It begins with the first whose ID
+	// is greater than or equal to start, byte by byte. If start is "", it begins with the first of
+	// all. It returns at most limit widgets. It returns fewer only if no more follow. The limit is
+	// between 1 and Options.MaxPageSize+1. The widget with the ID start need not exist. A widget
+	// that is there throughout the call is not skipped, whatever is inserted or deleted meanwhile.
+	// An empty list is not an error.
 	ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error)
 }
 
@@ -136,9 +124,8 @@ type Store interface {
 // names and meaning are up to the embedding program. It is checked and encoded
 // once, when it is made, so that serving it only copies bytes.
 //
-// A Resource is immutable and may be shared and copied freely. Use
-// [Resource.Equal] to compare two. The zero Resource is not valid: if a Store
-// returns it, the service answers 500.
+// A Resource is immutable and may be shared and copied freely. Use [Resource.Equal] to compare two.
+// The zero Resource is not valid: if a Store returns it, the service answers 500.
 type Resource struct {
 	// All of a resource in one string, or "" for the zero Resource, so that the garbage
 	// collector has no pointers to follow: the length of the ID in a byte, 1 in a byte
@@ -163,19 +150,16 @@ func (r Resource) parts() (json, etag, tag string) {
 	return r.text[2:at], r.text[at : at+etagLen], r.text[at+etagLen : end]
 }
 
-// NewResource returns the resource with the given ID and the members of fields,
-// which is anything that [encoding/json] encodes as an object or null: a struct,
-// a map, a [json.RawMessage], nil.
+// NewResource returns the resource with the given ID and the members of fields, which is anything
+// that [encoding/json] encodes as an object or null: a struct, a map, a [json.RawMessage], nil.
 //
-// NewResource returns an error unless the ID is 1 to 255 bytes of valid UTF-8
-// without control characters and noncharacters, and the object is I-JSON (RFC
-// 7493): no duplicate members, lone surrogates or noncharacters. If the object
-// has a member "id", it must be the ID. Numbers are not checked; clients may
-// read integers beyond 2^53-1 inexactly (RFC 7493, Section 2.2). Objects and
+// NewResource returns an error unless the ID is 1 to 255 bytes of valid UTF-8 without control
+// characters and noncharacters, and the object is I-JSON (RFC 7493): no duplicate members, lone
+// surrogates or noncharacters. If the object has a member "id", it must be the ID. Numbers are not
+// checked; clients may read integers beyond 2^53-1 inexactly (RFC 7493, Section 2.2). Objects and
 // arrays are nested at most 1000 levels.
 //
-// A product whose ID is ".", ".." or "/" cannot be requested, as no URL path
-// leads to it.
+// A product whose ID is ".", ".." or "/" cannot be requested, as no URL path leads to it.
 func NewResource(id string, fields any) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, fmt.Errorf("storefront: resource: %w", err)
@@ -203,12 +187,12 @@ func MustResource(id string, fields any) Resource {
 	return r
 }
 
-// renderResource makes a Resource from JSON text. If id is empty, the text must
-// have a member "id".
+// renderResource makes a Resource from JSON text. If id is empty, the text must have a member "id".
 func renderResource(id string, text []byte) (Resource, error) {
 	if bytes.HasPrefix(text, []byte(idStart)) && ijson.IsCanonical(text) { // such as MarshalJSON returns
 		n := bytes.IndexByte(text[len(idStart):], '"')
-		if r := newResource(text, min(n, maxID), ""); n <= maxID && checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
+		r := newResource(text, min(n, maxID), "")
+		if n <= maxID && checkID(r.ID()) == nil && (id == "" || id == r.ID()) {
 			return r, nil
 		}
 	}
@@ -326,10 +310,9 @@ func (r Resource) MarshalJSON() ([]byte, error) {
 	return []byte(r.String()), nil
 }
 
-// UnmarshalJSON sets *r to the resource in data: a JSON object with a member
-// "id" that follows the rules of [NewResource]. The other members keep their
-// order. It keeps no part of data. Unlike most implementations, it returns an
-// error for null.
+// UnmarshalJSON sets *r to the resource in data: a JSON object with a member "id" that follows the
+// rules of [NewResource]. The other members keep their order. It keeps no part of data. Unlike most
+// implementations, it returns an error for null.
 func (r *Resource) UnmarshalJSON(data []byte) error {
 	made, err := renderResource("", data)
 	if err != nil {
@@ -343,27 +326,25 @@ func (r *Resource) UnmarshalJSON(data []byte) error {
 // reference for other implementations. The zero MemStore is empty and ready to
 // use. A MemStore must not be copied after first use.
 //
-// Its methods may be called concurrently, and reads wait neither for writes nor
-// for each other. Orders are kept until the process ends, and are lost with
-// their keys when it does. There is no goroutine and no timer: keys older than
-// [KeyLifetime] are dropped by later calls of CreateOrder.
+// Its methods may be called concurrently, and reads wait neither for writes nor for each other.
+// Orders are kept until the process ends, and are lost with their keys when it does. There is no
+// goroutine and no timer: keys older than [KeyLifetime] are dropped by later calls of CreateOrder.
 type MemStore struct {
 	Users, Products, Widgets Collection
 
-	// Accept, if it is not nil, is called for an order that is about to be
-	// created, and never for a replay. If it returns an error, such as a
-	// *[Refusal], that is what CreateOrder returns, and there is no order; if it
-	// returns nil, there is one. Calls come one at a time, so it must be quick: other
-	// calls of CreateOrder wait in a queue until their contexts are done. Accept may
-	// use the collections, but neither CreateOrder nor Orders, which would wait for
-	// it. If it panics, there is no order. It must not be changed after first use.
+	// Accept, if it is not nil, is called for an order that is about to be created, and never for a
+	// replay. If it returns an error, such as a *[Refusal], that is what CreateOrder returns, and
+	// there is no order; if it returns nil, there is one. Calls come one at a time, so it must be
+	// quick: other calls of CreateOrder wait in a queue until their contexts are done. Accept may
+	// use the collections, but neither CreateOrder nor Orders, which would wait for it. If it
+	// panics, there is no order. It must not be changed after first use.
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
-	mu sync.Mutex // guards turns, and is never held for long
-	// The callers of enter, in turn. The first, whose channel is nil or closed, holds
-	// the lock on the fields below; each other one waits for its channel. One channel
-	// for all would belong to the synctest bubble in which it was made.
-	turns []chan struct{}
+	mu sync.Mutex // guards queue, and is never held for long
+	// The callers of enter, first come first served. The first, whose channel is nil or
+	// closed, holds the lock on the fields below; each other one waits for its channel. One
+	// channel for all would belong to the synctest bubble in which it was made.
+	queue []chan struct{}
 
 	keys      map[[32]byte]int // the index of the order that was created with it
 	orders    [][]keyedOrder   // all of them, oldest first, in blocks: one slice would be copied as it grows
@@ -409,11 +390,11 @@ func (m *MemStore) GetProduct(ctx context.Context, id string) (Resource, error) 
 
 // CreateOrder implements [Store].
 func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
-	turn, err := m.enter(ctx)
+	place, err := m.enter(ctx)
 	if err != nil {
 		return Order{}, err
 	}
-	defer m.leave(turn)
+	defer m.leave(place)
 	digest := key.digest()
 	m.forgetKeys(time.Now())
 	if i, ok := m.keys[digest]; ok {
@@ -432,35 +413,35 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	return order, nil
 }
 
-// enter waits for the caller's turn, which ends with leave, or until ctx is done.
-func (m *MemStore) enter(ctx context.Context) (turn chan struct{}, err error) {
+// enter queues for the lock, which leave releases, and waits until ctx is done.
+func (m *MemStore) enter(ctx context.Context) (place chan struct{}, err error) {
 	m.mu.Lock()
-	if len(m.turns) > 0 {
-		turn = make(chan struct{})
+	if len(m.queue) > 0 {
+		place = make(chan struct{})
 	}
-	m.turns = append(m.turns, turn)
+	m.queue = append(m.queue, place)
 	m.mu.Unlock()
-	if turn != nil {
+	if place != nil {
 		select {
-		case <-turn:
+		case <-place:
 		case <-ctx.Done():
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		m.leave(turn)
+		m.leave(place)
 		return nil, err
 	}
-	return turn, nil
+	return place, nil
 }
 
-// leave ends a turn, or the wait for it.
-func (m *MemStore) leave(turn chan struct{}) {
+// leave releases the lock, or gives up the wait for it.
+func (m *MemStore) leave(place chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.Index(m.turns, turn)
-	m.turns = slices.Delete(m.turns, i, i+1)
-	if i == 0 && len(m.turns) > 0 {
-		close(m.turns[0])
+	i := slices.Index(m.queue, place)
+	m.queue = slices.Delete(m.queue, i, i+1)
+	if i == 0 && len(m.queue) > 0 {
+		close(m.queue[0])
 	}
 }
 
@@ -492,8 +473,8 @@ func (m *MemStore) forgetKeys(now time.Time) {
 // Orders returns a copy of all orders, oldest first, for tests and for a look at a small
 // shop; to follow orders, use Accept. It waits for an Accept that is under way.
 func (m *MemStore) Orders() []Order {
-	turn, _ := m.enter(context.Background())
-	defer m.leave(turn)
+	place, _ := m.enter(context.Background())
+	defer m.leave(place)
 	orders := make([]Order, m.count)
 	for i := range orders {
 		orders[i] = m.at(i).order
@@ -505,12 +486,11 @@ func (m *MemStore) Orders() []Order {
 //
 //	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
 //
-// Each collection may be absent, and each resource may have any further members.
-// Resources that are there with the same ID are replaced, and all others stay. An
-// unknown collection is an error, and so is a collection or an ID that is there
-// twice. Errors name the collection and the index, or the line and the column of
-// what is not JSON, or wrap the error of r. If Load returns an error, the store is
-// unchanged. The whole text is in memory meanwhile.
+// Each collection may be absent, and each resource may have any further members. Resources that are
+// there with the same ID are replaced, and all others stay. An unknown collection is an error, and
+// so is a collection or an ID that is there twice. Errors name the collection and the index, or the
+// line and the column of what is not JSON, or wrap the error of r. If Load returns an error, the
+// store is unchanged. The whole text is in memory meanwhile.
 func (m *MemStore) Load(r io.Reader) error {
 	if err := m.load(r); err != nil {
 		return fmt.Errorf("storefront: load: %w", err)
@@ -551,8 +531,7 @@ func (m *MemStore) load(r io.Reader) error {
 	return nil
 }
 
-// loadCollection reads an array of resources. Its errors begin with the index, if
-// it is an array.
+// loadCollection reads an array of resources. Its errors begin with the index, if it is an array.
 func loadCollection(dec *json.Decoder) (resources []Resource, err error) {
 	var texts []json.RawMessage
 	if dec.Decode(&texts) != nil || texts == nil {
@@ -584,9 +563,8 @@ func (c *Collection) Get(id string) (Resource, bool) { return c.byID.Get(id) }
 // Changes made during the iteration may or may not be seen.
 func (c *Collection) All() iter.Seq[Resource] { return c.byID.All() }
 
-// Put stores each resource under its ID, replacing any that is there. Readers
-// may see some of the resources before the others. Put panics if one is the zero
-// Resource.
+// Put stores each resource under its ID, replacing any that is there. Readers may see some of the
+// resources before the others. Put panics if one is the zero Resource.
 func (c *Collection) Put(resources ...Resource) {
 	if slices.Contains(resources, Resource{}) {
 		panic("storefront: Put of the zero Resource")
@@ -594,6 +572,5 @@ func (c *Collection) Put(resources ...Resource) {
 	c.byID.Put(resources...)
 }
 
-// Delete removes the resources with these IDs. It ignores IDs that are not
-// there.
+// Delete removes the resources with these IDs. It ignores IDs that are not there.
 func (c *Collection) Delete(ids ...string) { c.byID.Delete(ids...) }

@@ -231,8 +231,8 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	for _, c := range []*Collection{&m.Users, &m.Products, &m.Widgets} {
 		c.Put(MustResource("a", nil))
 	}
-	turn, _ := m.enter(t.Context())
-	defer m.leave(turn)
+	place, _ := m.enter(t.Context())
+	defer m.leave(place)
 	users, _ := m.ListUsers(t.Context(), "", 9)
 	widgets, _ := m.ListWidgets(t.Context(), "", 9)
 	product, _ := m.GetProduct(t.Context(), "a")
@@ -242,7 +242,7 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	}
 }
 
-// In a bubble, time passes only while whoever waits for a turn waits on a channel.
+// In a bubble, time passes only while whoever waits for the lock waits on a channel.
 func TestMemStoreCallersLeaveWhileAnotherTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
@@ -294,7 +294,7 @@ func TestMemStoreGoesFromOneBubbleToAnother(t *testing.T) {
 	}
 }
 
-// A caller whose turn comes when its context is done has left.
+// A caller who gets the lock when its context is done has left.
 func TestMemStoreCreatesNothingForACallerWhoLeft(t *testing.T) {
 	var m MemStore
 	ctx, cancel := context.WithCancel(t.Context())
