@@ -318,8 +318,7 @@ func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
 //go:embed openapi.json
 var openAPI string
 
-// document returns the OpenAPI document with o's page sizes in place of the
-// defaults, and its entity tag. A handler that is made for one test seldom needs it.
+// document returns the OpenAPI document with o's page sizes, and its entity tag.
 func (o *Options) document() (text []byte, etag string) {
 	most, usual := strconv.Itoa(o.MaxPageSize), strconv.Itoa(o.PageSize)
 	text = []byte(strings.NewReplacer(
@@ -511,8 +510,7 @@ func (s *service) log(r *http.Request, level slog.Level, message string, attrs .
 	logger.LogAttrs(r.Context(), level, "storefront: "+message, attrs...)
 }
 
-// logFailure logs err, which is from the Store, as it is, so that the log's handler can
-// look into it.
+// logFailure logs the Store's error as it is, for handlers that look into it.
 func (s *service) logFailure(r *http.Request, level slog.Level, msg string, err error, attrs ...slog.Attr) {
 	if e, ok := err.(*storeError); ok {
 		err = e.err
