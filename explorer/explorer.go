@@ -107,7 +107,8 @@ func HandlerWithOptions(base string, opts *Options) http.Handler {
 	e.tag = `"` + inline.Hash(text) + `"`
 	e.policy = inline.Policy(script, style)
 	sameOrigin := http.NewCrossOriginProtection()
-	sameOrigin.SetDenyHandler(storefront.Problem{Status: http.StatusForbidden, Detail: "A page of another origin may not do that."})
+	sameOrigin.SetDenyHandler(storefront.Problem{Status: http.StatusForbidden,
+		Detail: "A page of another origin may not do that."})
 	return sameOrigin.Handler(e)
 }
 
@@ -127,7 +128,8 @@ func (e *explorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.serveChange(w, r)
 	default:
 		w.Header().Set("Allow", e.allow)
-		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: "This is a page to look at: " + e.allow + "."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: "This is a page to look at: " + e.allow +
+			"."}.ServeHTTP(w, r)
 	}
 }
 
@@ -146,22 +148,26 @@ func (e *explorer) servePage(w http.ResponseWriter, r *http.Request) {
 func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	if err := r.ParseForm(); err != nil {
-		storefront.Problem{Status: http.StatusBadRequest, Detail: "The body is not a form of at most 16 KiB."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusBadRequest,
+			Detail: "The body is not a form of at most 16 KiB."}.ServeHTTP(w, r)
 		return
 	}
 	op := r.PostFormValue("op")
 	change := Change{List: r.PostFormValue("list"), ID: r.PostFormValue("id"), Deleted: op == "delete"}
 	if !slices.Contains([]string{"users", "products", "widgets"}, change.List) || op != "put" && op != "delete" {
-		storefront.Problem{Status: http.StatusBadRequest, Detail: "The list is users, products or widgets, and op is put or delete."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusBadRequest,
+			Detail: "The list is users, products or widgets, and op is put or delete."}.ServeHTTP(w, r)
 		return
 	}
 	if _, err := storefront.NewResource(change.ID, nil); err != nil {
-		storefront.Problem{Status: http.StatusUnprocessableEntity, Detail: "An ID has 1 to 255 bytes of UTF-8 without control characters."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusUnprocessableEntity,
+			Detail: "An ID has 1 to 255 bytes of UTF-8 without control characters."}.ServeHTTP(w, r)
 		return
 	}
 	err := e.change(r.Context(), change)
 	if errors.Is(err, ErrUnknownList) {
-		storefront.Problem{Status: http.StatusBadRequest, Detail: "This program does not change " + change.List + "."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusBadRequest, Detail: "This program does not change " + change.List +
+			"."}.ServeHTTP(w, r)
 		return
 	}
 	if err != nil {

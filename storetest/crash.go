@@ -9,23 +9,27 @@ import (
 	"example.com/storefront"
 )
 
-const notAtomic = "the order and the key are written by two statements without a transaction, so that a crash or a cancellation between them leaves one without the other."
+const notAtomic = "the order and the key are written by two statements without a transaction, so that a " +
+	"crash or a cancellation between them leaves one without the other."
 
 func checkAtomic(t *test) {
 	store := t.newOrderStore()
-	orders, _ := optional[OrderLister](t, store, "that a call that was interrupted leaves no order without its key")
+	orders, _ := optional[OrderLister](t, store,
+		"that a call that was interrupted leaves no order without its key")
 	for i := range t.interruptions(store) {
 		again := t.newOrder()
 		if _, err := t.createWithRetry(t.Context(), store, i.key, again); err != nil || orders == nil {
 			continue // that the question is settled is another promise
 		}
 		if n := count(orders, i.order.ID, again.ID); n != 1 {
-			t.broken(notAtomic, "%v After a second call with the same key there are %d orders of the two calls, want 1.", i, n)
+			t.broken(notAtomic, "%v After a second call with the same key there are %d orders of the two calls, "+
+				"want 1.", i, n)
 			return
 		}
 	}
 
-	reopener, ok := optional[Reopener](t, store, "that a crash in the midst of calls leaves no order without its key, nor a key without its order")
+	reopener, ok := optional[Reopener](t, store,
+		"that a crash in the midst of calls leaves no order without its key, nor a key without its order")
 	if !ok {
 		return
 	}
@@ -91,13 +95,17 @@ func (t *test) checkWhole(store storefront.Store, orders OrderLister, a attempt)
 	stored, err := t.createWithRetry(t.Context(), store, a.key, again)
 	switch {
 	case err != nil:
-		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After the crash, another call with its key failed: %v", a.err, err)
+		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After the "+
+			"crash, another call with its key failed: %v", a.err, err)
 	case a.err == nil && stored.ID != a.stored.ID:
 		return true // that an order survives the crash is another promise
 	case orders != nil && count(orders, a.order.ID, again.ID) != 1:
-		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After another call with its key there are %d orders of the two calls, want 1.", a.err, count(orders, a.order.ID, again.ID))
+		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After another "+
+			"call with its key there are %d orders of the two calls, want 1.", a.err, count(orders, a.order.ID,
+			again.ID))
 	case stored.ID != again.ID && stored.ID != a.order.ID:
-		t.broken(notAtomic, "After a crash in the midst of a call with the order %s, another call with its key returned another order: %s.", orderText(a.order), orderText(stored))
+		t.broken(notAtomic, "After a crash in the midst of a call with the order %s, another call with its key "+
+			"returned another order: %s.", orderText(a.order), orderText(stored))
 	default:
 		return true
 	}
@@ -141,7 +149,8 @@ func checkCrash(t *test) {
 			}
 		}
 		if refused && !refuses(guard) {
-			t.broken("fingerprints that are kept in memory alone.", "After a crash, a key is no longer refused to a call with another Fingerprint.")
+			t.broken("fingerprints that are kept in memory alone.",
+				"After a crash, a key is no longer refused to a call with another Fingerprint.")
 			return
 		}
 		reopener, _ = optional[Reopener](t, store, "")

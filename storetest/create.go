@@ -22,13 +22,15 @@ func checkExactlyOne(t *test) {
 		}
 	}
 
-	orders, _ := optional[OrderLister](t, store, "that calls that returned the order of another call created none of their own")
+	orders, _ := optional[OrderLister](t, store,
+		"that calls that returned the order of another call created none of their own")
 	own := first
 	own.CreatedAt = own.CreatedAt.Add(time.Second)
 	t.create(store, key, own)
 	if orders != nil {
 		if n := count(orders, first.ID); n != 1 {
-			t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, there are %d orders with the ID, want 1.", n)
+			t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, there "+
+				"are %d orders with the ID, want 1.", n)
 			return
 		}
 	}
@@ -50,10 +52,12 @@ func checkExactlyOne(t *test) {
 // order, or none where some fail. The orders are nil if the store cannot list them.
 func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refuser Refuser) bool {
 	t.Helper()
-	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
+	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent " +
+		"calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
 	calls := fmt.Sprintf("%d concurrent calls with one key, and one after them", callers)
 	if refuser != nil {
-		calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and then, and one after them", callers)
+		calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and then, and one "+
+			"after them", callers)
 	}
 	proposed, got := t.callTogether(store, refuser)
 	var creators, ids []string
@@ -69,7 +73,8 @@ func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refus
 		return true // that no call fails is another promise
 	}
 	if len(creators) != 1 {
-		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls, len(creators), creators)
+		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls, len(creators),
+			creators)
 		return false
 	}
 	if orders != nil {
@@ -85,7 +90,8 @@ func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refus
 // refuser is nil, their item is sold out now and then meanwhile. It returns the orders
 // that the calls proposed, and those that they returned: the zero Order for a call
 // that failed.
-func (t *test) callTogether(store storefront.Store, refuser Refuser) (proposed, got [callers + 1]storefront.Order) {
+func (t *test) callTogether(store storefront.Store,
+	refuser Refuser) (proposed, got [callers + 1]storefront.Order) {
 	t.Helper()
 	if refuser != nil {
 		t.sellOut(refuser)
@@ -141,12 +147,16 @@ func (t *test) checkOutcomes(store storefront.Store) bool {
 	for i, err := range errs {
 		switch {
 		case isTemporary(err):
-			t.broken("what is in progress does not come to an end.", "Of %d concurrent calls with one key, one still failed after many attempts: %v", callers, err)
+			t.broken("what is in progress does not come to an end.",
+				"Of %d concurrent calls with one key, one still failed after many attempts: %v", callers, err)
 		case err != nil:
-			t.broken("the call that comes second sees the unique constraint and returns its error. It must read the order of the first and return that.",
-				"Of %d concurrent calls with one key, one failed with an error that matches neither ErrInProgress nor ErrUnavailable: %v", callers, err)
+			t.broken("the call that comes second sees the unique constraint and returns its error. It must read the "+
+				"order of the first and return that.",
+				"Of %d concurrent calls with one key, one failed with an error that matches neither ErrInProgress nor "+
+					"ErrUnavailable: %v", callers, err)
 		case got[i].ID == "":
-			t.broken("the call that comes second returns before the first has recorded its order.", "Of %d concurrent calls with one key, one returned an order without ID and no error.", callers)
+			t.broken("the call that comes second returns before the first has recorded its order.",
+				"Of %d concurrent calls with one key, one returned an order without ID and no error.", callers)
 		default:
 			continue
 		}
@@ -174,7 +184,8 @@ func (t *test) checkFirstGoesAway(store storefront.Store, n int) bool {
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			t.broken("calls with one key are joined, and fail when the context of the first is done; or a cancelled call leaves something behind that makes others fail.",
+			t.broken("calls with one key are joined, and fail when the context of the first is done; or a cancelled "+
+				"call leaves something behind that makes others fail.",
 				"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its key failed: %v", n, callers, err)
 			return false
 		}

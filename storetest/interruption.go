@@ -21,7 +21,8 @@ func (i interruption) String() string {
 	if i.ctx.Err() == nil {
 		return fmt.Sprintf("A call of CreateOrder returned the error %v.", i.err)
 	}
-	return fmt.Sprintf("A call of CreateOrder, cancelled at use %d of its context, returned the error %v.", i.uses, i.err)
+	return fmt.Sprintf("A call of CreateOrder, cancelled at use %d of its context, returned the error %v.",
+		i.uses, i.err)
 }
 
 // interruptions makes calls of CreateOrder with a new key each. The first one is
@@ -59,7 +60,8 @@ func checkNoTrace(t *test) {
 			if _, err := store.CreateOrder(done.ctx, key, order); err == nil {
 				continue // that the call fails is another promise
 			}
-			if !t.checkTrace(store, orders, key, order, "A call whose context was "+done.what, "the context is looked at after the order was recorded.") {
+			if !t.checkTrace(store, orders, key, order, "A call whose context was "+done.what,
+				"the context is looked at after the order was recorded.") {
 				return
 			}
 		}
@@ -72,9 +74,11 @@ func checkNoTrace(t *test) {
 // checkTrace reports whether a call that failed has left neither its order nor its
 // key. The usual cause is that of the order's being there. The orders are nil if
 // the store cannot list them.
-func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storefront.IdempotencyKey, order storefront.Order, call, usual string) bool {
+func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storefront.IdempotencyKey,
+	order storefront.Order, call, usual string) bool {
 	t.Helper()
-	const cause = "the key is recorded before the order, and stays when the call fails; or failures are remembered."
+	const cause = "the key is recorded before the order, and stays when the call fails; or failures are " +
+		"remembered."
 	if orders != nil && count(orders, order.ID) > 0 {
 		t.broken(usual, "%s failed, but created its order.", call)
 		return false
@@ -86,7 +90,8 @@ func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storef
 		return false
 	}
 	if got.ID != another.ID {
-		t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.", call, another.ID, got.ID)
+		t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.", call,
+			another.ID, got.ID)
 		return false
 	}
 	return true
@@ -139,11 +144,13 @@ func checkSettles(t *test) {
 			return
 		}
 		if i.err == nil && got.ID != i.stored.ID || got.ID != i.order.ID && got.ID != again.ID {
-			t.broken(cause, "%v It had the order %s. Another call with its key and the order %s returned %s.", i, orderText(i.order), orderText(again), orderText(got))
+			t.broken(cause, "%v It had the order %s. Another call with its key and the order %s returned %s.", i,
+				orderText(i.order), orderText(again), orderText(got))
 			return
 		}
 		if settled := t.create(store, i.key, third); settled.ID != got.ID {
-			t.broken(cause, "%v The next one with its key returned the order %s. The third returned another: %s.", i, orderText(got), orderText(settled))
+			t.broken(cause, "%v The next one with its key returned the order %s. The third returned another: %s.", i,
+				orderText(got), orderText(settled))
 			return
 		}
 	}

@@ -13,12 +13,18 @@ func distinctKeys() []storefront.IdempotencyKey {
 	var keys []storefront.IdempotencyKey
 	for _, k := range [][2]string{
 		{"", "k"}, {"s", "k"}, {"S", "k"}, {"s ", "k"}, {" s", "k"}, {"t", "k"}, // scopes
-		{"", "K"}, {"", "k "}, {"", " k"}, {"", "k  "}, {"", "k%"}, {"", "k_"}, {"", "kx"}, {"", "1"}, {"", "01"}, {"", "1.0"}, {"", "1e0"}, // values
-		{"a", "bc"}, {"ab", "c"}, {"", "abc"}, {"a", "b"}, {"b", "a"}, {"", "ab"}, // where one ends and the other begins
-		{"a,b", "c"}, {"a", "b,c"}, {"a:b", "c"}, {"a", "b:c"}, {"a b", "c"}, {"a", "b c"}, {"a/b", "c"}, {"a", "b/c"}, {"a|b", "c"}, {"a", "b|c"},
+		// values
+		{"", "K"}, {"", "k "}, {"", " k"}, {"", "k  "}, {"", "k%"}, {"", "k_"}, {"", "kx"}, {"", "1"}, {"",
+			"01"}, {"", "1.0"}, {"", "1e0"},
+		// where one ends and the other begins
+		{"a", "bc"}, {"ab", "c"}, {"", "abc"}, {"a", "b"}, {"b", "a"}, {"", "ab"},
+		{"a,b", "c"}, {"a", "b,c"}, {"a:b", "c"}, {"a", "b:c"}, {"a b", "c"}, {"a", "b c"}, {"a/b", "c"}, {"a",
+			"b/c"}, {"a|b", "c"}, {"a", "b|c"},
 		{`a"`, "b"}, {"a", `"b`}, {`a\`, "b"}, {"a'", "b"},
-		{long + "1", "k"}, {long + "2", "k"}, {"", printable + "1"}, {"", printable + "2"}, {"", printable}, // the end of long ones
-		{"\u00e9", "k"}, {"e\u0301", "k"}, {"\xff", "k"}, {"\xfe", "k"}, {"\x00", "k"}, {"s\x00", "k"}, // bytes that are no text
+		// the end of long ones
+		{long + "1", "k"}, {long + "2", "k"}, {"", printable + "1"}, {"", printable + "2"}, {"", printable},
+		// bytes that are no text
+		{"\u00e9", "k"}, {"e\u0301", "k"}, {"\xff", "k"}, {"\xfe", "k"}, {"\x00", "k"}, {"s\x00", "k"},
 	} {
 		key := newKey()
 		key.Scope, key.Value = k[0], k[1]
@@ -28,7 +34,8 @@ func distinctKeys() []storefront.IdempotencyKey {
 }
 
 func checkSameKey(t *test) {
-	const cause = "Scope and Value are joined to one string without their lengths, compared by a collation, trimmed, cut, or Scope is left out."
+	const cause = "Scope and Value are joined to one string without their lengths, compared by a collation, " +
+		"trimmed, cut, or Scope is left out."
 	store := t.newOrderStore()
 	keyOf := make(map[string]storefront.IdempotencyKey)
 	keys := distinctKeys()
@@ -59,7 +66,8 @@ func checkSameKey(t *test) {
 	other.Scope += "2"
 	switch _, err := t.createWithRetry(t.Context(), store, other, t.newOrder()); {
 	case errors.Is(err, storefront.ErrKeyReused):
-		t.broken("fingerprints are found by Value alone.", "A call with the Value of another key, but its own Scope and Fingerprint, failed: %v", err)
+		t.broken("fingerprints are found by Value alone.",
+			"A call with the Value of another key, but its own Scope and Fingerprint, failed: %v", err)
 	case err != nil:
 		t.failed("CreateOrder", err)
 	}
@@ -72,7 +80,8 @@ func checkReused(t *test) {
 		what string
 		at   int
 		bits byte
-	}{{"first byte", 0, 0xff}, {"last byte", 31, 0xff}, {"first bit", 0, 0x80}, {"last bit", 31, 1}, {"middle", 16, 0x10}} {
+	}{{"first byte", 0, 0xff}, {"last byte", 31, 0xff}, {"first bit", 0, 0x80}, {"last bit", 31, 1}, {"middle",
+		16, 0x10}} {
 		key := newKey()
 		clear(key.Fingerprint[:change.at]) // zeros end a string in some databases
 		other := key
@@ -91,7 +100,8 @@ func checkReused(t *test) {
 // checkOtherFingerprint reports whether a call with a key that has an order, but with
 // another fingerprint, returns ErrKeyReused and changes nothing. The orders are nil if
 // the store cannot list them.
-func (t *test) checkOtherFingerprint(store storefront.Store, orders OrderLister, key, other storefront.IdempotencyKey, fingerprint string) bool {
+func (t *test) checkOtherFingerprint(store storefront.Store, orders OrderLister, key,
+	other storefront.IdempotencyKey, fingerprint string) bool {
 	t.Helper()
 	t.create(store, key, t.newOrder())
 	first := t.create(store, key, t.newOrder()) // as a replay returns it
@@ -100,32 +110,39 @@ func (t *test) checkOtherFingerprint(store storefront.Store, orders OrderLister,
 		got, err := t.createWithRetry(t.Context(), store, other, order)
 		switch {
 		case err == nil && got.ID == order.ID:
-			t.broken("the fingerprint is part of the key in the unique constraint. The key is Scope and Value.", "A call with a key that has an order, and %s, created another order.", fingerprint)
+			t.broken("the fingerprint is part of the key in the unique constraint. The key is Scope and Value.",
+				"A call with a key that has an order, and %s, created another order.", fingerprint)
 			return false
 		case err == nil:
-			t.broken("the fingerprint is not compared, or not as a whole.", "A call with a key that has an order, and %s, returned that order and no error.", fingerprint)
+			t.broken("the fingerprint is not compared, or not as a whole.",
+				"A call with a key that has an order, and %s, returned that order and no error.", fingerprint)
 			return false
 		case !errors.Is(err, storefront.ErrKeyReused):
-			t.broken("", "A call with a key that has an order, and %s, returned an error that does not match ErrKeyReused: %v", fingerprint, err)
+			t.broken("", "A call with a key that has an order, and %s, returned an error that does not match "+
+				"ErrKeyReused: %v", fingerprint, err)
 			return false
 		}
 	}
 	if orders != nil && count(orders, order.ID) > 0 {
-		t.broken("the order is inserted before the fingerprints are compared, and stays.", "A call that returned ErrKeyReused created an order.")
+		t.broken("the order is inserted before the fingerprints are compared, and stays.",
+			"A call that returned ErrKeyReused created an order.")
 		return false
 	}
 	got, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
 	if err != nil {
-		t.broken("the refused call has replaced the fingerprint (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, a call with the fingerprint of the order failed: %v", err)
+		t.broken("the refused call has replaced the fingerprint (ON CONFLICT DO UPDATE).",
+			"After a call that returned ErrKeyReused, a call with the fingerprint of the order failed: %v", err)
 		return false
 	}
 	if d := orderDifference(got, first); d != "" {
-		t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).", "After a call that returned ErrKeyReused, the order of the key has %s.", d)
+		t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).",
+			"After a call that returned ErrKeyReused, the order of the key has %s.", d)
 		return false
 	}
 	order.ID = first.ID
 	if _, err := t.createWithRetry(t.Context(), store, other, order); !errors.Is(err, storefront.ErrKeyReused) {
-		t.broken(takenForOwn, "A call with a key that has an order, the ID of that order, and %s, returned an error that does not match ErrKeyReused: %v", fingerprint, err)
+		t.broken(takenForOwn, "A call with a key that has an order, the ID of that order, and %s, returned an "+
+			"error that does not match ErrKeyReused: %v", fingerprint, err)
 		return false
 	}
 	return true
@@ -149,7 +166,9 @@ func (t *test) checkTwoFingerprints(store storefront.Store) bool {
 		}
 	}
 	if served[0] > 0 && served[1] > 0 {
-		t.broken("concurrent calls with one key are joined before their fingerprints are compared.", "Of %d concurrent calls with one key and two fingerprints, %d with one and %d with the other returned an order, want one of them refused.", callers, served[0], served[1])
+		t.broken("concurrent calls with one key are joined before their fingerprints are compared.",
+			"Of %d concurrent calls with one key and two fingerprints, %d with one and %d with the other returned "+
+				"an order, want one of them refused.", callers, served[0], served[1])
 		return false
 	}
 	return true

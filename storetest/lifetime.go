@@ -43,7 +43,8 @@ func (t *test) checkRemembered(calls, callsEachTime int) bool {
 		t.create(store, newKey(), t.newOrder())
 	}
 	if got := t.create(store, keys[0], t.newOrder()); got.ID != created[0].ID {
-		t.broken("a cache that keeps the last keys only.", "After %d orders with other keys, the key of the order %q has the order %q.", calls, created[0].ID, got.ID)
+		t.broken("a cache that keeps the last keys only.", "After %d orders with other keys, the key of the "+
+			"order %q has the order %q.", calls, created[0].ID, got.ID)
 		return false
 	}
 	if !timePasses {
@@ -80,9 +81,11 @@ func (t *test) callWithOtherKeys(store storefront.Store, calls int, began time.T
 
 // checkKeyOfAge reports whether a key that is about that old still has its order. A key
 // that may be forgotten, as calls have taken so long, passes.
-func (t *test) checkKeyOfAge(store storefront.Store, key storefront.IdempotencyKey, created storefront.Order, age time.Duration, began time.Time) bool {
+func (t *test) checkKeyOfAge(store storefront.Store, key storefront.IdempotencyKey, created storefront.Order,
+	age time.Duration, began time.Time) bool {
 	t.Helper()
-	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something else than the creation of the order."
+	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something " +
+		"else than the creation of the order."
 	order := t.newOrder()
 	got, err := t.createWithRetry(t.Context(), store, key, order)
 	switch {
@@ -94,7 +97,8 @@ func (t *test) checkKeyOfAge(store storefront.Store, key storefront.IdempotencyK
 		t.broken(cause, "%v after an order was created, a call with its key created another one.", age)
 		return false
 	case got.ID != created.ID:
-		t.broken(cause, "%v after the order %q was created, a call with its key returned the order %q.", age, created.ID, got.ID)
+		t.broken(cause, "%v after the order %q was created, a call with its key returned the order %q.", age,
+			created.ID, got.ID)
 		return false
 	}
 	return true

@@ -19,7 +19,8 @@ type list struct {
 	method, items, item, position string
 	inclusive                     bool // whether the item at the position is listed
 	contents                      func([]storefront.Resource) Contents
-	call                          func(storefront.Store, context.Context, string, int) ([]storefront.Resource, error)
+	call                          func(storefront.Store, context.Context, string, int) ([]storefront.Resource,
+		error)
 }
 
 var (
@@ -47,7 +48,8 @@ func (l list) promises() []promise {
 		{"It returns at most limit " + l.items, l.checkAtMost},
 		{"It returns fewer only if no more follow", l.checkFewer},
 		{"The " + l.item + " with the ID " + l.position + " need not exist", l.checkGone},
-		{"A " + l.item + " that is there throughout the call is not skipped, whatever is inserted or deleted meanwhile", l.checkMeanwhile},
+		{"A " + l.item + " that is there throughout the call is not skipped, whatever is inserted or deleted " +
+			"meanwhile", l.checkMeanwhile},
 		{"An empty list is not an error", l.checkEmpty},
 	}
 }
@@ -74,7 +76,8 @@ var trickyIDs = func() []string {
 		// UTF-16 puts surrogates, and so U+10000 and above, before U+E000 to U+FFFD.
 		"\u65e5\u672c", "\ud7ff", "\ue000", "\uff5e", "\ufffd", "\U00010000", "\U0001f600", "\U0010fffd",
 		// As long as an ID may be.
-		strings.Repeat("x", 254), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("\u00e9", 127) + "z",
+		strings.Repeat("x", 254), strings.Repeat("x", 255), strings.Repeat("x", 254) +
+			"y", strings.Repeat("\u00e9", 127) + "z",
 	}
 	slices.Sort(ids)
 	return ids
@@ -163,7 +166,8 @@ func (l list) cause(usual, position string, got []string) string {
 	return usual
 }
 
-const collation = "a comparison that goes by language, ignores case, accents or spaces, or compares UTF-16. In PostgreSQL, use COLLATE \"C\" or BYTEA; in MySQL, a _bin collation or VARBINARY."
+const collation = "a comparison that goes by language, ignores case, accents or spaces, or compares " +
+	"UTF-16. In PostgreSQL, use COLLATE \"C\" or BYTEA; in MySQL, a _bin collation or VARBINARY."
 
 func (l list) checkOrder(t *test) {
 	store := t.newStore(l.contents(resources(trickyIDs)))
@@ -198,7 +202,8 @@ func (l list) checkBegin(t *test) {
 		if l.inclusive {
 			usual = "WHERE id >= $1 compares in another way than by bytes: " + collation
 		}
-		t.broken(l.cause(usual, position, got), "%s returned, sorted: %s.", l.text(position, 500), difference(got, want))
+		t.broken(l.cause(usual, position, got), "%s returned, sorted: %s.", l.text(position, 500),
+			difference(got, want))
 		return
 	}
 }
@@ -209,7 +214,8 @@ func (l list) checkBeginning(t *test) {
 	for _, limit := range []int{1, 50, 101, len(ids)} {
 		got := l.list(t, store, "", limit)
 		if d := difference(got[:min(limit, len(got))], ids[:limit]); d != "" {
-			t.broken(`"" is taken for an ID, or for NULL, or the first page is made in another way than the others.`, "%s returned %s.", l.text("", limit), d)
+			t.broken(`"" is taken for an ID, or for NULL, or the first page is made in another way than the others.`,
+				"%s returned %s.", l.text("", limit), d)
 			return
 		}
 	}
@@ -286,7 +292,8 @@ func (l list) checkWalk(t *test, store storefront.Store, ids []string) bool {
 			page = page[1:] // the position itself
 		}
 		if len(page) == 0 {
-			t.broken(tooFew, "A walk in pages of 100 ended after %d of %d %s, at %q.", seen, len(ids), l.items, position)
+			t.broken(tooFew, "A walk in pages of 100 ended after %d of %d %s, at %q.", seen, len(ids), l.items,
+				position)
 			return false
 		}
 		seen += len(page)
@@ -317,7 +324,8 @@ func (l list) checkGone(t *test) {
 			}
 		}
 	}
-	check(ids, []int{1, 2, 10}, " ", "a", "ba", "bbb", "c", "cc", "de", "e", "g", strings.Repeat("c", 255), "c'", "c%")
+	check(ids, []int{1, 2, 10}, " ", "a", "ba", "bbb", "c", "cc", "de", "e", "g", strings.Repeat("c", 255), "c'",
+		"c%")
 	editor, ok := optional[Editor](t, store, "positions of "+l.items+" that were deleted")
 	if !ok {
 		return
@@ -399,7 +407,8 @@ func (l list) change(ctx context.Context, editor Editor, ids []string, i int) (m
 // them all, in order and once. As it is not called by the goroutine of the subtest,
 // it does not end the subtest.
 func (l list) walk(t *test, store storefront.Store, stable []string, limit int) bool {
-	const cause = "a page is found by counting (OFFSET), or put together from several reads of data that changes between them."
+	const cause = "a page is found by counting (OFFSET), or put together from several reads of data that " +
+		"changes between them."
 	seen := stable[:1:1]
 	for position := stable[0]; position != stable[len(stable)-1]; {
 		page, err := l.call(store, t.Context(), position, limit)
@@ -409,7 +418,8 @@ func (l list) walk(t *test, store storefront.Store, stable []string, limit int) 
 		}
 		if n := len(page); n < limit && (n == 0 || page[n-1].ID() < stable[len(stable)-1]) {
 			t.broken("items that are deleted meanwhile are left out after the page was read.",
-				"While %s came and went, %s returned %q: fewer than the limit, though more follow. The service takes such a page for the last one.", l.items, l.text(position, limit), idsOf(page))
+				"While %s came and went, %s returned %q: fewer than the limit, though more follow. The service takes "+
+					"such a page for the last one.", l.items, l.text(position, limit), idsOf(page))
 			return false
 		}
 		before := position
@@ -425,7 +435,8 @@ func (l list) walk(t *test, store storefront.Store, stable []string, limit int) 
 		}
 	}
 	if d := difference(seen, stable); d != "" {
-		t.broken(cause, "A walk saw, of the %s that were there throughout while others came and went, %s.", l.items, d)
+		t.broken(cause, "A walk saw, of the %s that were there throughout while others came and went, %s.", l.items,
+			d)
 		return false
 	}
 	return true
@@ -438,7 +449,8 @@ func (l list) checkEmpty(t *test) {
 			got, err := l.call(store, t.Context(), position, limit)
 			switch {
 			case errors.Is(err, storefront.ErrNotFound):
-				t.broken("ErrNotFound is for GetProduct alone.", "%s, %s, failed: %v", l.text(position, limit), situation, err)
+				t.broken("ErrNotFound is for GetProduct alone.", "%s, %s, failed: %v", l.text(position, limit), situation,
+					err)
 			case err != nil:
 				t.broken("", "%s, %s, failed: %v", l.text(position, limit), situation, err)
 			case len(got) > 0:

@@ -15,18 +15,24 @@ import (
 func orderPromises() []promise {
 	return []promise{
 		{"The order and the key are recorded in one atomic step", checkAtomic},
-		{"Of any number of calls with the same key, concurrent or not, exactly one creates an order", checkExactlyOne},
+		{"Of any number of calls with the same key, concurrent or not, exactly one creates an order",
+			checkExactlyOne},
 		{"A Store that survives a crash has every order that it returned before, with its key", checkCrash},
 		{"The call that creates an order returns it as it was given", checkAsGiven},
-		{"Every other call returns the stored order, equal in all four fields, even if it proposes the same ID", checkReplay},
+		{"Every other call returns the stored order, equal in all four fields, even if it proposes the same ID",
+			checkReplay},
 		{"Two keys are the same key if Scope and Value are equal byte for byte, and only then", checkSameKey},
-		{"A call whose key has been used with another Fingerprint changes nothing and returns ErrKeyReused", checkReused},
-		{"A call that meets another in progress with the same key waits for its outcome, or returns ErrInProgress if the Store cannot wait", checkInProgress},
+		{"A call whose key has been used with another Fingerprint changes nothing and returns ErrKeyReused",
+			checkReused},
+		{"A call that meets another in progress with the same key waits for its outcome, or returns " +
+			"ErrInProgress if the Store cannot wait", checkInProgress},
 		{"A refusal is not remembered: the next call with the key is decided anew", checkRefusal},
 		{"A key that has created an order is never refused, whatever has changed since", checkNeverRefused},
 		{"A key is remembered for at least KeyLifetime", checkLifetime},
-		{"A call that fails without creating an order leaves no trace: its key may be used again, with any order", checkNoTrace},
-		{"If ctx is done or a failure occurs while it is unknown whether the order has been recorded, CreateOrder returns an error that matches ctx.Err() or ErrUnavailable", checkUnknown},
+		{"A call that fails without creating an order leaves no trace: its key may be used again, with any order",
+			checkNoTrace},
+		{"If ctx is done or a failure occurs while it is unknown whether the order has been recorded, " +
+			"CreateOrder returns an error that matches ctx.Err() or ErrUnavailable", checkUnknown},
 		{"A later call with the same key then settles the question", checkSettles},
 	}
 }
@@ -45,7 +51,8 @@ func (t *test) newOrder() storefront.Order {
 
 // newKey returns a key that no call has used, for an order of newOrder.
 func newKey() storefront.IdempotencyKey {
-	return storefront.IdempotencyKey{Scope: "account 1", Value: rand.Text(), Fingerprint: sha256.Sum256([]byte("teapot 2"))}
+	return storefront.IdempotencyKey{Scope: "account 1", Value: rand.Text(),
+		Fingerprint: sha256.Sum256([]byte("teapot 2"))}
 }
 
 // withAnotherFingerprint returns the key as a call with another order has it.
@@ -71,7 +78,8 @@ func keyText(key storefront.IdempotencyKey) string {
 }
 
 func orderText(o storefront.Order) string {
-	return fmt.Sprintf("{ID: %q, Item: %q, Qty: %d, CreatedAt: %s}", o.ID, o.Item, o.Qty, o.CreatedAt.Format(time.RFC3339Nano))
+	return fmt.Sprintf("{ID: %q, Item: %q, Qty: %d, CreatedAt: %s}", o.ID, o.Item, o.Qty,
+		o.CreatedAt.Format(time.RFC3339Nano))
 }
 
 // orderDifference says in which fields two orders differ. It returns "" if they are
@@ -88,14 +96,16 @@ func orderDifference(got, want storefront.Order) string {
 		fields = append(fields, fmt.Sprintf("Qty %d, want %d", got.Qty, want.Qty))
 	}
 	if !got.CreatedAt.Equal(want.CreatedAt) {
-		fields = append(fields, fmt.Sprintf("CreatedAt %s, want %s", got.CreatedAt.Format(time.RFC3339Nano), want.CreatedAt.Format(time.RFC3339Nano)))
+		fields = append(fields, fmt.Sprintf("CreatedAt %s, want %s", got.CreatedAt.Format(time.RFC3339Nano),
+			want.CreatedAt.Format(time.RFC3339Nano)))
 	}
 	return strings.Join(fields, "; ")
 }
 
 // create creates an order, or returns the one that was created with the key before.
 // Only the goroutine of the subtest may call it, as it ends the subtest if the call fails.
-func (t *test) create(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) storefront.Order {
+func (t *test) create(store storefront.Store, key storefront.IdempotencyKey,
+	order storefront.Order) storefront.Order {
 	t.Helper()
 	stored, err := t.createWithRetry(t.Context(), store, key, order)
 	if err != nil {
@@ -104,7 +114,8 @@ func (t *test) create(store storefront.Store, key storefront.IdempotencyKey, ord
 	return stored
 }
 
-func (t *test) createWithRetry(ctx context.Context, store storefront.Store, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+func (t *test) createWithRetry(ctx context.Context, store storefront.Store, key storefront.IdempotencyKey,
+	order storefront.Order) (storefront.Order, error) {
 	return retry(t, ctx, func() (storefront.Order, error) { return store.CreateOrder(ctx, key, order) })
 }
 
@@ -144,4 +155,5 @@ func count(store OrderLister, ids ...string) int {
 }
 
 // takenForOwn is the usual cause of several broken promises.
-const takenForOwn = "the stored order is taken for that of this very call, as it has the ID that the call has proposed."
+const takenForOwn = "the stored order is taken for that of this very call, as it has the ID that the call " +
+	"has proposed."

@@ -24,11 +24,13 @@ func checkProduct(t *test) {
 		got, err := store.GetProduct(t.Context(), want.ID())
 		switch {
 		case errors.Is(err, storefront.ErrNotFound):
-			t.broken("the ID is changed on the way: trimmed, cut, cleaned as a path or unescaped.", "%s did not find the product: %v", call, err)
+			t.broken("the ID is changed on the way: trimmed, cut, cleaned as a path or unescaped.",
+				"%s did not find the product: %v", call, err)
 		case err != nil:
 			t.failed(call, err)
 		case got.ID() != want.ID():
-			t.broken("IDs are compared as a pattern (LIKE) or by a collation.", "%s returned the product %q.", call, got.ID())
+			t.broken("IDs are compared as a pattern (LIKE) or by a collation.", "%s returned the product %q.", call,
+				got.ID())
 		}
 	}
 	if t.Failed() {
@@ -46,7 +48,8 @@ func checkProduct(t *test) {
 	}
 	for _, want := range []storefront.Resource{added, replaced} {
 		if got, err := store.GetProduct(t.Context(), want.ID()); err != nil || !got.Equal(want) {
-			t.broken("what was read before is cached.", "After Put, GetProduct(ctx, %q) returned %s, %v, want %s.", want.ID(), got, err, want)
+			t.broken("what was read before is cached.", "After Put, GetProduct(ctx, %q) returned %s, %v, want %s.",
+				want.ID(), got, err, want)
 		}
 	}
 }
@@ -62,9 +65,11 @@ func checkNotFound(t *test) {
 	store := t.newStore(contents)
 	for _, id := range []string{
 		"missing", "TEAPOT", "Teapot", "kettle", "cafe", "cafe\u0301", "CAF\u00c9", // by a collation
-		"tea", "teapo", "teapots", "teapot ", " teapot", "teapot\u00a0", "teapot\u200b", "\uff54eapot", "teapot/", "/teapot", // by a prefix, or trimmed
+		// by a prefix, or trimmed
+		"tea", "teapo", "teapots", "teapot ", " teapot", "teapot\u00a0", "teapot\u200b", "\uff54eapot", "teapot/", "/teapot",
 		"%", "teapo%", "teapo_", "*", "?", "te.*", "_______", // by a pattern
-		"a", "a/", "a//b", "a/./b", "./teapot", "x/../teapot", "../products/teapot", ".", "..", "/", `a\b`, "a%2Fb", "tea+pot", // as a path
+		// as a path
+		"a", "a/", "a//b", "a/./b", "./teapot", "x/../teapot", "../products/teapot", ".", "..", "/", `a\b`, "a%2Fb", "tea+pot",
 		"' OR '1'='1", "teapot'; --", "0", "null", `"`, "\U0010fffd",
 	} {
 		if slices.Contains(ids, id) {
@@ -74,11 +79,13 @@ func checkNotFound(t *test) {
 		got, err := store.GetProduct(t.Context(), id)
 		switch {
 		case err == nil && got.ID() == "":
-			t.broken("what the database returns for no row is not turned into ErrNotFound.", "%s returned the zero Resource and no error.", call)
+			t.broken("what the database returns for no row is not turned into ErrNotFound.",
+				"%s returned the zero Resource and no error.", call)
 		case err == nil:
 			t.broken(cause, "%s returned the product %q.", call, got.ID())
 		case !errors.Is(err, storefront.ErrNotFound):
-			t.broken("what the database returns for no row is not turned into ErrNotFound.", "%s returned an error that does not match ErrNotFound: %v", call, err)
+			t.broken("what the database returns for no row is not turned into ErrNotFound.",
+				"%s returned an error that does not match ErrNotFound: %v", call, err)
 		default:
 			continue
 		}
@@ -95,6 +102,7 @@ func checkNotFound(t *test) {
 		t.failed("Delete", err)
 	}
 	if got, err := store.GetProduct(t.Context(), ids[0]); !errors.Is(err, storefront.ErrNotFound) {
-		t.broken("what was read before is cached.", "After Delete, GetProduct(ctx, %q) returned %s, %v, want an error that matches ErrNotFound.", ids[0], got, err)
+		t.broken("what was read before is cached.", "After Delete, GetProduct(ctx, %q) returned %s, %v, want an "+
+			"error that matches ErrNotFound.", ids[0], got, err)
 	}
 }

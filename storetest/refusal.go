@@ -55,7 +55,8 @@ func refusalOf(err error) *storefront.Refusal {
 func refusalDifference(got, want storefront.Refusal) string {
 	var fields []string
 	for _, f := range []struct{ name, got, want string }{
-		{"Reason", got.Reason, want.Reason}, {"Detail", got.Detail, want.Detail}, {"Pointer", got.Pointer, want.Pointer},
+		{"Reason", got.Reason, want.Reason}, {"Detail", got.Detail, want.Detail}, {"Pointer", got.Pointer,
+			want.Pointer},
 	} {
 		if f.want != "" && f.got != f.want {
 			fields = append(fields, fmt.Sprintf("%s %q, want %q", f.name, f.got, f.want))
@@ -86,15 +87,19 @@ func checkRefusal(t *test) {
 
 // checkRefused reports whether two calls with a new key are both refused with what is
 // wanted.
-func (t *test) checkRefused(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order, want storefront.Refusal) bool {
+func (t *test) checkRefused(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order,
+	want storefront.Refusal) bool {
 	t.Helper()
 	for again, what := range []string{"a new key", "a key that was refused"} {
 		got, err := t.createWithRetry(t.Context(), store, key, order)
 		if err == nil && again == 0 {
-			t.unable("After SellOut(ctx, %q), CreateOrder with a new key and an order for the item returned the order %q and no error.", teapot, got.ID)
+			t.unable("After SellOut(ctx, %q), CreateOrder with a new key and an order for the item returned the "+
+				"order %q and no error.", teapot, got.ID)
 		}
 		if err == nil {
-			t.broken("it is decided after the order was recorded, and the key is not rolled back.", "A call was refused. Another with its key returned the order %q and no error, though the item was still sold out.", got.ID)
+			t.broken("it is decided after the order was recorded, and the key is not rolled back.",
+				"A call was refused. Another with its key returned the order %q and no error, though the item was "+
+					"still sold out.", got.ID)
 			return false
 		}
 		refusal := refusalOf(err)
@@ -104,7 +109,8 @@ func (t *test) checkRefused(store storefront.Store, key storefront.IdempotencyKe
 			return false
 		}
 		if d := refusalDifference(*refusal, want); d != "" {
-			t.broken("the Refusal is made anew on its way, and not of all its parts.", "The order of a call with %s was refused with %s.", what, d)
+			t.broken("the Refusal is made anew on its way, and not of all its parts.",
+				"The order of a call with %s was refused with %s.", what, d)
 			return false
 		}
 	}
@@ -124,12 +130,16 @@ func (t *test) checkOthersAreCreated(store storefront.Store) bool {
 			keys[i], proposed[i] = t.another(keys[i])
 		}
 	}
-	together(callers, func(i int) { got[i], errs[i] = t.createWithRetry(t.Context(), store, keys[i], proposed[i]) })
+	together(callers, func(i int) {
+		got[i],
+			errs[i] = t.createWithRetry(t.Context(), store, keys[i], proposed[i])
+	})
 	for i := range callers {
 		switch refused := refusalOf(errs[i]) != nil; {
 		case i%2 == 0 && refused:
 			t.broken("orders are committed together, and all of them are refused if one is.",
-				"Of %d concurrent calls with a key each, half of them for an item that was sold out, one for another item was refused: %v", callers, errs[i])
+				"Of %d concurrent calls with a key each, half of them for an item that was sold out, one for another "+
+					"item was refused: %v", callers, errs[i])
 			return false
 		case errs[i] != nil && !refused:
 			t.failed("CreateOrder", errs[i])
@@ -142,7 +152,8 @@ func (t *test) checkOthersAreCreated(store storefront.Store) bool {
 	for i := 0; i < callers; i += 2 {
 		if again := t.create(store, keys[i], proposed[(i+2)%callers]); again.ID != got[i].ID {
 			t.broken("orders are committed together, and all of them are rolled back if one is refused.",
-				"Of %d concurrent calls with a key each, one returned the order %q, while others were refused. Then its key had the order %q.", callers, got[i].ID, again.ID)
+				"Of %d concurrent calls with a key each, one returned the order %q, while others were refused. Then "+
+					"its key had the order %q.", callers, got[i].ID, again.ID)
 			return false
 		}
 	}
@@ -151,7 +162,8 @@ func (t *test) checkOthersAreCreated(store storefront.Store) bool {
 
 // checkDecidedAnew checks that the key of an order that was refused now creates one,
 // and that every later call with it returns that order.
-func (t *test) checkDecidedAnew(store storefront.Store, key storefront.IdempotencyKey, refused storefront.Order) {
+func (t *test) checkDecidedAnew(store storefront.Store, key storefront.IdempotencyKey,
+	refused storefront.Order) {
 	t.Helper()
 	const cause = "the refusal is recorded as the outcome of the key. Record nothing where an order is refused."
 	again := t.newOrder()
@@ -161,7 +173,8 @@ func (t *test) checkDecidedAnew(store storefront.Store, key storefront.Idempoten
 		return
 	}
 	if got.ID != again.ID {
-		t.broken(cause, "A call with the order %q was refused. After Restock, another with its key and the order %q returned the order %q.", refused.ID, again.ID, got.ID)
+		t.broken(cause, "A call with the order %q was refused. After Restock, another with its key and the order "+
+			"%q returned the order %q.", refused.ID, again.ID, got.ID)
 		return
 	}
 	if third := t.create(store, key, t.newOrder()); third.ID != got.ID {
@@ -172,7 +185,8 @@ func (t *test) checkDecidedAnew(store storefront.Store, key storefront.Idempoten
 
 func checkNeverRefused(t *test) {
 	store := t.newOrderStore()
-	refuser, ok := optional[Refuser](t, store, "that what can no longer be ordered can still be asked for with its key, for a store that refuses orders")
+	refuser, ok := optional[Refuser](t, store,
+		"that what can no longer be ordered can still be asked for with its key, for a store that refuses orders")
 	if !ok {
 		return
 	}
@@ -203,7 +217,8 @@ func checkNeverRefused(t *test) {
 
 // checkReplaysOfSoldOut reports whether calls with the key of an order whose item is
 // sold out return that order, or ErrKeyReused if they have another fingerprint.
-func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.IdempotencyKey, first storefront.Order) bool {
+func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.IdempotencyKey,
+	first storefront.Order) bool {
 	t.Helper()
 	const cause = "it is decided before the key is looked for, or by a wrapper, which cannot look for it."
 	for _, id := range []string{t.newOrder().ID, t.newOrder().ID, first.ID} {
@@ -211,7 +226,8 @@ func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.Idem
 		again.ID = id
 		got, err := t.createWithRetry(t.Context(), store, key, again)
 		if err != nil && id == first.ID {
-			t.broken(takenForOwn, "The item of an order was sold out. Then a call with the order's key and its ID failed: %v", err)
+			t.broken(takenForOwn, "The item of an order was sold out. Then a call with the order's key and its ID "+
+				"failed: %v", err)
 			return false
 		}
 		if err != nil {
@@ -226,7 +242,8 @@ func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.Idem
 	_, err := t.createWithRetry(t.Context(), store, withAnotherFingerprint(key), t.newOrder())
 	if refusalOf(err) != nil && !errors.Is(err, storefront.ErrKeyReused) {
 		t.broken("the key is looked for together with its fingerprint.",
-			"The item of an order was sold out. Then a call with the order's key and another Fingerprint was refused, and does not match ErrKeyReused: %v", err)
+			"The item of an order was sold out. Then a call with the order's key and another Fingerprint was "+
+				"refused, and does not match ErrKeyReused: %v", err)
 		return false
 	}
 	return true
@@ -240,7 +257,8 @@ func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.Idemp
 	together(callers, func(i int) { _, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder()) })
 	for _, err := range errs {
 		if refusalOf(err) != nil {
-			t.broken("the key is not looked for where calls meet.", "The item of an order was sold out. Then one of %d concurrent calls with the order's key was refused: %v", callers, err)
+			t.broken("the key is not looked for where calls meet.", "The item of an order was sold out. Then one of "+
+				"%d concurrent calls with the order's key was refused: %v", callers, err)
 			return false
 		}
 	}
@@ -283,8 +301,10 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 	}
 	for _, refused := range later {
 		if err == nil && refusalOf(refused) != nil {
-			t.broken("to look for the key, to decide and to record the order are not one step. Claim the key before it is decided (INSERT, then decide, then commit).",
-				"While a call was in progress (at use %d of its context) its item was sold out. It created the order %q, but another with its key was refused: %v", n, got.ID, refused)
+			t.broken("to look for the key, to decide and to record the order are not one step. Claim the key before "+
+				"it is decided (INSERT, then decide, then commit).",
+				"While a call was in progress (at use %d of its context) its item was sold out. It created the order "+
+					"%q, but another with its key was refused: %v", n, got.ID, refused)
 			return unused, false
 		}
 	}
@@ -295,7 +315,8 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 // either. No call uses the key between the crash and the one that may be refused, as
 // that might put it into the store's memory. Another key shows that the store has
 // kept its keys, which is another promise.
-func (t *test) checkSoldOutAfterCrash(store storefront.Store, refuser Refuser, reopener Reopener, key storefront.IdempotencyKey) {
+func (t *test) checkSoldOutAfterCrash(store storefront.Store, refuser Refuser, reopener Reopener,
+	key storefront.IdempotencyKey) {
 	t.Helper()
 	t.restock(refuser)
 	another, order := newKey(), t.newOrder()

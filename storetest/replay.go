@@ -15,11 +15,13 @@ func (t *test) kindsOfOrders() []storefront.Order {
 	for _, item := range []string{
 		"x", " teapot ", "Teapot", "tea\u00a0pot", `"'\`, "'; DROP TABLE orders; --", "$1 ? :a %s {}", "<a>&amp;", "null", "0", "1.0",
 		"\u00e9", "e\u0301", "\u65e5\u672c\u8a9e", "\U0001f600\u200d\U0001f600", "\u2028\u2029", "\u200b\u202e\ufeff", "\ufffd", "\U0010fffd",
-		strings.Repeat("x", 255), strings.Repeat("\u00e9", 255), strings.Repeat("\U0001f600", 255), strings.Repeat(" ", 254) + "x",
+		strings.Repeat("x", 255), strings.Repeat("\u00e9", 255), strings.Repeat("\U0001f600",
+			255), strings.Repeat(" ", 254) + "x",
 	} {
 		kinds = append(kinds, storefront.Order{Item: item})
 	}
-	for _, qty := range []int64{1, 1<<15 - 1, 1 << 15, 1<<24 + 1, 1<<31 - 1, 1 << 31, 1 << 32, 1<<53 - 2, 1<<53 - 1} {
+	for _, qty := range []int64{1, 1<<15 - 1, 1 << 15, 1<<24 + 1, 1<<31 - 1, 1 << 31, 1 << 32, 1<<53 - 2,
+		1<<53 - 1} {
 		kinds = append(kinds, storefront.Order{Qty: qty})
 	}
 	second := t.now().Truncate(time.Second)
@@ -45,7 +47,8 @@ func checkAsGiven(t *test) {
 	store := t.newOrderStore()
 	for _, order := range t.kindsOfOrders() {
 		if d := orderDifference(t.create(store, newKey(), order), order); d != "" {
-			t.broken("it is returned as it was read back from a column that does not keep it, or the store gives it an ID or a time of its own.",
+			t.broken("it is returned as it was read back from a column that does not keep it, or the store gives it "+
+				"an ID or a time of its own.",
 				"The call that created %s returned %s.", orderText(order), d)
 		}
 	}
@@ -81,7 +84,8 @@ func (t *test) checkReplaysOf(store storefront.Store, order storefront.Order) {
 			return // that the call creates no order is another promise
 		}
 		if d := orderDifference(got, order); d != "" {
-			t.broken("a column that does not keep it: a time without zone or milliseconds, an integer of 32 bits, text that is trimmed, cut or normalized.",
+			t.broken("a column that does not keep it: a time without zone or milliseconds, an integer of 32 bits, "+
+				"text that is trimmed, cut or normalized.",
 				"A repeated call with the key of %s returned %s.", orderText(order), d)
 			return
 		}
@@ -105,7 +109,8 @@ func (t *test) checkRace(store storefront.Store, oneID bool) bool {
 	stored := t.create(store, key, last)
 	others := 0
 	for i := range got {
-		if got[i].ID != stored.ID || !oneID && got[i].ID == proposed[i].ID || oneID && proposed[i].CreatedAt.Equal(stored.CreatedAt) {
+		if got[i].ID != stored.ID || !oneID && got[i].ID == proposed[i].ID || oneID &&
+			proposed[i].CreatedAt.Equal(stored.CreatedAt) {
 			others++
 			continue // that no call fails, and that only one creates, are other promises
 		}
@@ -114,7 +119,8 @@ func (t *test) checkRace(store storefront.Store, oneID bool) bool {
 			if oneID {
 				usual, calls = takenForOwn, "one key and one ID"
 			}
-			t.broken(usual, "Of %d concurrent calls with %s, one returned the order %q with %s.", callers, calls, stored.ID, d)
+			t.broken(usual, "Of %d concurrent calls with %s, one returned the order %q with %s.", callers, calls,
+				stored.ID, d)
 			return false
 		}
 	}

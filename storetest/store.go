@@ -24,7 +24,8 @@ func storePromises() []promise {
 		{"A returned slice belongs to the caller", checkSlices},
 		{"A resource is returned byte for byte as it was put into the Store", checkBytes},
 		{"Users, products and widgets are kept apart, even if they have the same ID", checkApart},
-		{"The text of an error, which is logged and never sent, contains neither the value of a key nor the item of an order", checkErrorText},
+		{"The text of an error, which is logged and never sent, contains neither the value of a key nor the item " +
+			"of an order", checkErrorText},
 	}
 }
 
@@ -46,7 +47,8 @@ var idsOfCalls = plainIDs(20)
 // another such store each of these calls was made once, alone, and was right.
 func (t *test) calls() (storefront.Store, []call) {
 	t.Helper()
-	contents := Contents{Users: resources(idsOfCalls), Products: resources(idsOfCalls), Widgets: resources(idsOfCalls)}
+	contents := Contents{Users: resources(idsOfCalls), Products: resources(idsOfCalls),
+		Widgets: resources(idsOfCalls)}
 	for _, c := range t.callsOf(t.newStore(contents)) {
 		if err := c.make(t.Context()); err != nil {
 			t.failed(c.text, err)
@@ -125,7 +127,8 @@ func checkConcurrent(t *test) {
 	})
 	for _, failure := range failures {
 		if failure != "" {
-			t.broken("state that calls share without a lock, or a lock that the database does not wait for.", "While %d goroutines called all methods, %s.", goroutines, failure)
+			t.broken("state that calls share without a lock, or a lock that the database does not wait for.",
+				"While %d goroutines called all methods, %s.", goroutines, failure)
 			return
 		}
 	}
@@ -144,7 +147,8 @@ func doneContexts(parent context.Context) []doneContext {
 	return []doneContext{{"cancelled", cancelled}, {"past its deadline", late}}
 }
 
-const notPassedOn = "ctx is not passed on, or the driver's own error is returned. Return ctx.Err() where it is not nil."
+const notPassedOn = "ctx is not passed on, or the driver's own error is returned. Return ctx.Err() where " +
+	"it is not nil."
 
 func checkDone(t *test) {
 	store, calls := t.calls()
@@ -208,9 +212,11 @@ func (t *test) checkDoneCall(c call, done doneContext) {
 		case err == nil || errors.As(err, new(wrongResult)):
 			t.broken(notPassedOn, "%s with a context that was %s returned no error.", c.text, done.what)
 		case !errors.Is(err, done.ctx.Err()):
-			t.broken(notPassedOn, "%s with a context that was %s returned an error that does not match %q: %v", c.text, done.what, done.ctx.Err(), err)
+			t.broken(notPassedOn, "%s with a context that was %s returned an error that does not match %q: %v", c.text,
+				done.what, done.ctx.Err(), err)
 		case t.bubble && time.Since(began) > 0:
-			t.broken("a pause before another attempt that does not end with ctx.", "%s with a context that was %s took %v to return.", c.text, done.what, time.Since(began))
+			t.broken("a pause before another attempt that does not end with ctx.",
+				"%s with a context that was %s took %v to return.", c.text, done.what, time.Since(began))
 		default:
 			continue
 		}
@@ -228,7 +234,8 @@ func (t *test) checkTimeout(call string, make func(context.Context) error) {
 	began := time.Now()
 	make(ctx)
 	if took := time.Since(began); took > limit {
-		t.broken("a pause that does not end with ctx.", "%s with a context that was done after %v took %v to return.", call, limit, took)
+		t.broken("a pause that does not end with ctx.",
+			"%s with a context that was done after %v took %v to return.", call, limit, took)
 	}
 }
 
@@ -246,11 +253,13 @@ func (t *test) checkCancelledCall(c call) {
 			t.failed(c.text, err)
 		}
 		if wrong := (wrongResult{}); errors.As(err, &wrong) {
-			t.broken("the error after the last row (sql.Rows.Err) is not looked at.", "%s, cancelled at use %d of its context, returned no error, but %s.", c.text, n, wrong.text)
+			t.broken("the error after the last row (sql.Rows.Err) is not looked at.",
+				"%s, cancelled at use %d of its context, returned no error, but %s.", c.text, n, wrong.text)
 			return
 		}
 		if err != nil && !errors.Is(err, over) {
-			t.broken(notPassedOn, "%s, cancelled at use %d of its context, returned an error that does not match %q: %v", c.text, n, over, err)
+			t.broken(notPassedOn, "%s, cancelled at use %d of its context, returned an error that does not match "+
+				"%q: %v", c.text, n, over, err)
 			return
 		}
 		if unused {
@@ -291,12 +300,14 @@ func checkNotUsedLater(t *test) {
 		for _, c := range calls {
 			err := c.make(t.Context())
 			if err != nil && !errors.As(err, new(wrongResult)) {
-				t.broken(cause, "After a call of %s had returned, its context was cancelled. Then %s, which was given another context, failed: %v", first.text, c.text, err)
+				t.broken(cause, "After a call of %s had returned, its context was cancelled. Then %s, which was given "+
+					"another context, failed: %v", first.text, c.text, err)
 				return
 			}
 		}
 		if n := recording.late.Load(); n > 0 {
-			t.broken(cause, "After a call of %s had returned, its context was used %d times by other calls.", first.text, n)
+			t.broken(cause, "After a call of %s had returned, its context was used %d times by other calls.",
+				first.text, n)
 			return
 		}
 	}
@@ -310,7 +321,8 @@ func checkNotUsedLater(t *test) {
 		t.failed("CreateOrder", err)
 	}
 	if got := t.create(store, key, t.newOrder()); got.ID != order.ID {
-		t.broken(cause, "After CreateOrder had returned the order %q, its context was cancelled. Then its key had the order %q.", order.ID, got.ID)
+		t.broken(cause, "After CreateOrder had returned the order %q, its context was cancelled. Then its key "+
+			"had the order %q.", order.ID, got.ID)
 	}
 }
 
@@ -336,13 +348,15 @@ func checkSlices(t *test) {
 		_ = append(mine[:1], mine...)
 		overwrite(mine[:cap(mine)])
 		if d := difference(idsOf(get(ids[0])), want); d != "" {
-			t.broken(cause, "After the caller had overwritten what %s returned, another such call returned %s.", l.text(ids[0], 5), d)
+			t.broken(cause, "After the caller had overwritten what %s returned, another such call returned %s.",
+				l.text(ids[0], 5), d)
 			return
 		}
 		kept := get(ids[0])
 		get(ids[10])
 		if d := difference(idsOf(kept), want); d != "" {
-			t.broken(cause, "What %s had returned was overwritten by another call. It became %s.", l.text(ids[0], 5), d)
+			t.broken(cause, "What %s had returned was overwritten by another call. It became %s.", l.text(ids[0], 5),
+				d)
 			return
 		}
 	}
@@ -468,7 +482,8 @@ func checkErrorText(t *test) {
 		t.Helper()
 		for _, part := range []string{secret.Value, order.Item} {
 			if err != nil && strings.Contains(err.Error(), part) {
-				t.broken("the arguments are wrapped into the error. Logs are read by more people than orders.", "The error of %s contains %q: %v", what, part, err)
+				t.broken("the arguments are wrapped into the error. Logs are read by more people than orders.",
+					"The error of %s contains %q: %v", what, part, err)
 			}
 		}
 	}

@@ -269,7 +269,8 @@ func (g gap) mistyped(optional reflect.Method) (reflect.Type, bool) {
 func explain(gaps []gap) string {
 	var texts []string
 	for _, g := range gaps {
-		text := fmt.Sprintf("Not checked: %s. To have it checked, give the store that newStore returns the methods of storetest.%s:", g.what, g.methods.Name())
+		text := fmt.Sprintf("Not checked: %s. To have it checked, give the store that newStore returns the "+
+			"methods of storetest.%s:", g.what, g.methods.Name())
 		for m := range g.methods.Methods() {
 			text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
 			if has, ok := g.mistyped(m); ok {
@@ -341,9 +342,11 @@ func (t *test) reopen(store Reopener) storefront.Store {
 	if reopened == nil {
 		t.unable("Reopen returned nil.")
 	}
-	for _, methods := range []reflect.Type{reflect.TypeFor[Clock](), reflect.TypeFor[Editor](), reflect.TypeFor[OrderLister](), reflect.TypeFor[Refuser](), reflect.TypeFor[Reopener]()} {
+	for _, methods := range []reflect.Type{reflect.TypeFor[Clock](), reflect.TypeFor[Editor](),
+		reflect.TypeFor[OrderLister](), reflect.TypeFor[Refuser](), reflect.TypeFor[Reopener]()} {
 		if reflect.TypeOf(store).Implements(methods) && !reflect.TypeOf(reopened).Implements(methods) {
-			t.unable("Reopen returned a %T, which has not got the methods of storetest.%s that %T has.", reopened, methods.Name(), store)
+			t.unable("Reopen returned a %T, which has not got the methods of storetest.%s that %T has.", reopened,
+				methods.Name(), store)
 		}
 	}
 	return watchedStore{reopened, t}

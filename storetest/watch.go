@@ -18,23 +18,29 @@ type watchedStore struct {
 
 func (w watchedStore) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
 	return retry(w.t, ctx, func() ([]storefront.Resource, error) {
-		return watch(w.t, ctx, "ListUsers", func() ([]storefront.Resource, error) { return w.Store.ListUsers(ctx, after, limit) })
+		return watch(w.t, ctx, "ListUsers",
+			func() ([]storefront.Resource, error) { return w.Store.ListUsers(ctx, after, limit) })
 	})
 }
 
-func (w watchedStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
-	return watch(w.t, ctx, "CreateOrder", func() (storefront.Order, error) { return w.Store.CreateOrder(ctx, key, order) })
+func (w watchedStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
+	order storefront.Order) (storefront.Order, error) {
+	return watch(w.t, ctx, "CreateOrder",
+		func() (storefront.Order, error) { return w.Store.CreateOrder(ctx, key, order) })
 }
 
 func (w watchedStore) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
 	return retry(w.t, ctx, func() (storefront.Resource, error) {
-		return watch(w.t, ctx, "GetProduct", func() (storefront.Resource, error) { return w.Store.GetProduct(ctx, id) })
+		return watch(w.t, ctx, "GetProduct",
+			func() (storefront.Resource, error) { return w.Store.GetProduct(ctx, id) })
 	})
 }
 
-func (w watchedStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
+func (w watchedStore) ListWidgets(ctx context.Context, start string,
+	limit int) ([]storefront.Resource, error) {
 	return retry(w.t, ctx, func() ([]storefront.Resource, error) {
-		return watch(w.t, ctx, "ListWidgets", func() ([]storefront.Resource, error) { return w.Store.ListWidgets(ctx, start, limit) })
+		return watch(w.t, ctx, "ListWidgets",
+			func() ([]storefront.Resource, error) { return w.Store.ListWidgets(ctx, start, limit) })
 	})
 }
 
@@ -77,9 +83,11 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 	t.impatient.Store(true)
 	if err := ctx.Err(); !t.stuck.Swap(true) {
 		if err != nil {
-			t.Errorf("%s has not returned %v after it was called, though its context is done: %v.\nThe broken promise: %s.", method, limit, err, promptly)
+			t.Errorf("%s has not returned %v after it was called, though its context is done: %v.\nThe broken "+
+				"promise: %s.", method, limit, err, promptly)
 		} else {
-			t.Errorf("%s has not returned %v after it was called. Does it wait for a lock that another call has not released?\nSo it was not checked: %s.", method, limit, t.sentence)
+			t.Errorf("%s has not returned %v after it was called. Does it wait for a lock that another call has not "+
+				"released?\nSo it was not checked: %s.", method, limit, t.sentence)
 		}
 	}
 	return none, errStuck

@@ -94,15 +94,19 @@ func main() {
 		Prefix:  "exactlyonce-" + rand.Text()[:8] + "-", // so that no run meets the keys of another
 		Proxies: true,
 	}
-	flag.Func("url", "where the shop is, with its prefix and without /v1/orders: `http://host:port`, or several with commas between them", func(value string) error { return addURLs(&c, value) })
+	flag.Func("url", "where the shop is, with its prefix and without /v1/orders: `http://host:port`, or "+
+		"several with commas between them", func(value string) error { return addURLs(&c, value) })
 	flag.IntVar(&c.Orders, "orders", 10_000, "how `many` orders to create")
 	flag.IntVar(&c.Clients, "clients", 64, "how `many` clients create them at the same time")
 	flag.Uint64Var(&c.Seed, "seed", 1, "of the clients' random choices")
 	flag.StringVar(&c.Item, "item", "", "what to order; without it, every order is of an item of its own")
-	flag.Func("header", "`'Name: value'` to send with every request, such as Authorization; may be repeated", func(value string) error { return addHeader(c.Header, value) })
-	wait := flag.Duration("wait", 30*time.Second, "how long the shop may take to come up and acknowledge the first order")
+	flag.Func("header", "`'Name: value'` to send with every request, such as Authorization; may be repeated",
+		func(value string) error { return addHeader(c.Header, value) })
+	wait := flag.Duration("wait", 30*time.Second,
+		"how long the shop may take to come up and acknowledge the first order")
 	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
-	flag.DurationVar(&c.Patience, "patience", 5*time.Minute, "how long nothing may be acknowledged, or a URL not replay, before this ends")
+	flag.DurationVar(&c.Patience, "patience", 5*time.Minute,
+		"how long nothing may be acknowledged, or a URL not replay, before this ends")
 	name := flag.String("report", "", "`file` to write a report to, in HTML: a regular one, a pipe or a FIFO")
 	flag.Usage = usage
 	flag.Parse()
@@ -117,7 +121,8 @@ func main() {
 		}
 	}
 
-	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n", c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
+	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n", c.Orders,
+		strings.Join(shownURLs(c), ", "), c.Prefix)
 	fmt.Fprintln(os.Stderr, "Make it fail meanwhile. Ctrl-C ends the creating early.")
 	a := audit.New(c)
 	notStarted := run(a, *wait)
@@ -246,7 +251,8 @@ func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 	replaying, stop := notified()
 	defer stop()
 	if creating.Err() != nil {
-		fmt.Fprintln(os.Stderr, "No more orders are created. What was acknowledged is replayed now; Ctrl-C ends that, too.")
+		fmt.Fprintln(os.Stderr, "No more orders are created. What was acknowledged is replayed now; Ctrl-C ends "+
+			"that, too.")
 	}
 	acknowledged := a.Progress().Acknowledged
 	end = out.show("replaying", func() string {

@@ -214,7 +214,8 @@ func newLatencyChart(r *audit.Result) *latencyChart {
 		nines float64 // -log10 of the share above
 		text  string
 		minor bool
-	}{{0, "0", false}, {math.Log10(2), "50", true}, {1, "90", false}, {2, "99", false}, {3, "99.9", false}, {4, "99.99", false}, {5, "99.999", true}} {
+	}{{0, "0", false}, {math.Log10(2), "50", true}, {1, "90", false}, {2, "99", false}, {3, "99.9", false},
+		{4, "99.99", false}, {5, "99.999", true}} {
 		if p.nines <= right {
 			c.X = append(c.X, tick{100 * p.nines / right, p.text, p.minor})
 		}

@@ -50,7 +50,8 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	if n := r.Sent - r.Acknowledged; n > 0 {
 		note = fmt.Sprintf("%d others were sent, but not acknowledged", n)
 	}
-	s.Promises = append(s.Promises, figure{"acknowledged", fmt.Sprintf("%d of %d", r.Acknowledged, c.Orders), note, false})
+	s.Promises = append(s.Promises,
+		figure{"acknowledged", fmt.Sprintf("%d of %d", r.Acknowledged, c.Orders), note, false})
 	var broken []string
 	unanswered := ""
 	for kind, n := range r.Broken {
@@ -73,7 +74,8 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	case unanswered != "":
 		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+unanswered+"."
 	case r.Replayed < replays:
-		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: the replaying was ended early."
+		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+
+			"the replaying was ended early."
 	default:
 		s.Status, s.Verdict = statusKept, "Every promise was kept."
 	}
@@ -94,7 +96,8 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	if r.LongestGap > 0 {
 		gap = "from the start"
 		if r.GapBegan > 0 {
-			gap = fmt.Sprintf("from %s to %s after the start", showDuration(r.GapBegan), showDuration(r.GapBegan+r.LongestGap))
+			gap = fmt.Sprintf("from %s to %s after the start", showDuration(r.GapBegan),
+				showDuration(r.GapBegan+r.LongestGap))
 		}
 	}
 	s.Requests = []figure{
@@ -105,7 +108,8 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		{"unexpected answers", count(outcomes[audit.Odd]), "", outcomes[audit.Odd] > 0},
 		{"hung up early, on purpose", count(outcomes[audit.HungUp]), "", false},
 		{"retries of orders", count(r.Retries), "", false},
-		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL", r.Replayed < replays},
+		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL",
+			r.Replayed < replays},
 		{"longest gap", showGap(r), gap, false},
 	}
 	for _, p := range []struct {
@@ -130,7 +134,8 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		{"seed", fmt.Sprint(c.Seed), "", false},
 		{"keys", c.Prefix + "…", "", false},
 		{"item", item, "", false},
-		{"headers", strings.Join(slices.Sorted(maps.Keys(c.Header)), ", "), "", false}, // without values, as some are secret
+		// without values, as some are secret
+		{"headers", strings.Join(slices.Sorted(maps.Keys(c.Header)), ", "), "", false},
 		{"timeout", c.Timeout.String(), "", false},
 		{"patience", c.Patience.String(), "", false},
 		{"creating", showDuration(r.Creating), "", false},

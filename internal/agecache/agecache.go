@@ -97,7 +97,8 @@ func (c *Cache[V]) Get(ctx context.Context, key Key, d *Directives) (Answer[V], 
 	answer, err := c.get(ctx, key, d)
 	failed := err != nil && err != ErrNotCached && !errors.Is(err, c.NotFound)
 	if failed && d.StaleIfError >= 0 && ctx.Err() != context.Canceled {
-		instead := Directives{AcceptsAge: true, MaxAge: math.MaxInt64, MaxStale: d.StaleIfError} // RFC 5861, Section 4
+		// RFC 5861, Section 4
+		instead := Directives{AcceptsAge: true, MaxAge: math.MaxInt64, MaxStale: d.StaleIfError}
 		c.mu.Lock()
 		stored, ok := c.stored(key, &instead)
 		c.mu.Unlock()

@@ -63,7 +63,8 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{"lost", "replayed differently", "created twice", "acknowledged as another order", "unanswered", "answered unexpectedly"}[k]
+	return [...]string{"lost", "replayed differently", "created twice", "acknowledged as another order",
+		"unanswered", "answered unexpectedly"}[k]
 }
 
 // A Fault is a promise that was broken. There is one of each kind for a key, but
@@ -151,7 +152,7 @@ type Progress struct {
 	Sent         int           // orders that were sent
 	Acknowledged int           // orders that were acknowledged
 	Retrying     int           // orders whose last try failed
-	Failed       int           // requests for orders that were not acknowledged, but not because the client hung up
+	Failed       int           // requests that were not acknowledged, unless the client hung up
 	Failure      string        // of the last of these requests, in few words
 	Gap          time.Duration // since an order was last acknowledged
 	Created      bool          // no more orders are sent
@@ -287,7 +288,8 @@ func (a *Audit) First(ctx context.Context, wait time.Duration) error {
 			if answer.outcome == HungUp && last != nil {
 				break
 			}
-			last = &NotStarted{URL: Shown(url), Status: answer.status, Failure: answer.brief, Detail: printable(answer.problem)}
+			last = &NotStarted{URL: Shown(url), Status: answer.status, Failure: answer.brief,
+				Detail: printable(answer.problem)}
 			if answer.final {
 				return last
 			}
@@ -370,7 +372,8 @@ func (a *Audit) giveUp(ctx context.Context, cancel func()) {
 
 // newOrder returns the order with a number.
 func (a *Audit) newOrder(n int) *order {
-	o := &order{Order: Order{Key: a.Config.Prefix + strconv.Itoa(n), Item: a.Config.Item, Qty: int64(1 + n%9)}, began: time.Now()}
+	o := &order{Order: Order{Key: a.Config.Prefix + strconv.Itoa(n), Item: a.Config.Item, Qty: int64(1 + n%9)},
+		began: time.Now()}
 	if o.Item == "" {
 		o.Item = o.Key
 	}
@@ -501,7 +504,8 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 		if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
 			return answer{outcome: HungUp, began: began, brief: "interrupted", problem: "the client hung up"}
 		}
-		result := answer{outcome: NoAnswer, began: began, timeout: errors.Is(err, context.DeadlineExceeded), brief: rootOf(err).Error(), problem: err.Error()}
+		result := answer{outcome: NoAnswer, began: began, timeout: errors.Is(err, context.DeadlineExceeded),
+			brief: rootOf(err).Error(), problem: err.Error()}
 		if result.timeout {
 			result.brief = fmt.Sprintf("no answer within %v", a.Config.Timeout)
 		}
@@ -539,7 +543,8 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	}
 
 	result := answer{
-		began: began, status: w.StatusCode, body: body, brief: strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode, http.StatusText(w.StatusCode))),
+		began: began, status: w.StatusCode, body: body, brief: strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode,
+			http.StatusText(w.StatusCode))),
 		problem: fmt.Sprintf("%s answers %s: %.500s", Shown(url), w.Status, body),
 	}
 	if w.StatusCode == http.StatusCreated {
@@ -680,7 +685,8 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 	case replaying && !replayed:
 		a.fault(Lost, o, body, "it was acknowledged as\n%s\nand then %s has created\n%s", o.Body, url, body)
 	case !replayed && created > 1:
-		a.fault(Duplicated, o, body, "it was first acknowledged as\n%s\nand then %s has created\n%s", o.Body, url, body)
+		a.fault(Duplicated, o, body, "it was first acknowledged as\n%s\nand then %s has created\n%s", o.Body, url,
+			body)
 	case !same && !lost: // for a lost one, the other replicas replay what the key has created instead
 		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then by %s as\n%s", o.Body, url, body)
 	}
@@ -805,5 +811,6 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 			return
 		}
 	}
-	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", Shown(r.url), problem)
+	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", Shown(r.url),
+		problem)
 }

@@ -94,7 +94,8 @@ func Check(file string, store Store, wrap func(http.Handler) http.Handler) error
 	var faults []error
 	for _, e := range exchanges {
 		if e.want == nil {
-			faults = append(faults, fmt.Errorf("%s:%d: no response is recorded for this request: see README.md there", file, e.line))
+			faults = append(faults, fmt.Errorf("%s:%d: no response is recorded for this request: see README.md there",
+				file, e.line))
 			continue
 		}
 		for _, fault := range e.want.faults(e.got) {
@@ -155,7 +156,8 @@ type exchange struct {
 
 // replayFile puts the resources of store.json, in the same folder, into the store and
 // replays the file.
-func replayFile(file string, store Store, wrap func(http.Handler) http.Handler) (text string, exchanges []exchange, err error) {
+func replayFile(file string, store Store,
+	wrap func(http.Handler) http.Handler) (text string, exchanges []exchange, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return "", nil, err
@@ -234,7 +236,8 @@ func put(store Store, text string) error {
 	if err := loaded.Load(strings.NewReader(text)); err != nil {
 		return err
 	}
-	for name, c := range map[string]*storefront.Collection{"users": &loaded.Users, "products": &loaded.Products, "widgets": &loaded.Widgets} {
+	for name, c := range map[string]*storefront.Collection{"users": &loaded.Users, "products": &loaded.Products,
+		"widgets": &loaded.Widgets} {
 		if resources := slices.Collect(c.All()); len(resources) > 0 {
 			if err := store.Put(context.Background(), name, resources...); err != nil {
 				return err
@@ -245,7 +248,8 @@ func put(store Store, text string) error {
 }
 
 // newService returns the handler with options such as "Shared MaxAge=10s".
-func newService(store storefront.Store, options string, wrap func(http.Handler) http.Handler) (http.Handler, error) {
+func newService(store storefront.Store, options string,
+	wrap func(http.Handler) http.Handler) (http.Handler, error) {
 	opts := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
 	for _, option := range strings.Fields(options) {
 		var err error
@@ -353,14 +357,16 @@ func (s *failingStore) become(state string) error {
 	return nil
 }
 
-func (s *failingStore) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
+func (s *failingStore) ListUsers(ctx context.Context, after string,
+	limit int) ([]storefront.Resource, error) {
 	if s.failure != nil {
 		return nil, s.failure
 	}
 	return s.Store.ListUsers(ctx, after, limit)
 }
 
-func (s *failingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+func (s *failingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
+	order storefront.Order) (storefront.Order, error) {
 	if s.failure != nil {
 		return storefront.Order{}, s.failure
 	}
@@ -374,7 +380,8 @@ func (s *failingStore) GetProduct(ctx context.Context, id string) (storefront.Re
 	return s.Store.GetProduct(ctx, id)
 }
 
-func (s *failingStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
+func (s *failingStore) ListWidgets(ctx context.Context, start string,
+	limit int) ([]storefront.Resource, error) {
 	if s.failure != nil {
 		return nil, s.failure
 	}

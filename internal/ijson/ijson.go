@@ -172,7 +172,8 @@ func (p *parser) syntax() bool {
 	}
 	before := p.text[:end]
 	start := bytes.LastIndexByte(before, '\n') + 1
-	p.reason = fmt.Sprintf("is not well-formed, at line %d, column %d", 1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[start:]))
+	p.reason = fmt.Sprintf("is not well-formed, at line %d, column %d", 1+bytes.Count(before, []byte("\n")),
+		1+utf8.RuneCount(before[start:]))
 	p.malformed, p.found = true, "unexpected end"
 	if len(p.rest) > 0 {
 		r, _ := utf8.DecodeRune(p.rest)

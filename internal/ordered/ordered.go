@@ -55,7 +55,8 @@ func newLeaf[V Value](items []V) *node[V] {
 }
 
 func newInner[V Value](least []string, children []*node[V]) *node[V] {
-	n := &node[V]{least: least, keys: make([]uint64, len(least)), children: make([]atomic.Pointer[node[V]], len(children))}
+	n := &node[V]{least: least, keys: make([]uint64, len(least)),
+		children: make([]atomic.Pointer[node[V]], len(children))}
 	for i, c := range children {
 		n.children[i].Store(c)
 	}
@@ -231,7 +232,8 @@ func (n *node[V]) put(v V) (left, right *node[V], least string) {
 		return newInner(leasts, children), nil, ""
 	}
 	const half = maxNode / 2
-	return newInner(slices.Clone(leasts[:half-1]), children[:half]), newInner(slices.Clone(leasts[half:]), children[half:]), leasts[half-1]
+	return newInner(slices.Clone(leasts[:half-1]), children[:half]), newInner(slices.Clone(leasts[half:]),
+		children[half:]), leasts[half-1]
 }
 
 // putItem implements put for leaves.
