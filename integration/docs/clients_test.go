@@ -21,7 +21,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/clienttest"
-	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 )
@@ -104,7 +103,7 @@ const (
 	orderProblem    = "urn:problem-type:storefront:"
 )
 
-// The clients of docs/wire.md take an answer for what the table there says. A row is how
+// The clients in folder clients take an answer for what the table of docs/wire.md says. A row is how
 // the first tries are answered.
 var clientRows = []struct {
 	name  string
@@ -160,26 +159,25 @@ var clientRows = []struct {
 	{name: "503 for long", first: answers(503, htmlPage), tries: 12},
 }
 
-// TestDocumentedClients runs the clients of docs/wire.md, in four languages, against a
-// service that answers in each way. In the test they do not sleep between their tries,
-// but print for how long they would have slept.
+// TestDocumentedClients runs the clients in folder clients against a service that answers in
+// each way. In the test they do not sleep between their tries, but print for how long they
+// would have slept.
 //
-// A program starts for each answer. So in the short run one language in turn, and Go, meet it.
+// A program starts for each answer. So in the short run one language in turn meets it.
 func TestDocumentedClients(t *testing.T) {
 	for language, row := range []struct {
 		language, file string
 		sleep, instead string // how it sleeps, and a call in the place of that
 		function       string // that is called: it prints and does not sleep
-		run            []string
+		run            string
 	}{
-		{"go", "main.go", "time.Sleep(", "sleep(", "func sleep(d time.Duration) { log.Println(`sleeps`, d.Seconds()) }", nil},
-		{"python", "order.py", "time.sleep(", "(lambda s: print('sleeps', s, file=__import__('sys').stderr))(", "", []string{python()}},
-		{"js", "order.mjs", "setTimeout(", "sleep(", "function sleep(done, ms) { console.error('sleeps', ms / 1000); done(); }", []string{"node"}},
-		{"bash", "order.sh", "\tsleep ", "\techo >&2 sleeps ", "", []string{"bash"}},
+		{"python", "order.py", "time.sleep(", "(lambda s: print('sleeps', s, file=__import__('sys').stderr))(", "", python()},
+		{"js", "order.mjs", "setTimeout(", "sleep(", "function sleep(done, ms) { console.error('sleeps', ms / 1000); done(); }", "node"},
+		{"bash", "order.sh", "\tsleep ", "\techo >&2 sleeps ", "", "bash"},
 	} {
 		t.Run(row.language, func(t *testing.T) {
 			t.Parallel()
-			need.Programs(t, need.Tools, append(row.run, "curl")...)
+			need.Programs(t, need.Tools, row.run, "curl")
 			var mu sync.Mutex
 			var shop *clientShop
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,8 +188,7 @@ func TestDocumentedClients(t *testing.T) {
 			}))
 			defer server.Close()
 
-			program := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClients"), "\n")
-			program = strings.ReplaceAll(program, documentedURL, server.URL)
+			program := strings.ReplaceAll(clientSource(t, row.file), documentedURL, server.URL)
 			if strings.Count(program, row.sleep) != 1 {
 				t.Fatalf("it has not one %q", row.sleep)
 			}
@@ -201,17 +198,10 @@ func TestDocumentedClients(t *testing.T) {
 			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			run := append(row.run, file)
-			if row.language == "go" {
-				run = []string{filepath.Join(dir, "client")}
-				if out, err := exec.Command("go", "build", "-o", run[0], file).CombinedOutput(); err != nil {
-					t.Fatalf("%v\n%s", err, out)
-				}
-			}
 			keys := make(map[string]bool)
 			for i, c := range clientRows {
 				t.Run(c.name, func(t *testing.T) {
-					if others := 3; language > 0 && language-1 != i%others {
+					if language != i%3 {
 						long.Test(t)
 					}
 					s := &clientShop{first: c.first, tries: max(1, c.tries)}
@@ -221,7 +211,7 @@ func TestDocumentedClients(t *testing.T) {
 					mu.Unlock()
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 					defer cancel()
-					cmd := exec.CommandContext(ctx, run[0], run[1:]...)
+					cmd := exec.CommandContext(ctx, row.run, file)
 					cmd.Dir = dir
 					var stdout, stderr strings.Builder
 					cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -297,8 +287,18 @@ func checkSleeps(t *testing.T, stderr string, times, told int) {
 	}
 }
 
-// A program is a client of docs/wire.md that sends an order to a service, both of which it is
-// given in its environment.
+// clientSource returns a file of folder clients.
+func clientSource(t *testing.T, file string) string {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join(repository, "clients", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(source)
+}
+
+// A program is a client that sends an order to a service, both of which it is given in its
+// environment.
 type program struct{ run, env []string }
 
 func (p program) CreateOrder(ctx context.Context, item string, qty int64) (id string, err error) {
@@ -317,33 +317,30 @@ func (p program) CreateOrder(ctx context.Context, item string, qty int64) (id st
 	return strings.TrimSpace(strings.TrimPrefix(string(out), "created ")), nil
 }
 
-// TestDocumentedClientsPassTheSuite has the clients of docs/wire.md meet the troubles of
+// TestDocumentedClientsPassTheSuite has the clients in folder clients meet the faults of
 // package clienttest, as they stand but for the order and the URL.
 func TestDocumentedClientsPassTheSuite(t *testing.T) {
 	for _, row := range []struct {
 		language, file string
-		url, order     [2]string // what stands in the document, and in its place
-		run            []string
+		url, order     [2]string // what stands in the file, and in its place
+		run            string
 	}{
-		{"go", "main.go", [2]string{`"` + documentedURL + `"`, `os.Getenv("SERVICE")`}, [2]string{"`{\"item\":\"teapot\",\"qty\":2}`", `os.Getenv("ORDER")`}, nil},
-		{"python", "order.py", [2]string{`"` + documentedURL + `"`, `__import__("os").environ["SERVICE"]`}, [2]string{`{"item": "teapot", "qty": 2}`, `json.loads(__import__("os").environ["ORDER"])`}, []string{python()}},
-		{"js", "order.mjs", [2]string{`"` + documentedURL + `"`, `process.env.SERVICE`}, [2]string{`{ item: "teapot", qty: 2 }`, `JSON.parse(process.env.ORDER)`}, []string{"node"}},
-		{"bash", "order.sh", [2]string{documentedURL, `"$SERVICE"`}, [2]string{`'{"item":"teapot","qty":2}'`, `"$ORDER"`}, []string{"bash"}},
+		{"python", "order.py", [2]string{`"` + documentedURL + `"`, `__import__("os").environ["SERVICE"]`}, [2]string{`{"item": "teapot", "qty": 2}`, `json.loads(__import__("os").environ["ORDER"])`}, python()},
+		{"js", "order.mjs", [2]string{`"` + documentedURL + `"`, `process.env.SERVICE`}, [2]string{`{ item: "teapot", qty: 2 }`, `JSON.parse(process.env.ORDER)`}, "node"},
+		{"bash", "order.sh", [2]string{documentedURL, `"$SERVICE"`}, [2]string{`'{"item":"teapot","qty":2}'`, `"$ORDER"`}, "bash"},
 	} {
 		t.Run(row.language, func(t *testing.T) {
-			if row.language != "go" {
-				long.Test(t)
-			}
+			long.Test(t)
 			t.Parallel()
-			need.Programs(t, need.Tools, append(row.run, "curl")...)
-			text := strings.Join(documents.TestedBy(t, repository, "docs/wire.md", row.language, "TestDocumentedClients"), "\n")
+			need.Programs(t, need.Tools, row.run, "curl")
+			text := clientSource(t, row.file)
 			for _, change := range [][2]string{row.url, row.order} {
 				if strings.Count(text, change[0]) != 1 {
 					t.Fatalf("it has not one %s", change[0])
 				}
 				text = strings.Replace(text, change[0], change[1], 1)
 			}
-			run := append(row.run, filepath.Join(t.TempDir(), row.file))
+			run := []string{row.run, filepath.Join(t.TempDir(), row.file)}
 			if err := os.WriteFile(run[len(run)-1], []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
