@@ -15,7 +15,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -46,11 +45,14 @@ type kubernetesProbe struct {
 // The probes of the documented Deployment ask for what the program answers, and give it
 // the time that it says it needs.
 func TestKubernetesProbes(t *testing.T) {
-	text := documents.TestedBy(t, repository, "docs/operations.md", "yaml", "TestKubernetesProbes")[0]
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "deploy", "kubernetes.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var deployment struct {
 		Spec struct{ Template struct{ Spec kubernetesPod } }
 	}
-	if err := yaml.Unmarshal([]byte(text), &deployment); err != nil {
+	if err := yaml.Unmarshal(text, &deployment); err != nil {
 		t.Fatal(err)
 	}
 	pod := deployment.Spec.Template.Spec

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func TestNginx(t *testing.T) {
 	t.Parallel()
-	f := startNginx(t, byHTTP, documented(t, "nginx"))
+	f := startNginx(t, byHTTP, documented(t, "nginx.conf"))
 	testContract(t, f, carriage{
 		own:    []string{"Date", "Vary"},
 		broken: []string{"not-implemented", "users-not-modified-list"}, // a method in lower case, two lines of If-None-Match: 400
@@ -41,7 +41,7 @@ func TestNginx(t *testing.T) {
 
 func TestNginxCache(t *testing.T) {
 	t.Parallel()
-	f := startNginx(t, byHTTP, documented(t, "nginx"))
+	f := startNginx(t, byHTTP, documented(t, "nginx-cache.conf"))
 	testProxy(t, f)
 	testCache(t, f)
 	testCompression(t, f)
@@ -51,7 +51,7 @@ func TestNginxCache(t *testing.T) {
 // answer from its memory, and nginx, which ignores Age, keeps that like a new answer.
 func TestNginxCacheNeedsTheLineThatDropsCacheControl(t *testing.T) {
 	t.Parallel()
-	text := replaced(t, documented(t, "nginx"), `proxy_set_header Cache-Control "";`, "")
+	text := replaced(t, documented(t, "nginx-cache.conf"), `proxy_set_header Cache-Control "";`, "")
 	if !startNginx(t, byHTTP, text).showsOldAnswers(t) {
 		t.Error("without the line, nobody has seen an old answer either: what is it for?")
 	}
@@ -59,7 +59,7 @@ func TestNginxCacheNeedsTheLineThatDropsCacheControl(t *testing.T) {
 
 func TestVarnish(t *testing.T) {
 	t.Parallel()
-	f := startVarnish(t, documented(t, "vcl"))
+	f := startVarnish(t, documented(t, "varnish.vcl"))
 	testProxy(t, f)
 	testCache(t, f)
 	t.Run("the age of a stored answer is said", func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestVarnish(t *testing.T) {
 
 func TestHAProxy(t *testing.T) {
 	t.Parallel()
-	f := startHAProxy(t, documented(t, "haproxy"))
+	f := startHAProxy(t, documented(t, "haproxy.cfg"))
 	testContract(t, f, carriage{})
 	testProxy(t, f)
 	testPassing(t, f)
@@ -82,7 +82,7 @@ func TestHAProxy(t *testing.T) {
 
 func TestApache(t *testing.T) {
 	t.Parallel()
-	f := startApache(t, byHTTP, documented(t, "apache"))
+	f := startApache(t, byHTTP, documented(t, "apache.conf"))
 	testContract(t, f, carriage{
 		own:    []string{"Vary"},
 		broken: []string{"not-found-unclean-path"}, // which it cleans
@@ -94,7 +94,7 @@ func TestApache(t *testing.T) {
 
 func TestApacheNeedsItsTagsUnchanged(t *testing.T) {
 	t.Parallel()
-	s := startApache(t, byHTTP, replaced(t, documented(t, "apache"), "    DeflateAlterETag NoChange\n", "")).open(t, nil)
+	s := startApache(t, byHTTP, replaced(t, documented(t, "apache.conf"), "    DeflateAlterETag NoChange\n", "")).open(t, nil)
 	tag := s.send(t, "GET", "/openapi.json", "", "Accept-Encoding: gzip").header.Get("ETag")
 	if r := s.send(t, "GET", "/openapi.json", "", "Accept-Encoding: gzip", "If-None-Match: "+tag); r.status != http.StatusOK {
 		t.Errorf("without the line, %s is answered with %d, too: what is it for?", tag, r.status)
@@ -109,7 +109,7 @@ var lighttpd = []string{"not-found", "not-implemented", "order-if-match", "order
 
 func TestLighttpd(t *testing.T) {
 	t.Parallel()
-	f := startLighttpd(t, byHTTP, documented(t, "lighttpd"))
+	f := startLighttpd(t, byHTTP, documented(t, "lighttpd.conf"))
 	testContract(t, f, carriage{broken: lighttpd})
 	testProxy(t, f)
 	testPassing(t, f)
@@ -117,7 +117,7 @@ func TestLighttpd(t *testing.T) {
 
 func TestCaddy(t *testing.T) {
 	t.Parallel()
-	f := startCaddy(t, byHTTP, documented(t, "caddy"))
+	f := startCaddy(t, byHTTP, documented(t, "Caddyfile"))
 	f.streams = true
 	testContract(t, f, carriage{own: []string{"Vary"}})
 	testProxy(t, f)
@@ -132,17 +132,17 @@ func TestFastCGI(t *testing.T) {
 		start func(t *testing.T) *front
 		carriage
 	}{
-		{"nginx", func(t *testing.T) *front { return startNginx(t, byFastCGI, documented(t, "nginx")) }, carriage{
+		{"nginx", func(t *testing.T) *front { return startNginx(t, byFastCGI, documented(t, "fastcgi-nginx.conf")) }, carriage{
 			// As by HTTP; of two lines of a header, the last one arrives.
 			broken: []string{"not-implemented", "users-not-modified-list", "order-key-invalid"},
 		}},
-		{"Caddy", func(t *testing.T) *front { return startCaddy(t, byFastCGI, documented(t, "caddy")) }, carriage{
+		{"Caddy", func(t *testing.T) *front { return startCaddy(t, byFastCGI, documented(t, "fastcgi-Caddyfile")) }, carriage{
 			broken: []string{"not-implemented"}, // a method in lower case arrives in upper case
 		}},
-		{"Apache", func(t *testing.T) *front { return startApache(t, byFastCGI, documented(t, "apache")) }, carriage{
+		{"Apache", func(t *testing.T) *front { return startApache(t, byFastCGI, documented(t, "fastcgi-apache.conf")) }, carriage{
 			own: []string{"Content-Length", "Vary"},
 		}},
-		{"lighttpd", func(t *testing.T) *front { return startLighttpd(t, byFastCGI, documented(t, "lighttpd")) }, carriage{
+		{"lighttpd", func(t *testing.T) *front { return startLighttpd(t, byFastCGI, documented(t, "fastcgi-lighttpd.conf")) }, carriage{
 			broken: lighttpd,
 		}},
 	} {
@@ -160,7 +160,7 @@ func TestFastCGI(t *testing.T) {
 // with Retry-After. Without the second backend, HAProxy would, and without it.
 func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
 	t.Parallel()
-	config := documented(t, "haproxy")
+	config := documented(t, "haproxy.cfg")
 	for _, row := range []struct {
 		name, config string
 		arrives      bool
@@ -191,7 +191,7 @@ func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
 func TestHAProxyNeedsRedispatch(t *testing.T) {
 	t.Parallel()
 	const server = "    server a 127.0.0.1:8080 check\n\nbackend unready"
-	config := replaced(t, documented(t, "haproxy"), server, "    server down 127.0.0.1:1\n"+server)
+	config := replaced(t, documented(t, "haproxy.cfg"), server, "    server down 127.0.0.1:1\n"+server)
 	for _, row := range []struct {
 		name, config string
 		status       int // of requests that have met the replica
@@ -224,13 +224,13 @@ func TestCGI(t *testing.T) {
 		start func(t *testing.T) *front
 		carriage
 	}{
-		{"nginx", func(t *testing.T) *front { return startNginx(t, byCGI, documented(t, "nginx")) }, carriage{
+		{"nginx", func(t *testing.T) *front { return startNginx(t, byCGI, documented(t, "cgi-nginx.conf")) }, carriage{
 			only: only, broken: []string{"order-media-type-repeated"}, // of two lines, one arrives
 		}},
-		{"Apache", func(t *testing.T) *front { return startApache(t, byCGI, documented(t, "apache")) }, carriage{
+		{"Apache", func(t *testing.T) *front { return startApache(t, byCGI, documented(t, "cgi-apache.conf")) }, carriage{
 			only: only, own: []string{"Content-Length", "Date", "Vary"}, broken: []string{"order-chunked"}, // without its body
 		}},
-		{"lighttpd", func(t *testing.T) *front { return startLighttpd(t, byCGI, documented(t, "lighttpd")) }, carriage{
+		{"lighttpd", func(t *testing.T) *front { return startLighttpd(t, byCGI, documented(t, "cgi-lighttpd.conf")) }, carriage{
 			only: only, broken: lighttpd,
 		}},
 	} {

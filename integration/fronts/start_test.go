@@ -12,25 +12,17 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/need"
 )
 
-// documented returns the configuration that is marked as that of this test in
-// docs/operations.md, or docs/embedding.md for what is not a proxy.
-func documented(t *testing.T, language string) string {
+// documented returns a configuration in docs/deploy.
+func documented(t *testing.T, name string) string {
 	t.Helper()
-	test, _, _ := strings.Cut(t.Name(), "/")
-	test, _, _ = strings.Cut(test, "Needs")
-	document := "docs/operations.md"
-	if strings.HasSuffix(test, "CGI") {
-		document = "docs/embedding.md"
+	config, err := os.ReadFile(filepath.Join("../../docs/deploy", name))
+	if err != nil {
+		t.Fatal(err)
 	}
-	configs := documents.TestedBy(t, "../..", document, language, test)
-	if len(configs) > 1 {
-		t.Fatalf("%s has %d configurations that are tested by %s", document, len(configs), test)
-	}
-	return configs[0]
+	return string(config)
 }
 
 // replaced returns config with each old, which it has once, replaced by the new that
@@ -259,7 +251,7 @@ func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	const program = "/usr/bin/systemd-analyze"
 	installed(t, program, "systemd")
-	unit := replaced(t, documented(t, "ini"), "/usr/local/bin/shop", "/bin/true")
+	unit := replaced(t, documented(t, "shop.service"), "/usr/local/bin/shop", "/bin/true")
 	name := write(t, t.TempDir(), "shop.service", unit)
 	// It also reads the machine's other units, and of what it does not know, it only tells.
 	out, err := exec.Command(program, "verify", "--recursive-errors=no", name).CombinedOutput()
