@@ -18,22 +18,10 @@ import (
 )
 
 // statementsOf returns the SQL of a document that is marked as that of a test and is for
-// the database: that of engines is behind comments that begin with their names.
-func statementsOf(t *testing.T, d *testdb.DB, document, test string) (statements []string) {
+// the database.
+func statementsOf(t *testing.T, d *testdb.DB, document, test string) []string {
 	t.Helper()
-	name := map[string]string{"pgx": "PostgreSQL", "mysql": "MySQL", "sqlite": "SQLite"}[d.Driver]
-	for _, block := range documents.TestedBy(t, repository, document, "sql", test) {
-		applies := true
-		for line := range strings.Lines(block) {
-			if comment, ok := strings.CutPrefix(line, "-- "); ok {
-				engines, _, _ := strings.Cut(comment, ":")
-				applies = strings.Contains(engines, name)
-			} else if applies {
-				statements = append(statements, strings.TrimSuffix(strings.TrimSpace(line), ";"))
-			}
-		}
-	}
-	return statements
+	return documents.Statements(t, repository, document, test, d.Driver)
 }
 
 // createAt creates an order whose key is its ID, by a replica with another clock.
@@ -167,31 +155,6 @@ func TestDocumentedVersionOfTheTables(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestRunbooksHaveTheSameForm keeps one from lacking what it means or what not to do.
-func TestRunbooksHaveTheSameForm(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository, "docs", "runbooks.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, runbooks, _ := strings.Cut(string(text), "\n---\n")
-	sections := strings.Split(runbooks, "\n### ")[1:]
-	if len(sections) == 0 {
-		t.Fatal("docs/runbooks.md has no sections")
-	}
-	for _, section := range sections {
-		title, rest, _ := strings.Cut(section, "\n")
-		for _, part := range []string{"You see", "It means", "Do", "Do not", "Tried"} {
-			found := "\n- **" + part + ":** "
-			_, after, ok := strings.Cut(rest, found)
-			if !ok {
-				t.Errorf("%q does not say %q, or not in this sequence", title, part)
-				break
-			}
-			rest = "\n" + after
-		}
-	}
 }
 
 // backingUp tries a command that copies the SQLite file of durable: the copy is for its owner

@@ -28,8 +28,8 @@ func (s *spread) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
 	return s.orders[h.Sum64()%uint64(len(s.orders))].CreateOrder(ctx, key, order)
 }
 
-// An heir is a Store that takes over from another one, whose keys it asks for first.
-type heir struct {
+// A successor is a Store that takes over from another one, whose keys it asks for first.
+type successor struct {
 	storefront.Store
 	before storefront.Store // its Accept is refuse, so that it replays and creates nothing
 }
@@ -40,10 +40,10 @@ func refuse(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Orde
 	return notHere
 }
 
-func (h *heir) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
-	stored, err := h.before.CreateOrder(ctx, key, order)
+func (s *successor) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+	stored, err := s.before.CreateOrder(ctx, key, order)
 	if errors.Is(err, notHere) {
-		return h.Store.CreateOrder(ctx, key, order)
+		return s.Store.CreateOrder(ctx, key, order)
 	}
 	return stored, err
 }
@@ -98,7 +98,7 @@ func TestOrdersMoveToMoreStores(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	after := &heir{over(3, nil), over(2, &sqlstore.Options{Accept: refuse})}
+	after := &successor{over(3, nil), over(2, &sqlstore.Options{Accept: refuse})}
 	for range 2 { // created, and replayed
 		for i := range keys {
 			want := fmt.Sprint("before", i)

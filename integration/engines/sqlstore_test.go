@@ -13,6 +13,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -270,65 +271,44 @@ func checkWithOtherDefaults(t *testing.T, d *testdb.DB) {
 	}
 }
 
-// Programs may do with the tables what sqlstore's documentation tells them to.
+// Programs may do with the tables what docs/databases.md tells them to.
 func TestDocumentedSQL(t *testing.T) {
-	type engine struct {
-		readUsers, putUser, findOrder string
-		outbox                        []string
-	}
-	engines := map[string]engine{
+	outboxes := map[string][]string{
 		"sqlite": {
-			readUsers: `SELECT CAST(id AS TEXT), body->>'name' FROM storefront_users`,
-			putUser:   `INSERT INTO storefront_users VALUES (CAST('ada' AS BLOB), '{"id":"ada","name":"Ada"}')`,
-			outbox: []string{
-				`CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL)`,
-				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-					BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END`,
-			},
+			`CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL)`,
+			`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+				BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END`,
 		},
 		"pgx": {
-			readUsers: `SELECT convert_from(id, 'UTF8'), body::json->>'name' FROM storefront_users`,
-			putUser:   `INSERT INTO storefront_users VALUES (convert_to('ada', 'UTF8'), '{"id":"ada","name":"Ada"}')`,
-			findOrder: `SELECT id FROM storefront_orders
-				WHERE key_hash = sha256(int8send(octet_length('ada')) || convert_to('ada', 'UTF8') || convert_to('a1', 'UTF8'))`,
-			outbox: []string{
-				`CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL)`,
-				`CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
-					$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$`,
-				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-					FOR EACH ROW EXECUTE FUNCTION order_created()`,
-			},
+			`CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL)`,
+			`CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$`,
+			`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+				FOR EACH ROW EXECUTE FUNCTION order_created()`,
 		},
 		"mysql": {
-			readUsers: `SELECT CONVERT(id USING utf8mb4), JSON_UNQUOTE(JSON_EXTRACT(body, '$.name')) FROM storefront_users`,
-			putUser:   `INSERT INTO storefront_users VALUES ('ada', '{"id":"ada","name":"Ada"}')`,
-			findOrder: `SELECT id FROM storefront_orders
-				WHERE key_hash = UNHEX(SHA2(CONCAT(UNHEX(LPAD(HEX(OCTET_LENGTH('ada')), 16, '0')), 'ada', 'a1'), 256))`,
-			outbox: []string{
-				`CREATE TABLE outbox (position BIGINT AUTO_INCREMENT PRIMARY KEY, order_id TEXT NOT NULL)`,
-				`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-					FOR EACH ROW INSERT INTO outbox (order_id) VALUES (NEW.id)`,
-			},
+			`CREATE TABLE outbox (position BIGINT AUTO_INCREMENT PRIMARY KEY, order_id TEXT NOT NULL)`,
+			`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
+				FOR EACH ROW INSERT INTO outbox (order_id) VALUES (NEW.id)`,
 		},
 	}
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
-		e := engines[d.Driver]
+		documented := documents.Statements(t, "../..", "docs/databases.md", "TestDocumentedSQL", d.Driver)
+		readUsers, putUser, findOrder := documented[0], documented[1], documented[2:]
 		store := sqlstore.New(d.Pool, nil)
 		t.Run("users", func(t *testing.T) {
-			if _, err := d.Pool.Exec(e.putUser); err != nil {
-				t.Fatal(err)
-			}
+			d.Exec(t, putUser)
 			if list, err := store.ListUsers(t.Context(), "", 2); err != nil || fmt.Sprint(list) != `[{"id":"ada","name":"Ada"}]` {
 				t.Errorf("users are %v, %v", list, err)
 			}
 			var id, name string
-			if err := d.Pool.QueryRow(e.readUsers).Scan(&id, &name); err != nil || id != "ada" || name != "Ada" {
+			if err := d.Pool.QueryRow(readUsers).Scan(&id, &name); err != nil || id != "ada" || name != "Ada" {
 				t.Errorf("read %s, %s, %v", id, name, err)
 			}
 		})
 		t.Run("outbox", func(t *testing.T) {
-			d.Exec(t, e.outbox...)
+			d.Exec(t, outboxes[d.Driver]...)
 			var wg sync.WaitGroup
 			for i := range 20 {
 				wg.Go(func() {
@@ -349,14 +329,14 @@ func TestDocumentedSQL(t *testing.T) {
 			}
 		})
 		t.Run("order of a key", func(t *testing.T) {
-			if e.findOrder == "" {
+			if len(findOrder) == 0 {
 				t.Skip("SQLite has no SHA-256")
 			}
 			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: "a1"}, storefront.Order{ID: "ord_1"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{order.ID}, testdb.Column(t, d.Pool, e.findOrder)); diff != "" {
+			if diff := cmp.Diff([]string{order.ID}, testdb.Column(t, d.Pool, findOrder[0])); diff != "" {
 				t.Errorf("the order of the key (-want +got):\n%s", diff)
 			}
 		})

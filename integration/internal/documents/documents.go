@@ -152,3 +152,28 @@ func TestedBy(t testing.TB, repository, name, language, test string) (texts []st
 	}
 	return texts
 }
+
+// Statements returns the SQL of a document that is marked as that of a test and is for the
+// database of a driver: behind a comment that begins with its name, or without one.
+func Statements(t testing.TB, repository, name, test, driver string) (statements []string) {
+	t.Helper()
+	database := map[string]string{"pgx": "PostgreSQL", "mysql": "MySQL", "sqlite": "SQLite"}[driver]
+	for _, block := range TestedBy(t, repository, name, "sql", test) {
+		var text strings.Builder
+		applies := true
+		for line := range strings.Lines(block) {
+			if comment, ok := strings.CutPrefix(line, "-- "); ok {
+				databases, _, _ := strings.Cut(comment, ":")
+				applies = strings.Contains(databases, database)
+			} else if applies {
+				text.WriteString(line)
+			}
+		}
+		for statement := range strings.SplitSeq(text.String(), ";") {
+			if statement = strings.TrimSpace(statement); statement != "" {
+				statements = append(statements, statement)
+			}
+		}
+	}
+	return statements
+}
