@@ -15,7 +15,7 @@ import (
 
 // BenchmarkDistance measures how many orders a second a store creates whose database is far
 // away: 1,000 callers, as many as wait for 4 commits of 64 orders each and more, and one alone.
-// Commits then wait for the network, so docs/scale.md computes this from the round trip.
+// docs/scale.md has the figures.
 func BenchmarkDistance(b *testing.B) {
 	server := dbserver.StartPostgres(b)
 	testdb.New(b, "pgx", server.DSN())

@@ -14,8 +14,7 @@ import (
 // BenchmarkForget measures what PostgreSQL writes to its log, and how long it takes, when keys
 // are forgotten and when whole orders are deleted. How much of it is whole pages is up to how
 // many rows of a page change from one checkpoint to the next, and not to how many there are:
-// docs/scale.md reckons with 25 hours of keys, checkpoints 5 minutes apart, and the keys of 5
-// minutes forgotten in between, so that is a 300th of them here, too.
+// of 25 hours of keys, with checkpoints 5 minutes apart, the keys of 5 minutes are a 300th.
 func BenchmarkForget(b *testing.B) {
 	const orders = 1_000_000
 	const interval, hour = orders / 300, orders / 25

@@ -25,8 +25,7 @@ import (
 
 // BenchmarkSize measures what an order and its key take: room for the row and in
 // each index, bytes of the engine's log, and CPU time of the server and of this
-// process, which calls the store directly. docs/scale.md goes by it. It needs
-// Linux.
+// process, which calls the store directly. docs/scale.md has the figures. It needs Linux.
 //
 // "alone" is an order that has a commit of its own; all else is for 64 callers,
 // whose orders share commits. "after-checkpoint" is right after one, when

@@ -40,7 +40,6 @@ var trials = map[string]trial{
 	"go run ./integration/leaks ./...":              inCI("go run ./integration/leaks -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
 	"go run ./integration/soak -for 10m -seed 1":    inCI("go run ./integration/soak -for 20s -seed 3 -run TestSimulation"),
-	"go run ./integration/soak -for 8h":             inCI("go run ./integration/soak -for 20s -seed 3 -run TestSimulation"),
 	"go mod init example.org/shop":                  testedBy("TestDocumentedProgram"),
 	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),

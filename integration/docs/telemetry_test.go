@@ -192,7 +192,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	have += w.Body.String()
-	for _, document := range []string{"operations.md", "runbooks.md"} {
+	for _, document := range []string{"operations.md", "failures.md"} {
 		text, err := os.ReadFile(filepath.Join(repository, "docs", document))
 		if err != nil {
 			t.Fatal(err)

@@ -255,7 +255,7 @@ func (f *Test) Check(open func() *sql.DB) {
 		done = append(done, fmt.Sprintf("%d %s", n, what))
 	}
 	slices.Sort(done)
-	// With -v or -json, go test shows these, of which docs/figures.md has a table.
+	// With -v or -json, go test shows these, which docs/failures.md has.
 	for _, value := range []struct {
 		of string
 		n  int

@@ -1,7 +1,7 @@
 // Package long tells tests whether they may take long. The environment variable
 // STOREFRONT_LONG says so: with 1, all tests run, also those that have no short form, such as
 // cluster kills and fail-overs; with full, they are also of the sizes that
-// docs/figures.md has. Without it, all tests together take minutes.
+// docs/failures.md has. Without it, all tests together take minutes.
 package long
 
 import (
