@@ -202,16 +202,6 @@ func (k *Kind) StartOnSmallDisk(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// StartOn is Start with the server's data in a folder to which everyone may write.
-func (k *Kind) StartOn(t testing.TB, folder string, settings ...string) *Server {
-	t.Helper()
-	s := k.newServer(t, settings)
-	s.data = filepath.Join(folder, "data")
-	s.copyTemplate(t)
-	s.Start(t)
-	return s
-}
-
 const diskSize = 512 << 20
 
 func (s *Server) useSmallDisk(t testing.TB) {
@@ -276,8 +266,8 @@ func (s *Server) copyTemplate(t testing.TB) {
 	}
 }
 
-// Start starts a server that is down, unless Launch has, and waits until it answers. It
-// keeps its data and, from the first start on, its port.
+// Start starts a server that is down and waits until it answers. It keeps its data
+// and, from the first start on, its port.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	if err := s.tryStart(); err != nil {
@@ -311,14 +301,6 @@ func (s *Server) tryStart() error {
 				return state
 			}
 		}
-	}
-}
-
-// Launch is Start without the wait, which a later Start makes up for.
-func (s *Server) Launch(t testing.TB) {
-	t.Helper()
-	if err := s.launch(); err != nil {
-		t.Fatal(err)
 	}
 }
 

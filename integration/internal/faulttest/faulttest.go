@@ -239,7 +239,7 @@ func (f *Test) Check(open func() *sql.DB) {
 		r.End()
 	}
 
-	lost, duplicated, unknown := f.Account(open)
+	lost, duplicated, unknown := account(f.Audit.Orders(), testdb.StoredOrders(f.t, open()))
 	for _, list := range []struct {
 		what   string
 		orders []string
@@ -278,12 +278,6 @@ func (f *Test) Check(open func() *sql.DB) {
 
 // describe says on what the tests run.
 var describe = sync.OnceValues(machine.Describe)
-
-// Account compares what was acknowledged with what the database has: see account.
-func (f *Test) Account(open func() *sql.DB) (lost, duplicated, unknown []string) {
-	f.t.Helper()
-	return account(f.Audit.Orders(), testdb.StoredOrders(f.t, open()))
-}
 
 // account compares orders that clients have sent with those in the database, and
 // returns the items of those acknowledged that are not there as they were

@@ -33,8 +33,7 @@ type group struct {
 // SIGQUIT has a PostgreSQL server end its backends, too, which are in groups of
 // their own, and a MariaDB server shut down. It also ends a Go program. Processes that
 // a test has frozen, in the group or not, must go on to end, and those that do not end are
-// killed, this shell with them. A file system that the test binary has served answers no
-// longer, and is taken away first.
+// killed, this shell with them. Small disks are unmounted.
 const leader = `trap '' QUIT INT TERM HUP
 while read -r pid; do frozen="$frozen $pid"; done
 kill -s QUIT -- -$$
@@ -218,20 +217,13 @@ func (p *Process) Kill() {
 
 // KillAll is Kill for a process and its children.
 func (p *Process) KillAll() error {
-	err := p.SignalKillAll()
-	<-p.Ended
-	return err
-}
-
-// SignalKillAll is KillAll without the wait. No thread goes on, which Freeze does not promise
-// of one that waits for a disk.
-func (p *Process) SignalKillAll() error {
 	p.Process.Signal(syscall.SIGSTOP) // it shall start no more of them
 	children, err := Children(p.Process.Pid)
 	for _, pid := range children {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 	p.Process.Kill()
+	<-p.Ended
 	return err
 }
 
