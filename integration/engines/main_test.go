@@ -1,0 +1,9 @@
+package engines
+
+import (
+	"testing"
+
+	"example.com/storefront/integration/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }

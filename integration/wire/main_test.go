@@ -1,0 +1,9 @@
+package wire
+
+import (
+	"testing"
+
+	"example.com/storefront/integration/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
