@@ -8,6 +8,7 @@ package httpfield
 
 import (
 	"encoding/base64"
+	"iter"
 	"maps"
 	"math"
 	"mime"
@@ -92,20 +93,32 @@ type CacheControl struct {
 // directive is repeated, the most restrictive one counts.
 func ParseCacheControl(lines []string) CacheControl {
 	c := CacheControl{MaxAge: Forever, MaxStale: -1, StaleIfError: -1}
-	for _, rest := range lines {
-		for more := true; more; {
-			var element string
-			if element, rest, more = cutElement(rest); element != "" {
-				c.add(element)
-			}
+	for element := range elements(lines) {
+		if element != "" {
+			c.add(element)
 		}
 	}
 	return c
 }
 
-// cutElement returns the first element of a comma-separated list, trimmed, and the rest of
-// the list after its comma, if more elements follow. A comma in a quoted string does not
-// separate.
+// elements returns the elements of the lines, which are one comma-separated list, trimmed. A
+// comma in a quoted string does not separate. Some elements may be empty (RFC 9110, Section
+// 5.6.1).
+func elements(lines []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, rest := range lines {
+			for more := true; more; {
+				var element string
+				element, rest, more = cutElement(rest)
+				if !yield(strings.Trim(element, " \t")) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cutElement is like [strings.Cut] at the first comma that is not in a quoted string.
 func cutElement(list string) (element, rest string, more bool) {
 	quoted := false
 	for i := 0; i < len(list); i++ {
@@ -115,10 +128,10 @@ func cutElement(list string) (element, rest string, more bool) {
 		case c == '\\' && quoted:
 			i++
 		case c == ',' && !quoted:
-			return strings.Trim(list[:i], " \t"), list[i+1:], true
+			return list[:i], list[i+1:], true
 		}
 	}
-	return strings.Trim(list, " \t"), "", false
+	return list, "", false
 }
 
 // add records one element of the list.
@@ -171,7 +184,7 @@ func parseDeltaSeconds(arg string) (time.Duration, bool) {
 	if isQuoted(arg) {
 		arg = arg[1 : len(arg)-1]
 	}
-	if arg == "" || strings.Trim(arg, "0123456789") != "" {
+	if arg == "" || strings.Trim(arg, digits) != "" {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(arg, 10, 64)
@@ -181,11 +194,21 @@ func parseDeltaSeconds(arg string) (time.Duration, bool) {
 	return time.Duration(n) * time.Second, true
 }
 
+const (
+	lowers = "abcdefghijklmnopqrstuvwxyz"
+	uppers = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits = "0123456789"
+	tchars = lowers + uppers + digits + "!#$%&'*+-.^_`|~" // RFC 9110, Section 5.6.2
+)
+
 // IsToken reports whether s is a token (RFC 9110, Section 5.6.2).
 func IsToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7F || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
+	for i := range len(s) {
+		if strings.IndexByte(tchars, s[i]) < 0 {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // isQuoted reports whether s is a quoted string (RFC 9110, Section 5.6.4).
@@ -213,26 +236,22 @@ func IsJSON(lines []string) bool {
 		return true
 	}
 	var first map[string]string // the parameters of the first value
-	for _, rest := range lines {
-		for more := true; more; {
-			var value string
-			value, rest, more = cutElement(rest)
-			mediaType, params, err := mime.ParseMediaType(value)
-			if err != nil || mediaType != "application/json" {
+	for value := range elements(lines) {
+		mediaType, params, err := mime.ParseMediaType(value)
+		if err != nil || mediaType != "application/json" {
+			return false
+		}
+		if charset, ok := params["charset"]; ok {
+			if !strings.EqualFold(charset, "utf-8") {
 				return false
 			}
-			if charset, ok := params["charset"]; ok {
-				if !strings.EqualFold(charset, "utf-8") {
-					return false
-				}
-				params["charset"] = "utf-8"
-			}
-			if first == nil {
-				first = params
-			}
-			if !maps.Equal(params, first) {
-				return false
-			}
+			params["charset"] = "utf-8"
+		}
+		if first == nil {
+			first = params
+		}
+		if !maps.Equal(params, first) {
+			return false
 		}
 	}
 	return first != nil
@@ -241,11 +260,9 @@ func IsJSON(lines []string) bool {
 // HasCoding reports whether the lines of a Content-Encoding list a coding other than
 // identity (RFC 9110, Section 8.4).
 func HasCoding(lines []string) bool {
-	for _, line := range lines {
-		for coding := range strings.SplitSeq(line, ",") {
-			if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
-				return true
-			}
+	for coding := range elements(lines) {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return true
 		}
 	}
 	return false

@@ -23,13 +23,6 @@ func ParseStringItem(item string) (value string, ok bool) {
 	return value, true
 }
 
-const (
-	lowers = "abcdefghijklmnopqrstuvwxyz"
-	uppers = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	digits = "0123456789"
-	tchars = lowers + uppers + digits + "!#$%&'*+-.^_`|~" // RFC 9110, Section 5.6.2
-)
-
 // An itemParser consumes an Item from its beginning. Its methods report whether they found
 // what they look for.
 type itemParser struct{ rest string }
