@@ -12,7 +12,6 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
-	"example.com/storefront/storetest"
 )
 
 // A spread is a Store whose orders are in several others. It finds an order's by its
@@ -46,29 +45,6 @@ func (s *successor) CreateOrder(ctx context.Context, key storefront.IdempotencyK
 		return s.Store.CreateOrder(ctx, key, order)
 	}
 	return stored, err
-}
-
-func TestOrdersSpreadOverStores(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-		lists := new(storefront.MemStore)
-		lists.Users.Put(contents.Users...)
-		lists.Products.Put(contents.Products...)
-		lists.Widgets.Put(contents.Widgets...)
-		return &spread{lists, []storefront.Store{new(storefront.MemStore), new(storefront.MemStore), new(storefront.MemStore)}}
-	})
-	var stores [3]storefront.MemStore
-	s := &spread{orders: []storefront.Store{&stores[0], &stores[1], &stores[2]}}
-	for i := range 3000 {
-		key := storefront.IdempotencyKey{Scope: "ada", Value: fmt.Sprint("key ", i)}
-		if _, err := s.CreateOrder(t.Context(), key, storefront.Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: 1, CreatedAt: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range stores {
-		if n := len(stores[i].Orders()); n < 900 || n > 1100 {
-			t.Errorf("store %d has %d of 3000 orders", i, n)
-		}
-	}
 }
 
 // TestOrdersMoveToMoreStores has orders be spread over two databases, and then over those and
