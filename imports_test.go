@@ -51,7 +51,9 @@ func TestOnlySuitesImportTesting(t *testing.T) {
 
 // The rooms below the service can be read, tested and changed alone.
 func TestRoomsKnowNothingOfTheServiceNorOfEachOther(t *testing.T) {
-	above := []string{module + "/internal/exchanges", module + "/internal/audit", module + "/internal/trouble"}
+	above := []string{
+		module + "/internal/audit", module + "/internal/demo", module + "/internal/exchanges", module + "/internal/trouble",
+	}
 	for importer, imported := range moduleImports(t) {
 		if !strings.HasPrefix(importer, module+"/internal/") || slices.Contains(above, importer) {
 			continue

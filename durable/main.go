@@ -81,40 +81,21 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
+	"example.com/storefront/graceful"
+	"example.com/storefront/internal/demo"
 	"example.com/storefront/sqlstore"
 )
-
-const sample = `{
-	"users": [
-		{"id": "ada", "name": "Ada", "since": 2024},
-		{"id": "grace", "name": "Grace", "since": 2025},
-		{"id": "linus", "name": "Linus", "since": 2026}
-	],
-	"products": [
-		{"id": "kettle", "name": "Kettle", "price": {"amount": "39.00", "currency": "EUR"}},
-		{"id": "teapot", "name": "Teapot", "price": {"amount": "24.50", "currency": "EUR"}}
-	],
-	"widgets": [
-		{"id": "w1", "colour": "red"},
-		{"id": "w2", "colour": "green"},
-		{"id": "w3", "colour": "blue"}
-	]
-}`
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
@@ -125,13 +106,13 @@ func main() {
 	if flag.NArg() > 0 {
 		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
 	}
-	if _, port, err := net.SplitHostPort(*addr); err != nil || port == "" { // net.Listen would choose a port
-		fail(2, fmt.Errorf("-addr %q is not host:port", *addr))
+	if err := demo.CheckAddr(*addr); err != nil {
+		fail(2, err)
 	}
 	if *delay < 0 {
 		fail(2, fmt.Errorf("-shutdown-delay %v is negative", *delay))
 	}
-	shop, err := load(*data)
+	shop, err := demo.Load(*data)
 	if err != nil {
 		fail(2, err)
 	}
@@ -139,7 +120,8 @@ func main() {
 	if err != nil {
 		fail(2, err)
 	}
-	ctx := untilSignal()
+	ctx, stop := graceful.NotifyContext(context.Background())
+	defer stop()
 	store := sqlstore.New(db, nil)
 	// Until the last request in flight is finished.
 	serving, end := context.WithCancel(context.Background())
@@ -162,23 +144,6 @@ func main() {
 func fail(status int, err error) {
 	fmt.Fprintln(os.Stderr, "durable:", err)
 	os.Exit(status)
-}
-
-// load returns what is in the named file, or the sample shop if name is empty.
-func load(name string) (*storefront.MemStore, error) {
-	shop := new(storefront.MemStore)
-	if name == "" {
-		return shop, shop.Load(strings.NewReader(sample))
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := shop.Load(f); err != nil {
-		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "storefront: load: "))
-	}
-	return shop, nil
 }
 
 // open returns the database, which need not answer yet, and a function that maintains it
@@ -263,7 +228,7 @@ func fill(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefro
 }
 
 // exampleProduct returns the ID of a product for examples, or "" if there is none that
-// can be requested: see NewResource.
+// can be requested.
 func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
 	rows, err := db.QueryContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 4`) // three IDs cannot be
 	if err != nil {
@@ -275,7 +240,7 @@ func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
 		if err := rows.Scan(&id); err != nil {
 			return "", lost(err)
 		}
-		if id != "." && id != ".." && id != "/" {
+		if demo.CanBeRequested(id) {
 			return id, nil
 		}
 	}
@@ -306,118 +271,14 @@ func forgetKeys(ctx context.Context, store *sqlstore.Store) {
 	}
 }
 
-// errTerminated is the cause of the end of a context that SIGTERM has ended.
-var errTerminated = errors.New("SIGTERM")
-
-// untilSignal returns a context that is done after SIGINT or SIGTERM. A second signal ends the
-// program at once.
-func untilSignal() context.Context {
-	ctx, end := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		s := <-signals
-		signal.Reset()
-		if s == syscall.SIGTERM {
-			end(errTerminated)
-		} else {
-			end(nil)
-		}
-	}()
-	return ctx
-}
-
-// rootHandler answers / with the explorer, /livez and /readyz with the probes, and all else
-// with the service. An http.ServeMux would redirect paths such as //, which are the
-// service's to refuse.
-func rootHandler(service, page http.Handler, p *probes) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/":
-			page.ServeHTTP(w, r)
-		case "/livez":
-			p.livez(w, r)
-		case "/readyz":
-			p.readyz(w, r)
-		default:
-			service.ServeHTTP(w, r)
-		}
-	})
-}
-
 // serve serves the store until ctx is done.
 func serve(ctx context.Context, addr string, delay time.Duration, store *sqlstore.Store, product string) error {
-	p := &probes{check: store.Check, ending: ctx.Done()}
-	server := &http.Server{
-		Handler:           rootHandler(storefront.New(store), explorer.HandlerWithOptions("", &explorer.Options{Product: product}), p),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      60 * time.Second, // longer than the 30 seconds that an order may take
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
-	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
-	tryThis(os.Stdout, listener.Addr(), product)
-	return serveUntil(ctx, server, listener, delay)
-}
-
-// serveUntil serves until ctx is done, after SIGTERM for another delay, and then finishes the
-// requests in flight. Meanwhile, each answer tells the client to connect anew, perhaps to
-// another process: at the end, net/http closes idle connections although a request may be on
-// its way.
-func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, delay time.Duration) error {
-	handler := server.Handler
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ctx.Err() != nil {
-			w.Header().Set("Connection", "close") // which net/http makes a GOAWAY over HTTP/2
-		}
-		handler.ServeHTTP(w, r)
-	})
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	if delay > 0 && context.Cause(ctx) == errTerminated {
-		fmt.Printf("Serving for another %v, in which clients connect anew.\n", delay)
-		select {
-		case err := <-served:
-			return err
-		case <-time.After(delay):
-		}
-	}
-	fmt.Println("Finishing the requests in flight.")
-	grace, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		return errors.Join(err, server.Close())
-	}
-	return nil
-}
-
-// tryThis prints example requests for the running server.
-func tryThis(w io.Writer, listening net.Addr, product string) {
-	host, port, _ := net.SplitHostPort(listening.String())
-	switch host {
-	case "0.0.0.0", "::", "127.0.0.1", "::1": // it leads there, but not to, say, 127.0.0.2
-		host = "localhost"
-	}
-	base := (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes the zone of an address
-	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
-	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
-	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
-	if product != "" {
-		product = base + "/v1/products/" + url.PathEscape(product)
-		fmt.Fprintf(w, "  curl -i '%s'\n", product)
-		fmt.Fprintf(w, "  curl -i '%s' -H 'Cache-Control: max-age=60'\n", product)
-	}
-	fmt.Fprintf(w, "  curl -i '%s/v1/orders' -H 'Idempotency-Key: first-order' -H 'Content-Type: application/json' -d '{\"item\":\"teapot\",\"qty\":2}'\n", base)
-	fmt.Fprintf(w, "  curl -i '%s/openapi.json'\n", base)
-	fmt.Fprintln(w, "\nThe same order again creates nothing. Ctrl-C ends.")
+	page := explorer.HandlerWithOptions("", &explorer.Options{Product: product})
+	server := &http.Server{Handler: demo.WithExplorer(storefront.New(store), page)}
+	demo.TryThis(os.Stdout, listener.Addr(), product)
+	return graceful.Serve(ctx, server, listener, &graceful.Options{Check: store.Check, Delay: delay, Progress: os.Stdout})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,16 +18,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"example.com/storefront"
-	"example.com/storefront/explorer"
 	"example.com/storefront/sqlstore"
 )
 
@@ -556,17 +551,6 @@ func TestSignalFinishesTheRequestInFlight(t *testing.T) {
 	}
 }
 
-func TestSecondSignalEndsAtOnce(t *testing.T) {
-	p := start(t)
-	beginOrder(t, p)
-	p.signal(t, os.Interrupt, "in flight")
-	p.Process.Signal(os.Interrupt)
-	var exit *exec.ExitError
-	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
-		t.Errorf("the command ended with %v, want the signal's usual effect", err)
-	}
-}
-
 // A balancer that asks while the delay lasts learns that the process ends before it is
 // refused a request.
 func TestTermIsUnreadyAndServesOn(t *testing.T) {
@@ -577,191 +561,7 @@ func TestTermIsUnreadyAndServesOn(t *testing.T) {
 	p.wantProbe(t, "/readyz", http.StatusServiceUnavailable, "not ready: it is about to end\n")
 	p.wantProbe(t, "/livez", http.StatusOK, "ok\n")
 	p.order(t, "k", false)
-	p.Process.Signal(syscall.SIGTERM) // a second one ends it at once here, too
-	var exit *exec.ExitError
-	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
-		t.Errorf("the command ended with %v, want the signal's usual effect", err)
-	}
-}
-
-func TestTermEndsAfterTheDelay(t *testing.T) {
-	p := start(t, "-shutdown-delay", "1ms")
-	s := beginOrder(t, p)
-	p.signal(t, syscall.SIGTERM, "another 1ms")
-	p.wantLine(t, "in flight")
-	fmt.Fprint(s, s.rest)
-	if status, _ := s.receive(t); status != http.StatusCreated {
-		t.Errorf("status %d, want 201", status)
-	}
-	p.wantSuccess(t)
-}
-
-// A client that keeps its connection, and neither retries nor looks whether it still is one,
-// learns in time that the next request needs another.
-func TestTermTellsClientsToConnectAnew(t *testing.T) {
-	p := start(t, "-shutdown-delay", "1h")
-	clients := make([]*keeping, 16)
-	for i := range clients {
-		clients[i] = keep(t, p)
-		if clients[i].get(t, "/v1/users").Close {
-			t.Error("before SIGTERM, an answer closes its connection")
-		}
-	}
-	p.signal(t, syscall.SIGTERM, "another 1h0m0s")
-	for _, c := range clients {
-		if !c.get(t, "/v1/users").Close {
-			t.Fatal("after SIGTERM, an answer leaves its connection open")
-		}
-		if _, err := c.in.ReadByte(); err != io.EOF {
-			t.Errorf("after the answer, the connection is closed with %v, want EOF", err)
-		}
-	}
 	p.kill()
-}
-
-// A keeping is a client that sends all its requests over one connection.
-type keeping struct {
-	net.Conn
-	in *bufio.Reader
-}
-
-func keep(t *testing.T, p *running) *keeping {
-	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return &keeping{conn, bufio.NewReader(conn)}
-}
-
-// get sends a request that must be answered with 200.
-func (c *keeping) get(t *testing.T, path string) *http.Response {
-	t.Helper()
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
-	result, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, result.Body); err != nil || result.StatusCode != http.StatusOK {
-		t.Fatalf("%s: status %d, %v", path, result.StatusCode, err)
-	}
-	return result
-}
-
-// When it stops listening, no connection is left over which a request could be on its way.
-func TestEachAnswerOfTheDelayClosesItsConnection(t *testing.T) {
-	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		t.Run(version, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testDelay(t, version) })
-		})
-	}
-}
-
-func testDelay(t *testing.T, version string) {
-	var protocols http.Protocols
-	protocols.SetHTTP1(version == "HTTP/1.1")
-	protocols.SetUnencryptedHTTP2(version == "HTTP/2.0")
-	ctx, end := context.WithCancelCause(t.Context())
-	p := &probes{check: func(context.Context) error { return nil }, ending: ctx.Done()}
-	var open atomic.Int64
-	server := &http.Server{
-		Handler:   rootHandler(storefront.New(new(storefront.MemStore)), explorer.Handler(""), p),
-		Protocols: &protocols,
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				open.Add(1)
-			case http.StateClosed:
-				open.Add(-1)
-			}
-		},
-	}
-	pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	served := make(chan error, 1)
-	go func() { served <- serveUntil(ctx, server, pipes, 10*time.Second) }()
-
-	var clients []func(wantReadyz int)
-	for _, row := range []struct {
-		request string
-		want    int
-	}{
-		{"GET /v1/users", 200}, {"HEAD /v1/users", 200}, {"OPTIONS /v1/users", 204}, {"PUT /v1/users", 405},
-		{"GET /v1/users?limit=0", 400}, {"POST /v1/orders", 415}, {"GET /v1/products/p", 404}, {"GET //", 404},
-		{"GET /openapi.json", 200}, {"GET /", 200}, {"GET /livez", 200}, {"GET /readyz", 0},
-	} {
-		transport := &http.Transport{Protocols: &protocols, DialContext: pipes.dial}
-		defer transport.CloseIdleConnections()
-		clients = append(clients, func(wantReadyz int) {
-			method, path, _ := strings.Cut(row.request, " ")
-			r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost"+path, nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			result, err := transport.RoundTrip(r)
-			if err != nil {
-				t.Errorf("%s: %v", row.request, err)
-				return
-			}
-			defer result.Body.Close()
-			_, err = io.Copy(io.Discard, result.Body)
-			if want := cmp.Or(row.want, wantReadyz); err != nil || result.StatusCode != want || result.Proto != version {
-				t.Errorf("%s: %s, status %d, %v; want %s and %d", row.request, result.Proto, result.StatusCode, err, version, want)
-			}
-		})
-	}
-	ask := func(wantReadyz int) {
-		var all sync.WaitGroup
-		for _, client := range clients {
-			all.Go(func() { client(wantReadyz) })
-		}
-		all.Wait()
-	}
-	ask(http.StatusOK)
-	ask(http.StatusOK)
-	if n := open.Load(); n != int64(len(clients)) {
-		t.Errorf("before SIGTERM, %d connections are open for %d clients", n, len(clients))
-	}
-	end(errTerminated)
-	ask(http.StatusServiceUnavailable)
-	time.Sleep(2 * time.Second) // over HTTP/2, net/http closes a second after the GOAWAY
-	if n := open.Load(); n != 0 {
-		t.Errorf("after another answer each, %d connections are open", n)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-}
-
-// A pipeListener accepts connections of its own network.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { close(l.closed); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	l.conns <- server
-	return client, nil
-}
-
-func TestInterruptDoesNotWait(t *testing.T) {
-	p := start(t, "-shutdown-delay", "1h")
-	p.signal(t, os.Interrupt, "in flight")
-	p.wantSuccess(t)
 }
 
 // wantProbe checks what a probe is answered with.

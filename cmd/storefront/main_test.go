@@ -23,6 +23,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
+	"example.com/storefront/internal/demo"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -303,8 +304,8 @@ func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
 
 // A later version of the explorer may have more lists.
 func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
-	store := new(storefront.MemStore)
-	if err := load(store, ""); err != nil {
+	store, err := demo.Load("")
+	if err != nil {
 		t.Fatal(err)
 	}
 	everything := func() (all []storefront.Resource) {
@@ -353,7 +354,7 @@ func TestPrintedProductIsThere(t *testing.T) {
 		}
 		server := httptest.NewServer(storefront.New(store))
 		var printed strings.Builder
-		tryThis(&printed, server.Listener.Addr(), product(store))
+		demo.TryThis(&printed, server.Listener.Addr(), product(store))
 		tried := 0
 		for line := range strings.Lines(printed.String()) {
 			if !strings.Contains(line, "/v1/products/") {
@@ -393,7 +394,7 @@ func TestPrintedLinesLeadToTheAddress(t *testing.T) {
 		"[fe80::1%eth0]:8080": "http://[fe80::1%25eth0]:8080",
 	} {
 		var printed strings.Builder
-		tryThis(&printed, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(listening)), "teapot")
+		demo.TryThis(&printed, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(listening)), "teapot")
 		for _, got := range regexp.MustCompile(`http://[^/]*`).FindAllString(printed.String(), -1) {
 			if got != want {
 				t.Errorf("listening on %s, a line has %s, want %s", listening, got, want)
@@ -549,8 +550,29 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
+func TestTermEndsAfterTheDelay(t *testing.T) {
+	p := start(t, "-shutdown-delay", "1ms")
+	s := beginOrder(t, p)
+	p.Process.Signal(syscall.SIGTERM)
+	for _, says := range []string{"another 1ms", "in flight"} {
+		if !p.out.Scan() || !strings.Contains(p.out.Text(), says) {
+			t.Fatalf("it says %q, want %s", p.out.Text(), says)
+		}
+	}
+	fmt.Fprint(s, s.rest)
+	if status := s.receive(t); status != http.StatusCreated {
+		t.Errorf("status %d, want 201", status)
+	}
+	p.wantSuccess(t)
+}
+
+func TestInterruptDoesNotWait(t *testing.T) {
+	p := start(t, "-shutdown-delay", "1h")
+	p.end(t, os.Interrupt)
+}
+
 // A client that keeps its connection learns in time that the next request needs another.
-// durable, which ends by the same function, has the other tests of it.
+// graceful has the other tests of it.
 func TestTermTellsClientsToConnectAnew(t *testing.T) {
 	p := start(t, "-shutdown-delay", "1h")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))

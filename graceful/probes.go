@@ -1,4 +1,4 @@
-package main
+package graceful
 
 import (
 	"context"
@@ -20,8 +20,9 @@ const (
 // whether it goes on (/livez). Everybody may ask, so nothing of an error is in the
 // answers: it is in the log.
 type probes struct {
-	check  func(context.Context) error // whether an order could be created now
+	check  func(context.Context) error // Options.Check
 	ending <-chan struct{}             // closed: the process is about to end
+	logger *slog.Logger
 
 	mu      sync.Mutex
 	last    *check // nil: there was none
@@ -34,6 +35,21 @@ type check struct {
 	done chan struct{}
 	err  error
 	at   time.Time // of the result
+}
+
+// withProbes answers /livez and /readyz, and leaves all else to next. An http.ServeMux would
+// redirect paths such as //, which are next's to refuse.
+func withProbes(p *probes, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/livez":
+			p.livez(w, r)
+		case "/readyz":
+			p.readyz(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // livez answers whether the process serves.
@@ -126,9 +142,9 @@ func (p *probes) settle(c *check, err error) {
 	if unready := err != nil; unready != p.unready {
 		p.unready = unready
 		if unready {
-			slog.Warn("not ready: no order could be created now", slog.Any("error", err))
+			p.logger.Warn("not ready: no order could be created now", slog.Any("error", err))
 		} else {
-			slog.Info("ready again")
+			p.logger.Info("ready again")
 		}
 	}
 }

@@ -1,10 +1,9 @@
-package main
+package graceful
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -16,13 +15,12 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/explorer"
 )
 
 // asked asks probes, as a client of the process would.
 func asked(p *probes, method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	rootHandler(storefront.New(new(storefront.MemStore)), explorer.Handler(""), p).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	withProbes(p, storefront.New(new(storefront.MemStore))).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w
 }
 
@@ -33,26 +31,19 @@ func wantReady(t *testing.T, p *probes, want int) {
 	}
 }
 
-// logged returns what is logged until the test ends.
-func logged(t *testing.T) *bytes.Buffer {
-	var b bytes.Buffer
-	before, out, flags := slog.Default(), log.Writer(), log.Flags()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
-	t.Cleanup(func() {
-		slog.SetDefault(before)
-		log.SetOutput(out) // which SetDefault has set, too
-		log.SetFlags(flags)
-	})
-	return &b
+// probing returns probes with a check, and what they log.
+func probing(check func(context.Context) error) (*probes, *bytes.Buffer) {
+	log := new(bytes.Buffer)
+	return &probes{check: check, logger: slog.New(slog.NewTextHandler(log, nil))}, log
 }
 
 func TestProbesSayNothingOfAnError(t *testing.T) {
-	log := logged(t)
-	broken := func(context.Context) error { return errors.New("no route to db1.internal") }
-	well := func(context.Context) error { return nil }
+	broken, log := probing(func(context.Context) error { return errors.New("no route to db1.internal") })
+	well, _ := probing(func(context.Context) error { return nil })
+	ending, _ := probing(well.check)
 	end := make(chan struct{})
 	close(end)
-	ending := &probes{check: well, ending: end}
+	ending.ending = end
 	for _, row := range []struct {
 		name   string
 		p      *probes
@@ -60,10 +51,10 @@ func TestProbesSayNothingOfAnError(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"well", &probes{check: well}, "/readyz", 200, "ok\n"},
-		{"well", &probes{check: well}, "/livez", 200, "ok\n"},
-		{"no order could be created", &probes{check: broken}, "/readyz", 503, "not ready: no order could be created now\n"},
-		{"no order could be created", &probes{check: broken}, "/livez", 200, "ok\n"},
+		{"well", well, "/readyz", 200, "ok\n"},
+		{"well", well, "/livez", 200, "ok\n"},
+		{"no order could be created", broken, "/readyz", 503, "not ready: no order could be created now\n"},
+		{"no order could be created", broken, "/livez", 200, "ok\n"},
 		{"about to end", ending, "/readyz", 503, "not ready: it is about to end\n"},
 		{"about to end", ending, "/livez", 200, "ok\n"},
 	} {
@@ -73,7 +64,11 @@ func TestProbesSayNothingOfAnError(t *testing.T) {
 				if w.Code != row.status || w.Body.String() != row.body { // it is the server that leaves out the body of HEAD
 					t.Errorf("%s: %d %q, want %d %q", method, w.Code, w.Body, row.status, row.body)
 				}
-				for name, want := range map[string]string{"Cache-Control": "no-store", "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"} {
+				for name, want := range map[string]string{
+					"Cache-Control":          "no-store",
+					"Content-Type":           "text/plain; charset=utf-8",
+					"X-Content-Type-Options": "nosniff",
+				} {
 					if got := w.Header().Get(name); got != want {
 						t.Errorf("%s: %s is %q, want %q", method, name, got, want)
 					}
@@ -87,7 +82,7 @@ func TestProbesSayNothingOfAnError(t *testing.T) {
 }
 
 func TestProbesAreAtTheirPathsAlone(t *testing.T) {
-	p := &probes{check: func(context.Context) error { return nil }}
+	p, _ := probing(func(context.Context) error { return nil })
 	for _, path := range []string{"/livez/", "//livez", "/readyz/", "/readyz/x", "/READYZ", "/healthz", "/v1/livez"} {
 		if w := asked(p, "GET", path); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s, want the service's 404", path, w.Code, w.Body)
@@ -113,11 +108,10 @@ func TestReadyzAnswersInTime(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			logged(t)
 			synctest.Test(t, func(t *testing.T) {
 				hang := make(chan struct{})
 				defer close(hang)
-				p := &probes{check: row.check(hang)}
+				p, _ := probing(row.check(hang))
 				began := time.Now()
 				wantReady(t, p, http.StatusServiceUnavailable)
 				if took := time.Since(began); took != readyLimit {
@@ -130,14 +124,13 @@ func TestReadyzAnswersInTime(t *testing.T) {
 
 func TestCrowdSharesACheck(t *testing.T) {
 	for _, result := range []error{nil, errors.New("away")} {
-		logged(t)
 		synctest.Test(t, func(t *testing.T) {
 			var checks atomic.Int64
-			p := &probes{check: func(context.Context) error {
+			p, _ := probing(func(context.Context) error {
 				checks.Add(1)
 				time.Sleep(readyLimit / 2)
 				return result
-			}}
+			})
 			want := http.StatusOK
 			if result != nil {
 				want = http.StatusServiceUnavailable
@@ -164,11 +157,10 @@ func TestCrowdSharesACheck(t *testing.T) {
 
 // A check that hangs is not joined by others, and when it ends, the next one can succeed.
 func TestCheckThatHangsIsTheOnlyOne(t *testing.T) {
-	log := logged(t)
 	synctest.Test(t, func(t *testing.T) {
 		var checks atomic.Int64
 		hang := make(chan struct{})
-		p := &probes{check: func(context.Context) error { checks.Add(1); <-hang; return nil }}
+		p, log := probing(func(context.Context) error { checks.Add(1); <-hang; return nil })
 		for range 10 {
 			wantReady(t, p, http.StatusServiceUnavailable)
 			time.Sleep(readyKept)
@@ -179,17 +171,17 @@ func TestCheckThatHangsIsTheOnlyOne(t *testing.T) {
 		close(hang)
 		synctest.Wait()
 		wantReady(t, p, http.StatusOK)
+		synctest.Wait() // the one who has checked goes on after the answer
+		if !strings.Contains(log.String(), "deadline exceeded") {
+			t.Errorf("the log does not say why: %s", log)
+		}
 	})
-	if !strings.Contains(log.String(), "deadline exceeded") {
-		t.Errorf("the log does not say why: %s", log)
-	}
 }
 
 func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
-	log := logged(t)
 	synctest.Test(t, func(t *testing.T) {
 		var result error
-		p := &probes{check: func(context.Context) error { return result }}
+		p, log := probing(func(context.Context) error { return result })
 		for _, step := range []struct {
 			result error
 			want   string // the message in the log; empty: there is none
@@ -217,7 +209,8 @@ func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 func TestEndingIsUnreadyWhateverACheckFinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checked, end := make(chan struct{}), make(chan struct{})
-		p := &probes{check: func(context.Context) error { <-checked; return nil }, ending: end}
+		p, _ := probing(func(context.Context) error { <-checked; return nil })
+		p.ending = end
 		var asking sync.WaitGroup
 		asking.Go(func() { wantReady(t, p, http.StatusServiceUnavailable) })
 		synctest.Wait()

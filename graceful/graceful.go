@@ -1,0 +1,165 @@
+// Package graceful serves HTTP until the program is asked to end, and then ends without an
+// answer that a client misses: it answers the probes of balancers and supervisors, and drains.
+//
+//	ctx, stop := graceful.NotifyContext(context.Background())
+//	defer stop()
+//	listener, err := net.Listen("tcp", "localhost:8080")
+//	…
+//	server := &http.Server{Handler: storefront.New(store)}
+//	err = graceful.Serve(ctx, server, listener, &graceful.Options{Check: store.Check, Delay: 10 * time.Second})
+//
+// # Probes
+//
+// If Options.Check is set, [Serve] answers GET and HEAD of two paths itself, before the
+// server's handler, in plain text:
+//
+//   - /livez is 200 as long as the process serves.
+//   - /readyz is 200 if Check succeeds, and 503 if it fails, or does not return within 2
+//     seconds. Its answer may be a second old, and requests share a call of Check, so that a
+//     crowd of probes costs nothing. The answer has nothing of the error: the log has it, once.
+//     From the moment that ctx is done, /readyz is 503.
+//
+// # Draining
+//
+// net/http closes idle connections at the end, although a request may be on its way. So once
+// ctx is done, each answer tells the client to connect anew, perhaps to another process:
+// Connection: close in HTTP/1.1, GOAWAY in HTTP/2. For the time of Options.Delay, all is
+// served as before, so that a balancer that sees /readyz fail, and a client that sends anything
+// in that time, have no connection that would break. Only then Serve stops to listen, and
+// finishes the requests in flight.
+package graceful
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// finishLimit is how long Serve waits for the requests in flight.
+const finishLimit = time.Minute
+
+// Options are settings of [Serve]. Zero values are defaults.
+type Options struct {
+	// Check reports whether requests should be sent to this process, as the method Check of
+	// sqlstore.Store does. If it is nil, there are no probes, and their paths are the handler's.
+	Check func(context.Context) error
+
+	// Delay is how long Serve serves on once its ctx is done, longer than balancers take to
+	// notice that /readyz fails. Zero means that it stops at once. After SIGINT, as from a
+	// terminal, it does so anyway, if ctx is from [NotifyContext].
+	Delay time.Duration
+
+	// Logger gets the errors of Check, when they begin and end, and those of the server. If it
+	// is nil, it is slog.Default().
+	Logger *slog.Logger
+
+	// Progress gets a line, for people, for each step of the end. If it is nil, nothing does.
+	Progress io.Writer
+}
+
+// errInterrupted is the cause of the end of a context that SIGINT has ended.
+var errInterrupted = errors.New("interrupted")
+
+// NotifyContext returns a context that is done after SIGINT or SIGTERM, when parent is done, or
+// when stop is called. A second signal ends the program at once. The program calls stop when it
+// does not need the context any more: it gives the signals their usual effect again.
+func NotifyContext(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
+	ctx, end := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		var cause error
+		select {
+		case s := <-signals:
+			if s == os.Interrupt {
+				cause = errInterrupted
+			}
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+		end(cause)
+	}()
+	return ctx, func() { end(nil) }
+}
+
+// Serve serves on listener until ctx is done, for another Options.Delay, and then finishes the
+// requests in flight, for up to a minute. It returns nil if all of them were finished. If the
+// server fails before, it returns its error. If opts is nil, the defaults are used.
+//
+// Serve wraps server.Handler, and sets the limits that server leaves zero: ReadHeaderTimeout to
+// 5 seconds, ReadTimeout to 15 seconds, WriteTimeout to a minute (an order may take half of it),
+// IdleTimeout to 2 minutes, and MaxHeaderBytes to 32 KiB. A negative one means none, as in
+// net/http. For TLS, the listener is one of crypto/tls.
+func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts *Options) error {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	setDefault(&server.ReadHeaderTimeout, 5*time.Second)
+	setDefault(&server.ReadTimeout, 15*time.Second)
+	setDefault(&server.WriteTimeout, time.Minute)
+	setDefault(&server.IdleTimeout, 2*time.Minute)
+	setDefault(&server.MaxHeaderBytes, 32<<10)
+	if server.ErrorLog == nil {
+		server.ErrorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)
+	}
+	handler := server.Handler
+	if handler == nil {
+		handler = http.DefaultServeMux
+	}
+	if o.Check != nil {
+		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: o.Logger}, handler)
+	}
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close") // which net/http makes a GOAWAY over HTTP/2
+		}
+		handler.ServeHTTP(w, r)
+	})
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	if o.Delay > 0 && context.Cause(ctx) != errInterrupted {
+		fmt.Fprintf(o.Progress, "Serving for another %v, in which clients connect anew.\n", o.Delay)
+		select {
+		case err := <-served:
+			return err
+		case <-time.After(o.Delay):
+		}
+	}
+	fmt.Fprintln(o.Progress, "Finishing the requests in flight.")
+	grace, cancel := context.WithTimeout(context.Background(), finishLimit)
+	defer cancel()
+	err := server.Shutdown(grace)
+	if err != nil {
+		err = errors.Join(err, server.Close())
+	}
+	<-served
+	return err
+}
+
+// setDefault sets a value that is zero.
+func setDefault[T comparable](value *T, to T) {
+	if *value == *new(T) {
+		*value = to
+	}
+}

@@ -1,0 +1,268 @@
+package graceful
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+)
+
+// When it stops listening, no connection is left over which a request could be on its way.
+func TestEachAnswerOfTheDelayClosesItsConnection(t *testing.T) {
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testDelay(t, version) })
+		})
+	}
+}
+
+func testDelay(t *testing.T, version string) {
+	var protocols http.Protocols
+	protocols.SetHTTP1(version == "HTTP/1.1")
+	protocols.SetUnencryptedHTTP2(version == "HTTP/2.0")
+	ctx, end := context.WithCancel(t.Context())
+	var open atomic.Int64
+	server := &http.Server{
+		Handler:   storefront.New(new(storefront.MemStore)),
+		Protocols: &protocols,
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed:
+				open.Add(-1)
+			}
+		},
+	}
+	pipes := newPipeListener()
+	served := make(chan error, 1)
+	opts := &Options{Delay: 10 * time.Second, Check: func(context.Context) error { return nil }}
+	go func() { served <- Serve(ctx, server, pipes, opts) }()
+
+	var clients []func(wantReadyz int)
+	for _, row := range []struct {
+		request string
+		want    int
+	}{
+		{"GET /v1/users", 200}, {"HEAD /v1/users", 200}, {"OPTIONS /v1/users", 204}, {"PUT /v1/users", 405},
+		{"GET /v1/users?limit=0", 400}, {"POST /v1/orders", 415}, {"GET /v1/products/p", 404}, {"GET //", 404},
+		{"GET /openapi.json", 200}, {"GET /livez", 200}, {"GET /readyz", 0},
+	} {
+		transport := &http.Transport{Protocols: &protocols, DialContext: pipes.dial}
+		defer transport.CloseIdleConnections()
+		clients = append(clients, func(wantReadyz int) {
+			method, path, _ := strings.Cut(row.request, " ")
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost"+path, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			result, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Errorf("%s: %v", row.request, err)
+				return
+			}
+			defer result.Body.Close()
+			_, err = io.Copy(io.Discard, result.Body)
+			want := cmp.Or(row.want, wantReadyz)
+			if err != nil || result.StatusCode != want || result.Proto != version {
+				t.Errorf("%s: %s, status %d, %v; want %s and %d",
+					row.request, result.Proto, result.StatusCode, err, version, want)
+			}
+		})
+	}
+	ask := func(wantReadyz int) {
+		var all sync.WaitGroup
+		for _, client := range clients {
+			all.Go(func() { client(wantReadyz) })
+		}
+		all.Wait()
+	}
+	ask(http.StatusOK)
+	ask(http.StatusOK)
+	if n := open.Load(); n != int64(len(clients)) {
+		t.Errorf("before the end, %d connections are open for %d clients", n, len(clients))
+	}
+	end()
+	ask(http.StatusServiceUnavailable)
+	time.Sleep(2 * time.Second) // over HTTP/2, net/http closes a second after the GOAWAY
+	if n := open.Load(); n != 0 {
+		t.Errorf("after another answer each, %d connections are open", n)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// A pipeListener accepts connections of its own network.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newPipeListener() *pipeListener {
+	closed := make(chan struct{})
+	return &pipeListener{make(chan net.Conn), closed, sync.OnceFunc(func() { close(closed) })}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { l.close(); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	l.conns <- server
+	return client, nil
+}
+
+func TestDelay(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		delay time.Duration
+		cause error // of the end
+		want  time.Duration
+	}{
+		{"it is waited for", 10 * time.Second, nil, 10 * time.Second},
+		{"nobody asks for one", 0, nil, 0},
+		{"not by somebody at a terminal", 10 * time.Second, errInterrupted, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancelCause(t.Context())
+				end(row.cause)
+				began := time.Now()
+				var progress strings.Builder
+				err := Serve(ctx, new(http.Server), newPipeListener(), &Options{Delay: row.delay, Progress: &progress})
+				if took := time.Since(began); err != nil || took != row.want {
+					t.Errorf("it ended after %v with %v, want %v", took, err, row.want)
+				}
+				want := "Finishing the requests in flight.\n"
+				if row.want > 0 {
+					want = "Serving for another 10s, in which clients connect anew.\n" + want
+				}
+				if progress.String() != want {
+					t.Errorf("it says\n%swant\n%s", &progress, want)
+				}
+			})
+		})
+	}
+}
+
+func TestRequestInFlightIsFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		pipes, arrived, answer := newPipeListener(), make(chan struct{}), make(chan struct{})
+		served := make(chan error, 1)
+		go func() {
+			served <- Serve(ctx, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				close(arrived)
+				<-answer
+				io.WriteString(w, "done")
+			})}, pipes, nil)
+		}()
+		client := &http.Client{Transport: &http.Transport{DialContext: pipes.dial}}
+		got := make(chan string, 1)
+		go func() {
+			w, err := client.Get("http://localhost/")
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			defer w.Body.Close()
+			body, err := io.ReadAll(w.Body)
+			got <- string(body) + errorText(err)
+		}()
+		<-arrived
+		end()
+		time.Sleep(finishLimit - time.Second)
+		close(answer)
+		if text := <-got; text != "done" {
+			t.Errorf("the answer is %q, want done", text)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("%v, want nil", err)
+		}
+	})
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestFailureOfTheServerIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, delay := range []time.Duration{0, time.Hour} { // before the end, and while it drains
+			ctx, end := context.WithCancel(t.Context())
+			if delay > 0 {
+				end()
+			}
+			pipes := newPipeListener()
+			time.AfterFunc(time.Second, func() { pipes.Close() })
+			if err := Serve(ctx, new(http.Server), pipes, &Options{Delay: delay}); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("with a delay of %v: %v, want ErrClosed", delay, err)
+			}
+			end()
+		}
+	})
+}
+
+func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	serve := func(server *http.Server) *http.Server {
+		if err := Serve(ended, server, newPipeListener(), &Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Fatal(err)
+		}
+		return server
+	}
+	s := serve(new(http.Server))
+	if s.ReadHeaderTimeout != 5*time.Second || s.ReadTimeout != 15*time.Second || s.WriteTimeout != time.Minute ||
+		s.IdleTimeout != 2*time.Minute || s.MaxHeaderBytes != 32<<10 || s.ErrorLog == nil {
+		t.Errorf("the limits are %v %v %v %v %d", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout, s.MaxHeaderBytes)
+	}
+	s = serve(&http.Server{ReadHeaderTimeout: -1, ReadTimeout: 1, WriteTimeout: 2, IdleTimeout: 3, MaxHeaderBytes: 4})
+	if s.ReadHeaderTimeout != -1 || s.ReadTimeout != 1 || s.WriteTimeout != 2 || s.IdleTimeout != 3 || s.MaxHeaderBytes != 4 {
+		t.Errorf("the limits are %v %v %v %v %d", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout, s.MaxHeaderBytes)
+	}
+}
+
+func TestContextEndsWithoutASignal(t *testing.T) {
+	parent, end := context.WithCancel(t.Context())
+	for name, ends := range map[string]func(stop context.CancelFunc){
+		"stop":   func(stop context.CancelFunc) { stop() },
+		"parent": func(context.CancelFunc) { end() },
+	} {
+		ctx, stop := NotifyContext(parent)
+		if name == "stop" && ctx.Err() != nil {
+			t.Error("it is done at once")
+		}
+		ends(stop)
+		if <-ctx.Done(); context.Cause(ctx) != context.Canceled {
+			t.Errorf("%s: the cause is %v", name, context.Cause(ctx))
+		}
+		stop()
+	}
+}
