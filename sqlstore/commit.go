@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"example.com/storefront/internal/batch"
@@ -208,7 +207,7 @@ func commitAtOnce(ctx context.Context, c session, attempts []*attempt) error {
 // asks which keys are, and inserts the orders of the others.
 func commitFree(ctx context.Context, c session, attempts []*attempt) error {
 	_, err := c.exec(ctx, c.engine.insertOrders(len(attempts)), rowsOf(attempts)...)
-	if classOf(err) == duplicate {
+	if classOf(err).isDuplicate() {
 		var args []any
 		for _, a := range attempts {
 			args = append(args, a.hash[:])
@@ -389,7 +388,7 @@ func (s *Store) acceptIn(ctx context.Context, tx *transaction, commit shared, n 
 		a.alone = true
 	}
 	switch class := classOf(accepted); {
-	case transient(ended) && !strings.Contains(ended.Error(), "SQL statements in progress"): // rows that Accept has left open in SQLite
+	case transient(ended):
 		return false, ended
 	case ended != nil && class >= passing, class == notPrimary && !oneWriter:
 		return false, accepted // the database has ended the transaction, or soon will

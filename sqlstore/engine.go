@@ -155,20 +155,45 @@ func forgetKeys(prefix string) string {
 	) AND key_hash IS NOT NULL`
 }
 
+// A kind is a kind of database that the store knows.
+type kind struct {
+	// detect returns the engine of the database behind conn, nil if it is of another kind, or an
+	// error if its settings would break a promise of the store. version and err are the answer to
+	// SELECT version().
+	detect func(ctx context.Context, conn *sql.Conn, version string, err error) (*engine, error)
+
+	// codeClass returns the class of an error by its code, and false if it has no code of this kind.
+	codeClass func(error) (class, bool)
+
+	// texts are parts of the texts of errors without a code. The first that occurs tells the class.
+	texts []textClass
+}
+
+type textClass struct {
+	text string
+	class
+}
+
+// kinds returns the kinds of databases.
+func kinds() [3]kind {
+	return [...]kind{
+		{detectPostgreSQL, postgreSQLCode, postgreSQLTexts},
+		{detectMySQL, mySQLCodeClass, mySQLTexts},
+		{detectSQLite, noCode, sqliteTexts},
+	}
+}
+
 // detect returns the engine of the database behind conn, or an error if its settings would
 // break a promise of the store.
 func detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	var version string
-	err := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
-	switch {
-	case err == nil && version != "" && '0' <= version[0] && version[0] <= '9':
-		return detectMySQL(ctx, conn, version) // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0
-	case err == nil:
-		return detectPostgreSQL(ctx, conn) // PostgreSQL 15.4 …, CockroachDB CCL …
-	case strings.Contains(err.Error(), "no such function"):
-		return sqlite(), nil
+	unknown := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
+	for _, k := range kinds() {
+		if e, err := k.detect(ctx, conn, version, unknown); e != nil || err != nil {
+			return e, err
+		}
 	}
-	return nil, err
+	return nil, unknown
 }
 
 // insertOrders returns the statement that inserts n orders. Its arguments are those of

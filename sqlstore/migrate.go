@@ -60,10 +60,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 	for i, statement := range slices.Concat(e.schema, set) {
 		err := s.retryWith(ctx, func(ctx context.Context, c session) error {
 			_, err := c.exec(ctx, statement)
-			switch {
-			case isThere(err), i >= len(e.schema) && classOf(err) == duplicate: // another program has set it
+			switch class := classOf(err); {
+			case class == exists, i >= len(e.schema) && class.isDuplicate(): // another program has set it
 				return nil
-			case createdMeanwhile(err) || classOf(err) == duplicate:
+			case class == raced || class.isDuplicate():
 				err = classified{err, conflict}
 			}
 			return err
@@ -126,28 +126,4 @@ func (s *Store) checkColumns(ctx context.Context, e *engine) error {
 		}
 	}
 	return nil
-}
-
-// isThere reports whether a statement of the schema failed because it has nothing to do:
-// the column or index that it makes is there, or the one that it drops is not. It is for
-// engines that do not know IF NOT EXISTS.
-func isThere(err error) bool {
-	number, _ := mySQLCode(err)
-	return slices.Contains([]uint64{
-		1060, // duplicate column
-		1061, // duplicate key name
-		1091, // can't drop: there is no such column or index
-	}, number) || err != nil && strings.Contains(err.Error(), "duplicate column name") // SQLite
-}
-
-// createdMeanwhile reports whether a statement of the schema failed because another
-// program ran it at the same time: PostgreSQL first looks whether the table exists and then
-// creates it, which is no single step.
-func createdMeanwhile(err error) bool {
-	return slices.Contains([]string{
-		"42P07", // duplicate table
-		"42710", // duplicate object
-		"42701", // duplicate column
-		"XX000", // internal error: tuple concurrently updated
-	}, sqlState(err))
 }

@@ -87,8 +87,14 @@ func mySQLTables() []string {
 	}
 }
 
-// detectMySQL is detect for MySQL and MariaDB.
-func detectMySQL(ctx context.Context, conn *sql.Conn, version string) (*engine, error) {
+// isNumbered reports whether a version begins with its number, as those of MySQL, MariaDB and TiDB do:
+// 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0.
+func isNumbered(version string) bool { return version != "" && '0' <= version[0] && version[0] <= '9' }
+
+func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error) (*engine, error) {
+	if err != nil || !isNumbered(version) {
+		return nil, nil
+	}
 	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
 		'character_set_connection', 'character_set_results',
 		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
@@ -188,11 +194,96 @@ func mySQLCode(err error) (number uint64, state string) {
 	return 0, ""
 }
 
-// isOfKey reports whether the error of an INSERT may say that a key is taken, and not that
-// another unique value is. In MySQL, only the text of the error tells; with other engines,
-// no INSERT fails because a key is taken.
-func isOfKey(err error) bool {
-	number, _ := mySQLCode(err)
+// mySQLClasses maps the numbers of MySQL and MariaDB (Server Error Message Reference) and of TiDB to
+// classes.
+var mySQLClasses = map[uint64]class{
+	1020: conflict,   // record has changed since last read: a conflict of snapshots
+	1021: passing,    // disk full
+	1037: passing,    // out of memory
+	1040: lost,       // too many connections
+	1041: passing,    // out of memory
+	1053: lost,       // server shutdown
+	1062: duplicate,  // duplicate entry
+	1077: lost,       // server shutdown
+	1079: lost,       // server shutdown
+	1080: lost,       // server shutdown
+	1114: passing,    // table full
+	1152: lost,       // connection aborted
+	1158: lost,       // connection
+	1159: lost,       // connection
+	1160: lost,       // connection
+	1161: lost,       // connection
+	1180: notPrimary, // error during COMMIT
+	1184: lost,       // connection aborted
+	1203: lost,       // too many connections of a user
+	1205: conflict,   // lock wait timeout
+	1213: conflict,   // deadlock
+	1226: lost,       // too many of a user's resources
+	1243: passing,    // prepared statement does not exist
+	1290: notPrimary, // --read-only, or --super-read-only, as of a member that is not in its group
+	1317: passing,    // query interrupted
+	1412: passing,    // table definition has changed
+	1461: passing,    // too many prepared statements
+	1615: passing,    // prepared statement needs to be prepared again
+	1792: passing,    // read-only transaction
+	1836: notPrimary, // read-only mode
+	1927: lost,       // connection killed
+	1969: passing,    // longer than the server allows (MariaDB)
+	2006: lost,       // server gone
+	2013: lost,       // server gone while a statement was under way
+	3024: passing,    // longer than the server allows
+	3032: notPrimary, // offline mode, as of a member that was expelled from its group
+	3100: notPrimary, // Group Replication: the member has left before it could commit
+	3101: conflict,   // Group Replication: a conflict at the commit
+	3169: lost,       // session killed
+	3572: conflict,   // a lock that NOWAIT does not wait for
+	3796: notPrimary, // Group Replication: not in the group, or not yet again
+	3797: notPrimary, // Group Replication: leaving while it waited for the commits of others
+	3798: notPrimary, // the same
+	3799: notPrimary, // Group Replication: leaving
+	4031: lost,       // closed as it was idle
+	8022: passing,    // TiDB: retry
+	8028: passing,    // TiDB: schema changed
+	9001: lost,       // TiDB: storage away
+	9002: lost,       // TiDB: storage away
+	9003: passing,    // TiDB: storage busy
+	9004: passing,    // TiDB: locked
+	9005: lost,       // TiDB: region away
+	9006: passing,    // TiDB: too old for garbage collection
+	9007: conflict,   // TiDB: write conflict
+	1060: exists,     // duplicate column
+	1061: exists,     // duplicate key name
+	1091: exists,     // can't drop: there is no such column or index
+}
+
+// mySQLStates maps the first two characters of SQLSTATEs to classes, for numbers that have none.
+var mySQLStates = map[string]class{
+	"08": lost,     // connection exception
+	"40": conflict, // transaction rollback
+	"53": passing,  // insufficient resources
+}
+
+var mySQLTexts = []textClass{
+	{"invalid connection", lost}, // go-sql-driver/mysql: it broke while a statement was under way
+	{"busy buffer", lost},        // go-sql-driver/mysql: the same
+}
+
+func mySQLCodeClass(err error) (class, bool) {
+	number, state := mySQLCode(err)
+	if number == 0 {
+		return final, false
+	}
 	text := err.Error()
-	return number == 1062 && (strings.Contains(text, "key_hash") || !strings.Contains(text, "for key"))
+	switch class, ok := mySQLClasses[number]; {
+	case class == duplicate && (strings.Contains(text, "key_hash") || !strings.Contains(text, "for key")):
+		return keyTaken, true // only the text tells which unique column it is
+	case ok:
+		return class, true
+	case (number == 1030 || number == 1181) && strings.Contains(text, "error 153"):
+		// InnoDB has rolled back because another member of the group committed first. The
+		// error of the next read or write is then a deadlock, but that of a statement on a
+		// savepoint says only that there is no such savepoint.
+		return conflict, true
+	}
+	return mySQLStates[state[:min(2, len(state))]], true
 }

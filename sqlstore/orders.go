@@ -88,7 +88,7 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal)
 		switch {
 		case !errors.Is(foundErr, sql.ErrNoRows):
 			return foundErr
-		case err != nil && !isOfKey(err):
+		case err != nil && classOf(err) != keyTaken:
 			return err
 		}
 		// The key was forgotten between the two statements, or nothing inserts the order.

@@ -49,7 +49,10 @@ func postgreSQL(schema string) *engine {
 	return e
 }
 
-func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
+func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err error) (*engine, error) {
+	if err != nil || isNumbered(version) { // PostgreSQL 15.4 …, CockroachDB CCL …
+		return nil, nil
+	}
 	var schema sql.NullString
 	if err := conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema())`).Scan(&schema); err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	// If the server sends bytes in a text form that the driver does not decode, a key is not
 	// the key that was stored.
 	var backslash []byte
-	err := conn.QueryRowContext(ctx, `SELECT CAST('\x5c' AS BYTEA)`).Scan(&backslash)
+	err = conn.QueryRowContext(ctx, `SELECT CAST('\x5c' AS BYTEA)`).Scan(&backslash)
 	if err != nil && (transient(err) || ctx.Err() != nil) {
 		return nil, err
 	}
@@ -80,4 +83,45 @@ func sqlState(err error) string {
 		return e.SQLState()
 	}
 	return ""
+}
+
+// postgreSQLClasses maps SQLSTATEs (Appendix A of PostgreSQL's manual, also of CockroachDB and
+// YugabyteDB), or their first two characters, to classes.
+var postgreSQLClasses = map[string]class{
+	"08":    lost,       // connection exception
+	"0A000": passing,    // feature not supported: a column's type changed under a prepared statement's plan
+	"23505": duplicate,  // unique violation
+	"25006": notPrimary, // read-only transaction
+	"25P03": lost,       // idle-in-transaction timeout
+	"25P04": lost,       // transaction timeout: a time limit of the server
+	"26000": passing,    // prepared statement does not exist: dropped behind the driver's back
+	"40":    conflict,   // transaction rollback: serialization failure, deadlock, unknown completion; Group Replication, too
+	"42P05": passing,    // prepared statement exists: on a server's connection that a pooler has given to another client
+	"53":    passing,    // insufficient resources: disk full
+	"53300": lost,       // too many connections
+	"55P03": conflict,   // lock not available
+	"57014": passing,    // query canceled: a time limit of the server
+	"57P01": lost,       // admin shutdown
+	"57P02": lost,       // crash shutdown
+	"57P03": lost,       // cannot connect now: starting up, in recovery
+	"57P05": lost,       // idle session timeout
+	"42701": raced,      // duplicate column
+	"42710": raced,      // duplicate object
+	"42P07": raced,      // duplicate table: IF NOT EXISTS looks first and then creates, which is no single step
+	"XX000": raced,      // internal error: tuple concurrently updated
+}
+
+var postgreSQLTexts = []textClass{
+	{"conn closed", lost}, // pgx
+}
+
+func postgreSQLCode(err error) (class, bool) {
+	state := sqlState(err)
+	if len(state) != 5 {
+		return final, false
+	}
+	if class, ok := postgreSQLClasses[state]; ok {
+		return class, true
+	}
+	return postgreSQLClasses[state[:2]], true
 }

@@ -142,8 +142,8 @@ func (s *Store) inTurn(ctx context.Context, h *held, run func(context.Context) e
 // connect returns a connection, new or of the pool.
 func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 	conn, err := s.db.Conn(ctx)
-	if err != nil && sqlState(err) == "" && err.Error() != "sql: database is closed" {
-		if number, _ := mySQLCode(err); number == 0 {
+	if err != nil && err.Error() != "sql: database is closed" {
+		if _, ok := codeClass(err); !ok {
 			err = classified{err, lost} // no server was reached, or none that is the primary
 		}
 	}

@@ -1,5 +1,18 @@
 package sqlstore
 
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
+
+func detectSQLite(_ context.Context, _ *sql.Conn, _ string, err error) (*engine, error) {
+	if err == nil || !strings.Contains(err.Error(), "no such function") {
+		return nil, nil
+	}
+	return sqlite(), nil
+}
+
 // sqlite returns the engine of SQLite.
 func sqlite() *engine {
 	const now = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
@@ -32,4 +45,18 @@ func sqlite() *engine {
 	}
 	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
 	return e
+}
+
+// noCode is codeClass of SQLite, whose drivers have no common type of error.
+func noCode(error) (class, bool) { return final, false }
+
+// sqliteTexts has the texts of sqlite3_errstr, which all drivers use.
+var sqliteTexts = []textClass{
+	{"SQL statements in progress", final},   // a savepoint whose rows Options.Accept has left open, also SQLITE_BUSY
+	{"duplicate column name", exists},       // ADD COLUMN knows no IF NOT EXISTS
+	{"database is locked", passing},         // SQLITE_BUSY
+	{"database table is locked", passing},   // SQLITE_LOCKED
+	{"database or disk is full", passing},   // SQLITE_FULL
+	{"unable to open database file", lost},  // SQLITE_CANTOPEN
+	{"UNIQUE constraint failed", duplicate}, // SQLITE_CONSTRAINT_UNIQUE
 }
