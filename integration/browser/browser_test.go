@@ -1,7 +1,6 @@
-// Package browser tests the explorer in real browsers, Chromium and Firefox, without a
-// screen. The name of a subtest says which: -run /firefox chooses one.
+// Package browser tests the explorer in Chromium, without a screen.
 //
-// With -artifacts, pictures of the states that the tests bring about are kept, for
+// With -artifacts, pictures of the states that TestEveryState brings about are kept, for
 // people to look at.
 package browser
 
@@ -9,20 +8,30 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
@@ -32,100 +41,32 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, stop := range stops {
-		stop()
-	}
+	stop()
 	os.Exit(code)
 }
 
-// stops are called when the tests have ended.
-var stops []func()
+// stop ends the browser.
+var stop = func() {}
 
-// A browser is one process for all tests.
-type browser interface {
-	// open opens a window with a profile of its own. It calls noticed, perhaps at the same
-	// time as another method, with each thing that the tests judge.
-	open(noticed func(notice)) (window, error)
-}
-
-// browsers are those that the tests run in.
-var browsers = []struct {
-	name  string
-	start func() (browser, error)
-}{
-	{"chromium", startChromium},
-	{"firefox", startFirefox},
-}
-
-// inEachBrowser runs the test as subtests, one for each browser, in which are the pages
-// that the subtest opens. In the short run it is the first browser alone.
-func inEachBrowser(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	for i, b := range browsers {
-		t.Run(b.name, func(t *testing.T) {
-			if i > 0 {
-				long.Test(t)
-			}
-			test(t)
-		})
+// chromium is one process for all tests.
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	// Without any windows, it takes a quarter of the work.
+	path, err := exec.LookPath("chromium-headless-shell")
+	if err != nil {
+		path, err = exec.LookPath("chromium")
 	}
-}
-
-// browserOf returns the browser that is named in the name of the test.
-func browserOf(t *testing.T) (string, browser) {
-	t.Helper()
-	for _, b := range browsers {
-		if strings.Contains(t.Name()+"/", "/"+b.name+"/") {
-			started, err := b.start()
-			if err != nil {
-				need.Missing(t, need.Browser, err)
-			}
-			return b.name, started
-		}
+	if err != nil {
+		return nil, fmt.Errorf("%w (Debian: apt-get install chromium-headless-shell)", err)
 	}
-	t.Fatal("only subtests of inEachBrowser open pages")
-	return "", nil
-}
-
-// A window shows a page. Its methods give up after the time patience.
-type window interface {
-	// look gives the window the size and the colours of the view. The error is
-	// errors.ErrUnsupported if this browser cannot do that.
-	look(v view) error
-	// navigate and reload return when the page has been loaded.
-	navigate(url string) error
-	reload() error
-	// evaluate returns the JSON of what a JavaScript expression yields, perhaps as a
-	// promise; undefined is null.
-	evaluate(expression string) ([]byte, error)
-	// click clicks with the mouse at a place of what is seen.
-	click(x, y float64) error
-	// keys presses the keys of a text one after the other. Those that stand for no
-	// character are those of the package kb.
-	keys(text string) error
-	// screenshot returns a PNG of the whole page.
-	screenshot() ([]byte, error)
-	// downloads puts what is downloaded into the folder. The channel is closed when a file
-	// is complete.
-	downloads(folder string) (<-chan struct{}, error)
-	close()
-}
-
-// A notice is something that happens in a window.
-type notice struct {
-	kind noticeKind
-	text string
-}
-
-type noticeKind int
-
-const (
-	onConsole noticeKind = iota // written there, by the page or by the browser, or an exception
-	onNetwork                   // written there by the browser about an answer, or about none
-	request                     // asked for; the text is its URL
-)
-
-const patience = 2 * time.Minute
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.WSURLReadTimeout(5*time.Minute), // it may start beside other tests
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true))
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	stop = func() { cancel(); end() }
+	return ctx, chromedp.Do(ctx)
+})
 
 // A shop is a server with the explorer and the service, which keeps what it is sent.
 type shop struct {
@@ -155,12 +96,14 @@ func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{store: new(storefront.MemStore), path: "/", came: make(chan struct{}, 10_000)}
 	for _, id := range []string{"ada", "barbara", "edsger", "grace", "linus"} {
-		s.store.Users.Put(storefront.MustResource(id, map[string]any{"name": strings.ToUpper(id[:1]) + id[1:]}))
+		s.store.Users.Put(storefront.MustResource(id, nil))
 		s.store.Widgets.Put(storefront.MustResource("w-"+id, map[string]any{"of": id}))
 	}
-	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
+	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{
+		"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
 	s.change = func(_ context.Context, change explorer.Change) error {
-		items := map[string]*storefront.Collection{"users": &s.store.Users, "products": &s.store.Products, "widgets": &s.store.Widgets}[change.List]
+		items := map[string]*storefront.Collection{
+			"users": &s.store.Users, "products": &s.store.Products, "widgets": &s.store.Widgets}[change.List]
 		if change.Deleted {
 			items.Delete(change.ID)
 		} else {
@@ -168,10 +111,11 @@ func newShop(t *testing.T) *shop {
 		}
 		return nil
 	}
-	service := storefront.New(s.store)
+	service := storefront.NewWithOptions(s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.path {
-			explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change, Product: s.product}).ServeHTTP(w, r)
+			page := explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change, Product: s.product})
+			page.ServeHTTP(w, r)
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -246,11 +190,10 @@ func (v view) String() string {
 	return fmt.Sprintf("%d-light", v.width)
 }
 
-// A page is the explorer in a window.
+// A page is the explorer in a window with a profile of its own.
 type page struct {
-	t      *testing.T
-	in     string // the name of the browser
-	window window
+	t   *testing.T
+	ctx context.Context
 	*shop
 	mayFail bool // the server may be gone, which the browser notes on the console
 }
@@ -259,9 +202,21 @@ type page struct {
 // written to the console, asked of another host, or refused by the page's policy.
 func open(t *testing.T, s *shop, v view) *page {
 	t.Helper()
-	p := &page{t: t, shop: s}
+	browser, err := chromium()
+	if err != nil {
+		need.Missing(t, need.Browser, err)
+	}
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	p := &page{t: t, ctx: ctx, shop: s}
 	var mu sync.Mutex
 	var complaints []string
+	complain := func(kind string, what any) {
+		text, _ := json.Marshal(what)
+		mu.Lock()
+		defer mu.Unlock()
+		complaints = append(complaints, kind+": "+string(text))
+	}
 	t.Cleanup(func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -269,41 +224,64 @@ func open(t *testing.T, s *shop, v view) *page {
 			t.Error(c)
 		}
 	})
-	host := strings.TrimPrefix(s.URL, "http://")
-	name, b := browserOf(t)
-	p.in = name
-	var err error
-	p.window, err = b.open(func(n notice) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch n.kind {
-		case onConsole:
-			complaints = append(complaints, "console: "+n.text)
-		case onNetwork:
+	p.must(chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			complain("exception", e.ExceptionDetails)
+		case *runtime.EventConsoleAPICalled:
+			complain("console", e.Args)
+		case *log.EventEntryAdded:
 			// The browser itself notes each answer of 400 and above, and each that does not
 			// come, which are what the page is there to show.
-			if !strings.Contains(n.text, "status of") && !p.mayFail {
-				complaints = append(complaints, "console: "+n.text)
+			of := e.Entry.Source == log.EntrySourceNetwork
+			if !of || !strings.Contains(e.Entry.Text, "status of") && !p.mayFail {
+				complain("log", e.Entry)
 			}
-		case request:
-			u, err := url.Parse(n.text)
-			if err != nil || u.Host != host && u.Scheme != "data" && u.Scheme != "blob" {
-				complaints = append(complaints, "a request to another host: "+n.text)
+		case *network.EventRequestWillBeSent:
+			u, err := url.Parse(e.Request.URL)
+			if err != nil || "http://"+u.Host != s.URL && u.Scheme != "data" && u.Scheme != "blob" {
+				complain("a request to another host", e.Request.URL)
 			}
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.window.close)
-	if err := p.window.look(v); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
-	} else {
-		p.must(err)
-	}
-	p.must(p.window.navigate(s.URL + s.path))
+	}))
+	p.send(command(log.Enable, cdp.Empty{}), command(network.Enable, network.EnableParams{}))
+	p.look(v, 1)
+	p.send(chromedp.Navigate(s.URL + s.path))
 	p.waitLoaded()
 	return p
+}
+
+const patience = 2 * time.Minute
+
+// send has the browser do something.
+func (p *page) send(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	p.must(chromedp.Do(ctx, actions...))
+}
+
+// command returns the action that sends a command of the protocol.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, c, params)
+		return err
+	})
+}
+
+// look gives the window the size and the colours of a view, and its pixels so many of a screen's.
+func (p *page) look(v view, scale float64) {
+	p.t.Helper()
+	scheme := "light"
+	if v.dark {
+		scheme = "dark"
+	}
+	p.send(
+		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+			Width: v.width, Height: height, DeviceScaleFactor: scale, Mobile: v.width < 600}),
+		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
+	)
 }
 
 // waitLoaded waits for the last that the page does by itself.
@@ -319,34 +297,37 @@ func (p *page) must(err error) {
 	}
 }
 
-// A step is something that is done to a page.
-type step func(p *page)
-
-func (p *page) do(steps ...step) {
+func (p *page) want(what string, got, want any) {
 	p.t.Helper()
-	for _, s := range steps {
-		s(p)
+	if diff := cmp.Diff(want, got); diff != "" {
+		p.t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
 // eval returns what a JavaScript expression yields, perhaps as a promise.
 func eval[T any](p *page, expression string) T {
 	p.t.Helper()
-	text, err := p.window.evaluate(expression)
+	v, err := evaluate[T](p, expression)
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Fatalf("%s: %v", expression, err)
 	}
-	var v *T
-	if err := json.Unmarshal(text, &v); err != nil {
-		p.t.Fatal(err)
+	return v
+}
+
+func evaluate[T any](p *page, expression string) (v T, err error) {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[[]byte](expression, chromedp.EvalAwaitPromise))
+	if err == nil && text != nil {
+		err = json.Unmarshal(text, &v)
 	}
-	if v == nil {
-		v = new(T)
-		if reflect.TypeFor[T]().Kind() != reflect.Interface {
-			p.t.Fatalf("%s yields nothing", expression)
-		}
-	}
-	return *v
+	return v, err
+}
+
+// run evaluates JavaScript for what it does.
+func (p *page) run(expression string) {
+	p.t.Helper()
+	eval[any](p, "{"+expression+"}; null")
 }
 
 // waitFor waits until the JavaScript condition holds.
@@ -359,79 +340,76 @@ func (p *page) waitFor(condition string) {
 // returns it.
 func waitFor[T any](p *page, expression string) T {
 	p.t.Helper()
-	text, err := p.window.evaluate(`new Promise(done => { (function look() { const v = (` + expression + `); if (v) done(v); else setTimeout(look, 10); })(); })`)
+	v, err := evaluate[T](p, `new Promise(done => { (function look() {
+		const v = (`+expression+`); if (v) done(v); else setTimeout(look, 10);
+	})(); })`)
 	if err != nil {
 		p.t.Fatalf("waiting for %s: %v\nthe page:\n%s", expression, err, eval[string](p, "document.body.innerText"))
 	}
-	var v T
-	p.must(json.Unmarshal(text, &v))
 	return v
 }
 
-// clickOn returns the step that clicks an element with the mouse, once it is there to be
-// clicked: shown, enabled and covered by nothing.
-func clickOn(selector string) step {
-	return func(p *page) {
-		p.t.Helper()
-		place := waitFor[[2]float64](p, fmt.Sprintf(`(e => {
-			if (!e || !e.checkVisibility({visibilityProperty: true}) || e.matches(":disabled")) return;
-			const middle = () => (r => [r.x + r.width / 2, r.y + r.height / 2])(e.getClientRects()[0]);
-			const hit = () => e.contains(document.elementFromPoint(...middle()));
-			if (!hit()) e.scrollIntoView({block: "center", behavior: "instant"});
-			return hit() && middle();
-		})(document.querySelector(%q))`, selector))
-		p.must(p.window.click(place[0], place[1]))
-	}
+// clickOn clicks an element with the mouse, once it is there to be clicked: shown, enabled and
+// covered by nothing.
+func (p *page) clickOn(selector string) {
+	p.t.Helper()
+	place := waitFor[[2]float64](p, fmt.Sprintf(`(e => {
+		if (!e || !e.checkVisibility({visibilityProperty: true}) || e.matches(":disabled")) return;
+		const middle = () => (r => [r.x + r.width / 2, r.y + r.height / 2])(e.getClientRects()[0]);
+		const hit = () => e.contains(document.elementFromPoint(...middle()));
+		if (!hit()) e.scrollIntoView({block: "center", behavior: "instant"});
+		return hit() && middle();
+	})(document.querySelector(%q))`, selector))
+	p.send(chromedp.MouseClickXY(place[0], place[1]))
 }
 
-// typeInto returns the step that clicks a field and types the text.
-func typeInto(selector, text string) step {
-	return func(p *page) {
-		p.t.Helper()
-		p.do(clickOn(selector))
-		p.must(p.window.keys(text))
-	}
+// press presses the keys of a text one after the other.
+func (p *page) press(keys string) {
+	p.t.Helper()
+	p.send(chromedp.KeyEvent(keys))
 }
 
 // reload loads the page again, as its user may.
-func reload(p *page) {
+func (p *page) reload() {
 	p.t.Helper()
-	p.must(p.window.reload())
+	p.send(chromedp.Reload())
 	p.waitLoaded()
 }
 
-// click clicks the button, with the mouse, and waits until n exchanges are in the log
-// and the button can be used again.
+// click clicks the button and waits until n exchanges are in the log and the button can be used again.
 func (p *page) click(button string, n int) {
 	p.t.Helper()
-	p.do(clickOn(button))
+	p.clickOn(button)
 	p.logged(button, n)
 }
 
 func (p *page) logged(button string, n int) {
 	p.t.Helper()
-	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty, .own, .waiting)").length === %d && !document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
+	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty, .own, .waiting)").length === %d &&
+		!document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
 }
 
-// set returns the step that puts the value into a field.
-func (p *page) set(selector, value string) step {
-	return func(p *page) {
-		p.t.Helper()
-		eval[any](p, fmt.Sprintf(`(f => { f.value = %q; f.dispatchEvent(new Event("input", {bubbles: true})); })(document.querySelector(%q))`, value, selector))
+// set puts values into fields: a selector, its value, and so on.
+func (p *page) set(selectorsAndValues ...string) {
+	p.t.Helper()
+	for pair := range slices.Chunk(selectorsAndValues, 2) {
+		p.run(fmt.Sprintf(`const f = document.querySelector(%q); f.value = %q;
+			f.dispatchEvent(new Event("input", {bubbles: true}))`, pair[0], pair[1]))
 	}
 }
 
 // tab chooses a tab.
 func (p *page) tab(name string) {
 	p.t.Helper()
-	p.do(clickOn("#tab-" + name))
-	p.waitShown("#" + name)
+	p.clickOn("#tab-" + name)
+	p.waitFor(fmt.Sprintf(`document.querySelector("#%s").checkVisibility()`, name))
 }
 
-// waitShown waits until an element is shown.
-func (p *page) waitShown(selector string) {
+// operation unfolds the operation, which folds the others.
+func (p *page) operation(id string) {
 	p.t.Helper()
-	p.waitFor(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector))
+	p.run(fmt.Sprintf(`document.querySelector("#operation-%[1]s").open ||
+		document.querySelector("#operation-%[1]s summary").click()`, id))
 }
 
 func (p *page) text(selector string) string {
@@ -444,6 +422,39 @@ func (p *page) texts(selector string) []string {
 	return eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].map(e => e.innerText)`, selector))
 }
 
+// said checks that an element has a text.
+func (p *page) said(selector, want string) {
+	p.t.Helper()
+	if got := p.text(selector); !strings.Contains(got, want) {
+		p.t.Errorf("%s says %q, want %q in it", selector, got, want)
+	}
+}
+
+// statuses checks those in the log, the newest first.
+func (p *page) statuses(want ...string) {
+	p.t.Helper()
+	p.want("statuses", p.texts("#log li:not(.own) summary .chip"), want)
+}
+
+// created checks how many orders there are.
+func (p *page) created(n int) {
+	p.t.Helper()
+	p.want("orders created", len(p.store.Orders()), n)
+}
+
+// yields checks what JavaScript yields.
+func yields[T any](p *page, expression string, want T) {
+	p.t.Helper()
+	p.want(expression, eval[T](p, expression), want)
+}
+
+// unfoldLog unfolds the log, whose entries have n requests.
+func (p *page) unfoldLog(n int) {
+	p.t.Helper()
+	p.run(`document.querySelectorAll("#log details").forEach(d => { d.open = true; })`)
+	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log pre:first-of-type").length === %d`, n))
+}
+
 // keepsPictures reports whether they were asked for.
 func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() == "true" }
 
@@ -451,44 +462,66 @@ func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() 
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
 	if keepsPictures() {
-		p.write(name+"-"+p.in+"-"+v.String()+".png", p.window.screenshot)
+		p.write(name+"-"+v.String()+".png", chromedp.FullScreenshot(100))
 	}
 }
 
-// picture writes the picture that the README has, if pictures are kept: in Chromium, down to
-// the end of a card, and with the address that the README has.
+// picture writes the picture that the README has, if pictures are kept: down to the end of a
+// card, and with the address that the README has.
 func (p *page) picture(v view) {
 	p.t.Helper()
-	chromium, ok := p.window.(chromiumWindow)
-	if !ok || !keepsPictures() || v.width != desktop.width {
+	if !keepsPictures() || v.width != desktop.width {
 		return
 	}
 	name := "explorer-light.png"
 	if v.dark {
 		name = "explorer-dark.png"
 	}
-	const margin = 20
-	cards := eval[float64](p, `scrollTo(0, 0), Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")].map(e => e.getBoundingClientRect().bottom))`)
-	p.rename("location.origin", "'http://localhost:8080'")
-	p.write(name, func() ([]byte, error) { return chromium.top(v, int64(cards)+margin) })
-	p.must(p.window.look(v))
-	p.rename("'http://localhost:8080'", "location.origin")
-}
-
-// rename replaces one text by another wherever the page shows it; both are JavaScript.
-func (p *page) rename(old, new string) {
-	p.t.Helper()
-	eval[any](p, `(() => {
-		for (const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); texts.nextNode();) {
-			const text = texts.currentNode.data.replaceAll(`+old+`, `+new+`);
+	const cards = `scrollTo(0, 0), 20 + Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")]
+		.map(e => e.getBoundingClientRect().bottom))`
+	beyond, clip := true, &cdppage.Viewport{Width: float64(v.width), Height: eval[float64](p, cards), Scale: 1}
+	rename := func(old, new string) { // wherever the page shows it; both are JavaScript
+		p.run(`for (const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); texts.nextNode();) {
+			const text = texts.currentNode.data.replaceAll(` + old + `, ` + new + `);
 			if (text !== texts.currentNode.data) texts.currentNode.data = text;
+		}`)
+	}
+	rename("location.origin", "'http://localhost:8080'")
+	p.look(v, 1.5)
+	p.write(name, func(ctx context.Context, target *chromedp.Target) ([]byte, error) {
+		picture, err := cdp.Call(ctx, target, cdppage.CaptureScreenshot,
+			cdppage.CaptureScreenshotParams{CaptureBeyondViewport: &beyond, Clip: clip})
+		if err != nil {
+			return nil, err
 		}
-	})()`)
+		return picture.Data, nil
+	})
+	p.look(v, 1)
+	rename("'http://localhost:8080'", "location.origin")
 }
 
-func (p *page) write(name string, take func() ([]byte, error)) {
+func (p *page) write(name string, take chromedp.Action[[]byte]) {
 	p.t.Helper()
-	picture, err := take()
+	picture, err := chromedp.Run(p.ctx, take)
 	p.must(err)
 	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666))
+}
+
+// hold has the service keep every request from then on, but that for the document, until
+// release. left has an element for each that left meanwhile.
+func (s *shop) hold() (release func(), left <-chan struct{}) {
+	held, gone := make(chan struct{}), make(chan struct{}, 100)
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/openapi.json" {
+			return true
+		}
+		select {
+		case <-held:
+			return true
+		case <-r.Context().Done():
+			gone <- struct{}{}
+			return false
+		}
+	}
+	return sync.OnceFunc(func() { close(held) }), gone
 }
