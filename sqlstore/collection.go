@@ -39,8 +39,8 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 		for _, r := range batch {
 			args = append(args, []byte(r.ID()), r.String())
 		}
-		query := func(e *engine) string {
-			return "INSERT INTO " + e.prefix + c.table + " (id, body) VALUES " + e.placeholders(len(batch), 2) + e.replace
+		query := func(st *statements) string {
+			return "INSERT INTO " + st.prefix + c.table + " (id, body) VALUES " + st.rows(len(batch), 2) + st.replace
 		}
 		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err
@@ -58,8 +58,8 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 		for _, id := range batch {
 			args = append(args, []byte(id))
 		}
-		query := func(e *engine) string {
-			return "DELETE FROM " + e.prefix + c.table + " WHERE id IN " + e.placeholders(1, len(batch))
+		query := func(st *statements) string {
+			return "DELETE FROM " + st.prefix + c.table + " WHERE id IN " + st.rows(1, len(batch))
 		}
 		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err
@@ -70,9 +70,9 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 
 // exec runs a statement, again after an error that may pass, and returns how many rows it
 // affected the last time.
-func (s *Store) exec(ctx context.Context, query func(*engine) string, args ...any) (n int64, err error) {
-	err = s.retryWith(ctx, func(ctx context.Context, c session) (err error) {
-		n, err = c.exec(ctx, query(c.engine), args...)
+func (s *Store) exec(ctx context.Context, query func(*statements) string, args ...any) (n int64, err error) {
+	err = s.retryWith(ctx, func(ctx context.Context, c *session) (err error) {
+		n, err = c.exec(ctx, query(c.database.sql()), args...)
 		return err
 	})
 	return n, err

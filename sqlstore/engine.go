@@ -2,14 +2,83 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
-	"math/bits"
 	"strconv"
 	"strings"
+	"time"
+
+	"example.com/storefront"
 )
 
-// An engine is the SQL and the commit policy of one kind of database.
-type engine struct {
+// An engine is what the store leaves to one kind of database. Each has a file of its own, with its
+// SQL, the settings that it demands, its errors, and how it commits.
+type engine interface {
+	// sql returns the statements that differ in their text alone.
+	sql() *statements
+
+	// server returns a name of the server that conn leads to that no other server has, or "" if
+	// there is none.
+	server(ctx context.Context, conn *sql.Conn) (string, error)
+
+	// open opens a link for one try. w, if it is not nil, ends a try that the server does not
+	// answer: then the ctx that open returns is done.
+	open(ctx context.Context, s *Store, w *watch) (context.Context, link, error)
+
+	// committer returns what commits the orders of s.
+	committer(s *Store) committer
+
+	// find returns the order with a key, as durable as a new one, and its fingerprint. If there is
+	// none, it returns sql.ErrNoRows.
+	find(ctx context.Context, c *session, hash [sha256.Size]byte) (storefront.Order, [32]byte, error)
+
+	// forgetKeys forgets the keys that were recorded before a time, and returns how many.
+	forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error)
+}
+
+// A committer commits orders in the way of its engine.
+type committer interface {
+	// commit makes an attempt, and sets its outcome. If ctx is done before the attempt has ended,
+	// commit may return ctx.Err() and leave the attempt, which may go on.
+	commit(ctx context.Context, a *attempt) error
+}
+
+// A link sends statements to the database.
+type link interface {
+	// query runs a query. Its callers use a fixed set of texts.
+	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+
+	// exec runs any other statement, and returns how many rows it affected.
+	exec(ctx context.Context, query string, args ...any) (int64, error)
+
+	// begin begins a transaction.
+	begin(ctx context.Context) (transaction, error)
+
+	// close ends the try, whose error is err, and returns the error to go by.
+	close(err error) error
+}
+
+// A transaction inserts orders.
+type transaction interface {
+	exec(ctx context.Context, query string, args ...any) (int64, error)
+
+	// insert inserts the order of an attempt, and returns how many rows that were.
+	insert(ctx context.Context, a *attempt) (int64, error)
+
+	// accept calls f, which may use the transaction until ctx is done.
+	accept(ctx context.Context, f func(*sql.Tx))
+
+	// isDemoted reports whether the error of a statement says that the server is no longer the primary.
+	isDemoted(err error) bool
+
+	commit(ctx context.Context) error
+
+	// rollBack ends the transaction, if it has not ended.
+	rollBack(ctx context.Context)
+}
+
+// statements are the statements of an engine that differ in their text alone.
+type statements struct {
 	// schema makes the tables, or the tables and columns that are missing. Each statement
 	// may be run again, and may fail because its table, column or index is there.
 	schema []string
@@ -25,6 +94,9 @@ type engine struct {
 	// finds the table of another schema in the search_path.
 	prefix string
 
+	// rows returns the placeholders of a number of rows, such as ($1, $2), ($3, $4).
+	rows func(rows, columns int) string
+
 	users, product, widgets string // queries of a page, of one resource by its ID, and of a page
 
 	// replace ends an INSERT of resources, so that it replaces those with the same IDs.
@@ -33,33 +105,8 @@ type engine struct {
 	// insert inserts an order. If its key is taken, it inserts nothing or fails.
 	insert string
 
-	// keyed, if it is not "", is the expression with which an INSERT sets the column keyed_ms;
-	// otherwise the column has a default that the database computes.
-	keyed string
-
-	// unlessTaken ends an INSERT of orders, so that it leaves out those whose key is taken
-	// and returns the keys of the others. If it is "", the INSERT fails if any of the keys
-	// is taken, and inserts nothing.
-	unlessTaken string
-
 	// orderOf reads the order of a key.
 	orderOf string
-
-	// syncReplay, if it is not "", is run after orderOf in a transaction of its own, with the
-	// first byte of the key's hash. After it, the order that was read is as durable as a new
-	// one.
-	syncReplay string
-
-	// claim, if it is not "", makes two primaries of a group, which do not see each other's
-	// locks, conflict on one key: it writes a row that the key's number names, so that only one
-	// of their transactions can commit. A transaction with Options.Accept runs it before
-	// Accept, and so does one that confirms a refusal. Without it, Accept could refuse an order
-	// that another primary is about to commit.
-	claim string
-
-	// date, if it is not "", sets keyed_ms to the present time in up to a number of rows that
-	// have a key and no keyed_ms, as a release that does not know the column inserts them.
-	date string
 
 	// forget forgets the oldest keys that were recorded before a time, up to a number.
 	forget string
@@ -67,92 +114,26 @@ type engine struct {
 	// now reads the clock, in milliseconds since 1970-01-01 00:00:00 UTC.
 	now string
 
-	// commit, if it is not "", commits a transaction. It is for a driver whose Commit and
-	// Rollback do not return when a ctx is done.
-	commit string
-
 	// write commits a row that no order needs, and so waits for all that the commit of an
 	// order waits for.
 	write string
-
-	// server, if it is not "", returns a name that no other server has.
-	server string
-
-	// questionMarks says that all placeholders are ?, and not $1, $2 and so on.
-	questionMarks bool
-
-	// commits is how many commits of orders may be under way at the same time.
-	commits int
-
-	// oneWriter says that the database lets one transaction write at a time. Orders that
-	// share a commit are then inserted one by one, each with the work of Options.Accept:
-	// nobody else could write meanwhile. For other engines, one statement inserts all of them,
-	// and with Accept, each order has a transaction of its own, so that it does not wait for
-	// the locks of another.
-	oneWriter bool
-
-	// persists says that the server goes on with a statement, and waits for its locks, after
-	// the caller has gone.
-	persists bool
-
-	// prepares says that statements are prepared once per connection: preparing is expensive,
-	// and there is never a pooler between the store and the database.
-	prepares bool
 }
 
-// shared returns how many of n orders that wait share a commit.
-func (e *engine) shared(n int) int {
-	const most = 64
-	n = min(n, most)
-	if !e.oneWriter {
-		n = 1 << (bits.Len(uint(n)) - 1) // for a driver that keeps statements prepared, by their text
+func (st *statements) sql() *statements { return st }
+
+// find is find of an engine that shows no order before its commit is durable.
+func (st *statements) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
+	order storefront.Order, fingerprint [32]byte, err error) {
+	var ms int64
+	var print []byte
+	found := false
+	err = c.each(ctx, func() { found = true }, []any{&order.ID, &order.Item, &order.Qty, &ms, &print}, st.orderOf, hash[:])
+	if err == nil && !found {
+		err = sql.ErrNoRows
 	}
-	return n
-}
-
-// tables returns the statements that make the tables in PostgreSQL and SQLite, which knows
-// no type BYTEA and stores bytes as it is given them. keyed ends the definition of the column
-// keyed_ms with its default, if it has one.
-func tables(prefix, keyed string) []string {
-	create := `CREATE TABLE IF NOT EXISTS ` + prefix
-	return []string{
-		create + `storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-		create + `storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-		create + `storefront_widgets (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-		create + `storefront_orders (
-			id TEXT NOT NULL PRIMARY KEY,
-			item TEXT NOT NULL,
-			qty BIGINT NOT NULL,
-			created_ms BIGINT NOT NULL,
-			scope BYTEA NOT NULL,
-			key_hash BYTEA UNIQUE,
-			fingerprint BYTEA,
-			keyed_ms BIGINT` + keyed + `
-		)`,
-		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
-	}
-}
-
-// ownTables returns the tables that all engines have, with the given types of the columns
-// whose types differ.
-func ownTables(id, body, orderID, scope, hash string) map[string]map[string]string {
-	resources := map[string]string{"id": id, "body": body}
-	return map[string]map[string]string{
-		"storefront_users":    resources,
-		"storefront_products": resources,
-		"storefront_widgets":  resources,
-		"storefront_orders": {"id": orderID, "item": "text", "qty": "bigint", "created_ms": "bigint",
-			"scope": scope, "key_hash": hash, "fingerprint": hash},
-		"storefront_schema": {"version": "bigint"},
-	}
-}
-
-// forgetKeys returns the statement of PostgreSQL and SQLite. Its last condition leaves out
-// the keys that another ForgetKeys forgets meanwhile.
-func forgetKeys(prefix string) string {
-	return `UPDATE ` + prefix + `storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
-	SELECT id FROM ` + prefix + `storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms < $1 ORDER BY keyed_ms LIMIT $2
-	) AND key_hash IS NOT NULL`
+	order.CreatedAt = time.UnixMilli(ms).UTC()
+	copy(fingerprint[:], print)
+	return order, fingerprint, err
 }
 
 // A kind is a kind of database that the store knows.
@@ -160,7 +141,7 @@ type kind struct {
 	// detect returns the engine of the database behind conn, nil if it is of another kind, or an
 	// error if its settings would break a promise of the store. version and err are the answer to
 	// SELECT version().
-	detect func(ctx context.Context, conn *sql.Conn, version string, err error) (*engine, error)
+	detect func(ctx context.Context, conn *sql.Conn, version string, err error) (engine, error)
 
 	// codeClass returns the class of an error by its code, and false if it has no code of this kind.
 	codeClass func(error) (class, bool)
@@ -185,7 +166,7 @@ func kinds() [3]kind {
 
 // detect returns the engine of the database behind conn, or an error if its settings would
 // break a promise of the store.
-func detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
+func detect(ctx context.Context, conn *sql.Conn) (engine, error) {
 	var version string
 	unknown := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
 	for _, k := range kinds() {
@@ -196,18 +177,49 @@ func detect(ctx context.Context, conn *sql.Conn) (*engine, error) {
 	return nil, unknown
 }
 
-// insertOrders returns the statement that inserts n orders. Its arguments are those of
-// proposal.row for each order.
-func (e *engine) insertOrders(n int) string {
-	columns, values := `id, item, qty, created_ms, scope, key_hash, fingerprint`, e.placeholders(n, 7)
-	if e.keyed != "" {
-		columns, values = columns+`, keyed_ms`, strings.TrimSuffix(values, ")")+", "+e.keyed+")"
+// nameOf returns the name that a query of the server returns. An error that the same server would
+// return again is no name, but no failure, either.
+func nameOf(ctx context.Context, conn *sql.Conn, query string) (name string, err error) {
+	err = conn.QueryRowContext(ctx, query).Scan(&name)
+	if err != nil && (transient(err) || ctx.Err() != nil) {
+		return "", err
 	}
-	return `INSERT INTO ` + e.prefix + `storefront_orders (` + columns + `) VALUES ` + values
+	return name, nil
 }
 
-// placeholders returns the placeholders of a number of rows, such as ($1, $2), ($3, $4).
-func (e *engine) placeholders(rows, columns int) string {
+// orderColumns are the columns of attempt.row.
+const orderColumns = `id, item, qty, created_ms, scope, key_hash, fingerprint`
+
+// insertOrders returns the statement that inserts n orders, whose arguments are those of attempt.row
+// for each, where keyed_ms has a default that the database computes.
+func (st *statements) insertOrders(n int) string {
+	return `INSERT INTO ` + st.prefix + `storefront_orders (` + orderColumns + `) VALUES ` + st.rows(n, 7)
+}
+
+// ownTables returns the tables that all engines have, with the given types of the columns
+// whose types differ.
+func ownTables(id, body, orderID, scope, hash string) map[string]map[string]string {
+	resources := map[string]string{"id": id, "body": body}
+	return map[string]map[string]string{
+		"storefront_users":    resources,
+		"storefront_products": resources,
+		"storefront_widgets":  resources,
+		"storefront_orders": {"id": orderID, "item": "text", "qty": "bigint", "created_ms": "bigint",
+			"scope": scope, "key_hash": hash, "fingerprint": hash},
+		"storefront_schema": {"version": "bigint"},
+	}
+}
+
+// numbered is rows with placeholders such as $1, and marked with ?.
+func numbered(rows, columns int) string {
+	return placeholders(rows, columns, func(n int) string { return "$" + strconv.Itoa(n) })
+}
+
+func marked(rows, columns int) string {
+	return placeholders(rows, columns, func(int) string { return "?" })
+}
+
+func placeholders(rows, columns int, nth func(int) string) string {
 	var b strings.Builder
 	for i := range rows * columns {
 		switch {
@@ -218,11 +230,7 @@ func (e *engine) placeholders(rows, columns int) string {
 		default:
 			b.WriteString(", ")
 		}
-		if e.questionMarks {
-			b.WriteString("?")
-		} else {
-			b.WriteString("$" + strconv.Itoa(i+1))
-		}
+		b.WriteString(nth(i + 1))
 	}
 	b.WriteString(")")
 	return b.String()

@@ -2,14 +2,10 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"example.com/storefront"
 )
 
 // A health records how the database has answered the calls of one kind: those that read,
@@ -22,7 +18,9 @@ type health struct {
 	dropped  atomic.Int64 // when connections were last given up
 
 	// question returns the statement that asks whether the server can serve these calls.
-	question func(*engine) string
+	question func(*statements) string
+
+	slots *slots // the connections that these calls may use at once; nil: any number
 
 	mu     sync.Mutex
 	asking *question // the one that is not answered yet, or nil
@@ -54,25 +52,6 @@ func (h *health) isDown(now, timeout time.Duration) bool {
 	return now-time.Duration(last) < timeout/40 || !h.probed.CompareAndSwap(last, int64(now))
 }
 
-// withShortDeadline calls f, which retries, with a ctx that is also done after a tenth of
-// Options.Timeout if the database has answered no call by then.
-func (s *Store) withShortDeadline(ctx context.Context, h *health, f func(context.Context) error) error {
-	began, early := s.now(), s.opts.Timeout/10
-	hoping, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	timer := time.AfterFunc(s.jitter(early, early+early/8), func() {
-		if time.Duration(h.answered.Load()) < began {
-			giveUp()
-		}
-	})
-	defer timer.Stop()
-	err := f(hoping)
-	if ctx.Err() == nil && hoping.Err() != nil && errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: the database has not answered for more than %v: %v", storefront.ErrUnavailable, s.opts.Timeout, err)
-	}
-	return err
-}
-
 // A watch ends the tries of a call that the server does not answer.
 type watch struct {
 	*health
@@ -82,20 +61,25 @@ type watch struct {
 
 func (s *Store) newWatch(h *health) *watch { return &watch{health: h, limit: s.opts.Timeout / 5} }
 
-// try calls f with a ctx that is also done when the server has been silent for as long as
-// the limit. A server that answers any call is not silent; and after half of the limit, try
+// A monitor ends one try if the server does not answer it.
+type monitor struct {
+	*watch
+	store  *Store
+	caller context.Context
+	trying context.Context
+	cancel context.CancelFunc
+	timer  *time.Timer
+	began  time.Duration
+}
+
+// monitor returns a ctx that is also done when the server has been silent for as long as
+// the limit. A server that answers any call is not silent; and after half of the limit, the monitor
 // asks the server over another connection, so that a call that waits for a lock, or for
 // Options.Accept, may wait for longer. But if no other call is answered, and the server has
 // answered nothing over this connection in this try, the connection may be dead, as one that
 // a router has forgotten. So a call gives up one connection although the server is there.
-//
-// A server that is cut off from its standby, or from its cluster, may accept connections
-// and never answer. So the idle connections of the pool are given up, too, and the next try
-// uses a new connection, which may lead to another server. The limit of that try is twice
-// as long, in case the work itself takes long.
-func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(context.Context) error) error {
+func (w *watch) monitor(ctx context.Context, s *Store, answeredThis *atomic.Bool) (context.Context, *monitor) {
 	trying, cancel := context.WithCancel(ctx)
-	defer cancel()
 	began, limit, server := s.now(), w.limit, s.server.Load()
 	var check func()
 	check = func() {
@@ -106,7 +90,9 @@ func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(
 		rest := heard + limit/2 - s.now()
 		if rest <= 0 && trying.Err() == nil {
 			isThere := w.isThere(trying, s, server, limit/2)
-			if !isThere || trying.Err() == nil && !heardOf.Load() && s.now() >= heard+limit && w.left.CompareAndSwap(false, true) {
+			giveUp := !isThere || trying.Err() == nil && !answeredThis.Load() && s.now() >= heard+limit &&
+				w.left.CompareAndSwap(false, true)
+			if giveUp {
 				cancel()
 			}
 			rest = limit / 2
@@ -116,15 +102,26 @@ func (w *watch) try(ctx context.Context, s *Store, heardOf *atomic.Bool, f func(
 		}
 	}
 	timer := time.AfterFunc(s.jitter(limit/2, limit/2+limit/8), check) // not all calls in the same instant
-	defer timer.Stop()
-	err := f(trying)
-	if _, accepted := err.(acceptError); err == nil || accepted || trying.Err() == nil || ctx.Err() != nil {
+	return trying, &monitor{w, s, ctx, trying, cancel, timer, began}
+}
+
+// end ends the monitor after a try that has ended with err, and returns the error to go by.
+//
+// A server that is cut off from its standby, or from its cluster, may accept connections
+// and never answer. So the idle connections of the pool are given up, too, and the next try
+// uses a new connection, which may lead to another server. The limit of that try is twice
+// as long, in case the work itself takes long.
+func (m *monitor) end(err error) error {
+	defer m.cancel()
+	m.timer.Stop()
+	if _, accepted := err.(acceptError); err == nil || accepted || m.trying.Err() == nil || m.caller.Err() != nil {
 		return err
 	}
-	if last := w.dropped.Load(); began >= time.Duration(last) && w.dropped.CompareAndSwap(last, int64(s.now())) {
-		s.dropIdle(ctx, limit)
+	last := m.dropped.Load()
+	if m.began >= time.Duration(last) && m.dropped.CompareAndSwap(last, int64(m.store.now())) {
+		m.store.dropIdle(m.caller, m.limit)
 	}
-	w.limit *= 2
+	m.limit *= 2
 	return classified{fmt.Errorf("sqlstore: the database does not answer: %v", err), silent}
 }
 
@@ -184,11 +181,12 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 
 // askServer sends a statement to the server over another connection, and returns the
 // server's name, or nil if there is no answer.
-func (s *Store) askServer(ctx context.Context, statement func(*engine) string) *string {
+func (s *Store) askServer(ctx context.Context, statement func(*statements) string) *string {
 	began := s.now()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		if ctx.Err() != nil && time.Duration(max(s.reading.answered.Load(), s.ordering.answered.Load())) > began {
+		answered := time.Duration(max(s.reading.answered.Load(), s.ordering.answered.Load()))
+		if ctx.Err() != nil && answered > began {
 			return s.server.Load() // all connections are in use, and the server answers over them
 		}
 		if pool := s.db.Stats(); pool.InUse == pool.MaxOpenConnections && int64(pool.InUse) > s.stats.running.Load() {
@@ -197,15 +195,15 @@ func (s *Store) askServer(ctx context.Context, statement func(*engine) string) *
 		return nil
 	}
 	defer conn.Close()
-	e, err := s.detect(ctx, conn)
+	db, err := s.detect(ctx, conn)
 	if err != nil {
 		return nil
 	}
 	// Any answer shows that the server is there, unless it says that it is not the primary.
-	if _, err := conn.ExecContext(ctx, statement(e)); ctx.Err() != nil || classOf(err) >= notPrimary {
+	if _, err := conn.ExecContext(ctx, statement(db.sql())); ctx.Err() != nil || classOf(err) >= notPrimary {
 		return nil
 	}
-	name, err := serverOf(ctx, e, conn)
+	name, err := db.server(ctx, conn)
 	if err != nil {
 		return nil
 	}
@@ -216,22 +214,11 @@ func (s *Store) askServer(ctx context.Context, statement func(*engine) string) *
 	return &name
 }
 
-// serverOf returns the name of the server that conn leads to, or "" if it has none.
-func serverOf(ctx context.Context, e *engine, conn *sql.Conn) (name string, err error) {
-	if e.server == "" {
-		return "", nil
-	}
-	err = conn.QueryRowContext(ctx, e.server).Scan(&name)
-	if err != nil && (transient(err) || ctx.Err() != nil) {
-		return "", err
-	}
-	return name, nil
-}
-
 // dropIdle closes the idle connections of the pool. Where a driver first asks the server
 // whether it is there and gets no answer, the driver closes the connection.
 func (s *Store) dropIdle(ctx context.Context, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit/8) // Conn may connect anew if another call takes the idle one
+	// Conn may connect anew if another call takes the idle one.
+	ctx, cancel := context.WithTimeout(ctx, limit/8)
 	defer cancel()
 	var all sync.WaitGroup
 	for range s.db.Stats().Idle {

@@ -45,23 +45,25 @@ func (s *Store) Migrate(ctx context.Context) error {
 	case version >= schemaVersion:
 		return nil
 	}
-	e, err := s.knownEngine(ctx, nil)
+	db, err := s.known(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := s.checkColumns(ctx, e); err != nil {
+	st := db.sql()
+	if err := s.checkColumns(ctx, st); err != nil {
 		return err
 	}
 	set := []string{
-		fmt.Sprintf(`UPDATE %sstorefront_schema SET version = %d, oldest = %d WHERE version < %[2]d`, e.prefix, schemaVersion, schemaOldest),
+		fmt.Sprintf(`UPDATE %sstorefront_schema SET version = %d, oldest = %d WHERE version < %[2]d`,
+			st.prefix, schemaVersion, schemaOldest),
 		fmt.Sprintf(`INSERT INTO %sstorefront_schema (version, oldest) SELECT %d, %d FROM (SELECT 1 AS one) AS once
-			WHERE NOT EXISTS (SELECT 1 FROM %[1]sstorefront_schema)`, e.prefix, schemaVersion, schemaOldest),
+			WHERE NOT EXISTS (SELECT 1 FROM %[1]sstorefront_schema)`, st.prefix, schemaVersion, schemaOldest),
 	}
-	for i, statement := range slices.Concat(e.schema, set) {
-		err := s.retryWith(ctx, func(ctx context.Context, c session) error {
+	for i, statement := range slices.Concat(st.schema, set) {
+		err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
 			_, err := c.exec(ctx, statement)
 			switch class := classOf(err); {
-			case class == exists, i >= len(e.schema) && class.isDuplicate(): // another program has set it
+			case class == exists, i >= len(st.schema) && class.isDuplicate(): // another program has set it
 				return nil
 			case class == raced || class.isDuplicate():
 				err = classified{err, conflict}
@@ -81,47 +83,50 @@ var errLaterRelease = errors.New("the tables are of a later release")
 // this release may not use them.
 func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 	oldest := sql.NullInt64{}
-	err = s.retryWith(ctx, func(ctx context.Context, c session) error {
-		return c.each(ctx, func() {}, []any{&version, &oldest}, `SELECT version, oldest FROM `+c.engine.prefix+`storefront_schema ORDER BY version`)
+	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
+		return c.each(ctx, func() {}, []any{&version, &oldest},
+			`SELECT version, oldest FROM `+c.database.sql().prefix+`storefront_schema ORDER BY version`)
 	})
 	switch {
-	case err != nil && s.engine.Load() == nil:
+	case err != nil && s.database.Load() == nil:
 		return 0, err // the database is away, or one that the store refuses
 	case err != nil:
 		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)
 	case oldest.Int64 > schemaVersion:
-		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on may use; this one knows version %d",
-			errLaterRelease, version, oldest.Int64, schemaVersion)
+		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on may use; "+
+			"this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
 	case version < schemaVersion:
-		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them", version, schemaVersion)
+		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them",
+			version, schemaVersion)
 	}
 	return version, nil
 }
 
 // checkColumns returns an error if there is a table with the name of one of the store's
 // that is not the store's.
-func (s *Store) checkColumns(ctx context.Context, e *engine) error {
+func (s *Store) checkColumns(ctx context.Context, st *statements) error {
 	types := make(map[string]map[string]string) // by table and column
-	err := s.retryWith(ctx, func(ctx context.Context, c session) error {
+	err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
 		var table, column, kind string
 		return c.each(ctx, func() {
 			if types[table] == nil {
 				types[table] = make(map[string]string)
 			}
 			types[table][column] = strings.ToLower(kind)
-		}, []any{&table, &column, &kind}, e.columns)
+		}, []any{&table, &column, &kind}, st.columns)
 	})
 	if err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
-	for table, columns := range e.tables {
+	for table, columns := range st.tables {
 		there, ok := types[table]
 		if !ok {
 			continue
 		}
 		for column, want := range columns {
 			if got := there[column]; got != want {
-				return fmt.Errorf("sqlstore: migrate: there is a table %s that is not the store's: its column %s is %q, not %q", table, column, got, want)
+				return fmt.Errorf("sqlstore: migrate: there is a table %s that is not the store's: its column %s is %q, not %q",
+					table, column, got, want)
 			}
 		}
 	}

@@ -2,56 +2,199 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"time"
+
+	"example.com/storefront"
 )
 
-// mySQL returns the engine of MySQL and MariaDB, and of one of several primaries of a group. Both know all statements but replace.
-func mySQL(version string, primaries bool) *engine {
-	e := &engine{
+// mySQL is the engine of MySQL and MariaDB. Both know all of its statements but replace.
+type mySQL struct{ statements }
+
+func newMySQL(version string) *mySQL {
+	e := &mySQL{statements{
 		schema: mySQLTables(),
-		columns: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''), c.data_type)
+		columns: `SELECT c.table_name, c.column_name,
+			CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''), c.data_type)
 			FROM information_schema.columns AS c JOIN information_schema.tables AS t
 			ON t.table_schema = c.table_schema AND t.table_name = c.table_name
 			WHERE c.table_schema = database() AND c.table_name LIKE 'storefront\_%'`,
 		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
+		rows:    marked,
 		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
 		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = ?`,
-		// InnoDB shows an order to others before its commit is on the disk. The commit of a
-		// write waits for all commits before it, but that of a mere lock, or of an UPDATE
-		// that changes nothing, does not. So a replay writes a number, in one of many rows,
-		// so that few replays wait for each other or, in a group with several primaries, conflict.
-		syncReplay:    `INSERT INTO storefront_replays (slot, number) VALUES (?, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
-		forget:        `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL WHERE keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
-		now:           `SELECT ` + mySQLNow,
-		commit:        `COMMIT`,
-		write:         `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1) ON DUPLICATE KEY UPDATE number = number + 1`,
-		server:        `SELECT CONCAT(@@hostname, ':', @@port)`,
-		questionMarks: true,
-		commits:       4,
-		persists:      true,
-	}
-	// Neither MySQL nor MariaDB can insert all orders but those whose key is taken: INSERT
-	// IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique column for
-	// the key.
+		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL
+			WHERE keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
+		now: `SELECT ` + mySQLNow,
+		write: `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1)
+			ON DUPLICATE KEY UPDATE number = number + 1`,
+	}}
 	e.insert = e.insertOrders(1)
 	e.tables["storefront_replays"] = map[string]string{"slot": "int", "number": "bigint"}
 	// MySQL has deprecated VALUES() since 8.0.20, and MariaDB has nothing else. Both know a
 	// SELECT in place of the values, but it is slower, and MySQL then takes no more than
 	// 65,535 bytes of an argument in a prepared statement.
-	if major, _, _ := strings.Cut(version, "."); major != "5" && major != "8" && !strings.Contains(version, "MariaDB") {
+	major, _, _ := strings.Cut(version, ".")
+	if major != "5" && major != "8" && !strings.Contains(version, "MariaDB") {
 		e.replace = ` AS given ON DUPLICATE KEY UPDATE body = given.body`
 	}
-	if primaries {
-		e.claim = e.syncReplay
-	}
 	return e
+}
+
+func (e *mySQL) server(ctx context.Context, conn *sql.Conn) (string, error) {
+	return nameOf(ctx, conn, `SELECT CONCAT(@@hostname, ':', @@port)`)
+}
+
+// open opens a link over one connection. An order keeps it while it waits for a lock: the server goes on
+// with a statement after the caller has gone, and ends the wait after innodb_lock_wait_timeout.
+func (e *mySQL) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+	ctx, c, err := s.connection(ctx, w)
+	return ctx, mySQLLink{c}, err
+}
+
+func (e *mySQL) committer(s *Store) committer { return newConcurrent(s, e) }
+
+// numberRow makes the commit of its transaction wait for all commits before it, and two transactions
+// conflict that name the same slot.
+const numberRow = `INSERT INTO storefront_replays (slot, number) VALUES (?, 1)
+	ON DUPLICATE KEY UPDATE number = number + 1`
+
+// find makes the order durable that it has read: InnoDB shows an order to others before its commit is on
+// the disk. The commit of a write waits for all commits before it, but that of a mere lock, or of an
+// UPDATE that changes nothing, does not. So a replay writes a number, in one of many rows, so that few
+// replays wait for each other or, in a group with several primaries, conflict.
+func (e *mySQL) find(ctx context.Context, c *session, hash [sha256.Size]byte) (storefront.Order, [32]byte, error) {
+	order, fingerprint, err := e.statements.find(ctx, c, hash)
+	if err == nil {
+		_, err = c.exec(ctx, numberRow, hash[0])
+	}
+	return order, fingerprint, err
+}
+
+func (e *mySQL) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
+	return s.byThousands(ctx, noPause, e.forget, before.UnixMilli())
+}
+
+// insertMany inserts all orders or, if any of their keys is taken, asks which are and inserts the others.
+// Neither MySQL nor MariaDB can do that in one statement: INSERT IGNORE hides other errors, and ON
+// DUPLICATE KEY UPDATE takes any unique column for the key.
+func (e *mySQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (map[[sha256.Size]byte]bool, error) {
+	_, err := c.exec(ctx, e.insertOrders(len(attempts)), rowsOf(attempts)...)
+	if classOf(err).isDuplicate() {
+		var args []any
+		for _, a := range attempts {
+			args = append(args, a.hash[:])
+		}
+		taken, lookErr := c.hashes(ctx, `SELECT key_hash FROM storefront_orders WHERE key_hash IN `+
+			e.rows(1, len(attempts)), args...)
+		if lookErr != nil {
+			return nil, lookErr
+		}
+		attempts = slices.DeleteFunc(attempts, func(a *attempt) bool { return taken[a.hash] })
+		if len(attempts) == 0 {
+			return nil, nil
+		}
+		_, err = c.exec(ctx, e.insertOrders(len(attempts)), rowsOf(attempts)...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	inserted := make(map[[sha256.Size]byte]bool)
+	for _, a := range attempts {
+		inserted[a.hash] = true
+	}
+	return inserted, nil
+}
+
+// confirm confirms any refusal: there is one primary.
+func (e *mySQL) confirm(_ context.Context, _ *session, _ *attempt, refusal outcome) (outcome, error) {
+	return refusal, nil
+}
+
+// A mySQLLink commits by a statement: the drivers' Commit and Rollback do not return when a ctx is done.
+type mySQLLink struct{ *connection }
+
+func (l mySQLLink) begin(ctx context.Context) (transaction, error) {
+	tx, err := l.beginTx(ctx)
+	return mySQLTx{tx}, err
+}
+
+type mySQLTx struct{ *connTx }
+
+func (tx mySQLTx) accept(_ context.Context, f func(*sql.Tx)) { f(tx.Tx) }
+
+func (tx mySQLTx) commit(ctx context.Context) error {
+	_, err := tx.exec(ctx, `COMMIT`)
+	return err
+}
+
+// mySQLGroup is the engine of a group with several primaries, which do not see each other's locks.
+type mySQLGroup struct{ *mySQL }
+
+func (e mySQLGroup) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+	ctx, c, err := s.connection(ctx, w)
+	return ctx, groupLink{mySQLLink{c}}, err
+}
+
+func (e mySQLGroup) committer(s *Store) committer { return newConcurrent(s, e) }
+
+// confirm makes sure that the key of a refused order is free on all primaries: it commits a transaction
+// with the key's claim, which fails if another one has created an order with the key. If the order is
+// there, it takes the refusal back.
+func (e mySQLGroup) confirm(ctx context.Context, c *session, a *attempt, refusal outcome) (outcome, error) {
+	tx, err := c.begin(ctx)
+	if err != nil {
+		return refusal, err
+	}
+	defer tx.rollBack(ctx)
+	group := tx.(groupTx)
+	if err := group.claim(ctx, a); err != nil {
+		return refusal, err
+	}
+	var id string
+	switch err := group.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, a.hash[:]).Scan(&id); err {
+	case nil:
+		return outcome{state: taken}, nil
+	case sql.ErrNoRows:
+		return refusal, tx.commit(ctx)
+	default:
+		return refusal, err
+	}
+}
+
+type groupLink struct{ mySQLLink }
+
+func (l groupLink) begin(ctx context.Context) (transaction, error) {
+	tx, err := l.beginTx(ctx)
+	return groupTx{mySQLTx{tx}}, err
+}
+
+// A groupTx claims the key before it inserts an order, for Options.Accept. Without that, Accept could
+// refuse an order that another primary is about to commit.
+type groupTx struct{ mySQLTx }
+
+func (tx groupTx) insert(ctx context.Context, a *attempt) (int64, error) {
+	if err := tx.claim(ctx, a); err != nil {
+		return 0, err
+	}
+	return tx.mySQLTx.insert(ctx, a)
+}
+
+// claim writes a row that the key's number names, so that only one of two transactions of different
+// primaries with the key can commit.
+func (tx groupTx) claim(ctx context.Context, a *attempt) error {
+	// There are 65536 numbers, which few orders share, and find uses none of them.
+	_, err := tx.exec(ctx, numberRow, 256+int(a.hash[1])<<8+int(a.hash[2]))
+	return err
 }
 
 const mySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
@@ -91,7 +234,7 @@ func mySQLTables() []string {
 // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0.
 func isNumbered(version string) bool { return version != "" && '0' <= version[0] && version[0] <= '9' }
 
-func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error) (*engine, error) {
+func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error) (engine, error) {
 	if err != nil || !isNumbered(version) {
 		return nil, nil
 	}
@@ -124,16 +267,19 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
 	// a single primary, the next primary must have all that the last one acknowledged before it
 	// answers.
-	primaries := false
-	if settings["group_replication_group_name"] != "" {
-		primaries = settings["group_replication_single_primary_mode"] == "OFF"
-		switch consistency := settings["group_replication_consistency"]; {
-		case primaries && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
-			consistency == "EVENTUAL":
-			return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs group_replication_consistency = 'BEFORE' (see the package's documentation)")
-		}
+	if settings["group_replication_group_name"] == "" {
+		return newMySQL(version), nil
 	}
-	return mySQL(version, primaries), nil
+	primaries := settings["group_replication_single_primary_mode"] == "OFF"
+	switch consistency := settings["group_replication_consistency"]; {
+	case primaries && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
+		consistency == "EVENTUAL":
+		return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs " +
+			"group_replication_consistency = 'BEFORE' (see the package's documentation)")
+	case primaries:
+		return mySQLGroup{newMySQL(version)}, nil
+	}
+	return newMySQL(version), nil
 }
 
 // namedValues returns the rows of a statement of MySQL's that shows names and values.

@@ -3,31 +3,56 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 )
 
-// postgreSQL returns the engine for the tables in a schema, whose name is quoted.
-func postgreSQL(schema string) *engine {
+// postgreSQL is the engine of PostgreSQL.
+type postgreSQL struct{ statements }
+
+// newPostgreSQL returns the engine for the tables in a schema, whose name is quoted.
+func newPostgreSQL(schema string) *postgreSQL {
 	p := schema + "."
+	create := `CREATE TABLE IF NOT EXISTS ` + p
 	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
-	e := &engine{
-		schema: append(tables(p, ` DEFAULT `+now),
+	e := &postgreSQL{statements{
+		schema: []string{
+			create + `storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+			create + `storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+			create + `storefront_widgets (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+			create + `storefront_orders (
+				id TEXT NOT NULL PRIMARY KEY,
+				item TEXT NOT NULL,
+				qty BIGINT NOT NULL,
+				created_ms BIGINT NOT NULL,
+				scope BYTEA NOT NULL,
+				key_hash BYTEA UNIQUE,
+				fingerprint BYTEA,
+				keyed_ms BIGINT DEFAULT ` + now + `
+			)`,
+			create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
 			// All rows that are there get the same default, which PostgreSQL keeps with the
 			// column: it writes no row.
-			`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS keyed_ms BIGINT DEFAULT `+now,
-			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON `+p+`storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
-			`DROP INDEX IF EXISTS `+p+`storefront_orders_keys`, // of version 1
-			`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
-		),
+			`ALTER TABLE ` + p + `storefront_orders ADD COLUMN IF NOT EXISTS keyed_ms BIGINT DEFAULT ` + now,
+			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON ` + p + `storefront_orders (keyed_ms)
+				WHERE key_hash IS NOT NULL`,
+			`DROP INDEX IF EXISTS ` + p + `storefront_orders_keys`, // of version 1
+			`ALTER TABLE ` + p + `storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
+		},
 		// information_schema shows neither materialized views and sequences nor the tables
 		// of others that this role may not use.
-		columns: `SELECT c.relname, a.attname, CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
-			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_attribute AS a ON a.attrelid = c.oid
-			WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%' AND a.attnum > 0 AND NOT a.attisdropped`,
+		columns: `SELECT c.relname, a.attname,
+			CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
+			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+			JOIN pg_attribute AS a ON a.attrelid = c.oid
+			WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%' AND a.attnum > 0
+			AND NOT a.attisdropped`,
 		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
 		prefix:  p,
+		rows:    numbered,
 		users:   `SELECT id, body FROM ` + p + `storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
 		product: `SELECT id, body FROM ` + p + `storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM ` + p + `storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
@@ -37,19 +62,20 @@ func postgreSQL(schema string) *engine {
 		// would promise that it is kept. The lock is a write, whose commit waits for all
 		// commits before it. An UPDATE would do as well, but runs triggers and leaves dead
 		// rows.
-		orderOf:     `SELECT id, item, qty, created_ms, fingerprint FROM ` + p + `storefront_orders WHERE key_hash = $1 FOR NO KEY UPDATE`,
-		unlessTaken: ` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
-		forget:      forgetKeys(p),
-		now:         `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
-		write:       `SELECT pg_logical_emit_message(true, 'storefront', '')`,
-		server:      `SELECT CAST(pg_postmaster_start_time() AS TEXT)`,
-		commits:     4, // one round trip and flush each; more are slower than more orders in each
-	}
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM ` + p + `storefront_orders
+			WHERE key_hash = $1 FOR NO KEY UPDATE`,
+		// The last condition leaves out the keys that another ForgetKeys forgets meanwhile.
+		forget: `UPDATE ` + p + `storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
+			SELECT id FROM ` + p + `storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms < $1
+			ORDER BY keyed_ms LIMIT $2) AND key_hash IS NOT NULL`,
+		now:   `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
+		write: `SELECT pg_logical_emit_message(true, 'storefront', '')`,
+	}}
 	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
 	return e
 }
 
-func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err error) (*engine, error) {
+func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err error) (engine, error) {
 	if err != nil || isNumbered(version) { // PostgreSQL 15.4 …, CockroachDB CCL …
 		return nil, nil
 	}
@@ -58,7 +84,7 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 		return nil, err
 	}
 	if !schema.Valid {
-		return nil, errors.New("sqlstore: no schema of search_path is there")
+		return nil, errors.New("sqlstore: no schema of search_path exists")
 	}
 	// If the server sends bytes in a text form that the driver does not decode, a key is not
 	// the key that was stored.
@@ -68,9 +94,41 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 		return nil, err
 	}
 	if err != nil || !bytes.Equal(backslash, []byte(`\`)) {
-		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): a driver that reads text needs bytea_output = hex", backslash, err)
+		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): a driver that reads text needs bytea_output = hex",
+			backslash, err)
 	}
-	return postgreSQL(schema.String), nil
+	return newPostgreSQL(schema.String), nil
+}
+
+func (e *postgreSQL) server(ctx context.Context, conn *sql.Conn) (string, error) {
+	return nameOf(ctx, conn, `SELECT CAST(pg_postmaster_start_time() AS TEXT)`)
+}
+
+// open opens a link that an order gives up while others wait for one: PostgreSQL may let it wait for a
+// lock for ever.
+func (e *postgreSQL) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+	ctx, c, err := s.connection(ctx, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.giveWay(ctx, w), c, nil
+}
+
+func (e *postgreSQL) committer(s *Store) committer { return newConcurrent(s, e) }
+
+func (e *postgreSQL) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
+	return s.byThousands(ctx, noPause, e.forget, before.UnixMilli())
+}
+
+// insertMany leaves out the orders whose key is taken.
+func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (map[[sha256.Size]byte]bool, error) {
+	return c.hashes(ctx, e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
+		rowsOf(attempts)...)
+}
+
+// confirm confirms any refusal: there is one primary.
+func (e *postgreSQL) confirm(_ context.Context, _ *session, _ *attempt, refusal outcome) (outcome, error) {
+	return refusal, nil
 }
 
 // sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of

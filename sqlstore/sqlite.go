@@ -3,48 +3,332 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
+	"sync"
+	"time"
+
+	"example.com/storefront/internal/batch"
 )
 
-func detectSQLite(_ context.Context, _ *sql.Conn, _ string, err error) (*engine, error) {
+// sqlite is the engine of SQLite, which lets one transaction write at a time: orders that share a commit
+// are inserted one by one, each with the work of Options.Accept. Nobody else could write meanwhile.
+type sqlite struct {
+	statements
+	prepared sync.Map // the prepared statements (*sql.Stmt) by their text
+
+	// date sets keyed_ms to the present time in up to a number of rows that have a key and no
+	// keyed_ms, as a release that does not know the column inserts them.
+	date string
+}
+
+func detectSQLite(_ context.Context, _ *sql.Conn, _ string, err error) (engine, error) {
 	if err == nil || !strings.Contains(err.Error(), "no such function") {
 		return nil, nil
 	}
-	return sqlite(), nil
-}
-
-// sqlite returns the engine of SQLite.
-func sqlite() *engine {
-	const now = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
-	e := &engine{
-		// SQLite adds no column with a computed default to a table that has rows.
-		schema: append(tables("", ""),
+	const (
+		create = `CREATE TABLE IF NOT EXISTS `
+		now    = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
+	)
+	return &sqlite{statements: statements{
+		// SQLite knows no type BYTEA, and stores bytes as it is given them. It adds no column with a
+		// computed default to a table that has rows.
+		schema: []string{
+			create + `storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+			create + `storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+			create + `storefront_widgets (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
+			create + `storefront_orders (
+			id TEXT NOT NULL PRIMARY KEY,
+			item TEXT NOT NULL,
+			qty BIGINT NOT NULL,
+			created_ms BIGINT NOT NULL,
+			scope BYTEA NOT NULL,
+			key_hash BYTEA UNIQUE,
+			fingerprint BYTEA,
+			keyed_ms BIGINT
+		)`,
+			create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
 			`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
-			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL`,
+			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON storefront_orders (keyed_ms) ` +
+				`WHERE key_hash IS NOT NULL`,
 			`DROP INDEX IF EXISTS storefront_orders_keys`,
 			`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
-		),
-		columns: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type FROM sqlite_master AS m, pragma_table_info(m.name) AS c
+		},
+		columns: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type
+			FROM sqlite_master AS m, pragma_table_info(m.name) AS c
 			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
+		rows:   numbered,
 		// With a bare $2, SQLite would plan the query anew whenever a value is bound.
 		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
 		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
-		keyed:   now,
+		insert: `INSERT INTO storefront_orders (` + orderColumns + `, keyed_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `) ON CONFLICT (key_hash) DO NOTHING`,
 		// An order that SQLite shows is on the disk.
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
-		date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
-			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`,
-		forget:    forgetKeys(""),
-		now:       `SELECT ` + now,
-		commits:   1,
-		oneWriter: true,
-		prepares:  true,
+		// The last condition leaves out the keys that another ForgetKeys forgets meanwhile.
+		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
+			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms < $1 ORDER BY keyed_ms LIMIT $2
+			) AND key_hash IS NOT NULL`,
+		now:   `SELECT ` + now,
+		write: `SELECT 1`, // a commit waits for nothing but the disk
+	}, date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
+		SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`}, nil
+}
+
+// server returns "": a file has no server.
+func (e *sqlite) server(context.Context, *sql.Conn) (string, error) { return "", nil }
+
+// forgetKeys pauses after each transaction for as long as that took: orders ask for the lock now and
+// then, and would seldom do so between two transactions without a pause.
+func (e *sqlite) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
+	pause := func(took time.Duration) error {
+		select {
+		case <-time.After(took):
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("sqlstore: %w", ctx.Err())
+		}
 	}
-	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
-	return e
+	if _, err := s.byThousands(ctx, pause, e.date); err != nil {
+		return 0, err
+	}
+	return s.byThousands(ctx, pause, e.forget, before.UnixMilli())
+}
+
+// open opens a link over any connection of the pool. Nothing ends a try early: a file does not fall silent.
+func (e *sqlite) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+	if w != nil {
+		s.stats.running.Add(1)
+	}
+	return ctx, &preparedLink{e, s, w}, nil
+}
+
+// A preparedLink prepares each statement once per connection: SQLite parses and plans it anew otherwise,
+// and there is never a pooler between the store and the file.
+type preparedLink struct {
+	*sqlite
+	store *Store
+	watch *watch
+}
+
+func (l *preparedLink) close(err error) error {
+	if l.watch != nil {
+		l.store.stats.running.Add(-1)
+	}
+	return err
+}
+
+func (l *preparedLink) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	statement, err := l.statement(ctx, query)
+	switch {
+	case err != nil:
+		return nil, err
+	case statement == nil:
+		return l.store.db.QueryContext(ctx, query, args...)
+	}
+	return statement.QueryContext(ctx, args...)
+}
+
+func (l *preparedLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	conn, err := l.store.db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	return rowsAffected(conn.ExecContext(ctx, query, args...))
+}
+
+// statement returns query as a statement that each connection prepares once, or nil while
+// another call prepares it. Two calls would prepare two, and closing one of them would wait
+// for the user of its connection.
+func (l *preparedLink) statement(ctx context.Context, query string) (*sql.Stmt, error) {
+	if statement, ok := l.prepared.LoadOrStore(query, (*sql.Stmt)(nil)); ok {
+		return statement.(*sql.Stmt), nil
+	}
+	statement, err := l.store.db.PrepareContext(ctx, query)
+	if err != nil {
+		l.prepared.Delete(query)
+		return nil, err
+	}
+	l.prepared.Store(query, statement)
+	return statement, nil
+}
+
+func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
+	// Before the transaction: the pool may have one connection only.
+	statement, err := l.statement(ctx, l.insert)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := l.store.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	t := &sqliteTx{Tx: tx, insertion: func(ctx context.Context, args ...any) (sql.Result, error) {
+		return tx.ExecContext(ctx, l.insert, args...)
+	}}
+	if statement != nil {
+		t.insertion = tx.StmtContext(ctx, statement).ExecContext
+	}
+	return t, nil
+}
+
+type sqliteTx struct {
+	*sql.Tx
+	insertion func(ctx context.Context, args ...any) (sql.Result, error)
+}
+
+func (tx *sqliteTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return rowsAffected(tx.ExecContext(ctx, query, args...))
+}
+
+func (tx *sqliteTx) insert(ctx context.Context, a *attempt) (int64, error) {
+	return rowsAffected(tx.insertion(ctx, a.row()...))
+}
+
+func (tx *sqliteTx) accept(_ context.Context, f func(*sql.Tx)) { f(tx.Tx) }
+func (tx *sqliteTx) isDemoted(error) bool                      { return false }
+func (tx *sqliteTx) commit(context.Context) error              { return tx.Commit() }
+func (tx *sqliteTx) rollBack(context.Context)                  { tx.Rollback() }
+
+// A serial committer commits the orders of SQLite, one transaction at a time.
+type serial struct {
+	store *Store
+	queue *batch.Queue[*attempt]
+}
+
+func (e *sqlite) committer(s *Store) committer {
+	c := &serial{store: s}
+	c.queue = &batch.Queue[*attempt]{
+		Run:    c.run,
+		Limits: func(n int) (int, int) { return 1, min(n, mostShared) },
+		Alone:  (*attempt).isSolo,
+		// CreateOrder returns when its ctx is done, but the statements of its order go on (see
+		// acceptContext).
+		Detached: func() bool { return true },
+	}
+	return c
+}
+
+func (c *serial) commit(ctx context.Context, a *attempt) error { return c.queue.Do(ctx, a) }
+
+func (c *serial) run(ctx context.Context, b *batch.Batch[*attempt]) {
+	commit, err := &serialCommit{Batch: b, store: c.store, begun: b.Members}, errNoReturn
+	defer func() {
+		err := orPanic(err, recover())
+		fail(commit.begun, err, len(b.Members) > 1 && !transient(err))
+	}()
+	err = commit.run(ctx)
+}
+
+// A serialCommit commits the orders of a batch in one transaction. If it takes a quarter of
+// Options.Timeout, it commits those that are inserted by then, and the others wait for the next commit.
+type serialCommit struct {
+	*batch.Batch[*attempt]
+	store *Store
+	begun []*attempt // without those that wait for the next commit
+	until time.Time  // after it, no further attempt begins
+}
+
+func (c *serialCommit) run(ctx context.Context) (err error) {
+	ctx, session, err := c.store.session(ctx, watchOf(c.store, c.Members))
+	if err != nil {
+		return err
+	}
+	defer func() { err = session.close(err) }()
+	c.until = time.Now().Add(c.store.opts.Timeout / 4)
+	tx, err := session.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.rollBack(ctx)
+	outcomes := make([]outcome, len(c.Members))
+	anyCreated := false
+	for n, a := range c.Members {
+		if n > 0 && time.Now().After(c.until) {
+			c.putBack(n)
+			break
+		}
+		late := false
+		if outcomes[n], late, err = c.insert(ctx, tx, n); err != nil {
+			return err
+		}
+		if late {
+			c.putBack(n)
+			break
+		}
+		if outcomes[n].state != created {
+			continue
+		}
+		anyCreated = true
+		// The commit ends while the callers whose orders it has still wait for it.
+		if deadline, ok := a.ctx.Deadline(); ok {
+			if half := time.Now().Add(time.Until(deadline) / 2); half.Before(c.until) {
+				c.until = half
+			}
+		}
+	}
+	if anyCreated {
+		if err := tx.commit(ctx); err != nil {
+			return err
+		}
+	}
+	c.store.finish(c.begun, outcomes)
+	return nil
+}
+
+// putBack makes the attempts from the n-th on wait for the next commit.
+func (c *serialCommit) putBack(n int) {
+	c.begun = c.Members[:n]
+	c.PutBack(n)
+}
+
+// insert inserts the order of the n-th attempt, and lets Options.Accept work. It returns an error only if
+// tx cannot go on. It reports that the attempt was late if the time of the commit ended before Accept
+// returned.
+func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (out outcome, late bool, err error) {
+	a := c.Members[n]
+	if err := a.ctx.Err(); err != nil {
+		return outcome{a.state, err}, false, nil
+	}
+	if c.store.opts.Accept == nil {
+		out, err = insertWith(ctx, tx, a)
+		if !transient(err) {
+			out.err, err = err, nil // SQLite has undone this statement alone, or the commit fails
+		}
+		return out, false, err
+	}
+	if out, err = savedInsert(ctx, tx, a); out.state != created || err != nil {
+		return out, false, err
+	}
+	accepting, cancel := c.acceptContext(n)
+	defer cancel()
+	out, err = c.store.accept(ctx, accepting, tx, a, func(f func()) error { return c.Call(n, f) })
+	late = n > 0 && out.state != created && accepting.Err() != nil && a.ctx.Err() == nil
+	if late && a.state == pending {
+		a.state = solo
+	}
+	return out, late, err
+}
+
+// acceptContext returns the ctx of Accept for the n-th attempt, with the values and the deadline of
+// the caller's ctx. In a commit of several orders, the caller cannot cancel it: SQLite may roll back
+// the other orders, too, when a statement is cancelled. And Accept then has no more time than the
+// commit, except for the first order.
+func (c *serialCommit) acceptContext(n int) (context.Context, context.CancelFunc) {
+	a := c.Members[n]
+	accepting := a.ctx
+	if len(c.Members) > 1 {
+		accepting = context.WithoutCancel(a.ctx)
+	}
+	deadline, _ := a.ctx.Deadline()
+	if n > 0 && c.until.Before(deadline) {
+		deadline = c.until
+	}
+	return context.WithDeadline(accepting, deadline)
 }
 
 // noCode is codeClass of SQLite, whose drivers have no common type of error.

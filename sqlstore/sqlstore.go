@@ -5,12 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/internal/batch"
 )
 
 // A Store is a [storefront.Store] in a SQL database. Make one with [New]. Its
@@ -18,19 +16,16 @@ import (
 type Store struct {
 	Users, Products, Widgets Collection
 
-	db         *sql.DB
-	opts       Options
-	engine     atomic.Pointer[engine] // nil until a connection was asked for it
-	server     atomic.Pointer[string] // the name of the server that answered last; "": not known
-	statements sync.Map               // the prepared statements (*sql.Stmt) by their text
-	flights    flights
-	queue      *batch.Queue[*attempt] // the orders that wait for a commit
-	slots      slots                  // the connections of orders
-	made       time.Time
-	reading    health
-	ordering   health
-	stats      counters
-	jitter     func(least, most time.Duration) time.Duration
+	db       *sql.DB
+	opts     Options
+	database atomic.Pointer[database] // nil until a connection was asked for it
+	server   atomic.Pointer[string]   // the name of the server that answered last; "": not known
+	inFlight inFlight
+	made     time.Time
+	reading  health
+	ordering health
+	stats    counters
+	jitter   func(least, most time.Duration) time.Duration
 }
 
 // Options are the options of a [Store]. The zero value of each field is a
@@ -96,9 +91,9 @@ func New(db *sql.DB, opts *Options) *Store {
 	}
 	s := &Store{db: db, made: time.Now().Add(-1), jitter: randomly}
 	s.server.Store(new(string))
-	s.reading.question = func(*engine) string { return `SELECT 1` }
-	s.ordering.question = func(e *engine) string { return e.write }
-	s.queue = newQueue(s)
+	s.reading.question = func(*statements) string { return `SELECT 1` }
+	s.ordering.question = func(st *statements) string { return st.write }
+	s.ordering.slots = new(slots)
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -120,40 +115,19 @@ func New(db *sql.DB, opts *Options) *Store {
 // randomly returns a random duration from least to most.
 func randomly(least, most time.Duration) time.Duration { return least + rand.N(most-least+1) }
 
-// call runs a method of storefront.Store: at most MaxCalls of them at once, retried until
-// the deadline, and given less time while the database is down.
-func (s *Store) call(ctx context.Context, deadline time.Time, h *health, try func(context.Context, *watch) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	defer h.calls.Add(-1)
-	if h.calls.Add(1) > int64(s.opts.MaxCalls) {
-		return fmt.Errorf("%w: %d calls are in progress", storefront.ErrUnavailable, s.opts.MaxCalls)
-	}
-	w := s.newWatch(h)
-	retry := func(ctx context.Context) error {
-		return s.retry(ctx, deadline, func(ctx context.Context) error { return try(ctx, w) })
-	}
-	if h.isDown(s.now(), s.opts.Timeout) {
-		w.limit /= 4
-		return s.withShortDeadline(ctx, h, retry)
-	}
-	return retry(ctx)
-}
-
 // ListUsers implements [storefront.Store].
 func (s *Store) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	return s.read(ctx, limit, func(e *engine) string { return e.users }, []byte(after), limit)
+	return s.read(ctx, limit, func(st *statements) string { return st.users }, []byte(after), limit)
 }
 
 // ListWidgets implements [storefront.Store].
 func (s *Store) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
-	return s.read(ctx, limit, func(e *engine) string { return e.widgets }, []byte(start), limit)
+	return s.read(ctx, limit, func(st *statements) string { return st.widgets }, []byte(start), limit)
 }
 
 // GetProduct implements [storefront.Store].
 func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	found, err := s.read(ctx, 1, func(e *engine) string { return e.product }, []byte(id))
+	found, err := s.read(ctx, 1, func(st *statements) string { return st.product }, []byte(id))
 	switch {
 	case err != nil:
 		return storefront.Resource{}, err
@@ -163,29 +137,42 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 	return found[0], nil
 }
 
-// read runs a query of the engine, whose rows are IDs and bodies, at most n, and returns
-// the resources.
-func (s *Store) read(ctx context.Context, n int, query func(*engine) string, args ...any) (list []storefront.Resource, err error) {
+// read runs a query whose rows are IDs and bodies, at most n, and returns the resources.
+func (s *Store) read(ctx context.Context, n int, query func(*statements) string, args ...any) ([]storefront.Resource, error) {
 	if n <= 0 {
 		return nil, ctx.Err()
 	}
 	s.stats.calls.Add(1)
 	defer s.stats.calls.Add(-1)
-	err = s.call(ctx, time.Now().Add(s.opts.Timeout), &s.reading, func(ctx context.Context, w *watch) error {
-		return s.withSession(ctx, w, func(ctx context.Context, c session) error {
-			rows, err := c.query(ctx, query(c.engine), args...)
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			list, err = resources(rows, n)
-			return err
-		})
-	})
+	c, err := s.begin(ctx, time.Now().Add(s.opts.Timeout), &s.reading)
 	if err != nil {
 		return nil, err
 	}
-	return list, nil
+	defer c.end()
+	for {
+		list, err := s.readOnce(c.ctx, c.watch, n, query, args)
+		if err == nil {
+			return list, nil
+		}
+		if err = c.next(err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) readOnce(ctx context.Context, w *watch, n int, query func(*statements) string, args []any) (
+	list []storefront.Resource, err error) {
+	ctx, c, err := s.session(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = c.close(err) }()
+	rows, err := c.query(ctx, query(c.database.sql()), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	return resources(rows, n)
 }
 
 func resources(rows *sql.Rows, n int) ([]storefront.Resource, error) {

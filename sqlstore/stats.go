@@ -97,13 +97,14 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	return s.retry(ctx, deadline, func(ctx context.Context) error {
-		return s.withSession(ctx, nil, func(ctx context.Context, c session) error {
+		return s.with(ctx, nil, func(ctx context.Context, c *session) error {
 			// This INSERT of no row fails if a right or a column is missing, or if the
 			// database is read-only.
-			_, err := c.exec(ctx, `INSERT INTO `+c.engine.prefix+`storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint)
-			SELECT id, item, qty, created_ms, scope, key_hash, fingerprint FROM `+c.engine.prefix+`storefront_orders WHERE 1 = 0`)
-			if err == nil && c.engine.write != "" {
-				_, err = c.exec(ctx, c.engine.write)
+			st := c.database.sql()
+			orders := st.prefix + `storefront_orders`
+			_, err := c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`) SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
+			if err == nil {
+				_, err = c.exec(ctx, st.write)
 			}
 			return err
 		})
