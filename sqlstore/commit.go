@@ -126,8 +126,8 @@ func newConcurrent(s *Store, w writer) *concurrent {
 			if most := s.ordersAtOnce(); most > 0 {
 				batches = min(batches, most)
 			}
-			n = min(n, mostShared)
-			return batches, 1 << (bits.Len(uint(n)) - 1) // for a driver that keeps statements prepared, by their text
+			// A power of 2, for a driver that keeps statements prepared, by their text.
+			return batches, 1 << (bits.Len(uint(min(n, mostShared))) - 1)
 		},
 		Alone:    (*attempt).isSolo,
 		Detached: func() bool { return false },
@@ -184,7 +184,9 @@ func (c *concurrent) commitBatch(ctx context.Context, b *batch.Batch[*attempt]) 
 	defer cancel()
 	// Two statements that insert the same keys in the same sequence do not deadlock. No two orders have
 	// the same key (see inFlight).
-	attempts := slices.SortedFunc(slices.Values(b.Members), func(a, b *attempt) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	attempts := slices.SortedFunc(slices.Values(b.Members), func(a, b *attempt) int {
+		return bytes.Compare(a.hash[:], b.hash[:])
+	})
 	inserted, err := c.insertMany(ctx, session, attempts)
 	if err != nil {
 		return true, err
@@ -277,8 +279,8 @@ func savedInsert(ctx context.Context, tx transaction, a *attempt) (outcome, erro
 	case transient(err):
 		return out, err
 	case err != nil:
-		// After some errors, SQLite has undone the whole transaction with its savepoint, and
-		// would run further statements outside of any.
+		// After some errors, the database has undone the whole transaction with its savepoint,
+		// and may run further statements outside of any.
 		if _, ended := tx.exec(ctx, rollBackTo); ended != nil {
 			return out, err
 		}
@@ -293,7 +295,8 @@ func savedInsert(ctx context.Context, tx transaction, a *attempt) (outcome, erro
 // accept lets Options.Accept work for the order of an attempt, which is inserted after a savepoint, and
 // keeps or undoes both. accepting is the ctx of Accept, and call calls a function in the goroutine of
 // the attempt's caller. It returns an error only if tx cannot go on.
-func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attempt, call func(func()) error) (outcome, error) {
+func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attempt, call func(func()) error) (
+	outcome, error) {
 	out := outcome{state: a.state}
 	accepted := errNotAccepted
 	if err := call(func() {
@@ -314,8 +317,8 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attemp
 	case ended != nil && accepting.Err() != nil:
 		return out, accepting.Err()
 	case ended != nil:
-		a.outcome = outcome{refused, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on after "+
-			"Accept, which must not end it and must return the errors of its statements: %w (it returned %v)",
+		a.outcome = outcome{refused, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on "+
+			"after Accept, which must not end it and must return the errors of its statements: %w (it returned %v)",
 			ended, accepted)}}
 		return a.outcome, a.err
 	case accepted == nil:

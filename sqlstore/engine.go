@@ -25,8 +25,8 @@ type engine interface {
 	// answer: then the ctx that open returns is done.
 	open(ctx context.Context, s *Store, w *watch) (context.Context, link, error)
 
-	// committer returns what commits the orders of s.
-	committer(s *Store) committer
+	// newCommitter returns what commits the orders of s.
+	newCommitter(s *Store) committer
 
 	// find returns the order with a key, as durable as a new one, and its fingerprint. If there is
 	// none, it returns sql.ErrNoRows.
@@ -127,7 +127,8 @@ func (st *statements) find(ctx context.Context, c *session, hash [sha256.Size]by
 	var ms int64
 	var print []byte
 	found := false
-	err = c.each(ctx, func() { found = true }, []any{&order.ID, &order.Item, &order.Qty, &ms, &print}, st.orderOf, hash[:])
+	err = c.each(ctx, func() { found = true }, []any{&order.ID, &order.Item, &order.Qty, &ms, &print},
+		st.orderOf, hash[:])
 	if err == nil && !found {
 		err = sql.ErrNoRows
 	}

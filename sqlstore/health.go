@@ -78,7 +78,7 @@ type monitor struct {
 // Options.Accept, may wait for longer. But if no other call is answered, and the server has
 // answered nothing over this connection in this try, the connection may be dead, as one that
 // a router has forgotten. So a call gives up one connection although the server is there.
-func (w *watch) monitor(ctx context.Context, s *Store, answeredThis *atomic.Bool) (context.Context, *monitor) {
+func (w *watch) monitor(ctx context.Context, s *Store, answered *atomic.Bool) (context.Context, *monitor) {
 	trying, cancel := context.WithCancel(ctx)
 	began, limit, server := s.now(), w.limit, s.server.Load()
 	var check func()
@@ -90,7 +90,7 @@ func (w *watch) monitor(ctx context.Context, s *Store, answeredThis *atomic.Bool
 		rest := heard + limit/2 - s.now()
 		if rest <= 0 && trying.Err() == nil {
 			isThere := w.isThere(trying, s, server, limit/2)
-			giveUp := !isThere || trying.Err() == nil && !answeredThis.Load() && s.now() >= heard+limit &&
+			giveUp := !isThere || trying.Err() == nil && !answered.Load() && s.now() >= heard+limit &&
 				w.left.CompareAndSwap(false, true)
 			if giveUp {
 				cancel()
@@ -114,7 +114,8 @@ func (w *watch) monitor(ctx context.Context, s *Store, answeredThis *atomic.Bool
 func (m *monitor) end(err error) error {
 	defer m.cancel()
 	m.timer.Stop()
-	if _, accepted := err.(acceptError); err == nil || accepted || m.trying.Err() == nil || m.caller.Err() != nil {
+	_, accepted := err.(acceptError)
+	if err == nil || accepted || m.trying.Err() == nil || m.caller.Err() != nil {
 		return err
 	}
 	last := m.dropped.Load()
@@ -189,7 +190,8 @@ func (s *Store) askServer(ctx context.Context, statement func(*statements) strin
 		if ctx.Err() != nil && answered > began {
 			return s.server.Load() // all connections are in use, and the server answers over them
 		}
-		if pool := s.db.Stats(); pool.InUse == pool.MaxOpenConnections && int64(pool.InUse) > s.stats.running.Load() {
+		pool := s.db.Stats()
+		if pool.InUse == pool.MaxOpenConnections && int64(pool.InUse) > s.stats.running.Load() {
 			return s.server.Load() // all connections are in use, some of them by the program
 		}
 		return nil

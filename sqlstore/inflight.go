@@ -62,7 +62,9 @@ func newSharedTry() *sharedTry { return &sharedTry{ended: make(chan struct{})} }
 
 // add adds a waiter to a try.
 func (t *sharedTry) add(w *waiter) {
-	i, _ := slices.BinarySearchFunc(t.waiters, w.came, func(w *waiter, came uint64) int { return cmp.Compare(w.came, came) })
+	i, _ := slices.BinarySearchFunc(t.waiters, w.came, func(w *waiter, came uint64) int {
+		return cmp.Compare(w.came, came)
+	})
 	t.waiters = slices.Insert(t.waiters, i, w)
 }
 

@@ -36,8 +36,7 @@ const (
 // Migrate needs the right to create tables. Like the methods of [storefront.Store], it
 // waits up to Options.Timeout for a database that is away.
 func (s *Store) Migrate(ctx context.Context) error {
-	// In PostgreSQL, CREATE INDEX IF NOT EXISTS waits for all writers even if the index is
-	// there.
+	// CREATE INDEX IF NOT EXISTS may wait for all writers even if the index is there.
 	version, err := s.schemaVersion(ctx)
 	switch {
 	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease):
@@ -93,8 +92,8 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 	case err != nil:
 		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)
 	case oldest.Int64 > schemaVersion:
-		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on may use; "+
-			"this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
+		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on may "+
+			"use; this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
 	case version < schemaVersion:
 		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them",
 			version, schemaVersion)
@@ -125,8 +124,8 @@ func (s *Store) checkColumns(ctx context.Context, st *statements) error {
 		}
 		for column, want := range columns {
 			if got := there[column]; got != want {
-				return fmt.Errorf("sqlstore: migrate: there is a table %s that is not the store's: its column %s is %q, not %q",
-					table, column, got, want)
+				return fmt.Errorf("sqlstore: migrate: there is a table %s that is not the store's: "+
+					"its column %s is %q, not %q", table, column, got, want)
 			}
 		}
 	}

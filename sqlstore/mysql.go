@@ -61,7 +61,7 @@ func (e *mySQL) open(ctx context.Context, s *Store, w *watch) (context.Context, 
 	return ctx, mySQLLink{c}, err
 }
 
-func (e *mySQL) committer(s *Store) committer { return newConcurrent(s, e) }
+func (e *mySQL) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
 // numberRow makes the commit of its transaction wait for all commits before it, and two transactions
 // conflict that name the same slot.
@@ -72,7 +72,8 @@ const numberRow = `INSERT INTO storefront_replays (slot, number) VALUES (?, 1)
 // the disk. The commit of a write waits for all commits before it, but that of a mere lock, or of an
 // UPDATE that changes nothing, does not. So a replay writes a number, in one of many rows, so that few
 // replays wait for each other or, in a group with several primaries, conflict.
-func (e *mySQL) find(ctx context.Context, c *session, hash [sha256.Size]byte) (storefront.Order, [32]byte, error) {
+func (e *mySQL) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
+	storefront.Order, [32]byte, error) {
 	order, fingerprint, err := e.statements.find(ctx, c, hash)
 	if err == nil {
 		_, err = c.exec(ctx, numberRow, hash[0])
@@ -87,7 +88,8 @@ func (e *mySQL) forgetKeys(ctx context.Context, s *Store, before time.Time) (int
 // insertMany inserts all orders or, if any of their keys is taken, asks which are and inserts the others.
 // Neither MySQL nor MariaDB can do that in one statement: INSERT IGNORE hides other errors, and ON
 // DUPLICATE KEY UPDATE takes any unique column for the key.
-func (e *mySQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (map[[sha256.Size]byte]bool, error) {
+func (e *mySQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
+	map[[sha256.Size]byte]bool, error) {
 	_, err := c.exec(ctx, e.insertOrders(len(attempts)), rowsOf(attempts)...)
 	if classOf(err).isDuplicate() {
 		var args []any
@@ -145,7 +147,7 @@ func (e mySQLGroup) open(ctx context.Context, s *Store, w *watch) (context.Conte
 	return ctx, groupLink{mySQLLink{c}}, err
 }
 
-func (e mySQLGroup) committer(s *Store) committer { return newConcurrent(s, e) }
+func (e mySQLGroup) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
 // confirm makes sure that the key of a refused order is free on all primaries: it commits a transaction
 // with the key's claim, which fails if another one has created an order with the key. If the order is
@@ -161,7 +163,8 @@ func (e mySQLGroup) confirm(ctx context.Context, c *session, a *attempt, refusal
 		return refusal, err
 	}
 	var id string
-	switch err := group.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, a.hash[:]).Scan(&id); err {
+	row := group.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, a.hash[:])
+	switch err := row.Scan(&id); err {
 	case nil:
 		return outcome{state: taken}, nil
 	case sql.ErrNoRows:
@@ -224,7 +227,8 @@ func mySQLTables() []string {
 		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
 		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)` + options,
 		// From version 1.
-		`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT DEFAULT (` + mySQLNow + `), ADD INDEX storefront_orders_keyed (keyed_ms)`,
+		`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
+			ADD INDEX storefront_orders_keyed (keyed_ms)`,
 		`ALTER TABLE storefront_orders DROP INDEX storefront_orders_keys, DROP COLUMN key_ms`,
 		`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
 	}
@@ -238,8 +242,8 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 	if err != nil || !isNumbered(version) {
 		return nil, nil
 	}
-	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'character_set_client',
-		'character_set_connection', 'character_set_results',
+	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit',
+		'character_set_client', 'character_set_connection', 'character_set_results',
 		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
 	if err != nil {
 		return nil, err
@@ -252,15 +256,16 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 		return nil, err
 	}
 	if provider := status["wsrep_provider_name"]; provider != "" {
-		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has acknowledged "+
-			"(MDEV-38976): the store does not use it (see docs/databases.md)", provider)
+		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has "+
+			"acknowledged (MDEV-38976): the store does not use it (see docs/databases.md)", provider)
 	}
 	if settings["autocommit"] == "OFF" {
 		return nil, errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
 	}
 	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
 		if charset, ok := settings[name]; ok && charset != "utf8mb4" {
-			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be stored as others; it must be utf8mb4", name, charset)
+			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be stored as others; it must be utf8mb4",
+				name, charset)
 		}
 	}
 	// In a group with several primaries, a member must wait until it has the commits of the

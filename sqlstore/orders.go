@@ -136,7 +136,9 @@ func (s *Store) commit(ctx context.Context, w *watch, p *proposal, begins state)
 
 // errNeither is the error of a try for which a key was forgotten between the INSERT and the SELECT, or
 // for which something in the database inserts no row.
-var errNeither = classified{errors.New("sqlstore: the database inserted no row, yet the key is not stored"), conflict}
+var errNeither = classified{
+	errors.New("sqlstore: the database inserted no row, yet the key is not stored"), conflict,
+}
 
 // find returns the order that has the key of p, after an INSERT that failed with err or, if err is nil,
 // inserted nothing. A database may check other constraints before the key, and their errors do not
@@ -202,8 +204,8 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 
 // byThousands runs a statement, whose last argument says how many rows it changes at most,
 // until it changes none, and returns how many it has changed. After each, it pauses.
-func (s *Store) byThousands(ctx context.Context, pause func(took time.Duration) error, statement string, args ...any) (
-	total int64, err error) {
+func (s *Store) byThousands(ctx context.Context, pause func(took time.Duration) error,
+	statement string, args ...any) (total int64, err error) {
 	args = append(args, keysPerStatement)
 	for {
 		began := time.Now()

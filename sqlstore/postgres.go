@@ -94,8 +94,8 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 		return nil, err
 	}
 	if err != nil || !bytes.Equal(backslash, []byte(`\`)) {
-		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): a driver that reads text needs bytea_output = hex",
-			backslash, err)
+		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): "+
+			"a driver that reads text needs bytea_output = hex", backslash, err)
 	}
 	return newPostgreSQL(schema.String), nil
 }
@@ -114,14 +114,15 @@ func (e *postgreSQL) open(ctx context.Context, s *Store, w *watch) (context.Cont
 	return c.giveWay(ctx, w), c, nil
 }
 
-func (e *postgreSQL) committer(s *Store) committer { return newConcurrent(s, e) }
+func (e *postgreSQL) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
 func (e *postgreSQL) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
 	return s.byThousands(ctx, noPause, e.forget, before.UnixMilli())
 }
 
 // insertMany leaves out the orders whose key is taken.
-func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (map[[sha256.Size]byte]bool, error) {
+func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
+	map[[sha256.Size]byte]bool, error) {
 	return c.hashes(ctx, e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
 		rowsOf(attempts)...)
 }
@@ -153,8 +154,8 @@ var postgreSQLClasses = map[string]class{
 	"25P03": lost,       // idle-in-transaction timeout
 	"25P04": lost,       // transaction timeout: a time limit of the server
 	"26000": passing,    // prepared statement does not exist: dropped behind the driver's back
-	"40":    conflict,   // transaction rollback: serialization failure, deadlock, unknown completion; Group Replication, too
-	"42P05": passing,    // prepared statement exists: on a server's connection that a pooler has given to another client
+	"40":    conflict,   // transaction rollback: serialization failure, deadlock, unknown completion
+	"42P05": passing,    // prepared statement exists: a pooler has given its connection to another client
 	"53":    passing,    // insufficient resources: disk full
 	"53300": lost,       // too many connections
 	"55P03": conflict,   // lock not available

@@ -29,6 +29,9 @@ type session struct {
 	caller   context.Context
 }
 
+// An opener is engine.open.
+type opener func(context.Context, *Store, *watch) (context.Context, link, error)
+
 // session opens a session with the database, and returns the ctx of its statements. It first finds out
 // which database that is, if that is not known yet. w, if it is not nil, ends a try that the server does
 // not answer, and records the outcome.
@@ -41,8 +44,8 @@ func (s *Store) session(ctx context.Context, w *watch) (context.Context, *sessio
 }
 
 // openWith opens a session over the link that open opens.
-func (s *Store) openWith(ctx context.Context, w *watch, db *database,
-	open func(context.Context, *Store, *watch) (context.Context, link, error)) (context.Context, *session, error) {
+func (s *Store) openWith(ctx context.Context, w *watch, db *database, open opener) (
+	context.Context, *session, error) {
 	if w != nil && w.slots != nil {
 		if err := w.slots.take(ctx, s.ordersAtOnce); err != nil {
 			return nil, nil, err
@@ -161,7 +164,7 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 		return nil, err
 	}
 	s.server.Store(&name)
-	s.database.CompareAndSwap(nil, &database{e, e.committer(s)})
+	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})
 	return s.database.Load(), nil
 }
 
@@ -198,7 +201,7 @@ func (s *Store) connection(ctx context.Context, w *watch) (trying context.Contex
 		return ctx, c, err
 	}
 	// Connecting may take long, so w does not limit it. But before a driver hands out a
-	// connection of the pool, it may ask the server whether it is there (pgx does), and get
+	// connection of the pool, it may ask the server whether it is there, and get
 	// no answer.
 	if s.db.Stats().Idle > 0 {
 		trying, c.monitor = w.monitor(ctx, s, &c.answered)
@@ -249,7 +252,8 @@ func (c *connection) giveWay(ctx context.Context, w *watch) context.Context {
 	c.yield = func(err error) error {
 		timer.Stop()
 		if err != nil && ctx.Err() == nil && running.Err() != nil {
-			err = classified{fmt.Errorf("sqlstore: the order gave up its connection to others that waited: %w", err), conflict}
+			err = fmt.Errorf("sqlstore: the order gave up its connection to waiting orders: %w", err)
+			err = classified{err, conflict}
 		}
 		cancel()
 		return err

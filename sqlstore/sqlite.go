@@ -200,7 +200,7 @@ type serial struct {
 	queue *batch.Queue[*attempt]
 }
 
-func (e *sqlite) committer(s *Store) committer {
+func (e *sqlite) newCommitter(s *Store) committer {
 	c := &serial{store: s}
 	c.queue = &batch.Queue[*attempt]{
 		Run:    c.run,
@@ -289,7 +289,8 @@ func (c *serialCommit) putBack(n int) {
 // insert inserts the order of the n-th attempt, and lets Options.Accept work. It returns an error only if
 // tx cannot go on. It reports that the attempt was late if the time of the commit ended before Accept
 // returned.
-func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (out outcome, late bool, err error) {
+func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (
+	out outcome, late bool, err error) {
 	a := c.Members[n]
 	if err := a.ctx.Err(); err != nil {
 		return outcome{a.state, err}, false, nil
@@ -336,7 +337,7 @@ func noCode(error) (class, bool) { return final, false }
 
 // sqliteTexts has the texts of sqlite3_errstr, which all drivers use.
 var sqliteTexts = []textClass{
-	{"SQL statements in progress", final},   // a savepoint whose rows Options.Accept has left open, also SQLITE_BUSY
+	{"SQL statements in progress", final},   // rows that Options.Accept has left open, also SQLITE_BUSY
 	{"duplicate column name", exists},       // ADD COLUMN knows no IF NOT EXISTS
 	{"database is locked", passing},         // SQLITE_BUSY
 	{"database table is locked", passing},   // SQLITE_LOCKED

@@ -138,7 +138,8 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 }
 
 // read runs a query whose rows are IDs and bodies, at most n, and returns the resources.
-func (s *Store) read(ctx context.Context, n int, query func(*statements) string, args ...any) ([]storefront.Resource, error) {
+func (s *Store) read(ctx context.Context, n int, query func(*statements) string, args ...any) (
+	[]storefront.Resource, error) {
 	if n <= 0 {
 		return nil, ctx.Err()
 	}

@@ -102,7 +102,8 @@ func (s *Store) Check(ctx context.Context) error {
 			// database is read-only.
 			st := c.database.sql()
 			orders := st.prefix + `storefront_orders`
-			_, err := c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`) SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
+			_, err := c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`)
+			SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
 			if err == nil {
 				_, err = c.exec(ctx, st.write)
 			}
