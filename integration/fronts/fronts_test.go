@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("GATEWAY_INTERFACE") != "" { // see byCGI
-		if err := cgi.Serve(gateway(http.HandlerFunc(passOn))); err != nil {
+		if err := cgi.Serve(gateway(http.HandlerFunc(serveByCGI))); err != nil {
 			log.Fatal(err)
 		}
 		return
@@ -45,16 +45,6 @@ func TestNginxCache(t *testing.T) {
 	testProxy(t, f)
 	testCache(t, f)
 	testCompression(t, f)
-}
-
-// Without the line that takes Cache-Control from requests, one client makes the service
-// answer from its memory, and nginx, which ignores Age, keeps that like a new answer.
-func TestNginxCacheNeedsTheLineThatDropsCacheControl(t *testing.T) {
-	t.Parallel()
-	text := replaced(t, documented(t, "nginx-cache.conf"), `proxy_set_header Cache-Control "";`, "")
-	if !startNginx(t, byHTTP, text).showsOldAnswers(t) {
-		t.Error("without the line, nobody has seen an old answer either: what is it for?")
-	}
 }
 
 func TestVarnish(t *testing.T) {
@@ -90,15 +80,6 @@ func TestApache(t *testing.T) {
 	testProxy(t, f)
 	testPassing(t, f)
 	testCompressedIsCurrent(t, f)
-}
-
-func TestApacheNeedsItsTagsUnchanged(t *testing.T) {
-	t.Parallel()
-	s := startApache(t, byHTTP, replaced(t, documented(t, "apache.conf"), "    DeflateAlterETag NoChange\n", "")).open(t, nil)
-	tag := s.send(t, "GET", "/openapi.json", "", "Accept-Encoding: gzip").header.Get("ETag")
-	if r := s.send(t, "GET", "/openapi.json", "", "Accept-Encoding: gzip", "If-None-Match: "+tag); r.status != http.StatusOK {
-		t.Errorf("without the line, %s is answered with %d, too: what is it for?", tag, r.status)
-	}
 }
 
 // What lighttpd does not pass on, whoever is behind it: methods that it does not know, long
@@ -157,59 +138,29 @@ func TestFastCGI(t *testing.T) {
 }
 
 // With a database that is away, all replicas are unready, and it is they who answer 503
-// with Retry-After. Without the second backend, HAProxy would, and without it.
+// with Retry-After, as the second backend has the requests.
 func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
 	t.Parallel()
-	config := documented(t, "haproxy.cfg")
-	for _, row := range []struct {
-		name, config string
-		arrives      bool
-	}{
-		{"as it is", config, true},
-		{"without it", replaced(t, config, "    use_backend unready if { nbsrv(shop) eq 0 }\n", ""), false},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			f := startHAProxy(t, row.config)
-			s := f.open(t, nil)
-			f.unready.Store(true)
-			wait(t, "a check after the three that take a server out", func() bool { return f.refused.Load() > 3 })
-			r := s.get(t)
-			if n := s.arrived(); row.arrives && (r.status != http.StatusOK || n != 1) || !row.arrives && (r.status != http.StatusServiceUnavailable || n != 0) {
-				t.Errorf("the client got %d, and %d requests arrived; want that they arrive: %t", r.status, n, row.arrives)
-			}
-			if retry := r.header.Get("Retry-After"); !row.arrives && retry != "" {
-				t.Errorf("HAProxy sends Retry-After: %s by itself: what is the second backend for?", retry)
-			}
-		})
+	f := startHAProxy(t, documented(t, "haproxy.cfg"))
+	s := f.open(t, nil)
+	f.unready.Store(true)
+	wait(t, "a check after the three that take a server out", func() bool { return f.refused.Load() > 3 })
+	if r := s.get(t); r.status != http.StatusOK || s.arrived() != 1 {
+		t.Errorf("the client got %d, and %d requests arrived, want that it does", r.status, s.arrived())
 	}
 }
 
 // A replica that has just been restarted refuses connections until a check finds out. Its
-// requests go to another one, or else HAProxy answers 503, after three more tries at the
-// same.
+// requests go to another one.
 func TestHAProxyNeedsRedispatch(t *testing.T) {
 	t.Parallel()
 	const server = "    server a 127.0.0.1:8080 check\n\nbackend unready"
 	config := replaced(t, documented(t, "haproxy.cfg"), server, "    server down 127.0.0.1:1\n"+server)
-	for _, row := range []struct {
-		name, config string
-		status       int // of requests that have met the replica
-	}{
-		{"as it is", config, http.StatusOK},
-		{"without it", replaced(t, config, "    option redispatch 1\n", ""), http.StatusServiceUnavailable},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			s := startHAProxy(t, row.config).open(t, nil)
-			statuses := make(map[int]bool)
-			for range 4 { // in turn to the one and to the other
-				statuses[s.get(t).status] = true
-			}
-			if row.status == http.StatusOK && len(statuses) > 1 || !statuses[row.status] {
-				t.Errorf("with one of two replicas down, the statuses are %v, want that there is %d", statuses, row.status)
-			}
-		})
+	s := startHAProxy(t, config).open(t, nil)
+	for range 4 { // in turn to the one and to the other
+		if r := s.get(t); r.status != http.StatusOK {
+			t.Errorf("with one of two replicas down, the client got %d", r.status)
+		}
 	}
 }
 
@@ -245,10 +196,7 @@ func TestCGI(t *testing.T) {
 
 // testProxy tests what any proxy in front of the service must do.
 func testProxy(t *testing.T, f *front) {
-	tries := 10
-	if f.starts {
-		tries = 1
-	}
+	const tries = 10
 	t.Run("an order is created once whatever the proxy retries", func(t *testing.T) {
 		s := f.open(t, nil)
 		s.order(t, "before")   // leaves the proxy a connection to use again
@@ -430,12 +378,6 @@ func testCache(t *testing.T, f *front) {
 		s.store.Users.Delete("a")
 		s.wantWalk(t, 3, "a", "c", "e", "g")
 	})
-	t.Run("no client can make others see old answers", func(t *testing.T) {
-		t.Parallel()
-		if f.showsOldAnswers(t) {
-			t.Error("a client got an answer that is older than MaxAge")
-		}
-	})
 	t.Run("what a client says of caching does not reach the service", func(t *testing.T) {
 		t.Parallel()
 		s := f.open(t, &storefront.Options{Shared: true})
@@ -456,18 +398,13 @@ func testCache(t *testing.T, f *front) {
 			}
 			return s.arrived() == before
 		})
-		for range 3 { // a proxy that drops an answer soon after it is stale may still have it once
-			before := s.arrived()
-			wait(t, "a request with If-None-Match that the service answers with 304", func() bool {
-				if r := s.get(t); r.status != http.StatusOK || r.body != first.body {
-					t.Fatalf("the answer is %+v, want %+v", r, first)
-				}
-				return s.arrived() > before
-			})
-			if last := s.last(); last.status != http.StatusNotModified || last.request.Header.Get("If-None-Match") != first.header.Get("ETag") {
-				t.Errorf("the service was asked with %v and has answered %d, want a 304 to If-None-Match", last.request.Header, last.status)
+		wait(t, "a request with If-None-Match that the service answers with 304", func() bool {
+			if r := s.get(t); r.status != http.StatusOK || r.body != first.body {
+				t.Fatalf("the answer is %+v, want %+v", r, first)
 			}
-		}
+			last := s.last()
+			return last.status == http.StatusNotModified && last.request.Header.Get("If-None-Match") == first.header.Get("ETag")
+		})
 		wait(t, "an answer that the service was not asked for, again", func() bool {
 			before := s.arrived()
 			s.get(t)
@@ -481,40 +418,3 @@ func testCache(t *testing.T, f *front) {
 
 // Caches count in whole seconds, so that an answer lives a second longer.
 const rounding = 1100 * time.Millisecond
-
-// showsOldAnswers reports whether, by what one client sends, another gets an answer
-// that is older than MaxAge.
-func (f *front) showsOldAnswers(t *testing.T) bool {
-	t.Helper()
-	const maxAge = 4 * time.Second
-	for {
-		s := f.open(t, &storefront.Options{Shared: true, MaxAge: maxAge})
-		// The service remembers the product under another spelling of its URL, so that
-		// caches know nothing of it.
-		alias := fmt.Sprintf("/v1/products/%%%02X%s", s.product[0], s.product[1:])
-		remembered := time.Now()
-		old := s.send(t, "GET", alias, "", "Cache-Control: max-age=3600")
-		s.change(t)
-		changed := time.Now()
-
-		<-time.After(time.Until(remembered.Add(maxAge * 3 / 4)))
-		for _, directives := range []string{
-			"max-age=3600", "max-age=3600, max-stale", "max-stale=3600", "min-fresh=0",
-			"only-if-cached", "max-age=3600, stale-if-error=3600", "max-age=3600, only-if-cached, max-stale",
-		} {
-			s.get(t, "Cache-Control: "+directives)
-			s.get(t, "Cache-Control: "+directives, "If-None-Match: "+old.header.Get("ETag"))
-			s.send(t, "HEAD", s.url, "", "Cache-Control: "+directives)
-		}
-		inTime := time.Since(remembered) < maxAge
-
-		<-time.After(time.Until(changed.Add(maxAge + rounding)))
-		if s.get(t).body == old.body {
-			return true
-		}
-		if inTime {
-			return false
-		}
-		// The machine was too busy for the attack: the service knew better already.
-	}
-}

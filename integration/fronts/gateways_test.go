@@ -2,16 +2,13 @@ package fronts
 
 import (
 	"bytes"
-	"encoding/gob"
 	"errors"
 	"io"
 	"log"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/fcgi"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -75,9 +72,8 @@ func listen(t *testing.T, socket string) net.Listener {
 	return l
 }
 
-// byCGI serves f to the program at the address, which is this test binary. Started by a
-// front, that reads the request by net/http/cgi and passes it on, as it is, to this process.
-func byCGI(t *testing.T, f *front, dir string) string {
+// byCGI returns the program that a front starts for each request: this test binary.
+func byCGI(t *testing.T, _ *front, dir string) string {
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -87,102 +83,20 @@ func byCGI(t *testing.T, f *front, dir string) string {
 	if err := errors.Join(err, os.WriteFile(program, binary, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t, filepath.Join(dir, "cgi.sock"))
-	f.starts, f.sever = true, func() { panic(http.ErrAbortHandler) }
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go f.serveCGI(conn)
-		}
-	}()
 	return program
 }
 
-// A cgiRequest has what net/http/cgi has made of a request. Its body follows in chunks, and
-// ends with an empty one.
-type cgiRequest struct {
-	Method, Proto, Host string
-	Major, Minor        int
-	URL                 *url.URL
-	Header              http.Header
-	Length              int64
-}
-
-type cgiAnswer struct {
-	Status int
-	Header http.Header
-	Body   []byte
-}
-
-// passOn is the handler of the CGI program.
-func passOn(w http.ResponseWriter, r *http.Request) {
-	executable, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
-	conn, err := net.Dial("unix", filepath.Join(filepath.Dir(executable), "cgi.sock"))
-	if err != nil {
-		panic(err)
-	}
-	go func() {
-		encoder := gob.NewEncoder(conn)
-		err := encoder.Encode(cgiRequest{r.Method, r.Proto, r.Host, r.ProtoMajor, r.ProtoMinor, r.URL, r.Header, r.ContentLength})
-		for chunk := make([]byte, 4<<10); err == nil; {
-			n, readErr := r.Body.Read(chunk)
-			if n > 0 {
-				err = encoder.Encode(chunk[:n])
-			}
-			if readErr != nil {
-				encoder.Encode([]byte{})
-				return
-			}
-		}
-	}()
-	var answer cgiAnswer
-	if err := gob.NewDecoder(conn).Decode(&answer); err != nil {
-		os.Exit(1) // as a program that was killed, without an answer
-	}
-	maps.Copy(w.Header(), answer.Header)
-	w.WriteHeader(answer.Status)
-	w.Write(answer.Body)
-}
-
-// serveCGI answers the request that passOn has sent.
-func (f *front) serveCGI(conn net.Conn) {
-	defer conn.Close()
-	defer func() { recover() }() // from sever
-	var c cgiRequest
-	body := &chunks{decoder: gob.NewDecoder(conn)}
-	if body.decoder.Decode(&c) != nil {
+// serveByCGI is the handler of that program. It also answers the question whether it is there.
+func serveByCGI(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/" {
+		w.WriteHeader(http.StatusOK)
 		return
 	}
-	w := httptest.NewRecorder()
-	f.ServeHTTP(w, &http.Request{Method: c.Method, Proto: c.Proto, ProtoMajor: c.Major, ProtoMinor: c.Minor, Host: c.Host,
-		URL: c.URL, Header: c.Header, ContentLength: c.Length, Body: io.NopCloser(body)})
-	gob.NewEncoder(conn).Encode(cgiAnswer{w.Code, w.Result().Header, w.Body.Bytes()})
-}
-
-type chunks struct {
-	decoder *gob.Decoder
-	rest    []byte
-	err     error
-}
-
-func (c *chunks) Read(p []byte) (n int, err error) {
-	if len(c.rest) == 0 && c.err == nil {
-		if c.err = c.decoder.Decode(&c.rest); c.err == nil && len(c.rest) == 0 {
-			c.err = io.EOF
-		}
+	store := new(storefront.MemStore)
+	for _, id := range []string{"a", "b", "c"} {
+		store.Users.Put(storefront.MustResource(id, nil))
 	}
-	n = copy(p, c.rest)
-	c.rest = c.rest[n:]
-	if n == 0 {
-		return 0, c.err
-	}
-	return n, nil
+	storefront.New(store).ServeHTTP(w, r)
 }
 
 // gateway is for a service behind FastCGI or CGI.

@@ -27,7 +27,6 @@ type front struct {
 	replay atomic.Pointer[replay]   // what is served in place of the shops
 
 	streams bool     // it does not wait for a whole body before it asks the service
-	starts  bool     // it starts a process for each request
 	shops   sync.Map // of *shop by host: what the server behind it serves
 	opened  atomic.Int64
 

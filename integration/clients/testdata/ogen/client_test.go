@@ -16,7 +16,6 @@ func TestClient(t *testing.T) {
 	store := new(storefront.MemStore)
 	for _, id := range []string{"a", "b", "c"} {
 		store.Users.Put(storefront.MustResource(id, map[string]any{"name": "The user " + id}))
-		store.Widgets.Put(storefront.MustResource(id, nil))
 	}
 	store.Products.Put(storefront.MustResource("tea/pot", nil))
 	service := storefront.New(store)
@@ -35,7 +34,7 @@ func TestClient(t *testing.T) {
 
 func testClient(t *testing.T, client *Client, key string) {
 	ctx := t.Context()
-	var users, widgets []string
+	var users []string
 	for params := (ListUsersParams{Limit: NewOptInt(2)}); ; {
 		res, err := client.ListUsers(ctx, params)
 		page, ok := res.(*UsersPageHeaders)
@@ -52,23 +51,6 @@ func testClient(t *testing.T, client *Client, key string) {
 	if got := strings.Join(users, ", "); got != `a "The user a", b "The user b", c "The user c"` {
 		t.Errorf("the users are %s", got)
 	}
-	for params := (ListWidgetsParams{Limit: 2}); ; {
-		res, err := client.ListWidgets(ctx, params)
-		page, ok := res.(*WidgetsPageHeaders)
-		if !ok {
-			t.Fatalf("a page is %v %+v", err, res)
-		}
-		for _, widget := range page.Response.Data {
-			widgets = append(widgets, string(widget.ID))
-		}
-		if params.Start = page.Response.Next; !page.Response.HasMore {
-			break
-		}
-	}
-	if got := strings.Join(widgets, ", "); got != "a, b, c" {
-		t.Errorf("the widgets are %s", got)
-	}
-
 	params := GetProductParams{ProductID: "tea/pot", CacheControl: NewOptString("max-age=5")}
 	res, err := client.GetProduct(ctx, params)
 	product, ok := res.(*ResourceHeaders)
@@ -76,20 +58,10 @@ func testClient(t *testing.T, client *Client, key string) {
 		t.Fatalf("the product is %v %+v", err, res)
 	}
 	params.IfNoneMatch = NewOptString(product.ETag)
-	if res, err := client.GetProduct(ctx, params); err != nil {
-		t.Error(err)
-	} else if _, ok := res.(*ProductNotModified); !ok {
-		t.Errorf("the same product is %+v, want 304", res)
+	res, err = client.GetProduct(ctx, params)
+	if _, ok := res.(*ProductNotModified); !ok {
+		t.Errorf("the same product is %v %+v, want 304", err, res)
 	}
-	if head, err := client.HeadProduct(ctx, HeadProductParams{ProductID: "tea/pot"}); err != nil {
-		t.Error(err)
-	} else if head, ok := head.(*HeadProductOK); !ok || head.ETag != strings.TrimPrefix(product.ETag, "W/") {
-		t.Errorf("the head of the product is %+v", head)
-	}
-	if options, err := client.OptionsOrders(ctx); err != nil || options.Allow != "POST, OPTIONS" {
-		t.Errorf("the methods of orders are %v %+v", err, options)
-	}
-
 	for _, replayed := range []bool{false, true} {
 		res, err := client.CreateOrder(ctx, &NewOrder{Item: "teapot", Qty: 1<<53 - 1}, CreateOrderParams{IdempotencyKey: key})
 		order, ok := res.(*OrderHeaders)
@@ -99,18 +71,14 @@ func testClient(t *testing.T, client *Client, key string) {
 	}
 	// Problems are told apart by their types, which are strings.
 	answer, err := client.CreateOrder(ctx, &NewOrder{Item: "kettle", Qty: 1}, CreateOrderParams{IdempotencyKey: key})
-	if p, ok := answer.(*CreateOrderUnprocessableEntity); !ok || p.Response.Type != "urn:problem-type:storefront:idempotency-key-reused" || len(p.Response.Errors) != 1 {
+	p, ok := answer.(*CreateOrderUnprocessableEntity)
+	if !ok || p.Response.Type != "urn:problem-type:storefront:idempotency-key-reused" || len(p.Response.Errors) != 1 {
 		t.Errorf("the answer to another order with the key is %v %+v", err, answer)
-	}
-	params = GetProductParams{ProductID: "none", CacheControl: NewOptString("only-if-cached")}
-	res, err = client.GetProduct(ctx, params)
-	if p, ok := res.(*NotCachedHeaders); !ok || p.Response.Type != "urn:problem-type:storefront:not-cached" || !p.Response.Instance.Set {
-		t.Errorf("what is not cached is %v %+v", err, res)
 	}
 }
 
-// gzipped codes each body for clients that accept it, as proxies do, which weakens the
-// entity tag, and takes off Content-Length.
+// gzipped codes each body, as proxies do, which weakens the entity tag, and takes off
+// Content-Length.
 func gzipped(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := httptest.NewRecorder()
@@ -118,10 +86,8 @@ func gzipped(h http.Handler) http.Handler {
 		for name, values := range got.Header() {
 			w.Header()[name] = values
 		}
-		coded := got.Body.Len() > 0 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
-		if !coded {
+		if got.Body.Len() == 0 {
 			w.WriteHeader(got.Code)
-			io.Copy(w, got.Body)
 			return
 		}
 		w.Header().Del("Content-Length")
