@@ -52,7 +52,8 @@ func TestOnlySuitesImportTesting(t *testing.T) {
 // The rooms below the service can be read, tested and changed alone.
 func TestRoomsKnowNothingOfTheServiceNorOfEachOther(t *testing.T) {
 	above := []string{
-		module + "/internal/audit", module + "/internal/demo", module + "/internal/exchanges", module + "/internal/trouble",
+		module + "/internal/audit", module + "/internal/conformance", module + "/internal/demo",
+		module + "/internal/exchanges", module + "/internal/faults",
 	}
 	for importer, imported := range moduleImports(t) {
 		if !strings.HasPrefix(importer, module+"/internal/") || slices.Contains(above, importer) {

@@ -18,7 +18,7 @@
 //		return order.ID, err
 //	}
 //
-// Each subtest is named after a trouble, such as an answer that is lost after the order was
+// Each subtest is named after a fault, such as an answer that is lost after the order was
 // created, and has subtests in turn, which are named after what the suite demands of a
 // client: one-key, retry-after and so on. A failure says which promise the client broke, what
 // would happen to a shop, and what was sent and answered when. docs/wire.md has the rules.
@@ -26,11 +26,11 @@
 //
 //	go test -run 'TestClient/orders/.*lost/one-key'
 //
-// A minor version may add troubles, and demands that docs/wire.md makes.
+// A minor version may add faults, and demands that docs/wire.md makes.
 //
 // # Chance
 //
-// What the troubles leave to chance, such as which JSON comes in place of an order, is
+// What the faults leave to chance, such as which JSON comes in place of an order, is
 // decided by the flag -clienttest.seed, which is 1 by default. A seed gives a right client
 // the same verdict each time. Try a few seeds now and then.
 //
@@ -49,10 +49,10 @@ import (
 	"net/http"
 	"testing"
 
-	"example.com/storefront/internal/trouble"
+	"example.com/storefront/internal/faults"
 )
 
-var seed = flag.Uint64("clienttest.seed", 1, "what the troubles of package clienttest leave to chance")
+var seed = flag.Uint64("clienttest.seed", 1, "what the faults of package clienttest leave to chance")
 
 // A Service is what a client is to talk to.
 type Service struct {
@@ -108,7 +108,7 @@ type ProductGetter interface {
 // half a second.
 func RunSynctest(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 	t.Helper()
-	run(t, &suite{newClient: newClient, pace: trouble.Days, seed: *seed})
+	run(t, &suite{newClient: newClient, pace: faults.Days, seed: *seed})
 }
 
 // Run is like [RunSynctest] for clients that need real time or a real network, such as those
@@ -119,5 +119,5 @@ func RunSynctest(t *testing.T, newClient func(t *testing.T, service Service) Cli
 // clients are called at the same time.
 func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 	t.Helper()
-	run(t, &suite{newClient: newClient, pace: trouble.Seconds, seed: *seed})
+	run(t, &suite{newClient: newClient, pace: faults.Seconds, seed: *seed})
 }

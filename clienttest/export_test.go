@@ -4,15 +4,16 @@ import (
 	"slices"
 	"testing"
 
-	"example.com/storefront/internal/trouble"
+	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/faults"
 )
 
 // Broken returns the names of the checks that fail, sorted, each once. It runs the checks of
 // the kinds that have one of these names.
 func Broken(t *testing.T, seed uint64, names []string, newClient func(*testing.T, Service) Client) []string {
-	s := &suite{newClient: newClient, pace: trouble.Days, seed: seed}
+	s := &suite{newClient: newClient, pace: faults.Days, seed: seed}
 	for _, kind := range kinds {
-		if slices.ContainsFunc(trouble.Checks(kind), func(c *trouble.Check) bool { return slices.Contains(names, c.Name) }) {
+		if slices.ContainsFunc(conformance.Checks(kind), func(c *conformance.Check) bool { return slices.Contains(names, c.Name) }) {
 			s.kinds = append(s.kinds, kind)
 		}
 	}
@@ -23,13 +24,13 @@ func Broken(t *testing.T, seed uint64, names []string, newClient func(*testing.T
 	return slices.Compact(broken)
 }
 
-var kinds = []trouble.Kind{trouble.Orders, trouble.Users, trouble.Widgets, trouble.Products}
+var kinds = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products}
 
 // Checks returns the names of all checks.
 func Checks() []string {
 	var names []string
 	for _, kind := range kinds {
-		for _, c := range trouble.Checks(kind) {
+		for _, c := range conformance.Checks(kind) {
 			names = append(names, c.Name)
 		}
 	}

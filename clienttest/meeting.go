@@ -17,27 +17,28 @@ import (
 	"testing/synctest"
 	"time"
 
-	"example.com/storefront/internal/trouble"
+	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/faults"
 )
 
-// A meeting is that of a trouble and the clients that meet it at the same time.
+// A meeting is that of a fault and the clients that meet it at the same time.
 type meeting struct {
 	*suite
-	kind    trouble.Kind
-	trouble *trouble.Trouble
-	visits  []*visit
-	calls   []*trouble.Call // once it is over
-	over    chan struct{}   // not nil: it has been started
+	kind   conformance.Kind
+	fault  *faults.Fault
+	visits []*visit
+	calls  []*conformance.Call // once it is over
+	over   chan struct{}       // not nil: it has been started
 }
 
 // A visit is a client and its shop.
 type visit struct {
 	*meeting
-	shop      *trouble.Shop
+	shop      *faults.Shop
 	server    *http.Server
 	transport *transport
 	client    Client
-	calls     []*trouble.Call
+	calls     []*conformance.Call
 }
 
 // start opens the meeting and holds it in the background.
@@ -120,8 +121,8 @@ func (m *meeting) wait() {
 // open makes the shops and the clients.
 func (m *meeting) open(t *testing.T) {
 	t.Helper()
-	for i := range max(1, m.trouble.Calls) {
-		v := &visit{meeting: m, shop: trouble.New(m.seed, fmt.Sprint(m.kind, m.trouble.Name, i), m.pace)}
+	for i := range max(1, m.fault.Clients) {
+		v := &visit{meeting: m, shop: faults.New(m.seed, fmt.Sprint(m.kind, m.fault.Name, i), m.pace)}
 		v.server = &http.Server{Handler: v.shop, ErrorLog: log.New(io.Discard, "", 0)}
 		v.server.SetKeepAlivesEnabled(false)
 		var listener net.Listener
@@ -154,13 +155,13 @@ func (m *meeting) visit() {
 	for _, v := range m.visits {
 		wg.Go(func() {
 			switch m.kind {
-			case trouble.Orders:
+			case conformance.Orders:
 				v.order()
-			case trouble.Users:
+			case conformance.Users:
 				v.walk("ListUsers", v.client.(Lister).ListUsers)
-			case trouble.Widgets:
+			case conformance.Widgets:
 				v.walk("ListWidgets", v.client.(Lister).ListWidgets)
-			case trouble.Products:
+			case conformance.Products:
 				v.read()
 			}
 		})
@@ -196,9 +197,9 @@ func (v *visit) order() {
 	easy, hard := order{"teapot", 2}, order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1}
 	orders := []order{easy}
 	switch {
-	case v.trouble.Calm():
+	case v.fault.None():
 		orders = append(orders, easy, hard)
-	case v.trouble.Hard:
+	case v.fault.Hard:
 		orders[0] = hard
 	}
 	for _, o := range orders {
@@ -206,28 +207,28 @@ func (v *visit) order() {
 		c.Item, c.Qty = o.item, o.qty
 		said := c.Asked(fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty))
 		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.item, o.qty) })
-		said(&trouble.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
-		if resumer, ok := v.client.(Resumer); ok && v.trouble.Final && !v.trouble.Endless() && err != nil && !errors.Is(err, errStuck) {
-			time.Sleep(v.trouble.Later)
-			c.Mend()
+		said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
+		if resumer, ok := v.client.(Resumer); ok && v.fault.Final && !v.fault.Endless() && err != nil && !errors.Is(err, errStuck) {
+			time.Sleep(v.fault.Later)
+			c.Fix()
 			said := c.Asked("ResumeOrder(ctx, err)")
 			id, err := call(v, func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })
-			said(&trouble.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
+			said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
 		}
-		c.Mend()
+		c.Fix()
 	}
 }
 
 // walk walks through a list, twice where it changes in between.
 func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {
-	walk := func() *trouble.Call {
+	walk := func() *faults.Call {
 		c := v.begin()
 		said := c.Asked(name + "(ctx)")
 		ids, err := call(v, list)
-		said(&trouble.Result{IDs: ids, Err: err, Stuck: errors.Is(err, errStuck)})
+		said(&conformance.Result{IDs: ids, Err: err, Stuck: errors.Is(err, errStuck)})
 		return c
 	}
-	if first := walk(); v.trouble.Name == trouble.TwoWalks {
+	if first := walk(); v.fault.Name == faults.TwoWalks {
 		first.Change()
 		walk()
 	}
@@ -241,9 +242,9 @@ func (v *visit) read() {
 	get := func(id, want string) {
 		said := c.Asked(fmt.Sprintf("GetProduct(ctx, %q)", id))
 		got, err := call(v, func(ctx context.Context) (string, error) { return v.client.(ProductGetter).GetProduct(ctx, id) })
-		said(&trouble.Result{Text: got, Want: want, Err: err, Stuck: errors.Is(err, errStuck)})
+		said(&conformance.Result{Text: got, Want: want, Err: err, Stuck: errors.Is(err, errStuck)})
 	}
-	if v.trouble.Name == trouble.Missing {
+	if v.fault.Name == faults.Missing {
 		get("samovar", "")
 		return
 	}
@@ -254,11 +255,11 @@ func (v *visit) read() {
 		case 3:
 			time.Sleep(2 * v.pace.MaxAge())
 		default:
-			time.Sleep(v.trouble.Pause(v.pace))
+			time.Sleep(v.fault.Pause(v.pace))
 		}
 		get("teapot", name)
 	}
-	if v.trouble.Calm() {
+	if v.fault.None() {
 		for _, id := range []string{"Teapot", "a/b c+d%20?ü"} {
 			v.shop.PutProduct(id, id)
 			get(id, id)
@@ -266,9 +267,9 @@ func (v *visit) read() {
 	}
 }
 
-func (v *visit) begin() *trouble.Call {
-	c := v.shop.Begin(v.kind, v.trouble)
-	v.calls = append(v.calls, c)
+func (v *visit) begin() *faults.Call {
+	c := v.shop.Begin(v.kind, v.fault)
+	v.calls = append(v.calls, &c.Call)
 	return c
 }
 
@@ -318,7 +319,7 @@ type transport struct {
 
 func newTransport(t *http.Transport) *transport {
 	limited := &transport{Transport: t}
-	limited.left.Store(trouble.MostRequests)
+	limited.left.Store(conformance.MostRequests)
 	return limited
 }
 

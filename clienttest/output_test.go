@@ -93,10 +93,10 @@ func TestFailureTellsWhatHappened(t *testing.T) {
 	}
 }
 
-func TestClientThatFailsWhereNothingIsWrongMeetsNoTrouble(t *testing.T) {
+func TestClientThatFailsWhereNothingIsWrongMeetsNoFault(t *testing.T) {
 	t.Parallel()
 	out := output(t, "broken", "-test.v")
-	if !strings.Contains(out, "The other troubles were not tried") || strings.Contains(out, "503") || !strings.Contains(out, "No request has come.") {
+	if !strings.Contains(out, "The other faults were not tried") || strings.Contains(out, "503") || !strings.Contains(out, "No request has come.") {
 		t.Errorf("it says\n%s", out)
 	}
 }

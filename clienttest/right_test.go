@@ -440,7 +440,7 @@ func TestRightClientsPass(t *testing.T) {
 	}
 }
 
-// In real time, all troubles are met over a real network at the same time.
+// In real time, all faults are met over a real network at the same time.
 func TestRightClientPassesInRealTime(t *testing.T) {
 	clienttest.Run(t, func(t *testing.T, s clienttest.Service) clienttest.Client { return newClient(s) })
 }

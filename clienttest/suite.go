@@ -9,16 +9,17 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"example.com/storefront/internal/trouble"
+	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/faults"
 )
 
 // A suite is a run.
 type suite struct {
 	newClient func(*testing.T, Service) Client
-	pace      trouble.Pace
+	pace      faults.Pace
 	seed      uint64
 	broken    func(check string) // is told of each failure, which then is none; nil: the test fails
-	kinds     []trouble.Kind     // nil: all
+	kinds     []conformance.Kind // nil: all
 
 	places  chan struct{}  // of meetings at the same time
 	client  reflect.Type   // of the clients
@@ -26,12 +27,12 @@ type suite struct {
 	missing []string       // names of optional methods' types
 }
 
-// bubble is whether each trouble has a bubble of its own.
-func (s *suite) bubble() bool { return s.pace == trouble.Days }
+// bubble is whether each fault has a bubble of its own.
+func (s *suite) bubble() bool { return s.pace == faults.Days }
 
 // A chapter is what a run checks of one kind.
 type chapter struct {
-	kind     trouble.Kind
+	kind     conformance.Kind
 	needs    reflect.Type
 	what     string // is not checked without the methods
 	meetings []*meeting
@@ -42,14 +43,14 @@ func run(t *testing.T, s *suite) {
 	s.told = make(map[string]int)
 	s.places = make(chan struct{}, 24)
 	chapters := []*chapter{
-		{kind: trouble.Orders, needs: reflect.TypeFor[Client]()},
-		{kind: trouble.Users, needs: reflect.TypeFor[Lister](), what: "walks through users"},
-		{kind: trouble.Widgets, needs: reflect.TypeFor[Lister](), what: "walks through widgets"},
-		{kind: trouble.Products, needs: reflect.TypeFor[ProductGetter](), what: "products"},
+		{kind: conformance.Orders, needs: reflect.TypeFor[Client]()},
+		{kind: conformance.Users, needs: reflect.TypeFor[Lister](), what: "walks through users"},
+		{kind: conformance.Widgets, needs: reflect.TypeFor[Lister](), what: "walks through widgets"},
+		{kind: conformance.Products, needs: reflect.TypeFor[ProductGetter](), what: "products"},
 	}
 	for _, c := range chapters {
-		for _, tr := range trouble.Troubles(c.kind, s.pace) {
-			c.meetings = append(c.meetings, &meeting{suite: s, kind: c.kind, trouble: tr})
+		for _, f := range faults.Of(c.kind, s.pace) {
+			c.meetings = append(c.meetings, &meeting{suite: s, kind: c.kind, fault: f})
 		}
 	}
 	s.look(t, *chapters[0].meetings[0])
@@ -59,7 +60,7 @@ func run(t *testing.T, s *suite) {
 	for i, c := range chapters {
 		t.Run(string(c.kind), func(t *testing.T) {
 			s.need(t, c.needs, c.what)
-			// In real time, all troubles are met at the same time, once the client has shown that
+			// In real time, all faults are met at the same time, once the client has shown that
 			// it can do without any.
 			s.check(t, c, func() { s.startAll(t, chapters[i:]) })
 		})
@@ -103,20 +104,20 @@ func (s *suite) startAll(t *testing.T, chapters []*chapter) {
 	}
 }
 
-// check has the clients meet the troubles of a chapter, and judges them.
+// check has the clients meet the faults of a chapter, and judges them.
 func (s *suite) check(t *testing.T, c *chapter, started func()) {
 	calm := true
-	var calls []*trouble.Call
+	var calls []*conformance.Call
 	for i, m := range c.meetings {
 		if i == 1 {
 			started()
 		}
-		t.Run(m.trouble.Name, func(t *testing.T) {
+		t.Run(m.fault.Name, func(t *testing.T) {
 			m.hold(t)
-			calm = s.judge(t, c.kind, m.calls, false) || !m.trouble.Calm()
+			calm = s.judge(t, c.kind, m.calls, false) || !m.fault.None()
 		})
 		if !calm {
-			t.Log("The other troubles were not tried, as the client fails where nothing is wrong.")
+			t.Log("The other faults were not tried, as the client fails where nothing is wrong.")
 			return
 		}
 		calls = append(calls, m.calls...)
@@ -124,7 +125,7 @@ func (s *suite) check(t *testing.T, c *chapter, started func()) {
 	if len(calls) > 1 {
 		s.judge(t, c.kind, calls, true)
 	}
-	if c.kind == trouble.Orders {
+	if c.kind == conformance.Orders {
 		t.Run("ResumeOrder", func(t *testing.T) {
 			s.need(t, reflect.TypeFor[Resumer](), "that a client can go on with an order, with the same key, when a password, a URL or the stock was put right")
 		})
@@ -132,23 +133,23 @@ func (s *suite) check(t *testing.T, c *chapter, started func()) {
 }
 
 // judge makes a subtest of each check that the calls have met, and reports whether all pass.
-func (s *suite) judge(t *testing.T, kind trouble.Kind, calls []*trouble.Call, together bool) bool {
+func (s *suite) judge(t *testing.T, kind conformance.Kind, calls []*conformance.Call, together bool) bool {
 	right := true
-	for _, check := range trouble.Checks(kind) {
+	for _, check := range conformance.Checks(kind) {
 		if check.Together() != together {
 			continue
 		}
-		met, faults := check.Judge(calls)
-		right = right && faults == nil
+		met, violations := check.Judge(calls)
+		right = right && violations == nil
 		switch {
 		case s.broken != nil:
-			if faults != nil {
+			if violations != nil {
 				s.broken(check.Name)
 			}
-		case met || faults != nil:
+		case met || violations != nil:
 			t.Run(check.Name, func(t *testing.T) {
-				if faults != nil {
-					t.Error(s.explain(check, faults[0]))
+				if violations != nil {
+					t.Error(s.explain(check, violations[0]))
 				}
 			})
 		}
@@ -157,13 +158,13 @@ func (s *suite) judge(t *testing.T, kind trouble.Kind, calls []*trouble.Call, to
 }
 
 // explain says what a client did wrong. Of the stories, which are long, two are enough.
-func (s *suite) explain(check *trouble.Check, fault trouble.Fault) string {
-	text := fault.Text + "\nThe broken promise: " + check.Promise
+func (s *suite) explain(check *conformance.Check, v conformance.Violation) string {
+	text := v.Text + "\nThe broken promise: " + check.Promise
 	if s.told[check.Name]++; s.told[check.Name] > 2 {
 		return text
 	}
-	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the trouble %q and -clienttest.seed=%d:\n%s",
-		text, check.Shop, fault.Call.Trouble.Name, s.seed, strings.TrimRight(fault.Call.Story(), "\n"))
+	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and -clienttest.seed=%d:\n%s",
+		text, check.Harm, v.Call.Fault, s.seed, strings.TrimRight(v.Call.Story(), "\n"))
 }
 
 // need skips the test if the client has not got methods.

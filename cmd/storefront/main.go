@@ -13,8 +13,8 @@
 // Its address, opened in a browser, is a page to try it on. With the sample, the page
 // can also change the lists.
 //
-// With -trouble, it tries clients: each order, walk through a list and read of a product
-// meets a trouble, such as an answer that is lost, in a sequence by the seed. The page
+// With -trouble, it tests clients: each order, walk through a list and read of a product
+// meets a fault, such as an answer that is lost, in a sequence that the seed chooses. The page
 // /-/trouble says, at any time, which checks each client has passed, failed or not met,
 // and /-/trouble.json says the same to programs. A summary is printed at the end.
 //
@@ -49,7 +49,7 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
 	delay := flag.Duration("shutdown-delay", time.Second, "`time` from SIGTERM until it stops listening")
-	seed := flag.Uint64("trouble", 0, "give clients trouble, in a sequence by the `seed`; 0: none")
+	faults := flag.Uint64("trouble", 0, "inject faults, in a sequence that the `seed` chooses; 0: none")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
@@ -78,8 +78,8 @@ func main() {
 		storefront.New(store), atOwnNames(*addr, explorer.HandlerWithOptions("", page)))}
 	demo.TryThis(os.Stdout, listener.Addr(), page.Product)
 	end := func() {}
-	if *seed != 0 {
-		end = inTrouble(*seed, server, store, listener.Addr())
+	if *faults != 0 {
+		end = injectFaults(server, store, listener.Addr(), *faults)
 	}
 	err = graceful.Serve(ctx, server, listener, &graceful.Options{Delay: *delay, Progress: os.Stdout})
 	end()

@@ -36,7 +36,7 @@ var trials = map[string]trial{
 
 	"go test ./...": inCI("GOEXPERIMENT=jsonv2 go test ./..."),
 	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
-	"go run ./cmd/storefront -trouble 7":            testedBy("TestTroubleSaysWhatAClientDidWrong"),
+	"go run ./cmd/storefront -trouble 7":            testedBy("TestFaultReportSaysWhatAClientDidWrong"),
 	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
 	"go run ./integration/soak -for 10m -seed 1":    inCI("go run ./integration/soak -for 20s -seed 3 -run TestSimulation"),
 	"go mod init example.org/shop":                  testedBy("TestDocumentedProgram"),

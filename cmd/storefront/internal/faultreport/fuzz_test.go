@@ -1,4 +1,4 @@
-package trouble
+package faultreport
 
 import (
 	"encoding/json"
@@ -29,8 +29,8 @@ func FuzzClients(f *testing.F) {
 		}
 		store := new(storefront.MemStore)
 		store.Users.Put(storefront.MustResource("u1", nil), storefront.MustResource("u2", nil))
-		s := NewClients(seed, store)
-		s.Hurry()
+		s := New(seed, store)
+		s.EndWaits()
 		send := func(method, key string, u *url.URL) {
 			defer func() {
 				if p := recover(); p != nil && p != http.ErrAbortHandler {

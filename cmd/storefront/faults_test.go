@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestTroubleSaysWhatAClientDidWrong(t *testing.T) {
+func TestFaultReportSaysWhatAClientDidWrong(t *testing.T) {
 	p := start(t, "-trouble", "7")
 	for p.out.Scan() {
 		p.printed = append(p.printed, p.out.Text())
@@ -55,7 +55,7 @@ func TestTroubleSaysWhatAClientDidWrong(t *testing.T) {
 	p.wantSuccess(t)
 }
 
-func TestNoTroubleWithoutTheFlag(t *testing.T) {
+func TestNoFaultsWithoutTheFlag(t *testing.T) {
 	p := start(t)
 	if status, body := fetch(t, p.base+"/-/trouble"); status != 404 {
 		t.Errorf("%d %s, want 404", status, body)

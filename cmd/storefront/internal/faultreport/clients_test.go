@@ -1,4 +1,4 @@
-package trouble
+package faultreport
 
 import (
 	"bytes"
@@ -22,12 +22,14 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/faults"
 )
 
 // A world is a shop and the way to it, in memory.
 type world struct {
 	t     *testing.T
-	shop  *Clients
+	shop  *Server
 	store *storefront.MemStore
 	conns chan net.Conn
 }
@@ -38,11 +40,11 @@ func inWorld(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, store: new(storefront.MemStore), conns: make(chan net.Conn)}
 		w.fill(3)
-		w.shop = NewClients(7, w.store)
+		w.shop = New(7, w.store)
 		server := &http.Server{Handler: w.shop, ErrorLog: log.New(io.Discard, "", 0)}
 		go server.Serve(w)
 		defer server.Close()
-		defer w.shop.Hurry()
+		defer w.shop.EndWaits()
 		test(w)
 	})
 }
@@ -108,7 +110,7 @@ func (b *buyer) orderAs(key, item string) (status int) {
 		switch {
 		case b.final != nil && b.final(status):
 			return status
-		case status == 201 && orderID(answer) != "":
+		case status == 201 && conformance.OrderID(answer) != "":
 			return status
 		case status == 201, status == 0, status == 408, status == 409, status == 429, status >= 500 && status != 501:
 		case b.final == nil:
@@ -190,7 +192,7 @@ func (w *world) client(name string) clientReport {
 }
 
 // verdicts returns the names of a client's checks that have the verdict.
-func (w *world) verdicts(name string, kind Kind, verdict string) (checks []string) {
+func (w *world) verdicts(name string, kind conformance.Kind, verdict string) (checks []string) {
 	w.t.Helper()
 	for _, k := range w.client(name).Kinds {
 		for _, v := range k.Checks {
@@ -203,7 +205,7 @@ func (w *world) verdicts(name string, kind Kind, verdict string) (checks []strin
 }
 
 // failure returns that of a check, which must have failed.
-func (w *world) failure(name string, kind Kind, check string) verdict {
+func (w *world) failure(name string, kind conformance.Kind, check string) verdict {
 	w.t.Helper()
 	for _, k := range w.client(name).Kinds {
 		for _, v := range k.Checks {
@@ -218,11 +220,11 @@ func (w *world) failure(name string, kind Kind, check string) verdict {
 
 // ofARound is how many orders a round has.
 func ofARound() int {
-	return len((&client{dice: newDice(7, "", Minutes), rounds: make(map[Kind]*round)}).aRound(Orders))
+	return len((&client{dice: faults.NewDice(7, "", faults.Minutes), rounds: make(map[conformance.Kind]*round)}).aRound(conformance.Orders))
 }
 
-// aRound takes the troubles of a round.
-func (cl *client) aRound(kind Kind) (names []string) {
+// aRound takes the faults of a round.
+func (cl *client) aRound(kind conformance.Kind) (names []string) {
 	for names = append(names, cl.next(kind).Name); len(cl.rounds[kind].rest) > 0; {
 		names = append(names, cl.next(kind).Name)
 	}
@@ -257,9 +259,9 @@ func TestRightClientPassesARound(t *testing.T) {
 	})
 }
 
-func TestEachTroubleOfARoundComesAndOutagesThrice(t *testing.T) {
-	cl := &client{dice: newDice(7, "", Minutes), rounds: make(map[Kind]*round)}
-	first, second := cl.aRound(Orders), cl.aRound(Orders)
+func TestEachFaultOfARoundComesAndOutagesThrice(t *testing.T) {
+	cl := &client{dice: faults.NewDice(7, "", faults.Minutes), rounds: make(map[conformance.Kind]*round)}
+	first, second := cl.aRound(conformance.Orders), cl.aRound(conformance.Orders)
 	for _, names := range [][]string{first, second} {
 		if names[0] != "nothing is wrong" {
 			t.Errorf("a round begins with %q", names[0])
@@ -268,13 +270,13 @@ func TestEachTroubleOfARoundComesAndOutagesThrice(t *testing.T) {
 		for _, name := range names {
 			count[name]++
 		}
-		for _, trouble := range Troubles(Orders, Minutes) {
+		for _, fault := range faults.Of(conformance.Orders, faults.Minutes) {
 			want := 1
-			if trouble.Name == "an outage" {
+			if fault.Name == "an outage" {
 				want = 3
 			}
-			if count[trouble.Name] != want {
-				t.Errorf("%q comes %d times, want %d", trouble.Name, count[trouble.Name], want)
+			if count[fault.Name] != want {
+				t.Errorf("%q comes %d times, want %d", fault.Name, count[fault.Name], want)
 			}
 		}
 	}
@@ -285,7 +287,7 @@ func TestEachTroubleOfARoundComesAndOutagesThrice(t *testing.T) {
 
 func TestSeedDecidesTheSequence(t *testing.T) {
 	names := func(seed uint64) []string {
-		return (&client{dice: newDice(seed, "x", Minutes), rounds: make(map[Kind]*round)}).aRound(Orders)
+		return (&client{dice: faults.NewDice(seed, "x", faults.Minutes), rounds: make(map[conformance.Kind]*round)}).aRound(conformance.Orders)
 	}
 	if !slices.Equal(names(7), names(7)) || slices.Equal(names(7), names(8)) {
 		t.Errorf("7: %q\n7: %q\n8: %q", names(7), names(7), names(8))
@@ -297,10 +299,10 @@ func TestKeyForEachTryIsCaught(t *testing.T) {
 		b := w.buyer("wrong")
 		b.keyPerTry = true
 		b.orders(ofARound())
-		if v := w.failure("wrong", Orders, "one-key"); strings.Count(v.Story, "Idempotency-Key") < 2 || v.Call == "" || v.Trouble == "" {
+		if v := w.failure("wrong", conformance.Orders, "one-key"); strings.Count(v.Story, "Idempotency-Key") < 2 || v.Call == "" || v.Trouble == "" {
 			t.Errorf("%+v", v)
 		}
-		w.failure("wrong", Orders, "agreement")
+		w.failure("wrong", conformance.Orders, "agreement")
 	})
 }
 
@@ -309,11 +311,11 @@ func TestOrderThatIsGivenUpIsCaught(t *testing.T) {
 		b := w.buyer("wrong")
 		b.tries = 1
 		b.orders(10)
-		if failed := w.verdicts("wrong", Orders, "failed"); failed != nil {
+		if failed := w.verdicts("wrong", conformance.Orders, "failed"); failed != nil {
 			t.Errorf("at once, %q failed", failed)
 		}
 		time.Sleep(3 * time.Minute)
-		w.failure("wrong", Orders, "goes-on")
+		w.failure("wrong", conformance.Orders, "goes-on")
 	})
 }
 
@@ -323,21 +325,21 @@ func TestEveryFinalAnswerTriedAgainIsCaught(t *testing.T) {
 		b.final = func(status int) bool { return status == 201 }
 		b.tries = 20
 		b.orders(ofARound())
-		w.failure("wrong", Orders, "stops")
+		w.failure("wrong", conformance.Orders, "stops")
 	})
 }
 
-// until places orders until one meets the trouble, and returns the item of that.
-func (b *buyer) until(w *world, trouble string) (key, item string) {
+// until places orders until one meets the fault, and returns the item of that.
+func (b *buyer) until(w *world, fault string) (key, item string) {
 	for i := range ofARound() {
 		key, item := rand.Text(), fmt.Sprint("teapot ", i)
 		b.orderAs(key, item)
 		synctest.Wait()
-		if c := w.shop.clients[0].calls[i]; c.Trouble.Name == trouble {
+		if c := w.shop.clients[0].calls[i]; c.Fault == fault {
 			return key, item
 		}
 	}
-	panic("no order met " + trouble)
+	panic("no order met " + fault)
 }
 
 func TestSomebodyMayGoOnWithAnOrderLater(t *testing.T) {
@@ -349,7 +351,7 @@ func TestSomebodyMayGoOnWithAnOrderLater(t *testing.T) {
 			if status := b.orderAs(key, item); status != 201 {
 				t.Errorf("the order is answered %d", status)
 			}
-			if failed := w.verdicts("b", Orders, "failed"); (failed == nil) != want {
+			if failed := w.verdicts("b", conformance.Orders, "failed"); (failed == nil) != want {
 				t.Errorf("after %v: failed are %q", wait, failed)
 			}
 		})
@@ -361,7 +363,7 @@ func TestKeyOfAnotherOrderIsCaught(t *testing.T) {
 		b := w.buyer("b")
 		b.orderAs("constant", "teapot")
 		b.orderAs("constant", "kettle")
-		w.failure("b", Orders, "own-key")
+		w.failure("b", conformance.Orders, "own-key")
 	})
 }
 
@@ -370,7 +372,7 @@ func TestKeyIsTheSameBareAndQuoted(t *testing.T) {
 		b := w.buyer("b")
 		b.quotesLater = true
 		b.orders(ofARound())
-		if failed := w.verdicts("b", Orders, "failed"); failed != nil {
+		if failed := w.verdicts("b", conformance.Orders, "failed"); failed != nil {
 			t.Errorf("failed are %q", failed)
 		}
 	})
@@ -382,7 +384,7 @@ func TestEqualOrderAfterAnotherIsANewOne(t *testing.T) {
 		for range 3 * ofARound() {
 			b.order("teapot")
 		}
-		if failed := w.verdicts("b", Orders, "failed"); failed != nil {
+		if failed := w.verdicts("b", conformance.Orders, "failed"); failed != nil {
 			t.Errorf("failed are %q", failed)
 		}
 	})
@@ -406,7 +408,7 @@ func TestHeldRequestArrivesBeforeTheNextOrder(t *testing.T) {
 }
 
 func TestClientIsItsUserAgentOrItsAddress(t *testing.T) {
-	shop := NewClients(7, new(storefront.MemStore))
+	shop := New(7, new(storefront.MemStore))
 	for i, from := range []struct{ agent, address string }{{"a", "192.0.2.1:1"}, {"a", "192.0.2.2:1"}, {"b", "192.0.2.1:1"}, {"", "192.0.2.1:1"}, {"", "192.0.2.1:2"}, {"", "192.0.2.2:1"}} {
 		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
 		r.Header.Set("Content-Type", "application/json")
@@ -453,14 +455,12 @@ func TestMemoryHasABound(t *testing.T) {
 		if c.NotCounted != 50 || c.Kinds[0].Round == 0 {
 			t.Errorf("%d requests were not counted, want 50", c.NotCounted)
 		}
-		w.shop.shop.mu.Lock()
-		defer w.shop.shop.mu.Unlock()
 		if n := len(w.shop.clients); n != mostClients {
 			t.Errorf("%d clients are remembered, want %d", n, mostClients)
 		}
 		for _, cl := range w.shop.clients {
 			for _, c := range cl.calls {
-				if n := len(c.exchanges); n > mostExchanges {
+				if n := len(c.Exchanges); n > mostExchanges {
 					t.Errorf("%s: a call has %d requests", cl.name, n)
 				}
 			}
@@ -490,7 +490,7 @@ func TestListsOfAnyLength(t *testing.T) {
 					}
 				}
 			}
-			for _, kind := range []Kind{Users, Widgets} {
+			for _, kind := range []conformance.Kind{conformance.Users, conformance.Widgets} {
 				if failed := w.verdicts("b", kind, "failed"); failed != nil {
 					t.Errorf("%d items: %s: failed are %q", n, kind, failed)
 				}
@@ -507,9 +507,9 @@ func TestListRequestThatTheServiceRefusesIsRefused(t *testing.T) {
 			if status != 400 {
 				t.Errorf("%s: %d, want 400", target, status)
 			}
-			kind := Users
+			kind := conformance.Users
 			if strings.HasPrefix(target, "/v2") {
-				kind = Widgets
+				kind = conformance.Widgets
 			}
 			w.failure("b", kind, "list-request")
 		})
@@ -521,14 +521,14 @@ func TestCursorThatWasNeverGivenIsCaught(t *testing.T) {
 		b := w.buyer("b")
 		b.send("GET", "/v1/users?limit=1", nil)
 		b.send("GET", "/v1/users?limit=1&after=mine", nil)
-		w.failure("b", Users, "cursor")
+		w.failure("b", conformance.Users, "cursor")
 	})
 }
 
 func TestTagThatWasNeverGivenIsCaught(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.buyer("b").read("teapot", "If-None-Match", `"mine"`)
-		w.failure("b", Products, "tag")
+		w.failure("b", conformance.Products, "tag")
 	})
 }
 
@@ -540,7 +540,7 @@ func TestTagOfAnEarlierReadIsKnown(t *testing.T) {
 		for range 10 {
 			b.read("teapot", "If-None-Match", tag)
 		}
-		if failed := w.verdicts("b", Products, "failed"); failed != nil || tag == "" {
+		if failed := w.verdicts("b", conformance.Products, "failed"); failed != nil || tag == "" {
 			t.Errorf("%q: failed are %q", tag, failed)
 		}
 	})
@@ -566,11 +566,11 @@ func TestRedirectThatIsFollowedIsCaught(t *testing.T) {
 		b := w.buyer("b")
 		b.http.CheckRedirect = nil
 		b.orders(ofARound())
-		w.failure("b", Orders, "redirects")
+		w.failure("b", conformance.Orders, "redirects")
 	})
 }
 
-// What meets no trouble is answered as without the shop.
+// What meets no fault is answered as without the shop.
 func TestOtherRequestsReachTheService(t *testing.T) {
 	inWorld(t, func(w *world) {
 		b := w.buyer("b")
@@ -597,7 +597,7 @@ func TestOtherRequestsReachTheService(t *testing.T) {
 // A client that is left without an answer knows what to do, and so it gets none.
 func TestWaitsEndWithTheShop(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.shop.Hurry()
+		w.shop.EndWaits()
 		b := w.buyer("b")
 		b.tries = 1
 		for i := range ofARound() {
@@ -606,9 +606,9 @@ func TestWaitsEndWithTheShop(t *testing.T) {
 			if waited := time.Since(began); waited > 30*time.Second {
 				t.Errorf("order %d waited for %v", i, waited)
 			}
-			waits := func(s step) bool { return s.way == silent || s.way == late }
-			if c := w.shop.clients[0].calls[i]; slices.ContainsFunc(c.steps, waits) && status != 0 {
-				t.Errorf("%q: the client is answered %d", c.Trouble.Name, status)
+			waits := []string{"the answer comes after 35 s", "the answer never comes"}
+			if c := w.shop.clients[0].calls[i]; slices.Contains(waits, c.Fault) && status != 0 {
+				t.Errorf("%q: the client is answered %d", c.Fault, status)
 			}
 		}
 	})
@@ -695,7 +695,7 @@ func TestClientsAtTheSameTime(t *testing.T) {
 		}
 		wg.Wait()
 		for i := range 2 {
-			for _, kind := range []Kind{Orders, Users, Products} {
+			for _, kind := range []conformance.Kind{conformance.Orders, conformance.Users, conformance.Products} {
 				if failed := w.verdicts(fmt.Sprint("client ", i), kind, "failed"); failed != nil {
 					t.Errorf("%s: failed are %q", kind, failed)
 				}
@@ -719,20 +719,4 @@ func TestSummaryNamesTheFailedChecks(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Clients write a number as their language does, and may write it in another way when they try again.
-func TestNumbersAreValues(t *testing.T) {
-	for _, row := range []struct {
-		qty  string
-		want int64
-	}{{"2", 2}, {"2.0", 2}, {"20e-1", 2}, {"9007199254740991", 1<<53 - 1}, {"9007199254740991.0", 1<<53 - 1}, {"2.5", 0}, {`"2"`, 0}, {"3", 3}} {
-		body := fmt.Appendf(nil, `{"item":"teapot","qty":%s}`, row.qty)
-		if item, qty := ordered(&Exchange{Body: body}); item != "teapot" || qty != row.want {
-			t.Errorf("%s orders %d of %q, want %d", body, qty, item, row.want)
-		}
-		if same := sameJSON(body, []byte(`{"qty":2,"item":"teapot"}`)); same != (row.want == 2) {
-			t.Errorf("%s is the same as of 2: %t", body, same)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package trouble
+package faultreport
 
 import (
 	"bytes"
@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/inline"
 )
 
-// Where [Clients] says what it saw: a page, which is JSON for requests that accept that and
+// Where a [Server] says what it saw: a page, which is JSON for requests that accept that and
 // no HTML, and JSON.
 const (
 	PagePath = "/-/trouble"
@@ -53,8 +54,8 @@ var unjudged = []string{
 // unless says when a fault is none that the shop cannot tell from one.
 var unless = map[string]string{
 	"one-key": " If it was a new order, placed before the other had ended: let it order another item here.",
-	"goes-on": " If its program was ended meanwhile: start it again, and it has to go on.",
-	"stops":   fmt.Sprintf(" If somebody had put right what was wrong and had the client go on: from %v after the answer, that is seen as such.", resumption),
+	"goes-on": " If its program was ended meanwhile: start it again, and it must go on.",
+	"stops":   fmt.Sprintf(" If somebody had put right what was wrong and had the client go on: from %v after the answer, that is seen as such.", conformance.Resumption),
 }
 
 type report struct {
@@ -75,12 +76,12 @@ type clientReport struct {
 }
 
 type kindReport struct {
-	Kind   Kind           `json:"kind"`
-	Round  int            `json:"round"`
-	Met    int            `json:"met"` // troubles of the round
-	Of     int            `json:"of"`
-	States map[string]int `json:"states"` // how many calls are in each
-	Checks []verdict      `json:"checks"`
+	Kind   conformance.Kind `json:"kind"`
+	Round  int              `json:"round"`
+	Met    int              `json:"met"` // faults of the round
+	Of     int              `json:"of"`
+	States map[string]int   `json:"states"` // how many calls are in each
+	Checks []verdict        `json:"checks"`
 }
 
 type verdict struct {
@@ -113,79 +114,87 @@ type callReport struct {
 
 const latestCalls = 20
 
-func (s *Clients) report() *report {
-	s.shop.mu.Lock()
-	defer s.shop.mu.Unlock()
+func (s *Server) report() (r *report) {
+	s.shop.View(func() { r = s.reportNow() })
+	return r
+}
+
+func (s *Server) reportNow() *report {
 	r := &report{
 		Seed: s.seed, NotJudged: unjudged, Clients: []clientReport{}, Latest: []callReport{}, NotCounted: s.beyond,
 		MostClients: mostClients, MostCalls: mostCalls, MostExchanges: mostExchanges, MostMegabytes: mostBytes >> 20,
 	}
 	type named struct {
-		*Call
+		*conformance.Call
 		client, name string
 	}
 	var all []named
 	for _, cl := range s.clients {
 		names := cl.names()
 		cr := clientReport{Name: cl.name, Created: []createdOrder{}, NotCounted: cl.beyond}
-		for _, kind := range []Kind{Orders, Users, Widgets, Products} {
+		for _, kind := range []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products} {
 			cr.Kinds = append(cr.Kinds, cl.judge(kind, names))
 		}
 		for _, c := range cl.calls {
-			all = append(all, named{c, cl.name, names[c]})
-			for _, e := range c.exchanges {
-				if e.created != "" {
-					item, qty := ordered(e)
-					cr.Created = append(cr.Created, createdOrder{e.created, printable(item), qty, names[c]})
+			all = append(all, named{&c.Call, cl.name, names[&c.Call]})
+			for _, e := range c.Exchanges {
+				if e.Created != "" {
+					item, qty := e.Order()
+					cr.Created = append(cr.Created, createdOrder{e.Created, printable(item), qty, names[&c.Call]})
 				}
 			}
 		}
 		r.Clients = append(r.Clients, cr)
 	}
-	at := func(c *Call) time.Time { return c.exchanges[len(c.exchanges)-1].At }
+	at := func(c *conformance.Call) time.Time { return c.Exchanges[len(c.Exchanges)-1].At }
 	slices.SortStableFunc(all, func(a, b named) int { return at(b.Call).Compare(at(a.Call)) })
 	for _, c := range all[:min(latestCalls, len(all))] {
-		r.Latest = append(r.Latest, callReport{c.client, c.name, c.Trouble.Name, c.state(), at(c.Call), printable(c.Story())})
+		r.Latest = append(r.Latest, callReport{
+			c.client, c.name, c.Fault, stateOf(c.Call), at(c.Call), printable(c.Story()),
+		})
 	}
 	return r
 }
 
 // names returns those by which the page calls the calls, such as "order 3".
-func (cl *client) names() map[*Call]string {
-	names, count := make(map[*Call]string), make(map[Kind]int)
+func (cl *client) names() map[*conformance.Call]string {
+	names, count := make(map[*conformance.Call]string), make(map[conformance.Kind]int)
 	for _, c := range cl.calls {
 		count[c.Kind]++
-		what := map[Kind]string{Orders: "order", Users: "walk through users", Widgets: "walk through widgets", Products: "product"}[c.Kind]
-		names[c] = fmt.Sprint(what, " ", count[c.Kind])
+		what := map[conformance.Kind]string{
+			conformance.Orders: "order", conformance.Users: "walk through users",
+			conformance.Widgets: "walk through widgets", conformance.Products: "product",
+		}[c.Kind]
+		names[&c.Call] = fmt.Sprint(what, " ", count[c.Kind])
 	}
 	return names
 }
 
 // judge judges what has ended.
-func (cl *client) judge(kind Kind, names map[*Call]string) kindReport {
+func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]string) kindReport {
 	kr := kindReport{Kind: kind, States: make(map[string]int)}
 	if r := cl.rounds[kind]; r != nil {
 		kr.Round, kr.Met, kr.Of = r.number, r.of-len(r.rest), r.of
 	}
-	var calls []*Call
+	var calls []*conformance.Call
 	for _, c := range cl.calls {
 		if c.Kind != kind {
 			continue
 		}
-		state := c.state()
+		state := stateOf(&c.Call)
 		kr.States[state]++
 		if state != underWay {
-			calls = append(calls, c)
+			calls = append(calls, &c.Call)
 		}
 	}
-	for _, check := range Checks(kind) {
-		v := verdict{Check: check.Name, Promise: check.Promise, Shop: check.Shop, Verdict: "not met"}
-		met, faults := check.Judge(calls)
+	for _, check := range conformance.Checks(kind) {
+		v := verdict{Check: check.Name, Promise: check.Promise, Shop: check.Harm, Verdict: "not met"}
+		met, violations := check.Judge(calls)
 		switch {
-		case faults != nil:
-			of := faults[0].Call
-			v.Verdict, v.Calls, v.Fault = "failed", len(faults), printable(faults[0].Text)
-			v.Call, v.Trouble, v.Story = names[of], of.Trouble.Name, printable(of.Story())
+		case violations != nil:
+			of := violations[0].Call
+			v.Verdict, v.Calls, v.Fault = "failed", len(violations), printable(violations[0].Text)
+			v.Call, v.Trouble, v.Story = names[of], of.Fault, printable(of.Story())
 			v.Fault += unless[check.Name]
 		case met:
 			v.Verdict = "passed"
@@ -197,16 +206,16 @@ func (cl *client) judge(kind Kind, names map[*Call]string) kindReport {
 
 const underWay = "under way"
 
-// state says how far a call of a client is that cannot be asked.
-func (c *Call) state() string {
-	switch last := c.last(); {
-	case slices.ContainsFunc(c.exchanges, func(e *Exchange) bool { return !e.over }):
+// stateOf says how far a call of a client is that cannot be asked.
+func stateOf(c *conformance.Call) string {
+	switch last := c.Last(); {
+	case slices.ContainsFunc(c.Exchanges, func(e *conformance.Exchange) bool { return !e.Done }):
 		return underWay
-	case last.meaning() == Again && c.Kind == Orders:
+	case last.Meaning() == conformance.Retryable && c.Kind == conformance.Orders:
 		return "not final"
-	case last.meaning() == Created:
+	case last.Meaning() == conformance.Created:
 		return "created"
-	case c.Kind == Orders:
+	case c.Kind == conformance.Orders:
 		return "final without an order"
 	}
 	return "answered"
@@ -245,11 +254,11 @@ func (v verdict) more() string {
 }
 
 // Summary says in lines which checks each client has failed.
-func (s *Clients) Summary() string {
+func (s *Server) Summary() string {
 	r := s.report()
 	var b strings.Builder
 	if len(r.Clients) == 0 {
-		b.WriteString("No client has met a trouble.\n")
+		b.WriteString("No client has met a fault.\n")
 	}
 	for _, c := range r.Clients {
 		for _, k := range c.Kinds {
@@ -265,7 +274,7 @@ func (s *Clients) Summary() string {
 	return b.String()
 }
 
-func (s *Clients) servePage(w http.ResponseWriter, r *http.Request) {
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Connection", "close")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

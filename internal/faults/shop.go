@@ -1,4 +1,4 @@
-package trouble
+package faults
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/httpfield"
 )
 
@@ -25,16 +26,17 @@ import (
 // minutes have passed, and each connection should be for one request only: some clients send
 // a request again by themselves where a connection that they kept breaks.
 type Shop struct {
-	pace    Pace
+	Service http.Handler // without faults
+
 	store   *storefront.MemStore
 	perPage int // items; 0: a third of the list
-	service http.Handler
+	once    sync.Once
 	closed  chan struct{}
 	open    sync.WaitGroup // requests
 
 	mu      sync.Mutex
-	dice    dice
-	assign  func(*http.Request, *Exchange) *Call // finds the call to which a request belongs
+	dice    Dice
+	assign  func(*http.Request, *conformance.Exchange) *Call // finds the call to which a request belongs
 	current *Call
 	cursors map[string]string // those that were given out, and those of the service
 	given   []string          // the former, in their sequence
@@ -43,20 +45,12 @@ type Shop struct {
 // mostCursors are remembered.
 const mostCursors = 10000
 
-// MaxAge returns for how long a read is fresh.
-func (p Pace) MaxAge() time.Duration {
-	if p == Seconds {
-		return time.Second
-	}
-	return time.Minute
-}
-
 // New returns a shop for one client. The seed and the name decide what is left to chance.
 // Requests belong to the call that has begun last.
 func New(seed uint64, name string, pace Pace) *Shop {
-	s := newShop(seed, name, pace, new(storefront.MemStore))
+	s := newShop(new(storefront.MemStore), NewDice(seed, name, pace))
 	s.perPage = 3
-	s.assign = func(*http.Request, *Exchange) *Call { return s.current }
+	s.assign = func(*http.Request, *conformance.Exchange) *Call { return s.current }
 	for _, id := range []string{"ada", "barbara", "edsger", "frances", "grace", "linus", "tony"} {
 		s.store.Users.Put(storefront.MustResource(id, nil))
 	}
@@ -67,10 +61,20 @@ func New(seed uint64, name string, pace Pace) *Shop {
 	return s
 }
 
-func newShop(seed uint64, name string, pace Pace, store *storefront.MemStore) *Shop {
+// NewOver returns a shop over a store, for clients that do not say when a call begins. It calls
+// assign for each request, one at a time, which returns the request's call.
+func NewOver(store *storefront.MemStore, dice Dice, assign func(*http.Request, *conformance.Exchange) *Call) *Shop {
+	s := newShop(store, dice)
+	s.assign = assign
+	return s
+}
+
+func newShop(store *storefront.MemStore, dice Dice) *Shop {
 	return &Shop{
-		pace: pace, store: store, closed: make(chan struct{}), dice: newDice(seed, name, pace), cursors: make(map[string]string),
-		service: storefront.NewWithOptions(store, &storefront.Options{MaxAge: pace.MaxAge(), Logger: slog.New(slog.DiscardHandler)}),
+		store: store, closed: make(chan struct{}), dice: dice, cursors: make(map[string]string),
+		Service: storefront.NewWithOptions(store, &storefront.Options{
+			MaxAge: dice.pace.MaxAge(), Logger: slog.New(slog.DiscardHandler),
+		}),
 	}
 }
 
@@ -80,28 +84,64 @@ func (s *Shop) PutProduct(id, name string) {
 }
 
 // Begin begins a call.
-func (s *Shop) Begin(kind Kind, t *Trouble) *Call {
+func (s *Shop) Begin(kind conformance.Kind, f *Fault) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = s.begin(kind, t, s.dice)
+	s.current = s.NewCall(kind, f, s.dice)
+	if kind == conformance.Users || kind == conformance.Widgets {
+		s.current.Items = s.items(kind)
+	}
 	return s.current
 }
 
-func (s *Shop) begin(kind Kind, t *Trouble, d dice) *Call {
-	c := &Call{Kind: kind, Trouble: t, shop: s, began: time.Now()}
-	if t.steps != nil {
-		c.steps = t.steps(d)
+// NewCall returns a call for assign to return; see [NewOver].
+func (s *Shop) NewCall(kind conformance.Kind, f *Fault, d Dice) *Call {
+	c := &Call{shop: s, fault: f, Call: conformance.Call{
+		Kind: kind, Began: time.Now(),
+		Fault: f.Name, Lasting: f.forever || f.Later > 0, Clean: !f.Final,
+		Outage: f.Name == Outage && d.pace != Seconds, // in real time, a busy machine doubles waits
+	}}
+	if f.steps != nil {
+		c.steps = f.steps(d)
+	}
+	for _, st := range c.steps {
+		c.Clean = c.Clean && st.answer == nil && st.delivery == conformance.Whole
 	}
 	return c
 }
 
+// items returns the IDs of a list.
+func (s *Shop) items(kind conformance.Kind) (ids []string) {
+	for item := range s.list(kind).All() {
+		ids = append(ids, item.ID())
+	}
+	return ids
+}
+
+func (s *Shop) list(kind conformance.Kind) *storefront.Collection {
+	if kind == conformance.Widgets {
+		return &s.store.Widgets
+	}
+	return &s.store.Users
+}
+
+// View calls f, during which no call changes.
+func (s *Shop) View(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// EndWaits ends the requests that wait because of a fault. Those that come later do not wait.
+func (s *Shop) EndWaits() { s.once.Do(func() { close(s.closed) }) }
+
 // Close ends the requests that are under way.
 func (s *Shop) Close() {
-	close(s.closed)
+	s.EndWaits()
 	s.open.Wait()
 }
 
-// ServeHTTP answers as the trouble says.
+// ServeHTTP answers as the fault says.
 func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Done()
@@ -114,22 +154,23 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	control.SetReadDeadline(time.Time{})
-	e := &Exchange{
+	e := &conformance.Exchange{
 		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: key(r.Header.Get("Idempotency-Key")),
-		Body: body, Tag: r.Header.Get("If-None-Match"), path: r.URL.Path, authorization: r.Header.Get("Authorization"),
+		Body: body, Tag: r.Header.Get("If-None-Match"), Path: r.URL.Path, Authorization: r.Header.Get("Authorization"),
 	}
 	a, st := s.take(r, e)
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		e.over = true
+		e.Done = true
 	}()
 
 	// A client that has an answer may be quicker than this goroutine: that the exchange is
 	// over is noted before the answer is sent.
-	left := st.way == late && !s.wait(r.Context(), 35*time.Second) || st.way == silent && !s.wait(r.Context(), longestTry)
+	left := st.delivery == conformance.Late && !s.wait(r.Context(), 35*time.Second) ||
+		st.delivery == conformance.Silent && !s.wait(r.Context(), conformance.LongestTry)
 	s.mu.Lock()
-	e.left, e.ended, e.over = left, time.Now(), st.way != endless
+	e.Left, e.Ended, e.Done = left, time.Now(), st.delivery != conformance.Endless
 	s.mu.Unlock()
 	if left { // or the shop closes, and the client is still there
 		panic(http.ErrAbortHandler)
@@ -138,7 +179,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	e.left = true
+	e.Left = true
 	s.mu.Unlock()
 }
 
@@ -151,86 +192,81 @@ func key(line string) string {
 }
 
 // take adds the exchange to its call, and returns the answer and how it is sent.
-func (s *Shop) take(r *http.Request, e *Exchange) (*answer, step) {
+func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answer, step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	call := s.assign(r, e)
 	st := call.take(e)
 	if st.times > 0 {
-		call.settle()
+		call.Arrive()
 	}
-	a := new(answer)
+	a := new(conformance.Answer)
 	for range st.times {
 		a = s.get(call, e, r, st)
 	}
 	if st.held {
-		call.held = append(call.held, held{e, r})
+		call.held = append(call.held, heldRequest{e, r})
 	}
 	if st.answer != nil {
 		a = st.answer
 	}
-	e.answer, e.way, e.own = *a, st.way, st.answer == nil
+	e.Answer, e.Delivery, e.FromService = *a, st.delivery, st.answer == nil
 	return a, st
 }
 
-type held struct {
-	e *Exchange
-	r *http.Request
-}
-
 // get has the service answer a request as its step says.
-func (s *Shop) get(c *Call, e *Exchange, r *http.Request, st step) *answer {
-	if e.expected && (c.Kind == Users || c.Kind == Widgets) {
+func (s *Shop) get(c *Call, e *conformance.Exchange, r *http.Request, st step) *conformance.Answer {
+	if e.Expected && (c.Kind == conformance.Users || c.Kind == conformance.Widgets) {
 		return s.page(c, e, r, st)
 	}
 	a := s.ask(r, r.URL.RawQuery, e.Body)
 	if id := created(a); id != "" {
-		e.created = id
+		e.Created = id
 	}
 	if st.edit != nil {
 		st.edit(a)
 	}
-	if tag := a.header.Get("ETag"); tag != "" {
-		c.tags = append(c.tags, e.path+" "+tag)
+	if tag := a.Header.Get("ETag"); tag != "" {
+		c.Tags = append(c.Tags, e.Path+" "+tag)
 	}
 	return a
 }
 
 // ask returns the answer of the service.
-func (s *Shop) ask(r *http.Request, query string, body []byte) *answer {
+func (s *Shop) ask(r *http.Request, query string, body []byte) *conformance.Answer {
 	r = r.Clone(context.WithoutCancel(r.Context()))
 	r.URL.RawQuery = query
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	a := &answer{header: make(http.Header)}
-	s.service.ServeHTTP((*recorder)(a), r)
+	a := &conformance.Answer{Header: make(http.Header)}
+	s.Service.ServeHTTP(recorder{a}, r)
 	return a
 }
 
-// A recorder is an answer that is written as a response.
-type recorder answer
+// A recorder writes a response into an answer.
+type recorder struct{ *conformance.Answer }
 
-func (w *recorder) Header() http.Header    { return w.header }
-func (w *recorder) WriteHeader(status int) { w.status = status } // which the service always does
-func (w *recorder) Write(b []byte) (int, error) {
-	w.body = append(w.body, b...)
+func (w recorder) Header() http.Header    { return w.Answer.Header }
+func (w recorder) WriteHeader(status int) { w.Status = status } // which the service always does
+func (w recorder) Write(b []byte) (int, error) {
+	w.Body = append(w.Body, b...)
 	return len(b), nil
 }
 
 // page answers with a page of a few items, and with cursors of its own. Its tag stands for
 // the service's page: whoever has kept that has a cursor that is still good.
-func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
+func (s *Shop) page(c *Call, e *conformance.Exchange, r *http.Request, st step) *conformance.Answer {
 	if st.change {
 		c.change()
 	}
 	name := "after"
-	if c.Kind == Widgets {
+	if c.Kind == conformance.Widgets {
 		name = "start"
 	}
 	query := r.URL.Query()
 	if query.Has(name) {
 		e.Cursor = query.Get(name)
 		if real, ok := s.cursors[e.Cursor]; ok {
-			e.cursorKnown = true
+			e.CursorKnown = true
 			query.Set(name, real)
 			if real == "" {
 				query.Del(name)
@@ -239,17 +275,17 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 	}
 	position := query.Get(name)
 	sent := r.URL.RawQuery
-	if e.cursorKnown {
+	if e.CursorKnown {
 		sent = query.Encode()
 	}
 	a := s.ask(r, sent, e.Body)
 	limit := query.Get("limit")
 	perPage := s.perPage
 	if perPage == 0 {
-		perPage = max(1, len(c.items())/3)
+		perPage = max(1, len(s.items(c.Kind))/3)
 	}
 	// What the service refuses stays refused.
-	if n, _ := strconv.Atoi(limit); a.status == http.StatusOK && (limit == "" || n > perPage) {
+	if n, _ := strconv.Atoi(limit); a.Status == http.StatusOK && (limit == "" || n > perPage) {
 		query.Set("limit", strconv.Itoa(perPage))
 		a = s.ask(r, query.Encode(), e.Body)
 	}
@@ -258,22 +294,22 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 		HasMore bool              `json:"has_more"`
 		Next    string            `json:"next,omitempty"`
 	}
-	if a.status != http.StatusOK || len(a.body) == 0 || json.Unmarshal(a.body, &page) != nil {
+	if a.Status != http.StatusOK || len(a.Body) == 0 || json.Unmarshal(a.Body, &page) != nil {
 		return a
 	}
 	if st.empty {
 		page.Data, page.HasMore, page.Next = []json.RawMessage{}, true, position
 	}
-	e.last = !page.HasMore
-	a.header.Del("Link")
-	a.header.Del("Content-Length")
-	a.body, _ = json.Marshal(page)
-	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(a.body))
-	a.header.Set("ETag", tag)
+	e.LastPage = !page.HasMore
+	a.Header.Del("Link")
+	a.Header.Del("Content-Length")
+	a.Body, _ = json.Marshal(page)
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(a.Body))
+	a.Header.Set("ETag", tag)
 	if strings.Contains(e.Tag, tag) {
-		a.status, a.body = http.StatusNotModified, nil
-		a.header.Del("Content-Type")
-		a.header.Del("X-Content-Type-Options")
+		a.Status, a.Body = http.StatusNotModified, nil
+		a.Header.Del("Content-Type")
+		a.Header.Del("X-Content-Type-Options")
 		return a
 	}
 	if page.HasMore {
@@ -283,9 +319,9 @@ func (s *Shop) page(c *Call, e *Exchange, r *http.Request, st step) *answer {
 			link.Del("limit")
 		}
 		link.Set(name, page.Next)
-		a.header.Set("Link", "<"+path.Base(e.path)+"?"+link.Encode()+`>; rel="next"`)
+		a.Header.Set("Link", "<"+path.Base(e.Path)+"?"+link.Encode()+`>; rel="next"`)
 	}
-	a.body, _ = json.Marshal(page)
+	a.Body, _ = json.Marshal(page)
 	if st.edit != nil {
 		st.edit(a)
 	}
@@ -308,27 +344,27 @@ func (s *Shop) cursor(real string) string {
 }
 
 // send reports whether the client has stayed until the answer ended.
-func (s *Shop) send(w http.ResponseWriter, a *answer, st step) bool {
-	if st.way == whole || st.way == late {
-		return a.writeTo(w)
+func (s *Shop) send(w http.ResponseWriter, a *conformance.Answer, st step) bool {
+	if st.delivery == conformance.Whole || st.delivery == conformance.Late {
+		return writeTo(w, a)
 	}
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	defer conn.Close()
-	raw := a.raw(st.way)
+	raw := raw(a, st.delivery)
 	head := bytes.Index(raw, []byte("\r\n\r\n")) + 4
-	switch st.way {
-	case cutHead:
+	switch st.delivery {
+	case conformance.CutHead:
 		conn.Write(raw[:int(float64(head)*st.part)])
-	case cutBody, cutChunk:
+	case conformance.CutBody, conformance.CutChunk:
 		conn.Write(raw[:head+int(float64(len(raw)-head)*st.part)])
-	case endless:
+	case conformance.Endless:
 		if _, err := conn.Write(raw[:head+(len(raw)-head)/2]); err != nil {
 			return false
 		}
-		for end := time.Now().Add(longestTry); time.Now().Before(end); {
+		for end := time.Now().Add(conformance.LongestTry); time.Now().Before(end); {
 			if !s.wait(context.Background(), 5*time.Second) {
 				return false
 			}
@@ -339,9 +375,6 @@ func (s *Shop) send(w http.ResponseWriter, a *answer, st step) bool {
 	}
 	return true
 }
-
-// longestTry is how long a try may last before the shop ends it.
-const longestTry = 150 * time.Second
 
 // wait reports whether the client and the shop have stayed for so long.
 func (s *Shop) wait(ctx context.Context, d time.Duration) bool {
@@ -356,44 +389,34 @@ func (s *Shop) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// why says what the service has against a request.
-func (a *answer) why() string {
-	var problem storefront.Problem
-	json.Unmarshal(a.body, &problem)
-	text := fmt.Sprintf("%d %s. %s", a.status, strings.TrimPrefix(problem.Type, problemPrefix), problem.Detail)
-	for _, e := range problem.Errors {
-		text += fmt.Sprintf(" %s: %s", e.Pointer+e.Parameter+e.Header, e.Detail)
-	}
-	return cut(text, 500)
-}
-
-func (a *answer) writeTo(w http.ResponseWriter) bool {
-	for name, values := range a.header {
+// writeTo reports whether the client has stayed.
+func writeTo(w http.ResponseWriter, a *conformance.Answer) bool {
+	for name, values := range a.Header {
 		w.Header()[name] = values
 	}
 	// What the service answers to HEAD has the length of what GET is answered.
-	if a.status != http.StatusNoContent && a.status != http.StatusNotModified && a.header.Get("Content-Length") == "" {
-		w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
+	if a.Status != http.StatusNoContent && a.Status != http.StatusNotModified && a.Header.Get("Content-Length") == "" {
+		w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
-	w.WriteHeader(a.status)
-	_, err := w.Write(a.body)
+	w.WriteHeader(a.Status)
+	_, err := w.Write(a.Body)
 	return err == nil && http.NewResponseController(w).Flush() == nil
 }
 
 // raw returns the bytes of the answer.
-func (a *answer) raw(how way) []byte {
+func raw(a *conformance.Answer, how conformance.Delivery) []byte {
 	res := &http.Response{
-		StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: a.header.Clone(),
-		Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Close: true,
+		StatusCode: a.Status, ProtoMajor: 1, ProtoMinor: 1, Header: a.Header.Clone(),
+		Body: io.NopCloser(bytes.NewReader(a.Body)), ContentLength: int64(len(a.Body)), Close: true,
 	}
 	if res.Header == nil {
 		res.Header = make(http.Header)
 	}
 	res.Header.Del("Content-Length")
 	switch how {
-	case cutChunk:
+	case conformance.CutChunk:
 		res.ContentLength, res.TransferEncoding = -1, []string{"chunked"}
-	case endless:
+	case conformance.Endless:
 		res.ContentLength += 1 << 20
 	}
 	var b bytes.Buffer
@@ -401,21 +424,10 @@ func (a *answer) raw(how way) []byte {
 	return b.Bytes()
 }
 
-// orderID returns the ID if the body is a JSON object with one.
-func orderID(body []byte) string {
-	var order struct {
-		ID string `json:"id"`
-	}
-	if json.Unmarshal(body, &order) != nil {
-		return ""
-	}
-	return order.ID
-}
-
 // created returns the ID of the order that the service has created now.
-func created(a *answer) string {
-	if a.status != http.StatusCreated || a.header.Get("Idempotent-Replayed") != "" {
+func created(a *conformance.Answer) string {
+	if a.Status != http.StatusCreated || a.Header.Get("Idempotent-Replayed") != "" {
 		return ""
 	}
-	return orderID(a.body)
+	return conformance.OrderID(a.Body)
 }

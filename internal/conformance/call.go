@@ -1,0 +1,353 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"example.com/storefront"
+)
+
+// A Call is all that a client sent, and was answered, to place one order, walk a list or read
+// products.
+type Call struct {
+	Kind      Kind
+	Began     time.Time
+	Exchanges []*Exchange
+
+	Item string // to be ordered, if it is known
+	Qty  int64
+
+	Items   []string        // of the list, when the walk began
+	Changed map[string]bool // items that came or went during the walk
+	Tags    []string        // that products were given, behind their paths
+
+	// Results are what the client said, if it can be asked: of the call, and of those by
+	// which it went on with an order.
+	Results []*Result
+	// Running are the stacks of goroutines that the client has left, once all is over.
+	Running string
+
+	Fault   string // the name of what went wrong
+	Clean   bool   // every answer is a page or a product: the client has no reason to fail
+	Lasting bool   // the fault outlasts the time in which a client may try
+	Outage  bool   // the fault is an outage in which the waits of clients can be compared
+}
+
+// A Result is what a client said in the end.
+type Result struct {
+	Name  string // of the method
+	Err   error
+	Stuck bool     // the method did not return, and was stopped
+	ID    string   // of the order
+	IDs   []string // of the items in a list
+	Text  string   // the name of a product
+	Want  string   // the one that it has; empty: there is no such product
+
+	From, To  int // exchanges
+	Asked, At time.Time
+}
+
+// An Exchange is a request and its answer.
+type Exchange struct {
+	At                   time.Time
+	Method, Target, Path string
+	Key                  string // Idempotency-Key, without quotes
+	Tag                  string // If-None-Match
+	Authorization        string
+	Body                 []byte
+	Cursor               string
+	CursorKnown          bool // the service has given it out
+	Expected             bool // it is a request of the call's kind
+
+	Answer      Answer
+	FromService bool // the service gave the answer
+	Delivery    Delivery
+	Left        bool      // the client left before the answer had ended
+	LastPage    bool      // the page has no next
+	Created     string    // the ID of the order that the request created
+	Ended       time.Time // when its answer began to come, or failed to; 0 before
+	Done        bool      // nothing more of it comes
+}
+
+// An Answer is a response.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// A Delivery is how much of an answer comes, and when.
+type Delivery string
+
+const (
+	Whole    Delivery = ""
+	NoAnswer Delivery = "the connection is closed without an answer"
+	CutHead  Delivery = "cut in its head"
+	CutBody  Delivery = "cut in its body"
+	CutChunk Delivery = "cut in its body, which has no Content-Length"
+	Silent   Delivery = "nothing comes, and the connection stays open"
+	Endless  Delivery = "its body never ends"
+	Late     Delivery = "it comes after 35 s"
+)
+
+// LongestTry is how long a try may last before the shop ends it.
+const LongestTry = 150 * time.Second
+
+// A Meaning is what docs/wire.md tells a client to make of an answer.
+type Meaning int
+
+const (
+	Retryable Meaning = iota // the client sends the same again
+	Created                  // this is the order
+	Final                    // no order, and no further try
+	Either                   // Retryable and Final are both right
+)
+
+// ProblemPrefix is what the problem types of the service begin with.
+const ProblemPrefix = "urn:problem-type:storefront:"
+
+// Meaning is the table of docs/wire.md.
+func (a *Answer) Meaning() Meaning {
+	switch {
+	case a.Status == http.StatusCreated:
+		if OrderID(a.Body) != "" {
+			return Created
+		}
+		return Retryable
+	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), ProblemPrefix+"malformed-body"):
+		return Either
+	case a.Status == 408, a.Status == 409, a.Status == 429, a.Status >= 500 && a.Status != 501:
+		return Retryable
+	}
+	return Final
+}
+
+// RetryAfter returns how long a client must wait at least: what it is told, but no more
+// than a minute, as a client may have a limit of its own. Numbers that few programs can read
+// are none.
+func (a *Answer) RetryAfter() time.Duration {
+	seconds, err := strconv.ParseUint(a.Header.Get("Retry-After"), 10, 31)
+	if err != nil || a.Meaning() != Retryable {
+		return 0
+	}
+	return time.Duration(min(seconds, 60)) * time.Second
+}
+
+// why says what the service has against a request.
+func (a *Answer) why() string {
+	var problem storefront.Problem
+	json.Unmarshal(a.Body, &problem)
+	text := fmt.Sprintf("%d %s. %s", a.Status, strings.TrimPrefix(problem.Type, ProblemPrefix), problem.Detail)
+	for _, e := range problem.Errors {
+		text += fmt.Sprintf(" %s: %s", e.Pointer+e.Parameter+e.Header, e.Detail)
+	}
+	return Excerpt(text, 500)
+}
+
+// OrderID returns the ID if the body is a JSON object with one.
+func OrderID(body []byte) string {
+	var order struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(body, &order) != nil {
+		return ""
+	}
+	return order.ID
+}
+
+// Meaning is that of the answer as far as it came.
+func (e *Exchange) Meaning() Meaning {
+	if e.Left || e.Delivery != Whole && e.Delivery != Late {
+		return Retryable
+	}
+	return e.Answer.Meaning()
+}
+
+// Redirected reports whether the request follows one of the redirects to [SignInPath] and
+// [ElsewherePath].
+func (e *Exchange) Redirected() bool { return e.Path == SignInPath || e.Path == ElsewherePath }
+
+// Where redirects lead.
+const (
+	SignInPath    = "/sign-in"
+	ElsewherePath = "/elsewhere/v1/orders"
+)
+
+// Order returns what a request orders, with zeros for what is no item or no whole quantity.
+func (e *Exchange) Order() (item string, qty int64) {
+	var order struct {
+		Item string
+		Qty  float64 // 2.0 is 2, too; whole numbers up to 2^53-1 are exact
+	}
+	json.Unmarshal(e.Body, &order)
+	if qty = int64(order.Qty); float64(qty) != order.Qty {
+		qty = 0
+	}
+	return order.Item, qty
+}
+
+// SameOrder reports whether two requests have the same JSON, in which 2.0 is 2.
+func (e *Exchange) SameOrder(other *Exchange) bool {
+	if bytes.Equal(e.Body, other.Body) {
+		return true
+	}
+	var x, y any
+	return json.Unmarshal(e.Body, &x) == nil && json.Unmarshal(other.Body, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// Last returns the last request of the call's own kind, or nil.
+func (c *Call) Last() *Exchange {
+	for _, e := range slices.Backward(c.Exchanges) {
+		if e.Expected {
+			return e
+		}
+	}
+	return nil
+}
+
+// tries returns those of some exchanges that are the call's.
+func (c *Call) tries(from, to int) []*Exchange {
+	var out []*Exchange
+	for _, e := range c.Exchanges[from:to] {
+		if e.Expected {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// number returns that of an exchange in the story.
+func (c *Call) number(e *Exchange) int { return slices.Index(c.Exchanges, e) + 1 }
+
+// Story tells the call in lines: when, what was sent, and what was answered.
+func (c *Call) Story() string {
+	var b strings.Builder
+	say := func(at time.Time, format string, args ...any) {
+		if since := at.Sub(c.Began); since < time.Hour {
+			fmt.Fprintf(&b, "%9.3f s  ", since.Seconds())
+		} else {
+			fmt.Fprintf(&b, "%11s  ", since.Round(time.Second))
+		}
+		fmt.Fprintf(&b, format+"\n", args...)
+	}
+	called, results := c.Results, c.Results
+	before := func(i int) { // what was called and said before an exchange
+		for {
+			switch {
+			case len(called) > 0 && len(called) == len(results) && called[0].From <= i:
+				say(called[0].Asked, "%s is called", called[0].Name)
+				called = called[1:]
+			case len(results) > len(called) && results[0].To <= i:
+				say(results[0].At, "%s", results[0])
+				results = results[1:]
+			default:
+				return
+			}
+		}
+	}
+	const shown = 6
+	for i, e := range c.Exchanges {
+		before(i)
+		if i >= shown && i < len(c.Exchanges)-2 {
+			if i == shown {
+				fmt.Fprintf(&b, "             … and %d more requests\n", len(c.Exchanges)-2-shown)
+			}
+			continue
+		}
+		say(e.At, "%d. %s %s%s", i+1, e.Method, e.Target, e.asked())
+		end := e.Ended
+		if end.IsZero() {
+			end = e.At
+		}
+		say(end, "   %s", e.answered())
+	}
+	before(len(c.Exchanges))
+	return b.String()
+}
+
+func (r *Result) String() string {
+	switch {
+	case r.Err != nil:
+		return "it returns the error: " + Excerpt(r.Err.Error(), 300)
+	case r.IDs != nil:
+		return "it returns " + strings.Join(r.IDs, ", ")
+	case r.ID != "":
+		return fmt.Sprintf("it returns the order %q", r.ID)
+	default:
+		return fmt.Sprintf("it returns %q", r.Text)
+	}
+}
+
+func (e *Exchange) asked() string {
+	var b strings.Builder
+	if e.Key != "" {
+		fmt.Fprintf(&b, "  Idempotency-Key: %s", Excerpt(e.Key, 60))
+	}
+	if e.Tag != "" {
+		fmt.Fprintf(&b, "  If-None-Match: %s", Excerpt(e.Tag, 60))
+	}
+	if len(e.Body) > 0 {
+		b.WriteString("  " + Excerpt(string(e.Body), 100))
+	}
+	return b.String()
+}
+
+func (e *Exchange) answered() string {
+	var text string
+	switch e.Delivery {
+	case NoAnswer, Silent:
+		text = "no answer: " + string(e.Delivery)
+		if e.Delivery == NoAnswer {
+			text = string(e.Delivery)
+		}
+	default:
+		text = fmt.Sprint(e.Answer.Status)
+		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control", "Idempotent-Replayed"} {
+			if name == "Cache-Control" && e.Answer.Header.Get("ETag") == "" {
+				continue
+			}
+			if value := e.Answer.Header.Get(name); value != "" {
+				text += "  " + name + ": " + Excerpt(value, 40)
+			}
+		}
+		text += "  " + Excerpt(string(e.Answer.Body), 110)
+		if e.Delivery != Whole {
+			text += "; " + string(e.Delivery)
+		}
+	}
+	if e.Left {
+		text += "; the client left"
+	}
+	if e.Created != "" && (e.Delivery != Whole || e.Answer.Status != http.StatusCreated) {
+		text += "; the shop has created the order " + e.Created
+	}
+	return text
+}
+
+// rounded returns a duration as people would say it.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Minute {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// Excerpt returns the text in one line of no more than n bytes and something.
+func Excerpt(text string, n int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
+	if len(text) <= n {
+		return text
+	}
+	for !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
+}

@@ -1,0 +1,72 @@
+// Package conformance judges clients by what they sent and were answered: whether they keep the
+// rules that docs/wire.md has for them.
+//
+// A [Call] records all that a client sent to place one order, walk a list or read a product. A
+// [Check] says of calls whether the client kept one rule, and if not, what it did.
+package conformance
+
+import "slices"
+
+// A Kind is what a client does.
+type Kind string
+
+const (
+	Orders   Kind = "orders"
+	Users    Kind = "users"
+	Widgets  Kind = "widgets"
+	Products Kind = "products"
+)
+
+// A Check is one rule.
+type Check struct {
+	Name    string // such as one-key
+	Promise string // that a right client keeps
+	Harm    string // to a shop otherwise
+
+	each func(c *Call) (met bool, violation string)
+	all  func(calls []*Call) (met bool, of *Call, violation string)
+}
+
+// MostRequests is how many requests a call can have before its client counts as one that
+// never ends.
+const MostRequests = 5000
+
+// A Violation is a broken promise.
+type Violation struct {
+	Call *Call
+	Text string
+}
+
+// Checks returns those of a kind.
+func Checks(kind Kind) []*Check {
+	switch kind {
+	case Orders:
+		return slices.Clone(orderChecks)
+	case Products:
+		return slices.Clone(productChecks)
+	}
+	return slices.Clone(walkChecks)
+}
+
+// Together reports whether the check needs the calls of several clients.
+func (k *Check) Together() bool { return k.all != nil }
+
+// Judge judges calls of a kind, and reports whether they were such that a wrong client could
+// be seen. No request may be under way.
+func (k *Check) Judge(calls []*Call) (met bool, violations []Violation) {
+	if k.all != nil {
+		met, of, text := k.all(calls)
+		if text != "" {
+			violations = append(violations, Violation{of, text})
+		}
+		return met, violations
+	}
+	for _, c := range calls {
+		m, text := k.each(c)
+		met = met || m
+		if text != "" {
+			violations = append(violations, Violation{c, text})
+		}
+	}
+	return met, violations
+}

@@ -1,0 +1,602 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+var orderChecks = []*Check{
+	{
+		Name: "request", Promise: "Each try is a request that the service takes.",
+		Harm: "The service creates nothing for a request that it refuses.",
+		each: orderRequest,
+	},
+	{
+		Name: "one-key", Promise: "All tries of an order have one key, which is made before the first.",
+		Harm: "An order whose answer was lost is there. With another key, the next try creates a second one, " +
+			"and the shop delivers twice.",
+		each: oneKey,
+	},
+	{
+		Name: "same-order", Promise: "All tries of an order send the same order.",
+		Harm: "If the first try has arrived, the service answers 422 idempotency-key-reused, and the client " +
+			"never learns of its order.",
+		each: sameOrder,
+	},
+	{
+		Name: "goes-on", Promise: "Tries go on until an answer is final, for 10 minutes at least.",
+		Harm: "The order may be there, and nobody knows of it; or it is not, and a try more would have created it.",
+		each: goesOn,
+	},
+	{
+		Name: "stops", Promise: "No try follows a final answer.",
+		Harm: "Requests that cannot succeed are a load on the shop, and go on until somebody notices.",
+		each: stops,
+	},
+	{
+		Name: "silence", Promise: "Nothing is sent once the client has said how the order ended.",
+		Harm: "The program believes that there is no order, or puts it right by hand, and then the order is " +
+			"created after all.",
+		each: silence,
+	},
+	{
+		Name: "success", Promise: "Only 201 with an order says that there is one.",
+		Harm: "The program tells its customer that the order was placed, and the shop has never heard of it.",
+		each: success,
+	},
+	{
+		Name: "right-id", Promise: "The client returns the ID of the order in the answer with 201.",
+		Harm: "The program keeps the ID of an order that nobody can find.",
+		each: rightID,
+	},
+	{
+		Name: "takes-order", Promise: "201 with an order is success, also with Idempotent-Replayed.",
+		Harm: "The order is there, the program believes that it is not, and places it again.",
+		each: takesOrder,
+	},
+	{
+		Name: "agreement", Promise: "In the end, the shop has one order at most.",
+		Harm: "It delivers all of them.",
+		each: agreement,
+	},
+	{
+		Name: "retry-after",
+		Promise: "A client waits for the seconds of Retry-After, and where these are more than a minute, for a " +
+			"minute at least.",
+		Harm: "A shop that is about to recover is kept busy with requests that it has to refuse.",
+		each: waitsAsTold,
+	},
+	{
+		Name: "comes-back", Promise: "A client is back within an hour and two minutes, whatever Retry-After says.",
+		Harm: "One wrong header, of any proxy, and the order is not placed today.",
+		each: comesBack,
+	},
+	{
+		Name:    "try-limit",
+		Promise: "A try has a limit of two minutes at most, the body of its answer included; 40 seconds are right.",
+		Harm:    "A connection that was cut off silently is never noticed, and the client waits for ever.",
+		each:    (*Call).leaves,
+	},
+	{
+		Name: "redirects", Promise: "The redirect of an order is not followed.",
+		Harm: "Libraries turn POST into GET, or send the order to another shop. A page to sign in answers 200, " +
+			"and no order was placed.",
+		each: followsNoRedirect,
+	},
+	{
+		Name:    "ends",
+		Promise: "Tries end within 24 hours of the first, also those of a client that goes on with an order later.",
+		Harm:    "The service may have forgotten the key by then, and a try creates a second order.",
+		each:    endsInADay,
+	},
+	{
+		Name: "own-key", Promise: "Each order has a key of its own, also if it equals another.",
+		Harm: "The customer who orders twice gets one order, or the second order is refused.",
+		all:  ownKey,
+	},
+	{
+		Name: "random-key", Promise: "Keys are so random that no two clients make the same; 120 bits are right.",
+		Harm: "Two customers get the same key, and one of them the other's order in place of the own.",
+		all:  randomKey,
+	},
+	{
+		Name: "waits-grow", Promise: "Waits between tries grow while nothing helps.",
+		Harm: "A shop that is down for an hour gets as many requests as all clients can send, and does not come " +
+			"up again.",
+		all: waitsGrow,
+	},
+	{
+		Name: "waits-differ", Promise: "Waits differ from client to client by chance.",
+		Harm: "All clients that an outage has met come back at the same moment, again and again, and each time " +
+			"they make the next outage.",
+		all: waitsDiffer,
+	},
+}
+
+func orderRequest(c *Call) (bool, string) {
+	for i, e := range c.Exchanges {
+		switch {
+		case e.Redirected():
+		case !e.Expected:
+			return true, fmt.Sprintf("Request %d is not POST /v1/orders.", i+1)
+		case e.FromService && e.Answer.Status >= 400 && e.Answer.Status < 500 && !strings.Contains(string(e.Answer.Body), "idempotency-key-reused"):
+			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
+		}
+	}
+	if len(c.Exchanges) == 0 {
+		return true, "No request has come. Does the client send to Service.URL, through Service.Transport, and " +
+			"before it returns?"
+	}
+	if item, qty := c.Exchanges[0].Order(); c.Item != "" && (item != c.Item || qty != c.Qty) {
+		return true, fmt.Sprintf("Request 1 is another order than item %q, qty %d.", c.Item, c.Qty)
+	}
+	return true, ""
+}
+
+func oneKey(c *Call) (bool, string) {
+	tries := c.tries(0, len(c.Exchanges))
+	for _, e := range tries {
+		if e.Key != tries[0].Key {
+			return true, fmt.Sprintf("Request %d has another key than request %d, and was to be the same order.",
+				c.number(e), c.number(tries[0]))
+		}
+	}
+	return len(tries) > 1, ""
+}
+
+func sameOrder(c *Call) (bool, string) {
+	tries := c.tries(0, len(c.Exchanges))
+	for _, e := range tries {
+		if !e.SameOrder(tries[0]) {
+			return true, fmt.Sprintf("The body of request %d is another order than that of request %d.",
+				c.number(e), c.number(tries[0]))
+		}
+	}
+	return len(tries) > 1, ""
+}
+
+func goesOn(c *Call) (met bool, violation string) {
+	for _, p := range c.parts() {
+		if text := c.givesUp(p); text != "" {
+			return true, text
+		}
+		retryable := func(e *Exchange) bool { return e.Meaning() == Retryable }
+		met = met || slices.ContainsFunc(p.tries, retryable) && (p.result != nil || !retryable(p.tries[len(p.tries)-1]))
+	}
+	return met, ""
+}
+
+// givesUp says how the client ended its tries too early.
+func (c *Call) givesUp(p part) (violation string) {
+	r := p.result
+	if len(p.tries) == 0 {
+		if r != nil && r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil && r.At.Sub(c.Exchanges[0].At) < leastTime {
+			return r.Name + " sent nothing and failed."
+		}
+		return ""
+	}
+	last := p.tries[len(p.tries)-1]
+	if last.Meaning() != Retryable {
+		return ""
+	}
+	if r == nil {
+		waited := time.Since(last.Ended)
+		if waited <= Patience+last.Answer.RetryAfter() {
+			return ""
+		}
+		return fmt.Sprintf("For %v, no try has followed request %d, whose answer is not final. %s",
+			waited.Round(time.Second), c.number(last), whyRetryable(last))
+	}
+	tried := r.At.Sub(p.tries[0].At)
+	if r.Err == nil || r.Stuck || tried >= leastTime {
+		return ""
+	}
+	return fmt.Sprintf("%s gave up %v after its first try, after request %d, whose answer is not final. %s",
+		r.Name, rounded(tried), c.number(last), whyRetryable(last))
+}
+
+func stops(c *Call) (met bool, violation string) {
+	for _, p := range c.parts() {
+		for i, e := range p.tries {
+			if m := e.Meaning(); m != Created && m != Final {
+				continue
+			}
+			met = true
+			for _, next := range p.tries[i+1:] {
+				if next.At.After(e.Ended) {
+					return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: %s",
+						c.number(next), c.number(e), whyFinal(e))
+				}
+			}
+		}
+	}
+	return met, ""
+}
+
+func silence(c *Call) (bool, string) {
+	for _, p := range c.parts() {
+		if len(p.after) > 0 {
+			return true, fmt.Sprintf("Request %d was sent after %s had returned.", c.number(p.after[0]), p.result.Name)
+		}
+	}
+	return len(c.Results) > 0, c.stillRunning()
+}
+
+func success(c *Call) (met bool, violation string) {
+	for _, p := range c.parts() {
+		if p.result == nil {
+			return false, ""
+		}
+		met = true
+		before := c.Exchanges[:p.result.To]
+		if p.result.Err == nil && !slices.ContainsFunc(before, (*Exchange).createdByService) {
+			return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with an order: %s.",
+				p.result.Name, whyNoOrder(before))
+		}
+	}
+	return met, ""
+}
+
+func (e *Exchange) createdByService() bool { return e.FromService && e.Answer.Meaning() == Created }
+
+// whyNoOrder says by what the last answer was no order.
+func whyNoOrder(exchanges []*Exchange) string {
+	if len(exchanges) == 0 {
+		return "there was none"
+	}
+	switch e := exchanges[len(exchanges)-1]; {
+	case e.Delivery != Whole:
+		return "the last did not come whole"
+	case e.Redirected():
+		return fmt.Sprintf("the last is %d, and came after a redirect from %s", e.Answer.Status, e.Path)
+	case e.Answer.Status == http.StatusCreated:
+		return "the last is 201, but its body is no JSON object with an ID"
+	default:
+		return fmt.Sprint("the last is ", e.Answer.Status)
+	}
+}
+
+func rightID(c *Call) (met bool, violation string) {
+	for _, p := range c.parts() {
+		if p.result == nil || p.result.Err != nil {
+			continue
+		}
+		var ids []string
+		for _, e := range c.Exchanges[:p.result.To] {
+			if e.createdByService() {
+				ids = append(ids, OrderID(e.Answer.Body))
+			}
+		}
+		if len(ids) > 0 && !slices.Contains(ids, p.result.ID) {
+			return true, fmt.Sprintf("%s returned the ID %q; the order has the ID %q.",
+				p.result.Name, p.result.ID, ids[len(ids)-1])
+		}
+		met = met || len(ids) > 0
+	}
+	return met, ""
+}
+
+func takesOrder(c *Call) (met bool, violation string) {
+	for _, p := range c.parts() {
+		i := slices.IndexFunc(p.tries, func(e *Exchange) bool { return e.Meaning() == Created })
+		met = met || i >= 0 && p.result != nil
+		if i >= 0 && p.result != nil && p.result.Err != nil && !p.result.Stuck {
+			return true, fmt.Sprintf("%s returned an error, although the answer to request %d is 201 with the order.",
+				p.result.Name, c.number(p.tries[i]))
+		}
+	}
+	return met, ""
+}
+
+func agreement(c *Call) (bool, string) {
+	var ids []string
+	for _, e := range c.Exchanges {
+		if e.Created != "" {
+			ids = append(ids, e.Created)
+		}
+	}
+	if len(ids) > 1 {
+		return true, fmt.Sprintf("One order was to be placed; the shop has %d: %s.",
+			len(ids), strings.Join(ids, ", "))
+	}
+	return true, ""
+}
+
+func waitsAsTold(c *Call) (met bool, violation string) {
+	for _, p := range c.parts() {
+		for i, e := range p.tries {
+			if e.Delivery != Whole || e.Answer.RetryAfter() == 0 || i+1 == len(p.tries) {
+				continue
+			}
+			met = true
+			if violation := c.tooSoon(e, p.tries[i+1]); violation != "" {
+				return true, violation
+			}
+		}
+	}
+	return met, ""
+}
+
+func comesBack(c *Call) (met bool, violation string) {
+	for _, p := range c.parts() {
+		for i, e := range p.tries {
+			var next time.Time
+			if i+1 < len(p.tries) {
+				next = p.tries[i+1].At
+			} else if p.result != nil {
+				next = p.result.At
+			} else {
+				continue
+			}
+			met = met || e.Answer.Header.Get("Retry-After") != ""
+			if waited := next.Sub(e.Ended); waited > 62*time.Minute {
+				return true, fmt.Sprintf("After the answer to request %d, it waited for %v.",
+					c.number(e), waited.Round(time.Second))
+			}
+		}
+	}
+	return met, ""
+}
+
+func followsNoRedirect(c *Call) (met bool, violation string) {
+	for i, e := range c.Exchanges {
+		met = met || e.Answer.Status/100 == 3
+		if e.Redirected() {
+			return true, fmt.Sprintf("Request %d follows the redirect in the answer before it.", i+1)
+		}
+	}
+	return met, ""
+}
+
+func endsInADay(c *Call) (met bool, violation string) {
+	tries := c.tries(0, len(c.Exchanges))
+	for _, e := range tries {
+		if since := e.At.Sub(tries[0].At); since >= 24*time.Hour {
+			return true, fmt.Sprintf("Request %d came %v after the first.", c.number(e), since.Round(time.Second))
+		}
+	}
+	if n := len(c.Exchanges); n >= MostRequests {
+		return true, fmt.Sprintf("After %d requests in %v, it was stopped. Do its waits grow?",
+			n, rounded(c.Exchanges[n-1].At.Sub(c.Began)))
+	}
+	return c.Lasting, ""
+}
+
+func ownKey(calls []*Call) (bool, *Call, string) {
+	owner := make(map[string]*Call)
+	for _, c := range calls {
+		for _, e := range c.tries(0, len(c.Exchanges)) {
+			if other := owner[e.Key]; e.Key != "" && other != nil && other != c {
+				return true, c, fmt.Sprintf("The key %q was used for another order before, which is that of the fault "+
+					"%q. Is it made once for all orders, from what is ordered, from the time, from a counter, or by a "+
+					"generator with a constant seed?", Excerpt(e.Key, 60), other.Fault)
+			}
+			owner[e.Key] = c
+		}
+	}
+	return len(calls) > 1, nil, ""
+}
+
+func randomKey(calls []*Call) (bool, *Call, string) {
+	var keys []string
+	for _, c := range calls {
+		if tries := c.tries(0, len(c.Exchanges)); len(tries) > 0 && !slices.Contains(keys, tries[0].Key) {
+			keys = append(keys, tries[0].Key)
+		}
+	}
+	if len(keys) < 16 {
+		return false, nil, ""
+	}
+	if bits := chance(keys); bits < 60 {
+		return true, calls[len(calls)-1], fmt.Sprintf("The keys of %d orders differ by some %.0f bits only. "+
+			"Three of them: %q, %q, %q.", len(keys), bits, Excerpt(keys[0], 60), Excerpt(keys[1], 60), Excerpt(keys[2], 60))
+	}
+	return true, nil, ""
+}
+
+var waitsGrow = inOutages(func(waits [][]time.Duration) string {
+	// Waits are left to chance, so the first and the last one of a few clients say little.
+	var first, last time.Duration
+	for _, w := range waits {
+		third := max(2, len(w)/3)
+		first += mean(w[:third])
+		last += mean(w[len(w)-third:])
+	}
+	if last <= 2*first {
+		n := time.Duration(len(waits))
+		return fmt.Sprintf("In an outage, the first waits of %d clients are %v on average, and the last %v.",
+			n, (first / n).Round(time.Millisecond), (last / n).Round(time.Millisecond))
+	}
+	return ""
+})
+
+var waitsDiffer = inOutages(func(waits [][]time.Duration) string {
+	for i := range waits[0] {
+		least, most := waits[0][i], waits[0][i]
+		for _, w := range waits {
+			if i < len(w) {
+				least, most = min(least, w[i]), max(most, w[i])
+			}
+		}
+		if float64(most) > 1.05*float64(least) {
+			return ""
+		}
+	}
+	same := waits[0]
+	for i := range same {
+		same[i] = same[i].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("In an outage, %d clients wait for the same times: %v.", len(waits), same)
+})
+
+// A part is the tries of one method's call.
+type part struct {
+	tries  []*Exchange
+	after  []*Exchange // that came when it had returned
+	result *Result     // nil if the client cannot be asked
+}
+
+func (c *Call) parts() []part {
+	var out []part
+	if len(c.Results) == 0 {
+		for i, e := range c.tries(0, len(c.Exchanges)) {
+			if i == 0 || out[len(out)-1].resumedBy(e) {
+				out = append(out, part{})
+			}
+			last := &out[len(out)-1]
+			last.tries = append(last.tries, e)
+		}
+		return out
+	}
+	for i, r := range c.Results {
+		next := len(c.Exchanges)
+		if i+1 < len(c.Results) {
+			next = c.Results[i+1].From
+		}
+		out = append(out, part{c.tries(r.From, r.To), c.tries(r.To, next), r})
+	}
+	return out
+}
+
+// Resumption is the time from a final answer to a try of the same order with which somebody
+// goes on with it, or a program that has crashed before it kept the answer. A client that did
+// not take the answer for final would have come back sooner.
+const Resumption = 30 * time.Second
+
+// resumedBy reports whether a try goes on with an order of a client that cannot be asked.
+func (p part) resumedBy(next *Exchange) bool {
+	last := p.tries[len(p.tries)-1]
+	return last.Done && last.Meaning() != Retryable && next.At.Sub(last.Ended) >= Resumption
+}
+
+// Patience is how long the shop waits for the next try of a client that cannot be asked,
+// before it takes the order for one that was given up: twice the longest pause.
+const Patience = 2 * time.Minute
+
+// leastTime is for how long a client goes on with an order, from its first try.
+const leastTime = 10 * time.Minute
+
+// tooSoon says that a request did not wait for the Retry-After of an answer.
+func (c *Call) tooSoon(e, next *Exchange) (violation string) {
+	told := e.Answer.RetryAfter()
+	waited := next.At.Sub(e.Ended)
+	if waited >= told-told/100 { // timers may be a little early
+		return ""
+	}
+	return fmt.Sprintf("The answer to request %d has Retry-After: %s, and request %d came after %v.",
+		c.number(e), Excerpt(e.Answer.Header.Get("Retry-After"), 50), c.number(next), waited.Round(time.Millisecond))
+}
+
+// leaves judges whether the client leaves where an answer does not end.
+func (c *Call) leaves() (met bool, violation string) {
+	for _, e := range c.Exchanges {
+		if e.Delivery != Silent && e.Delivery != Endless {
+			continue
+		}
+		met = true
+		if !e.Left && !e.Ended.IsZero() {
+			return true, fmt.Sprintf("The client waited for the answer to request %d until the shop closed the "+
+				"connection, after %v.", c.number(e), LongestTry)
+		}
+	}
+	return met, ""
+}
+
+// stillRunning says what the client has left running.
+func (c *Call) stillRunning() (violation string) {
+	if c.Running == "" {
+		return ""
+	}
+	return "Two hours after the client had returned, it still has goroutines that wait for something. Have " +
+		"them end before it returns, or in t.Cleanup.\n" + c.Running
+}
+
+// inOutages judges the waits of clients that have met an outage, if there are enough.
+func inOutages(judge func(waits [][]time.Duration) (violation string)) func([]*Call) (bool, *Call, string) {
+	return func(calls []*Call) (met bool, of *Call, violation string) {
+		waits, of := outages(calls)
+		if len(waits) < 3 {
+			return false, nil, ""
+		}
+		return true, of, judge(waits)
+	}
+}
+
+// outages returns the waits of the calls that met one, and one of the calls.
+func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
+	for _, c := range calls {
+		if !c.Outage {
+			continue
+		}
+		var w []time.Duration
+		tries := c.tries(0, len(c.Exchanges))
+		for i := 1; i < len(tries); i++ {
+			w = append(w, tries[i].At.Sub(tries[i-1].Ended))
+		}
+		if len(w) >= 4 {
+			waits, of = append(waits, w), c
+		}
+	}
+	return waits, of
+}
+
+func mean(waits []time.Duration) (m time.Duration) {
+	for _, w := range waits {
+		m += w / time.Duration(len(waits))
+	}
+	return m
+}
+
+func whyRetryable(e *Exchange) string {
+	switch {
+	case e.Left:
+		return "The client left before the answer had ended."
+	case e.Delivery != Whole && e.Delivery != Late:
+		return "The answer did not come whole."
+	case e.Answer.Status == http.StatusCreated:
+		return "It is 201 without an order."
+	}
+	return fmt.Sprintf("It is %d.", e.Answer.Status)
+}
+
+func whyFinal(e *Exchange) string {
+	if e.Meaning() == Created {
+		return "it is 201 with the order. Does the client read all of the body, and wait for it before it tries " +
+			"again?"
+	}
+	return fmt.Sprintf("it is %d.", e.Answer.Status)
+}
+
+// chance estimates how many bits of keys are chance: what is the same in all keys is none,
+// and neither is what they share with the one that came before.
+func chance(keys []string) float64 {
+	var bits float64
+	for i := 0; ; i++ {
+		count := make(map[byte]int)
+		same, n := 0, 0
+		for k, key := range keys {
+			if i >= len(key) {
+				continue
+			}
+			n++
+			count[key[i]]++
+			if k > 0 && i < len(keys[k-1]) && keys[k-1][i] == key[i] {
+				same++
+			}
+		}
+		if n < len(keys)/2 {
+			return bits
+		}
+		if same > n/2 { // it changes now and then, as in a counter or a time
+			continue
+		}
+		for _, c := range count {
+			p := float64(c) / float64(n)
+			bits -= p * math.Log2(p)
+		}
+	}
+}

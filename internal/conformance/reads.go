@@ -1,0 +1,317 @@
+package conformance
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+var walkChecks = []*Check{
+	{
+		Name: "list-request", Promise: "Each page is asked for by a request that the service takes.",
+		Harm: "The list cannot be read at all.",
+		each: (*Call).readsRightly,
+	},
+	{
+		Name: "cursor", Promise: "A cursor is what next or Link has said, byte for byte.",
+		Harm: "A cursor that is made or changed is refused now, or leads elsewhere after the next release.",
+		each: cursorAsGiven,
+	},
+	{
+		Name: "each-once", Promise: "A walk has each item once, and only items of the list.",
+		Harm: "A report counts a customer twice.",
+		each: eachOnce,
+	},
+	{
+		Name: "whole-list", Promise: "A walk goes on as long as there is a next, or fails.",
+		Harm: "A part of the list passes for the whole: whoever is not in it gets no invoice.",
+		each: wholeList,
+	},
+	{
+		Name: "walks", Promise: "A walk through a list that is well does not fail.",
+		Harm: "The list cannot be read at all.",
+		each: walks,
+	},
+	{
+		Name:    "walk-ends",
+		Promise: "A walk ends, with an error if need be, and waits no longer than two minutes for a page.",
+		Harm:    "It reads the same page for ever, or waits for it.",
+		each:    (*Call).ends,
+	},
+	{
+		Name: "walk-stops", Promise: "A page is not asked for again after a 4xx but 408, 409 and 429.",
+		Harm: "Requests that cannot succeed are a load on the shop, and look like an attack.",
+		each: (*Call).stopsReading,
+	},
+	{
+		Name: "walk-waits",
+		Promise: "A page is asked for again after the seconds of Retry-After, and where these are more than a " +
+			"minute, after a minute at least.",
+		Harm: "A shop that is about to recover is kept busy with requests that it has to refuse.",
+		each: (*Call).waitsToRead,
+	},
+}
+
+var productChecks = []*Check{
+	{
+		Name: "product-request", Promise: "A product is asked for by a request that the service takes.",
+		Harm: "The product cannot be read at all.",
+		each: (*Call).readsRightly,
+	},
+	{
+		Name: "tag", Promise: "If-None-Match has tags that the service gave for the product.",
+		Harm: "The service says 304 for what the client does not have, and it shows another product.",
+		each: tagAsGiven,
+	},
+	{
+		Name: "fresh",
+		Promise: "A product that the client has kept is used for no longer than its max-age, less its Age, and " +
+			"not with no-cache.",
+		Harm: "The customer sees yesterday's price.",
+		each: freshEnough,
+	},
+	{
+		Name: "product", Promise: "Only 200 with the product, or 304 for one that was kept, is a product.",
+		Harm: "A page to sign in, or half an answer, passes for a product.",
+		each: onlyProducts,
+	},
+	{
+		Name: "reads", Promise: "A product that is there, and whose answers come, is read.",
+		Harm: "The customer sees an error in place of the product.",
+		each: reads,
+	},
+	{
+		Name: "read-ends",
+		Promise: "The reading of a product ends, with an error if need be, and waits no longer than two minutes " +
+			"for an answer.",
+		Harm: "The customer's page never comes.",
+		each: (*Call).ends,
+	},
+	{
+		Name: "read-stops", Promise: "A product is not asked for again after a 4xx but 408, 409 and 429.",
+		Harm: "Requests that cannot succeed are a load on the shop, and look like an attack.",
+		each: (*Call).stopsReading,
+	},
+	{
+		Name: "read-waits",
+		Promise: "A product is asked for again after the seconds of Retry-After, and where these are more than " +
+			"a minute, after a minute at least.",
+		Harm: "A shop that is about to recover is kept busy with requests that it has to refuse.",
+		each: (*Call).waitsToRead,
+	},
+}
+
+func cursorAsGiven(c *Call) (met bool, violation string) {
+	for i, e := range c.Exchanges {
+		if e.Cursor == "" {
+			continue
+		}
+		met = true
+		if !e.CursorKnown {
+			return true, fmt.Sprintf("The cursor of request %d, %q, was never given out.", i+1, Excerpt(e.Cursor, 60))
+		}
+	}
+	return met, ""
+}
+
+func eachOnce(c *Call) (met bool, violation string) {
+	for _, r := range c.Results {
+		if r.Err != nil {
+			continue
+		}
+		met = true
+		seen := make(map[string]bool)
+		for _, id := range r.IDs {
+			switch {
+			case seen[id]:
+				return true, fmt.Sprintf("%s returned %q twice.", r.Name, id)
+			case !c.Changed[id] && !slices.Contains(c.Items, id):
+				return true, fmt.Sprintf("%s returned %q, which is no item of the list.", r.Name, id)
+			}
+			seen[id] = true
+		}
+	}
+	return met, ""
+}
+
+func wholeList(c *Call) (met bool, violation string) {
+	for _, r := range c.Results {
+		if r.Err != nil {
+			continue
+		}
+		met = true
+		for _, id := range c.Items {
+			if !c.Changed[id] && !slices.Contains(r.IDs, id) {
+				return true, fmt.Sprintf("%s returned no error, but not %q, which was in the list throughout. %s",
+					r.Name, id, c.whyNotWhole())
+			}
+		}
+	}
+	return met, ""
+}
+
+func walks(c *Call) (met bool, violation string) {
+	for _, r := range c.Results {
+		met = met || c.Clean
+		if c.Clean && r.Err != nil {
+			return true, fmt.Sprintf("%s failed, although each answer was a page.", r.Name)
+		}
+	}
+	return met, ""
+}
+
+func tagAsGiven(c *Call) (met bool, violation string) {
+	for i, e := range c.Exchanges {
+		if e.Tag == "" {
+			continue
+		}
+		met = true
+		for tag := range strings.SplitSeq(e.Tag, ",") {
+			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+			if !slices.Contains(c.Tags, e.Path+" "+tag) {
+				return true, fmt.Sprintf("The tag %s of request %d was never given for the product.",
+					Excerpt(tag, 60), i+1)
+			}
+		}
+	}
+	return met, ""
+}
+
+func freshEnough(c *Call) (met bool, violation string) {
+	for i, r := range c.Results {
+		if r.Err != nil || r.Want == "" {
+			continue
+		}
+		met = met || i > 0
+		if r.Text != r.Want && slices.ContainsFunc(c.Results[:i], func(old *Result) bool { return old.Want == r.Text }) {
+			return true, fmt.Sprintf("%s returned the name %q, which the product had before; it is %q now, and "+
+				"what the client kept is too old.", r.Name, r.Text, r.Want)
+		}
+	}
+	return met, ""
+}
+
+func onlyProducts(c *Call) (met bool, violation string) {
+	for i, r := range c.Results {
+		met = true
+		if r.Err == nil && r.Want == "" {
+			return true, fmt.Sprintf("%s returned no error, and there is no such product.", r.Name)
+		}
+		if r.Err == nil && r.Text != r.Want && !slices.ContainsFunc(c.Results[:i], func(old *Result) bool { return old.Want == r.Text }) {
+			return true, fmt.Sprintf("%s returned the name %q; the product has %q.", r.Name, r.Text, r.Want)
+		}
+	}
+	return met, ""
+}
+
+func reads(c *Call) (met bool, violation string) {
+	for _, r := range c.Results {
+		met = met || c.Clean
+		if c.Clean && r.Err != nil {
+			return true, fmt.Sprintf("%s failed, although nothing was wrong.", r.Name)
+		}
+	}
+	return met, ""
+}
+
+func (c *Call) readsRightly() (met bool, violation string) {
+	for i, e := range c.Exchanges {
+		switch {
+		case e.Redirected():
+		case !e.Expected:
+			return true, fmt.Sprintf("Request %d is another than one for %s.", i+1, c.Kind)
+		case e.Method != http.MethodGet && e.Method != http.MethodHead:
+			return true, fmt.Sprintf("Request %d is not a GET.", i+1)
+		case e.FromService && e.Answer.Status >= 400 && (e.Cursor == "" || e.CursorKnown) && e.Answer.Status != http.StatusNotFound:
+			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
+		}
+	}
+	if len(c.Exchanges) == 0 {
+		return true, "No request has come."
+	}
+	return true, ""
+}
+
+// whyNotWhole says by what the last answer was no end.
+func (c *Call) whyNotWhole() string {
+	i := len(c.Exchanges) - 1
+	if i < 0 {
+		return "No request has come: it made the list of pages that it had kept, which say no-cache."
+	}
+	switch e := c.Exchanges[i]; {
+	case e.Delivery != Whole:
+		return fmt.Sprintf("The answer to request %d, the last, did not come whole.", i+1)
+	case !e.FromService || e.Answer.Status != http.StatusOK && e.Answer.Status != http.StatusNotModified:
+		return fmt.Sprintf("The answer to request %d, the last, is no page.", i+1)
+	case !e.LastPage:
+		return fmt.Sprintf("The walk ended after request %d, although its page has a next.", i+1)
+	}
+	return "The last page came."
+}
+
+func (c *Call) ends() (bool, string) {
+	if n := len(c.Exchanges); n >= MostRequests {
+		return true, fmt.Sprintf("After %d requests, it was stopped.", n)
+	}
+	for _, r := range c.Results {
+		if r.Stuck {
+			return true, fmt.Sprintf("After %v and %d requests, %s was stopped.",
+				rounded(r.At.Sub(r.Asked)), r.To-r.From, r.Name)
+		}
+	}
+	if met, violation := c.leaves(); violation != "" {
+		return met, violation
+	}
+	return len(c.Results) > 0, c.stillRunning()
+}
+
+// A reread is an answer to a read, and the request that asks for the same in the same call of a
+// method, nil if there is none. Between two calls, the program may ask whenever it likes.
+type reread struct{ first, again *Exchange }
+
+func (c *Call) rereads() (out []reread) {
+	for _, r := range c.Results {
+		for i := r.From; i < r.To; i++ {
+			e := c.Exchanges[i]
+			if e.Delivery != Whole || e.Left {
+				continue
+			}
+			pair := reread{first: e}
+			same := func(n *Exchange) bool {
+				return n.Method == e.Method && n.Target == e.Target && n.Tag == e.Tag && n.Authorization == e.Authorization && !n.At.Before(e.Ended)
+			}
+			if n := slices.IndexFunc(c.Exchanges[i+1:r.To], same); n >= 0 {
+				pair.again = c.Exchanges[i+1+n]
+			}
+			out = append(out, pair)
+		}
+	}
+	return out
+}
+
+func (c *Call) stopsReading() (met bool, violation string) {
+	for _, p := range c.rereads() {
+		if status := p.first.Answer.Status; status/100 != 4 || p.first.Answer.Meaning() == Retryable {
+			continue
+		}
+		met = true
+		if p.again != nil {
+			return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: %s",
+				c.number(p.again), c.number(p.first), whyFinal(p.first))
+		}
+	}
+	return met, ""
+}
+
+func (c *Call) waitsToRead() (met bool, violation string) {
+	for _, p := range c.rereads() {
+		if p.again != nil && p.first.Answer.RetryAfter() > 0 {
+			met = true
+			if violation := c.tooSoon(p.first, p.again); violation != "" {
+				return true, violation
+			}
+		}
+	}
+	return met, ""
+}

@@ -1,0 +1,116 @@
+package faults
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/internal/conformance"
+)
+
+// A Call is a recorded call of a client, and how its next requests are answered.
+type Call struct {
+	conformance.Call
+
+	shop  *Shop
+	fault *Fault
+	steps []step
+	taken int // steps and what came after them
+	held  []heldRequest
+}
+
+// A heldRequest has not arrived yet.
+type heldRequest struct {
+	e *conformance.Exchange
+	r *http.Request
+}
+
+// Asked records that a method of the client is called, and returns what records the result.
+// Requests that come between one result and the next call are sent by nobody's order.
+func (c *Call) Asked(name string) (said func(*conformance.Result)) {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	from, asked := len(c.Exchanges), time.Now()
+	return func(r *conformance.Result) {
+		c.shop.mu.Lock()
+		defer c.shop.mu.Unlock()
+		r.Name, r.From, r.To, r.Asked, r.At = name, from, len(c.Exchanges), asked, time.Now()
+		c.Results = append(c.Results, r)
+	}
+}
+
+// Fix ends the fault: from now on, the service answers.
+func (c *Call) Fix() {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	c.taken = len(c.steps)
+}
+
+// Change deletes an item of the list and puts two others into it.
+func (c *Call) Change() {
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	c.change()
+}
+
+func (c *Call) change() {
+	list := c.shop.list(c.Kind)
+	if c.Changed == nil {
+		c.Changed = make(map[string]bool)
+	}
+	ids := slices.Collect(list.All())
+	gone, first, end := ids[2].ID(), "a0", "z9"
+	list.Delete(gone)
+	list.Put(storefront.MustResource(first, nil), storefront.MustResource(end, nil))
+	c.Changed[gone], c.Changed[first], c.Changed[end] = true, true, true
+}
+
+// Outlived reports whether requests came after the fault was over. The caller is in
+// [Shop.View], or in the function that assigns requests.
+func (c *Call) Outlived() bool { return c.taken > len(c.steps) }
+
+// Arrive has what was held up on its way arrive. Its caller is one of Outlived's.
+func (c *Call) Arrive() {
+	for _, h := range c.held {
+		h.e.Created = created(c.shop.ask(h.r, h.r.URL.RawQuery, h.e.Body))
+	}
+	c.held = nil
+}
+
+// take adds an exchange and returns how it is answered.
+func (c *Call) take(e *conformance.Exchange) step {
+	c.Exchanges = append(c.Exchanges, e)
+	switch e.Path {
+	case conformance.SignInPath:
+		return says(http.StatusOK, signIn)
+	case conformance.ElsewherePath:
+		return says(http.StatusCreated, forged, "Content-Type", "application/json")
+	}
+	switch c.Kind {
+	case conformance.Orders:
+		e.Expected = e.Method == http.MethodPost && e.Path == "/v1/orders"
+	case conformance.Users:
+		e.Expected = e.Path == "/v1/users"
+	case conformance.Widgets:
+		e.Expected = e.Path == "/v2/widgets"
+	case conformance.Products:
+		e.Expected = strings.HasPrefix(e.Path, "/v1/products/")
+	}
+	if !e.Expected {
+		return step{times: 1}
+	}
+	c.taken++
+	if c.taken > len(c.steps) {
+		if c.fault.forever {
+			return c.steps[len(c.steps)-1]
+		}
+		return step{times: 1}
+	}
+	st := c.steps[c.taken-1]
+	if st.answer != nil && st.answer.Status == http.StatusNotModified && e.Tag != "" {
+		return step{times: 1} // a 304 could be right
+	}
+	return st
+}
