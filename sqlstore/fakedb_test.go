@@ -78,34 +78,22 @@ var (
 type fate int
 
 const (
-	answered fate = iota
-	late
-	hung
-	unsent
-	cut
-	lost
-	refused
-	rolledBack
-	killed
-	demoted
+	answered   fate = iota
+	late            // executed, and answered after a long time
+	hung            // perhaps executed, and never answered
+	unsent          // the connection breaks before the server has it
+	cut             // the connection breaks, and later the server executes it
+	lost            // executed, and the connection breaks before the answer
+	refused         // not executed, with an error that may pass
+	rolledBack      // executed, but the commit fails
+	killed          // the server ends the connection and its transaction
+	demoted         // the server is no longer the primary, and says so
 	fates
 )
 
-// fateWords has the name of each, and what happens.
-var fateWords = [fates][2]string{
-	{"answered", "executed and answered"},
-	{"late", "executed, and answered after a long time"},
-	{"hung", "perhaps executed, and never answered"},
-	{"unsent", "the connection breaks before the server has it"},
-	{"cut", "the connection breaks, and later the server executes it"},
-	{"lost", "executed, and the connection breaks before the answer"},
-	{"refused", "not executed, with an error that may pass"},
-	{"rolled back", "executed, but the commit fails"},
-	{"killed", "the server ends the connection and its transaction"},
-	{"demoted", "the server is no longer the primary, and says so"},
+func (f fate) String() string {
+	return [...]string{"answered", "late", "hung", "unsent", "cut", "lost", "refused", "rolled back", "killed", "demoted"}[f]
 }
-
-func (f fate) String() string { return fateWords[f][0] }
 
 // A fakeDB is a driver.Connector, with which one process connects to a server.
 type fakeDB struct {

@@ -33,7 +33,7 @@ func newWorld(seed uint64) *world {
 	return &world{seed: seed, began: time.Now(), taken: make(map[time.Duration]bool), times: make(map[string]int)}
 }
 
-// An event is a line of the story. told and page format it.
+// An event is a line of the story, which told formats.
 type event struct {
 	at     time.Duration
 	who    string
