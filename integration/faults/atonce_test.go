@@ -216,7 +216,7 @@ func durableOff(name string, off time.Duration) func() (string, error) {
 		}
 		return binary, process.GoBuildChanged(binary, "durable",
 			process.Change{File: "orders.go", Old: "= now.UTC()", New: fmt.Sprintf("= now.Add(%d).UTC()", off)},
-			process.Change{File: "durable/main.go", Old: "time.Now().Add(-storefront", New: fmt.Sprintf("time.Now().Add(%d-storefront", off)},
+			process.Change{File: "durable/shopdb/shopdb.go", Old: "time.Now().Add(-storefront", New: fmt.Sprintf("time.Now().Add(%d-storefront", off)},
 		)
 	})
 }

@@ -1,12 +1,17 @@
-package main
+//go:build !nomysql
+
+package shopdb
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +36,7 @@ func TestMySQLURL(t *testing.T) {
 		{"mysql://shop@db1/shop?", "", "shop::shop tcp db1:3306"},
 	} {
 		t.Setenv("MYSQL_PWD", row.env)
-		configs, err := parseMySQL(row.url)
+		configs, _, err := parseMySQL(row.url)
 		if err != nil {
 			t.Errorf("%s: %v", row.url, err)
 			continue
@@ -48,21 +53,26 @@ func TestMySQLURL(t *testing.T) {
 
 func TestMySQLParameters(t *testing.T) {
 	config := func(query string) *mysql.Config {
-		configs, err := parseMySQL("mysql://shop@db1,db2/shop" + query)
+		configs, _, err := parseMySQL("mysql://shop@db1,db2/shop" + query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return configs[1]
 	}
 	c := config("")
-	if !c.InterpolateParams || c.Timeout != connectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil || !maps.Equal(c.Params, map[string]string{"innodb_lock_wait_timeout": "1"}) {
-		t.Errorf("without parameters: interpolateParams %t, timeout %v, readTimeout %v, TLS %v, params %v", c.InterpolateParams, c.Timeout, c.ReadTimeout, c.TLS, c.Params)
+	if !c.InterpolateParams || c.Timeout != connectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil ||
+		!maps.Equal(c.Params, map[string]string{"innodb_lock_wait_timeout": "1"}) {
+		t.Errorf("without parameters: interpolateParams %t, timeout %v, readTimeout %v, TLS %v, params %v",
+			c.InterpolateParams, c.Timeout, c.ReadTimeout, c.TLS, c.Params)
 	}
-	c = config("?interpolateParams=false&timeout=5s&tls=true&loc=Europe/Berlin&lock_wait_timeout=7&sql_mode=%27ANSI%27&innodb_lock_wait_timeout=2")
+	c = config("?interpolateParams=false&timeout=5s&tls=true&loc=Europe/Berlin&lock_wait_timeout=7" +
+		"&sql_mode=%27ANSI%27&password_file=/run/secrets/shop&innodb_lock_wait_timeout=2")
 	if c.InterpolateParams || c.Timeout != 5*time.Second || c.TLS == nil || c.Loc.String() != "Europe/Berlin" {
-		t.Errorf("with parameters: interpolateParams %t, timeout %v, TLS %v, loc %v", c.InterpolateParams, c.Timeout, c.TLS, c.Loc)
+		t.Errorf("with parameters: interpolateParams %t, timeout %v, TLS %v, loc %v",
+			c.InterpolateParams, c.Timeout, c.TLS, c.Loc)
 	}
-	if want := map[string]string{"lock_wait_timeout": "7", "sql_mode": "'ANSI'", "innodb_lock_wait_timeout": "2"}; !maps.Equal(c.Params, want) {
+	want := map[string]string{"lock_wait_timeout": "7", "sql_mode": "'ANSI'", "innodb_lock_wait_timeout": "2"}
+	if !maps.Equal(c.Params, want) {
 		t.Errorf("the variables are %v, want %v", c.Params, want)
 	}
 	if c.TLS.ServerName != "db2" {
@@ -103,9 +113,14 @@ func TestBadMySQLURL(t *testing.T) {
 		{"mysql://shop:secret@db1/shop?timeout=soon", "parameter"},
 		{"mysql://shop:secret@db1/shop?strict=true", "strict"},
 		{"mysql://shop:secret@db1/shop?sql_mode=%zz", "parameter"},
+		{"mysql://shop@db1/shop?password_file=", "password_file"},
+		{"mysql://shop@db1/shop?password_file=%zz", "password_file"},
+		{"mysql://shop@db1/shop?password_file=a&tls=true&password_file=b", "password_file twice"},
+		{"mysql://shop:secret@db1/shop?password_file=a", "a password and a password_file"},
+		{"mysql://shop@db1/shop?password_file=missing/file", "missing/file: no such file"},
 	} {
 		_, err := openMySQL(row.url)
-		if err == nil || !strings.HasPrefix(err.Error(), "-db: ") || !strings.Contains(err.Error(), row.says) {
+		if err == nil || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, want an error that says %s", row.url, err, row.says)
 		} else if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret@") {
 			t.Errorf("%s: the message has a part of the password: %v", row.url, err)
@@ -118,7 +133,7 @@ func FuzzMySQLURL(f *testing.F) {
 	f.Add("mysql://shop@%2Frun%2Fmysqld.sock/shop?loc=Europe/Berlin")
 	f.Add("mysql://a:b@c/d?e@f/g")
 	f.Fuzz(func(t *testing.T, name string) {
-		configs, err := parseMySQL(name)
+		configs, _, err := parseMySQL(name)
 		if err != nil {
 			return
 		}
@@ -140,7 +155,7 @@ func FuzzMySQLUser(f *testing.F) {
 	f.Add("shop", "sec:ret@/?#%", "shop")
 	f.Fuzz(func(t *testing.T, user, password, database string) {
 		name := "mysql://" + url.UserPassword(user, password).String() + "@db1,db2:3307/" + url.PathEscape(database)
-		configs, err := parseMySQL(name)
+		configs, _, err := parseMySQL(name)
 		switch {
 		case user == "" || database == "" || strings.Contains(database, "/"):
 			if err == nil {
@@ -156,6 +171,52 @@ func FuzzMySQLUser(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestMySQLPasswordIsReadAnew(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file := filepath.Join(t.TempDir(), "password")
+	writeFile(t, file, "first\n")
+	t.Setenv("MYSQL_PWD", "wrong")
+	db, err := Open("mysql://shop@"+l.Addr().String()+"/shop?allowCleartextPasswords=true&password_file="+file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, want := range []string{"first", "second"} {
+		writeFile(t, file, want+"\r\n")
+		login := make(chan []byte, 1)
+		go func() { login <- acceptMySQL(l) }()
+		if err := db.PingContext(t.Context()); err == nil {
+			t.Error("the server has taken the connection")
+		}
+		if got := <-login; !bytes.Contains(got, []byte(want+"\x00")) {
+			t.Errorf("the password is not %s: %q", want, got)
+		}
+	}
+}
+
+// acceptMySQL greets the next client as a server does that wants the password itself, and returns
+// the client's answer.
+func acceptMySQL(l net.Listener) []byte {
+	c, err := l.Accept()
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	const greeting = "\x0a8.0.0\x00\x01\x00\x00\x0012345678\x00" + // protocol, version, connection, random bytes
+		"\x08\xaa\x2d\x02\x00\x08\x00\x15" + // capabilities, among them PLUGIN_AUTH, character set, status
+		"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00123456789012\x00mysql_clear_password\x00"
+	if _, err := io.WriteString(c, string([]byte{byte(len(greeting)), 0, 0, 0})+greeting); err != nil {
+		return nil
+	}
+	answer := make([]byte, 1<<10)
+	n, _ := c.Read(answer)
+	return answer[:n]
 }
 
 // A fakeMySQL is a connection that answers one query.

@@ -1,4 +1,4 @@
-package main
+package shopdb
 
 import (
 	"context"
@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	connectLimit = 2 * time.Second // for a connection; a server that is off the network must leave time for the next one
-	checkLimit   = time.Second     // for a commit
+	// For a connection: a server that is off the network must leave time for the next one.
+	connectLimit = 2 * time.Second
+	checkLimit   = time.Second // for a commit
 )
 
 // A server connects to one of several servers of a database, within a few seconds. It
@@ -39,14 +40,30 @@ type servers struct {
 	list   []server
 	driver driver.Driver
 
-	mu      sync.Mutex
-	current int   // in list
-	failed  error // what a server was last passed over for
-	open    map[*serverConn]struct{}
+	mu       sync.Mutex
+	current  int   // in list
+	failed   error // what a server was last passed over for
+	open     map[*serverConn]struct{}
+	closed   bool
+	searches sync.WaitGroup     // none begins once closed is true
+	ctx      context.Context    // of the searches, until Close
+	cancel   context.CancelFunc // of ctx
 }
 
 func newServers(d driver.Driver, list ...server) *servers {
-	return &servers{list: list, driver: d, open: make(map[*serverConn]struct{})}
+	s := &servers{list: list, driver: d, open: make(map[*serverConn]struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Close ends the searches. The pool calls it, see sql.DB.Close.
+func (s *servers) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.searches.Wait()
+	return nil
 }
 
 // Driver implements driver.Connector.
@@ -61,8 +78,13 @@ func (s *servers) Connect(ctx context.Context) (driver.Conn, error) {
 	var c *serverConn
 	var err error
 	found := make(chan struct{})
-	go func() {
-		c, err = s.search(context.WithoutCancel(ctx))
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, errors.New("the pool is closed")
+	}
+	s.searches.Go(func() {
+		c, err = s.search(s.ctx)
 		select {
 		case found <- struct{}{}:
 		case <-ctx.Done():
@@ -70,7 +92,8 @@ func (s *servers) Connect(ctx context.Context) (driver.Conn, error) {
 				c.Close()
 			}
 		}
-	}()
+	})
+	s.mu.Unlock()
 	select {
 	case <-found:
 		if err != nil {

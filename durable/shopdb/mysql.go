@@ -1,4 +1,6 @@
-package main
+//go:build !nomysql
+
+package shopdb
 
 import (
 	"context"
@@ -20,13 +22,25 @@ import (
 // openMySQL returns the database of a URL of one or several MySQL or MariaDB servers,
 // which need not answer yet.
 func openMySQL(name string) (*sql.DB, error) {
-	configs, err := parseMySQL(name)
+	configs, passwordFile, err := parseMySQL(name)
 	if err != nil {
-		return nil, fmt.Errorf("-db: %w", err)
+		return nil, err
+	}
+	password := func(given string) (string, error) { return given, nil }
+	if passwordFile != "" {
+		password = func(string) (string, error) { return readPassword(passwordFile) }
+	}
+	if _, err := password(""); err != nil {
+		return nil, err
 	}
 	var list []server
 	for _, config := range configs {
 		list = append(list, func(ctx context.Context, _ bool) (conn, net.Conn, error) {
+			config := config.Clone()
+			var err error
+			if config.Passwd, err = password(config.Passwd); err != nil {
+				return nil, nil, err
+			}
 			return connectMySQL(ctx, config)
 		})
 	}
@@ -35,15 +49,22 @@ func openMySQL(name string) (*sql.DB, error) {
 	return db, nil
 }
 
-// parseMySQL returns a config for each server of a URL, such as
+// readPassword returns the password in a file, which may have a line's end behind it.
+func readPassword(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	return strings.TrimRight(string(text), "\r\n"), err
+}
+
+// parseMySQL returns a config for each server of a URL, and the file that has the password, or "".
+// A URL is such as
 //
 //	mysql://shop:pass%40word@db1,db2:3307,[::1]/shop?tls=true
 //
 // A server is a name or address with or without a port (3306), or the path of a socket
-// with its slashes as %2F. The parameters are those of the driver's own form of names.
-// Without a password, it is that of the environment variable MYSQL_PWD. Errors do not
-// quote what may be a password.
-func parseMySQL(name string) ([]*mysql.Config, error) {
+// with its slashes as %2F. The parameters are those of the driver's own form of names, and
+// password_file. Without a password, it is that of the environment variable MYSQL_PWD. Errors do
+// not quote what may be a password.
+func parseMySQL(name string) (configs []*mysql.Config, passwordFile string, err error) {
 	_, rest, _ := strings.Cut(name, "://")
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, database, _ := strings.Cut(rest, "/")
@@ -57,33 +78,60 @@ func parseMySQL(name string) ([]*mysql.Config, error) {
 	database, databaseErr := url.PathUnescape(database)
 	switch {
 	case strings.Contains(name, "#"):
-		return nil, errors.New("# in a MySQL URL is written %23")
+		return nil, "", errors.New("# in a MySQL URL is written %23")
 	case strings.Contains(query, "@"): // it may be the end of a password
-		return nil, errors.New("@ in a parameter of a MySQL URL is written %40; ? in a password is written %3F")
+		return nil, "", errors.New("@ in a parameter of a MySQL URL is written %40; ? in a password is written %3F")
 	case userErr != nil || passwordErr != nil:
-		return nil, errors.New("the user or password in the MySQL URL has a % that is not an escape; % itself is written %25")
+		return nil, "", errors.New("the user or password in the MySQL URL has a % that is not an escape;" +
+			" % itself is written %25")
 	case databaseErr != nil:
-		return nil, errors.New("the database in the MySQL URL has a % that is not an escape")
+		return nil, "", errors.New("the database in the MySQL URL has a % that is not an escape")
 	case user == "" || database == "" || strings.Contains(database, "/"):
-		return nil, errors.New("MySQL is named by a URL like mysql://user@host/database; / in a password is written %2F, ? %3F")
+		return nil, "", errors.New("MySQL is named by a URL like mysql://user@host/database;" +
+			" / in a password is written %2F, ? %3F")
 	}
-	if !hasPassword {
+	query, passwordFile, err = cutPasswordFile(query)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case passwordFile != "" && hasPassword:
+		return nil, "", errors.New("the MySQL URL has a password and a password_file")
+	case passwordFile == "" && !hasPassword:
 		password = os.Getenv("MYSQL_PWD")
 	}
-	var configs []*mysql.Config
 	for host := range strings.SplitSeq(hosts, ",") {
 		network, addr, err := mysqlAddr(host)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		config, err := mysqlParameters(network, addr, query)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		config.User, config.Passwd, config.DBName = user, password, database
 		configs = append(configs, config)
 	}
-	return configs, nil
+	return configs, passwordFile, nil
+}
+
+// cutPasswordFile cuts the parameter password_file out of a query, as the driver would take it for a
+// system variable.
+func cutPasswordFile(query string) (rest, file string, err error) {
+	var others []string
+	for parameter := range strings.SplitSeq(query, "&") {
+		value, ok := strings.CutPrefix(parameter, "password_file=")
+		if !ok {
+			others = append(others, parameter)
+			continue
+		}
+		if file != "" {
+			return "", "", errors.New("the MySQL URL has the parameter password_file twice")
+		}
+		if file, err = url.QueryUnescape(value); err != nil || file == "" {
+			return "", "", errors.New("the parameter password_file in the MySQL URL is not the name of a file")
+		}
+	}
+	return strings.Join(others, "&"), file, nil
 }
 
 // mysqlAddr returns what to dial for a server in a URL.
@@ -91,7 +139,7 @@ func mysqlAddr(host string) (network, addr string, err error) {
 	if path, err := url.PathUnescape(host); err == nil && strings.HasPrefix(path, "/") {
 		return "unix", path, nil
 	}
-	if host != "" && !strings.Contains(strings.TrimLeft(host, "["), ":") || strings.HasSuffix(host, "]") {
+	if host != "" && !strings.Contains(strings.TrimLeft(host, "["), ":") || strings.HasSuffix(host, "]") { // no port
 		host += ":3306"
 	}
 	name, port, err := net.SplitHostPort(host)

@@ -1,6 +1,6 @@
-//go:build !linux
+//go:build !nosqlite && !linux
 
-package main
+package shopdb
 
 import (
 	"os"

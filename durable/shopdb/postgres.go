@@ -1,4 +1,6 @@
-package main
+//go:build !nopostgres
+
+package shopdb
 
 import (
 	"context"
@@ -22,28 +24,49 @@ import (
 // target_session_attrs says something else than read-write or primary, such as any or
 // standby: then it is pgx that chooses, and nothing more is checked.
 func openPostgres(name string) (*sql.DB, error) {
-	config, err := pgx.ParseConfig(name)
+	config, err := parsePostgres(name)
 	if err != nil {
-		return nil, fmt.Errorf("-db: %w", err)
-	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectLimit
+		return nil, err
 	}
 	var db *sql.DB
 	switch sessionAttrs(name) {
 	case "", "read-write", "primary":
-		var list []server
-		for _, host := range hosts(config) {
-			list = append(list, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
-				return connectPostgres(ctx, *host, writable)
-			})
+		list := make([]server, len(hosts(config)))
+		for i := range list {
+			list[i] = func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+				config, err := parsePostgres(name) // anew, as its files may have changed
+				if err != nil {
+					return nil, nil, err
+				}
+				again := hosts(config)
+				if len(again) != len(list) { // in a service file
+					return nil, nil, errors.New("the number of servers has changed since the start")
+				}
+				return connectPostgres(ctx, *again[i], writable)
+			}
 		}
 		db = sql.OpenDB(newServers(stdlib.GetDefaultDriver(), list...))
 	default:
-		db = stdlib.OpenDB(*config)
+		db = stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(_ context.Context, c *pgx.ConnConfig) error {
+			config, err := parsePostgres(name)
+			if err == nil {
+				*c = *config
+			}
+			return err
+		}))
 	}
 	setPool(db)
 	return db, nil
+}
+
+// parsePostgres returns what the driver makes of a URL, and of the environment and the files of
+// libpq, such as that of passwords.
+func parsePostgres(name string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(name)
+	if err == nil && config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectLimit
+	}
+	return config, err
 }
 
 // sessionAttrs returns target_session_attrs, or "" if there is none: in the config,
@@ -125,17 +148,7 @@ func isPrimary(ctx context.Context, c *pgconn.PgConn) error {
 	if err != nil {
 		return fmt.Errorf("it is read-only (%w)", err)
 	}
-	return &readOnlySetting{source}
-}
-
-// A readOnlySetting is what makes a primary read-only for this program, and is not
-// going to pass.
-type readOnlySetting struct {
-	source string // in the words of pg_settings
-}
-
-func (e *readOnlySetting) Error() string {
-	return fmt.Sprintf("default_transaction_read_only is on (%s), and orders have to be written", e.source)
+	return lastingError{fmt.Errorf("default_transaction_read_only is on (%s), and orders have to be written", source)}
 }
 
 // commits returns an error if the server does not commit. A message in its log is the

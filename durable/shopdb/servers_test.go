@@ -1,4 +1,4 @@
-package main
+package shopdb
 
 import (
 	"context"
@@ -6,17 +6,14 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/jackc/pgx/v5/stdlib"
 )
-
-var _ conn = (*stdlib.Conn)(nil)
 
 // A fakeServer is a server in one of these states.
 type fakeServer struct {
@@ -74,6 +71,7 @@ type fakeConn struct {
 	closed bool
 }
 
+func (c *fakeConn) Ping(context.Context) error         { return nil }
 func (c *fakeConn) ResetSession(context.Context) error { return nil }
 func (c *fakeConn) IsValid() bool                      { return !c.closed }
 
@@ -320,4 +318,11 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 			t.Errorf("it connected to %s, want b", server)
 		}
 	})
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

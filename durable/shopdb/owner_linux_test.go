@@ -1,4 +1,6 @@
-package main
+//go:build !nosqlite
+
+package shopdb
 
 import (
 	"os"

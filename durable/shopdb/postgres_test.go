@@ -1,11 +1,15 @@
-package main
+//go:build !nopostgres
+
+package shopdb
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +21,8 @@ import (
 )
 
 // A fakePostgres is a PostgreSQL server that knows a few queries: what it answers, or
-// the SQLSTATE that it fails with. It never answers those that are "hang".
+// the SQLSTATE that it fails with. It never answers those that are "hang". If it knows
+// wantPassword, it asks for one, which is the answer to whatPassword.
 type fakePostgres map[string]string
 
 const (
@@ -26,6 +31,8 @@ const (
 	source       = "SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'"
 	message      = "SELECT pg_logical_emit_message(true, 'storefront', '')"
 	whoAreYou    = "SELECT server"
+	wantPassword = "wants a password"
+	whatPassword = "SELECT password"
 )
 
 // start returns the server's address. It serves until the test ends.
@@ -57,6 +64,7 @@ func (f fakePostgres) startHanging(t *testing.T, hangs chan<- struct{}) (addr st
 func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
 	defer c.Close()
 	b := pgproto3.NewBackend(c, c)
+	password := ""
 	for ready := false; ; {
 		var m pgproto3.FrontendMessage
 		var err error
@@ -74,6 +82,18 @@ func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
 			continue
 		case *pgproto3.StartupMessage:
 			ready = true
+			if f[wantPassword] != "" {
+				b.Send(&pgproto3.AuthenticationCleartextPassword{})
+				b.SetAuthType(pgproto3.AuthTypeCleartextPassword)
+				if b.Flush() != nil {
+					return
+				}
+				m, err := b.Receive()
+				if err != nil {
+					return
+				}
+				password = m.(*pgproto3.PasswordMessage).Password
+			}
 			b.Send(&pgproto3.AuthenticationOk{})
 			b.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
 			b.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
@@ -84,6 +104,9 @@ func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
 				query = recovery
 			}
 			answer, ok := f[query]
+			if query == whatPassword {
+				answer, ok = password, true
+			}
 			switch {
 			case answer == "hang":
 				hangs <- struct{}{}
@@ -142,7 +165,7 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 			if !strings.Contains(url, "sslmode") {
 				url += "&sslmode=disable"
 			}
-			db, _, err := open(url)
+			db, err := Open(url, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,14 +236,42 @@ func serverAt(t *testing.T, addr string) server {
 
 func TestReadOnlySettingIsSaidAtOnce(t *testing.T) {
 	server := fakePostgres{showReadOnly: "on", recovery: "f", source: "user"}
-	url := func(hosts string) string { return "postgres://shop:secret@" + hosts + "/shop?sslmode=disable" }
 	standby := fakePostgres{showReadOnly: "on", recovery: "t"}
 	for _, hosts := range []string{server.start(t), standby.start(t) + "," + server.start(t)} {
-		out, err := command(t, "-addr", "localhost:0", "-db", url(hosts)).CombinedOutput()
-		text := string(out)
-		if err == nil || !strings.Contains(text, "default_transaction_read_only is on (user)") ||
-			strings.Contains(text, "waiting") || strings.Count(text, "\n") != 1 || strings.Contains(text, "secret") {
-			t.Errorf("%v, %s; want status 1 and a line that says what is wrong", err, text)
+		var log strings.Builder
+		db, err := Open("postgres://shop:secret@"+hosts+"/shop?sslmode=disable",
+			&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		err = db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
+		if err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on (user)") ||
+			strings.Contains(err.Error(), "secret") || log.Len() > 0 {
+			t.Errorf("%v, want an error that says what is wrong; the log is %s", err, &log)
+		}
+	}
+}
+
+func TestPostgresPasswordIsReadAnew(t *testing.T) {
+	server := fakePostgres{showReadOnly: "off", message: "0/1", wantPassword: "yes"}.start(t)
+	file := filepath.Join(t.TempDir(), "pgpass")
+	t.Setenv("PGPASSFILE", file)
+	for _, attrs := range []string{"primary", "any"} {
+		writeFile(t, file, "*:*:*:*:first\n")
+		db, err := Open("postgres://shop@"+server+"/shop?sslmode=disable"+
+			"&default_query_exec_mode=simple_protocol&target_session_attrs="+attrs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		db.SetMaxIdleConns(-1) // each query has a connection of its own
+		for _, want := range []string{"first", "second"} {
+			writeFile(t, file, "*:*:*:*:"+want+"\n")
+			var got string
+			if err := db.QueryRowContext(t.Context(), whatPassword).Scan(&got); err != nil || got != want {
+				t.Errorf("with target_session_attrs=%s, the password is %q, %v; want %q", attrs, got, err, want)
+			}
 		}
 	}
 }

@@ -1,6 +1,6 @@
-//go:build !(darwin || freebsd || linux)
+//go:build !nosqlite && !darwin && !freebsd && !linux
 
-package main
+package shopdb
 
 import "math"
 

@@ -1,4 +1,6 @@
-package main
+//go:build !nosqlite
+
+package shopdb
 
 import (
 	"database/sql"
@@ -21,7 +23,7 @@ import (
 // openFile opens the database in a file for the time of the test.
 func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
 	t.Helper()
-	db, file, err := openSQLite(name)
+	db, file, err := openSQLiteFile(name, withDefaults(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +31,10 @@ func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
 	return db, file
 }
 
-// startCheckpoints runs checkpoint until the test has ended.
-func startCheckpoints(t *testing.T, db *sql.DB, file *sqliteFile) {
+// startWatch watches over the file until the test has ended.
+func startWatch(t *testing.T, db *sql.DB, file *sqliteFile) {
 	var background sync.WaitGroup
-	background.Go(func() { file.checkpoint(t.Context(), db) })
+	background.Go(func() { file.watch(t.Context(), db) })
 	t.Cleanup(background.Wait) // t.Context is done by then
 }
 
@@ -44,7 +46,9 @@ func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100", "journal_size_limit": "16777216"} {
+		for pragma, want := range map[string]string{
+			"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100", "journal_size_limit": "16777216",
+		} {
 			var got string
 			if err := conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
 				t.Errorf("%s is %s, %v; want %s", pragma, got, err, want)
@@ -117,14 +121,18 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 func TestFileBehindASymbolicLink(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		links [][2]string // the name of each and what it leads to; a / before it stands for the test's folder
+		links [][2]string // the name of each and what it leads to; a / stands for the test's folder
 		file  string      // the database
 	}{
 		{"no link", nil, "shop.db"},
 		{"to another folder", [][2]string{{"shop.db", "/disk/orders.db"}}, "disk/orders.db"},
 		{"relative", [][2]string{{"shop.db", "disk/orders.db"}}, "disk/orders.db"},
-		{"to another link", [][2]string{{"disk/link.db", "../other/orders.db"}, {"shop.db", "disk/link.db"}}, "other/orders.db"},
-		{"to a folder that is a link", [][2]string{{"here", "/disk"}, {"shop.db", "here/orders.db"}}, "disk/orders.db"},
+		{"to another link", [][2]string{
+			{"disk/link.db", "../other/orders.db"}, {"shop.db", "disk/link.db"},
+		}, "other/orders.db"},
+		{"to a folder that is a link", [][2]string{
+			{"here", "/disk"}, {"shop.db", "here/orders.db"},
+		}, "disk/orders.db"},
 	} {
 		for _, there := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, there before %t", row.name, there), func(t *testing.T) {
@@ -177,11 +185,15 @@ func TestFileBehindASymbolicLink(t *testing.T) {
 func TestCheckForWritingChangesNothing(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, _ := openFile(t, name)
-	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n); INSERT INTO t VALUES (1); PRAGMA user_version = 7`); err != nil {
+	const fill = `CREATE TABLE t (n); INSERT INTO t VALUES (1); PRAGMA user_version = 7`
+	if _, err := db.ExecContext(t.Context(), fill); err != nil {
 		t.Fatal(err)
 	}
 	look := func() (all string) {
-		for _, query := range []string{`PRAGMA user_version`, `PRAGMA page_count`, `PRAGMA freelist_count`, `PRAGMA schema_version`, `SELECT count(*) FROM sqlite_schema`} {
+		for _, query := range []string{
+			`PRAGMA user_version`, `PRAGMA page_count`, `PRAGMA freelist_count`, `PRAGMA schema_version`,
+			`SELECT count(*) FROM sqlite_schema`,
+		} {
 			var n int
 			if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
 				t.Fatal(err)
@@ -210,7 +222,7 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "shop.db")
-			db, _, err := openSQLite(name)
+			db, _, err := openSQLiteFile(name, withDefaults(nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -224,7 +236,7 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 			}
 			defer os.Chmod(dir, 0o755)
 			asOwner(t, dir, func() {
-				db, _, err := openSQLite(name)
+				db, _, err := openSQLiteFile(name, withDefaults(nil))
 				if err == nil {
 					db.Close()
 				}
@@ -334,7 +346,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 		t.Fatalf("%d bytes are left, %v, and the WAL has %d", free, err, file.size())
 	}
 
-	startCheckpoints(t, db, file)
+	startWatch(t, db, file)
 	end()
 	for limit := time.Now().Add(30 * time.Second); ; {
 		err := create()
@@ -359,7 +371,7 @@ func TestWALIsKeptSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	startCheckpoints(t, db, file)
+	startWatch(t, db, file)
 	end()
 	for limit := time.Now().Add(30 * time.Second); file.size() > walLimit; runtime.Gosched() {
 		if time.Now().After(limit) {

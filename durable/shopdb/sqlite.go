@@ -1,4 +1,6 @@
-package main
+//go:build !nosqlite
+
+package shopdb
 
 import (
 	"context"
@@ -36,18 +38,25 @@ const (
 // While a reader in another process holds a snapshot, the WAL grows. If it filled the
 // disk, it could never be copied into the database, which may have to grow for that,
 // nor be cut. So nothing is written unless there is as much room left as the WAL takes.
-// And because SQLite copies only after a commit, checkpoint does it when none succeeds.
+// And because SQLite copies only after a commit, watch does it when none succeeds.
 type sqliteFile struct {
 	driver.Connector
-	path string
-	free func(dir string) (bytes uint64, err error) // what the disk has left for this program
+	path   string
+	free   func(dir string) (bytes uint64, err error) // what the disk has left for this program
+	logger *slog.Logger
 }
 
-// openSQLite returns the database in a file, which it makes if it is not there.
-func openSQLite(file string) (*sql.DB, *sqliteFile, error) {
-	path, err := realPath(file)
+// openSQLite returns the database in a file, which it makes if it is not there, and what watches
+// over the file.
+func openSQLite(name string, o Options) (*sql.DB, func(context.Context), error) {
+	db, file, err := openSQLiteFile(name, o)
+	return db, func(ctx context.Context) { file.watch(ctx, db) }, err
+}
+
+func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
+	path, err := realPath(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("-db: %w", err)
+		return nil, nil, err
 	}
 	// SQLite would give a new file to everyone to read, and gives the mode of the
 	// file to those that it makes beside it.
@@ -57,7 +66,7 @@ func openSQLite(file string) (*sql.DB, *sqliteFile, error) {
 	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"_pragma": {
 		// SQLite waits for another writer in milliseconds, and does not notice
 		// meanwhile that a request's time is up; sqlstore tries again after it.
-		"busy_timeout(100)",
+		"busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")",
 		// Readers do not wait for the writer, nor the writer for them.
 		"journal_mode(WAL)",
 		// Each commit is on the disk before the order is acknowledged. WAL's
@@ -67,9 +76,9 @@ func openSQLite(file string) (*sql.DB, *sqliteFile, error) {
 	}}.Encode()}
 	connector, err := sqlite.NewConnector(dsn.String())
 	if err != nil {
-		return nil, nil, fmt.Errorf("-db: %w", err)
+		return nil, nil, err
 	}
-	f := &sqliteFile{connector, path, freeOf}
+	f := &sqliteFile{connector, path, freeOf, o.Logger}
 	db := sql.OpenDB(f)
 	// The store commits orders over one connection at a time; the others are for
 	// reads, which use more cores with more of them.
@@ -78,8 +87,9 @@ func openSQLite(file string) (*sql.DB, *sqliteFile, error) {
 	// What keeps a file from being written is not going to pass, unless it is
 	// another process or a full disk.
 	err = checkWritable(db)
-	if err != nil && !errors.Is(err, errNoRoom) && !hasCode(err, sqlite3.SQLITE_BUSY) && !hasCode(err, sqlite3.SQLITE_FULL) {
-		return nil, nil, errors.Join(fmt.Errorf("-db: %s: %w", file, err), db.Close())
+	mayPass := errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY) || hasCode(err, sqlite3.SQLITE_FULL)
+	if err != nil && !mayPass {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
 	}
 	return db, f, nil
 }
@@ -169,9 +179,9 @@ func (f *sqliteFile) room() error {
 	return nil
 }
 
-// checkpoint copies the WAL into the database and empties it whenever it is too large,
-// until ctx is done.
-func (f *sqliteFile) checkpoint(ctx context.Context, db *sql.DB) {
+// watch copies the WAL into the database and empties it whenever it is too large, and says when
+// the disk has no room, until ctx is done.
+func (f *sqliteFile) watch(ctx context.Context, db *sql.DB) {
 	every := time.NewTicker(100 * time.Millisecond)
 	defer every.Stop()
 	full := false
@@ -190,11 +200,11 @@ func (f *sqliteFile) checkpoint(ctx context.Context, db *sql.DB) {
 			return
 		case f.room() != nil:
 			if full = true; !was {
-				slog.Warn("the disk has no room for orders", slog.Any("error", err))
+				f.logger.Warn("the disk has no room for orders", slog.Any("error", err))
 			}
 		default:
 			if full = false; was {
-				slog.Info("the disk has room for orders again")
+				f.logger.Info("the disk has room for orders again")
 			}
 		}
 	}

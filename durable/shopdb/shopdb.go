@@ -1,0 +1,235 @@
+// Package shopdb opens the database of a shop for sqlstore, with all that the promises of the
+// store need of a database and of its driver: a SQLite file, or servers of PostgreSQL, MySQL or
+// MariaDB.
+//
+//	db, err := shopdb.Open("postgres://shop@db1,db2/shop", nil) // or "shop.db"
+//	…
+//	defer db.Close()
+//	store := sqlstore.New(db.DB, nil)
+//	if err := db.Prepare(ctx, store.Migrate); err != nil {
+//		…
+//	}
+//	db.ForgetKeysHourly(store)
+//
+// # Names
+//
+// The name of a database is that of a SQLite file, which is made if it is not there, or a URL of
+// one or several servers:
+//
+//	shop.db
+//	postgres://shop@db1,db2/shop
+//	mysql://shop@db1,db2:3307,db3/shop
+//
+// The parameters of the URL are those of github.com/jackc/pgx, or of
+// github.com/go-sql-driver/mysql, such as tls=true, with system variables. In a user or a
+// password, characters such as / are escaped (%2F).
+//
+// # Passwords
+//
+// A password in a URL is seen by whoever sees the command line of the program. Give it in a file
+// that only the program reads:
+//
+//   - PostgreSQL: a password file of libpq, which the environment variable PGPASSFILE or the
+//     parameter passfile names, or ~/.pgpass. For several servers, the line of the first is used.
+//   - MySQL and MariaDB: a file that has the password alone, which the parameter password_file of
+//     the URL names. Without it, the password is that of the environment variable MYSQL_PWD.
+//
+// The files are read anew for each connection, and so are those of certificates in PostgreSQL. To
+// change a password, have the server take both for a while, or write the file right after the
+// change: connections that are open go on.
+//
+// # What each part is for
+//
+// An order that was acknowledged is not lost when the program or the machine fails. SQLite has a
+// write-ahead log (WAL) and synchronous=FULL, so each commit is on the disk before it is
+// acknowledged. What a server keeps is up to its settings (docs/databases.md of the repository).
+//
+// An order is not lost in a fail-over, and orders go on after it. Of several servers, all
+// connections are to the one that takes orders, the primary. When that server does not take orders
+// any more, all connections move to the next one that does, within a few seconds, and what hangs on
+// the old one ends. A server is asked before it is used:
+//
+//   - PostgreSQL must not be read-only, and, if there are several servers, must commit. A primary
+//     that has lost its synchronous standby, perhaps because the standby is the primary now, is
+//     used for reads only, until there is a better one. With target_session_attrs=any, or any other
+//     value than read-write and primary, the driver chooses, and nothing of this applies.
+//   - MySQL and MariaDB must not be read_only. A primary whose commits hang for other reasons, such
+//     as one in the minority of a group replication, is not noticed.
+//
+// Give each server its own name: if a name has several addresses, the driver chooses.
+//
+// A full disk does not end the shop for good. SQLite's WAL grows while a reader, such as a backup,
+// holds a snapshot. If it filled the disk, it could never be emptied. So nothing is written while
+// the disk has less room than the WAL takes, which orders meet as [storefront.ErrUnavailable], and
+// the WAL is emptied as soon as the reader has gone.
+//
+// Orders of one caller do not wait for another who has gone. SQLite waits for a lock for 100 ms
+// (Options.BusyTimeout), InnoDB for a second (innodb_lock_wait_timeout), and sqlstore tries again.
+//
+// The pool has the size that the store's sharing of commits was measured with: 4 connections for
+// SQLite, and 20 for a server, which are replaced after 30 minutes.
+//
+// Only its owner may read a new SQLite file, and those beside it. If the name is a symbolic link,
+// all of this is true of the file that it leads to. The file belongs on a local disk and not on a
+// network file system.
+//
+// # Without some of the databases
+//
+// A program has the drivers of all of them. The build tags nosqlite, nopostgres and nomysql each
+// leave one out, with the time that it takes to compile: go build -tags nosqlite,nomysql.
+package shopdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// Options are settings of [Open]. Zero values are defaults.
+type Options struct {
+	// Logger is told when the disk has no room for orders and when it has room again, what
+	// Prepare waits for, and why keys are not forgotten. If it is nil, it is slog.Default().
+	Logger *slog.Logger
+
+	// BusyTimeout is how long a statement waits for the lock of a SQLite file. Zero means 100 ms,
+	// which is for sqlstore: SQLite does not notice meanwhile that a request's time is up, and
+	// sqlstore tries again after it. For statements of the program's own, open the file a second
+	// time, with some seconds.
+	BusyTimeout time.Duration
+}
+
+// A DB is a pool of connections to a database, and the work in the background that it needs.
+// Methods may be called concurrently.
+type DB struct {
+	*sql.DB
+	logger     *slog.Logger
+	ctx        context.Context // of the work in the background, until Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+}
+
+// Open returns the database with a name: see the package's documentation. If opts is nil, the
+// defaults are used. A server need not answer yet, see [DB.Prepare]. A SQLite file that cannot be
+// written is an error, unless another process has locked it or the disk is full: that may pass.
+// No error has a password.
+func Open(name string, opts *Options) (*DB, error) {
+	o := withDefaults(opts)
+	pool, watch, err := open(name, o)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{DB: pool, logger: o.Logger}
+	db.ctx, db.cancel = context.WithCancel(context.Background())
+	if watch != nil {
+		db.background.Go(func() { watch(db.ctx) })
+	}
+	return db, nil
+}
+
+func withDefaults(opts *Options) (o Options) {
+	if opts != nil {
+		o = *opts
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 100 * time.Millisecond
+	}
+	return o
+}
+
+// open returns the pool, and what watches over the database until its context is done, or nil.
+func open(name string, o Options) (pool *sql.DB, watch func(context.Context), err error) {
+	scheme, _, isURL := strings.Cut(name, "://")
+	switch {
+	case scheme == "postgres" || scheme == "postgresql":
+		pool, err = openPostgres(name)
+	case scheme == "mysql" || scheme == "mariadb":
+		pool, err = openMySQL(name)
+	case isURL:
+		err = fmt.Errorf("%s is neither postgres nor mysql nor a file", scheme)
+	// It may have a password, which is not for a file's name.
+	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"), strings.Contains(name, "host="):
+		err = errors.New("PostgreSQL is named by a URL: postgres://user@host/database")
+	case strings.HasPrefix(name, "mysql:"), strings.HasPrefix(name, "mariadb:"), strings.Contains(name, "@tcp("):
+		err = errors.New("MySQL is named by a URL: mysql://user@host/database")
+	case name == "":
+		err = errors.New("no database is named")
+	default:
+		pool, watch, err = openSQLite(name, o)
+	}
+	return pool, watch, err
+}
+
+// Close ends the work in the background, and closes the pool. No goroutine of this package is
+// left.
+func (db *DB) Close() error {
+	db.cancel()
+	db.background.Wait()
+	return db.DB.Close()
+}
+
+// Prepare calls prepare, such as the method Migrate of a store, until it succeeds. It tries again
+// as long as prepare fails with [storefront.ErrUnavailable], which is what sqlstore returns for a
+// database that does not answer yet, or has no primary, and logs once that it waits. It returns
+// any other error of prepare, such as for a wrong password, and that of the last try when ctx is
+// done. A primary that has been told to be read-only is not waited for.
+func (db *DB) Prepare(ctx context.Context, prepare func(context.Context) error) error {
+	err := db.PingContext(ctx)
+	if err != nil && ctx.Err() == nil && !isLasting(err) {
+		db.logger.Warn("waiting for the database", slog.Any("error", err))
+	}
+	for !isLasting(err) {
+		err = prepare(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("the database does not answer: %w", err)
+		case !errors.Is(err, storefront.ErrUnavailable):
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return err
+}
+
+// A lastingError is one that does not pass while somebody waits.
+type lastingError struct{ error }
+
+func isLasting(err error) bool {
+	_, ok := errors.AsType[lastingError](err)
+	return ok
+}
+
+// ForgetKeysHourly has the store forget the keys of orders that are older than
+// [storefront.KeyLifetime] and an hour, for clocks that differ, at once and every hour until Close.
+func (db *DB) ForgetKeysHourly(store *sqlstore.Store) {
+	db.background.Go(func() {
+		hourly := time.NewTicker(time.Hour)
+		defer hourly.Stop()
+		for {
+			_, err := store.ForgetKeys(db.ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
+			if err != nil && db.ctx.Err() == nil {
+				db.logger.Warn("keys are not forgotten; next try in an hour", slog.Any("error", err))
+			}
+			select {
+			case <-hourly.C:
+			case <-db.ctx.Done():
+				return
+			}
+		}
+	})
+}
