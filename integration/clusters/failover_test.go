@@ -22,7 +22,6 @@ import (
 // synchronous standby. The killed one becomes the standby of the other, and so
 // on in turn.
 func TestFailover(t *testing.T) {
-	long.Test(t)
 	f := faulttest.New(t)
 	primary := dbserver.StartPostgres(t)
 	standby := primary.StartStandby(t)
@@ -33,7 +32,7 @@ func TestFailover(t *testing.T) {
 		standby.Promote(t)
 		primary, standby = standby, primary
 	}
-	f.Run(long.Of(200, 2000), func() {
+	f.Run(2000, func() {
 		failOver()
 		standby.Follow(t, primary)
 	})
@@ -46,8 +45,7 @@ func TestFailover(t *testing.T) {
 // TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes
 // connections and calls itself the primary, but has nobody left to commit with.
 func TestSplitBrain(t *testing.T) {
-	long.Test(t)
-	testPromotions(t, 3, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	testPromotions(t, long.Of(1, 3), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		promote()
 		return func() {}
 	})
@@ -56,8 +54,7 @@ func TestSplitBrain(t *testing.T) {
 // TestFrozenPrimary promotes the standby of a PostgreSQL primary that is frozen, and
 // later goes on as if nothing had happened.
 func TestFrozenPrimary(t *testing.T) {
-	long.Test(t)
-	testPromotions(t, 2, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	testPromotions(t, long.Of(1, 2), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		old.Freeze(t)
 		promote()
 		return func() { old.Thaw(t) }
@@ -72,14 +69,14 @@ func TestFrozenPrimary(t *testing.T) {
 // is acknowledged, and would be lost.
 func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresServer, promote func()) (comeBack func())) {
 	f := faulttest.New(t)
-	f.Orders = 10_000 // they must last for all turns
+	f.Orders = 3000 * turns // that they last for all turns
 	primary := dbserver.StartPostgres(t)
 	standby, spare := primary.Another(t), primary.Another(t)
 	link := netfault.Start(t, netfault.AnyProtocol, primary.Addr())
 	standby.FollowOver(t, primary, link.Addr())
 	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr(), spare.Addr()))
 	f.Begin()
-	f.WaitUntilAcknowledged(f.Orders / 10)
+	f.WaitUntilAcknowledged(200)
 	for range turns {
 		link.Hold()
 		f.WaitUntilStuck()

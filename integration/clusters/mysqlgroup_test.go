@@ -132,7 +132,6 @@ func clusterDatabases(t *testing.T, servers []*dbserver.Server, set func(dsn str
 func testStoreOnCluster(t *testing.T, nodes []*testdb.DB) {
 	nodes[0].Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
 	t.Run("without Accept", func(t *testing.T) {
-		long.Test(t)
 		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
 			return newRoundRobin(t, nodes, nil, contents)
 		})

@@ -16,7 +16,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
@@ -153,7 +152,7 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 				t.Parallel()
 				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-				for round := range long.Of(2, 3) {
+				for round := range 2 {
 					purchases := mixed(round, row.item)
 					sendTogether(t, d, testdb.Noted, purchases)
 					for _, p := range purchases {
@@ -241,7 +240,7 @@ func TestCallersThatLeave(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 				t.Parallel()
 				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-				for round := range long.Of(2, 3) {
+				for round := range 2 {
 					purchases := mixed(round, "kettle")
 					for i, p := range purchases {
 						p.Leaves = i%3 == 1

@@ -12,7 +12,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -105,7 +104,7 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 						}
 						d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 						d.Exec(t, curse.statements...)
-						for round := range long.Of(2, 4) {
+						for round := range 2 {
 							purchases := mixed(round, "cursed")
 							sendTogether(t, d, accept.accept, purchases)
 							for _, p := range purchases {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -88,9 +87,9 @@ func TestOrdersWithWrongTimesRaceWithForgetKeys(t *testing.T) {
 		}
 		keyOf := func(i int) string { return fmt.Sprint("key ", i) }
 		isOld := func(i int) bool { return i%2 == 0 }
-		send := func(i int, id string) {
-			order := storefront.Order{ID: id, Item: keyOf(i), Qty: 1, CreatedAt: time.Now().Add(time.Duration(rand.IntN(21)-10) * 24 * time.Hour)}
-			_, err := stores[rand.IntN(len(stores))].CreateOrder(t.Context(), storefront.IdempotencyKey{Value: keyOf(i)}, order)
+		send := func(i, caller int, id string) {
+			order := storefront.Order{ID: id, Item: keyOf(i), Qty: 1, CreatedAt: time.Now().Add(time.Duration((i+7*caller)%21-10) * 24 * time.Hour)}
+			_, err := stores[(i+caller)%len(stores)].CreateOrder(t.Context(), storefront.IdempotencyKey{Value: keyOf(i)}, order)
 			if err != nil && !errors.Is(err, storefront.ErrUnavailable) {
 				t.Error(err)
 			}
@@ -98,7 +97,7 @@ func TestOrdersWithWrongTimesRaceWithForgetKeys(t *testing.T) {
 		for i := range keys {
 			if isOld(i) {
 				id := fmt.Sprint("old ", i)
-				send(i, id)
+				send(i, callers, id)
 				d.RecordKey(t, id, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 			}
 		}
@@ -116,7 +115,7 @@ func TestOrdersWithWrongTimesRaceWithForgetKeys(t *testing.T) {
 		for caller := range callers {
 			sending.Go(func() {
 				for i := range keys {
-					send(i, fmt.Sprint("new ", i, " of ", caller))
+					send(i, caller, fmt.Sprint("new ", i, " of ", caller))
 				}
 			})
 		}

@@ -5,7 +5,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 	"example.com/storefront/storetest"
@@ -31,7 +30,6 @@ func TestStore(t *testing.T) {
 	testdb.OnSQLEngines(t, test)
 	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name+", preparing", func(t *testing.T) {
-			long.Test(t)
 			test(t, testdb.New(t, "mysql", dbserver.Preparing(k.Database(t))))
 		})
 	}

@@ -35,7 +35,6 @@ func TestAtOnce(t *testing.T) {
 		s.run(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		long.Test(t)
 		s := newShop(t)
 		primary := &dbserver.PostgresServer{Server: dbserver.Postgres.StartOnSmallDisk(t, moreConnections)}
 		standby := primary.StartStandby(t)
@@ -83,7 +82,6 @@ func TestAtOnce(t *testing.T) {
 	})
 	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
-			long.Test(t)
 			s := newShop(t)
 			server := k.StartOnSmallDisk(t, moreConnections)
 			s.start("mysql://root@" + s.link(netfault.MySQL, server.Addr()) + "/shop")
@@ -92,7 +90,6 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	t.Run("Group Replication", func(t *testing.T) {
-		long.Test(t)
 		s := newShop(t)
 		g := dbserver.StartMySQLGroupOnSmallDisks(t, 3, dbserver.SinglePrimary)
 		var hosts []string
@@ -160,10 +157,11 @@ type shop struct {
 }
 
 func newShop(t *testing.T) *shop {
+	long.Test(t)
 	s := &shop{Test: faulttest.New(t), t: t}
 	engine := fnv.New64a() // so that each has other faults
 	engine.Write([]byte(t.Name()))
-	s.Rand = rand.New(rand.NewPCG(*faulttest.Seed, engine.Sum64()))
+	s.Rand = rand.New(rand.NewPCG(*long.Seed, engine.Sum64()))
 	return s
 }
 
@@ -269,7 +267,7 @@ func (s *shop) start(url string) {
 func (s *shop) run(open func() *sql.DB) {
 	s.t.Helper()
 	const atOnce = 3
-	rounds := long.Of(2, 12)
+	const rounds = 12
 	others, database := s.parts[:len(s.parts)-1], s.parts[len(s.parts)-1]
 	turns := s.Rand.Perm(len(database))
 	s.Orders = (rounds*(2*atOnce+1) + 3) * batch

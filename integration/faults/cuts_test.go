@@ -56,15 +56,44 @@ func TestClientCuts(t *testing.T) {
 	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 }
 
-// runCuts is f.run with faults of links through proxies, which are well afterwards.
+// runCuts creates orders while links through proxies, which are well afterwards, have faults: each
+// of cuts once or, if integration/soak runs the test, many at random.
 func runCuts(t *testing.T, f *faulttest.Test, proxies ...*netfault.Proxy) {
+	t.Helper()
+	if long.Run() {
+		runRandomCuts(t, f, proxies)
+		return
+	}
+	const batch = 50
+	f.Orders = len(cuts) * batch
+	f.BeginAdmitting()
+	for i, cut := range cuts {
+		p := proxies[i%len(proxies)]
+		done := p.Strike(cut)
+		f.Admit(batch)
+		<-done
+		f.Kills[cut.String()]++
+		f.WaitUntilAcknowledged(f.Admitted)
+		p.Heal()
+	}
+	f.End()
+}
+
+var cuts = []netfault.Fault{
+	{To: netfault.Request, Pass: 0.5, Then: netfault.Reset},
+	{To: netfault.Answer, Pass: 0.5, Then: netfault.HalfClose},
+	{To: netfault.Commit, Pass: 0, Then: netfault.HangUp},
+	{To: netfault.Commit, Pass: 0, Then: netfault.Silence},
+}
+
+func runRandomCuts(t *testing.T, f *faulttest.Test, proxies []*netfault.Proxy) {
 	t.Helper()
 	type called struct {
 		netfault.Fault
 		done <-chan struct{}
 	}
 	var calls []called
-	f.Run(long.Of(60, 200), func() {
+	f.Run(200, func() {
 		p := proxies[f.Rand.IntN(len(proxies))]
 		if f.Rand.IntN(20) == 0 {
 			f.Kills["all held"]++

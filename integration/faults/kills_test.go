@@ -16,20 +16,18 @@ func TestReplicaKills(t *testing.T) {
 	f := faulttest.New(t)
 	server := dbserver.StartPostgres(t)
 	f.Start(3, server.DSN())
-	f.Run(long.Of(150, 250), func() {
-		f.KillReplica()
-	})
+	f.Run(250, f.KillReplica)
 	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 }
 
-// TestPostgresKills kills the PostgreSQL that replicas share, and sometimes a
+// TestPostgresKills kills the PostgreSQL that replicas share, and at random also a
 // replica.
 func TestPostgresKills(t *testing.T) {
 	f := faulttest.New(t)
 	server := dbserver.StartPostgres(t)
 	f.Start(3, server.DSN())
-	f.Run(long.Of(150, 800), func() {
-		if f.Rand.IntN(4) == 0 {
+	f.Run(800, func() {
+		if f.Rand != nil && f.Rand.IntN(4) == 0 {
 			f.KillReplica()
 			return
 		}
@@ -39,17 +37,21 @@ func TestPostgresKills(t *testing.T) {
 	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 }
 
-// TestMySQLKills kills the MySQL that replicas share.
+// TestMySQLKills kills the MariaDB or MySQL that replicas share.
 func TestMySQLKills(t *testing.T) {
-	f := faulttest.New(t)
-	server := dbserver.MySQL.Start(t)
-	f.Start(3, dbserver.MySQLURL(t, server.DSN()))
-	f.Orders = long.Of(400, 2500)
-	f.Run(long.Of(200, 625), func() {
-		f.Kills["MySQL"]++
-		server.Restart(t)
-	})
-	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
+	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
+		t.Run(k.Name, func(t *testing.T) {
+			f := faulttest.New(t)
+			server := k.Start(t)
+			f.Start(3, dbserver.MySQLURL(t, server.DSN()))
+			f.Orders = long.Of(400, 2500)
+			f.Run(625, func() {
+				f.Kills[k.Name]++
+				server.Restart(t)
+			})
+			f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
+		})
+	}
 }
 
 // TestSQLiteKills kills a server that keeps a SQLite file.
@@ -62,8 +64,6 @@ func testSQLiteKills(t *testing.T, replicas int) {
 	f := faulttest.New(t)
 	file := filepath.Join(process.Folder(t), "shop.db")
 	f.Start(replicas, file)
-	f.Run(long.Of(150, 250), func() {
-		f.KillReplica()
-	})
+	f.Run(250, f.KillReplica)
 	f.Check(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
 }

@@ -25,7 +25,6 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
@@ -38,7 +37,6 @@ type Kind struct {
 	driver string
 	dsn    func(database, addr string) string
 	main   string // the database that a server has from the beginning
-	second bool   // of its dialect: it is in the long run only
 
 	installed func() (*installation, error) // NotInstalled if it is not
 
@@ -52,15 +50,10 @@ type Kind struct {
 // The kinds.
 var (
 	Postgres   = postgresKind("PostgreSQL", need.Postgres, findPostgres)
-	Postgres18 = second(postgresKind("PostgreSQL 18", need.Postgres18, findPostgres18))
+	Postgres18 = postgresKind("PostgreSQL 18", need.Postgres18, findPostgres18)
 	MariaDB    = mySQLKind("MariaDB", need.MariaDB, installMariaDB)
-	MySQL      = second(mySQLKind("MySQL", need.MySQL, installMySQL))
+	MySQL      = mySQLKind("MySQL", need.MySQL, installMySQL)
 )
-
-func second(k *Kind) *Kind {
-	k.second = true
-	return k
-}
 
 // installs completes a kind, whose installation install finds or makes.
 func (k *Kind) installs(install func(k *Kind) (*installation, error)) *Kind {
@@ -97,8 +90,7 @@ func (n NotInstalled) Error() string { return string(n) }
 // Required reports whether the kind must be installed.
 func (k *Kind) Required() bool { return need.Required(k.needed) }
 
-// Need skips the test where the kind is not installed, or fails it if that is required. It
-// also skips the test if it is not the long run that this kind is for.
+// Need skips the test where the kind is not installed, or fails it if that is required.
 func (k *Kind) Need(t testing.TB) {
 	t.Helper()
 	k.installation(t)
@@ -107,9 +99,6 @@ func (k *Kind) Need(t testing.TB) {
 // installation returns the kind's installation, if Need does not end the test.
 func (k *Kind) installation(t testing.TB) *installation {
 	t.Helper()
-	if k.second {
-		long.Test(t)
-	}
 	in, err := k.installed()
 	if _, ok := errors.AsType[NotInstalled](err); ok {
 		need.Missing(t, k.needed, err)

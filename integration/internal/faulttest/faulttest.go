@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -27,21 +26,18 @@ import (
 	"example.com/storefront/internal/audit"
 )
 
-// Seed is for other choices: go test ./integration/clusters -run TestFailover -v -seed 2
-var Seed = flag.Uint64("seed", 1, "of the random choices of the fault tests")
-
 const clients = 16
 
 // A Test creates orders through replicas of the command durable while a
 // test makes them, or what they depend on, fail, and then accounts for every order.
 //
-// A test that fails things by the number of acknowledged orders calls Start, Run and
+// A test that fails things when enough orders are acknowledged calls Start, Run and
 // Check. Others call Start, Begin, what they do and wait for meanwhile, End and Check.
 type Test struct {
 	t        *testing.T
 	Orders   int // to be acknowledged, until Begin
 	began    time.Time
-	Rand     *rand.Rand // of the test's goroutine
+	Rand     *rand.Rand // of the test's goroutine; nil unless integration/soak runs the test
 	Replicas []*Replica
 	URLs     []string       // where clients find them
 	Kills    map[string]int // by what was killed, or whatever else was done
@@ -53,19 +49,21 @@ type Test struct {
 	admissions chan struct{} // unless it is nil, each order takes one of it first
 }
 
-// New returns a test that runs beside others, of 10,000 orders in the long run and of 600
-// in the short one.
+// New returns a test that runs beside others, of 600 orders, or of 10,000 if integration/soak
+// runs it.
 func New(t *testing.T) *Test {
 	t.Helper()
 	t.Parallel() // much of it is waiting
-	t.Logf("seed %d", *Seed)
-	return &Test{
+	f := &Test{
 		t:      t,
 		Orders: long.Of(600, 10_000),
 		began:  time.Now(),
-		Rand:   rand.New(rand.NewPCG(*Seed, 0)),
 		Kills:  make(map[string]int),
 	}
+	if long.Run() {
+		f.Rand = rand.New(rand.NewPCG(*long.Seed, 0))
+	}
+	return f
 }
 
 // Start starts replicas on a database and waits until they serve.
@@ -85,12 +83,16 @@ func (f *Test) Use(replicas ...*Replica) {
 	}
 }
 
-// Run has clients create orders until enough are acknowledged, and meanwhile
-// calls fault whenever about every more of them are.
+// Run has clients create orders until enough are acknowledged. It calls fault once, when half of
+// them are; if integration/soak runs the test, whenever about every more of them are.
 func (f *Test) Run(every int, fault func()) {
 	f.t.Helper()
 	f.Begin()
-	for next := 0; ; {
+	if f.Rand == nil {
+		f.WaitUntilAcknowledged(f.Orders / 2)
+		fault()
+	}
+	for next := 0; f.Rand != nil; {
 		next += every/2 + f.Rand.IntN(every)
 		if next >= f.Orders {
 			break
@@ -109,7 +111,7 @@ func (f *Test) Begin() {
 		URLs:     f.URLs,
 		Orders:   f.Orders,
 		Clients:  clients,
-		Seed:     *Seed,
+		Seed:     *long.Seed,
 		Prefix:   "key-",
 		Timeout:  5 * time.Second,
 		Patience: 10 * time.Minute, // a cluster on a busy machine may be long without a majority
@@ -207,11 +209,15 @@ func (f *Test) logged(problem []byte) string {
 	return "not logged"
 }
 
-// KillReplica kills one of the replicas and starts it again.
+// KillReplica kills one of the replicas, the first unless integration/soak runs the test, and
+// starts it again.
 func (f *Test) KillReplica() {
 	f.t.Helper()
 	f.Kills["replica"]++
-	r := f.Replicas[f.Rand.IntN(len(f.Replicas))]
+	r := f.Replicas[0]
+	if f.Rand != nil {
+		r = f.Replicas[f.Rand.IntN(len(f.Replicas))]
+	}
 	if state, ended := r.Process.HasEnded(); ended {
 		f.t.Fatalf("a replica has ended by itself: %v", state)
 	}

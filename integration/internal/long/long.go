@@ -1,10 +1,10 @@
-// Package long tells tests whether they may take long. The environment variable
-// STOREFRONT_LONG says so: with 1, all tests run, also those that have no short form, such as
-// cluster kills and fail-overs; with full, they are also of the sizes that
-// docs/failures.md has. Without it, all tests together take minutes.
+// Package long tells tests whether integration/soak runs them, which takes as long as it is told.
+// It sets the environment variable STOREFRONT_LONG. Without it, no test chooses at random, and
+// all tests together take minutes.
 package long
 
 import (
+	"flag"
 	"os"
 	"testing"
 )
@@ -12,24 +12,25 @@ import (
 // Variable is the environment variable.
 const Variable = "STOREFRONT_LONG"
 
-// Command is how to run all, in the root of the repository.
-const Command = Variable + "=1 go test -timeout 60m ./integration/..."
+// Seed is of the random choices of a test.
+var Seed = flag.Uint64("seed", 1, "of random choices")
 
-// Run reports whether all tests are to run.
+// Run reports whether integration/soak runs the test.
 func Run() bool { return os.Getenv(Variable) != "" }
 
-// Test skips a test that has no short form, unless all are to run.
+// Test skips a test that chooses at random, unless integration/soak runs it.
 func Test(t testing.TB) {
 	t.Helper()
 	if !Run() {
-		t.Skip("only in the long run: " + Command)
+		t.Skip("only in the long run: go run ./integration/soak")
 	}
+	t.Logf("seed %d", *Seed)
 }
 
-// Of returns how much of something there is to be.
-func Of(short, full int) int {
-	if os.Getenv(Variable) == "full" {
-		return full
+// Of returns how much of something there is: few, or many if integration/soak runs the test.
+func Of(few, many int) int {
+	if Run() {
+		return many
 	}
-	return short
+	return few
 }
