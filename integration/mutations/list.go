@@ -1,119 +1,210 @@
 package main
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
-)
-
-// A mutation is a change that breaks a promise, and the test that sees it.
+// A mutation breaks a promise, and a test sees it.
 type mutation struct {
-	what  string // what is done, and what comes of it
-	edits []edit
-	pkg   string // the folder of the test's package, from the root of the repository
-	test  string // its name, with those of subtests after slashes
-	ends  ending // how the test ends: it fails, unless the list says otherwise
-	fast  bool
-	text  string // the entry in the list
+	what     string // is done, and what would come of it
+	pkg      string // the folder of the package
+	function string // of the package, such as Order.fingerprint for a method
+	old, new string // a text that the function has once, and what takes its place
+	test     string // of the package, or of another one, whose folder comes before it
 }
 
-// An edit replaces lines of a file, which it has once.
-type edit struct {
-	file          string // from the root of the repository
-	before, after []string
-}
+// mutations are at most 60, of what no release may break: keys, fingerprints, commits, memory, retries.
+var mutations = []mutation{
+	// Keys and fingerprints.
+	{"The quantity is not in the fingerprint: a key replays an order that the request is not",
+		".", "Order.fingerprint", "b = binary.BigEndian.AppendUint64(b, uint64(o.Qty))", "",
+		"TestSameKeyWithAnotherOrderIsReused"},
+	{"The item is not in the fingerprint",
+		".", "Order.fingerprint", "b = append(b, o.Item...)", "",
+		"TestSameKeyWithAnotherOrderIsReused"},
+	{"The fingerprint is of another text: no key survives the upgrade",
+		".", "Order.fingerprint", `"\n"`, `" "`,
+		"TestFingerprintIsFrozen"},
+	{"Scope and value are not kept apart in the digest: two accounts share a key",
+		".", "IdempotencyKey.digest", "uint64(len(k.Scope))", "0",
+		"TestMemStoreKeepsTheContract"},
+	{"The scope is not in the key: an account replays another one's order",
+		".", "service.createOrder", "s.opts.Scope != nil", "false",
+		"TestIdempotencyKeyScopes"},
+	{"A second Idempotency-Key is ignored: a proxy that adds one makes retries create",
+		".", "parseIdempotencyKey", "len(lines) > 1", "false",
+		"TestIdempotencyKeyRefused"},
+	{"A bare key may have a comma: two keys that were joined on the way are one",
+		".", "parseIdempotencyKey", "`\",`", "`\"`",
+		"TestIdempotencyKeyRefused"},
+	{"A quoted key keeps its quotes: a client that changes to quotes orders twice",
+		".", "parseIdempotencyKey", "key, ok = httpfield", "_, ok = httpfield",
+		"TestIdempotencyKeyBareAndQuotedAreTheSameKey"},
+	{"Keys are compared without case: two orders are taken for one",
+		".", "parseIdempotencyKey", "return key,", "return strings.ToLower(key),",
+		"TestIdempotencyKeysThatDifferInCaseAreTwo"},
+	{"Scope and value are not kept apart in the hash of a key",
+		"sqlstore", "keyHash", "uint64(len(scope))", "0",
+		"TestKeysOfASharedCommitAreInOneSequence"},
 
-// parse returns the mutations in a list, whose format list.txt explains.
-func parse(list string) ([]*mutation, error) {
-	var all []*mutation
-	for i, entry := range strings.Split(list, "\n\n") {
-		entry = strings.Trim(entry, "\n")
-		if entry == "" || strings.HasPrefix(entry, "#") {
-			continue
-		}
-		m, err := parseEntry(entry)
-		if err != nil {
-			line := 1 + strings.Count(strings.Join(strings.Split(list, "\n\n")[:i], "\n\n")+"\n\n", "\n")
-			return nil, fmt.Errorf("the entry at line %d: %w", line, err)
-		}
-		all = append(all, m)
-	}
-	return all, nil
-}
+	// Orders.
+	{"A replay is not told: a client counts an order twice",
+		".", "service.createOrder", "stored.ID != order.ID", "false",
+		"TestOrderIsRenderedAsByEncodingJSON"},
+	{"A replay has the proposed order: the client has an ID that nobody knows",
+		".", "service.createOrder", "stored.appendJSON", "order.appendJSON",
+		"TestOrderIsRenderedAsByEncodingJSON"},
+	{"A client that goes away cancels the commit",
+		".", "service.createOrder", "context.WithoutCancel(r.Context())", "r.Context()",
+		"TestOrderCommitContext"},
+	{"The deadline of the host does not end a commit",
+		".", "service.createOrder", "d.Before(deadline)", "false",
+		"TestOrderHonoursTheDeadlineOfTheHost"},
+	{"The time of an order has microseconds, which a store loses: a replay differs",
+		".", "service.createOrder", "Truncate(time.Millisecond)", "Truncate(time.Microsecond)",
+		"TestCreatedOrder"},
 
-func parseEntry(entry string) (*mutation, error) {
-	m := &mutation{text: entry, ends: fails}
-	for i, line := range strings.Split(entry, "\n") {
-		words := strings.Fields(line)
-		switch {
-		case i == 0:
-			m.what = line
-		case line[0] == '-' || line[0] == '+' || line[0] == ' ' || line[0] == '\t':
-			if len(m.edits) == 0 {
-				return nil, errors.New("a line of code comes before its file")
-			}
-			e := &m.edits[len(m.edits)-1]
-			if line[0] != '+' {
-				e.before = append(e.before, line[1:])
-			}
-			if line[0] != '-' {
-				e.after = append(e.after, line[1:])
-			}
-		case line == "..." && len(m.edits) > 0:
-			m.edits = append(m.edits, edit{file: m.edits[len(m.edits)-1].file})
-		case len(words) == 2 && words[0] == "in":
-			m.edits = append(m.edits, edit{file: words[1]})
-		case len(words) == 3 && words[0] == "by" && m.test == "":
-			m.pkg, m.test = words[1], words[2]
-		case line == "panics", line == "hangs":
-			m.ends = ending(line)
-		case line == "fast":
-			m.fast = true
-		default:
-			return nil, fmt.Errorf("%q is nothing that an entry has", line)
-		}
-	}
-	if m.test == "" || len(m.edits) == 0 {
-		return nil, errors.New("it has no test, or no file")
-	}
-	for _, e := range m.edits {
-		if len(e.before) == 0 || slices.Equal(e.before, e.after) {
-			return nil, fmt.Errorf("it changes nothing in %s", e.file)
-		}
-	}
-	return m, nil
-}
+	// MemStore.
+	{"MemStore never forgets keys",
+		".", "MemStore.forgetKeys", "now.Sub(m.at(m.forgotten).created) > KeyLifetime", "false",
+		"TestMemStoreRemembersAKeyForItsLifetime"},
+	{"MemStore forgets a key at 24 hours, not after",
+		".", "MemStore.forgetKeys", "> KeyLifetime", ">= KeyLifetime",
+		"TestMemStoreRemembersAKeyForItsLifetime"},
+	{"MemStore takes the service's clock for the age of a key",
+		".", "MemStore.CreateOrder", "key.Fingerprint, time.Now()}", "key.Fingerprint, order.CreatedAt}",
+		"TestKeyLivesForADayFromTheEndOfAccept"},
+	{"MemStore replays whatever the fingerprint is",
+		".", "MemStore.CreateOrder", "first.fingerprint != key.Fingerprint", "false",
+		"TestMemStoreKeepsTheContract"},
+	{"MemStore remembers a refusal",
+		".", "MemStore.CreateOrder", "m.Accept(ctx, key, order); err != nil {",
+		"m.Accept(ctx, key, order); err != nil {\n m.record(keyedOrder{order, digest, key.Fingerprint, time.Now()})",
+		"TestMemStoreKeepsTheContract"},
+	{"An Accept that panics leaves MemStore locked",
+		".", "MemStore.CreateOrder", "defer m.leave(place)",
+		"defer func() { if v := recover(); v != nil { panic(v) }; m.leave(place) }()",
+		"TestMemStoreKeepsTheContract"},
+	{"MemStore creates an order for a caller who left",
+		".", "MemStore.enter", "err := ctx.Err(); err != nil", "err := ctx.Err(); err != nil && false",
+		"TestMemStoreCreatesNothingForACallerWhoLeft"},
 
-// pattern returns what -run takes for the test.
-func (m *mutation) pattern() string {
-	return "^" + strings.ReplaceAll(m.test, "/", "$/^") + "$"
-}
+	// The memory of products.
+	{"Accounts share the products in memory",
+		".", "service.findProduct", "s.opts.Scope != nil && !s.opts.Shared", "false",
+		"TestScopesShareNeitherAnEntryNorACallUnlessTheyShareAllProducts"},
+	{"Credentials do not bypass the memory",
+		".", "service.findProduct", "s.bypassesMemory(r)", "false",
+		"TestCredentialsBypassTheCacheUnlessScopeOrSharedIsSet"},
+	{"A stored value is given that is older than the request accepts",
+		"internal/agecache", "Directives.accepts", "age > d.MaxAge", "false",
+		"TestDirectivesDecideWhatARequestIsGiven"},
+	{"A slow read replaces what a later one has stored",
+		"internal/agecache", "Cache.end", "r.number < reads.settled", "false",
+		"TestAnOlderSlowerReadDoesNotReplaceANewerValue"},
+	{"A read that began before a product was found gone brings it back",
+		"internal/agecache", "Cache.end", "reads.settled = r.number", "",
+		"TestAnOlderReadDoesNotBringBackAValueThatIsGone"},
+	{"A product that is gone stays",
+		"internal/agecache", "Cache.end", "gone && element != nil", "false",
+		"TestNotFoundDropsWhatIsStored"},
+	{"The memory grows without bound",
+		"internal/agecache", "Cache.end", "len(c.entries) > c.Size", "false",
+		"TestSizeBoundsTheCacheAndTheLeastRecentlyUsedGoes"},
+	{"The memory drops what is used most",
+		"internal/agecache", "Cache.stored", "c.recent.MoveToFront(element)", "",
+		"TestSizeBoundsTheCacheAndTheLeastRecentlyUsedGoes"},
+	{"A request joins a read that began longer ago than it accepts",
+		"internal/agecache", "Cache.join", "d.accepts(time.Since(joined.began), c.Lifetime)", "true",
+		"TestASharedReadIsNotGivenToARequestForWhichItBeganTooLongAgo"},
+	{"What a shared read returns is not too old for anybody",
+		"internal/agecache", "Cache.get", "call.began.Before(arrived)", "call.began.Before(arrived) && false",
+		"TestASharedReadIsNotGivenToARequestForWhichItBeganTooLongAgo"},
+	{"Who began a shared read ends it for the others",
+		"internal/agecache", "Cache.join", "context.WithoutCancel(ctx)", "ctx",
+		"TestCancellationOfOneRequestDoesNotFailTheOthers"},
+	{"A read for which nobody waits goes on",
+		"internal/agecache", "Cache.leave", "call.cancel()", "",
+		"TestAReadForWhichNobodyWaitsIsCancelled"},
+	{"A cancelled read is joined",
+		"internal/agecache", "Cache.leave", "reads.call = nil", "",
+		"TestACancelledReadIsNotJoined"},
+	{"A store that ends the goroutine of a read looks as if it had returned nothing",
+		"internal/agecache", "Cache.run", "call.err = errNoReturn", "",
+		"TestAReadThatEndsItsGoroutineHangsNobody"},
 
-// key names the test among those of all mutations.
-func (m *mutation) key() [2]string { return [2]string{m.pkg, m.pattern()} }
+	// The queue of commits.
+	{"A commit that takes long gives its place away twice: ever more are under way",
+		"internal/batch", "Batch.HandOver", "!b.handedOver", "true",
+		"TestHandOverGivesOnePlaceAway"},
+	{"Who has left is put back: the order is created nonetheless",
+		"internal/batch", "Queue.run", "slices.DeleteFunc(slices.Clone(members[b.kept:]), (*member[T]).hasLeft)",
+		"slices.Clone(members[b.kept:])",
+		"TestWhoHasLeftIsNotPutBack"},
+	{"Who was put back waits behind those who came later",
+		"internal/batch", "Queue.run", "slices.Insert(q.waiting, 0, back...)", "append(q.waiting, back...)",
+		"TestBatchThatWasPutBackIsTheNext"},
+	{"A batch that ends its goroutine keeps its place: nobody is committed any more",
+		"internal/batch", "Queue.run", "!returned && inPlace", "!returned && false",
+		"TestRunThatEndsItsGoroutineLeavesItsPlace"},
+	{"An order that is alone shares a commit again",
+		"internal/batch", "Queue.take", "return q.Alone(m.value)", "return false",
+		"TestWhoIsAloneSharesNoBatch"},
+	{"A caller who leaves stays in the queue: the order is created nonetheless",
+		"internal/batch", "Queue.leave", "i >= 0", "false",
+		"sqlstore TestCallerWhoLeavesCancelsNobodyElse"},
+	{"Accept runs in another goroutine than its call: it goes on after that has returned",
+		"internal/batch", "Batch.Call", "b.own", "true",
+		"sqlstore TestPanicOfAcceptReachesItsCallerAlone"},
 
-// apply returns text with the lines of e replaced. Lines are compared without the
-// space around them, so that an entry stays true where code is only moved inwards.
-func (e *edit) apply(text string) (string, error) {
-	lines := strings.Split(text, "\n")
-	trimmed, before := trim(lines), trim(e.before)
-	var at []int
-	for i := 0; i+len(before) <= len(trimmed); i++ {
-		if slices.Equal(trimmed[i:i+len(before)], before) {
-			at = append(at, i)
-		}
-	}
-	if len(at) != 1 {
-		return "", fmt.Errorf("the list is out of date: %s has %d times what is to be replaced:\n%s", e.file, len(at), strings.Join(e.before, "\n"))
-	}
-	return strings.Join(slices.Concat(lines[:at[0]], e.after, lines[at[0]+len(before):]), "\n"), nil
-}
+	// Commits.
+	{"An order is acknowledged although its transaction's commit has failed",
+		"sqlstore", "Store.commitAccepted", "err = tx.commit(ctx)", "tx.commit(ctx)",
+		"TestSimulation"},
+	{"An order that fails a shared commit fails the others",
+		"sqlstore", "fail", "if several {", "if false {",
+		"TestOrderThatFailsASharedCommitFailsAlone"},
+	{"The keys of a shared commit are in the sequence of their arrival: two commits deadlock",
+		"sqlstore", "concurrent.commitBatch", "bytes.Compare(a.hash[:], b.hash[:])", "bytes.Compare(nil, nil)",
+		"TestKeysOfASharedCommitAreInOneSequence"},
+	{"What Accept has written stays where the order is refused",
+		"sqlstore", "Store.accept", "end = rollBackTo", "",
+		"TestErrorOfAcceptRollsBackItsPartOfASharedCommit"},
+	{"On SQLite, an order is acknowledged although its commit has failed",
+		"sqlstore", "serialCommit.run", "err := tx.commit(ctx); err != nil", "err := tx.commit(ctx); err != nil && false",
+		"TestOrderThatFailsASharedCommitFailsAlone"},
+	{"An order of a caller who has left is inserted",
+		"sqlstore", "serialCommit.insert", "err := a.ctx.Err(); err != nil", "err := a.ctx.Err(); err != nil && false",
+		"TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent"},
+	{"A key replays whatever the fingerprint is",
+		"sqlstore", "Store.CreateOrder", "r.fingerprint != key.Fingerprint", "false",
+		"TestCallsWithAnotherFingerprintWaitForTheTry"},
+	{"A refusal of one order is that of every order with the key",
+		"sqlstore", "inFlight.join", "next.fingerprint == fingerprint", "true",
+		"TestRefusalIsForNoOtherFingerprint"},
+	{"An outcome that is unknown is told as a failure: the client gives up an order that exists",
+		"sqlstore", "Store.createOnce", "!decided && unknown", "!decided && unknown && false",
+		"TestUnknownOutcomeIsUnavailable"},
+	{"The refusal of a constraint is taken for a key that was forgotten",
+		"sqlstore", "Store.find", "err != nil && classOf(err) != keyTaken", "false",
+		"TestConstraintsMatterOnlyIfTheKeyIsFree"},
+	{"A key that was forgotten while it was looked for fails the order",
+		"sqlstore", "Store.createOnce", "missing > 3", "missing > 0",
+		"TestKeyForgottenWhileItIsLookedUp"},
+	{"Keys are forgotten that must be remembered",
+		"sqlstore", "Store.ForgetKeys", "now-storefront.KeyLifetime.Milliseconds()", "now",
+		"TestForgetKeysGoesByTheClockOfTheDatabase"},
+	{"ForgetKeys ends after its first transaction",
+		"sqlstore", "Store.byThousands", "n == 0", "true",
+		"TestForgetKeysForgetsAllByThousands"},
 
-func trim(lines []string) []string {
-	trimmed := make([]string, len(lines))
-	for i, line := range lines {
-		trimmed[i] = strings.TrimSpace(line)
-	}
-	return trimmed
+	// Retries.
+	{"What may pass is final",
+		"sqlstore", "transient", "classOf(err) >= passing", "false",
+		"TestErrorsThatPassAreRetried"},
+	{"An error of Accept is tried again",
+		"sqlstore", "tries.next", "accepted {", "accepted && false {",
+		"TestErrorOfAcceptsOwnErrandsIsFinal"},
+	{"Pauses between tries do not grow: a database that comes back is asked by all, all the time",
+		"sqlstore", "tries.next", "t.most = min(2*t.most, maxPause)", "",
+		"TestDatabaseThatIsAwayIsAskedAFewTimesASecond"},
+	{"A database that stays away is an error of the server's: the client gives up an order",
+		"sqlstore", "tries.next", "%w: %w\", storefront", "%v: %w\", storefront",
+		"TestDatabaseThatStaysAwayIsUnavailable"},
 }
