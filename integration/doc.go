@@ -18,6 +18,7 @@
 //	bench       benchmarks, whose tables are in docs/figures.md
 //	internal    what several of them share
 //
-// mutations and release are tools: they break the code to test the tests, and hold a release
-// to what earlier ones have promised.
+// mutations and soak are commands: they break the code to test the tests, and repeat what chooses
+// at random for as long as they are told. release holds a release to what earlier ones have
+// promised.
 package integration

@@ -37,8 +37,8 @@ var trials = map[string]trial{
 	"go test ./...": inCI("GOEXPERIMENT=jsonv2 go test ./..."),
 	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go run ./cmd/storefront -trouble 7":            testedBy("TestFaultReportSaysWhatAClientDidWrong"),
-	"go run ./integration/mutations":                inCI("go run ./integration/mutations -fast"),
-	"go run ./integration/soak -for 10m -seed 1":    inCI("go run ./integration/soak -for 20s -seed 3 -run TestSimulation"),
+	"go run ./integration/mutations":                testedBy("TestListIsUpToDate"),
+	"go run ./integration/soak -for 8h":             testedBy("TestTargetsExist"),
 	"go mod init example.org/shop":                  testedBy("TestDocumentedProgram"),
 	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),
@@ -140,7 +140,7 @@ func commandsOf(t *testing.T, d *documents.Document) (commands []documentedComma
 }
 
 // isCommand matches code in the text that is a whole command.
-var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:(?:STOREFRONT_LONG=(?:1|full) )?go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
+var isCommand = regexp.MustCompile(`^(?:\.ci/run|curl .*://.*|(?:go (?:build|doc|install|mod|run|test|tool|vet)|npx|(?:sudo )?apt-get|docker) \S.* \S.*|go run \./.*)$`)
 
 // isReading matches commands that may be run as they stand.
 var isReading = regexp.MustCompile(`^(?:curl|go doc) `)
@@ -194,7 +194,7 @@ func TestDocumentedCommands(t *testing.T) {
 				used[c.command] = true
 				t.Run(c.command, func(t *testing.T) { try(t, c.command) })
 			case ok:
-			case strings.HasPrefix(withoutLong(c.command), "go test "):
+			case strings.HasPrefix(c.command, "go test "):
 				checkGoTest(t, c)
 			case c.compared, isReading.MatchString(c.command):
 				run = append(run, c)
@@ -323,14 +323,6 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 	return results
 }
 
-// withoutLong returns a command without the variables before a go test that takes long.
-func withoutLong(command string) string {
-	for _, variable := range []string{"GOEXPERIMENT=goroutineleakprofile ", "STOREFRONT_LONG=1 ", "STOREFRONT_LONG=full "} {
-		command = strings.TrimPrefix(command, variable)
-	}
-	return command
-}
-
 // checkGoTest looks up what a go test would run, and its flags.
 func checkGoTest(t *testing.T, c documentedCommand) {
 	t.Helper()
@@ -345,8 +337,8 @@ func checkGoTest(t *testing.T, c documentedCommand) {
 			flags.String(name, "", "")
 		}
 	})
-	command, _, _ := strings.Cut(withoutLong(c.command), " >") // a file for its output
-	command, own, _ := strings.Cut(command, " -args ")         // flags that the package's tests define
+	command, _, _ := strings.Cut(c.command, " >")      // a file for its output
+	command, own, _ := strings.Cut(command, " -args ") // flags that the package's tests define
 	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
 	var packages []string
 	for len(words) > 0 {

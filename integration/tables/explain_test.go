@@ -13,7 +13,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
@@ -61,7 +60,7 @@ func TestStatementsReadByIndex(t *testing.T) {
 // harder case for PostgreSQL.
 func filled(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 	t.Helper()
-	size := long.Of(50_000, 1_000_000)
+	const size = 50_000
 	db.SetMaxOpenConns(1) // so that it is known which statements it has prepared
 	store := sqlstore.New(db, &sqlstore.Options{Timeout: time.Minute})
 	if err := store.Migrate(t.Context()); err != nil {
