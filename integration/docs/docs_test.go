@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,16 +17,6 @@ import (
 
 // repository is its root, for this package's tests.
 const repository = "../.."
-
-func TestReadmeIsShort(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(repository, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(source, []byte("\n")); n > 160 {
-		t.Errorf("README.md has %d lines, want at most 160", n)
-	}
-}
 
 // A block of a document is run, compiled, or the property of a test.
 func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {

@@ -21,7 +21,9 @@ type spread struct {
 	orders           []storefront.Store
 }
 
-func (s *spread) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+func (s *spread) CreateOrder(
+	ctx context.Context, key storefront.IdempotencyKey, order storefront.Order,
+) (storefront.Order, error) {
 	h := fnv.New64a()
 	h.Write([]byte(key.Scope + key.Value))
 	return s.orders[h.Sum64()%uint64(len(s.orders))].CreateOrder(ctx, key, order)
@@ -39,7 +41,9 @@ func refuse(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Orde
 	return notHere
 }
 
-func (s *successor) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+func (s *successor) CreateOrder(
+	ctx context.Context, key storefront.IdempotencyKey, order storefront.Order,
+) (storefront.Order, error) {
 	stored, err := s.before.CreateOrder(ctx, key, order)
 	if errors.Is(err, notHere) {
 		return s.Store.CreateOrder(ctx, key, order)
@@ -66,7 +70,8 @@ func TestOrdersMoveToMoreStores(t *testing.T) {
 	create := func(store storefront.Store, i int, id, item string) (storefront.Order, error) {
 		key := storefront.IdempotencyKey{Scope: "ada", Value: fmt.Sprint("key ", i)}
 		copy(key.Fingerprint[:], item)
-		return store.CreateOrder(t.Context(), key, storefront.Order{ID: fmt.Sprint(id, i), Item: item, Qty: 1, CreatedAt: time.Now()})
+		order := storefront.Order{ID: fmt.Sprint(id, i), Item: item, Qty: 1, CreatedAt: time.Now()}
+		return store.CreateOrder(t.Context(), key, order)
 	}
 	before := over(2, nil)
 	for i := range keys / 2 {
