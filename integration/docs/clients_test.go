@@ -54,7 +54,8 @@ func (s *clientShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.mu.Lock()
-	s.requests = append(s.requests, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), body))
+	key := r.Header.Get("Idempotency-Key")
+	s.requests = append(s.requests, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, key, body))
 	n := len(s.requests)
 	s.mu.Unlock()
 	switch {
@@ -69,8 +70,11 @@ func (s *clientShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// A firstAnswer answers a try.
+type firstAnswer func(*clientShop, http.ResponseWriter, *http.Request)
+
 // answers answers with a body and header fields, each a name and a value.
-func answers(status int, body string, fields ...string) func(*clientShop, http.ResponseWriter, *http.Request) {
+func answers(status int, body string, fields ...string) firstAnswer {
 	return func(_ *clientShop, w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i < len(fields); i += 2 {
 			w.Header().Set(fields[i], fields[i+1])
@@ -81,7 +85,7 @@ func answers(status int, body string, fields ...string) func(*clientShop, http.R
 }
 
 // cut creates the order and sends a part of the answer: so much of a hundred.
-func cut(percent int, chunked bool) func(*clientShop, http.ResponseWriter, *http.Request) {
+func cut(percent int, chunked bool) firstAnswer {
 	return func(s *clientShop, w http.ResponseWriter, r *http.Request) {
 		answer := httptest.NewRecorder()
 		s.service.ServeHTTP(answer, r)
@@ -99,21 +103,23 @@ func cut(percent int, chunked bool) func(*clientShop, http.ResponseWriter, *http
 
 const (
 	documentedOrder = `{"id":"ord_FORGED","item":"teapot","qty":2,"created_at":"2026-11-20T20:52:11.250Z"}`
-	htmlPage        = "<!DOCTYPE html><title>Sign in</title><p>Soci\xe9t\xe9 {\"id\":\"ord_FORGED\"}" // in Latin-1
-	orderProblem    = "urn:problem-type:storefront:"
+	htmlPage        = "<!DOCTYPE html><p>Soci\xe9t\xe9 {\"id\":\"ord_FORGED\"}" // in Latin-1
 )
+
+// problem returns a problem document of the service with a code.
+func problem(code string) string { return `{"type":"urn:problem-type:storefront:` + code + `"}` }
 
 // The clients in folder clients take an answer for what the table of docs/wire.md says. A row is how
 // the first tries are answered.
 var clientRows = []struct {
 	name  string
-	first func(*clientShop, http.ResponseWriter, *http.Request)
+	first firstAnswer
 	tries int    // 1 if it is 0
 	final string // what the client then says; without it, it sends the same again
 	wait  int    // seconds that it waits at least
 }{
-	{name: "200 with an order", first: answers(200, documentedOrder, "Content-Type", "application/json"), final: "200"},
-	{name: "202 with an order", first: answers(202, documentedOrder, "Content-Type", "application/json"), final: "202"},
+	{name: "200 with an order", first: answers(200, documentedOrder), final: "200"},
+	{name: "202 with an order", first: answers(202, documentedOrder), final: "202"},
 	{name: "204", first: answers(204, ""), final: "204"},
 	{name: "301", first: answers(301, "", "Location", "/login"), final: "301"},
 	{name: "302 to a page", first: answers(302, "", "Location", "/login"), final: "302"},
@@ -124,8 +130,8 @@ var clientRows = []struct {
 	{name: "401", first: answers(401, htmlPage), final: "401"},
 	{name: "403", first: answers(403, `{}`), final: "403"},
 	{name: "404", first: answers(404, htmlPage), final: "404"},
-	{name: "422 refused", first: answers(422, `{"type":"`+orderProblem+`order-refused","reason":"sold-out"}`), final: "sold-out"},
-	{name: "422 key reused", first: answers(422, `{"type":"`+orderProblem+`idempotency-key-reused"}`), final: "idempotency-key-reused"},
+	{name: "422 refused", first: answers(422, problem(`order-refused","reason":"sold-out`)), final: "sold-out"},
+	{name: "422 key reused", first: answers(422, problem("idempotency-key-reused")), final: "key-reused"},
 	{name: "501", first: answers(501, htmlPage), final: "501"},
 
 	{name: "201 HTML", first: answers(201, htmlPage, "Content-Type", "text/html")},
@@ -134,17 +140,17 @@ var clientRows = []struct {
 	{name: "201 with an empty ID", first: answers(201, `{"id":""}`)},
 	{name: "201 null", first: answers(201, "null")},
 	{name: "201 of a list", first: answers(201, `["id"]`)},
-	{name: "201 of half an order, complete for HTTP", first: answers(201, documentedOrder[:len(documentedOrder)/2])},
+	{name: "201 of half an order", first: answers(201, documentedOrder[:len(documentedOrder)/2])},
 	{name: "no answer", first: cut(0, false)},
 	{name: "half an answer", first: cut(50, false)},
 	{name: "half an answer, chunked", first: cut(50, true)},
-	{name: "408", first: answers(408, `{"type":"`+orderProblem+`request-timeout"}`)},
-	{name: "409", first: answers(409, `{"type":"`+orderProblem+`idempotency-key-in-progress"}`, "Retry-After", "1"), wait: 1},
+	{name: "408", first: answers(408, problem("request-timeout"))},
+	{name: "409", first: answers(409, problem("idempotency-key-in-progress"), "Retry-After", "1"), wait: 1},
 	{name: "409 HTML", first: answers(409, htmlPage)},
 	{name: "429", first: answers(429, htmlPage, "Retry-After", "30"), wait: 30},
 	{name: "500 HTML", first: answers(500, htmlPage)},
 	{name: "502 HTML", first: answers(502, htmlPage)},
-	{name: "503 with seconds", first: answers(503, `{"type":"`+orderProblem+`unavailable"}`, "Retry-After", "5"), wait: 5},
+	{name: "503 with seconds", first: answers(503, problem("unavailable"), "Retry-After", "5"), wait: 5},
 	{name: "503 without Retry-After", first: answers(503, htmlPage)},
 	{name: "503 with a word", first: answers(503, htmlPage, "Retry-After", "soon")},
 	{name: "503 with a date", first: answers(503, htmlPage, "Retry-After", "Mon, 23 Nov 2026 10:00:00 GMT")},
@@ -153,7 +159,8 @@ var clientRows = []struct {
 	{name: "503 with digits that are not of ASCII", first: answers(503, htmlPage, "Retry-After", "٣٣")},
 	{name: "503 with code", first: answers(503, htmlPage, "Retry-After", "a[$(echo EVALUATED 1>&2)]")},
 	{name: "503 with a day", first: answers(503, htmlPage, "Retry-After", "86400"), wait: 3600},
-	{name: "503 with 5,000 digits", first: answers(503, htmlPage, "Retry-After", strings.Repeat("9", 5000)), wait: 3600},
+	{name: "503 with many digits", wait: 3600,
+		first: answers(503, htmlPage, "Retry-After", strings.Repeat("9", 5000))},
 	{name: "504 HTML", first: answers(504, htmlPage)},
 	{name: "520", first: answers(520, htmlPage)},
 	{name: "503 for long", first: answers(503, htmlPage), tries: 12},
@@ -171,8 +178,10 @@ func TestDocumentedClients(t *testing.T) {
 		function       string // that is called: it prints and does not sleep
 		run            string
 	}{
-		{"python", "order.py", "time.sleep(", "(lambda s: print('sleeps', s, file=__import__('sys').stderr))(", "", python()},
-		{"js", "order.mjs", "setTimeout(", "sleep(", "function sleep(done, ms) { console.error('sleeps', ms / 1000); done(); }", "node"},
+		{"python", "order.py", "time.sleep(",
+			"(lambda s: print('sleeps', s, file=__import__('sys').stderr))(", "", python()},
+		{"js", "order.mjs", "setTimeout(", "sleep(",
+			"function sleep(done, ms) { console.error('sleeps', ms / 1000); done(); }", "node"},
 		{"bash", "order.sh", "\tsleep ", "\techo >&2 sleeps ", "", "bash"},
 	} {
 		t.Run(row.language, func(t *testing.T) {
@@ -224,13 +233,16 @@ func TestDocumentedClients(t *testing.T) {
 						t.Errorf("its key is %q, want a new one", key)
 					}
 					keys[key] = true
-					switch created := s.store.Orders(); {
+					created, said := s.store.Orders(), stderr.String()
+					switch {
 					case c.final != "" && (err == nil || stdout.Len() > 0 || len(created) > 0):
-						t.Errorf("it ends with %v and prints %q; the store has %v, want a failure and nothing", err, &stdout, created)
-					case c.final != "" && (!strings.Contains(stderr.String(), c.final) || !strings.Contains(stderr.String(), key)):
-						t.Errorf("its message has not both %s and the key %s:\n%s", c.final, key, &stderr)
-					case c.final == "" && (err != nil || len(created) != 1 || strings.TrimSpace(stdout.String()) != "created "+created[0].ID):
-						t.Errorf("it ends with %v and prints %q; the store has %v, want one order that is printed\n%s", err, &stdout, created, &stderr)
+						t.Errorf("it ends with %v and prints %q; the store has %v, want a failure", err, &stdout, created)
+					case c.final != "" && (!strings.Contains(said, c.final) || !strings.Contains(said, key)):
+						t.Errorf("its message has not both %s and the key %s:\n%s", c.final, key, said)
+					case c.final == "" && (err != nil || len(created) != 1 ||
+						stdout.String() != "created "+created[0].ID+"\n"):
+						t.Errorf("it ends with %v and prints %q; the store has %v, want one order that is printed\n%s",
+							err, &stdout, created, said)
 					}
 					checkSleeps(t, stderr.String(), len(s.requests)-1, c.wait)
 				})
@@ -325,9 +337,12 @@ func TestDocumentedClientsPassTheSuite(t *testing.T) {
 		url, order     [2]string // what stands in the file, and in its place
 		run            string
 	}{
-		{"python", "order.py", [2]string{`"` + documentedURL + `"`, `__import__("os").environ["SERVICE"]`}, [2]string{`{"item": "teapot", "qty": 2}`, `json.loads(__import__("os").environ["ORDER"])`}, python()},
-		{"js", "order.mjs", [2]string{`"` + documentedURL + `"`, `process.env.SERVICE`}, [2]string{`{ item: "teapot", qty: 2 }`, `JSON.parse(process.env.ORDER)`}, "node"},
-		{"bash", "order.sh", [2]string{documentedURL, `"$SERVICE"`}, [2]string{`'{"item":"teapot","qty":2}'`, `"$ORDER"`}, "bash"},
+		{"python", "order.py", [2]string{`"` + documentedURL + `"`, `__import__("os").environ["SERVICE"]`},
+			[2]string{`{"item": "teapot", "qty": 2}`, `json.loads(__import__("os").environ["ORDER"])`}, python()},
+		{"js", "order.mjs", [2]string{`"` + documentedURL + `"`, `process.env.SERVICE`},
+			[2]string{`{ item: "teapot", qty: 2 }`, `JSON.parse(process.env.ORDER)`}, "node"},
+		{"bash", "order.sh", [2]string{documentedURL, `"$SERVICE"`},
+			[2]string{`'{"item":"teapot","qty":2}'`, `"$ORDER"`}, "bash"},
 	} {
 		t.Run(row.language, func(t *testing.T) {
 			long.Test(t)

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -106,7 +107,8 @@ var (
 	compilerError = regexp.MustCompile(`documented(\d+)\.go:\d+:\d+: (.*)`)
 
 	// incomplete matches what the compiler says of a snippet that needs its context.
-	incomplete = regexp.MustCompile(`: undefined: \w+$|: declared and not used: \w+$|: "\S+" imported and not used$|: missing return$`)
+	incomplete = regexp.MustCompile(
+		`: undefined: \w+$|: declared and not used: \w+$|: "\S+" imported and not used$|: missing return$`)
 
 	// noSuchName matches what it says of a package's name that is not there.
 	noSuchName = regexp.MustCompile(`: undefined: \w+\.\w+$`)
@@ -125,17 +127,22 @@ func expressionsOf(d *documents.Document) string {
 			fmt.Fprintf(&body, "var _ = %s\n", span)
 		}
 	})
-	file, err := parser.ParseFile(token.NewFileSet(), "", "package documented\n"+body.String(), parser.SkipObjectResolution)
+	file, err := parsed("package documented\n" + body.String())
 	if err != nil {
 		panic(err) // each is an expression
 	}
 	return "package documented\n" + strings.Join(imports(file), "\n") + "\n" + body.String()
 }
 
+func parsed(source string) (*ast.File, error) {
+	return parser.ParseFile(token.NewFileSet(), "", source, parser.SkipObjectResolution)
+}
+
 // packagesByName are those that snippets use without importing them.
 var packagesByName = map[string]string{
-	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "log": "log",
-	"slog": "log/slog", "sql": "database/sql", "strings": "strings", "testing": "testing", "time": "time",
+	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http",
+	"httptest": "net/http/httptest", "log": "log", "slog": "log/slog", "sql": "database/sql",
+	"strings": "strings", "testing": "testing", "time": "time",
 	"storefront": "example.com/storefront", "explorer": "example.com/storefront/explorer",
 	"sqlstore": "example.com/storefront/sqlstore", "storetest": "example.com/storefront/storetest",
 }
@@ -154,10 +161,10 @@ func completed(snippet string) (string, error) {
 	}
 	body := strings.Join(rest, "\n")
 	head := "package documented\n" + strings.Join(imported, "\n") + "\n"
-	file, err := parser.ParseFile(token.NewFileSet(), "", head+body, parser.SkipObjectResolution)
+	file, err := parsed(head + body)
 	if err != nil {
 		body = "func _() {\n" + body + "\n}\n"
-		if file, err = parser.ParseFile(token.NewFileSet(), "", head+body, parser.SkipObjectResolution); err != nil {
+		if file, err = parsed(head + body); err != nil {
 			return "", err
 		}
 	}
@@ -195,21 +202,25 @@ func TestOwnersReadOrders(t *testing.T) {
 		t.Parallel()
 		at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 		order := storefront.Order{ID: documented, Item: "teapot", Qty: 2, CreatedAt: at}
-		if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order); err != nil {
+		key := storefront.IdempotencyKey{Value: "a1"}
+		if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), key, order); err != nil {
 			t.Fatal(err)
 		}
 		// So many orders of other days that it is worth while to read by an index.
 		var others []string
 		for i := range 2000 {
-			others = append(others, fmt.Sprintf("('ord_%d', 'kettle', 1, %d, '')", i, at.AddDate(0, 0, 1+i).UnixMilli()))
+			day := at.AddDate(0, 0, 1+i).UnixMilli()
+			others = append(others, fmt.Sprintf("('ord_%d', 'kettle', 1, %d, '')", i, day))
 		}
-		d.Exec(t, "INSERT INTO storefront_orders (id, item, qty, created_ms, scope) VALUES "+strings.Join(others, ", "))
+		const insert = "INSERT INTO storefront_orders (id, item, qty, created_ms, scope) VALUES "
+		d.Exec(t, insert+strings.Join(others, ", "))
 		queries := 0
 		for _, text := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
 			for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";") {
 				statement = strings.TrimSpace(statement)
 				if !strings.HasPrefix(statement, "SELECT ") {
-					d.Exec(t, statement, map[string]string{"pgx": "ANALYZE", "sqlite": "ANALYZE", "mysql": "ANALYZE TABLE storefront_orders"}[d.Driver])
+					analyze := map[string]string{"mysql": "ANALYZE TABLE storefront_orders"}[d.Driver]
+					d.Exec(t, statement, cmp.Or(analyze, "ANALYZE"))
 					continue
 				}
 				queries++
@@ -234,7 +245,10 @@ func TestOwnersReadOrders(t *testing.T) {
 // planOf returns how a database would run a query.
 func planOf(t *testing.T, d *testdb.DB, query string) []map[string]string {
 	t.Helper()
-	return rowsOf(t, d.Pool, map[string]string{"pgx": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL "}[d.Driver]+query)
+	explain := map[string]string{
+		"pgx": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL ",
+	}[d.Driver]
+	return rowsOf(t, d.Pool, explain+query)
 }
 
 // byIndex reports whether all steps of a plan that read a table do so by an index.

@@ -62,7 +62,8 @@ func serving(binary func() (string, error)) trial {
 			t.Fatal(err)
 		}
 		defer w.Body.Close()
-		if kind := w.Header.Get("Content-Type"); w.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") {
+		kind := w.Header.Get("Content-Type")
+		if w.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") {
 			t.Errorf("GET / is answered with %s and %s, want a page", w.Status, kind)
 		}
 	}
@@ -298,7 +299,8 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 	for i, c := range commands {
 		n := strconv.Itoa(i)
 		write(n, strings.ReplaceAll(c.command, documentedURL, url))
-		fmt.Fprintf(&script, "eval \"$(<\"$dir/%s\")\" </dev/null >\"$dir/%s.out\" 2>&1; echo $? >\"$dir/%s.status\"\n", n, n, n)
+		const run = "eval \"$(<\"$dir/%[1]s\")\" </dev/null >\"$dir/%[1]s.out\" 2>&1; echo $? >\"$dir/%[1]s.status\"\n"
+		fmt.Fprintf(&script, run, n)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -419,7 +421,8 @@ func anyTestIn(t *testing.T, packages []string, prefix string, re *regexp.Regexp
 
 var (
 	// named is what is random and means the same wherever it comes again.
-	named = regexp.MustCompile(`ord_[A-Z2-7]{26}|urn:storefront:incident:[A-Z2-7]{26}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
+	named = regexp.MustCompile(`ord_[A-Z2-7]{26}|urn:storefront:incident:[A-Z2-7]{26}|` +
+		`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
 
 	// changing is what differs from one time to another.
 	changing = regexp.MustCompile(`^(?:Date|Age): .*|\bttl=\d+`)
@@ -438,9 +441,11 @@ func newPairs() pairs { return pairs{make(map[string]string), make(map[string]st
 // what is random. A line of the document with nothing but … stands for any lines.
 func (p pairs) compare(want, got string) error {
 	if strings.Contains(got, `"created_at":"`) {
-		want, got = length.ReplaceAllString(want, "Content-Length: *"), length.ReplaceAllString(got, "Content-Length: *")
+		const any = "Content-Length: *"
+		want, got = length.ReplaceAllString(want, any), length.ReplaceAllString(got, any)
 	}
-	return p.compareLines(strings.Split(strings.TrimSpace(want), "\n"), strings.Split(strings.TrimSpace(got), "\n"))
+	lines := func(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }
+	return p.compareLines(lines(want), lines(got))
 }
 
 func (p pairs) compareLines(want, got []string) error {
@@ -478,7 +483,8 @@ func (p pairs) compareLines(want, got []string) error {
 
 // masked returns a line without what is random in it.
 func masked(line string) string {
-	line = changing.ReplaceAllStringFunc(strings.TrimRight(line, " "), func(s string) string { return s[:strings.IndexAny(s, ":=")] })
+	upToName := func(s string) string { return s[:strings.IndexAny(s, ":=")] }
+	line = changing.ReplaceAllStringFunc(strings.TrimRight(line, " "), upToName)
 	return named.ReplaceAllString(line, "*")
 }
 

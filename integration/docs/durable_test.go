@@ -64,8 +64,9 @@ func TestKubernetesProbes(t *testing.T) {
 	}
 	const inFlight, waitForDatabase, check = time.Minute, 30 * time.Second, 2 * time.Second
 	for what, d := range map[string]struct{ got, more time.Duration }{
-		"terminationGracePeriodSeconds":     {seconds(pod.TerminationGracePeriodSeconds), delay + inFlight},
-		"the time of the startupProbe":      {seconds(shop.StartupProbe.PeriodSeconds * shop.StartupProbe.FailureThreshold), waitForDatabase},
+		"terminationGracePeriodSeconds": {seconds(pod.TerminationGracePeriodSeconds), delay + inFlight},
+		"the time of the startupProbe": {
+			seconds(shop.StartupProbe.PeriodSeconds * shop.StartupProbe.FailureThreshold), waitForDatabase},
 		"the timeout of the readinessProbe": {seconds(shop.ReadinessProbe.TimeoutSeconds), check},
 		"-shutdown-delay":                   {delay, 0},
 	} {
@@ -88,7 +89,8 @@ func TestKubernetesProbes(t *testing.T) {
 				return err
 			}
 			w.Body.Close()
-			if kind := w.Header.Get("Content-Type"); w.StatusCode != http.StatusOK || kind != "text/plain; charset=utf-8" {
+			kind := w.Header.Get("Content-Type")
+			if w.StatusCode != http.StatusOK || kind != "text/plain; charset=utf-8" {
 				return fmt.Errorf("it is %s and %s, want a probe's 200", w.Status, kind)
 			}
 			return nil
@@ -108,7 +110,8 @@ func TestDocumentedFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := make(map[string]string)
-	for _, found := range regexp.MustCompile("(?m)^\\| `-([\\w-]+)` \\| (?:`(.*?)`)? *\\|").FindAllStringSubmatch(string(text), -1) {
+	row := regexp.MustCompile("(?m)^\\| `-([\\w-]+)` \\| (?:`(.*?)`)? *\\|")
+	for _, found := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[found[1]] = found[2]
 	}
 	if flags := durableFlags(t); !maps.Equal(documented, flags) {
@@ -125,7 +128,8 @@ func durableFlags(t *testing.T) map[string]string {
 	}
 	usage, _ := exec.Command(binary, "-h").CombinedOutput()
 	flags := make(map[string]string)
-	for _, found := range regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`).FindAllStringSubmatch(string(usage), -1) {
+	described := regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`)
+	for _, found := range described.FindAllStringSubmatch(string(usage), -1) {
 		flags[found[1]] = found[2]
 	}
 	return flags

@@ -49,7 +49,8 @@ func TestDocumentedMount(t *testing.T) {
 			if w.Code != h.want {
 				t.Errorf("%s: %s answers %d, want %d", row.path, h.name, w.Code, h.want)
 			}
-			if plain := strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain"); plain != strings.HasPrefix(row.path, "/%73") {
+			plain := strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain")
+			if plain != strings.HasPrefix(row.path, "/%73") {
 				t.Errorf("%s: %s answers in plain text: %v", row.path, h.name, plain)
 			}
 		}

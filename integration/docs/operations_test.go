@@ -83,7 +83,8 @@ func TestClocksThatDifferAreSeen(t *testing.T) {
 			}
 			const minute = 60_000
 			if least > -119*minute || least < -150*minute || most < 30*minute || most > 61*minute {
-				t.Errorf("%s\nreturns %d and %d for clocks that are two hours behind and an hour ahead", statement, least, most)
+				t.Errorf("%s\nreturns %d and %d for clocks that are two hours behind and an hour ahead",
+					statement, least, most)
 			}
 		}
 	})
@@ -123,7 +124,8 @@ func TestKeysThatWereRecordedTooEarlyAreKept(t *testing.T) {
 		t.Parallel()
 		store := sqlstore.New(d.Pool, nil)
 		order := createAt(t, store, "key", time.Now())
-		d.RecordKey(t, "key", time.Now().Add(-24*time.Hour-55*time.Minute-2*time.Hour)) // by a clock that is two hours behind
+		const behind = 2 * time.Hour
+		d.RecordKey(t, "key", time.Now().Add(-24*time.Hour-55*time.Minute-behind))
 		d.Exec(t, statementsOf(t, d, "docs/operations.md", "TestKeysThatWereRecordedTooEarlyAreKept")...)
 		if n, err := store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)); err != nil || n != 0 {
 			t.Errorf("ForgetKeys returned %d, %v", n, err)
@@ -150,7 +152,8 @@ func TestDocumentedVersionOfTheTables(t *testing.T) {
 		t.Parallel()
 		for _, statement := range statementsOf(t, d, "docs/operations.md", "TestDocumentedVersionOfTheTables") {
 			var version, oldest int
-			if err := d.Pool.QueryRowContext(t.Context(), statement).Scan(&version, &oldest); err != nil || version != 2 || oldest != 2 {
+			err := d.Pool.QueryRowContext(t.Context(), statement).Scan(&version, &oldest)
+			if err != nil || version != 2 || oldest != 2 {
 				t.Errorf("%s\nreturns %d and %d, %v", statement, version, oldest, err)
 			}
 		}
@@ -166,7 +169,8 @@ func backingUp(t *testing.T, command string) {
 	order := createAt(t, sqlstore.New(d.Pool, nil), "key", time.Now())
 	for umask, want := range map[string]os.FileMode{"umask 077;": 0o600, "umask 022;": 0o644} {
 		name := filepath.Join(dir, want.String())
-		script := strings.NewReplacer("umask 077;", umask, "/var/lib/shop", dir, "/var/backups/shop.db", name).Replace(command)
+		script := strings.NewReplacer(
+			"umask 077;", umask, "/var/lib/shop", dir, "/var/backups/shop.db", name).Replace(command)
 		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out)
 		}
@@ -177,7 +181,8 @@ func backingUp(t *testing.T, command string) {
 		if info.Mode() != want {
 			t.Errorf("%s makes a file of mode %v, want %v", script, info.Mode(), want)
 		}
-		if got := testdb.StoredOrders(t, testdb.Open(t, "sqlite", "file:"+name).Pool); len(got) != 1 || got[0] != order {
+		got := testdb.StoredOrders(t, testdb.Open(t, "sqlite", "file:"+name).Pool)
+		if len(got) != 1 || got[0] != order {
 			t.Errorf("the copy has %v, want %v", got, order)
 		}
 	}
