@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,11 +25,10 @@ func TestReleasesSideBySide(t *testing.T) {
 	onDatabases(t, besideLater(t))
 }
 
-// TestReleasesSideBySideOnClusters does so on clusters, with another node for each replica.
+// TestReleasesSideBySideOnClusters does so on a group, with another member for each replica.
 func TestReleasesSideBySideOnClusters(t *testing.T) {
 	long.Test(t)
-	test := besideLater(t)
-	t.Run("Group Replication", func(t *testing.T) { onGroup(t, dbserver.MultiPrimary, test) })
+	onGroup(t, dbserver.MultiPrimary, besideLater(t))
 }
 
 func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) {
@@ -74,7 +74,7 @@ func TestReleaseCandidateSideBySide(t *testing.T) {
 	}
 	onDatabases(t, test)
 	// Of several primaries, 1.0.0-rc.1 answers a conflict at the commit with 500.
-	t.Run("Group Replication", func(t *testing.T) { onGroup(t, dbserver.SinglePrimary, test) })
+	onGroup(t, dbserver.SinglePrimary, test)
 }
 
 // A release whose tables this one cannot use says so, and it does not start beside it.
@@ -184,14 +184,69 @@ func (e *exchange) run(before []*faulttest.Replica, steps []step, after []*fault
 	e.Use(after...)
 	e.Check(func() *sql.DB { return e.database.Pool })
 	store.Advance(storefront.KeyLifetime)
-	for what, query := range map[string]string{
-		"are remembered by a key of more than its time": "SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL",
-		"are without the column of the later release":   "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7",
+	for what, where := range map[string]string{
+		"are remembered by a key of more than its time": "key_hash IS NOT NULL",
+		"are without the column of the later release":   "added IS NULL OR added <> 7",
 	} {
-		if odd := testdb.Column(e.t, e.database.Pool, query); len(odd) > 0 {
+		odd := testdb.Column(e.t, e.database.Pool, "SELECT id FROM storefront_orders WHERE "+where)
+		if len(odd) > 0 {
 			e.t.Errorf("%d orders %s, such as %s", len(odd), what, odd[0])
 		}
 	}
+}
+
+// thisRelease builds durable as it is, and returns its file.
+func thisRelease(t *testing.T) string {
+	t.Helper()
+	binary, err := process.Durable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// laterRelease builds durable as of a release whose tables have a version and a column
+// more, which its statements do not name, and returns its file.
+func laterRelease(t *testing.T, version, oldest int) string {
+	t.Helper()
+	const (
+		portable = "storefront_schema ADD COLUMN oldest BIGINT`,\n"
+		postgres = "storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,\n"
+		added    = "`ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,\n"
+	)
+	binary := filepath.Join(process.Folder(t), "later")
+	err := process.GoBuildChanged(binary, "durable", []process.Change{
+		{File: "sqlstore/migrate.go", Old: "schemaVersion = 2", New: "schemaVersion = " + strconv.Itoa(version)},
+		{File: "sqlstore/migrate.go", Old: "schemaOldest = 2", New: "schemaOldest = " + strconv.Itoa(oldest)},
+		{File: "sqlstore/sqlite.go", Old: portable, New: portable + added},
+		{File: "sqlstore/mysql.go", Old: portable, New: portable + added},
+		{File: "sqlstore/postgres.go", Old: postgres, New: postgres +
+			"`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS added BIGINT DEFAULT 7`,\n"},
+	}...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// releaseCandidate builds durable as of 1.0.0-rc.1, but for how often it forgets keys: ten
+// times a second in place of once an hour. It returns its file.
+func releaseCandidate(t *testing.T) string {
+	t.Helper()
+	source := sourceOf(t, "1.0.0-rc.1")
+	program := filepath.Join(source, "integration/durable/main.go")
+	text := read(t, program)
+	often := strings.Replace(text, "NewTicker(time.Hour)", "NewTicker(time.Second / 10)", 1)
+	if often == text {
+		t.Fatal("1.0.0-rc.1 forgets keys in another way than this edit knows")
+	}
+	write(t, source, "integration/durable/main.go", []byte(often))
+	binary := filepath.Join(process.Folder(t), "rc1")
+	err := process.GoBuild(binary, "integration/durable", "-C", filepath.Join(source, "integration"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
 }
 
 // onDatabases runs test on a database without tables of each kind, with the name or URL that
@@ -210,21 +265,22 @@ func onDatabases(t *testing.T, test func(t *testing.T, d *testdb.DB, urls ...str
 	})
 }
 
+// onGroup runs test on a database without tables of a group of MySQL servers, with a URL for
+// each member in which it comes first.
 func onGroup(t *testing.T, single bool, test func(t *testing.T, d *testdb.DB, urls ...string)) {
-	onNodes(t, dbserver.StartMySQLGroup(t, 3, single).Servers(), "group_replication_consistency='BEFORE'", test)
-}
-
-// onNodes runs test on a database without tables of a cluster, with a URL for each node in
-// which it comes first.
-func onNodes(t *testing.T, nodes []*dbserver.Server, setting string, test func(t *testing.T, d *testdb.DB, urls ...string)) {
-	dsn := nodes[0].DSNOf(nodes[0].NewDatabase(t))
-	var hosts, urls []string
-	for _, node := range nodes {
-		hosts = append(hosts, node.Addr())
-	}
-	for range hosts {
-		urls = append(urls, strings.Replace(dbserver.MySQLURL(t, dsn), nodes[0].Addr(), strings.Join(hosts, ","), 1)+"?"+setting)
-		hosts = append(hosts[1:], hosts[0])
-	}
-	test(t, testdb.Open(t, "mysql", dsn+"&"+setting), urls...)
+	t.Run("Group Replication", func(t *testing.T) {
+		const setting = "group_replication_consistency='BEFORE'"
+		members := dbserver.StartMySQLGroup(t, 3, single).Members
+		dsn := members[0].DSNOf(members[0].NewDatabase(t))
+		var hosts, urls []string
+		for _, m := range members {
+			hosts = append(hosts, m.Addr())
+		}
+		for range hosts {
+			url := strings.Replace(dbserver.MySQLURL(t, dsn), members[0].Addr(), strings.Join(hosts, ","), 1)
+			urls = append(urls, url+"?"+setting)
+			hosts = append(hosts[1:], hosts[0])
+		}
+		test(t, testdb.Open(t, "mysql", dsn+"&"+setting), urls...)
+	})
 }

@@ -1,0 +1,168 @@
+package releases
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/oasdiff/oasdiff/checker"
+	"github.com/oasdiff/oasdiff/diff"
+	"github.com/oasdiff/oasdiff/load"
+	"golang.org/x/exp/apidiff"
+	"golang.org/x/mod/semver"
+	"golang.org/x/tools/go/packages"
+
+	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/process"
+)
+
+func recordOpenAPI(t *testing.T, _, release string) {
+	write(t, release, "openapi.json", []byte(read(t, root+"/openapi.json")))
+}
+
+// goes is what oasdiff takes for harmless, as a client that is strict about the old document
+// accepts the new one. But a client may rely on what goes.
+var goes = map[string]checker.Level{
+	checker.ResponseOptionalPropertyRemovedId:     checker.ERR,
+	checker.OptionalResponseHeaderRemovedId:       checker.ERR,
+	checker.ResponseNonSuccessStatusRemovedId:     checker.ERR,
+	checker.ResponsePropertyOneOfRemovedId:        checker.ERR,
+	checker.RequestParameterDefaultValueChangedId: checker.ERR,
+	checker.RequestParameterDefaultValueRemovedId: checker.ERR,
+}
+
+// checkOpenAPI has oasdiff compare openapi.json with the released one. info.version is the
+// version of the wire contract.
+func checkOpenAPI(t *testing.T, release string) (lines []string) {
+	old, now := openAPI(t, release), openAPI(t, root)
+	was, is := old.Info.Version, now.Info.Version
+	same := read(t, release+"/openapi.json") == read(t, root+"/openapi.json")
+	if !same && semver.Compare("v"+is, "v"+was) <= 0 {
+		lines = append(lines, fmt.Sprintf("it has changed, and its info.version is %s, not above %s", is, was))
+	}
+	compared, sources, err := diff.GetWithOperationsSourcesMap(diff.NewConfig(),
+		&load.SpecInfo{Url: "released", Spec: old}, &load.SpecInfo{Url: "now", Spec: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := checker.NewConfig(checker.GetAllChecks(), checker.WithSeverityLevels(goes))
+	localizer := checker.NewDefaultLocalizer()
+	for _, change := range checker.CheckBackwardCompatibility(config, compared, sources) {
+		lines = append(lines, fmt.Sprintf("%s %s: %s (%s)",
+			change.GetOperation(), change.GetPath(), change.GetUncolorizedText(localizer), change.GetId()))
+	}
+	return lines
+}
+
+// openAPI reads the openapi.json of a folder.
+func openAPI(t *testing.T, folder string) *openapi3.T {
+	t.Helper()
+	document, err := openapi3.NewLoader().LoadFromFile(filepath.Join(folder, "openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// checkAPI has apidiff compare the public packages with those in the history. The export data
+// that apidiff can keep in a file is readable for two releases of Go only.
+func checkAPI(t *testing.T, release string) (lines []string) {
+	old, now := publicPackages(t, sourceOf(t, filepath.Base(release))), publicPackages(t, root)
+	for _, change := range apidiff.ModuleChanges(old, now).Changes {
+		// Nobody is promised that values can be compared by ==.
+		if !change.Compatible && !strings.HasSuffix(change.Message, ": old is comparable, new is not") {
+			lines = append(lines, change.Message)
+		}
+	}
+	return lines
+}
+
+// publicPackages loads the packages of the module in a folder that other modules can import.
+func publicPackages(t *testing.T, folder string) *apidiff.Module {
+	t.Helper()
+	loaded, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedTypes | packages.NeedModule,
+		Dir:  folder,
+		Env:  append(os.Environ(), "GOWORK=off"),
+	}, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := new(apidiff.Module)
+	for _, p := range loaded {
+		if len(p.Errors) > 0 {
+			t.Fatal(p.Errors)
+		}
+		if m.Path = p.Module.Path; p.Name != "main" && !slices.Contains(strings.Split(p.PkgPath, "/"), "internal") {
+			m.Packages = append(m.Packages, p.Types)
+		}
+	}
+	return m
+}
+
+// sourceOf returns a folder with the repository as it was when a release was recorded. It skips
+// the test where the history is not there.
+func sourceOf(t *testing.T, version string) string {
+	t.Helper()
+	git := func(args ...string) string {
+		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
+		if err != nil {
+			need.Missing(t, need.Tools, fmt.Errorf("no history, which has %s: git %s: %w", version, args[0], err))
+		}
+		return string(bytes.TrimSpace(out))
+	}
+	// The commit that recorded the release, not one that has moved what was recorded.
+	recorded := ":(top,glob)**/" + version + "/shop.json"
+	commit := git("log", "-1", "-M", "--diff-filter=AM", "--format=%H", "--", recorded)
+	if commit == "" || git("rev-parse", "--is-shallow-repository") != "false" {
+		need.Missing(t, need.Tools, "the history ends before "+version)
+	}
+	dir := process.Folder(t)
+	archive := filepath.Join(dir, "source.zip")
+	git("archive", "--format=zip", "-o", archive, commit)
+	files, err := zip.OpenReader(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	source := filepath.Join(dir, "source")
+	if err := os.CopyFS(source, files); err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
+// The recorded exchanges of testdata/contract stay there, as later commits replay them. A
+// release has their sums, as sha256sum prints them.
+func recordExchanges(t *testing.T, _, release string) {
+	files, err := filepath.Glob(root + "/testdata/contract/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, file := range append(files, root+"/testdata/contract/store.json") {
+		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256([]byte(read(t, file))), filepath.Base(file))
+	}
+	write(t, release, "contract.sha256", []byte(b.String()))
+}
+
+func checkExchanges(t *testing.T, release string) (lines []string) {
+	for line := range strings.Lines(read(t, release+"/contract.sha256")) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		text, err := os.ReadFile(filepath.Join(root, "testdata/contract", name))
+		if now := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil {
+			lines = append(lines, name+" is gone")
+		} else if now != sum {
+			lines = append(lines, name+" has been edited since it was released: its sum is now "+now)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,278 @@
+// Package releases holds the code to what each release has promised, as README.md says, and
+// runs replicas of several releases on one database.
+package releases
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/semver"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/testdb"
+)
+
+const root = "../.."
+
+var version = flag.String("record", "", "record this `version` in testdata")
+
+// A promise is what a release holds later commits to. Both functions get the folder of the
+// release. A new one gets what the service answers to the questions of the last one. What
+// check returns is how the code differs: each difference is one line, the same every time and
+// on every machine.
+type promise struct {
+	name   string
+	needs  *dbserver.Kind                           // nil: nothing
+	record func(t *testing.T, last, release string) // nil: another one records it, or the history has it
+	check  func(t *testing.T, release string) []string
+}
+
+var promises = []promise{
+	{"openapi", nil, recordOpenAPI, checkOpenAPI},
+	{"api", nil, nil, checkAPI},
+	{"exchanges", nil, recordExchanges, checkExchanges},
+	{"cursors", nil, recordCursors, checkCursors},
+	{"tags", nil, recordTags, checkTags},
+	{"fingerprints", nil, recordFingerprints, checkFingerprints},
+	{"database", nil, recordSQLite, checkSQLite},
+	{"postgresql", postgres.kind, postgres.record, postgres.check},
+	{"postgresql 18", postgres18.kind, nil, postgres18.check},
+	{"mariadb", mariaDB.kind, mariaDB.record, mariaDB.check},
+	{"mysql", mySQL.kind, mySQL.record, mySQL.check},
+}
+
+func TestReleasesHold(t *testing.T) {
+	for _, release := range releases(t) {
+		for _, p := range promises {
+			t.Run(filepath.Base(release)+"/"+p.name, func(t *testing.T) {
+				if p.needs != nil {
+					p.needs.Need(t)
+				}
+				if lines := p.broken(t, release); len(lines) > 0 {
+					t.Errorf("this breaks whoever relies on %s:\n%s", filepath.Base(release), toJSON(t, lines))
+				}
+			})
+		}
+	}
+}
+
+// TestRecord records a release and expects that it holds: in testdata if the flag -record has
+// its version, and else for nothing, as months may pass until the next one.
+func TestRecord(t *testing.T) {
+	folders := releases(t)
+	last := folders[len(folders)-1]
+	folder := filepath.Join("testdata", *version)
+	if *version != "" {
+		t.Setenv(need.Variable, "all")
+		t.Setenv(long.Variable, "1")
+		if v := "v" + *version; semver.Canonical(v) != v || semver.Compare(v, "v"+filepath.Base(last)) <= 0 {
+			t.Fatalf("%s is not a version above %s", *version, filepath.Base(last))
+		}
+		if !t.Run("earlier releases", TestReleasesHold) {
+			return
+		}
+	}
+	release := filepath.Join(t.TempDir(), "1.0.0-new")
+	if err := os.Mkdir(release, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range promises {
+		if p.record == nil {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			if p.needs != nil {
+				p.needs.Need(t)
+			}
+			p.record(t, last, release)
+			if lines := p.check(t, release); len(lines) > 0 {
+				t.Errorf("what was recorded does not hold:\n%s", toJSON(t, lines))
+			}
+		})
+	}
+	if *version == "" || t.Failed() {
+		return
+	}
+	if err := os.CopyFS(folder, os.DirFS(release)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a later commit would break is the same as a release that promised what is not there.
+func TestBrokenPromisesAreFound(t *testing.T) {
+	for _, c := range []struct {
+		promise, file string
+		old, new      string // of the file; in shop.db, new is a statement
+		want          string // of what is found; if it is empty, nothing is
+	}{
+		{"openapi", "openapi.json", `"reason": {`, `"cause": {}, "reason": {`, "response-optional-property-removed"},
+		{"openapi", "openapi.json", `"Idempotent-Replayed": {`, `"X": {}, "Idempotent-Replayed": {`, "optional-response-header-removed"},
+		{"openapi", "openapi.json", `"201": {`, `"418": {"description": ""}, "201": {`, "response-non-success-status-removed"},
+		{"openapi", "openapi.json", `"default": 50`, `"default": 20`, "request-parameter-default-value-changed"},
+		{"openapi", "openapi.json", `"version": "`, `"version": "1.0.0", "x-version": "`, "not above 1.0.0"},
+		{"openapi", "openapi.json", `"Idempotent-Replayed": { "$ref": "#/components/headers/IdempotentReplayed" },`, "", ""},
+		{"exchanges", "contract.sha256", "45956a27", "00000000", "not-found.txt has been edited"},
+		{"exchanges", "contract.sha256", "  order.txt", "  gone.txt", "gone.txt is gone"},
+		{"exchanges", differencesFile, "its sum is now ", "its sum is now 00", "names what does not differ"},
+		{"exchanges", differencesFile, `"Why": "`, `"Why": " ", "No": "`, "does not say why"},
+		{"cursors", "cursors.json", `"AXVhZGHVktB5"`, `"AXVhZGHVkAAA"`, `leads to "" with status 400`}, // another checksum
+		{"cursors", "cursors.json", `"Position": "ada"`, `"Position": "adb"`, `leads to "ada" with status 200, and not to "adb"`},
+		{"tags", "tags.json", `"ETag": "\"`, `"ETag": "\"x`, "NewResource makes"},
+		{"tags", "tags.json", `\"n\":[0,-0,1.0`, `\"n\":[0,-0,1`, "NewResource makes"},
+		{"tags", "tags.json", "E_N9EfpNI3vkMJA2_V0c1A", "another", "the tag of /v2/widgets?limit=10"},
+		{"fingerprints", "fingerprints.json", `"Fingerprint": "`, `"Fingerprint": "00`, "and had"},
+		{"fingerprints", "fingerprints.json", `"Key": "bare"`, `"Key": "\"bare\""`, `and had "\"bare\""`},
+		{"database", "shop.db", "", `ALTER TABLE storefront_orders RENAME keyed_ms TO ms`, `"storefront_orders keyed_ms`},
+		{"database", "shop.db", "", `UPDATE storefront_schema SET version = 1000000, oldest = 1000000`, "of a later release"},
+		{"database", "shop.db", "", `UPDATE storefront_orders SET key_hash = randomblob(32)`, `is answered with 201 {"id":"…"`},
+		{"database", "shop.db", "", `UPDATE storefront_orders SET fingerprint = randomblob(32)`, "is answered with 422"},
+		{"database", "shop.db", "", `UPDATE storefront_orders SET created_ms = 1`, "storefront_orders does not have"},
+		{"database", "shop.db", "", `UPDATE storefront_users SET id = randomblob(9)`, "users are"},
+		{"database", "shop.db", "", `DELETE FROM storefront_products WHERE id = CAST('ada' AS BLOB)`, "a product is 404"},
+		{"database", "shop.db", "", `CREATE INDEX items ON storefront_orders (item)`, "Migrate leaves"},
+	} {
+		t.Run(c.promise+" "+c.want, func(t *testing.T) {
+			release := copyOf(t, "1.0.0-copy")
+			if file := filepath.Join(release, c.file); c.old == "" {
+				d := testdb.Open(t, "sqlite", "file:"+file)
+				d.Exec(t, c.new)
+				d.Pool.Close() // so that all of it is in the file
+			} else if text := read(t, file); strings.Contains(text, c.old) {
+				write(t, release, c.file, []byte(strings.Replace(text, c.old, c.new, 1)))
+			} else {
+				t.Fatalf("%s does not have %q", c.file, c.old)
+			}
+			p := promises[slices.IndexFunc(promises, func(p promise) bool { return p.name == c.promise })]
+			lines := strings.Join(p.broken(t, release), "\n")
+			if !strings.Contains(lines, c.want) || (lines == "") != (c.want == "") {
+				t.Errorf("it is found to differ by %q, want %q", lines, c.want)
+			}
+		})
+	}
+	if lines := promises[0].broken(t, copyOf(t, "1.0.0")); len(lines) == 0 {
+		t.Error("a final release has a " + differencesFile)
+	}
+}
+
+// copyOf returns a copy of 1.0.0-rc.2 as another version.
+func copyOf(t *testing.T, version string) string {
+	t.Helper()
+	release := filepath.Join(t.TempDir(), version)
+	if err := os.CopyFS(release, os.DirFS("testdata/1.0.0-rc.2")); err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// releases returns the folders of the releases, the oldest first. CHANGELOG.md lists the same.
+func releases(t *testing.T) (folders []string) {
+	t.Helper()
+	folders, err := filepath.Glob("testdata/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	heading := regexp.MustCompile(`(?m)^## \[([0-9][^]]*)\]`)
+	for _, m := range heading.FindAllStringSubmatch(read(t, root+"/CHANGELOG.md"), -1) {
+		listed = append(listed, "testdata/"+m[1])
+	}
+	byVersion := func(a, b string) int { return semver.Compare("v"+filepath.Base(a), "v"+filepath.Base(b)) }
+	slices.SortFunc(folders, byVersion)
+	slices.SortFunc(listed, byVersion)
+	if !slices.Equal(folders, listed) {
+		t.Errorf("the releases are %q, and by CHANGELOG.md %q", folders, listed)
+	}
+	return folders
+}
+
+// differencesFile is in the folder of a prerelease that made mistakes. It names how their fixes
+// differ from the prerelease, line by line, as nothing else may.
+const differencesFile = "differences.json"
+
+// A mistake is one of a prerelease that is fixed.
+type mistake struct {
+	Why         string
+	Differences []string // promise: line
+}
+
+// broken returns how the code differs from what the release promised and its differences.json
+// does not name, and what that file should not have.
+func (p promise) broken(t *testing.T, release string) (lines []string) {
+	t.Helper()
+	var mistakes []mistake
+	text, err := os.ReadFile(filepath.Join(release, differencesFile))
+	if err == nil {
+		err = json.Unmarshal(text, &mistakes)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err == nil && semver.Prerelease("v"+filepath.Base(release)) == "" {
+		return []string{"only a prerelease may have a " + differencesFile}
+	}
+	for _, line := range p.check(t, release) {
+		lines = append(lines, p.name+": "+line)
+	}
+	slices.Sort(lines)
+	for _, m := range mistakes {
+		if strings.TrimSpace(m.Why) == "" {
+			lines = append(lines, fmt.Sprintf("%s does not say why there is %q", differencesFile, m.Differences))
+		}
+		for _, named := range m.Differences {
+			if !strings.HasPrefix(named, p.name+": ") {
+				continue
+			}
+			if i := slices.Index(lines, named); i >= 0 {
+				lines = slices.Delete(lines, i, i+1)
+			} else {
+				lines = append(lines, differencesFile+" names what does not differ: "+named)
+			}
+		}
+	}
+	return lines
+}
+
+func toJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
+// fromJSON returns what a file of a release has.
+func fromJSON[T any](t *testing.T, release, name string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(release, name))), &v); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return v
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, release, name string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(release, name), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
