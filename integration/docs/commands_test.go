@@ -45,7 +45,8 @@ var trials = map[string]trial{
 
 	`(umask 077; sqlite3 /var/lib/shop/shop.db "VACUUM INTO '/var/backups/shop.db'")`: backingUp,
 
-	"go mod edit -require=example.com/storefront@v0.0.0 -replace=example.com/storefront=../storefront": testedBy("TestDocumentedProgram"),
+	"go mod edit -replace=example.com/storefront=../storefront":                 testedBy("TestDocumentedProgram"),
+	"go mod edit -replace=example.com/storefront/durable=../storefront/durable": testedBy("TestDocumentedProgram"),
 
 	`git clone "$REPOSITORY" ../storefront`: instead(`git clone --quiet --no-checkout . "$dir/storefront"`),
 	"go mod tidy":                           testedBy("TestDocumentedProgram"),
