@@ -53,6 +53,20 @@ func create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGrou
 	return &wg
 }
 
+// propose calls CreateOrder with the item as the key.
+func propose(ctx context.Context, store *sqlstore.Store, item string) (storefront.Order, error) {
+	return store.CreateOrder(ctx, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: "ord_" + item, Item: item, Qty: 1})
+}
+
+// accepts returns options with this Accept.
+func accepts(accept func(context.Context, *sql.Tx, storefront.Order) error) *sqlstore.Options {
+	return &sqlstore.Options{
+		Accept: func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+			return accept(ctx, tx, order)
+		},
+	}
+}
+
 // An order waits only while as many commits as possible are under way, and then shares the next.
 func TestCommitsAreShared(t *testing.T) {
 	for _, test := range []struct {
@@ -317,23 +331,6 @@ func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 	}
 }
 
-func TestErrorOfAcceptRollsBack(t *testing.T) {
-	broken := errors.New("broken")
-	for _, engine := range engines {
-		for _, want := range []error{broken, &storefront.Refusal{Reason: "sold-out"}} {
-			synctest.Test(t, func(t *testing.T) {
-				store, f := acceptedBy(t, engine, func(context.Context, *sql.Tx) error { return want })
-				if _, err := store.CreateOrder(t.Context(), key, order); err != want {
-					t.Errorf("CreateOrder returned %v, want %v", err, want)
-				}
-				if last := f.ran[len(f.ran)-1]; last != "ROLLBACK" {
-					t.Errorf("%v: the last statement was %s", engine, last)
-				}
-			})
-		}
-	}
-}
-
 // The rows of Accept are undone, too, if other orders share the transaction.
 func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -398,23 +395,6 @@ func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 	}
 }
 
-func TestAcceptRunsAgainAfterASerializationFailure(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			calls := 0
-			store, _ := acceptedBy(t, engine, func(context.Context, *sql.Tx) error {
-				if calls++; calls < 3 {
-					return fmt.Errorf("stock: %w", stateError("40001"))
-				}
-				return nil
-			})
-			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || calls != 3 {
-				t.Errorf("CreateOrder returned %v, %v after %d calls of Accept", got, err, calls)
-			}
-		})
-	}
-}
-
 // When Accept is called, the key is free, even if the outcome of an earlier try was lost.
 func TestErrorOfAcceptIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -437,77 +417,40 @@ func TestErrorOfAcceptIsDefinite(t *testing.T) {
 	})
 }
 
-func TestAcceptThatEndsTheTransactionIsReported(t *testing.T) {
+// In SQLite, others share the commit.
+func TestAcceptThatEndsTheTransactionIsReportedToItsCallerAlone(t *testing.T) {
 	for _, engine := range engines {
 		for name, end := range map[string]func(*sql.Tx) error{
 			"commit":               func(tx *sql.Tx) error { return tx.Commit() },
 			"rollback":             func(tx *sql.Tx) error { return tx.Rollback() },
 			"rollback and refusal": func(tx *sql.Tx) error { tx.Rollback(); return &storefront.Refusal{} },
 		} {
-			synctest.Test(t, func(t *testing.T) {
-				store, _ := acceptedBy(t, engine, func(_ context.Context, tx *sql.Tx) error { return end(tx) })
-				_, err := store.CreateOrder(t.Context(), key, order)
-				if err == nil || !strings.Contains(err.Error(), "must not end it") || errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
-					t.Errorf("%v: %s: CreateOrder returned %v", engine, name, err)
-				}
-			})
-		}
-	}
-}
-
-func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
-	for _, engine := range engines {
-		for name, stop := range map[string]func(){
-			"panic":                     func() { panic(io.ErrNoProgress) },
-			"panic with a broken error": func() { panic((*net.OpError)(nil)) },
-			"Goexit":                    runtime.Goexit,
-		} {
-			synctest.Test(t, func(t *testing.T) {
-				d := newHeldDB(engine)
-				store := sqlstore.New(open(t, d), &sqlstore.Options{
-					Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+			for _, others := range [][]string{nil, {"a", "b"}} {
+				synctest.Test(t, func(t *testing.T) {
+					f := newHeldDB(engine)
+					store := sqlstore.New(open(t, f), accepts(func(_ context.Context, tx *sql.Tx, order storefront.Order) error {
 						if order.Item == "bad" {
-							stop()
+							return end(tx)
 						}
 						return nil
-					},
-				})
-				wg := create(t, store, "a", "b")
-				wg.Go(func() {
-					returned := false
-					defer func() {
-						value := recover()
-						ends := name == "Goexit" // ends the goroutine of the caller, in which Accept runs
-						if err, _ := value.(error); returned || ends != (value == nil) || name == "panic" && !errors.Is(err, io.ErrNoProgress) {
-							t.Errorf("%v, %s: returned %t, recovered %v", engine, name, returned, value)
+					}))
+					wg := create(t, store, others...)
+					wg.Go(func() {
+						_, err := propose(t.Context(), store, "bad")
+						if err == nil || !strings.Contains(err.Error(), "must not end it") ||
+							errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
+							t.Errorf("%v, %s, beside %q: CreateOrder returned %v", engine, name, others, err)
 						}
-					}()
-					store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
-					returned = true
+					})
+					synctest.Wait()
+					more := create(t, store, others...)
+					close(f.server.let)
+					wg.Wait()
+					more.Wait()
 				})
-				synctest.Wait()
-				more := create(t, store, "c", "d")
-				close(d.server.let)
-				wg.Wait()
-				more.Wait()
-				next := create(t, store, "e")
-				next.Wait()
-			})
+			}
 		}
 	}
-}
-
-func TestQueueIsBoundedByMaxCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(sqlite)
-		store := sqlstore.New(open(t, d), &sqlstore.Options{MaxCalls: 3})
-		wg := create(t, store, "a", "b", "c")
-		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
-			t.Errorf("a call beyond MaxCalls returned %v", err)
-		}
-		close(d.server.let)
-		wg.Wait()
-	})
 }
 
 // A call whose time runs out when it finds its key taken has not seen the order.
@@ -604,32 +547,6 @@ func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
 			t.Errorf("CreateOrder returned %v", err)
 		}
-	})
-}
-
-func TestAcceptThatEndsASharedTransactionIsReportedToItsCallerAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(sqlite)
-		store := sqlstore.New(open(t, d), &sqlstore.Options{
-			Accept: func(_ context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-				if order.Item == "bad" {
-					return tx.Commit()
-				}
-				return nil
-			},
-		})
-		wg := create(t, store, "a")
-		wg.Go(func() {
-			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
-			if err == nil || !strings.Contains(err.Error(), "must not end it") {
-				t.Errorf("CreateOrder returned %v", err)
-			}
-		})
-		synctest.Wait()
-		more := create(t, store, "c", "d")
-		close(d.server.let)
-		wg.Wait()
-		more.Wait()
 	})
 }
 
@@ -989,8 +906,10 @@ func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
 					runs := 0
 					store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
 						runs++
-						_, err := tx.ExecContext(ctx, "note it")
-						return err
+						if _, err := tx.ExecContext(ctx, "note it"); err != nil {
+							return fmt.Errorf("stock: %w", err)
+						}
+						return nil
 					})
 					f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 						if kindOf(query) == "NOTE" && runs < 3 {
@@ -1007,45 +926,53 @@ func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
 	}
 }
 
-func TestPanicOfAcceptIsTheVeryValue(t *testing.T) {
+// It runs in the goroutine of its caller, even if other orders share the commit.
+func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 	type incomparable struct{ _ func() }
 	value := &incomparable{}
 	for _, engine := range engines {
 		for _, others := range []bool{false, true} {
 			for name, want := range map[string]any{
-				"pointer": value, "incomparable": incomparable{}, "error": errors.New("broken"), "nil error of a type": (*net.OpError)(nil),
-				"transient error": driver.ErrBadConn,
+				"pointer": value, "incomparable": incomparable{}, "error": errors.New("broken"),
+				"nil error of a type": (*net.OpError)(nil), "transient error": driver.ErrBadConn, "Goexit": nil,
 			} {
 				t.Run(fmt.Sprintf("%v/%s/shared %t", engine, name, others), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						f := newHeldDB(engine)
 						runs := 0
-						store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+						store := sqlstore.New(open(t, f), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
 							if order.Item == "bad" {
 								runs++
+								if want == nil {
+									runtime.Goexit()
+								}
 								panic(want)
 							}
 							return nil
-						}})
+						}))
 						var before sync.WaitGroup
 						if others {
 							before.Go(create(t, store, "a").Wait)
 							synctest.Wait()
 						}
 						before.Go(func() {
+							returned := false
 							defer func() {
 								got := recover()
-								if pointer, ok := got.(*incomparable); ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) || runs != 1 {
-									t.Errorf("the panic was %v after %d runs, want %v after 1", got, runs, want)
+								pointer, ok := got.(*incomparable)
+								if ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) || returned || runs != 1 {
+									t.Errorf("it returned: %t, the panic was %v after %d runs, want %v after 1", returned, got, runs, want)
 								}
 							}()
-							store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "bad", Item: "bad"})
+							propose(t.Context(), store, "bad")
+							returned = true
 						})
 						synctest.Wait()
 						after := create(t, store, "b", "c")
 						close(f.server.let)
 						before.Wait()
 						after.Wait()
+						create(t, store, "d").Wait()
 					})
 				})
 			}
@@ -1296,7 +1223,7 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 							if err != nil || got != order {
 								t.Errorf("CreateOrder returned %v, %v", got, err)
 							}
-						case !errors.Is(err, storefront.ErrUnavailable):
+						case !errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, sql.ErrNoRows):
 							t.Errorf("CreateOrder returned %v, %v", got, err)
 						}
 					})

@@ -192,33 +192,40 @@ func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
 	})
 }
 
-func TestReadsAndOrdersHaveEachTheirMaxCalls(t *testing.T) {
+func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, let := newGatedDB()
-		store := sqlstore.New(open(t, f), &sqlstore.Options{MaxCalls: 3})
-		get := func() error {
-			_, err := store.GetProduct(t.Context(), "kettle")
+		db := open(t, f)
+		db.SetMaxOpenConns(2)
+		store := sqlstore.New(db, &sqlstore.Options{MaxCalls: 3})
+		get := func(ctx context.Context) error {
+			_, err := store.GetProduct(ctx, "kettle")
 			return err
 		}
 		var reads sync.WaitGroup
-		for range 3 {
-			reads.Go(func() {
-				if err := get(); err != nil {
-					t.Errorf("a read beside orders returned %v", err)
-				}
-			})
-		}
+		reads.Go(func() { fill(t, store, 3) }) // one that runs and two that wait for its connection
 		synctest.Wait()
-		orders := create(t, store, "a", "b", "c")
-		if err := get(); !errors.Is(err, storefront.ErrUnavailable) {
-			t.Errorf("a read beyond MaxCalls returned %v", err)
+		orders := create(t, store, "a", "b", "c") // these count for themselves
+		began := time.Now()
+		_, list := store.ListWidgets(t.Context(), "", 1)
+		_, order := store.CreateOrder(t.Context(), key, order)
+		for _, err := range []error{list, get(t.Context()), order} {
+			if !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("a call beyond MaxCalls returned %v", err)
+			}
 		}
-		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
-			t.Errorf("an order beyond MaxCalls returned %v", err)
+		if time.Since(began) != 0 {
+			t.Error("calls beyond MaxCalls waited")
+		}
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := get(done); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call beyond MaxCalls whose ctx is done returned %v", err)
 		}
 		close(let)
 		reads.Wait()
 		orders.Wait()
+		fill(t, store, 1)
 	})
 }
 

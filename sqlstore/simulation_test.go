@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -82,40 +81,6 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// A failure helps only if its seed repeats it.
-func TestSimulationIsTheSameEachTime(t *testing.T) {
-	if raceDetected() {
-		t.Skip("the race detector has goroutines run in random sequence")
-	}
-	if os.Getenv("STOREFRONT_LONG") == "" { // which integration/soak sets
-		t.Skip("a machine that stops the process may have goroutines run in another sequence")
-	}
-	for seed := *first; seed < *first+40; seed++ {
-		// When the machine stops the process for 10 ms, the runtime may interrupt a
-		// goroutine. On a busy machine a few runs of a seed differ, but not most.
-		var stories [][]string
-		for len(stories) < 50 {
-			m := simulate(t, seed)
-			if m.pool != 0 || m.grain != 0 {
-				break // database/sql picks the call that gets a connection next at random
-			}
-			story := m.told()
-			if slices.ContainsFunc(stories, func(other []string) bool { return slices.Equal(story, other) }) {
-				break
-			}
-			stories = append(stories, story)
-		}
-		if len(stories) == 50 {
-			first, second := stories[0], stories[1]
-			i := 0
-			for i < min(len(first), len(second)) && first[i] == second[i] {
-				i++
-			}
-			t.Fatalf("seed %d had another story each time, from line %d on:\n%s\nand then\n%s", seed, i+1,
-				strings.Join(first[i:min(i+3, len(first))], "\n"), strings.Join(second[i:min(i+3, len(second))], "\n"))
-		}
-	}
-}
 
 func raceDetected() bool {
 	info, ok := debug.ReadBuildInfo()

@@ -19,6 +19,7 @@ import (
 	"example.com/storefront/durable/examples/outbox"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 )
@@ -45,7 +46,7 @@ func TestStock(t *testing.T) {
 		d.Exec(t, table, "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL)",
 			fmt.Sprintf("INSERT INTO stock VALUES ('teapot', %d)", stockPieces))
 		replicas := faulttest.StartReplicas(t, process.Stock, 3, name)
-		rng := rand.New(rand.NewPCG(*faulttest.Seed, 0))
+		rng := rand.New(rand.NewPCG(*long.Seed, 0))
 		killReplica := func() (comeBack func()) {
 			r := replicas[rng.IntN(len(replicas))]
 			r.Process.Kill()
@@ -58,7 +59,7 @@ func TestStock(t *testing.T) {
 		var buying sync.WaitGroup
 		t.Cleanup(buying.Wait) // t.Context is done by then
 		for i := range buyers {
-			buyers[i] = &buyer{t: t, client: client, replicas: replicas, key: fmt.Sprint("buyer-", i), rng: rand.New(rand.NewPCG(*faulttest.Seed, uint64(i+1)))}
+			buyers[i] = &buyer{t: t, client: client, replicas: replicas, key: fmt.Sprint("buyer-", i), rng: rand.New(rand.NewPCG(*long.Seed, uint64(i+1)))}
 		}
 		buy := func(buyers []*buyer) {
 			for _, b := range buyers {
