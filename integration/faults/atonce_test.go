@@ -26,6 +26,7 @@ import (
 // disk. One replica has a wrong clock. After each round, all goes on by itself. In the end, a
 // part never comes back, the others serve, and every key settles.
 func TestAtOnce(t *testing.T) {
+	long.Test(t)
 	t.Run("SQLite", func(t *testing.T) {
 		s := newShop(t)
 		dir := smalldisk.Folder(t)
@@ -157,7 +158,6 @@ type shop struct {
 }
 
 func newShop(t *testing.T) *shop {
-	long.Test(t)
 	s := &shop{Test: faulttest.New(t), t: t}
 	engine := fnv.New64a() // so that each has other faults
 	engine.Write([]byte(t.Name()))

@@ -842,6 +842,27 @@ func TestAFailedSharedReadFailsThoseThatWaitAndNoneAfter(t *testing.T) {
 	})
 }
 
+func TestAReadThatFailsDoesNotKeepRequestsFromJoiningAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := [...]chan struct{}{make(chan struct{}), make(chan struct{})}
+		s := newSource(func(_ context.Context, n int) error {
+			<-let[n-1]
+			return []error{errFailed, nil}[n-1]
+		})
+		through := s.start(t.Context(), keyP, noCache)
+		synctest.Wait()
+		first := s.start(t.Context(), keyP, maxAge(60))
+		synctest.Wait()
+		close(let[0])
+		(<-through).wantError(t, errFailed)
+		second := s.start(t.Context(), keyP, maxAge(60))
+		synctest.Wait()
+		close(let[1])
+		(<-first).want(t, 2)
+		(<-second).want(t, 2)
+	})
+}
+
 func TestAReadThatEndsItsGoroutineHangsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(func(ctx context.Context, n int) error {

@@ -370,7 +370,15 @@ func TestCallCallsInTheGoroutineOfTheMember(t *testing.T) {
 						}
 					}
 				}
-				q.letEnd(2)
+				q.letEnd(1)
+				for i, d := range []*doing{all[1], all[3]} {
+					select {
+					case <-d.ended:
+						t.Errorf("Do %d has returned before its batch has ended", i)
+					default:
+					}
+				}
+				q.letEnd(1)
 				wantEnded(t, all[0], all[1], all[3])
 				<-all[2].ended
 				if _, ok := all[2].panicked.(*value); all[2].returned || ok != (name == "panic") {
@@ -487,5 +495,34 @@ func TestWhatIsPutBackByABatchThatHasHandedOverIsRun(t *testing.T) {
 		if batches != 3 {
 			t.Errorf("%d batches were run, want 3", batches)
 		}
+	})
+}
+
+// There are never more batches than places.
+func TestWhatIsPutBackByABatchThatHasHandedOverHasAPlace(t *testing.T) {
+	each(t, func(t *testing.T, q *queue) {
+		q.in = func(b *batch.Batch[string]) {
+			if len(b.Members) == 2 {
+				b.HandOver()
+				b.PutBack(1)
+			}
+		}
+		all := q.do("a", "b", "c")
+		q.letEnd(1)
+		all = append(all, q.do("d")...)
+		q.letEnd(1) // of b, which has begun before d
+		q.want(t, "[[a] [b c] [d]]")
+		q.letEnd(2)
+		q.want(t, "[[a] [b c] [d] [c]]")
+		wantEnded(t, all...)
+
+		q.begun = nil
+		all = q.do("e", "f", "g")
+		q.letEnd(2)
+		all = append(all, q.do("h")...)
+		q.want(t, "[[e] [f g] [g]]")
+		q.letEnd(2)
+		q.want(t, "[[e] [f g] [g] [h]]")
+		wantEnded(t, all...)
 	})
 }
