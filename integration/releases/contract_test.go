@@ -1,7 +1,6 @@
 package releases
 
 import (
-	"archive/zip"
 	"bytes"
 	"crypto/sha256"
 	"fmt"
@@ -125,18 +124,9 @@ func sourceOf(t *testing.T, version string) string {
 	if commit == "" || git("rev-parse", "--is-shallow-repository") != "false" {
 		need.Missing(t, need.Tools, "the history ends before "+version)
 	}
-	dir := process.Folder(t)
-	archive := filepath.Join(dir, "source.zip")
-	git("archive", "--format=zip", "-o", archive, commit)
-	files, err := zip.OpenReader(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
-	source := filepath.Join(dir, "source")
-	if err := os.CopyFS(source, files); err != nil {
-		t.Fatal(err)
-	}
+	source := filepath.Join(process.Folder(t), "source")
+	git("clone", "--quiet", "--shared", "--no-checkout", ".", source)
+	git("-C", source, "checkout", "--quiet", commit)
 	return source
 }
 

@@ -35,7 +35,7 @@ func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) 
 	t.Helper()
 	this, later := thisRelease(t), laterRelease(t, 3, 2)
 	return func(t *testing.T, d *testdb.DB, urls ...string) {
-		e := newExchange(t, d, urls)
+		e := &exchange{faulttest.New(t), t, d, urls}
 		first, second, added := e.add(this), e.add(this), e.add(later)
 		both := []*faulttest.Replica{first, second}
 		e.run(both, []step{
@@ -54,7 +54,7 @@ func TestReleaseCandidateSideBySide(t *testing.T) {
 	long.Test(t)
 	candidate, this, later := releaseCandidate(t), thisRelease(t), laterRelease(t, 3, 2)
 	test := func(t *testing.T, d *testdb.DB, urls ...string) {
-		e := newExchange(t, d, urls)
+		e := &exchange{faulttest.New(t), t, d, urls}
 		old := []*faulttest.Replica{e.add(candidate), e.add(candidate), e.add(candidate)}
 		first, second, added := e.add(this), e.add(this), e.add(later)
 		e.run(old, []step{
@@ -123,11 +123,6 @@ type exchange struct {
 	t        *testing.T
 	database *testdb.DB
 	urls     []string // of the database, for the replicas in turn
-}
-
-func newExchange(t *testing.T, d *testdb.DB, urls []string) *exchange {
-	t.Helper()
-	return &exchange{faulttest.New(t), t, d, urls}
 }
 
 // add adds a replica of a release, which clients ask, although it is not started yet.
