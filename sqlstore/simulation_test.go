@@ -81,7 +81,6 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-
 func raceDetected() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
