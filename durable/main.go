@@ -104,7 +104,10 @@ func fail(status int, err error) {
 
 // run prepares the database and serves it until ctx is done. It puts the shop into the database,
 // or only if nothing is there if onlyIfNew is set.
-func run(ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, onlyIfNew bool, addr string, delay time.Duration) error {
+func run(
+	ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, onlyIfNew bool,
+	addr string, delay time.Duration,
+) error {
 	store := sqlstore.New(db.DB, nil)
 	var product string
 	waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -127,12 +130,15 @@ func run(ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, onlyIfNe
 	page := explorer.HandlerWithOptions("", &explorer.Options{Product: product})
 	server := &http.Server{Handler: demo.WithExplorer(storefront.New(store), page)}
 	demo.TryThis(os.Stdout, listener.Addr(), product)
-	return graceful.Serve(ctx, server, listener, &graceful.Options{Check: store.Check, Delay: delay, Progress: os.Stdout})
+	opts := &graceful.Options{Check: store.Check, Delay: delay, Progress: os.Stdout}
+	return graceful.Serve(ctx, server, listener, opts)
 }
 
 // fill makes the tables and puts the shop into them, or only if nothing is in them if onlyIfNew
 // is set. It returns the ID of a product that they have, for an example.
-func fill(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefront.MemStore, onlyIfNew bool) (string, error) {
+func fill(
+	ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefront.MemStore, onlyIfNew bool,
+) (product string, err error) {
 	if err := store.Migrate(ctx); err != nil {
 		return "", err
 	}
@@ -161,7 +167,8 @@ func fill(ctx context.Context, db *sql.DB, store *sqlstore.Store, shop *storefro
 // exampleProduct returns the ID of a product for examples, or "" if there is none that
 // can be requested.
 func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
-	rows, err := db.QueryContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 4`) // three IDs cannot be
+	// Three IDs cannot be requested.
+	rows, err := db.QueryContext(ctx, `SELECT id FROM storefront_products ORDER BY id LIMIT 4`)
 	if err != nil {
 		return "", lost(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -233,19 +232,27 @@ func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	serve := func(server *http.Server) *http.Server {
-		if err := Serve(ended, server, newPipeListener(), &Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		if err := Serve(ended, server, newPipeListener(), nil); err != nil {
 			t.Fatal(err)
 		}
 		return server
 	}
-	s := serve(new(http.Server))
-	if s.ReadHeaderTimeout != 5*time.Second || s.ReadTimeout != 15*time.Second || s.WriteTimeout != time.Minute ||
-		s.IdleTimeout != 2*time.Minute || s.MaxHeaderBytes != 32<<10 || s.ErrorLog == nil {
-		t.Errorf("the limits are %v %v %v %v %d", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout, s.MaxHeaderBytes)
+	limits := func(s *http.Server) [5]int {
+		return [5]int{int(s.ReadHeaderTimeout), int(s.ReadTimeout), int(s.WriteTimeout), int(s.IdleTimeout),
+			s.MaxHeaderBytes}
 	}
-	s = serve(&http.Server{ReadHeaderTimeout: -1, ReadTimeout: 1, WriteTimeout: 2, IdleTimeout: 3, MaxHeaderBytes: 4})
-	if s.ReadHeaderTimeout != -1 || s.ReadTimeout != 1 || s.WriteTimeout != 2 || s.IdleTimeout != 3 || s.MaxHeaderBytes != 4 {
-		t.Errorf("the limits are %v %v %v %v %d", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout, s.MaxHeaderBytes)
+	const second = int(time.Second)
+	for _, row := range []struct {
+		server *http.Server
+		want   [5]int
+	}{
+		{new(http.Server), [5]int{5 * second, 15 * second, 60 * second, 120 * second, 32 << 10}},
+		{&http.Server{ReadHeaderTimeout: -1, ReadTimeout: 1, WriteTimeout: 2, IdleTimeout: 3, MaxHeaderBytes: 4},
+			[5]int{-1, 1, 2, 3, 4}},
+	} {
+		if got := limits(serve(row.server)); got != row.want {
+			t.Errorf("the limits are %d, want %d", got, row.want)
+		}
 	}
 }
 

@@ -89,7 +89,8 @@ func (p *probes) isEnding() bool {
 func answer(w http.ResponseWriter, r *http.Request, ask func() (failure string)) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: "This is for probes: GET, HEAD."}.ServeHTTP(w, r)
+		const detail = "This is for probes: GET, HEAD."
+		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: detail}.ServeHTTP(w, r)
 		return
 	}
 	status, text := http.StatusOK, "ok"

@@ -61,7 +61,8 @@ func TestProbesSayNothingOfAnError(t *testing.T) {
 		t.Run(row.name+row.path, func(t *testing.T) {
 			for _, method := range []string{"GET", "HEAD"} {
 				w := asked(row.p, method, row.path)
-				if w.Code != row.status || w.Body.String() != row.body { // it is the server that leaves out the body of HEAD
+				// The body of HEAD is left out by the server.
+				if w.Code != row.status || w.Body.String() != row.body {
 					t.Errorf("%s: %d %q, want %d %q", method, w.Code, w.Body, row.status, row.body)
 				}
 				for name, want := range map[string]string{
@@ -83,13 +84,17 @@ func TestProbesSayNothingOfAnError(t *testing.T) {
 
 func TestProbesAreAtTheirPathsAlone(t *testing.T) {
 	p, _ := probing(func(context.Context) error { return nil })
-	for _, path := range []string{"/livez/", "//livez", "/readyz/", "/readyz/x", "/READYZ", "/healthz", "/v1/livez"} {
-		if w := asked(p, "GET", path); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
+	for _, path := range []string{
+		"/livez/", "//livez", "/readyz/", "/readyz/x", "/READYZ", "/healthz", "/v1/livez",
+	} {
+		w := asked(p, "GET", path)
+		if w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s, want the service's 404", path, w.Code, w.Body)
 		}
 	}
 	for _, path := range []string{"/livez", "/readyz"} {
-		if w := asked(p, "POST", path); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+		w := asked(p, "POST", path)
+		if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 			t.Errorf("POST %s: %d, Allow: %s; want 405 with GET and HEAD", path, w.Code, w.Header().Get("Allow"))
 		}
 	}
@@ -197,7 +202,8 @@ func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 			result = step.result
 			asked(p, "GET", "/readyz")
 			synctest.Wait() // the one who has checked goes on after the answer
-			if step.want == "" && log.Len() > 0 || !strings.Contains(log.String(), step.want) || strings.Count(log.String(), "\n") > 1 {
+			lines := strings.Count(log.String(), "\n")
+			if step.want == "" && lines > 0 || !strings.Contains(log.String(), step.want) || lines > 1 {
 				t.Errorf("after %v, the log has %q, want %q", step.result, log, step.want)
 			}
 			time.Sleep(readyKept)

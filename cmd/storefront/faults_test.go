@@ -24,11 +24,14 @@ func TestFaultReportSaysWhatAClientDidWrong(t *testing.T) {
 	const wrong = "</span> one-key" // behind "failed"
 	body := ""
 	for i := 0; i < 100 && !strings.Contains(body, wrong); i++ {
-		r, err := http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(fmt.Sprintf(`{"item":"teapot %d","qty":1}`, i/2)))
+		order := fmt.Sprintf(`{"item":"teapot %d","qty":1}`, i/2)
+		r, err := http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(order))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {fmt.Sprint("key ", i)}, "User-Agent": {"a key for each try"}}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", fmt.Sprint("key ", i))
+		r.Header.Set("User-Agent", "a key for each try")
 		if result, err := client.Do(r); err == nil {
 			result.Body.Close()
 		}

@@ -134,7 +134,8 @@ func atOwnNames(addr string, page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := (&url.URL{Host: r.Host}).Hostname()
 		_, err := netip.ParseAddr(host)
-		if r.Method == http.MethodPost && err != nil && !strings.EqualFold(host, "localhost") && !strings.EqualFold(host, own) {
+		isOwn := err == nil || strings.EqualFold(host, "localhost") || strings.EqualFold(host, own)
+		if r.Method == http.MethodPost && !isOwn {
 			const detail = "The sample is changed under the name that -addr has, localhost, or an address."
 			storefront.Problem{Status: http.StatusForbidden, Detail: detail}.ServeHTTP(w, r)
 			return

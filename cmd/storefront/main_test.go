@@ -194,7 +194,9 @@ func wantPrintedLinesToWork(t *testing.T, p *running) {
 func TestSampleShop(t *testing.T) {
 	p := start(t)
 	wantPrintedLinesToWork(t, p)
-	for path, id := range map[string]string{"/v1/users": "ada", "/v1/products/teapot": "teapot", "/v2/widgets?limit=5": "w1"} {
+	for path, id := range map[string]string{
+		"/v1/users": "ada", "/v1/products/teapot": "teapot", "/v2/widgets?limit=5": "w1",
+	} {
 		if status, body := fetch(t, p.base+path); status != 200 || !strings.Contains(body, `"id":"`+id+`"`) {
 			t.Errorf("%s: %d %s, want %s in it", path, status, body, id)
 		}
@@ -228,7 +230,9 @@ func TestExplorerIsAtTheRootAndNowhereElse(t *testing.T) {
 
 func TestExplorerChangesTheSampleOnly(t *testing.T) {
 	p := start(t)
-	for list, path := range map[string]string{"users": "/v1/users", "products": "/v1/products/bob", "widgets": "/v2/widgets?limit=9"} {
+	for list, path := range map[string]string{
+		"users": "/v1/users", "products": "/v1/products/bob", "widgets": "/v2/widgets?limit=9",
+	} {
 		var bodies []string
 		for _, op := range []string{"put", "put", "delete"} {
 			if status := p.change(t, list, "bob", op); status != 204 {
@@ -238,7 +242,8 @@ func TestExplorerChangesTheSampleOnly(t *testing.T) {
 			bodies = append(bodies, body)
 		}
 		const item = `{"id":"bob","changed_at":`
-		if !strings.Contains(bodies[0], item) || !strings.Contains(bodies[1], item) || strings.Contains(bodies[2], item) {
+		has := func(i int) bool { return strings.Contains(bodies[i], item) }
+		if !has(0) || !has(1) || has(2) {
 			t.Errorf("%s: with bob, again and without it is\n%s", list, strings.Join(bodies, "\n"))
 		}
 		if bodies[0] == bodies[1] {
@@ -247,7 +252,9 @@ func TestExplorerChangesTheSampleOnly(t *testing.T) {
 	}
 	p.change(t, "products", "teapot", "put")
 	_, teapot := fetch(t, p.base+"/v1/products/teapot")
-	for _, want := range []string{`"changed_at":`, `"name":"Teapot"`, `"price":{"amount":"24.50","currency":"EUR"}`} {
+	for _, want := range []string{
+		`"changed_at":`, `"name":"Teapot"`, `"price":{"amount":"24.50","currency":"EUR"}`,
+	} {
 		if !strings.Contains(teapot, want) {
 			t.Errorf("put again, the teapot is %s, want %s in it", teapot, want)
 		}
@@ -263,7 +270,7 @@ func TestExplorerChangesTheSampleOnly(t *testing.T) {
 
 // A page of another site may have a name of its own made to lead here (DNS rebinding).
 func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
-	changed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	changed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })
 	for _, request := range []struct {
 		addr, host string
 		want       int
@@ -315,7 +322,9 @@ func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
 		return all
 	}
 	before := everything()
-	for _, change := range []explorer.Change{{List: "orders", ID: "ada"}, {List: "orders", ID: "ada", Deleted: true}, {ID: "ada"}} {
+	for _, change := range []explorer.Change{
+		{List: "orders", ID: "ada"}, {List: "orders", ID: "ada", Deleted: true}, {ID: "ada"},
+	} {
 		if err := changeSample(store)(t.Context(), change); !errors.Is(err, explorer.ErrUnknownList) {
 			t.Errorf("%+v: %v, want ErrUnknownList", change, err)
 		}
@@ -345,8 +354,9 @@ func TestFileWithFieldsOfItsOwn(t *testing.T) {
 
 func TestPrintedProductIsThere(t *testing.T) {
 	for _, id := range []string{
-		"teapot", "a/b", "/a", "a/", "//", "./", "../..", "...", "/.", ".a", "\\", "a?b", "a#b", "%", "%2F", "%2e", "+", " ", "~", "zoë", "\U0001fad6",
-		"it's", "'; exit 1 #", `"`, "$HOME", "`exit 1`", "!", "-i", "[1-3]", "{a,b}", "*", "a;b,c=d&e:f@g", strings.Repeat("'", 255),
+		"teapot", "a/b", "/a", "a/", "//", "./", "../..", "...", "/.", ".a", "\\", "a?b", "a#b", "%", "%2F", "%2e",
+		"+", " ", "~", "zoë", "\U0001fad6", "it's", "'; exit 1 #", `"`, "$HOME", "`exit 1`", "!", "-i", "[1-3]",
+		"{a,b}", "*", "a;b,c=d&e:f@g", strings.Repeat("'", 255),
 	} {
 		store := new(storefront.MemStore)
 		for _, id := range []string{".", "..", "/", id} { // the first three cannot be requested
@@ -429,14 +439,21 @@ func TestRefusalToStart(t *testing.T) {
 		status int
 		says   []string
 	}{
-		{"no id", bad(`{"users": [], "products": [{"id": "a"}, {"name": "x"}]}`), 2, []string{"shop.json", "products[1]", "ID is missing"}},
-		{"id is a number", bad(`{"widgets": [{"id": 7}]}`), 2, []string{"shop.json", "widgets[0]", `"id" is not a string`}},
-		{"an ID twice", bad(`{"users": [{"id": "a"}, {"id": "b"}, {"id": "a"}]}`), 2, []string{"shop.json", "users[2]", `"a"`, "[0]"}},
-		{"not an object", bad(`{"users": [{"id": "a"}, "b"]}`), 2, []string{"shop.json", "users[1]", "not a JSON object"}},
+		{"no id", bad(`{"users": [], "products": [{"id": "a"}, {"name": "x"}]}`), 2,
+			[]string{"shop.json", "products[1]", "ID is missing"}},
+		{"id is a number", bad(`{"widgets": [{"id": 7}]}`), 2,
+			[]string{"shop.json", "widgets[0]", `"id" is not a string`}},
+		{"an ID twice", bad(`{"users": [{"id": "a"}, {"id": "b"}, {"id": "a"}]}`), 2,
+			[]string{"shop.json", "users[2]", `"a"`, "[0]"}},
+		{"not an object", bad(`{"users": [{"id": "a"}, "b"]}`), 2,
+			[]string{"shop.json", "users[1]", "not a JSON object"}},
 		{"not an array", bad(`{"users": {"id": "a"}}`), 2, []string{"shop.json", "users", "not an array"}},
-		{"unknown collection", bad(`{"Users": []}`), 2, []string{"shop.json", `"Users"`, "users, products and widgets"}},
-		{"syntax", bad(`{"users": [{"id": "a",}]}`), 2, []string{"shop.json", "line 1, column 23", "invalid character"}},
-		{"truncated", bad(`{"users": [{"id": "a"}`), 2, []string{"shop.json", "line 1, column 22", "unexpected end"}},
+		{"unknown collection", bad(`{"Users": []}`), 2,
+			[]string{"shop.json", `"Users"`, "users, products and widgets"}},
+		{"syntax", bad(`{"users": [{"id": "a",}]}`), 2,
+			[]string{"shop.json", "line 1, column 23", "invalid character"}},
+		{"truncated", bad(`{"users": [{"id": "a"}`), 2,
+			[]string{"shop.json", "line 1, column 22", "unexpected end"}},
 		{"empty file", bad(""), 2, []string{"shop.json", "unexpected end"}},
 		{"no such file", []string{"-data", missing}, 2, []string{missing, "no such file"}},
 		{"a directory", []string{"-data", t.TempDir()}, 2, []string{"is a directory"}},
@@ -492,7 +509,8 @@ func beginOrder(t *testing.T, p *running) *sending {
 	}
 	t.Cleanup(func() { conn.Close() })
 	const begin, rest = `{"item":"teapot",`, `"qty":2}`
-	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"+
+	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\n"+
+		"Content-Type: application/json\r\nIdempotency-Key: k\r\n"+
 		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(begin+rest))
 	s := &sending{conn, bufio.NewReader(conn), rest}
 	if status := s.receive(t); status != http.StatusContinue {

@@ -139,7 +139,7 @@ func mysqlAddr(host string) (network, addr string, err error) {
 	if path, err := url.PathUnescape(host); err == nil && strings.HasPrefix(path, "/") {
 		return "unix", path, nil
 	}
-	if host != "" && !strings.Contains(strings.TrimLeft(host, "["), ":") || strings.HasSuffix(host, "]") { // no port
+	if host != "" && !strings.Contains(strings.TrimLeft(host, "["), ":") || strings.HasSuffix(host, "]") {
 		host += ":3306"
 	}
 	name, port, err := net.SplitHostPort(host)

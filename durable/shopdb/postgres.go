@@ -83,7 +83,8 @@ func sessionAttrs(name string) string {
 // hosts returns a config for each of a config's hosts. A host has several entries if
 // TLS is preferred, but not required.
 func hosts(config *pgx.ConnConfig) (list []*pgx.ConnConfig) {
-	all := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
+	first := &pgconn.FallbackConfig{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}
+	all := append([]*pgconn.FallbackConfig{first}, config.Fallbacks...)
 	for _, entry := range all {
 		if n := len(list) - 1; n >= 0 && list[n].Host == entry.Host && list[n].Port == entry.Port {
 			list[n].Fallbacks = append(list[n].Fallbacks, entry)
@@ -144,11 +145,13 @@ func isPrimary(ctx context.Context, c *pgconn.PgConn) error {
 	} else if recovering == "t" {
 		return errors.New("it is a standby")
 	}
-	source, err := value(ctx, c, `SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'`)
+	source, err := value(ctx, c, `SELECT source FROM pg_settings`+
+		` WHERE name = 'default_transaction_read_only' AND setting = 'on'`)
 	if err != nil {
 		return fmt.Errorf("it is read-only (%w)", err)
 	}
-	return lastingError{fmt.Errorf("default_transaction_read_only is on (%s), and orders have to be written", source)}
+	const text = "default_transaction_read_only is on (%s), and orders have to be written"
+	return lastingError{fmt.Errorf(text, source)}
 }
 
 // commits returns an error if the server does not commit. A message in its log is the

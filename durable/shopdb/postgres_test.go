@@ -28,7 +28,8 @@ type fakePostgres map[string]string
 const (
 	showReadOnly = "SHOW transaction_read_only"
 	recovery     = "SELECT pg_is_in_recovery()"
-	source       = "SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'"
+	source       = "SELECT source FROM pg_settings" +
+		" WHERE name = 'default_transaction_read_only' AND setting = 'on'"
 	message      = "SELECT pg_logical_emit_message(true, 'storefront', '')"
 	whoAreYou    = "SELECT server"
 	wantPassword = "wants a password"
@@ -116,7 +117,8 @@ func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
 			case len(answer) == 5 && strings.Trim(answer, "0123456789") == "":
 				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: answer, Message: "failed"})
 			default:
-				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("v"), DataTypeOID: 25, DataTypeSize: -1}}})
+				text := pgproto3.FieldDescription{Name: []byte("v"), DataTypeOID: 25, DataTypeSize: -1}
+				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{text}})
 				b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte(answer)}})
 				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
 			}
@@ -133,6 +135,10 @@ func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
 func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 	primary := fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "primary"}
 	standby := fakePostgres{showReadOnly: "on", recovery: "t", whoAreYou: "standby"}
+	// writable is a server that says that it can be written to, but answers the message so.
+	writable := func(name, answer string) fakePostgres {
+		return fakePostgres{showReadOnly: "off", message: answer, whoAreYou: name}
+	}
 	for _, row := range []struct {
 		name   string
 		first  fakePostgres
@@ -142,12 +148,12 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 	}{
 		{"the primary", primary, standby, "", "primary"},
 		{"not a standby", standby, primary, "", "primary"},
-		{"not the one that cannot commit", fakePostgres{showReadOnly: "off", message: "hang"}, primary, "", "primary"},
-		{"nor the one that fails to", fakePostgres{showReadOnly: "off", message: "53100"}, primary, "", "primary"},
-		{"the one that cannot commit, if there is no other", fakePostgres{showReadOnly: "off", message: "hang", whoAreYou: "old"}, standby, "", "old"},
-		{"one that does not know the message", fakePostgres{showReadOnly: "off", message: "42883", whoAreYou: "cockroach"}, primary, "", "cockroach"},
-		{"one that does not allow it", fakePostgres{showReadOnly: "off", message: "42501", whoAreYou: "strict"}, primary, "", "strict"},
-		{"one server need not commit", fakePostgres{showReadOnly: "off", message: "hang", whoAreYou: "alone"}, nil, "", "alone"},
+		{"not the one that cannot commit", writable("old", "hang"), primary, "", "primary"},
+		{"nor the one that fails to", writable("full", "53100"), primary, "", "primary"},
+		{"the one that cannot commit, if there is no other", writable("old", "hang"), standby, "", "old"},
+		{"one that does not know the message", writable("cockroach", "42883"), primary, "", "cockroach"},
+		{"one that does not allow it", writable("strict", "42501"), primary, "", "strict"},
+		{"one server need not commit", writable("alone", "hang"), nil, "", "alone"},
 		{"one server must not be a standby", standby, nil, "", "it is a standby"},
 		{"read-write is asked for", standby, primary, "&target_session_attrs=read-write", "primary"},
 		{"the primary is asked for", standby, primary, "&target_session_attrs=primary", "primary"},
@@ -224,7 +230,8 @@ func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 // serverAt returns the server as openPostgres makes it.
 func serverAt(t *testing.T, addr string) server {
 	t.Helper()
-	config, err := pgx.ParseConfig("postgres://shop@" + addr + "/shop?sslmode=disable&default_query_exec_mode=simple_protocol")
+	const query = "/shop?sslmode=disable&default_query_exec_mode=simple_protocol"
+	config, err := pgx.ParseConfig("postgres://shop@" + addr + query)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,6 +283,18 @@ func TestPostgresPasswordIsReadAnew(t *testing.T) {
 	}
 }
 
+func TestBadPostgresURL(t *testing.T) {
+	for url, says := range map[string]string{
+		"postgres://shop:secret@localhost/shop?connect_timeout=soon": "connect_timeout",
+		"postgres://shop:secret@localhost:port/shop":                 "port",
+	} {
+		if _, err := Open(url, nil); err == nil || !strings.Contains(err.Error(), says) ||
+			strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want an error that says %s, without the password", url, err, says)
+		}
+	}
+}
+
 func TestHosts(t *testing.T) {
 	for _, row := range []struct{ url, want string }{
 		{"postgres://u@a/d?sslmode=disable", "a:5432"},
@@ -296,7 +315,8 @@ func TestHosts(t *testing.T) {
 			if n := len(host.Fallbacks); n > 0 {
 				text += fmt.Sprintf("+%d", n)
 			}
-			if slices.ContainsFunc(host.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != host.Host }) {
+			isOther := func(f *pgconn.FallbackConfig) bool { return f.Host != host.Host }
+			if slices.ContainsFunc(host.Fallbacks, isOther) {
 				text += " and other hosts"
 			}
 			got = append(got, text)

@@ -158,7 +158,8 @@ func open(name string, o Options) (pool *sql.DB, watch func(context.Context), er
 	case isURL:
 		err = fmt.Errorf("%s is neither postgres nor mysql nor a file", scheme)
 	// It may have a password, which is not for a file's name.
-	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"), strings.Contains(name, "host="):
+	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"),
+		strings.Contains(name, "host="):
 		err = errors.New("PostgreSQL is named by a URL: postgres://user@host/database")
 	case strings.HasPrefix(name, "mysql:"), strings.HasPrefix(name, "mariadb:"), strings.Contains(name, "@tcp("):
 		err = errors.New("MySQL is named by a URL: mysql://user@host/database")

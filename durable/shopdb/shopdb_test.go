@@ -45,7 +45,9 @@ func TestDatabasesCanBeLeftOut(t *testing.T) {
 		"nopostgres": "github.com/jackc/pgx/v5",
 		"nomysql":    "github.com/go-sql-driver/mysql",
 	}
-	for _, tags := range []string{"nosqlite", "nopostgres", "nomysql", "nosqlite,nopostgres", "nosqlite,nomysql"} {
+	for _, tags := range []string{
+		"nosqlite", "nopostgres", "nomysql", "nosqlite,nopostgres", "nosqlite,nomysql",
+	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags, ".").CombinedOutput()
 		if err != nil {
 			t.Fatalf("go list: %v\n%s", err, out)
@@ -109,7 +111,8 @@ func TestPrepare(t *testing.T) {
 				if attempts != row.attempts && row.attempts > 0 {
 					t.Errorf("it was tried %d times, want %d", attempts, row.attempts)
 				}
-				if lines := strings.Count(log.String(), "waiting for the database"); lines != 0 != row.waits || lines > 1 {
+				lines := strings.Count(log.String(), "waiting for the database")
+				if lines > 0 != row.waits || lines > 1 {
 					t.Errorf("the log is %q", log)
 				}
 			})

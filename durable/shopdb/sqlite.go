@@ -84,11 +84,11 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	// reads, which use more cores with more of them.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
-	// What keeps a file from being written is not going to pass, unless it is
-	// another process or a full disk.
+	// What keeps a file from being written does not pass, unless it is another process or a
+	// full disk.
 	err = checkWritable(db)
-	mayPass := errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY) || hasCode(err, sqlite3.SQLITE_FULL)
-	if err != nil && !mayPass {
+	passes := errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
+	if err != nil && !passes {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
 	}
 	return db, f, nil
@@ -149,10 +149,10 @@ func checkWritable(db *sql.DB) error {
 	return err
 }
 
-// hasCode reports whether err is a SQLite error with a primary result code.
-func hasCode(err error, code int) bool {
+// hasCode reports whether err is a SQLite error with one of these primary result codes.
+func hasCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
-	return ok && e.Code()&0xFF == code
+	return ok && slices.Contains(codes, e.Code()&0xFF)
 }
 
 // size returns the size of the WAL in bytes.
@@ -258,7 +258,9 @@ type fileConn struct {
 }
 
 // ExecContext implements driver.ExecerContext.
-func (c *fileConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *fileConn) ExecContext(
+	ctx context.Context, query string, args []driver.NamedValue,
+) (driver.Result, error) {
 	if err := c.file.room(); err != nil && !endsTransaction(query) {
 		return nil, err
 	}

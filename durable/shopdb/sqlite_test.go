@@ -141,7 +141,7 @@ func TestFileBehindASymbolicLink(t *testing.T) {
 					t.Fatal(err)
 				}
 				real := filepath.Join(root, row.file)
-				err = errors.Join(os.Mkdir(filepath.Join(root, "disk"), 0o700), os.Mkdir(filepath.Join(root, "other"), 0o700))
+				err = errors.Join(os.Mkdir(root+"/disk", 0o700), os.Mkdir(root+"/other", 0o700))
 				for _, link := range row.links {
 					if strings.HasPrefix(link[1], "/") {
 						link[1] = root + link[1]
@@ -206,6 +206,25 @@ func TestCheckForWritingChangesNothing(t *testing.T) {
 	openFile(t, name)
 	if after := look(); after != before {
 		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+}
+
+func TestFileThatIsNoDatabase(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.db")
+	writeFile(t, text, strings.Repeat("text ", 100))
+	for name, says := range map[string]string{
+		filepath.Join(dir, "missing", "shop.db"): "unable to open",
+		dir:                                      "unable to open",
+		text:                                     "not a database",
+	} {
+		db, err := Open(name, nil)
+		if err == nil {
+			db.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want an error that names the file and says %s", name, err, says)
+		}
 	}
 }
 

@@ -6,9 +6,9 @@
 //
 //	stock [-addr host:port] [-db file|url]
 //
-// The database is a SQLite file, or a URL of PostgreSQL or of one server of MySQL or
-// MariaDB, as for durable. Any number of stocks may share it. It needs these tables, the
-// second as in the example outbox, which publishes the events:
+// The database is a SQLite file, or a URL of servers of PostgreSQL, MySQL or MariaDB, as for
+// durable. Any number of stocks may share it. It needs these tables, the second as in the
+// example outbox, which publishes the events:
 //
 //	CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL);
 //	CREATE TABLE outbox (…);
@@ -22,14 +22,10 @@ import (
 	"flag"
 	"log"
 	"net/http"
-	"net/url"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite"
-
 	"example.com/storefront"
+	"example.com/storefront/durable/shopdb"
 	"example.com/storefront/sqlstore"
 )
 
@@ -37,14 +33,15 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	name := flag.String("db", "stock.db", "SQLite `file`, or PostgreSQL or MySQL URL")
 	flag.Parse()
-	db, seller, err := open(*name)
+	db, err := shopdb.Open(*name, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	store := sqlstore.New(db, &sqlstore.Options{Accept: seller.accept})
+	store := sqlstore.New(db.DB, &sqlstore.Options{Accept: sellerFor(*name).accept})
 	if err := store.Migrate(context.Background()); err != nil {
 		log.Fatal(err)
 	}
+	// For what else a program that serves should have, see docs/embedding.md.
 	log.Fatal(http.ListenAndServe(*addr, storefront.New(store)))
 }
 
@@ -57,7 +54,9 @@ type seller struct {
 // accept decides about an order that is about to be created. What it writes is
 // there if and only if the order is, so it may be called again for the same order
 // without any harm.
-func (s seller) accept(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+func (s seller) accept(
+	ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order,
+) error {
 	// Look and take in one statement: a SELECT before it would see what another
 	// order is just about to take.
 	taken, err := tx.ExecContext(ctx, s.take, order.Qty, order.Item, order.Qty)
@@ -67,7 +66,8 @@ func (s seller) accept(ctx context.Context, tx *sql.Tx, _ storefront.Idempotency
 	if n, err := taken.RowsAffected(); err != nil {
 		return err
 	} else if n == 0 {
-		return &storefront.Refusal{Reason: "sold-out", Detail: "There are not enough pieces left.", Pointer: "#/item"}
+		const detail = "There are not enough pieces left."
+		return &storefront.Refusal{Reason: "sold-out", Detail: detail, Pointer: "#/item"}
 	}
 	event, err := json.Marshal(order)
 	if err != nil {
@@ -77,39 +77,16 @@ func (s seller) accept(ctx context.Context, tx *sql.Tx, _ storefront.Idempotency
 	return err
 }
 
-// open returns the database and who sells there. For what its settings are about, and
-// what else a program that serves should set, see durable.
-func open(name string) (*sql.DB, seller, error) {
-	seller := seller{
+// sellerFor returns who sells in the database with a name.
+func sellerFor(name string) seller {
+	if strings.HasPrefix(name, "mysql://") || strings.HasPrefix(name, "mariadb://") {
+		return seller{
+			take:   `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`,
+			record: `INSERT INTO outbox (event) VALUES (?)`,
+		}
+	}
+	return seller{
 		take:   `UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $3`,
 		record: `INSERT INTO outbox (event) VALUES ($1)`,
 	}
-	driver, connections := "pgx", 20
-	switch {
-	case strings.HasPrefix(name, "mysql://"):
-		seller.take = `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`
-		seller.record = `INSERT INTO outbox (event) VALUES (?)`
-		driver = "mysql"
-		u, err := url.Parse(name)
-		if err != nil {
-			return nil, seller, err
-		}
-		config := mysql.NewConfig()
-		config.User = u.User.Username()
-		config.Passwd, _ = u.User.Password()
-		config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-		config.InterpolateParams = true
-		config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
-		name = config.FormatDSN()
-	case !strings.HasPrefix(name, "postgres://"):
-		driver, connections = "sqlite", 4
-		name = (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)"}).String()
-	}
-	db, err := sql.Open(driver, name)
-	if err != nil {
-		return nil, seller, err
-	}
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
-	return db, seller, nil
 }
