@@ -54,7 +54,8 @@ func TestSplitBrain(t *testing.T) {
 // TestFrozenPrimary promotes the standby of a PostgreSQL primary that is frozen, and
 // later goes on as if nothing had happened.
 func TestFrozenPrimary(t *testing.T) {
-	testPromotions(t, long.Of(1, 2), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	long.Test(t)
+	testPromotions(t, 2, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		old.Freeze(t)
 		promote()
 		return func() { old.Thaw(t) }
@@ -69,7 +70,7 @@ func TestFrozenPrimary(t *testing.T) {
 // is acknowledged, and would be lost.
 func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresServer, promote func()) (comeBack func())) {
 	f := faulttest.New(t)
-	f.Orders = 3000 * turns // that they last for all turns
+	f.Orders = long.Of(1000, 10_000) // that they last for all turns
 	primary := dbserver.StartPostgres(t)
 	standby, spare := primary.Another(t), primary.Another(t)
 	link := netfault.Start(t, netfault.AnyProtocol, primary.Addr())

@@ -43,6 +43,8 @@ var targets = []target{
 	{"integration/faults", "Cuts$", "-seed={}"},
 	{"integration/faults", "Kills$", "-seed={}"},
 	{"integration/clusters", ".", "-seed={}"},
+	{"integration/releases", "SideBySide", ""},
+	{"integration/docs", "^TestDocumentedClients", ""},
 	{"integration/soak", "^TestDurableDoesNotGrow$", "-seed={} -for={time}"},
 }
 
