@@ -74,7 +74,8 @@ func (s *Shop) Place(ctx context.Context, open *OpenOrder) (storefront.Order, er
 }
 
 // try returns a status of 0 if there is no answer, or a part of one.
-func (s *Shop) try(ctx context.Context, key string, body []byte) (status int, wait time.Duration, answer []byte) {
+func (s *Shop) try(ctx context.Context, key string, body []byte) (status int, wait time.Duration,
+	answer []byte) {
 	req, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/v1/orders", bytes.NewReader(body))
 	if err != nil {
 		return 0, 0, nil

@@ -13,7 +13,8 @@ import (
 func Broken(t *testing.T, seed uint64, names []string, newClient func(*testing.T, Service) Client) []string {
 	s := &suite{newClient: newClient, pace: faults.Days, seed: seed}
 	for _, kind := range kinds {
-		if slices.ContainsFunc(conformance.Checks(kind), func(c *conformance.Check) bool { return slices.Contains(names, c.Name) }) {
+		if slices.ContainsFunc(conformance.Checks(kind),
+			func(c *conformance.Check) bool { return slices.Contains(names, c.Name) }) {
 			s.kinds = append(s.kinds, kind)
 		}
 	}
@@ -24,7 +25,8 @@ func Broken(t *testing.T, seed uint64, names []string, newClient func(*testing.T
 	return slices.Compact(broken)
 }
 
-var kinds = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products}
+var kinds = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets,
+	conformance.Products}
 
 // Checks returns the names of all checks.
 func Checks() []string {

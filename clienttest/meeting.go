@@ -206,9 +206,13 @@ func (v *visit) order() {
 		c := v.begin()
 		c.Item, c.Qty = o.item, o.qty
 		said := c.Asked(fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty))
-		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.item, o.qty) })
+		id, err := call(v, func(ctx context.Context) (string,
+			error) {
+			return v.client.CreateOrder(ctx, o.item, o.qty)
+		})
 		said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
-		if resumer, ok := v.client.(Resumer); ok && v.fault.Final && !v.fault.Endless() && err != nil && !errors.Is(err, errStuck) {
+		if resumer, ok := v.client.(Resumer); ok && v.fault.Final && !v.fault.Endless() && err != nil &&
+			!errors.Is(err, errStuck) {
 			time.Sleep(v.fault.Later)
 			c.Fix()
 			said := c.Asked("ResumeOrder(ctx, err)")
@@ -241,7 +245,10 @@ func (v *visit) read() {
 	c := v.begin()
 	get := func(id, want string) {
 		said := c.Asked(fmt.Sprintf("GetProduct(ctx, %q)", id))
-		got, err := call(v, func(ctx context.Context) (string, error) { return v.client.(ProductGetter).GetProduct(ctx, id) })
+		got, err := call(v, func(ctx context.Context) (string,
+			error) {
+			return v.client.(ProductGetter).GetProduct(ctx, id)
+		})
 		said(&conformance.Result{Text: got, Want: want, Err: err, Stuck: errors.Is(err, errStuck)})
 	}
 	if v.fault.Name == faults.Missing {

@@ -62,8 +62,10 @@ func TestWhatIsNotCheckedIsSaid(t *testing.T) {
 	}{
 		{nil, []string{"has left unchecked", "Lister, ProductGetter", "Resumer", "PASS"}},
 		{[]string{"-test.v"}, []string{
-			"SKIP: TestSuiteWhoseOutputIsJudged/users", "Not checked: walks through users", "\tListWidgets(context.Context) ([]string, error)",
-			"SKIP: TestSuiteWhoseOutputIsJudged/orders/ResumeOrder", "has one with this name", "PASS: TestSuiteWhoseOutputIsJudged/orders/408",
+			"SKIP: TestSuiteWhoseOutputIsJudged/users", "Not checked: walks through users",
+			"\tListWidgets(context.Context) ([]string, error)",
+			"SKIP: TestSuiteWhoseOutputIsJudged/orders/ResumeOrder", "has one with this name",
+			"PASS: TestSuiteWhoseOutputIsJudged/orders/408",
 		}},
 	} {
 		out := output(t, "bare", c.args...)
@@ -96,7 +98,8 @@ func TestFailureTellsWhatHappened(t *testing.T) {
 func TestClientThatFailsWhereNothingIsWrongMeetsNoFault(t *testing.T) {
 	t.Parallel()
 	out := output(t, "broken", "-test.v")
-	if !strings.Contains(out, "The other faults were not tried") || strings.Contains(out, "503") || !strings.Contains(out, "No request has come.") {
+	if !strings.Contains(out, "The other faults were not tried") || strings.Contains(out, "503") ||
+		!strings.Contains(out, "No request has come.") {
 		t.Errorf("it says\n%s", out)
 	}
 }

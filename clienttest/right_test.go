@@ -192,7 +192,8 @@ func (c *client) walk(ctx context.Context, path, cursor string) (ids []string, _
 }
 
 // listBy returns a walk that fails at the first answer that is no page.
-func (c *client) listBy(fetch func(ctx context.Context, target string) answer) func(context.Context, string, string) ([]string, error) {
+func (c *client) listBy(fetch func(ctx context.Context, target string) answer) func(context.Context, string,
+	string) ([]string, error) {
 	return func(ctx context.Context, path, cursor string) (ids []string, _ error) {
 		query := url.Values{"limit": {strconv.Itoa(c.limit)}}
 		for {
@@ -209,7 +210,8 @@ func (c *client) listBy(fetch func(ctx context.Context, target string) answer) f
 }
 
 // read reads a page.
-func (c *client) read(ctx context.Context, path string, query url.Values) (ids []string, next string, err error) {
+func (c *client) read(ctx context.Context, path string, query url.Values) (ids []string, next string,
+	err error) {
 	for tries := range 5 {
 		a := c.fetch(ctx, path+"?"+query.Encode(), "")
 		if ids, next, err = c.page(a); err == nil {

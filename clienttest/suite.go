@@ -72,7 +72,8 @@ func run(t *testing.T, s *suite) {
 	}
 	if s.missing != nil && !testing.Verbose() {
 		// Package testing shows nothing of a test that passes.
-		fmt.Fprintf(os.Stdout, "%s has left unchecked what needs methods that the client lacks (go test -v names them): %s\n", t.Name(), strings.Join(s.missing, ", "))
+		fmt.Fprintf(os.Stdout, "%s has left unchecked what needs methods that the client lacks (go test -v "+
+			"names them): %s\n", t.Name(), strings.Join(s.missing, ", "))
 	}
 }
 
@@ -127,7 +128,8 @@ func (s *suite) check(t *testing.T, c *chapter, started func()) {
 	}
 	if c.kind == conformance.Orders {
 		t.Run("ResumeOrder", func(t *testing.T) {
-			s.need(t, reflect.TypeFor[Resumer](), "that a client can go on with an order, with the same key, when a password, a URL or the stock was put right")
+			s.need(t, reflect.TypeFor[Resumer](), "that a client can go on with an order, with the same key, when "+
+				"a password, a URL or the stock was put right")
 		})
 	}
 }
@@ -163,7 +165,8 @@ func (s *suite) explain(check *conformance.Check, v conformance.Violation) strin
 	if s.told[check.Name]++; s.told[check.Name] > 2 {
 		return text
 	}
-	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and -clienttest.seed=%d:\n%s",
+	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and "+
+		"-clienttest.seed=%d:\n%s",
 		text, check.Harm, v.Call.Fault, s.seed, strings.TrimRight(v.Call.Story(), "\n"))
 }
 
@@ -172,7 +175,8 @@ func (s *suite) need(t *testing.T, methods reflect.Type, what string) {
 	if s.client.Implements(methods) {
 		return
 	}
-	text := fmt.Sprintf("Not checked: %s. To have it checked, give the client that newClient returns the methods of clienttest.%s:", what, methods.Name())
+	text := fmt.Sprintf("Not checked: %s. To have it checked, give the client that newClient returns the "+
+		"methods of clienttest.%s:", what, methods.Name())
 	for m := range methods.Methods() {
 		text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
 		if has, ok := s.client.MethodByName(m.Name); ok {

@@ -96,7 +96,10 @@ func anew(is func(answer) bool) func(*client) {
 }
 
 var wrongClients = []wrongClient{
-	{"a key for each try", tries(func(_ int, _ string, body []byte) (string, []byte) { return rand.Text(), body }), []string{"agreement", "one-key"}},
+	{"a key for each try", tries(func(_ int, _ string, body []byte) (string, []byte) {
+		return rand.Text(),
+			body
+	}), []string{"agreement", "one-key"}},
 	{"a key for each client", func(c *client) {
 		key := rand.Text()
 		c.key = func(string) string { return key }
@@ -110,9 +113,11 @@ var wrongClients = []wrongClient{
 	{"a key with 32 bits", func(c *client) {
 		c.key = func(string) string { return fmt.Sprintf("order-2026-%08x", mathrand.Uint32()) }
 	}, []string{"random-key"}},
-	{"no key", tries(func(_ int, _ string, body []byte) (string, []byte) { return "", body }), []string{"request"}},
+	{"no key", tries(func(_ int, _ string, body []byte) (string, []byte) { return "", body }),
+		[]string{"request"}},
 	{"another key after order-refused", anew(says("order-refused")), []string{"agreement", "one-key", "stops"}},
-	{"another key after idempotency-key-reused", anew(says("idempotency-key-reused")), []string{"one-key", "stops"}},
+	{"another key after idempotency-key-reused", anew(says("idempotency-key-reused")),
+		[]string{"one-key", "stops"}},
 	{"another key after 500", anew(status(500)), []string{"agreement", "one-key"}},
 	{"another key when it goes on", func(c *client) {
 		c.resume = func(ctx context.Context, open *openError) (string, error) {
@@ -178,7 +183,8 @@ var wrongClients = []wrongClient{
 		return a.status == 201 && v == again
 	}), []string{"goes-on"}},
 	{"it tries again after 401", also(again, status(401)), []string{"stops"}},
-	{"it tries again after each 4xx", also(again, func(a answer) bool { return a.status/100 == 4 }), []string{"stops"}},
+	{"it tries again after each 4xx", also(again, func(a answer) bool { return a.status/100 == 4 }),
+		[]string{"stops"}},
 	{"it tries again after 501", also(again, status(501)), []string{"stops"}},
 	{"it tries again after order-refused", also(again, says("order-refused")), []string{"stops"}},
 	{"it tries again after 302", also(again, status(301, 302, 303)), []string{"stops"}},
@@ -228,12 +234,17 @@ var wrongClients = []wrongClient{
 	{"it takes 200 for success", also(created, status(200)), []string{"success"}},
 	{"it takes 202 for success", also(created, status(202)), []string{"success"}},
 	{"it takes 204 for success", also(created, status(204)), []string{"success"}},
-	{"it takes each 2xx for success", also(created, func(a answer) bool { return a.status/100 == 2 }), []string{"right-id", "success"}},
+	{"it takes each 2xx for success", also(created, func(a answer) bool { return a.status/100 == 2 }),
+		[]string{"right-id", "success"}},
 	{"it takes 201 with anything for success", also(created, status(201)), []string{"right-id", "success"}},
 	{"it takes 409 for success", also(created, status(409)), []string{"right-id", "success"}},
 	{"it takes 422 for success", also(created, status(422)), []string{"success"}},
-	{"it takes a replay for an error", also(final, func(a answer) bool { return a.header.Get("Idempotent-Replayed") != "" }), []string{"takes-order"}},
-	{"it takes a replay for nothing", also(again, func(a answer) bool { return a.header.Get("Idempotent-Replayed") != "" }), []string{"stops", "takes-order"}},
+	{"it takes a replay for an error",
+		also(final, func(a answer) bool { return a.header.Get("Idempotent-Replayed") != "" }),
+		[]string{"takes-order"}},
+	{"it takes a replay for nothing", also(again,
+		func(a answer) bool { return a.header.Get("Idempotent-Replayed") != "" }),
+		[]string{"stops", "takes-order"}},
 	{"it makes IDs of its own", func(c *client) {
 		c.judge = func(a answer) (string, verdict) {
 			_, v := judge(a)
@@ -276,7 +287,8 @@ var wrongClients = []wrongClient{
 		r := mathrand.New(mathrand.NewPCG(1, 1))
 		c.pause = func(tries int, a answer) time.Duration {
 			told, _ := strconv.Atoi(a.header.Get("Retry-After"))
-			return time.Duration(min(max(told, 0), 3600))*time.Second + time.Duration(r.Int64N(int64(min(time.Second/4<<min(tries, 20), time.Minute))))
+			return time.Duration(min(max(told, 0), 3600))*time.Second +
+				time.Duration(r.Int64N(int64(min(time.Second/4<<min(tries, 20), time.Minute))))
 		}
 	}, []string{"waits-differ"}},
 	{"the waits do not grow", func(c *client) {
@@ -296,7 +308,8 @@ var wrongClients = []wrongClient{
 	}, []string{"retry-after"}},
 	{"Retry-After without a limit", func(c *client) {
 		c.pause = func(tries int, a answer) time.Duration {
-			if _, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil && len(a.header.Get("Retry-After")) > 30 {
+			if _, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil &&
+				len(a.header.Get("Retry-After")) > 30 {
 				return 1e5 * time.Hour
 			}
 			told, _ := strconv.ParseInt(a.header.Get("Retry-After"), 10, 32)
@@ -407,8 +420,10 @@ var wrongClients = []wrongClient{
 			return res, err
 		})
 	}, []string{"whole-list"}},
-	{"a walk stops at an empty page", stopsIf(func(ids []string) bool { return len(ids) == 0 }), []string{"whole-list"}},
-	{"a walk stops at a page that is not full", stopsIf(func(ids []string) bool { return len(ids) < 100 }), []string{"whole-list"}},
+	{"a walk stops at an empty page", stopsIf(func(ids []string) bool { return len(ids) == 0 }),
+		[]string{"whole-list"}},
+	{"a walk stops at a page that is not full", stopsIf(func(ids []string) bool { return len(ids) < 100 }),
+		[]string{"whole-list"}},
 	{"a walk stops at an error", func(c *client) {
 		c.page = func(a answer) ([]string, string, error) {
 			ids, next, err := readPage(a)
@@ -500,7 +515,9 @@ var wrongClients = []wrongClient{
 			return ids, ctx.Err()
 		}
 	}, []string{"walk-ends", "walks"}},
-	{"reads are tried again after 4xx", rereads(func(a answer) bool { return a.status/100 == 4 && a.status != 429 }), []string{"read-stops", "walk-stops"}},
+	{"reads are tried again after 4xx",
+		rereads(func(a answer) bool { return a.status/100 == 4 && a.status != 429 }),
+		[]string{"read-stops", "walk-stops"}},
 	{"reads are tried again after 404", rereads(status(404)), []string{"read-stops"}},
 	{"reads ignore Retry-After with 503", rereads(status(503)), []string{"read-waits", "walk-waits"}},
 	{"reads ignore Retry-After with 429", rereads(status(429)), []string{"read-waits", "walk-waits"}},
@@ -575,7 +592,8 @@ var wrongClients = []wrongClient{
 	}, []string{"product"}},
 	{"max-age is always a minute", func(c *client) {
 		newCache(c).useless = func(a answer) bool {
-			return !strings.HasPrefix(a.header.Get("Cache-Control"), "private, max-age=") || strings.Contains(a.header.Get("Cache-Control"), "no-")
+			return !strings.HasPrefix(a.header.Get("Cache-Control"), "private, max-age=") ||
+				strings.Contains(a.header.Get("Cache-Control"), "no-")
 		}
 	}, []string{"fresh"}},
 	{"a 304 is good for an hour", func(c *client) {
@@ -728,7 +746,8 @@ func (w wrongClient) new(_ *testing.T, s clienttest.Service) clienttest.Client {
 
 func TestEachCheckCatchesAWrongClient(t *testing.T) {
 	for _, check := range clienttest.Checks() {
-		if !slices.ContainsFunc(wrongClients, func(w wrongClient) bool { return slices.Contains(w.caught, check) }) {
+		if !slices.ContainsFunc(wrongClients,
+			func(w wrongClient) bool { return slices.Contains(w.caught, check) }) {
 			t.Errorf("%s catches none", check)
 		}
 	}
@@ -743,7 +762,8 @@ func TestSeedHasTheSameVerdictTwice(t *testing.T) {
 			checks = clienttest.Checks()
 		}
 		first := clienttest.Broken(t, seed, checks, w.new)
-		if again := clienttest.Broken(t, seed, checks, w.new); !slices.Equal(first, again) || len(first) == 0 != (w.caught == nil) {
+		if again := clienttest.Broken(t, seed, checks, w.new); !slices.Equal(first, again) ||
+			len(first) == 0 != (w.caught == nil) {
 			t.Errorf("%q: caught by %q, and again by %q", w.name, first, again)
 		}
 	}

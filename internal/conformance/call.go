@@ -310,7 +310,8 @@ func (e *Exchange) answered() string {
 		}
 	default:
 		text = fmt.Sprint(e.Answer.Status)
-		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control", "Idempotent-Replayed"} {
+		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control",
+			"Idempotent-Replayed"} {
 			if name == "Cache-Control" && e.Answer.Header.Get("ETag") == "" {
 				continue
 			}

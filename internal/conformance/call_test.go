@@ -10,7 +10,8 @@ func TestNumbersAreValues(t *testing.T) {
 	for _, row := range []struct {
 		qty  string
 		want int64
-	}{{"2", 2}, {"2.0", 2}, {"20e-1", 2}, {"9007199254740991", 1<<53 - 1}, {"9007199254740991.0", 1<<53 - 1}, {"2.5", 0}, {`"2"`, 0}, {"3", 3}} {
+	}{{"2", 2}, {"2.0", 2}, {"20e-1", 2}, {"9007199254740991", 1<<53 - 1}, {"9007199254740991.0", 1<<53 - 1},
+		{"2.5", 0}, {`"2"`, 0}, {"3", 3}} {
 		body := fmt.Appendf(nil, `{"item":"teapot","qty":%s}`, row.qty)
 		if item, qty := (&Exchange{Body: body}).Order(); item != "teapot" || qty != row.want {
 			t.Errorf("%s orders %d of %q, want %d", body, qty, item, row.want)

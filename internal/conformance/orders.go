@@ -123,7 +123,8 @@ func orderRequest(c *Call) (bool, string) {
 		case e.Redirected():
 		case !e.Expected:
 			return true, fmt.Sprintf("Request %d is not POST /v1/orders.", i+1)
-		case e.FromService && e.Answer.Status >= 400 && e.Answer.Status < 500 && !strings.Contains(string(e.Answer.Body), "idempotency-key-reused"):
+		case e.FromService && e.Answer.Status >= 400 && e.Answer.Status < 500 &&
+			!strings.Contains(string(e.Answer.Body), "idempotency-key-reused"):
 			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
 		}
 	}
@@ -165,7 +166,8 @@ func goesOn(c *Call) (met bool, violation string) {
 			return true, text
 		}
 		retryable := func(e *Exchange) bool { return e.Meaning() == Retryable }
-		met = met || slices.ContainsFunc(p.tries, retryable) && (p.result != nil || !retryable(p.tries[len(p.tries)-1]))
+		met = met || slices.ContainsFunc(p.tries, retryable) &&
+			(p.result != nil || !retryable(p.tries[len(p.tries)-1]))
 	}
 	return met, ""
 }
@@ -174,7 +176,8 @@ func goesOn(c *Call) (met bool, violation string) {
 func (c *Call) givesUp(p part) (violation string) {
 	r := p.result
 	if len(p.tries) == 0 {
-		if r != nil && r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil && r.At.Sub(c.Exchanges[0].At) < leastTime {
+		if r != nil && r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil &&
+			r.At.Sub(c.Exchanges[0].At) < leastTime {
 			return r.Name + " sent nothing and failed."
 		}
 		return ""
@@ -393,7 +396,8 @@ func randomKey(calls []*Call) (bool, *Call, string) {
 	}
 	if bits := chance(keys); bits < 60 {
 		return true, calls[len(calls)-1], fmt.Sprintf("The keys of %d orders differ by some %.0f bits only. "+
-			"Three of them: %q, %q, %q.", len(keys), bits, Excerpt(keys[0], 60), Excerpt(keys[1], 60), Excerpt(keys[2], 60))
+			"Three of them: %q, %q, %q.", len(keys), bits, Excerpt(keys[0], 60), Excerpt(keys[1], 60),
+			Excerpt(keys[2], 60))
 	}
 	return true, nil, ""
 }
@@ -488,7 +492,8 @@ func (c *Call) tooSoon(e, next *Exchange) (violation string) {
 		return ""
 	}
 	return fmt.Sprintf("The answer to request %d has Retry-After: %s, and request %d came after %v.",
-		c.number(e), Excerpt(e.Answer.Header.Get("Retry-After"), 50), c.number(next), waited.Round(time.Millisecond))
+		c.number(e), Excerpt(e.Answer.Header.Get("Retry-After"), 50), c.number(next),
+		waited.Round(time.Millisecond))
 }
 
 // leaves judges whether the client leaves where an answer does not end.

@@ -184,7 +184,8 @@ func freshEnough(c *Call) (met bool, violation string) {
 			continue
 		}
 		met = met || i > 0
-		if r.Text != r.Want && slices.ContainsFunc(c.Results[:i], func(old *Result) bool { return old.Want == r.Text }) {
+		if r.Text != r.Want && slices.ContainsFunc(c.Results[:i],
+			func(old *Result) bool { return old.Want == r.Text }) {
 			return true, fmt.Sprintf("%s returned the name %q, which the product had before; it is %q now, and "+
 				"what the client kept is too old.", r.Name, r.Text, r.Want)
 		}
@@ -198,7 +199,8 @@ func onlyProducts(c *Call) (met bool, violation string) {
 		if r.Err == nil && r.Want == "" {
 			return true, fmt.Sprintf("%s returned no error, and there is no such product.", r.Name)
 		}
-		if r.Err == nil && r.Text != r.Want && !slices.ContainsFunc(c.Results[:i], func(old *Result) bool { return old.Want == r.Text }) {
+		if r.Err == nil && r.Text != r.Want &&
+			!slices.ContainsFunc(c.Results[:i], func(old *Result) bool { return old.Want == r.Text }) {
 			return true, fmt.Sprintf("%s returned the name %q; the product has %q.", r.Name, r.Text, r.Want)
 		}
 	}
@@ -223,7 +225,8 @@ func (c *Call) readsRightly() (met bool, violation string) {
 			return true, fmt.Sprintf("Request %d is another than one for %s.", i+1, c.Kind)
 		case e.Method != http.MethodGet && e.Method != http.MethodHead:
 			return true, fmt.Sprintf("Request %d is not a GET.", i+1)
-		case e.FromService && e.Answer.Status >= 400 && (e.Cursor == "" || e.CursorKnown) && e.Answer.Status != http.StatusNotFound:
+		case e.FromService && e.Answer.Status >= 400 && (e.Cursor == "" || e.CursorKnown) &&
+			e.Answer.Status != http.StatusNotFound:
 			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
 		}
 	}
@@ -279,7 +282,8 @@ func (c *Call) rereads() (out []reread) {
 			}
 			pair := reread{first: e}
 			same := func(n *Exchange) bool {
-				return n.Method == e.Method && n.Target == e.Target && n.Tag == e.Tag && n.Authorization == e.Authorization && !n.At.Before(e.Ended)
+				return n.Method == e.Method && n.Target == e.Target && n.Tag == e.Tag &&
+					n.Authorization == e.Authorization && !n.At.Before(e.Ended)
 			}
 			if n := slices.IndexFunc(c.Exchanges[i+1:r.To], same); n >= 0 {
 				pair.again = c.Exchanges[i+1+n]

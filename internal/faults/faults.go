@@ -170,6 +170,7 @@ func (d Dice) retryAfter() string {
 // a page of a proxy, in Latin-1 and with what looks like an order
 const html = "<!DOCTYPE html><title>Sorry</title><p>Soci\xe9t\xe9 {\"id\":\"ord_FORGED\"}"
 
-const signIn = "<!DOCTYPE html><title>Sign in</title><form method=post><input name=password type=password></form>"
+const signIn = "<!DOCTYPE html><title>Sign in</title><form method=post><input name=password " +
+	"type=password></form>"
 
 const forged = `{"id":"ord_FORGED","item":"forged","qty":1,"created_at":"2026-11-20T20:52:11.250Z"}`

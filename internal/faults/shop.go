@@ -63,7 +63,8 @@ func New(seed uint64, name string, pace Pace) *Shop {
 
 // NewOver returns a shop over a store, for clients that do not say when a call begins. It calls
 // assign for each request, one at a time, which returns the request's call.
-func NewOver(store *storefront.MemStore, dice Dice, assign func(*http.Request, *conformance.Exchange) *Call) *Shop {
+func NewOver(store *storefront.MemStore, dice Dice,
+	assign func(*http.Request, *conformance.Exchange) *Call) *Shop {
 	s := newShop(store, dice)
 	s.assign = assign
 	return s
@@ -156,7 +157,8 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	control.SetReadDeadline(time.Time{})
 	e := &conformance.Exchange{
 		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: key(r.Header.Get("Idempotency-Key")),
-		Body: body, Tag: r.Header.Get("If-None-Match"), Path: r.URL.Path, Authorization: r.Header.Get("Authorization"),
+		Body: body, Tag: r.Header.Get("If-None-Match"), Path: r.URL.Path,
+		Authorization: r.Header.Get("Authorization"),
 	}
 	a, st := s.take(r, e)
 	defer func() {
@@ -395,7 +397,8 @@ func writeTo(w http.ResponseWriter, a *conformance.Answer) bool {
 		w.Header()[name] = values
 	}
 	// What the service answers to HEAD has the length of what GET is answered.
-	if a.Status != http.StatusNoContent && a.Status != http.StatusNotModified && a.Header.Get("Content-Length") == "" {
+	if a.Status != http.StatusNoContent && a.Status != http.StatusNotModified &&
+		a.Header.Get("Content-Length") == "" {
 		w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	w.WriteHeader(a.Status)

@@ -34,13 +34,18 @@ var orderFaults = []Fault{
 	{Name: "503 with a huge Retry-After", takes: Days, steps: func(d Dice) []step {
 		return []step{unavailable(d.oneOf("86400", "31536000"))}
 	}},
-	{Name: "503 with a Retry-After of 40 digits", takes: Days, steps: always(unavailable(strings.Repeat("9", 40)))},
+	{Name: "503 with a Retry-After of 40 digits", takes: Days,
+		steps: always(unavailable(strings.Repeat("9", 40)))},
 	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
 	{Name: "409 while the first try is under way", steps: func(d Dice) []step {
-		return []step{{held: true, delivery: conformance.NoAnswer}, problem(409, "idempotency-key-in-progress", "Another request with this key is in progress.", "", "Retry-After", "1")}
+		return []step{{held: true, delivery: conformance.NoAnswer},
+			problem(409, "idempotency-key-in-progress", "Another request with this key is in progress.", "",
+				"Retry-After", "1")}
 	}},
 	{Name: "409 of a proxy", steps: always(says(409, html))},
-	{Name: "429 with Retry-After", steps: func(d Dice) []step { return []step{says(429, html, "Retry-After", d.retryAfter())} }},
+	{Name: "429 with Retry-After", steps: func(d Dice) []step {
+		return []step{says(429, html, "Retry-After", d.retryAfter())}
+	}},
 	{Name: "429 without Retry-After", steps: always(says(429, html))},
 	{Name: "408", steps: always(problem(408, "request-timeout", "The body did not arrive in time.", ""))},
 	{Name: "500 after the order was created", steps: always(done(says(500, html)))},
@@ -49,10 +54,13 @@ var orderFaults = []Fault{
 	{Name: "520", steps: always(done(says(520, html)))},
 	{Name: "201 with a page", steps: always(says(201, html))},
 	{Name: "201 with JSON that is no order", steps: func(d Dice) []step {
-		return []step{says(201, d.oneOf(`{"page":"sign in"}`, `{"id":""}`, `{"id":null}`, `null`, `[]`, ``, forged[:len(forged)/2]), "Content-Type", "application/json")}
+		return []step{says(201, d.oneOf(`{"page":"sign in"}`, `{"id":""}`, `{"id":null}`, `null`, `[]`, ``,
+			forged[:len(forged)/2]), "Content-Type", "application/json")}
 	}},
 	{Name: "everything at once", takes: Minutes, steps: func(d Dice) []step {
-		steps := []step{comes(conformance.NoAnswer), lost(), done(says(502, html)), unavailable(d.retryAfter()), says(429, html), {times: 1, delivery: conformance.CutBody, part: d.Float64()}, says(409, html), says(201, signIn)}
+		steps := []step{comes(conformance.NoAnswer), lost(), done(says(502, html)), unavailable(d.retryAfter()),
+			says(429, html), {times: 1, delivery: conformance.CutBody, part: d.Float64()}, says(409, html),
+			says(201, signIn)}
 		d.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 		return steps
 	}},
@@ -61,13 +69,16 @@ var orderFaults = []Fault{
 		return repeat(tries, says(503, html))
 	}},
 	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(says(503, html))},
-	{Name: "201 with a page without end", takes: Days, Final: true, forever: true, steps: always(says(201, html))},
+	{Name: "201 with a page without end", takes: Days, Final: true, forever: true,
+		steps: always(says(201, html))},
 	{Name: "cut answers without end", takes: Days, Final: true, forever: true, steps: cuts(conformance.CutBody)},
 
-	{Name: "200 with an order", Final: true, steps: always(says(200, forged, "Content-Type", "application/json"))},
+	{Name: "200 with an order", Final: true,
+		steps: always(says(200, forged, "Content-Type", "application/json"))},
 	{Name: "200 with a page to sign in", Final: true, steps: always(says(200, signIn))},
 	{Name: "202", Final: true, steps: func(d Dice) []step {
-		return []step{says(202, d.oneOf(forged, `{"status":"accepted"}`, `{"id":"job_1"}`), "Content-Type", "application/json")}
+		return []step{says(202, d.oneOf(forged, `{"status":"accepted"}`, `{"id":"job_1"}`), "Content-Type",
+			"application/json")}
 	}},
 	{Name: "204", Final: true, steps: always(says(204, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: func(d Dice) []step {
@@ -76,24 +87,33 @@ var orderFaults = []Fault{
 	{Name: "307 to elsewhere", Final: true, steps: func(d Dice) []step {
 		return []step{says([]int{307, 308}[d.IntN(2)], "", "Location", "/elsewhere/v1/orders")}
 	}},
-	{Name: "the password expires between two tries", Final: true, Hard: true, steps: always(comes(conformance.NoAnswer), says(401, html, "WWW-Authenticate", "Basic"))},
-	{Name: "the password expires for more than a day", takes: Days, Final: true, Later: 25 * time.Hour, steps: always(comes(conformance.NoAnswer), says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "the password expires between two tries", Final: true, Hard: true,
+		steps: always(comes(conformance.NoAnswer), says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "the password expires for more than a day", takes: Days, Final: true, Later: 25 * time.Hour,
+		steps: always(comes(conformance.NoAnswer), says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "a proxy forbids", Final: true, steps: func(d Dice) []step {
 		return []step{says([]int{400, 403, 404, 405}[d.IntN(4)], html)}
 	}},
 	{Name: "501 of a proxy", Final: true, steps: always(says(501, html))},
 	{Name: "order-refused", Final: true, steps: always(refused)},
 	{Name: "order-refused after 503", Final: true, steps: always(unavailable("1"), refused)},
-	{Name: "order-refused while the first try is held up", Final: true, steps: always(step{held: true, delivery: conformance.NoAnswer}, refused)},
+	{Name: "order-refused while the first try is held up", Final: true,
+		steps: always(step{held: true, delivery: conformance.NoAnswer}, refused)},
 	{Name: "the key belongs to another order", Final: true, steps: always(keyReused)},
-	{Name: "the key belongs to another order after 503", Final: true, steps: always(unavailable("1"), keyReused)},
-	{Name: "invalid-order", Final: true, steps: always(problem(422, "invalid-order", "The body must be a JSON object with the members item and qty.", ""))},
-	{Name: "the body is cut on its way", steps: always(problem(400, "malformed-body", "The body did not arrive whole.", ""))},
+	{Name: "the key belongs to another order after 503", Final: true,
+		steps: always(unavailable("1"), keyReused)},
+	{Name: "invalid-order", Final: true,
+		steps: always(problem(422, "invalid-order",
+			"The body must be a JSON object with the members item and qty.", ""))},
+	{Name: "the body is cut on its way",
+		steps: always(problem(400, "malformed-body", "The body did not arrive whole.", ""))},
 }
 
 var (
-	refused   = problem(422, "order-refused", "There is none left.", `,"reason":"sold-out","errors":[{"detail":"There is none left.","pointer":"#/item"}]`)
-	keyReused = problem(422, "idempotency-key-reused", "The key was used before, with another order. Use a new key for a new order.", `,"errors":[{"detail":"The key belongs to another order.","header":"Idempotency-Key"}]`)
+	refused = problem(422, "order-refused", "There is none left.",
+		`,"reason":"sold-out","errors":[{"detail":"There is none left.","pointer":"#/item"}]`)
+	keyReused = problem(422, "idempotency-key-reused", "The key was used before, with another order. Use a "+
+		"new key for a new order.", `,"errors":[{"detail":"The key belongs to another order.","header":"Idempotency-Key"}]`)
 )
 
 func unavailable(retryAfter string) step {
@@ -113,24 +133,39 @@ var walkFaults = []Fault{
 	{Name: "the first page is empty and has a next", steps: always(step{times: 1, empty: true})},
 	{Name: ListChanges, steps: always(step{times: 1}, step{times: 1, change: true})},
 	{Name: TwoWalks},
-	{Name: "a page has another Link, too", steps: always(step{times: 1, edit: linked}, step{times: 1, edit: linked})},
-	{Name: "503 in the middle", steps: func(d Dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
-	{Name: "429 in the middle", steps: func(d Dice) []step { return []step{{times: 1}, says(429, html, "Retry-After", d.retryAfter())} }},
+	{Name: "a page has another Link, too",
+		steps: always(step{times: 1, edit: linked}, step{times: 1, edit: linked})},
+	{Name: "503 in the middle", steps: func(d Dice) []step {
+		return []step{{times: 1},
+			unavailable(d.retryAfter())}
+	}},
+	{Name: "429 in the middle", steps: func(d Dice) []step {
+		return []step{{times: 1},
+			says(429, html, "Retry-After", d.retryAfter())}
+	}},
 	{Name: "a page is cut", steps: cuts(conformance.Whole, conformance.CutBody)},
 	{Name: "a page is lost", steps: always(step{times: 1}, comes(conformance.NoAnswer))},
 	{Name: "200 with a page to sign in", steps: always(step{times: 1}, says(200, signIn))},
 	{Name: "200 with JSON that is no page", steps: func(d Dice) []step {
-		return []step{{times: 1}, says(200, d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`), "Content-Type", "application/json")}
+		return []step{{times: 1}, says(200,
+			d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`), "Content-Type",
+			"application/json")}
 	}},
 	{Name: "the first page is no page", steps: func(d Dice) []step {
-		return []step{says(200, d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, signIn), "Content-Type", "application/json")}
+		return []step{says(200, d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, signIn), "Content-Type",
+			"application/json")}
 	}},
 	{Name: "304 that was not asked for", steps: always(step{times: 1}, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(step{times: 1}, comes(conformance.Endless))},
-	{Name: "the cursor becomes invalid", Final: true, steps: always(step{times: 1}, problem(400, "invalid-query", "The query is not valid for this list.", `,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
-	{Name: "302 to a page to sign in", Final: true, steps: always(step{times: 1}, says(302, "", "Location", "/sign-in"))},
-	{Name: "the password expires during the walk", Final: true, steps: always(step{times: 1}, says(401, html, "WWW-Authenticate", "Basic"))},
-	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(step{times: 1}, says(503, html))},
+	{Name: "the cursor becomes invalid", Final: true,
+		steps: always(step{times: 1}, problem(400, "invalid-query", "The query is not valid for this list.",
+			`,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
+	{Name: "302 to a page to sign in", Final: true,
+		steps: always(step{times: 1}, says(302, "", "Location", "/sign-in"))},
+	{Name: "the password expires during the walk", Final: true,
+		steps: always(step{times: 1}, says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "an outage without end", takes: Days, Final: true, forever: true,
+		steps: always(step{times: 1}, says(503, html))},
 }
 
 // linked adds a link before that to the next page, as a program around the service may.
@@ -148,10 +183,15 @@ const Missing = "there is no such product"
 // The client reads a product, whose name then changes, and reads it again.
 var productFaults = []Fault{
 	{Name: "nothing is wrong"},
-	{Name: "the answer has an Age", takes: Minutes, steps: always(step{times: 1, edit: func(a *conformance.Answer) { a.Header.Set("Age", "55") }}), pause: 10 * time.Second},
-	{Name: "the answer is fresh for 5 s", takes: Minutes, steps: always(controlled("private, max-age=5")), pause: 10 * time.Second},
-	{Name: "the answer is not to be reused", steps: always(controlled("private, max-age=60, no-cache")), pause: time.Millisecond},
-	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")), pause: time.Millisecond},
+	{Name: "the answer has an Age", takes: Minutes,
+		steps: always(step{times: 1, edit: func(a *conformance.Answer) { a.Header.Set("Age", "55") }}),
+		pause: 10 * time.Second},
+	{Name: "the answer is fresh for 5 s", takes: Minutes, steps: always(controlled("private, max-age=5")),
+		pause: 10 * time.Second},
+	{Name: "the answer is not to be reused", steps: always(controlled("private, max-age=60, no-cache")),
+		pause: time.Millisecond},
+	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")),
+		pause: time.Millisecond},
 	{Name: "503", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
 	{Name: "503 between", steps: func(d Dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
 	{Name: "429", steps: func(d Dice) []step { return []step{says(429, html, "Retry-After", d.retryAfter())} }},
@@ -166,7 +206,8 @@ var productFaults = []Fault{
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403", Final: true, steps: always(says(403, html))},
 	{Name: "403 between", Final: true, steps: always(step{times: 1}, says(403, html))},
-	{Name: "an outage between", takes: Days, Final: true, forever: true, steps: always(step{times: 1}, says(503, html))},
+	{Name: "an outage between", takes: Days, Final: true, forever: true,
+		steps: always(step{times: 1}, says(503, html))},
 	{Name: Missing, Final: true},
 }
 

@@ -119,7 +119,8 @@ func (s *Server) client(r *http.Request) *client {
 	if len(s.clients) == mostClients {
 		return nil
 	}
-	cl := &client{name: name, dice: faults.NewDice(s.seed, name, faults.Minutes), rounds: make(map[conformance.Kind]*round)}
+	cl := &client{name: name, dice: faults.NewDice(s.seed, name, faults.Minutes),
+		rounds: make(map[conformance.Kind]*round)}
 	s.clients = append(s.clients, cl)
 	return cl
 }
@@ -158,7 +159,8 @@ func (cl *client) next(kind conformance.Kind) *faults.Fault {
 	if len(r.rest) == 0 {
 		for _, t := range faults.Of(kind, faults.Minutes) {
 			switch t.Name {
-			case faults.Missing, faults.ListChanges, faults.TwoWalks: // for clients that can be asked; the lists are the program's
+			case faults.Missing, faults.ListChanges,
+				faults.TwoWalks: // for clients that can be asked; the lists are the program's
 			case faults.Outage: // each call is one client, and it takes three to compare their waits
 				r.rest = append(r.rest, t, t, t)
 			default:
@@ -235,7 +237,8 @@ func (cl *client) newest(is func(*faults.Call) bool) *faults.Call {
 
 func (cl *client) findOrder(e *conformance.Exchange) *faults.Call {
 	c := cl.newest(func(c *faults.Call) bool {
-		return c.Kind == conformance.Orders && e.Key != "" && slices.ContainsFunc(c.Exchanges, func(try *conformance.Exchange) bool { return try.Key == e.Key })
+		return c.Kind == conformance.Orders && e.Key != "" &&
+			slices.ContainsFunc(c.Exchanges, func(try *conformance.Exchange) bool { return try.Key == e.Key })
 	})
 	if c != nil {
 		if last := c.Last(); last.Done && last.Meaning() != conformance.Retryable && !e.SameOrder(c.Exchanges[0]) {
@@ -258,12 +261,14 @@ func (cl *client) findWalk(kind conformance.Kind, query url.Values) *faults.Call
 			return newest // which goes on with a page that it has kept
 		}
 		gave := cl.newest(func(c *faults.Call) bool {
-			return c.Kind == kind && slices.ContainsFunc(c.Exchanges, func(e *conformance.Exchange) bool { return bytes.Contains(e.Answer.Body, []byte(`"`+cursor+`"`)) })
+			return c.Kind == kind && slices.ContainsFunc(c.Exchanges,
+				func(e *conformance.Exchange) bool { return bytes.Contains(e.Answer.Body, []byte(`"`+cursor+`"`)) })
 		})
 		return cmp.Or(gave, newest)
 	}
 	if newest != nil {
-		if last := newest.Last(); last.Cursor == "" && last.Done && (!last.FromService || last.Delivery != conformance.Whole) {
+		if last := newest.Last(); last.Cursor == "" && last.Done &&
+			(!last.FromService || last.Delivery != conformance.Whole) {
 			return newest // asked for its first page again
 		}
 	}

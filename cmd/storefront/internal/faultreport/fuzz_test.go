@@ -37,9 +37,11 @@ func FuzzClients(f *testing.F) {
 					panic(p)
 				}
 			}()
-			r := &http.Request{Method: method, URL: u, RemoteAddr: "192.0.2.1:1234", Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{
-				"User-Agent": {agent}, "Idempotency-Key": {key}, "If-None-Match": {tag}, "Content-Type": {"application/json"},
-			}}
+			r := &http.Request{Method: method, URL: u, RemoteAddr: "192.0.2.1:1234",
+				Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{
+					"User-Agent": {agent}, "Idempotency-Key": {key}, "If-None-Match": {tag},
+					"Content-Type": {"application/json"},
+				}}
 			s.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		for range 60 { // more than a round of orders
@@ -47,7 +49,8 @@ func FuzzClients(f *testing.F) {
 			send(http.MethodPost, key, &url.URL{Path: "/v1/orders"})
 			key += "1"
 		}
-		if text := s.Summary(); strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+		if text := s.Summary(); strings.ContainsFunc(text,
+			func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 			t.Errorf("the summary has what a terminal may not print: %q", text)
 		}
 		for _, path := range []string{PagePath, JSONPath} {

@@ -55,7 +55,8 @@ var unjudged = []string{
 var unless = map[string]string{
 	"one-key": " If it was a new order, placed before the other had ended: let it order another item here.",
 	"goes-on": " If its program was ended meanwhile: start it again, and it must go on.",
-	"stops":   fmt.Sprintf(" If somebody had put right what was wrong and had the client go on: from %v after the answer, that is seen as such.", conformance.Resumption),
+	"stops": fmt.Sprintf(" If somebody had put right what was wrong and had the client go on: from %v "+
+		"after the answer, that is seen as such.", conformance.Resumption),
 }
 
 type report struct {
@@ -122,7 +123,8 @@ func (s *Server) report() (r *report) {
 func (s *Server) reportNow() *report {
 	r := &report{
 		Seed: s.seed, NotJudged: unjudged, Clients: []clientReport{}, Latest: []callReport{}, NotCounted: s.beyond,
-		MostClients: mostClients, MostCalls: mostCalls, MostExchanges: mostExchanges, MostMegabytes: mostBytes >> 20,
+		MostClients: mostClients, MostCalls: mostCalls, MostExchanges: mostExchanges,
+		MostMegabytes: mostBytes >> 20,
 	}
 	type named struct {
 		*conformance.Call
@@ -132,7 +134,8 @@ func (s *Server) reportNow() *report {
 	for _, cl := range s.clients {
 		names := cl.names()
 		cr := clientReport{Name: cl.name, Created: []createdOrder{}, NotCounted: cl.beyond}
-		for _, kind := range []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products} {
+		for _, kind := range []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets,
+			conformance.Products} {
 			cr.Kinds = append(cr.Kinds, cl.judge(kind, names))
 		}
 		for _, c := range cl.calls {
@@ -265,9 +268,11 @@ func (s *Server) Summary() string {
 			if k.Round == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "%s: %s (%s): %d checks passed, %d failed, %d not met\n", c.Name, k.Kind, k.Calls(), len(k.Passed()), len(k.Failed()), len(k.NotMet()))
+			fmt.Fprintf(&b, "%s: %s (%s): %d checks passed, %d failed, %d not met\n", c.Name, k.Kind, k.Calls(),
+				len(k.Passed()), len(k.Failed()), len(k.NotMet()))
 			for _, v := range k.Failed() {
-				fmt.Fprintf(&b, "  failed %s in %s%s: %s\n    The broken promise: %s\n", v.Check, v.Call, v.more(), v.Fault, v.Promise)
+				fmt.Fprintf(&b, "  failed %s in %s%s: %s\n    The broken promise: %s\n", v.Check, v.Call, v.more(),
+					v.Fault, v.Promise)
 			}
 		}
 	}
@@ -279,14 +284,16 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	h.Set("Connection", "close")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: "This is a page to look at: GET, HEAD."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusMethodNotAllowed,
+			Detail: "This is a page to look at: GET, HEAD."}.ServeHTTP(w, r)
 		return
 	}
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	var b bytes.Buffer
 	accept := r.Header.Get("Accept")
-	if r.URL.Path == JSONPath || strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
+	if r.URL.Path == JSONPath || strings.Contains(accept, "application/json") &&
+		!strings.Contains(accept, "text/html") {
 		h.Set("Content-Type", "application/json")
 		e := json.NewEncoder(&b)
 		e.SetIndent("", "  ")
