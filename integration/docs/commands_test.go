@@ -34,7 +34,7 @@ var trials = map[string]trial{
 	"go run ./durable":        serving(process.Durable),
 	".ci/run":                 instead("bash -n .ci/run"),
 
-	"go test ./...": inCI("GOEXPERIMENT=jsonv2 go test ./..."),
+	"go test ./...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go run ./cmd/storefront -trouble 7":            testedBy("TestFaultReportSaysWhatAClientDidWrong"),
 	"go run ./integration/mutations":                testedBy("TestListIsUpToDate"),
