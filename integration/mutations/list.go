@@ -41,7 +41,7 @@ var mutations = []mutation{
 		"TestIdempotencyKeysThatDifferInCaseAreTwo"},
 	{"Scope and value are not kept apart in the hash of a key",
 		"sqlstore", "keyHash", "uint64(len(scope))", "0",
-		"TestKeysOfASharedCommitAreInOneSequence"},
+		"TestReplayWithTheSameIDIsTheStoredOrder"},
 
 	// Orders.
 	{"A replay is not told: a client counts an order twice",
