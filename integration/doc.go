@@ -8,7 +8,7 @@
 //	examples    the examples of durable
 //	faults      processes and networks that fail under orders
 //	overload    databases that are busy, stand still or are full
-//	releases    replicas of different releases on one database
+//	releases    what each release has promised, and replicas of several on one database
 //	clusters    PostgreSQL pairs and MySQL groups, whole and in pieces
 //	wire        the contract of the service on each database
 //	clients     generated clients, and linters of openapi.json
@@ -19,6 +19,5 @@
 //	internal    what several of them share
 //
 // mutations and soak are commands: they break the code to test the tests, and repeat what chooses
-// at random for as long as they are told. release holds a release to what earlier ones have
-// promised.
+// at random for as long as they are told.
 package integration
