@@ -1,0 +1,3 @@
+// The documents are of the repository. As they are a module, they are not in the zip of the module
+// storefront, which everyone downloads who imports it.
+module example.com/storefront/docs
