@@ -186,7 +186,7 @@ var mutations = []mutation{
 		"TestConstraintsMatterOnlyIfTheKeyIsFree"},
 	{"A key that was forgotten while it was looked for fails the order",
 		"sqlstore", "Store.createOnce", "missing > 3", "missing > 0",
-		"TestKeyForgottenWhileItIsLookedUp"},
+		"TestForgottenBetweenInsertAndSelect"},
 	{"Keys are forgotten that must be remembered",
 		"sqlstore", "Store.ForgetKeys", "now-storefront.KeyLifetime.Milliseconds()", "now",
 		"TestForgetKeysGoesByTheClockOfTheDatabase"},

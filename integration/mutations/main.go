@@ -50,6 +50,9 @@ func run(w io.Writer, root string, mutations []mutation, pattern string) (missed
 		if !chosen.MatchString(m.pkg + " " + m.function + " " + m.test) {
 			continue
 		}
+		if _, _, err := m.apply(root); err != nil {
+			return missed, fmt.Errorf("%s: %w", m.what, err)
+		}
 		if !passed[pkg+" "+test] {
 			if out, err := goTest(root, pkg, test); err != nil || !bytes.Contains(out, []byte("--- PASS: "+test+" ")) {
 				return missed, fmt.Errorf("without a mutation, %s %s does not pass: %v\n%s", pkg, test, err, out)
