@@ -52,7 +52,10 @@ func openMySQL(name string) (*sql.DB, error) {
 // readPassword returns the password in a file, which may have a line's end behind it.
 func readPassword(file string) (string, error) {
 	text, err := os.ReadFile(file)
-	return strings.TrimRight(string(text), "\r\n"), err
+	if err != nil {
+		return "", fmt.Errorf("password_file: %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
 // parseMySQL returns a config for each server of a URL, and the file that has the password, or "".
@@ -169,7 +172,7 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 		given[key] = true
 	}
 	// The driver takes what follows the last slash for the database. The address
-	// is there as the name that TLS is to verify.
+	// is there as the name that TLS verifies.
 	config, err := mysql.ParseDSN(network + "(" + addr + ")/?" + strings.ReplaceAll(query, "/", "%2F"))
 	if err != nil {
 		return nil, fmt.Errorf("a parameter in the MySQL URL: %w", err)

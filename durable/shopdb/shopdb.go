@@ -36,18 +36,18 @@
 //
 // The files are read anew for each connection, and so are those of certificates in PostgreSQL. To
 // change a password, have the server take both for a while, or write the file right after the
-// change: connections that are open go on.
+// change: open connections go on.
 //
-// # What each part is for
+// # Which promise each part keeps
 //
-// An order that was acknowledged is not lost when the program or the machine fails. SQLite has a
-// write-ahead log (WAL) and synchronous=FULL, so each commit is on the disk before it is
-// acknowledged. What a server keeps is up to its settings (docs/databases.md of the repository).
+// An acknowledged order survives a crash of the program and of the machine. SQLite has a
+// write-ahead log (WAL) and synchronous=FULL: each commit is on the disk before it is acknowledged.
+// What a server keeps is up to its settings (docs/databases.md of the repository).
 //
-// An order is not lost in a fail-over, and orders go on after it. Of several servers, all
-// connections are to the one that takes orders, the primary. When that server does not take orders
-// any more, all connections move to the next one that does, within a few seconds, and what hangs on
-// the old one ends. A server is asked before it is used:
+// Orders go on after a fail-over, and none is acknowledged by a server that cannot commit it. Of
+// several servers, all connections are to the one that takes orders, the primary. When it takes no
+// orders any more, all connections move to the next one that does, within a few seconds, and what
+// hangs on the old one ends. A server is asked before it is used:
 //
 //   - PostgreSQL must not be read-only, and, if there are several servers, must commit. A primary
 //     that has lost its synchronous standby, perhaps because the standby is the primary now, is
@@ -58,25 +58,26 @@
 //
 // Give each server its own name: if a name has several addresses, the driver chooses.
 //
-// A full disk does not end the shop for good. SQLite's WAL grows while a reader, such as a backup,
-// holds a snapshot. If it filled the disk, it could never be emptied. So nothing is written while
-// the disk has less room than the WAL takes, which orders meet as [storefront.ErrUnavailable], and
-// the WAL is emptied as soon as the reader has gone.
+// A full disk does not stop a SQLite shop for good. The WAL grows while a reader, such as a backup,
+// holds a snapshot. If it filled the disk, SQLite could never empty it. So nothing is written while
+// the disk has less room than the WAL takes: orders fail with [storefront.ErrUnavailable], and go on
+// once the reader has gone, when the WAL is emptied.
 //
-// Orders of one caller do not wait for another who has gone. SQLite waits for a lock for 100 ms
-// (Options.BusyTimeout), InnoDB for a second (innodb_lock_wait_timeout), and sqlstore tries again.
+// No order waits for long for a caller who has gone. SQLite waits 100 ms for a lock
+// (Options.BusyTimeout), InnoDB a second (innodb_lock_wait_timeout), and sqlstore tries again.
 //
-// The pool has the size that the store's sharing of commits was measured with: 4 connections for
-// SQLite, and 20 for a server, which are replaced after 30 minutes.
+// Reads go on beside orders. The pool has 4 connections for SQLite, of which one at a time writes,
+// and 20 for a server, so that four replicas fit into its default of 100. These are replaced after
+// 30 minutes.
 //
-// Only its owner may read a new SQLite file, and those beside it. If the name is a symbolic link,
-// all of this is true of the file that it leads to. The file belongs on a local disk and not on a
-// network file system.
+// Only its owner can read a new SQLite file and those beside it. If the name is a symbolic link, all
+// of this is true of the file that it leads to. The file belongs on a local disk, not on a network
+// file system.
 //
-// # Without some of the databases
+// # Leaving databases out
 //
-// A program has the drivers of all of them. The build tags nosqlite, nopostgres and nomysql each
-// leave one out, with the time that it takes to compile: go build -tags nosqlite,nomysql.
+// A program contains the drivers of all databases. The build tags nosqlite, nopostgres and nomysql
+// each leave one out, and the time that it takes to compile: go build -tags nosqlite,nomysql.
 package shopdb
 
 import (
@@ -217,6 +218,7 @@ func isLasting(err error) bool {
 
 // ForgetKeysHourly has the store forget the keys of orders that are older than
 // [storefront.KeyLifetime] and an hour, for clocks that differ, at once and every hour until Close.
+// Call it once, and not after Close.
 func (db *DB) ForgetKeysHourly(store *sqlstore.Store) {
 	db.background.Go(func() {
 		hourly := time.NewTicker(time.Hour)
