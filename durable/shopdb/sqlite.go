@@ -58,10 +58,8 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// SQLite would give a new file to everyone to read, and gives the mode of the
-	// file to those that it makes beside it.
-	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
-		f.Close()
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		create(path)
 	}
 	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"_pragma": {
 		// SQLite waits for another writer in milliseconds, and does not notice
@@ -92,6 +90,26 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
 	}
 	return db, f, nil
+}
+
+// create makes an empty file that only its owner can read, if there is none. SQLite would give a
+// new file to everyone to read, and gives the mode of the file to those that it makes beside it.
+// If it cannot be made, SQLite says why.
+func create(path string) {
+	// Another Open of this process may use the file as soon as it has its name. To close a
+	// descriptor of it then would release the locks that SQLite has.
+	if f, err := os.CreateTemp(filepath.Dir(path), ".shopdb-*"); err == nil { // of mode 0600
+		f.Close()
+		err = os.Link(f.Name(), path)
+		os.Remove(f.Name())
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			return
+		}
+	}
+	// The file system has no hard links.
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+		f.Close()
+	}
 }
 
 // realPath returns the absolute path of the file that a name leads to, which need not be

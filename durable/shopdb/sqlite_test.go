@@ -102,7 +102,21 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			openFile(t, name)
+			var opening sync.WaitGroup
+			for range 4 {
+				opening.Go(func() {
+					db, err := Open(name, nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					t.Cleanup(func() { db.Close() })
+				})
+			}
+			opening.Wait()
+			if files, err := os.ReadDir(filepath.Dir(name)); err != nil || len(files) != 3 {
+				t.Errorf("%d files are in the folder, %v; want shop.db and two beside it", len(files), err)
+			}
 			for _, suffix := range []string{"", "-wal", "-shm"} {
 				info, err := os.Stat(name + suffix)
 				if err != nil {
