@@ -52,7 +52,6 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("soak: ")
 	lasts := flag.Duration("for", 10*time.Minute, "begin no more tests after this `time`; each is run once in any case")
-	seed := flag.Uint64("seed", 1, "the first seed; each round of all tests has the next one")
 	pattern := flag.String("run", "", "only tests for which a part of package and name matches `regexp`")
 	flag.Parse()
 	chosen, err := matching(*pattern)
@@ -66,7 +65,7 @@ func main() {
 	os.Setenv(long.Variable, "1")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := soak(ctx, os.Stdout, chosen, *seed, *lasts); err != nil {
+	if err := soak(ctx, os.Stdout, chosen, *long.Seed, *lasts); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // Variable is the environment variable.
 const Variable = "STOREFRONT_LONG"
 
-// Seed is of the random choices of a test.
-var Seed = flag.Uint64("seed", 1, "of random choices")
+// Seed is of the random choices of a test, or of the first round of integration/soak.
+var Seed = flag.Uint64("seed", 1, "of random choices; each round of soak has the next one")
 
 // Run reports whether integration/soak runs the test.
 func Run() bool { return os.Getenv(Variable) != "" }
