@@ -3,7 +3,6 @@
 package faulttest
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -276,13 +275,8 @@ func account(sent []audit.Order, stored []storefront.Order) (lost, duplicated, u
 		if o.Body == nil {
 			continue
 		}
-		found := 0
-		for _, stored := range there {
-			if text, err := json.Marshal(stored); err == nil && bytes.Equal(text, o.Body) {
-				found++
-			}
-		}
-		if found != 1 {
+		var acknowledged storefront.Order // releases write the same time with different digits
+		if err := json.Unmarshal(o.Body, &acknowledged); err != nil || !slices.Contains(there, acknowledged) {
 			lost = append(lost, o.Item)
 		}
 	}

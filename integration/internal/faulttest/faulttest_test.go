@@ -12,6 +12,8 @@ func TestAccount(t *testing.T) {
 	at := time.UnixMilli(1).UTC()
 	body := []byte(`{"id":"a","item":"tea","qty":2,"created_at":"1970-01-01T00:00:00.001Z"}`)
 	acknowledged := audit.Order{Item: "tea", Body: body}
+	rc1 := []byte(`{"id":"a","item":"tea","qty":2,"created_at":"1970-01-01T00:00:00.01Z"}`)
+	even := storefront.Order{ID: "a", Item: "tea", Qty: 2, CreatedAt: time.UnixMilli(10).UTC()}
 	tea := storefront.Order{ID: "a", Item: "tea", Qty: 2, CreatedAt: at}
 	for _, row := range []struct {
 		name                      string
@@ -20,6 +22,7 @@ func TestAccount(t *testing.T) {
 		lost, duplicated, unknown int
 	}{
 		{"there", acknowledged, []storefront.Order{tea}, 0, 0, 0},
+		{"there, and acknowledged by 1.0.0-rc.1", audit.Order{Item: "tea", Body: rc1}, []storefront.Order{even}, 0, 0, 0},
 		{"gone", acknowledged, nil, 1, 0, 0},
 		{"another ID", acknowledged, []storefront.Order{{ID: "b", Item: "tea", Qty: 2, CreatedAt: at}}, 1, 0, 0},
 		{"another quantity", acknowledged, []storefront.Order{{ID: "a", Item: "tea", Qty: 3, CreatedAt: at}}, 1, 0, 0},
