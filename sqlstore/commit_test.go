@@ -136,121 +136,113 @@ func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
 }
 
 func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			d := newHeldDB(engine)
-			store := sqlstore.New(open(t, d), nil)
-			var items []string
-			for i := range 150 {
-				items = append(items, fmt.Sprint(i))
-			}
-			wg := create(t, store, items...)
-			close(d.server.let)
-			wg.Wait()
-			most := 0
-			for _, items := range d.server.commits {
-				most = max(most, len(items))
-			}
-			if most != 64 {
-				t.Errorf("%v: up to %d orders shared a commit, want 64", engine, most)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, engine engine) {
+		d := newHeldDB(engine)
+		store := sqlstore.New(open(t, d), nil)
+		var items []string
+		for i := range 150 {
+			items = append(items, fmt.Sprint(i))
+		}
+		wg := create(t, store, items...)
+		close(d.server.let)
+		wg.Wait()
+		most := 0
+		for _, items := range d.server.commits {
+			most = max(most, len(items))
+		}
+		if most != 64 {
+			t.Errorf("%v: up to %d orders shared a commit, want 64", engine, most)
+		}
+	})
 }
 
 // An order that fails does not fail the others in its commit.
 func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
 	rejected := stateError("23514")
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			d := newHeldDB(engine)
-			d.server.fail = func(items []string) error {
-				if slices.Contains(items, "bad") {
-					return rejected
-				}
-				return nil
+	onEach(t, func(t *testing.T, engine engine) {
+		d := newHeldDB(engine)
+		d.server.fail = func(items []string) error {
+			if slices.Contains(items, "bad") {
+				return rejected
 			}
-			store := sqlstore.New(open(t, d), nil)
-			wg := create(t, store, "a", "b", "c", "d", "e", "f")
-			var bad error
-			wg.Go(func() {
-				_, bad = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
-			})
-			synctest.Wait()
-			more := create(t, store, "g", "h")
-			close(d.server.let)
-			wg.Wait()
-			more.Wait()
-			if !errors.Is(bad, rejected) || errors.Is(bad, storefront.ErrUnavailable) {
-				t.Errorf("%v: the order that cannot be committed got %v", engine, bad)
-			}
+			return nil
+		}
+		store := sqlstore.New(open(t, d), nil)
+		wg := create(t, store, "a", "b", "c", "d", "e", "f")
+		var bad error
+		wg.Go(func() {
+			_, bad = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
 		})
-	}
+		synctest.Wait()
+		more := create(t, store, "g", "h")
+		close(d.server.let)
+		wg.Wait()
+		more.Wait()
+		if !errors.Is(bad, rejected) || errors.Is(bad, storefront.ErrUnavailable) {
+			t.Errorf("%v: the order that cannot be committed got %v", engine, bad)
+		}
+	})
 }
 
 func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			d := newHeldDB(engine)
-			store := sqlstore.New(open(t, d), nil)
-			call := func(item string) (leave func()) {
-				ctx, cancel := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					if _, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: item, Item: item}); !errors.Is(err, context.Canceled) {
-						t.Errorf("the call whose ctx was cancelled returned %v", err)
-					}
-				})
-				synctest.Wait()
-				return func() {
-					cancel()
-					wg.Wait()
+	onEach(t, func(t *testing.T, engine engine) {
+		d := newHeldDB(engine)
+		store := sqlstore.New(open(t, d), nil)
+		call := func(item string) (leave func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: item, Item: item}); !errors.Is(err, context.Canceled) {
+					t.Errorf("the call whose ctx was cancelled returned %v", err)
 				}
+			})
+			synctest.Wait()
+			return func() {
+				cancel()
+				wg.Wait()
 			}
-			leaveFirst := call("first") // its commit is under way
-			wg := create(t, store, "a", "b", "c", "d")
-			call("waiting")()
-			leaveFirst()
-			close(d.server.let)
-			wg.Wait()
-			for _, items := range d.server.commits {
-				if slices.Contains(items, "waiting") {
-					t.Errorf("%v: an order was sent that nobody waited for any more", sqlite)
-				}
+		}
+		leaveFirst := call("first") // its commit is under way
+		wg := create(t, store, "a", "b", "c", "d")
+		call("waiting")()
+		leaveFirst()
+		close(d.server.let)
+		wg.Wait()
+		for _, items := range d.server.commits {
+			if slices.Contains(items, "waiting") {
+				t.Errorf("%v: an order was sent that nobody waited for any more", sqlite)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			panics := true
-			f := newFakeDB(engine)
-			f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-				if panics {
-					panic("a broken driver")
+	onEach(t, func(t *testing.T, engine engine) {
+		panics := true
+		f := newFakeDB(engine)
+		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+			if panics {
+				panic("a broken driver")
+			}
+			return nil, errPassOn
+		}
+		db := sql.OpenDB(f)
+		defer db.Close()
+		defer f.hangUp() // database/sql keeps a connection whose driver panics
+		store := sqlstore.New(db, nil)
+		func() {
+			defer func() {
+				if value := recover(); value == nil || !strings.Contains(fmt.Sprint(value), "a broken driver") {
+					t.Errorf("the panic was %v", value)
 				}
-				return nil, errPassOn
-			}
-			db := sql.OpenDB(f)
-			defer db.Close()
-			defer f.hangUp() // database/sql keeps a connection whose driver panics
-			store := sqlstore.New(db, nil)
-			func() {
-				defer func() {
-					if value := recover(); value == nil || !strings.Contains(fmt.Sprint(value), "a broken driver") {
-						t.Errorf("the panic was %v", value)
-					}
-				}()
-				store.CreateOrder(t.Context(), key, order)
 			}()
-			panics = false
-			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-				t.Errorf("%v: the next call returned %v, %v", engine, got, err)
-			}
-		})
-	}
+			store.CreateOrder(t.Context(), key, order)
+		}()
+		panics = false
+		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+			t.Errorf("%v: the next call returned %v, %v", engine, got, err)
+		}
+	})
 }
 
 // acceptedBy returns a store with this Accept, on a database that takes every order.
@@ -307,28 +299,26 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 }
 
 func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
-				_, err := tx.ExecContext(ctx, "INSERT INTO outbox")
-				return err
-			})
-			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-				t.Errorf("CreateOrder returned %v, %v", got, err)
-			}
-			var verbs []string
-			for _, query := range f.ran {
-				verbs = append(verbs, strings.Join(strings.Fields(strings.Replace(query, "public.", "", 1) + " . .")[:3], " "))
-			}
-			want := []string{"BEGIN . .", "SAVEPOINT storefront_order .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront_order", "COMMIT . ."}
-			if engine == mysql {
-				want = append(want, "ROLLBACK . .") // the COMMIT was a statement, which ends with ctx
-			}
-			if !slices.Equal(verbs, want) {
-				t.Errorf("%v: it sent %q, want %q", engine, verbs, want)
-			}
+	onEach(t, func(t *testing.T, engine engine) {
+		store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO outbox")
+			return err
 		})
-	}
+		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+		var verbs []string
+		for _, query := range f.ran {
+			verbs = append(verbs, strings.Join(strings.Fields(strings.Replace(query, "public.", "", 1) + " . .")[:3], " "))
+		}
+		want := []string{"BEGIN . .", "SAVEPOINT storefront_order .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront_order", "COMMIT . ."}
+		if engine == mysql {
+			want = append(want, "ROLLBACK . .") // the COMMIT was a statement, which ends with ctx
+		}
+		if !slices.Equal(verbs, want) {
+			t.Errorf("%v: it sent %q, want %q", engine, verbs, want)
+		}
+	})
 }
 
 // The rows of Accept are undone, too, if other orders share the transaction.
@@ -520,22 +510,6 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 	})
 }
 
-// A pool of one connection is often advised for SQLite.
-func TestPoolOfOneConnection(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			d := newHeldDB(engine)
-			close(d.server.let)
-			db := open(t, d)
-			db.SetMaxOpenConns(1)
-			store := sqlstore.New(db, &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
-				return nil
-			}})
-			create(t, store, "a", "b", "c").Wait()
-		})
-	}
-}
-
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
@@ -618,29 +592,27 @@ func TestCallerWhoLeavesDuringASharedCommitOfSQLiteDoesNotCancelAccept(t *testin
 
 func TestAcceptHasTheValuesAndTheDeadlineOfTheCall(t *testing.T) {
 	type name struct{}
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			d := newHeldDB(engine)
-			close(d.server.let)
-			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
-			defer cancel()
-			var value any
-			var deadline time.Time
-			store := sqlstore.New(open(t, d), &sqlstore.Options{
-				Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
-					value = ctx.Value(name{})
-					deadline, _ = ctx.Deadline()
-					return nil
-				},
-			})
-			if _, err := store.CreateOrder(ctx, key, order); err != nil {
-				t.Fatal(err)
-			}
-			if want, _ := ctx.Deadline(); value != "ada" || !deadline.Equal(want) {
-				t.Errorf("%v: Accept saw the value %v and the deadline %v, want %v", engine, value, deadline, want)
-			}
+	onEach(t, func(t *testing.T, engine engine) {
+		d := newHeldDB(engine)
+		close(d.server.let)
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
+		defer cancel()
+		var value any
+		var deadline time.Time
+		store := sqlstore.New(open(t, d), &sqlstore.Options{
+			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+				value = ctx.Value(name{})
+				deadline, _ = ctx.Deadline()
+				return nil
+			},
 		})
-	}
+		if _, err := store.CreateOrder(ctx, key, order); err != nil {
+			t.Fatal(err)
+		}
+		if want, _ := ctx.Deadline(); value != "ada" || !deadline.Equal(want) {
+			t.Errorf("%v: Accept saw the value %v and the deadline %v, want %v", engine, value, deadline, want)
+		}
+	})
 }
 
 // Statements that lock the same keys in the same sequence do not deadlock.
@@ -694,22 +666,20 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 
 // If the store cannot look for the key, it does not know whether the order is there.
 func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			store := sqlstore.New(open(t, &fakeDB{engine: engine, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-				switch kindOf(query) {
-				case "INSERT":
-					return nil, stateError("23514")
-				case "REPLAY":
-					return nil, stateError("42501")
-				}
-				return nil, errPassOn
-			}}), nil)
-			if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, stateError("42501")) {
-				t.Errorf("%v: CreateOrder returned %v", engine, err)
+	onEach(t, func(t *testing.T, engine engine) {
+		store := sqlstore.New(open(t, &fakeDB{engine: engine, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			switch kindOf(query) {
+			case "INSERT":
+				return nil, stateError("23514")
+			case "REPLAY":
+				return nil, stateError("42501")
 			}
-		})
-	}
+			return nil, errPassOn
+		}}), nil)
+		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, stateError("42501")) {
+			t.Errorf("%v: CreateOrder returned %v", engine, err)
+		}
+	})
 }
 
 // A full disk may make SQLite roll back an order's transaction.

@@ -35,6 +35,15 @@ var engines = []engine{postgres, sqlite, mysql}
 
 func (e engine) String() string { return [...]string{"PostgreSQL", "SQLite", "MySQL"}[e] }
 
+// onEach runs a test in a bubble on each engine.
+func onEach(t *testing.T, test func(*testing.T, engine)) {
+	for _, e := range engines {
+		t.Run(e.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, e) })
+		})
+	}
+}
+
 // A stateError is an error with an SQLSTATE, like those of pgx and lib/pq.
 type stateError string
 

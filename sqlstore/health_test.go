@@ -485,22 +485,20 @@ func TestConnectingMayTakeLong(t *testing.T) {
 // If no connection is left over which the store could ask, nobody knows whether the server is
 // there. The next try has more time.
 func TestAcceptIsNotBlamedForAServerThatIsLeft(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			db := open(t, newFakeDB(engine))
-			db.SetMaxOpenConns(2)
-			conn, err := db.Conn(t.Context()) // the program's own work
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			runs := 0
-			store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(3*time.Second, &runs)})
-			if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs > 2 {
-				t.Errorf("%v: CreateOrder returned %v, %v after %d runs", engine, got, err, runs)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, engine engine) {
+		db := open(t, newFakeDB(engine))
+		db.SetMaxOpenConns(2)
+		conn, err := db.Conn(t.Context()) // the program's own work
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		runs := 0
+		store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(3*time.Second, &runs)})
+		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs > 2 {
+			t.Errorf("%v: CreateOrder returned %v, %v after %d runs", engine, got, err, runs)
+		}
+	})
 }
 
 // A call that is cancelled soon says nothing about the database.
@@ -602,40 +600,5 @@ func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
 			t.Errorf("GetProduct took %v", took)
 		}
 		wg.Wait()
-	})
-}
-
-// A conflict is an answer of the database: after it, no call gives up early.
-func TestConflictShowsThatTheDatabaseIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const timeout = 10 * time.Second
-		away, conflicts := true, 0
-		f := newFakeDB(postgres)
-		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			switch {
-			case away:
-				return nil, stateError("57P03")
-			case kindOf(query) != "INSERT":
-				return nil, errPassOn
-			case conflicts == 0:
-				conflicts++
-				return nil, stateError("40001")
-			}
-			select {
-			case <-time.After(timeout * 3 / 20): // longer than calls have while it is away
-				return nil, errPassOn
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
-		for range 2 { // the second is the first probe
-			store.CreateOrder(t.Context(), key, order)
-		}
-		away = false
-		create(t, store, "a", "b", "c", "d").Wait()
-		if conflicts != 1 {
-			t.Error("there was no conflict")
-		}
 	})
 }

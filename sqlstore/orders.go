@@ -76,14 +76,14 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 		if out.state == created {
 			return result{p.order, p.key.Fingerprint, out}
 		}
+		if out.state == solo {
+			begins = solo
+		}
 		err := out.err
 		switch {
 		case out.state == refused:
 		case err != nil && (transient(err) || c.ctx.Err() != nil):
 			unknown = true
-			if out.state == solo {
-				begins = solo
-			}
 		default:
 			found := s.find(c.ctx, c.watch, p, err)
 			if found.err == nil {

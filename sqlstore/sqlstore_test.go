@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"net"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -293,24 +292,6 @@ func TestDoneContextEndsACall(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A server that has become a standby keeps its connections.
-func TestConnectionToAFormerPrimaryIsDiscarded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(_ context.Context, conn int, _ string, _ []driver.Value) ([][]driver.Value, error) {
-			if conn == 0 {
-				return nil, stateError("25006")
-			}
-			return nil, errPassOn
-		}}
-		if _, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(f.closed, []int{0}) {
-			t.Errorf("the connections %d were closed, want 0 alone", f.closed)
-		}
-	})
 }
 
 // A read could return an order that is not yet on the disk, or on the synchronous standbys. InnoDB

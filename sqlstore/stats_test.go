@@ -24,86 +24,84 @@ func outcomes(s sqlstore.Stats) int64 {
 }
 
 func TestStatsCountEachOutcomeOnce(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			var away atomic.Bool
-			f := newFakeDB(engine)
-			f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-				if away.Load() {
-					return nil, driver.ErrBadConn
-				}
-				return nil, errPassOn
+	onEach(t, func(t *testing.T, engine engine) {
+		var away atomic.Bool
+		f := newFakeDB(engine)
+		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+			if away.Load() {
+				return nil, driver.ErrBadConn
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			store := sqlstore.New(open(t, f), &sqlstore.Options{
-				Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-					switch order.Item {
-					case "refused":
-						return fmt.Errorf("wrapped: %w", &storefront.Refusal{Reason: "sold-out"})
-					case "failed":
-						return errors.New("broken")
-					case "failed for a while": // of another database
-						return fmt.Errorf("warehouse: %w", storefront.ErrUnavailable)
-					case "panicked":
-						panic("a value")
-					case "ended":
-						runtime.Goexit()
-					case "canceled":
-						cancel()
-						return ctx.Err()
-					}
-					return nil
-				},
-			})
-			call := func(ctx context.Context, value, item string) {
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					defer func() { recover() }()
-					store.CreateOrder(ctx, storefront.IdempotencyKey{Value: value, Fingerprint: [32]byte{byte(len(item))}},
-						storefront.Order{ID: "ord_" + item + value, Item: item})
-				}()
-				<-ended
-				synctest.Wait() // on SQLite, a commit may end after its caller
-			}
-			var want sqlstore.Stats
-			for _, step := range []struct {
-				what, key, item string
-				counter         *int64
-			}{
-				{"created", "k", "kettle", &want.Created},
-				{"replayed", "k", "kettle", &want.Replayed},
-				{"key reused", "k", "another", &want.KeyReused},
-				{"refused", "r", "refused", &want.Refused},
-				{"failed", "f", "failed", &want.Failed},
-				{"failed for a while", "w", "failed for a while", &want.Failed},
-				{"panicked", "p", "panicked", &want.Failed},
-				{"goroutine ended", "g", "ended", &want.Failed},
-				{"canceled", "c", "canceled", &want.Canceled},
-				{"canceled before", "b", "kettle", &want.Canceled},
-				{"unavailable", "u", "kettle", &want.Unavailable},
-			} {
-				away.Store(step.what == "unavailable")
-				with := t.Context()
-				if strings.HasPrefix(step.what, "canceled") {
-					with = ctx
+			return nil, errPassOn
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		store := sqlstore.New(open(t, f), &sqlstore.Options{
+			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+				switch order.Item {
+				case "refused":
+					return fmt.Errorf("wrapped: %w", &storefront.Refusal{Reason: "sold-out"})
+				case "failed":
+					return errors.New("broken")
+				case "failed for a while": // of another database
+					return fmt.Errorf("warehouse: %w", storefront.ErrUnavailable)
+				case "panicked":
+					panic("a value")
+				case "ended":
+					runtime.Goexit()
+				case "canceled":
+					cancel()
+					return ctx.Err()
 				}
-				call(with, step.key, step.item)
-				*step.counter++
-				if step.what == "created" {
-					want.Commits, want.Committed = 1, 1
-				}
-				got := store.Stats()
-				got.Retries = 0
-				if got != want {
-					t.Fatalf("%v: after a call that was %s, the store has %+v, want %+v", engine, step.what, got, want)
-				}
-			}
-			if got := store.Stats(); outcomes(got) != 11 || got.Retries == 0 {
-				t.Errorf("%v: after 11 calls, the store has %+v", engine, got)
-			}
+				return nil
+			},
 		})
-	}
+		call := func(ctx context.Context, value, item string) {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				defer func() { recover() }()
+				store.CreateOrder(ctx, storefront.IdempotencyKey{Value: value, Fingerprint: [32]byte{byte(len(item))}},
+					storefront.Order{ID: "ord_" + item + value, Item: item})
+			}()
+			<-ended
+			synctest.Wait() // on SQLite, a commit may end after its caller
+		}
+		var want sqlstore.Stats
+		for _, step := range []struct {
+			what, key, item string
+			counter         *int64
+		}{
+			{"created", "k", "kettle", &want.Created},
+			{"replayed", "k", "kettle", &want.Replayed},
+			{"key reused", "k", "another", &want.KeyReused},
+			{"refused", "r", "refused", &want.Refused},
+			{"failed", "f", "failed", &want.Failed},
+			{"failed for a while", "w", "failed for a while", &want.Failed},
+			{"panicked", "p", "panicked", &want.Failed},
+			{"goroutine ended", "g", "ended", &want.Failed},
+			{"canceled", "c", "canceled", &want.Canceled},
+			{"canceled before", "b", "kettle", &want.Canceled},
+			{"unavailable", "u", "kettle", &want.Unavailable},
+		} {
+			away.Store(step.what == "unavailable")
+			with := t.Context()
+			if strings.HasPrefix(step.what, "canceled") {
+				with = ctx
+			}
+			call(with, step.key, step.item)
+			*step.counter++
+			if step.what == "created" {
+				want.Commits, want.Committed = 1, 1
+			}
+			got := store.Stats()
+			got.Retries = 0
+			if got != want {
+				t.Fatalf("%v: after a call that was %s, the store has %+v, want %+v", engine, step.what, got, want)
+			}
+		}
+		if got := store.Stats(); outcomes(got) != 11 || got.Retries == 0 {
+			t.Errorf("%v: after 11 calls, the store has %+v", engine, got)
+		}
+	})
 }
 
 func TestStatsCountCommitsAndTheirOrders(t *testing.T) {
@@ -134,25 +132,6 @@ func TestStatsCountCommitsAndTheirOrders(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestStatsCountRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := 0
-		f := newProductDB()
-		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if failures++; failures%3 != 0 {
-				return nil, stateError("40001")
-			}
-			return nil, errPassOn
-		}
-		store := sqlstore.New(open(t, f), nil)
-		fill(t, store, 1)
-		create(t, store, "a").Wait()
-		if got := store.Stats().Retries; got != 4 {
-			t.Errorf("%d tries were made again, want 4", got)
-		}
-	})
 }
 
 // The driver still takes these connections for good ones.
