@@ -121,14 +121,6 @@ func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
 	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint, s.clock()}})
 }
 
-// forget forgets the key of an order.
-func (s *server) forget(key storefront.IdempotencyKey) {
-	s.mu.Lock()
-	o := s.members[0].state.keys[keyHash(key)]
-	s.mu.Unlock()
-	s.happen(change{forgets: o})
-}
-
 // addResource adds a resource to all collections.
 func (s *server) addResource(r storefront.Resource) {
 	for _, table := range []string{"users", "products", "widgets"} {
