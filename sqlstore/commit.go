@@ -49,8 +49,8 @@ var errNotAccepted = errors.New("sqlstore: Accept has not returned")
 // errNoReturn stands for the error of a commit that panicked.
 var errNoReturn = errors.New("sqlstore: the commit has not returned")
 
-// orPanic returns err, or what stands for it if the commit that was to set it has panicked with value.
-// With panicnil=1 in GODEBUG, recover returns nil after panic(nil).
+// orPanic returns err, or a panicError if the commit panicked with value before it set err. With
+// panicnil=1 in GODEBUG, recover returns nil after panic(nil).
 func orPanic(err error, value any) error {
 	if value != nil || err == errNoReturn {
 		return &panicError{value}
@@ -73,11 +73,11 @@ func (s *Store) finish(attempts []*attempt, outcomes []outcome) {
 	}
 }
 
-// fail sets the outcomes of a commit that has failed with err, if that is not nil. If the fault may be
-// that of one of several orders, all are suspects but one that is decided.
+// fail sets the outcomes of a commit that has failed with err; nil does nothing. If the fault may be
+// that of one of several orders, all are suspects, except an order that Accept has decided.
 func fail(attempts []*attempt, err error, several bool) {
 	for _, a := range attempts {
-		if err == nil || a.state == refused { // Accept has ended the transaction
+		if err == nil || a.state == refused {
 			continue
 		}
 		a.err = err
@@ -104,7 +104,7 @@ type writer interface {
 	// insertMany inserts the orders whose keys are free, and returns those keys. It may reorder attempts.
 	insertMany(ctx context.Context, c *session, attempts []*attempt) (map[[sha256.Size]byte]bool, error)
 
-	// confirm confirms that an order was to be refused, or returns another outcome.
+	// confirm returns the refusal of an order if it stands, or another outcome.
 	confirm(ctx context.Context, c *session, a *attempt, refusal outcome) (outcome, error)
 }
 
@@ -135,6 +135,7 @@ func newConcurrent(s *Store, w writer) *concurrent {
 	return c
 }
 
+// commit commits the order together with those that wait, or alone if Accept works for it or it is solo.
 func (c *concurrent) commit(ctx context.Context, a *attempt) error {
 	if c.store.opts.Accept == nil && a.state == pending {
 		// If ctx is done, a commit that is under way goes on, as it may have other orders.

@@ -23,7 +23,7 @@ const (
 	conflict                // another transaction was in the way
 	notPrimary              // this server is not the primary, or no longer; its connections are in order
 	lost                    // the connection or its server is gone, or there is none
-	silent                  // the server does not answer; the connection is to be given up
+	silent                  // the server does not answer: give up the connection
 )
 
 // A classified error has a class not evident from its text or code.

@@ -138,7 +138,7 @@ func (l *leader) end(r result) {
 	l.same.now.waiters[0].lead <- struct{}{}
 }
 
-// leave notes that a waiter no longer waits for the try. If it was to lead, the next one is.
+// leave notes that a waiter no longer waits for the try. If it was its leader, the next one is.
 func (l *leader) leave(w *waiter) {
 	f := l.calls
 	f.mu.Lock()

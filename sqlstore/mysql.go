@@ -63,8 +63,8 @@ func (e *mySQL) open(ctx context.Context, s *Store, w *watch) (context.Context, 
 
 func (e *mySQL) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
-// numberRow makes the commit of its transaction wait for all commits before it, and two transactions
-// conflict that name the same slot.
+// numberRow makes the commit of its transaction wait for all commits before it. In a group, two
+// transactions on different primaries that name the same slot conflict.
 const numberRow = `INSERT INTO storefront_replays (slot, number) VALUES (?, 1)
 	ON DUPLICATE KEY UPDATE number = number + 1`
 

@@ -32,9 +32,9 @@ func (s *Store) newTries(ctx context.Context, deadline time.Time) *tries {
 	return t
 }
 
-// next returns nil if there is to be another try after one that has failed with err, as that error
-// is transient, and pauses before. Otherwise it returns the error of the call. When the parent ctx is
-// done, that matches its Err, and at the deadline [storefront.ErrUnavailable].
+// next pauses and returns nil if a try failed with a transient error: the caller tries again.
+// Otherwise it returns the error of the call. When the parent ctx is done, that matches its Err, and
+// at the deadline [storefront.ErrUnavailable].
 func (t *tries) next(err error) error {
 	if _, accepted := err.(acceptError); accepted {
 		return err

@@ -73,7 +73,7 @@ func detectSQLite(_ context.Context, _ *sql.Conn, _ string, err error) (engine, 
 			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms < $1 ORDER BY keyed_ms LIMIT $2
 			) AND key_hash IS NOT NULL`,
 		now:   `SELECT ` + now,
-		write: `SELECT 1`, // a commit waits for nothing but the disk
+		write: `SELECT 1`, // there is nothing to wait for: the disk answers or fails
 	}, date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
 		SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`}, nil
 }
@@ -213,8 +213,10 @@ func (e *sqlite) newCommitter(s *Store) committer {
 	return c
 }
 
+// commit commits the order together with those that wait, in the goroutine of the queue.
 func (c *serial) commit(ctx context.Context, a *attempt) error { return c.queue.Do(ctx, a) }
 
+// run commits the orders of a batch.
 func (c *serial) run(ctx context.Context, b *batch.Batch[*attempt]) {
 	commit, err := &serialCommit{Batch: b, store: c.store, begun: b.Members}, errNoReturn
 	defer func() {

@@ -52,8 +52,8 @@ type Options struct {
 	//
 	// While tx can go on, the error of a lost connection, such as a url.Error or
 	// driver.ErrBadConn of another database, or of a deadline that Accept has set, is final:
-	// the order is not created, and CreateOrder returns the error. But the store takes an
-	// error with the code of a conflict, a time limit or a read-only server for one of tx.
+	// the order is not created, and CreateOrder returns the error. But the store treats an
+	// error with the code of a conflict, a time limit or a read-only server as raised by tx.
 	//
 	// In SQLite, Accept should be quick: there is one writer at a time, so that all other
 	// orders wait. If several orders share the commit there, the ctx of Accept is not done
@@ -66,7 +66,7 @@ type Options struct {
 	// transaction of another method, may take, including the wait for a connection
 	// and all retries. After it, calls fail with storefront.ErrUnavailable. An earlier
 	// deadline of ctx ends a call earlier. Timeout should be longer than a fail-over
-	// that clients are not to notice, but shorter than the 30 seconds after which
+	// that clients must not notice, but shorter than the 30 seconds after which
 	// the service gives up an order. If it is 0, it is 10 seconds. It must not be
 	// negative.
 	Timeout time.Duration

@@ -187,7 +187,7 @@ type read struct {
 	number uint64 // greater than those of reads that began before
 }
 
-// begin notes a read, which is to be ended. c.mu must be held.
+// begin notes a read; the caller must call end. c.mu must be held.
 func (c *Cache[V]) begin(key Key) read {
 	if c.reads == nil {
 		c.reads = make(map[Key]*reads[V])
