@@ -45,6 +45,8 @@ def place(url, key, order):
         pause = min(2 * pause, 60)
     raise OrderFailed(f"the order with the key {key}: no answer")
 
-key = str(uuid.uuid4())  # to be kept with the order, before it is sent
-created = place("http://localhost:8080", key, {"item": "teapot", "qty": 2})
-print("created", created["id"])
+
+if __name__ == "__main__":
+    key = str(uuid.uuid4())  # to be kept with the order, before it is sent
+    created = place("http://localhost:8080", key, {"item": "teapot", "qty": 2})
+    print("created", created["id"])
