@@ -12,7 +12,8 @@ import (
 )
 
 // An engine is what the store leaves to one kind of database. Each has a file of its own, with its
-// SQL, the settings that it demands, its errors, and how it commits.
+// SQL, the settings that it demands, its errors, and how it commits. One more is a file, with a line in
+// kinds; it may embed another one, as mySQLGroup does, and use one of the committers.
 type engine interface {
 	// sql returns the statements that differ in their text alone.
 	sql() *statements
