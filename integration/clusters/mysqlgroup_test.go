@@ -24,48 +24,130 @@ import (
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
-	"example.com/storefront/storetest"
 )
 
+// TestMySQLGroup has replicas on different members be sent the same order at the same time. None
+// of them knows of the others before the commit.
 func TestMySQLGroup(t *testing.T) {
 	long.Test(t)
-	start := time.Now()
-	g := dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary)
-	t.Logf("online after %v", time.Since(start))
-	if err := g.Members[0].Exec("CREATE TABLE kept (place INT PRIMARY KEY)"); err != nil {
-		t.Fatal(err)
+	nodes := clusterDatabases(t, dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary).Servers(), dbserver.Before)
+	const keys, items = 300, 10
+	nodes[0].Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL PRIMARY KEY)",
+		"CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, taken BIGINT NOT NULL)")
+	for i := range items {
+		nodes[0].Exec(t, fmt.Sprintf("INSERT INTO stock VALUES ('item %d', 0)", i))
 	}
-	kept := 0
-	keep := func(m *dbserver.GroupMember) {
-		t.Helper()
-		kept++
-		if _, err := m.QueryAfterAll(fmt.Sprintf("INSERT INTO kept VALUES (%d)", kept)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check := func(when string) {
-		t.Helper()
-		for _, m := range g.Members {
-			if n, err := m.QueryAfterAll("SELECT count(*) FROM kept"); err != nil || n != strconv.Itoa(kept) {
-				t.Errorf("%s, %s has %s rows, %v, want %d", when, m.Name, n, err, kept)
+	for name, accept := range map[string]testdb.Accept{
+		"without Accept": nil,
+		// So that orders meet which have nothing in common but what they write.
+		"with Accept": func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+			if _, err := tx.ExecContext(ctx, "UPDATE stock SET taken = taken + 1 WHERE item = ?", order.Item); err != nil {
+				return err
 			}
+			return testdb.Noted(ctx, tx, key, order)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes[0].Clear(t)
+			var met atomic.Int64 // errors that say that another was there first
+			var stores []storefront.Store
+			for _, d := range nodes {
+				db := sqltap.Open(t, d.Driver, d.URL, func(_ context.Context, _ sqltap.Statement, run func() error) error {
+					err := run()
+					if e, ok := errors.AsType[*mysql.MySQLError](err); ok && (e.Number == 1062 || e.Number == 1213 || e.Number == 3101) {
+						met.Add(1)
+					}
+					return err
+				})
+				db.SetMaxOpenConns(8)
+				db.SetMaxIdleConns(8)
+				stores = append(stores, sqlstore.New(db, &sqlstore.Options{Accept: accept, Timeout: time.Minute}))
+			}
+			acknowledged := make([]storefront.Order, keys)
+			var taken atomic.Int64
+			var calling sync.WaitGroup
+			for range 8 {
+				calling.Go(func() {
+					for n := int(taken.Add(1)) - 1; n < keys; n = int(taken.Add(1)) - 1 {
+						var orders [3]storefront.Order
+						var same sync.WaitGroup
+						for i, store := range stores {
+							same.Go(func() {
+								var err error
+								if orders[i], err = testdb.Create(t.Context(), store, fmt.Sprint("key ", n), fmt.Sprintf("item %d", n%items)); err != nil {
+									t.Errorf("key %d on node %d: %v", n, i, err)
+								}
+							})
+						}
+						same.Wait()
+						if orders[1] != orders[0] || orders[2] != orders[0] {
+							t.Errorf("key %d: the nodes returned %v", n, orders)
+						}
+						acknowledged[n] = orders[0]
+					}
+				})
+			}
+			calling.Wait()
+			if met.Load() == 0 {
+				t.Error("no order met another, so this test shows nothing")
+			}
+			byID := func(a, b storefront.Order) int { return strings.Compare(a.ID, b.ID) }
+			slices.SortFunc(acknowledged, byID)
+			for i, d := range nodes {
+				stored := testdb.StoredOrders(t, d.Pool)
+				slices.SortFunc(stored, byID)
+				if diff := cmp.Diff(acknowledged, stored); diff != "" {
+					t.Errorf("orders that were acknowledged (-) and that node %d has (+):\n%s", i, diff)
+				}
+				if accept == nil {
+					continue
+				}
+				testdb.CheckOrders(t, d, nil, func(string) bool { return false }, true)
+				if sum := testdb.Column(t, d.Pool, "SELECT sum(taken) FROM stock"); !slices.Equal(sum, []string{strconv.Itoa(keys)}) {
+					t.Errorf("on node %d, %v pieces were taken for %d orders", i, sum, keys)
+				}
+			}
+		})
+	}
+
+	// A call that has decided to create the order, and has not yet done so, and one
+	// that refuses it because of what has changed since: their callers must not be told
+	// different things.
+	t.Run("decided differently", func(t *testing.T) {
+		nodes[0].Clear(t)
+		nodes[0].Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
+		decided, resume := make(chan struct{}), make(chan struct{})
+		first := true
+		creating := nodes[0].OpenWith(t, &sqlstore.Options{Timeout: time.Minute,
+			Accept: func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
+				err := testdb.UnlessSoldOut(nodes[0])(ctx, tx, key, order)
+				if first {
+					first = false
+					close(decided)
+					<-resume
+				}
+				return err
+			}})
+		refusing := nodes[1].OpenWith(t, &sqlstore.Options{Timeout: time.Minute, Accept: testdb.UnlessSoldOut(nodes[1])})
+		slow := &testdb.Purchase{Key: "key", Item: "kettle"}
+		var sending sync.WaitGroup
+		sending.Go(func() { slow.Send(t.Context(), creating) })
+		<-decided
+		nodes[2].Exec(t, "INSERT INTO sold_out VALUES ('kettle')")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it may also wait for the other call
+		defer cancel()
+		order, err := testdb.Create(ctx, refusing, "key", "kettle")
+		close(resume)
+		sending.Wait()
+		refusal, _ := errors.AsType[*storefront.Refusal](err)
+		if refusal != nil && slow.Err == nil {
+			t.Errorf("one caller was told that there is none left, and then another that this was created: %v", slow.Order)
 		}
-	}
-	for _, m := range g.Members {
-		keep(m)
-	}
-	check("at first")
-
-	g.Members[0].Kill(t)
-	keep(g.Members[1])
-	g.Members[0].Start(t)
-	g.WaitUntilOnline(t, g.Members...)
-	check("after a member was killed")
-
-	nodes := clusterDatabases(t, g.Servers(), dbserver.Before)
-	t.Run("store", func(t *testing.T) { testStoreOnCluster(t, nodes) })
-	t.Run("same keys", func(t *testing.T) {
-		testSameKeysOnDifferentNodes(t, clusterDatabases(t, g.Servers(), dbserver.Before), 600, 300)
+		if slow.Err == nil && err == nil && order != slow.Order {
+			t.Errorf("one key was acknowledged as %v and %v", slow.Order, order)
+		}
+		t.Logf("the slow call: %v, the other: %v", slow.Err, err)
+		testdb.CheckOrders(t, nodes[2], []*testdb.Purchase{slow}, func(string) bool { return slow.Err != nil && err != nil }, false)
 	})
 }
 
@@ -126,240 +208,4 @@ func clusterDatabases(t *testing.T, servers []*dbserver.Server, set func(dsn str
 		nodes = append(nodes, testdb.New(t, "mysql", set(server.DSNOf(name))))
 	}
 	return nodes
-}
-
-// testStoreOnCluster sends each call to another node than the one before.
-func testStoreOnCluster(t *testing.T, nodes []*testdb.DB) {
-	nodes[0].Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
-	t.Run("without Accept", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-			return newRoundRobin(t, nodes, nil, contents)
-		})
-	})
-	t.Run("with Accept", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-			return &refusingRoundRobin{newRoundRobin(t, nodes, &sqlstore.Options{Accept: testdb.UnlessSoldOut(nodes[0])}, contents)}
-		})
-	})
-}
-
-// testSameKeysOnDifferentNodes has replicas on different nodes be sent the same order
-// at the same time. None of them knows of the others before the commit.
-func testSameKeysOnDifferentNodes(t *testing.T, nodes []*testdb.DB, keys, keysWithAccept int) {
-	nodes[0].Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL PRIMARY KEY)", "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, taken BIGINT NOT NULL)")
-	const items = 10
-	for i := range items {
-		nodes[0].Exec(t, fmt.Sprintf("INSERT INTO stock VALUES ('item %d', 0)", i))
-	}
-	for _, row := range []struct {
-		name   string
-		keys   int
-		accept testdb.Accept
-	}{
-		{"without Accept", keys, nil},
-		// So that orders meet which have nothing in common but what they write.
-		{"with Accept", keysWithAccept, func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
-			if _, err := tx.ExecContext(ctx, "UPDATE stock SET taken = taken + 1 WHERE item = ?", order.Item); err != nil {
-				return err
-			}
-			return testdb.Noted(ctx, tx, key, order)
-		}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			nodes[0].Clear(t)
-			var met [3]atomic.Int64 // errors that say that another was there first, by node
-			var stores []storefront.Store
-			for i, d := range nodes {
-				db := sqltap.Open(t, d.Driver, d.URL, func(_ context.Context, _ sqltap.Statement, run func() error) error {
-					err := run()
-					if e, ok := errors.AsType[*mysql.MySQLError](err); ok && (e.Number == 1062 || e.Number == 1213 || e.Number == 3101) {
-						met[i].Add(1)
-					}
-					return err
-				})
-				db.SetMaxOpenConns(8)
-				db.SetMaxIdleConns(8)
-				stores = append(stores, sqlstore.New(db, &sqlstore.Options{Accept: row.accept, Timeout: time.Minute}))
-			}
-			const callers = 8
-			acknowledged := make([]storefront.Order, row.keys)
-			var taken atomic.Int64
-			var calling sync.WaitGroup
-			for range callers {
-				calling.Go(func() {
-					for n := int(taken.Add(1)) - 1; n < row.keys; n = int(taken.Add(1)) - 1 {
-						var orders [3]storefront.Order
-						var same sync.WaitGroup
-						for i, store := range stores {
-							same.Go(func() {
-								var err error
-								if orders[i], err = testdb.Create(t.Context(), store, fmt.Sprint("key ", n), fmt.Sprintf("item %d", n%items)); err != nil {
-									t.Errorf("key %d on node %d: %v", n, i, err)
-								}
-							})
-						}
-						same.Wait()
-						if orders[1] != orders[0] || orders[2] != orders[0] {
-							t.Errorf("key %d: the nodes returned %v", n, orders)
-						}
-						acknowledged[n] = orders[0]
-					}
-				})
-			}
-			calling.Wait()
-			t.Logf("%d orders, each sent to three nodes at once, met another %d, %d and %d times", row.keys, met[0].Load(), met[1].Load(), met[2].Load())
-			if met[0].Load()+met[1].Load()+met[2].Load() == 0 {
-				t.Error("no order met another, so this test shows nothing")
-			}
-			byID := func(a, b storefront.Order) int { return strings.Compare(a.ID, b.ID) }
-			slices.SortFunc(acknowledged, byID)
-			for i, d := range nodes {
-				stored := testdb.StoredOrders(t, d.Pool)
-				slices.SortFunc(stored, byID)
-				if diff := cmp.Diff(acknowledged, stored); diff != "" {
-					t.Errorf("orders that were acknowledged (-) and that node %d has (+):\n%s", i, diff)
-				}
-				if row.accept == nil {
-					continue
-				}
-				testdb.CheckOrders(t, d, nil, func(string) bool { return false }, true)
-				if sum := testdb.Column(t, d.Pool, "SELECT sum(taken) FROM stock"); !slices.Equal(sum, []string{strconv.Itoa(row.keys)}) {
-					t.Errorf("on node %d, %v pieces were taken for %d orders", i, sum, row.keys)
-				}
-			}
-		})
-	}
-
-	// A call that has decided to create the order, and has not yet done so, and one
-	// that refuses it because of what has changed since: their callers must not be told
-	// different things.
-	t.Run("decided differently", func(t *testing.T) {
-		nodes[0].Clear(t)
-		nodes[0].Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
-		decided, resume := make(chan struct{}), make(chan struct{})
-		first := true
-		creating := nodes[0].OpenWith(t, &sqlstore.Options{Timeout: time.Minute,
-			Accept: func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error {
-				err := testdb.UnlessSoldOut(nodes[0])(ctx, tx, key, order)
-				if first {
-					first = false
-					close(decided)
-					<-resume
-				}
-				return err
-			}})
-		refusing := nodes[1].OpenWith(t, &sqlstore.Options{Timeout: time.Minute, Accept: testdb.UnlessSoldOut(nodes[1])})
-		slow := &testdb.Purchase{Key: "key", Item: "kettle"}
-		var sending sync.WaitGroup
-		sending.Go(func() { slow.Send(t.Context(), creating) })
-		<-decided
-		nodes[2].Exec(t, "INSERT INTO sold_out VALUES ('kettle')")
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it may also wait for the other call
-		defer cancel()
-		order, err := testdb.Create(ctx, refusing, "key", "kettle")
-		close(resume)
-		sending.Wait()
-		refusal, _ := errors.AsType[*storefront.Refusal](err)
-		if refusal != nil && slow.Err == nil {
-			t.Errorf("one caller was told that there is none left, and then another that this was created: %v", slow.Order)
-		}
-		if slow.Err == nil && err == nil && order != slow.Order {
-			t.Errorf("one key was acknowledged as %v and %v", slow.Order, order)
-		}
-		t.Logf("the slow call: %v, the other: %v", slow.Err, err)
-		testdb.CheckOrders(t, nodes[2], []*testdb.Purchase{slow}, func(string) bool { return slow.Err != nil && err != nil }, false)
-	})
-}
-
-// A roundRobin sends each call to another store than the one before.
-type roundRobin struct {
-	stores []*testdb.SuiteStore
-	calls  atomic.Uint64
-}
-
-var _ interface {
-	storetest.Clock
-	storetest.Editor
-	storetest.OrderLister
-	storetest.Reopener
-} = (*roundRobin)(nil)
-
-func newRoundRobin(t *testing.T, nodes []*testdb.DB, opts *sqlstore.Options, contents storetest.Contents) *roundRobin {
-	t.Helper()
-	r := new(roundRobin)
-	for i, d := range nodes {
-		if i == 0 {
-			r.stores = append(r.stores, testdb.NewSuiteStore(t, d, opts, contents))
-		} else {
-			r.stores = append(r.stores, testdb.OpenSuiteStore(t, d, opts))
-		}
-	}
-	return r
-}
-
-func (r *roundRobin) next() *testdb.SuiteStore { return r.stores[r.calls.Add(1)%uint64(len(r.stores))] }
-
-func (r *roundRobin) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	return r.next().ListUsers(ctx, after, limit)
-}
-
-func (r *roundRobin) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
-	return r.next().CreateOrder(ctx, key, order)
-}
-
-func (r *roundRobin) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	return r.next().GetProduct(ctx, id)
-}
-
-func (r *roundRobin) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
-	return r.next().ListWidgets(ctx, start, limit)
-}
-
-func (r *roundRobin) Put(ctx context.Context, contents storetest.Contents) error {
-	return r.next().Put(ctx, contents)
-}
-
-func (r *roundRobin) Delete(ctx context.Context, contents storetest.Contents) error {
-	return r.next().Delete(ctx, contents)
-}
-
-func (r *roundRobin) Orders() []storefront.Order { return r.next().Orders() }
-
-func (r *roundRobin) Advance(d time.Duration) {
-	s := r.next()
-	s.Orders() // waits until the node has them all, which an UPDATE does not
-	s.Advance(d)
-}
-
-func (r *roundRobin) Reopen(t *testing.T) storefront.Store { return r.reopen(t) }
-
-func (r *roundRobin) reopen(t *testing.T) *roundRobin {
-	t.Helper()
-	reopened := new(roundRobin)
-	for _, s := range r.stores {
-		reopened.stores = append(reopened.stores, s.Reopened(t))
-	}
-	return reopened
-}
-
-// A refusingRoundRobin is a roundRobin of stores like a RefusingStore.
-type refusingRoundRobin struct{ *roundRobin }
-
-var _ interface {
-	storetest.Refuser
-	storetest.Reopener
-} = (*refusingRoundRobin)(nil)
-
-func (r *refusingRoundRobin) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
-	return (&testdb.RefusingStore{SuiteStore: r.next()}).SellOut(ctx, item)
-}
-
-func (r *refusingRoundRobin) Restock(ctx context.Context, item string) error {
-	return (&testdb.RefusingStore{SuiteStore: r.next()}).Restock(ctx, item)
-}
-
-// Reopen hides that of roundRobin.
-func (r *refusingRoundRobin) Reopen(t *testing.T) storefront.Store {
-	t.Helper()
-	return &refusingRoundRobin{r.reopen(t)}
 }

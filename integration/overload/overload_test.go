@@ -3,15 +3,12 @@ package overload
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,14 +86,11 @@ func TestOverload(t *testing.T) {
 	t.Parallel()
 	forEachOperation(t, func(t *testing.T, d *testdb.DB, op operation) {
 		barrier := newBarrier()
-		shop := serve(t, d, barrier.tap, &sqlstore.Options{MaxCalls: maxCalls, Timeout: 30 * time.Second})
-		type result struct {
-			client int
-			answer answer
-		}
+		db := connect(t, d, barrier.tap)
+		store := sqlstore.New(db, &sqlstore.Options{MaxCalls: maxCalls, Timeout: time.Minute})
 		results := make(chan result, clients)
 		for client := range clients {
-			go func() { results <- result{client, shop.do(op, client)} }()
+			go func() { results <- op.call(t, store, client) }()
 		}
 
 		// As long as the database does not answer, nobody waits but the calls that
@@ -104,41 +98,36 @@ func TestOverload(t *testing.T) {
 		var refused []int
 		for range clients - maxCalls {
 			r := <-results
-			r.answer.checkUnavailable(t)
+			r.wantUnavailable(t)
 			refused = append(refused, r.client)
 		}
 		connections := poolSize
-		if op.name == "create" {
+		if op.creates {
 			connections /= 2 // the others are for reads
 		}
 		for range connections {
 			<-barrier.arrived
 		}
-		if n := shop.db.Stats().InUse; n != connections {
+		if n := db.Stats().InUse; n != connections {
 			t.Errorf("%d connections are in use, want %d", n, connections)
-		}
-		if n := testdb.GoroutinesIn("sqlstore.(*Store)."); n != maxCalls {
-			t.Errorf("%d goroutines are in the store, want %d", n, maxCalls)
 		}
 
 		// Then all are answered, those that were refused once they try again.
 		barrier.open()
 		acknowledged := make(map[string]string)
 		for range maxCalls {
-			r := <-results
-			r.answer.checkSuccess(t, op, acknowledged)
+			(<-results).want(t, op, acknowledged)
 		}
 		for _, client := range refused {
-			go func() { results <- result{client, shop.retry(op, client)} }()
+			go func() { results <- op.retry(t, store, client) }()
 		}
 		for range refused {
-			r := <-results
-			r.answer.checkSuccess(t, op, acknowledged)
+			(<-results).want(t, op, acknowledged)
 		}
 		if barrier.most > poolSize {
 			t.Errorf("%d statements were run at once, want at most %d", barrier.most, poolSize)
 		}
-		if op.name == "create" && len(acknowledged) != clients {
+		if op.creates && len(acknowledged) != clients {
 			t.Errorf("%d orders were acknowledged to %d clients", len(acknowledged), clients)
 		}
 		if diff := cmp.Diff(acknowledged, ordersIn(t, d)); diff != "" {
@@ -147,7 +136,7 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestStalledDatabase has requests end while the database answers nothing, and
+// TestStalledDatabase has calls end while the database answers nothing, and
 // their retries succeed when it does again.
 func TestStalledDatabase(t *testing.T) {
 	t.Parallel()
@@ -175,36 +164,35 @@ func TestStalledDatabase(t *testing.T) {
 			forEachOperation(t, func(t *testing.T, d *testdb.DB, op operation) {
 				t.Parallel()
 				tap, end := stall.begin(t, d)
-				var shop *shop
+				var store *sqlstore.Store
 				refuse := func(timeout time.Duration) {
-					shop = serve(t, d, tap, &sqlstore.Options{MaxCalls: maxCalls, Timeout: timeout})
-					answers := make(chan answer, few)
+					store = sqlstore.New(connect(t, d, tap), &sqlstore.Options{MaxCalls: maxCalls, Timeout: timeout})
+					results := make(chan result, few)
 					for client := range few {
-						go func() { answers <- shop.do(op, client) }()
+						go func() { results <- op.call(t, store, client) }()
 					}
 					for range few {
-						answer := <-answers
-						answer.checkUnavailable(t)
+						(<-results).wantUnavailable(t)
 					}
 				}
-				timeout := 100 * time.Millisecond
+				timeout := 2 * time.Second
 				refuse(timeout)
 				// On a busy machine, all may have given up before one got as far as the database.
-				for stall.created && op.name == "create" && len(ordersIn(t, d)) == 0 && timeout < time.Minute {
+				for stall.created && op.creates && len(ordersIn(t, d)) == 0 && timeout < time.Minute {
 					timeout *= 2
 					refuse(timeout)
 				}
 				end()
 				created := ordersIn(t, d) // though no client knows yet
-				if stall.created && op.name == "create" && len(created) == 0 {
+				if stall.created && op.creates && len(created) == 0 {
 					t.Error("no order was created during the stall")
 				}
 				acknowledged := make(map[string]string)
 				for client := range few {
-					answer := shop.retry(op, client)
-					order := answer.checkSuccess(t, op, acknowledged)
-					if _, ok := created[order.ID]; ok && answer.header.Get("Idempotent-Replayed") != "true" {
-						t.Errorf("the order %s, which was there before, is acknowledged as a new one", order.ID)
+					r := op.retry(t, store, client)
+					r.want(t, op, acknowledged)
+					if _, before := created[r.order.ID]; before && r.order.ID == r.proposed {
+						t.Errorf("the order %s, which was there before, is acknowledged as a new one", r.order.ID)
 					}
 				}
 				if diff := cmp.Diff(acknowledged, ordersIn(t, d)); diff != "" {
@@ -215,40 +203,92 @@ func TestStalledDatabase(t *testing.T) {
 	}
 }
 
-// An operation is something that clients ask of the service.
+// An operation is something that a client asks of a store.
 type operation struct {
-	name    string
-	status  int // of success
-	request func(client int) *http.Request
+	creates bool
+	do      func(ctx context.Context, store *sqlstore.Store, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error)
+}
+
+// A result is what a client got.
+type result struct {
+	client   int
+	order    storefront.Order
+	proposed string // the order's ID
+	err      error
+}
+
+var calls atomic.Int64
+
+func (op operation) call(t *testing.T, store *sqlstore.Store, client int) result {
+	r := result{client: client, proposed: fmt.Sprint("ord_", calls.Add(1))}
+	r.order, r.err = op.do(t.Context(), store, storefront.IdempotencyKey{Value: fmt.Sprint("client ", client)},
+		storefront.Order{ID: r.proposed, Item: fmt.Sprint("of client ", client), Qty: 1, CreatedAt: time.Now()})
+	return r
+}
+
+// retry calls until the database is available. It does not wait in between, as a client should.
+func (op operation) retry(t *testing.T, store *sqlstore.Store, client int) result {
+	for {
+		if r := op.call(t, store, client); !errors.Is(r.err, storefront.ErrUnavailable) {
+			return r
+		}
+	}
+}
+
+func (r result) wantUnavailable(t *testing.T) {
+	t.Helper()
+	if !errors.Is(r.err, storefront.ErrUnavailable) {
+		t.Errorf("client %d got %v, %v, want ErrUnavailable", r.client, r.order, r.err)
+	}
+}
+
+// want checks that the operation has succeeded, and puts down an order as acknowledged.
+func (r result) want(t *testing.T, op operation, acknowledged map[string]string) {
+	t.Helper()
+	if r.err != nil {
+		t.Errorf("client %d: %v", r.client, r.err)
+	} else if op.creates {
+		acknowledged[r.order.ID] = r.order.Item
+	}
 }
 
 // forEachOperation runs a test for each operation, on a database of each kind with
 // a user and a product.
 func forEachOperation(t *testing.T, test func(t *testing.T, d *testdb.DB, op operation)) {
-	for _, op := range []operation{
-		{"create", http.StatusCreated, func(client int) *http.Request {
-			r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(fmt.Sprintf(`{"item":"of client %d","qty":1}`, client)))
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Idempotency-Key", fmt.Sprintf("client-%d", client))
-			return r
+	for name, op := range map[string]operation{
+		"create": {true, func(ctx context.Context, store *sqlstore.Store, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+			return store.CreateOrder(ctx, key, order)
 		}},
-		{"get", http.StatusOK, func(int) *http.Request { return httptest.NewRequest("GET", "/v1/products/teapot", nil) }},
-		{"list", http.StatusOK, func(int) *http.Request { return httptest.NewRequest("GET", "/v1/users", nil) }},
+		"get": {false, func(ctx context.Context, store *sqlstore.Store, _ storefront.IdempotencyKey, _ storefront.Order) (o storefront.Order, err error) {
+			_, err = store.GetProduct(ctx, "teapot")
+			return o, err
+		}},
+		"list": {false, func(ctx context.Context, store *sqlstore.Store, _ storefront.IdempotencyKey, _ storefront.Order) (o storefront.Order, err error) {
+			_, err = store.ListUsers(ctx, "", 10)
+			return o, err
+		}},
 	} {
-		t.Run(op.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 				d.Pool.SetMaxOpenConns(1)
 				store := sqlstore.New(d.Pool, nil)
-				if err := store.Users.Put(t.Context(), storefront.MustResource("ada", nil)); err != nil {
-					t.Fatal(err)
-				}
-				if err := store.Products.Put(t.Context(), storefront.MustResource("teapot", nil)); err != nil {
+				if err := errors.Join(store.Users.Put(t.Context(), storefront.MustResource("ada", nil)),
+					store.Products.Put(t.Context(), storefront.MustResource("teapot", nil))); err != nil {
 					t.Fatal(err)
 				}
 				test(t, d, op)
 			})
 		})
 	}
+}
+
+// connect returns a pool of its own of a database.
+func connect(t *testing.T, d *testdb.DB, tap sqltap.Tap) *sql.DB {
+	t.Helper()
+	db := sqltap.Open(t, d.Driver, d.URL, tap)
+	db.SetMaxOpenConns(poolSize)
+	db.SetMaxIdleConns(poolSize)
+	return db
 }
 
 // lock keeps other connections from reading and writing until unlock is called.
@@ -287,83 +327,4 @@ func ordersIn(t *testing.T, d *testdb.DB) map[string]string {
 		items[order.ID] = order.Item
 	}
 	return items
-}
-
-// A shop is a service over HTTP.
-type shop struct {
-	*httptest.Server
-	db *sql.DB
-}
-
-// serve serves a database through a pool of its own.
-func serve(t *testing.T, d *testdb.DB, tap sqltap.Tap, opts *sqlstore.Options) *shop {
-	t.Helper()
-	db := sqltap.Open(t, d.Driver, d.URL, tap)
-	db.SetMaxOpenConns(poolSize)
-	db.SetMaxIdleConns(poolSize)
-	server := httptest.NewServer(storefront.NewWithOptions(sqlstore.New(db, opts), &storefront.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))}))
-	t.Cleanup(server.Close)
-	server.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = clients
-	return &shop{server, db}
-}
-
-// An answer is what a client got.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-	err    error
-}
-
-// do makes the request of a client.
-func (s *shop) do(op operation, client int) (a answer) {
-	r := op.request(client)
-	r.RequestURI = ""
-	r.URL.Scheme, r.URL.Host = "http", s.Listener.Addr().String()
-	response, err := s.Client().Do(r)
-	if err != nil {
-		return answer{err: err}
-	}
-	defer response.Body.Close()
-	a.status, a.header = response.StatusCode, response.Header
-	a.body, a.err = io.ReadAll(response.Body)
-	return a
-}
-
-// retry makes the request of a client until it is answered with another status
-// than 503. It does not wait in between, as a client should.
-func (s *shop) retry(op operation, client int) answer {
-	for {
-		if a := s.do(op, client); a.status != http.StatusServiceUnavailable {
-			return a
-		}
-	}
-}
-
-// checkUnavailable checks a refusal.
-func (a *answer) checkUnavailable(t *testing.T) {
-	t.Helper()
-	var problem struct{ Type string }
-	json.Unmarshal(a.body, &problem)
-	if a.err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" ||
-		a.header.Get("Content-Type") != "application/problem+json" || problem.Type != "urn:problem-type:storefront:unavailable" {
-		t.Errorf("the answer is %d, %v, %v\n%s\nwant 503 with Retry-After and a problem document", a.status, a.err, a.header, a.body)
-	}
-}
-
-// checkSuccess checks that the answer is what was asked for. If that is an order,
-// checkSuccess returns it and puts it down as acknowledged.
-func (a *answer) checkSuccess(t *testing.T, op operation, acknowledged map[string]string) (order storefront.Order) {
-	t.Helper()
-	if a.err != nil || a.status != op.status {
-		t.Errorf("the answer is %d, %v\n%s\nwant %d", a.status, a.err, a.body, op.status)
-		return order
-	}
-	if op.name == "create" {
-		if err := json.Unmarshal(a.body, &order); err != nil {
-			t.Error(err)
-		}
-		acknowledged[order.ID] = order.Item
-	}
-	return order
 }
