@@ -126,7 +126,8 @@ func (c *call) giveUpEarly(ctx context.Context, s *Store) context.Context {
 // next is next of tries, and tells why a call gave up early.
 func (c *call) next(err error) error {
 	err = c.tries.next(err)
-	if err != nil && c.caller.Err() == nil && c.parent.Err() != nil && errors.Is(err, context.Canceled) {
+	early := c.giveUp != nil && c.caller.Err() == nil && c.parent.Err() != nil
+	if err != nil && early && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: the database has not answered for more than %v: %v",
 			storefront.ErrUnavailable, c.store.opts.Timeout, err)
 	}
