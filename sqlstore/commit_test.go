@@ -376,8 +376,8 @@ func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 				}
 				began := time.Now()
 				_, err := store.CreateOrder(t.Context(), key, order)
-				if took := time.Since(began); err != want || took > 10*time.Second {
-					t.Errorf("CreateOrder returned %v after %v, want %v within 10 seconds", err, took, want)
+				if took := time.Since(began); err != want || took > 2*time.Second {
+					t.Errorf("CreateOrder returned %v after %v, want %v within a fifth of Timeout", err, took, want)
 				}
 				close(thawed)
 			})
@@ -806,7 +806,7 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 			}
 			wg.Wait()
 			for _, items := range f.server.commits {
-				if len(items) > 1 && slices.Contains(items, slow) && items[0] != slow {
+				if len(items) > 1 && slices.Contains(items, slow) && (at > 0 || items[0] != slow) {
 					t.Errorf("the slow one was committed with others: %q", f.server.commits)
 				}
 			}
