@@ -257,19 +257,20 @@ func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 }
 
 func TestContextEndsWithoutASignal(t *testing.T) {
-	parent, end := context.WithCancel(t.Context())
-	for name, ends := range map[string]func(stop context.CancelFunc){
-		"stop":   func(stop context.CancelFunc) { stop() },
-		"parent": func(context.CancelFunc) { end() },
+	for name, ends := range map[string]func(end, stop context.CancelFunc){
+		"stop":   func(_, stop context.CancelFunc) { stop() },
+		"parent": func(end, _ context.CancelFunc) { end() },
 	} {
+		parent, end := context.WithCancel(t.Context())
 		ctx, stop := NotifyContext(parent)
-		if name == "stop" && ctx.Err() != nil {
-			t.Error("it is done at once")
+		if ctx.Err() != nil {
+			t.Errorf("%s: it is done at once", name)
 		}
-		ends(stop)
+		ends(end, stop)
 		if <-ctx.Done(); context.Cause(ctx) != context.Canceled {
 			t.Errorf("%s: the cause is %v", name, context.Cause(ctx))
 		}
 		stop()
+		end()
 	}
 }

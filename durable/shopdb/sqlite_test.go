@@ -350,10 +350,11 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, file := openFile(t, name)
 	file.free = disk(diskSize)
-	store := sqlstore.New(db, &sqlstore.Options{Timeout: 500 * time.Millisecond})
-	if err := store.Migrate(t.Context()); err != nil {
+	if err := sqlstore.New(db, nil).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	// Each client waits for room for all of that time.
+	store := sqlstore.New(db, &sqlstore.Options{Timeout: 2 * time.Second})
 	end := read(t, name)
 	var n atomic.Int64
 	create := func() error {
