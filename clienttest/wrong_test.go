@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -728,7 +729,10 @@ func stopsIf(last func(ids []string) bool) func(*client) {
 }
 
 func TestWrongClientsAreCaught(t *testing.T) {
-	for _, w := range wrongClients {
+	for i, w := range wrongClients {
+		if raceDetected() && i%4 > 0 { // it takes ten times as long, and sees nothing else in the others
+			continue
+		}
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			if got := clienttest.Broken(t, 1, w.caught, w.new); !slices.Equal(got, w.caught) {
@@ -736,6 +740,11 @@ func TestWrongClientsAreCaught(t *testing.T) {
 			}
 		})
 	}
+}
+
+func raceDetected() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 func (w wrongClient) new(_ *testing.T, s clienttest.Service) clienttest.Client {
