@@ -28,7 +28,6 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
-	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
@@ -245,7 +244,7 @@ func open(t *testing.T, s *shop, v view) *page {
 		}
 	}))
 	p.send(command(log.Enable, cdp.Empty{}), command(network.Enable, network.EnableParams{}))
-	p.look(v, 1)
+	p.look(v)
 	p.send(chromedp.Navigate(s.URL + s.path))
 	p.waitLoaded()
 	return p
@@ -269,8 +268,8 @@ func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.V
 	})
 }
 
-// look gives the window the size and the colours of a view, and its pixels so many of a screen's.
-func (p *page) look(v view, scale float64) {
+// look gives the window the size and the colours of a view.
+func (p *page) look(v view) {
 	p.t.Helper()
 	scheme := "light"
 	if v.dark {
@@ -278,7 +277,7 @@ func (p *page) look(v view, scale float64) {
 	}
 	p.send(
 		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-			Width: v.width, Height: height, DeviceScaleFactor: scale, Mobile: v.width < 600}),
+			Width: v.width, Height: height, DeviceScaleFactor: 1, Mobile: v.width < 600}),
 		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
 	)
@@ -461,50 +460,12 @@ func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() 
 // screenshot writes a picture of the whole page, if pictures are kept.
 func (p *page) screenshot(v view, name string) {
 	p.t.Helper()
-	if keepsPictures() {
-		p.write(name+"-"+v.String()+".png", chromedp.FullScreenshot(100))
-	}
-}
-
-// picture writes the picture that the README has, if pictures are kept: down to the end of a
-// card, and with the address that the README has.
-func (p *page) picture(v view) {
-	p.t.Helper()
-	if !keepsPictures() || v.width != desktop.width {
+	if !keepsPictures() {
 		return
 	}
-	name := "explorer-light.png"
-	if v.dark {
-		name = "explorer-dark.png"
-	}
-	const cards = `scrollTo(0, 0), 20 + Math.max(...[...document.querySelectorAll("main section:not([hidden]), aside")]
-		.map(e => e.getBoundingClientRect().bottom))`
-	beyond, clip := true, &cdppage.Viewport{Width: float64(v.width), Height: eval[float64](p, cards), Scale: 1}
-	rename := func(old, new string) { // wherever the page shows it; both are JavaScript
-		p.run(`for (const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); texts.nextNode();) {
-			const text = texts.currentNode.data.replaceAll(` + old + `, ` + new + `);
-			if (text !== texts.currentNode.data) texts.currentNode.data = text;
-		}`)
-	}
-	rename("location.origin", "'http://localhost:8080'")
-	p.look(v, 1.5)
-	p.write(name, func(ctx context.Context, target *chromedp.Target) ([]byte, error) {
-		picture, err := cdp.Call(ctx, target, cdppage.CaptureScreenshot,
-			cdppage.CaptureScreenshotParams{CaptureBeyondViewport: &beyond, Clip: clip})
-		if err != nil {
-			return nil, err
-		}
-		return picture.Data, nil
-	})
-	p.look(v, 1)
-	rename("'http://localhost:8080'", "location.origin")
-}
-
-func (p *page) write(name string, take chromedp.Action[[]byte]) {
-	p.t.Helper()
-	picture, err := chromedp.Run(p.ctx, take)
+	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
 	p.must(err)
-	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name), picture, 0o666))
+	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+"-"+v.String()+".png"), picture, 0o666))
 }
 
 // hold has the service keep every request from then on, but that for the document, until

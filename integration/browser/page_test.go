@@ -231,7 +231,6 @@ func TestEveryState(t *testing.T) {
 			stays("#order", 1)
 			stays("#retry", 1)
 			state("1-retry")
-			p.picture(v)
 			stays("#other", 1)
 			state("2-another-body")
 			stays("#ten", 10)
@@ -322,7 +321,7 @@ func TestWhatIsReadIsInSight(t *testing.T) {
 			t.Errorf("what %s says ends at %v, below the screen", tab, bottom)
 		}
 	}
-	p.look(view{width: 390}, 1)
+	p.look(view{width: 390})
 	const boxes = `[...document.querySelectorAll(".scroll.tall, .outcome")].filter(e => e.checkVisibility())`
 	for i, of := range []struct{ tab, button string }{{"orders", "#order"}, {"pages", "#first-page"}, {"break", "#breaks button"}, {"all", ".operation button"}} {
 		p.tab(of.tab)
@@ -334,7 +333,7 @@ func TestWhatIsReadIsInSight(t *testing.T) {
 	if bottom := bottomOf(`"#tries tbody tr"`); bottom > 844 {
 		t.Errorf("the first answer ends at %v, below the screen of a phone", bottom)
 	}
-	p.look(view{width: 360}, 1)
+	p.look(view{width: 360})
 	for _, tab := range []string{"orders", "pages", "caching", "break", "all"} {
 		p.tab(tab)
 		yields(p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`, 0)

@@ -1,8 +1,6 @@
 package commits
 
 import (
-	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
@@ -115,44 +113,6 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 							testdb.CheckOrders(t, d, purchases, func(item string) bool { return item == "cursed" }, accept.accept != nil)
 						}
 					})
-				}
-			}
-		})
-	}
-}
-
-// A replay changes nothing, so triggers on updates have no part in it.
-func TestReplaysWhereUpdatesAreSuppressed(t *testing.T) {
-	suppressMySQL := []string{`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW SIGNAL SQLSTATE '45000'`}
-	for _, row := range []struct {
-		name, driver string
-		database     func(testing.TB) string
-		statements   []string
-	}{
-		{"PostgreSQL, those that change nothing", "pgx", dbserver.Postgres.Database, []string{
-			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()`,
-		}},
-		{"PostgreSQL, all", "pgx", dbserver.Postgres.Database, []string{
-			`CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
-			`CREATE TRIGGER suppress BEFORE UPDATE ON storefront_orders FOR EACH ROW EXECUTE FUNCTION suppress()`,
-		}},
-		{"MariaDB, all", "mysql", dbserver.MariaDB.Database, suppressMySQL},
-		{"MySQL, all", "mysql", dbserver.MySQL.Database, suppressMySQL},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			d := testdb.New(t, row.driver, row.database(t))
-			d.Exec(t, row.statements...)
-			for _, opts := range []*sqlstore.Options{nil, {Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }}} {
-				store := d.OpenWith(t, opts)
-				key := rand.Text()
-				first, err := testdb.Create(t.Context(), store, key, "kettle")
-				if err != nil {
-					t.Fatal(err)
-				}
-				for range 2 {
-					if again, err := testdb.Create(t.Context(), store, key, "kettle"); err != nil || again != first {
-						t.Errorf("the replay of %v is %v, %v", first, again, err)
-					}
 				}
 			}
 		})

@@ -1,10 +1,6 @@
 package engines
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,65 +67,6 @@ func TestAKeyOfAReplicaThatIsBehindIsRemembered(t *testing.T) {
 		again.ID = "ord_2"
 		if got, err := other.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"}, again); err != nil || got != order {
 			t.Errorf("the order, sent again, is %v, %v, want %v", got, err, order)
-		}
-	})
-}
-
-// Calls with each key race with each other and with ForgetKeys, by clocks that are days
-// off. Some keys are old enough to be forgotten, and then create one more order.
-func TestOrdersWithWrongTimesRaceWithForgetKeys(t *testing.T) {
-	const keys, callers = 60, 4
-	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		t.Parallel()
-		var stores []*sqlstore.Store
-		for range 3 {
-			stores = append(stores, sqlstore.New(d.Connect(t), nil))
-		}
-		keyOf := func(i int) string { return fmt.Sprint("key ", i) }
-		isOld := func(i int) bool { return i%2 == 0 }
-		send := func(i, caller int, id string) {
-			order := storefront.Order{ID: id, Item: keyOf(i), Qty: 1, CreatedAt: time.Now().Add(time.Duration((i+7*caller)%21-10) * 24 * time.Hour)}
-			_, err := stores[(i+caller)%len(stores)].CreateOrder(t.Context(), storefront.IdempotencyKey{Value: keyOf(i)}, order)
-			if err != nil && !errors.Is(err, storefront.ErrUnavailable) {
-				t.Error(err)
-			}
-		}
-		for i := range keys {
-			if isOld(i) {
-				id := fmt.Sprint("old ", i)
-				send(i, callers, id)
-				d.RecordKey(t, id, time.Now().Add(-storefront.KeyLifetime-time.Hour))
-			}
-		}
-		var forgetting, sending sync.WaitGroup
-		sent, end := context.WithCancel(t.Context())
-		for _, store := range stores {
-			forgetting.Go(func() {
-				for sent.Err() == nil {
-					if _, err := store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil && !errors.Is(err, storefront.ErrUnavailable) {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		for caller := range callers {
-			sending.Go(func() {
-				for i := range keys {
-					send(i, caller, fmt.Sprint("new ", i, " of ", caller))
-				}
-			})
-		}
-		sending.Wait()
-		end()
-		forgetting.Wait()
-		orders := make(map[string]int) // by item
-		for _, order := range testdb.StoredOrders(t, d.Pool) {
-			orders[order.Item]++
-		}
-		for i := range keys {
-			if n := orders[keyOf(i)]; n != 1 && !(isOld(i) && n == 2) {
-				t.Errorf("%d orders have %s, whose first order was old: %t", n, keyOf(i), isOld(i))
-			}
 		}
 	})
 }

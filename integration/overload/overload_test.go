@@ -175,7 +175,7 @@ func TestStalledDatabase(t *testing.T) {
 						(<-results).wantUnavailable(t)
 					}
 				}
-				timeout := 2 * time.Second
+				timeout := 500 * time.Millisecond
 				refuse(timeout)
 				// On a busy machine, all may have given up before one got as far as the database.
 				for stall.created && op.creates && len(ordersIn(t, d)) == 0 && timeout < time.Minute {

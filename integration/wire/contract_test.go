@@ -12,13 +12,13 @@ import (
 	"example.com/storefront/internal/exchanges"
 )
 
-// The same files are replayed by TestContract of the module storefront.
+// TestContract of the module storefront replays the same files with MemStore.
 func TestContract(t *testing.T) {
 	files, err := exchanges.Files("../../testdata/contract")
 	if err != nil {
 		t.Fatal(err)
 	}
-	testdb.OnEveryEngine(t, func(t *testing.T, d testdb.Engine) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
 		for _, file := range files {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {

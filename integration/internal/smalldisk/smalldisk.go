@@ -13,29 +13,19 @@ import (
 // Size is how large the disk of Folder is, in bytes.
 const Size = 24 << 20
 
-// Folder returns a folder on a file system that is empty and of the size Size, for the
-// time of the test: a new one in memory, where the test may mount one, which takes
-// Linux and root; else one that the environment variable STOREFRONT_SMALL_DISK names,
-// such as
-//
-//	sudo mount -t tmpfs -o size=24m,mode=1777 tmpfs /mnt/small
-//
-// which tests use in turn, and whose content they delete. Without either, it skips the
-// test.
+// Folder returns a folder on a new file system in memory of the size Size, for the time of the
+// test. That takes Linux and root, without which it skips the test.
 func Folder(t testing.TB) string {
 	t.Helper()
-	if dir := os.Getenv("STOREFRONT_SMALL_DISK"); dir != "" {
-		return given(t, dir)
-	}
 	return FolderOf(t, Size)
 }
 
-// FolderOf is Folder of another size, which has to be mounted.
+// FolderOf is Folder of another size.
 func FolderOf(t testing.TB, size int64) string {
 	t.Helper()
 	dir, err := mount(t, size)
 	if err != nil {
-		t.Skipf("no small disk can be mounted (%v), and STOREFRONT_SMALL_DISK names none of %d bytes", err, size)
+		t.Skip("no small disk can be mounted: ", err)
 	}
 	return dir
 }

@@ -2,8 +2,6 @@ package smalldisk
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -23,29 +21,4 @@ func mount(t testing.TB, size int64) (dir string, err error) {
 		}
 	})
 	return dir, nil
-}
-
-// given returns dir once no other test uses it.
-func given(t testing.TB, dir string) string {
-	t.Helper()
-	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	empty := func() {
-		names, err := filepath.Glob(filepath.Join(dir, "*"))
-		for _, name := range names {
-			err = os.RemoveAll(name)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	empty()
-	t.Cleanup(empty)
-	return dir
 }

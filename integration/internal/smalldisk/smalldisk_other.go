@@ -10,9 +10,3 @@ import (
 var errSystem = errors.New("it takes Linux")
 
 func mount(testing.TB, int64) (dir string, err error) { return "", errSystem }
-
-func given(t testing.TB, dir string) string {
-	t.Helper()
-	t.Skip(errSystem)
-	return dir
-}

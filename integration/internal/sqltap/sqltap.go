@@ -76,9 +76,6 @@ type tappedConn struct {
 	inTx bool
 }
 
-// Unwrap returns the driver's own connection of one that [sql.Conn.Raw] gives.
-func Unwrap(conn any) driver.Conn { return conn.(*tappedConn).driverConn }
-
 func (c *tappedConn) statement(query string, args []driver.NamedValue) Statement {
 	return Statement{query, values(args), !c.inTx || query == "COMMIT"}
 }

@@ -29,26 +29,10 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// An Engine holds what stores on it have in common.
-type Engine interface {
-	// Open returns a store with connections of its own, as each replica of a
-	// program has. They are closed when t ends, or its bubble.
-	Open(t testing.TB) Store
-
-	// Clear deletes everything.
-	Clear(t testing.TB)
-}
-
 // A Store is a store as the tests need it.
 type Store interface {
 	exchanges.Store
 	Orders() []storefront.Order
-}
-
-// OnEveryEngine runs test on an empty database of each kind.
-func OnEveryEngine(t *testing.T, test func(t *testing.T, d Engine)) {
-	t.Run("memory", func(t *testing.T) { test(t, &memory{new(exchanges.MemStore)}) })
-	OnSQLEngines(t, func(t *testing.T, d *DB) { test(t, d) })
 }
 
 // OnSQLEngines runs test on an empty database of each kind that sqlstore is
@@ -81,13 +65,6 @@ func OnServersWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 	t.Run("MariaDB", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MariaDB.Database(t))) })
 	t.Run("MySQL", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MySQL.Database(t))) })
 }
-
-// A memory is an engine that is a store.
-type memory struct{ store *exchanges.MemStore }
-
-func (m *memory) Open(testing.TB) Store { return m.store }
-
-func (m *memory) Clear(testing.TB) { m.store = new(exchanges.MemStore) }
 
 // A DB is a database with the tables of sqlstore.
 type DB struct {
