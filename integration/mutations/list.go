@@ -80,7 +80,7 @@ var mutations = []mutation{
 	{"An Accept that panics leaves MemStore locked",
 		".", "MemStore.CreateOrder", "defer m.leave(place)",
 		"defer func() { if v := recover(); v != nil { panic(v) }; m.leave(place) }()",
-		"TestMemStoreKeepsTheContract"},
+		"TestAccept"},
 	{"MemStore creates an order for a caller who left",
 		".", "MemStore.enter", "err := ctx.Err(); err != nil", "err := ctx.Err(); err != nil && false",
 		"TestMemStoreCreatesNothingForACallerWhoLeft"},

@@ -107,7 +107,7 @@ func (m mutation) try(root string) (caught bool, err error) {
 }
 
 func goTest(root, pkg, test string, flags ...string) ([]byte, error) {
-	args := append([]string{"test", "-count=1", "-timeout=5m", "-v", "-run", "^" + test + "$"}, flags...)
+	args := append([]string{"test", "-count=1", "-timeout=2m", "-v", "-run", "^" + test + "$"}, flags...)
 	cmd := exec.Command("go", append(args, "./"+pkg)...)
 	cmd.Dir = root
 	return cmd.CombinedOutput()
