@@ -76,13 +76,21 @@ type shop struct {
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
 	product            string // for the explorer to begin with
-	// before is called before each request to the service; it may answer it, and returns
-	// false if it has.
-	before func(w http.ResponseWriter, r *http.Request) bool
 
 	mu       sync.Mutex
+	before   answerer
 	received []received
 	came     chan struct{} // has an element after each
+}
+
+// An answerer is called before each request to the service. It may answer it, and returns false if it has.
+type answerer func(w http.ResponseWriter, r *http.Request) bool
+
+// answerBefore has before called before each request from then on; nil: nothing is.
+func (s *shop) answerBefore(before answerer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = before
 }
 
 // A received is a request as the server has got it.
@@ -123,10 +131,11 @@ func newShop(t *testing.T) *shop {
 		}
 		s.mu.Lock()
 		s.received = append(s.received, received{r.Method, r.RequestURI, string(body), r.Header.Clone()})
+		before := s.before
 		s.mu.Unlock()
 		s.came <- struct{}{}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if s.before != nil && !s.before(w, r) {
+		if before != nil && !before(w, r) {
 			return
 		}
 		http.StripPrefix(s.prefix, service).ServeHTTP(w, r)
@@ -472,7 +481,7 @@ func (p *page) screenshot(v view, name string) {
 // release. left has an element for each that left meanwhile.
 func (s *shop) hold() (release func(), left <-chan struct{}) {
 	held, gone := make(chan struct{}), make(chan struct{}, 100)
-	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+	s.answerBefore(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/openapi.json" {
 			return true
 		}
@@ -483,6 +492,6 @@ func (s *shop) hold() (release func(), left <-chan struct{}) {
 			gone <- struct{}{}
 			return false
 		}
-	}
+	})
 	return sync.OnceFunc(func() { close(held) }), gone
 }

@@ -20,13 +20,13 @@ import (
 // answers has a shop answer what matches, a method or a path, by h in place of the service.
 func answers(matches string, h http.HandlerFunc) func(*shop) {
 	return func(s *shop) {
-		s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		s.answerBefore(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method != matches && r.URL.Path != matches {
 				return true
 			}
 			h(w, r)
 			return false
-		}
+		})
 	}
 }
 
@@ -389,7 +389,7 @@ func TestExplorer(t *testing.T) {
 			p.mayFail = true
 			p.click("#order", 1)
 			p.said("#orders-said", "It may have been created or not: Retry finds out")
-			p.before = nil
+			p.answerBefore(nil)
 			p.click("#retry", 2)
 			p.said("#orders-said", "The same order came back")
 			p.created(1)
@@ -399,7 +399,7 @@ func TestExplorer(t *testing.T) {
 			release, _ := p.hold()
 			p.clickOn("#retry")
 			p.waitForRequests("/v1/orders", 2)
-			p.before = nil
+			p.answerBefore(nil)
 			p.clickOn("#order")
 			p.waitFor(`document.querySelectorAll("#tries tbody tr").length === 1 && !document.querySelector("#order").hasAttribute("aria-busy")`)
 			release()
@@ -438,13 +438,13 @@ func TestExplorer(t *testing.T) {
 			p.said("#orders-said", "Created.")
 		}},
 		{"a service that wants authorization gets it", func(s *shop) {
-			s.before = func(w http.ResponseWriter, r *http.Request) bool {
+			s.answerBefore(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Header.Get("Authorization") == "Bearer secret" {
 					return true
 				}
 				storefront.Problem{Status: 401, Detail: "Sign in."}.ServeHTTP(w, r)
 				return false
-			}
+			})
 		}, func(p *page) {
 			const how = "401, Unauthorized. It asks who you are. Sign in, in another tab, and tick Send my sign-in at the top, or give a header there, such as Authorization."
 			p.said("#unread", "cannot be read: "+how) // before anything is sent
@@ -460,7 +460,7 @@ func TestExplorer(t *testing.T) {
 		}},
 		{"the page tries again after a sign-in elsewhere", answers("/openapi.json", asks), func(p *page) {
 			p.said("#unread", "Is it to a sign-in page? Sign in, in another tab")
-			p.before = nil
+			p.answerBefore(nil)
 			p.run(`dispatchEvent(new Event("focus"))`) // of the window
 			p.waitFor(`document.querySelectorAll(".operation").length === 4 && !document.querySelector("#unread").checkVisibility()`)
 		}},
@@ -589,12 +589,12 @@ func TestForeignAnswers(t *testing.T) {
 	header, body := http.Header{}, ""
 	s := newShop(t)
 	p := open(t, s, desktop)
-	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+	s.answerBefore(func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header()["Content-Type"], w.Header()["Age"] = []string{"application/json"}, header["Age"]
 		w.Header().Set("Cache-Status", "storefront; hit")
 		io.WriteString(w, body)
 		return false
-	}
+	})
 	n := 0
 	answer := func(tab, button, age, b, said, want string) {
 		t.Helper()
