@@ -288,6 +288,12 @@ func connect(t *testing.T, d *testdb.DB, tap sqltap.Tap) *sql.DB {
 	db := sqltap.Open(t, d.Driver, d.URL, tap)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
+	t.Cleanup(func() { // a statement that a call has left may still use SQLite's files
+		db.Close()
+		for end := time.Now().Add(time.Minute); db.Stats().InUse > 0 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	})
 	return db
 }
 
