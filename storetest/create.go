@@ -17,7 +17,8 @@ func checkExactlyOne(t *test) {
 		order := t.newOrder()
 		if got := t.create(store, key, order); got.ID == order.ID {
 			t.broken("the key is not recorded, or the call's own order is returned instead of the stored one.",
-				"A call with a key that has the order %q returned the order that it was given, %q, as if it were new.", first.ID, order.ID)
+				"A call with a key that has the order %q returned the order that it was given, %q, as if it were new.",
+				first.ID, order.ID)
 			return
 		}
 	}
@@ -186,7 +187,8 @@ func (t *test) checkFirstGoesAway(store storefront.Store, n int) bool {
 		if err != nil {
 			t.broken("calls with one key are joined, and fail when the context of the first is done; or a cancelled "+
 				"call leaves something behind that makes others fail.",
-				"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its key failed: %v", n, callers, err)
+				"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its key failed: %v",
+				n, callers, err)
 			return false
 		}
 	}

@@ -67,7 +67,8 @@ var trickyIDs = func() []string {
 		// Spaces and punctuation, which collations ignore and CHAR columns trim.
 		" a", "a ", "a  ", "a b", "a-b", "a.b", "a_b", "a,b", "-a", "~",
 		// Characters and words that are special to SQL, JSON and file systems.
-		"%", "a%", "_", "a'b", `"`, `\`, `a\b`, "$1", "?", ":a", "NULL", "null", "0x41", "[a-z]", "{a}", "*", "a--", "a;b",
+		"%", "a%", "_", "a'b", `"`, `\`, `a\b`, "$1", "?", ":a", "NULL", "null", "0x41", "[a-z]", "{a}", "*", "a--",
+		"a;b",
 		".", "..", "../a", "/", "a/b", "a//b", "a/",
 		// Characters that are the same composed and decomposed, or look alike.
 		"\u00e9", "e\u0301", "\u00c5", "\u212b", "A\u030a", "\u00df", "ss", "i", "I", "\u0131", "\u0130", "\u0430",

@@ -66,10 +66,12 @@ func checkNotFound(t *test) {
 	for _, id := range []string{
 		"missing", "TEAPOT", "Teapot", "kettle", "cafe", "cafe\u0301", "CAF\u00c9", // by a collation
 		// by a prefix, or trimmed
-		"tea", "teapo", "teapots", "teapot ", " teapot", "teapot\u00a0", "teapot\u200b", "\uff54eapot", "teapot/", "/teapot",
+		"tea", "teapo", "teapots", "teapot ", " teapot", "teapot\u00a0", "teapot\u200b", "\uff54eapot", "teapot/",
+		"/teapot",
 		"%", "teapo%", "teapo_", "*", "?", "te.*", "_______", // by a pattern
 		// as a path
-		"a", "a/", "a//b", "a/./b", "./teapot", "x/../teapot", "../products/teapot", ".", "..", "/", `a\b`, "a%2Fb", "tea+pot",
+		"a", "a/", "a//b", "a/./b", "./teapot", "x/../teapot", "../products/teapot", ".", "..", "/", `a\b`, "a%2Fb",
+		"tea+pot",
 		"' OR '1'='1", "teapot'; --", "0", "null", `"`, "\U0010fffd",
 	} {
 		if slices.Contains(ids, id) {

@@ -145,7 +145,8 @@ func (t *test) checkOthersAreCreated(store storefront.Store) bool {
 			t.failed("CreateOrder", errs[i])
 		case errs[i] == nil && i%2 != 0:
 			t.broken("it is decided once for orders that are committed together.",
-				"Of %d concurrent calls with a key each, one for an item that was sold out created the order %q.", callers, got[i].ID)
+				"Of %d concurrent calls with a key each, one for an item that was sold out created the order %q.",
+				callers, got[i].ID)
 			return false
 		}
 	}
@@ -179,7 +180,8 @@ func (t *test) checkDecidedAnew(store storefront.Store, key storefront.Idempoten
 	}
 	if third := t.create(store, key, t.newOrder()); third.ID != got.ID {
 		t.broken("the refusal leaves something behind for which the key is not recorded later on.",
-			"A call was refused. Another with its key created the order %q, and the next one returned the order %q.", got.ID, third.ID)
+			"A call was refused. Another with its key created the order %q, and the next one returned the order %q.",
+			got.ID, third.ID)
 	}
 }
 

@@ -13,8 +13,10 @@ import (
 func (t *test) kindsOfOrders() []storefront.Order {
 	kinds := []storefront.Order{{}}
 	for _, item := range []string{
-		"x", " teapot ", "Teapot", "tea\u00a0pot", `"'\`, "'; DROP TABLE orders; --", "$1 ? :a %s {}", "<a>&amp;", "null", "0", "1.0",
-		"\u00e9", "e\u0301", "\u65e5\u672c\u8a9e", "\U0001f600\u200d\U0001f600", "\u2028\u2029", "\u200b\u202e\ufeff", "\ufffd", "\U0010fffd",
+		"x", " teapot ", "Teapot", "tea\u00a0pot", `"'\`, "'; DROP TABLE orders; --", "$1 ? :a %s {}", "<a>&amp;",
+		"null", "0", "1.0",
+		"\u00e9", "e\u0301", "\u65e5\u672c\u8a9e", "\U0001f600\u200d\U0001f600", "\u2028\u2029",
+		"\u200b\u202e\ufeff", "\ufffd", "\U0010fffd",
 		strings.Repeat("x", 255), strings.Repeat("\u00e9", 255), strings.Repeat("\U0001f600",
 			255), strings.Repeat(" ", 254) + "x",
 	} {
@@ -26,7 +28,8 @@ func (t *test) kindsOfOrders() []storefront.Order {
 	}
 	second := t.now().Truncate(time.Second)
 	for _, at := range []time.Time{
-		second, second.Add(time.Millisecond), second.Add(120 * time.Millisecond), second.Add(999 * time.Millisecond),
+		second, second.Add(time.Millisecond), second.Add(120 * time.Millisecond),
+		second.Add(999 * time.Millisecond),
 		second.Add(-12 * time.Hour), second.Add(-23 * time.Hour),
 		time.Date(2038, 1, 19, 3, 14, 8, 0, time.UTC), time.Date(2100, 7, 1, 12, 0, 0, 1e6, time.UTC),
 		time.Date(2400, 2, 29, 23, 59, 59, 999e6, time.UTC),

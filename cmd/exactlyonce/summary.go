@@ -174,7 +174,8 @@ func notStartedVerdict(n *audit.NotStarted, acknowledged int) string {
 		verdict += " Is the URL right, and is a -header missing that signs in?"
 	case n.Status == http.StatusUnprocessableEntity:
 		verdict += " Does the shop take such orders? -item says what is ordered."
-	case n.Status == http.StatusRequestTimeout, n.Status == http.StatusConflict, n.Status == http.StatusTooManyRequests:
+	case n.Status == http.StatusRequestTimeout, n.Status == http.StatusConflict,
+		n.Status == http.StatusTooManyRequests:
 	case n.Status > 0 && n.Status < 500, n.Status == http.StatusNotImplemented:
 		verdict += " Is the URL right?"
 	}

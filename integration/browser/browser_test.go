@@ -34,7 +34,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/explorer"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 )
 
@@ -183,9 +182,10 @@ const height = 625 // of every view: that of a usual laptop
 
 var desktop = view{width: 1366}
 
-// views returns how the page is looked at: in the short run, on a small screen in the dark.
+// views returns how the page is looked at: on a small screen in the dark, or in all ways if
+// pictures are kept.
 func views() []view {
-	if long.Run() || keepsPictures() {
+	if keepsPictures() {
 		return []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
 	}
 	return []view{{width: 390, dark: true}}

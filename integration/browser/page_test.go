@@ -17,7 +17,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/node"
 )
@@ -356,9 +355,6 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	}
 	p.said("#log", "characters in all")
 	yields(p, `[...document.querySelectorAll("#log button")].some(b => b.textContent === "Save all")`, true)
-	if !long.Run() {
-		return
-	}
 	// Of a long log, only the newest entries are in the document, and nothing of what is folded.
 	for range 51 {
 		p.run(`document.querySelector("#ten").click()`)

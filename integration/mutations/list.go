@@ -167,10 +167,12 @@ var mutations = []mutation{
 		"sqlstore", "Store.accept", "end = rollBackTo", "",
 		"TestErrorOfAcceptRollsBackItsPartOfASharedCommit"},
 	{"On SQLite, an order is acknowledged although its commit has failed",
-		"sqlstore", "serialCommit.run", "err := tx.commit(ctx); err != nil", "err := tx.commit(ctx); err != nil && false",
+		"sqlstore", "serialCommit.run", "err := tx.commit(ctx); err != nil", "err := tx.commit(ctx); err != nil " +
+			"&& false",
 		"TestOrderThatFailsASharedCommitFailsAlone"},
 	{"An order of a caller who has left is inserted",
-		"sqlstore", "serialCommit.insert", "err := a.ctx.Err(); err != nil", "err := a.ctx.Err(); err != nil && false",
+		"sqlstore", "serialCommit.insert", "err := a.ctx.Err(); err != nil", "err := a.ctx.Err(); err != nil && " +
+			"false",
 		"TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent"},
 	{"A key replays whatever the fingerprint is",
 		"sqlstore", "Store.CreateOrder", "r.fingerprint != key.Fingerprint", "false",

@@ -51,7 +51,8 @@ var targets = []target{
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("soak: ")
-	lasts := flag.Duration("for", 10*time.Minute, "begin no more tests after this `time`; each is run once in any case")
+	lasts := flag.Duration("for", 10*time.Minute,
+		"begin no more tests after this `time`; each is run once in any case")
 	pattern := flag.String("run", "", "only tests for which a part of package and name matches `regexp`")
 	flag.Parse()
 	chosen, err := matching(*pattern)
@@ -76,7 +77,8 @@ func matching(pattern string) ([]target, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := slices.DeleteFunc(slices.Clone(targets), func(g target) bool { return !r.MatchString(g.pkg + " " + g.tests) })
+	chosen := slices.DeleteFunc(slices.Clone(targets),
+		func(g target) bool { return !r.MatchString(g.pkg + " " + g.tests) })
 	if len(chosen) == 0 {
 		return nil, errors.New("no test matches")
 	}
@@ -102,23 +104,27 @@ func soak(ctx context.Context, w io.Writer, targets []target, seed uint64, lasts
 			}
 			binary := filepath.Join(dir, strings.ReplaceAll(g.pkg, "/", "-"))
 			if seed == first {
-				if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./"+g.pkg).CombinedOutput(); err != nil {
+				if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary,
+					"./"+g.pkg).CombinedOutput(); err != nil {
 					return fmt.Errorf("%s does not compile: %w\n%s", g.pkg, err, out)
 				}
 			}
 			flags := strings.NewReplacer("{}", strconv.FormatUint(seed, 10),
 				"{time}", (lasts / time.Duration(len(targets))).String()).Replace(g.flags)
 			started := time.Now()
-			test := exec.CommandContext(ctx, binary, append([]string{"-test.run", g.tests, "-test.timeout", "0"}, strings.Fields(flags)...)...)
+			test := exec.CommandContext(ctx, binary,
+				append([]string{"-test.run", g.tests, "-test.timeout", "0"}, strings.Fields(flags)...)...)
 			test.Dir = g.pkg
 			out, err := test.CombinedOutput()
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			fmt.Fprintf(w, "seed %d: %s %s: %v, %v\n", seed, g.pkg, g.tests, cmp.Or(err, errors.New("passed")), time.Since(started).Round(time.Second))
+			fmt.Fprintf(w, "seed %d: %s %s: %v, %v\n", seed, g.pkg, g.tests, cmp.Or(err, errors.New("passed")),
+				time.Since(started).Round(time.Second))
 			if err != nil {
 				failed++
-				fmt.Fprintf(w, "%s\nTo run it again: %s=1 go test -timeout 0 ./%s -run '%s' -args %s\n", out, long.Variable, g.pkg, g.tests, flags)
+				fmt.Fprintf(w, "%s\nTo run it again: %s=1 go test -timeout 0 ./%s -run '%s' -args %s\n", out,
+					long.Variable, g.pkg, g.tests, flags)
 			}
 		}
 	}

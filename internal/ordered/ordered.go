@@ -248,7 +248,8 @@ func (n *node[V]) putItem(v V) (left, right *node[V], least string) {
 	items := inserted(n.items, i, v)
 	if len(items) > maxNode {
 		const half = maxNode / 2
-		return newLeaf(slices.Clone(items[:half])), newLeaf(slices.Clone(items[half:])), strings.Clone(items[half].ID())
+		lower, upper := newLeaf(slices.Clone(items[:half])), newLeaf(slices.Clone(items[half:]))
+		return lower, upper, strings.Clone(items[half].ID())
 	}
 	if len(n.items) == 0 || !strings.HasPrefix(id, n.prefix) {
 		return newLeaf(items), nil, ""

@@ -64,14 +64,16 @@ func record(ctx context.Context, tx *sql.Tx, insert string, order storefront.Ord
 // PublishPostgres publishes the oldest events, up to 100 of them, and returns how
 // many. It holds them in a transaction, so that publishers that run at the same
 // time pass them over and publish others; one that is killed lets go of them.
-func PublishPostgres(ctx context.Context, db *sql.DB, send func(ctx context.Context, event string) error) (int, error) {
+func PublishPostgres(ctx context.Context, db *sql.DB,
+	send func(ctx context.Context, event string) error) (int, error) {
 	return publishInTx(ctx, db, nil, atOnce, send)
 }
 
 // PublishMySQL is the same for MySQL since 8.0 and MariaDB since 10.6. In a group with several
 // primaries, publishers pass over only what others on the same member hold: run them on one,
 // or some events are published several times.
-func PublishMySQL(ctx context.Context, db *sql.DB, send func(ctx context.Context, event string) error) (int, error) {
+func PublishMySQL(ctx context.Context, db *sql.DB,
+	send func(ctx context.Context, event string) error) (int, error) {
 	// At the default level, REPEATABLE READ, the locks are also on what is not there
 	// yet, and orders would wait for the publisher.
 	return publishInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, oneByOne, send)
@@ -91,20 +93,23 @@ func oneByOne(positions []string) (statements []string) {
 	return statements
 }
 
-func publishInTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, remove func([]string) []string, send func(ctx context.Context, event string) error) (int, error) {
+func publishInTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, remove func([]string) []string,
+	send func(ctx context.Context, event string) error) (int, error) {
 	tx, err := db.BeginTx(ctx, opts)
 	if err != nil {
 		return 0, err
 	}
 	defer tx.Rollback()
-	n, err := publish(ctx, tx, `SELECT position, event FROM outbox ORDER BY position LIMIT 100 FOR UPDATE SKIP LOCKED`, remove, send)
+	n, err := publish(ctx, tx,
+		`SELECT position, event FROM outbox ORDER BY position LIMIT 100 FOR UPDATE SKIP LOCKED`, remove, send)
 	return n, errors.Join(err, tx.Commit())
 }
 
 // PublishSQLite is the same for SQLite, where a transaction would keep orders from
 // being created while it lasts. Publishers that run at the same time publish the
 // same events, so run one.
-func PublishSQLite(ctx context.Context, db *sql.DB, send func(ctx context.Context, event string) error) (int, error) {
+func PublishSQLite(ctx context.Context, db *sql.DB,
+	send func(ctx context.Context, event string) error) (int, error) {
 	return publish(ctx, db, `SELECT position, event FROM outbox ORDER BY position LIMIT 100`, atOnce, send)
 }
 

@@ -36,7 +36,8 @@ func New(db *sql.DB, opts *sqlstore.Options) *Shop { return &Shop{sqlstore.New(d
 
 // ListUsers implements storefront.Store.
 func (s *Shop) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT login, name FROM customers WHERE login > $1 ORDER BY login LIMIT $2`, after, limit)
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT login, name FROM customers WHERE login > $1 ORDER BY login LIMIT $2`, after, limit)
 	if err != nil {
 		return nil, failed(ctx, err)
 	}
@@ -68,7 +69,8 @@ func (s *Shop) GetProduct(ctx context.Context, id string) (storefront.Resource, 
 		Title string `json:"title"`
 		Cents int64  `json:"cents"`
 	}
-	err := s.db.QueryRowContext(ctx, `SELECT title, cents FROM goods WHERE sku = $1`, id).Scan(&fields.Title, &fields.Cents)
+	err := s.db.QueryRowContext(ctx, `SELECT title, cents FROM goods WHERE sku = $1`, id).
+		Scan(&fields.Title, &fields.Cents)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return storefront.Resource{}, storefront.ErrNotFound

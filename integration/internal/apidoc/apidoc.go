@@ -41,7 +41,8 @@ var Served = sync.OnceValues(func() (Document, error) { return Of(nil) })
 // are the examples in it.
 func Of(opts *storefront.Options) (Document, error) {
 	w := httptest.NewRecorder()
-	storefront.NewWithOptions(new(storefront.MemStore), opts).ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
+	storefront.NewWithOptions(new(storefront.MemStore), opts).ServeHTTP(w,
+		httptest.NewRequest("GET", "/openapi.json", nil))
 	doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
 	if err == nil {
 		err = doc.Validate(context.Background())
@@ -161,15 +162,17 @@ func (d Document) operation(method, path string) *openapi3.Operation {
 		if operation := item.Operations()[method]; operation != nil {
 			return operation
 		}
-		return &openapi3.Operation{OperationID: "a method that the path does not support", Responses: openapi3.NewResponses(
-			openapi3.WithStatus(http.StatusMethodNotAllowed, d.problem("Allow")),
+		return &openapi3.Operation{OperationID: "a method that the path does not support",
+			Responses: openapi3.NewResponses(
+				openapi3.WithStatus(http.StatusMethodNotAllowed, d.problem("Allow")),
+				openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
+			)}
+	}
+	return &openapi3.Operation{OperationID: "a path that is not in the document",
+		Responses: openapi3.NewResponses(
+			openapi3.WithStatus(http.StatusNotFound, d.problem()),
 			openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
 		)}
-	}
-	return &openapi3.Operation{OperationID: "a path that is not in the document", Responses: openapi3.NewResponses(
-		openapi3.WithStatus(http.StatusNotFound, d.problem()),
-		openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
-	)}
 }
 
 // problem returns the response that is a problem with these headers beside those of

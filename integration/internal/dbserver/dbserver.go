@@ -467,7 +467,8 @@ func (k *Kind) startShared(name string, settings []string) (*Server, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(in.template)
-	s := &Server{in: in, data: filepath.Join(dir, name), log: filepath.Join(dir, name+".log"), settings: settings}
+	s := &Server{in: in, data: filepath.Join(dir, name), log: filepath.Join(dir, name+".log"),
+		settings: settings}
 	if err := in.Command("cp", "-R", in.template, s.data).Run(); err != nil {
 		return nil, err
 	}

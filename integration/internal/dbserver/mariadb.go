@@ -23,10 +23,13 @@ func installMariaDB(k *Kind) (*installation, error) {
 		return nil, err
 	}
 	const logSize = "--innodb-log-file-size=16M" // for less to copy; the default is 96M
-	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"), []string{server, "--no-defaults", logSize}, []string{findBinary("mariadb-dump"), "--no-defaults"})
-	settings := []string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", logSize}
+	in := mySQLInstallation(k, runner, filepath.Join(dir, "template"),
+		[]string{server, "--no-defaults", logSize}, []string{findBinary("mariadb-dump"), "--no-defaults"})
+	settings := []string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db",
+		"--skip-name-resolve", logSize}
 	return in, in.makeTemplate(in.Command(server, "--version"), settings, func() error {
-		if err := in.Command(install, append(settings, "--datadir="+in.template, "--tmpdir="+dir)...).Run(); err != nil {
+		if err := in.Command(install,
+			append(settings, "--datadir="+in.template, "--tmpdir="+dir)...).Run(); err != nil {
 			return err
 		}
 		return in.Command("mkdir", filepath.Join(in.template, "shop")).Run() // a folder is a database

@@ -24,7 +24,8 @@ func mySQLKind(name, needed string, install func(k *Kind) (*installation, error)
 		// As sqlstore's documentation has it. Without readTimeout, what does not heed
 		// ctx is seen.
 		dsn: func(database, addr string) string {
-			return "root@tcp(" + addr + ")/" + database + "?timeout=2s&innodb_lock_wait_timeout=1&interpolateParams=true"
+			return "root@tcp(" + addr + ")/" + database +
+				"?timeout=2s&innodb_lock_wait_timeout=1&interpolateParams=true"
 		},
 		main:    "shop",
 		hurries: []string{"innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF", "sync-binlog=0"},
@@ -35,7 +36,8 @@ func mySQLKind(name, needed string, install func(k *Kind) (*installation, error)
 
 // mySQLInstallation returns an installation with the command of its server, but for what is
 // each server's own, and that of mysqldump, but for what all have.
-func mySQLInstallation(k *Kind, runner *process.Runner, template string, command, dump []string) *installation {
+func mySQLInstallation(k *Kind, runner *process.Runner, template string, command,
+	dump []string) *installation {
 	return &installation{
 		Runner:   runner,
 		kind:     k,
@@ -67,7 +69,8 @@ func mySQLInstallation(k *Kind, runner *process.Runner, template string, command
 		dump: func(s *Server, database string) process.Cmd {
 			return runner.Command(dump[0], append(slices.Clone(dump[1:]),
 				"--protocol=tcp", "--host=127.0.0.1", fmt.Sprintf("--port=%d", s.port), "--user=root",
-				"--compact", "--hex-blob", "--skip-extended-insert", "--order-by-primary", "--default-character-set=utf8mb4", database)...)
+				"--compact", "--hex-blob", "--skip-extended-insert", "--order-by-primary",
+				"--default-character-set=utf8mb4", database)...)
 		},
 	}
 }
@@ -130,7 +133,8 @@ func installMySQL(k *Kind) (*installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	dump := append(slices.Clone(server[:len(server)-1]), filepath.Join(folder, "usr/bin/mysqldump"), "--no-defaults", "--set-gtid-purged=OFF")
+	dump := append(slices.Clone(server[:len(server)-1]), filepath.Join(folder, "usr/bin/mysqldump"),
+		"--no-defaults", "--set-gtid-purged=OFF")
 	server = append(server,
 		"--no-defaults",
 		"--basedir="+filepath.Join(folder, "usr"),
@@ -147,17 +151,19 @@ func installMySQL(k *Kind) (*installation, error) {
 	// An administrator, such as root, passes where others are refused.
 	const users = "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n" +
 		"CREATE DATABASE shop;\nCREATE USER shop@'%';\nGRANT ALL ON shop.* TO shop@'%';\n"
-	return in, in.makeTemplate(in.Command(server[0], append(slices.Clone(server[1:]), "--version")...), append(slices.Clone(server[1:]), users), func() error {
-		begin := filepath.Join(dir, "begin.sql")
-		if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
-			return err
-		}
-		if err := in.Command(server[0], append(slices.Clone(server[1:]), "--datadir="+in.template, "--tmpdir="+dir,
-			"--initialize-insecure", "--init-file="+begin)...).Run(); err != nil {
-			return err
-		}
-		return os.Remove(filepath.Join(in.template, "auto.cnf")) // the server's identity, which each is to have its own of
-	})
+	return in, in.makeTemplate(in.Command(server[0], append(slices.Clone(server[1:]), "--version")...),
+		append(slices.Clone(server[1:]), users), func() error {
+			begin := filepath.Join(dir, "begin.sql")
+			if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
+				return err
+			}
+			if err := in.Command(server[0], append(slices.Clone(server[1:]), "--datadir="+in.template, "--tmpdir="+dir,
+				"--initialize-insecure", "--init-file="+begin)...).Run(); err != nil {
+				return err
+			}
+			// the server's identity, which each is to have its own of
+			return os.Remove(filepath.Join(in.template, "auto.cnf"))
+		})
 }
 
 // findMySQL returns the folder that mysql/fetch unpacks, and the command that is its server.

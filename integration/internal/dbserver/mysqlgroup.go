@@ -50,7 +50,8 @@ func startMySQLGroup(t testing.TB, n int, single bool, prepare func(*Server)) *M
 	for range n {
 		addresses = append(addresses, "127.0.0.1:"+strconv.Itoa(process.FreePort()))
 	}
-	mode := []string{"group-replication-single-primary-mode=OFF", "group-replication-enforce-update-everywhere-checks=ON"}
+	mode := []string{"group-replication-single-primary-mode=OFF",
+		"group-replication-enforce-update-everywhere-checks=ON"}
 	if single {
 		mode = nil
 	}
@@ -148,7 +149,8 @@ func (m *GroupMember) FillDisk(t testing.TB) (free func()) {
 
 // state returns how the member sees itself in its group.
 func (m *GroupMember) state() (string, error) {
-	return m.Query("SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
+	return m.Query("SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = " +
+		"@@server_uuid")
 }
 
 // rejoin has a member in this state join its group again, as its operator would: the
@@ -172,7 +174,8 @@ func (g *MySQLGroup) WaitUntilOnline(t testing.TB, members ...*GroupMember) {
 	process.WaitFor(t, "the group is online", 5*time.Minute, members[0].Process, func() error {
 		var failed error
 		for _, m := range members {
-			state, err := m.Query("SELECT concat(sum(member_state = 'ONLINE'), ' of ', count(*)) FROM performance_schema.replication_group_members")
+			state, err := m.Query("SELECT concat(sum(member_state = 'ONLINE'), ' of ', count(*)) FROM " +
+				"performance_schema.replication_group_members")
 			if err == nil && state != want {
 				err = fmt.Errorf("%s knows of %s that are online", m.Name, state)
 				if own, ownErr := m.state(); ownErr == nil {

@@ -71,14 +71,16 @@ func initPostgres(k *Kind, bin string) (*installation, error) {
 			return runner.Command(filepath.Join(bin, "postgres"), args...)
 		},
 		dump: func(s *Server, database string) process.Cmd {
-			return runner.Command(filepath.Join(bin, "pg_dump"), "--inserts", "--no-owner", "--no-privileges", s.DSNOf(database))
+			return runner.Command(filepath.Join(bin, "pg_dump"), "--inserts", "--no-owner", "--no-privileges",
+				s.DSNOf(database))
 		},
 		busy: "is still in use", // the killed backends have not let go of the shared memory
 	}
 	// A collation by language, where PostgreSQL has one, is the harder case: it
 	// is not the byte order of IDs.
 	command := filepath.Join(bin, "initdb")
-	settings := []string{"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", in.template}
+	settings := []string{"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D",
+		in.template}
 	byLanguage := append(slices.Clone(settings), "--locale-provider=icu", "--icu-locale=en-US")
 	return in, in.makeTemplate(in.Command(command, "--version"), settings[:len(settings)-1], func() error {
 		if in.Command(command, byLanguage...).Run() == nil {
@@ -144,7 +146,8 @@ func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr 
 	if err := os.RemoveAll(s.data); err != nil {
 		t.Fatal(err)
 	}
-	backup := s.in.Command(filepath.Join(s.in.bin, "pg_basebackup"), "-d", PostgresURL("postgres", addr), "-D", s.data, "-R", "-X", "stream", "-c", "fast")
+	backup := s.in.Command(filepath.Join(s.in.bin, "pg_basebackup"), "-d", PostgresURL("postgres", addr), "-D",
+		s.data, "-R", "-X", "stream", "-c", "fast")
 	if err := backup.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +165,8 @@ func (s *PostgresServer) GoOnAlone(t testing.TB) {
 // waitFor has commits wait for a standby of this name, or for none.
 func (s *PostgresServer) waitFor(t testing.TB, name string) {
 	t.Helper()
-	for _, command := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'", "SELECT pg_reload_conf()"} {
+	for _, command := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'",
+		"SELECT pg_reload_conf()"} {
 		if _, err := s.Query(command); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +178,8 @@ func (s *PostgresServer) waitFor(t testing.TB, name string) {
 func (s *PostgresServer) WaitUntilSynchronous(t testing.TB, primary *PostgresServer) {
 	t.Helper()
 	process.WaitFor(t, "the standby is synchronous", 5*time.Minute, s.Process, func() error {
-		state, err := primary.Query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM pg_stat_replication")
+		state, err := primary.Query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM " +
+			"pg_stat_replication")
 		if err == nil && state != "streaming sync" {
 			err = fmt.Errorf("its standbys are %s", state)
 		}
@@ -211,7 +216,8 @@ func findPostgres() (bin string, err error) {
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
 		dirs = append(dirs, strings.TrimSpace(string(out)))
 	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"} {
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
+		"/opt/homebrew/opt/postgresql@*/bin"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return "", err
@@ -227,7 +233,8 @@ func findPostgres() (bin string, err error) {
 			return dir, nil
 		}
 	}
-	return "", NotInstalled("PostgreSQL is not installed: its server binaries (initdb, postgres, pg_basebackup) are neither on PATH, " +
+	return "", NotInstalled("PostgreSQL is not installed: its server binaries (initdb, postgres, " +
+		"pg_basebackup) are neither on PATH, " +
 		"nor where pg_config says, nor in /usr/lib/postgresql")
 }
 

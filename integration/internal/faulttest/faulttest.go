@@ -159,7 +159,8 @@ func (f *Test) End() {
 // WaitUntilAcknowledged waits until n orders are acknowledged.
 func (f *Test) WaitUntilAcknowledged(n int) {
 	f.t.Helper()
-	f.WaitUntil(fmt.Sprintf("%d orders are acknowledged", n), func(p audit.Progress) bool { return p.Acknowledged >= n })
+	f.WaitUntil(fmt.Sprintf("%d orders are acknowledged", n),
+		func(p audit.Progress) bool { return p.Acknowledged >= n })
 }
 
 // WaitUntil waits until the clients have come as far as a test wants. It ends the

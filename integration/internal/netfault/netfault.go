@@ -410,11 +410,13 @@ var MySQL = Protocol{
 	},
 	commits: func(request, answer []byte) bool {
 		const query, ok, inTransaction = 3, 0, 1
-		if len(request) < mySQLHeader+1 || len(answer) < mySQLHeader+2 || request[mySQLHeader] != query || answer[mySQLHeader] != ok {
+		if len(request) < mySQLHeader+1 || len(answer) < mySQLHeader+2 || request[mySQLHeader] != query ||
+			answer[mySQLHeader] != ok {
 			return false
 		}
 		text, rest := request[mySQLHeader+1:], answer[mySQLHeader+1:]
-		if none := rest[0] == 0; !bytes.HasPrefix(text, []byte("COMMIT")) && (none || !bytes.HasPrefix(text, []byte("INSERT"))) {
+		if none := rest[0] == 0; !bytes.HasPrefix(text, []byte("COMMIT")) &&
+			(none || !bytes.HasPrefix(text, []byte("INSERT"))) {
 			return false
 		}
 		for range 2 { // the number of rows, and an ID

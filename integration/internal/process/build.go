@@ -37,8 +37,10 @@ func GoBuild(file, command string, flags ...string) error {
 	if err != nil {
 		return err
 	}
-	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o", file, "example.com/storefront/"+command)...)
-	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id} // else it may write the file after all is removed
+	build := exec.Command("go",
+		append(append([]string{"build"}, flags...), "-o", file, "example.com/storefront/"+command)...)
+	// else it may write the file after all is removed
+	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id}
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", build, err, out)
 	}

@@ -305,7 +305,8 @@ func LogTail(name string) string {
 		f.Seek(max(0, size-most), io.SeekStart)
 	}
 	text, err := io.ReadAll(f)
-	return fmt.Sprintf("%s ends with:\n%s", filepath.Base(name), errors.Join(errors.New(strings.TrimSpace(string(text))), err))
+	return fmt.Sprintf("%s ends with:\n%s", filepath.Base(name),
+		errors.Join(errors.New(strings.TrimSpace(string(text))), err))
 }
 
 var ports struct {

@@ -80,7 +80,8 @@ func (c *tappedConn) statement(query string, args []driver.NamedValue) Statement
 	return Statement{query, values(args), !c.inTx || query == "COMMIT"}
 }
 
-func (c *tappedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
+func (c *tappedConn) ExecContext(ctx context.Context, query string,
+	args []driver.NamedValue) (result driver.Result, err error) {
 	err = c.tap(ctx, c.statement(query, args), func() (err error) {
 		result, err = c.driverConn.ExecContext(ctx, query, args)
 		return err
@@ -88,7 +89,8 @@ func (c *tappedConn) ExecContext(ctx context.Context, query string, args []drive
 	return result, err
 }
 
-func (c *tappedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+func (c *tappedConn) QueryContext(ctx context.Context, query string,
+	args []driver.NamedValue) (rows driver.Rows, err error) {
 	err = c.tap(ctx, c.statement(query, args), func() (err error) {
 		rows, err = c.driverConn.QueryContext(ctx, query, args)
 		return err
@@ -161,7 +163,8 @@ type tappedStmt struct {
 	conn  *tappedConn
 }
 
-func (s tappedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
+func (s tappedStmt) ExecContext(ctx context.Context,
+	args []driver.NamedValue) (result driver.Result, err error) {
 	err = s.conn.tap(ctx, s.conn.statement(s.query, args), func() (err error) {
 		result, err = s.driverStmt.ExecContext(ctx, args)
 		return err
@@ -169,7 +172,8 @@ func (s tappedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (
 	return result, err
 }
 
-func (s tappedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
+func (s tappedStmt) QueryContext(ctx context.Context,
+	args []driver.NamedValue) (rows driver.Rows, err error) {
 	err = s.conn.tap(ctx, s.conn.statement(s.query, args), func() (err error) {
 		rows, err = s.driverStmt.QueryContext(ctx, args)
 		return err

@@ -22,7 +22,8 @@ type Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefro
 // Create creates an order for an item as the service does, with a new ID.
 func Create(ctx context.Context, store storefront.Store, key, item string) (storefront.Order, error) {
 	return store.CreateOrder(ctx, storefront.IdempotencyKey{Value: key, Fingerprint: [32]byte{1}},
-		storefront.Order{ID: "ord_" + rand.Text(), Item: item, Qty: 1, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)})
+		storefront.Order{ID: "ord_" + rand.Text(), Item: item, Qty: 1,
+			CreatedAt: time.Now().UTC().Truncate(time.Millisecond)})
 }
 
 // A Purchase is an order that is sent, and what came of it.

@@ -76,7 +76,8 @@ func IDs(resources []storefront.Resource) (ids []string) {
 // goes by the clock of the database, so the keys are older by d instead.
 func (s *SuiteStore) Advance(d time.Duration) {
 	s.t.Helper()
-	if _, err := s.db.Exec(s.database.SQL("UPDATE storefront_orders SET keyed_ms = keyed_ms - $1"), d.Milliseconds()); err != nil {
+	if _, err := s.db.Exec(s.database.SQL("UPDATE storefront_orders SET keyed_ms = keyed_ms - $1"),
+		d.Milliseconds()); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
@@ -145,7 +146,8 @@ func (s *RefusingStore) Restock(ctx context.Context, item string) error {
 func (s *RefusingStore) write(ctx context.Context, statement string, args ...any) error {
 	for {
 		_, err := s.db.ExecContext(ctx, statement, args...)
-		if err == nil || !strings.Contains(err.Error(), "database is locked") && !strings.Contains(err.Error(), "try restarting transaction") {
+		if err == nil || !strings.Contains(err.Error(), "database is locked") &&
+			!strings.Contains(err.Error(), "try restarting transaction") {
 			return err
 		}
 	}

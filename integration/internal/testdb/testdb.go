@@ -162,7 +162,8 @@ func (d *DB) Clear(t testing.TB) {
 // RecordKey has the key of an order have been recorded at a time.
 func (d *DB) RecordKey(t testing.TB, orderID string, at time.Time) {
 	t.Helper()
-	_, err := d.Pool.Exec(d.SQL("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(), orderID)
+	_, err := d.Pool.Exec(d.SQL("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(),
+		orderID)
 	if err != nil {
 		t.Fatal(err)
 	}
