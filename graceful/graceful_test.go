@@ -237,18 +237,18 @@ func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 		}
 		return server
 	}
-	limits := func(s *http.Server) [5]int {
-		return [5]int{int(s.ReadHeaderTimeout), int(s.ReadTimeout), int(s.WriteTimeout), int(s.IdleTimeout),
-			s.MaxHeaderBytes}
+	limits := func(s *http.Server) [5]int64 {
+		return [5]int64{int64(s.ReadHeaderTimeout), int64(s.ReadTimeout), int64(s.WriteTimeout),
+			int64(s.IdleTimeout), int64(s.MaxHeaderBytes)}
 	}
-	const second = int(time.Second)
+	const second = int64(time.Second)
 	for _, row := range []struct {
 		server *http.Server
-		want   [5]int
+		want   [5]int64
 	}{
-		{new(http.Server), [5]int{5 * second, 15 * second, 60 * second, 120 * second, 32 << 10}},
+		{new(http.Server), [5]int64{5 * second, 15 * second, 60 * second, 120 * second, 32 << 10}},
 		{&http.Server{ReadHeaderTimeout: -1, ReadTimeout: 1, WriteTimeout: 2, IdleTimeout: 3, MaxHeaderBytes: 4},
-			[5]int{-1, 1, 2, 3, 4}},
+			[5]int64{-1, 1, 2, 3, 4}},
 	} {
 		if got := limits(serve(row.server)); got != row.want {
 			t.Errorf("the limits are %d, want %d", got, row.want)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -226,12 +227,13 @@ func (op operation) call(t *testing.T, store *sqlstore.Store, client int) result
 	return r
 }
 
-// retry calls until the database is available. It does not wait in between, as a client should.
+// retry calls until the database is available, with pauses at random, as clients have them.
 func (op operation) retry(t *testing.T, store *sqlstore.Store, client int) result {
-	for {
+	for most := time.Millisecond; ; most = min(2*most, time.Second) {
 		if r := op.call(t, store, client); !errors.Is(r.err, storefront.ErrUnavailable) {
 			return r
 		}
+		time.Sleep(rand.N(most))
 	}
 }
 
