@@ -290,11 +290,13 @@ func connect(t *testing.T, d *testdb.DB, tap sqltap.Tap) *sql.DB {
 	db := sqltap.Open(t, d.Driver, d.URL, tap)
 	db.SetMaxOpenConns(poolSize)
 	db.SetMaxIdleConns(poolSize)
-	t.Cleanup(func() { // a statement that a call has left may still use SQLite's files
-		db.Close()
+	t.Cleanup(func() {
+		// A statement that a call has left may still use SQLite's files. After Close, InUse may count
+		// connections that were to be opened.
 		for end := time.Now().Add(time.Minute); db.Stats().InUse > 0 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
+		db.Close()
 	})
 	return db
 }
