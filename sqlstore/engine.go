@@ -138,6 +138,17 @@ func (st *statements) find(ctx context.Context, c *session, hash [sha256.Size]by
 	return order, fingerprint, err
 }
 
+// forgetKeys is forgetKeys of an engine whose orders do not wait for it.
+func (st *statements) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
+	noPause := func(time.Duration) error { return nil }
+	return s.byThousands(ctx, noPause, st.forget, before.UnixMilli())
+}
+
+// confirm is confirm of an engine with one primary, on which any refusal stands.
+func (st *statements) confirm(_ context.Context, _ *session, _ *attempt, refusal outcome) (outcome, error) {
+	return refusal, nil
+}
+
 // A kind is a kind of database that the store knows.
 type kind struct {
 	// detect returns the engine of the database behind conn, nil if it is of another kind, or an

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"example.com/storefront"
 )
@@ -81,10 +80,6 @@ func (e *mySQL) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 	return order, fingerprint, err
 }
 
-func (e *mySQL) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
-	return s.byThousands(ctx, noPause, e.forget, before.UnixMilli())
-}
-
 // insertMany inserts all orders or, if any of their keys is taken, asks which are and inserts the others.
 // Neither MySQL nor MariaDB can do that in one statement: INSERT IGNORE hides other errors, and ON
 // DUPLICATE KEY UPDATE takes any unique column for the key.
@@ -115,11 +110,6 @@ func (e *mySQL) insertMany(ctx context.Context, c *session, attempts []*attempt)
 		inserted[a.hash] = true
 	}
 	return inserted, nil
-}
-
-// confirm confirms any refusal: there is one primary.
-func (e *mySQL) confirm(_ context.Context, _ *session, _ *attempt, refusal outcome) (outcome, error) {
-	return refusal, nil
 }
 
 // A mySQLLink commits by a statement: the drivers' Commit and Rollback do not return when a ctx is done.
@@ -272,8 +262,9 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
 	// a single primary, the next primary must have all that the last one acknowledged before it
 	// answers.
+	e := newMySQL(version)
 	if settings["group_replication_group_name"] == "" {
-		return newMySQL(version), nil
+		return e, nil
 	}
 	primaries := settings["group_replication_single_primary_mode"] == "OFF"
 	switch consistency := settings["group_replication_consistency"]; {
@@ -282,9 +273,9 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 		return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs " +
 			"group_replication_consistency = 'BEFORE' (see the package's documentation)")
 	case primaries:
-		return mySQLGroup{newMySQL(version)}, nil
+		return mySQLGroup{e}, nil
 	}
-	return newMySQL(version), nil
+	return e, nil
 }
 
 // namedValues returns the rows of a statement of MySQL's that shows names and values.

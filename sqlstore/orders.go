@@ -219,5 +219,3 @@ func (s *Store) byThousands(ctx context.Context, pause func(took time.Duration) 
 		}
 	}
 }
-
-func noPause(time.Duration) error { return nil }

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // postgreSQL is the engine of PostgreSQL.
@@ -116,20 +115,11 @@ func (e *postgreSQL) open(ctx context.Context, s *Store, w *watch) (context.Cont
 
 func (e *postgreSQL) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
-func (e *postgreSQL) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
-	return s.byThousands(ctx, noPause, e.forget, before.UnixMilli())
-}
-
 // insertMany leaves out the orders whose key is taken.
 func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
 	map[[sha256.Size]byte]bool, error) {
 	return c.hashes(ctx, e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
 		rowsOf(attempts)...)
-}
-
-// confirm confirms any refusal: there is one primary.
-func (e *postgreSQL) confirm(_ context.Context, _ *session, _ *attempt, refusal outcome) (outcome, error) {
-	return refusal, nil
 }
 
 // sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of
