@@ -30,6 +30,7 @@
 package graceful
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,11 +110,11 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	setDefault(&server.ReadHeaderTimeout, 5*time.Second)
-	setDefault(&server.ReadTimeout, 15*time.Second)
-	setDefault(&server.WriteTimeout, time.Minute)
-	setDefault(&server.IdleTimeout, 2*time.Minute)
-	setDefault(&server.MaxHeaderBytes, 32<<10)
+	server.ReadHeaderTimeout = cmp.Or(server.ReadHeaderTimeout, 5*time.Second)
+	server.ReadTimeout = cmp.Or(server.ReadTimeout, 15*time.Second)
+	server.WriteTimeout = cmp.Or(server.WriteTimeout, time.Minute)
+	server.IdleTimeout = cmp.Or(server.IdleTimeout, 2*time.Minute)
+	server.MaxHeaderBytes = cmp.Or(server.MaxHeaderBytes, 32<<10)
 	if server.ErrorLog == nil {
 		server.ErrorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)
 	}
@@ -155,11 +156,4 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	}
 	<-served
 	return err
-}
-
-// setDefault sets a value that is zero.
-func setDefault[T comparable](value *T, to T) {
-	if *value == *new(T) {
-		*value = to
-	}
 }
