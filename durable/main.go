@@ -75,11 +75,8 @@ func main() {
 	if flag.NArg() > 0 {
 		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
 	}
-	if err := demo.CheckAddr(*addr); err != nil {
+	if err := demo.CheckFlags(*addr, *delay); err != nil {
 		fail(2, err)
-	}
-	if *delay < 0 {
-		fail(2, fmt.Errorf("-shutdown-delay %v is negative", *delay))
 	}
 	shop, err := demo.Load(*data)
 	if err != nil {

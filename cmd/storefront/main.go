@@ -54,11 +54,8 @@ func main() {
 	if flag.NArg() > 0 {
 		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
 	}
-	if err := demo.CheckAddr(*addr); err != nil {
+	if err := demo.CheckFlags(*addr, *delay); err != nil {
 		fail(2, err)
-	}
-	if *delay < 0 {
-		fail(2, fmt.Errorf("-shutdown-delay %v is negative", *delay))
 	}
 	store, err := demo.Load(*data)
 	if err != nil {

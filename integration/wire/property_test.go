@@ -20,6 +20,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/apidoc"
+	"example.com/storefront/internal/demo"
 	"example.com/storefront/internal/ijson"
 )
 
@@ -121,8 +122,8 @@ func draw(t *rapid.T, doc apidoc.Document, path, method string, wrong int) drawn
 		spoilt := d.spoil(wrong)
 		value := parameter(t, p, spoilt)
 		if p.In == openapi3.ParameterInPath {
-			if value == "." || value == ".." || value == "/" {
-				value = "teapot" // these cannot be requested
+			if !demo.CanBeRequested(value) {
+				value = "teapot"
 			}
 			if len(value) > 255 || strings.ContainsFunc(value, ijson.IsNoncharacter) {
 				d.refusal = "no product has this ID"

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"example.com/storefront"
 )
@@ -48,11 +49,14 @@ func Load(name string) (*storefront.MemStore, error) {
 	return shop, nil
 }
 
-// CheckAddr returns an error if addr, the flag -addr, is not host:port. For one without a port,
-// net.Listen would choose one.
-func CheckAddr(addr string) error {
+// CheckFlags returns an error if addr, the flag -addr, is not host:port, or if delay, the flag
+// -shutdown-delay, is negative. For an address without a port, net.Listen would choose one.
+func CheckFlags(addr string, delay time.Duration) error {
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
 		return fmt.Errorf("-addr %q is not host:port", addr)
+	}
+	if delay < 0 {
+		return fmt.Errorf("-shutdown-delay %v is negative", delay)
 	}
 	return nil
 }
