@@ -198,11 +198,8 @@ func (cl *client) begin(s *faults.Shop, kind conformance.Kind, e *conformance.Ex
 		c.Item, c.Qty = e.Order()
 	case conformance.Products:
 		// What the client has kept of the product has the tags of earlier calls.
-		for _, earlier := range slices.Backward(cl.calls) {
-			if earlier.Kind == conformance.Products && earlier.Exchanges[0].Path == e.Path {
-				c.Tags = slices.Compact(slices.Sorted(slices.Values(earlier.Tags)))
-				break
-			}
+		if earlier := cl.newest(func(c *faults.Call) bool { return isOfProduct(c, e) }); earlier != nil {
+			c.Tags = slices.Compact(slices.Sorted(slices.Values(earlier.Tags)))
 		}
 	}
 	cl.calls = append(cl.calls, c)
@@ -218,11 +215,14 @@ func (cl *client) find(kind conformance.Kind, r *http.Request, e *conformance.Ex
 	case conformance.Users, conformance.Widgets:
 		return cl.findWalk(kind, r.URL.Query())
 	case conformance.Products:
-		return cl.newest(func(c *faults.Call) bool {
-			return c.Kind == kind && c.Exchanges[0].Path == e.Path && !c.Outlived()
-		})
+		return cl.newest(func(c *faults.Call) bool { return isOfProduct(c, e) && !c.Outlived() })
 	}
 	return cl.newest(func(c *faults.Call) bool { return c.Exchanges[len(c.Exchanges)-1].Answer.Status/100 == 3 })
+}
+
+// isOfProduct reports whether a call reads the product that a request asks for.
+func isOfProduct(c *faults.Call, e *conformance.Exchange) bool {
+	return c.Kind == conformance.Products && c.Exchanges[0].Path == e.Path
 }
 
 // newest returns nil if there is none.
