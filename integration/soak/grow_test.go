@@ -32,15 +32,16 @@ func TestDurableDoesNotGrow(t *testing.T) {
 	long.Test(t)
 	const perSecond = 200 // orders, and as many reads
 	var driver, url, dsn string
-	switch kinds := []*dbserver.Kind{nil, dbserver.Postgres, dbserver.MariaDB, dbserver.MySQL}; *long.Seed % uint64(len(kinds)) {
-	case 0:
+	kinds := []*dbserver.Kind{nil, dbserver.Postgres, dbserver.MariaDB, dbserver.MySQL} // nil: SQLite
+	switch kind := kinds[*long.Seed%uint64(len(kinds))]; kind {
+	case nil:
 		driver, url = "sqlite", filepath.Join(process.Folder(t), "shop.db")
 		dsn = url
-	case 1:
-		server := dbserver.Postgres.Start(t)
+	case dbserver.Postgres:
+		server := kind.Start(t)
 		driver, url, dsn = "pgx", server.DSN(), server.DSN()
 	default:
-		server := kinds[*long.Seed%uint64(len(kinds))].Start(t)
+		server := kind.Start(t)
 		driver, url, dsn = "mysql", dbserver.MySQLURL(t, server.DSN()), server.DSN()
 	}
 	binary, addr := durableWithProfiles(t)

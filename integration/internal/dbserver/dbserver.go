@@ -87,9 +87,6 @@ type NotInstalled string
 
 func (n NotInstalled) Error() string { return string(n) }
 
-// Required reports whether the kind must be installed.
-func (k *Kind) Required() bool { return need.Required(k.needed) }
-
 // Need skips the test where the kind is not installed, or fails it if that is required.
 func (k *Kind) Need(t testing.TB) {
 	t.Helper()

@@ -225,8 +225,3 @@ func (g *MySQLGroup) Primary(t testing.TB) (primary *GroupMember) {
 // Before returns a data source name with which a transaction waits until the member
 // has what was committed before on any member.
 func Before(dsn string) string { return dsn + "&group_replication_consistency='BEFORE'" }
-
-// QueryAfterAll is Query, but sees what was committed before on any member.
-func (m *GroupMember) QueryAfterAll(query string) (string, error) {
-	return queryOne("mysql", Before(m.DSN()), query)
-}
