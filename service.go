@@ -584,6 +584,9 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, o Ord
 // checkStored returns an error unless stored can be what a call that proposed order has
 // created or found. It names neither the item nor the quantity, as it is logged.
 func checkStored(stored, order Order) error {
+	if stored.Equal(order) {
+		return nil // created as it was proposed
+	}
 	at, err := stored.CreatedAt, checkID(stored.ID)
 	switch method := "CreateOrder"; {
 	case err != nil:

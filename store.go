@@ -395,8 +395,8 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		return Order{}, err
 	}
 	defer m.leave(place)
-	digest := key.digest()
-	m.forgetKeys(time.Now())
+	now, digest := time.Now(), key.digest()
+	m.forgetKeys(now)
 	if i, ok := m.keys[digest]; ok {
 		first := m.at(i)
 		if first.fingerprint != key.Fingerprint {
@@ -408,8 +408,9 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		if err := m.Accept(ctx, key, order); err != nil {
 			return Order{}, err
 		}
+		now = time.Now() // Accept took its time
 	}
-	m.record(keyedOrder{order, digest, key.Fingerprint, time.Now()}) // Accept took its time
+	m.record(keyedOrder{order, digest, key.Fingerprint, now})
 	return order, nil
 }
 

@@ -69,6 +69,9 @@ func (m Member) Text() (string, bool) { return string(m.text), m.Value[0] == '"'
 // one of 64 bits, however it is written: 2, 2.0, 2e0 and 20e-1 are one number. No digit is
 // rounded away, and the time that it takes is linear in the length of the number.
 func (m Member) Int64() (n int64, ok bool) {
+	if n, err := strconv.ParseInt(string(m.Value), 10, 64); err == nil {
+		return n, true // digits alone, as nearly all are
+	}
 	if number(m.Value) == 0 {
 		return 0, false
 	}
