@@ -48,8 +48,8 @@ func (s *service) writeHead(w http.ResponseWriter, r *http.Request, rep represen
 		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
 		return false
 	}
-	h["Etag"] = []string{rep.etag}
-	h["Cache-Control"] = []string{s.cacheControl(r, &rep)}
+	v := []string{rep.etag, s.cacheControl(r, &rep)}
+	h["Etag"], h["Cache-Control"] = v[:1:1], v[1:2:2]
 	if s.vary != "" { // middleware may have set others
 		h["Vary"] = append(slices.Clip(h["Vary"]), s.vary)
 	}

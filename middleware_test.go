@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestEveryResponse(t *testing.T) {
@@ -154,6 +156,23 @@ func TestHeadersOfOneResponseAreNotThoseOfAnother(t *testing.T) {
 		if diff := want[i].diff(r.send(h)); diff != "" {
 			t.Errorf("%v after middlewares, -want +got:\n%s", r, diff)
 		}
+	}
+}
+
+func TestAddingToOneHeaderChangesNoOther(t *testing.T) {
+	h := quiet(newTrialStore())
+	for _, trial := range trials() {
+		trial.send(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r)
+			want := w.Header().Clone()
+			for name := range want {
+				w.Header().Add(name, "added")
+				want.Add(name, "added")
+			}
+			if diff := cmp.Diff(want, w.Header()); diff != "" {
+				t.Errorf("%v, -want +got:\n%s", trial, diff)
+			}
+		}))
 	}
 }
 

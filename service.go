@@ -338,11 +338,11 @@ func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
 }
 
 // setContent sets the headers that describe the body of a response. Here as elsewhere,
-// names are in canonical form, which Header.Set would bring them to each time.
+// names are in canonical form, which Header.Set would bring them to each time, and values
+// share an allocation, with no capacity to append to.
 func setContent(h http.Header, contentType string, length int) {
-	h["Content-Type"] = []string{contentType}
-	h["Content-Length"] = []string{strconv.Itoa(length)}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
+	v := []string{contentType, strconv.Itoa(length), "nosniff"}
+	h["Content-Type"], h["Content-Length"], h["X-Content-Type-Options"] = v[:1:1], v[1:2:2], v[2:3:3]
 }
 
 // A problemType is a problem type (RFC 9457, Section 3.1.1): the status, the code, which ends the
