@@ -584,8 +584,7 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, o Ord
 // checkStored returns an error unless stored can be what a call that proposed order has
 // created or found. It names neither the item nor the quantity, as it is logged.
 func checkStored(stored, order Order) error {
-	const lastSecond = 253402300799 // of the year 9999
-	if stored.ID == order.ID && stored.Equal(order) {
+	if stored.Equal(order) {
 		return nil // created as it was proposed
 	}
 	at, err := stored.CreatedAt, checkID(stored.ID)
@@ -596,7 +595,7 @@ func checkStored(stored, order Order) error {
 		return broken(method, "an order with another item or quantity than was sent")
 	case stored.ID == order.ID:
 		return broken(method, "the order that it was given, but with CreatedAt %v", at)
-	case !at.After(time.Time{}) || at.Unix() > lastSecond: // which RFC 3339 cannot write
+	case !at.After(time.Time{}) || at.UTC().Year() > 9999: // which RFC 3339 cannot write
 		return broken(method, "an order with CreatedAt %v", at)
 	}
 	return nil

@@ -267,11 +267,8 @@ func checkID(id string) error {
 		return fmt.Errorf("the ID has %d bytes, more than %d", len(id), maxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("the ID %q is not valid UTF-8", id)
-	}
-	for _, r := range id {
-		if (r < ' ' || r > '~') && (unicode.IsControl(r) || ijson.IsNoncharacter(r)) {
-			return fmt.Errorf("the ID %q has a control character or a noncharacter", id)
-		}
+	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsControl(r) || ijson.IsNoncharacter(r) }):
+		return fmt.Errorf("the ID %q has a control character or a noncharacter", id)
 	}
 	return nil
 }
