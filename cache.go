@@ -48,8 +48,7 @@ func (s *service) writeHead(w http.ResponseWriter, r *http.Request, rep represen
 		s.writeProblem(w, r, preconditionFailed, "If-Match does not list the current entity tag.")
 		return false
 	}
-	v := []string{rep.etag, s.cacheControl(r, &rep)}
-	h["Etag"], h["Cache-Control"] = v[:1:1], v[1:2:2]
+	cacheControl := s.cacheControl(r, &rep)
 	if s.vary != "" { // middleware may have set others
 		h["Vary"] = append(slices.Clip(h["Vary"]), s.vary)
 	}
@@ -59,13 +58,16 @@ func (s *service) writeHead(w http.ResponseWriter, r *http.Request, rep represen
 	}
 	lines := r.Header["If-None-Match"]
 	if !rep.expired && isPresent(lines) && httpfield.MatchETag(lines, rep.etag, true) {
+		v := []string{rep.etag, cacheControl}
+		h["Etag"], h["Cache-Control"] = v[:1:1], v[1:]
 		w.WriteHeader(http.StatusNotModified)
 		return false
 	}
 	if rep.link != "" {
 		h["Link"] = append(slices.Clip(h["Link"]), rep.link)
 	}
-	setContent(h, "application/json", rep.length)
+	h["Etag"] = []string{rep.etag}
+	setContent(h, "application/json", rep.length, cacheControl)
 	w.WriteHeader(http.StatusOK)
 	return r.Method != http.MethodHead
 }

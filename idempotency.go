@@ -48,8 +48,7 @@ func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 	} else if strings.ContainsAny(key, `",`) { // with a comma, it may be two lines that were joined on the way
 		return invalid("A key with a double quote or a comma in it must be in double quotes.")
 	}
-	unprintable := func(r rune) bool { return r < ' ' || r > '~' }
-	if len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, unprintable) {
+	if len(key) < 1 || len(key) > 255 || !isPrintableASCII(key) {
 		return invalid("The key must be " + form + ".")
 	}
 	return key, problemType{}, nil

@@ -128,8 +128,7 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Idempotent-Replayed"] = []string{"true"}
 	}
 	answer := stored.appendJSON(nil)
-	setContent(w.Header(), "application/json", len(answer))
-	w.Header()["Cache-Control"] = []string{"no-store"}
+	setContent(w.Header(), "application/json", len(answer), "no-store")
 	w.WriteHeader(http.StatusCreated)
 	w.Write(answer)
 }

@@ -337,12 +337,13 @@ func (s *service) getOpenAPI(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// setContent sets the headers that describe the body of a response. Here as elsewhere,
-// names are in canonical form, which Header.Set would bring them to each time, and values
-// share an allocation, with no capacity to append to.
-func setContent(h http.Header, contentType string, length int) {
-	v := []string{contentType, strconv.Itoa(length), "nosniff"}
-	h["Content-Type"], h["Content-Length"], h["X-Content-Type-Options"] = v[:1:1], v[1:2:2], v[2:3:3]
+// setContent sets the headers that describe the body of a response, and Cache-Control. Here
+// as elsewhere, names are in canonical form, which Header.Set would bring them to each time,
+// and values share an allocation, with no capacity to append to.
+func setContent(h http.Header, contentType string, length int, cacheControl string) {
+	v := []string{contentType, strconv.Itoa(length), "nosniff", cacheControl}
+	h["Content-Type"], h["Content-Length"] = v[:1:1], v[1:2:2]
+	h["X-Content-Type-Options"], h["Cache-Control"] = v[2:3:3], v[3:]
 }
 
 // A problemType is a problem type (RFC 9457, Section 3.1.1): the status, the code, which ends the
@@ -422,8 +423,7 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Type = cmp.Or(p.Type, "about:blank")
 	p.Title = cmp.Or(p.Title, http.StatusText(p.Status), "Error")
 	body, _ := ijson.Marshal(p) // has no errors
-	setContent(w.Header(), "application/problem+json", len(body))
-	w.Header()["Cache-Control"] = []string{"no-store"}
+	setContent(w.Header(), "application/problem+json", len(body), "no-store")
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
 		w.Write(body)
@@ -581,6 +581,8 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, o Ord
 	return got, checkStored(got, o)
 }
 
+var year10000 = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // checkStored returns an error unless stored can be what a call that proposed order has
 // created or found. It names neither the item nor the quantity, as it is logged.
 func checkStored(stored, order Order) error {
@@ -595,7 +597,7 @@ func checkStored(stored, order Order) error {
 		return broken(method, "an order with another item or quantity than was sent")
 	case stored.ID == order.ID:
 		return broken(method, "the order that it was given, but with CreatedAt %v", at)
-	case !at.After(time.Time{}) || at.UTC().Year() > 9999: // which RFC 3339 cannot write
+	case !at.After(time.Time{}) || !at.Before(year10000): // which RFC 3339 cannot write
 		return broken(method, "an order with CreatedAt %v", at)
 	}
 	return nil

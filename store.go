@@ -265,12 +265,23 @@ func checkID(id string) error {
 		return errors.New("the ID is missing or empty")
 	case len(id) > maxID:
 		return fmt.Errorf("the ID has %d bytes, more than %d", len(id), maxID)
+	case isPrintableASCII(id):
+		return nil // as nearly all are, and are told in a fraction of the time
 	case !utf8.ValidString(id):
 		return fmt.Errorf("the ID %q is not valid UTF-8", id)
 	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsControl(r) || ijson.IsNoncharacter(r) }):
 		return fmt.Errorf("the ID %q has a control character or a noncharacter", id)
 	}
 	return nil
+}
+
+func isPrintableASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // ID returns the resource's ID, or "" for the zero Resource.

@@ -335,9 +335,10 @@ func (p *parser) str() (text []byte, ok bool) {
 	if p.next() != '"' {
 		return nil, p.syntax()
 	}
-	end, escaped := 1, false
+	end, escaped, ascii := 1, false, true
 	for end < len(p.rest) && p.rest[end] != '"' {
 		n := 1
+		ascii = ascii && p.rest[end] < utf8.RuneSelf
 		if p.rest[end] == '\\' {
 			escaped = true
 			n = escape(p.rest[end:])
@@ -360,7 +361,7 @@ func (p *parser) str() (text []byte, ok bool) {
 		}
 		text = unescape(literal)
 	}
-	if bytes.ContainsFunc(text, IsNoncharacter) && !p.fault("has a noncharacter, such as U+FFFF") {
+	if (escaped || !ascii) && bytes.ContainsFunc(text, IsNoncharacter) && !p.fault("has a noncharacter, such as U+FFFF") {
 		return nil, false
 	}
 	return text, true
