@@ -118,6 +118,10 @@ type statements struct {
 	// write commits a row that no order needs, and so waits for all that the commit of an
 	// order waits for.
 	write string
+
+	// servers names the servers that a commit needs, as one text that changes when one of them
+	// restarts or goes. It is "" if there is none.
+	servers string
 }
 
 func (st *statements) sql() *statements { return st }

@@ -287,6 +287,8 @@ func kindOf(query string) string {
 		{"SELECT CAST('\\x5c' AS BYTEA)", "BYTES"},
 		{"SELECT CAST(pg_postmaster_start_time()", "SERVER"},
 		{"SELECT CONCAT(@@hostname", "SERVER"},
+		{"SELECT concat_ws(' ', pg_postmaster_start_time()", "SERVERS"},
+		{"SELECT CONCAT_WS(' ', @@hostname", "SERVERS"},
 		{"SELECT CAST(", "CLOCK"},
 		{"SELECT TIMESTAMPDIFF(", "CLOCK"},
 		{"BEGIN", "BEGIN"},

@@ -14,6 +14,7 @@ type health struct {
 	calls    atomic.Int64 // in progress
 	answered atomic.Int64 // when the database last answered
 	failing  atomic.Int64 // since when tries fail without an answer; 0: the last try was answered
+	failed   atomic.Int64 // when a try last failed so
 	probed   atomic.Int64 // when a call last got all of its time while the database was down
 	dropped  atomic.Int64 // when connections were last given up
 
@@ -31,6 +32,7 @@ type health struct {
 func (h *health) note(began, now time.Duration, err error) {
 	if class := classOf(err); class >= passing && class != conflict {
 		h.failing.CompareAndSwap(0, max(int64(began), h.answered.Load()))
+		h.failed.Store(int64(now))
 		return
 	}
 	h.answered.Store(int64(now))

@@ -36,6 +36,7 @@ func newMySQL(version string) *mySQL {
 		now: `SELECT ` + mySQLNow,
 		write: `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1)
 			ON DUPLICATE KEY UPDATE number = number + 1`,
+		servers: `SELECT CONCAT_WS(' ', @@hostname, @@port)`,
 	}}
 	e.insert = e.insertOrders(1)
 	e.tables["storefront_replays"] = map[string]string{"slot": "int", "number": "bigint"}

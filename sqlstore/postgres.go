@@ -69,6 +69,8 @@ func newPostgreSQL(schema string) *postgreSQL {
 			ORDER BY keyed_ms LIMIT $2) AND key_hash IS NOT NULL`,
 		now:   `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
 		write: `SELECT pg_logical_emit_message(true, 'storefront', '')`,
+		servers: `SELECT concat_ws(' ', pg_postmaster_start_time(), current_setting('synchronous_standby_names'),
+			(SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_replication))`,
 	}}
 	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
 	return e

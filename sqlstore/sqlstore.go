@@ -24,6 +24,7 @@ type Store struct {
 	made     time.Time
 	reading  health
 	ordering health
+	checked  atomic.Pointer[checked] // nil: the next Check writes
 	stats    counters
 	jitter   func(least, most time.Duration) time.Duration
 }

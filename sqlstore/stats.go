@@ -91,23 +91,51 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 // and has tables that this release may use. Check creates no order, and changes no row
 // except, in MySQL, a number in storefront_replays. It is for a readiness probe, and takes
 // up to Options.Timeout unless ctx is done before.
+//
+// The first Check commits a write, and so does one that follows a failure of a Check or of an
+// order, a restart of the server, or a change of PostgreSQL's standbys. Others only ask the
+// database whether it would take the write, so that probes of an idle shop fill no log.
 func (s *Store) Check(ctx context.Context) error {
 	deadline := time.Now().Add(s.opts.Timeout)
-	if _, err := s.schemaVersion(ctx); err != nil {
+	_, err := s.schemaVersion(ctx)
+	if err == nil {
+		err = s.retry(ctx, deadline, func(ctx context.Context) error { return s.with(ctx, nil, s.check) })
+	}
+	if err != nil {
+		s.checked.Store(nil)
+	}
+	return err
+}
+
+// check checks that c could create an order now.
+func (s *Store) check(ctx context.Context, c *session) error {
+	// This INSERT of no row fails if a right or a column is missing, or if the database is
+	// read-only.
+	st := c.database.sql()
+	orders := st.prefix + `storefront_orders`
+	_, err := c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`)
+			SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
+	if err != nil || st.servers == "" {
 		return err
 	}
-	return s.retry(ctx, deadline, func(ctx context.Context) error {
-		return s.with(ctx, nil, func(ctx context.Context, c *session) error {
-			// This INSERT of no row fails if a right or a column is missing, or if the
-			// database is read-only.
-			st := c.database.sql()
-			orders := st.prefix + `storefront_orders`
-			_, err := c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`)
-			SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
-			if err == nil {
-				_, err = c.exec(ctx, st.write)
-			}
-			return err
-		})
-	})
+	now := checked{at: s.now()}
+	unknown := c.each(ctx, func() {}, []any{&now.servers}, st.servers)
+	if transient(unknown) {
+		return unknown
+	}
+	last := s.checked.Load()
+	if unknown == nil && last != nil && last.servers == now.servers && s.ordering.failed.Load() < int64(last.at) {
+		return nil
+	}
+	if _, err := c.exec(ctx, st.write); err != nil {
+		return err
+	}
+	s.checked.Store(&now)
+	return nil
+}
+
+// checked is what a Check has written to.
+type checked struct {
+	servers string // what the statement of this name returned; "": not known
+	at      time.Duration
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -288,5 +289,69 @@ func TestCheckOfAStoreThatCannotCreateOrders(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+func TestCheckWritesOnlyWhenItMust(t *testing.T) {
+	for _, engine := range []engine{postgres, mysql} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeDB(engine)
+			writes, servers := 0, "first"
+			var fails string // the kind of the statement that fails once
+			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+				kind := kindOf(query)
+				switch {
+				case kind == "SERVERS":
+					return [][]driver.Value{{servers}}, nil
+				case kind == "EMIT", kind == "SETTLE" && len(args) == 0:
+					kind = "a write"
+					writes++
+				case kind == "INSERT" && len(args) == 0:
+					kind = "INSERT of no row"
+				case kind == "INSERT":
+					kind = "an order"
+				}
+				if kind == fails {
+					fails = ""
+					if kind == "an order" {
+						return nil, io.ErrUnexpectedEOF
+					}
+					return nil, [...]error{postgres: stateError("42501"), mysql: number(1142)}[engine]
+				}
+				return nil, errPassOn
+			}
+			store := sqlstore.New(open(t, f), nil)
+			for _, step := range []struct {
+				what   string
+				before func()
+				fails  bool
+			}{
+				{"nothing was checked yet", func() {}, false},
+				{"a standby has left, or the server has restarted", func() { servers = "second" }, false},
+				{"an order has met a server that was gone", func() {
+					fails = "an order"
+					create(t, store, "a").Wait()
+				}, false},
+				{"a Check has failed", func() {
+					fails = "INSERT of no row"
+					if err := store.Check(t.Context()); err == nil {
+						t.Error("Check does not fail")
+					}
+				}, false},
+				{"the server has another name, and the write fails", func() { servers, fails = "third", "a write" }, true},
+				{"the write of a Check has failed", func() {}, false},
+			} {
+				step.before()
+				for _, want := range []int{1, 0, 0} {
+					writes = 0
+					if err := store.Check(t.Context()); (err != nil) != step.fails || writes != want {
+						t.Errorf("%v: when %s, Check writes %d times and returns %v, want %d", engine, step.what, writes, err, want)
+					}
+					if step.fails {
+						break
+					}
+				}
+			}
+		})
 	}
 }
