@@ -4,7 +4,8 @@
 //
 // Usage:
 //
-//	durable [-addr host:port] [-data shop.json] [-db file|url] [-shutdown-delay duration]
+//	durable [-addr host:port] [-data shop.json] [-db file|url] [-metrics-addr host:port]
+//		[-shutdown-delay duration]
 //
 // The database is a SQLite file, which is made if it is not there, or a URL of one or
 // several servers, of which durable uses the one that takes orders:
@@ -38,6 +39,13 @@
 //     known within 2 seconds. Its answer may be a second old. The log has the reason of a
 //     503, once.
 //
+// # Metrics
+//
+// GET /metrics answers Prometheus with the metrics that the package metrics beside it lists. Let no proxy
+// pass it on to everybody, or serve it on an address of its own, by -metrics-addr.
+//
+// # The end
+//
 // On SIGTERM, /readyz is 503 for the time of -shutdown-delay, 10 seconds unless it is
 // set, while everything is served as before, but each answer closes its connection. Only then
 // durable stops listening, so a balancer that asks often enough sends it no request that would
@@ -58,6 +66,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/durable/metrics"
 	"example.com/storefront/durable/shopdb"
 	"example.com/storefront/explorer"
 	"example.com/storefront/graceful"
@@ -69,6 +78,7 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to put into the database")
 	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
+	metricsAddr := flag.String("metrics-addr", "", "`host:port` to serve /metrics on (default: that of -addr)")
 	delay := flag.Duration("shutdown-delay", 10*time.Second,
 		"`time` from SIGTERM, when /readyz fails, until it stops listening")
 	flag.Parse()
@@ -77,6 +87,9 @@ func main() {
 	}
 	if err := demo.CheckFlags(*addr, *delay); err != nil {
 		fail(2, err)
+	}
+	if _, _, err := net.SplitHostPort(*metricsAddr); err != nil && *metricsAddr != "" {
+		fail(2, fmt.Errorf("-metrics-addr %q is not host:port", *metricsAddr))
 	}
 	shop, err := demo.Load(*data)
 	if err != nil {
@@ -88,7 +101,7 @@ func main() {
 	}
 	ctx, stop := graceful.NotifyContext(context.Background())
 	defer stop()
-	err = run(ctx, db, shop, *data == "", *addr, *delay)
+	err = run(ctx, db, shop, *data == "", *addr, *metricsAddr, *delay)
 	if err = errors.Join(err, db.Close()); err != nil {
 		fail(1, err)
 	}
@@ -103,7 +116,7 @@ func fail(status int, err error) {
 // or only if nothing is there if onlyIfNew is set.
 func run(
 	ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, onlyIfNew bool,
-	addr string, delay time.Duration,
+	addr, metricsAddr string, delay time.Duration,
 ) error {
 	store := sqlstore.New(db.DB, nil)
 	var product string
@@ -125,10 +138,37 @@ func run(
 		return err
 	}
 	page := explorer.HandlerWithOptions("", &explorer.Options{Product: product})
-	server := &http.Server{Handler: demo.WithExplorer(storefront.New(store), page)}
+	shown := metrics.New(db.DB, store)
+	handler := shown.Wrap(demo.WithExplorer(storefront.New(store), page))
+	var own net.Listener // of /metrics alone
+	if metricsAddr == "" {
+		handler = withMetrics(handler, shown.Handler())
+	} else {
+		if own, err = net.Listen("tcp", metricsAddr); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		exporter := &http.Server{Handler: withMetrics(http.NotFoundHandler(), shown.Handler()), ReadTimeout: time.Minute}
+		defer exporter.Close()
+		go exporter.Serve(own)
+	}
+	server := &http.Server{Handler: handler}
 	demo.TryThis(os.Stdout, listener.Addr(), product)
+	if own != nil {
+		fmt.Printf("Metrics are on http://%s/metrics.\n", own.Addr())
+	}
 	opts := &graceful.Options{Check: store.Check, Delay: delay, Progress: os.Stdout}
 	return graceful.Serve(ctx, server, listener, opts)
+}
+
+// withMetrics answers GET and HEAD of /metrics with the metrics, and all else with next.
+func withMetrics(next, shown http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			shown.ServeHTTP(w, r)
+		} else {
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // fill makes the tables and puts the shop into them, or only if nothing is in them if onlyIfNew

@@ -326,6 +326,46 @@ func TestExplorerIsAtTheRootAndNowhereElse(t *testing.T) {
 	p.end(t)
 }
 
+func TestMetrics(t *testing.T) {
+	p := start(t, "-db", filepath.Join(t.TempDir(), "shop.db"))
+	defer p.end(t)
+	p.order(t, "k", false)
+	get := func(url string) (status int, body string) {
+		r, err := http.NewRequest("GET", url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, body, _ = do(t, r)
+		return status, body
+	}
+	wants := []string{
+		`sqlstore_create_order_calls_total{outcome="created"} 1`,
+		`requests_total{code="201",method="post",route="POST /v1/orders"} 1`,
+		`go_sql_max_open_connections{db_name="shop"} 4`,
+	}
+	status, body := get(p.base + "/metrics")
+	for _, want := range wants {
+		if status != 200 || !strings.Contains(body, want+"\n") {
+			t.Errorf("/metrics: %d, without %s:\n%s", status, want, body)
+		}
+	}
+
+	q := start(t, "-db", filepath.Join(t.TempDir(), "shop.db"), "-metrics-addr", "localhost:0")
+	defer q.end(t)
+	if status, body := get(q.base + "/metrics"); status != http.StatusNotFound {
+		t.Errorf("with -metrics-addr, /metrics of -addr is %d %s, want 404", status, body)
+	}
+	for q.out.Scan() {
+		if url := regexp.MustCompile(`http://.*/metrics`).FindString(q.out.Text()); url != "" {
+			if status, body := get(url); status != 200 || !strings.Contains(body, "sqlstore_calls{") {
+				t.Errorf("%s: %d %s", url, status, body)
+			}
+			return
+		}
+	}
+	t.Error("durable does not say where the metrics are")
+}
+
 func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "shop.db")
 	replicas := make([]*running, 4)

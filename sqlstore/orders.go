@@ -199,7 +199,9 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
 			before.Format(time.RFC3339), storefront.KeyLifetime)
 	}
-	return s.database.Load().forgetKeys(ctx, s, before)
+	n, err := s.database.Load().forgetKeys(ctx, s, before)
+	s.stats.forgotten.Add(n)
+	return n, err
 }
 
 // byThousands runs a statement, whose last argument says how many rows it changes at most,

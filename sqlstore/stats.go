@@ -26,6 +26,8 @@ type Stats struct {
 	Commits   int64 // transactions that have created orders
 	Committed int64 // orders that these have created: more than Created if callers had left
 
+	Forgotten int64 // keys that ForgetKeys has forgotten
+
 	Retries int64 // tries of any method that followed a failed one
 	Dropped int64 // connections that were closed because their server was silent or no longer the primary
 
@@ -37,7 +39,7 @@ type Stats struct {
 type counters struct {
 	created, replayed, keyReused, refused, unavailable, canceled, failed atomic.Int64
 
-	commits, committed, retries, dropped atomic.Int64
+	commits, committed, forgotten, retries, dropped atomic.Int64
 
 	calls, running atomic.Int64 // now
 }
@@ -57,6 +59,7 @@ func (s *Store) Stats() Stats {
 		Failed:      c.failed.Load(),
 		Commits:     c.commits.Load(),
 		Committed:   c.committed.Load(),
+		Forgotten:   c.forgotten.Load(),
 		Retries:     c.retries.Load(),
 		Dropped:     c.dropped.Load(),
 		Running:     running,

@@ -8,16 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -25,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"example.com/storefront"
+	"example.com/storefront/durable/metrics"
 	"example.com/storefront/sqlstore"
 )
 
@@ -52,166 +49,21 @@ func request(h http.Handler, methodsAndPaths ...string) {
 	}
 }
 
-// withMetrics counts and times requests by route: promhttp asks for the label after each
-// request.
-func withMetrics(registry prometheus.Registerer, next http.Handler) http.Handler {
-	total := prometheus.NewCounterVec(
-		prometheus.CounterOpts{Name: "requests_total"}, []string{"code", "method", "route"})
-	duration := prometheus.NewHistogramVec(
-		prometheus.HistogramOpts{Name: "request_duration_seconds"}, []string{"route"})
-	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{Name: "requests_in_flight"})
-	registry.MustRegister(total, duration, inFlight)
-	route := promhttp.WithLabelFromCtx("route", storefront.Route)
-	return withRoute(
-		promhttp.InstrumentHandlerInFlight(inFlight,
-			promhttp.InstrumentHandlerDuration(duration,
-				promhttp.InstrumentHandlerCounter(total, next, route), route)))
-}
-
-func Example_prometheus() {
-	registry := prometheus.NewRegistry()
-	handler := withMetrics(registry, mounted())
-
-	request(handler, "GET /shop/v1/products/teapot", "GET /shop/v1/products/kettle",
-		"HEAD /shop/v1/products/teapot", "PUT /shop/v1/products/teapot", "BREW /shop/v1/orders",
-		"GET /shop//v1/users", "GET /elsewhere")
-
-	families, err := registry.Gather()
-	if err != nil {
-		fmt.Println(err)
-	}
-	last := families[len(families)-1] // they are sorted: requests_total
-	for _, metric := range last.GetMetric() {
-		for _, label := range metric.GetLabel() {
-			fmt.Printf("%s=%q ", label.GetName(), label.GetValue())
-		}
-		fmt.Println(metric.GetCounter().GetValue())
-	}
-	// Output:
-	// code="200" method="get" route="GET /v1/products/{product_id}" 1
-	// code="200" method="head" route="GET /v1/products/{product_id}" 1
-	// code="404" method="get" route="" 1
-	// code="404" method="get" route="/" 1
-	// code="404" method="get" route="GET /v1/products/{product_id}" 1
-	// code="405" method="put" route="/v1/products/{product_id}" 1
-	// code="501" method="unknown" route="/v1/orders" 1
-}
-
-// storeMetrics gives what a sqlstore.Store counts to Prometheus.
-type storeMetrics func() sqlstore.Stats
-
-var (
-	callsDesc     = desc("sqlstore_calls", "Calls of the store now.", "state")
-	ordersDesc    = desc("sqlstore_create_order_calls_total", "Calls of CreateOrder by outcome.", "outcome")
-	commitsDesc   = desc("sqlstore_commits_total", "Transactions that created orders.")
-	committedDesc = desc("sqlstore_committed_orders_total", "Orders in these transactions.")
-	retriesDesc   = desc("sqlstore_retries_total", "Tries after the first, of any method.")
-	droppedDesc   = desc("sqlstore_dropped_connections_total", "Connections that were given up.")
-)
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-func (stats storeMetrics) Describe(ch chan<- *prometheus.Desc) {
-	prometheus.DescribeByCollect(stats, ch)
-}
-
-func (stats storeMetrics) Collect(ch chan<- prometheus.Metric) {
-	s := stats()
-	for outcome, n := range map[string]int64{
-		"created": s.Created, "replayed": s.Replayed, "key_reused": s.KeyReused, "refused": s.Refused,
-		"unavailable": s.Unavailable, "canceled": s.Canceled, "failed": s.Failed,
-	} {
-		ch <- prometheus.MustNewConstMetric(ordersDesc, prometheus.CounterValue, float64(n), outcome)
-	}
-	ch <- prometheus.MustNewConstMetric(commitsDesc, prometheus.CounterValue, float64(s.Commits))
-	ch <- prometheus.MustNewConstMetric(committedDesc, prometheus.CounterValue, float64(s.Committed))
-	ch <- prometheus.MustNewConstMetric(retriesDesc, prometheus.CounterValue, float64(s.Retries))
-	ch <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(s.Dropped))
-	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(s.Waiting), "waiting")
-	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(s.Running), "running")
-}
-
-// exposition returns what Prometheus reads of a program.
-func exposition(stats func() sqlstore.Stats) string {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(storeMetrics(stats))
-	return scraped(registry)
-}
-
-func scraped(registry *prometheus.Registry) string {
-	w := httptest.NewRecorder()
-	r := httptest.NewRequest("GET", "/metrics", nil)
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
-	return w.Body.String()
-}
-
-// Metrics of the store. A program registers storeMetrics(store.Stats).
-func Example_prometheusStore() {
-	fmt.Print(exposition(func() sqlstore.Stats {
-		return sqlstore.Stats{Created: 100, Replayed: 12, KeyReused: 1, Refused: 7, Unavailable: 3, Canceled: 2,
-			Commits: 40, Committed: 100, Retries: 5, Dropped: 4, Waiting: 6, Running: 8}
-	}))
-	// Output:
-	// # HELP sqlstore_calls Calls of the store now.
-	// # TYPE sqlstore_calls gauge
-	// sqlstore_calls{state="running"} 8
-	// sqlstore_calls{state="waiting"} 6
-	// # HELP sqlstore_commits_total Transactions that created orders.
-	// # TYPE sqlstore_commits_total counter
-	// sqlstore_commits_total 40
-	// # HELP sqlstore_committed_orders_total Orders in these transactions.
-	// # TYPE sqlstore_committed_orders_total counter
-	// sqlstore_committed_orders_total 100
-	// # HELP sqlstore_create_order_calls_total Calls of CreateOrder by outcome.
-	// # TYPE sqlstore_create_order_calls_total counter
-	// sqlstore_create_order_calls_total{outcome="canceled"} 2
-	// sqlstore_create_order_calls_total{outcome="created"} 100
-	// sqlstore_create_order_calls_total{outcome="failed"} 0
-	// sqlstore_create_order_calls_total{outcome="key_reused"} 1
-	// sqlstore_create_order_calls_total{outcome="refused"} 7
-	// sqlstore_create_order_calls_total{outcome="replayed"} 12
-	// sqlstore_create_order_calls_total{outcome="unavailable"} 3
-	// # HELP sqlstore_dropped_connections_total Connections that were given up.
-	// # TYPE sqlstore_dropped_connections_total counter
-	// sqlstore_dropped_connections_total 4
-	// # HELP sqlstore_retries_total Tries after the first, of any method.
-	// # TYPE sqlstore_retries_total counter
-	// sqlstore_retries_total 5
-}
-
-// TestStoreMetricsHaveAllThatIsCounted fails when the store counts something new.
-func TestStoreMetricsHaveAllThatIsCounted(t *testing.T) {
-	var stats sqlstore.Stats
-	fields := reflect.ValueOf(&stats).Elem()
-	for i := range fields.NumField() {
-		fields.Field(i).SetInt(int64(1000 + i))
-	}
-	text := exposition(func() sqlstore.Stats { return stats })
-	for i := range fields.NumField() {
-		if value := fmt.Sprintf(" %d\n", 1000+i); strings.Count(text, value) != 1 {
-			t.Errorf("%s is not the value of one metric:\n%s", fields.Type().Field(i).Name, text)
-		}
-	}
-}
-
-// TestDocumentedMetrics has the documents name only metrics and labels that there are.
+// TestDocumentedMetrics has the documents and the dashboard name only metrics and labels that there are.
 func TestDocumentedMetrics(t *testing.T) {
-	have := exposition(func() sqlstore.Stats { return sqlstore.Stats{} })
-	registry := prometheus.NewRegistry()
-	request(withMetrics(registry, mounted()), "GET /shop/v1/products/teapot")
 	db := new(sql.DB)
-	registry.MustRegister(collectors.NewDBStatsCollector(db, "shop"), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	have += scraped(registry)
+	m := metrics.New(db, sqlstore.New(db, nil))
+	request(m.Wrap(mounted()), "GET /shop/v1/products/teapot")
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	have := w.Body.String()
 	names := regexp.MustCompile(`\b(?:(?:requests?|go|process)_\w+|sqlstore_\w+(?:\{.*?\})?)`)
-	for _, document := range []string{"operations.md", "failures.md"} {
+	for _, document := range []string{"operations.md", "failures.md", "deploy/dashboard.json"} {
 		text, err := os.ReadFile(filepath.Join(repository, "docs", document))
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := names.FindAllString(string(text), -1)
+		found := names.FindAllString(strings.ReplaceAll(string(text), `\"`, `"`), -1)
 		for _, name := range found {
 			isFile := strings.HasSuffix(name, "_test")
 			if !isFile && !strings.Contains(have, "\n"+name+" ") && !strings.Contains(have, "\n"+name+"{") {
