@@ -160,10 +160,11 @@ func run(
 	return graceful.Serve(ctx, server, listener, opts)
 }
 
-// withMetrics answers GET and HEAD of /metrics with the metrics, and all else with next.
+// withMetrics answers GET and HEAD of /metrics with the metrics, and all else with next. In another
+// spelling, such as /%6detrics, the path may pass a proxy that does not pass /metrics on.
 func withMetrics(next, shown http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		if r.URL.EscapedPath() == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 			shown.ServeHTTP(w, r)
 		} else {
 			next.ServeHTTP(w, r)

@@ -350,6 +350,10 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 
+	if status, body := get(p.base + "/%6detrics"); status != http.StatusNotFound {
+		t.Errorf("in another spelling, /metrics is %d %s, want 404", status, body)
+	}
+
 	q := start(t, "-db", filepath.Join(t.TempDir(), "shop.db"), "-metrics-addr", "localhost:0")
 	defer q.end(t)
 	if status, body := get(q.base + "/metrics"); status != http.StatusNotFound {

@@ -6,6 +6,12 @@ backend shop {
     .first_byte_timeout = 65s;
 }
 
+sub vcl_recv {
+    if (req.url ~ "^/metrics(\?|$)") {
+        return (synth(404));
+    }
+}
+
 sub vcl_backend_response {
     set beresp.grace = 0s;
     set beresp.keep = 1h;

@@ -34,6 +34,7 @@ func TestNginx(t *testing.T) {
 		broken: []string{"not-implemented", "users-not-modified-list"}, // a method in lower case, two lines of If-None-Match: 400
 	})
 	testProxy(t, f)
+	testMetricsStayInside(t, f)
 	testPassing(t, f)
 	testCompression(t, f)
 	testCompressedIsCurrent(t, f)
@@ -43,6 +44,7 @@ func TestNginxCache(t *testing.T) {
 	t.Parallel()
 	f := startNginx(t, byHTTP, documented(t, "nginx-cache.conf"))
 	testProxy(t, f)
+	testMetricsStayInside(t, f)
 	testCache(t, f)
 	testCompression(t, f)
 }
@@ -51,6 +53,7 @@ func TestVarnish(t *testing.T) {
 	t.Parallel()
 	f := startVarnish(t, documented(t, "varnish.vcl"))
 	testProxy(t, f)
+	testMetricsStayInside(t, f)
 	testCache(t, f)
 	t.Run("the age of a stored answer is said", func(t *testing.T) {
 		t.Parallel()
@@ -67,6 +70,7 @@ func TestHAProxy(t *testing.T) {
 	f := startHAProxy(t, documented(t, "haproxy.cfg"))
 	testContract(t, f, carriage{})
 	testProxy(t, f)
+	testMetricsStayInside(t, f)
 	testPassing(t, f)
 }
 
@@ -78,6 +82,7 @@ func TestApache(t *testing.T) {
 		broken: []string{"not-found-unclean-path"}, // which it cleans
 	})
 	testProxy(t, f)
+	testMetricsStayInside(t, f)
 	testPassing(t, f)
 	testCompressedIsCurrent(t, f)
 }
@@ -93,6 +98,7 @@ func TestLighttpd(t *testing.T) {
 	f := startLighttpd(t, byHTTP, documented(t, "lighttpd.conf"))
 	testContract(t, f, carriage{broken: lighttpd})
 	testProxy(t, f)
+	testMetricsStayInside(t, f)
 	testPassing(t, f)
 }
 
@@ -102,6 +108,7 @@ func TestCaddy(t *testing.T) {
 	f.streams = true
 	testContract(t, f, carriage{own: []string{"Vary"}})
 	testProxy(t, f)
+	testMetricsStayInside(t, f)
 	testPassing(t, f)
 	testCompressedIsCurrent(t, f)
 }
@@ -187,6 +194,19 @@ func TestCGI(t *testing.T) {
 			s.send(t, "GET", "/v2/widgets", "").wantProblem(t, http.StatusBadRequest, "invalid-query")
 		})
 	}
+}
+
+// The metrics of durable tell how many orders there are.
+func testMetricsStayInside(t *testing.T, f *front) {
+	t.Run("the metrics stay inside", func(t *testing.T) {
+		s := f.open(t, nil)
+		for _, path := range []string{"/metrics", "/metrics?x=1", "//metrics", "/./metrics", "/%6detrics"} {
+			r := s.send(t, "GET", path, "")
+			if n := s.arrived(); n > 0 && s.last().request.URL.EscapedPath() == "/metrics" || r.status < 400 {
+				t.Errorf("GET %s is answered with %d, and arrives", path, r.status)
+			}
+		}
+	})
 }
 
 // testProxy tests what any proxy in front of the service must do.
