@@ -87,7 +87,7 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 			`SELECT version, oldest FROM `+c.database.sql().prefix+`storefront_schema ORDER BY version`)
 	})
 	switch {
-	case err != nil && s.database.Load() == nil:
+	case err != nil && (s.database.Load() == nil || ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable)):
 		return 0, err // the database is away, or one that the store refuses
 	case err != nil:
 		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)

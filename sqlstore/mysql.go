@@ -345,6 +345,7 @@ var mySQLClasses = map[uint64]class{
 	1037: passing,    // out of memory
 	1040: lost,       // too many connections
 	1041: passing,    // out of memory
+	1045: lost,       // access denied: a password that is being changed
 	1053: lost,       // server shutdown
 	1062: duplicate,  // duplicate entry
 	1077: lost,       // server shutdown
@@ -368,8 +369,10 @@ var mySQLClasses = map[uint64]class{
 	1412: passing,    // table definition has changed
 	1461: passing,    // too many prepared statements
 	1615: passing,    // prepared statement needs to be prepared again
+	1698: lost,       // access denied, as 1045
 	1792: passing,    // read-only transaction
 	1836: notPrimary, // read-only mode
+	1862: lost,       // the password has expired
 	1927: lost,       // connection killed
 	1969: passing,    // longer than the server allows (MariaDB)
 	2006: lost,       // server gone
@@ -378,6 +381,7 @@ var mySQLClasses = map[uint64]class{
 	3032: notPrimary, // offline mode, as of a member that was expelled from its group
 	3100: notPrimary, // Group Replication: the member has left before it could commit
 	3101: conflict,   // Group Replication: a conflict at the commit
+	3118: lost,       // the account is locked
 	3169: lost,       // session killed
 	3572: conflict,   // a lock that NOWAIT does not wait for
 	3796: notPrimary, // Group Replication: not in the group, or not yet again
@@ -385,6 +389,7 @@ var mySQLClasses = map[uint64]class{
 	3798: notPrimary, // the same
 	3799: notPrimary, // Group Replication: leaving
 	4031: lost,       // closed as it was idle
+	4151: lost,       // the account is locked (MariaDB)
 	8022: passing,    // TiDB: retry
 	8028: passing,    // TiDB: schema changed
 	9001: lost,       // TiDB: storage away

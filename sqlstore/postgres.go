@@ -145,6 +145,7 @@ var postgreSQLClasses = map[string]class{
 	"25006": notPrimary, // read-only transaction
 	"25P03": lost,       // idle-in-transaction timeout
 	"25P04": lost,       // transaction timeout: a time limit of the server
+	"28":    lost,       // invalid authorization: a password that is being changed
 	"26000": passing,    // prepared statement does not exist: dropped behind the driver's back
 	"40":    conflict,   // transaction rollback: serialization failure, deadlock, unknown completion
 	"42P05": passing,    // prepared statement exists: a pooler has given its connection to another client

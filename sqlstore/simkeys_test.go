@@ -61,7 +61,7 @@ func (m *simulation) forgetKeys(who string, replica int, before time.Time) {
 	switch {
 	case err == nil && m.server.clock() < youngest:
 		m.fault("%s: ForgetKeys took %v, which is less than KeyLifetime ago", who, before)
-	case err == nil || errors.Is(err, storefront.ErrUnavailable) && !m.isCalm() || wrongPassword(err):
+	case err == nil || errors.Is(err, storefront.ErrUnavailable) && !m.isCalm():
 	case early && n == 0:
 		m.count("ForgetKeys that was refused")
 	default:

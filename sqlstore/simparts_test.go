@@ -83,7 +83,6 @@ func (m *simulation) putter(replica int) {
 			m.put[id] = m.now()
 		case errors.Is(err, storefront.ErrUnavailable) && m.now()-began >= m.timeout && (m.gone != aLock || m.server.engine == sqlite):
 			// Put waits for a connection without answers; requests do not.
-		case wrongPassword(err):
 		default:
 			m.fault("Put of %s returned %v after %v", id, err, m.now()-began)
 		}
@@ -112,7 +111,6 @@ func (m *simulation) reader(replica int) {
 		case errors.Is(err, storefront.ErrNotFound) && !there:
 			m.count("product that was not there yet")
 		case errors.Is(err, storefront.ErrUnavailable) && m.gone == "":
-		case wrongPassword(err):
 		default:
 			m.fault("GetProduct of %s, which is there: %t, returned %v, %v", id, there, got, err)
 		}

@@ -68,7 +68,7 @@ func TestSimulation(t *testing.T) {
 		"statement rolled back", "statement killed", "statement demoted", "deadlock", "commit of several orders",
 		"shared commit in which keys are taken",
 		"order seen by others and lost in a fail-over", "call that created", "call that replayed", "call with a key reused",
-		"call that was refused", "call that failed for good", "call that panicked", "call of an order that fails", "call that was unavailable", "call that was unavailable soon",
+		"call that was refused", "call that panicked", "call of an order that fails", "call that was unavailable", "call that was unavailable soon",
 		"call that was left", "instant at which more than one thing happens",
 		"key that was forgotten", "ForgetKeys that was refused", "replay of an old key", "order with an old key",
 		"commit that another member's was faster than", "transaction that another member's has ended", "read that waited for another member",
@@ -493,10 +493,6 @@ func (m *simulation) isOwn(a *attempt) bool {
 	return false
 }
 
-// wrongPassword reports whether a connection was refused because of the password, an error
-// that is not retried.
-func wrongPassword(err error) bool { return errors.Is(err, stateError("28P01")) || isNumber(err, 1045) }
-
 func (m *simulation) fault(format string, args ...any) {
 	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
 	m.tell("WRONG", format, args...)
@@ -660,8 +656,6 @@ func (m *simulation) checkCall(a *attempt, row *orderRow, known map[int]time.Dur
 				return fmt.Sprintf("it gave up soon, although %s was answered shortly before", b.who)
 			}
 		}
-	case !a.calm && wrongPassword(a.err):
-		m.count("call that failed for good")
 	case errors.Is(a.err, storefront.ErrUnavailable) && (errors.Is(a.err, stateError("23505")) || isNumber(a.err, 1062)) && !a.calm:
 		// An earlier try had created an order with this ID, and a fail-over lost it before the
 		// store looked for the key.

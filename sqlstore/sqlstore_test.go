@@ -150,14 +150,16 @@ func TestFailureToConnect(t *testing.T) {
 		failure error
 		retried bool
 	}{
-		"refused":               {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
-		"none is the primary":   {errors.New("read only connection"), true},
-		"SQLite file not there": {errors.New("unable to open database file (14)"), true},
-		"starting up":           {stateError("57P03"), true},
-		"wrong password":        {stateError("28P01"), false},
-		"no such database":      {stateError("3D000"), false},
-		"wrong user (MySQL)":    {&mySQLError{Number: 1045}, false},
-		"starting up (MySQL)":   {&mySQLError{Number: 1040}, true},
+		"refused":                  {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		"none is the primary":      {errors.New("read only connection"), true},
+		"SQLite file not there":    {errors.New("unable to open database file (14)"), true},
+		"starting up":              {stateError("57P03"), true},
+		"wrong password":           {stateError("28P01"), true}, // which is being changed
+		"no such database":         {stateError("3D000"), false},
+		"wrong user (MySQL)":       {&mySQLError{Number: 1698}, true},
+		"wrong password (MySQL)":   {&mySQLError{Number: 1045}, true},
+		"no such database (MySQL)": {&mySQLError{Number: 1049}, false},
+		"starting up (MySQL)":      {&mySQLError{Number: 1040}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -642,10 +644,10 @@ func TestUnknownOutcomeIsUnavailable(t *testing.T) {
 			if tries++; tries == 1 {
 				return nil, io.ErrUnexpectedEOF // perhaps committed
 			}
-			return nil, stateError("28000")
+			return nil, stateError("42501")
 		}}
 		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
-		if !errors.Is(err, storefront.ErrUnavailable) || !errors.Is(err, stateError("28000")) {
+		if !errors.Is(err, storefront.ErrUnavailable) || !errors.Is(err, stateError("42501")) {
 			t.Errorf("CreateOrder returned %v", err)
 		}
 	})
