@@ -72,18 +72,14 @@ func parseMySQL(name string) (configs []*mysql.Config, passwordFile string, err 
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, database, _ := strings.Cut(rest, "/")
 	user, hosts := "", authority
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		user, hosts = authority[:at], authority[at+1:]
+	if before, after, ok := strings.Cut(authority, "@"); ok {
+		user, hosts = before, after
 	}
 	user, password, hasPassword := strings.Cut(user, ":")
 	user, userErr := url.PathUnescape(user)
 	password, passwordErr := url.PathUnescape(password)
 	database, databaseErr := url.PathUnescape(database)
 	switch {
-	case strings.Contains(name, "#"):
-		return nil, "", errors.New("# in a MySQL URL is written %23")
-	case strings.Contains(query, "@"): // it may be the end of a password
-		return nil, "", errors.New("@ in a parameter of a MySQL URL is written %40; ? in a password is written %3F")
 	case userErr != nil || passwordErr != nil:
 		return nil, "", errors.New("the user or password in the MySQL URL has a % that is not an escape;" +
 			" % itself is written %25")
@@ -218,6 +214,9 @@ func connectMySQL(ctx context.Context, config *mysql.Config) (_ conn, _ net.Conn
 	connecting, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	dc, err := connector.Connect(connecting)
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && (e.Number == 1045 || e.Number == 1698) {
+		err = lastingError{err} // access denied
+	}
 	if err != nil {
 		return nil, nil, err
 	}

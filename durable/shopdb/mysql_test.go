@@ -31,7 +31,7 @@ func TestMySQLURL(t *testing.T) {
 		{"mysql://shop:secret@db1/shop", "other", "shop:secret:shop tcp db1:3306"},
 		{"mysql://shop:@db1/shop", "other", "shop::shop tcp db1:3306"},
 		{"mysql://shop@db1/shop", "secret", "shop:secret:shop tcp db1:3306"},
-		{"mysql://shop:a@b:c@db1/shop", "", "shop:a@b:c:shop tcp db1:3306"},
+		{"mysql://shop:a%40b:c@db1/shop", "", "shop:a@b:c:shop tcp db1:3306"},
 		{"mysql://sh%3Aop:%2F%3F%23%40%25@db1/sh%20op", "", "sh:op:/?#@%:sh op tcp db1:3306"},
 		{"mysql://shop@db1/shop?timeout=5s", "", "shop::shop tcp db1:3306"},
 		{"mysql://shop@db1/shop?", "", "shop::shop tcp db1:3306"},
@@ -93,6 +93,8 @@ func TestBadMySQLURL(t *testing.T) {
 		{"mysql://shop:sec/ret?@db1/shop", "%3F"},
 		{"mysql://shop:a@b/c?d@db1/shop", "%3F"},
 		{"mysql://shop:sec#ret@db1/shop", "%23"},
+		{"mysql://shop:sec@ret@db1/shop", "%40"},
+		{"mysql://shop:sec@ret/@db1/shop", "%40"},
 		{"mysql://shop:sec%ret@db1/shop", "%25"},
 		{"mysql://sh%op:secret@db1/shop", "%25"},
 		{"mysql://shop:secret@db1/sh%op", "database"},
@@ -120,7 +122,7 @@ func TestBadMySQLURL(t *testing.T) {
 		{"mysql://shop:secret@db1/shop?password_file=a", "a password and a password_file"},
 		{"mysql://shop@db1/shop?password_file=missing/file", "missing/file: no such file"},
 	} {
-		_, err := openMySQL(row.url)
+		_, err := Open(row.url, nil)
 		if err == nil || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, want an error that says %s", row.url, err, row.says)
 		} else if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret@") {

@@ -63,6 +63,9 @@ func openPostgres(name string) (*sql.DB, error) {
 // libpq, such as that of passwords.
 func parsePostgres(name string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(name)
+	if e, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
+		e.ConnString = "…" // which may have a password, in whatever part
+	}
 	if err == nil && config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectLimit
 	}

@@ -22,7 +22,8 @@ import (
 
 // A fakePostgres is a PostgreSQL server that knows a few queries: what it answers, or
 // the SQLSTATE that it fails with. It never answers those that are "hang". If it knows
-// wantPassword, it asks for one, which is the answer to whatPassword.
+// wantPassword, it asks for one, which is the answer to whatPassword if wantPassword is "yes"; otherwise
+// that is the SQLSTATE with which the server refuses it.
 type fakePostgres map[string]string
 
 const (
@@ -94,6 +95,11 @@ func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
 					return
 				}
 				password = m.(*pgproto3.PasswordMessage).Password
+				if code := f[wantPassword]; code != "yes" {
+					b.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: "failed"})
+					b.Flush()
+					return
+				}
 			}
 			b.Send(&pgproto3.AuthenticationOk{})
 			b.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
@@ -287,9 +293,21 @@ func TestBadPostgresURL(t *testing.T) {
 	for url, says := range map[string]string{
 		"postgres://shop:secret@localhost/shop?connect_timeout=soon": "connect_timeout",
 		"postgres://shop:secret@localhost:port/shop":                 "port",
+		"postgres://shop:secret/shop":                                "port",
+		"postgres://shop:sec%zzret@localhost/shop":                   "password",
+		"postgres://shop:sec@ret@localhost/shop":                     "%40",
+		"postgres://shop:sec/ret@localhost/shop":                     "%2F",
+		"postgres://shop:sec?ret@localhost/shop":                     "%3F",
+		"postgres://shop:sec#ret@localhost/shop":                     "%23",
+		"postgres://shop:sec@ret/a@localhost/shop":                   "%40",
+		"postgres://localhost/shop?password=sec@ret":                 "%40",
 	} {
-		if _, err := Open(url, nil); err == nil || !strings.Contains(err.Error(), says) ||
-			strings.Contains(err.Error(), "secret") {
+		db, err := Open(url, nil)
+		if err == nil {
+			db.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), says) ||
+			strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret") {
 			t.Errorf("%s: %v, want an error that says %s, without the password", url, err, says)
 		}
 	}
@@ -337,6 +355,23 @@ func TestSessionAttrs(t *testing.T) {
 		t.Setenv("PGTARGETSESSIONATTRS", row.env)
 		if got := sessionAttrs(row.url); got != row.want {
 			t.Errorf("%s with %q in the environment: %q, want %q", row.url, row.env, got, row.want)
+		}
+	}
+}
+
+// A wrong password is said at once at the start, and whoever waits later is told that it may pass.
+func TestWrongPasswordIsSaidAtOnce(t *testing.T) {
+	for _, attrs := range []string{"primary", "any"} {
+		server := fakePostgres{wantPassword: "28P01"}.start(t)
+		db, err := Open("postgres://shop:secret@"+server+"/shop?sslmode=disable&target_session_attrs="+attrs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		err = db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
+		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "28P01" ||
+			strings.Contains(err.Error(), "secret") {
+			t.Errorf("with target_session_attrs=%s: %v, want that of the server", attrs, err)
 		}
 	}
 }

@@ -150,7 +150,12 @@ func withDefaults(opts *Options) (o Options) {
 
 // open returns the pool, and what watches over the database until its context is done, or nil.
 func open(name string, o Options) (pool *sql.DB, watch func(context.Context), err error) {
-	scheme, _, isURL := strings.Cut(name, "://")
+	scheme, rest, isURL := strings.Cut(name, "://")
+	if isURL {
+		if err := checkURL(rest); err != nil {
+			return nil, nil, err
+		}
+	}
 	switch {
 	case scheme == "postgres" || scheme == "postgresql":
 		pool, err = openPostgres(name)
@@ -170,6 +175,28 @@ func open(name string, o Options) (pool *sql.DB, watch func(context.Context), er
 		pool, watch, err = openSQLite(name, o)
 	}
 	return pool, watch, err
+}
+
+// checkURL returns an error if it is not sure which part of a URL is the password, or what else is
+// wrong with its servers. Nothing of the URL is said or looked up: it may be a part of the password.
+func checkURL(rest string) error {
+	authority := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority = rest[:i]
+	}
+	if strings.Count(authority, "@") > 1 || strings.Contains(rest[len(authority):], "@") || strings.Contains(rest, "#") {
+		return errors.New("the URL can be read in several ways: in a user, a password or a parameter," +
+			" @ is written %40, / is %2F, ? is %3F and # is %23")
+	}
+	hosts := authority[strings.IndexByte(authority, '@')+1:]
+	for host := range strings.SplitSeq(hosts, ",") {
+		_, port, _ := strings.Cut(host[strings.LastIndexByte(host, ']')+1:], ":")
+		if strings.Trim(port, "0123456789") != "" {
+			return errors.New("a port in the URL is none: a server is host, host:port or [address]:port;" +
+				" with a password, the URL is user:password@host")
+		}
+	}
+	return nil
 }
 
 // Close ends the work in the background, and closes the pool. No goroutine of this package is
@@ -211,9 +238,17 @@ func (db *DB) Prepare(ctx context.Context, prepare func(context.Context) error) 
 // A lastingError is one that does not pass while somebody waits.
 type lastingError struct{ error }
 
+func (e lastingError) Unwrap() error { return e.error }
+
+// isLasting reports whether err does not pass. A password that is wrong at the start, as PostgreSQL
+// says by the class 28, is as good as none; later, it is one that is being changed.
 func isLasting(err error) bool {
-	_, ok := errors.AsType[lastingError](err)
-	return ok
+	_, lasting := errors.AsType[lastingError](err)
+	pg, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	return lasting || ok && strings.HasPrefix(pg.SQLState(), "28")
 }
 
 // ForgetKeysHourly has the store forget the keys of orders that are older than

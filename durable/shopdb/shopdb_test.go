@@ -78,7 +78,8 @@ func fakeDB(f *fakeServer) (*DB, *strings.Builder) {
 
 func TestPrepare(t *testing.T) {
 	away := fmt.Errorf("migrate: %w", storefront.ErrUnavailable)
-	mistake := errors.New("password authentication failed")
+	mistake := errors.New("permission denied")
+	wrong := fmt.Errorf("%w: %w", storefront.ErrUnavailable, lastingError{errors.New("access denied")})
 	for _, row := range []struct {
 		name     string
 		server   state
@@ -90,8 +91,9 @@ func TestPrepare(t *testing.T) {
 	}{
 		{"at once", up, []error{nil}, nil, "", 1, false},
 		{"the third time", down, []error{away, away, nil}, nil, "", 3, true},
-		{"a mistake", up, []error{mistake}, mistake, "password", 1, false},
-		{"a mistake, after a while", down, []error{away, mistake}, mistake, "password", 2, true},
+		{"a mistake", up, []error{mistake}, mistake, "denied", 1, false},
+		{"a mistake, after a while", down, []error{away, mistake}, mistake, "denied", 2, true},
+		{"a wrong password", up, []error{wrong}, storefront.ErrUnavailable, "access denied", 1, false},
 		{"never", down, []error{away}, storefront.ErrUnavailable, "does not answer", 0, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
