@@ -13,3 +13,10 @@ func freeOf(dir string) (uint64, error) {
 	}
 	return uint64(max(0, s.Bavail)) * uint64(s.Bsize), nil
 }
+
+// isReadOnly reports whether the file system of a folder is mounted so that it can only be read.
+func isReadOnly(dir string) bool {
+	const readOnly = 1 // ST_RDONLY, MNT_RDONLY
+	var s syscall.Statfs_t
+	return syscall.Statfs(dir, &s) == nil && s.Flags&readOnly != 0
+}

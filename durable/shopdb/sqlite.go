@@ -13,13 +13,18 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"example.com/storefront"
 )
 
 const (
@@ -39,12 +44,23 @@ const (
 // disk, it could never be copied into the database, which may have to grow for that,
 // nor be cut. So nothing is written unless there is as much room left as the WAL takes.
 // And because SQLite copies only after a commit, watch does it when none succeeds.
+//
+// The file that was opened first must stay: see intact. The connection that is pinned stays open, so that
+// no other process is the last to close the file and removes the WAL.
 type sqliteFile struct {
 	driver.Connector
-	path   string
-	free   func(dir string) (bytes uint64, err error) // what the disk has left for this program
-	logger *slog.Logger
+	path     string
+	free     func(dir string) (bytes uint64, err error) // what the disk has left for this program
+	readOnly func(dir string) bool                      // whether the file system can only be read
+	logger   *slog.Logger
+
+	pinned *sql.DB // of one connection
+	first  sync.Mutex
+	files  atomic.Pointer[[3]fs.FileInfo] // of each of suffixes, once the connection is pinned
+	fault  atomic.Pointer[error]          // what watch has last seen wrong with the files, or nil
 }
+
+var suffixes = [3]string{"", "-wal", "-shm"}
 
 // openSQLite returns the database in a file, which it makes if it is not there, and what watches
 // over the file.
@@ -54,14 +70,21 @@ func openSQLite(name string, o Options) (*sql.DB, func(context.Context), error) 
 }
 
 func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if other := otherLibrary(info); other != "" {
+			return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, %s and %s, and would lose orders: "+
+				"when one closes a file, the system drops the locks of the other", name, "modernc.org/sqlite", other)
+		}
+	}
 	path, err := realPath(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		create(path)
+	if network := networkOf(filepath.Dir(path)); network != "" {
+		o.Logger.Warn("the SQLite file is on a network file system, where locks may not hold, and orders may be "+
+			"lost or made twice: put it on a local disk", slog.String("file", path), slog.String("system", network))
 	}
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"_pragma": {
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"}, "_pragma": {
 		// SQLite waits for another writer in milliseconds, and does not notice
 		// meanwhile that a request's time is up; sqlstore tries again after it.
 		"busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")",
@@ -76,7 +99,9 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &sqliteFile{connector, path, freeOf, o.Logger}
+	f := &sqliteFile{Connector: connector, path: path, free: freeOf, readOnly: isReadOnly, logger: o.Logger}
+	f.pinned = sql.OpenDB(connector)
+	f.pinned.SetMaxOpenConns(1)
 	db := sql.OpenDB(f)
 	// The store commits orders over one connection at a time; the others are for
 	// reads, which use more cores with more of them.
@@ -85,11 +110,30 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	// What keeps a file from being written does not pass, unless it is another process or a
 	// full disk.
 	err = checkWritable(db)
-	passes := errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
+	passes := errors.Is(err, errNoRoom) ||
+		hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) // such as SQLITE_IOERR_SHMSIZE
 	if err != nil && !passes {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
 	}
 	return db, f, nil
+}
+
+// otherLibrary returns a module of the program that has SQLite a second time, or "". What is built on
+// modernc.org/sqlite/lib, such as github.com/glebarez/go-sqlite, shares its locks.
+func otherLibrary(info *debug.BuildInfo) string {
+	for _, module := range info.Deps {
+		for _, other := range []string{
+			"crawshaw.io/sqlite", "github.com/bvinc/go-sqlite-lite", "github.com/eatonphil/gosqlite",
+			"github.com/gwenn/gosqlite", "github.com/mattn/go-sqlite3", "github.com/mutecomm/go-sqlcipher",
+			"github.com/ncruces/go-sqlite3", "github.com/tailscale/sqlite", "github.com/tursodatabase/go-libsql",
+			"gitlab.com/cznic/sqlite",
+		} {
+			if module.Path == other || strings.HasPrefix(module.Path, other+"/v") {
+				return module.Path
+			}
+		}
+	}
+	return ""
 }
 
 // create makes an empty file that only its owner can read, if there is none. SQLite would give a
@@ -197,8 +241,75 @@ func (f *sqliteFile) room() error {
 	return nil
 }
 
+// intact returns an error if one of the files is no longer the one that was opened, or can only be read.
+// What is committed then may be in a file that nobody will see again, so no order is acknowledged. The
+// error matches ErrUnavailable, and the store does not try again.
+func (f *sqliteFile) intact() error {
+	files := f.files.Load()
+	if files == nil {
+		return nil
+	}
+	for i, suffix := range suffixes {
+		now, err := os.Stat(f.path + suffix)
+		switch {
+		case err == nil && !os.SameFile(files[i], now):
+			err = errors.New("another file has its name")
+		case errors.Is(err, fs.ErrNotExist):
+			err = errors.New("it was removed or moved")
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s is not the file that was opened (%w): stop all programs that use it, by SIGTERM, "+
+				"then put the database in its place and start them", storefront.ErrUnavailable, f.path+suffix, err)
+		}
+	}
+	return nil
+}
+
+// usable returns what watch has last seen wrong with the files.
+func (f *sqliteFile) usable() error {
+	if fault := f.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
+// look has usable return what is wrong with the files, and says when that changes.
+func (f *sqliteFile) look() {
+	err := f.intact()
+	if err == nil && f.readOnly(filepath.Dir(f.path)) {
+		err = fmt.Errorf("%w: the file system of %s has become read-only, as after an error of its disk: "+
+			"the log of the system has the reason", storefront.ErrUnavailable, f.path)
+	}
+	was := f.usable()
+	switch {
+	case err != nil:
+		if f.fault.Store(&err); was == nil {
+			f.logger.Error("no orders are taken: the database cannot be used", slog.Any("error", err))
+		}
+	case was != nil:
+		f.fault.Store(nil)
+		f.logger.Info("the database can be used again")
+	}
+}
+
+// explain returns what is wrong with the files, or the disk, if that may be the cause of an error.
+func (f *sqliteFile) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	f.look()
+	if fault := f.usable(); fault != nil {
+		return fault
+	}
+	free, unknown := f.free(filepath.Dir(f.path))
+	if hasCode(err, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) && unknown == nil && free < walRoom {
+		return fmt.Errorf("%w: %w", errNoRoom, err)
+	}
+	return err
+}
+
 // watch copies the WAL into the database and empties it whenever it is too large, and says when
-// the disk has no room, until ctx is done.
+// the disk has no room, or the files are gone, until ctx is done.
 func (f *sqliteFile) watch(ctx context.Context, db *sql.DB) {
 	every := time.NewTicker(100 * time.Millisecond)
 	defer every.Stop()
@@ -208,6 +319,9 @@ func (f *sqliteFile) watch(ctx context.Context, db *sql.DB) {
 		case <-every.C:
 		case <-ctx.Done():
 			return
+		}
+		if f.look(); f.usable() != nil {
+			continue
 		}
 		var err error
 		if f.size() > walLimit || f.room() != nil {
@@ -250,12 +364,50 @@ func empty(ctx context.Context, db *sql.DB) error {
 
 // Connect implements driver.Connector.
 func (f *sqliteFile) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := f.Connector.Connect(ctx)
+	err := f.pin(ctx)
+	if err == nil {
+		err = f.intact()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &fileConn{c.(sqliteConn), f}, nil
+	c, err := f.Connector.Connect(ctx)
+	if err != nil {
+		return nil, f.explain(err)
+	}
+	if err := f.intact(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &fileConn{sqliteConn: c.(sqliteConn), file: f}, nil
 }
+
+// pin opens the connection that stays open, which is the only one that makes the file if it is not there.
+func (f *sqliteFile) pin(ctx context.Context) error {
+	f.first.Lock()
+	defer f.first.Unlock()
+	if f.files.Load() != nil {
+		return nil
+	}
+	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
+		create(f.path)
+	}
+	var n int
+	if err := f.pinned.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
+		return f.explain(err)
+	}
+	var files [3]fs.FileInfo
+	for i, suffix := range suffixes {
+		var err error
+		if files[i], err = os.Stat(f.path + suffix); err != nil {
+			return err
+		}
+	}
+	f.files.Store(&files)
+	return nil
+}
+
+// Close closes the pinned connection. The pool calls it once its own are closed, see sql.DB.Close.
+func (f *sqliteFile) Close() error { return f.pinned.Close() }
 
 // A sqliteConn is what the driver's connections are.
 type sqliteConn interface {
@@ -269,20 +421,78 @@ type sqliteConn interface {
 	driver.Validator
 }
 
-// A fileConn is a connection that executes nothing unless there is room.
+// A fileConn is a connection that executes nothing unless there is room and the files are intact.
 type fileConn struct {
 	sqliteConn
 	file *sqliteFile
+	inTx bool // in a fileTx
 }
 
 // ExecContext implements driver.ExecerContext.
 func (c *fileConn) ExecContext(
 	ctx context.Context, query string, args []driver.NamedValue,
 ) (driver.Result, error) {
-	if err := c.file.room(); err != nil && !endsTransaction(query) {
+	return c.exec(query, func() (driver.Result, error) { return c.sqliteConn.ExecContext(ctx, query, args) })
+}
+
+// exec executes a statement. Unless it is one of a transaction, it may be a commit: then it fails if
+// the files are not intact afterwards.
+func (c *fileConn) exec(query string, f func() (driver.Result, error)) (driver.Result, error) {
+	if !endsTransaction(query) {
+		if err := errors.Join(c.file.usable(), c.file.room()); err != nil {
+			return nil, err
+		}
+	}
+	result, err := f()
+	if err == nil && !c.inTx {
+		err = c.file.intact()
+	}
+	return result, c.file.explain(err)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *fileConn) QueryContext(
+	ctx context.Context, query string, args []driver.NamedValue,
+) (driver.Rows, error) {
+	if err := c.file.usable(); err != nil {
 		return nil, err
 	}
-	return c.sqliteConn.ExecContext(ctx, query, args)
+	return c.sqliteConn.QueryContext(ctx, query, args)
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *fileConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if err := c.file.usable(); err != nil {
+		return nil, err
+	}
+	tx, err := c.sqliteConn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, c.file.explain(err)
+	}
+	c.inTx = true
+	return &fileTx{tx, c}, nil
+}
+
+// A fileTx is a transaction of a fileConn.
+type fileTx struct {
+	driver.Tx
+	conn *fileConn
+}
+
+// Commit implements driver.Tx. It fails if the files are not intact afterwards.
+func (tx *fileTx) Commit() error {
+	tx.conn.inTx = false
+	err := tx.Tx.Commit()
+	if err == nil {
+		err = tx.conn.file.intact()
+	}
+	return tx.conn.file.explain(err)
+}
+
+// Rollback implements driver.Tx.
+func (tx *fileTx) Rollback() error {
+	tx.conn.inTx = false
+	return tx.Tx.Rollback()
 }
 
 // endsTransaction reports whether a statement ends a transaction or a savepoint.
@@ -297,7 +507,7 @@ func (c *fileConn) PrepareContext(ctx context.Context, query string) (driver.Stm
 	if err != nil {
 		return nil, err
 	}
-	return &fileStmt{s.(sqliteStmt), c.file}, nil
+	return &fileStmt{s.(sqliteStmt), c, query}, nil
 }
 
 // A sqliteStmt is what the driver's statements are.
@@ -310,13 +520,19 @@ type sqliteStmt interface {
 // A fileStmt is a statement of a fileConn.
 type fileStmt struct {
 	sqliteStmt
-	file *sqliteFile
+	conn  *fileConn
+	query string
 }
 
 // ExecContext implements driver.StmtExecContext.
 func (s *fileStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	if err := s.file.room(); err != nil {
+	return s.conn.exec(s.query, func() (driver.Result, error) { return s.sqliteStmt.ExecContext(ctx, args) })
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (s *fileStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.conn.file.usable(); err != nil {
 		return nil, err
 	}
-	return s.sqliteStmt.ExecContext(ctx, args)
+	return s.sqliteStmt.QueryContext(ctx, args)
 }

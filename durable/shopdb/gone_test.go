@@ -1,0 +1,284 @@
+//go:build !nosqlite
+
+package shopdb
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A lockedLog may be written to and read at once.
+type lockedLog struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(b)
+}
+
+func (l *lockedLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.String()
+}
+
+// newOrder returns an order with an ID, which is its key, too.
+func newOrder(id string) (storefront.IdempotencyKey, storefront.Order) {
+	return storefront.IdempotencyKey{Value: id},
+		storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)}
+}
+
+// Where a file of a running shop is gone, no order is acknowledged, not even one whose commit is under way.
+// Check fails, the log says so once, and no file is made in its place. When the file is back, orders go on.
+func TestFileThatIsGone(t *testing.T) {
+	move := func(from, to string) func(dir string) error {
+		return func(dir string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
+	}
+	both := func(a, b func(string) error) func(dir string) error {
+		return func(dir string) error { return errors.Join(a(dir), b(dir)) }
+	}
+	put := func(name string) func(dir string) error {
+		return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), nil, 0o644) }
+	}
+	remove := func(names ...string) func(dir string) error {
+		return func(dir string) (err error) {
+			for _, name := range names {
+				err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+			}
+			return err
+		}
+	}
+	backup := func(dir string) error {
+		b, err := os.ReadFile(filepath.Join(dir, "backup.db"))
+		return errors.Join(err, os.WriteFile(filepath.Join(dir, "restored.db"), b, 0o600))
+	}
+	for _, row := range []struct {
+		name     string
+		lose     func(dir string) error // dir has the folder shop, and a backup
+		giveBack func(dir string) error // nil: nothing can
+	}{
+		{"all are removed", remove("shop/shop.db", "shop/shop.db-wal", "shop/shop.db-shm"), nil},
+		{"the file is removed", remove("shop/shop.db"), nil},
+		{"the file is moved", move("shop/shop.db", "old.db"), move("old.db", "shop/shop.db")},
+		{"a backup is moved over it", both(backup, move("restored.db", "shop/shop.db")), nil},
+		{"the WAL is removed", remove("shop/shop.db-wal"), nil},
+		{"the WAL is moved", move("shop/shop.db-wal", "old-wal"), move("old-wal", "shop/shop.db-wal")},
+		{"the WAL is replaced", both(remove("shop/shop.db-wal"), put("shop/shop.db-wal")), nil},
+		{"the shared memory is removed", remove("shop/shop.db-shm"), nil},
+		{"the shared memory is replaced", both(remove("shop/shop.db-shm"), put("shop/shop.db-shm")), nil},
+		{"the folder is moved", move("shop", "elsewhere"), move("elsewhere", "shop")},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			name := filepath.Join(dir, "shop", "shop.db")
+			if err := os.Mkdir(filepath.Join(dir, "shop"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			var log lockedLog
+			db, err := Open(name, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			store := sqlstore.New(db.DB, nil)
+			ctx := t.Context()
+			if err := store.Migrate(ctx); err != nil {
+				t.Fatal(err)
+			}
+			_, err = db.ExecContext(ctx, `VACUUM INTO '`+filepath.Join(dir, "backup.db")+`'`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			create := func(id string) error {
+				key, order := newOrder(id)
+				_, err := store.CreateOrder(ctx, key, order)
+				return err
+			}
+			if err := create("before"); err != nil {
+				t.Fatal(err)
+			}
+			// The file goes between the INSERT and the COMMIT.
+			tx, err := db.BeginTx(ctx, nil)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `UPDATE storefront_orders SET qty = 2`)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := row.lose(dir); err != nil {
+				t.Fatal(err)
+			}
+			left := list(t, dir)
+			if err := tx.Commit(); !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("the commit under way: %v", err)
+			}
+			if err := create("after"); !errors.Is(err, storefront.ErrUnavailable) ||
+				!strings.Contains(err.Error(), "SIGTERM") {
+				t.Errorf("an order: %v, want an error that says what to do", err)
+			}
+			if err := store.Check(ctx); !errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("Check: %v", err)
+			}
+			db.SetMaxIdleConns(0) // other calls would have new connections
+			db.PingContext(ctx)
+			if now := list(t, dir); now != left {
+				t.Errorf("there are %s, want %s", now, left)
+			}
+			if row.giveBack != nil {
+				if err := row.giveBack(dir); err != nil {
+					t.Fatal(err)
+				}
+				for err := create("again"); err != nil; err = create("again") {
+					if !errors.Is(err, storefront.ErrUnavailable) {
+						t.Fatal(err)
+					}
+					runtime.Gosched()
+				}
+			}
+			text := log.text()
+			if n := strings.Count(text, "no orders are taken"); n != 1 {
+				t.Errorf("the log says %d times that no orders are taken: %s", n, text)
+			}
+		})
+	}
+}
+
+// list returns the names and modes of what is in a folder.
+func list(t *testing.T, dir string) (all string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			all += info.Mode().String() + " " + strings.TrimPrefix(path, dir) + "\n"
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Orders that are in a WAL that has lost its name are in the file once the program has ended.
+func TestOrdersInARemovedWALAreKept(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, _ := openFile(t, name)
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(name+"-wal"), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := openFile(t, name)
+	if _, err := again.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process that opens and closes the file while no connection of the pool is open removes no WAL.
+func TestWALStaysWhileThePoolIsEmpty(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, _ := openFile(t, name)
+	db.SetMaxIdleConns(-1)
+	shell := exec.CommandContext(t.Context(), "sqlite3", name, "CREATE TABLE t (n)")
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Skipf("%v: %s (Debian: apt-get install sqlite3)", err, out)
+	}
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFileSystemThatBecomesReadOnly(t *testing.T) {
+	_, file := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
+	var log strings.Builder
+	file.logger = slog.New(slog.NewTextHandler(&log, nil))
+	for _, readOnly := range []bool{true, true, false} {
+		file.readOnly = func(string) bool { return readOnly }
+		file.look()
+		if err := file.usable(); errors.Is(err, storefront.ErrUnavailable) != readOnly {
+			t.Errorf("read-only: %t, and it is %v", readOnly, err)
+		}
+	}
+	if n, m := strings.Count(log.String(), "read-only"), strings.Count(log.String(), "again"); n != 1 || m != 1 {
+		t.Errorf("the log is %s", &log)
+	}
+}
+
+// A program with a second SQLite library is refused: here, with a module of the name of one.
+func TestSecondLibraryIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
+	mod, err := os.ReadFile("../go.mod")
+	sum, sumErr := os.ReadFile("../go.sum")
+	if err := errors.Join(err, sumErr, os.Mkdir(filepath.Join(dir, "other"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	write("go.sum", string(sum))
+	write("go.mod", string(mod)+"\nrequire github.com/mattn/go-sqlite3 v1.0.0\n"+
+		"replace github.com/mattn/go-sqlite3 => "+filepath.Join(dir, "other")+"\n")
+	write("other/go.mod", "module github.com/mattn/go-sqlite3\n")
+	write("other/other.go", "package sqlite3\n")
+	write("main.go", `package main
+
+import (
+	"fmt"
+	"os"
+
+	"example.com/storefront/durable/shopdb"
+	_ "github.com/mattn/go-sqlite3"
+)
+
+func main() {
+	_, err := shopdb.Open(os.Args[1], nil)
+	fmt.Print(err)
+}
+`)
+	name := filepath.Join(dir, "shop.db")
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-tags", "nopostgres,nomysql",
+		"-modfile", filepath.Join(dir, "go.mod"), filepath.Join(dir, "main.go"), name)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := cmd.CombinedOutput()
+	for _, says := range []string{"modernc.org/sqlite", "github.com/mattn/go-sqlite3"} {
+		if err != nil || !strings.Contains(string(out), says) {
+			t.Errorf("%v: %s; want that it names %s", err, out, says)
+		}
+	}
+	if _, err := os.Stat(name); err == nil {
+		t.Error("the file has been made")
+	}
+}
+
+func TestOtherLibraries(t *testing.T) {
+	for path, want := range map[string]bool{
+		"github.com/mattn/go-sqlite3": true, "github.com/mattn/go-isatty": false,
+		"github.com/mutecomm/go-sqlcipher/v4": true, "github.com/ncruces/go-sqlite3": true,
+		"github.com/ncruces/go-strftime": false, "modernc.org/sqlite": false,
+		"github.com/glebarez/go-sqlite": false, // built on modernc.org/sqlite/lib, as the next
+		"zombiezen.com/go/sqlite":       false,
+	} {
+		info := &debug.BuildInfo{Deps: []*debug.Module{{Path: "modernc.org/sqlite"}, {Path: path}}}
+		if got := otherLibrary(info); (got != "") != want {
+			t.Errorf("with %s: %q", path, got)
+		}
+	}
+}
