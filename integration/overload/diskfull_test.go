@@ -3,12 +3,16 @@ package overload
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/internal/audit"
 )
@@ -83,4 +87,24 @@ func holdSnapshot(t *testing.T, file string) (end func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// A durable that starts on a full disk waits for room: its supervisor starts no process anew that has ended
+// with status 2.
+func TestStartOnAFullDisk(t *testing.T) {
+	dir := smalldisk.FolderOf(t, 2<<20)
+	file := filepath.Join(dir, "shop.db")
+	r := faulttest.StartReplicas(t, process.Durable, 1, file)[0]
+	r.End()
+	freeDisk := smalldisk.Fill(t, dir, 2<<20)
+	r.Start()
+	process.WaitFor(t, "a line of the log", time.Minute, r.Process, func() error {
+		if log := process.LogTail(r.Log); !strings.Contains(log, "waiting for the database") {
+			return errors.New(log)
+		}
+		return nil
+	})
+	freeDisk()
+	r.WaitUntilServing()
+	r.End()
 }
