@@ -13,6 +13,9 @@ import (
 // that a build of SQLite takes.
 const rowsPerStatement = 400
 
+// bytesPerStatement keeps a statement below MySQL's max_allowed_packet, which may be 1 MiB.
+const bytesPerStatement = 512 << 10
+
 // A Collection is the users, products or widgets of a [Store]. Its methods may be
 // called concurrently.
 type Collection struct {
@@ -21,8 +24,8 @@ type Collection struct {
 }
 
 // Put adds resources, or replaces those with the same IDs. If an ID is given
-// twice, the last resource counts. Up to 400 resources are one transaction; more
-// are put 400 at a time, in order of ID. If Put returns an error, some may have
+// twice, the last resource counts. Up to 400 resources of 512 KiB in all are one transaction; more
+// are put so many at a time, in order of ID. If Put returns an error, some may have
 // been put, and putting all again is safe. If one of them is the zero Resource,
 // Put returns an error and puts none.
 func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) error {
@@ -34,8 +37,16 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 	if len(resources) > 0 && resources[0].ID() == "" {
 		return errors.New("sqlstore: Put of the zero Resource")
 	}
-	for batch := range slices.Chunk(resources, rowsPerStatement) {
-		args := make([]any, 0, 2*len(batch))
+	for len(resources) > 0 {
+		n, size := 1, len(resources[0].String())
+		for ; n < min(len(resources), rowsPerStatement); n++ {
+			if size += len(resources[n].String()); size > bytesPerStatement {
+				break
+			}
+		}
+		batch := resources[:n]
+		resources = resources[n:]
+		args := make([]any, 0, 2*n)
 		for _, r := range batch {
 			args = append(args, []byte(r.ID()), r.String())
 		}

@@ -57,20 +57,22 @@ func classOf(err error) class {
 	if class, ok := codeClass(err); ok {
 		return class
 	}
-	if _, ok := errors.AsType[net.Error](err); ok {
-		return lost
-	}
-	for _, gone := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
-		if errors.Is(err, gone) {
-			return lost
-		}
-	}
+	// What an error says comes before what it looks like: errors of github.com/ncruces/go-sqlite3
+	// have the methods of a net.Error.
 	text := err.Error()
 	for _, k := range kinds() {
 		for _, known := range k.texts {
 			if strings.Contains(text, known.text) {
 				return known.class
 			}
+		}
+	}
+	if _, ok := errors.AsType[net.Error](err); ok && !strings.Contains(text, "sqlite3: ") {
+		return lost
+	}
+	for _, gone := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, gone) {
+			return lost
 		}
 	}
 	return final

@@ -44,14 +44,19 @@ func (h *health) note(began, now time.Duration, err error) {
 // isDown reports whether a call should give up early unless another call is answered.
 // Once tries have failed for as long as Options.Timeout, most calls need not wait as long
 // to learn the same. But finding that the database is back may take long, as where a driver
-// asks several servers in turn, so one call in each fortieth of Timeout gets all of its time.
+// asks several servers in turn, so one call in each fortieth of Timeout gets all of its time. Of calls
+// that come one at a time, that would be each, so one in twice Timeout does.
 func (h *health) isDown(now, timeout time.Duration) bool {
 	failing := time.Duration(h.failing.Load())
 	if failing == 0 || now-failing < timeout {
 		return false
 	}
+	every := timeout / 40
+	if h.calls.Load() == 1 {
+		every = 2 * timeout
+	}
 	last := h.probed.Load()
-	return now-time.Duration(last) < timeout/40 || !h.probed.CompareAndSwap(last, int64(now))
+	return last != 0 && now-time.Duration(last) < every || !h.probed.CompareAndSwap(last, int64(now))
 }
 
 // A watch ends the tries of a call that the server does not answer.

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -153,6 +154,39 @@ func TestOrderGetsThroughToASlowServer(t *testing.T) {
 
 // While the database is away, calls find out in a tenth of their time, except the first
 // ones, which wait for it to come back.
+func TestCallsThatComeOneAtATimeFailSoonWhileTheDatabaseIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := true
+		f := newProductDB()
+		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+			if away {
+				return nil, stateError("57P03")
+			}
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
+		long := 0
+		for n := range 30 {
+			began := time.Now()
+			_, err := store.GetProduct(t.Context(), "kettle")
+			took := time.Since(began)
+			if took > 2*time.Second {
+				long++
+			} else if want := "has not answered for more than 10s"; !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("GetProduct returned %v, want an error that says %q", err, want)
+			}
+			if n < 2 && took != 10*time.Second || 2 <= n && n < 10 && took > 2*time.Second {
+				t.Errorf("call %d took %v, want all of Timeout of the first two, and a tenth of it of the next", n, took)
+			}
+		}
+		if long < 3 || long > 5 {
+			t.Errorf("%d of 30 calls waited for all of Timeout, want 3 to 5", long)
+		}
+		away = false
+		fill(t, store, 1)
+	})
+}
+
 func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -592,8 +626,10 @@ func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
 		}
 		away, silent = false, true
 		var wg sync.WaitGroup
-		wg.Go(func() { store.GetProduct(t.Context(), "kettle") }) // the next probe
-		synctest.Wait()
+		for range 2 { // the second is the next probe
+			wg.Go(func() { store.GetProduct(t.Context(), "kettle") })
+			synctest.Wait()
+		}
 		began := time.Now()
 		fill(t, store, 1)
 		if took := time.Since(began); took > timeout/10 {

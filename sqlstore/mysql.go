@@ -340,6 +340,7 @@ func mySQLCode(err error) (number uint64, state string) {
 // mySQLClasses maps the numbers of MySQL and MariaDB (Server Error Message Reference) and of TiDB to
 // classes.
 var mySQLClasses = map[uint64]class{
+	1153: final,      // a statement larger than max_allowed_packet, with the SQLSTATE of a lost connection
 	1020: conflict,   // record has changed since last read: a conflict of snapshots
 	1021: passing,    // disk full
 	1037: passing,    // out of memory

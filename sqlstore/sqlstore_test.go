@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,23 @@ import (
 func hang(ctx context.Context, _ int, _ string, _ []driver.Value) ([][]driver.Value, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+// A sqliteNetError is an error like those of ncruces/go-sqlite3, which have the methods of a net.Error.
+type sqliteNetError string
+
+func (e sqliteNetError) Error() string   { return string(e) }
+func (e sqliteNetError) Timeout() bool   { return strings.Contains(string(e), "locked") }
+func (e sqliteNetError) Temporary() bool { return e.Timeout() }
+
+// A packetError is an error like those of go-sql-driver/mysql, with a SQLSTATE.
+type packetError struct {
+	Number   uint16
+	SQLState [5]byte
+}
+
+func (e *packetError) Error() string {
+	return "Error 1153 (08S01): Got a packet bigger than 'max_allowed_packet' bytes"
 }
 
 func TestErrorsThatPassAreRetried(t *testing.T) {
@@ -68,6 +86,7 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"server shutdown":              &mySQLError{Number: 1053},
 		"too many connections (MySQL)": &mySQLError{Number: 1040},
 		"wrapped (MySQL)":              fmt.Errorf("query: %w", &mySQLError{Number: 1205}),
+		"SQLITE_BUSY (ncruces)":        sqliteNetError("sqlite3: database is locked"),
 		"joined (MySQL)":               errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
 		"server gone (MySQL)":          errors.New("invalid connection"),
 		"server gone (pgx)":            errors.New("conn closed"),
@@ -121,6 +140,8 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"constraint violated": stateError("23514"),
 		"no table (MySQL)":    &mySQLError{Number: 1146, Message: "invalid connection"},
 		"no right (MySQL)":    &mySQLError{Number: 1142},
+		"too large (MySQL)":   &packetError{Number: 1153, SQLState: [5]byte([]byte("08S01"))},
+		"no table (ncruces)":  sqliteNetError("sqlite3: SQL logic error: no such table: storefront_users"),
 		"corruption (MySQL)":  &mySQLError{Number: 1030, Message: "Error 1030 (HY000): Got error 180 - 'Index corrupted' from storage engine"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +228,8 @@ func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second})
+				db := open(t, f)
+				var store *sqlstore.Store
 				for method, call := range map[string]func() error{
 					"ListUsers":   func() error { _, err := store.ListUsers(t.Context(), "", 1); return err },
 					"ListWidgets": func() error { _, err := store.ListWidgets(t.Context(), "", 1); return err },
@@ -218,6 +240,7 @@ func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 					"Migrate":     func() error { return store.Migrate(t.Context()) },
 					"ForgetKeys":  func() error { _, err := store.ForgetKeys(t.Context(), time.Time{}); return err },
 				} {
+					store = sqlstore.New(db, &sqlstore.Options{Timeout: 3 * time.Second})
 					began := time.Now()
 					err := call()
 					// The reason is in the error.
@@ -682,6 +705,38 @@ func TestDeadConnectionsOfThePoolAreSkippedWithoutPauses(t *testing.T) {
 			t.Errorf("GetProduct returned %v after %v", err, time.Since(began))
 		}
 	})
+}
+
+func TestPutSendsNoLargeStatement(t *testing.T) {
+	for _, engine := range engines {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeDB(engine)
+			var sizes []int // of the bodies in each statement
+			f.run = func(_ context.Context, _ int, _ string, args []driver.Value) ([][]driver.Value, error) {
+				size := 0
+				for pair := range slices.Chunk(args, 2) {
+					size += len(pair[1].(string))
+				}
+				sizes = append(sizes, size)
+				return nil, errPassOn
+			}
+			var resources []storefront.Resource
+			for i, n := range []int{100, 200, 300, 600, 1, 511} { // KiB
+				body := map[string]string{"text": strings.Repeat("x", n<<10-100)}
+				resources = append(resources, storefront.MustResource(fmt.Sprint(i), body))
+			}
+			if err := sqlstore.New(open(t, f), nil).Users.Put(t.Context(), resources...); err != nil {
+				t.Error(err)
+			}
+			var got []int
+			for _, size := range sizes {
+				got = append(got, (size+1023)>>10)
+			}
+			if want := []int{300, 300, 600, 512}; !slices.Equal(got, want) || len(f.server.members[0].state.resources) != 6 {
+				t.Errorf("%v: Put sends %v KiB in its statements, want %v", engine, got, want)
+			}
+		})
+	}
 }
 
 // The fewest parameters that a build of SQLite takes are 999.
