@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -617,11 +616,14 @@ func TestASharedReadIsNotGivenToARequestForWhichItBeganTooLongAgo(t *testing.T) 
 }
 
 func TestCancellationOfOneRequestDoesNotFailTheOthers(t *testing.T) {
-	for who := range 3 {
-		t.Run("request "+strconv.Itoa(who), func(t *testing.T) {
+	for i := range 6 {
+		who, want := i%3, []error{context.Canceled, context.DeadlineExceeded}[i/3]
+		t.Run(fmt.Sprintf("request %d, %v", who, want), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSource(taking(5 * time.Second))
-				gone, cancel := context.WithCancel(t.Context())
+				began := time.Now()
+				gone, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
 				var pending []<-chan result
 				for i := range 3 {
 					ctx := t.Context()
@@ -631,13 +633,18 @@ func TestCancellationOfOneRequestDoesNotFailTheOthers(t *testing.T) {
 					pending = append(pending, s.start(ctx, keyP, maxAge(60)))
 					synctest.Wait()
 				}
-				time.Sleep(time.Second)
-				cancel()
+				if want == context.Canceled {
+					cancel()
+				}
+				<-gone.Done()
+				ended := time.Since(began)
+				(<-pending[who]).wantError(t, want)
+				if took := time.Since(began); took != ended {
+					t.Errorf("the request ended after %v, want %v", took, ended)
+				}
 				for i, p := range pending {
-					if r := <-p; i == who {
-						r.wantError(t, context.Canceled)
-					} else {
-						r.want(t, 1)
+					if i != who {
+						(<-p).want(t, 1)
 					}
 				}
 				s.wantReads(t, 1)
@@ -645,24 +652,6 @@ func TestCancellationOfOneRequestDoesNotFailTheOthers(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestADeadlineOfOneRequestIsOnlyIts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSource(taking(5 * time.Second))
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		hurried := s.start(ctx, keyP, maxAge(60))
-		synctest.Wait()
-		patient := s.start(t.Context(), keyP, maxAge(60))
-		(<-hurried).wantError(t, context.DeadlineExceeded)
-		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("the request ended after %v, want its deadline, 2s", took)
-		}
-		(<-patient).want(t, 1)
-		s.wantReads(t, 1)
-	})
 }
 
 // No goroutine remains: synctest fails when one does.
@@ -819,27 +808,6 @@ func TestAnOlderReadDoesNotBringBackAValueThatIsGone(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAFailedSharedReadFailsThoseThatWaitAndNoneAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSource(func(ctx context.Context, n int) error {
-			pause(ctx, time.Second)
-			if n == 1 {
-				return errFailed
-			}
-			return nil
-		})
-		var pending []<-chan result
-		for range 5 {
-			pending = append(pending, s.start(t.Context(), keyP, maxAge(60)))
-		}
-		for _, p := range pending {
-			(<-p).wantError(t, errFailed)
-		}
-		s.wantReads(t, 1)
-		s.get(maxAge(60)).want(t, 2)
-	})
 }
 
 func TestAReadThatFailsDoesNotKeepRequestsFromJoiningAnother(t *testing.T) {
