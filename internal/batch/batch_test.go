@@ -463,38 +463,17 @@ func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 
 // No call may come for a long time that would run it.
 func TestWhatIsPutBackByABatchThatHasHandedOverIsRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		let := make(chan struct{})
-		q := &batch.Queue[int]{
-			Limits:   func(n int) (batches, size int) { return 1, n },
-			Alone:    func(int) bool { return false },
-			Detached: func() bool { return true },
-		}
-		batches := 0
-		q.Run = func(_ context.Context, b *batch.Batch[int]) {
-			batches++
-			switch batches {
-			case 1:
-				<-let
-			case 2:
+	each(t, func(t *testing.T, q *queue) {
+		q.in = func(b *batch.Batch[string]) {
+			if len(b.Members) == 2 {
 				b.HandOver()
 				b.PutBack(1)
 			}
 		}
-		var wg sync.WaitGroup
-		for i := range 3 {
-			wg.Go(func() {
-				if err := q.Do(t.Context(), i); err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		close(let)
-		wg.Wait()
-		if batches != 3 {
-			t.Errorf("%d batches were run, want 3", batches)
-		}
+		all := q.do("a", "b", "c")
+		q.letEnd(3)
+		q.want(t, "[[a] [b c] [c]]")
+		wantEnded(t, all...)
 	})
 }
 
