@@ -248,16 +248,6 @@ func TestWhoLeavesDuringItsBatchCancelsNobody(t *testing.T) {
 	})
 }
 
-func TestHandOverLetsThoseWhoWaitBegin(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		all := q.do("a", "b", "c")
-		q.begun[0].HandOver()
-		q.want(t, "[[a] [b c]]")
-		q.letEnd(2)
-		wantEnded(t, all...)
-	})
-}
-
 // HandOver may be called more than once, before the batch ends and after.
 func TestHandOverGivesOnePlaceAway(t *testing.T) {
 	for name, wait := range map[string]bool{"while others wait": true, "while nobody waits": false} {
@@ -461,15 +451,18 @@ func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 	})
 }
 
+// handOverAndPutBack puts the second of two members back, whose place others may have.
+func handOverAndPutBack(b *batch.Batch[string]) {
+	if len(b.Members) == 2 {
+		b.HandOver()
+		b.PutBack(1)
+	}
+}
+
 // No call may come for a long time that would run it.
 func TestWhatIsPutBackByABatchThatHasHandedOverIsRun(t *testing.T) {
 	each(t, func(t *testing.T, q *queue) {
-		q.in = func(b *batch.Batch[string]) {
-			if len(b.Members) == 2 {
-				b.HandOver()
-				b.PutBack(1)
-			}
-		}
+		q.in = handOverAndPutBack
 		all := q.do("a", "b", "c")
 		q.letEnd(3)
 		q.want(t, "[[a] [b c] [c]]")
@@ -480,12 +473,7 @@ func TestWhatIsPutBackByABatchThatHasHandedOverIsRun(t *testing.T) {
 // There are never more batches than places.
 func TestWhatIsPutBackByABatchThatHasHandedOverHasAPlace(t *testing.T) {
 	each(t, func(t *testing.T, q *queue) {
-		q.in = func(b *batch.Batch[string]) {
-			if len(b.Members) == 2 {
-				b.HandOver()
-				b.PutBack(1)
-			}
-		}
+		q.in = handOverAndPutBack
 		all := q.do("a", "b", "c")
 		q.letEnd(1)
 		all = append(all, q.do("d")...)
