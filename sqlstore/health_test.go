@@ -152,8 +152,7 @@ func TestOrderGetsThroughToASlowServer(t *testing.T) {
 	})
 }
 
-// While the database is away, calls find out in a tenth of their time, except the first
-// ones, which wait for it to come back.
+// Of calls that come one at a time, each would be the one that waits for the database to come back.
 func TestCallsThatComeOneAtATimeFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := true
@@ -187,6 +186,8 @@ func TestCallsThatComeOneAtATimeFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
+// While the database is away, calls find out in a tenth of their time, except the first
+// ones, which wait for it to come back.
 func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
