@@ -36,7 +36,8 @@
 //
 // The files are read anew for each connection, and so are those of certificates in PostgreSQL. To
 // change a password, have the server take both for a while, or write the file right after the
-// change: open connections go on.
+// change: open connections go on. While the server refuses the password, the database is unavailable;
+// [DB.Prepare] returns the error at once.
 //
 // # Which promise each part keeps
 //
@@ -70,9 +71,15 @@
 // and 20 for a server, so that four replicas fit into its default of 100. These are replaced after
 // 30 minutes.
 //
-// Only its owner can read a new SQLite file and those beside it. If the name is a symbolic link, all
-// of this is true of the file that it leads to. The file belongs on a local disk, not on a network
-// file system.
+// A SQLite file stays the one that was opened. If it, or one of the two beside it, is removed, moved or
+// replaced, no order is acknowledged any more, not even one whose commit is under way: orders fail with
+// ErrUnavailable at once, and the log says what to do. Only its owner can read a new file and those beside
+// it. If the name is a symbolic link, all of this is true of the file that it leads to. The log warns of a
+// network file system.
+//
+// A process has one SQLite library per file, and nothing else in it opens the file, such as os.ReadFile:
+// when a process closes any descriptor of a file, the system drops its locks on that file, and another
+// process writes at the same time. Open refuses a program that has a second library linked in.
 //
 // # Leaving databases out
 //
@@ -96,8 +103,9 @@ import (
 
 // Options are settings of [Open]. Zero values are defaults.
 type Options struct {
-	// Logger is told when the disk has no room for orders and when it has room again, what
-	// Prepare waits for, and why keys are not forgotten. If it is nil, it is slog.Default().
+	// Logger is told when the disk has no room for orders, or a file is gone, and when that has
+	// passed, what Prepare waits for, and why keys are not forgotten. If it is nil, it is
+	// slog.Default().
 	Logger *slog.Logger
 
 	// BusyTimeout is how long a statement waits for the lock of a SQLite file. Zero means 100 ms,

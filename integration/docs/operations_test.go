@@ -160,19 +160,25 @@ func TestDocumentedVersionOfTheTables(t *testing.T) {
 	})
 }
 
-// backingUp tries a command that copies the SQLite file of durable: the copy is for its owner
-// alone, and would not be without the umask.
+// backingUp tries a command that copies the SQLite file of durable, which replaces the last copy: the
+// copy is for its owner alone, and would not be without the umask.
 func backingUp(t *testing.T, command string) {
 	need.Programs(t, need.Tools, "sqlite3")
 	dir := process.Folder(t)
 	d := testdb.New(t, "sqlite", "file:"+filepath.Join(dir, "shop.db"))
 	order := createAt(t, sqlstore.New(d.Pool, nil), "key", time.Now())
 	for umask, want := range map[string]os.FileMode{"umask 077;": 0o600, "umask 022;": 0o644} {
-		name := filepath.Join(dir, want.String())
+		backups := filepath.Join(dir, want.String())
+		if err := os.Mkdir(backups, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(backups, "shop.db")
 		script := strings.NewReplacer(
-			"umask 077;", umask, "/var/lib/shop", dir, "/var/backups/shop.db", name).Replace(command)
-		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
+			"umask 077;", umask, "/var/lib/shop", dir, "/var/backups", backups).Replace(command)
+		for range 2 {
+			if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", script, err, out)
+			}
 		}
 		info, err := os.Stat(name)
 		if err != nil {

@@ -187,10 +187,13 @@ func (s *shop) addUsers(ids ...string) {
 }
 
 // wantWalk checks which users a walk by Link sees.
-func (s *shop) wantWalk(t testing.TB, limit int, want ...string) {
+func (s *shop) wantWalk(t testing.TB, from string, want ...string) {
 	t.Helper()
 	var ids []string
-	at := &url.URL{Path: "/v1/users", RawQuery: fmt.Sprint("limit=", limit)}
+	at, err := url.Parse(from)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for more := true; more; {
 		r := s.send(t, "GET", at.String(), "")
 		var page struct{ Data []storefront.Resource }

@@ -122,7 +122,7 @@ func (f *front) run(t *testing.T, dir string, command ...string) {
 			return false
 		}
 		res.Body.Close()
-		return res.StatusCode == http.StatusOK
+		return res.StatusCode < http.StatusInternalServerError // 404 beside a prefix
 	})
 }
 
@@ -140,7 +140,7 @@ func startNginx(t *testing.T, by behind, config string) *front {
 	const program = "/usr/sbin/nginx"
 	f, behind, dir := newFront(t, by, program, "nginx")
 	config = strings.Replace(config, "/var/cache/nginx/shop", dir+"/cache", 1) // if it has a cache
-	config = replaced(t, config, "listen 80;", "listen unix:"+dir+"/front;")
+	config = replaced(t, config, "listen 80;", "listen unix:"+dir+"/front;", "shop.example", "*.example")
 	write(t, dir, "shop.conf", strings.Replace(addressed(config, behind), "/run/fcgiwrap.socket", dir+"/fcgiwrap.socket", 1))
 	user := ""
 	if os.Getuid() == 0 { // whom the folder belongs to
@@ -159,6 +159,11 @@ func startNginx(t *testing.T, by behind, config string) *front {
 			scgi_temp_path `+dir+`/scgi;
 			uwsgi_temp_path `+dir+`/uwsgi;
 			include shop.conf;
+			server { # as Debian has one
+				listen unix:`+dir+`/front default_server;
+				server_name _;
+				return 421;
+			}
 		}`)
 	command := []string{program, "-p", dir, "-e", "stderr", "-c", main}
 	if socket := dir + "/fcgiwrap.socket"; strings.Contains(config, "/run/fcgiwrap.socket") {
