@@ -20,6 +20,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -140,10 +141,7 @@ func sender(b *testing.B, h http.Handler, request string, callers int) func(call
 	}
 	connections := make([]connection, callers)
 	for i := range connections {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			b.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(b)
 		b.Cleanup(func() { conn.Close() })
 		connections[i] = connection{conn, bufio.NewReader(conn)}
 	}
@@ -252,25 +250,16 @@ func fillHandwritten(b *testing.B, d *testdb.DB, db *sql.DB) {
 		`CREATE TABLE orders (id VARCHAR(255) PRIMARY KEY, item TEXT NOT NULL, qty BIGINT NOT NULL, created_at VARCHAR(40) NOT NULL)`,
 		`CREATE TABLE idempotency_keys (value VARCHAR(255) PRIMARY KEY, order_id VARCHAR(255) NOT NULL REFERENCES orders (id))`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(db.Exec(statement))(b)
 	}
-	tx, err := db.Begin()
-	if err != nil {
-		b.Fatal(err)
-	}
+	tx := must.Get(db.Begin())(b)
 	defer tx.Rollback()
 	for i := range 1000 { // as in fillForBenchmark
 		_, err1 := tx.Exec(d.SQL(`INSERT INTO users VALUES ($1, $2, $3)`), fmt.Sprintf("u%08d", i), "A name of usual length", i)
 		_, err2 := tx.Exec(d.SQL(`INSERT INTO products VALUES ($1, $2, $3)`), fmt.Sprintf("p%08d", i), "A name of usual length", i)
-		if err := errors.Join(err1, err2); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, errors.Join(err1, err2))
 	}
-	if err := tx.Commit(); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, tx.Commit())
 }
 
 // handwrittenProgram is the program as people write it.

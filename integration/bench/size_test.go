@@ -18,6 +18,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
@@ -144,9 +145,7 @@ func measureSize(b *testing.B, s *sized) {
 	var created []storefront.IdempotencyKey
 	for range few {
 		created = append(created, newKey())
-		if _, err := create(created[len(created)-1]); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(create(created[len(created)-1]))(b)
 	}
 	var next atomic.Int64
 	replay := func() error {
@@ -174,22 +173,15 @@ func measureSize(b *testing.B, s *sized) {
 		s.database.Exec(b, s.analyze)
 	}
 	orders := number(b, s.database.Pool, "SELECT count(*) FROM storefront_orders")
-	rows, err := s.database.Pool.Query(s.parts)
-	if err != nil {
-		b.Fatal(err)
-	}
+	rows := must.Get(s.database.Pool.Query(s.parts))(b)
 	defer rows.Close()
 	for rows.Next() {
 		var part string
 		var bytes int64
-		if err := rows.Scan(&part, &bytes); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, rows.Scan(&part, &bytes))
 		b.ReportMetric(float64(bytes)/float64(orders), part+"-B/order")
 	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, rows.Err())
 
 	const horizon = storefront.KeyLifetime + time.Hour
 	s.database.Exec(b, fmt.Sprintf(s.record, time.Now().Add(-horizon-time.Minute).UnixMilli()))
@@ -203,10 +195,7 @@ func measureSize(b *testing.B, s *sized) {
 
 func fileSize(b *testing.B, name string) int64 {
 	b.Helper()
-	info, err := os.Stat(name)
-	if err != nil {
-		b.Fatal(err)
-	}
+	info := must.Get(os.Stat(name))(b)
 	return info.Size()
 }
 
@@ -222,9 +211,7 @@ func number(b *testing.B, db *sql.DB, query string) (n int64) {
 func ownCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
@@ -235,10 +222,7 @@ func serverCPU(b *testing.B, pid int) (sum time.Duration) {
 	if pid == 0 {
 		return 0
 	}
-	children, err := process.Children(pid)
-	if err != nil {
-		b.Fatal(err)
-	}
+	children := must.Get(process.Children(pid))(b)
 	for _, pid := range append(children, pid) {
 		sum += threadsCPU(b, pid)
 	}
@@ -248,19 +232,10 @@ func serverCPU(b *testing.B, pid int) (sum time.Duration) {
 // threadsCPU returns the CPU time that the threads of a process have used: 0 if it is gone.
 func threadsCPU(b *testing.B, pid int) (sum time.Duration) {
 	b.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	threads := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)))(b)
 	for _, thread := range threads {
-		text, err := os.ReadFile(thread)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ns, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(thread))(b)
+		ns := must.Get(strconv.ParseInt(strings.Fields(string(text))[0], 10, 64))(b)
 		sum += time.Duration(ns)
 	}
 	return sum

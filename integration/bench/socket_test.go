@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 // BenchmarkSocket measures the CPU time per request of whole server processes,
@@ -116,30 +118,17 @@ func startServer(b *testing.B, op operation, kind string) *serverProcess {
 	cmd := exec.Command("taskset", "-c", "0", os.Args[0])
 	cmd.Env = append(os.Environ(), "STOREFRONT_BENCHMARK_SERVER="+op.name+"/"+kind, "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	stdin := must.Get(cmd.StdinPipe())(b)
+	stdout := must.Get(cmd.StdoutPipe())(b)
+	must.OK(b, cmd.Start())
 	s := &serverProcess{pid: cmd.Process.Pid}
 	for i := range benchmarkRecords {
 		s.requests = append(s.requests, []byte(op.request(i)))
 	}
 	var address string
-	if _, err := fmt.Fscanln(stdout, &address); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(fmt.Fscanln(stdout, &address))(b)
 	for range 16 {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			b.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", address))(b)
 		s.conns = append(s.conns, conn)
 	}
 	b.Cleanup(func() {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	_ "github.com/oapi-codegen/runtime" // which generated code imports
+
+	"example.com/storefront/integration/internal/must"
 )
 
 // TestGo tests clients that generators of Go make. The compiler is told to take their
@@ -24,26 +26,15 @@ func TestGo(t *testing.T) {
 			generate[last] = filepath.Join(generated, generate[last])
 			goCommand(t, append(append([]string{"tool"}, generate...), "../../openapi.json")...)
 
-			files, err := os.ReadDir(generated)
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := must.Get(os.ReadDir(generated))(t)
 			replace := map[string]string{}
 			for _, file := range files {
-				name, err := filepath.Abs(filepath.Join(folder, file.Name()))
-				if err != nil {
-					t.Fatal(err)
-				}
+				name := must.Get(filepath.Abs(filepath.Join(folder, file.Name())))(t)
 				replace[name] = filepath.Join(generated, file.Name())
 			}
-			text, err := json.Marshal(map[string]any{"Replace": replace})
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(map[string]any{"Replace": replace}))(t)
 			overlay := filepath.Join(t.TempDir(), "overlay.json")
-			if err := os.WriteFile(overlay, text, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(overlay, text, 0o666))
 			goCommand(t, "test", "-vet", "all", "-overlay", overlay, "./"+folder)
 		})
 	}

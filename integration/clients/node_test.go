@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/node"
 )
 
@@ -21,16 +22,12 @@ func TestNode(t *testing.T) {
 	t.Parallel()
 	modules := node.Modules(t)
 	dir := nodeFolder(t.TempDir())
-	if err := os.CopyFS(string(dir), os.DirFS("testdata/typescript")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(string(dir), os.DirFS("testdata/typescript")))
 	document := read(t, "../../openapi.json")
 	dir.write(t, "openapi.json", document)
 	// A copy with a reference that leads nowhere.
 	dir.write(t, "broken.json", replaced(t, document, `"items": { "$ref": "#/components/schemas/Fault" }`, `"items": { "$ref": "#/components/schemas/Fautl" }`))
-	if err := os.Symlink(modules, filepath.Join(string(dir), "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(modules, filepath.Join(string(dir), "node_modules")))
 
 	for name, lint := range map[string][]string{
 		"Redocly":  {"node_modules/.bin/redocly", "lint"},
@@ -71,9 +68,7 @@ func TestNode(t *testing.T) {
 	} {
 		t.Run("client of "+generator, func(t *testing.T) {
 			folder := nodeFolder(filepath.Join(string(dir), generator))
-			if err := os.MkdirAll(filepath.Join(string(folder), "generated"), 0o777); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Join(string(folder), "generated"), 0o777))
 			for name, from := range map[string]string{"package.json": "package.json", "tsconfig.json": "tsconfig.json", "use.ts": generator + ".ts"} {
 				folder.write(t, name, read(t, filepath.Join("testdata/typescript/clients", from)))
 			}
@@ -98,23 +93,19 @@ func TestNode(t *testing.T) {
 // document but those that begin with lacks.
 func testNames(t *testing.T, document string, generated fs.FS, lacks string) {
 	var code strings.Builder
-	if err := fs.WalkDir(generated, ".", func(name string, entry fs.DirEntry, err error) error {
+	must.OK(t, fs.WalkDir(generated, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := fs.ReadFile(generated, name)
 		code.WriteString(strings.ToLower(string(text)))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var d struct {
 		Paths      map[string]map[string]json.RawMessage
 		Components struct{ Schemas map[string]any }
 	}
-	if err := json.Unmarshal([]byte(document), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(document), &d))
 	names := slices.Collect(maps.Keys(d.Components.Schemas))
 	for _, item := range d.Paths {
 		for method, operation := range item {
@@ -182,17 +173,12 @@ func (dir nodeFolder) mustRun(t *testing.T, command ...string) string {
 
 func (dir nodeFolder) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(string(dir), name), []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(string(dir), name), []byte(text), 0o666))
 }
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
 	return string(text)
 }
 

@@ -13,6 +13,7 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/audit"
@@ -107,10 +108,7 @@ func waitUntilReplaying(t *testing.T, f *faulttest.Test) {
 			break
 		}
 	}
-	text, err := json.Marshal(map[string]any{"item": order.Item, "qty": order.Qty})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]any{"item": order.Item, "qty": order.Qty}))(t)
 	client := &http.Client{Timeout: 5 * time.Second}
 	for _, r := range f.Replicas {
 		process.WaitFor(t, r.URL+" replays", time.Minute, r.Process, func() error {

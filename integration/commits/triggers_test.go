@@ -10,6 +10,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -154,10 +155,7 @@ func checkLockedKeys(t *testing.T, d *testdb.DB, store storefront.Store) {
 				t.Fatal(err)
 			}
 		}
-		tx, err := d.Pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(d.Pool.BeginTx(t.Context(), nil))(t)
 		defer tx.Rollback()
 		if _, err := tx.ExecContext(t.Context(), insert, fmt.Sprint("ord_of_another_", i), hash[:], fingerprint[:]); err != nil {
 			t.Fatal(err)
@@ -180,9 +178,7 @@ func checkLockedKeys(t *testing.T, d *testdb.DB, store storefront.Store) {
 		if i%2 == 1 {
 			end = tx.Commit
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, end())
 	}
 	waiting.Wait()
 	for _, p := range free {

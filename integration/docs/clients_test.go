@@ -22,6 +22,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/clienttest"
 	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 )
 
@@ -204,9 +205,7 @@ func TestDocumentedClients(t *testing.T) {
 			program = strings.Replace(program, row.sleep, row.instead, 1) + row.function
 			dir := t.TempDir()
 			file := filepath.Join(dir, row.file)
-			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(program), 0o600))
 			keys := make(map[string]bool)
 			for i, c := range clientRows {
 				t.Run(c.name, func(t *testing.T) {
@@ -302,10 +301,7 @@ func checkSleeps(t *testing.T, stderr string, times, told int) {
 // clientSource returns a file of folder clients.
 func clientSource(t *testing.T, file string) string {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(repository, "clients", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(filepath.Join(repository, "clients", file)))(t)
 	return string(source)
 }
 
@@ -356,14 +352,10 @@ func TestDocumentedClientsPassTheSuite(t *testing.T) {
 				text = strings.Replace(text, change[0], change[1], 1)
 			}
 			run := []string{row.run, filepath.Join(t.TempDir(), row.file)}
-			if err := os.WriteFile(run[len(run)-1], []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(run[len(run)-1], []byte(text), 0o600))
 			if row.language == "go" {
 				text = strings.Replace(text, "import (", "import (\n\"os\"", 1)
-				if err := os.WriteFile(run[0], []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(run[0], []byte(text), 0o600))
 				built := filepath.Join(filepath.Dir(run[0]), "client")
 				if out, err := exec.Command("go", "build", "-o", built, run[0]).CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)

@@ -23,6 +23,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -55,29 +56,19 @@ func TestDocumentedGoCompiles(t *testing.T) {
 		}
 		sources = append(sources, goSource{d.Name, expressionsOf(d), noSuchName.MatchString})
 	}
-	root, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs(repository))(t)
 	dir := t.TempDir()
 	overlay := make(map[string]string) // files that are only there for the compiler, and what is in them
 	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-gcflags=-e", "-o", os.DevNull}
 	for i, s := range sources {
 		folder := fmt.Sprintf("integration/documented%d", i)
 		file := filepath.Join(dir, fmt.Sprintf("documented%d.go", i))
-		if err := os.WriteFile(file, []byte(s.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(s.text), 0o600))
 		overlay[filepath.Join(root, folder, "main.go")] = file
 		args = append(args, "./"+folder)
 	}
-	text, err := json.Marshal(map[string]any{"Replace": overlay})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]any{"Replace": overlay}))(t)
+	must.OK(t, os.WriteFile(filepath.Join(dir, "overlay.json"), text, 0o600))
 	build := exec.Command("go", args...)
 	build.Dir = root
 	out, err := build.CombinedOutput()
@@ -93,10 +84,7 @@ func TestDocumentedGoCompiles(t *testing.T) {
 			}
 			continue
 		}
-		i, err := strconv.Atoi(found[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := must.Get(strconv.Atoi(found[1]))(t)
 		if s := sources[i]; s.wrong(line) {
 			t.Errorf("%s: %s", s.place, found[2])
 		}
@@ -203,9 +191,7 @@ func TestOwnersReadOrders(t *testing.T) {
 		at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 		order := storefront.Order{ID: documented, Item: "teapot", Qty: 2, CreatedAt: at}
 		key := storefront.IdempotencyKey{Value: "a1"}
-		if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), key, order); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), key, order))(t)
 		// So many orders of other days that it is worth while to read by an index.
 		var others []string
 		for i := range 2000 {
@@ -268,32 +254,22 @@ func byIndex(d *testdb.DB, plan []map[string]string) bool {
 // rowsOf returns the rows of a query by the names of their columns.
 func rowsOf(t *testing.T, db *sql.DB, query string) (all []map[string]string) {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(db.QueryContext(t.Context(), query))(t)
 	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	columns := must.Get(rows.Columns())(t)
 	for rows.Next() {
 		values := make([]sql.NullString, len(columns))
 		pointers := make([]any, len(columns))
 		for i := range values {
 			pointers[i] = &values[i]
 		}
-		if err := rows.Scan(pointers...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(pointers...))
 		row := make(map[string]string)
 		for i, column := range columns {
 			row[column] = values[i].String
 		}
 		all = append(all, row)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return all
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 )
@@ -59,10 +60,7 @@ var trials = map[string]trial{
 // serving tries a command that serves until it is ended: a page for people, too.
 func serving(binary func() (string, error)) trial {
 	return func(t *testing.T, _ string) {
-		w, err := http.Get(startService(t, binary) + "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(http.Get(startService(t, binary) + "/"))(t)
 		defer w.Body.Close()
 		kind := w.Header.Get("Content-Type")
 		if w.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") {
@@ -88,10 +86,7 @@ func instead(command string) trial {
 // inCI is for what .ci/run runs.
 func inCI(step string) trial {
 	return func(t *testing.T, command string) {
-		script, err := os.ReadFile(filepath.Join(repository, ".ci", "run"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		script := must.Get(os.ReadFile(filepath.Join(repository, ".ci", "run")))(t)
 		if !strings.Contains(string(script), step) {
 			t.Errorf("%s: .ci/run does not %s", command, step)
 		}
@@ -242,23 +237,14 @@ func runDocumented(t *testing.T, commands []documentedCommand) {
 // returns its URL.
 func startService(t *testing.T, binary func() (string, error), args ...string) string {
 	t.Helper()
-	name, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := must.Get(binary())(t)
 	dir := process.Folder(t)
 	cmd := exec.Command(name, append(args, "-addr", "localhost:0")...)
 	cmd.Dir = dir // where durable makes storefront.db
-	out, err := os.Create(filepath.Join(dir, "stdout"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(filepath.Join(dir, "stdout")))(t)
 	defer out.Close()
 	cmd.Stdout = out
-	p, err := process.Start(cmd, filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(process.Start(cmd, filepath.Join(dir, "log")))(t)
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -292,9 +278,7 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write(".curlrc", "no-progress-meter\n") // as where a terminal shows what curl prints
 	var script strings.Builder
@@ -386,10 +370,7 @@ func definesFlag(t *testing.T, packages []string, name string) bool {
 	t.Helper()
 	definition := regexp.MustCompile(`flag\.\w+\("` + regexp.QuoteMeta(name) + `"`)
 	for _, dir := range packages {
-		files, err := filepath.Glob(filepath.Join(repository, dir, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(repository, dir, "*_test.go")))(t)
 		for _, file := range files {
 			if code, err := os.ReadFile(file); err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/must"
 )
 
 // repository is its root, for this package's tests.
@@ -187,10 +188,7 @@ func testFunctions(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
 	for _, pattern := range []string{"*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go"} {
-		files, err := filepath.Glob(filepath.Join(repository, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(repository, pattern)))(t)
 		for _, file := range files {
 			for _, name := range testFunctionsIn(t, file) {
 				names[name] = true
@@ -202,10 +200,7 @@ func testFunctions(t *testing.T) map[string]bool {
 
 func testFunctionsIn(t *testing.T, file string) (names []string) {
 	t.Helper()
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(file))(t)
 	for _, found := range testFunction.FindAllSubmatch(source, -1) {
 		names = append(names, string(found[1]))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -45,23 +46,15 @@ type kubernetesProbe struct {
 // The probes of the documented Deployment ask for what the program answers, and give it
 // the time that it says it needs.
 func TestKubernetesProbes(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository, "docs", "deploy", "kubernetes.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(repository, "docs", "deploy", "kubernetes.yaml")))(t)
 	var deployment struct {
 		Spec struct{ Template struct{ Spec kubernetesPod } }
 	}
-	if err := yaml.Unmarshal(text, &deployment); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(text, &deployment))
 	pod := deployment.Spec.Template.Spec
 	shop := pod.Containers[0]
 
-	delay, err := time.ParseDuration(durableFlags(t)["shutdown-delay"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	delay := must.Get(time.ParseDuration(durableFlags(t)["shutdown-delay"]))(t)
 	const inFlight, waitForDatabase, check = time.Minute, 30 * time.Second, 2 * time.Second
 	for what, d := range map[string]struct{ got, more time.Duration }{
 		"terminationGracePeriodSeconds": {seconds(pod.TerminationGracePeriodSeconds), delay + inFlight},
@@ -105,10 +98,7 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 // TestDocumentedFlags has the table of docs/operations.md name each flag of durable.
 func TestDocumentedFlags(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository, "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(repository, "docs", "operations.md")))(t)
 	documented := make(map[string]string)
 	row := regexp.MustCompile("(?m)^\\| `-([\\w-]+)` \\| (?:`(.*?)`)? *\\|")
 	for _, found := range row.FindAllStringSubmatch(string(text), -1) {
@@ -122,10 +112,7 @@ func TestDocumentedFlags(t *testing.T) {
 // durableFlags returns the flags of durable and their defaults.
 func durableFlags(t *testing.T) map[string]string {
 	t.Helper()
-	binary, err := process.Durable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must.Get(process.Durable())(t)
 	usage, _ := exec.Command(binary, "-h").CombinedOutput()
 	flags := make(map[string]string)
 	described := regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`)

@@ -11,6 +11,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
@@ -28,10 +29,7 @@ func statementsOf(t *testing.T, d *testdb.DB, document, test string) []string {
 func createAt(t *testing.T, store *sqlstore.Store, id string, at time.Time) storefront.Order {
 	t.Helper()
 	order := storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: at.UTC().Truncate(time.Millisecond)}
-	got, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: id}, order)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: id}, order))(t)
 	return got
 }
 
@@ -78,9 +76,7 @@ func TestClocksThatDifferAreSeen(t *testing.T) {
 		d.RecordKey(t, "long ago", time.Now().Add(-9*time.Hour))
 		for _, statement := range statementsOf(t, d, "docs/operations.md", "TestClocksThatDifferAreSeen") {
 			var least, most int64
-			if err := d.Pool.QueryRowContext(t.Context(), statement).Scan(&least, &most); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Pool.QueryRowContext(t.Context(), statement).Scan(&least, &most))
 			const minute = 60_000
 			if least > -119*minute || least < -150*minute || most < 30*minute || most > 61*minute {
 				t.Errorf("%s\nreturns %d and %d for clocks that are two hours behind and an hour ahead",
@@ -100,9 +96,7 @@ func TestOldOrdersAreDeleted(t *testing.T) {
 		for _, id := range []string{"forgotten", "forgotten, and young"} {
 			d.RecordKey(t, id, time.Now().Add(-26*time.Hour))
 		}
-		if _, err := store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)))(t)
 		kept := createAt(t, store, "kept", time.UnixMilli(1e12))
 		d.Exec(t, statementsOf(t, d, "docs/operations.md", "TestOldOrdersAreDeleted")...)
 		var left []string
@@ -180,10 +174,7 @@ func backingUp(t *testing.T, command string) {
 				t.Fatalf("%s: %v\n%s", script, err, out)
 			}
 		}
-		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(name))(t)
 		if info.Mode() != want {
 			t.Errorf("%s makes a file of mode %v, want %v", script, info.Mode(), want)
 		}

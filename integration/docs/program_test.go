@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -56,9 +57,7 @@ func TestDocumentedProgram(t *testing.T) {
 	}
 
 	// While it drains, it serves and is not ready, until a second signal comes.
-	if err := shop.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, shop.Process.Signal(syscall.SIGTERM))
 	process.WaitFor(t, "/readyz fails", time.Minute, shop, func() error {
 		if status, body := ask(t, base+"/readyz", "", ""); status != http.StatusServiceUnavailable {
 			return fmt.Errorf("it is answered with %d and %s", status, body)
@@ -80,9 +79,7 @@ func TestDocumentedProgram(t *testing.T) {
 	if status, body := ask(t, base+"/v1/orders", "Bearer token-of-ada", "b"); status != http.StatusUnprocessableEntity {
 		t.Errorf("after a restart, an order beyond the stock is answered with %d and %s", status, body)
 	}
-	if err := shop.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, shop.Process.Signal(syscall.SIGTERM))
 	if <-shop.Ended; shop.State != nil {
 		t.Errorf("it does not end cleanly: %v", shop.State)
 	}
@@ -116,21 +113,16 @@ func documentedProgram(t *testing.T) (program string, commands []string) {
 // another time for draining, and an address that is its first argument.
 func buildDocumented(t *testing.T, commands []string, program string) func(draining time.Duration) string {
 	t.Helper()
-	root, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs(repository))(t)
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "shop")
 	sums, err := os.ReadFile(filepath.Join(root, "durable", "go.sum"))
-	if err := errors.Join(err,
+	must.OK(t, errors.Join(err,
 		os.Symlink(root, filepath.Join(dir, "storefront")),
 		os.Mkdir(folder, 0o700),
 		os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o600),
 		os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	run := func(command string) string {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = folder
@@ -152,9 +144,7 @@ func buildDocumented(t *testing.T, commands []string, program string) func(drain
 		}
 		text := strings.NewReplacer(address, "os.Args[1]", pause, fmt.Sprint(int64(draining)),
 			`"net/http"`, `"net/http"; "os"`).Replace(program)
-		if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(text), 0o600))
 		name := filepath.Join(dir, "draining-"+draining.String())
 		run("go build -o " + name + " .")
 		return name
@@ -168,10 +158,7 @@ func startDocumented(t *testing.T, binary, dir string) (base string, shop *proce
 	cmd := exec.Command(binary, address)
 	cmd.Dir = dir
 	log := filepath.Join(dir, "log")
-	shop, err := process.Start(cmd, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shop = must.Get(process.Start(cmd, log))(t)
 	t.Cleanup(func() {
 		shop.Kill()
 		if t.Failed() {
@@ -210,15 +197,9 @@ func ask(t *testing.T, url, credentials, key string) (status int, body string) {
 	if credentials != "" {
 		r.Header.Set("Authorization", credentials)
 	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(r))(t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(text)
 }
 

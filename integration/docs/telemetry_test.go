@@ -22,6 +22,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/durable/metrics"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -59,10 +60,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	have := w.Body.String()
 	names := regexp.MustCompile(`\b(?:(?:requests?|go|process)_\w+|sqlstore_\w+(?:\{.*?\})?)`)
 	for _, document := range []string{"operations.md", "failures.md", "deploy/dashboard.json"} {
-		text, err := os.ReadFile(filepath.Join(repository, "docs", document))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(repository, "docs", document)))(t)
 		found := names.FindAllString(strings.ReplaceAll(string(text), `\"`, `"`), -1)
 		for _, name := range found {
 			isFile := strings.HasSuffix(name, "_test")

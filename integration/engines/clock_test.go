@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -57,9 +58,7 @@ func TestAKeyOfAReplicaThatIsBehindIsRemembered(t *testing.T) {
 		t.Parallel()
 		behind, other := sqlstore.New(d.Connect(t), nil), sqlstore.New(d.Connect(t), nil)
 		order := storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Millisecond)}
-		if _, err := behind.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"}, order); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(behind.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"}, order))(t)
 		if n, err := other.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime-time.Hour)); err != nil || n != 0 {
 			t.Errorf("ForgetKeys returned %d, %v, want 0", n, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -75,9 +76,7 @@ func TestOrdersMoveToMoreStores(t *testing.T) {
 	}
 	before := over(2, nil)
 	for i := range keys / 2 {
-		if _, err := create(before, i, "before", "teapot"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(create(before, i, "before", "teapot"))(t)
 	}
 	after := &successor{over(3, nil), over(2, &sqlstore.Options{Accept: refuse})}
 	for range 2 { // created, and replayed

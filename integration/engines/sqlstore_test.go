@@ -14,6 +14,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -33,9 +34,7 @@ func TestPutAndDeleteInBatches(t *testing.T) {
 		}
 		given := slices.Clone(resources)
 		for range 2 {
-			if err := store.Users.Put(t.Context(), resources...); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, store.Users.Put(t.Context(), resources...))
 		}
 		if diff := cmp.Diff(given, resources); diff != "" {
 			t.Errorf("Put changed its arguments (-want +got):\n%s", diff)
@@ -47,9 +46,7 @@ func TestPutAndDeleteInBatches(t *testing.T) {
 			ids = append(ids, fmt.Sprint("u", i), "nobody", fmt.Sprint("u", i))
 			delete(want, fmt.Sprint("u", i))
 		}
-		if err := store.Users.Delete(t.Context(), ids...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, store.Users.Delete(t.Context(), ids...))
 		expectUsers(t, store, want)
 
 		if err := errors.Join(store.Users.Put(t.Context()), store.Users.Delete(t.Context())); err != nil {
@@ -60,10 +57,7 @@ func TestPutAndDeleteInBatches(t *testing.T) {
 
 func expectUsers(t *testing.T, store *sqlstore.Store, want map[string]string) {
 	t.Helper()
-	list, err := store.ListUsers(t.Context(), "", 10_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(store.ListUsers(t.Context(), "", 10_000))(t)
 	got := make(map[string]string)
 	for _, r := range list {
 		got[r.ID()] = r.String()
@@ -80,9 +74,7 @@ func TestPutOfALongResource(t *testing.T) {
 		store := sqlstore.New(d.Pool, nil)
 		for _, letter := range []string{"a", "ö", "😀"} {
 			long := storefront.MustResource("long", map[string]string{"text": strings.Repeat(letter, 100_000)})
-			if err := store.Users.Put(t.Context(), long, storefront.MustResource("short", nil)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, store.Users.Put(t.Context(), long, storefront.MustResource("short", nil)))
 			expectUsers(t, store, map[string]string{"long": long.String(), "short": `{"id":"short"}`})
 		}
 	}
@@ -126,11 +118,8 @@ func TestForgetKeys(t *testing.T) {
 		horizon := time.Now().Add(-storefront.KeyLifetime).Truncate(time.Millisecond)
 		create := func(value, id string) storefront.Order {
 			t.Helper()
-			order, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
-				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: time.Now()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			order := must.Get(store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
+				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: time.Now()}))(t)
 			return order
 		}
 		create("old", "ord_old")
@@ -158,10 +147,7 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
 		const many = 2500
-		tx, err := d.Pool.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(d.Pool.Begin())(t)
 		for i := range many {
 			_, err := tx.Exec(d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
 				VALUES ($1, 'kettle', 1, 0, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), []byte{}, fmt.Append(nil, i), make([]byte, 32), i)
@@ -169,9 +155,7 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, tx.Commit())
 		var wg sync.WaitGroup
 		forgotten := make([]int64, 4)
 		for i := range forgotten {
@@ -198,9 +182,7 @@ func TestPostgresWithOtherDefaults(t *testing.T) {
 		`CREATE DATABASE other TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' ENCODING 'UTF8'`,
 		`ALTER DATABASE other SET default_transaction_isolation = 'serializable'`,
 	} {
-		if _, err := server.Query(statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(server.Query(statement))(t)
 	}
 	checkWithOtherDefaults(t, testdb.New(t, "pgx", server.DSNOf("other")))
 }
@@ -233,9 +215,7 @@ func checkWithOtherDefaults(t *testing.T, d *testdb.DB) {
 
 	want := []string{"A", "B", "Z", "a", "a b", "a-b", "ab", "b", "z", "Ä", "ä", "\uff5e", "😀"}
 	for _, id := range want {
-		if err := store.Users.Put(t.Context(), storefront.MustResource(id, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, store.Users.Put(t.Context(), storefront.MustResource(id, nil)))
 	}
 	var got []string
 	list, err := store.ListUsers(t.Context(), "", 100)
@@ -356,9 +336,7 @@ func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
 		proposed.ID = id
 		return store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value}, proposed)
 	}
-	if _, err := create(store, "before", "ord_0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(create(store, "before", "ord_0"))(t)
 
 	standby.Kill(t)
 	impatient := sqlstore.New(d.Pool, &sqlstore.Options{Timeout: 500 * time.Millisecond})
@@ -368,14 +346,9 @@ func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
 		}
 		// The driver has cancelled the wait for the standby, which lets the primary
 		// commit without it. A conflicting insert waits until it has.
-		tx, err := d.Pool.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = tx.Exec(`INSERT INTO storefront_orders VALUES ('ord_1', '', 1, 0, '') ON CONFLICT DO NOTHING`)
-		if err := errors.Join(err, tx.Rollback()); err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(d.Pool.Begin())(t)
+		_, err := tx.Exec(`INSERT INTO storefront_orders VALUES ('ord_1', '', 1, 0, '') ON CONFLICT DO NOTHING`)
+		must.OK(t, errors.Join(err, tx.Rollback()))
 		stored = len(testdb.Column(t, d.Pool, `SELECT id FROM storefront_orders WHERE item = 'kettle'`))
 	}
 	if _, err := create(impatient, "key", "ord_2"); !errors.Is(err, storefront.ErrUnavailable) {

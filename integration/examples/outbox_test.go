@@ -14,6 +14,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/durable/examples/outbox"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -44,10 +45,7 @@ func (d outboxDatabase) orders(t *testing.T, n int) (ids []string) {
 	t.Helper()
 	store := d.OpenWith(t, &sqlstore.Options{Accept: d.record})
 	for i := range n {
-		order, err := testdb.Create(t.Context(), store, fmt.Sprint("key ", i), "kettle")
-		if err != nil {
-			t.Fatal(err)
-		}
+		order := must.Get(testdb.Create(t.Context(), store, fmt.Sprint("key ", i), "kettle"))(t)
 		ids = append(ids, order.ID)
 	}
 	return ids
@@ -75,9 +73,7 @@ func (b *inbox) send(_ context.Context, event string) error {
 func (d outboxDatabase) publishAll(t *testing.T, send func(ctx context.Context, event string) error) {
 	t.Helper()
 	for len(testdb.Column(t, d.Pool, "SELECT position FROM outbox LIMIT 1")) > 0 {
-		if _, err := d.publish(t.Context(), d.Pool, send); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(d.publish(t.Context(), d.Pool, send))(t)
 	}
 }
 
@@ -216,21 +212,14 @@ func TestOutboxPublishesAnEventThatAppearsBeforeOthers(t *testing.T) {
 	testdb.OnSQLServers(t, func(t *testing.T, sqlDB *testdb.DB) {
 		t.Parallel()
 		d := withOutbox(t, sqlDB)
-		late, err := d.Pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := must.Get(d.Pool.BeginTx(t.Context(), nil))(t)
 		defer late.Rollback()
-		if err := d.record(t.Context(), late, storefront.IdempotencyKey{}, storefront.Order{ID: "ord_late"}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.record(t.Context(), late, storefront.IdempotencyKey{}, storefront.Order{ID: "ord_late"}))
 		created := d.orders(t, 1)
 		var inbox inbox
-		if _, err := d.publish(t.Context(), d.Pool, func(ctx context.Context, event string) error {
+		must.Get(d.publish(t.Context(), d.Pool, func(ctx context.Context, event string) error {
 			return errors.Join(inbox.send(ctx, event), late.Commit())
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		d.publishAll(t, inbox.send)
 		expectOrders(t, "orders whose events were received", append(created, "ord_late"), inbox.received)
 	})

@@ -9,6 +9,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/durable/examples/owntables"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/storetest"
 )
@@ -103,9 +104,7 @@ func TestOwnTables(t *testing.T) {
 			d.Clear(t)
 			d.Exec(t, "DELETE FROM customers", "DELETE FROM goods")
 			store := columnStore{owntables.New(d.Connect(t), nil), d}
-			if err := store.Put(t.Context(), contents); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, store.Put(t.Context(), contents))
 			return store
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
@@ -227,10 +228,7 @@ func (s *shop) start(url string) {
 		name    string
 		durable func() (string, error)
 	}{{"clock behind", behind}, {"clock ahead", ahead}}[s.Rand.IntN(2)]
-	binary, err := clock.durable()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	binary := must.Get(clock.durable())(s.t)
 	wrong := faulttest.NewReplica(s.t, binary, url)
 	wrong.Start()
 	wrong.WaitUntilServing()
@@ -244,13 +242,9 @@ func (s *shop) start(url string) {
 				return r.Start
 			}},
 			fault{"replica frozen", func() func() {
-				if err := r.Process.Freeze(); err != nil {
-					s.t.Fatal(err)
-				}
+				must.OK(s.t, r.Process.Freeze())
 				return func() {
-					if err := r.Process.Thaw(); err != nil {
-						s.t.Fatal(err)
-					}
+					must.OK(s.t, r.Process.Thaw())
 				}
 			}},
 		)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 )
 
 // A behind is how requests come from a front to the service.
@@ -74,15 +75,10 @@ func listen(t *testing.T, socket string) net.Listener {
 
 // byCGI returns the program that a front starts for each request: this test binary.
 func byCGI(t *testing.T, _ *front, dir string) string {
-	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	executable := must.Get(os.Executable())(t)
 	binary, err := os.ReadFile(executable)
 	program := filepath.Join(dir, "shop.cgi")
-	if err := errors.Join(err, os.WriteFile(program, binary, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, os.WriteFile(program, binary, 0o755)))
 	return program
 }
 

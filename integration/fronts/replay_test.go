@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/internal/exchanges"
 )
 
@@ -110,10 +111,7 @@ type carriage struct {
 
 // testContract replays the recorded exchanges through the front.
 func testContract(t *testing.T, f *front, c carriage) {
-	files, err := exchanges.Files("../../testdata/contract")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(exchanges.Files("../../testdata/contract"))(t)
 	p := &replay{make(chan arrival)}
 	f.replay.Store(p)
 	defer f.replay.Store(nil)

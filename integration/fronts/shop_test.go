@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 )
 
 // A front is a proxy that a test has started, and the server behind it.
@@ -149,18 +150,12 @@ type answer struct {
 // send sends a request to the front, with header lines of the form "Name: value".
 func (s *shop) send(t testing.TB, method, path, body string, lines ...string) answer {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://"+s.host+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(method, "http://"+s.host+path, strings.NewReader(body)))(t)
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Set(name, value)
 	}
-	res, err := s.front.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(s.front.client.Do(r))(t)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {

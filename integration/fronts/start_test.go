@@ -12,16 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 )
 
 // documented returns a configuration in docs/deploy.
 func documented(t *testing.T, name string) string {
 	t.Helper()
-	config, err := os.ReadFile(filepath.Join("../../docs/deploy", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(os.ReadFile(filepath.Join("../../docs/deploy", name)))(t)
 	return string(config)
 }
 
@@ -85,20 +83,12 @@ wait $server`
 // run runs the proxy's program until the test ends, and returns when the front serves.
 func (f *front) run(t *testing.T, dir string, command ...string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
 	defer log.Close()
 	cmd := exec.Command("sh", append([]string{"-c", untilEOF, "sh"}, command...)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin := must.Get(cmd.StdinPipe())(t)
+	must.OK(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		cmd.Wait()
@@ -129,9 +119,7 @@ func (f *front) run(t *testing.T, dir string, command ...string) {
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	name = filepath.Join(dir, name)
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, []byte(text), 0o644))
 	return name
 }
 

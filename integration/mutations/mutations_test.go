@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 func TestListIsUpToDate(t *testing.T) {
@@ -20,15 +22,9 @@ func TestListIsUpToDate(t *testing.T) {
 		}
 		pkg, test := m.testIn()
 		if tests[pkg] == "" {
-			files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := must.Get(filepath.Glob(filepath.Join(root, pkg, "*_test.go")))(t)
 			for _, file := range files {
-				text, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(os.ReadFile(file))(t)
 				tests[pkg] += string(text)
 			}
 		}
@@ -45,9 +41,7 @@ func TestOnlyATestThatFailsCatches(t *testing.T) {
 		"shop.go":      "package shop\n\ntype shop struct{}\n\nfunc (*shop) price() int { return 3 }\n\nfunc other() int { return 3 }\n",
 		"shop_test.go": "package shop\n\nimport \"testing\"\n\nfunc TestPrice(t *testing.T) {\n\tif new(shop).price() < 3 {\n\t\tt.Error(\"too low\")\n\t}\n}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 	}
 	t.Setenv("GOWORK", "off")
 	price := func(old, new string) mutation {

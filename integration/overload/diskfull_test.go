@@ -12,6 +12,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/internal/audit"
@@ -73,14 +74,9 @@ func refused(f *faulttest.Test) int { return f.Audit.Result().Statuses[http.Stat
 // ends that.
 func holdSnapshot(t *testing.T, file string) (end func()) {
 	t.Helper()
-	tx, err := dbserver.Open(t, "sqlite", file).BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(dbserver.Open(t, "sqlite", file).BeginTx(context.Background(), nil))(t)
 	var orders int
-	if err := tx.QueryRow("SELECT count(*) FROM storefront_orders").Scan(&orders); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tx.QueryRow("SELECT count(*) FROM storefront_orders").Scan(&orders))
 	return func() {
 		t.Helper()
 		if err := tx.Rollback(); err != nil {

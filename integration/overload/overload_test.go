@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
@@ -274,10 +275,8 @@ func forEachOperation(t *testing.T, test func(t *testing.T, d *testdb.DB, op ope
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 				d.Pool.SetMaxOpenConns(1)
 				store := sqlstore.New(d.Pool, nil)
-				if err := errors.Join(store.Users.Put(t.Context(), storefront.MustResource("ada", nil)),
-					store.Products.Put(t.Context(), storefront.MustResource("teapot", nil))); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, errors.Join(store.Users.Put(t.Context(), storefront.MustResource("ada", nil)),
+					store.Products.Put(t.Context(), storefront.MustResource("teapot", nil))))
 				test(t, d, op)
 			})
 		})
@@ -312,19 +311,12 @@ func lock(t *testing.T, d *testdb.DB) (unlock func()) {
 	case "mysql":
 		begin, end = []string{"LOCK TABLES storefront_users WRITE, storefront_products WRITE, storefront_orders WRITE"}, "UNLOCK TABLES"
 	}
-	conn, err := d.Pool.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(d.Pool.Conn(t.Context()))(t)
 	for _, statement := range begin {
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.ExecContext(t.Context(), statement))(t)
 	}
 	return func() {
-		if _, err := conn.ExecContext(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.ExecContext(t.Context(), end))(t)
 		conn.Close()
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/semver"
 	"golang.org/x/tools/go/packages"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 )
@@ -64,10 +65,7 @@ func checkOpenAPI(t *testing.T, release string) (lines []string) {
 // openAPI reads the openapi.json of a folder.
 func openAPI(t *testing.T, folder string) *openapi3.T {
 	t.Helper()
-	document, err := openapi3.NewLoader().LoadFromFile(filepath.Join(folder, "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(openapi3.NewLoader().LoadFromFile(filepath.Join(folder, "openapi.json")))(t)
 	return document
 }
 
@@ -87,14 +85,11 @@ func checkAPI(t *testing.T, release string) (lines []string) {
 // publicPackages loads the packages of the module in a folder that other modules can import.
 func publicPackages(t *testing.T, folder string) *apidiff.Module {
 	t.Helper()
-	loaded, err := packages.Load(&packages.Config{
+	loaded := must.Get(packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedTypes | packages.NeedModule,
 		Dir:  folder,
 		Env:  append(os.Environ(), "GOWORK=off"),
-	}, "./...")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, "./..."))(t)
 	m := new(apidiff.Module)
 	for _, p := range loaded {
 		if len(p.Errors) > 0 {
@@ -133,10 +128,7 @@ func sourceOf(t *testing.T, version string) string {
 // The recorded exchanges of testdata/contract stay there, as later commits replay them. A
 // release has their sums, as sha256sum prints them.
 func recordExchanges(t *testing.T, _, release string) {
-	files, err := filepath.Glob(root + "/testdata/contract/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(root + "/testdata/contract/*.txt"))(t)
 	var b strings.Builder
 	for _, file := range append(files, root+"/testdata/contract/store.json") {
 		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256([]byte(read(t, file))), filepath.Base(file))

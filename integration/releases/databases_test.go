@@ -21,6 +21,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -36,9 +37,7 @@ type sentOrder struct{ Account, Key, Body, Order string }
 
 func (o sentOrder) order(t *testing.T) (order storefront.Order) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(o.Order), &order); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(o.Order), &order))
 	return order
 }
 
@@ -55,9 +54,7 @@ func isCreated(w *httptest.ResponseRecorder, replayed string) bool {
 func fill(t *testing.T, db *sql.DB, last, release string) {
 	t.Helper()
 	s, ctx, store := fromJSON[shop](t, last, "shop.json"), t.Context(), sqlstore.New(db, nil)
-	if err := store.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, store.Migrate(ctx))
 	for _, text := range s.Users { // which all lists have
 		r := resource(t, text)
 		err := errors.Join(store.Users.Put(ctx, r), store.Products.Put(ctx, r), store.Widgets.Put(ctx, r))
@@ -124,15 +121,9 @@ var (
 
 func (s server) record(t *testing.T, last, release string) {
 	s.kind.Need(t)
-	d, err := s.kind.NewDatabase()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(s.kind.NewDatabase())(t)
 	fill(t, dbserver.Open(t, s.driver, d.DSN()), last, release)
-	dump, err := d.Dump()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dump := must.Get(d.Dump())(t)
 	write(t, release, s.file, dump)
 }
 

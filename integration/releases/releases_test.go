@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/testdb"
 )
@@ -76,9 +77,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	release := filepath.Join(t.TempDir(), "1.0.0-new")
-	if err := os.Mkdir(release, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(release, 0o755))
 	for _, p := range promises {
 		if p.record == nil {
 			continue
@@ -91,9 +90,7 @@ func TestRecord(t *testing.T) {
 		})
 	}
 	if *version != "" && !t.Failed() {
-		if err := os.CopyFS(filepath.Join("testdata", *version), os.DirFS(release)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.CopyFS(filepath.Join("testdata", *version), os.DirFS(release)))
 	}
 }
 
@@ -158,19 +155,14 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 func copyOf(t *testing.T, version string) string {
 	t.Helper()
 	release := filepath.Join(t.TempDir(), version)
-	if err := os.CopyFS(release, os.DirFS("testdata/1.0.0-rc.2")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(release, os.DirFS("testdata/1.0.0-rc.2")))
 	return release
 }
 
 // releases returns the folders of the releases, the oldest first. CHANGELOG.md lists the same.
 func releases(t *testing.T) (folders []string) {
 	t.Helper()
-	folders, err := filepath.Glob("testdata/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	folders = must.Get(filepath.Glob("testdata/*"))(t)
 	var listed []string
 	heading := regexp.MustCompile(`(?m)^## \[([0-9][^]]*)\]`)
 	for _, m := range heading.FindAllStringSubmatch(read(t, root+"/CHANGELOG.md"), -1) {
@@ -234,10 +226,7 @@ func (p promise) broken(t *testing.T, release string) (lines []string) {
 
 func toJSON(t *testing.T, v any) []byte {
 	t.Helper()
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(v, "", "  "))(t)
 	return append(text, '\n')
 }
 
@@ -252,16 +241,11 @@ func fromJSON[T any](t *testing.T, release, name string) (v T) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
 func write(t *testing.T, release, name string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(release, name), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(release, name), text, 0o644))
 }

@@ -14,6 +14,7 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 )
@@ -193,10 +194,7 @@ func (e *exchange) run(before []*faulttest.Replica, steps []step, after []*fault
 // thisRelease builds durable as it is, and returns its file.
 func thisRelease(t *testing.T) string {
 	t.Helper()
-	binary, err := process.Durable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must.Get(process.Durable())(t)
 	return binary
 }
 
@@ -237,10 +235,7 @@ func releaseCandidate(t *testing.T) string {
 	}
 	write(t, source, "integration/durable/main.go", []byte(often))
 	binary := filepath.Join(process.Folder(t), "rc1")
-	err := process.GoBuild(binary, "integration/durable", "-C", filepath.Join(source, "integration"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, process.GoBuild(binary, "integration/durable", "-C", filepath.Join(source, "integration")))
 	return binary
 }
 

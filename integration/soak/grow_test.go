@@ -20,6 +20,7 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -84,15 +85,9 @@ func TestDurableDoesNotGrow(t *testing.T) {
 func read(t *testing.T, url string, n int) {
 	t.Helper()
 	path := []string{"/v1/users", "/v2/widgets?limit=50", fmt.Sprint("/v1/products/", n)}[n%3]
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil))(t)
 	r.Header.Set("Cache-Control", "max-age=1")
-	w, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(http.DefaultClient.Do(r))(t)
 	defer w.Body.Close()
 	if _, err := io.Copy(io.Discard, w.Body); err != nil || w.StatusCode != http.StatusOK && w.StatusCode != http.StatusNotFound {
 		t.Errorf("GET %s: %s, %v", path, w.Status, err)
@@ -127,15 +122,10 @@ func sizeOf(t *testing.T, profiles string, pid int) (s size) {
 		if err != nil || found == nil {
 			t.Fatalf("%s has no %s: %v", source.from, source.pattern, err)
 		}
-		if s[i], err = strconv.ParseFloat(string(found[1]), 64); err != nil {
-			t.Fatal(err)
-		}
+		s[i] = must.Get(strconv.ParseFloat(string(found[1]), 64))(t)
 	}
 	s[0] *= 1024
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t)
 	s[3] = float64(len(files))
 	return s
 }
@@ -144,24 +134,14 @@ func sizeOf(t *testing.T, profiles string, pid int) (s size) {
 func durableWithProfiles(t *testing.T) (binary, url string) {
 	t.Helper()
 	dir := process.Folder(t)
-	place, err := filepath.Abs("../../durable/profiles.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	place := must.Get(filepath.Abs("../../durable/profiles.go"))(t)
 	addr := "127.0.0.1:" + strconv.Itoa(process.FreePort())
 	source, overlay, binary := filepath.Join(dir, "profiles.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "durable")
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{place: source}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(json.Marshal(map[string]any{"Replace": map[string]string{place: source}}))(t)
 	text := "package main\n\nimport (\n\t\"net/http\"\n\t_ \"net/http/pprof\"\n)\n\nfunc init() { go http.ListenAndServe(\"" + addr + "\", nil) }\n"
 	for name, text := range map[string][]byte{source: []byte(text), overlay: list} {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, text, 0o600))
 	}
-	if err := process.GoBuild(binary, "durable", "-overlay", overlay); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, process.GoBuild(binary, "durable", "-overlay", overlay))
 	return binary, "http://" + addr + "/debug/pprof/"
 }

@@ -7,21 +7,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 // Each target names tests that there are.
 func TestTargetsExist(t *testing.T) {
 	for _, g := range targets {
-		files, err := filepath.Glob("../../" + g.pkg + "/*_test.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob("../../" + g.pkg + "/*_test.go"))(t)
 		var names []string
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
 				names = append(names, found[1])
 			}

@@ -13,6 +13,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
@@ -63,18 +64,14 @@ func filled(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 	const size = 50_000
 	db.SetMaxOpenConns(1) // so that it is known which statements it has prepared
 	store := sqlstore.New(db, &sqlstore.Options{Timeout: time.Minute})
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, store.Migrate(t.Context()))
 	users := make([]storefront.Resource, 1000)
 	for n := 0; n < size; n += len(users) {
 		for i := range users {
 			id := 10_000_000 + (n+i)*7919%size*(1_000_000/size)
 			users[i] = storefront.MustResource(strconv.Itoa(id), map[string]string{"name": "A name of usual length"})
 		}
-		if err := store.Users.Put(t.Context(), users...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, store.Users.Put(t.Context(), users...))
 	}
 	blob := func(text string) string { return fmt.Sprintf(bytes, text) }
 	for _, query := range []string{
@@ -85,9 +82,7 @@ func filled(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 			WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < 99999)
 			SELECT 'ord_' || (i * 7919 % 100000), 'teapot', 1, 1767225600000 + i * 1000, ` + blob("''") + `, ` + blob("'key ' || i") + `, ` + blob("'fingerprint'") + `, 1767225600000 + i * 1000 FROM numbers`,
 	} {
-		if _, err := db.Exec(query); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(query))(t)
 	}
 	return store
 }
@@ -99,9 +94,7 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 	when := "never analyzed"
 	if analyze != "" {
 		when = "analyzed"
-		if _, err := db.Exec(analyze); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(analyze))(t)
 	}
 	list := func(list func(context.Context, string, int) ([]storefront.Resource, error), position string, full bool) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -143,9 +136,7 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 		t.Run(when+"/"+test.name, func(t *testing.T) {
 			recorder.Take()
 			for range 10 { // after five, PostgreSQL may plan a prepared statement once for all
-				if err := test.call(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, test.call(t.Context()))
 			}
 			var last sqltap.Statement
 			for _, s := range recorder.Take() {
@@ -225,19 +216,14 @@ func lines(t *testing.T, db *sql.DB, query string, args ...any) string {
 		t.Fatalf("%s: %v", query, err)
 	}
 	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	columns := must.Get(rows.Columns())(t)
 	var text strings.Builder
 	for rows.Next() {
 		row := make([]any, len(columns))
 		for i := range row {
 			row[i] = new(any)
 		}
-		if err := rows.Scan(row...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(row...))
 		switch value := (*row[len(row)-1].(*any)).(type) {
 		case []byte:
 			fmt.Fprintf(&text, "%s\n", value)

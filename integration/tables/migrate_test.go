@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -33,9 +34,7 @@ func testMigrateByManyAtOnce(t *testing.T, d *testdb.DB) {
 	wg.Wait()
 	d.ExpectVersion(t, "2 2")
 	store := sqlstore.New(d.Connect(t), nil)
-	if err := store.Users.Put(t.Context(), storefront.MustResource("ada", nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, store.Users.Put(t.Context(), storefront.MustResource("ada", nil)))
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Errorf("again: %v", err)
 	}
@@ -57,9 +56,7 @@ func TestMigrateGoesOnWhereAnotherEnded(t *testing.T) {
 			d.Exec(t, dropIndex)
 		}
 		store := sqlstore.New(d.Pool, nil)
-		if err := store.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, store.Migrate(t.Context()))
 		if _, err := store.ListWidgets(t.Context(), "", 1); err != nil {
 			t.Error(err)
 		}
@@ -190,10 +187,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 		expect("after Migrate")
 		forget := func() int64 {
 			t.Helper()
-			n, err := store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime))
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime)))(t)
 			return n
 		}
 		if n := forget(); n != 0 {

@@ -8,6 +8,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
 )
@@ -21,10 +22,7 @@ func TestTenantsHaveTheirOwnTables(t *testing.T) {
 			if err := sqlstore.New(public.Pool, nil).Products.Put(t.Context(), storefront.MustResource("kettle", nil)); err != nil {
 				t.Fatal(err)
 			}
-			first, err := testdb.Create(t.Context(), sqlstore.New(public.Pool, nil), "key", "kettle")
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := must.Get(testdb.Create(t.Context(), sqlstore.New(public.Pool, nil), "key", "kettle"))(t)
 			created := map[string]string{first.ID: "public"}
 			for _, schema := range []string{`tenant`, `"Tenant ""2"", é"`} {
 				public.Exec(t, "CREATE SCHEMA "+schema)

@@ -8,16 +8,14 @@ import (
 	"testing/synctest"
 
 	"example.com/storefront/integration/internal/apidoc"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/exchanges"
 )
 
 // TestContract of the module storefront replays the same files with MemStore.
 func TestContract(t *testing.T) {
-	files, err := exchanges.Files("../../testdata/contract")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(exchanges.Files("../../testdata/contract"))(t)
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
 		for _, file := range files {

@@ -28,6 +28,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/apidoc"
+	"example.com/storefront/integration/internal/must"
 )
 
 // A scriptedStore gives every product and no list, and creates every order, unless it
@@ -165,10 +166,7 @@ func realExchanges(opts storefront.Options) (all []exchange) {
 // served returns the document that the service serves by default.
 func served(t *testing.T) apidoc.Document {
 	t.Helper()
-	doc, err := apidoc.Served()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(apidoc.Served())(t)
 	return doc
 }
 
@@ -187,10 +185,7 @@ func documentedResponses(d apidoc.Document, f func(operation string, response *o
 // A client of the document sees no member that it does not have.
 func TestEveryResponseIsAsDocumented(t *testing.T) {
 	for _, opts := range []storefront.Options{{}, {Shared: true}, {MaxAge: -1}} {
-		doc, err := apidoc.Of(&opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(apidoc.Of(&opts))(t)
 		schemas := map[string]*openapi3.Schema{}
 		documentedResponses(doc, func(operation string, response *openapi3.Response) {
 			for _, content := range response.Content {
@@ -284,10 +279,7 @@ func TestNothingIsDocumentedThatIsNotAnswered(t *testing.T) {
 
 func TestExamplesOfResponsesAreSent(t *testing.T) {
 	for _, opts := range []storefront.Options{{}, {PageSize: 7, MaxPageSize: 20}} {
-		doc, err := apidoc.Of(&opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(apidoc.Of(&opts))(t)
 		all := realExchanges(opts)
 		documentedResponses(doc, func(operation string, response *openapi3.Response) {
 			for _, content := range response.Content {
@@ -322,10 +314,7 @@ func TestExamplesOfResponsesAreSent(t *testing.T) {
 // +1, is not a matter of the document.
 func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 	opts := &storefront.Options{PageSize: 7, MaxPageSize: 20}
-	doc, err := apidoc.Of(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(apidoc.Of(opts))(t)
 	h := storefront.NewWithOptions(scriptedStore{}, opts)
 	longest := strings.Repeat("x", 255)
 	get := func(path string, params map[string]string) *http.Request {
@@ -368,10 +357,7 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 		"", " ", "  ", "a", " a ", "é", "a\u0000", "\u001f", "a\u007f", "\u0085", "a\u009f", "\u00a0", "\u200b", "\u3000a", "\ufeff", "\"", "teapot\n",
 		strings.Repeat("é", 255), strings.Repeat("é", 256), strings.Repeat("\U0001f375", 255),
 	} {
-		body, err := json.Marshal(map[string]any{"item": item, "qty": 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(map[string]any{"item": item, "qty": 1}))(t)
 		requests = append(requests, order(string(body)))
 	}
 	for _, qty := range []string{"0", "-1", "1", "1.5", "2.0", "2e0", "20e-1", "25e-1", "9007199254740991", "9007199254740992", "1e300", `"1"`, "null", "true", "[]", "{}"} {
@@ -403,9 +389,7 @@ func TestOpenAPIDocumentsTheQueryParameters(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest(method, path+query, nil))
 			var p storefront.Problem
-			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(w.Body.Bytes(), &p))
 			return slices.ContainsFunc(p.Errors, func(f storefront.Fault) bool {
 				return f.Parameter == name && strings.Contains(f.Detail, detail)
 			})
@@ -435,10 +419,7 @@ func TestOpenAPIDocumentsForHeadTheParametersOfGet(t *testing.T) {
 func TestOpenAPIExampleOfARequestIsAccepted(t *testing.T) {
 	doc := served(t)
 	for name, example := range doc.Paths.Find("/v1/orders").Post.RequestBody.Value.Content["application/json"].Examples {
-		body, err := json.Marshal(example.Value.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(example.Value.Value))(t)
 		r := httptest.NewRequest("POST", "/v1/orders", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", "k1")
@@ -455,9 +436,7 @@ func rawDocument(t *testing.T) map[string]any {
 	w := httptest.NewRecorder()
 	storefront.New(new(storefront.MemStore)).ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
 	var root map[string]any
-	if err := json.Unmarshal(w.Body.Bytes(), &root); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(w.Body.Bytes(), &root))
 	return root
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/apidoc"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/internal/demo"
 	"example.com/storefront/internal/ijson"
 )
@@ -30,9 +31,7 @@ import (
 func TestDrawnRequestsAreAnsweredAsDocumented(t *testing.T) {
 	for name, value := range map[string]string{"rapid.seed": "1", "rapid.checks": "25", "rapid.nofailfile": "true"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
-			if err := flag.Set(name, value); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, flag.Set(name, value))
 		}
 	}
 	doc := served(t)
@@ -231,10 +230,7 @@ func (d *drawnRequest) drawBody(t *rapid.T, schema *openapi3.Schema, wrong int) 
 			beyond = append(beyond, fmt.Sprintf("%.0f", *property.Min-1), fmt.Sprintf("%.0f", *property.Max+1))
 		} else {
 			unsendable = strings.TrimSpace(value) == "" || strings.ContainsFunc(value, ijson.IsNoncharacter)
-			quoted, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			quoted := must.Get(json.Marshal(value))(t)
 			value = string(quoted)
 			beyond = append(beyond, `""`, `"`+strings.Repeat("x", int(*property.MaxLength)+1)+`"`)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 )
 
 // A Document is openapi.json as a third party reads it: kin-openapi.
@@ -54,10 +55,7 @@ func Of(opts *storefront.Options) (Document, error) {
 // that breaks openapi.json. Requests may be anything.
 func Validated(t testing.TB, h http.Handler) http.Handler {
 	t.Helper()
-	doc, err := Served()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(Served())(t)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method, path := r.Method, r.URL.EscapedPath()
 		copied := &responseCopy{ResponseWriter: w}

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
@@ -193,9 +194,7 @@ const diskSize = 512 << 20
 func (s *Server) useSmallDisk(t testing.TB) {
 	t.Helper()
 	s.disk = smalldisk.FolderOf(t, diskSize)
-	if err := s.in.Give(s.disk); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.in.Give(s.disk))
 	s.data = filepath.Join(s.disk, "data")
 }
 
@@ -225,9 +224,7 @@ func (k *Kind) newServer(t testing.TB, settings []string) *Server {
 	t.Helper()
 	in := k.installation(t)
 	dir := process.Folder(t)
-	if err := in.Give(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, in.Give(dir))
 	s := &Server{
 		in:       in,
 		data:     filepath.Join(dir, "data"),
@@ -247,9 +244,7 @@ func (k *Kind) newServer(t testing.TB, settings []string) *Server {
 
 func (s *Server) copyTemplate(t testing.TB) {
 	t.Helper()
-	if err := s.in.Command("cp", "-R", s.in.template, s.data).Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.in.Command("cp", "-R", s.in.template, s.data).Run())
 }
 
 // Start starts a server that is down and waits until it answers. It keeps its data
@@ -322,17 +317,13 @@ func (s *Server) Restart(t testing.TB) {
 // Freeze stops the server and all its processes, which keep their connections, until Thaw.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
-	if err := s.Process.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Process.Freeze())
 }
 
 // Thaw lets what Freeze has stopped go on.
 func (s *Server) Thaw(t testing.TB) {
 	t.Helper()
-	if err := s.Process.Thaw(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Process.Thaw())
 }
 
 // Addr returns where the server listens.
@@ -386,10 +377,7 @@ func (k *Kind) DurableDatabase(t testing.TB) string {
 func (k *Kind) database(t testing.TB, shared func() (*Server, error)) string {
 	t.Helper()
 	k.Need(t)
-	d, err := newDatabase(shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(newDatabase(shared))(t)
 	t.Cleanup(func() {
 		if err := d.Drop(); err != nil {
 			t.Error(err)
@@ -401,11 +389,7 @@ func (k *Kind) database(t testing.TB, shared func() (*Server, error)) string {
 // NewDatabase makes an empty database, and returns its name.
 func (s *Server) NewDatabase(t testing.TB) (name string) {
 	t.Helper()
-	name, err := s.createDatabase()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return must.Get(s.createDatabase())(t)
 }
 
 func (s *Server) createDatabase() (name string, err error) {
@@ -478,10 +462,7 @@ func (k *Kind) startShared(name string, settings []string) (*Server, error) {
 // Open returns a pool of connections, which is closed when the test ends.
 func Open(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open(driver, dsn))(t)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

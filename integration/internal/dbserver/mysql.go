@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -79,10 +80,7 @@ func mySQLInstallation(k *Kind, runner *process.Runner, template string, command
 // name leads to.
 func MySQLURL(t testing.TB, dsn string) string {
 	t.Helper()
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(mysql.ParseDSN(dsn))(t)
 	return "mysql://" + config.User + "@" + config.Addr + "/" + config.DBName
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
 )
@@ -81,9 +82,7 @@ func startMySQLGroup(t testing.TB, n int, single bool, prepare func(*Server)) *M
 		if i == 0 {
 			first = append(first, "group-replication-bootstrap-group=ON")
 		}
-		if err := m.launch(first...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.launch(first...))
 	}
 	for _, m := range g.Members {
 		process.WaitFor(t, m.Name+" answers", 5*time.Minute, m.Process, func() error {
@@ -94,9 +93,7 @@ func startMySQLGroup(t testing.TB, n int, single bool, prepare func(*Server)) *M
 			t.Fatalf("%s: %v\n%s", m.Name, err, process.LogTail(m.log))
 		}
 	}
-	if err := g.Members[0].Exec("SET GLOBAL group_replication_bootstrap_group = OFF"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Members[0].Exec("SET GLOBAL group_replication_bootstrap_group = OFF"))
 	g.WaitUntilOnline(t, g.Members...)
 	return g
 }
@@ -119,9 +116,7 @@ func (g *MySQLGroup) Servers() (servers []*Server) {
 // that are up.
 func (m *GroupMember) Start(t testing.TB) {
 	t.Helper()
-	if err := m.launch(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.launch())
 	process.WaitFor(t, m.Name+" is online", 5*time.Minute, m.Process, func() error {
 		state, err := m.state()
 		switch {

@@ -13,6 +13,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -143,14 +144,10 @@ func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr 
 	// Before there is any standby: there is no moment in which a commit on its way is still
 	// one that does not wait.
 	primary.waitFor(t, standbyName)
-	if err := os.RemoveAll(s.data); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(s.data))
 	backup := s.in.Command(filepath.Join(s.in.bin, "pg_basebackup"), "-d", PostgresURL("postgres", addr), "-D",
 		s.data, "-R", "-X", "stream", "-c", "fast")
-	if err := backup.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, backup.Run())
 	s.Start(t)
 	s.WaitUntilSynchronous(t, primary)
 }
@@ -167,9 +164,7 @@ func (s *PostgresServer) waitFor(t testing.TB, name string) {
 	t.Helper()
 	for _, command := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'",
 		"SELECT pg_reload_conf()"} {
-		if _, err := s.Query(command); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Query(command))(t)
 	}
 }
 

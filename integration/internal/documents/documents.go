@@ -16,6 +16,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 // A Document is a Markdown file that people read.
@@ -37,22 +39,13 @@ type Block struct {
 // of the repository with this root.
 func All(t testing.TB, repository string) (docs []*Document) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(repository, "docs", "*.md")))(t)
 	for _, name := range []string{"SECURITY.md", "CONTRIBUTING.md", "AGENTS.md", "README.md"} {
 		files = slices.Insert(files, 0, filepath.Join(repository, name))
 	}
 	for _, file := range files {
-		name, err := filepath.Rel(repository, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := must.Get(filepath.Rel(repository, file))(t)
+		source := must.Get(os.ReadFile(file))(t)
 		docs = append(docs, Parse(filepath.ToSlash(name), source))
 	}
 	return docs
@@ -138,10 +131,7 @@ func (d *Document) Blocks() (blocks []Block) {
 //	```nginx
 func TestedBy(t testing.TB, repository, name, language, test string) (texts []string) {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(repository, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(filepath.Join(repository, name)))(t)
 	for _, b := range Parse(name, source).Blocks() {
 		if b.Language == language && b.Note == "tested by "+test {
 			texts = append(texts, b.Text)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -18,10 +19,7 @@ import (
 // serve.
 func StartReplicas(t *testing.T, command func() (string, error), n int, db string) (replicas []*Replica) {
 	t.Helper()
-	binary, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must.Get(command())(t)
 	for range n {
 		r := NewReplica(t, binary, db)
 		replicas = append(replicas, r)
@@ -70,10 +68,7 @@ type Replica struct {
 // Start starts the process and does not wait until it serves.
 func (r *Replica) Start() {
 	r.t.Helper()
-	var err error
-	if r.Process, err = process.Start(exec.Command(r.args[0], r.args[1:]...), r.Log); err != nil {
-		r.t.Fatal(err)
-	}
+	r.Process = must.Get(process.Start(exec.Command(r.args[0], r.args[1:]...), r.Log))(r.t)
 }
 
 // WaitUntilServing waits until the replica answers a request that needs the database.
@@ -105,9 +100,7 @@ func (r *Replica) WaitUntilServing() {
 // End ends the replica as an operator would, without the delay after SIGTERM.
 func (r *Replica) End() {
 	r.t.Helper()
-	if err := r.Process.Process.Signal(os.Interrupt); err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, r.Process.Process.Signal(os.Interrupt))
 	<-r.Process.Ended
 	if r.Process.State != nil {
 		r.t.Errorf("%s ended with %v, want status 0", r.URL, r.Process.State)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 func TestRequired(t *testing.T) {
@@ -31,10 +33,7 @@ func TestRequired(t *testing.T) {
 
 // The page that says what can be installed says how it is required.
 func TestNamesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/development.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../../docs/development.md"))(t)
 	for _, name := range append([]string{Variable}, Names...) {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/development.md does not name `%s`", name)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 // A Proxy passes what clients send on to a server, and its answers back, until a
@@ -84,10 +86,7 @@ func (f Fault) String() string {
 // test.
 func Start(t testing.TB, protocol Protocol, server string) *Proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &Proxy{
 		Port:     listener.Addr().(*net.TCPAddr).Port,
 		protocol: protocol,

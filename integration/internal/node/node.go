@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 )
 
@@ -28,9 +29,6 @@ var fetch = sync.OnceValues(func() (folder string, err error) {
 func Modules(t testing.TB) string {
 	t.Helper()
 	need.Programs(t, need.Node, "node", "npm")
-	folder, err := fetch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(fetch())(t)
 	return folder
 }

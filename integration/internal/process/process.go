@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 // A group is where the processes that tests start live: one process group
@@ -83,14 +85,8 @@ func tempRoot() string {
 // Folder returns a new folder that lives as long as the test.
 func Folder(t testing.TB) string {
 	t.Helper()
-	g, err := theGroup()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(g.dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(theGroup())(t)
+	dir := must.Get(os.MkdirTemp(g.dir, ""))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"example.com/storefront/integration/internal/must"
 )
 
 // Size is how large the disk of Folder is, in bytes.
@@ -35,10 +37,7 @@ func FolderOf(t testing.TB, size int64) string {
 func Fill(t testing.TB, dir string, size int64) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "fills")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(name))(t)
 	defer f.Close()
 	if _, err := io.CopyN(f, zeros{}, size); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/sqlstore"
 	"example.com/storefront/storetest"
 )
@@ -19,9 +20,7 @@ func NewSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options, contents storete
 	d.Clear(t)
 	d.Exec(t, "DELETE FROM sold_out")
 	s := OpenSuiteStore(t, d, opts)
-	if err := s.Put(t.Context(), contents); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Put(t.Context(), contents))
 	return s
 }
 
@@ -76,13 +75,9 @@ func IDs(resources []storefront.Resource) (ids []string) {
 // goes by the clock of the database, so the keys are older by d instead.
 func (s *SuiteStore) Advance(d time.Duration) {
 	s.t.Helper()
-	if _, err := s.db.Exec(s.database.SQL("UPDATE storefront_orders SET keyed_ms = keyed_ms - $1"),
-		d.Milliseconds()); err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.db.Exec(s.database.SQL("UPDATE storefront_orders SET keyed_ms = keyed_ms - $1"),
+		d.Milliseconds()))(s.t)
+	must.Get(s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)))(s.t)
 }
 
 // Reopen closes the connections under the calls in progress. Real crashes are

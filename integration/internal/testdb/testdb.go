@@ -25,6 +25,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/internal/exchanges"
 	"example.com/storefront/sqlstore"
 )
@@ -92,9 +93,7 @@ func Open(t testing.TB, driver, url string) *DB {
 // Migrate makes the tables.
 func (d *DB) Migrate(t testing.TB) {
 	t.Helper()
-	if err := sqlstore.New(d.Pool, nil).Migrate(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, sqlstore.New(d.Pool, nil).Migrate(context.Background()))
 }
 
 // SQLiteFile returns the URL of a new file.
@@ -119,10 +118,7 @@ func (d *DB) OpenWith(t testing.TB, opts *sqlstore.Options) *SQLStore {
 // Connect returns a pool of connections, which is closed when t ends.
 func (d *DB) Connect(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(d.Driver, d.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open(d.Driver, d.URL))(t)
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)
 	t.Cleanup(func() { db.Close() })
@@ -162,11 +158,8 @@ func (d *DB) Clear(t testing.TB) {
 // RecordKey has the key of an order have been recorded at a time.
 func (d *DB) RecordKey(t testing.TB, orderID string, at time.Time) {
 	t.Helper()
-	_, err := d.Pool.Exec(d.SQL("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(),
-		orderID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Pool.Exec(d.SQL("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(),
+		orderID))(t)
 }
 
 // A SQLStore is a sqlstore.Store with the methods of a Store.
@@ -185,23 +178,16 @@ func (s *SQLStore) Orders() []storefront.Order {
 // StoredOrders returns all orders in a database.
 func StoredOrders(t testing.TB, db *sql.DB) (orders []storefront.Order) {
 	t.Helper()
-	rows, err := db.Query("SELECT id, item, qty, created_ms FROM storefront_orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(db.Query("SELECT id, item, qty, created_ms FROM storefront_orders"))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var o storefront.Order
 		var ms int64
-		if err := rows.Scan(&o.ID, &o.Item, &o.Qty, &ms); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(&o.ID, &o.Item, &o.Qty, &ms))
 		o.CreatedAt = time.UnixMilli(ms).UTC()
 		orders = append(orders, o)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return orders
 }
 
@@ -250,20 +236,13 @@ func (d *DB) ExpectVersion(t *testing.T, want string) {
 // Column returns the only column of a query's rows.
 func Column(t *testing.T, db *sql.DB, query string) (values []string) {
 	t.Helper()
-	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(db.Query(query))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var value string
-		if err := rows.Scan(&value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(&value))
 		values = append(values, value)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rows.Err())
 	return values
 }
