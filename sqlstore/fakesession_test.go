@@ -322,6 +322,9 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		if err, ok := value.(error); ok {
 			return nil, 0, err
 		}
+		if row, ok := value.([]driver.Value); ok {
+			return [][]driver.Value{row}, 0, nil
+		}
 		return [][]driver.Value{{value}}, 0, nil
 	}
 	switch c.kind {
@@ -338,7 +341,9 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 		}
 	case "SCHEMA":
-		return [][]driver.Value{{"public"}}, 0, nil
+		return [][]driver.Value{{"public", "UTF8", "UTF8"}}, 0, nil
+	case "PRAGMAS":
+		return [][]driver.Value{{"shop.db", "wal", int64(0), int64(0)}}, 0, nil
 	case "BYTES":
 		return [][]driver.Value{{[]byte(`\`)}}, 0, nil
 	case "SERVER", "SERVERS":

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -229,11 +230,23 @@ func mySQLTables() []string {
 // 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0.
 func isNumbered(version string) bool { return version != "" && '0' <= version[0] && version[0] <= '9' }
 
+// mySQLDemands are the values that settings of a session must have, and what would happen otherwise.
+var mySQLDemands = []struct{ name, value, otherwise string }{
+	{"autocommit", "ON", "no order would ever be committed"},
+	{"completion_type", "NO_CHAIN", "what follows a COMMIT would not be committed"},
+	{"unique_checks", "ON", "two orders with one key could be stored"},
+	{"sql_log_bin", "ON", "no replica would get the orders"},
+	{"character_set_client", "utf8mb4", "some texts would be stored as others"},
+	{"character_set_connection", "utf8mb4", "some texts would be stored as others"},
+	{"character_set_results", "utf8mb4", "some texts would be read as others"},
+}
+
 func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error) (engine, error) {
 	if err != nil || !isNumbered(version) {
 		return nil, nil
 	}
 	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit',
+		'completion_type', 'unique_checks', 'sql_log_bin', 'transaction_isolation', 'tx_isolation',
 		'character_set_client', 'character_set_connection', 'character_set_results',
 		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
 	if err != nil {
@@ -250,14 +263,15 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has "+
 			"acknowledged (MDEV-38976): the store does not use it (see docs/databases.md)", provider)
 	}
-	if settings["autocommit"] == "OFF" {
-		return nil, errors.New("sqlstore: with autocommit = OFF, no order would ever be committed")
-	}
-	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
-		if charset, ok := settings[name]; ok && charset != "utf8mb4" {
-			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be stored as others; it must be utf8mb4",
-				name, charset)
+	for _, demand := range mySQLDemands {
+		if value, ok := settings[demand.name]; ok && value != demand.value {
+			return nil, fmt.Errorf("sqlstore: with %s = %s, %s; it must be %s",
+				demand.name, value, demand.otherwise, demand.value)
 		}
+	}
+	if cmp.Or(settings["transaction_isolation"], settings["tx_isolation"]) == "READ-UNCOMMITTED" {
+		return nil, errors.New("sqlstore: with the isolation level READ UNCOMMITTED, the store would acknowledge " +
+			"orders that another session rolls back; it must be another level")
 	}
 	// In a group with several primaries, a member must wait until it has the commits of the
 	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With

@@ -81,16 +81,25 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 		return nil, nil
 	}
 	var schema sql.NullString
-	if err := conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema())`).Scan(&schema); err != nil {
+	var client, server string
+	err = conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema()), pg_client_encoding(),
+		getdatabaseencoding()`).Scan(&schema, &client, &server)
+	if err != nil {
 		return nil, err
 	}
 	if !schema.Valid {
 		return nil, errors.New("sqlstore: no schema of search_path exists")
 	}
+	for name, encoding := range map[string]string{"client_encoding": client, "server_encoding": server} {
+		if encoding != "UTF8" && encoding != "SQL_ASCII" { // which leaves bytes as they are
+			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be refused, or stored as others; "+
+				"it must be UTF8", name, encoding)
+		}
+	}
 	// If the server sends bytes in a text form that the driver does not decode, a key is not
 	// the key that was stored.
 	var backslash []byte
-	err = conn.QueryRowContext(ctx, `SELECT CAST('\x5c' AS BYTEA)`).Scan(&backslash)
+	err = conn.QueryRowContext(ctx, `SELECT decode('5c', 'hex')`).Scan(&backslash)
 	if err != nil && (transient(err) || ctx.Err() != nil) {
 		return nil, err
 	}

@@ -251,21 +251,29 @@ func TestListsOfNothingAskNothing(t *testing.T) {
 	})
 }
 
-func TestPostgreSQLWithUnfitSettingsIsRefused(t *testing.T) {
+func TestUnfitSettingsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
-		kind string
-		says any
-		want string // in the error
+		engine engine
+		kind   string
+		says   any
+		want   string // in the error
 	}{
-		"no schema":                  {"SCHEMA", nil, "search_path"},
-		"bytes as text of another":   {"BYTES", []byte(`\\`), "bytea_output"},
-		"bytes as hexadecimal text":  {"BYTES", []byte(`\x5c`), "bytea_output"},
-		"no bytes":                   {"BYTES", nil, "bytea_output"},
-		"bytes that cannot be given": {"BYTES", stateError("22P02"), "bytea_output"},
+		"no schema":                  {postgres, "SCHEMA", []driver.Value{nil, "UTF8", "UTF8"}, "search_path"},
+		"texts of another encoding":  {postgres, "SCHEMA", []driver.Value{"public", "LATIN1", "UTF8"}, "client_encoding"},
+		"a database of another one":  {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "LATIN1"}, "server_encoding"},
+		"bytes as text of another":   {postgres, "BYTES", []byte(`\\`), "bytea_output"},
+		"bytes as hexadecimal text":  {postgres, "BYTES", []byte(`\x5c`), "bytea_output"},
+		"no bytes":                   {postgres, "BYTES", nil, "bytea_output"},
+		"bytes that cannot be given": {postgres, "BYTES", stateError("22P02"), "bytea_output"},
+		"no file":                    {sqlite, "PRAGMAS", []driver.Value{"", "wal", int64(0), int64(0)}, "no file"},
+		"no journal":                 {sqlite, "PRAGMAS", []driver.Value{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},
+		"a journal in memory":        {sqlite, "PRAGMAS", []driver.Value{"shop.db", "memory", int64(0), int64(0)}, "journal_mode"},
+		"reads of what is undone":    {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(1), int64(0)}, "read_uncommitted"},
+		"a schema that is written":   {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(0), int64(1)}, "writable_schema"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFakeDB(postgres)
+				f := newFakeDB(test.engine)
 				f.server.says = map[string]any{test.kind: test.says}
 				store := sqlstore.New(open(t, f), nil)
 				_, list := store.ListUsers(t.Context(), "", 1)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -22,9 +23,12 @@ type sqlite struct {
 	date string
 }
 
-func detectSQLite(_ context.Context, _ *sql.Conn, _ string, err error) (engine, error) {
+func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (engine, error) {
 	if err == nil || !strings.Contains(err.Error(), "no such function") {
 		return nil, nil
+	}
+	if err := checkPragmas(ctx, conn); err != nil {
+		return nil, err
 	}
 	const (
 		create = `CREATE TABLE IF NOT EXISTS `
@@ -76,6 +80,31 @@ func detectSQLite(_ context.Context, _ *sql.Conn, _ string, err error) (engine, 
 		write: `SELECT 1`, // there is nothing to wait for: the disk answers or fails
 	}, date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
 		SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`}, nil
+}
+
+// checkPragmas returns an error if a setting of the connection would break a promise.
+func checkPragmas(ctx context.Context, conn *sql.Conn) error {
+	var file, journal string
+	var dirty, writable int
+	err := conn.QueryRowContext(ctx, `SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'),
+		(SELECT journal_mode FROM pragma_journal_mode), (SELECT read_uncommitted FROM pragma_read_uncommitted),
+		(SELECT writable_schema FROM pragma_writable_schema)`).Scan(&file, &journal, &dirty, &writable)
+	switch {
+	case err != nil && (transient(err) || ctx.Err() != nil):
+		return err
+	case err != nil: // a library without these functions
+	case file == "":
+		return errors.New("sqlstore: this database is no file: it would be gone with its connection")
+	case journal == "off" || journal == "memory":
+		return fmt.Errorf("sqlstore: with journal_mode = %s, the file does not survive a process that is killed; "+
+			"it must be another mode, such as wal", journal)
+	case dirty != 0:
+		return errors.New("sqlstore: with read_uncommitted = 1, the store would acknowledge orders that " +
+			"another connection rolls back; it must be 0")
+	case writable != 0:
+		return errors.New("sqlstore: with writable_schema = 1, any statement may destroy the file; it must be 0")
+	}
+	return nil
 }
 
 // server returns "": a file has no server.

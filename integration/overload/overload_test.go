@@ -49,7 +49,8 @@ func (b *barrier) open() { close(b.opened) }
 func (b *barrier) tap(ctx context.Context, s sqltap.Statement, run func() error) error {
 	asks := func(prefix string) bool { return strings.HasPrefix(s.Query, prefix) }
 	if b.behind && (!s.Commits || slices.ContainsFunc([]string{ // how a store asks for the engine first
-		"SELECT version()", "SHOW VARIABLES", "SHOW STATUS", "SELECT quote_ident(", "SELECT CAST(", "SELECT CONCAT(@@",
+		"SELECT version()", "SHOW VARIABLES", "SHOW STATUS", "SELECT quote_ident(", "SELECT decode(", "SELECT CAST(",
+		"SELECT CONCAT(@@", "SELECT (SELECT file",
 	}, asks)) {
 		return run()
 	}

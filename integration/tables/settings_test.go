@@ -25,6 +25,10 @@ func TestSettingsThatKeepNoPromiseAreRefused(t *testing.T) {
 		{"MariaDB, another charset of results", "mysql", dbserver.MariaDB.Database, "character_set_results=latin1", "character_set_results"},
 		{"MySQL, another charset", "mysql", dbserver.MySQL.Database, "charset=latin1", "character_set_client"},
 		{"MySQL, half of UTF-8", "mysql", dbserver.MySQL.Database, "charset=utf8mb3", "character_set_client"},
+		{"MariaDB, reads of what is rolled back", "mysql", dbserver.MariaDB.Database, "tx_isolation=%27READ-UNCOMMITTED%27", "READ UNCOMMITTED"},
+		{"MySQL, reads of what is rolled back", "mysql", dbserver.MySQL.Database, "transaction_isolation=%27READ-UNCOMMITTED%27", "READ UNCOMMITTED"},
+		{"SQLite, reads of what is rolled back", "sqlite", testdb.SQLiteFile, "cache=shared&_pragma=read_uncommitted(1)", "read_uncommitted"},
+		{"PostgreSQL, texts of another encoding", "pgx", dbserver.Postgres.Database, "client_encoding=LATIN1", "client_encoding"},
 		{"PostgreSQL, bytes as text", "pgx", dbserver.Postgres.Database, "bytea_output=escape&default_query_exec_mode=simple_protocol", "bytea_output"},
 		{"PostgreSQL 18, bytes as text", "pgx", dbserver.Postgres18.Database, "bytea_output=escape&default_query_exec_mode=simple_protocol", "bytea_output"},
 		// A driver that reads bytes as they are does not mind how they would be as text.
