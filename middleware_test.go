@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -197,17 +196,5 @@ func TestHeadersOfMiddlewares(t *testing.T) {
 		if diff := want.diff(r.send(outer)); diff != "" {
 			t.Errorf("%v, -want +got:\n%s", r, diff)
 		}
-	}
-}
-
-func TestLinkIsAddedToThatOfAWrapper(t *testing.T) {
-	h := quiet(newTrialStore())
-	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Link", "</help>; rel=help")
-		h.ServeHTTP(w, r)
-	})
-	got := get(outer, "/v1/users?limit=1").header["Link"]
-	if len(got) != 2 || got[0] != "</help>; rel=help" || !strings.HasSuffix(got[1], `; rel="next"`) {
-		t.Errorf("Link %q, want both", got)
 	}
 }
