@@ -88,10 +88,10 @@ var mutations = []mutation{
 	// The memory of products.
 	{"Accounts share the products in memory",
 		".", "service.findProduct", "s.opts.Scope != nil && !s.opts.Shared", "false",
-		"TestScopesShareNeitherAnEntryNorACallUnlessTheyShareAllProducts"},
+		"TestContract"},
 	{"Credentials do not bypass the memory",
 		".", "service.findProduct", "s.bypassesMemory(r)", "false",
-		"TestCredentialsBypassTheCacheUnlessScopeOrSharedIsSet"},
+		"TestContract"},
 	{"A stored value is given that is older than the request accepts",
 		"internal/agecache", "Directives.accepts", "age > d.MaxAge", "false",
 		"TestDirectivesDecideWhatARequestIsGiven"},
