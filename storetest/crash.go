@@ -24,7 +24,6 @@ func checkAtomic(t *test) {
 		if n := count(orders, i.order.ID, again.ID); n != 1 {
 			t.broken(notAtomic, "%v After a second call with the same key there are %d orders of the two calls, "+
 				"want 1.", i, n)
-			return
 		}
 	}
 
@@ -38,9 +37,7 @@ func checkAtomic(t *test) {
 		orders, _ = optional[OrderLister](t, store, "")
 	}
 	for _, a := range attempts {
-		if !t.checkWhole(store, orders, a) {
-			return
-		}
+		t.checkWhole(store, orders, a)
 	}
 }
 
@@ -87,9 +84,9 @@ func (t *test) crashAmidCalls(store storefront.Store, reopener Reopener) ([]atte
 	return slices.Concat(attempts...), reopened
 }
 
-// checkWhole reports whether an attempt during a crash has left both the order and
+// checkWhole checks that an attempt during a crash has left both the order and
 // the key, or neither. The orders are nil if the store cannot list them.
-func (t *test) checkWhole(store storefront.Store, orders OrderLister, a attempt) bool {
+func (t *test) checkWhole(store storefront.Store, orders OrderLister, a attempt) {
 	t.Helper()
 	again := t.newOrder()
 	stored, err := t.createWithRetry(t.Context(), store, a.key, again)
@@ -98,7 +95,7 @@ func (t *test) checkWhole(store storefront.Store, orders OrderLister, a attempt)
 		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After the "+
 			"crash, another call with its key failed: %v", a.err, err)
 	case a.err == nil && stored.ID != a.stored.ID:
-		return true // that an order survives the crash is another promise
+		return // that an order survives the crash is another promise
 	case orders != nil && count(orders, a.order.ID, again.ID) != 1:
 		t.broken(notAtomic, "A call was made while the store crashed, and returned the error %v. After another "+
 			"call with its key there are %d orders of the two calls, want 1.", a.err, count(orders, a.order.ID,
@@ -106,10 +103,7 @@ func (t *test) checkWhole(store storefront.Store, orders OrderLister, a attempt)
 	case stored.ID != again.ID && stored.ID != a.order.ID:
 		t.broken(notAtomic, "After a crash in the midst of a call with the order %s, another call with its key "+
 			"returned another order: %s.", orderText(a.order), orderText(stored))
-	default:
-		return true
 	}
-	return false
 }
 
 func checkCrash(t *test) {
@@ -145,13 +139,11 @@ func checkCrash(t *test) {
 		for i, key := range keys {
 			if d := orderDifference(t.create(store, key, t.newOrder()), stored[i]); d != "" {
 				t.broken(cause, "After a crash, the key of the order %q, which was returned before, has an order with %s.", stored[i].ID, d)
-				return
 			}
 		}
 		if refused && !refuses(guard) {
 			t.broken("fingerprints that are kept in memory alone.",
 				"After a crash, a key is no longer refused to a call with another Fingerprint.")
-			return
 		}
 		reopener, _ = optional[Reopener](t, store, "")
 	}

@@ -65,21 +65,9 @@ var wrongCrashes = []wrongStore{
 			}{s, s, s, s}
 		}
 	}, []string{atomic, crash, ordered, noTrace}, "has not got the methods of storetest.OrderLister"},
-	{"keys in memory alone", func(s *store) {
-		s.reopen = func() storefront.Store {
-			again := newStore(storetest.Contents{})
-			for _, o := range s.Orders() {
-				again.createWithoutKey(o)
-			}
-			return again
-		}
-	}, []string{crash}, "keys that are kept in memory alone"},
 	{"the last orders are not on disk yet", func(s *store) {
 		s.reopen = func() storefront.Store { return newStore(storetest.Contents{}) }
 	}, []string{crash}, "acknowledged before it is on disk"},
-	{"another order after a crash", func(s *store) {
-		s.afterCrash(func(again *store) { again.replays(func(o *order) { o.Qty++ }) })
-	}, []string{crash}, "Qty 3, want 2"},
 	{"fingerprints in memory alone", func(s *store) {
 		s.afterCrash(func(again *store) {
 			again.returns(func(_ key, _, stored order, err error) (order, error) {

@@ -19,7 +19,6 @@ func checkExactlyOne(t *test) {
 			t.broken("the key is not recorded, or the call's own order is returned instead of the stored one.",
 				"A call with a key that has the order %q returned the order that it was given, %q, as if it were new.",
 				first.ID, order.ID)
-			return
 		}
 	}
 
@@ -32,26 +31,22 @@ func checkExactlyOne(t *test) {
 		if n := count(orders, first.ID); n != 1 {
 			t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, there "+
 				"are %d orders with the ID, want 1.", n)
-			return
 		}
 	}
 
 	for range rounds {
-		if !t.checkOneCreates(store, orders, nil) {
-			return
-		}
+		t.checkOneCreates(store, orders, nil)
 	}
-	refuser, ok := optional[Refuser](t, store, "")
-	for range rounds {
-		if !ok || !t.checkOneCreates(store, orders, refuser) {
-			return
+	if refuser, ok := optional[Refuser](t, store, ""); ok {
+		for range rounds {
+			t.checkOneCreates(store, orders, refuser)
 		}
 	}
 }
 
-// checkOneCreates reports whether exactly one of the calls of callTogether creates an
+// checkOneCreates checks that exactly one of the calls of callTogether creates an
 // order, or none where some fail. The orders are nil if the store cannot list them.
-func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refuser Refuser) bool {
+func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refuser Refuser) {
 	t.Helper()
 	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent " +
 		"calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
@@ -71,20 +66,17 @@ func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refus
 		}
 	}
 	if failed && len(creators) == 0 {
-		return true // that no call fails is another promise
+		return // that no call fails is another promise
 	}
 	if len(creators) != 1 {
 		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls, len(creators),
 			creators)
-		return false
 	}
 	if orders != nil {
 		if n := count(orders, ids...); n != 1 {
 			t.broken(cause, "%s created %d orders, want 1.", calls, n)
-			return false
 		}
 	}
-	return true
 }
 
 // callTogether makes concurrent calls with one key, and one more after them. Unless
@@ -124,20 +116,16 @@ func (t *test) callTogether(store storefront.Store,
 func checkInProgress(t *test) {
 	store := t.newOrderStore()
 	for range rounds {
-		if !t.checkOutcomes(store) {
-			return
-		}
+		t.checkOutcomes(store)
 	}
 	const moments = 8
 	for n := 1; n <= moments; n++ {
-		if !t.checkFirstGoesAway(store, n) {
-			return
-		}
+		t.checkFirstGoesAway(store, n)
 	}
 }
 
-// checkOutcomes reports whether concurrent calls with one key all return an order.
-func (t *test) checkOutcomes(store storefront.Store) bool {
+// checkOutcomes checks that concurrent calls with one key all return an order.
+func (t *test) checkOutcomes(store storefront.Store) {
 	t.Helper()
 	key := newKey()
 	var got [callers]storefront.Order
@@ -158,18 +146,14 @@ func (t *test) checkOutcomes(store storefront.Store) bool {
 		case got[i].ID == "":
 			t.broken("the call that comes second returns before the first has recorded its order.",
 				"Of %d concurrent calls with one key, one returned an order without ID and no error.", callers)
-		default:
-			continue
 		}
-		return false
 	}
-	return true
 }
 
 // checkFirstGoesAway makes a call whose context is cancelled when it is used for the
 // nth time. Others with its key begin as soon as the store first looks at that
-// context. It reports whether they all return an order.
-func (t *test) checkFirstGoesAway(store storefront.Store, n int) bool {
+// context. They all return an order.
+func (t *test) checkFirstGoesAway(store storefront.Store, n int) {
 	t.Helper()
 	key := newKey()
 	ctx := newCountdown(t.Context(), n)
@@ -189,8 +173,6 @@ func (t *test) checkFirstGoesAway(store storefront.Store, n int) bool {
 				"call leaves something behind that makes others fail.",
 				"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its key failed: %v",
 				n, callers, err)
-			return false
 		}
 	}
-	return true
 }

@@ -24,14 +24,6 @@ var wrongCreation = []wrongStore{
 			return stored, err
 		})
 	}, []string{exactlyOne, reused}, "ON CONFLICT DO NOTHING"},
-	{"a loser creates an order and returns the other", func(s *store) {
-		s.races(func(_ key, o, stored order, err error) (order, error) {
-			if err == nil && stored.ID != o.ID {
-				s.createWithoutKey(o)
-			}
-			return stored, err
-		})
-	}, []string{exactlyOne}, "created 16 orders, want 1"},
 	{"replays return the order that they are given", func(s *store) {
 		s.returns(func(_ key, o, stored order, err error) (order, error) {
 			if err != nil {
@@ -67,31 +59,6 @@ var wrongCreation = []wrongStore{
 			return stored, err
 		})
 	}, []string{inProgress}, "read the order of the first"},
-	{"calls that meet abort each other", func(s *store) {
-		var mu sync.Mutex
-		calls := make(map[*bool]bool)
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
-			aborted := new(bool)
-			mu.Lock()
-			calls[aborted] = true
-			for met := range calls {
-				*met = len(calls) > 1 || *met
-			}
-			mu.Unlock()
-			time.Sleep(time.Microsecond)
-			mu.Lock()
-			delete(calls, aborted)
-			failed := *aborted
-			mu.Unlock()
-			if failed {
-				return order{}, errors.New("could not serialize access")
-			}
-			return right(ctx, k, o)
-		})
-	}, []string{inProgress, concurrently, decided}, "could not serialize access"},
 	{"calls joined under the first one's context", func(s *store) {
 		type flight struct {
 			landed chan struct{}

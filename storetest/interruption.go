@@ -60,10 +60,8 @@ func checkNoTrace(t *test) {
 			if _, err := store.CreateOrder(done.ctx, key, order); err == nil {
 				continue // that the call fails is another promise
 			}
-			if !t.checkTrace(store, orders, key, order, "A call whose context was "+done.what,
-				"the context is looked at after the order was recorded.") {
-				return
-			}
+			t.checkTrace(store, orders, key, order, "A call whose context was "+done.what,
+				"the context is looked at after the order was recorded.")
 		}
 	}
 	if refuser, ok := optional[Refuser](t, store, "that orders that were refused leave no trace"); ok {
@@ -71,30 +69,26 @@ func checkNoTrace(t *test) {
 	}
 }
 
-// checkTrace reports whether a call that failed has left neither its order nor its
+// checkTrace checks that a call that failed has left neither its order nor its
 // key. The usual cause is that of the order's being there. The orders are nil if
 // the store cannot list them.
 func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storefront.IdempotencyKey,
-	order storefront.Order, call, usual string) bool {
+	order storefront.Order, call, usual string) {
 	t.Helper()
 	const cause = "the key is recorded before the order, and stays when the call fails; or failures are " +
 		"remembered."
 	if orders != nil && count(orders, order.ID) > 0 {
 		t.broken(usual, "%s failed, but created its order.", call)
-		return false
 	}
 	other, another := t.another(key)
 	got, err := t.createWithRetry(t.Context(), store, other, another)
 	if err != nil {
 		t.broken(cause, "%s failed. Then a call with the same key and another order failed: %v", call, err)
-		return false
 	}
 	if got.ID != another.ID {
 		t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.", call,
 			another.ID, got.ID)
-		return false
 	}
-	return true
 }
 
 // checkTracesOfRefusals checks that refused orders are not there, not even after a
@@ -109,9 +103,7 @@ func (t *test) checkTracesOfRefusals(store storefront.Store, orders OrderLister,
 		if _, err := t.createWithRetry(t.Context(), store, key, order); err == nil {
 			return // that the order is refused is another promise
 		}
-		if !t.checkTrace(store, orders, key, order, "A call whose order was refused", cause) {
-			return
-		}
+		t.checkTrace(store, orders, key, order, "A call whose order was refused", cause)
 		refused = append(refused, order.ID)
 	}
 	if reopener, ok := optional[Reopener](t, store, ""); ok && orders != nil {
@@ -128,7 +120,6 @@ func checkUnknown(t *test) {
 		if i.err != nil && !errors.Is(i.err, i.ctx.Err()) && !errors.Is(i.err, storefront.ErrUnavailable) {
 			t.broken("an error of the driver is returned as it is. Return ctx.Err() where it is not nil.",
 				"%v That matches neither %v nor ErrUnavailable.", i, i.ctx.Err())
-			return
 		}
 	}
 }
@@ -141,17 +132,14 @@ func checkSettles(t *test) {
 		got, err := t.createWithRetry(t.Context(), store, i.key, again)
 		if err != nil {
 			t.broken(cause, "%v Another call with its key failed: %v", i, err)
-			return
 		}
 		if i.err == nil && got.ID != i.stored.ID || got.ID != i.order.ID && got.ID != again.ID {
 			t.broken(cause, "%v It had the order %s. Another call with its key and the order %s returned %s.", i,
 				orderText(i.order), orderText(again), orderText(got))
-			return
 		}
 		if settled := t.create(store, i.key, third); settled.ID != got.ID {
 			t.broken(cause, "%v The next one with its key returned the order %s. The third returned another: %s.", i,
 				orderText(got), orderText(settled))
-			return
 		}
 	}
 }

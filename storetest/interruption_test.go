@@ -8,9 +8,6 @@ import (
 )
 
 var wrongInterruptions = []wrongStore{
-	{"an order is created, then ctx looked at", func(s *store) {
-		s.lookLast(ctxt.Err)
-	}, []string{noTrace}, "looked at after the order was recorded"},
 	{"an order is created, then ctx looked at, unless that was done by chance before", func(s *store) {
 		s.lookLast(ctxt.Err)
 		s.takeTurns(oneForAll, waitOrLeave)
@@ -18,9 +15,6 @@ var wrongInterruptions = []wrongStore{
 	{"a failed call keeps its key", func(s *store) {
 		s.keepKeys(func(ctx ctxt, err error) bool { return err == nil || ctx.Err() != nil })
 	}, []string{noTrace}, "the key is recorded before the order"},
-	{"a refused call keeps its key", func(s *store) {
-		s.keepKeys(func(_ ctxt, err error) bool { return isRefusal(err) })
-	}, []string{noTrace}, "A call whose order was refused failed. Then a call with the same key and another order failed"},
 	{"a refused order is recovered after a crash", func(s *store) {
 		var refused []order
 		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
@@ -38,19 +32,6 @@ var wrongInterruptions = []wrongStore{
 			return s
 		}
 	}, []string{noTrace}, "After a crash there are 3 orders that were refused"},
-	{"a failure is remembered", func(s *store) {
-		failures := make(map[string]error)
-		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if err := failures[nameOf(k)]; err != nil {
-				return order{}, err
-			}
-			stored, err := right(ctx, k, o)
-			if ctx.Err() != nil {
-				failures[nameOf(k)] = err
-			}
-			return stored, err
-		})
-	}, []string{noTrace, settles, inProgress}, "leaves something behind"},
 
 	{"the driver's error in the midst", func(s *store) {
 		s.lookLast(func(ctxt) error { return errDriver })

@@ -44,7 +44,6 @@ func checkSameKey(t *test) {
 		order := t.newOrder()
 		if got := t.create(store, key, order); got.ID != order.ID {
 			t.broken(cause, "The key %s was taken for %s.", keyText(key), keyText(keyOf[got.ID]))
-			return
 		}
 		keyOf[order.ID], created[i] = key, order
 	}
@@ -53,10 +52,8 @@ func checkSameKey(t *test) {
 		case got.ID == created[i].ID:
 		case keyOf[got.ID].Value != "":
 			t.broken(cause, "The key %s was taken for %s.", keyText(key), keyText(keyOf[got.ID]))
-			return
 		default:
 			t.broken(cause, "A second call with the key %s returned another order.", keyText(key))
-			return
 		}
 	}
 
@@ -86,22 +83,18 @@ func checkReused(t *test) {
 		clear(key.Fingerprint[:change.at]) // zeros end a string in some databases
 		other := key
 		other.Fingerprint[change.at] ^= change.bits
-		if !t.checkOtherFingerprint(store, orders, key, other, "a fingerprint that differs in the "+change.what) {
-			return
-		}
+		t.checkOtherFingerprint(store, orders, key, other, "a fingerprint that differs in the "+change.what)
 	}
 	for range rounds {
-		if !t.checkTwoFingerprints(store) {
-			return
-		}
+		t.checkTwoFingerprints(store)
 	}
 }
 
-// checkOtherFingerprint reports whether a call with a key that has an order, but with
+// checkOtherFingerprint checks that a call with a key that has an order, but with
 // another fingerprint, returns ErrKeyReused and changes nothing. The orders are nil if
 // the store cannot list them.
 func (t *test) checkOtherFingerprint(store storefront.Store, orders OrderLister, key,
-	other storefront.IdempotencyKey, fingerprint string) bool {
+	other storefront.IdempotencyKey, fingerprint string) {
 	t.Helper()
 	t.create(store, key, t.newOrder())
 	first := t.create(store, key, t.newOrder()) // as a replay returns it
@@ -112,45 +105,37 @@ func (t *test) checkOtherFingerprint(store storefront.Store, orders OrderLister,
 		case err == nil && got.ID == order.ID:
 			t.broken("the fingerprint is part of the key in the unique constraint. The key is Scope and Value.",
 				"A call with a key that has an order, and %s, created another order.", fingerprint)
-			return false
 		case err == nil:
 			t.broken("the fingerprint is not compared, or not as a whole.",
 				"A call with a key that has an order, and %s, returned that order and no error.", fingerprint)
-			return false
 		case !errors.Is(err, storefront.ErrKeyReused):
 			t.broken("", "A call with a key that has an order, and %s, returned an error that does not match "+
 				"ErrKeyReused: %v", fingerprint, err)
-			return false
 		}
 	}
 	if orders != nil && count(orders, order.ID) > 0 {
 		t.broken("the order is inserted before the fingerprints are compared, and stays.",
 			"A call that returned ErrKeyReused created an order.")
-		return false
 	}
 	got, err := t.createWithRetry(t.Context(), store, key, t.newOrder())
 	if err != nil {
 		t.broken("the refused call has replaced the fingerprint (ON CONFLICT DO UPDATE).",
 			"After a call that returned ErrKeyReused, a call with the fingerprint of the order failed: %v", err)
-		return false
 	}
 	if d := orderDifference(got, first); d != "" {
 		t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).",
 			"After a call that returned ErrKeyReused, the order of the key has %s.", d)
-		return false
 	}
 	order.ID = first.ID
 	if _, err := t.createWithRetry(t.Context(), store, other, order); !errors.Is(err, storefront.ErrKeyReused) {
 		t.broken(takenForOwn, "A call with a key that has an order, the ID of that order, and %s, returned an "+
 			"error that does not match ErrKeyReused: %v", fingerprint, err)
-		return false
 	}
-	return true
 }
 
-// checkTwoFingerprints reports whether concurrent calls with one key and two
+// checkTwoFingerprints checks that concurrent calls with one key and two
 // fingerprints return an order to those with one of the two only.
-func (t *test) checkTwoFingerprints(store storefront.Store) bool {
+func (t *test) checkTwoFingerprints(store storefront.Store) {
 	t.Helper()
 	key := newKey()
 	var errs [callers]error
@@ -169,7 +154,5 @@ func (t *test) checkTwoFingerprints(store storefront.Store) bool {
 		t.broken("concurrent calls with one key are joined before their fingerprints are compared.",
 			"Of %d concurrent calls with one key and two fingerprints, %d with one and %d with the other returned "+
 				"an order, want one of them refused.", callers, served[0], served[1])
-		return false
 	}
-	return true
 }

@@ -44,15 +44,6 @@ var wrongKeys = []wrongStore{
 	{"fingerprints in the key", func(s *store) {
 		s.keys(func(k *key) { k.Value += fmt.Sprintf("%x", k.Fingerprint); k.Fingerprint = [32]byte{} })
 	}, []string{reused, ordered}, "part of the key in the unique constraint"},
-	{"orders compared, not fingerprints", func(s *store) {
-		s.keys(func(k *key) { k.Fingerprint = [32]byte{} })
-		s.returns(func(_ key, o, stored order, err error) (order, error) {
-			if err == nil && (stored.Item != o.Item || stored.Qty != o.Qty) {
-				return order{}, storefront.ErrKeyReused
-			}
-			return stored, err
-		})
-	}, []string{reused}, "returned that order and no error"},
 	{"the fingerprint of a call with the order's own ID is not compared", func(s *store) {
 		var orders sync.Map
 		s.returns(func(k key, o, stored order, err error) (order, error) {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -179,7 +178,6 @@ func (l list) checkOrder(t *test) {
 	for i := 1; i < len(got); i++ {
 		if got[i-1] >= got[i] {
 			t.broken(collation, "%s returned %q before %q.", l.text(position, 500), got[i-1], got[i])
-			return
 		}
 	}
 	if d := difference(after(position, got, 500), trickyIDs[1:]); d != "" {
@@ -205,7 +203,6 @@ func (l list) checkBegin(t *test) {
 		}
 		t.broken(l.cause(usual, position, got), "%s returned, sorted: %s.", l.text(position, 500),
 			difference(got, want))
-		return
 	}
 }
 
@@ -217,7 +214,6 @@ func (l list) checkBeginning(t *test) {
 		if d := difference(got[:min(limit, len(got))], ids[:limit]); d != "" {
 			t.broken(`"" is taken for an ID, or for NULL, or the first page is made in another way than the others.`,
 				"%s returned %s.", l.text("", limit), d)
-			return
 		}
 	}
 }
@@ -230,7 +226,6 @@ func (l list) checkAtMost(t *test) {
 			if got := l.list(t, store, position, limit); len(got) > limit {
 				t.broken("the limit is not passed on, or one more is read to see whether any follow, and returned.",
 					"%s returned %d %s.", l.text(position, limit), len(got), l.items)
-				return
 			}
 		}
 	}
@@ -250,13 +245,10 @@ func (l list) checkFewer(t *test) {
 			got := l.list(t, store, position, limit)
 			if d := difference(got[:min(limit, len(got))], want); d != "" {
 				t.broken(l.cause(tooFew, position, got), "%s returned %s.", l.text(position, limit), d)
-				return
 			}
 		}
 	}
-	if !l.checkWalk(t, store, ids) {
-		return
-	}
+	l.checkWalk(t, store, ids)
 
 	editor, ok := optional[Editor](t, store, "that pages are full where "+l.items+" have been deleted")
 	if !ok {
@@ -278,13 +270,12 @@ func (l list) checkFewer(t *test) {
 		got := l.list(t, store, ids[0], limit)
 		if d := difference(got[:min(limit, len(got))], want); d != "" {
 			t.broken(tooFew, "After some %s were deleted, %s returned %s.", l.items, l.text(ids[0], limit), d)
-			return
 		}
 	}
 }
 
-// checkWalk reports whether a walk in pages comes to the last of the IDs.
-func (l list) checkWalk(t *test, store storefront.Store, ids []string) bool {
+// checkWalk checks that a walk in pages comes to the last of the IDs.
+func (l list) checkWalk(t *test, store storefront.Store, ids []string) {
 	t.Helper()
 	position := ids[0]
 	for seen := 1; position != ids[len(ids)-1]; {
@@ -295,12 +286,10 @@ func (l list) checkWalk(t *test, store storefront.Store, ids []string) bool {
 		if len(page) == 0 {
 			t.broken(tooFew, "A walk in pages of 100 ended after %d of %d %s, at %q.", seen, len(ids), l.items,
 				position)
-			return false
 		}
 		seen += len(page)
 		position = page[len(page)-1]
 	}
-	return true
 }
 
 func (l list) checkGone(t *test) {
@@ -314,13 +303,11 @@ func (l list) checkGone(t *test) {
 				got, err := l.call(store, t.Context(), position, limit)
 				if err != nil {
 					t.broken(cause, "%s, where there is no such %s, failed: %v", l.text(position, limit), l.item, err)
-					return
 				}
 				want := l.from(left, position)
 				want = want[:min(limit, len(want))]
 				if d := difference(idsOf(got[:min(limit, len(got))]), want); d != "" {
 					t.broken(cause, "%s, where there is no such %s, returned %s.", l.text(position, limit), l.item, d)
-					return
 				}
 			}
 		}
@@ -359,38 +346,37 @@ func (l list) checkMeanwhile(t *test) {
 		return
 	}
 
-	// Changes and walks go on until there are enough of both.
+	// Changes and walks go on until there are enough of both, or one has failed.
 	const changes, walks = 100, 20
-	var wg sync.WaitGroup
 	var changed, walked atomic.Int64
 	var failed atomic.Bool
-	more := func() bool {
-		return !failed.Load() && (changed.Load() < changes || walked.Load() < walks)
-	}
+	more := func() bool { return !failed.Load() && (changed.Load() < changes || walked.Load() < walks) }
 	// Both goroutines pause, as the clock of a bubble moves only then, and the store
 	// may wait for it. The pauses grow, or a slow store would be changed a million
 	// times in one call. They are the same for both, or in a bubble many walks would
 	// see no change.
-	wg.Go(func() {
+	var cause, seen, method string
+	var err error
+	together(2, func(goroutine int) {
 		for i := 0; more(); i++ {
 			time.Sleep(time.Duration(i) * time.Microsecond)
-			if method, err := l.change(t.Context(), editor, changing, i); err != nil {
-				t.Errorf("%s failed: %v", method, err)
-				failed.Store(true)
+			if goroutine == 0 {
+				method, err = l.change(t.Context(), editor, changing, i)
+				failed.CompareAndSwap(false, err != nil)
+				changed.Add(1)
+			} else {
+				cause, seen = l.walk(t, store, stable, 3+i%5)
+				failed.CompareAndSwap(false, seen != "")
+				walked.Add(1)
 			}
-			changed.Add(1)
 		}
 	})
-	wg.Go(func() {
-		for i := 0; more(); i++ {
-			time.Sleep(time.Duration(i) * time.Microsecond)
-			if !l.walk(t, store, stable, 3+i%5) {
-				failed.Store(true)
-			}
-			walked.Add(1)
-		}
-	})
-	wg.Wait()
+	if err != nil {
+		t.failed(method, err)
+	}
+	if seen != "" {
+		t.broken(cause, "While %s came and went, %s.", l.items, seen)
+	}
 }
 
 // change deletes up to three of the IDs, or puts up to three back, in turn. It returns
@@ -404,24 +390,21 @@ func (l list) change(ctx context.Context, editor Editor, ids []string, i int) (m
 	return "Put", editor.Put(ctx, some)
 }
 
-// walk walks from the first to the last of the IDs and reports whether it saw
-// them all, in order and once. As it is not called by the goroutine of the subtest,
-// it does not end the subtest.
-func (l list) walk(t *test, store storefront.Store, stable []string, limit int) bool {
+// walk walks from the first to the last of the IDs. Unless it sees them all, in order
+// and once, it returns what it saw instead, and the usual cause.
+func (l list) walk(t *test, store storefront.Store, stable []string, limit int) (usual, wrong string) {
 	const cause = "a page is found by counting (OFFSET), or put together from several reads of data that " +
 		"changes between them."
 	seen := stable[:1:1]
 	for position := stable[0]; position != stable[len(stable)-1]; {
 		page, err := l.call(store, t.Context(), position, limit)
 		if err != nil {
-			t.broken("", "%s failed while %s came and went: %v", l.text(position, limit), l.items, err)
-			return false
+			return "", fmt.Sprintf("%s failed: %v", l.text(position, limit), err)
 		}
 		if n := len(page); n < limit && (n == 0 || page[n-1].ID() < stable[len(stable)-1]) {
-			t.broken("items that are deleted meanwhile are left out after the page was read.",
-				"While %s came and went, %s returned %q: fewer than the limit, though more follow. The service takes "+
-					"such a page for the last one.", l.items, l.text(position, limit), idsOf(page))
-			return false
+			return "items that are deleted meanwhile are left out after the page was read.", fmt.Sprintf("%s returned "+
+				"%q: fewer than the limit, though more follow. The service takes such a page for the last one",
+				l.text(position, limit), idsOf(page))
 		}
 		before := position
 		for _, id := range idsOf(page) {
@@ -431,16 +414,14 @@ func (l list) walk(t *test, store storefront.Store, stable []string, limit int) 
 			}
 		}
 		if position <= before {
-			t.broken(cause, "While %s came and went, %s returned %q, and %q, which was there throughout, was not seen.", l.items, l.text(before, limit), idsOf(page), stable[len(seen)])
-			return false
+			return cause, fmt.Sprintf("%s returned %q, and %q, which was there throughout, was not seen",
+				l.text(before, limit), idsOf(page), stable[len(seen)])
 		}
 	}
 	if d := difference(seen, stable); d != "" {
-		t.broken(cause, "A walk saw, of the %s that were there throughout while others came and went, %s.", l.items,
-			d)
-		return false
+		return cause, "a walk saw, of those that were there throughout, " + d
 	}
-	return true
+	return "", ""
 }
 
 func (l list) checkEmpty(t *test) {

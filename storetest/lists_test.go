@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf16"
 
@@ -36,47 +35,17 @@ func inUTF16(a, b string) int {
 	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
 }
 
-func byLength(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-
 func trimmed(a, b string) int {
 	return cmp.Compare(strings.TrimRight(a, " "), strings.TrimRight(b, " "))
-}
-
-var withoutPunctuation = strings.NewReplacer(" ", "", "-", "", "_", "", ".", "", "'", "", "\u00ad", "", "\u200b", "")
-
-func ignoringPunctuation(a, b string) int {
-	return cmp.Compare(withoutPunctuation.Replace(a), withoutPunctuation.Replace(b))
-}
-
-func natural(a, b string) int {
-	if len(a) > 0 && len(b) > 0 && strings.Trim(a+b, "0123456789") == "" && len(a) != len(b) {
-		return cmp.Compare(len(a), len(b))
-	}
-	return cmp.Compare(a, b)
 }
 
 var wrongLists = []wrongStore{
 	{"order without case", func(s *store) { s.compareInMemory(ignoringCase, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `COLLATE "C"`},
 	{"order of UTF-16", func(s *store) { s.compareInMemory(inUTF16, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `returned "\U0010fffd" before "\ue000"`},
-	{"order of numbers", func(s *store) { s.compareInMemory(natural, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `returned "9" before "10"`},
-	{"order without punctuation", func(s *store) { s.compareInMemory(ignoringPunctuation, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, "goes by language"},
 	{"order of trimmed IDs", func(s *store) { s.compareInMemory(descendingSpaces, strings.Compare) }, []string{usersInOrder, widgetsInOrder}, `returned "a  " before "a "`},
 	{"positions without case", func(s *store) { s.compareInMemory(strings.Compare, ignoringCase) }, []string{usersBegin, widgetsBegin}, "compares in another way than by bytes"},
 	{"positions of UTF-16", func(s *store) { s.compareInMemory(strings.Compare, inUTF16) }, []string{usersBegin, widgetsBegin}, "compares in another way than by bytes"},
 	{"positions of trimmed IDs", func(s *store) { s.compareInMemory(strings.Compare, trimmed) }, []string{usersBegin, widgetsBegin}, "compares in another way than by bytes"},
-	{"positions are cut", func(s *store) {
-		s.compareInMemory(strings.Compare, func(id, position string) int {
-			return cmp.Compare(id[:min(254, len(id))], position[:min(254, len(position))])
-		})
-	}, []string{usersBegin, widgetsBegin}, "xxx"},
-	{"the beginning is nowhere", func(s *store) {
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			if position == "" {
-				return nil, ctx.Err()
-			}
-			return l.right(ctx, position, limit)
-		})
-	}, []string{usersFirst, widgetsFirst}, "taken for an ID, or for NULL"},
 	{"a first page of at most 100", func(s *store) {
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
 			if position == "" {
@@ -96,50 +65,21 @@ var wrongLists = []wrongStore{
 		})
 	}, []string{usersFewer, widgetsFewer}, "a limit of the store's own"},
 	{"deleted items count", func(s *store) {
-		var mu sync.Mutex
-		goneUsers, goneWidgets := make(map[string]bool), make(map[string]bool)
-		mark := func(c storetest.Contents, deleted bool) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, u := range c.Users {
-				goneUsers[u.ID()] = deleted
+		marked := func(deleted []resource) (out []resource) {
+			for _, r := range deleted {
+				out = append(out, storefront.MustResource(r.ID(), map[string]bool{"deleted": true}))
 			}
-			for _, w := range c.Widgets {
-				goneWidgets[w.ID()] = deleted
-			}
-		}
-		s.put = func(c storetest.Contents) {
-			s.putAll(c)
-			mark(c, false)
+			return out
 		}
 		s.delete = func(c storetest.Contents) {
+			s.putAll(storetest.Contents{Users: marked(c.Users), Widgets: marked(c.Widgets)})
 			s.deleteAll(storetest.Contents{Products: c.Products})
-			mark(c, true)
 		}
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			gone := goneUsers
-			if l.inclusive {
-				gone = goneWidgets
-			}
-			mu.Lock()
-			defer mu.Unlock()
 			page, err := l.right(ctx, position, limit)
-			return slices.DeleteFunc(page, func(r resource) bool { return gone[r.ID()] }), err
+			return slices.DeleteFunc(page, func(r resource) bool { return strings.Contains(r.String(), "deleted") }), err
 		})
 	}, []string{usersFewer, widgetsFewer, usersWhile, widgetsWhile}, "after LIMIT was applied"},
-	{"a page of IDs, then each of its items", func(s *store) {
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			page, err := l.right(ctx, position, limit)
-			if err != nil {
-				return nil, err
-			}
-			time.Sleep(10 * time.Microsecond)
-			return slices.DeleteFunc(page, func(r resource) bool {
-				_, ok := l.all.Get(r.ID())
-				return !ok
-			}), nil
-		})
-	}, []string{usersWhile, widgetsWhile}, "fewer than the limit, though more follow"},
 	{"the position is looked up", func(s *store) {
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
 			if _, ok := l.all.Get(position); !ok && position != "" && len(slices.Collect(l.all.All())) > 2 {
@@ -189,8 +129,6 @@ var wrongLists = []wrongStore{
 			return page[:min(limit, len(page))], nil
 		})
 	}, []string{usersBegin, usersFewer, usersEmpty, widgetsBegin, widgetsFewer}, "a comparison with >= instead of >"},
-	{"shorter IDs first", func(s *store) { s.compareInMemory(byLength, strings.Compare) },
-		[]string{usersInOrder, usersFirst, usersGone, widgetsInOrder, widgetsFirst, widgetsGone}, `returned "~" before`},
 	{"the contents are not put in", func(s *store) {
 		s.MemStore.Users, s.MemStore.Widgets = storefront.Collection{}, storefront.Collection{}
 	}, []string{

@@ -1,11 +1,8 @@
 package storetest_test
 
 import (
-	"cmp"
 	"database/sql"
 	"errors"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,14 +11,6 @@ import (
 )
 
 var wrongProducts = []wrongStore{
-	{"IDs cleaned as paths", func(s *store) {
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			if path.Clean("/"+id) != "/"+id {
-				return resource{}, cmp.Or(ctx.Err(), storefront.ErrNotFound)
-			}
-			return s.MemStore.GetProduct(ctx, id)
-		}
-	}, []string{product}, "cleaned as a path"},
 	{"products in a cache that no change ends", func(s *store) {
 		var mu sync.Mutex
 		cached := make(map[string]resource)
@@ -61,13 +50,6 @@ var wrongProducts = []wrongStore{
 	{"products by prefix", func(s *store) {
 		s.matchProducts(func(id, asked string) bool { return strings.HasPrefix(id, asked) })
 	}, []string{notFound}, `GetProduct(ctx, "tea")`},
-	{"products by LIKE", func(s *store) {
-		s.matchProducts(func(id, asked string) bool {
-			pattern := regexp.QuoteMeta(asked)
-			pattern = strings.NewReplacer("%", ".*", "_", ".").Replace(pattern)
-			return regexp.MustCompile("^" + pattern + "$").MatchString(id)
-		})
-	}, []string{notFound}, "as a pattern (LIKE)"},
 	{"the zero Resource for no product", func(s *store) {
 		s.notFoundIs(nil)
 	}, []string{notFound}, "returned the zero Resource and no error"},

@@ -73,22 +73,18 @@ func checkRefusal(t *test) {
 	}
 	want := t.sellOut(refuser)
 	key, order := newKey(), t.newOrder()
-	if !t.checkRefused(store, key, order, want) {
-		return
-	}
+	t.checkRefused(store, key, order, want)
 	for range rounds {
-		if !t.checkOthersAreCreated(store) {
-			return
-		}
+		t.checkOthersAreCreated(store)
 	}
 	t.restock(refuser)
 	t.checkDecidedAnew(store, key, order)
 }
 
-// checkRefused reports whether two calls with a new key are both refused with what is
+// checkRefused checks that two calls with a new key are both refused with what is
 // wanted.
 func (t *test) checkRefused(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order,
-	want storefront.Refusal) bool {
+	want storefront.Refusal) {
 	t.Helper()
 	for again, what := range []string{"a new key", "a key that was refused"} {
 		got, err := t.createWithRetry(t.Context(), store, key, order)
@@ -100,26 +96,22 @@ func (t *test) checkRefused(store storefront.Store, key storefront.IdempotencyKe
 			t.broken("it is decided after the order was recorded, and the key is not rolled back.",
 				"A call was refused. Another with its key returned the order %q and no error, though the item was "+
 					"still sold out.", got.ID)
-			return false
 		}
 		refusal := refusalOf(err)
 		if refusal == nil {
 			t.broken("the Refusal is made into text on its way (%v instead of %w), is no pointer, or a nil one.",
 				"The error of a call with %s, whose order was refused, does not match *storefront.Refusal: %v", what, err)
-			return false
 		}
 		if d := refusalDifference(*refusal, want); d != "" {
 			t.broken("the Refusal is made anew on its way, and not of all its parts.",
 				"The order of a call with %s was refused with %s.", what, d)
-			return false
 		}
 	}
-	return true
 }
 
 // checkOthersAreCreated makes concurrent calls with a key each. Every second order is
-// for teapots, which are sold out. It reports whether the others are created, and stay.
-func (t *test) checkOthersAreCreated(store storefront.Store) bool {
+// for teapots, which are sold out. The others are created, and stay.
+func (t *test) checkOthersAreCreated(store storefront.Store) {
 	t.Helper()
 	var keys [callers]storefront.IdempotencyKey
 	var proposed, got [callers]storefront.Order
@@ -131,8 +123,7 @@ func (t *test) checkOthersAreCreated(store storefront.Store) bool {
 		}
 	}
 	together(callers, func(i int) {
-		got[i],
-			errs[i] = t.createWithRetry(t.Context(), store, keys[i], proposed[i])
+		got[i], errs[i] = t.createWithRetry(t.Context(), store, keys[i], proposed[i])
 	})
 	for i := range callers {
 		switch refused := refusalOf(errs[i]) != nil; {
@@ -140,14 +131,12 @@ func (t *test) checkOthersAreCreated(store storefront.Store) bool {
 			t.broken("orders are committed together, and all of them are refused if one is.",
 				"Of %d concurrent calls with a key each, half of them for an item that was sold out, one for another "+
 					"item was refused: %v", callers, errs[i])
-			return false
 		case errs[i] != nil && !refused:
 			t.failed("CreateOrder", errs[i])
 		case errs[i] == nil && i%2 != 0:
 			t.broken("it is decided once for orders that are committed together.",
 				"Of %d concurrent calls with a key each, one for an item that was sold out created the order %q.",
 				callers, got[i].ID)
-			return false
 		}
 	}
 	for i := 0; i < callers; i += 2 {
@@ -155,10 +144,8 @@ func (t *test) checkOthersAreCreated(store storefront.Store) bool {
 			t.broken("orders are committed together, and all of them are rolled back if one is refused.",
 				"Of %d concurrent calls with a key each, one returned the order %q, while others were refused. Then "+
 					"its key had the order %q.", callers, got[i].ID, again.ID)
-			return false
 		}
 	}
-	return true
 }
 
 // checkDecidedAnew checks that the key of an order that was refused now creates one,
@@ -171,12 +158,10 @@ func (t *test) checkDecidedAnew(store storefront.Store, key storefront.Idempoten
 	got, err := t.createWithRetry(t.Context(), store, key, again)
 	if err != nil {
 		t.broken(cause, "A call was refused. After Restock, another with its key failed: %v", err)
-		return
 	}
 	if got.ID != again.ID {
 		t.broken(cause, "A call with the order %q was refused. After Restock, another with its key and the order "+
 			"%q returned the order %q.", refused.ID, again.ID, got.ID)
-		return
 	}
 	if third := t.create(store, key, t.newOrder()); third.ID != got.ID {
 		t.broken("the refusal leaves something behind for which the key is not recorded later on.",
@@ -199,16 +184,11 @@ func checkNeverRefused(t *test) {
 		t.unable("A second call with the key of the order %q returned the order %q.", order.ID, first.ID)
 	}
 	t.sellOut(refuser)
-	if !t.checkReplaysOfSoldOut(store, key, first) || !t.checkSoldOutTogether(store, key) {
-		return
-	}
+	t.checkReplaysOfSoldOut(store, key, first)
+	t.checkSoldOutTogether(store, key)
 	const moments = 25 // as some drivers look at ctx again and again while they commit
 	for n := 1; n <= moments; n++ {
-		unused, ok := t.checkSoldOutAmidCall(store, refuser, n)
-		if !ok {
-			return
-		}
-		if unused {
+		if unused := t.checkSoldOutAmidCall(store, refuser, n); unused {
 			break
 		}
 	}
@@ -217,10 +197,10 @@ func checkNeverRefused(t *test) {
 	}
 }
 
-// checkReplaysOfSoldOut reports whether calls with the key of an order whose item is
+// checkReplaysOfSoldOut checks that calls with the key of an order whose item is
 // sold out return that order, or ErrKeyReused if they have another fingerprint.
 func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.IdempotencyKey,
-	first storefront.Order) bool {
+	first storefront.Order) {
 	t.Helper()
 	const cause = "it is decided before the key is looked for, or by a wrapper, which cannot look for it."
 	for _, id := range []string{t.newOrder().ID, t.newOrder().ID, first.ID} {
@@ -230,15 +210,12 @@ func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.Idem
 		if err != nil && id == first.ID {
 			t.broken(takenForOwn, "The item of an order was sold out. Then a call with the order's key and its ID "+
 				"failed: %v", err)
-			return false
 		}
 		if err != nil {
 			t.broken(cause, "The item of an order was sold out. Then a call with the order's key failed: %v", err)
-			return false
 		}
 		if d := orderDifference(got, first); d != "" && id != first.ID {
 			t.broken(cause, "The item of an order was sold out. Then a call with the order's key returned one with %s.", d)
-			return false
 		}
 	}
 	_, err := t.createWithRetry(t.Context(), store, withAnotherFingerprint(key), t.newOrder())
@@ -246,14 +223,12 @@ func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.Idem
 		t.broken("the key is looked for together with its fingerprint.",
 			"The item of an order was sold out. Then a call with the order's key and another Fingerprint was "+
 				"refused, and does not match ErrKeyReused: %v", err)
-		return false
 	}
-	return true
 }
 
-// checkSoldOutTogether reports whether none of several concurrent calls is refused
+// checkSoldOutTogether checks that none of several concurrent calls is refused
 // that have the key of an order whose item is sold out.
-func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.IdempotencyKey) bool {
+func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.IdempotencyKey) {
 	t.Helper()
 	var errs [callers]error
 	together(callers, func(i int) { _, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder()) })
@@ -261,17 +236,15 @@ func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.Idemp
 		if refusalOf(err) != nil {
 			t.broken("the key is not looked for where calls meet.", "The item of an order was sold out. Then one of "+
 				"%d concurrent calls with the order's key was refused: %v", callers, err)
-			return false
 		}
 	}
-	return true
 }
 
 // checkSoldOutAmidCall sells out an item when the store looks for the nth time at the
 // context of a call that orders it. Other calls with the key begin then, and are not
 // to be refused if the first has created the order: they wait for its outcome.
-// It reports whether the store has looked less often, and whether the promise is kept.
-func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n int) (unused, ok bool) {
+// It reports whether the store has looked less often.
+func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n int) (unused bool) {
 	t.Helper()
 	t.restock(refuser)
 	key, order := newKey(), t.newOrder()
@@ -307,10 +280,9 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 				"it is decided (INSERT, then decide, then commit).",
 				"While a call was in progress (at use %d of its context) its item was sold out. It created the order "+
 					"%q, but another with its key was refused: %v", n, got.ID, refused)
-			return unused, false
 		}
 	}
-	return unused, true
+	return unused
 }
 
 // checkSoldOutAfterCrash checks that the key of an order is not refused after a crash,

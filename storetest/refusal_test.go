@@ -15,11 +15,8 @@ var wrongRefusals = []wrongStore{
 	{"SellOut has no effect", func(s *store) {
 		s.Accept = nil
 	}, []string{decided}, `After SellOut(ctx, "teapot"), CreateOrder with a new key and an order for the item returned the order`},
-	{"a refusal is remembered with the key", func(s *store) {
-		s.rememberRefusals(fullNameOf)
-	}, []string{decided}, "recorded as the outcome of the key"},
 	{"a refusal is remembered for any order", func(s *store) {
-		s.rememberRefusals(nameOf)
+		s.rememberRefusals()
 	}, []string{decided, noTrace}, "recorded as the outcome of the key"},
 	{"recorded, then decided", func(s *store) {
 		s.Accept = nil
@@ -48,9 +45,6 @@ var wrongRefusals = []wrongStore{
 	{"a refusal as text", func(s *store) {
 		s.refusalIs(func(r storefront.Refusal) error { return errors.New(r.Error()) })
 	}, []string{decided}, "does not match *storefront.Refusal: storefront: order refused (sold-out)"},
-	{"a nil Refusal", func(s *store) {
-		s.refusalIs(func(storefront.Refusal) error { return (*storefront.Refusal)(nil) })
-	}, []string{decided}, "does not match *storefront.Refusal: <nil>"},
 	{"a Refusal without its pointer", func(s *store) {
 		s.refusalIs(func(r storefront.Refusal) error {
 			return &storefront.Refusal{Reason: r.Reason, Detail: r.Detail}
@@ -172,16 +166,16 @@ func (s *store) decideApart() {
 	})
 }
 
-// rememberRefusals makes the store refuse a key again if one of the same name was refused.
-func (s *store) rememberRefusals(name func(key) string) {
+// rememberRefusals makes the store refuse a key again that was refused.
+func (s *store) rememberRefusals() {
 	refusals := make(map[string]error)
 	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		if err := refusals[name(k)]; err != nil {
+		if err := refusals[nameOf(k)]; err != nil {
 			return order{}, err
 		}
 		stored, err := right(ctx, k, o)
 		if isRefusal(err) {
-			refusals[name(k)] = err
+			refusals[nameOf(k)] = err
 		}
 		return stored, err
 	})

@@ -129,7 +129,6 @@ func checkConcurrent(t *test) {
 		if failure != "" {
 			t.broken("state that calls share without a lock, or a lock that the database does not wait for.",
 				"While %d goroutines called all methods, %s.", goroutines, failure)
-			return
 		}
 	}
 }
@@ -217,10 +216,7 @@ func (t *test) checkDoneCall(c call, done doneContext) {
 		case t.bubble && time.Since(began) > 0:
 			t.broken("a pause before another attempt that does not end with ctx.",
 				"%s with a context that was %s took %v to return.", c.text, done.what, time.Since(began))
-		default:
-			continue
 		}
-		return
 	}
 }
 
@@ -255,12 +251,10 @@ func (t *test) checkCancelledCall(c call) {
 		if wrong := (wrongResult{}); errors.As(err, &wrong) {
 			t.broken("the error after the last row (sql.Rows.Err) is not looked at.",
 				"%s, cancelled at use %d of its context, returned no error, but %s.", c.text, n, wrong.text)
-			return
 		}
 		if err != nil && !errors.Is(err, over) {
 			t.broken(notPassedOn, "%s, cancelled at use %d of its context, returned an error that does not match "+
 				"%q: %v", c.text, n, over, err)
-			return
 		}
 		if unused {
 			return
@@ -302,13 +296,11 @@ func checkNotUsedLater(t *test) {
 			if err != nil && !errors.As(err, new(wrongResult)) {
 				t.broken(cause, "After a call of %s had returned, its context was cancelled. Then %s, which was given "+
 					"another context, failed: %v", first.text, c.text, err)
-				return
 			}
 		}
 		if n := recording.late.Load(); n > 0 {
 			t.broken(cause, "After a call of %s had returned, its context was used %d times by other calls.",
 				first.text, n)
-			return
 		}
 	}
 
@@ -350,14 +342,12 @@ func checkSlices(t *test) {
 		if d := difference(idsOf(get(ids[0])), want); d != "" {
 			t.broken(cause, "After the caller had overwritten what %s returned, another such call returned %s.",
 				l.text(ids[0], 5), d)
-			return
 		}
 		kept := get(ids[0])
 		get(ids[10])
 		if d := difference(idsOf(kept), want); d != "" {
 			t.broken(cause, "What %s had returned was overwritten by another call. It became %s.", l.text(ids[0], 5),
 				d)
-			return
 		}
 	}
 }
@@ -419,9 +409,7 @@ func checkApart(t *test) {
 		Widgets:  made("widget", "a", "both", "widget", "z"),
 	}
 	store := t.newStore(contents)
-	if !t.checkKinds(store, contents) {
-		return
-	}
+	t.checkKinds(store, contents)
 	editor, ok := optional[Editor](t, store, "that a change of one does not change another")
 	if !ok {
 		return
@@ -433,9 +421,9 @@ func checkApart(t *test) {
 	t.checkKinds(store, contents)
 }
 
-// checkKinds reports whether the lists have the items of their own kind alone, and
+// checkKinds checks that the lists have the items of their own kind alone, and
 // GetProduct finds products alone. The position "a" is there in both lists.
-func (t *test) checkKinds(store storefront.Store, contents Contents) bool {
+func (t *test) checkKinds(store storefront.Store, contents Contents) {
 	t.Helper()
 	const cause = "one table or map for all of them, whose key is the ID alone."
 	for _, l := range []list{users, widgets} {
@@ -450,13 +438,11 @@ func (t *test) checkKinds(store storefront.Store, contents Contents) bool {
 		for _, r := range got {
 			if !strings.Contains(r.String(), l.item) {
 				t.broken(cause, "%s returned what is no %s: %s.", l.text("a", 100), l.item, r)
-				return false
 			}
 		}
 		for _, r := range all[1:] { // whether the list has the item at the position is another promise
 			if !slices.Contains(idsOf(got), r.ID()) {
 				t.broken(cause, "%s did not return the %s %q.", l.text("a", 100), l.item, r.ID())
-				return false
 			}
 		}
 	}
@@ -464,13 +450,10 @@ func (t *test) checkKinds(store storefront.Store, contents Contents) bool {
 		switch got, err := store.GetProduct(t.Context(), id); {
 		case err == nil && got.ID() != "" && !strings.Contains(got.String(), `"is a":"product"`):
 			t.broken(cause, "GetProduct(ctx, %q) returned what is no product: %s.", id, got)
-			return false
 		case err != nil && (id == "both" || id == "product"):
 			t.broken(cause, "GetProduct(ctx, %q) did not return the product: %v", id, err)
-			return false
 		}
 	}
-	return true
 }
 
 func checkErrorText(t *test) {

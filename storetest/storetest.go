@@ -311,8 +311,6 @@ type test struct {
 	sentence  string
 	advanced  time.Duration // by how much the store's clock is ahead
 	unchecked []gap         // what was not checked
-	failures  int           // how often broken was called
-	cause     string        // the last one that broken was given
 	stuck     atomic.Bool   // whether a call has not returned
 }
 
@@ -360,37 +358,29 @@ func overwrite(resources []storefront.Resource) {
 	}
 }
 
-// broken reports that the promise is broken. The cause is the usual one, or "" if none
-// is usual. Only the first failures of a subtest are shown.
+// broken ends the subtest, as the promise is broken. The cause is the usual one, or ""
+// if none is usual.
 func (t *test) broken(cause, format string, args ...any) {
 	t.Helper()
-	const shown = 3
-	t.failures++
-	if t.stuck.Load() || t.failures > shown+1 {
-		return
+	if cause != "" {
+		cause = "\nThe usual cause: " + cause
 	}
-	if t.failures > shown {
-		t.Error("Further failures are not shown.")
-		return
-	}
-	text := fmt.Sprintf(format, args...)
-	if t.failures == 1 {
-		text += "\nThe broken promise: " + t.sentence + "."
-	}
-	if cause != t.cause {
-		text += "\nThe usual cause: " + cause
-	}
-	t.cause = cause
-	t.Error(text)
+	t.end(fmt.Sprintf(format, args...) + "\nThe broken promise: " + t.sentence + "." + cause)
 }
 
 // unable ends the subtest, as there is nothing to check.
 func (t *test) unable(format string, args ...any) {
 	t.Helper()
+	t.end(fmt.Sprintf(format, args...) + "\nSo it was not checked: " + t.sentence + ".")
+}
+
+// end ends the subtest. Where a call has not returned, that has been said.
+func (t *test) end(text string) {
+	t.Helper()
 	if t.stuck.Load() {
 		t.FailNow()
 	}
-	t.Fatal(fmt.Sprintf(format, args...) + "\nSo it was not checked: " + t.sentence + ".")
+	t.Fatal(text)
 }
 
 // failed ends the subtest after a call failed or returned a wrongResult.

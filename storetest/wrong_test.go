@@ -247,7 +247,6 @@ func TestWrongStoresAreCaught(t *testing.T) {
 	t.Run("what a bare store has not got is skipped", r.bareStoreIsSkipped)
 	t.Run("without -v, a run sums up what it has not checked", r.runSumsUp)
 	t.Run("an optional method of another type is pointed out", r.mistypedMethodIsPointedOut)
-	t.Run("a subtest explains itself once and shows three failures", r.subtestExplainsItselfOnce)
 	t.Run("leases that end too early are seen where Advance shortens them", func(t *testing.T) {
 		wantSubtests(t, "failed", r.failed["leases"], []string{lifetime})
 	})
@@ -316,17 +315,6 @@ func (r results) mistypedMethodIsPointedOut(t *testing.T) {
 	wantSubtests(t, "skipped", r.skipped["movable"], []string{lifetime})
 	if says := "has one with this name, but its type is another"; !strings.Contains(r.said["movable"], says) {
 		t.Errorf("it does not say %q:\n%s", says, r.said["movable"])
-	}
-}
-
-func (r results) subtestExplainsItselfOnce(t *testing.T) {
-	said := r.said["times_without_milliseconds"]
-	for text, want := range map[string]int{
-		"A repeated call with the key": 3, "The broken promise: ": 1, "The usual cause: ": 1, "Further failures are not shown.": 1,
-	} {
-		if n := strings.Count(said, text); n != want {
-			t.Errorf("it says %q %d times, want %d:\n%s", text, n, want, said)
-		}
 	}
 }
 
