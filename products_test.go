@@ -53,6 +53,14 @@ func TestCacheSizeBoundsTheMemory(t *testing.T) {
 	}
 }
 
+// Not every proxy lets an empty header through.
+func TestEmptyCredentialsBypassTheMemory(t *testing.T) {
+	r := get(New(newCacheableStore()), "/v1/products/p1", "Authorization: ", "Cache-Control: max-age=60")
+	if got := r.header.Get("Cache-Status"); got != "storefront; fwd=bypass" {
+		t.Errorf("Cache-Status %s, want that the memory is bypassed", got)
+	}
+}
+
 func TestARequestThatJoinsACallSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newShelf(nil, taking(50*time.Second))
