@@ -84,9 +84,11 @@ type statements struct {
 	// may be run again, and may fail because its table, column or index is there.
 	schema []string
 
-	// columns returns table, column and type of all columns in tables, views and the like
-	// whose names begin with storefront_. For a view, the type is one that no column has.
-	columns string
+	// catalog returns rows of three texts about the tables, views and the like whose names begin with
+	// storefront_: table, column and type of each column; table, column and "unique" for each column of
+	// which a constraint allows each value once; table, "" and "partitioned" for such a table; and
+	// table, "" and what is wrong with it. For a view, the type is one that no column has.
+	catalog string
 
 	// tables are the store's tables, with the types of the columns that all versions have.
 	tables map[string]map[string]string

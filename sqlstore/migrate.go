@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"example.com/storefront"
 )
@@ -41,17 +40,14 @@ func (s *Store) Migrate(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease):
 		return err
-	case version >= schemaVersion:
+	case version > schemaVersion:
 		return nil
 	}
-	db, err := s.known(ctx, nil)
-	if err != nil {
+	missing, err := s.lookAtTables(ctx)
+	if err != nil || version == schemaVersion && missing == "" {
 		return err
 	}
-	st := db.sql()
-	if err := s.checkColumns(ctx, st); err != nil {
-		return err
-	}
+	st := s.database.Load().sql()
 	set := []string{
 		fmt.Sprintf(`UPDATE %sstorefront_schema SET version = %d, oldest = %d WHERE version < %[2]d`,
 			st.prefix, schemaVersion, schemaOldest),
@@ -73,7 +69,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return fmt.Errorf("sqlstore: migrate: %w", err)
 		}
 	}
-	return nil
+	_, err = s.lookAtTables(ctx) // the server may have made them otherwise
+	return err
 }
 
 var errLaterRelease = errors.New("the tables are of a later release")
@@ -99,35 +96,4 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 			version, schemaVersion)
 	}
 	return version, nil
-}
-
-// checkColumns returns an error if there is a table with the name of one of the store's
-// that is not the store's.
-func (s *Store) checkColumns(ctx context.Context, st *statements) error {
-	types := make(map[string]map[string]string) // by table and column
-	err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
-		var table, column, kind string
-		return c.each(ctx, func() {
-			if types[table] == nil {
-				types[table] = make(map[string]string)
-			}
-			types[table][column] = strings.ToLower(kind)
-		}, []any{&table, &column, &kind}, st.columns)
-	})
-	if err != nil {
-		return fmt.Errorf("sqlstore: migrate: %w", err)
-	}
-	for table, columns := range st.tables {
-		there, ok := types[table]
-		if !ok {
-			continue
-		}
-		for column, want := range columns {
-			if got := there[column]; got != want {
-				return fmt.Errorf("sqlstore: migrate: there is a table %s that is not the store's: "+
-					"its column %s is %q, not %q", table, column, got, want)
-			}
-		}
-	}
-	return nil
 }

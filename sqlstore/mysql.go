@@ -20,11 +20,19 @@ type mySQL struct{ statements }
 func newMySQL(version string) *mySQL {
 	e := &mySQL{statements{
 		schema: mySQLTables(),
-		columns: `SELECT c.table_name, c.column_name,
-			CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''), c.data_type)
+		catalog: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''),
+				c.data_type, IF(c.character_set_name <> 'utf8mb4', CONCAT(' in ', c.character_set_name), ''))
 			FROM information_schema.columns AS c JOIN information_schema.tables AS t
 			ON t.table_schema = c.table_schema AND t.table_name = c.table_name
-			WHERE c.table_schema = database() AND c.table_name LIKE 'storefront\_%'`,
+			WHERE c.table_schema = database() AND c.table_name LIKE 'storefront%'
+			UNION ALL SELECT table_name, MIN(column_name), 'unique' FROM information_schema.statistics
+			WHERE table_schema = database() AND table_name LIKE 'storefront%' GROUP BY table_name, index_name
+			HAVING MAX(non_unique) = 0 AND COUNT(*) = 1 AND MAX(sub_part) IS NULL AND MIN(column_name) IS NOT NULL
+			UNION ALL SELECT table_name, '', IF(create_options LIKE '%partitioned%', 'partitioned', CONCAT('is of ',
+				engine, ', which has no transactions: ALTER TABLE ', table_name, ' ENGINE = InnoDB'))
+			FROM information_schema.tables WHERE table_schema = database() AND table_name LIKE 'storefront%'
+			AND (create_options LIKE '%partitioned%' OR engine NOT IN
+				(SELECT engine FROM information_schema.engines WHERE transactions = 'YES'))`,
 		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
 		rows:    marked,
 		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,

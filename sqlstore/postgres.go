@@ -43,12 +43,20 @@ func newPostgreSQL(schema string) *postgreSQL {
 		},
 		// information_schema shows neither materialized views and sequences nor the tables
 		// of others that this role may not use.
-		columns: `SELECT c.relname, a.attname,
-			CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
-			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-			JOIN pg_attribute AS a ON a.attrelid = c.oid
-			WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%' AND a.attnum > 0
-			AND NOT a.attisdropped`,
+		catalog: `WITH c AS (SELECT c.oid, c.relname, c.relkind, c.relpersistence
+				FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+				WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%')
+			SELECT CAST(c.relname AS TEXT), CAST(a.attname AS TEXT),
+				CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
+			FROM c JOIN pg_attribute AS a ON a.attrelid = c.oid WHERE a.attnum > 0 AND NOT a.attisdropped
+			UNION ALL SELECT c.relname, a.attname, 'unique' FROM c JOIN pg_index AS i ON i.indrelid = c.oid
+			JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
+			WHERE i.indisunique AND i.indisvalid AND i.indimmediate AND i.indnkeyatts = 1 AND i.indpred IS NULL
+			UNION ALL SELECT c.relname, '', CASE WHEN row_security_active(c.oid)
+				THEN 'hides rows by row security: give this role BYPASSRLS' WHEN c.relkind = 'p' THEN 'partitioned'
+				ELSE 'is unlogged and does not survive a crash: ALTER TABLE ' || c.relname || ' SET LOGGED' END
+			FROM c WHERE c.relkind IN ('r', 'p')
+			AND (c.relkind = 'p' OR c.relpersistence <> 'p' OR row_security_active(c.oid))`,
 		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
 		prefix:  p,
 		rows:    numbered,

@@ -163,6 +163,10 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
+	c := &session{link: &connection{store: s, conn: conn}}
+	if _, err := c.lookAtTables(ctx, e.sql()); err != nil {
+		return nil, err
+	}
 	s.server.Store(&name)
 	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})
 	return s.database.Load(), nil

@@ -293,7 +293,7 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 
 // A connection that breaks during these questions says nothing of the settings.
 func TestQuestionsAboutSettingsAreRetried(t *testing.T) {
-	for _, kind := range []string{"VERSION", "SCHEMA", "BYTES", "SERVER"} {
+	for _, kind := range []string{"VERSION", "SCHEMA", "BYTES", "SERVER", "CATALOG"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newProductDB()
 			broken := false

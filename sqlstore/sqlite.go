@@ -58,9 +58,13 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (eng
 			`DROP INDEX IF EXISTS storefront_orders_keys`,
 			`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
 		},
-		columns: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type
+		catalog: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type
 			FROM sqlite_master AS m, pragma_table_info(m.name) AS c
-			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'`,
+			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'
+			UNION ALL SELECT m.name, min(k.name), 'unique'
+			FROM sqlite_master AS m, pragma_index_list(m.name) AS i, pragma_index_info(i.name) AS k
+			WHERE m.type = 'table' AND m.name LIKE 'storefront_%' AND i."unique" AND NOT i.partial
+			GROUP BY m.name, i.name HAVING count(*) = 1 AND min(k.name) IS NOT NULL`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
 		rows:   numbered,
 		// With a bare $2, SQLite would plan the query anew whenever a value is bound.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -95,9 +96,10 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 // except, in MySQL, a number in storefront_replays. It is for a readiness probe, and takes
 // up to Options.Timeout unless ctx is done before.
 //
-// The first Check commits a write, and so does one that follows a failure of a Check or of an
-// order, a restart of the server, or a change of PostgreSQL's standbys. Others only ask the
-// database whether it would take the write, so that probes of an idle shop fill no log.
+// The first Check looks at the tables, and commits a write. So does one that follows a failure of a
+// Check. One that follows a failure of an order, a restart of the server, or a change of PostgreSQL's
+// standbys commits a write. Others only ask the database whether it would take the write, so that probes
+// of an idle shop fill no log.
 func (s *Store) Check(ctx context.Context) error {
 	deadline := time.Now().Add(s.opts.Timeout)
 	_, err := s.schemaVersion(ctx)
@@ -112,21 +114,32 @@ func (s *Store) Check(ctx context.Context) error {
 
 // check checks that c could create an order now.
 func (s *Store) check(ctx context.Context, c *session) error {
+	st, last := c.database.sql(), s.checked.Load()
+	if last == nil {
+		missing, err := c.lookAtTables(ctx, st)
+		if err == nil && missing != "" {
+			err = fmt.Errorf("sqlstore: there is no table %s: call Migrate", missing)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	// This INSERT of no row fails if a right or a column is missing, or if the database is
 	// read-only.
-	st := c.database.sql()
 	orders := st.prefix + `storefront_orders`
 	_, err := c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`)
 			SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
+	now := checked{at: s.now()}
+	if err == nil && st.servers == "" {
+		s.checked.Store(&now)
+	}
 	if err != nil || st.servers == "" {
 		return err
 	}
-	now := checked{at: s.now()}
 	unknown := c.each(ctx, func() {}, []any{&now.servers}, st.servers)
 	if transient(unknown) {
 		return unknown
 	}
-	last := s.checked.Load()
 	if unknown == nil && last != nil && last.servers == now.servers && s.ordering.failed.Load() < int64(last.at) {
 		return nil
 	}

@@ -1,0 +1,107 @@
+package tables
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// An alteration is what an operator, or a restore, has done to the tables.
+type alteration struct {
+	by   string // statements
+	want string // in the error of each first call, or "" if the store works as before
+	undo string // a statement, or "" if the error has it
+}
+
+var alterations = map[string][]alteration{
+	"sqlite": {
+		{"DROP TABLE storefront_orders; CREATE TABLE storefront_orders (id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, " +
+			"qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, scope BYTEA NOT NULL, key_hash BYTEA, fingerprint BYTEA, keyed_ms BIGINT)",
+			"storefront_orders has no unique constraint on key_hash alone", ""},
+		{"DROP INDEX storefront_orders_key_hash; CREATE UNIQUE INDEX part ON storefront_orders (key_hash) WHERE qty > 1",
+			"storefront_orders has no unique constraint on key_hash alone", ""},
+		{"DROP TABLE storefront_users; CREATE TABLE storefront_users (id BYTEA NOT NULL, body TEXT NOT NULL)",
+			"storefront_users has no unique constraint on id alone", ""},
+	},
+	"pgx": {
+		{"ALTER TABLE storefront_orders DROP CONSTRAINT storefront_orders_key_hash_key",
+			"storefront_orders has no unique constraint on key_hash alone", ""},
+		{"DROP INDEX storefront_orders_key_hash; CREATE UNIQUE INDEX part ON storefront_orders (key_hash) WHERE qty > 1; " +
+			"CREATE UNIQUE INDEX two ON storefront_orders (key_hash, qty); ALTER TABLE storefront_orders ADD UNIQUE (key_hash) DEFERRABLE",
+			"storefront_orders has no unique constraint on key_hash alone", ""},
+		{"ALTER TABLE storefront_orders DROP CONSTRAINT storefront_orders_pkey", "storefront_orders has no unique constraint on id alone", ""},
+		{"ALTER TABLE storefront_users DROP CONSTRAINT storefront_users_pkey", "storefront_users has no unique constraint on id alone", ""},
+		{"ALTER TABLE storefront_orders SET UNLOGGED", "storefront_orders is unlogged", ""},
+		{"REVOKE SELECT ON pg_class FROM PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk; SET ROLE clerk", "", "RESET ROLE"},
+		{"ALTER TABLE storefront_orders ENABLE ROW LEVEL SECURITY; GRANT SELECT ON pg_class TO PUBLIC; SET ROLE clerk",
+			"storefront_orders hides rows by row security", "RESET ROLE; ALTER TABLE storefront_orders DISABLE ROW LEVEL SECURITY"},
+		{"DROP TABLE storefront_users; CREATE TABLE storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL) " +
+			"PARTITION BY HASH (id); CREATE TABLE users_0 PARTITION OF storefront_users FOR VALUES WITH (MODULUS 1, REMAINDER 0)", "", ""},
+	},
+	"mysql": {
+		{"ALTER TABLE storefront_orders DROP INDEX key_hash", "storefront_orders has no unique constraint on key_hash alone", ""},
+		{"ALTER TABLE storefront_orders DROP INDEX storefront_orders_key_hash, ADD UNIQUE (key_hash(16)), ADD UNIQUE (key_hash, qty)",
+			"storefront_orders has no unique constraint on key_hash alone", ""},
+		{"ALTER TABLE storefront_users DROP PRIMARY KEY", "storefront_users has no unique constraint on id alone", ""},
+		{"ALTER TABLE storefront_replays DROP PRIMARY KEY", "storefront_replays has no unique constraint on slot alone", ""},
+		{"ALTER TABLE storefront_replays ENGINE = MyISAM", "storefront_replays is of MyISAM, which has no transactions", ""},
+		{"ALTER TABLE storefront_orders MODIFY item TEXT CHARACTER SET latin1 NOT NULL", `its column item is "text in latin1"`,
+			"ALTER TABLE storefront_orders MODIFY item TEXT NOT NULL"},
+		{"ALTER TABLE storefront_products PARTITION BY KEY (id) PARTITIONS 2", "", ""},
+	},
+}
+
+// everywhere are those of all databases.
+var everywhere = []alteration{
+	{"ALTER TABLE storefront_orders ADD COLUMN shop INT DEFAULT 1; CREATE INDEX by_time ON storefront_orders (created_ms)", "", ""},
+	{"DROP TABLE storefront_orders", "storefront_orders", "the table is made by Migrate"},
+}
+
+// TestTablesWithoutAPromiseAreRefused has every first call name what is missing, and how to mend it.
+func TestTablesWithoutAPromiseAreRefused(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		d.Pool.SetMaxOpenConns(1) // which keeps its role
+		if d.Driver == "pgx" {
+			d.Exec(t, "CREATE ROLE clerk")
+			t.Cleanup(func() { d.Exec(t, "DROP OWNED BY clerk", "DROP ROLE clerk") })
+		}
+		store := func() *sqlstore.Store { return sqlstore.New(d.Pool, nil) }
+		for _, a := range append(alterations[d.Driver], everywhere...) {
+			d.Exec(t, strings.Split(a.by, "; ")...)
+			_, order := testdb.Create(t.Context(), store(), "key", "kettle")
+			check := store().Check(t.Context())
+			if a.want != "" {
+				for call, err := range map[string]error{"CreateOrder": order, "Check": check} {
+					if err == nil || !strings.Contains(err.Error(), a.want) || errors.Is(err, storefront.ErrUnavailable) {
+						t.Errorf("after %s, %s returned %v, want an error that says %q", a.by, call, err, a.want)
+					}
+				}
+				statement := regexp.MustCompile(`(CREATE|ALTER) .*`).FindString(order.Error())
+				switch err := store().Migrate(t.Context()); {
+				case strings.Contains(a.undo, "Migrate"):
+					must.OK(t, err)
+				case err == nil || !strings.Contains(err.Error(), a.want):
+					t.Errorf("after %s, Migrate returned %v", a.by, err)
+				case a.undo != "":
+					statement = a.undo
+				}
+				if statement != "" {
+					d.Exec(t, strings.Split(statement, "; ")...)
+				}
+				_, order = testdb.Create(t.Context(), store(), "key", "kettle")
+				check = store().Check(t.Context())
+			} else if a.undo != "" {
+				d.Exec(t, a.undo)
+			}
+			if err := errors.Join(order, check); err != nil {
+				t.Errorf("after %s, and what undoes it, the store returns %v", a.by, err)
+			}
+		}
+	})
+}
