@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -226,3 +228,26 @@ func BenchmarkHandler(b *testing.B) {
 		})
 	}
 }
+
+// nextThatNames returns the cursor that names this ID: the next of page, which is a list
+// with two users or one widget.
+func nextThatNames(page, id string) string {
+	if next, ok := named.Load(page + id); ok {
+		return next.(string)
+	}
+	store := new(storefront.MemStore)
+	for _, id := range []string{"!", id, id + "0"} {
+		store.Users.Put(storefront.MustResource(id, nil))
+		store.Widgets.Put(storefront.MustResource(id, nil))
+	}
+	w := httptest.NewRecorder()
+	storefront.New(store).ServeHTTP(w, httptest.NewRequest("GET", page, nil))
+	var answer struct{ Next string }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Next == "" {
+		panic(w.Body.String())
+	}
+	named.Store(page+id, answer.Next)
+	return answer.Next
+}
+
+var named sync.Map // what nextThatNames has returned

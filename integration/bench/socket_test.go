@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -141,10 +142,13 @@ func startServer(b *testing.B, op operation, kind string) *serverProcess {
 	return s
 }
 
-// cpuTime returns the CPU time that the process has used.
-func (s *serverProcess) cpuTime(b *testing.B) time.Duration {
+// cpuTime returns the CPU time that the threads of the process have used.
+func (s *serverProcess) cpuTime(b *testing.B) (used time.Duration) {
 	b.Helper()
-	used := threadsCPU(b, s.pid)
+	for _, thread := range must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.pid)))(b) {
+		text := must.Get(os.ReadFile(thread))(b)
+		used += time.Duration(must.Get(strconv.ParseInt(strings.Fields(string(text))[0], 10, 64))(b))
+	}
 	if used == 0 {
 		b.Fatal("no schedstat of the server")
 	}

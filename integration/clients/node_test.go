@@ -1,14 +1,10 @@
 package clients
 
 import (
-	"encoding/json"
-	"io/fs"
-	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -56,15 +52,12 @@ func TestNode(t *testing.T) {
 		})
 	}
 
-	for generator, c := range map[string]struct {
-		command string
-		lacks   string // how the names begin that it leaves out
-	}{
-		"hey":                        {"node_modules/.bin/openapi-ts -i openapi.json -o hey/generated --no-log-file", ""},
-		"oazapfts":                   {"node_modules/.bin/oazapfts openapi.json oazapfts/generated/api.ts", "KnownProblemType"},
-		"openapi-typescript-codegen": {"node node_modules/openapi-typescript-codegen/bin/index.js -i openapi.json -o openapi-typescript-codegen/generated", ""},
-		"orval":                      {"node_modules/.bin/orval --client fetch --input openapi.json --output orval/generated/api.ts", "options"},
-		"swagger-typescript-api":     {"node_modules/.bin/swagger-typescript-api generate -p openapi.json -o swagger-typescript-api/generated -n api.ts", ""},
+	for generator, command := range map[string]string{
+		"hey":                        "node_modules/.bin/openapi-ts -i openapi.json -o hey/generated --no-log-file",
+		"oazapfts":                   "node_modules/.bin/oazapfts openapi.json oazapfts/generated/api.ts",
+		"openapi-typescript-codegen": "node node_modules/openapi-typescript-codegen/bin/index.js -i openapi.json -o openapi-typescript-codegen/generated",
+		"orval":                      "node_modules/.bin/orval --client fetch --input openapi.json --output orval/generated/api.ts",
+		"swagger-typescript-api":     "node_modules/.bin/swagger-typescript-api generate -p openapi.json -o swagger-typescript-api/generated -n api.ts",
 	} {
 		t.Run("client of "+generator, func(t *testing.T) {
 			folder := nodeFolder(filepath.Join(string(dir), generator))
@@ -72,8 +65,7 @@ func TestNode(t *testing.T) {
 			for name, from := range map[string]string{"package.json": "package.json", "tsconfig.json": "tsconfig.json", "use.ts": generator + ".ts"} {
 				folder.write(t, name, read(t, filepath.Join("testdata/typescript/clients", from)))
 			}
-			dir.mustRun(t, strings.Fields(c.command)...)
-			testNames(t, document, os.DirFS(filepath.Join(string(folder), "generated")), c.lacks)
+			dir.mustRun(t, strings.Fields(command)...)
 			dir.mustRun(t, "node_modules/.bin/tsc", "-p", generator)
 			store := new(storefront.MemStore)
 			store.Users.Put(storefront.MustResource("ada", nil))
@@ -86,40 +78,6 @@ func TestNode(t *testing.T) {
 				t.Errorf("it prints\n%s\nwant\n%s", got, want)
 			}
 		})
-	}
-}
-
-// testNames tests that what was generated has every operation and every schema of the
-// document but those that begin with lacks.
-func testNames(t *testing.T, document string, generated fs.FS, lacks string) {
-	var code strings.Builder
-	must.OK(t, fs.WalkDir(generated, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(generated, name)
-		code.WriteString(strings.ToLower(string(text)))
-		return err
-	}))
-	var d struct {
-		Paths      map[string]map[string]json.RawMessage
-		Components struct{ Schemas map[string]any }
-	}
-	must.OK(t, json.Unmarshal([]byte(document), &d))
-	names := slices.Collect(maps.Keys(d.Components.Schemas))
-	for _, item := range d.Paths {
-		for method, operation := range item {
-			var o struct{ OperationID string }
-			if method != "parameters" && json.Unmarshal(operation, &o) == nil {
-				names = append(names, o.OperationID)
-			}
-		}
-	}
-	for _, name := range names {
-		left := !strings.Contains(code.String(), strings.ToLower(name))
-		if left != (lacks != "" && strings.HasPrefix(name, lacks)) {
-			t.Errorf("%s is left out: %t", name, left)
-		}
 	}
 }
 

@@ -353,15 +353,6 @@ func TestDocumentedClientsPassTheSuite(t *testing.T) {
 			}
 			run := []string{row.run, filepath.Join(t.TempDir(), row.file)}
 			must.OK(t, os.WriteFile(run[len(run)-1], []byte(text), 0o600))
-			if row.language == "go" {
-				text = strings.Replace(text, "import (", "import (\n\"os\"", 1)
-				must.OK(t, os.WriteFile(run[0], []byte(text), 0o600))
-				built := filepath.Join(filepath.Dir(run[0]), "client")
-				if out, err := exec.Command("go", "build", "-o", built, run[0]).CombinedOutput(); err != nil {
-					t.Fatalf("%v\n%s", err, out)
-				}
-				run = []string{built}
-			}
 			clienttest.Run(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
 				return program{run, []string{"SERVICE=" + service.URL}}
 			})

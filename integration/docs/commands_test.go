@@ -3,9 +3,7 @@ package docs
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,21 +26,26 @@ import (
 type trial func(t *testing.T, command string)
 
 // trials has the commands of blocks of sh and of the text, but for those that only
-// read (see isReading), and go test, whose tests are looked up. A command that is not
-// here is not run: it may do anything.
+// read (see isReading). A command that is not here is not run: it may do anything.
 var trials = map[string]trial{
 	"go run ./cmd/storefront": serving(process.Storefront),
 	"go run ./durable":        serving(process.Durable),
 	".ci/run":                 instead("bash -n .ci/run"),
 
 	"go test ./...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
-	"go test ./... ./durable/... ./integration/...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
-	"go run ./cmd/storefront -trouble 7":            testedBy("TestFaultReportSaysWhatAClientDidWrong"),
-	"go run ./integration/mutations":                testedBy("TestListIsUpToDate"),
-	"go run ./integration/soak -for 8h":             testedBy("TestTargetsExist"),
-	"go mod init example.org/shop":                  testedBy("TestDocumentedProgram"),
-	"go build -o shop ./cmd/storefront":             instead(`go build -o /dev/null ./cmd/storefront`),
-	"go build -o shop ./durable":                    instead(`go build -o /dev/null ./durable`),
+	"go test ./... ./durable/... ./integration/...":                            inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
+	"go run ./cmd/storefront -trouble 7":                                       testedBy("TestFaultReportSaysWhatAClientDidWrong"),
+	"go test -list '^Fuzz' .":                                                  testedBy("FuzzCursor"),
+	"go test -run '^$' -fuzz '^FuzzCursor$' -fuzztime 2m .":                    testedBy("FuzzCursor"),
+	"go test ./integration/browser -run '^TestEveryState$' -artifacts":         testedBy("TestEveryState"),
+	"go test ./integration/bench -run '^$' -bench 'Handwritten' -benchtime 1x": testedBy("BenchmarkHandwritten"),
+	"go test ./sqlstore -run '^TestSimulation$' -args -seed 92 -about k7": instead(
+		"go test ./sqlstore -list '^TestSimulation$' -args -seed 92 -about k7 | grep TestSimulation"),
+	"go run ./integration/mutations":    testedBy("TestListIsUpToDate"),
+	"go run ./integration/soak -for 8h": testedBy("TestTargetsExist"),
+	"go mod init example.org/shop":      testedBy("TestDocumentedProgram"),
+	"go build -o shop ./cmd/storefront": instead(`go build -o /dev/null ./cmd/storefront`),
+	"go build -o shop ./durable":        instead(`go build -o /dev/null ./durable`),
 
 	`(umask 077; cd /var/backups && rm -f new.db && ` +
 		`sqlite3 /var/lib/shop/shop.db "VACUUM INTO 'new.db'" && mv new.db shop.db)`: backingUp,
@@ -192,8 +195,6 @@ func TestDocumentedCommands(t *testing.T) {
 				used[c.command] = true
 				t.Run(c.command, func(t *testing.T) { try(t, c.command) })
 			case ok:
-			case strings.HasPrefix(c.command, "go test "):
-				checkGoTest(t, c)
 			case c.compared, isReading.MatchString(c.command):
 				run = append(run, c)
 			default:
@@ -311,97 +312,6 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 	return results
 }
 
-// checkGoTest looks up what a go test would run, and its flags.
-func checkGoTest(t *testing.T, c documentedCommand) {
-	t.Helper()
-	flags := flag.NewFlagSet("go test", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.Bool("race", false, "")
-	flag.VisitAll(func(f *flag.Flag) { // of every test, and of this package's
-		name := strings.TrimPrefix(f.Name, "test.")
-		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
-			flags.Bool(name, false, "")
-		} else {
-			flags.String(name, "", "")
-		}
-	})
-	command, _, _ := strings.Cut(c.command, " >")      // a file for its output
-	command, own, _ := strings.Cut(command, " -args ") // flags that the package's tests define
-	words := strings.Fields(strings.ReplaceAll(command, "'", ""))[2:]
-	var packages []string
-	for len(words) > 0 {
-		if err := flags.Parse(words); err != nil {
-			t.Errorf("%s: %s: %v", c.where, c.command, err)
-			return
-		}
-		if words = flags.Args(); len(words) > 0 { // flags may follow
-			packages, words = append(packages, words[0]), words[1:]
-		}
-	}
-	for _, name := range packages {
-		if _, err := os.Stat(filepath.Join(repository, strings.TrimSuffix(name, "..."))); err != nil {
-			t.Errorf("%s: %s: %v", c.where, c.command, err)
-		}
-	}
-	for _, name := range strings.Fields(own) {
-		if name, ok := strings.CutPrefix(name, "-"); ok && !definesFlag(t, packages, name) {
-			t.Errorf("%s: %s: no test of %v defines the flag -%s", c.where, c.command, packages, name)
-		}
-	}
-	for name, prefix := range map[string]string{"run": "Test", "bench": "Benchmark", "fuzz": "Fuzz"} {
-		pattern := flags.Lookup(name).Value.String()
-		if pattern == "" || pattern == "^$" {
-			continue
-		}
-		for alternative := range strings.SplitSeq(pattern, "|") {
-			alternative, _, _ = strings.Cut(alternative, "/")
-			re, err := regexp.Compile(alternative)
-			if err != nil {
-				t.Errorf("%s: %s: %v", c.where, c.command, err)
-			} else if !anyTestIn(t, packages, prefix, re) {
-				t.Errorf("%s: %s: no %s function matches %s", c.where, c.command, prefix, alternative)
-			}
-		}
-	}
-}
-
-// definesFlag reports whether a test file of the packages defines a flag.
-func definesFlag(t *testing.T, packages []string, name string) bool {
-	t.Helper()
-	definition := regexp.MustCompile(`flag\.\w+\("` + regexp.QuoteMeta(name) + `"`)
-	for _, dir := range packages {
-		files := must.Get(filepath.Glob(filepath.Join(repository, dir, "*_test.go")))(t)
-		for _, file := range files {
-			if code, err := os.ReadFile(file); err != nil {
-				t.Fatal(err)
-			} else if definition.Match(code) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// anyTestIn reports whether packages have a function whose name begins with the prefix
-// and matches.
-func anyTestIn(t *testing.T, packages []string, prefix string, re *regexp.Regexp) bool {
-	t.Helper()
-	for _, name := range packages {
-		files, err := filepath.Glob(filepath.Join(repository, strings.TrimSuffix(name, "..."), "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			for _, function := range testFunctionsIn(t, file) {
-				if strings.HasPrefix(function, prefix) && re.MatchString(function) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
 var (
 	// named is what is random and means the same wherever it comes again.
 	named = regexp.MustCompile(`ord_[A-Z2-7]{26}|urn:storefront:incident:[A-Z2-7]{26}|` +
@@ -469,33 +379,4 @@ func masked(line string) string {
 	upToName := func(s string) string { return s[:strings.IndexAny(s, ":=")] }
 	line = changing.ReplaceAllStringFunc(strings.TrimRight(line, " "), upToName)
 	return named.ReplaceAllString(line, "*")
-}
-
-func TestComparisonOfDocumentedOutput(t *testing.T) {
-	const a, b = "ord_AAAAAAAAAAAAAAAAAAAAAAAAAA", "ord_BBBBBBBBBBBBBBBBBBBBBBBBBB"
-	for name, row := range map[string]struct {
-		want, got string
-		same      bool
-	}{
-		"the same":              {"a\nb\n\n", "a\nb", true},
-		"another line":          {"a\nb", "a\nc", false},
-		"a line less":           {"a\nb", "a", false},
-		"a line more":           {"a", "a\nb", false},
-		"a date":                {"Date: Fri, 20 Nov 2026 20:52:12 GMT\na", "Date: Mon, 23 Nov 2026 10:00:00 GMT\na", true},
-		"no date":               {"Date: Fri, 20 Nov 2026 20:52:12 GMT\na", "a", false},
-		"an age":                {"Age: 7\nCache-Status: storefront; hit; ttl=52", "Age: 0\nCache-Status: storefront; hit; ttl=59", true},
-		"no hit":                {"Cache-Status: storefront; hit; ttl=52", "Cache-Status: storefront; fwd=uri-miss", false},
-		"an ID again":           {a + "\n" + a, b + "\n" + b, true},
-		"another ID":            {a + "\n" + a, a + "\n" + b, false},
-		"the ID of another one": {a + "\n" + b, a + "\n" + a, false},
-		"any lines":             {"a\n…\nd", "a\nb\nc\nd", true},
-		"any lines at the end":  {"a\n…", "a\nb\nc", true},
-		"not any line":          {"a\n…\nd", "a\nb\nc", false},
-		"lengths of an order":   {"Content-Length: 102\n" + `"created_at":"2026-11-20T20:52:11.25Z"`, "Content-Length: 103\n" + `"created_at":"2026-11-22T08:00:00.123Z"`, true},
-		"lengths of no order":   {"Content-Length: 102\n{}", "Content-Length: 103\n{}", false},
-	} {
-		if err := newPairs().compare(row.want, row.got); (err == nil) != row.same {
-			t.Errorf("%s: %v, want the same: %t", name, err, row.same)
-		}
-	}
 }

@@ -19,7 +19,6 @@ import (
 
 	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
-	"example.com/storefront/integration/internal/testdb"
 )
 
 const root = "../.."
@@ -92,71 +91,6 @@ func TestRecord(t *testing.T) {
 	if *version != "" && !t.Failed() {
 		must.OK(t, os.CopyFS(filepath.Join("testdata", *version), os.DirFS(release)))
 	}
-}
-
-// What a later commit would break is the same as a release that promised what is not there.
-func TestBrokenPromisesAreFound(t *testing.T) {
-	for _, c := range []struct {
-		file, old, new string // in shop.db, new is a statement
-		want           string // of what is found; if it is empty, nothing is
-	}{
-		{"openapi.json", `"reason": {`, `"cause": {}, "reason": {`, "response-optional-property-removed"},
-		{"openapi.json", `"Idempotent-Replayed": {`, `"X": {}, "Idempotent-Replayed": {`, "header-removed"},
-		{"openapi.json", `"201": {`, `"418": {"description": ""}, "201": {`, "response-non-success-status-removed"},
-		{"openapi.json", `"default": 50`, `"default": 20`, "request-parameter-default-value-changed"},
-		{"openapi.json", `"version": "`, `"version": "1.0.0", "x-version": "`, "not above 1.0.0"},
-		{"openapi.json", `"Idempotent-Replayed": { "$ref": "#/components/headers/IdempotentReplayed" },`, "", ""},
-		{"contract.sha256", "45956a27", "00000000", "not-found.txt has been edited"},
-		{"contract.sha256", "  order.txt", "  gone.txt", "gone.txt is gone"},
-		{differencesFile, "its sum is now ", "its sum is now 00", "names what does not differ"},
-		{differencesFile, `"Why": "`, `"Why": " ", "No": "`, "does not say why"},
-		{"cursors.json", `"AXVhZGHVktB5"`, `"AXVhZGHVkAAA"`, `leads to "" with status 400`},
-		{"cursors.json", `"Position": "ada"`, `"Position": "adb"`, `leads to "ada" with status 200`},
-		{"tags.json", `"ETag": "\"`, `"ETag": "\"x`, "NewResource makes"},
-		{"tags.json", `\"n\":[0,-0,1.0`, `\"n\":[0,-0,1`, "NewResource makes"},
-		{"tags.json", "E_N9EfpNI3vkMJA2_V0c1A", "another", "the tag of /v2/widgets?limit=10"},
-		{"fingerprints.json", `"Fingerprint": "`, `"Fingerprint": "00`, "and had"},
-		{"fingerprints.json", `"Key": "bare"`, `"Key": "\"bare\""`, `and had "\"bare\""`},
-		{"shop.db", "", `ALTER TABLE storefront_orders RENAME keyed_ms TO at`, `one has "storefront_orders keyed`},
-		{"shop.db", "", `CREATE INDEX items ON storefront_orders (item)`, `only one has "storefront_orders 0 item`},
-		{"shop.db", "", `UPDATE storefront_schema SET version = 1000000, oldest = 1000000`, "of a later release"},
-		{"shop.db", "", `UPDATE storefront_orders SET key_hash = randomblob(32)`, `is answered with 201 {"id":"…"`},
-		{"shop.db", "", `UPDATE storefront_orders SET fingerprint = randomblob(32)`, "is answered with 422"},
-		{"shop.db", "", `UPDATE storefront_orders SET created_ms = 1`, "storefront_orders does not have"},
-		{"shop.db", "", `UPDATE storefront_users SET id = randomblob(9)`, "users are"},
-		{"shop.db", "", `DELETE FROM storefront_products WHERE id = CAST('ada' AS BLOB)`, "a product is 404"},
-	} {
-		t.Run(c.file+" "+c.want, func(t *testing.T) {
-			release := copyOf(t, "1.0.0-copy")
-			if file := filepath.Join(release, c.file); c.old == "" {
-				d := testdb.Open(t, "sqlite", "file:"+file)
-				d.Exec(t, c.new)
-				d.Pool.Close() // so that all of it is in the file
-			} else if text := read(t, file); strings.Contains(text, c.old) {
-				write(t, release, c.file, []byte(strings.Replace(text, c.old, c.new, 1)))
-			} else {
-				t.Fatalf("%s does not have %q", c.file, c.old)
-			}
-			var lines []string
-			for _, p := range promises[:6] {
-				lines = append(lines, p.broken(t, release)...)
-			}
-			if !strings.Contains(strings.Join(lines, "\n"), c.want) || len(lines) > 0 != (c.want != "") {
-				t.Errorf("it is found to differ by %q, want %q", lines, c.want)
-			}
-		})
-	}
-	if lines := promises[0].broken(t, copyOf(t, "1.0.0")); len(lines) == 0 {
-		t.Error("a final release has a " + differencesFile)
-	}
-}
-
-// copyOf returns a copy of 1.0.0-rc.2 as another version.
-func copyOf(t *testing.T, version string) string {
-	t.Helper()
-	release := filepath.Join(t.TempDir(), version)
-	must.OK(t, os.CopyFS(release, os.DirFS("testdata/1.0.0-rc.2")))
-	return release
 }
 
 // releases returns the folders of the releases, the oldest first. CHANGELOG.md lists the same.

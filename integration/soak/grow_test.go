@@ -1,21 +1,17 @@
 package main
 
 import (
-	"encoding/json"
+	"database/sql"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
-
-	"database/sql"
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
@@ -27,7 +23,7 @@ import (
 var during = flag.Duration("for", time.Minute, "`time` for which orders are sent to durable")
 
 // TestDurableDoesNotGrow sends durable orders and reads at a constant rate, on the database that
-// the seed chooses. In the last quarter of the time, its memory, goroutines and open files are as
+// the seed chooses. In the last quarter of the time, its memory, goroutines and open files, by its own metrics, are as
 // many as in the second, and every acknowledged order is there once.
 func TestDurableDoesNotGrow(t *testing.T) {
 	long.Test(t)
@@ -45,13 +41,10 @@ func TestDurableDoesNotGrow(t *testing.T) {
 		server := kind.Start(t)
 		driver, url, dsn = "mysql", dbserver.MySQLURL(t, server.DSN()), server.DSN()
 	}
-	binary, addr := durableWithProfiles(t)
 	f := faulttest.New(t)
 	f.Orders = perSecond * max(int(during.Seconds()), 8)
-	f.Use(faulttest.NewReplica(t, binary, url))
+	f.Start(1, url)
 	replica := f.Replicas[0]
-	replica.Start()
-	replica.WaitUntilServing()
 	f.BeginAdmitting()
 
 	var sizes [4][]size // by quarter
@@ -63,7 +56,7 @@ func TestDurableDoesNotGrow(t *testing.T) {
 		}
 		f.WaitUntilAcknowledged(f.Admitted)
 		quarter := second * 4 * perSecond / f.Orders
-		sizes[quarter] = append(sizes[quarter], sizeOf(t, addr, replica.Process.Process.Pid))
+		sizes[quarter] = append(sizes[quarter], sizeOf(t, replica.URL))
 		<-next
 	}
 	f.End()
@@ -98,50 +91,27 @@ func read(t *testing.T, url string, n int) {
 var measures = [...]struct {
 	name  string
 	slack float64
-}{{"resident memory", 4 << 20}, {"heap", 2 << 20}, {"goroutines", 16}, {"open files", 16}}
+}{
+	{"process_resident_memory_bytes", 4 << 20},
+	{"go_memstats_next_gc_bytes", 4 << 20}, // twice what was in use after the last collection
+	{"go_goroutines", 16},
+	{"process_open_fds", 16},
+}
 
 // A size has a value for each of measures.
 type size [len(measures)]float64
 
-func sizeOf(t *testing.T, profiles string, pid int) (s size) {
+func sizeOf(t *testing.T, url string) (s size) {
 	t.Helper()
-	for i, source := range [...]struct{ from, pattern string }{
-		{fmt.Sprintf("/proc/%d/status", pid), `VmRSS:\s+(\d+) kB`},
-		{profiles + "heap?debug=1&gc=1", `# HeapAlloc = (\d+)`},
-		{profiles + "goroutine?debug=1", `goroutine profile: total (\d+)`},
-	} {
-		text, err := os.ReadFile(source.from)
-		if strings.HasPrefix(source.from, "http") {
-			var w *http.Response
-			if w, err = http.Get(source.from); err == nil {
-				text, err = io.ReadAll(w.Body)
-				w.Body.Close()
-			}
-		}
-		found := regexp.MustCompile(source.pattern).FindSubmatch(text)
-		if err != nil || found == nil {
-			t.Fatalf("%s has no %s: %v", source.from, source.pattern, err)
+	w := must.Get(http.Get(url + "/metrics"))(t)
+	defer w.Body.Close()
+	text := must.Get(io.ReadAll(w.Body))(t)
+	for i, what := range measures {
+		found := regexp.MustCompile(`(?m)^` + what.name + ` (\S+)$`).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("there is no %s in\n%s", what.name, text)
 		}
 		s[i] = must.Get(strconv.ParseFloat(string(found[1]), 64))(t)
 	}
-	s[0] *= 1024
-	files := must.Get(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t)
-	s[3] = float64(len(files))
 	return s
-}
-
-// durableWithProfiles builds durable so that it also serves its profiles.
-func durableWithProfiles(t *testing.T) (binary, url string) {
-	t.Helper()
-	dir := process.Folder(t)
-	place := must.Get(filepath.Abs("../../durable/profiles.go"))(t)
-	addr := "127.0.0.1:" + strconv.Itoa(process.FreePort())
-	source, overlay, binary := filepath.Join(dir, "profiles.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "durable")
-	list := must.Get(json.Marshal(map[string]any{"Replace": map[string]string{place: source}}))(t)
-	text := "package main\n\nimport (\n\t\"net/http\"\n\t_ \"net/http/pprof\"\n)\n\nfunc init() { go http.ListenAndServe(\"" + addr + "\", nil) }\n"
-	for name, text := range map[string][]byte{source: []byte(text), overlay: list} {
-		must.OK(t, os.WriteFile(name, text, 0o600))
-	}
-	must.OK(t, process.GoBuild(binary, "durable", "-overlay", overlay))
-	return binary, "http://" + addr + "/debug/pprof/"
 }

@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -373,35 +372,6 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if accepted := w.Code < 300; accepted != (documented == nil) {
 			t.Errorf("%s %.80s %.80q: the answer is %d, and the document says %v\n%s", r.Method, r.URL, r.Header, w.Code, documented, w.Body)
-		}
-	}
-}
-
-func TestOpenAPIDocumentsTheQueryParameters(t *testing.T) {
-	doc := served(t)
-	h := storefront.New(new(storefront.MemStore))
-	for path, item := range doc.Paths.Map() {
-		operation, method := item.Get, "GET"
-		if operation == nil {
-			operation, method = item.Post, "POST"
-		}
-		complaint := func(query, name, detail string) bool {
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest(method, path+query, nil))
-			var p storefront.Problem
-			must.OK(t, json.Unmarshal(w.Body.Bytes(), &p))
-			return slices.ContainsFunc(p.Errors, func(f storefront.Fault) bool {
-				return f.Parameter == name && strings.Contains(f.Detail, detail)
-			})
-		}
-		for _, name := range []string{"limit", "after", "start"} {
-			documented := operation.Parameters.GetByInAndName("query", name)
-			if taken := !complaint("?"+name+"=1", name, "Unknown parameter"); taken != (documented != nil) {
-				t.Errorf("%s: %s documented: %t, taken: %t", path, name, !taken, taken)
-			}
-			if required := complaint("", name, "is required"); required != (documented != nil && documented.Required) {
-				t.Errorf("%s: %s documented as required: %t, required: %t", path, name, !required, required)
-			}
 		}
 	}
 }

@@ -22,17 +22,8 @@ import (
 	"example.com/storefront/integration/internal/must"
 )
 
-// A Document is openapi.json as a third party reads it: kin-openapi.
-//
-// The other candidate was libopenapi-validator. Both were given responses like those
-// in TestResponsesThatBreakTheDocumentAreFound, and both leave the JSON Schema
-// 2020-12 of OpenAPI 3.1 to the same library, which finds what is wrong in a body.
-// But libopenapi-validator (v0.13.8; later ones depend on forks that could
-// not be had from the module proxy) takes the quotes off a header's value, so that
-// no ETag is of its pattern and every correct read is refused, and it lets an empty
-// body pass. kin-openapi (v0.152.0) refuses nothing that is correct. Check sees to
-// all that it does not look at: HEAD, 304, text behind the JSON, and headers that are not
-// documented.
+// A Document is openapi.json as a third party reads it: kin-openapi. Check sees to all that it does not
+// look at: HEAD, 304, text behind the JSON, and headers that are not documented.
 type Document struct{ *openapi3.T }
 
 // Served returns the document that the service serves by default.
