@@ -9,10 +9,7 @@ import (
 
 // People copy one example into a module of their own, which has none of the others.
 func TestExamplesBuildAloneWhereTheyAreCopied(t *testing.T) {
-	here, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := must(filepath.Abs("."))(t)
 	examples, err := filepath.Glob("examples/*")
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("no examples were found: %v", err)
@@ -21,17 +18,10 @@ func TestExamplesBuildAloneWhereTheyAreCopied(t *testing.T) {
 		t.Run(filepath.Base(example), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(example)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.CopyFS(dir, os.DirFS(example)))
 			for _, name := range []string{"go.mod", "go.sum"} {
-				text, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				text := must(os.ReadFile(name))(t)
+				noError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 			}
 			for _, args := range [][]string{
 				{"mod", "edit", "-module=example.org/copy", "-replace=example.com/storefront=" + filepath.Dir(here),

@@ -39,10 +39,7 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	// With the race detector, a program would sleep for a second before it exits.
 	cmd.Env = append(os.Environ(), "DURABLE_RUN_MAIN=1", "GORACE=atexit_sleep_ms=0")
@@ -61,10 +58,7 @@ type running struct {
 // start starts the command on a port of its own and waits until it serves.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	p, err := tryStart(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(tryStart(t, args...))(t)
 	return p
 }
 
@@ -98,9 +92,7 @@ func tryStart(t *testing.T, args ...string) (*running, error) {
 // end has the command end and checks that it ends well.
 func (p *running) end(t *testing.T) {
 	t.Helper()
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.Process.Signal(syscall.SIGTERM))
 	p.wantSuccess(t)
 }
 
@@ -121,26 +113,21 @@ func (p *running) kill() {
 
 func do(t *testing.T, r *http.Request) (status int, body string, header http.Header) {
 	t.Helper()
-	result, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must(http.DefaultClient.Do(r))(t)
 	defer result.Body.Close()
-	text, err := io.ReadAll(result.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(result.Body))(t)
 	return result.StatusCode, string(text), result.Header
+}
+
+func get(t *testing.T, url string) (status int, body string, header http.Header) {
+	t.Helper()
+	return do(t, must(http.NewRequest("GET", url, nil))(t))
 }
 
 // wantBody checks what there is at a URL.
 func (p *running) wantBody(t *testing.T, path, want string) {
 	t.Helper()
-	r, err := http.NewRequest("GET", p.base+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if status, body, _ := do(t, r); status != http.StatusOK || body != want {
+	if status, body, _ := get(t, p.base+path); status != http.StatusOK || body != want {
 		t.Errorf("%s: %d %s, want 200 %s", path, status, body, want)
 	}
 }
@@ -148,10 +135,7 @@ func (p *running) wantBody(t *testing.T, path, want string) {
 // order creates an order, or has it replayed, and returns the response's body.
 func (p *running) order(t *testing.T, key string, wantReplay bool) (body string) {
 	t.Helper()
-	r, err := http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", key)
 	status, body, header := do(t, r)
@@ -168,9 +152,7 @@ func (p *running) order(t *testing.T, key string, wantReplay bool) (body string)
 func dataFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "shop.json")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -182,10 +164,7 @@ func TestPrintedLinesWork(t *testing.T) {
 			continue
 		}
 		words := regexp.MustCompile(`'[^']*'|[^ ']+`).FindAllString(strings.TrimSpace(line), -1)
-		r, err := http.NewRequest("GET", strings.Trim(words[2], "'"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(http.NewRequest("GET", strings.Trim(words[2], "'"), nil))(t)
 		want := http.StatusOK
 		for i, word := range words {
 			switch word {
@@ -315,11 +294,7 @@ func TestExplorerIsAtTheRootAndNowhereElse(t *testing.T) {
 	for path, want := range map[string]string{
 		"/": "text/html; charset=utf-8", "//": problem, "/index.html": problem,
 	} {
-		r, err := http.NewRequest("GET", p.base+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, header := do(t, r); header.Get("Content-Type") != want {
+		if _, _, header := get(t, p.base+path); header.Get("Content-Type") != want {
 			t.Errorf("%s is %s, want %s", path, header.Get("Content-Type"), want)
 		}
 	}
@@ -330,38 +305,30 @@ func TestMetrics(t *testing.T) {
 	p := start(t, "-db", filepath.Join(t.TempDir(), "shop.db"))
 	defer p.end(t)
 	p.order(t, "k", false)
-	get := func(url string) (status int, body string) {
-		r, err := http.NewRequest("GET", url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		status, body, _ = do(t, r)
-		return status, body
-	}
 	wants := []string{
 		`sqlstore_create_order_calls_total{outcome="created"} 1`,
 		`requests_total{code="201",method="post",route="POST /v1/orders"} 1`,
 		`go_sql_max_open_connections{db_name="shop"} 4`,
 	}
-	status, body := get(p.base + "/metrics")
+	status, body, _ := get(t, p.base+"/metrics")
 	for _, want := range wants {
 		if status != 200 || !strings.Contains(body, want+"\n") {
 			t.Errorf("/metrics: %d, without %s:\n%s", status, want, body)
 		}
 	}
 
-	if status, body := get(p.base + "/%6detrics"); status != http.StatusNotFound {
+	if status, body, _ := get(t, p.base+"/%6detrics"); status != http.StatusNotFound {
 		t.Errorf("in another spelling, /metrics is %d %s, want 404", status, body)
 	}
 
 	q := start(t, "-db", filepath.Join(t.TempDir(), "shop.db"), "-metrics-addr", "localhost:0")
 	defer q.end(t)
-	if status, body := get(q.base + "/metrics"); status != http.StatusNotFound {
+	if status, body, _ := get(t, q.base+"/metrics"); status != http.StatusNotFound {
 		t.Errorf("with -metrics-addr, /metrics of -addr is %d %s, want 404", status, body)
 	}
 	for q.out.Scan() {
 		if url := regexp.MustCompile(`http://.*/metrics`).FindString(q.out.Text()); url != "" {
-			if status, body := get(url); status != 200 || !strings.Contains(body, "sqlstore_calls{") {
+			if status, body, _ := get(t, url); status != 200 || !strings.Contains(body, "sqlstore_calls{") {
 				t.Errorf("%s: %d %s", url, status, body)
 			}
 			return
@@ -397,23 +364,16 @@ func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
 
 func TestOldKeysAreForgotten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
-	db, err := shopdb.Open(name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(shopdb.Open(name, nil))(t)
 	defer db.Close()
-	if err := sqlstore.New(db.DB, nil).Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, sqlstore.New(db.DB, nil).Migrate(t.Context()))
 	for id, age := range map[string]time.Duration{
 		"old": 26 * time.Hour, "young": 24*time.Hour + 30*time.Minute,
 	} {
 		_, err := db.ExecContext(t.Context(), `INSERT INTO storefront_orders
 			(id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
 			VALUES ($1, 'teapot', 1, 0, '', $1, '', $2)`, id, time.Now().Add(-age).UnixMilli())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	p := start(t, "-db", name)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -430,10 +390,7 @@ func TestOldKeysAreForgotten(t *testing.T) {
 
 func TestRefusalToStart(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must(net.Listen("tcp", "localhost:0"))(t)
 	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	missing := filepath.Join(t.TempDir(), "missing", "shop.db")
 	for _, row := range []struct {
@@ -499,22 +456,14 @@ func TestRefusalToStart(t *testing.T) {
 }
 
 func TestSignalEndsTheWaitForADatabase(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	url := "postgres://shop@" + silent.Addr().String() + "/shop?sslmode=disable"
 	cmd := command(t, "-addr", "localhost:0", "-db", url)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := silent.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Start())
+	conn := must(silent.Accept())(t)
 	defer conn.Close()
 	cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
@@ -532,10 +481,7 @@ type sending struct {
 // beginOrder returns once the handler waits for the body.
 func beginOrder(t *testing.T, p *running) *sending {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", strings.TrimPrefix(p.base, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	const begin, rest = `{"item":"teapot",`, `"qty":2}`
 	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\n"+
@@ -551,23 +497,15 @@ func beginOrder(t *testing.T, p *running) *sending {
 
 func (s *sending) receive(t *testing.T) (status int, body string) {
 	t.Helper()
-	result, err := http.ReadResponse(s.in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(result.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must(http.ReadResponse(s.in, nil))(t)
+	text := must(io.ReadAll(result.Body))(t)
 	return result.StatusCode, string(text)
 }
 
 // signal signals the command and waits until it says what it does.
 func (p *running) signal(t *testing.T, sig os.Signal, says string) {
 	t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.Process.Signal(sig))
 	p.wantLine(t, says)
 }
 
@@ -617,7 +555,7 @@ func TestTermIsUnreadyAndServesOn(t *testing.T) {
 // wantProbe checks what a probe is answered with.
 func (p *running) wantProbe(t *testing.T, path string, status int, body string) {
 	t.Helper()
-	if gotStatus, got := p.probe(t, path); gotStatus != status || got != body {
+	if gotStatus, got, _ := get(t, p.base+path); gotStatus != status || got != body {
 		t.Errorf("%s: %d %q, want %d %q", path, gotStatus, got, status, body)
 	}
 }
@@ -627,7 +565,7 @@ func (p *running) wantProbe(t *testing.T, path string, status int, body string) 
 func (p *running) waitForReadyz(t *testing.T, status int) {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		got, body := p.probe(t, "/readyz")
+		got, body, _ := get(t, p.base+"/readyz")
 		if got == status {
 			return
 		}
@@ -637,25 +575,12 @@ func (p *running) waitForReadyz(t *testing.T, status int) {
 	}
 }
 
-func (p *running) probe(t *testing.T, path string) (status int, body string) {
-	t.Helper()
-	r, err := http.NewRequest("GET", p.base+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, body, _ = do(t, r)
-	return status, body
-}
-
 // Without its tables, the database takes no orders.
 func TestReadyzAsksTheDatabase(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	p := start(t, "-db", name)
 	p.waitForReadyz(t, http.StatusOK)
-	db, err := shopdb.Open(name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(shopdb.Open(name, nil))(t)
 	defer db.Close()
 	for _, step := range []struct {
 		statement string
@@ -669,11 +594,25 @@ func TestReadyzAsksTheDatabase(t *testing.T) {
 		for err != nil && strings.Contains(err.Error(), "SQLITE_BUSY") {
 			_, err = db.ExecContext(t.Context(), step.statement)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		p.waitForReadyz(t, step.want)
 	}
 	p.wantProbe(t, "/livez", http.StatusOK, "ok\n")
 	p.end(t)
+}
+
+// must returns v, unless there is an error, which ends the test.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -87,43 +87,27 @@ func TestFileThatIsGone(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "shop", "shop.db")
-			if err := os.Mkdir(filepath.Join(dir, "shop"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Mkdir(filepath.Join(dir, "shop"), 0o700))
 			var log lockedLog
-			db, err := Open(name, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := must(Open(name, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			defer db.Close()
 			store := sqlstore.New(db.DB, nil)
 			ctx := t.Context()
-			if err := store.Migrate(ctx); err != nil {
-				t.Fatal(err)
-			}
-			_, err = db.ExecContext(ctx, `VACUUM INTO '`+filepath.Join(dir, "backup.db")+`'`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, store.Migrate(ctx))
+			must(db.ExecContext(ctx, `VACUUM INTO '`+filepath.Join(dir, "backup.db")+`'`))(t)
 			create := func(id string) error {
 				key, order := newOrder(id)
 				_, err := store.CreateOrder(ctx, key, order)
 				return err
 			}
-			if err := create("before"); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, create("before"))
 			// The file goes between the INSERT and the COMMIT.
 			tx, err := db.BeginTx(ctx, nil)
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `UPDATE storefront_orders SET qty = 2`)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := row.lose(dir); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
+			noError(t, row.lose(dir))
 			left := list(t, dir)
 			if err := tx.Commit(); !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the commit under way: %v", err)
@@ -141,9 +125,7 @@ func TestFileThatIsGone(t *testing.T) {
 				t.Errorf("there are %s, want %s", now, left)
 			}
 			if row.giveBack != nil {
-				if err := row.giveBack(dir); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, row.giveBack(dir))
 				for err := create("again"); err != nil; err = create("again") {
 					if !errors.Is(err, storefront.ErrUnavailable) {
 						t.Fatal(err)
@@ -172,9 +154,7 @@ func list(t *testing.T, dir string) (all string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return all
 }
 
@@ -182,12 +162,8 @@ func list(t *testing.T, dir string) (all string) {
 func TestOrdersInARemovedWALAreKept(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, _ := openFile(t, name)
-	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n)`); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Remove(name+"-wal"), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(db.ExecContext(t.Context(), `CREATE TABLE t (n)`))(t)
+	noError(t, errors.Join(os.Remove(name+"-wal"), db.Close()))
 	again, _ := openFile(t, name)
 	if _, err := again.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`); err != nil {
 		t.Error(err)
@@ -230,9 +206,7 @@ func TestSecondLibraryIsRefused(t *testing.T) {
 	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
 	mod, err := os.ReadFile("../go.mod")
 	sum, sumErr := os.ReadFile("../go.sum")
-	if err := errors.Join(err, sumErr, os.Mkdir(filepath.Join(dir, "other"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err, sumErr, os.Mkdir(filepath.Join(dir, "other"), 0o700)))
 	write("go.sum", string(sum))
 	write("go.mod", string(mod)+"\nrequire github.com/mattn/go-sqlite3 v1.0.0\n"+
 		"replace github.com/mattn/go-sqlite3 => "+filepath.Join(dir, "other")+"\n")

@@ -55,9 +55,7 @@ func TestMySQLURL(t *testing.T) {
 func TestMySQLParameters(t *testing.T) {
 	config := func(query string) *mysql.Config {
 		configs, _, err := parseMySQL("mysql://shop@db1,db2/shop" + query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return configs[1]
 	}
 	c := config("")
@@ -177,19 +175,13 @@ func FuzzMySQLUser(f *testing.F) {
 }
 
 func TestMySQLPasswordIsReadAnew(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	file := filepath.Join(t.TempDir(), "password")
 	writeFile(t, file, "first\n")
 	t.Setenv("MYSQL_PWD", "wrong")
 	const query = "/shop?allowCleartextPasswords=true&password_file="
-	db, err := Open("mysql://shop@"+l.Addr().String()+query+file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(Open("mysql://shop@"+l.Addr().String()+query+file, nil))(t)
 	defer db.Close()
 	for _, want := range []string{"first", "second"} {
 		writeFile(t, file, want+"\r\n")

@@ -19,18 +19,11 @@ func asOwner(t *testing.T, dir string, f func()) {
 		return
 	}
 	const nobody = 65534
-	names, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must(filepath.Glob(filepath.Join(dir, "*")))(t)
 	for _, path := range append(names, dir) {
-		if err := os.Chown(path, nobody, nobody); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Chown(path, nobody, nobody))
 	}
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // of the test's folders, too
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(filepath.Dir(dir), 0o755)) // of the test's folders, too
 	// Of this thread alone, which is the one that SQLite is called on.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

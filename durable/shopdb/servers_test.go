@@ -102,10 +102,7 @@ func fakes(n int) (*servers, []*fakeServer) {
 // connected returns a new connection, and the name of the server that it is to.
 func connected(t *testing.T, s *servers) (*serverConn, string) {
 	t.Helper()
-	c, err := s.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(s.Connect(t.Context()))(t)
 	sc := c.(*serverConn)
 	return sc, sc.conn.(*fakeConn).server
 }
@@ -150,9 +147,7 @@ func TestServersAreTriedInTurn(t *testing.T) {
 					}
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				if got := c.(*serverConn).conn.(*fakeConn).server; got != row.want {
 					t.Errorf("it connected to %s, want %s", got, row.want)
 				}
@@ -225,10 +220,7 @@ func TestPoolLeavesTheOldServerAsAWhole(t *testing.T) {
 	// take returns the servers of n connections that are used at the same time.
 	take := func(n int) (names string) {
 		for range n {
-			c, err := db.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(db.Conn(t.Context()))(t)
 			defer c.Close()
 			c.Raw(func(c any) error {
 				names += c.(*serverConn).conn.(*fakeConn).server
@@ -309,9 +301,7 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 		d, _ := connected(t, s)
 		close(late)
 		synctest.Wait()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		c := old.(*serverConn)
 		if c.IsValid() || !d.IsValid() || d.conn.(*fakeConn).isBroken() {
 			t.Errorf("valid: the connection to the old server: %t, to the new one: %t", c.IsValid(), d.IsValid())
@@ -324,7 +314,5 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 }

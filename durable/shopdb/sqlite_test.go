@@ -24,9 +24,7 @@ import (
 func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
 	t.Helper()
 	db, file, err := openSQLiteFile(name, withDefaults(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db, file
 }
@@ -41,10 +39,7 @@ func startWatch(t *testing.T, db *sql.DB, file *sqliteFile) {
 func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
 	db, _ := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
 	for range 4 { // connections
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(db.Conn(t.Context()))(t)
 		defer conn.Close()
 		for pragma, want := range map[string]string{
 			"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100", "journal_size_limit": "16777216",
@@ -61,15 +56,10 @@ func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
 func TestLockedFile(t *testing.T) {
 	for _, begin := range []string{"BEGIN EXCLUSIVE", "PRAGMA journal_mode = WAL; BEGIN IMMEDIATE"} {
 		name := filepath.Join(t.TempDir(), "shop.db")
-		other, err := sql.Open("sqlite", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := must(sql.Open("sqlite", name))(t)
 		defer other.Close()
 		other.SetMaxOpenConns(1)
-		if _, err := other.ExecContext(t.Context(), begin); err != nil {
-			t.Fatal(err)
-		}
+		must(other.ExecContext(t.Context(), begin))(t)
 		openFile(t, name)
 	}
 }
@@ -98,9 +88,7 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "shop.db")
 			if row.mode != 0 {
-				if err := os.WriteFile(name, nil, row.mode); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(name, nil, row.mode))
 			}
 			var opening sync.WaitGroup
 			for range 4 {
@@ -118,10 +106,7 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 				t.Errorf("%d files are in the folder, %v; want shop.db and two beside it", len(files), err)
 			}
 			for _, suffix := range []string{"", "-wal", "-shm"} {
-				info, err := os.Stat(name + suffix)
-				if err != nil {
-					t.Fatal(err)
-				}
+				info := must(os.Stat(name + suffix))(t)
 				if mode := info.Mode().Perm(); mode != row.want {
 					t.Errorf("shop.db%s has the mode %o, want %o", suffix, mode, row.want)
 				}
@@ -150,12 +135,9 @@ func TestFileBehindASymbolicLink(t *testing.T) {
 	} {
 		for _, there := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, there before %t", row.name, there), func(t *testing.T) {
-				root, err := filepath.EvalSymlinks(t.TempDir())
-				if err != nil {
-					t.Fatal(err)
-				}
+				root := must(filepath.EvalSymlinks(t.TempDir()))(t)
 				real := filepath.Join(root, row.file)
-				err = errors.Join(os.Mkdir(root+"/disk", 0o700), os.Mkdir(root+"/other", 0o700))
+				err := errors.Join(os.Mkdir(root+"/disk", 0o700), os.Mkdir(root+"/other", 0o700))
 				for _, link := range row.links {
 					if strings.HasPrefix(link[1], "/") {
 						link[1] = root + link[1]
@@ -167,18 +149,11 @@ func TestFileBehindASymbolicLink(t *testing.T) {
 					want = 0o640
 					err = errors.Join(err, os.WriteFile(real, nil, want))
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				db, file := openFile(t, filepath.Join(root, "shop.db"))
-				if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (n)`); err != nil {
-					t.Fatal(err)
-				}
+				must(db.ExecContext(t.Context(), `CREATE TABLE t (n)`))(t)
 				for _, suffix := range []string{"", "-wal", "-shm"} {
-					info, err := os.Lstat(real + suffix)
-					if err != nil {
-						t.Fatal(err)
-					}
+					info := must(os.Lstat(real + suffix))(t)
 					if info.Mode() != want { // it is no link, either
 						t.Errorf("%s%s has the mode %v, want %v", row.file, suffix, info.Mode(), want)
 					}
@@ -200,18 +175,14 @@ func TestCheckForWritingChangesNothing(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, _ := openFile(t, name)
 	const fill = `CREATE TABLE t (n); INSERT INTO t VALUES (1); PRAGMA user_version = 7`
-	if _, err := db.ExecContext(t.Context(), fill); err != nil {
-		t.Fatal(err)
-	}
+	must(db.ExecContext(t.Context(), fill))(t)
 	look := func() (all string) {
 		for _, query := range []string{
 			`PRAGMA user_version`, `PRAGMA page_count`, `PRAGMA freelist_count`, `PRAGMA schema_version`,
 			`SELECT count(*) FROM sqlite_schema`,
 		} {
 			var n int
-			if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, db.QueryRowContext(t.Context(), query).Scan(&n))
 			all += fmt.Sprintf("%s: %d\n", query, n)
 		}
 		return all
@@ -256,17 +227,13 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "shop.db")
 			db, _, err := openSQLiteFile(name, withDefaults(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			db.Close()
 			err = os.Chmod(name, row.file)
 			if row.file == 0 {
 				err = os.Remove(name)
 			}
-			if err := errors.Join(err, os.Chmod(dir, row.folder)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(err, os.Chmod(dir, row.folder)))
 			defer os.Chmod(dir, 0o755)
 			asOwner(t, dir, func() {
 				db, _, err := openSQLiteFile(name, withDefaults(nil))
@@ -324,23 +291,15 @@ func TestWithoutRoomTransactionsCanOnlyEnd(t *testing.T) {
 // read has another reader begin to read, and returns what ends it.
 func read(t *testing.T, name string) (end func()) {
 	t.Helper()
-	db, err := sql.Open("sqlite", name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open("sqlite", name))(t)
+	tx := must(db.BeginTx(t.Context(), nil))(t)
 	end = sync.OnceFunc(func() {
 		tx.Rollback()
 		db.Close()
 	})
 	t.Cleanup(end)
 	var n int
-	if err := tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n))
 	return end
 }
 
@@ -350,9 +309,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, file := openFile(t, name)
 	file.free = disk(diskSize)
-	if err := sqlstore.New(db, nil).Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, sqlstore.New(db, nil).Migrate(t.Context()))
 	// Each client waits for room for all of that time.
 	store := sqlstore.New(db, &sqlstore.Options{Timeout: 2 * time.Second})
 	end := read(t, name)
@@ -396,14 +353,10 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 func TestWALIsKeptSmall(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, file := openFile(t, name)
-	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (b)`); err != nil {
-		t.Fatal(err)
-	}
+	must(db.ExecContext(t.Context(), `CREATE TABLE t (b)`))(t)
 	end := read(t, name)
 	for file.size() <= walLimit {
-		if _, err := db.ExecContext(t.Context(), `INSERT INTO t VALUES (zeroblob(1000000))`); err != nil {
-			t.Fatal(err)
-		}
+		must(db.ExecContext(t.Context(), `INSERT INTO t VALUES (zeroblob(1000000))`))(t)
 	}
 	startWatch(t, db, file)
 	end()
