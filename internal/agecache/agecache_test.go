@@ -245,34 +245,32 @@ func TestDirectivesDecideWhatARequestIsGiven(t *testing.T) {
 		{"only-if-cached, no-store", nothing, unanswered, "", []change{onlyIfCached, noStore}},
 		{"only-if-cached, no-cache", nothing, unanswered, "", []change{onlyIfCached, noCache}},
 	} {
-		t.Run(fmt.Sprintf("%s, age %v", test.name, test.age), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(nil)
-				began, had := time.Time{}, 0
-				if test.age != nothing {
-					s.get().want(t, 1)
-					began, had = time.Now(), 1
-					time.Sleep(seconds(test.age))
-				}
-				r := s.get(test.d...)
-				want, stored := result{}, had
-				switch test.want {
-				case given:
-					want.Answer = Answer[int]{Value: had, Began: began, Age: seconds(test.age)}
-				case asked, askedOnly:
-					want.Answer = Answer[int]{Value: had + 1, Forwarded: test.reason}
-				case unanswered:
-					want.err = ErrNotCached
-				}
-				if test.want == asked {
-					stored = had + 1
-				}
-				if r != want {
-					t.Errorf("got %+v, want %+v: %s", r, want, test.want)
-				}
-				s.wantReads(t, max(had, want.Value))
-				s.wantStored(t, stored)
-			})
+		inBubble(t, fmt.Sprintf("%s, age %v", test.name, test.age), func(t *testing.T) {
+			s := newSource(nil)
+			began, had := time.Time{}, 0
+			if test.age != nothing {
+				s.get().want(t, 1)
+				began, had = time.Now(), 1
+				time.Sleep(seconds(test.age))
+			}
+			r := s.get(test.d...)
+			want, stored := result{}, had
+			switch test.want {
+			case given:
+				want.Answer = Answer[int]{Value: had, Began: began, Age: seconds(test.age)}
+			case asked, askedOnly:
+				want.Answer = Answer[int]{Value: had + 1, Forwarded: test.reason}
+			case unanswered:
+				want.err = ErrNotCached
+			}
+			if test.want == asked {
+				stored = had + 1
+			}
+			if r != want {
+				t.Errorf("got %+v, want %+v: %s", r, want, test.want)
+			}
+			s.wantReads(t, max(had, want.Value))
+			s.wantStored(t, stored)
 		})
 	}
 }
@@ -280,16 +278,14 @@ func TestDirectivesDecideWhatARequestIsGiven(t *testing.T) {
 // The value of a read may be as old as the beginning of the read.
 func TestAgeCountsFromTheBeginningOfTheRead(t *testing.T) {
 	for name, d := range map[string][]change{"read through": nil, "shared": {maxAge(60)}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(taking(5 * time.Second))
-				began := time.Now()
-				s.get(d...).want(t, 1)
-				time.Sleep(10 * time.Second)
-				if r := s.get(onlyIfCached); r.Age != 15*time.Second || !r.Began.Equal(began) {
-					t.Errorf("age %v, begun at %v, want 15s and %v", r.Age, r.Began, began)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newSource(taking(5 * time.Second))
+			began := time.Now()
+			s.get(d...).want(t, 1)
+			time.Sleep(10 * time.Second)
+			if r := s.get(onlyIfCached); r.Age != 15*time.Second || !r.Began.Equal(began) {
+				t.Errorf("age %v, begun at %v, want 15s and %v", r.Age, r.Began, began)
+			}
 		})
 	}
 }
@@ -318,30 +314,28 @@ func TestStaleIfError(t *testing.T) {
 		{"no-cache asks first", 90, errFailed, 1, []change{noCache, staleIfError(30)}},
 		{"no-store", 90, errFailed, 1, []change{noStore, staleIfError(30)}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(nil)
-				s.get()
-				began := time.Now()
-				time.Sleep(seconds(test.age))
-				s.failWith(test.err)
-				r := s.get(test.d...)
-				if test.want == 0 {
-					if r.err == nil || r.Failure != nil || !r.Began.IsZero() {
-						t.Errorf("got %+v, want the error alone", r)
-					}
-					return
+		inBubble(t, test.name, func(t *testing.T) {
+			s := newSource(nil)
+			s.get()
+			began := time.Now()
+			time.Sleep(seconds(test.age))
+			s.failWith(test.err)
+			r := s.get(test.d...)
+			if test.want == 0 {
+				if r.err == nil || r.Failure != nil || !r.Began.IsZero() {
+					t.Errorf("got %+v, want the error alone", r)
 				}
-				reason := Stale
-				if test.age < 60 {
-					reason = Request
-				}
-				want := result{Answer[int]{Value: 1, Forwarded: reason, Began: began, Age: seconds(test.age), Failure: test.err}, nil}
-				if r != want {
-					t.Errorf("got %+v, want %+v", r, want)
-				}
-				s.wantReads(t, 2)
-			})
+				return
+			}
+			reason := Stale
+			if test.age < 60 {
+				reason = Request
+			}
+			want := result{Answer[int]{Value: 1, Forwarded: reason, Began: began, Age: seconds(test.age), Failure: test.err}, nil}
+			if r != want {
+				t.Errorf("got %+v, want %+v", r, want)
+			}
+			s.wantReads(t, 2)
 		})
 	}
 	t.Run("nothing is stored", func(t *testing.T) {
@@ -350,19 +344,17 @@ func TestStaleIfError(t *testing.T) {
 		s.get(staleIfError(30)).wantError(t, errFailed)
 	})
 	for name, d := range map[string][]change{"read through": {staleIfError(30)}, "shared": {maxAge(5), staleIfError(30)}} {
-		t.Run("the request's own deadline, "+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(func(ctx context.Context, n int) error { return pause(ctx, time.Duration(n-1)*time.Hour) })
-				s.get()
-				time.Sleep(80 * time.Second)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				r := <-s.start(ctx, keyP, d...)
-				r.want(t, 1)
-				if r.Age != 85*time.Second || r.Failure != context.DeadlineExceeded {
-					t.Errorf("age %v for the failure %v, want 85s and the deadline", r.Age, r.Failure)
-				}
-			})
+		inBubble(t, "the request's own deadline, "+name, func(t *testing.T) {
+			s := newSource(func(ctx context.Context, n int) error { return pause(ctx, time.Duration(n-1)*time.Hour) })
+			s.get()
+			time.Sleep(80 * time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			r := <-s.start(ctx, keyP, d...)
+			r.want(t, 1)
+			if r.Age != 85*time.Second || r.Failure != context.DeadlineExceeded {
+				t.Errorf("age %v for the failure %v, want 85s and the deadline", r.Age, r.Failure)
+			}
 		})
 	}
 	t.Run("a request that has been cancelled", func(t *testing.T) {
@@ -537,17 +529,15 @@ func TestARequestThatDoesNotAcceptAgeNeverJoinsARead(t *testing.T) {
 		"min-fresh":         {minFresh(61)},
 		"stale-if-error":    {staleIfError(60)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(taking(5 * time.Second))
-				first := s.start(t.Context(), keyP, maxAge(60))
-				time.Sleep(time.Second)
-				second := s.start(t.Context(), keyP, d...)
-				synctest.Wait()
-				s.wantReads(t, 2)
-				(<-first).want(t, 1)
-				(<-second).want(t, 2)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newSource(taking(5 * time.Second))
+			first := s.start(t.Context(), keyP, maxAge(60))
+			time.Sleep(time.Second)
+			second := s.start(t.Context(), keyP, d...)
+			synctest.Wait()
+			s.wantReads(t, 2)
+			(<-first).want(t, 1)
+			(<-second).want(t, 2)
 		})
 	}
 }
@@ -566,90 +556,82 @@ func TestASharedReadIsNotGivenToARequestForWhichItBeganTooLongAgo(t *testing.T) 
 		{"it leaves too little freshness when it is done", time.Second, minFresh(56), 2, 9 * time.Second},
 		{"it leaves just enough freshness when it is done", time.Second, minFresh(55), 1, 4 * time.Second},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(taking(5 * time.Second))
-				first := s.start(t.Context(), keyP, maxAge(60))
-				time.Sleep(test.arrives)
-				arrived := time.Now()
-				s.get(test.d).want(t, test.want)
-				if took := time.Since(arrived); took != test.takes {
-					t.Errorf("it took %v, want %v", took, test.takes)
-				}
-				(<-first).want(t, 1)
-				s.wantReads(t, test.want)
-			})
+		inBubble(t, test.name, func(t *testing.T) {
+			s := newSource(taking(5 * time.Second))
+			first := s.start(t.Context(), keyP, maxAge(60))
+			time.Sleep(test.arrives)
+			arrived := time.Now()
+			s.get(test.d).want(t, test.want)
+			if took := time.Since(arrived); took != test.takes {
+				t.Errorf("it took %v, want %v", took, test.takes)
+			}
+			(<-first).want(t, 1)
+			s.wantReads(t, test.want)
 		})
 	}
-	t.Run("those that ask again share the second read", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSource(taking(5 * time.Second))
-			pending := []<-chan result{s.start(t.Context(), keyP, maxAge(60))}
-			began := time.Now()
-			time.Sleep(time.Second / 2)
-			for range 20 {
-				pending = append(pending, s.start(t.Context(), keyP, maxAge(1)))
-			}
-			for _, p := range pending {
-				<-p
-			}
-			s.wantReads(t, 2)
-			if took := time.Since(began); took != 10*time.Second {
-				t.Errorf("it took %v, want the time of two reads, 10s", took)
-			}
-		})
+	inBubble(t, "those that ask again share the second read", func(t *testing.T) {
+		s := newSource(taking(5 * time.Second))
+		pending := []<-chan result{s.start(t.Context(), keyP, maxAge(60))}
+		began := time.Now()
+		time.Sleep(time.Second / 2)
+		for range 20 {
+			pending = append(pending, s.start(t.Context(), keyP, maxAge(1)))
+		}
+		for _, p := range pending {
+			<-p
+		}
+		s.wantReads(t, 2)
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("it took %v, want the time of two reads, 10s", took)
+		}
 	})
-	t.Run("that there is no such value is an answer, too", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSource(func(ctx context.Context, n int) error {
-				if err := pause(ctx, 5*time.Second); err != nil || n > 1 {
-					return err
-				}
-				return errNotFound
-			})
-			first := s.start(t.Context(), keyP, maxAge(60))
-			time.Sleep(time.Second)
-			s.get(maxAge(3)).want(t, 2)
-			(<-first).wantError(t, errNotFound)
+	inBubble(t, "that there is no such value is an answer, too", func(t *testing.T) {
+		s := newSource(func(ctx context.Context, n int) error {
+			if err := pause(ctx, 5*time.Second); err != nil || n > 1 {
+				return err
+			}
+			return errNotFound
 		})
+		first := s.start(t.Context(), keyP, maxAge(60))
+		time.Sleep(time.Second)
+		s.get(maxAge(3)).want(t, 2)
+		(<-first).wantError(t, errNotFound)
 	})
 }
 
 func TestCancellationOfOneRequestDoesNotFailTheOthers(t *testing.T) {
 	for i := range 6 {
 		who, want := i%3, []error{context.Canceled, context.DeadlineExceeded}[i/3]
-		t.Run(fmt.Sprintf("request %d, %v", who, want), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(taking(5 * time.Second))
-				began := time.Now()
-				gone, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
-				var pending []<-chan result
-				for i := range 3 {
-					ctx := t.Context()
-					if i == who {
-						ctx = gone
-					}
-					pending = append(pending, s.start(ctx, keyP, maxAge(60)))
-					synctest.Wait()
+		inBubble(t, fmt.Sprintf("request %d, %v", who, want), func(t *testing.T) {
+			s := newSource(taking(5 * time.Second))
+			began := time.Now()
+			gone, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			var pending []<-chan result
+			for i := range 3 {
+				ctx := t.Context()
+				if i == who {
+					ctx = gone
 				}
-				if want == context.Canceled {
-					cancel()
+				pending = append(pending, s.start(ctx, keyP, maxAge(60)))
+				synctest.Wait()
+			}
+			if want == context.Canceled {
+				cancel()
+			}
+			<-gone.Done()
+			ended := time.Since(began)
+			(<-pending[who]).wantError(t, want)
+			if took := time.Since(began); took != ended {
+				t.Errorf("the request ended after %v, want %v", took, ended)
+			}
+			for i, p := range pending {
+				if i != who {
+					(<-p).want(t, 1)
 				}
-				<-gone.Done()
-				ended := time.Since(began)
-				(<-pending[who]).wantError(t, want)
-				if took := time.Since(began); took != ended {
-					t.Errorf("the request ended after %v, want %v", took, ended)
-				}
-				for i, p := range pending {
-					if i != who {
-						(<-p).want(t, 1)
-					}
-				}
-				s.wantReads(t, 1)
-				s.wantStored(t, 1)
-			})
+			}
+			s.wantReads(t, 1)
+			s.wantStored(t, 1)
 		})
 	}
 }
@@ -756,21 +738,19 @@ func TestAnOlderSlowerReadDoesNotReplaceANewerValue(t *testing.T) {
 	for _, older := range [][]change{nil, {maxAge(60)}} {
 		for _, newer := range [][]change{nil, {noCache}, {maxAge(1)}} {
 			for _, outcome := range []error{nil, errNotFound, errFailed} {
-				t.Run(fmt.Sprintf("%+v, %+v, %v", with(older...), with(newer...), outcome), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						s := newSource(func(ctx context.Context, n int) error {
-							if n > 1 {
-								return nil
-							}
-							pause(ctx, 10*time.Second)
-							return outcome
-						})
-						slow := s.start(t.Context(), keyP, older...)
-						time.Sleep(2 * time.Second)
-						s.get(newer...).want(t, 2)
-						<-slow
-						s.wantStored(t, 2)
+				inBubble(t, fmt.Sprintf("%+v, %+v, %v", with(older...), with(newer...), outcome), func(t *testing.T) {
+					s := newSource(func(ctx context.Context, n int) error {
+						if n > 1 {
+							return nil
+						}
+						pause(ctx, 10*time.Second)
+						return outcome
 					})
+					slow := s.start(t.Context(), keyP, older...)
+					time.Sleep(2 * time.Second)
+					s.get(newer...).want(t, 2)
+					<-slow
+					s.wantStored(t, 2)
 				})
 			}
 		}
@@ -790,22 +770,20 @@ func TestAnOlderReadDoesNotBringBackAValueThatIsGone(t *testing.T) {
 		{"no-cache, then no-cache at one time of the clock", []change{noCache}, []change{noCache}, 0},
 		{"no directive, then shared", nil, []change{maxAge(1)}, 2 * time.Second},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSource(func(ctx context.Context, n int) error {
-					if n == 1 {
-						return pause(ctx, 5*time.Second)
-					}
-					return errNotFound
-				})
-				slow := s.start(t.Context(), keyP, test.older...)
-				synctest.Wait()
-				time.Sleep(test.wait)
-				s.get(test.newer...).wantError(t, errNotFound)
-				s.get(maxAge(60)).wantError(t, errNotFound)
-				(<-slow).want(t, 1)
-				s.wantStored(t, 0)
+		inBubble(t, test.name, func(t *testing.T) {
+			s := newSource(func(ctx context.Context, n int) error {
+				if n == 1 {
+					return pause(ctx, 5*time.Second)
+				}
+				return errNotFound
 			})
+			slow := s.start(t.Context(), keyP, test.older...)
+			synctest.Wait()
+			time.Sleep(test.wait)
+			s.get(test.newer...).wantError(t, errNotFound)
+			s.get(maxAge(60)).wantError(t, errNotFound)
+			(<-slow).want(t, 1)
+			s.wantStored(t, 0)
 		})
 	}
 }
@@ -959,4 +937,9 @@ func TestNothingKeepsTheMemoryOfAKey(t *testing.T) {
 			t.Errorf("the value is not stored: %v, or one of %d reads has not ended", r.err, len(s.Cache.reads))
 		}
 	})
+}
+
+// inBubble runs a subtest in which time passes only while all goroutines wait.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
