@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -265,7 +266,7 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var commits, claims int
 			f := newFakeDB(mysql)
-			f.server.group(0)
+			maps.Copy(f.server.variables, group("OFF", "BEFORE"))
 			f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 				switch kindOf(query) {
 				case "COMMIT":
@@ -746,7 +747,7 @@ func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
 		}
 		created := 0
 		for item, err := range callsOf(t, store, items) {
-			_, there := f.server.members[0].state.orders["ord_"+item]
+			_, there := f.server.state.orders["ord_"+item]
 			if there != (err == nil) || err != nil && !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the call for %s returned %v; its order is there: %t", item, err, there)
 			}

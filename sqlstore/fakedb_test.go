@@ -8,13 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,12 +58,6 @@ func (e *mySQLError) Error() string { return e.Message }
 // number returns an error of MySQL.
 func number(n uint16) error { return &mySQLError{n, fmt.Sprintf("Error %d", n)} }
 
-// isNumber reports whether err is one of these errors of MySQL.
-func isNumber(err error, numbers ...uint16) bool {
-	e, ok := errors.AsType[*mySQLError](err)
-	return ok && slices.Contains(numbers, e.Number)
-}
-
 // A sqliteError is the text of an error of SQLite.
 type sqliteError string
 
@@ -83,33 +74,28 @@ var (
 	errPassOn      = errors.New("the server is to answer")
 )
 
-// A fate decides what happens to a statement.
+// A fate is what happens to a statement.
 type fate int
 
 const (
 	answered   fate = iota
-	late            // executed, and answered after a long time
-	hung            // perhaps executed, and never answered
-	unsent          // the connection breaks before the server has it
-	cut             // the connection breaks, and later the server executes it
 	lost            // executed, and the connection breaks before the answer
+	unsent          // not executed, as the connection breaks before
+	hung            // executed, and never answered
+	stuck           // neither executed nor answered
 	refused         // not executed, with an error that may pass
-	rolledBack      // executed, but the commit fails
-	killed          // the server ends the connection and its transaction
+	rolledBack      // not committed, with an error that may pass
 	demoted         // the server is no longer the primary, and says so
-	fates
 )
 
 func (f fate) String() string {
-	return [...]string{"answered", "late", "hung", "unsent", "cut", "lost", "refused", "rolled back", "killed", "demoted"}[f]
+	return [...]string{"answered", "lost", "unsent", "hung", "stuck", "refused", "rolled back", "demoted"}[f]
 }
 
-// A fakeDB is a driver.Connector, with which one process connects to a server.
+// A fakeDB is a driver.Connector.
 type fakeDB struct {
-	name   string  // the name of the process
 	engine engine  // if server is nil, the engine of the server that open makes
-	server *server // nil: open makes a server where nothing fails or takes time
-	member int     // the number of the member of a cluster that it connects to
+	server *server // nil: open makes one
 
 	// connect, if it is not nil, is called for each connection, which fails with its
 	// error.
@@ -121,11 +107,8 @@ type fakeDB struct {
 	// questions by which the store finds out what it is connected to.
 	run func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error)
 
-	asks   time.Duration // how long a connection must have been idle for the driver to ask whether the server is there; 0: it never asks
-	deaf   bool          // the driver waits for the server even if ctx is done
-	barred time.Duration // until when the password is wrong
-	older  bool          // the process has a release that does not know the column keyed_ms
-	silent int           // the number, from 1, of the connection that gets no answers from some time on; 0: none
+	asks time.Duration // how long a connection must have been idle for the driver to ask whether the server is there; 0: it never asks
+	deaf bool          // the driver waits for the server even if ctx is done
 
 	mu       sync.Mutex
 	conns    []*fakeConn
@@ -134,16 +117,14 @@ type fakeDB struct {
 	prepared []string // the statements that were prepared
 }
 
-// newFakeDB returns a connector to a new server, where nothing fails or takes time.
-func newFakeDB(engine engine) *fakeDB {
-	return &fakeDB{engine: engine, server: newServer(&world{began: time.Now(), instant: true, times: make(map[string]int)}, engine)}
-}
+// newFakeDB returns a connector to a new server.
+func newFakeDB(engine engine) *fakeDB { return &fakeDB{engine: engine, server: newServer(engine)} }
 
 // open opens the database in the bubble that the test runs in.
 func open(t *testing.T, f *fakeDB) *sql.DB {
 	t.Helper()
 	if f.server == nil {
-		f.server = newFakeDB(f.engine).server
+		f.server = newServer(f.engine)
 	}
 	db := sql.OpenDB(f)
 	t.Cleanup(func() {
@@ -177,71 +158,25 @@ func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, err
 		}
 	}
-	s := f.server
-	d := s.dice(f.name, callerOf(ctx), "connect")
-	fate := s.draw(d)
-	wait := s.delay(d, 50*time.Microsecond, 2*time.Millisecond)
-	switch fate {
-	case late:
-		wait = between(d, time.Millisecond, 8*time.Second)
-	case hung:
-		wait = between(d, 10*time.Second, 2*time.Minute)
-	}
-	if wait > 0 {
-		select {
-		case <-time.After(s.plan(wait)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if fate == refused && s.engine != sqlite && !s.down {
-		f.barred = s.now() + between(d, time.Millisecond, time.Second)
-	}
-	if s.now() < f.barred && !s.isCalm() {
-		err := s.error("28P01", "", 1045)
-		s.tell(f.name, "cannot connect: %v", err)
-		return nil, err
-	}
-	if s.down || fate != answered && fate != late {
-		err := oneOf[error](d, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, stateError("57P03"), stateError("53300"))
-		if state, ok := err.(stateError); ok || s.engine == sqlite {
-			err = s.error(state, "unable to open database file (14)", 1040)
-		}
-		s.tell(f.name, "cannot connect: %v", err)
-		return nil, err
-	}
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &fakeConn{session: s.connect(f.name, f.member), db: f, n: len(f.conns)}
+	c := &fakeConn{session: f.server.connect(), db: f, n: len(f.conns)}
 	f.conns = append(f.conns, c)
-	c.older = f.older
-	if len(f.conns) == f.silent {
-		c.silent = s.now() + upTo(d, time.Second)
-	}
 	go c.run()
 	return c, nil
 }
 
-// callerKey is the key of the caller's name in a context.
-type callerKey struct{}
-
-func callerOf(ctx context.Context) string {
-	caller, _ := ctx.Value(callerKey{}).(string)
-	return caller
-}
-
 // A call is a statement on its way.
 type call struct {
-	*rand.Rand
 	kind      string
 	query     string
 	args      []driver.Value
 	fate      fate
 	left      chan struct{} // closed when the client no longer waits
 	interrupt chan struct{} // left, if the server then ends the statement; otherwise nil
-	replies   chan reply    // has room for three, so that no reply blocks
+	replies   chan reply    // has room for two, so that no reply blocks
 }
 
 // A reply is the server's answer to a statement.
@@ -251,16 +186,6 @@ type reply struct {
 	more     bool // another reply follows, and tells whether the statement was committed
 	broken   bool // the connection breaks
 	err      error
-}
-
-func (r reply) String() string {
-	if r.err != nil {
-		return r.err.Error()
-	}
-	if r.more {
-		return fmt.Sprintf("%d rows, and the commit is to follow", len(r.rows))
-	}
-	return fmt.Sprintf("%d rows, %d affected", len(r.rows), r.affected)
 }
 
 var (
@@ -301,10 +226,8 @@ func kindOf(query string) string {
 		{"ROLLBACK TO ", "ROLLBACK TO"},
 		{"ROLLBACK", "ROLLBACK"},
 		{"COMMIT", "COMMIT"},
-		{"INSERT INTO work ", "WORK"},
-		{"UPDATE stock ", "STOCK"},
 		{"note ", "NOTE"},
-		{"INSERT INTO outbox", "NOTE"},
+		{"INSERT INTO outbox", "NOTE"}, // of an argument, if it has one
 		{"SELECT key_hash FROM storefront_orders ", "TAKEN"},
 	}
 	if table := subjected.FindStringSubmatch(text); table != nil {
@@ -333,36 +256,14 @@ func tableOf(query string) string {
 	return subjected.FindStringSubmatch(qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2"))[1]
 }
 
-// subject names the order, key or shelf that a statement is about.
-func (c *call) subject() string {
-	switch c.kind {
-	case "INSERT":
-		var ids []string
-		for row := range slices.Chunk(c.args, 7) {
-			ids = append(ids, row[0].(string))
-		}
-		return strings.Join(ids, " ")
-	case "REPLAY":
-		return fmt.Sprintf("%.3x", c.args[0])
-	case "SETTLE":
-		if len(c.args) > 0 {
-			return fmt.Sprintf("%02x", c.args[0])
-		}
-	case "WORK", "STOCK":
-		return c.args[0].(string)
-	}
-	return ""
-}
-
 // A fakeConn is the client's end of a connection.
 type fakeConn struct {
 	*session
 	db    *fakeDB
 	n     int // the index in db.conns
 	dead  bool
-	used  time.Duration   // when it was last used
+	used  time.Time       // when it was last used
 	begun context.Context // the ctx of the transaction in progress
-	fresh bool            // the transaction has had no statement
 	given int             // how often the connection was given back
 }
 
@@ -383,27 +284,20 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 
 // send sends a statement.
 func (c *fakeConn) send(ctx context.Context, query string, args []driver.Value) (*call, error) {
-	c.fresh = false
 	if c.dead {
 		return nil, driver.ErrBadConn
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	sent := &call{kind: kindOf(query), query: query, args: args, left: make(chan struct{}), replies: make(chan reply, 3)}
-	sent.Rand = c.dice(c.db.name, callerOf(ctx), sent.kind, sent.subject())
-	sent.fate = c.draw(sent.Rand)
+	sent := &call{kind: kindOf(query), query: query, args: args, left: make(chan struct{}), replies: make(chan reply, 2)}
 	if c.meets != nil {
 		sent.fate = c.meets(sent.kind)
 	}
 	if c.engine == sqlite {
 		sent.interrupt = sent.left
-		if sent.fate == demoted || sent.fate == killed || sent.fate == cut {
-			sent.fate = refused
-		}
 	}
-	c.tell(c.name, "%s %s (%v)", sent.kind, sent.subject(), sent.fate)
-	c.used = c.now()
+	c.used = time.Now()
 	c.calls <- sent
 	return sent, nil
 }
@@ -490,7 +384,7 @@ func (c *fakeConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	if _, err := c.ExecContext(ctx, "BEGIN", nil); err != nil {
 		return nil, err
 	}
-	c.begun, c.fresh = ctx, true
+	c.begun = ctx
 	return c, nil
 }
 
@@ -528,14 +422,10 @@ func (c *fakeConn) Rollback() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A transaction that has just begun when the call's time is up is left to database/sql,
-	// and no call waits for its connection.
-	c.waited = c.waited || c.engine == mysql && !c.fresh
 	if c.engine == postgres && ctx.Err() != nil {
 		c.hangUp()
 		return ctx.Err()
 	}
-	c.tell(c.name, "ROLLBACK")
 	c.abort()
 	return nil
 }
@@ -543,7 +433,7 @@ func (c *fakeConn) Rollback() error {
 // ResetSession is called before the pool hands out an idle connection. The driver may ask
 // the server whether it is there, as pgx does after a while.
 func (c *fakeConn) ResetSession(ctx context.Context) error {
-	if !c.dead && c.db.asks != 0 && c.now()-c.used > c.db.asks {
+	if !c.dead && c.db.asks != 0 && time.Since(c.used) > c.db.asks {
 		if _, err := c.ExecContext(ctx, "PING", nil); err != nil {
 			c.hangUp()
 		}
@@ -646,9 +536,6 @@ func (r *fakeRows) Close() error {
 	if r.reply.more {
 		r.reply, r.reply.err = r.conn.await(r.ctx, r.sent)
 		r.reply.rows, r.reply.more = nil, false
-		if r.reply.err == io.EOF {
-			r.reply.err = io.ErrUnexpectedEOF // io.EOF tells database/sql that all is well
-		}
 	}
 	return r.reply.err
 }

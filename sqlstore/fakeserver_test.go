@@ -1,124 +1,81 @@
 package sqlstore_test
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
+	"database/sql/driver"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"example.com/storefront"
 )
 
-// A server is a database in memory. PostgreSQL is a primary with a synchronous standby: a
-// commit is in the primary's log, then in the standby's, and then others see it and the
-// client gets its answer. If the client goes while the primary waits for the standby, others
-// see the commit at once. In a fail-over, the standby becomes the primary, with the commits
-// that it has. MySQL is the same, but others see a commit before the standby has it; one may
-// also take the standby for the disk, and the fail-over for a crash.
-//
-// There are never two primaries: after a fail-over, the former primary is gone, off the
-// network, or a standby itself.
-//
-// MySQL may also be a cluster: see cluster.
+// A server is a database in memory. Nothing fails or takes time but what a test says.
 type server struct {
-	*world
 	engine    engine
-	faults    [fates]int        // each fate befalls one statement in this number; 0: none
-	variables map[string]string // of MySQL
-	says      map[string]any    // by the kind of a question to the server about itself, its answer: a value or an error
+	variables map[string]string          // of MySQL
+	says      map[string]any             // by the kind of a question to the server about itself, its answer: a value or an error
+	took      time.Duration              // how long a statement takes
+	let       chan struct{}              // if it is not nil, each commit of orders receives once from it
+	fail      func(items []string) error // if it is not nil, returns the error of a commit of orders with these items
+	meets     func(kind string) fate     // if it is not nil, decides the fate of a statement of a kind
 
-	took  time.Duration              // how long a statement takes in an instant world
-	let   chan struct{}              // if it is not nil, each commit of orders receives once from it
-	fail  func(items []string) error // if it is not nil, returns the error of a commit of orders with these items
-	meets func(kind string) fate     // if it is not nil, decides the fate of a statement of a kind
-
-	// If patience is not 0, the server notices at once that a client has gone, and no client
-	// waits for a lock for longer than patience.
-	patience time.Duration
-
-	mu         sync.Mutex      // never held while time passes
-	epoch      int             // how many fail-overs there were
-	failed     []time.Duration // when they were
-	former     fate            // of statements to the former primary: unsent, hung or demoted
-	down       bool            // the server takes no connections
-	stalled    bool            // the standby does not get the commits of the primary, until link is closed
-	link       chan struct{}
-	log        []entry
-	replicated int       // how many entries of the log the standby has
-	members    []*member // one, or those of a group
-	sessions   int
-	commits    [][]string // the items of the orders of each commit that has begun
-	forgotten  []forgetting
-	kept       []string // the rows of transactions over connections without answers
-	waited     bool     // database/sql has rolled back, so that a call would have waited for a server that hangs
-	misused    bool     // a result was asked for its rows after its connection was given back
+	mu      sync.Mutex // never held while time passes
+	epoch   int        // how many fail-overs there were
+	state   tables
+	locks   map[string]*tx
+	wrote   int        // how many transactions have written
+	early   bool       // the next statement of its own is answered before its commit
+	commits [][]string // the items of the orders of each commit that has begun
+	misused bool       // a result was asked for its rows after its connection was given back
 }
 
 // tables have the rows that are committed.
 type tables struct {
 	orders    map[string]*orderRow // by ID
 	keys      map[string]*orderRow // by key_hash, unless it is forgotten
-	work      map[string]int       // how many rows Accept has written for the order with an ID
-	taken     map[string]int       // how many things were taken from each shelf
 	resources map[string]string    // the bodies, by the table, a slash and the ID
+	notes     map[any]int          // how often each was noted
 }
 
 type orderRow struct {
-	id, item    string
-	qty, ms     int64
-	keyed       int64 // the column keyed_ms, or unknown
-	hash        string
-	fingerprint [32]byte
-	inserted    int64 // when, by the server's clock
+	id, item       string
+	qty, ms, keyed int64
+	hash           string
+	fingerprint    [32]byte
 }
 
-// unknown stands for NULL, which is not less than any number.
-const unknown = math.MaxInt64
-
-// A forgetting records that a key was forgotten.
-type forgetting struct {
-	order *orderRow
-	at    int64 // when, by the server's clock
-}
-
-func (o *orderRow) String() string {
-	if o == nil {
-		return "nothing"
-	}
-	return fmt.Sprintf("%s (%s, %d)", o.id, o.item, o.qty)
-}
-
-// A change changes one row. One of its fields is set, or resource and body.
+// A change changes one row. One of its fields is set, or resource and body, or none: a row that no
+// test looks at.
 type change struct {
 	order    *orderRow
 	forgets  *orderRow // the order whose key is forgotten
-	work     string    // the ID of an order
-	shelf    string    // from which one thing is taken
+	note     any       // what was noted
 	resource string    // the table, a slash and the ID
 	body     string    // of the resource, or "" if it is deleted
 }
 
-// stock is how many things there are on each shelf at first.
-const stock = 2
-
-func newServer(w *world, engine engine) *server {
-	s := &server{world: w, engine: engine, link: make(chan struct{}), variables: map[string]string{
-		"autocommit": "ON", "wsrep_provider_name": "", // as in MariaDB without Galera
-	}}
-	s.members = []*member{{}}
-	s.replay(nil)
-	return s
+func newServer(engine engine) *server {
+	return &server{
+		engine: engine, locks: make(map[string]*tx),
+		state: tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]string), make(map[any]int)},
+		variables: map[string]string{
+			"autocommit": "ON", "wsrep_provider_name": "", // as in MariaDB without Galera
+		},
+	}
 }
 
 // addOrder adds an order.
 func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
-	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint, s.clock()}})
+	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint}})
 }
 
 // addResource adds a resource to all collections.
@@ -128,15 +85,10 @@ func (s *server) addResource(r storefront.Resource) {
 	}
 }
 
-func (s *server) happen(changes ...change) {
+func (s *server) happen(c change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, entry{changes: changes, at: make([]time.Duration, len(s.members))})
-	s.replicated = len(s.log)
-	for _, m := range s.members {
-		m.state.apply(s.log[m.applied].changes)
-		m.applied++
-	}
+	s.apply([]change{c})
 }
 
 // begun returns the items of the orders of each commit that has begun.
@@ -152,123 +104,32 @@ func keyHash(key storefront.IdempotencyKey) string {
 	return string(sum[:])
 }
 
-// connect returns a new session with one of the members.
-func (s *server) connect(client string, member int) *session {
-	s.sessions++
-	c := &session{server: s, member: s.members[member%len(s.members)], name: client + "#" + strconv.Itoa(s.sessions), born: s.epoch, calls: make(chan *call, 1), gone: make(chan struct{})}
-	s.tell(c.name, "is connected")
-	return c
-}
-
-// replay makes the server have the log, and nothing else.
-func (s *server) replay(log []entry) {
-	s.log, s.replicated = log, len(log)
-	for _, m := range s.members {
-		m.locks, m.applied = make(map[string]*tx), len(log)
-		m.state = tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]int), make(map[string]int), make(map[string]string)}
-		for _, e := range log {
-			m.state.apply(e.changes)
-		}
-	}
-}
-
-func (t *tables) apply(changes []change) {
+func (s *server) apply(changes []change) {
+	s.wrote++
 	for _, c := range changes {
 		switch {
 		case c.order != nil:
-			t.orders[c.order.id], t.keys[c.order.hash] = c.order, c.order
+			s.state.orders[c.order.id], s.state.keys[c.order.hash] = c.order, c.order
 		case c.forgets != nil:
-			if t.keys[c.forgets.hash] == c.forgets {
-				delete(t.keys, c.forgets.hash)
-			}
-		case c.shelf != "":
-			t.taken[c.shelf]++
-		case c.work != "":
-			t.work[c.work]++
+			delete(s.state.keys, c.forgets.hash)
+		case c.note != nil:
+			s.state.notes[c.note]++
 		case c.body != "":
-			t.resources[c.resource] = c.body
-		case c.resource != "":
-			delete(t.resources, c.resource)
+			s.state.resources[c.resource] = c.body
+		default:
+			delete(s.state.resources, c.resource)
 		}
 	}
 }
 
-// stall keeps all further commits from the standby.
-func (s *server) stall() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stalled = true
-	s.tell("standby", "is out of reach")
-}
-
-// rejoin gives the standby all commits.
-func (s *server) rejoin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tell("standby", "is in reach again")
-	s.replicated = len(s.log)
-	s.relink()
-}
-
-func (s *server) relink() {
-	s.stalled = false
-	close(s.link)
-	s.link = make(chan struct{})
-}
-
-// failOver makes the standby the primary, which takes no connections yet. former is the fate
-// of statements to the former primary: unsent, hung or demoted.
-func (s *server) failOver(former fate) {
+// failOver makes another server take over, with all commits. Connections to the former one get no answers.
+func (s *server) failOver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch++
-	s.failed = append(s.failed, s.now())
-	s.down = true
-	s.former = former
-	s.tell("standby", "is the primary, with %d of %d commits; to the former one, all is %v", s.replicated, len(s.log), s.former)
-	primary := s.members[0]
-	holders, seen := primary.locks, primary.state.orders
-	s.replay(s.log[:s.replicated:s.replicated])
-	s.relink()
-	for id := range seen {
-		if primary.state.orders[id] == nil {
-			s.count("order seen by others and lost in a fail-over")
-		}
+	for _, holder := range s.locks {
+		holder.end()
 	}
-	for _, lock := range slices.Sorted(maps.Keys(holders)) {
-		holders[lock].end()
-	}
-}
-
-// failOversBetween returns how many fail-overs there were.
-func (s *server) failOversBetween(from, to time.Duration) (n int) {
-	for _, at := range s.failed {
-		if from <= at && at <= to {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *server) open() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = false
-	s.tell("standby", "takes connections")
-}
-
-// draw returns a fate.
-func (s *server) draw(d *rand.Rand) fate {
-	if s.instant || s.isCalm() {
-		return answered
-	}
-	for f := answered + 1; f < fates; f++ {
-		if s.faults[f] != 0 && d.IntN(s.faults[f]) == 0 {
-			s.count("statement " + f.String())
-			return f
-		}
-	}
-	return answered
 }
 
 // error returns the one of three errors that fits the engine.
@@ -276,6 +137,526 @@ func (s *server) error(state stateError, text sqliteError, n uint16) error {
 	return [...]error{postgres: state, sqlite: text, mysql: number(n)}[s.engine]
 }
 
-func (s *server) errRejected() error {
-	return [...]error{postgres: stateError("23514"), sqlite: sqliteError("CHECK constraint failed: item (275)"), mysql: errChecked}[s.engine]
+// clock returns the time by the server's clock, in milliseconds.
+func (s *server) clock() int64 { return time.Now().UnixMilli() }
+
+// A tx is a transaction in progress. It keeps its locks until it ends. If it has written
+// nothing, its commit takes no time.
+type tx struct {
+	server   *server
+	changes  []change
+	marks    []mark // its savepoints
+	outside  bool   // it began with a statement other than BEGIN
+	failed   bool   // in PostgreSQL, it can only be rolled back
+	locked   bool   // in PostgreSQL, it has locked a row, which counts as a write
+	snapshot int    // in SQLite, 1 and how many transactions had written when it first read
+	ended    chan struct{}
+}
+
+// A mark is a savepoint: its name and the number of changes before it.
+type mark struct {
+	name    string
+	changes int
+}
+
+func newTx(s *server) *tx { return &tx{server: s, ended: make(chan struct{})} }
+
+// end ends the transaction, and releases its locks.
+func (t *tx) end() {
+	select {
+	case <-t.ended:
+		return
+	default:
+	}
+	maps.DeleteFunc(t.server.locks, func(_ string, holder *tx) bool { return holder == t })
+	close(t.ended)
+}
+
+// A session is the server's end of a connection.
+type session struct {
+	*server
+	born     int // the epoch in which it was connected
+	tx       *tx
+	readOnly error         // the error of all writes
+	calls    chan *call    // the client's statements, until it leaves
+	gone     chan struct{} // closed when the client has left
+}
+
+func (s *server) connect() *session {
+	return &session{server: s, born: s.epoch, calls: make(chan *call, 1), gone: make(chan struct{})}
+}
+
+// run serves the client until it has gone, and rolls back the transaction that it has left behind.
+func (s *session) run() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		s.mu.Unlock()
+		c, ok := <-s.calls
+		s.mu.Lock()
+		if !ok {
+			break
+		}
+		r := s.process(c)
+		if r.err == errNoAnswer {
+			if s.born != s.epoch || c.fate == hung || c.fate == stuck {
+				s.pass(time.Minute, s.gone)
+			}
+			r = s.broken()
+		}
+		c.replies <- r
+	}
+	s.abort()
+}
+
+// pass lets time pass, and reports whether all of it has passed without an interrupt. It
+// unlocks the server meanwhile.
+func (s *session) pass(d time.Duration, interrupt <-chan struct{}) bool {
+	if d <= 0 {
+		return true
+	}
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-time.After(d):
+		return true
+	case <-interrupt:
+		return false
+	}
+}
+
+func (s *session) abort() {
+	if s.tx != nil {
+		s.tx.end()
+		s.tx = nil
+	}
+}
+
+// broken returns the client's reply when a connection breaks.
+func (s *session) broken() reply {
+	if s.engine == mysql {
+		return reply{broken: true, err: errInvalidConn}
+	}
+	return reply{broken: true, err: io.ErrUnexpectedEOF}
+}
+
+// interrupted ends a statement of SQLite whose client did not wait. A write ends the
+// transaction, too.
+func (s *session) interrupted(c *call) reply {
+	switch c.kind {
+	case "INSERT", "FORGET", "PUT", "DELETE":
+		s.abort()
+	}
+	return reply{err: errInterrupted}
+}
+
+// process lets a statement travel, executes it, and lets the answer travel.
+func (s *session) process(c *call) (r reply) {
+	if !s.pass(s.took/2, c.interrupt) {
+		return s.interrupted(c)
+	}
+	switch {
+	case s.born != s.epoch:
+		s.abort()
+		return reply{err: errNoAnswer}
+	case s.tx != nil && s.tx.failed && c.kind != "ROLLBACK TO" && c.kind != "ROLLBACK" && c.kind != "COMMIT":
+		return reply{err: stateError("25P02")}
+	case c.fate == stuck:
+		return reply{err: errNoAnswer}
+	case c.fate == unsent:
+		return s.broken()
+	case c.fate == refused:
+		return s.refuse(c)
+	case c.fate == demoted:
+		s.readOnly = s.error("25006", "", 1290)
+	}
+	t := s.tx
+	if t == nil {
+		t = newTx(s.server)
+		t.outside = true
+	}
+	before := len(t.changes)
+	r.rows, r.affected, r.err = s.execute(t, c)
+	alone := s.tx == nil && t.outside && c.kind != "RELEASE"
+	if r.err != nil {
+		t.changes = t.changes[:before]
+		if alone {
+			t.end()
+		}
+		if r.err == errInterrupted {
+			return s.interrupted(c)
+		}
+		t.failed = s.engine == postgres
+	} else if alone {
+		if len(r.rows) > 0 && s.engine != sqlite {
+			// The server may send the rows before the commit.
+			if s.early = !s.early; s.early {
+				s.pass(s.took/2, nil)
+				c.replies <- reply{rows: r.rows, more: true}
+			}
+		}
+		r.err = s.commit(t, c)
+	}
+	if r.err == errNoAnswer || c.fate == hung {
+		return reply{err: errNoAnswer}
+	}
+	s.pass(s.took/2, c.interrupt)
+	switch {
+	case c.fate == lost:
+		return s.broken()
+	case s.born != s.epoch:
+		return reply{err: errNoAnswer}
+	}
+	return r
+}
+
+// refuse ends a statement with an error that may pass, and with it in MySQL and before a commit the transaction.
+func (s *session) refuse(c *call) reply {
+	switch {
+	case s.tx == nil:
+	case s.engine == mysql && c.kind != "ROLLBACK", s.engine == postgres && c.kind == "COMMIT":
+		s.abort()
+	case s.engine == postgres:
+		s.tx.failed = true
+	}
+	return reply{err: s.error("40001", errBusy, 1213)}
+}
+
+// execute executes a statement in t.
+func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
+	if value, ok := s.says[c.kind]; ok {
+		if err, ok := value.(error); ok {
+			return nil, 0, err
+		}
+		if row, ok := value.([]driver.Value); ok {
+			return [][]driver.Value{row}, 0, nil
+		}
+		return [][]driver.Value{{value}}, 0, nil
+	}
+	switch c.kind {
+	case "VERSION":
+		if s.engine == sqlite {
+			return nil, 0, sqliteError("SQL logic error: no such function: version (1)")
+		}
+		version := [...]string{postgres: "PostgreSQL 15.4 on x86_64-pc-linux-gnu", mysql: "10.11.6-MariaDB"}
+		return [][]driver.Value{{version[s.engine]}}, 0, nil
+	case "VARIABLES":
+		for _, name := range slices.Sorted(maps.Keys(s.variables)) {
+			if strings.Contains(c.query, "'"+name+"'") {
+				rows = append(rows, []driver.Value{name, s.variables[name]})
+			}
+		}
+	case "SCHEMA":
+		return [][]driver.Value{{"public", "UTF8", "UTF8"}}, 0, nil
+	case "CATALOG": // for a role that may not know
+		return nil, 0, s.error("42501", "not authorized (23)", 1142)
+	case "PRAGMAS":
+		return [][]driver.Value{{"shop.db", "wal", int64(0), int64(0)}}, 0, nil
+	case "BYTES":
+		return [][]driver.Value{{[]byte(`\`)}}, 0, nil
+	case "SERVER", "SERVERS":
+		return [][]driver.Value{{fmt.Sprintf("server %d", s.born)}}, 0, nil
+	case "PROBE":
+		return [][]driver.Value{{int64(1)}}, 0, nil
+	case "TABLES":
+		return [][]driver.Value{{int64(2), int64(2)}}, 0, nil // their version, and the oldest that may use them
+	case "CLOCK":
+		return [][]driver.Value{{s.clock()}}, 0, nil
+	case "PING":
+	case "NOTE":
+		if len(c.args) > 0 {
+			t.changes = append(t.changes, change{note: c.args[0]})
+		}
+	case "BEGIN":
+		if s.tx != nil && s.engine == mysql {
+			err = s.commit(t, c)
+		} else if s.tx != nil {
+			return nil, 0, s.error("25001", "cannot start a transaction within a transaction", 0)
+		}
+		s.tx = newTx(s.server)
+	case "SAVEPOINT":
+		if s.tx == nil {
+			switch s.engine {
+			case postgres:
+				return nil, 0, stateError("25P01")
+			case mysql:
+				return nil, 0, nil // the savepoint ends with the statement
+			}
+			s.tx = t
+		}
+		t.marks = append(t.marks, mark{lastWord(c.query), len(t.changes)})
+	case "RELEASE", "ROLLBACK TO":
+		i := len(t.marks) - 1
+		for i >= 0 && t.marks[i].name != lastWord(c.query) {
+			i--
+		}
+		switch {
+		case i < 0:
+			return nil, 0, s.error("3B001", "no such savepoint: storefront", 1305)
+		case c.kind == "ROLLBACK TO":
+			t.changes = t.changes[:t.marks[i].changes]
+			t.marks, t.failed = t.marks[:i+1], false
+		default:
+			t.marks = t.marks[:i]
+			if i == 0 && t.outside {
+				s.tx = nil
+				return nil, 0, s.commit(t, c)
+			}
+		}
+	case "COMMIT":
+		if s.tx == nil && s.engine == sqlite {
+			return nil, 0, sqliteError("cannot commit - no transaction is active")
+		}
+		s.tx = nil
+		if t.failed {
+			t.end()
+			return nil, 0, errors.New("commit unexpectedly resulted in rollback")
+		}
+		return nil, 0, s.commit(t, c)
+	case "ROLLBACK":
+		s.abort()
+	case "INSERT":
+		return s.insert(t, c)
+	case "REPLAY":
+		s.read(t)
+		hash := string(c.args[0].([]byte))
+		if row, _ := s.find(t, hash, ""); row != nil && strings.HasSuffix(c.query, " UPDATE") {
+			err = s.write(t, c, "row "+hash)
+			t.locked = s.engine == postgres
+		}
+		if row, _ := s.find(t, hash, ""); row != nil && err == nil {
+			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.ms, row.fingerprint[:]})
+		}
+	case "TAKEN":
+		for _, hash := range c.args {
+			if row, _ := s.find(t, string(hash.([]byte)), ""); row != nil {
+				rows = append(rows, []driver.Value{hash})
+			}
+		}
+	case "READ":
+		s.read(t)
+		rows = s.resources(c)
+	case "PUT", "DELETE":
+		n := 1
+		if c.kind == "PUT" {
+			n = 2 // the ID and the body
+		}
+		for row := range slices.Chunk(c.args, n) {
+			r := change{resource: tableOf(c.query) + "/" + string(row[0].([]byte))}
+			if n == 2 {
+				r.body = row[1].(string)
+			}
+			if err = s.write(t, c, r.resource); err != nil {
+				break
+			}
+			t.changes = append(t.changes, r)
+			affected++
+		}
+	case "FORGET":
+		affected, err = s.forgetKeys(t, c)
+	case "EMIT": // a record in the log
+		if err = s.readOnly; err == nil {
+			t.changes = append(t.changes, change{})
+			rows = [][]driver.Value{{"0/1"}}
+		}
+	case "SETTLE":
+		if err = s.write(t, c, fmt.Sprint("slot ", c.args)); err == nil {
+			t.changes = append(t.changes, change{})
+			affected = 1
+		}
+	default:
+		err = s.error("42601", sqliteError("syntax error in "+c.query), 1064)
+	}
+	return rows, affected, err
+}
+
+// resources returns the IDs and bodies of a page, or of one resource.
+func (s *session) resources(c *call) (rows [][]driver.Value) {
+	table, from, most := tableOf(c.query)+"/", c.args[0].([]byte), 1
+	if len(c.args) > 1 {
+		most = int(c.args[1].(int64))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.state.resources)) {
+		id, ok := strings.CutPrefix(name, table)
+		if !ok || len(rows) == most {
+			continue
+		}
+		at := bytes.Compare([]byte(id), from)
+		if at == 0 && strings.Contains(c.query, "=") || at > 0 && strings.Contains(c.query, ">") {
+			rows = append(rows, []driver.Value{[]byte(id), s.state.resources[name]})
+		}
+	}
+	return rows
+}
+
+// forgetKeys forgets keys by the column of the time that the statement names.
+func (s *session) forgetKeys(t *tx, c *call) (n int, err error) {
+	s.read(t)
+	since := func(o *orderRow) int64 {
+		if strings.Contains(c.query, "keyed_ms") {
+			return o.keyed
+		}
+		return o.ms
+	}
+	before, most := c.args[0].(int64), 1000
+	if len(c.args) > 1 {
+		most = int(c.args[1].(int64))
+	}
+	old := slices.Collect(maps.Values(s.state.keys))
+	old = slices.DeleteFunc(old, func(o *orderRow) bool { return since(o) >= before })
+	slices.SortFunc(old, func(a, b *orderRow) int {
+		return cmp.Or(cmp.Compare(since(a), since(b)), strings.Compare(a.id, b.id))
+	})
+	for _, o := range old[:min(most, len(old))] {
+		if err := s.write(t, c, "key "+o.hash); err != nil {
+			return 0, err
+		}
+		t.changes = append(t.changes, change{forgets: o})
+		n++
+	}
+	return n, nil
+}
+
+// find returns the order with a key and the one with an ID, as t sees them.
+func (s *session) find(t *tx, hash, id string) (byKey, byID *orderRow) {
+	byKey, byID = s.state.keys[hash], s.state.orders[id]
+	for _, c := range t.changes {
+		if c.order != nil && c.order.hash == hash {
+			byKey = c.order
+		}
+		if c.order != nil && c.order.id == id {
+			byID = c.order
+		}
+	}
+	return byKey, byID
+}
+
+func lastWord(query string) string { return query[strings.LastIndexByte(query, ' ')+1:] }
+
+// read takes the snapshot of t, unless it has one.
+func (s *session) read(t *tx) {
+	if t.snapshot == 0 {
+		t.snapshot = 1 + s.wrote
+	}
+}
+
+// write takes a lock for t, before it writes.
+func (s *session) write(t *tx, c *call, lock string) error {
+	if s.readOnly != nil {
+		return s.readOnly
+	}
+	var patience <-chan time.Time
+	switch s.engine {
+	case sqlite:
+		lock, patience = "database", time.After(100*time.Millisecond) // busy_timeout
+	case mysql:
+		patience = time.After(50 * time.Second) // innodb_lock_wait_timeout
+	}
+	for s.locks[lock] != nil && s.locks[lock] != t {
+		holder := s.locks[lock]
+		var err error
+		s.mu.Unlock()
+		select {
+		case <-holder.ended:
+		case <-patience:
+			err = s.error("55P03", errBusy, 1205)
+		case <-c.interrupt:
+			err = errInterrupted
+		}
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+		if s.born != s.epoch {
+			return errNoAnswer
+		}
+	}
+	if s.engine == sqlite {
+		s.read(t)
+		if t.snapshot != 1+s.wrote {
+			return sqliteError("database is locked (517) (SQLITE_BUSY_SNAPSHOT)")
+		}
+	}
+	s.locks[lock] = t
+	return nil
+}
+
+// insert inserts orders, except those whose key is taken. In MySQL, it fails if a key is.
+func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
+	for row := range slices.Chunk(c.args, 7) {
+		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), s.clock(), string(row[5].([]byte)), [32]byte(row[6].([]byte))}
+		known := false
+		for _, lock := range []string{"key " + o.hash, "id " + o.id} {
+			if err := s.write(t, c, lock); err != nil {
+				return nil, 0, err
+			}
+			byKey, byID := s.find(t, o.hash, o.id)
+			if known = byKey != nil; byKey == nil && byID != nil || known && s.engine == mysql {
+				return nil, 0, s.error("23505", "UNIQUE constraint failed: storefront_orders.id (1555)", 1062)
+			}
+			if known {
+				break
+			}
+		}
+		if known {
+			continue
+		}
+		t.changes = append(t.changes, change{order: o})
+		affected++
+		if strings.Contains(c.query, " RETURNING ") {
+			rows = append(rows, []driver.Value{[]byte(o.hash)})
+		}
+	}
+	return rows, affected, nil
+}
+
+// commit commits t. A commit of orders waits and fails as let and fail say.
+func (s *session) commit(t *tx, c *call) error {
+	defer t.end()
+	if len(t.changes) == 0 && !t.locked {
+		return nil
+	}
+	switch {
+	case c.fate == rolledBack:
+		return s.error("40001", errBusy, 1180)
+	case s.engine == mysql && s.readOnly != nil:
+		return s.readOnly
+	}
+	var items []string
+	for _, change := range t.changes {
+		if change.order != nil {
+			items = append(items, change.order.item)
+		}
+	}
+	if len(items) > 0 {
+		s.commits = append(s.commits, items)
+		if !s.isLet(c) {
+			return errNoAnswer
+		}
+		if s.fail != nil {
+			if err := s.fail(items); err != nil {
+				return err
+			}
+		}
+	}
+	if s.born != s.epoch {
+		return errNoAnswer
+	}
+	s.apply(t.changes)
+	return nil
+}
+
+// isLet waits for let, and reports whether it came before the client left.
+func (s *session) isLet(c *call) bool {
+	if s.let == nil {
+		return true
+	}
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-s.let:
+		return true
+	case <-c.left:
+		return false
+	}
 }

@@ -486,8 +486,7 @@ func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
 		began := time.Now()
 		wg := create(t, store, "a")
 		time.Sleep(100 * time.Millisecond) // until Accept runs
-		f.server.failOver(hung)
-		f.server.open()
+		f.server.failOver()
 		wg.Wait()
 		if took := time.Since(began); took > timeout/2 || runs != 3 {
 			t.Errorf("the order was created after %v and %d runs", took, runs)
@@ -637,5 +636,38 @@ func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
 			t.Errorf("GetProduct took %v", took)
 		}
 		wg.Wait()
+	})
+}
+
+// While database/sql ends the transaction of a ctx that is done, it may close the connection.
+func TestConnectionThatDatabaseSQLMayCloseIsLeftToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProductDB()
+		f.server.took = time.Millisecond
+		var silent atomic.Bool
+		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+			if silent.Load() {
+				return hang(ctx, conn, query, args)
+			}
+			return nil, errPassOn
+		}
+		runs := 0
+		accept := func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) (err error) {
+			if runs++; runs == 1 {
+				silent.Store(true)
+				_, err = tx.ExecContext(ctx, "UPDATE stock SET n = n - 1")
+				silent.Store(false)
+			}
+			return err
+		}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: accept, Timeout: 10 * time.Second})
+		fill(t, store, 1)
+		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs != 2 {
+			t.Errorf("CreateOrder returned %v, %v after %d runs of Accept", got, err, runs)
+		}
+		// The store itself drops only the connection over which it asked whether the server is there.
+		if s := store.Stats(); s.Retries != 1 || s.Dropped != 1 {
+			t.Errorf("the store has %+v, want one retry and one connection dropped", s)
+		}
 	})
 }

@@ -334,14 +334,16 @@ func TestReplayWaitsForACommit(t *testing.T) {
 	}
 }
 
-func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
-	group := func(singlePrimary, consistency string) map[string]string {
-		return map[string]string{
-			"group_replication_group_name":          "8a94f357-aab4-11df-86ab-c80aa9429562",
-			"group_replication_single_primary_mode": singlePrimary,
-			"group_replication_consistency":         consistency,
-		}
+// group returns the variables of a member of a group of MySQL.
+func group(singlePrimary, consistency string) map[string]string {
+	return map[string]string{
+		"group_replication_group_name":          "8a94f357-aab4-11df-86ab-c80aa9429562",
+		"group_replication_single_primary_mode": singlePrimary,
+		"group_replication_consistency":         consistency,
 	}
+}
+
+func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		variables map[string]string
@@ -738,7 +740,7 @@ func TestPutSendsNoLargeStatement(t *testing.T) {
 			for _, size := range sizes {
 				got = append(got, (size+1023)>>10)
 			}
-			if want := []int{300, 300, 600, 512}; !slices.Equal(got, want) || len(f.server.members[0].state.resources) != 6 {
+			if want := []int{300, 300, 600, 512}; !slices.Equal(got, want) || len(f.server.state.resources) != 6 {
 				t.Errorf("%v: Put sends %v KiB in its statements, want %v", engine, got, want)
 			}
 		})

@@ -144,8 +144,7 @@ func TestStatsCountConnectionsThatAreLeft(t *testing.T) {
 		// The store drops the connection of the call and the idle one. The driver itself closes
 		// the third, over which the store asked the server.
 		"to a server that is silent": {func(f *fakeDB) {
-			f.server.failOver(hung)
-			f.server.open()
+			f.server.failOver()
 		}, 2},
 		"to a server that is no primary": {func(f *fakeDB) {
 			asked := false
@@ -226,7 +225,7 @@ func TestCheckOfAStoreThatCanCreateOrders(t *testing.T) {
 				if err := store.Check(t.Context()); err != nil {
 					t.Errorf("%v: with %s, Check returned %v", engine, name, err)
 				}
-				if n := len(f.server.members[0].state.orders); n != 0 || len(f.server.commits) != 0 || outcomes(store.Stats()) != 0 {
+				if n := len(f.server.state.orders); n != 0 || len(f.server.commits) != 0 || outcomes(store.Stats()) != 0 {
 					t.Errorf("%v: Check has left %d orders, and the store has %+v", engine, n, store.Stats())
 				}
 			})

@@ -156,7 +156,7 @@ var mutations = []mutation{
 	// Commits.
 	{"An order is acknowledged although its transaction's commit has failed",
 		"sqlstore", "Store.commitAccepted", "err = tx.commit(ctx)", "tx.commit(ctx)",
-		"TestSimulation"},
+		"TestFaultsOfAnyStatement"},
 	{"An order that fails a shared commit fails the others",
 		"sqlstore", "fail", "if several {", "if false {",
 		"TestOrderThatFailsASharedCommitFailsAlone"},

@@ -3,7 +3,7 @@
 // repository.
 //
 //	go run ./integration/soak -for 8h
-//	go run ./integration/soak -for 1h -seed 7 -run 'clusters|TestSimulation'
+//	go run ./integration/soak -for 1h -seed 7 -run 'clusters|Kills'
 //
 // It prints a line for each run. If a test fails, it also prints what the test has printed and the
 // command that runs it again by its seed, and the exit status is 1.
@@ -38,7 +38,6 @@ type target struct {
 }
 
 var targets = []target{
-	{"sqlstore", "^TestSimulation", "-first={}01 -seeds=100"},
 	{"integration/faults", "^TestAtOnce$", "-seed={}"},
 	{"integration/faults", "Cuts$", "-seed={}"},
 	{"integration/faults", "Kills$", "-seed={}"},

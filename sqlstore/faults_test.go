@@ -1,0 +1,135 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// Whatever happens to any one statement, or to any two in a row: an order is there once, with what Accept
+// has noted for it, or it is not there and nobody got it.
+func TestFaultsOfAnyStatement(t *testing.T) {
+	for _, engine := range engines {
+		for _, accepts := range []bool{false, true} {
+			for _, what := range []fate{lost, unsent, hung, stuck, refused, rolledBack, demoted} {
+				for _, times := range []int{1, 2} {
+					if engine == sqlite && (what == demoted || what == hung || what == stuck) {
+						continue
+					}
+					t.Run(fmt.Sprintf("%v/Accept %t/%v/%d times", engine, accepts, what, times), func(t *testing.T) {
+						for nth := 0; ; nth++ {
+							met := 0
+							synctest.Test(t, func(t *testing.T) {
+								met = testFaults(t, engine, accepts, what, nth, times)
+							})
+							if t.Failed() {
+								t.Fatalf("with the fault of statement %d", nth)
+							}
+							if met < times {
+								break
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// testFaults creates orders while the nth statement, and as many as times in all, meet their fate. It
+// returns how many did.
+func testFaults(t *testing.T, engine engine, accepts bool, what fate, nth, times int) (met int) {
+	f := newFakeDB(engine)
+	f.server.took = time.Millisecond
+	var mu sync.Mutex
+	seen := 0
+	f.server.meets = func(string) (is fate) {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen++; seen > nth && met < times {
+			met++
+			is = what
+		}
+		return is
+	}
+	opts := &sqlstore.Options{Timeout: 10 * time.Second}
+	refusal := &storefront.Refusal{Reason: "sold-out"}
+	if accepts {
+		opts.Accept = func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, o storefront.Order) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO outbox", o.ID)
+			if err == nil && o.Item == "refused" {
+				err = refusal
+			}
+			return err
+		}
+	}
+	store := sqlstore.New(open(t, f), opts)
+	items := []string{"a", "b", "c", "refused"}
+	got := make(map[string]map[storefront.Order]bool) // by item, what calls returned
+	call := func(item, id string) {
+		proposed := storefront.Order{ID: id, Item: item, Qty: 1, CreatedAt: order.CreatedAt}
+		began := time.Now()
+		o, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: item}, proposed)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case time.Since(began) > opts.Timeout:
+			t.Errorf("CreateOrder of %s took %v", item, time.Since(began))
+		case accepts && item == "refused":
+			if err != refusal && !errors.Is(err, storefront.ErrUnavailable) || err != refusal && met < times {
+				t.Errorf("CreateOrder of a refused order returned %v, %v", o, err)
+			}
+		case err == nil:
+			if got[item] == nil {
+				got[item] = make(map[storefront.Order]bool)
+			}
+			got[item][o] = true
+		case !errors.Is(err, storefront.ErrUnavailable):
+			t.Errorf("CreateOrder of %s returned %v", item, err)
+		}
+	}
+	for round := range 2 { // the second one is of clients who send their orders again
+		var wg sync.WaitGroup
+		for i, item := range append(items, "a") {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond) // some share a commit
+				call(item, fmt.Sprint("ord_", round, i))
+			})
+		}
+		wg.Wait()
+		time.Sleep(2 * time.Minute) // until no statement of the round is under way
+	}
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	for _, item := range items {
+		stored := 0
+		for _, row := range f.server.state.orders {
+			if row.item != item {
+				continue
+			}
+			stored++
+			is := storefront.Order{ID: row.id, Item: row.item, Qty: row.qty, CreatedAt: order.CreatedAt}
+			if len(got[item]) != 1 || !got[item][is] {
+				t.Errorf("CreateOrder of %s returned %v, want %v", item, got[item], is)
+			}
+			if n := f.server.state.notes[row.id]; accepts && n != 1 {
+				t.Errorf("the order of %s was noted %d times", item, n)
+			}
+		}
+		if want := !accepts || item != "refused"; stored != 1 && want || stored != 0 && !want {
+			t.Errorf("there are %d orders of %s", stored, item)
+		}
+	}
+	if accepts && len(f.server.state.notes) != 3 {
+		t.Errorf("there are notes of %v, want 3", f.server.state.notes)
+	}
+	return met
+}
