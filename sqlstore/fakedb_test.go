@@ -84,12 +84,13 @@ const (
 	hung            // executed, and never answered
 	stuck           // neither executed nor answered
 	refused         // not executed, with an error that may pass
+	aborted         // the same, and its whole transaction is undone
 	rolledBack      // not committed, with an error that may pass
 	demoted         // the server is no longer the primary, and says so
 )
 
 func (f fate) String() string {
-	return [...]string{"answered", "lost", "unsent", "hung", "stuck", "refused", "rolled back", "demoted"}[f]
+	return [...]string{"answered", "lost", "unsent", "hung", "stuck", "refused", "aborted", "rolled back", "demoted"}[f]
 }
 
 // A fakeDB is a driver.Connector.

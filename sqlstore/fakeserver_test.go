@@ -265,7 +265,7 @@ func (s *session) process(c *call) (r reply) {
 		return reply{err: errNoAnswer}
 	case c.fate == unsent:
 		return s.broken()
-	case c.fate == refused:
+	case c.fate == refused, c.fate == aborted:
 		return s.refuse(c)
 	case c.fate == demoted:
 		s.readOnly = s.error("25006", "", 1290)
@@ -310,16 +310,25 @@ func (s *session) process(c *call) (r reply) {
 	return r
 }
 
-// refuse ends a statement with an error that may pass, and with it in MySQL and before a commit the transaction.
+// refuse ends a statement with an error that may pass, and its transaction where the engine does that.
 func (s *session) refuse(c *call) reply {
+	full := s.tx != nil && c.fate == aborted // the disk of SQLite
 	switch {
 	case s.tx == nil:
-	case s.engine == mysql && c.kind != "ROLLBACK", s.engine == postgres && c.kind == "COMMIT":
+	case s.engine == mysql && c.kind != "ROLLBACK", s.engine == postgres && c.kind == "COMMIT", s.engine == sqlite && full:
 		s.abort()
 	case s.engine == postgres:
 		s.tx.failed = true
 	}
-	return reply{err: s.error("40001", errBusy, 1213)}
+	if full {
+		return reply{err: s.error("40001", "database or disk is full (13)", 1213)}
+	}
+	return reply{err: s.error("55P03", errBusy, 1020)}
+}
+
+// errRejected returns the error of a constraint that rejects an order.
+func (s *server) errRejected() error {
+	return [...]error{postgres: stateError("23514"), sqlite: sqliteError("CHECK constraint failed: item (275)"), mysql: errChecked}[s.engine]
 }
 
 // execute executes a statement in t.
@@ -585,6 +594,9 @@ func (s *session) write(t *tx, c *call, lock string) error {
 func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
 	for row := range slices.Chunk(c.args, 7) {
 		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), s.clock(), string(row[5].([]byte)), [32]byte(row[6].([]byte))}
+		if o.item == "rejected" {
+			return nil, 0, s.errRejected()
+		}
 		known := false
 		for _, lock := range []string{"key " + o.hash, "id " + o.id} {
 			if err := s.write(t, c, lock); err != nil {

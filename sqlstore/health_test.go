@@ -474,24 +474,80 @@ func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
 	}
 }
 
-// After a fail-over, another server may answer the questions.
+// After a fail-over, another server may answer the questions, also if the one before has answered some.
 func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const timeout = 10 * time.Second
-		f := newFakeDB(postgres)
-		f.server.took = time.Millisecond
-		runs := 0
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: wait(time.Second, &runs)})
-		create(t, store, "first").Wait()
-		began := time.Now()
-		wg := create(t, store, "a")
-		time.Sleep(100 * time.Millisecond) // until Accept runs
-		f.server.failOver()
-		wg.Wait()
-		if took := time.Since(began); took > timeout/2 || runs != 3 {
-			t.Errorf("the order was created after %v and %d runs", took, runs)
-		}
-	})
+	for _, after := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			f := newFakeDB(postgres)
+			f.server.took = time.Millisecond
+			runs := 0
+			store := sqlstore.New(open(t, f), accepts(func(context.Context, *sql.Tx, storefront.Order) error {
+				if runs++; runs == 2 {
+					time.Sleep(after)
+				}
+				time.Sleep(time.Second)
+				return nil
+			}))
+			create(t, store, "first").Wait()
+			began := time.Now()
+			wg := create(t, store, "a")
+			time.Sleep(after) // until Accept runs
+			f.server.failOver()
+			wg.Wait()
+			if took := time.Since(began) - after; took > timeout/2 || runs != 3 {
+				t.Errorf("%v after a fail-over, and after %d runs, the order was created", took, runs)
+			}
+		})
+	}
+}
+
+// Where all connections are in use, the store cannot ask: by the program, or by calls that are answered.
+func TestOrderIsNotCutWhileOthersHaveTheConnections(t *testing.T) {
+	for name, use := range map[string]func(*sql.DB, *sqlstore.Store, context.Context){
+		"the program": func(db *sql.DB, _ *sqlstore.Store, ctx context.Context) {
+			if conn, err := db.Conn(ctx); err == nil && db.Stats().InUse == 1 {
+				<-ctx.Done()
+				conn.Close()
+			} else if err == nil {
+				conn.Close()
+			}
+		},
+		"reads": func(_ *sql.DB, store *sqlstore.Store, ctx context.Context) {
+			for ctx.Err() == nil {
+				store.GetProduct(ctx, "kettle")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newProductDB()
+				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+					if kindOf(query) == "READ" {
+						time.Sleep(900 * time.Millisecond)
+					}
+					return nil, errPassOn
+				}
+				db := open(t, f)
+				db.SetMaxOpenConns(2)
+				runs := 0
+				store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(6*time.Second, &runs)})
+				fill(t, store, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				var others sync.WaitGroup
+				for range 3 {
+					others.Go(func() { use(db, store, ctx) })
+				}
+				synctest.Wait()
+				create(t, store, "a").Wait()
+				if s := store.Stats(); s.Retries != 0 || s.Dropped != 0 {
+					t.Errorf("the store has %+v, want no retry", s)
+				}
+				cancel()
+				others.Wait()
+			})
+		})
+	}
 }
 
 // Connecting may have to wait for a fail-over. A server that was not reached is not silent.
@@ -578,6 +634,14 @@ func TestOneCallOfAnInstantProbes(t *testing.T) {
 		}
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
 		store.GetProduct(t.Context(), "kettle")
+		go store.GetProduct(t.Context(), "kettle") // a probe
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(timeout/20, cancel)
+		if _, err := store.GetProduct(ctx, "kettle"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that is cancelled before it would give up returned %v", err)
+		}
+		time.Sleep(timeout)
 		for range 3 {
 			long := make(chan bool)
 			for range 50 {

@@ -192,6 +192,21 @@ func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
 	})
 }
 
+// An order that waits for a lock gives way after a quarter of Timeout; Accept is not called twice for that.
+func TestOrderWhoseAcceptRunsKeepsItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		db := open(t, newFakeDB(postgres))
+		db.SetMaxOpenConns(2)
+		store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(4*time.Second, &runs)})
+		all := create(t, store, "a", "b")
+		all.Wait()
+		if s := store.Stats(); runs != 2 || s.Retries != 0 {
+			t.Errorf("Accept ran %d times for 2 orders, and the store has %+v", runs, s)
+		}
+	})
+}
+
 func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, let := newGatedDB()
