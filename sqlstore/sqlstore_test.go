@@ -193,10 +193,17 @@ func TestFailureToConnect(t *testing.T) {
 					}
 					return nil
 				}
-				store := sqlstore.New(open(t, f), nil)
+				db := open(t, f)
+				db.SetMaxOpenConns(2) // one for orders
+				store := sqlstore.New(db, nil)
 				_, err := store.GetProduct(t.Context(), "kettle")
 				if tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
 					t.Errorf("GetProduct returned %v", err)
+				}
+				tries = 0
+				db.SetMaxIdleConns(-1)
+				if _, err = store.CreateOrder(t.Context(), key, order); tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
+					t.Errorf("CreateOrder returned %v", err)
 				}
 			})
 		})
