@@ -105,11 +105,13 @@ func (k *keeper) WithGroup(string) slog.Handler            { return k }
 func TestNothingOfARequestIsKeptWithoutACopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{trialStore: newTrialStore()}
-		h := NewWithOptions(k, &Options{Logger: slog.New(k), Scope: func(r *http.Request) string { return r.Header.Get("Account") }})
+		h := NewWithOptions(k, &Options{Logger: slog.New(k),
+			Scope: func(r *http.Request) string { return r.Header.Get("Account") }})
 
 		// All begin before the first has ended, and half of the clients leave before.
 		var wg sync.WaitGroup
-		for _, directives := range []string{"max-age=0", "no-cache", "max-age=60", "no-store", "max-age=60, no-store", "max-age=0, stale-if-error=60", ""} {
+		for _, directives := range []string{"max-age=0", "no-cache", "max-age=60", "no-store",
+			"max-age=60, no-store", "max-age=0, stale-if-error=60", ""} {
 			for _, path := range []string{"/v1/products/a", "/v1/products/x%2Fy", "/v1/products/%6Eone"} {
 				for _, account := range []string{"ada", "bob"} {
 					for _, patience := range []time.Duration{100 * time.Millisecond, time.Minute} {
@@ -130,11 +132,13 @@ func TestNothingOfARequestIsKeptWithoutACopy(t *testing.T) {
 		wg.Wait()
 		for _, r := range trials() {
 			ctx := WithRoute(t.Context())
-			doBorrowed(h, newRequest(r.method, r.target, r.body, r.lines...).WithContext(ctx)).wantStatus(t, r.status)
+			doBorrowed(h, newRequest(r.method, r.target, r.body, r.lines...).WithContext(ctx)).wantStatus(t,
+				r.status)
 			k.keep(Route(ctx))
 		}
 		for _, key := range []string{"bare", `"quoted"`} {
-			doBorrowed(h, newRequest("POST", "/v1/orders", teapots, "Content-Type: application/json", "Idempotency-Key: "+key, "Account: bob")).wantStatus(t, 201)
+			doBorrowed(h, newRequest("POST", "/v1/orders", teapots, "Content-Type: application/json",
+				"Idempotency-Key: "+key, "Account: bob")).wantStatus(t, 201)
 		}
 		doBorrowed(h, newRequest("BREW", "/", "")).wantStatus(t, 501)
 		time.Sleep(time.Minute / 2) // until the reads that nobody waits for have ended
@@ -145,7 +149,8 @@ func TestNothingOfARequestIsKeptWithoutACopy(t *testing.T) {
 			}
 		}
 		for _, account := range []string{"ada", "bob"} {
-			for path, want := range map[string]string{"/v1/products/a": `{"id":"a","price":7}`, "/v1/products/x%2Fy": `{"id":"x/y"}`} {
+			for path, want := range map[string]string{"/v1/products/a": `{"id":"a","price":7}`,
+				"/v1/products/x%2Fy": `{"id":"x/y"}`} {
 				if r := get(h, path, "Account: "+account, "Cache-Control: only-if-cached"); r.body != want {
 					t.Errorf("the memory of %s has %d %s for %s", account, r.status, r.body, path)
 				}

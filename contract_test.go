@@ -12,7 +12,8 @@ import (
 	"example.com/storefront/internal/exchanges"
 )
 
-var record = flag.Bool("record", false, "fill in the responses of the files in testdata/contract that have none")
+var record = flag.Bool("record", false,
+	"fill in the responses of the files in testdata/contract that have none")
 
 // The files are described in testdata/contract/README.md.
 func TestContract(t *testing.T) {

@@ -1,11 +1,9 @@
 package storefront_test
 
 import (
-	"bytes"
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +40,17 @@ func newShop() *storefront.MemStore {
 		storefront.MustResource("w2", map[string]any{"colour": "green"}),
 	)
 	return store
+}
+
+// post returns the handler's answer to an order.
+func post(h http.Handler, key, body string, credentials ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(body))
+	r.Header["Authorization"] = credentials
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }
 
 // A test starts a server with the handler and talks to it as any client would.
@@ -105,29 +114,15 @@ func ExampleNewWithOptions() {
 		Shared:      true,
 	})
 
-	w := httptest.NewRecorder()
-	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users", nil))
-	var page struct {
-		Data []storefront.Resource `json:"data"`
+	for _, path := range []string{"/v1/users", "/v1/products/teapot", "/v1/users?limit=101"} {
+		w := httptest.NewRecorder()
+		front.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		fmt.Printf("%d %s %q\n", w.Code, w.Header().Get("Cache-Control"), w.Header().Get("Link"))
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(w.Header().Get("Cache-Control"))
-	fmt.Println(len(page.Data))
-
-	w = httptest.NewRecorder()
-	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/products/teapot", nil))
-	fmt.Println(w.Header().Get("Cache-Control"))
-
-	w = httptest.NewRecorder()
-	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users?limit=101", nil))
-	fmt.Println(w.Code)
 	// Output:
-	// no-cache
-	// 2
-	// max-age=300
-	// 400
+	// 200 no-cache "<users?limit=2&after=AXViYXJiYXJhttd5oA>; rel=\"next\""
+	// 200 max-age=300 ""
+	// 400 no-store ""
 }
 
 // The fields of a resource are the program's own. The ID goes first, whether the
@@ -269,73 +264,6 @@ func Example_walkByLink() {
 	// [{"id":"w2","colour":"green"}]
 }
 
-// placeOrder sends an order until its answer has arrived. All attempts have the
-// same key, so there is one order however many of them got through.
-func placeOrder(baseURL, item string, qty int) (order storefront.Order, replayed bool, err error) {
-	key := rand.Text()
-	body, err := json.Marshal(map[string]any{"item": item, "qty": qty})
-	if err != nil {
-		return order, false, err
-	}
-	for attempt := range 5 {
-		time.Sleep(time.Duration(attempt) * 50 * time.Millisecond)
-		var req *http.Request
-		req, err = http.NewRequest("POST", baseURL+"/v1/orders", bytes.NewReader(body))
-		if err != nil {
-			return order, false, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Idempotency-Key", key)
-		var res *http.Response
-		res, err = http.DefaultClient.Do(req)
-		if err != nil {
-			continue // it may have been created or not: the next attempt finds out
-		}
-		answer, readErr := io.ReadAll(res.Body)
-		res.Body.Close()
-		switch {
-		case readErr != nil:
-			err = readErr
-		case res.StatusCode == http.StatusCreated:
-			err = json.Unmarshal(answer, &order)
-			return order, res.Header.Get("Idempotent-Replayed") == "true", err
-		case res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusConflict || res.StatusCode >= 500:
-			err = errors.New(res.Status)
-		default: // the order itself is refused
-			return order, false, fmt.Errorf("%s: %s", res.Status, answer)
-		}
-	}
-	return order, false, err
-}
-
-// A client that has not seen the answer sends its order again with the same key.
-// Here the first answer is lost on its way, after the order was created.
-func Example_retry() {
-	store := newShop()
-	front := storefront.New(store)
-	var once sync.Once
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		once.Do(func() {
-			front.ServeHTTP(httptest.NewRecorder(), r)
-			panic(http.ErrAbortHandler) // closes the connection
-		})
-		front.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-
-	order, replayed, err := placeOrder(server.URL, "teapot", 2)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(order.Item, order.Qty, "replayed:", replayed)
-	fmt.Println("orders in the store:", len(store.Orders()))
-	fmt.Println("that one:", store.Orders()[0].ID == order.ID)
-	// Output:
-	// teapot 2 replayed: true
-	// orders in the store: 1
-	// that one: true
-}
-
 // A client that has a response sends its ETag along, and gets the next one only
 // when something has changed.
 func Example_conditional() {
@@ -406,7 +334,8 @@ func authenticate(accounts map[string]string, next http.Handler) http.Handler {
 		name, known := accounts[token]
 		if !known || !strings.EqualFold(scheme, "Bearer") {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			storefront.Problem{Status: http.StatusUnauthorized, Detail: "A known token is required."}.ServeHTTP(w, r)
+			storefront.Problem{Status: http.StatusUnauthorized,
+				Detail: "A known token is required."}.ServeHTTP(w, r)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, name)))
@@ -425,13 +354,9 @@ func ExampleOptions_scope() {
 	})
 	handler := authenticate(map[string]string{"token-a": "ada", "token-g": "grace"}, front)
 
-	for _, credentials := range []string{"Bearer token-a", "Bearer token-g", "bearer token-a", "Bearer guess", "Basic token-a"} {
-		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
-		r.Header.Set("Authorization", credentials)
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", "order-1")
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
+	for _, credentials := range []string{"Bearer token-a", "Bearer token-g", "bearer token-a", "Bearer guess",
+		"Basic token-a"} {
+		w := post(handler, "order-1", `{"item":"teapot","qty":1}`, credentials)
 		fmt.Printf("%s %d replayed=%q\n", credentials, w.Code, w.Header().Get("Idempotent-Replayed"))
 	}
 	fmt.Println("orders:", len(store.Orders()))
@@ -453,7 +378,8 @@ func ExampleMemStore_accept() {
 	store := &storefront.MemStore{
 		Accept: func(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) error {
 			if order.Qty > stock.Load() {
-				return &storefront.Refusal{Reason: "sold-out", Detail: "Not enough teapots are left.", Pointer: "#/qty"}
+				return &storefront.Refusal{Reason: "sold-out", Detail: "Not enough teapots are left.",
+					Pointer: "#/qty"}
 			}
 			stock.Add(-order.Qty)
 			return nil
@@ -462,11 +388,7 @@ func ExampleMemStore_accept() {
 	front := storefront.New(store)
 
 	buy := func(buyer int) (status int, body string) {
-		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", fmt.Sprint("buyer-", buyer))
-		w := httptest.NewRecorder()
-		front.ServeHTTP(w, r)
+		w := post(front, fmt.Sprint("buyer-", buyer), `{"item":"teapot","qty":1}`)
 		return w.Code, w.Body.String()
 	}
 	var bought, refused, changed atomic.Int64
@@ -504,7 +426,8 @@ type announcingStore struct {
 // Unwrap lets the service find optional methods of the Store.
 func (s announcingStore) Unwrap() storefront.Store { return s.Store }
 
-func (s announcingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+func (s announcingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
+	order storefront.Order) (storefront.Order, error) {
 	stored, err := s.Store.CreateOrder(ctx, key, order)
 	if err == nil && stored.ID == order.ID { // any other ID is that of an earlier order
 		s.publish(stored)
@@ -522,12 +445,7 @@ func Example_events() {
 	}})
 
 	for range 3 {
-		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", "order-1")
-		w := httptest.NewRecorder()
-		front.ServeHTTP(w, r)
-		fmt.Println(w.Code)
+		fmt.Println(post(front, "order-1", `{"item":"teapot","qty":2}`).Code)
 	}
 	// Output:
 	// ordered: 2 teapot
@@ -571,7 +489,8 @@ func (s *sliceStore) ListUsers(ctx context.Context, after string, limit int) ([]
 	return firstOf(s.users[i:], limit), nil
 }
 
-func (s *sliceStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
+func (s *sliceStore) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource,
+	error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if err := ctx.Err(); err != nil {
@@ -599,7 +518,8 @@ func (s *sliceStore) GetProduct(ctx context.Context, id string) (storefront.Reso
 	return s.products[i], nil
 }
 
-func (s *sliceStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+func (s *sliceStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
+	order storefront.Order) (storefront.Order, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -633,12 +553,9 @@ func ExampleStore() {
 	front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/users", nil))
 	fmt.Println(w.Code, w.Body)
 
-	for _, body := range []string{`{"item":"teapot","qty":1}`, `{"qty":1, "item":"teapot"}`, `{"item":"teapot","qty":2}`} {
-		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", "order-1")
-		w := httptest.NewRecorder()
-		front.ServeHTTP(w, r)
+	for _, body := range []string{`{"item":"teapot","qty":1}`, `{"qty":1, "item":"teapot"}`,
+		`{"item":"teapot","qty":2}`} {
+		w := post(front, "order-1", body)
 		fmt.Printf("%d replayed=%q\n", w.Code, w.Header().Get("Idempotent-Replayed"))
 	}
 	// Output:
@@ -701,7 +618,8 @@ func ExampleRoute() {
 		counts[storefront.Route(ctx)]++
 	})
 
-	for _, path := range []string{"/shop/v1/products/teapot", "/shop/v1/products/kettle", "/shop/v2/widgets?limit=1", "/shop/wp-login.php", "/elsewhere"} {
+	for _, path := range []string{"/shop/v1/products/teapot", "/shop/v1/products/kettle",
+		"/shop/v2/widgets?limit=1", "/shop/wp-login.php", "/elsewhere"} {
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
 	}
 	for _, route := range slices.Sorted(maps.Keys(counts)) {
@@ -796,10 +714,12 @@ func allowOrigin(origin string, next http.Handler) http.Handler {
 		h.Add("Vary", "Origin")
 		if r.Header.Get("Origin") == origin {
 			h.Set("Access-Control-Allow-Origin", origin)
-			h.Set("Access-Control-Expose-Headers", "Age, Allow, Cache-Status, ETag, Idempotent-Replayed, Link, Retry-After")
+			h.Set("Access-Control-Expose-Headers",
+				"Age, Allow, Cache-Status, ETag, Idempotent-Replayed, Link, Retry-After")
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 				h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
-				h.Set("Access-Control-Allow-Headers", "Authorization, Cache-Control, Content-Type, Idempotency-Key, If-Match, If-None-Match")
+				h.Set("Access-Control-Allow-Headers",
+					"Authorization, Cache-Control, Content-Type, Idempotency-Key, If-Match, If-None-Match")
 				h.Set("Access-Control-Max-Age", "600")
 				w.WriteHeader(http.StatusNoContent)
 				return
@@ -1013,7 +933,8 @@ type slowStore struct {
 	delay time.Duration
 }
 
-func (s slowStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (storefront.Order, error) {
+func (s slowStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
+	order storefront.Order) (storefront.Order, error) {
 	select {
 	case <-time.After(s.delay):
 		return s.MemStore.CreateOrder(ctx, key, order)
@@ -1066,15 +987,18 @@ func TestFakeInABubble(t *testing.T) {
 		began := time.Now()
 		_, err := order(client, "http://shop.test", "order-1")
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != client.Timeout {
-			t.Errorf("the client gave up with %v after %v, want its deadline after %v", err, took, client.Timeout)
+			t.Errorf("the client gave up with %v after %v, want its deadline after %v", err, took,
+				client.Timeout)
 		}
 		time.Sleep(time.Minute)
 		if n := len(store.Orders()); n != 1 {
 			t.Errorf("there are %d orders, want the one that the client does not know of", n)
 		}
 		client.Timeout = 40 * time.Second
-		if status, err := order(client, "http://shop.test", "order-1"); err != nil || status != "201 Created" || len(store.Orders()) != 1 {
-			t.Errorf("the second try is answered with %q, %v, and there are %d orders", status, err, len(store.Orders()))
+		if status, err := order(client, "http://shop.test", "order-1"); err != nil ||
+			status != "201 Created" || len(store.Orders()) != 1 {
+			t.Errorf("the second try is answered with %q, %v, and there are %d orders", status, err,
+				len(store.Orders()))
 		}
 	})
 }

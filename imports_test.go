@@ -16,7 +16,8 @@ const module = "example.com/storefront"
 
 // The service is these files. What has an owner of its own lives in a folder.
 func TestPackageIsNineFiles(t *testing.T) {
-	want := []string{"cache.go", "idempotency.go", "orders.go", "paging.go", "products.go", "service.go", "store.go", "users.go", "widgets.go"}
+	want := []string{"cache.go", "idempotency.go", "orders.go", "paging.go", "products.go", "service.go",
+		"store.go", "users.go", "widgets.go"}
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -27,40 +28,23 @@ func TestPackageIsNineFiles(t *testing.T) {
 	}
 }
 
-func TestOnlyTheStandardLibraryIsImported(t *testing.T) {
-	for importer, imported := range moduleImports(t) {
-		for _, name := range imported {
-			first, _, _ := strings.Cut(name, "/")
-			if strings.Contains(first, ".") && !inModule(name) || name == "C" {
-				t.Errorf("%s imports %s", importer, name)
-			}
-		}
-	}
-}
-
-func TestOnlySuitesImportTesting(t *testing.T) {
+// Only the standard library is imported, and testing only by the suites. The rooms below the service
+// can be read, tested and changed alone: they know nothing of it nor of each other.
+func TestImports(t *testing.T) {
 	suites := []string{module + "/storetest", module + "/clienttest"}
-	for importer, imported := range moduleImports(t) {
-		for _, name := range imported {
-			if (name == "testing" || strings.HasPrefix(name, "testing/") || slices.Contains(suites, name)) && !slices.Contains(suites, importer) {
-				t.Errorf("%s imports %s", importer, name)
-			}
-		}
-	}
-}
-
-// The rooms below the service can be read, tested and changed alone.
-func TestRoomsKnowNothingOfTheServiceNorOfEachOther(t *testing.T) {
 	above := []string{
 		module + "/internal/audit", module + "/internal/conformance", module + "/internal/demo",
 		module + "/internal/exchanges", module + "/internal/faults",
 	}
 	for importer, imported := range moduleImports(t) {
-		if !strings.HasPrefix(importer, module+"/internal/") || slices.Contains(above, importer) {
-			continue
-		}
-		if i := slices.IndexFunc(imported, inModule); i >= 0 {
-			t.Errorf("%s imports %s", importer, imported[i])
+		room := strings.HasPrefix(importer, module+"/internal/") && !slices.Contains(above, importer)
+		for _, name := range imported {
+			first, _, _ := strings.Cut(name, "/")
+			testing := first == "testing" || slices.Contains(suites, name)
+			if strings.Contains(first, ".") && !inModule(name) || name == "C" ||
+				testing && !slices.Contains(suites, importer) || room && inModule(name) {
+				t.Errorf("%s imports %s", importer, name)
+			}
 		}
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // A rawConn is a client's side of a connection, for what http.Client does not
@@ -80,58 +80,46 @@ func TestOrdersOverASocket(t *testing.T) {
 		asJSON  = "POST /v1/orders HTTP/1.1\r\nContent-Type: application/json\r\n"
 		withKey = asJSON + "Idempotency-Key: k\r\n"
 		chunked = withKey + "Transfer-Encoding: chunked"
+		waiting = "Expect: 100-continue\r\nContent-Length: "
 	)
-	chunks := func(body string, size int) string {
-		var b strings.Builder
-		for c := range slices.Chunk([]byte(body), size) {
-			fmt.Fprintf(&b, "%x\r\n%s\r\n", len(c), c)
-		}
-		return b.String() + "0\r\n\r\n"
-	}
 	exact := teapots + strings.Repeat(" ", 64<<10-len(teapots))
+	chunk := func(body string) string { return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body) }
 	for _, row := range []struct {
-		name, head, body string
-		status           int
-		code             string
+		head, body string
+		status     int
+		code       string
 	}{
-		{"chunked", chunked, chunks(teapots, 1), 201, ""},
-		{"chunked and 64 KiB", chunked, chunks(exact, 1<<20), 201, ""},
-		{"chunked and too large", chunked, chunks(exact+" ", 1<<20), 413, "body-too-large"},
-		{"chunked and malformed", chunked, "zz\r\n", 400, "malformed-body"},
-		{"cut off", withKey + "Content-Length: 26", teapots, 400, "malformed-body"},
-		{"refused for its media type, and so not asked for", "POST /v1/orders HTTP/1.1\r\nContent-Type: text/plain\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nContent-Length: 9", "", 415, "unsupported-media-type"},
-		{"refused for its key, and so not asked for", asJSON + "Expect: 100-continue\r\nContent-Length: 9", "", 400, "idempotency-key-missing"},
-		{"refused for its size, and so not asked for", withKey + "Expect: 100-continue\r\nContent-Length: 65537", "", 413, "body-too-large"},
-		{"refused for its method, and so not asked for", "PUT /v1/orders HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9", "", 405, "method-not-allowed"},
-		{"refused for its path, and so not asked for", "POST /v1/order HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9", "", 404, "not-found"},
+		{chunked, chunk(exact), 201, ""},
+		{chunked, chunk(exact + " "), 413, "body-too-large"},
+		{chunked, "zz\r\n", 400, "malformed-body"},
+		{withKey + "Content-Length: 26", teapots, 400, "malformed-body"}, // cut off
+		// These are refused for what their heads say, and so not asked for their bodies.
+		{"POST /v1/orders HTTP/1.1\r\nContent-Type: text/plain\r\n" + waiting + "9", "", 415,
+			"unsupported-media-type"},
+		{asJSON + waiting + "9", "", 400, "idempotency-key-missing"},
+		{withKey + waiting + "65537", "", 413, "body-too-large"},
+		{"PUT /v1/orders HTTP/1.1\r\n" + waiting + "9", "", 405, "method-not-allowed"},
+		{"POST /v1/order HTTP/1.1\r\n" + waiting + "9", "", 404, "not-found"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			var store MemStore
-			h := New(&store)
-			conn := dial(t, listen(t, h))
-			fmt.Fprint(conn, row.head+"\r\nHost: example.com\r\n\r\n"+row.body)
-			if row.name == "cut off" {
-				conn.Conn.(*net.TCPConn).CloseWrite()
-			}
-			got := conn.receive(t, "POST")
-			if row.code != "" {
-				got.wantProblem(t, row.status, row.code)
-				wantFreeKey(t, h)
-				return
-			}
-			again := postOrder(h, "k", teapots)
-			if got.status != row.status || again.body != got.body || again.header.Get("Idempotent-Replayed") != "true" {
-				t.Errorf("status %d with %s, and then %s, want the same order", got.status, got.body, again.body)
-			}
-		})
+		h := New(new(MemStore))
+		conn := dial(t, listen(t, h))
+		fmt.Fprint(conn, row.head+"\r\nHost: example.com\r\n\r\n"+row.body)
+		if row.body == teapots {
+			conn.Conn.(*net.TCPConn).CloseWrite()
+		}
+		got := conn.receive(t, "POST")
+		if row.code == "" {
+			got.wantStatus(t, row.status)
+		} else {
+			got.wantProblem(t, row.status, row.code)
+			wantFreeKey(t, h)
+		}
 	}
-	t.Run("asked for", func(t *testing.T) {
-		conn := dial(t, listen(t, New(new(MemStore))))
-		fmt.Fprintf(conn, "%sHost: example.com\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", withKey, len(teapots))
-		conn.receive(t, "POST").wantStatus(t, 100)
-		fmt.Fprint(conn, teapots)
-		conn.receive(t, "POST").wantStatus(t, 201)
-	})
+	conn := dial(t, listen(t, New(new(MemStore))))
+	fmt.Fprintf(conn, "%s%s%d\r\nHost: example.com\r\n\r\n", withKey, waiting, len(teapots))
+	conn.receive(t, "POST").wantStatus(t, 100)
+	fmt.Fprint(conn, teapots)
+	conn.receive(t, "POST").wantStatus(t, 201)
 }
 
 // Each body arrives in part; what comes meanwhile is answered.
@@ -175,45 +163,41 @@ func (r *countingReader) Read(p []byte) (int, error) {
 
 // A proxy that is still writing a request may lose the answer.
 func TestAnswersComeAfterTheBody(t *testing.T) {
-	const size = 60_000
+	const size, all, any = 60_000, 64 << 10, "Accept: */*"
 	for _, test := range []struct {
-		name           string
 		method, target string
 		declared       int64
 		size           int
 		line           string
 		want           int // bytes read before the answer
 	}{
-		{"an order of another media type", "POST", "/v1/orders", size, size, "Content-Type: text/plain", size},
-		{"an order without a key", "POST", "/v1/orders", size, size, "Content-Type: application/json", size},
-		{"an order with a query", "POST", "/v1/orders?a=b", size, size, "Content-Type: application/json", size},
-		{"an order in chunks", "POST", "/v1/orders", -1, size, "Content-Type: text/plain", size},
-		{"another method", "PUT", "/v1/orders", size, size, "Accept: */*", size},
-		{"another path", "POST", "/v1/nothing", size, size, "Accept: */*", size},
-		{"an unclean path", "POST", "//v1/orders", size, size, "Accept: */*", size},
-		{"a method that no one knows", "BREW", "/v1/orders", size, size, "Accept: */*", size},
-		{"a refused read with a body", "GET", "/v1/users?limit=0", 2, 2, "Accept: */*", 2},
-		{"a read with a body", "GET", "/v1/users", size, size, "Accept: */*", size},
-		{"a read that is not modified", "GET", "/v1/users", size, size, "If-None-Match: *", size},
-		{"a refused read in endless chunks, of which 64 KiB are read", "GET", "/v1/users?limit=0", -1, 1 << 20, "Accept: */*", 64 << 10},
-		{"OPTIONS with a body", "OPTIONS", "/v1/users", size, size, "Accept: */*", size},
-		{"exactly 64 KiB", "PUT", "/v1/orders", 64 << 10, 64 << 10, "Accept: */*", 64 << 10},
-		{"a declared byte more, of which nothing is read", "PUT", "/v1/orders", 64<<10 + 1, 64<<10 + 1, "Accept: */*", 0},
-		{"endless chunks, of which 64 KiB are read", "PUT", "/v1/orders", -1, 1 << 20, "Accept: */*", 64 << 10},
-		{"a client that waits for 100 Continue", "PUT", "/v1/orders", size, size, "Expect: 100-continue", 0},
+		{"POST", "/v1/orders", size, size, "Content-Type: text/plain", size},
+		{"POST", "/v1/orders", size, size, "Content-Type: application/json", size}, // without a key
+		{"POST", "/v1/orders?a=b", size, size, "Content-Type: application/json", size},
+		{"POST", "/v1/orders", -1, size, "Content-Type: text/plain", size},
+		{"PUT", "/v1/orders", size, size, any, size},
+		{"POST", "/v1/nothing", size, size, any, size},
+		{"POST", "//v1/orders", size, size, any, size},
+		{"BREW", "/v1/orders", size, size, any, size},
+		{"GET", "/v1/users?limit=0", 2, 2, any, 2},
+		{"GET", "/v1/users", size, size, any, size},
+		{"GET", "/v1/users", size, size, "If-None-Match: *", size},
+		{"GET", "/v1/users?limit=0", -1, 1 << 20, any, all}, // of endless chunks
+		{"OPTIONS", "/v1/users", size, size, any, size},
+		{"PUT", "/v1/orders", all, all, any, all},
+		{"PUT", "/v1/orders", all + 1, all + 1, any, 0},
+		{"PUT", "/v1/orders", -1, 1 << 20, any, all},
+		{"PUT", "/v1/orders", size, size, "Expect: 100-continue", 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			body := &countingReader{Reader: strings.NewReader(strings.Repeat("x", test.size))}
-			r := httptest.NewRequest(test.method, test.target, io.NopCloser(body))
-			r.ContentLength = test.declared
-			name, value, _ := strings.Cut(test.line, ": ")
-			r.Header.Set(name, value)
-			w := &arrivalWriter{httptest.NewRecorder(), body, -1}
-			quiet(new(MemStore)).ServeHTTP(w, r)
-			if w.atHead != test.want || body.n != test.want {
-				t.Errorf("status %d after %d bytes of the body, and %d in the end, want %d", w.Code, w.atHead, body.n, test.want)
-			}
-		})
+		body := &countingReader{Reader: strings.NewReader(strings.Repeat("x", test.size))}
+		r := newRequest(test.method, test.target, "", test.line)
+		r.Body, r.ContentLength = io.NopCloser(body), test.declared
+		w := &arrivalWriter{httptest.NewRecorder(), body, -1}
+		quiet(new(MemStore)).ServeHTTP(w, r)
+		if w.atHead != test.want || body.n != test.want {
+			t.Errorf("%+v: status %d after %d bytes of the body, and %d in the end", test, w.Code, w.atHead,
+				body.n)
+		}
 	}
 }
 
@@ -231,23 +215,48 @@ func (l pipeListener) Accept() (net.Conn, error) {
 func (l pipeListener) Close() error   { return nil }
 func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
+// overAPipe has server answer a request that comes over a pipe.
+func overAPipe(t *testing.T, server *http.Server, request string) *http.Response {
+	t.Helper()
+	l := make(pipeListener)
+	go server.Serve(l)
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { ours.Close(); close(l) })
+	l <- theirs
+	io.WriteString(ours, request)
+	result, err := http.ReadResponse(bufio.NewReader(ours), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
 // A client that writes before it reads and a server that answers before it has
 // read, over a connection that is closed afterwards (HTTP/1.0, as many proxies
 // have it), would wait for each other.
 func TestRefusalReachesAClientThatWritesBeforeItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := make(pipeListener)
-		server := &http.Server{Handler: quiet(new(MemStore))}
-		go server.Serve(l)
-		ours, theirs := net.Pipe()
-		l <- theirs
-		fmt.Fprintf(ours, "POST /v1/orders HTTP/1.0\r\nContent-Type: text/plain\r\nContent-Length: 60000\r\n\r\n%s", strings.Repeat("x", 60_000))
-		result, err := http.ReadResponse(bufio.NewReader(ours), nil)
-		if err != nil || result.StatusCode != http.StatusUnsupportedMediaType {
-			t.Errorf("%v, %v, want 415", result, err)
+		result := overAPipe(t, &http.Server{Handler: quiet(new(MemStore))}, "POST /v1/orders HTTP/1.0\r\n"+
+			"Content-Type: text/plain\r\nContent-Length: 60000\r\n\r\n"+strings.Repeat("x", 60_000))
+		if result.StatusCode != http.StatusUnsupportedMediaType {
+			t.Errorf("status %d, want 415", result.StatusCode)
 		}
-		ours.Close()
-		close(l)
+	})
+}
+
+func TestOrderBodyThatDoesNotArriveInTheServersReadTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &http.Server{Handler: New(new(MemStore)), ReadTimeout: 15 * time.Second}
+		began := time.Now()
+		result := overAPipe(t, server,
+			"POST /v1/orders HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n"+
+				"Content-Type: application/json\r\nIdempotency-Key: k\r\n\r\n"+`{"item":"teapot"`)
+		took := time.Since(began)
+		if result.StatusCode != http.StatusRequestTimeout || !result.Close || took != server.ReadTimeout {
+			t.Errorf("status %d, close %t, after %v, want 408, true, %v", result.StatusCode, result.Close,
+				took, server.ReadTimeout)
+		}
+		wantFreeKey(t, server.Handler)
 	})
 }
 
@@ -259,7 +268,8 @@ func TestRefusalOverHTTP2Arrives(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	for _, line := range []string{"Accept: */*", "Expect: 100-continue"} {
-		r, err := http.NewRequest("POST", server.URL+"/v1/orders", strings.NewReader(strings.Repeat("x", 60_000)))
+		r, err := http.NewRequest("POST", server.URL+"/v1/orders",
+			strings.NewReader(strings.Repeat("x", 60_000)))
 		if err != nil {
 			t.Fatal(err)
 		}

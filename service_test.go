@@ -70,24 +70,6 @@ func TestNewRefusesTheMuxOfGo121(t *testing.T) {
 	get(New(new(MemStore)), "/v1/users").wantStatus(t, http.StatusOK)
 }
 
-func TestZeroOptionsAreTheDocumentedDefaults(t *testing.T) {
-	var limits []int
-	store := &stubStore{listUsers: func(_ context.Context, _ string, limit int) ([]Resource, error) {
-		limits = append(limits, limit)
-		return nil, nil
-	}}
-	for _, h := range []http.Handler{New(store), NewWithOptions(store, nil),
-		NewWithOptions(store, new(Options))} {
-		limits = nil
-		get(h, "/v1/users")
-		get(h, "/v1/users?limit=500")
-		get(h, "/v1/users?limit=501").wantProblem(t, 400, "invalid-query")
-		if !slices.Equal(limits, []int{51, 501}) { // one more says whether more follow
-			t.Errorf("the store was asked for %d, want 51 and 501", limits)
-		}
-	}
-}
-
 func TestOptionsAreCopied(t *testing.T) {
 	var log bytes.Buffer
 	scoped := 0
@@ -111,35 +93,6 @@ func TestOptionsAreCopied(t *testing.T) {
 	if n != 2 || cacheControl != "private, max-age=5" || more != 200 || scoped == 0 || log.Len() == 0 {
 		t.Errorf("%d users, %s, limit=3 is %d, %d calls of Scope, log %q: want the options that were given",
 			n, cacheControl, more, scoped, &log)
-	}
-}
-
-func TestHandlersShareNothing(t *testing.T) {
-	var one, two MemStore
-	one.Products.Put(MustResource("p", map[string]any{"of": "one"}))
-	two.Products.Put(MustResource("p", map[string]any{"of": "two"}))
-	for range 2 {
-		for _, row := range []struct {
-			h                     http.Handler
-			product, cacheControl string
-			status                int
-		}{
-			{NewWithOptions(&one, &Options{MaxAge: time.Hour, MaxPageSize: 10}), "one",
-				"private, max-age=3600", 400},
-			{NewWithOptions(&two, &Options{MaxAge: time.Second, Shared: true}), "two", "max-age=1", 200},
-		} {
-			r := get(row.h, "/v1/products/p", "Cache-Control: max-age=1")
-			if got := r.header.Get("Cache-Control"); !strings.Contains(r.body, row.product) ||
-				got != row.cacheControl {
-				t.Errorf("got %s with Cache-Control %s, want %s with %s", r.body, got, row.product,
-					row.cacheControl)
-			}
-			get(row.h, "/v1/users?limit=11").wantStatus(t, row.status)
-			postOrder(row.h, "k", teapots).wantStatus(t, 201)
-		}
-	}
-	if len(one.Orders()) != 1 || len(two.Orders()) != 1 {
-		t.Errorf("the stores have %d and %d orders, want one each", len(one.Orders()), len(two.Orders()))
 	}
 }
 

@@ -90,7 +90,8 @@ func (r response) wantProblem(t *testing.T, status int, code string) Problem {
 		t.Errorf("want an instance from status 500 on, and none below: %s", r.body)
 	}
 	for _, f := range p.Errors {
-		if f.Detail == "" || len(f.Parameter)+len(f.Header)+len(f.Pointer) > max(len(f.Parameter), len(f.Header), len(f.Pointer)) {
+		if f.Detail == "" || len(f.Parameter)+len(f.Header)+len(f.Pointer) > max(len(f.Parameter),
+			len(f.Header), len(f.Pointer)) {
 			t.Errorf("want a detail and at most one place in the fault %+v", f)
 		}
 	}
@@ -274,7 +275,8 @@ var incident = regexp.MustCompile(`urn:storefront:incident:[A-Z2-7]{26}"`)
 // diff returns what is in r (-) or in other (+) alone, but for the incidents, which
 // are random.
 func (r response) diff(other response) string {
-	r.body, other.body = incident.ReplaceAllString(r.body, "incident"), incident.ReplaceAllString(other.body, "incident")
+	r.body, other.body = incident.ReplaceAllString(r.body, "incident"), incident.ReplaceAllString(other.body,
+		"incident")
 	return cmp.Diff(r, other, cmp.AllowUnexported(response{}))
 }
 
@@ -305,7 +307,12 @@ func failingBy(fail func() error) *stubStore {
 	return &stubStore{
 		listUsers:   list,
 		listWidgets: list,
-		createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) { return Order{ID: "ord_secret"}, fail() },
-		getProduct:  func(_ context.Context, id string) (Resource, error) { return MustResource(id, nil), fail() },
+		createOrder: func(context.Context, IdempotencyKey, Order) (Order, error) {
+			return Order{ID: "ord_secret"}, fail()
+		},
+		getProduct: func(_ context.Context, id string) (Resource, error) {
+			return MustResource(id, nil),
+				fail()
+		},
 	}
 }
