@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -256,30 +255,6 @@ func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 		s.end <- accept
 		last := calls[s.calls[2][0]-'0']
 		last.want(t, s.calls[2])
-	})
-}
-
-// Those who wait for the try of another fingerprint come to their tries in the sequence of their arrival.
-func TestWhoWaitsForSeveralTriesKeepsItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tries []string
-		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-			tries = append(tries, order.ID)
-			time.Sleep(time.Second)
-			return &storefront.Refusal{Reason: "sold-out"}
-		}})
-		var all []*sharer
-		for i := range byte(9) {
-			other := key
-			other.Fingerprint = [32]byte{i}
-			all = append(all, shareWith(t, store, string('0'+rune(i)), other))
-		}
-		for _, s := range all {
-			<-s.ended
-		}
-		if got := strings.Join(tries, ""); got != "012345678" {
-			t.Errorf("the tries were those of %s", got)
-		}
 	})
 }
 
