@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,6 +204,53 @@ func TestOrderWhoseAcceptRunsKeepsItsConnection(t *testing.T) {
 		all.Wait()
 		if s := store.Stats(); runs != 2 || s.Retries != 0 {
 			t.Errorf("Accept ran %d times for 2 orders, and the store has %+v", runs, s)
+		}
+	})
+}
+
+// At the lock of SQLite, who asks at the right instant goes first. So one call at a time asks for it, and
+// the others in the sequence of their arrival.
+func TestWritesOfSQLiteGoInSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDB(sqlite)
+		var writing, most atomic.Int64
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			switch kindOf(query) {
+			case "BEGIN":
+				most.Store(max(most.Load(), writing.Add(1)))
+			case "COMMIT":
+				writing.Add(-1)
+			case "PUT", "DELETE", "FORGET":
+				most.Store(max(most.Load(), writing.Add(1)))
+				time.Sleep(10 * time.Millisecond)
+				writing.Add(-1)
+			}
+			return nil, errPassOn
+		}
+		store := sqlstore.New(open(t, f), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		for range 20 {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					store.Users.Put(t.Context(), kettle)
+					store.Users.Delete(t.Context(), "kettle")
+				}
+			})
+		}
+		others.Go(func() { store.ForgetKeys(ctx, time.Now().Add(-48*time.Hour)) })
+		time.Sleep(time.Second)
+		for i := range 10 {
+			began := time.Now()
+			create(t, store, fmt.Sprint(i)).Wait()
+			if took := time.Since(began); took > 250*time.Millisecond {
+				t.Errorf("beside 21 calls that write for 10 ms each, an order took %v", took)
+			}
+		}
+		cancel()
+		others.Wait()
+		if n := most.Load(); n != 1 {
+			t.Errorf("%d calls wrote at once", n)
 		}
 	})
 }

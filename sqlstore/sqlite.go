@@ -18,6 +18,10 @@ type sqlite struct {
 	statements
 	prepared sync.Map // the prepared statements (*sql.Stmt) by their text
 
+	// writing has room for the one call that writes. Those that wait for it go on in the sequence of their
+	// arrival. At the lock of SQLite, who asks at the right instant goes first, and some would wait for ever.
+	writing chan struct{}
+
 	// date sets keyed_ms to the present time in up to a number of rows that have a key and no
 	// keyed_ms, as a release that does not know the column inserts them.
 	date string
@@ -34,7 +38,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (eng
 		create = `CREATE TABLE IF NOT EXISTS `
 		now    = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
 	)
-	return &sqlite{statements: statements{
+	return &sqlite{writing: make(chan struct{}, 1), statements: statements{
 		// SQLite knows no type BYTEA, and stores bytes as it is given them. It adds no column with a
 		// computed default to a table that has rows.
 		schema: []string{
@@ -165,7 +169,22 @@ func (l *preparedLink) query(ctx context.Context, query string, args ...any) (*s
 	return statement.QueryContext(ctx, args...)
 }
 
+// lockWriting waits until no other call of the store writes, and returns the function that lets the next one write.
+func (e *sqlite) lockWriting(ctx context.Context) (unlock func(), err error) {
+	select {
+	case e.writing <- struct{}{}:
+		return sync.OnceFunc(func() { <-e.writing }), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 func (l *preparedLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	unlock, err := l.lockWriting(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	conn, err := l.store.db.Conn(ctx)
 	if err != nil {
 		return 0, err
@@ -196,11 +215,20 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx, err := l.store.db.BeginTx(ctx, nil)
+	unlock, err := l.lockWriting(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &sqliteTx{Tx: tx, insertion: func(ctx context.Context, args ...any) (sql.Result, error) {
+	var tx *sql.Tx
+	defer func() {
+		if tx == nil { // also if the driver panics
+			unlock()
+		}
+	}()
+	if tx, err = l.store.db.BeginTx(ctx, nil); err != nil {
+		return nil, err
+	}
+	t := &sqliteTx{Tx: tx, unlock: unlock, insertion: func(ctx context.Context, args ...any) (sql.Result, error) {
 		return tx.ExecContext(ctx, l.insert, args...)
 	}}
 	if statement != nil {
@@ -211,6 +239,7 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 
 type sqliteTx struct {
 	*sql.Tx
+	unlock    func()
 	insertion func(ctx context.Context, args ...any) (sql.Result, error)
 }
 
@@ -225,7 +254,11 @@ func (tx *sqliteTx) insert(ctx context.Context, a *attempt) (int64, error) {
 func (tx *sqliteTx) accept(_ context.Context, f func(*sql.Tx)) { f(tx.Tx) }
 func (tx *sqliteTx) isDemoted(error) bool                      { return false }
 func (tx *sqliteTx) commit(context.Context) error              { return tx.Commit() }
-func (tx *sqliteTx) rollBack(context.Context)                  { tx.Rollback() }
+
+func (tx *sqliteTx) rollBack(context.Context) {
+	defer tx.unlock()
+	tx.Rollback()
+}
 
 // A serial committer commits the orders of SQLite, one transaction at a time.
 type serial struct {
