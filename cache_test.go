@@ -54,7 +54,7 @@ func TestErrorsWinOverPreconditions(t *testing.T) {
 			`If-None-Match: "a"`} {
 			r := get(New(newCacheableStore()), target, line)
 			if r.status != want || r.header["Etag"] != nil {
-				t.Errorf("%s with %s: status %d, ETag %q, want %d and none", target, line, r.status,
+				t.Errorf("%s with %s: %d with ETag %q, want %d", target, line, r.status,
 					r.header["Etag"], want)
 			}
 		}

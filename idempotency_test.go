@@ -62,8 +62,7 @@ func TestSameKeyWithAnotherOrderIsReused(t *testing.T) {
 	} {
 		h := New(new(MemStore))
 		postOrder(h, "k", first)
-		p := postOrder(h, "k", second).wantProblem(t, http.StatusUnprocessableEntity,
-			"idempotency-key-reused")
+		p := postOrder(h, "k", second).wantProblem(t, 422, "idempotency-key-reused")
 		if where(p.Errors) != "Idempotency-Key" || strings.Contains(fmt.Sprint(p), "teapot") {
 			t.Errorf("want one error, that names the header and not what is stored: %+v", p)
 		}

@@ -139,7 +139,7 @@ func TestOrderBody(t *testing.T) {
 		{"fails midway, declared", then(io.ErrUnexpectedEOF), 100, 400, malformed},
 		{"fails for a reason of its own", then(errors.New("secret reason")), -1, 400, malformed},
 		{"does not arrive in time", then(os.ErrDeadlineExceeded), 100, 408, late},
-		{"does not arrive in time, wrapped", then(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), -1,
+		{"arrives late, wrapped", then(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), -1,
 			408, late},
 		{"in pieces", iotest.OneByteReader(reading(teapots)), size, 201, created},
 		{"whose last bytes come with the EOF", iotest.DataErrReader(reading(teapots)), -1, 201, created},

@@ -27,9 +27,8 @@ import (
 // logged returns a handler and its log.
 func logged(store Store) (http.Handler, *syncBuffer) {
 	log := new(syncBuffer)
-	return NewWithOptions(store,
-		&Options{Logger: slog.New(slog.NewJSONHandler(log,
-			&slog.HandlerOptions{Level: slog.LevelDebug}))}), log
+	return NewWithOptions(store, &Options{Logger: slog.New(slog.NewJSONHandler(log,
+		&slog.HandlerOptions{Level: slog.LevelDebug}))}), log
 }
 
 // A logLine is what the service logs of an incident.
@@ -178,8 +177,16 @@ func TestStoresThatBreakTheirContract(t *testing.T) {
 	product := func(r Resource) *stubStore {
 		return &stubStore{getProduct: func(context.Context, string) (Resource, error) { return r, nil }}
 	}
+	unordered := func(context.Context, string, int) ([]Resource, error) {
+		return bareResources("a", "c", "b"),
+			nil
+	}
+	lists := &stubStore{listUsers: unordered, listWidgets: unordered}
+	const behind = `broke its contract: it returned "b" behind "c", which is not in ascending byte order`
 	const another = "an order with another item or quantity than was sent"
 	for _, row := range []brokenStore{
+		{"GET /v1/users", "ListUsers " + behind, lists},
+		{"GET /v2/widgets", "ListWidgets " + behind, lists},
 		{productRoute, "GetProduct broke its contract: it returned the zero Resource", product(Resource{})},
 		{productRoute, `GetProduct broke its contract: it returned "kettle" for the ID "p1"`,
 			product(MustResource("kettle", nil))},
@@ -264,8 +271,7 @@ func TestNilLoggerIsTheDefaultOfThatTime(t *testing.T) {
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		p := send(h, "BREW", "/", "").wantProblem(t, 501, "not-implemented")
 		if !strings.Contains(log.String(), p.Instance) {
-			t.Errorf("the default logger that was set after New has %q, want the incident %s", &log,
-				p.Instance)
+			t.Errorf("the default logger of that time has %q, want %s", &log, p.Instance)
 		}
 	}
 }
@@ -287,8 +293,7 @@ func TestProblemsLeakNothingOfTheImplementation(t *testing.T) {
 	for _, r := range requests {
 		got := r.send(New(new(MemStore)))
 		if found := leak.FindString(fmt.Sprint(got.header) + got.body); found != "" || got.status < 400 {
-			t.Errorf("%v %.40s: status %d, and the response has %q in it: %s", r, r.body, got.status, found,
-				got.body)
+			t.Errorf("%v %.40s: status %d, and %q in %s", r, r.body, got.status, found, got.body)
 		}
 	}
 }
@@ -331,7 +336,7 @@ func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 		"a panic with nil":                 func() error { panic(any(nil)) },
 		"a panic with such an error":       func() error { panic(trap{text: panics, is: panics}) },
 		"a panic with what is temporary":   func() error { panic(ErrUnavailable) },
-		"a final error before one of these": returns(errors.Join(errors.New("not to be sent"),
+		"a final error before one": returns(errors.Join(errors.New("not to be sent"),
 			trap{is: panics, text: panics})),
 	} {
 		for handlerName, handler := range map[string]func(slog.Handler) slog.Handler{
@@ -437,8 +442,7 @@ func TestLogHasTheStoresOwnError(t *testing.T) {
 			r := request.trial.send(h)
 			if path, ok := errors.AsType[*fs.PathError](got); !ok || path.Path != "shop.db" ||
 				!errors.Is(got, own) {
-				t.Errorf("%s: %s: status %d, the log got %T %v, want the store's own error", name,
-					request.route, r.status, got, got)
+				t.Errorf("%s: %s: status %d, the log got %T %v", name, request.route, r.status, got, got)
 			}
 			if fail == nil {
 				r.wantStatus(t, http.StatusOK)
@@ -518,8 +522,7 @@ func TestNoResponseIsMuchLargerThanTheDataItCarries(t *testing.T) {
 	for _, r := range requests {
 		got := r.send(quiet(new(MemStore)))
 		if n := len(got.wantSmallAndWhole(t).Errors); got.status < 400 || n > 100 || n < r.status {
-			t.Errorf("%.40s %.40s: status %d with %d faults, want %d", r.target, r.body, got.status, n,
-				r.status)
+			t.Errorf("%.40s %.40s: %d with %d faults, want %d", r.target, r.body, got.status, n, r.status)
 		}
 	}
 	if _, faults := parseQuery(strings.Repeat("a&", 10_000)); len(faults) != maxFaults {

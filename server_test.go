@@ -195,8 +195,7 @@ func TestAnswersComeAfterTheBody(t *testing.T) {
 		w := &arrivalWriter{httptest.NewRecorder(), body, -1}
 		quiet(new(MemStore)).ServeHTTP(w, r)
 		if w.atHead != test.want || body.n != test.want {
-			t.Errorf("%+v: status %d after %d bytes of the body, and %d in the end", test, w.Code, w.atHead,
-				body.n)
+			t.Errorf("%+v: %d after %d bytes, and %d in the end", test, w.Code, w.atHead, body.n)
 		}
 	}
 }

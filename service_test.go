@@ -74,16 +74,15 @@ func TestOptionsAreCopied(t *testing.T) {
 	var log bytes.Buffer
 	scoped := 0
 	opts := Options{
-		Logger: slog.New(slog.NewTextHandler(&log,
-			nil)), PageSize: 2, MaxPageSize: 3, ListMaxAge: 5 * time.Second,
-		Scope: func(*http.Request) string { scoped++; return "" },
+		PageSize: 2, MaxPageSize: 3, ListMaxAge: 5 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Scope:  func(*http.Request) string { scoped++; return "" },
 	}
 	h := NewWithOptions(newTrialStore(), &opts)
 	if opts.PageSize != 2 || opts.MaxPageSize != 3 || opts.CacheSize != 0 || opts.Shared {
 		t.Errorf("NewWithOptions has changed the options to %+v", opts)
 	}
-	opts = Options{Logger: slog.New(slog.DiscardHandler), PageSize: 1, MaxPageSize: 1, ListMaxAge: -1,
-		Shared: true}
+	opts = Options{PageSize: 1, MaxPageSize: 1, Shared: true}
 
 	users := get(h, "/v1/users")
 	cacheControl, n := users.header.Get("Cache-Control"), strings.Count(users.body, `"id"`)
@@ -111,17 +110,18 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var wg sync.WaitGroup
 			ctx, cancel := context.WithCancel(t.Context())
-			h := quiet(failingBy(func() error {
-				<-ctx.Done()
-				return ctx.Err()
-			}))
-			for _, target := range []string{"/v1/users", "/v2/widgets?limit=1", "/v1/products/p",
-				"/v1/products/p", "/v1/products/q"} {
+			wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+			list := func(ctx context.Context, _ string, _ int) ([]Resource, error) { return nil, wait(ctx) }
+			h := New(&stubStore{listUsers: list, listWidgets: list,
+				getProduct: func(ctx context.Context, _ string) (Resource, error) {
+					return Resource{},
+						wait(ctx)
+				}})
+			for _, path := range []string{"v1/users", "v2/widgets?limit=1", "v1/products/p",
+				"v1/products/p"} {
 				for _, directive := range []string{"", "max-age=60", "no-cache"} {
-					wg.Go(func() {
-						do(h,
-							newRequest("GET", target, "", "Cache-Control: "+directive).WithContext(ctx))
-					})
+					r := newRequest("GET", "/"+path, "", "Cache-Control: "+directive).WithContext(ctx)
+					wg.Go(func() { do(h, r) })
 				}
 			}
 			synctest.Wait()

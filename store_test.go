@@ -38,14 +38,14 @@ func TestNewResource(t *testing.T) {
 		{"number as it was written", "a", json.RawMessage(`{"n":1.50e+2}`), `{"id":"a","n":1.50e+2}`},
 		{"strings rendered anew", "a", json.RawMessage(`{"\u006e":["\u00e9\/"]}`), `{"id":"a","n":["é/"]}`},
 		{"no HTML escaping", "<a>&", map[string]string{"<": "&>"}, `{"id":"<a>&","<":"&>"}`},
-		{"another Resource of this ID", "a", MustResource("a", price{Amount: "1"}),
+		{"another Resource", "a", MustResource("a", price{Amount: "1"}),
 			`{"id":"a","amount":"1"}`},
 		{"same id first", "a", json.RawMessage(`{"id":"a","x":1}`), `{"id":"a","x":1}`},
 		{"same id last", "a", json.RawMessage(`{"x":1,"id":"a"}`), `{"id":"a","x":1}`},
 		{"same id in the middle", "a", json.RawMessage(`{"x":1,"id":"a","y":2}`), `{"id":"a","x":1,"y":2}`},
-		{"other case of id is another member", "a", json.RawMessage(`{"ID":"b","Id":7}`),
+		{"other case of id", "a", json.RawMessage(`{"ID":"b","Id":7}`),
 			`{"id":"a","ID":"b","Id":7}`},
-		{"id further in is another member", "a", json.RawMessage(`{"of":{"id":7}}`),
+		{"id further in", "a", json.RawMessage(`{"of":{"id":7}}`),
 			`{"id":"a","of":{"id":7}}`},
 		{"ID with a quote and a backslash", `"\`, nil, `{"id":"\"\\"}`},
 		{"ID of 255 bytes", strings.Repeat("é", 127) + "x", nil, `{"id":"` + strings.Repeat("é", 127) +
@@ -240,8 +240,7 @@ func TestMemStoreCallersLeaveWhileAnotherTakesItsTime(t *testing.T) {
 		defer cancel()
 		if err := create(ctx, "second"); !errors.Is(err, context.DeadlineExceeded) ||
 			time.Since(began) != time.Second {
-			t.Errorf("the call whose time was up returned %v after %v, want its deadline after 1s", err,
-				time.Since(began))
+			t.Errorf("the call whose time was up returned %v after %v", err, time.Since(began))
 		}
 		if err := create(t.Context(), "third"); err != nil || time.Since(began) != 2*time.Minute {
 			t.Errorf("the one that waited for its turn returned %v after %v", err, time.Since(began))
@@ -355,8 +354,7 @@ func TestMemStoreRemembersAKeyForItsLifetime(t *testing.T) {
 		time.Sleep(day + 1)
 		create(keys, "last") // has all the others forgotten, however many
 		if len(m.keys) != 1 || len(m.Orders()) != keys+61+1 {
-			t.Errorf("%d keys and %d orders are remembered, want 1 and %d", len(m.keys), len(m.Orders()),
-				keys+61+1)
+			t.Errorf("%d keys and %d orders, want 1 and %d", len(m.keys), len(m.Orders()), keys+61+1)
 		}
 	})
 }
@@ -385,8 +383,7 @@ func TestAccept(t *testing.T) {
 		m := &MemStore{Accept: func(context.Context, IdempotencyKey, Order) error { return want }}
 		got, err := m.CreateOrder(t.Context(), key("k"), order("ord_1"))
 		if got != (Order{}) || err != want || len(m.Orders()) > 0 || len(m.keys) > 0 {
-			t.Errorf("%v, %v, want %v; there are the orders %v and %d keys", got, err, want, m.Orders(),
-				len(m.keys))
+			t.Errorf("%v, %v, want %v; orders %v and %d keys", got, err, want, m.Orders(), len(m.keys))
 		}
 	})
 	t.Run("may use the collections", func(t *testing.T) {
