@@ -24,6 +24,9 @@ func TestPreconditions(t *testing.T) {
 	for _, target := range cacheableTargets {
 		full := get(h, target)
 		tag := full.header.Get("ETag")
+		if vary := full.header["Vary"]; vary != nil {
+			t.Errorf("%s: Vary %q, want none by default", target, vary)
+		}
 		for _, test := range []struct {
 			ifMatch, ifNoneMatch string // empty is none
 			status               int
