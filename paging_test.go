@@ -451,20 +451,21 @@ func FuzzQuery(f *testing.F) {
 			var wantFaults []string
 			for pair := range strings.SplitSeq(query, "&") {
 				_, err := url.ParseQuery(pair)
-				name, value, _ := strings.Cut(pair, "=")
-				if unescaped, err := url.QueryUnescape(name); err == nil {
-					name = unescaped
-				}
+				rawName, rawValue, _ := strings.Cut(pair, "=")
+				name, nameErr := url.QueryUnescape(rawName)
+				value, valueErr := url.QueryUnescape(rawValue)
+				name = cmp.Or(name, rawName)
 				i := slices.Index(names, name)
 				bad := err != nil || i < 0 || want[i].given
 				if pair == "" || len(wantFaults) == maxFaults {
 					continue
 				}
 				if bad {
-					wantFaults = append(wantFaults, ijson.Truncate(cmp.Or(name, pair), maxNameInFault))
+					escape := nameErr != nil || valueErr != nil
+					name := ijson.Truncate(cmp.Or(name, pair), maxNameInFault)
+					wantFaults = append(wantFaults, fmt.Sprintf("%s, of an escape: %t", name, escape))
 				}
 				if i >= 0 && !want[i].given {
-					value, _ = url.QueryUnescape(value)
 					want[i] = queryParam{value, true, bad}
 				}
 			}
@@ -472,7 +473,8 @@ func FuzzQuery(f *testing.F) {
 			var got []string
 			known := " The parameters are: " + strings.Join(names, ", ") + "."
 			for _, f := range faults {
-				got = append(got, f.Parameter)
+				escape := strings.Contains(f.Detail, "hexadecimal")
+				got = append(got, fmt.Sprintf("%s, of an escape: %t", f.Parameter, escape))
 				unknown := len(names) > 0 && strings.HasPrefix(f.Detail, "Unknown parameter.")
 				if f.Detail == "" || strings.HasSuffix(f.Detail, known) != unknown ||
 					f.Header+f.Pointer != "" {
