@@ -103,9 +103,7 @@ func (t *test) callTogether(store storefront.Store,
 			err = t.sellOutNowAndThen(refuser, func() bool { return returned.Load() < callers })
 		}
 	})
-	if err != nil {
-		t.failed("SellOut or Restock", err)
-	}
+	t.must("SellOut or Restock", err)
 	if refuser != nil {
 		t.restock(refuser)
 	}

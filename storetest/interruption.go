@@ -35,7 +35,7 @@ func (t *test) interruptions(store storefront.Store) iter.Seq[interruption] {
 			ctx := newCountdown(t.Context(), n)
 			i := interruption{t.attempt(ctx, store), ctx.Context, n}
 			if i.err != nil && i.ctx.Err() == nil && !isTemporary(i.err) {
-				t.failed("CreateOrder", i.err)
+				t.must("CreateOrder", i.err)
 			}
 			if !yield(i) {
 				ctx.cancel()

@@ -66,7 +66,7 @@ func checkSameKey(t *test) {
 		t.broken("fingerprints are found by Value alone.",
 			"A call with the Value of another key, but its own Scope and Fingerprint, failed: %v", err)
 	case err != nil:
-		t.failed("CreateOrder", err)
+		t.must("CreateOrder", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (t *test) checkKeyOfAge(store storefront.Store, key storefront.IdempotencyK
 	switch {
 	case t.clock().Sub(began) >= storefront.KeyLifetime:
 	case err != nil:
-		t.failed(fmt.Sprintf("CreateOrder, with a key that was used %v ago,", age), err)
+		t.must(fmt.Sprintf("CreateOrder, with a key that was used %v ago,", age), err)
 	case got.ID == order.ID:
 		t.broken(cause, "%v after an order was created, a call with its key created another one.", age)
 	case got.ID != created.ID:

@@ -128,9 +128,7 @@ func (l list) text(position string, limit int) string {
 func (l list) list(t *test, store storefront.Store, position string, limit int) []string {
 	t.Helper()
 	got, err := l.call(store, t.Context(), position, limit)
-	if err != nil {
-		t.failed(l.text(position, limit), err)
-	}
+	t.must(l.text(position, limit), err)
 	return idsOf(got)
 }
 
@@ -262,9 +260,7 @@ func (l list) checkFewer(t *test) {
 			gone = append(gone, id)
 		}
 	}
-	if err := editor.Delete(t.Context(), l.contents(resources(gone))); err != nil {
-		t.failed("Delete", err)
-	}
+	t.must("Delete", editor.Delete(t.Context(), l.contents(resources(gone))))
 	for _, limit := range []int{10, 50, 501} {
 		want := l.from(left, ids[0])[:limit]
 		got := l.list(t, store, ids[0], limit)
@@ -318,13 +314,9 @@ func (l list) checkGone(t *test) {
 	if !ok {
 		return
 	}
-	if err := editor.Delete(t.Context(), l.contents(resources([]string{"b", "d", "dd"}))); err != nil {
-		t.failed("Delete", err)
-	}
+	t.must("Delete", editor.Delete(t.Context(), l.contents(resources([]string{"b", "d", "dd"}))))
 	check([]string{"bb", "f", "\U0001f600"}, []int{10}, "b", "d", "dd")
-	if err := editor.Delete(t.Context(), l.contents(resources([]string{"f"}))); err != nil {
-		t.failed("Delete", err)
-	}
+	t.must("Delete", editor.Delete(t.Context(), l.contents(resources([]string{"f"}))))
 	check([]string{"bb", "\U0001f600"}, []int{10}, "d", "f")
 }
 
@@ -371,9 +363,7 @@ func (l list) checkMeanwhile(t *test) {
 			}
 		}
 	})
-	if err != nil {
-		t.failed(method, err)
-	}
+	t.must(method, err)
 	if seen != "" {
 		t.broken(cause, "While %s came and went, %s.", l.items, seen)
 	}

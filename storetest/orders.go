@@ -108,9 +108,7 @@ func (t *test) create(store storefront.Store, key storefront.IdempotencyKey,
 	order storefront.Order) storefront.Order {
 	t.Helper()
 	stored, err := t.createWithRetry(t.Context(), store, key, order)
-	if err != nil {
-		t.failed(fmt.Sprintf("CreateOrder(ctx, %s, %s)", keyText(key), orderText(order)), err)
-	}
+	t.must(fmt.Sprintf("CreateOrder(ctx, %s, %s)", keyText(key), orderText(order)), err)
 	return stored
 }
 

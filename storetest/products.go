@@ -27,7 +27,7 @@ func checkProduct(t *test) {
 			t.broken("the ID is changed on the way: trimmed, cut, cleaned as a path or unescaped.",
 				"%s did not find the product: %v", call, err)
 		case err != nil:
-			t.failed(call, err)
+			t.must(call, err)
 		case got.ID() != want.ID():
 			t.broken("IDs are compared as a pattern (LIKE) or by a collation.", "%s returned the product %q.", call,
 				got.ID())
@@ -40,9 +40,7 @@ func checkProduct(t *test) {
 	added := storefront.MustResource("added later", nil)
 	replaced := storefront.MustResource(many[0], map[string]string{"version": "2"})
 	store.GetProduct(t.Context(), added.ID()) // as a store may remember that there is none
-	if err := editor.Put(t.Context(), Contents{Products: []storefront.Resource{added, replaced}}); err != nil {
-		t.failed("Put", err)
-	}
+	t.must("Put", editor.Put(t.Context(), Contents{Products: []storefront.Resource{added, replaced}}))
 	for _, want := range []storefront.Resource{added, replaced} {
 		if got, err := store.GetProduct(t.Context(), want.ID()); err != nil || !got.Equal(want) {
 			t.broken("what was read before is cached.", "After Put, GetProduct(ctx, %q) returned %s, %v, want %s.",
@@ -91,12 +89,9 @@ func checkNotFound(t *test) {
 	if !ok {
 		return
 	}
-	if _, err := store.GetProduct(t.Context(), ids[0]); err != nil {
-		t.failed("GetProduct", err)
-	}
-	if err := editor.Delete(t.Context(), Contents{Products: resources(ids[:1])}); err != nil {
-		t.failed("Delete", err)
-	}
+	_, err := store.GetProduct(t.Context(), ids[0])
+	t.must("GetProduct", err)
+	t.must("Delete", editor.Delete(t.Context(), Contents{Products: resources(ids[:1])}))
 	if got, err := store.GetProduct(t.Context(), ids[0]); !errors.Is(err, storefront.ErrNotFound) {
 		t.broken("what was read before is cached.", "After Delete, GetProduct(ctx, %q) returned %s, %v, want an "+
 			"error that matches ErrNotFound.", ids[0], got, err)

@@ -14,18 +14,14 @@ import (
 func (t *test) sellOut(store Refuser) storefront.Refusal {
 	t.Helper()
 	refusal, err := store.SellOut(t.Context(), teapot)
-	if err != nil {
-		t.failed("SellOut", err)
-	}
+	t.must("SellOut", err)
 	return refusal
 }
 
 // restock makes the store accept teapots again.
 func (t *test) restock(store Refuser) {
 	t.Helper()
-	if err := store.Restock(t.Context(), teapot); err != nil {
-		t.failed("Restock", err)
-	}
+	t.must("Restock", store.Restock(t.Context(), teapot))
 }
 
 // sellOutNowAndThen restocks teapots and sells them out in turn while more reports
@@ -132,7 +128,7 @@ func (t *test) checkOthersAreCreated(store storefront.Store) {
 				"Of %d concurrent calls with a key each, half of them for an item that was sold out, one for another "+
 					"item was refused: %v", callers, errs[i])
 		case errs[i] != nil && !refused:
-			t.failed("CreateOrder", errs[i])
+			t.must("CreateOrder", errs[i])
 		case errs[i] == nil && i%2 != 0:
 			t.broken("it is decided once for orders that are committed together.",
 				"Of %d concurrent calls with a key each, one for an item that was sold out created the order %q.",
@@ -272,7 +268,7 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 	wg.Wait()
 	end()
 	if failure != nil {
-		t.failed("SellOut", failure)
+		t.must("SellOut", failure)
 	}
 	for _, refused := range later {
 		if err == nil && refusalOf(refused) != nil {

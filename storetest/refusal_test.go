@@ -212,6 +212,9 @@ func (s *store) commitTogether(decide func(b *batch, own error) error, lost func
 			return right(ctx, k, o)
 		}
 		own := s.decide(o)
+		if ctx.Err() != nil { // where the suite has time for what meets this call
+			return order{}, ctx.Err()
+		}
 		mu.Lock()
 		if open == nil {
 			open = &batch{first: own}

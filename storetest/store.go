@@ -50,9 +50,7 @@ func (t *test) calls() (storefront.Store, []call) {
 	contents := Contents{Users: resources(idsOfCalls), Products: resources(idsOfCalls),
 		Widgets: resources(idsOfCalls)}
 	for _, c := range t.callsOf(t.newStore(contents)) {
-		if err := c.make(t.Context()); err != nil {
-			t.failed(c.text, err)
-		}
+		t.must(c.text, c.make(t.Context()))
 	}
 	store := t.newStore(contents)
 	return store, t.callsOf(store)
@@ -152,9 +150,7 @@ const notPassedOn = "ctx is not passed on, or the driver's own error is returned
 func checkDone(t *test) {
 	store, calls := t.calls()
 	for _, c := range calls {
-		if err := c.make(t.Context()); err != nil {
-			t.failed(c.text, err)
-		}
+		t.must(c.text, c.make(t.Context()))
 		for _, done := range doneContexts(t.Context()) {
 			t.checkDoneCall(c, done)
 		}
@@ -246,7 +242,7 @@ func (t *test) checkCancelledCall(c call) {
 		unused := ctx.left.Load() > 0
 		ctx.cancel()
 		if err != nil && over == nil {
-			t.failed(c.text, err)
+			t.must(c.text, err)
 		}
 		if wrong := (wrongResult{}); errors.As(err, &wrong) {
 			t.broken("the error after the last row (sql.Rows.Err) is not looked at.",
@@ -284,7 +280,7 @@ func checkNotUsedLater(t *test) {
 		recording := &recordingContext{Context: kept}
 		if err := first.make(recording); err != nil {
 			cancel()
-			t.failed(first.text, err)
+			t.must(first.text, err)
 		}
 		if t.bubble {
 			synctest.Wait() // until goroutines that the call leaves behind have ended or wait
@@ -309,9 +305,7 @@ func checkNotUsedLater(t *test) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := t.createWithRetry(ctx, store, key, order)
 	cancel()
-	if err != nil {
-		t.failed("CreateOrder", err)
-	}
+	t.must("CreateOrder", err)
 	if got := t.create(store, key, t.newOrder()); got.ID != order.ID {
 		t.broken(cause, "After CreateOrder had returned the order %q, its context was cancelled. Then its key "+
 			"had the order %q.", order.ID, got.ID)
@@ -325,14 +319,12 @@ func checkSlices(t *test) {
 	for _, l := range []list{users, widgets} {
 		get := func(position string) []storefront.Resource {
 			got, err := l.call(store, t.Context(), position, 5)
-			if err != nil {
-				t.failed(l.text(position, 5), err)
-			}
+			t.must(l.text(position, 5), err)
 			return got
 		}
 		want := idsOf(get(ids[0]))
 		if len(want) == 0 {
-			t.failed(l.text(ids[0], 5), wrongResult{"returned nothing"})
+			t.must(l.text(ids[0], 5), wrongResult{"returned nothing"})
 		}
 		mine := get(ids[0])
 		slices.Reverse(mine)
@@ -379,9 +371,7 @@ func checkBytes(t *test) {
 	}
 	for _, l := range []list{users, widgets} {
 		got, err := l.call(store, t.Context(), plainIDs(1)[0], 100)
-		if err != nil {
-			t.failed(l.method, err)
-		}
+		t.must(l.method, err)
 		for _, r := range got {
 			check(l.method, r)
 		}
@@ -389,7 +379,7 @@ func checkBytes(t *test) {
 	for _, want := range put {
 		got, err := store.GetProduct(t.Context(), want.ID())
 		if err != nil && !errors.Is(err, storefront.ErrNotFound) {
-			t.failed("GetProduct", err)
+			t.must("GetProduct", err)
 		}
 		check("GetProduct", got)
 	}
@@ -414,9 +404,7 @@ func checkApart(t *test) {
 	if !ok {
 		return
 	}
-	if err := editor.Delete(t.Context(), Contents{Users: contents.Users[1:2]}); err != nil {
-		t.failed("Delete", err)
-	}
+	t.must("Delete", editor.Delete(t.Context(), Contents{Users: contents.Users[1:2]}))
 	contents.Users = slices.Delete(contents.Users, 1, 2)
 	t.checkKinds(store, contents)
 }
@@ -432,9 +420,7 @@ func (t *test) checkKinds(store storefront.Store, contents Contents) {
 			all = contents.Widgets
 		}
 		got, err := l.call(store, t.Context(), "a", 100)
-		if err != nil {
-			t.failed(l.text("a", 100), err)
-		}
+		t.must(l.text("a", 100), err)
 		for _, r := range got {
 			if !strings.Contains(r.String(), l.item) {
 				t.broken(cause, "%s returned what is no %s: %s.", l.text("a", 100), l.item, r)

@@ -383,13 +383,15 @@ func (t *test) end(text string) {
 	t.Fatal(text)
 }
 
-// failed ends the subtest after a call failed or returned a wrongResult.
-func (t *test) failed(call string, err error) {
+// must ends the subtest if a call has failed or returned a wrongResult.
+func (t *test) must(call string, err error) {
 	t.Helper()
 	if wrong := (wrongResult{}); errors.As(err, &wrong) {
 		t.unable("%s %s.", call, wrong.text)
 	}
-	t.unable("%s failed: %v", call, err)
+	if err != nil {
+		t.unable("%s failed: %v", call, err)
+	}
 }
 
 // optional returns the store as one with the optional methods of T. If the store has
