@@ -10,111 +10,58 @@ import (
 )
 
 var orderChecks = []*Check{
-	{
-		Name: "request", Promise: "Each try is a request that the service takes.",
-		Harm: "The service creates nothing for a request that it refuses.",
-		each: orderRequest,
-	},
-	{
-		Name: "one-key", Promise: "All tries of an order have one key, which is made before the first.",
-		Harm: "An order whose answer was lost is there. With another key, the next try creates a second one, " +
-			"and the shop delivers twice.",
-		each: oneKey,
-	},
-	{
-		Name: "same-order", Promise: "All tries of an order send the same order.",
-		Harm: "If the first try has arrived, the service answers 422 idempotency-key-reused, and the client " +
-			"never learns of its order.",
-		each: sameOrder,
-	},
-	{
-		Name: "goes-on", Promise: "Tries go on until an answer is final, for 10 minutes at least.",
-		Harm: "The order may be there, and nobody knows of it; or it is not, and a try more would have created it.",
-		each: goesOn,
-	},
-	{
-		Name: "stops", Promise: "No try follows a final answer.",
-		Harm: "Requests that cannot succeed are a load on the shop, and go on until somebody notices.",
-		each: stops,
-	},
-	{
-		Name: "silence", Promise: "Nothing is sent once the client has said how the order ended.",
-		Harm: "The program believes that there is no order, or puts it right by hand, and then the order is " +
-			"created after all.",
-		each: silence,
-	},
-	{
-		Name: "success", Promise: "Only 201 with an order says that there is one.",
-		Harm: "The program tells its customer that the order was placed, and the shop has never heard of it.",
-		each: success,
-	},
-	{
-		Name: "right-id", Promise: "The client returns the ID of the order in the answer with 201.",
-		Harm: "The program keeps the ID of an order that nobody can find.",
-		each: rightID,
-	},
-	{
-		Name: "takes-order", Promise: "201 with an order is success, also with Idempotent-Replayed.",
-		Harm: "The order is there, the program believes that it is not, and places it again.",
-		each: takesOrder,
-	},
-	{
-		Name: "agreement", Promise: "In the end, the shop has one order at most.",
-		Harm: "It delivers all of them.",
-		each: agreement,
-	},
-	{
-		Name: "retry-after",
-		Promise: "A client waits for the seconds of Retry-After, and where these are more than a minute, for a " +
-			"minute at least.",
-		Harm: "A shop that is about to recover is kept busy with requests that it has to refuse.",
-		each: waitsAsTold,
-	},
-	{
-		Name: "comes-back", Promise: "A client is back within an hour and two minutes, whatever Retry-After says.",
-		Harm: "One wrong header, of any proxy, and the order is not placed today.",
-		each: comesBack,
-	},
-	{
-		Name:    "try-limit",
-		Promise: "A try has a limit of two minutes at most, the body of its answer included; 40 seconds are right.",
-		Harm:    "A connection that was cut off silently is never noticed, and the client waits for ever.",
-		each:    (*Call).leaves,
-	},
-	{
-		Name: "redirects", Promise: "The redirect of an order is not followed.",
-		Harm: "Libraries turn POST into GET, or send the order to another shop. A page to sign in answers 200, " +
-			"and no order was placed.",
-		each: followsNoRedirect,
-	},
-	{
-		Name:    "ends",
-		Promise: "Tries end within 24 hours of the first, also those of a client that goes on with an order later.",
-		Harm:    "The service may have forgotten the key by then, and a try creates a second order.",
-		each:    endsInADay,
-	},
-	{
-		Name: "own-key", Promise: "Each order has a key of its own, also if it equals another.",
-		Harm: "The customer who orders twice gets one order, or the second order is refused.",
-		all:  ownKey,
-	},
-	{
-		Name: "random-key", Promise: "Keys are so random that no two clients make the same; 120 bits are right.",
-		Harm: "Two customers get the same key, and one of them the other's order in place of the own.",
-		all:  randomKey,
-	},
-	{
-		Name: "waits-grow", Promise: "Waits between tries grow while nothing helps.",
-		Harm: "A shop that is down for an hour gets as many requests as all clients can send, and does not come " +
-			"up again.",
-		all: waitsGrow,
-	},
-	{
-		Name: "waits-differ", Promise: "Waits differ from client to client by chance.",
-		Harm: "All clients that an outage has met come back at the same moment, again and again, and each time " +
-			"they make the next outage.",
-		all: waitsDiffer,
-	},
+	{"request", "Each try is a request that the service takes.",
+		"The service creates nothing for a request that it refuses.", orderRequest, nil},
+	{"one-key", "All tries of an order have one key, which is made before the first.",
+		"An order whose answer was lost is there. With another key, the next try creates a second one, " +
+			"and the shop delivers twice.", oneKey, nil},
+	{"same-order", "All tries of an order send the same order.",
+		"If the first try has arrived, the service answers 422 idempotency-key-reused, and the client " +
+			"never learns of its order.", sameOrder, nil},
+	{"goes-on", "Tries go on until an answer is final, for 10 minutes at least.",
+		"The order may be there, and nobody knows of it; or it is not, and a try more would have " +
+			"created it.", goesOn, nil},
+	{"stops", "No try follows a final answer.",
+		"Requests that cannot succeed are a load on the shop, and go on until somebody notices.", stops, nil},
+	{"silence", "Nothing is sent once the client has said how the order ended.",
+		"The program believes that there is no order, or puts it right by hand, and then the order is " +
+			"created after all.", silence, nil},
+	{"success", "Only 201 with an order says that there is one.",
+		"The program tells its customer that the order was placed, and the shop has never heard of it.",
+		success, nil},
+	{"right-id", "The client returns the ID of the order in the answer with 201.",
+		"The program keeps the ID of an order that nobody can find.", rightID, nil},
+	{"takes-order", "201 with an order is success, also with Idempotent-Replayed.",
+		"The order is there, the program believes that it is not, and places it again.", takesOrder, nil},
+	{"agreement", "In the end, the shop has one order at most.",
+		"It delivers all of them.", agreement, nil},
+	{"retry-after", "A client waits for the seconds of Retry-After, and where these are more than a " +
+		"minute, for a minute at least.",
+		"A shop that is about to recover is kept busy with requests that it has to refuse.",
+		waitsAsTold, nil},
+	{"comes-back", "A client is back within an hour and two minutes, whatever Retry-After says.",
+		"One wrong header, of any proxy, and the order is not placed today.", comesBack, nil},
+	{"try-limit", "A try has a limit of two minutes at most, the body of its answer included; 40 " +
+		"seconds are right.",
+		"A connection that was cut off silently is never noticed, and the client waits for ever.",
+		(*Call).leaves, nil},
+	{"redirects", "The redirect of an order is not followed.",
+		"Libraries turn POST into GET, or send the order to another shop. A page to sign in answers " +
+			"200, and no order was placed.", followsNoRedirect, nil},
+	{"ends", "Tries end within 24 hours of the first, also those of a client that goes on with an " +
+		"order later.",
+		"The service may have forgotten the key by then, and a try creates a second order.", endsInADay, nil},
+	{"own-key", "Each order has a key of its own, also if it equals another.",
+		"The customer who orders twice gets one order, or the second order is refused.", nil, ownKey},
+	{"random-key", "Keys are so random that no two clients make the same; 120 bits are right.",
+		"Two customers get the same key, and one of them the other's order in place of the own.",
+		nil, randomKey},
+	{"waits-grow", "Waits between tries grow while nothing helps.",
+		"A shop that is down for an hour gets as many requests as all clients can send, and does not " +
+			"come up again.", nil, waitsGrow},
+	{"waits-differ", "Waits differ from client to client by chance.",
+		"All clients that an outage has met come back at the same moment, again and again, and each " +
+			"time they make the next outage.", nil, waitsDiffer},
 }
 
 func orderRequest(c *Call) (bool, string) {

@@ -8,98 +8,52 @@ import (
 )
 
 var walkChecks = []*Check{
-	{
-		Name: "list-request", Promise: "Each page is asked for by a request that the service takes.",
-		Harm: "The list cannot be read at all.",
-		each: (*Call).readsRightly,
-	},
-	{
-		Name: "cursor", Promise: "A cursor is what next or Link has said, byte for byte.",
-		Harm: "A cursor that is made or changed is refused now, or leads elsewhere after the next release.",
-		each: cursorAsGiven,
-	},
-	{
-		Name: "each-once", Promise: "A walk has each item once, and only items of the list.",
-		Harm: "A report counts a customer twice.",
-		each: eachOnce,
-	},
-	{
-		Name: "whole-list", Promise: "A walk goes on as long as there is a next, or fails.",
-		Harm: "A part of the list passes for the whole: whoever is not in it gets no invoice.",
-		each: wholeList,
-	},
-	{
-		Name: "walks", Promise: "A walk through a list that is well does not fail.",
-		Harm: "The list cannot be read at all.",
-		each: walks,
-	},
-	{
-		Name:    "walk-ends",
-		Promise: "A walk ends, with an error if need be, and waits no longer than two minutes for a page.",
-		Harm:    "It reads the same page for ever, or waits for it.",
-		each:    (*Call).ends,
-	},
-	{
-		Name: "walk-stops", Promise: "A page is not asked for again after a 4xx but 408, 409 and 429.",
-		Harm: "Requests that cannot succeed are a load on the shop, and look like an attack.",
-		each: (*Call).stopsReading,
-	},
-	{
-		Name: "walk-waits",
-		Promise: "A page is asked for again after the seconds of Retry-After, and where these are more than a " +
-			"minute, after a minute at least.",
-		Harm: "A shop that is about to recover is kept busy with requests that it has to refuse.",
-		each: (*Call).waitsToRead,
-	},
+	{"list-request", "Each page is asked for by a request that the service takes.",
+		"The list cannot be read at all.", (*Call).readsRightly, nil},
+	{"cursor", "A cursor is what next or Link has said, byte for byte.",
+		"A cursor that is made or changed is refused now, or leads elsewhere after the next release.",
+		cursorAsGiven, nil},
+	{"each-once", "A walk has each item once, and only items of the list.",
+		"A report counts a customer twice.", eachOnce, nil},
+	{"whole-list", "A walk goes on as long as there is a next, or fails.",
+		"A part of the list passes for the whole: whoever is not in it gets no invoice.", wholeList, nil},
+	{"walks", "A walk through a list that is well does not fail.",
+		"The list cannot be read at all.", walks, nil},
+	{"walk-ends", "A walk ends, with an error if need be, and waits no longer than two minutes for a " +
+		"page.",
+		"It reads the same page for ever, or waits for it.", (*Call).ends, nil},
+	{"walk-stops", "A page is not asked for again after a 4xx but 408, 409 and 429.",
+		"Requests that cannot succeed are a load on the shop, and look like an attack.",
+		(*Call).stopsReading, nil},
+	{"walk-waits", "A page is asked for again after the seconds of Retry-After, and where these are " +
+		"more than a minute, after a minute at least.",
+		"A shop that is about to recover is kept busy with requests that it has to refuse.",
+		(*Call).waitsToRead, nil},
 }
 
 var productChecks = []*Check{
-	{
-		Name: "product-request", Promise: "A product is asked for by a request that the service takes.",
-		Harm: "The product cannot be read at all.",
-		each: (*Call).readsRightly,
-	},
-	{
-		Name: "tag", Promise: "If-None-Match has tags that the service gave for the product.",
-		Harm: "The service says 304 for what the client does not have, and it shows another product.",
-		each: tagAsGiven,
-	},
-	{
-		Name: "fresh",
-		Promise: "A product that the client has kept is used for no longer than its max-age, less its Age, and " +
-			"not with no-cache.",
-		Harm: "The customer sees yesterday's price.",
-		each: freshEnough,
-	},
-	{
-		Name: "product", Promise: "Only 200 with the product, or 304 for one that was kept, is a product.",
-		Harm: "A page to sign in, or half an answer, passes for a product.",
-		each: onlyProducts,
-	},
-	{
-		Name: "reads", Promise: "A product that is there, and whose answers come, is read.",
-		Harm: "The customer sees an error in place of the product.",
-		each: reads,
-	},
-	{
-		Name: "read-ends",
-		Promise: "The reading of a product ends, with an error if need be, and waits no longer than two minutes " +
-			"for an answer.",
-		Harm: "The customer's page never comes.",
-		each: (*Call).ends,
-	},
-	{
-		Name: "read-stops", Promise: "A product is not asked for again after a 4xx but 408, 409 and 429.",
-		Harm: "Requests that cannot succeed are a load on the shop, and look like an attack.",
-		each: (*Call).stopsReading,
-	},
-	{
-		Name: "read-waits",
-		Promise: "A product is asked for again after the seconds of Retry-After, and where these are more than " +
-			"a minute, after a minute at least.",
-		Harm: "A shop that is about to recover is kept busy with requests that it has to refuse.",
-		each: (*Call).waitsToRead,
-	},
+	{"product-request", "A product is asked for by a request that the service takes.",
+		"The product cannot be read at all.", (*Call).readsRightly, nil},
+	{"tag", "If-None-Match has tags that the service gave for the product.",
+		"The service says 304 for what the client does not have, and it shows another product.",
+		tagAsGiven, nil},
+	{"fresh", "A product that the client has kept is used for no longer than its max-age, less its " +
+		"Age, and not with no-cache.",
+		"The customer sees yesterday's price.", freshEnough, nil},
+	{"product", "Only 200 with the product, or 304 for one that was kept, is a product.",
+		"A page to sign in, or half an answer, passes for a product.", onlyProducts, nil},
+	{"reads", "A product that is there, and whose answers come, is read.",
+		"The customer sees an error in place of the product.", reads, nil},
+	{"read-ends", "The reading of a product ends, with an error if need be, and waits no longer than " +
+		"two minutes for an answer.",
+		"The customer's page never comes.", (*Call).ends, nil},
+	{"read-stops", "A product is not asked for again after a 4xx but 408, 409 and 429.",
+		"Requests that cannot succeed are a load on the shop, and look like an attack.",
+		(*Call).stopsReading, nil},
+	{"read-waits", "A product is asked for again after the seconds of Retry-After, and where these " +
+		"are more than a minute, after a minute at least.",
+		"A shop that is about to recover is kept busy with requests that it has to refuse.",
+		(*Call).waitsToRead, nil},
 }
 
 func cursorAsGiven(c *Call) (met bool, violation string) {
