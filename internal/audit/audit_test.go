@@ -159,90 +159,75 @@ func TestGoodShop(t *testing.T) {
 // Each way to break a promise is reported as what it is, and as nothing else.
 func TestBrokenPromises(t *testing.T) {
 	const key, another = "key-7", "key-8"
+	// forgets answers some requests as if there were no orders.
+	forgets := func(some func(c call) bool) handler {
+		return func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if some(c) {
+				s.other.ServeHTTP(w, r)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		}
+	}
+	answers := func(status int) handler {
+		return func(s *shop, w http.ResponseWriter, r *http.Request, _ call) { s.unlessReported(w, r, status) }
+	}
+	changes := func(f func(s *shop, c call, h http.Header, body []byte) []byte) handler {
+		return func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(h http.Header, body []byte) []byte { return f(s, c, h, body) })
+		}
+	}
+	// edits changes the bodies of some requests.
+	edits := func(some func(c call) bool, f func(body []byte) []byte) handler {
+		return changes(func(_ *shop, c call, _ http.Header, body []byte) []byte {
+			if some(c) {
+				return f(body)
+			}
+			return body
+		})
+	}
+	isKey := func(c call) bool { return c.key == key }
+	replaysKey := func(c call) bool { return c.replaying && c.key == key }
 	for _, row := range []struct {
 		name   string
 		kind   Kind
 		handle handler
 	}{
-		{"loses an order", Lost, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			if c.replaying && c.key == key {
-				s.other.ServeHTTP(w, r)
-				return
-			}
-			s.good.ServeHTTP(w, r)
-		}},
-		{"forgets a key on one replica", Lost, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			if c.replaying && c.key == key && c.replica == 1 {
-				s.other.ServeHTTP(w, r)
-				return
-			}
-			s.good.ServeHTTP(w, r)
-		}},
+		{"loses an order", Lost, forgets(replaysKey)},
+		{"forgets a key on one replica", Lost, forgets(func(c call) bool { return replaysKey(c) && c.replica == 1 })},
 		{"refuses what it has acknowledged", Lost, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			if c.replaying && c.key == key {
+			if replaysKey(c) {
 				r.Body = io.NopCloser(strings.NewReader(`{"item":"another","qty":1}`)) // the key is reused, then
 			}
 			s.good.ServeHTTP(w, r)
 		}},
-		{"replays another body", Changed, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(_ http.Header, body []byte) []byte {
-				if c.replaying && c.key == key {
-					return append(body, ' ')
+		{"replays another body", Changed, edits(replaysKey, func(body []byte) []byte { return append(body, ' ') })},
+		{"creates twice", Duplicated, changes(func(_ *shop, c call, h http.Header, body []byte) []byte {
+			if !c.replaying {
+				h.Del("Idempotent-Replayed")
+			}
+			return body
+		})},
+		{"creates twice, with another body", Duplicated, changes(func(s *shop, c call, h http.Header, body []byte) []byte {
+			if !c.replaying {
+				h.Del("Idempotent-Replayed")
+				return append(body, strings.Repeat(" ", c.before)...)
+			}
+			for _, o := range s.audit.Orders() { // whatever was acknowledged
+				if o.Key == c.key {
+					return o.Body
 				}
-				return body
-			})
-		}},
-		{"creates twice", Duplicated, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(h http.Header, body []byte) []byte {
-				if !c.replaying {
-					h.Del("Idempotent-Replayed")
-				}
-				return body
-			})
-		}},
-		{"creates twice, with another body", Duplicated, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(h http.Header, body []byte) []byte {
-				switch {
-				case !c.replaying:
-					h.Del("Idempotent-Replayed")
-					return append(body, strings.Repeat(" ", c.before)...)
-				default: // whatever was acknowledged
-					for _, o := range s.audit.Orders() {
-						if o.Key == c.key {
-							return o.Body
-						}
-					}
-					return nil
-				}
-			})
-		}},
-		{"acknowledges another quantity", Wrong, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(_ http.Header, body []byte) []byte {
-				if c.key == key {
-					return bytes.Replace(body, []byte(`"qty":`), []byte(`"qty":1`), 1)
-				}
-				return body
-			})
-		}},
-		{"acknowledges nothing", Wrong, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(_ http.Header, body []byte) []byte {
-				if c.key == key {
-					return nil
-				}
-				return body
-			})
-		}},
-		{"has one order for two keys", Wrong, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(_ http.Header, body []byte) []byte {
-				if c.key == key || c.key == another {
-					return regexp.MustCompile(`ord_[A-Z0-9]+`).ReplaceAll(body, []byte("ord_SHARED"))
-				}
-				return body
-			})
-		}},
-		{"answers 500", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.unlessReported(w, r, http.StatusInternalServerError)
-		}},
+			}
+			return nil
+		})},
+		{"acknowledges another quantity", Wrong, edits(isKey, func(body []byte) []byte {
+			return bytes.Replace(body, []byte(`"qty":`), []byte(`"qty":1`), 1)
+		})},
+		{"acknowledges nothing", Wrong, edits(isKey, func([]byte) []byte { return nil })},
+		{"has one order for two keys", Wrong, edits(func(c call) bool { return c.key == key || c.key == another }, func(body []byte) []byte {
+			return regexp.MustCompile(`ord_[A-Z0-9]+`).ReplaceAll(body, []byte("ord_SHARED"))
+		})},
+		{"answers 500", Unexpected, answers(http.StatusInternalServerError)},
 		{"answers 500 to a replay", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
 			if c.replaying {
 				s.unlessReported(w, r, http.StatusInternalServerError)
@@ -250,15 +235,9 @@ func TestBrokenPromises(t *testing.T) {
 			}
 			s.good.ServeHTTP(w, r)
 		}},
-		{"answers 503 without Retry-After", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.unlessReported(w, r, http.StatusServiceUnavailable)
-		}},
-		{"answers 502 without a proxy", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.unlessReported(w, r, http.StatusBadGateway)
-		}},
-		{"answers 200", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.unlessReported(w, r, http.StatusOK)
-		}},
+		{"answers 503 without Retry-After", Unexpected, answers(http.StatusServiceUnavailable)},
+		{"answers 502 without a proxy", Unexpected, answers(http.StatusBadGateway)},
+		{"answers 200", Unexpected, answers(http.StatusOK)},
 		{"redirects", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
 			if r.Method == http.MethodGet { // the redirect was followed
 				w.WriteHeader(http.StatusCreated)
