@@ -307,12 +307,12 @@ func (c *serialCommit) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = session.close(err) }()
-	c.until = time.Now().Add(c.store.opts.Timeout / 4)
-	tx, err := session.begin(ctx)
+	tx, err := session.begin(ctx) // which may wait for another process
 	if err != nil {
 		return err
 	}
 	defer tx.rollBack(ctx)
+	c.until = time.Now().Add(c.store.opts.Timeout / 4)
 	outcomes := make([]outcome, len(c.Members))
 	anyCreated := false
 	for n, a := range c.Members {

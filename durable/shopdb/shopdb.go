@@ -77,6 +77,9 @@
 // it. If the name is a symbolic link, all of this is true of the file that it leads to. The log warns of a
 // network file system.
 //
+// Those who write a file go one after the other, also in several processes: they wait for the lock of a
+// file beside it, whose name ends with -queue. A transaction that only reads should be begun as ReadOnly.
+//
 // A process has one SQLite library per file, and nothing else in it opens the file, such as os.ReadFile:
 // when a process closes any descriptor of a file, the system drops its locks on that file, and another
 // process writes at the same time. Open refuses a program that has a second library linked in.

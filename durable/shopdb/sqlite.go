@@ -54,10 +54,11 @@ type sqliteFile struct {
 	readOnly func(dir string) bool                      // whether the file system can only be read
 	logger   *slog.Logger
 
-	pinned *sql.DB // of one connection
-	first  sync.Mutex
-	files  atomic.Pointer[[3]fs.FileInfo] // of each of suffixes, once the connection is pinned
-	fault  atomic.Pointer[error]          // what watch has last seen wrong with the files, or nil
+	writers *writers
+	pinned  *sql.DB // of one connection
+	first   sync.Mutex
+	files   atomic.Pointer[[3]fs.FileInfo] // of each of suffixes, once the connection is pinned
+	fault   atomic.Pointer[error]          // what watch has last seen wrong with the files, or nil
 }
 
 var suffixes = [3]string{"", "-wal", "-shm"}
@@ -84,7 +85,7 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 		o.Logger.Warn("the SQLite file is on a network file system, where locks may not hold, and orders may be "+
 			"lost or made twice: put it on a local disk", slog.String("file", path), slog.String("system", network))
 	}
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"}, "_pragma": {
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_pragma": {
 		// SQLite waits for another writer in milliseconds, and does not notice
 		// meanwhile that a request's time is up; sqlstore tries again after it.
 		"busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")",
@@ -100,6 +101,7 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 		return nil, nil, err
 	}
 	f := &sqliteFile{Connector: connector, path: path, free: freeOf, readOnly: isReadOnly, logger: o.Logger}
+	f.writers = newWriters(path)
 	f.pinned = sql.OpenDB(connector)
 	f.pinned.SetMaxOpenConns(1)
 	db := sql.OpenDB(f)
@@ -407,7 +409,7 @@ func (f *sqliteFile) pin(ctx context.Context) error {
 }
 
 // Close closes the pinned connection. The pool calls it once its own are closed, see sql.DB.Close.
-func (f *sqliteFile) Close() error { return f.pinned.Close() }
+func (f *sqliteFile) Close() error { return errors.Join(f.pinned.Close(), f.writers.Close()) }
 
 // A sqliteConn is what the driver's connections are.
 type sqliteConn interface {
@@ -426,24 +428,45 @@ type fileConn struct {
 	sqliteConn
 	file *sqliteFile
 	inTx bool // in a fileTx
+	raw  bool // in a transaction that a statement began
 }
 
 // ExecContext implements driver.ExecerContext.
 func (c *fileConn) ExecContext(
 	ctx context.Context, query string, args []driver.NamedValue,
 ) (driver.Result, error) {
-	return c.exec(query, func() (driver.Result, error) { return c.sqliteConn.ExecContext(ctx, query, args) })
+	return c.exec(ctx, query, func() (driver.Result, error) { return c.sqliteConn.ExecContext(ctx, query, args) })
 }
 
 // exec executes a statement. Unless it is one of a transaction, it may be a commit: then it fails if
 // the files are not intact afterwards.
-func (c *fileConn) exec(query string, f func() (driver.Result, error)) (driver.Result, error) {
-	if !endsTransaction(query) {
+//
+// A statement that begins a transaction, or is one, waits with those who write.
+func (c *fileConn) exec(ctx context.Context, query string, f func() (driver.Result, error)) (
+	result driver.Result, err error) {
+	verb := strings.ToUpper(strings.SplitN(query, " ", 2)[0])
+	ends := slices.Contains([]string{"COMMIT", "END", "RELEASE", "ROLLBACK"}, verb)
+	if !ends {
 		if err := errors.Join(c.file.usable(), c.file.room()); err != nil {
 			return nil, err
 		}
 	}
-	result, err := f()
+	try := func() error {
+		result, err = f()
+		return err
+	}
+	if c.inTx || c.raw || ends {
+		err = try()
+	} else {
+		err = c.file.writers.write(ctx, try)
+	}
+	switch {
+	case err != nil || c.inTx:
+	case verb == "BEGIN" || verb == "SAVEPOINT":
+		c.raw = true
+	case ends && !strings.Contains(strings.ToUpper(query), " TO "):
+		c.raw = false
+	}
 	if err == nil && !c.inTx {
 		err = c.file.intact()
 	}
@@ -465,7 +488,17 @@ func (c *fileConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	if err := c.file.usable(); err != nil {
 		return nil, err
 	}
-	tx, err := c.sqliteConn.BeginTx(ctx, opts)
+	var tx driver.Tx
+	begin := func() (err error) {
+		tx, err = c.sqliteConn.BeginTx(ctx, opts)
+		return err
+	}
+	var err error
+	if opts.ReadOnly {
+		err = begin()
+	} else {
+		err = c.file.writers.write(ctx, begin)
+	}
 	if err != nil {
 		return nil, c.file.explain(err)
 	}
@@ -495,12 +528,6 @@ func (tx *fileTx) Rollback() error {
 	return tx.Tx.Rollback()
 }
 
-// endsTransaction reports whether a statement ends a transaction or a savepoint.
-func endsTransaction(query string) bool {
-	verb, _, _ := strings.Cut(query, " ")
-	return slices.Contains([]string{"COMMIT", "END", "RELEASE", "ROLLBACK"}, strings.ToUpper(verb))
-}
-
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *fileConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	s, err := c.sqliteConn.PrepareContext(ctx, query)
@@ -526,7 +553,7 @@ type fileStmt struct {
 
 // ExecContext implements driver.StmtExecContext.
 func (s *fileStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.conn.exec(s.query, func() (driver.Result, error) { return s.sqliteStmt.ExecContext(ctx, args) })
+	return s.conn.exec(ctx, s.query, func() (driver.Result, error) { return s.sqliteStmt.ExecContext(ctx, args) })
 }
 
 // QueryContext implements driver.StmtQueryContext.

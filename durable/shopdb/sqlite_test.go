@@ -102,8 +102,8 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 				})
 			}
 			opening.Wait()
-			if files, err := os.ReadDir(filepath.Dir(name)); err != nil || len(files) != 3 {
-				t.Errorf("%d files are in the folder, %v; want shop.db and two beside it", len(files), err)
+			if files, err := os.ReadDir(filepath.Dir(name)); err != nil || len(files) != 4 {
+				t.Errorf("%d files are in the folder, %v; want shop.db and three beside it", len(files), err)
 			}
 			for _, suffix := range []string{"", "-wal", "-shm"} {
 				info := must(os.Stat(name + suffix))(t)

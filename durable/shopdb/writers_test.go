@@ -1,0 +1,116 @@
+//go:build !nosqlite && (darwin || freebsd || linux)
+
+package shopdb
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/sqlstore"
+)
+
+// A process that writes all the time lets another one write in between: of its transactions, hardly more
+// than one begins while the other waits. Each Open has a descriptor of its own, as another process has.
+func TestWritersOfOtherProcessesAreNext(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, _ := openFile(t, name)
+	busy, _ := openFile(t, name)
+	noError(t, sqlstore.New(db, nil).Migrate(t.Context()))
+	must(db.ExecContext(t.Context(), `CREATE TABLE t (b)`))(t)
+	var begun atomic.Int64
+	var others sync.WaitGroup
+	first, stop := make(chan struct{}), make(chan struct{})
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				tx := must(busy.BeginTx(t.Context(), nil))(t)
+				if begun.Add(1) == 1 {
+					close(first)
+				}
+				must(tx.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`))(t)
+				time.Sleep(50 * time.Millisecond) // as an Accept that takes long
+				noError(t, tx.Commit())
+			}
+		})
+	}
+	<-first
+	const orders = 50
+	before := begun.Load()
+	for range orders {
+		must(db.ExecContext(t.Context(), `INSERT INTO t VALUES (2)`))(t)
+		must(db.ExecContext(t.Context(), `UPDATE t SET b = 3 WHERE b = 2`))(t)
+	}
+	if n := begun.Load() - before; n > 4*2*orders {
+		t.Errorf("while 100 statements waited, another process began %d transactions", n)
+	}
+	close(stop)
+	others.Wait()
+}
+
+// BenchmarkOrderBesideABusyProcess creates orders, one at a time, beside a process with 16 callers whose Accept
+// takes 20 ms, and tells how long the orders waited.
+func BenchmarkOrderBesideABusyProcess(b *testing.B) {
+	name := filepath.Join(b.TempDir(), "shop.db")
+	open := func(accept time.Duration) *sqlstore.Store {
+		db, err := Open(name, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { db.Close() })
+		store := sqlstore.New(db.DB, &sqlstore.Options{
+			Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+				time.Sleep(accept)
+				return nil
+			},
+		})
+		if err := store.Migrate(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		return store
+	}
+	store, busy := open(0), open(20*time.Millisecond)
+	create := func(s *sqlstore.Store) error {
+		id := rand.Text()
+		_, err := s.CreateOrder(b.Context(), storefront.IdempotencyKey{Value: id},
+			storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.UnixMilli(1).UTC()})
+		return err
+	}
+	var stop atomic.Bool
+	var others sync.WaitGroup
+	for range 16 {
+		others.Go(func() {
+			for !stop.Load() {
+				create(busy)
+			}
+		})
+	}
+	var took []time.Duration
+	failed := 0
+	for b.Loop() {
+		began := time.Now()
+		if create(store) != nil {
+			failed++
+		}
+		took = append(took, time.Since(began))
+	}
+	stop.Store(true)
+	others.Wait()
+	slices.Sort(took)
+	for name, part := range map[string]float64{"p50": 0.5, "p99": 0.99, "most": 1} {
+		b.ReportMetric(float64(took[int(part*float64(len(took)-1))].Milliseconds()), name+"-ms")
+	}
+	b.ReportMetric(float64(failed), "unavailable")
+}
