@@ -5,11 +5,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"example.com/storefront/internal/must"
 )
 
 // People copy one example into a module of their own, which has none of the others.
 func TestExamplesBuildAloneWhereTheyAreCopied(t *testing.T) {
-	here := must(filepath.Abs("."))(t)
+	here := must.Get(filepath.Abs("."))(t)
 	examples, err := filepath.Glob("examples/*")
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("no examples were found: %v", err)
@@ -18,10 +20,10 @@ func TestExamplesBuildAloneWhereTheyAreCopied(t *testing.T) {
 		t.Run(filepath.Base(example), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			noError(t, os.CopyFS(dir, os.DirFS(example)))
+			must.OK(t, os.CopyFS(dir, os.DirFS(example)))
 			for _, name := range []string{"go.mod", "go.sum"} {
-				text := must(os.ReadFile(name))(t)
-				noError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+				text := must.Get(os.ReadFile(name))(t)
+				must.OK(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 			}
 			for _, args := range [][]string{
 				{"mod", "edit", "-module=example.org/copy", "-replace=example.com/storefront=" + filepath.Dir(here),

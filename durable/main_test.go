@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"example.com/storefront/durable/shopdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self := must(os.Executable())(t)
+	self := must.Get(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	// With the race detector, a program would sleep for a second before it exits.
 	cmd.Env = append(os.Environ(), "DURABLE_RUN_MAIN=1", "GORACE=atexit_sleep_ms=0")
@@ -57,7 +58,7 @@ type running struct {
 // start starts the command on a port of its own and waits until it serves.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	p := must(tryStart(t, args...))(t)
+	p := must.Get(tryStart(t, args...))(t)
 	return p
 }
 
@@ -91,7 +92,7 @@ func tryStart(t *testing.T, args ...string) (*running, error) {
 // end has the command end and checks that it ends well.
 func (p *running) end(t *testing.T) {
 	t.Helper()
-	noError(t, p.Process.Signal(syscall.SIGTERM))
+	must.OK(t, p.Process.Signal(syscall.SIGTERM))
 	p.wantSuccess(t)
 }
 
@@ -112,15 +113,15 @@ func (p *running) kill() {
 
 func do(t *testing.T, r *http.Request) (status int, body string, header http.Header) {
 	t.Helper()
-	result := must(http.DefaultClient.Do(r))(t)
+	result := must.Get(http.DefaultClient.Do(r))(t)
 	defer result.Body.Close()
-	text := must(io.ReadAll(result.Body))(t)
+	text := must.Get(io.ReadAll(result.Body))(t)
 	return result.StatusCode, string(text), result.Header
 }
 
 func get(t *testing.T, url string) (status int, body string, header http.Header) {
 	t.Helper()
-	return do(t, must(http.NewRequest("GET", url, nil))(t))
+	return do(t, must.Get(http.NewRequest("GET", url, nil))(t))
 }
 
 // wantBody checks what there is at a URL.
@@ -134,7 +135,7 @@ func (p *running) wantBody(t *testing.T, path, want string) {
 // order creates an order, or has it replayed, and returns the response's body.
 func (p *running) order(t *testing.T, key string, wantReplay bool) (body string) {
 	t.Helper()
-	r := must(http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`)))(t)
+	r := must.Get(http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", key)
 	status, body, header := do(t, r)
@@ -151,7 +152,7 @@ func (p *running) order(t *testing.T, key string, wantReplay bool) (body string)
 func dataFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "shop.json")
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
+	must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -328,16 +329,16 @@ func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
 
 func TestOldKeysAreForgotten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
-	db := must(shopdb.Open(name, nil))(t)
+	db := must.Get(shopdb.Open(name, nil))(t)
 	defer db.Close()
-	noError(t, sqlstore.New(db.DB, nil).Migrate(t.Context()))
+	must.OK(t, sqlstore.New(db.DB, nil).Migrate(t.Context()))
 	for id, age := range map[string]time.Duration{
 		"old": 26 * time.Hour, "young": 24*time.Hour + 30*time.Minute,
 	} {
 		_, err := db.ExecContext(t.Context(), `INSERT INTO storefront_orders
 			(id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
 			VALUES ($1, 'teapot', 1, 0, '', $1, '', $2)`, id, time.Now().Add(-age).UnixMilli())
-		noError(t, err)
+		must.OK(t, err)
 	}
 	p := start(t, "-db", name)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -354,7 +355,7 @@ func TestOldKeysAreForgotten(t *testing.T) {
 
 func TestRefusalToStart(t *testing.T) {
 	t.Parallel()
-	taken := must(net.Listen("tcp", "localhost:0"))(t)
+	taken := must.Get(net.Listen("tcp", "localhost:0"))(t)
 	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	missing := filepath.Join(t.TempDir(), "missing", "shop.db")
 	for _, row := range []struct {
@@ -416,14 +417,14 @@ func TestRefusalToStart(t *testing.T) {
 }
 
 func TestSignalEndsTheWaitForADatabase(t *testing.T) {
-	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	url := "postgres://shop@" + silent.Addr().String() + "/shop?sslmode=disable"
 	cmd := command(t, "-addr", "localhost:0", "-db", url)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	noError(t, cmd.Start())
-	conn := must(silent.Accept())(t)
+	must.OK(t, cmd.Start())
+	conn := must.Get(silent.Accept())(t)
 	defer conn.Close()
 	cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
@@ -441,7 +442,7 @@ type sending struct {
 // beginOrder returns once the handler waits for the body.
 func beginOrder(t *testing.T, p *running) *sending {
 	t.Helper()
-	conn := must(net.Dial("tcp", strings.TrimPrefix(p.base, "http://")))(t)
+	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(p.base, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	const begin, rest = `{"item":"teapot",`, `"qty":2}`
 	fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: localhost\r\n"+
@@ -457,15 +458,15 @@ func beginOrder(t *testing.T, p *running) *sending {
 
 func (s *sending) receive(t *testing.T) (status int, body string) {
 	t.Helper()
-	result := must(http.ReadResponse(s.in, nil))(t)
-	text := must(io.ReadAll(result.Body))(t)
+	result := must.Get(http.ReadResponse(s.in, nil))(t)
+	text := must.Get(io.ReadAll(result.Body))(t)
 	return result.StatusCode, string(text)
 }
 
 // signal signals the command and waits until it says what it does.
 func (p *running) signal(t *testing.T, sig os.Signal, says string) {
 	t.Helper()
-	noError(t, p.Process.Signal(sig))
+	must.OK(t, p.Process.Signal(sig))
 	p.wantLine(t, says)
 }
 
@@ -540,7 +541,7 @@ func TestReadyzAsksTheDatabase(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	p := start(t, "-db", name)
 	p.waitForReadyz(t, http.StatusOK)
-	db := must(shopdb.Open(name, nil))(t)
+	db := must.Get(shopdb.Open(name, nil))(t)
 	defer db.Close()
 	for _, step := range []struct {
 		statement string
@@ -554,25 +555,9 @@ func TestReadyzAsksTheDatabase(t *testing.T) {
 		for err != nil && strings.Contains(err.Error(), "SQLITE_BUSY") {
 			_, err = db.ExecContext(t.Context(), step.statement)
 		}
-		noError(t, err)
+		must.OK(t, err)
 		p.waitForReadyz(t, step.want)
 	}
 	p.wantProbe(t, "/livez", http.StatusOK, "ok\n")
 	p.end(t)
-}
-
-// must returns v, unless there is an error, which ends the test.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/audit"
+	"example.com/storefront/internal/must"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self := must(os.Executable())(t)
+	self := must.Get(os.Executable())(t)
 	// Unless a test says so, nothing ends because a machine is slow: the last of a flag counts.
 	args = append([]string{"-wait", "1h", "-timeout", "1h"}, args...)
 	cmd := exec.CommandContext(t.Context(), self, args...)
@@ -236,7 +237,7 @@ func TestNotStarted(t *testing.T) {
 	// An address at which nobody listens, and nobody else can as long as the test has it.
 	server := httptest.NewServer(nil)
 	t.Cleanup(server.Close)
-	mine := must(net.Dial("tcp", server.Listener.Addr().String()))(t)
+	mine := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 	t.Cleanup(func() { mine.Close() })
 	secure := httptest.NewUnstartedServer(nil)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -325,7 +326,7 @@ func TestWording(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var text strings.Builder
-			noError(t, summarize(c, &row.result, nil).writeText(&text))
+			must.OK(t, summarize(c, &row.result, nil).writeText(&text))
 			if got := text.String(); !strings.Contains(got, row.says) || row.not != "" && strings.Contains(got, row.not) {
 				t.Errorf("it does not say %q, or says %q:\n%s", row.says, row.not, got)
 			}
@@ -376,7 +377,7 @@ func TestProgressOnTerminal(t *testing.T) {
 // none, and returns its text.
 func checkPage(t *testing.T, name string, drawn bool) (text string) {
 	t.Helper()
-	page := must(os.ReadFile(name))(t)
+	page := must.Get(os.ReadFile(name))(t)
 	if !bytes.HasSuffix(bytes.TrimSpace(page), []byte("</html>")) {
 		t.Error("something comes after the report")
 	}
@@ -430,7 +431,7 @@ func checkPage(t *testing.T, name string, drawn bool) (text string) {
 
 func TestReport(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out.html")
-	noError(t, os.WriteFile(name, bytes.Repeat([]byte("an older one "), 100_000), 0o600))
+	must.OK(t, os.WriteFile(name, bytes.Repeat([]byte("an older one "), 100_000), 0o600))
 	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
 		switch before {
 		case 0:
@@ -465,7 +466,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("the page does not say %q", what)
 		}
 	}
-	page := must(os.ReadFile(name))(t)
+	page := must.Get(os.ReadFile(name))(t)
 	for _, class := range []string{"acknowledged", "again", "failed"} {
 		if !bytes.Contains(page, []byte(`<rect class="`+class+`"`)) {
 			t.Errorf("the timeline shows nothing that is %s", class)
@@ -482,9 +483,9 @@ func goodShop(t *testing.T) *shop {
 func TestReportIsWrittenInto(t *testing.T) {
 	s := goodShop(t)
 	folder := filepath.Join(t.TempDir(), "with space")
-	noError(t, os.Mkdir(folder, 0o700))
+	must.OK(t, os.Mkdir(folder, 0o700))
 	file, link, fifo := filepath.Join(folder, "out.html"), filepath.Join(folder, "link"), filepath.Join(folder, "fifo")
-	noError(t, errors.Join(os.Symlink("out.html", link), syscall.Mkfifo(fifo, 0o600)))
+	must.OK(t, errors.Join(os.Symlink("out.html", link), syscall.Mkfifo(fifo, 0o600)))
 	read := func(open func() (*os.File, error)) func(cmd *exec.Cmd) error {
 		return func(cmd *exec.Cmd) error {
 			f, err := open()
@@ -515,7 +516,7 @@ func TestReportIsWrittenInto(t *testing.T) {
 			cmd := command(t, "-url", s.url, "-orders", "20", "-report", row.report)
 			var out strings.Builder
 			cmd.Stdout, cmd.ExtraFiles = &out, row.given
-			noError(t, cmd.Start())
+			must.OK(t, cmd.Start())
 			if row.read != nil {
 				if err := row.read(cmd); err != nil {
 					t.Error(err)
@@ -551,7 +552,7 @@ func TestResultIsNotWritten(t *testing.T) {
 		}
 	})
 	t.Run("the text", func(t *testing.T) {
-		readOnly := must(os.Open(os.DevNull))(t)
+		readOnly := must.Get(os.Open(os.DevNull))(t)
 		defer readOnly.Close()
 		cmd := command(t, "-url", s.url, "-orders", "20")
 		cmd.Stdout = readOnly
@@ -629,16 +630,16 @@ func startInterruption(t *testing.T, s *shop) *interruption {
 	t.Helper()
 	i := &interruption{Cmd: command(t, "-url", s.url, "-orders", "1000000", "-clients", "8")}
 	i.Stdout = &i.out
-	stderr := must(i.StderrPipe())(t)
+	stderr := must.Get(i.StderrPipe())(t)
 	i.messages = bufio.NewScanner(stderr)
-	noError(t, i.Start())
+	must.OK(t, i.Start())
 	return i
 }
 
 // interrupt sends the signal of Ctrl-C and waits for a message.
 func (i *interruption) interrupt(t *testing.T, message string) {
 	t.Helper()
-	noError(t, i.Process.Signal(os.Interrupt))
+	must.OK(t, i.Process.Signal(os.Interrupt))
 	for i.messages.Scan() {
 		if message != "" && strings.Contains(i.messages.Text(), message) {
 			return
@@ -701,21 +702,5 @@ func TestSecondInterrupt(t *testing.T) {
 	checkStatus(t, i.Wait(), 1)
 	if stdout := i.out.String(); !strings.Contains(stdout, "Not known whether every promise was kept: the replaying was ended early.") {
 		t.Errorf("the result does not say that it is not known:\n%s", stdout)
-	}
-}
-
-// must returns v, unless there is an error, which ends the test.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"example.com/storefront/internal/must"
 )
 
 func TestFaultReportSaysWhatAClientDidWrong(t *testing.T) {
@@ -24,7 +26,7 @@ func TestFaultReportSaysWhatAClientDidWrong(t *testing.T) {
 	body := ""
 	for i := 0; i < 100 && !strings.Contains(body, wrong); i++ {
 		order := fmt.Sprintf(`{"item":"teapot %d","qty":1}`, i/2)
-		r := must(http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(order)))(t)
+		r := must.Get(http.NewRequest("POST", p.base+"/v1/orders", strings.NewReader(order)))(t)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", fmt.Sprint("key ", i))
 		r.Header.Set("User-Agent", "a key for each try")
@@ -36,7 +38,7 @@ func TestFaultReportSaysWhatAClientDidWrong(t *testing.T) {
 	if !strings.Contains(body, "<h2>a key for each try</h2>") || !strings.Contains(body, wrong) {
 		t.Errorf("%s does not say that one-key failed: %s", page, body)
 	}
-	noError(t, p.Process.Signal(os.Interrupt))
+	must.OK(t, p.Process.Signal(os.Interrupt))
 	var said strings.Builder
 	for p.out.Scan() {
 		fmt.Fprintln(&said, p.out.Text())

@@ -23,6 +23,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/explorer"
 	"example.com/storefront/internal/demo"
+	"example.com/storefront/internal/must"
 )
 
 // TestMain makes this binary the command itself when a test starts it again.
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self := must(os.Executable())(t)
+	self := must.Get(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(os.Environ(), "STOREFRONT_RUN_MAIN=1")
 	return cmd
@@ -55,8 +56,8 @@ func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	cmd := command(t, append([]string{"-addr", "localhost:0", "-shutdown-delay", "0"}, args...)...)
 	cmd.Stderr = t.Output()
-	stdout := must(cmd.StdoutPipe())(t)
-	noError(t, cmd.Start())
+	stdout := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	p := &running{Cmd: cmd, out: bufio.NewScanner(stdout)}
 	for p.out.Scan() {
 		p.printed = append(p.printed, p.out.Text())
@@ -77,7 +78,7 @@ func start(t *testing.T, args ...string) *running {
 // end sends the signal and checks that the command ends well.
 func (p *running) end(t *testing.T, sig os.Signal) {
 	t.Helper()
-	noError(t, p.Process.Signal(sig))
+	must.OK(t, p.Process.Signal(sig))
 	p.wantSuccess(t)
 }
 
@@ -114,7 +115,7 @@ func parseCurl(t *testing.T, line string) *http.Request {
 			target = words[i]
 		}
 	}
-	r := must(http.NewRequest(method, target, strings.NewReader(body)))(t)
+	r := must.Get(http.NewRequest(method, target, strings.NewReader(body)))(t)
 	r.URL = new(url.URL).ResolveReference(r.URL) // without dot segments, as curl leaves them out
 	r.Header = header
 	return r
@@ -122,22 +123,22 @@ func parseCurl(t *testing.T, line string) *http.Request {
 
 func do(t *testing.T, r *http.Request) (status int, body string) {
 	t.Helper()
-	result := must(http.DefaultClient.Do(r))(t)
+	result := must.Get(http.DefaultClient.Do(r))(t)
 	defer result.Body.Close()
-	text := must(io.ReadAll(result.Body))(t)
+	text := must.Get(io.ReadAll(result.Body))(t)
 	return result.StatusCode, string(text)
 }
 
 func fetch(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	return do(t, must(http.NewRequest("GET", url, nil))(t))
+	return do(t, must.Get(http.NewRequest("GET", url, nil))(t))
 }
 
 // dataFile writes a file to serve and returns its name.
 func dataFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "shop.json")
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
+	must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -181,7 +182,7 @@ func TestSampleShop(t *testing.T) {
 // change asks the explorer to put an item into a list, or to delete it.
 func (p *running) change(t *testing.T, list, id, op string) (status int) {
 	t.Helper()
-	response := must(http.PostForm(p.base+"/", url.Values{"list": {list}, "id": {id}, "op": {op}}))(t)
+	response := must.Get(http.PostForm(p.base+"/", url.Values{"list": {list}, "id": {id}, "op": {op}}))(t)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -268,7 +269,7 @@ func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
 
 	p := start(t)
 	for method, want := range map[string]int{"GET": 200, "POST": 403} {
-		r := must(http.NewRequest(method, p.base+"/", nil))(t)
+		r := must.Get(http.NewRequest(method, p.base+"/", nil))(t)
 		r.Host = "evil.example"
 		if status, _ := do(t, r); status != want {
 			t.Errorf("%s under another name: %d, want %d", method, status, want)
@@ -279,7 +280,7 @@ func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
 
 // A later version of the explorer may have more lists.
 func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
-	store := must(demo.Load(""))(t)
+	store := must.Get(demo.Load(""))(t)
 	everything := func() (all []storefront.Resource) {
 		for _, list := range []*storefront.Collection{&store.Users, &store.Products, &store.Widgets} {
 			all = slices.AppendSeq(all, list.All())
@@ -371,7 +372,7 @@ func (o *output) Write(text []byte) (int, error) {
 }
 
 func TestRefusalToStart(t *testing.T) {
-	taken := must(net.Listen("tcp", "localhost:0"))(t)
+	taken := must.Get(net.Listen("tcp", "localhost:0"))(t)
 	defer taken.Close()
 	missing := filepath.Join(t.TempDir(), "missing.json")
 	bad := func(text string) []string { return []string{"-data", dataFile(t, text)} }
@@ -444,7 +445,7 @@ type sending struct {
 
 func (p *running) dial(t *testing.T) net.Conn {
 	t.Helper()
-	conn := must(net.Dial("tcp", strings.TrimPrefix(p.base, "http://")))(t)
+	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(p.base, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -467,8 +468,8 @@ func beginOrder(t *testing.T, p *running) *sending {
 
 func (s *sending) receive(t *testing.T) (status int) {
 	t.Helper()
-	result := must(http.ReadResponse(s.in, nil))(t)
-	must(io.Copy(io.Discard, result.Body))(t)
+	result := must.Get(http.ReadResponse(s.in, nil))(t)
+	must.Get(io.Copy(io.Discard, result.Body))(t)
 	return result.StatusCode
 }
 
@@ -485,7 +486,7 @@ func (s *sending) finish(t *testing.T, p *running) {
 // signal signals the command and waits until it says what it does.
 func (p *running) signal(t *testing.T, sig os.Signal, says string) {
 	t.Helper()
-	noError(t, p.Process.Signal(sig))
+	must.OK(t, p.Process.Signal(sig))
 	p.wantLine(t, says)
 }
 
@@ -531,20 +532,4 @@ func TestTermEndsAfterTheDelay(t *testing.T) {
 func TestInterruptDoesNotWait(t *testing.T) {
 	p := start(t, "-shutdown-delay", "1h")
 	p.end(t, os.Interrupt)
-}
-
-// must returns v, unless there is an error, which ends the test.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -87,27 +88,27 @@ func TestFileThatIsGone(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "shop", "shop.db")
-			noError(t, os.Mkdir(filepath.Join(dir, "shop"), 0o700))
+			must.OK(t, os.Mkdir(filepath.Join(dir, "shop"), 0o700))
 			var log lockedLog
-			db := must(Open(name, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+			db := must.Get(Open(name, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			defer db.Close()
 			store := sqlstore.New(db.DB, nil)
 			ctx := t.Context()
-			noError(t, store.Migrate(ctx))
-			must(db.ExecContext(ctx, `VACUUM INTO '`+filepath.Join(dir, "backup.db")+`'`))(t)
+			must.OK(t, store.Migrate(ctx))
+			must.Get(db.ExecContext(ctx, `VACUUM INTO '`+filepath.Join(dir, "backup.db")+`'`))(t)
 			create := func(id string) error {
 				key, order := newOrder(id)
 				_, err := store.CreateOrder(ctx, key, order)
 				return err
 			}
-			noError(t, create("before"))
+			must.OK(t, create("before"))
 			// The file goes between the INSERT and the COMMIT.
 			tx, err := db.BeginTx(ctx, nil)
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `UPDATE storefront_orders SET qty = 2`)
 			}
-			noError(t, err)
-			noError(t, row.lose(dir))
+			must.OK(t, err)
+			must.OK(t, row.lose(dir))
 			left := list(t, dir)
 			if err := tx.Commit(); !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the commit under way: %v", err)
@@ -125,7 +126,7 @@ func TestFileThatIsGone(t *testing.T) {
 				t.Errorf("there are %s, want %s", now, left)
 			}
 			if row.giveBack != nil {
-				noError(t, row.giveBack(dir))
+				must.OK(t, row.giveBack(dir))
 				for err := create("again"); err != nil; err = create("again") {
 					if !errors.Is(err, storefront.ErrUnavailable) {
 						t.Fatal(err)
@@ -154,7 +155,7 @@ func list(t *testing.T, dir string) (all string) {
 		}
 		return err
 	})
-	noError(t, err)
+	must.OK(t, err)
 	return all
 }
 
@@ -162,8 +163,8 @@ func list(t *testing.T, dir string) (all string) {
 func TestOrdersInARemovedWALAreKept(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, _ := openFile(t, name)
-	must(db.ExecContext(t.Context(), `CREATE TABLE t (n)`))(t)
-	noError(t, errors.Join(os.Remove(name+"-wal"), db.Close()))
+	must.Get(db.ExecContext(t.Context(), `CREATE TABLE t (n)`))(t)
+	must.OK(t, errors.Join(os.Remove(name+"-wal"), db.Close()))
 	again, _ := openFile(t, name)
 	if _, err := again.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`); err != nil {
 		t.Error(err)
@@ -206,7 +207,7 @@ func TestSecondLibraryIsRefused(t *testing.T) {
 	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
 	mod, err := os.ReadFile("../go.mod")
 	sum, sumErr := os.ReadFile("../go.sum")
-	noError(t, errors.Join(err, sumErr, os.Mkdir(filepath.Join(dir, "other"), 0o700)))
+	must.OK(t, errors.Join(err, sumErr, os.Mkdir(filepath.Join(dir, "other"), 0o700)))
 	write("go.sum", string(sum))
 	write("go.mod", string(mod)+"\nrequire github.com/mattn/go-sqlite3 v1.0.0\n"+
 		"replace github.com/mattn/go-sqlite3 => "+filepath.Join(dir, "other")+"\n")

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"example.com/storefront/internal/must"
 )
 
 func TestMySQLURL(t *testing.T) {
@@ -55,7 +57,7 @@ func TestMySQLURL(t *testing.T) {
 func TestMySQLParameters(t *testing.T) {
 	config := func(query string) *mysql.Config {
 		configs, _, err := parseMySQL("mysql://shop@db1,db2/shop" + query)
-		noError(t, err)
+		must.OK(t, err)
 		return configs[1]
 	}
 	c := config("")
@@ -175,13 +177,13 @@ func FuzzMySQLUser(f *testing.F) {
 }
 
 func TestMySQLPasswordIsReadAnew(t *testing.T) {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	file := filepath.Join(t.TempDir(), "password")
 	writeFile(t, file, "first\n")
 	t.Setenv("MYSQL_PWD", "wrong")
 	const query = "/shop?allowCleartextPasswords=true&password_file="
-	db := must(Open("mysql://shop@"+l.Addr().String()+query+file, nil))(t)
+	db := must.Get(Open("mysql://shop@"+l.Addr().String()+query+file, nil))(t)
 	defer db.Close()
 	for _, want := range []string{"first", "second"} {
 		writeFile(t, file, want+"\r\n")

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"example.com/storefront/internal/must"
 )
 
 // asOwner calls f as somebody who owns the folder and what is in it, but is not root,
@@ -19,11 +21,11 @@ func asOwner(t *testing.T, dir string, f func()) {
 		return
 	}
 	const nobody = 65534
-	names := must(filepath.Glob(filepath.Join(dir, "*")))(t)
+	names := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
 	for _, path := range append(names, dir) {
-		noError(t, os.Chown(path, nobody, nobody))
+		must.OK(t, os.Chown(path, nobody, nobody))
 	}
-	noError(t, os.Chmod(filepath.Dir(dir), 0o755)) // of the test's folders, too
+	must.OK(t, os.Chmod(filepath.Dir(dir), 0o755)) // of the test's folders, too
 	// Of this thread alone, which is the one that SQLite is called on.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

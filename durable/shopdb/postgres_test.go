@@ -18,6 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"example.com/storefront/internal/must"
 )
 
 // A fakePostgres is a PostgreSQL server that knows a few queries: what it answers, or
@@ -46,7 +48,7 @@ func (f fakePostgres) start(t *testing.T) (addr string) {
 // startHanging is like start, and tells when a query hangs.
 func (f fakePostgres) startHanging(t *testing.T, hangs chan<- struct{}) (addr string) {
 	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -174,7 +176,7 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 			if !strings.Contains(url, "sslmode") {
 				url += "&sslmode=disable"
 			}
-			db := must(Open(url, nil))(t)
+			db := must.Get(Open(url, nil))(t)
 			defer db.Close()
 			var got string
 			if err := db.QueryRowContext(t.Context(), whoAreYou).Scan(&got); err != nil {
@@ -206,7 +208,7 @@ func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 	}
 	db := sql.OpenDB(newServers(nil, list...))
 	defer db.Close()
-	c := must(db.Conn(t.Context()))(t)
+	c := must.Get(db.Conn(t.Context()))(t)
 	defer c.Close()
 	hung := make(chan error)
 	go func() {
@@ -228,7 +230,7 @@ func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 func serverAt(t *testing.T, addr string) server {
 	t.Helper()
 	const query = "/shop?sslmode=disable&default_query_exec_mode=simple_protocol"
-	config := must(pgx.ParseConfig("postgres://shop@" + addr + query))(t)
+	config := must.Get(pgx.ParseConfig("postgres://shop@" + addr + query))(t)
 	config.ConnectTimeout = time.Minute
 	return func(ctx context.Context, writable bool) (conn, net.Conn, error) {
 		return connectPostgres(ctx, *config, writable)
@@ -242,7 +244,7 @@ func TestReadOnlySettingIsSaidAtOnce(t *testing.T) {
 		var log strings.Builder
 		db, err := Open("postgres://shop:secret@"+hosts+"/shop?sslmode=disable",
 			&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		noError(t, err)
+		must.OK(t, err)
 		defer db.Close()
 		err = db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
 		if err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on (user)") ||
@@ -260,7 +262,7 @@ func TestPostgresPasswordIsReadAnew(t *testing.T) {
 		writeFile(t, file, "*:*:*:*:first\n")
 		db, err := Open("postgres://shop@"+server+"/shop?sslmode=disable"+
 			"&default_query_exec_mode=simple_protocol&target_session_attrs="+attrs, nil)
-		noError(t, err)
+		must.OK(t, err)
 		defer db.Close()
 		db.SetMaxIdleConns(-1) // each query has a connection of its own
 		for _, want := range []string{"first", "second"} {
@@ -307,7 +309,7 @@ func TestHosts(t *testing.T) {
 		{"postgres://u@a,a:5433/d?sslmode=prefer", "a:5432+1 a:5433+1"},
 		{"postgres://u@/d?host=/run/postgresql,b&sslmode=prefer", "/run/postgresql:5432 b:5432+1"},
 	} {
-		config := must(pgx.ParseConfig(row.url))(t)
+		config := must.Get(pgx.ParseConfig(row.url))(t)
 		var got []string
 		for _, host := range hosts(config) {
 			text := fmt.Sprintf("%s:%d", host.Host, host.Port)
@@ -344,7 +346,7 @@ func TestSessionAttrs(t *testing.T) {
 func TestWrongPasswordIsSaidAtOnce(t *testing.T) {
 	for _, attrs := range []string{"primary", "any"} {
 		server := fakePostgres{wantPassword: "28P01"}.start(t)
-		db := must(Open("postgres://shop:secret@"+server+"/shop?sslmode=disable&target_session_attrs="+attrs, nil))(t)
+		db := must.Get(Open("postgres://shop:secret@"+server+"/shop?sslmode=disable&target_session_attrs="+attrs, nil))(t)
 		defer db.Close()
 		err := db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
 		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "28P01" ||

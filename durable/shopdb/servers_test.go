@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"example.com/storefront/internal/must"
 )
 
 // A fakeServer is a server in one of these states.
@@ -102,7 +104,7 @@ func fakes(n int) (*servers, []*fakeServer) {
 // connected returns a new connection, and the name of the server that it is to.
 func connected(t *testing.T, s *servers) (*serverConn, string) {
 	t.Helper()
-	c := must(s.Connect(t.Context()))(t)
+	c := must.Get(s.Connect(t.Context()))(t)
 	sc := c.(*serverConn)
 	return sc, sc.conn.(*fakeConn).server
 }
@@ -147,7 +149,7 @@ func TestServersAreTriedInTurn(t *testing.T) {
 					}
 					return
 				}
-				noError(t, err)
+				must.OK(t, err)
 				if got := c.(*serverConn).conn.(*fakeConn).server; got != row.want {
 					t.Errorf("it connected to %s, want %s", got, row.want)
 				}
@@ -220,7 +222,7 @@ func TestPoolLeavesTheOldServerAsAWhole(t *testing.T) {
 	// take returns the servers of n connections that are used at the same time.
 	take := func(n int) (names string) {
 		for range n {
-			c := must(db.Conn(t.Context()))(t)
+			c := must.Get(db.Conn(t.Context()))(t)
 			defer c.Close()
 			c.Raw(func(c any) error {
 				names += c.(*serverConn).conn.(*fakeConn).server
@@ -301,7 +303,7 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 		d, _ := connected(t, s)
 		close(late)
 		synctest.Wait()
-		noError(t, err)
+		must.OK(t, err)
 		c := old.(*serverConn)
 		if c.IsValid() || !d.IsValid() || d.conn.(*fakeConn).isBroken() {
 			t.Errorf("valid: the connection to the old server: %t, to the new one: %t", c.IsValid(), d.IsValid())
@@ -314,5 +316,5 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
+	must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 }

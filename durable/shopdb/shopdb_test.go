@@ -145,19 +145,3 @@ func TestCloseEndsTheSearchForAServer(t *testing.T) {
 		db.Close() // again
 	})
 }
-
-// must returns v, unless there is an error, which ends the test.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -24,7 +25,7 @@ import (
 func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
 	t.Helper()
 	db, file, err := openSQLiteFile(name, withDefaults(nil))
-	noError(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db, file
 }
@@ -39,7 +40,7 @@ func startWatch(t *testing.T, db *sql.DB, file *sqliteFile) {
 func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
 	db, _ := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
 	for range 4 { // connections
-		conn := must(db.Conn(t.Context()))(t)
+		conn := must.Get(db.Conn(t.Context()))(t)
 		defer conn.Close()
 		for pragma, want := range map[string]string{
 			"journal_mode": "wal", "synchronous": "2", "busy_timeout": "100", "journal_size_limit": "16777216",
@@ -56,10 +57,10 @@ func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
 func TestLockedFile(t *testing.T) {
 	for _, begin := range []string{"BEGIN EXCLUSIVE", "PRAGMA journal_mode = WAL; BEGIN IMMEDIATE"} {
 		name := filepath.Join(t.TempDir(), "shop.db")
-		other := must(sql.Open("sqlite", name))(t)
+		other := must.Get(sql.Open("sqlite", name))(t)
 		defer other.Close()
 		other.SetMaxOpenConns(1)
-		must(other.ExecContext(t.Context(), begin))(t)
+		must.Get(other.ExecContext(t.Context(), begin))(t)
 		openFile(t, name)
 	}
 }
@@ -88,7 +89,7 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "shop.db")
 			if row.mode != 0 {
-				noError(t, os.WriteFile(name, nil, row.mode))
+				must.OK(t, os.WriteFile(name, nil, row.mode))
 			}
 			var opening sync.WaitGroup
 			for range 4 {
@@ -106,7 +107,7 @@ func TestNewFilesAreTheOwnersAlone(t *testing.T) {
 				t.Errorf("%d files are in the folder, %v; want shop.db and three beside it", len(files), err)
 			}
 			for _, suffix := range []string{"", "-wal", "-shm"} {
-				info := must(os.Stat(name + suffix))(t)
+				info := must.Get(os.Stat(name + suffix))(t)
 				if mode := info.Mode().Perm(); mode != row.want {
 					t.Errorf("shop.db%s has the mode %o, want %o", suffix, mode, row.want)
 				}
@@ -135,7 +136,7 @@ func TestFileBehindASymbolicLink(t *testing.T) {
 	} {
 		for _, there := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, there before %t", row.name, there), func(t *testing.T) {
-				root := must(filepath.EvalSymlinks(t.TempDir()))(t)
+				root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 				real := filepath.Join(root, row.file)
 				err := errors.Join(os.Mkdir(root+"/disk", 0o700), os.Mkdir(root+"/other", 0o700))
 				for _, link := range row.links {
@@ -149,11 +150,11 @@ func TestFileBehindASymbolicLink(t *testing.T) {
 					want = 0o640
 					err = errors.Join(err, os.WriteFile(real, nil, want))
 				}
-				noError(t, err)
+				must.OK(t, err)
 				db, file := openFile(t, filepath.Join(root, "shop.db"))
-				must(db.ExecContext(t.Context(), `CREATE TABLE t (n)`))(t)
+				must.Get(db.ExecContext(t.Context(), `CREATE TABLE t (n)`))(t)
 				for _, suffix := range []string{"", "-wal", "-shm"} {
-					info := must(os.Lstat(real + suffix))(t)
+					info := must.Get(os.Lstat(real + suffix))(t)
 					if info.Mode() != want { // it is no link, either
 						t.Errorf("%s%s has the mode %v, want %v", row.file, suffix, info.Mode(), want)
 					}
@@ -175,14 +176,14 @@ func TestCheckForWritingChangesNothing(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, _ := openFile(t, name)
 	const fill = `CREATE TABLE t (n); INSERT INTO t VALUES (1); PRAGMA user_version = 7`
-	must(db.ExecContext(t.Context(), fill))(t)
+	must.Get(db.ExecContext(t.Context(), fill))(t)
 	look := func() (all string) {
 		for _, query := range []string{
 			`PRAGMA user_version`, `PRAGMA page_count`, `PRAGMA freelist_count`, `PRAGMA schema_version`,
 			`SELECT count(*) FROM sqlite_schema`,
 		} {
 			var n int
-			noError(t, db.QueryRowContext(t.Context(), query).Scan(&n))
+			must.OK(t, db.QueryRowContext(t.Context(), query).Scan(&n))
 			all += fmt.Sprintf("%s: %d\n", query, n)
 		}
 		return all
@@ -227,13 +228,13 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "shop.db")
 			db, _, err := openSQLiteFile(name, withDefaults(nil))
-			noError(t, err)
+			must.OK(t, err)
 			db.Close()
 			err = os.Chmod(name, row.file)
 			if row.file == 0 {
 				err = os.Remove(name)
 			}
-			noError(t, errors.Join(err, os.Chmod(dir, row.folder)))
+			must.OK(t, errors.Join(err, os.Chmod(dir, row.folder)))
 			defer os.Chmod(dir, 0o755)
 			asOwner(t, dir, func() {
 				db, _, err := openSQLiteFile(name, withDefaults(nil))
@@ -291,15 +292,15 @@ func TestWithoutRoomTransactionsCanOnlyEnd(t *testing.T) {
 // read has another reader begin to read, and returns what ends it.
 func read(t *testing.T, name string) (end func()) {
 	t.Helper()
-	db := must(sql.Open("sqlite", name))(t)
-	tx := must(db.BeginTx(t.Context(), nil))(t)
+	db := must.Get(sql.Open("sqlite", name))(t)
+	tx := must.Get(db.BeginTx(t.Context(), nil))(t)
 	end = sync.OnceFunc(func() {
 		tx.Rollback()
 		db.Close()
 	})
 	t.Cleanup(end)
 	var n int
-	noError(t, tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n))
+	must.OK(t, tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n))
 	return end
 }
 
@@ -309,7 +310,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, file := openFile(t, name)
 	file.free = disk(diskSize)
-	noError(t, sqlstore.New(db, nil).Migrate(t.Context()))
+	must.OK(t, sqlstore.New(db, nil).Migrate(t.Context()))
 	// Each client waits for room for all of that time.
 	store := sqlstore.New(db, &sqlstore.Options{Timeout: 2 * time.Second})
 	end := read(t, name)
@@ -353,10 +354,10 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 func TestWALIsKeptSmall(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, file := openFile(t, name)
-	must(db.ExecContext(t.Context(), `CREATE TABLE t (b)`))(t)
+	must.Get(db.ExecContext(t.Context(), `CREATE TABLE t (b)`))(t)
 	end := read(t, name)
 	for file.size() <= walLimit {
-		must(db.ExecContext(t.Context(), `INSERT INTO t VALUES (zeroblob(1000000))`))(t)
+		must.Get(db.ExecContext(t.Context(), `INSERT INTO t VALUES (zeroblob(1000000))`))(t)
 	}
 	startWatch(t, db, file)
 	end()

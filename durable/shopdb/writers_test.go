@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -23,8 +24,8 @@ func TestWritersOfOtherProcessesAreNext(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	db, _ := openFile(t, name)
 	busy, _ := openFile(t, name)
-	noError(t, sqlstore.New(db, nil).Migrate(t.Context()))
-	must(db.ExecContext(t.Context(), `CREATE TABLE t (b)`))(t)
+	must.OK(t, sqlstore.New(db, nil).Migrate(t.Context()))
+	must.Get(db.ExecContext(t.Context(), `CREATE TABLE t (b)`))(t)
 	var begun atomic.Int64
 	var others sync.WaitGroup
 	first, stop := make(chan struct{}), make(chan struct{})
@@ -36,13 +37,13 @@ func TestWritersOfOtherProcessesAreNext(t *testing.T) {
 					return
 				default:
 				}
-				tx := must(busy.BeginTx(t.Context(), nil))(t)
+				tx := must.Get(busy.BeginTx(t.Context(), nil))(t)
 				if begun.Add(1) == 1 {
 					close(first)
 				}
-				must(tx.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`))(t)
+				must.Get(tx.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`))(t)
 				time.Sleep(50 * time.Millisecond) // as an Accept that takes long
-				noError(t, tx.Commit())
+				must.OK(t, tx.Commit())
 			}
 		})
 	}
@@ -50,8 +51,8 @@ func TestWritersOfOtherProcessesAreNext(t *testing.T) {
 	const orders = 50
 	before := begun.Load()
 	for range orders {
-		must(db.ExecContext(t.Context(), `INSERT INTO t VALUES (2)`))(t)
-		must(db.ExecContext(t.Context(), `UPDATE t SET b = 3 WHERE b = 2`))(t)
+		must.Get(db.ExecContext(t.Context(), `INSERT INTO t VALUES (2)`))(t)
+		must.Get(db.ExecContext(t.Context(), `UPDATE t SET b = 3 WHERE b = 2`))(t)
 	}
 	if n := begun.Load() - before; n > 4*2*orders {
 		t.Errorf("while 100 statements waited, another process began %d transactions", n)

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // BenchmarkSocket measures the CPU time per request of whole server processes,

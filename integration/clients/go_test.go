@@ -9,7 +9,7 @@ import (
 
 	_ "github.com/oapi-codegen/runtime" // which generated code imports
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // TestGo tests clients that generators of Go make. The compiler is told to take their

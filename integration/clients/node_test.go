@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/node"
+	"example.com/storefront/internal/must"
 )
 
 // TestNode tests what programs of Node make of openapi.json.

@@ -13,10 +13,10 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/audit"
+	"example.com/storefront/internal/must"
 )
 
 // TestFailover kills the primary of a PostgreSQL pair for good and promotes its

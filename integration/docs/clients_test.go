@@ -22,8 +22,8 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/clienttest"
 	"example.com/storefront/integration/internal/long"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/internal/must"
 )
 
 // python is the interpreter, of which a version manager may have put a script in the way that

@@ -23,8 +23,8 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 

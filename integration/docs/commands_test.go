@@ -17,9 +17,9 @@ import (
 	"github.com/yuin/goldmark/ast"
 
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 // A trial is how a command of the documents is tried that is not run as it stands.

@@ -13,7 +13,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // repository is its root, for this package's tests.

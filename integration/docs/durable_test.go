@@ -15,8 +15,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 // A kubernetesPod is what the test looks at in the template of a pod.

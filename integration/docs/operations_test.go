@@ -11,10 +11,10 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 

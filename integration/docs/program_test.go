@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 // TestDocumentedProgram makes a module as the README says, with the program that

@@ -22,7 +22,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/durable/metrics"
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 

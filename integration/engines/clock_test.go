@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 

@@ -15,11 +15,11 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/internal/audit"
+	"example.com/storefront/internal/must"
 )
 
 // TestAtOnce has several parts of a shop fail at the same time, in a sequence that the seed

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // A behind is how requests come from a front to the service.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/internal/exchanges"
+	"example.com/storefront/internal/must"
 )
 
 // A replay brings the requests that arrive behind a front into the bubble of a test. Its

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // A front is a proxy that a test has started, and the server behind it.

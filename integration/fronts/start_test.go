@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/internal/must"
 )
 
 // documented returns a configuration in docs/deploy.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 func TestListIsUpToDate(t *testing.T) {

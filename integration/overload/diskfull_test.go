@@ -12,10 +12,10 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/internal/audit"
+	"example.com/storefront/internal/must"
 )
 
 // TestDiskFull fills the disk that a SQLite file is on: first with its log, which

@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 

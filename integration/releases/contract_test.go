@@ -19,9 +19,9 @@ import (
 	"golang.org/x/mod/semver"
 	"golang.org/x/tools/go/packages"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 func recordOpenAPI(t *testing.T, _, release string) {

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/mod/semver"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/internal/must"
 )
 
 const root = "../.."

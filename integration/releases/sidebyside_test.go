@@ -14,9 +14,9 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 )
 
 // TestReleasesSideBySide has replicas of this release and of a later one, which adds to

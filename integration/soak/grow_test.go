@@ -16,8 +16,8 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 var during = flag.Duration("for", time.Minute, "`time` for which orders are sent to durable")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // Each target names tests that there are.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 
 	"example.com/storefront/integration/internal/apidoc"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/exchanges"
+	"example.com/storefront/internal/must"
 )
 
 // TestContract of the module storefront replays the same files with MemStore.

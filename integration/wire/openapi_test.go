@@ -27,7 +27,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/apidoc"
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // A scriptedStore gives every product and no list, and creates every order, unless it

@@ -20,9 +20,9 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/apidoc"
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/internal/demo"
 	"example.com/storefront/internal/ijson"
+	"example.com/storefront/internal/must"
 )
 
 // Requests are drawn from the schemas of each operation, right ones and such with one wrong

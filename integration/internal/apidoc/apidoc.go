@@ -19,7 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // A Document is openapi.json as a third party reads it: kin-openapi. Check sees to all that it does not

@@ -25,10 +25,10 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
+	"example.com/storefront/internal/must"
 )
 
 // A Kind is a database that this machine may have.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 func init() { mysql.SetLogger(new(mysql.NopLogger)) } // else it prints each connection that a test breaks

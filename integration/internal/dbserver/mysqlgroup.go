@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
+	"example.com/storefront/internal/must"
 )
 
 // A MySQLGroup is a group of MySQL servers of a test's own that replicate to each

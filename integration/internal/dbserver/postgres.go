@@ -13,8 +13,8 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 // postgresKind returns a release of PostgreSQL, the folder of whose binaries find finds.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
 )
 
 // StartReplicas starts processes of a command on a database, and waits until they

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // The page that says what can be installed says how it is required.

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // A Proxy passes what clients send on to a server, and its answers back, until a

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"example.com/storefront/integration/internal/must"
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/internal/must"
 )
 
 var fetch = sync.OnceValues(func() (folder string, err error) {

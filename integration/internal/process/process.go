@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // A group is where the processes that tests start live: one process group

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 )
 
 // Size is how large the disk of Folder is, in bytes.

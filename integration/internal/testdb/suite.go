@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/must"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 	"example.com/storefront/storetest"
 )
