@@ -416,8 +416,8 @@ func (tx *connTx) rollBack(ctx context.Context) {
 	tx.until = ended
 }
 
-// slots limits how many connections orders use at once. Those that wait for a slot get one
-// in the sequence of their arrival.
+// slots limits how many calls do something at once, such as use the connections of orders. Those that wait
+// for a slot get one in the sequence of their arrival.
 type slots struct {
 	mu      sync.Mutex
 	used    int

@@ -18,9 +18,9 @@ type sqlite struct {
 	statements
 	prepared sync.Map // the prepared statements (*sql.Stmt) by their text
 
-	// writing has room for the one call that writes. Those that wait for it go on in the sequence of their
-	// arrival. At the lock of SQLite, who asks at the right instant goes first, and some would wait for ever.
-	writing chan struct{}
+	// writing has one slot, for the call that writes. At the lock of SQLite, who asks at the right instant
+	// goes first, and some would wait for ever.
+	writing slots
 
 	// date sets keyed_ms to the present time in up to a number of rows that have a key and no
 	// keyed_ms, as a release that does not know the column inserts them.
@@ -38,7 +38,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (eng
 		create = `CREATE TABLE IF NOT EXISTS `
 		now    = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
 	)
-	return &sqlite{writing: make(chan struct{}, 1), statements: statements{
+	return &sqlite{statements: statements{
 		// SQLite knows no type BYTEA, and stores bytes as it is given them. It adds no column with a
 		// computed default to a table that has rows.
 		schema: []string{
@@ -169,22 +169,13 @@ func (l *preparedLink) query(ctx context.Context, query string, args ...any) (*s
 	return statement.QueryContext(ctx, args...)
 }
 
-// lockWriting waits until no other call of the store writes, and returns the function that lets the next one write.
-func (e *sqlite) lockWriting(ctx context.Context) (unlock func(), err error) {
-	select {
-	case e.writing <- struct{}{}:
-		return sync.OnceFunc(func() { <-e.writing }), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
+func oneWriter() int { return 1 }
 
 func (l *preparedLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	unlock, err := l.lockWriting(ctx)
-	if err != nil {
+	if err := l.writing.take(ctx, oneWriter); err != nil {
 		return 0, err
 	}
-	defer unlock()
+	defer l.writing.giveBack()
 	conn, err := l.store.db.Conn(ctx)
 	if err != nil {
 		return 0, err
@@ -215,20 +206,19 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := l.lockWriting(ctx)
-	if err != nil {
+	if err := l.writing.take(ctx, oneWriter); err != nil {
 		return nil, err
 	}
 	var tx *sql.Tx
 	defer func() {
 		if tx == nil { // also if the driver panics
-			unlock()
+			l.writing.giveBack()
 		}
 	}()
 	if tx, err = l.store.db.BeginTx(ctx, nil); err != nil {
 		return nil, err
 	}
-	t := &sqliteTx{Tx: tx, unlock: unlock, insertion: func(ctx context.Context, args ...any) (sql.Result, error) {
+	t := &sqliteTx{Tx: tx, writing: &l.writing, insertion: func(ctx context.Context, args ...any) (sql.Result, error) {
 		return tx.ExecContext(ctx, l.insert, args...)
 	}}
 	if statement != nil {
@@ -239,7 +229,7 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 
 type sqliteTx struct {
 	*sql.Tx
-	unlock    func()
+	writing   *slots
 	insertion func(ctx context.Context, args ...any) (sql.Result, error)
 }
 
@@ -256,7 +246,7 @@ func (tx *sqliteTx) isDemoted(error) bool                      { return false }
 func (tx *sqliteTx) commit(context.Context) error              { return tx.Commit() }
 
 func (tx *sqliteTx) rollBack(context.Context) {
-	defer tx.unlock()
+	defer tx.writing.giveBack()
 	tx.Rollback()
 }
 

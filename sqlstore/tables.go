@@ -40,10 +40,10 @@ func (c *session) lookAtTables(ctx context.Context, st *statements) (missing str
 		if types[table] == nil {
 			types[table] = make(map[string]string)
 		}
-		types[table][column] = strings.ToLower(kind)
-		if column == "" {
-			types[table][column] = kind
+		if column != "" { // a type
+			kind = strings.ToLower(kind)
 		}
+		types[table][column] = kind
 	}, []any{&table, &column, &kind}, st.catalog)
 	switch {
 	case err != nil && (transient(err) || ctx.Err() != nil):
