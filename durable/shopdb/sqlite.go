@@ -85,17 +85,19 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 		o.Logger.Warn("the SQLite file is on a network file system, where locks may not hold, and orders may be "+
 			"lost or made twice: put it on a local disk", slog.String("file", path), slog.String("system", network))
 	}
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_pragma": {
-		// SQLite waits for another writer in milliseconds, and does not notice
-		// meanwhile that a request's time is up; sqlstore tries again after it.
-		"busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")",
-		// Readers do not wait for the writer, nor the writer for them.
-		"journal_mode(WAL)",
-		// Each commit is on the disk before the order is acknowledged. WAL's
-		// usual NORMAL would lose the last ones when the power fails.
-		"synchronous(FULL)",
-		"journal_size_limit(" + strconv.Itoa(walLimit) + ")",
-	}}.Encode()}
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"},
+		"_txlock": {"immediate"}, // BEGIN takes the lock for which writers have waited
+		"_pragma": {
+			// SQLite waits for another writer in milliseconds, and does not notice
+			// meanwhile that a request's time is up; sqlstore tries again after it.
+			"busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")",
+			// Readers do not wait for the writer, nor the writer for them.
+			"journal_mode(WAL)",
+			// Each commit is on the disk before the order is acknowledged. WAL's
+			// usual NORMAL would lose the last ones when the power fails.
+			"synchronous(FULL)",
+			"journal_size_limit(" + strconv.Itoa(walLimit) + ")",
+		}}.Encode()}
 	connector, err := sqlite.NewConnector(dsn.String())
 	if err != nil {
 		return nil, nil, err

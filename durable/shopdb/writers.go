@@ -56,9 +56,8 @@ func (w *writers) enter(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	leave = func() { <-w.next }
 	if w.file == nil {
-		return leave, nil
+		return func() { <-w.next }, nil
 	}
 	leave = func() {
 		unlock(w.file)
@@ -67,8 +66,11 @@ func (w *writers) enter(ctx context.Context) (leave func(), err error) {
 	if lock(w.file, false) {
 		return leave, nil
 	}
-	locked := make(chan bool, 1)
-	go func() { locked <- lock(w.file, true) }()
+	locked := make(chan struct{})
+	go func() {
+		defer close(locked)
+		lock(w.file, true)
+	}()
 	select {
 	case <-locked:
 		return leave, nil
