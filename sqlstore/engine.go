@@ -97,8 +97,8 @@ type statements struct {
 	// finds the table of another schema in the search_path.
 	prefix string
 
-	// rows returns the placeholders of a number of rows, such as ($1, $2), ($3, $4).
-	rows func(rows, columns int) string
+	// param returns the placeholder of the nth argument, from 1 on.
+	param func(n int) string
 
 	users, product, widgets string // queries of a page, of one resource by its ID, and of a page
 
@@ -111,7 +111,12 @@ type statements struct {
 	// orderOf reads the order of a key.
 	orderOf string
 
-	// forget forgets the oldest keys that were recorded before a time, up to a number.
+	// oldKeys returns ID and keyed_ms of the orders whose keys were recorded from one time to before
+	// another, oldest first, up to a number.
+	oldKeys string
+
+	// forget, with a list of IDs behind it, forgets the keys of these orders that were recorded before
+	// a time, its first argument. It finds the orders by their IDs.
 	forget string
 
 	// now reads the clock, in milliseconds since 1970-01-01 00:00:00 UTC.
@@ -146,8 +151,7 @@ func (st *statements) find(ctx context.Context, c *session, hash [sha256.Size]by
 
 // forgetKeys is forgetKeys of an engine whose orders do not wait for it.
 func (st *statements) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
-	noPause := func(time.Duration) error { return nil }
-	return s.byThousands(ctx, noPause, st.forget, before.UnixMilli())
+	return s.forgetByThousands(ctx, func(time.Duration) error { return nil }, before.UnixMilli())
 }
 
 // confirm is confirm of an engine with one primary, on which any refusal stands.
@@ -229,16 +233,15 @@ func ownTables(id, body, orderID, scope, hash string) map[string]map[string]stri
 	}
 }
 
-// numbered is rows with placeholders such as $1, and marked with ?.
-func numbered(rows, columns int) string {
-	return placeholders(rows, columns, func(n int) string { return "$" + strconv.Itoa(n) })
-}
+func numbered(n int) string { return "$" + strconv.Itoa(n) }
 
-func marked(rows, columns int) string {
-	return placeholders(rows, columns, func(int) string { return "?" })
-}
+func marked(int) string { return "?" }
 
-func placeholders(rows, columns int, nth func(int) string) string {
+// rows returns the placeholders of a number of rows, such as ($1, $2), ($3, $4).
+func (st *statements) rows(rows, columns int) string { return st.rowsFrom(1, rows, columns) }
+
+// rowsFrom is rows whose first argument is the nth.
+func (st *statements) rowsFrom(n, rows, columns int) string {
 	var b strings.Builder
 	for i := range rows * columns {
 		switch {
@@ -249,7 +252,7 @@ func placeholders(rows, columns int, nth func(int) string) string {
 		default:
 			b.WriteString(", ")
 		}
-		b.WriteString(nth(i + 1))
+		b.WriteString(st.param(n + i))
 	}
 	b.WriteString(")")
 	return b.String()

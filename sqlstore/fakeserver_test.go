@@ -461,8 +461,18 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			t.changes = append(t.changes, r)
 			affected++
 		}
+	case "OLD KEYS":
+		for _, o := range s.oldKeys(t, c.args[1]) {
+			rows = append(rows, []driver.Value{o.id, o.keyed})
+		}
 	case "FORGET":
-		affected, err = s.forgetKeys(t, c)
+		for _, o := range s.oldKeys(t, c.args[0]) {
+			if slices.Contains(c.args[1:], driver.Value(o.id)) && err == nil {
+				err = s.write(t, c, "key "+o.hash)
+				t.changes = append(t.changes, change{forgets: o})
+				affected++
+			}
+		}
 	case "EMIT": // a record in the log
 		if err = s.readOnly; err == nil {
 			t.changes = append(t.changes, change{})
@@ -498,32 +508,15 @@ func (s *session) resources(c *call) (rows [][]driver.Value) {
 	return rows
 }
 
-// forgetKeys forgets keys by the column of the time that the statement names.
-func (s *session) forgetKeys(t *tx, c *call) (n int, err error) {
+// oldKeys returns the orders whose keys were recorded before a time, oldest first.
+func (s *session) oldKeys(t *tx, before driver.Value) []*orderRow {
 	s.read(t)
-	since := func(o *orderRow) int64 {
-		if strings.Contains(c.query, "keyed_ms") {
-			return o.keyed
-		}
-		return o.ms
-	}
-	before, most := c.args[0].(int64), 1000
-	if len(c.args) > 1 {
-		most = int(c.args[1].(int64))
-	}
 	old := slices.Collect(maps.Values(s.state.keys))
-	old = slices.DeleteFunc(old, func(o *orderRow) bool { return since(o) >= before })
+	old = slices.DeleteFunc(old, func(o *orderRow) bool { return o.keyed >= before.(int64) })
 	slices.SortFunc(old, func(a, b *orderRow) int {
-		return cmp.Or(cmp.Compare(since(a), since(b)), strings.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(a.keyed, b.keyed), strings.Compare(a.id, b.id))
 	})
-	for _, o := range old[:min(most, len(old))] {
-		if err := s.write(t, c, "key "+o.hash); err != nil {
-			return 0, err
-		}
-		t.changes = append(t.changes, change{forgets: o})
-		n++
-	}
-	return n, nil
+	return old
 }
 
 // find returns the order with a key and the one with an ID, as t sees them.

@@ -34,14 +34,16 @@ func newMySQL(version string) *mySQL {
 			AND (create_options LIKE '%partitioned%' OR engine NOT IN
 				(SELECT engine FROM information_schema.engines WHERE transactions = 'YES'))`,
 		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
-		rows:    marked,
+		param:   marked,
 		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
 		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = ?`,
+		oldKeys: `SELECT id, keyed_ms FROM storefront_orders
+			WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
 		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL
-			WHERE keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
+			WHERE keyed_ms + 0 < ? AND id IN `,
 		now: `SELECT ` + mySQLNow,
 		write: `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1)
 			ON DUPLICATE KEY UPDATE number = number + 1`,

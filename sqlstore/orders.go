@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"example.com/storefront"
@@ -204,20 +206,46 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 	return n, err
 }
 
-// byThousands runs a statement, whose last argument says how many rows it changes at most,
-// until it changes none, and returns how many it has changed. After each, it pauses.
-func (s *Store) byThousands(ctx context.Context, pause func(took time.Duration) error,
-	statement string, args ...any) (total int64, err error) {
-	args = append(args, keysPerStatement)
-	for {
-		began := time.Now()
-		n, err := s.exec(ctx, func(*statements) string { return statement }, args...)
-		total += n
-		if err != nil || n == 0 {
+// keysPerLook bounds how many IDs ForgetKeys keeps in memory.
+const keysPerLook = 100 * keysPerStatement
+
+// forgetByThousands forgets the keys that were recorded before a time, in milliseconds, and returns how
+// many. It pauses after each transaction.
+//
+// While any snapshot of the database is older, PostgreSQL and MySQL keep an index entry for each key that
+// was forgotten since. A search for the oldest keys passes all of these, so one serves many transactions.
+func (s *Store) forgetByThousands(ctx context.Context, pause func(took time.Duration) error, before int64) (
+	total int64, err error) {
+	for from, more := int64(math.MinInt64), true; more; {
+		var ids []any
+		ids, from, err = s.oldKeys(ctx, from, before)
+		if err != nil {
 			return total, err
 		}
-		if err := pause(time.Since(began)); err != nil {
-			return total, err
+		more = false // if others forget these keys, or nobody can, this is the last search
+		for some := range slices.Chunk(ids, keysPerStatement) {
+			began := time.Now()
+			n, err := s.exec(ctx, func(st *statements) string { return st.forget + st.rowsFrom(2, 1, len(some)) },
+				slices.Insert(some, 0, any(before))...)
+			if total += n; err == nil && n > 0 {
+				more = len(ids) == keysPerLook
+				err = pause(time.Since(began))
+			}
+			if err != nil {
+				return total, err
+			}
 		}
 	}
+	return total, nil
+}
+
+// oldKeys returns the IDs of the orders with the oldest keys, and the time of the last of these keys.
+func (s *Store) oldKeys(ctx context.Context, from, before int64) (ids []any, last int64, err error) {
+	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
+		var id string
+		ids, last = nil, from
+		return c.each(ctx, func() { ids = append(ids, id) }, []any{&id, &last}, c.database.sql().oldKeys,
+			from, before, keysPerLook)
+	})
+	return ids, last, err
 }

@@ -59,7 +59,7 @@ func newPostgreSQL(schema string) *postgreSQL {
 			AND (c.relkind = 'p' OR c.relpersistence <> 'p' OR row_security_active(c.oid))`,
 		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
 		prefix:  p,
-		rows:    numbered,
+		param:   numbered,
 		users:   `SELECT id, body FROM ` + p + `storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
 		product: `SELECT id, body FROM ` + p + `storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM ` + p + `storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
@@ -71,10 +71,10 @@ func newPostgreSQL(schema string) *postgreSQL {
 		// rows.
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM ` + p + `storefront_orders
 			WHERE key_hash = $1 FOR NO KEY UPDATE`,
-		// The last condition leaves out the keys that another ForgetKeys forgets meanwhile.
-		forget: `UPDATE ` + p + `storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
-			SELECT id FROM ` + p + `storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms < $1
-			ORDER BY keyed_ms LIMIT $2) AND key_hash IS NOT NULL`,
+		oldKeys: `SELECT id, keyed_ms FROM ` + p + `storefront_orders
+			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT $3`,
+		forget: `UPDATE ` + p + `storefront_orders SET key_hash = NULL, fingerprint = NULL
+			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
 		now:   `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
 		write: `SELECT pg_logical_emit_message(true, 'storefront', '')`,
 		servers: `SELECT concat_ws(' ', pg_postmaster_start_time(), current_setting('synchronous_standby_names'),

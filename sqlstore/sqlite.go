@@ -70,7 +70,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (eng
 			WHERE m.type = 'table' AND m.name LIKE 'storefront_%' AND i."unique" AND NOT i.partial
 			GROUP BY m.name, i.name HAVING count(*) = 1 AND min(k.name) IS NOT NULL`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
-		rows:   numbered,
+		param:  numbered,
 		// With a bare $2, SQLite would plan the query anew whenever a value is bound.
 		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
 		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
@@ -80,10 +80,10 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (eng
 			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `) ON CONFLICT (key_hash) DO NOTHING`,
 		// An order that SQLite shows is on the disk.
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
-		// The last condition leaves out the keys that another ForgetKeys forgets meanwhile.
-		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL WHERE id IN (
-			SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms < $1 ORDER BY keyed_ms LIMIT $2
-			) AND key_hash IS NOT NULL`,
+		oldKeys: `SELECT id, keyed_ms FROM storefront_orders
+			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT +$3`,
+		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL
+			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
 		now:   `SELECT ` + now,
 		write: `SELECT 1`, // there is nothing to wait for: the disk answers or fails
 	}, date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
@@ -129,10 +129,18 @@ func (e *sqlite) forgetKeys(ctx context.Context, s *Store, before time.Time) (in
 			return fmt.Errorf("sqlstore: %w", ctx.Err())
 		}
 	}
-	if _, err := s.byThousands(ctx, pause, e.date); err != nil {
-		return 0, err
+	for n := int64(1); n > 0; {
+		began := time.Now()
+		var err error
+		n, err = s.exec(ctx, func(*statements) string { return e.date }, keysPerStatement)
+		if err == nil && n > 0 {
+			err = pause(time.Since(began))
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
-	return s.byThousands(ctx, pause, e.forget, before.UnixMilli())
+	return s.forgetByThousands(ctx, pause, before.UnixMilli())
 }
 
 // open opens a link over any connection of the pool. Nothing ends a try early: a file does not fall silent.

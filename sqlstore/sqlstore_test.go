@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -573,15 +574,27 @@ func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 	}
 }
 
-// Each transaction holds its locks for a moment only, and no key is left for the next hour.
+// Each transaction holds its locks for a moment only, no key is left for the next hour, also if many
+// have the same time, and of many more keys than those of a search each is passed a few times only.
 func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		left := 2500
-		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) == "CLOCK" {
+		const keys = 250_500
+		left, searches := keys, 0
+		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) (
+			rows [][]driver.Value, _ error) {
+			switch kindOf(query) {
+			case "CLOCK":
 				return [][]driver.Value{{time.Now().UnixMilli()}}, nil
+			case "OLD KEYS":
+				searches++
+				for n := keys - left; n < keys && len(rows) < int(args[2].(int64)); n++ {
+					if ms := int64(n / 150_000); ms >= args[0].(int64) {
+						rows = append(rows, []driver.Value{strconv.Itoa(n), ms})
+					}
+				}
+				return rows, nil
 			}
-			n := min(left, int(args[1].(int64)))
+			n := len(args) - 1
 			left -= n
 			if n > 1000 {
 				t.Errorf("a statement has forgotten %d keys", n)
@@ -589,8 +602,28 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 			return make([][]driver.Value, n), nil
 		}}
 		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), time.Now().Add(-2*storefront.KeyLifetime))
-		if err != nil || n != 2500 || left != 0 {
-			t.Errorf("ForgetKeys returned %d, %v, and %d are left", n, err, left)
+		if err != nil || n != keys || left != 0 || searches != 3 {
+			t.Errorf("ForgetKeys returned %d, %v after %d searches, and %d are left", n, err, searches, left)
+		}
+	})
+}
+
+// Keys that others forget meanwhile, or that a trigger keeps, are no reason to search for ever.
+func TestForgetKeysEndsIfItForgetsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) (
+			rows [][]driver.Value, _ error) {
+			switch kindOf(query) {
+			case "CLOCK":
+				rows = [][]driver.Value{{time.Now().UnixMilli()}}
+			case "OLD KEYS":
+				rows = slices.Repeat([][]driver.Value{{"ord_1", int64(1)}}, int(args[2].(int64)))
+			}
+			return rows, nil
+		}}
+		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), time.Now().Add(-2*storefront.KeyLifetime))
+		if n != 0 || err != nil {
+			t.Errorf("ForgetKeys returned %d, %v", n, err)
 		}
 	})
 }
@@ -612,6 +645,8 @@ func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
 					return [][]driver.Value{{time.Now().UnixMilli()}}, nil
 				case strings.Contains(query, "SET keyed_ms"): // there are no keys of version 1
 					return nil, nil
+				case kindOf(query) == "OLD KEYS":
+					return slices.Repeat([][]driver.Value{{"ord_1", int64(1)}}, 20_000), nil
 				case !ended.IsZero():
 					pauses = append(pauses, time.Since(ended))
 				}

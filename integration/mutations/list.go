@@ -192,8 +192,8 @@ var mutations = []mutation{
 	{"Keys are forgotten that must be remembered",
 		"sqlstore", "Store.ForgetKeys", "now-storefront.KeyLifetime.Milliseconds()", "now",
 		"TestForgetKeysGoesByTheClockOfTheDatabase"},
-	{"ForgetKeys ends after its first transaction",
-		"sqlstore", "Store.byThousands", "n == 0", "true",
+	{"ForgetKeys ends after its first search",
+		"sqlstore", "Store.forgetByThousands", "more = len(ids) == keysPerLook", "",
 		"TestForgetKeysForgetsAllByThousands"},
 
 	// Retries.
