@@ -9,7 +9,7 @@
 //	faults      processes and networks that fail under orders
 //	overload    databases that are busy, stand still or are full
 //	releases    what each release has promised, and replicas of several on one database
-//	clusters    PostgreSQL pairs and MySQL groups, whole and in pieces
+//	clusters    PostgreSQL pairs, MySQL groups and equal servers, whole and in pieces
 //	wire        the contract of the service on each database
 //	clients     generated clients, and linters of openapi.json
 //	fronts      proxies before the service

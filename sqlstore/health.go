@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,8 +138,8 @@ func (m *monitor) end(err error) error {
 type question struct {
 	waiting int           // how many calls wait
 	cancel  func()        // called when none does any more
-	ended   chan struct{} // closed when server is set
-	server  *string       // the server that has answered; nil: none has
+	ended   chan struct{} // closed when servers is set
+	servers []string      // those that have answered
 }
 
 // isThere reports whether the server that was known when a try began answers within a time.
@@ -164,7 +165,7 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 				}
 				close(q.ended)
 			}()
-			q.server = s.askServer(asking, w.question)
+			q.servers = s.askServers(asking, w.question, *server)
 		}()
 	}
 	q.waiting++
@@ -181,46 +182,69 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 	}()
 	select {
 	case <-q.ended:
-		return q.server != nil && (*server == "" || *q.server == *server)
+		return len(q.servers) > 0 && (*server == "" || slices.Contains(q.servers, *server))
 	case <-ctx.Done():
 		return true
 	}
 }
 
-// askServer sends a statement to the server over another connection, and returns the
-// server's name, or nil if there is no answer.
-func (s *Store) askServer(ctx context.Context, statement func(*statements) string) *string {
-	began := s.now()
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		answered := time.Duration(max(s.reading.answered.Load(), s.ordering.answered.Load()))
-		if ctx.Err() != nil && answered > began {
-			return s.server.Load() // all connections are in use, and the server answers over them
+// mostAsked is over how many connections askServers asks at most.
+const mostAsked = 8
+
+// askServers sends a statement to the server over another connection, and returns the server's name, or
+// none if there is no answer.
+//
+// If another server than the wanted one answers, it may have taken that one's place, or both may be
+// behind one address. So askServers asks over further connections, idle or new, until the wanted one
+// answers, and returns all names. A balancer that knows no sequence may hide a server from all of them;
+// its calls then do their work once more.
+func (s *Store) askServers(ctx context.Context, statement func(*statements) string, wanted string) (
+	names []string) {
+	for len(names) < mostAsked && !slices.Contains(names, wanted) {
+		if pool := s.db.Stats(); len(names) > 0 && pool.InUse == pool.MaxOpenConnections {
+			break
 		}
-		pool := s.db.Stats()
-		if pool.InUse == pool.MaxOpenConnections && int64(pool.InUse) > s.stats.running.Load() {
-			return s.server.Load() // all connections are in use, some of them by the program
+		began := s.now()
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			return append(names, s.busyServer(ctx, began, len(names))...)
 		}
+		defer conn.Close()
+		db, err := s.detect(ctx, conn)
+		if err != nil {
+			break
+		}
+		// Any answer shows that the server is there, unless it says that it is not the primary.
+		if _, err := conn.ExecContext(ctx, statement(db.sql())); ctx.Err() != nil || classOf(err) >= notPrimary {
+			break
+		}
+		name, err := db.server(ctx, conn)
+		if err != nil {
+			break
+		}
+		if names = append(names, name); wanted == "" {
+			break
+		}
+	}
+	if len(names) > 0 && !slices.Contains(names, wanted) {
+		s.server.Store(&names[0]) // tries that began with the wanted one give up its connections
+	}
+	return names
+}
+
+// busyServer returns the name of the server that answered last if all connections are in use, and it is
+// not silent for all that is known. The question itself has held some since it began.
+func (s *Store) busyServer(ctx context.Context, began time.Duration, held int) []string {
+	pool := s.db.Stats()
+	answered := time.Duration(max(s.reading.answered.Load(), s.ordering.answered.Load()))
+	switch {
+	case ctx.Err() != nil && answered > began: // the server answers over these connections
+	case pool.InUse == pool.MaxOpenConnections && int64(pool.InUse-held) > s.stats.running.Load():
+		// The program uses some of them.
+	default:
 		return nil
 	}
-	defer conn.Close()
-	db, err := s.detect(ctx, conn)
-	if err != nil {
-		return nil
-	}
-	// Any answer shows that the server is there, unless it says that it is not the primary.
-	if _, err := conn.ExecContext(ctx, statement(db.sql())); ctx.Err() != nil || classOf(err) >= notPrimary {
-		return nil
-	}
-	name, err := db.server(ctx, conn)
-	if err != nil {
-		return nil
-	}
-	if known := s.server.Load(); *known == name {
-		return known
-	}
-	s.server.Store(&name) // tries that began with the other server give up its connections
-	return &name
+	return []string{*s.server.Load()}
 }
 
 // dropIdle closes the idle connections of the pool. Where a driver first asks the server

@@ -502,6 +502,67 @@ func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
 	}
 }
 
+// A balancer sends each connection to the next of several servers.
+func TestAnyOfEqualServersMayAnswer(t *testing.T) {
+	for _, engine := range []engine{postgres, mysql} {
+		for _, names := range [][]string{{"a", "b"}, {"a", "b", "c", "d", "e"}} {
+			for _, pool := range []int{0, 7} {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeDB(engine)
+					f.names = names
+					db := open(t, f)
+					db.SetMaxOpenConns(pool)
+					runs := 0
+					store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(8*time.Second, &runs)})
+					for i := range 4 {
+						create(t, store, fmt.Sprint(i)).Wait()
+					}
+					if s := store.Stats(); runs != 4 || s.Retries != 0 || s.Dropped != 0 {
+						t.Errorf("%v, %q, pool of %d: Accept ran %d times, and the store has %+v", engine, names, pool, runs, s)
+					}
+				})
+			}
+		}
+	}
+}
+
+// One that has fallen silent is left, although the others answer.
+func TestSilentOneOfEqualServersIsLeft(t *testing.T) {
+	for _, pool := range []int{0, 2, 7} {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			f := newFakeDB(postgres)
+			f.names = []string{"a", "b", "c"}
+			db := open(t, f)
+			db.SetMaxOpenConns(pool)
+			silent, over := false, make(chan struct{})
+			f.run = func(ctx context.Context, conn int, _ string, _ []driver.Value) ([][]driver.Value, error) {
+				if !silent || conn%3 != 0 {
+					return nil, errPassOn
+				}
+				select {
+				case <-ctx.Done():
+				case <-over:
+				}
+				return nil, driver.ErrBadConn
+			}
+			store := sqlstore.New(db, accepts(func(context.Context, *sql.Tx, storefront.Order) error {
+				if !silent {
+					silent = true
+					f.server.failOver() // ends its transactions
+				}
+				return nil
+			}))
+			began := time.Now()
+			create(t, store, "a").Wait()
+			if took := time.Since(began); took > timeout/2 {
+				t.Errorf("pool of %d: the order was created after %v", pool, took)
+			}
+			close(over)
+		})
+	}
+}
+
 // Where all connections are in use, the store cannot ask: by the program, or by calls that are answered.
 func TestOrderIsNotCutWhileOthersHaveTheConnections(t *testing.T) {
 	for name, use := range map[string]func(*sql.DB, *sqlstore.Store, context.Context){
