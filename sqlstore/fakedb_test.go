@@ -119,6 +119,7 @@ type fakeDB struct {
 	closed   []int    // the indexes in conns of those that are closed
 	ran      []string // the statements, without those that the server always answers
 	prepared []string // the statements that were prepared
+	serving  sync.WaitGroup
 }
 
 // newFakeDB returns a connector to a new server.
@@ -138,7 +139,7 @@ func open(t *testing.T, f *fakeDB) *sql.DB {
 		}
 		db.Close()
 		f.hangUp()
-		time.Sleep(f.server.took) // until the server has received all statements
+		f.serving.Wait()
 		// database/sql makes such a call wait for the next user of the connection.
 		if f.server.misused {
 			t.Error("a result was asked for its rows after its connection was given back")
@@ -168,7 +169,7 @@ func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
 	defer f.mu.Unlock()
 	c := &fakeConn{session: f.server.connect(), db: f, n: len(f.conns)}
 	f.conns = append(f.conns, c)
-	go c.run()
+	f.serving.Go(c.run)
 	return c, nil
 }
 
