@@ -7,7 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,144 +16,67 @@ import (
 	"unsafe"
 )
 
-const lifetime = time.Minute
-
 var (
 	errNotFound = errors.New("not found")
 	errFailed   = errors.New("failed")
 )
 
-// A source is a cache and what it reads: the n-th read returns n, unless fail or wait
-// says otherwise.
-type source struct {
-	*Cache[int]
-
-	mu    sync.Mutex
-	reads int
-	fail  error
+// An outcome is that of a read. Times are in seconds.
+type outcome struct {
+	takes     float64
+	cancelled float64 // when its context ends, and so the read, if that is before it is done
+	deaf      bool    // it goes on when its context ends
+	exits     bool    // it ends its goroutine
+	err       error   // that it returns
 }
 
-// newSource returns a source. wait, if it is not nil, is what the n-th read does before it
-// returns.
-func newSource(wait func(ctx context.Context, n int) error) *source {
-	s := new(source)
-	s.Cache = &Cache[int]{NotFound: errNotFound, Lifetime: lifetime, Size: 9, Read: func(ctx context.Context, _ string) (int, error) {
-		s.mu.Lock()
-		s.reads++
-		n, err := s.reads, s.fail
-		s.mu.Unlock()
-		if wait != nil && err == nil {
-			err = wait(ctx, n)
+// A request is one of a test. Times are in seconds.
+type request struct {
+	at     float64 // when it arrives
+	header string  // its directives, and when it is cancelled or has its deadline
+	want   string  // the answer and its time
+}
+
+// stored is the header of a request that takes whatever is stored.
+const stored = "only-if-cached, max-stale"
+
+// parse returns what a header says. Without cancelled and deadline, ctx ends with the test.
+func parse(ctx context.Context, header string) (context.Context, *Directives) {
+	d := &Directives{MaxAge: math.MaxInt64, MaxStale: -1, StaleIfError: -1}
+	var cancel context.CancelFunc
+	for text := range strings.SplitSeq(header, ", ") {
+		name, value, hasValue := strings.Cut(text, "=")
+		n, _ := strconv.ParseFloat(value, 64)
+		switch name {
+		case "no-cache":
+			d.NoCache = true
+		case "no-store":
+			d.NoStore = true
+		case "only-if-cached":
+			d.AcceptsAge, d.OnlyIfCached = true, true
+		case "max-age":
+			d.AcceptsAge, d.MaxAge = true, seconds(n)
+		case "min-fresh":
+			d.AcceptsAge, d.MinFresh = true, seconds(n)
+		case "max-stale":
+			d.AcceptsAge, d.MaxStale = true, seconds(n)
+			if !hasValue {
+				d.MaxStale = math.MaxInt64
+			}
+		case "stale-if-error":
+			d.StaleIfError = seconds(n)
+		case "deadline":
+			ctx, cancel = context.WithTimeout(ctx, seconds(n))
+			context.AfterFunc(ctx, cancel)
+		case "cancelled":
+			ctx, cancel = context.WithCancel(ctx)
+			time.AfterFunc(seconds(n), cancel)
 		}
-		if err != nil {
-			return 0, err
-		}
-		return n, nil
-	}}
-	return s
-}
-
-func (s *source) failWith(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
-}
-
-// A result is what Get returned.
-type result struct {
-	Answer[int]
-	err error
-}
-
-var keyP = Key{ID: "p"}
-
-// get asks for p.
-func (s *source) get(changes ...change) result { return s.getKey(keyP, changes...) }
-
-func (s *source) getKey(key Key, changes ...change) result {
-	return <-s.start(context.Background(), key, changes...)
-}
-
-// start begins what get does, in a goroutine of its own.
-func (s *source) start(ctx context.Context, key Key, changes ...change) <-chan result {
-	d := with(changes...)
-	done := make(chan result, 1)
-	go func() {
-		answer, err := s.Get(ctx, key, &d)
-		done <- result{answer, err}
-	}()
-	return done
-}
-
-// A change is a directive of a request.
-type change func(*Directives)
-
-// with returns the directives of a request without any, and these.
-func with(changes ...change) Directives {
-	d := Directives{MaxAge: math.MaxInt64, MaxStale: -1, StaleIfError: -1}
-	for _, change := range changes {
-		change(&d)
 	}
-	return d
+	return ctx, d
 }
 
-func maxAge(seconds int) change {
-	return func(d *Directives) { d.AcceptsAge, d.MaxAge = true, time.Duration(seconds)*time.Second }
-}
-
-func minFresh(seconds int) change {
-	return func(d *Directives) { d.AcceptsAge, d.MinFresh = true, time.Duration(seconds)*time.Second }
-}
-
-func maxStale(seconds int) change {
-	return func(d *Directives) { d.AcceptsAge, d.MaxStale = true, time.Duration(seconds)*time.Second }
-}
-
-func staleIfError(seconds int) change {
-	return func(d *Directives) { d.StaleIfError = time.Duration(seconds) * time.Second }
-}
-
-func anyStale(d *Directives)     { d.AcceptsAge, d.MaxStale = true, math.MaxInt64 }
-func noCache(d *Directives)      { d.NoCache = true }
-func noStore(d *Directives)      { d.NoStore = true }
-func onlyIfCached(d *Directives) { d.AcceptsAge, d.OnlyIfCached = true, true }
-
-// want checks that the result is this value.
-func (r result) want(t *testing.T, n int) {
-	t.Helper()
-	if r.err != nil || r.Value != n {
-		t.Errorf("got %d and the error %v, want %d", r.Value, r.err, n)
-	}
-}
-
-// wantError checks that the result is this error.
-func (r result) wantError(t *testing.T, want error) {
-	t.Helper()
-	if !errors.Is(r.err, want) {
-		t.Errorf("got %d and the error %v, want the error %v", r.Value, r.err, want)
-	}
-}
-
-// wantReads checks how many reads there were.
-func (s *source) wantReads(t *testing.T, want int) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reads != want {
-		t.Errorf("%d reads, want %d", s.reads, want)
-	}
-}
-
-// wantStored checks which value of p is stored; 0 is none.
-func (s *source) wantStored(t *testing.T, n int) {
-	t.Helper()
-	r := s.get(onlyIfCached, anyStale)
-	if n == 0 {
-		r.wantError(t, ErrNotCached)
-		return
-	}
-	r.want(t, n)
-}
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // pause waits for d or the end of ctx.
 func pause(ctx context.Context, d time.Duration) error {
@@ -164,12 +88,97 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// taking returns a wait that takes d.
-func taking(d time.Duration) func(context.Context, int) error {
-	return func(ctx context.Context, _ int) error { return pause(ctx, d) }
+// newCache returns one with room for 9 values, each fresh for a minute.
+func newCache(read func(ctx context.Context, id string) (int, error)) *Cache[int] {
+	return &Cache[int]{Read: read, NotFound: errNotFound, Lifetime: time.Minute, Size: 9}
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// play has the requests arrive one after the other, and checks what each is answered. The n-th read
+// does what reads says, and returns n unless that is an error. There is no other.
+func play(t *testing.T, name string, reads []outcome, requests []request) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var seen []context.Context // by the reads
+			cache := newCache(func(ctx context.Context, _ string) (int, error) {
+				seen = append(seen, ctx)
+				n := len(seen)
+				if n > len(reads) {
+					return n, nil
+				}
+				r := reads[n-1]
+				if r.deaf {
+					ctx = context.WithoutCancel(ctx)
+				}
+				if err := pause(ctx, seconds(r.takes)); err != nil {
+					if at := time.Since(began); at != seconds(r.cancelled) {
+						t.Errorf("read %d is cancelled after %v, want %v", n, at, seconds(r.cancelled))
+					}
+					return 0, err
+				}
+				if r.exits {
+					runtime.Goexit()
+				}
+				if r.err != nil {
+					return 0, r.err
+				}
+				return n, nil
+			})
+			var pending sync.WaitGroup
+			for i, r := range requests {
+				time.Sleep(seconds(r.at) - time.Since(began))
+				pending.Go(func() {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					got := "none"
+					defer func() {
+						if got != r.want {
+							t.Errorf("request %d (%s): the answer is %s, want %s", i, r.header, got, r.want)
+						}
+					}()
+					ctx, d := parse(ctx, r.header)
+					answer, err := cache.Get(ctx, Key{ID: "p"}, d)
+					got = describe(answer, err, began)
+				})
+				synctest.Wait()
+			}
+			pending.Wait()
+			synctest.Wait()
+			if len(seen) != len(reads) || len(cache.reads) > 0 {
+				t.Errorf("%d reads, want %d; %d go on", len(seen), len(reads), len(cache.reads))
+			}
+			for i, ctx := range seen {
+				if ctx.Err() == nil {
+					t.Errorf("the context of read %d has not ended: what hangs on it is leaked", i+1)
+				}
+			}
+		})
+	})
+}
+
+func describe(a Answer[int], err error, began time.Time) string {
+	text := fmt.Sprint(a.Value)
+	if err != nil {
+		text = err.Error()
+	}
+	text += fmt.Sprint(" at ", time.Since(began))
+	if a.Forwarded != "" {
+		text += ", " + string(a.Forwarded)
+	}
+	if a.Collapsed {
+		text += ", collapsed"
+	}
+	if !a.Began.IsZero() || a.Age != 0 {
+		text += fmt.Sprintf(", %v old", time.Since(a.Began))
+		if a.Age != time.Since(a.Began) {
+			text += fmt.Sprintf(" and not %v", a.Age)
+		}
+	}
+	if a.Failure != nil {
+		text += ", in place of " + a.Failure.Error()
+	}
+	return text
+}
 
 // Outcomes of a request.
 const (
@@ -181,655 +190,395 @@ const (
 
 func TestDirectivesDecideWhatARequestIsGiven(t *testing.T) {
 	const nothing = -1 // is stored
-	for _, test := range []struct {
-		name   string
+	for _, row := range []struct {
 		age    float64 // of what is stored, in seconds
+		header string
 		want   string
 		reason Reason
-		d      []change
 	}{
-		{"no directive", 0, asked, Request, nil},
-		{"no directive, stale", 60, asked, Stale, nil},
-		{"stale-if-error accepts no age", 0, asked, Request, []change{staleIfError(60)}},
+		{0, "", asked, Request},
+		{60, "", asked, Stale},
+		{0, "stale-if-error=60", asked, Request},
 
-		{"age below max-age", 29, given, "", []change{maxAge(30)}},
-		{"age exactly max-age", 30, given, "", []change{maxAge(30)}},
-		{"age above max-age", 30.001, asked, Request, []change{maxAge(30)}},
-		{"age just below the lifetime", 59.999, given, "", []change{maxAge(3600)}},
-		{"age exactly the lifetime", 60, asked, Stale, []change{maxAge(3600)}},
+		{29, "max-age=30", given, ""},
+		{30, "max-age=30", given, ""},
+		{30.001, "max-age=30", asked, Request},
+		{59.999, "max-age=3600", given, ""},
+		{60, "max-age=3600", asked, Stale},
 
-		{"no-cache", 0, asked, Request, []change{noCache}},
-		{"no-cache, stale", 60, asked, Stale, []change{noCache}},
-		{"no-cache wins over max-age", 0, asked, Request, []change{noCache, maxAge(60)}},
-		{"no-cache wins over max-stale", 0, asked, Request, []change{noCache, anyStale}},
+		{0, "no-cache", asked, Request},
+		{60, "no-cache", asked, Stale},
+		{0, "no-cache, max-age=60", asked, Request},
+		{0, "no-cache, max-stale", asked, Request},
 
-		{"no-store", 0, askedOnly, Request, []change{noStore}},
-		{"no-store, stale", 60, askedOnly, Stale, []change{noStore}},
-		{"no-store with no-cache", 0, askedOnly, Request, []change{noStore, noCache}},
-		{"no-store does not apply to what is stored", 30, given, "", []change{noStore, maxAge(30)}},
-		{"no-store with max-age that does not accept", 31, askedOnly, Request, []change{noStore, maxAge(30)}},
+		{0, "no-store", askedOnly, Request},
+		{60, "no-store", askedOnly, Stale},
+		{0, "no-store, no-cache", askedOnly, Request},
+		{30, "no-store, max-age=30", given, ""}, // it does not apply to what is stored
+		{31, "no-store, max-age=30", askedOnly, Request},
 
-		{"min-fresh exactly left", 40, given, "", []change{minFresh(20)}},
-		{"min-fresh a little more than left", 40.001, asked, Request, []change{minFresh(20)}},
-		{"min-fresh of the whole lifetime", 0, given, "", []change{minFresh(60)}},
-		{"min-fresh above the lifetime", 0, asked, Request, []change{minFresh(61)}},
+		{40, "min-fresh=20", given, ""},
+		{40.001, "min-fresh=20", asked, Request},
+		{0, "min-fresh=60", given, ""},
+		{0, "min-fresh=61", asked, Request},
+		{60, "min-fresh=0", asked, Stale},
 
-		{"max-stale of a fresh one", 59, given, "", []change{maxStale(0)}},
-		{"max-stale without limit", 1e7, given, "", []change{anyStale}},
-		{"stale for exactly max-stale", 70, given, "", []change{maxStale(10)}},
-		{"stale for a little more than max-stale", 70.001, asked, Stale, []change{maxStale(10)}},
+		{59, "max-stale=0", given, ""},
+		{1e7, "max-stale", given, ""},
+		{70, "max-stale=10", given, ""},
+		{70.001, "max-stale=10", asked, Stale},
 
-		{"min-fresh=0 of a stale one", 60, asked, Stale, []change{minFresh(0)}},
-		{"max-stale and min-fresh", 50, given, "", []change{maxStale(10), minFresh(10)}},
-		{"max-stale and min-fresh, less than min-fresh left", 51, asked, Request, []change{maxStale(10), minFresh(10)}},
-		{"max-stale and min-fresh of a stale one", 60, asked, Stale, []change{anyStale, minFresh(1)}},
-		{"max-stale and max-age, older than max-age", 71, asked, Stale, []change{anyStale, maxAge(70)}},
-		{"max-age and min-fresh, older than max-age", 31, asked, Request, []change{maxAge(30), minFresh(20)}},
+		{50, "max-stale=10, min-fresh=10", given, ""},
+		{51, "max-stale=10, min-fresh=10", asked, Request},
+		{60, "max-stale, min-fresh=1", asked, Stale},
+		{71, "max-stale, max-age=70", asked, Stale},
+		{31, "max-age=30, min-fresh=20", asked, Request},
 
-		{"only-if-cached", 59, given, "", []change{onlyIfCached}},
-		{"only-if-cached of a stale one", 60, unanswered, "", []change{onlyIfCached}},
-		{"only-if-cached, older than max-age", 31, unanswered, "", []change{onlyIfCached, maxAge(30)}},
-		{"only-if-cached, max-stale", 70, given, "", []change{onlyIfCached, maxStale(10)}},
-		{"only-if-cached, no-cache", 0, unanswered, "", []change{onlyIfCached, noCache}},
-		{"only-if-cached, no-store", 59, given, "", []change{onlyIfCached, noStore}},
-		{"only-if-cached, no-store of a stale one", 60, unanswered, "", []change{onlyIfCached, noStore}},
+		{59, "only-if-cached", given, ""},
+		{60, "only-if-cached", unanswered, ""},
+		{31, "only-if-cached, max-age=30", unanswered, ""},
+		{70, "only-if-cached, max-stale=10", given, ""},
+		{0, "only-if-cached, no-cache", unanswered, ""},
+		{59, "only-if-cached, no-store", given, ""},
+		{60, "only-if-cached, no-store", unanswered, ""},
 
-		{"no directive", nothing, asked, URIMiss, nil},
-		{"no-cache", nothing, asked, URIMiss, []change{noCache}},
-		{"max-age", nothing, asked, URIMiss, []change{maxAge(30)}},
-		{"min-fresh above the lifetime", nothing, asked, URIMiss, []change{minFresh(61)}},
-		{"max-stale", nothing, asked, URIMiss, []change{anyStale}},
-		{"no-store", nothing, askedOnly, URIMiss, []change{noStore}},
-		{"no-store, max-age", nothing, askedOnly, URIMiss, []change{noStore, maxAge(30)}},
-		{"only-if-cached", nothing, unanswered, "", []change{onlyIfCached}},
-		{"only-if-cached, no-store", nothing, unanswered, "", []change{onlyIfCached, noStore}},
-		{"only-if-cached, no-cache", nothing, unanswered, "", []change{onlyIfCached, noCache}},
+		{nothing, "", asked, URIMiss},
+		{nothing, "no-cache", asked, URIMiss},
+		{nothing, "max-age=30", asked, URIMiss},
+		{nothing, "min-fresh=61", asked, URIMiss},
+		{nothing, "max-stale", asked, URIMiss},
+		{nothing, "no-store", askedOnly, URIMiss},
+		{nothing, "no-store, max-age=30", askedOnly, URIMiss},
+		{nothing, "only-if-cached", unanswered, ""},
+		{nothing, "only-if-cached, no-store", unanswered, ""},
+		{nothing, "only-if-cached, no-cache", unanswered, ""},
 	} {
-		inBubble(t, fmt.Sprintf("%s, age %v", test.name, test.age), func(t *testing.T) {
-			s := newSource(nil)
-			began, had := time.Time{}, 0
-			if test.age != nothing {
-				s.get().want(t, 1)
-				began, had = time.Now(), 1
-				time.Sleep(seconds(test.age))
-			}
-			r := s.get(test.d...)
-			want, stored := result{}, had
-			switch test.want {
-			case given:
-				want.Answer = Answer[int]{Value: had, Began: began, Age: seconds(test.age)}
-			case asked, askedOnly:
-				want.Answer = Answer[int]{Value: had + 1, Forwarded: test.reason}
-			case unanswered:
-				want.err = ErrNotCached
-			}
-			if test.want == asked {
-				stored = had + 1
-			}
-			if r != want {
-				t.Errorf("got %+v, want %+v: %s", r, want, test.want)
-			}
-			s.wantReads(t, max(had, want.Value))
-			s.wantStored(t, stored)
-		})
+		at, reads, first := seconds(row.age), []outcome{{}}, []request{{0, "", "1 at 0s, uri-miss"}}
+		last := fmt.Sprintf("1 at %v, %v old", at, at)
+		if row.age == nothing {
+			at, reads, first, last = 0, nil, nil, "agecache: not cached at 0s"
+		}
+		want := last
+		switch row.want {
+		case unanswered:
+			want = fmt.Sprintf("agecache: not cached at %v", at)
+		case asked, askedOnly:
+			reads = append(reads, outcome{})
+			want = fmt.Sprintf("%d at %v, %s", len(reads), at, row.reason)
+		}
+		if row.want == asked {
+			last = fmt.Sprintf("%d at %v, 0s old", len(reads), at)
+		}
+		play(t, fmt.Sprintf("%s, age %v", row.header, row.age), reads,
+			append(first, request{at.Seconds(), row.header, want}, request{at.Seconds(), stored, last}))
 	}
 }
 
 // The value of a read may be as old as the beginning of the read.
 func TestAgeCountsFromTheBeginningOfTheRead(t *testing.T) {
-	for name, d := range map[string][]change{"read through": nil, "shared": {maxAge(60)}} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newSource(taking(5 * time.Second))
-			began := time.Now()
-			s.get(d...).want(t, 1)
-			time.Sleep(10 * time.Second)
-			if r := s.get(onlyIfCached); r.Age != 15*time.Second || !r.Began.Equal(began) {
-				t.Errorf("age %v, begun at %v, want 15s and %v", r.Age, r.Began, began)
-			}
+	for _, header := range []string{"", "max-age=60"} {
+		play(t, header, []outcome{{takes: 5}}, []request{
+			{0, header, "1 at 5s, uri-miss"},
+			{15, "only-if-cached", "1 at 15s, 15s old"},
 		})
 	}
 }
 
 func TestStaleIfError(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		age  float64
-		err  error
-		want int // the value; 0: the error
-		d    []change
+	wrapped := fmt.Errorf("wrapped: %w", errNotFound)
+	for _, row := range []struct {
+		age    float64
+		header string
+		err    error // of the read, if there is one
+		helps  bool
 	}{
-		{"stale for exactly the limit", 90, errFailed, 1, []change{staleIfError(30)}},
-		{"stale for a little more than the limit", 90.001, errFailed, 0, []change{staleIfError(30)}},
-		{"fresh", 10, errFailed, 1, []change{staleIfError(0)}},
-		{"stale, limit 0", 61, errFailed, 0, []change{staleIfError(0)}},
-		{"without limit", 1e7, errFailed, 1, []change{staleIfError(1e9)}},
-		{"a deadline of the read", 90, context.DeadlineExceeded, 1, []change{staleIfError(30)}},
-		{"no such value", 61, fmt.Errorf("wrapped: %w", errNotFound), 0, []change{staleIfError(30)}},
-		{"no such value, with no-store", 61, errNotFound, 0, []change{noStore, staleIfError(30)}},
-		{"only-if-cached", 61, errFailed, 0, []change{onlyIfCached, staleIfError(30)}},
-		{"not asked for", 61, errFailed, 0, nil},
-		{"max-age is not a limit for failures", 90, errFailed, 1, []change{maxAge(5), staleIfError(30)}},
-		{"max-stale is not a limit for failures", 90, errFailed, 1, []change{maxStale(5), staleIfError(30)}},
-		{"min-fresh is not one either", 90, errFailed, 1, []change{minFresh(5), staleIfError(30)}},
-		{"no-cache asks first", 90, errFailed, 1, []change{noCache, staleIfError(30)}},
-		{"no-store", 90, errFailed, 1, []change{noStore, staleIfError(30)}},
+		{90, "stale-if-error=30", errFailed, true},
+		{90.001, "stale-if-error=30", errFailed, false},
+		{10, "stale-if-error=0", errFailed, true},
+		{61, "stale-if-error=0", errFailed, false},
+		{1e7, "stale-if-error=1e9", errFailed, true},
+		{90, "stale-if-error=30", context.DeadlineExceeded, true},
+		{61, "stale-if-error=30", wrapped, false},
+		{61, "no-store, stale-if-error=30", errNotFound, false},
+		{61, "only-if-cached, stale-if-error=30", nil, false},
+		{61, "", errFailed, false},
+		// Other directives are no limit for failures.
+		{90, "max-age=5, stale-if-error=30", errFailed, true},
+		{90, "max-stale=5, stale-if-error=30", errFailed, true},
+		{90, "min-fresh=5, stale-if-error=30", errFailed, true},
+		{90, "no-cache, stale-if-error=30", errFailed, true},
+		{90, "no-store, stale-if-error=30", errFailed, true},
 	} {
-		inBubble(t, test.name, func(t *testing.T) {
-			s := newSource(nil)
-			s.get()
-			began := time.Now()
-			time.Sleep(seconds(test.age))
-			s.failWith(test.err)
-			r := s.get(test.d...)
-			if test.want == 0 {
-				if r.err == nil || r.Failure != nil || !r.Began.IsZero() {
-					t.Errorf("got %+v, want the error alone", r)
-				}
-				return
-			}
-			reason := Stale
-			if test.age < 60 {
-				reason = Request
-			}
-			want := result{Answer[int]{Value: 1, Forwarded: reason, Began: began, Age: seconds(test.age), Failure: test.err}, nil}
-			if r != want {
-				t.Errorf("got %+v, want %+v", r, want)
-			}
-			s.wantReads(t, 2)
+		at, reason, reads := seconds(row.age), Stale, []outcome{{}, {err: row.err}}
+		if row.age < 60 {
+			reason = Request
+		}
+		want := fmt.Sprintf("%v at %v, %s", row.err, at, reason)
+		if row.helps {
+			want = fmt.Sprintf("1 at %v, %s, %v old, in place of %v", at, reason, at, row.err)
+		}
+		if row.err == nil {
+			want, reads = fmt.Sprintf("agecache: not cached at %v", at), reads[:1]
+		}
+		play(t, fmt.Sprintf("%s, age %v, %v", row.header, row.age, row.err), reads, []request{
+			{0, "", "1 at 0s, uri-miss"}, {row.age, row.header, want},
 		})
 	}
-	t.Run("nothing is stored", func(t *testing.T) {
-		s := newSource(nil)
-		s.failWith(errFailed)
-		s.get(staleIfError(30)).wantError(t, errFailed)
+	play(t, "nothing is stored", []outcome{{err: errFailed}}, []request{
+		{0, "stale-if-error=30", "failed at 0s, uri-miss"},
 	})
-	for name, d := range map[string][]change{"read through": {staleIfError(30)}, "shared": {maxAge(5), staleIfError(30)}} {
-		inBubble(t, "the request's own deadline, "+name, func(t *testing.T) {
-			s := newSource(func(ctx context.Context, n int) error { return pause(ctx, time.Duration(n-1)*time.Hour) })
-			s.get()
-			time.Sleep(80 * time.Second)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			r := <-s.start(ctx, keyP, d...)
-			r.want(t, 1)
-			if r.Age != 85*time.Second || r.Failure != context.DeadlineExceeded {
-				t.Errorf("age %v for the failure %v, want 85s and the deadline", r.Age, r.Failure)
-			}
+	for _, header := range []string{"stale-if-error=30", "max-age=5, stale-if-error=30"} {
+		reads := []outcome{{}, {takes: 99, cancelled: 85}, {takes: 99, cancelled: 88}}
+		play(t, "the request's own end, "+header, reads, []request{
+			{0, "", "1 at 0s, uri-miss"},
+			{80, header + ", deadline=5",
+				"1 at 1m25s, stale, 1m25s old, in place of " + context.DeadlineExceeded.Error()},
+			{86, header + ", cancelled=2", "context canceled at 1m28s, stale"},
 		})
 	}
-	t.Run("a request that has been cancelled", func(t *testing.T) {
-		s := newSource(func(ctx context.Context, _ int) error { return ctx.Err() })
-		s.get()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		(<-s.start(ctx, keyP, staleIfError(30))).wantError(t, context.Canceled)
-	})
 }
 
 func TestNotFoundDropsWhatIsStored(t *testing.T) {
-	for _, d := range [][]change{nil, {noCache}, {maxAge(5)}} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSource(nil)
-			s.get()
-			time.Sleep(10 * time.Second)
-			s.failWith(fmt.Errorf("wrapped: %w", errNotFound))
-			s.get(d...).wantError(t, errNotFound)
-			s.wantStored(t, 0)
+	for _, header := range []string{"", "no-cache", "max-age=5"} {
+		play(t, header, []outcome{{}, {err: fmt.Errorf("wrapped: %w", errNotFound)}}, []request{
+			{0, "", "1 at 0s, uri-miss"},
+			{10, header, "wrapped: not found at 10s, request"},
+			{11, stored, "agecache: not cached at 11s"},
 		})
 	}
 }
 
 func TestFailuresAreNotStoredAndDropNothing(t *testing.T) {
 	for _, err := range []error{errFailed, context.DeadlineExceeded, errNotFound} {
-		for _, d := range [][]change{nil, {maxAge(60)}} {
-			s := newSource(nil)
-			s.failWith(err)
-			for range 2 {
-				s.get(d...).wantError(t, err)
-			}
-			s.wantReads(t, 2)
-			s.failWith(nil)
-			s.get(maxAge(60)).want(t, 3)
-			s.wantStored(t, 3)
-			if err != errNotFound {
-				s.failWith(err)
-				s.get(noCache)
-				s.wantStored(t, 3)
-			}
+		for _, header := range []string{"", "max-age=60"} {
+			reads := []outcome{{err: err}, {err: err}, {}, {err: errFailed}}
+			play(t, fmt.Sprintf("%s, %v", header, err), reads, []request{
+				{0, header, err.Error() + " at 0s, uri-miss"},
+				{1, header, err.Error() + " at 1s, uri-miss"},
+				{2, "max-age=60", "3 at 2s, uri-miss"},
+				{3, "no-cache", "failed at 3s, request"},
+				{4, stored, "3 at 4s, 2s old"},
+			})
 		}
 	}
 }
 
 func TestSizeBoundsTheCacheAndTheLeastRecentlyUsedGoes(t *testing.T) {
-	read := func(s *source, ids ...string) {
-		for _, id := range ids {
-			s.getKey(Key{ID: id}, noCache)
-		}
-	}
-	for _, test := range []struct {
+	for _, row := range []struct {
 		name string
 		size int
-		use  func(s *source)
-		want []string
+		uses string // the header of a request, and the keys
+		want string
 	}{
-		{"room for all", 3, func(s *source) { read(s, "a", "b", "c") }, []string{"a", "b", "c"}},
-		{"one too many", 2, func(s *source) { read(s, "a", "b", "c") }, []string{"b", "c"}},
-		{"one", 1, func(s *source) { read(s, "a", "b", "c") }, []string{"c"}},
-		{"an answer from the cache is a use", 2, func(s *source) {
-			read(s, "a", "b")
-			s.getKey(Key{ID: "a"}, maxAge(30))
-			read(s, "c")
-		}, []string{"a", "c"}},
-		{"a refresh is a use and takes no room", 2, func(s *source) { read(s, "a", "b", "a", "a", "c") }, []string{"a", "c"}},
-		{"no-store takes no room", 2, func(s *source) {
-			read(s, "a", "b")
-			s.getKey(Key{ID: "c"}, noStore)
-		}, []string{"a", "b"}},
-		{"shared reads fill it", 2, func(s *source) {
-			for _, id := range []string{"a", "b", "c"} {
-				s.getKey(Key{ID: id}, maxAge(30))
-			}
-		}, []string{"b", "c"}},
-		{"values that are gone leave room", 2, func(s *source) {
-			read(s, "a", "b")
-			s.failWith(errNotFound)
-			read(s, "b")
-			s.failWith(nil)
-			read(s, "c")
-		}, []string{"a", "c"}},
+		{"room for all", 3, "no-cache: a b c", "a b c"},
+		{"one too many", 2, "no-cache: a b c", "b c"},
+		{"one", 1, "no-cache: a b c", "c"},
+		{"an answer from the cache is a use", 2, "no-cache: a b; max-age=30: a; no-cache: c", "a c"},
+		{"a refresh is a use and takes no room", 2, "no-cache: a b a a c", "a c"},
+		{"no-store takes no room", 2, "no-cache: a b; no-store: c", "a b"},
+		{"shared reads fill it", 2, "max-age=30: a b c", "b c"},
+		{"values that are gone leave room", 2, "no-cache: a b; gone: b; no-cache: c", "a c"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := newSource(nil)
-			s.Size = test.size
-			test.use(s)
-			var stored []string
-			for _, id := range []string{"a", "b", "c"} {
-				if s.getKey(Key{ID: id}, onlyIfCached).err == nil {
-					stored = append(stored, id)
-				}
+		var gone error
+		cache := newCache(func(context.Context, string) (int, error) { return 0, gone })
+		cache.Size = row.size
+		for use := range strings.SplitSeq(row.uses, "; ") {
+			header, ids, _ := strings.Cut(use, ": ")
+			gone = nil
+			if header == "gone" {
+				gone = errNotFound
 			}
-			if !slices.Equal(stored, test.want) {
-				t.Errorf("stored %q, want %q", stored, test.want)
+			_, d := parse(t.Context(), header)
+			for _, id := range strings.Fields(ids) {
+				cache.Get(t.Context(), Key{ID: id}, d)
 			}
-		})
+		}
+		var got []string
+		_, d := parse(t.Context(), stored)
+		for _, id := range []string{"a", "b", "c"} {
+			if _, err := cache.Get(t.Context(), Key{ID: id}, d); err == nil {
+				got = append(got, id)
+			}
+		}
+		if strings.Join(got, " ") != row.want {
+			t.Errorf("%s: stored %q, want %s", row.name, got, row.want)
+		}
 	}
 }
 
 func TestKeysShareNeitherAValueNorARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(taking(time.Second))
+		n := 0
+		cache := newCache(func(ctx context.Context, _ string) (int, error) {
+			n++
+			read := n
+			return read, pause(ctx, time.Second)
+		})
 		keys := []Key{{"", "p"}, {"a", "p"}, {"b", "p"}, {"", "ap"}, {"ap", ""}}
-		var pending []<-chan result
-		for _, key := range keys {
-			pending = append(pending, s.start(t.Context(), key, maxAge(30)))
+		for _, header := range []string{"max-age=30", stored} {
+			_, d := parse(t.Context(), header)
+			for i, key := range keys {
+				go func() {
+					if got, err := cache.Get(t.Context(), key, d); got.Value != i+1 || err != nil {
+						t.Errorf("%s of %q: %d, %v, want %d", header, key, got.Value, err, i+1)
+					}
+				}()
+				synctest.Wait()
+			}
+			time.Sleep(2 * time.Second)
 		}
-		for i, key := range keys {
-			(<-pending[i]).want(t, s.getKey(key, onlyIfCached).Value)
-		}
-		s.wantReads(t, len(keys))
 	})
 }
 
 func TestConcurrentRequestsThatAcceptAgeShareOneRead(t *testing.T) {
-	for _, ds := range [][][]change{
-		{{maxAge(60)}},
-		{{maxAge(1)}}, // the read takes longer, but none of them came after it began
-		{{maxAge(60)}, {anyStale}, {minFresh(5)}, {maxAge(10), staleIfError(5)}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSource(taking(5 * time.Second))
-			var pending []<-chan result
-			for i := range 50 {
-				pending = append(pending, s.start(t.Context(), keyP, ds[i%len(ds)]...))
-			}
-			collapsed := 0
-			for _, p := range pending {
-				r := <-p
-				r.want(t, 1)
-				if r.Collapsed {
-					collapsed++
-				}
-				if r.Forwarded != URIMiss {
-					t.Errorf("read for the reason %q", r.Forwarded)
-				}
-			}
-			s.wantReads(t, 1)
-			if collapsed != 49 {
-				t.Errorf("%d of 50 answers are marked as collapsed, want all but one", collapsed)
-			}
-		})
-	}
-}
-
-// For a request that joins a read, the value is as old as the read.
-func TestAgeOfASharedRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSource(taking(50 * time.Second))
-		began := time.Now()
-		first := s.start(t.Context(), keyP, maxAge(60))
-		time.Sleep(49 * time.Second)
-		want := result{Answer[int]{Value: 1, Forwarded: URIMiss, Collapsed: true, Began: began, Age: 50 * time.Second}, nil}
-		if joined := <-s.start(t.Context(), keyP, maxAge(60)); joined != want {
-			t.Errorf("the request that joined got %+v, want %+v", joined, want)
-		}
-		want = result{Answer[int]{Value: 1, Forwarded: URIMiss}, nil}
-		if own := <-first; own != want {
-			t.Errorf("the request that began the read got %+v, want %+v", own, want)
-		}
+	const joined = "1 at 5s, uri-miss, collapsed, 5s old"
+	play(t, "whatever else they say", []outcome{{takes: 5}}, []request{
+		{0, "max-age=10, stale-if-error=5", "1 at 5s, uri-miss"},
+		{0, "max-stale", joined},
+		{0, "min-fresh=5", joined},
+		{0, "max-age=1", joined}, // the read takes longer, but it did not begin before the request came
+		{4, "max-age=5", joined},
+	})
+	play(t, "there is none", []outcome{{takes: 5, err: errNotFound}}, []request{
+		{0, "max-age=60", "not found at 5s, uri-miss"},
+		{1, "max-age=60", "not found at 5s, uri-miss, collapsed, 5s old"},
 	})
 }
 
 func TestARequestThatDoesNotAcceptAgeNeverJoinsARead(t *testing.T) {
-	for name, d := range map[string][]change{
-		"no directive":      nil,
-		"no-cache":          {noCache},
-		"no-cache, max-age": {noCache, maxAge(60)},
-		"no-store":          {noStore},
-		"no-store, max-age": {noStore, maxAge(60)},
-		"min-fresh":         {minFresh(61)},
-		"stale-if-error":    {staleIfError(60)},
+	for _, header := range []string{
+		"", "no-cache", "no-cache, max-age=60", "no-store", "no-store, max-age=60", "min-fresh=61",
+		"stale-if-error=60",
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newSource(taking(5 * time.Second))
-			first := s.start(t.Context(), keyP, maxAge(60))
-			time.Sleep(time.Second)
-			second := s.start(t.Context(), keyP, d...)
-			synctest.Wait()
-			s.wantReads(t, 2)
-			(<-first).want(t, 1)
-			(<-second).want(t, 2)
+		play(t, header, []outcome{{takes: 5}, {takes: 5}}, []request{
+			{0, "max-age=60", "1 at 5s, uri-miss"}, {1, header, "2 at 6s, uri-miss"},
 		})
 	}
 }
 
 func TestASharedReadIsNotGivenToARequestForWhichItBeganTooLongAgo(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		arrives time.Duration
-		d       change
-		want    int
-		takes   time.Duration
+	const joined, second = "1 at 5s, uri-miss, collapsed, 5s old", "2 at 10s, request"
+	for _, row := range []struct {
+		name  string
+		reads int
+		later []request
 	}{
-		{"it is young enough when it is done", time.Second, maxAge(5), 1, 4 * time.Second},
-		{"it is too old when it is done", time.Second, maxAge(4), 2, 9 * time.Second},
-		{"it is too old to join", 3 * time.Second, maxAge(2), 2, 5 * time.Second},
-		{"it leaves too little freshness when it is done", time.Second, minFresh(56), 2, 9 * time.Second},
-		{"it leaves just enough freshness when it is done", time.Second, minFresh(55), 1, 4 * time.Second},
+		{"it is young enough when it is done", 1, []request{{1, "max-age=5", joined}}},
+		{"it is too old when it is done", 2, []request{{1, "max-age=4", second}}},
+		{"it is too old to join", 2, []request{{3, "max-age=2", "2 at 8s, uri-miss"}}},
+		{"it leaves just enough freshness when it is done", 1, []request{{1, "min-fresh=55", joined}}},
+		{"it leaves too little freshness when it is done", 2, []request{{1, "min-fresh=56", second}}},
+		{"who asks again shares the second read", 2, []request{
+			{1, "max-age=1", second}, {7, "max-age=5", "2 at 10s, request, collapsed, 5s old"},
+		}},
 	} {
-		inBubble(t, test.name, func(t *testing.T) {
-			s := newSource(taking(5 * time.Second))
-			first := s.start(t.Context(), keyP, maxAge(60))
-			time.Sleep(test.arrives)
-			arrived := time.Now()
-			s.get(test.d).want(t, test.want)
-			if took := time.Since(arrived); took != test.takes {
-				t.Errorf("it took %v, want %v", took, test.takes)
-			}
-			(<-first).want(t, 1)
-			s.wantReads(t, test.want)
-		})
+		play(t, row.name, []outcome{{takes: 5}, {takes: 5}}[:row.reads],
+			append([]request{{0, "max-age=60", "1 at 5s, uri-miss"}}, row.later...))
 	}
-	inBubble(t, "those that ask again share the second read", func(t *testing.T) {
-		s := newSource(taking(5 * time.Second))
-		pending := []<-chan result{s.start(t.Context(), keyP, maxAge(60))}
-		began := time.Now()
-		time.Sleep(time.Second / 2)
-		for range 20 {
-			pending = append(pending, s.start(t.Context(), keyP, maxAge(1)))
-		}
-		for _, p := range pending {
-			<-p
-		}
-		s.wantReads(t, 2)
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("it took %v, want the time of two reads, 10s", took)
-		}
-	})
-	inBubble(t, "that there is no such value is an answer, too", func(t *testing.T) {
-		s := newSource(func(ctx context.Context, n int) error {
-			if err := pause(ctx, 5*time.Second); err != nil || n > 1 {
-				return err
-			}
-			return errNotFound
-		})
-		first := s.start(t.Context(), keyP, maxAge(60))
-		time.Sleep(time.Second)
-		s.get(maxAge(3)).want(t, 2)
-		(<-first).wantError(t, errNotFound)
+	reads := []outcome{{takes: 5, err: errNotFound}, {takes: 5}}
+	play(t, "that there is no such value is an answer, too", reads, []request{
+		{0, "max-age=60", "not found at 5s, uri-miss"}, {1, "max-age=3", "2 at 10s, uri-miss"},
 	})
 }
 
 func TestCancellationOfOneRequestDoesNotFailTheOthers(t *testing.T) {
-	for i := range 6 {
-		who, want := i%3, []error{context.Canceled, context.DeadlineExceeded}[i/3]
-		inBubble(t, fmt.Sprintf("request %d, %v", who, want), func(t *testing.T) {
-			s := newSource(taking(5 * time.Second))
-			began := time.Now()
-			gone, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			var pending []<-chan result
-			for i := range 3 {
-				ctx := t.Context()
-				if i == who {
-					ctx = gone
-				}
-				pending = append(pending, s.start(ctx, keyP, maxAge(60)))
-				synctest.Wait()
-			}
-			if want == context.Canceled {
-				cancel()
-			}
-			<-gone.Done()
-			ended := time.Since(began)
-			(<-pending[who]).wantError(t, want)
-			if took := time.Since(began); took != ended {
-				t.Errorf("the request ended after %v, want %v", took, ended)
-			}
-			for i, p := range pending {
-				if i != who {
-					(<-p).want(t, 1)
-				}
-			}
-			s.wantReads(t, 1)
-			s.wantStored(t, 1)
-		})
+	const joined = "1 at 5s, uri-miss, collapsed, 5s old"
+	for i := range 3 {
+		requests := []request{
+			{0, "max-age=60", "1 at 5s, uri-miss"}, {0, "max-age=60", joined}, {0, "max-age=60", joined},
+			{6, stored, "1 at 6s, 6s old"},
+		}
+		requests[i] = request{0, "max-age=60, cancelled=2", "context canceled at 2s, uri-miss"}
+		play(t, fmt.Sprint("request ", i, " is cancelled"), []outcome{{takes: 5}}, requests)
+		requests[i] = request{0, "max-age=60, deadline=2", "context deadline exceeded at 2s, uri-miss"}
+		play(t, fmt.Sprint("request ", i, " has a deadline"), []outcome{{takes: 5}}, requests)
 	}
 }
 
-// No goroutine remains: synctest fails when one does.
 func TestAReadForWhichNobodyWaitsIsCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ended := make(chan error, 1)
-		s := newSource(func(ctx context.Context, n int) error {
-			if n > 1 {
-				return nil
-			}
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return ctx.Err()
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		timed, stop := context.WithTimeout(t.Context(), 2*time.Second)
-		defer stop()
-		first, second := s.start(ctx, keyP, maxAge(60)), s.start(timed, keyP, maxAge(60))
-		synctest.Wait()
-		cancel()
-		<-first
-		synctest.Wait()
-		if len(ended) > 0 {
-			t.Error("the read was cancelled while a request waited for it")
-		}
-		<-second
-		if err := <-ended; err != context.Canceled {
-			t.Errorf("the read ended with %v, want its context cancelled", err)
-		}
-		s.get(maxAge(60)).want(t, 2)
+	play(t, "after the last one left", []outcome{{takes: 9, cancelled: 2}, {}}, []request{
+		{0, "max-age=60, cancelled=1", "context canceled at 1s, uri-miss"},
+		{0, "max-age=60, deadline=2", "context deadline exceeded at 2s, uri-miss"},
+		{3, "max-age=60", "2 at 3s, uri-miss"},
 	})
 }
 
 func TestACancelledReadIsNotJoined(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := make(chan struct{}) // the first read is slow to see that it is cancelled
-		s := newSource(func(ctx context.Context, n int) error {
-			if n == 1 {
-				<-slow
-			}
-			return ctx.Err()
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		first := s.start(ctx, keyP, maxAge(60))
-		synctest.Wait()
-		cancel()
-		<-first
-		second := s.start(t.Context(), keyP, maxAge(60))
-		synctest.Wait()
-		s.wantReads(t, 2)
-		close(slow)
-		(<-second).want(t, 2)
-		s.wantStored(t, 2)
+	reads := []outcome{{takes: 5, deaf: true, err: context.Canceled}, {takes: 5}}
+	play(t, "which is slow to see that it is", reads, []request{
+		{0, "max-age=60, cancelled=1", "context canceled at 1s, uri-miss"},
+		{2, "max-age=60", "2 at 7s, uri-miss"},
+		{8, stored, "2 at 8s, 6s old"},
+	})
+	play(t, "and another is", []outcome{{takes: 9, cancelled: 4}, {takes: 5}}, []request{
+		{0, "max-age=60, cancelled=4", "context canceled at 4s, uri-miss"},
+		{3, "max-age=2", "2 at 8s, uri-miss"},
+		{5, "max-age=60", "2 at 8s, uri-miss, collapsed, 5s old"},
 	})
 }
 
-func TestContextOfASharedReadEndsWithIt(t *testing.T) {
-	var seen context.Context
-	s := newSource(func(ctx context.Context, _ int) error {
-		seen = ctx
-		return nil
+// Such as a trace, or an account.
+func TestASharedReadHasTheValuesOfTheRequestThatBeganIt(t *testing.T) {
+	type name struct{}
+	var saw any
+	cache := newCache(func(ctx context.Context, _ string) (int, error) {
+		saw = ctx.Value(name{})
+		return 0, nil
 	})
-	s.get(maxAge(60))
-	if seen.Err() == nil {
-		t.Error("the context is not cancelled after the read: what hangs on it is leaked")
+	ctx, d := parse(context.WithValue(t.Context(), name{}, "a"), "max-age=60")
+	if cache.Get(ctx, Key{}, d); saw != "a" {
+		t.Errorf("the read sees the value %v, want a", saw)
 	}
 }
 
-// The values of a context, such as a trace or an account, are those of the request that
-// began the read, even if it has ended, and never of another scope.
-func TestASharedReadHasTheValuesOfTheRequestThatBeganIt(t *testing.T) {
-	type name struct{}
-	synctest.Test(t, func(t *testing.T) {
-		saw := make(chan string, 4)
-		s := newSource(func(ctx context.Context, _ int) error {
-			err := pause(ctx, time.Second)
-			saw <- ctx.Value(name{}).(string)
-			return err
-		})
-		var pending []<-chan result
-		for _, request := range []string{"a1", "a2", "b1"} {
-			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, request), time.Minute)
-			defer cancel()
-			if request == "a1" {
-				ctx, cancel = context.WithTimeout(ctx, time.Second/2)
-				defer cancel()
-			}
-			pending = append(pending, s.start(ctx, Key{Scope: request[:1]}, maxAge(60)))
-			synctest.Wait()
-		}
-		for _, p := range pending {
-			<-p
-		}
-		s.wantReads(t, 2)
-		if first, second := <-saw, <-saw; first+second != "a1b1" && first+second != "b1a1" {
-			t.Errorf("the reads saw the values %s and %s, want a1 and b1", first, second)
-		}
-	})
-}
-
 func TestAnOlderSlowerReadDoesNotReplaceANewerValue(t *testing.T) {
-	for _, older := range [][]change{nil, {maxAge(60)}} {
-		for _, newer := range [][]change{nil, {noCache}, {maxAge(1)}} {
-			for _, outcome := range []error{nil, errNotFound, errFailed} {
-				inBubble(t, fmt.Sprintf("%+v, %+v, %v", with(older...), with(newer...), outcome), func(t *testing.T) {
-					s := newSource(func(ctx context.Context, n int) error {
-						if n > 1 {
-							return nil
-						}
-						pause(ctx, 10*time.Second)
-						return outcome
-					})
-					slow := s.start(t.Context(), keyP, older...)
-					time.Sleep(2 * time.Second)
-					s.get(newer...).want(t, 2)
-					<-slow
-					s.wantStored(t, 2)
-				})
-			}
+	for _, headers := range [][2]string{
+		{"", ""}, {"", "no-cache"}, {"", "max-age=1"}, {"max-age=60", ""}, {"max-age=60", "no-cache"},
+		{"max-age=60", "max-age=1"},
+	} {
+		for want, err := range map[string]error{"1": nil, "not found": errNotFound, "failed": errFailed} {
+			play(t, fmt.Sprintf("%q, %s", headers, want), []outcome{{takes: 10, err: err}, {}}, []request{
+				{0, headers[0], want + " at 10s, uri-miss"},
+				{2, headers[1], "2 at 2s, uri-miss"},
+				{3, "max-age=60", "2 at 3s, 1s old"},
+				{11, stored, "2 at 11s, 9s old"},
+			})
 		}
 	}
 }
 
 func TestAnOlderReadDoesNotBringBackAValueThatIsGone(t *testing.T) {
-	for _, test := range []struct {
-		name         string
-		older, newer []change
-		wait         time.Duration
+	for _, row := range []struct {
+		older, newer string
+		at           float64
 	}{
-		{"shared, then no-cache", []change{maxAge(60)}, []change{noCache}, 2 * time.Second},
-		{"shared, then no-cache at one time of the clock", []change{maxAge(60)}, []change{noCache}, 0},
-		{"shared, then shared", []change{maxAge(60)}, []change{maxAge(1)}, 2 * time.Second},
-		{"no-cache, then no-cache", []change{noCache}, []change{noCache}, 2 * time.Second},
-		{"no-cache, then no-cache at one time of the clock", []change{noCache}, []change{noCache}, 0},
-		{"no directive, then shared", nil, []change{maxAge(1)}, 2 * time.Second},
+		{"max-age=60", "no-cache", 2}, {"max-age=60", "no-cache", 0}, {"max-age=60", "max-age=1", 2},
+		{"no-cache", "no-cache", 2}, {"no-cache", "no-cache", 0}, {"", "max-age=1", 2},
 	} {
-		inBubble(t, test.name, func(t *testing.T) {
-			s := newSource(func(ctx context.Context, n int) error {
-				if n == 1 {
-					return pause(ctx, 5*time.Second)
-				}
-				return errNotFound
+		play(t, fmt.Sprintf("%s, %s, %v", row.older, row.newer, row.at),
+			[]outcome{{takes: 5}, {err: errNotFound}, {err: errNotFound}}, []request{
+				{0, row.older, "1 at 5s, uri-miss"},
+				{row.at, row.newer, fmt.Sprintf("not found at %v, uri-miss", seconds(row.at))},
+				{3, "max-age=60", "not found at 3s, uri-miss"},
+				{6, stored, "agecache: not cached at 6s"},
 			})
-			slow := s.start(t.Context(), keyP, test.older...)
-			synctest.Wait()
-			time.Sleep(test.wait)
-			s.get(test.newer...).wantError(t, errNotFound)
-			s.get(maxAge(60)).wantError(t, errNotFound)
-			(<-slow).want(t, 1)
-			s.wantStored(t, 0)
-		})
 	}
 }
 
 func TestAReadThatFailsDoesNotKeepRequestsFromJoiningAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		let := [...]chan struct{}{make(chan struct{}), make(chan struct{})}
-		s := newSource(func(_ context.Context, n int) error {
-			<-let[n-1]
-			return []error{errFailed, nil}[n-1]
-		})
-		through := s.start(t.Context(), keyP, noCache)
-		synctest.Wait()
-		first := s.start(t.Context(), keyP, maxAge(60))
-		synctest.Wait()
-		close(let[0])
-		(<-through).wantError(t, errFailed)
-		second := s.start(t.Context(), keyP, maxAge(60))
-		synctest.Wait()
-		close(let[1])
-		(<-first).want(t, 2)
-		(<-second).want(t, 2)
+	play(t, "which began after it", []outcome{{takes: 1, err: errFailed}, {takes: 5}}, []request{
+		{0, "no-cache", "failed at 1s, uri-miss"},
+		{0, "max-age=60", "2 at 5s, uri-miss"},
+		{2, "max-age=60", "2 at 5s, uri-miss, collapsed, 5s old"},
 	})
 }
 
 func TestAReadThatEndsItsGoroutineHangsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSource(func(ctx context.Context, n int) error {
-			pause(ctx, time.Second)
-			if n < 3 {
-				runtime.Goexit()
-			}
-			return nil
-		})
-		first, second := s.start(t.Context(), keyP, maxAge(60)), s.start(t.Context(), keyP, maxAge(60))
-		(<-first).wantError(t, errNoReturn)
-		(<-second).wantError(t, errNoReturn)
-		s.start(t.Context(), keyP) // its own goroutine ends
-		time.Sleep(2 * time.Second)
-		s.wantReads(t, 2)
-		s.Cache.mu.Lock()
-		if len(s.Cache.reads) > 0 {
-			t.Error("a read that has ended counts as under way")
-		}
-		s.Cache.mu.Unlock()
-		s.get(maxAge(60)).want(t, 3)
+	play(t, "shared or not", []outcome{{takes: 1, exits: true}, {takes: 1, exits: true}, {}}, []request{
+		{0, "max-age=60", "agecache: the read ended its goroutine at 1s, uri-miss"},
+		{0, "max-age=60", "agecache: the read ended its goroutine at 1s, uri-miss"},
+		{0, "", "none"}, // its own goroutine ends
+		{2, "max-age=60", "3 at 2s, uri-miss"},
 	})
 }
 
@@ -839,57 +588,53 @@ func TestNoAnswerIsOlderThanItsRequestAccepts(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			var (
-				mu    sync.Mutex
-				began = []time.Time{{}} // by value
-				slow  = rand.New(rand.NewPCG(seed, 1))
-			)
-			s := newSource(func(ctx context.Context, n int) error {
+			var mu sync.Mutex
+			var began []time.Time // by value
+			slow := rand.New(rand.NewPCG(seed, 1))
+			cache := newCache(func(ctx context.Context, _ string) (int, error) {
 				mu.Lock()
-				for len(began) <= n {
-					began = append(began, time.Now())
-				}
+				n := len(began)
+				began = append(began, time.Now())
 				d, fails := time.Duration(slow.IntN(4000))*time.Millisecond, slow.IntN(10) == 0
 				mu.Unlock()
 				if err := pause(ctx, d); err != nil || fails {
-					return errors.Join(errFailed, err)
+					return 0, errors.Join(errFailed, err)
 				}
-				return nil
+				return n, nil
 			})
-			s.Lifetime = 5 * time.Second
-			var wg sync.WaitGroup
+			cache.Lifetime = 5 * time.Second
+			var pending sync.WaitGroup
 			answers := 0
 			for range 300 {
 				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 				accepts := random.IntN(4)
-				var d []change
-				switch {
-				case accepts > 0:
-					d = []change{maxAge(accepts)}
-				case random.IntN(2) == 0:
-					d = []change{noCache}
+				header := fmt.Sprintf("max-age=%d", accepts)
+				if accepts == 0 {
+					header = []string{"no-cache", ""}[random.IntN(2)]
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(20_000))*time.Millisecond)
-				wg.Go(func() {
+				header += fmt.Sprintf(", deadline=%f", random.Float64()*20)
+				pending.Go(func() {
+					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
+					ctx, d := parse(ctx, header)
 					arrived := time.Now()
-					r := <-s.start(ctx, keyP, d...)
-					if r.err != nil {
+					answer, err := cache.Get(ctx, Key{}, d)
+					if err != nil {
 						return
 					}
 					mu.Lock()
 					defer mu.Unlock()
 					answers++
-					read := began[r.Value]
+					read := began[answer.Value]
 					if read.Before(arrived) && time.Since(read) > time.Duration(accepts)*time.Second {
-						t.Errorf("seed %d: a request with max-age=%d that arrived at %v was given at %v what was read at %v",
-							seed, accepts, arrived, time.Now(), read)
+						t.Errorf("seed %d, %s: what was read at %v was given at %v to a request of %v",
+							seed, header, read, time.Now(), arrived)
 					}
 				})
 			}
-			wg.Wait()
-			if reads := len(began) - 1; answers < 100 || reads >= 300 {
-				t.Errorf("seed %d: %d answers of %d reads: this tests nothing", seed, answers, reads)
+			pending.Wait()
+			if answers < 100 || len(began) >= 300 {
+				t.Errorf("seed %d: %d answers of %d reads: this tests nothing", seed, answers, len(began))
 			}
 		})
 	}
@@ -898,48 +643,29 @@ func TestNoAnswerIsOlderThanItsRequestAccepts(t *testing.T) {
 // A Get may share its read with another, and its caller may leave while the read goes on.
 func TestNothingKeepsTheMemoryOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(func(context.Context, int) error {
-			time.Sleep(time.Second)
-			return nil
+		cache := newCache(func(_ context.Context, id string) (int, error) {
+			if time.Sleep(time.Second); id != "id" {
+				t.Errorf("a read has %q in place of the ID", id)
+			}
+			return 0, nil
 		})
-		var ids []string
-		read := s.Read
-		s.Read = func(ctx context.Context, id string) (int, error) {
-			n, err := read(ctx, id)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			ids = append(ids, id)
-			return n, err
-		}
-		var wg sync.WaitGroup
-		for _, d := range []Directives{with(noCache), with(noCache), with(maxAge(0)), with(maxAge(60)), with(maxAge(60))} {
-			for _, patience := range []time.Duration{time.Millisecond, time.Minute} {
-				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
-					defer cancel()
+		for _, header := range []string{"no-cache", "no-cache", "max-age=0", "max-age=60", "max-age=60"} {
+			for _, deadline := range []string{", deadline=.001", ", deadline=60"} {
+				go func() {
+					ctx, d := parse(t.Context(), header+deadline)
 					memory := []byte("scope and id")
 					text := unsafe.String(unsafe.SliceData(memory), len(memory))
-					s.Get(ctx, Key{Scope: text[:5], ID: text[10:]}, &d)
+					cache.Get(ctx, Key{Scope: text[:5], ID: text[10:]}, d)
 					clear(memory)
-				})
+				}()
 				time.Sleep(time.Millisecond)
 			}
 		}
-		wg.Wait()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		for _, id := range ids {
-			if id != "id" {
-				t.Errorf("a read has %q in place of the ID", id)
-			}
-		}
-		if r := s.getKey(Key{Scope: "scope", ID: "id"}, onlyIfCached); r.err != nil || len(s.Cache.reads) > 0 {
-			t.Errorf("the value is not stored: %v, or one of %d reads has not ended", r.err, len(s.Cache.reads))
+		time.Sleep(time.Minute)
+		_, d := parse(t.Context(), stored)
+		_, err := cache.Get(t.Context(), Key{Scope: "scope", ID: "id"}, d)
+		if err != nil || len(cache.reads) > 0 {
+			t.Errorf("the value is not stored: %v, or one of %d reads has not ended", err, len(cache.reads))
 		}
 	})
-}
-
-// inBubble runs a subtest in which time passes only while all goroutines wait.
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
