@@ -33,7 +33,8 @@ func TestPackageIsNineFiles(t *testing.T) {
 func TestImports(t *testing.T) {
 	suites := []string{module + "/storetest", module + "/clienttest"}
 	above := []string{
-		module + "/internal/audit", module + "/internal/conformance", module + "/internal/demo",
+		module + "/internal/audit", module + "/internal/commandtest", module + "/internal/conformance",
+		module + "/internal/demo",
 		module + "/internal/exchanges", module + "/internal/faults",
 	}
 	for importer, imported := range moduleImports(t) {
