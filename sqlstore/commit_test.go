@@ -26,6 +26,7 @@ import (
 	"unsafe"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -37,26 +38,63 @@ func newHeldDB(engine engine) *fakeDB {
 	return f
 }
 
+// A result waits until a call has returned, and returns the same.
+type result func() (storefront.Order, error)
+
+func proposeWith(ctx context.Context, store *sqlstore.Store, key storefront.IdempotencyKey, order storefront.Order) result {
+	var got storefront.Order
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		got, err = store.CreateOrder(ctx, key, order)
+	}()
+	synctest.Wait()
+	return func() (storefront.Order, error) { <-ended; return got, err }
+}
+
+// wantCanceled checks that the ctx of a call ended it.
+func wantCanceled(t *testing.T, call result) {
+	t.Helper()
+	if got, err := call(); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call whose ctx was cancelled returned %v, %v", got, err)
+	}
+}
+
+// wantOrder checks that an order can be created.
+func wantOrder(t *testing.T, store *sqlstore.Store) {
+	t.Helper()
+	if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+		t.Errorf("CreateOrder returned %v, %v, want %v", got, err, order)
+	}
+}
+
+// An acceptor is an Options.Accept.
+type acceptor = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error
+
+// always returns an Accept that does nothing but return err.
+func always(err error) acceptor {
+	return func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return err }
+}
+
 // create calls CreateOrder for each item, with the item as the key, and returns when all calls
 // wait for their commits.
 func create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for _, item := range items {
+		call := propose(t.Context(), store, item)
 		wg.Go(func() {
-			proposed := storefront.Order{ID: "ord_" + item, Item: item, Qty: 1}
-			got, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: item}, proposed)
-			if err != nil || got != proposed {
-				t.Errorf("CreateOrder returned %v, %v, want %v", got, err, proposed)
+			if got, err := call(); err != nil || got.ID != "ord_"+item {
+				t.Errorf("CreateOrder of %s returned %v, %v", item, got, err)
 			}
 		})
-		synctest.Wait() // in this sequence
 	}
 	return &wg
 }
 
-// propose calls CreateOrder with the item as the key.
-func propose(ctx context.Context, store *sqlstore.Store, item string) (storefront.Order, error) {
-	return store.CreateOrder(ctx, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: "ord_" + item, Item: item, Qty: 1})
+// propose calls CreateOrder with the item as the key, and returns when the call waits for its commit.
+func propose(ctx context.Context, store *sqlstore.Store, item string) result {
+	return proposeWith(ctx, store, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: "ord_" + item, Item: item, Qty: 1})
 }
 
 // accepts returns options with this Accept.
@@ -70,65 +108,45 @@ func accepts(accept func(context.Context, *sql.Tx, storefront.Order) error) *sql
 
 // An order waits only while as many commits as possible are under way, and then shares the next.
 func TestCommitsAreShared(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		engine engine
-		want   string // the items of each commit
-	}{
-		{"SQLite", sqlite, "[[a] [b c d e f g h i j]]"},
-		{"PostgreSQL", postgres, "[[a] [b] [c] [d] [e f g h] [i j]]"},
-		{"MySQL", mysql, "[[a] [b] [c] [d] [e f g h] [i j]]"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newHeldDB(test.engine)
-				store := sqlstore.New(open(t, d), nil)
-				began := time.Now()
-				wg := create(t, store, strings.Split("abcdefghij", "")...)
-				for range strings.Count(test.want, "[") - 1 {
-					d.server.let <- struct{}{}
-					synctest.Wait()
-				}
-				wg.Wait()
-				for _, items := range d.server.commits {
-					slices.Sort(items)
-				}
-				if got := fmt.Sprint(d.server.commits); got != test.want {
-					t.Errorf("the commits were %s, want %s", got, test.want)
-				}
-				if time.Since(began) != 0 {
-					t.Errorf("they waited for %v", time.Since(began))
-				}
-			})
-		})
-	}
+	onEach(t, func(t *testing.T, engine engine) {
+		want := "[[a] [b] [c] [d] [e f g h] [i j]]" // the items of each commit
+		if engine == sqlite {
+			want = "[[a] [b c d e f g h i j]]"
+		}
+		d := newHeldDB(engine)
+		store := sqlstore.New(open(t, d), nil)
+		began := time.Now()
+		wg := create(t, store, strings.Split("abcdefghij", "")...)
+		for range strings.Count(want, "[") - 1 {
+			d.server.let <- struct{}{}
+			synctest.Wait()
+		}
+		wg.Wait()
+		for _, items := range d.server.commits {
+			slices.Sort(items)
+		}
+		if got := fmt.Sprint(d.server.commits); got != want || time.Since(began) != 0 {
+			t.Errorf("%v: after %v, the commits were %s, want %s at once", engine, time.Since(began), got, want)
+		}
+	})
 }
 
 // If one key is taken, MySQL refuses the whole statement.
 func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(mysql)
-		taken := func(i int) storefront.IdempotencyKey {
-			return storefront.IdempotencyKey{Value: fmt.Sprint("taken", i), Fingerprint: key.Fingerprint}
-		}
-		for i := range 2 {
-			d.server.addOrder(taken(i), order)
-		}
+		d.server.addOrder(storefront.IdempotencyKey{Value: "x"}, order)
+		d.server.addOrder(storefront.IdempotencyKey{Value: "y"}, order)
 		store := sqlstore.New(open(t, d), nil)
-		first := create(t, store, "a", "b", "c", "d")
-		var replays sync.WaitGroup
-		for i := range 2 {
-			replays.Go(func() {
-				if got, err := store.CreateOrder(t.Context(), taken(i), storefront.Order{ID: "ord_again", Item: "taken"}); err != nil || got != order {
-					t.Errorf("CreateOrder with the taken key returned %v, %v, want %v", got, err, order)
-				}
-			})
-			synctest.Wait()
-		}
-		more := create(t, store, "e", "f")
+		wg := create(t, store, "a", "b", "c", "d")
+		replays := []result{propose(t.Context(), store, "x"), propose(t.Context(), store, "y")}
+		wg.Go(create(t, store, "e", "f").Wait)
 		close(d.server.let)
-		for _, calls := range []*sync.WaitGroup{first, &replays, more} {
-			calls.Wait()
+		wg.Wait()
+		for _, replay := range replays {
+			if got, err := replay(); err != nil || got != order {
+				t.Errorf("CreateOrder with a taken key returned %v, %v, want %v", got, err, order)
+			}
 		}
 		if got := d.server.begun(); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
 			t.Errorf("the commits were %s", got)
@@ -140,18 +158,13 @@ func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		d := newHeldDB(engine)
 		store := sqlstore.New(open(t, d), nil)
-		var items []string
+		var wg sync.WaitGroup
 		for i := range 150 {
-			items = append(items, fmt.Sprint(i))
+			wg.Go(create(t, store, fmt.Sprint(i)).Wait)
 		}
-		wg := create(t, store, items...)
 		close(d.server.let)
 		wg.Wait()
-		most := 0
-		for _, items := range d.server.commits {
-			most = max(most, len(items))
-		}
-		if most != 64 {
+		if most := d.server.mostShared(); most != 64 {
 			t.Errorf("%v: up to %d orders shared a commit, want 64", engine, most)
 		}
 	})
@@ -170,17 +183,12 @@ func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
 		}
 		store := sqlstore.New(open(t, d), nil)
 		wg := create(t, store, "a", "b", "c", "d", "e", "f")
-		var bad error
-		wg.Go(func() {
-			_, bad = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
-		})
-		synctest.Wait()
-		more := create(t, store, "g", "h")
+		bad := propose(t.Context(), store, "bad")
+		wg.Go(create(t, store, "g", "h").Wait)
 		close(d.server.let)
 		wg.Wait()
-		more.Wait()
-		if !errors.Is(bad, rejected) || errors.Is(bad, storefront.ErrUnavailable) {
-			t.Errorf("%v: the order that cannot be committed got %v", engine, bad)
+		if _, err := bad(); !errors.Is(err, rejected) || errors.Is(err, storefront.ErrUnavailable) {
+			t.Errorf("%v: the order that cannot be committed got %v", engine, err)
 		}
 	})
 }
@@ -189,30 +197,19 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		d := newHeldDB(engine)
 		store := sqlstore.New(open(t, d), nil)
-		call := func(item string) (leave func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				if _, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: item, Item: item}); !errors.Is(err, context.Canceled) {
-					t.Errorf("the call whose ctx was cancelled returned %v", err)
-				}
-			})
-			synctest.Wait()
-			return func() {
-				cancel()
-				wg.Wait()
-			}
-		}
-		leaveFirst := call("first") // its commit is under way
+		ctx, leaveFirst := context.WithCancel(t.Context())
+		first := propose(ctx, store, "first") // its commit is under way
 		wg := create(t, store, "a", "b", "c", "d")
-		call("waiting")()
+		ctx, leave := context.WithCancel(t.Context())
+		waiting := propose(ctx, store, "waiting")
+		leave()
+		wantCanceled(t, waiting)
 		leaveFirst()
+		wantCanceled(t, first)
 		close(d.server.let)
 		wg.Wait()
-		for _, items := range d.server.commits {
-			if slices.Contains(items, "waiting") {
-				t.Errorf("%v: an order was sent that nobody waited for any more", sqlite)
-			}
+		if got := d.server.begun(); strings.Contains(got, "waiting") {
+			t.Errorf("%v: an order was sent that nobody waited for any more: %s", engine, got)
 		}
 	})
 }
@@ -221,11 +218,11 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		panics := true
 		f := newFakeDB(engine)
-		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+		f.before = func(context.Context, string) error {
 			if panics {
 				panic("a broken driver")
 			}
-			return nil, errPassOn
+			return nil
 		}
 		db := sql.OpenDB(f)
 		defer db.Close()
@@ -240,22 +237,21 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 			store.CreateOrder(t.Context(), key, order)
 		}()
 		panics = false
-		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-			t.Errorf("%v: the next call returned %v, %v", engine, got, err)
-		}
+		wantOrder(t, store)
 	})
 }
 
 // acceptedBy returns a store with this Accept, on a database that takes every order.
 func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
 	f := newFakeDB(engine)
-	store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
-		if !reflect.DeepEqual(k, key) || o != order {
-			t.Errorf("Accept was called with %v and %v", k, o)
-		}
-		return accept(ctx, tx)
-	}})
-	return store, f
+	return sqlstore.New(open(t, f), &sqlstore.Options{
+		Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
+			if !reflect.DeepEqual(k, key) || o != order {
+				t.Errorf("Accept was called with %v and %v", k, o)
+			}
+			return accept(ctx, tx)
+		},
+	}), f
 }
 
 // Two primaries of a group do not see each other's locks, but if two transactions write the
@@ -267,12 +263,12 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 			var commits, claims int
 			f := newFakeDB(mysql)
 			maps.Copy(f.server.variables, group("OFF", "BEFORE"))
-			f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-				switch kindOf(query) {
+			f.before = func(_ context.Context, kind string) error {
+				switch kind {
 				case "COMMIT":
 					if commits++; exists {
 						f.server.addOrder(key, order)
-						return nil, &mySQLError{Number: 3101}
+						return &mySQLError{Number: 3101}
 					}
 				case "SETTLE":
 					claims++
@@ -280,11 +276,9 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 						t.Errorf("it wrote what others conflict with after %q", f.ran)
 					}
 				}
-				return nil, errPassOn
+				return nil
 			}
-			store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
-				return refusal
-			}})
+			store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(refusal)})
 			got, err := store.CreateOrder(t.Context(), key, storefront.Order{ID: "ord_2", Item: "kettle"})
 			if exists && (err != nil || got != order) {
 				t.Errorf("another node was faster, and CreateOrder returned %v, %v, want its order", got, err)
@@ -305,9 +299,7 @@ func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 			_, err := tx.ExecContext(ctx, "INSERT INTO outbox")
 			return err
 		})
-		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-			t.Errorf("CreateOrder returned %v, %v", got, err)
-		}
+		wantOrder(t, store)
 		var verbs []string
 		for _, query := range f.ran {
 			verbs = append(verbs, strings.Join(strings.Fields(strings.Replace(query, "public.", "", 1) + " . .")[:3], " "))
@@ -327,28 +319,20 @@ func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(sqlite)
 		refusal := &storefront.Refusal{Reason: "sold-out"}
-		store := sqlstore.New(open(t, d), &sqlstore.Options{
-			Accept: func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-				if _, err := tx.ExecContext(ctx, "note "+order.Item); err != nil || order.Item != "bad" {
-					return err
-				}
-				return refusal
-			},
-		})
-		first := create(t, store, "a")
-		var bad sync.WaitGroup
-		bad.Go(func() {
-			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
-			if err != refusal {
-				t.Errorf("CreateOrder returned %v", err)
+		store := sqlstore.New(open(t, d), accepts(func(ctx context.Context, tx *sql.Tx, order storefront.Order) error {
+			if _, err := tx.ExecContext(ctx, "note "+order.Item); err != nil || order.Item != "bad" {
+				return err
 			}
-		})
-		synctest.Wait()
-		last := create(t, store, "c")
+			return refusal
+		}))
+		wg := create(t, store, "a")
+		bad := propose(t.Context(), store, "bad")
+		wg.Go(create(t, store, "c").Wait)
 		close(d.server.let)
-		first.Wait()
-		bad.Wait()
-		last.Wait()
+		wg.Wait()
+		if _, err := bad(); err != refusal {
+			t.Errorf("CreateOrder returned %v", err)
+		}
 		var end []string // how the part of each order ended
 		for i, query := range d.ran {
 			if item, ok := strings.CutPrefix(query, "note "); ok {
@@ -365,23 +349,21 @@ func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
 // The methods of go-sql-driver/mysql that end a transaction take no ctx.
 func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 	for name, want := range map[string]error{"of a refusal": &storefront.Refusal{}, "after the commit": nil} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store, f := acceptedBy(t, mysql, func(context.Context, *sql.Tx) error { return want })
-				thawed := make(chan struct{})
-				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					if query == "ROLLBACK" {
-						<-thawed
-					}
-					return nil, errPassOn
+		inBubble(t, name, func(t *testing.T) {
+			store, f := acceptedBy(t, mysql, func(context.Context, *sql.Tx) error { return want })
+			thawed := make(chan struct{})
+			f.before = func(_ context.Context, kind string) error {
+				if kind == "ROLLBACK" {
+					<-thawed
 				}
-				began := time.Now()
-				_, err := store.CreateOrder(t.Context(), key, order)
-				if took := time.Since(began); err != want || took > 2*time.Second {
-					t.Errorf("CreateOrder returned %v after %v, want %v within a fifth of Timeout", err, took, want)
-				}
-				close(thawed)
-			})
+				return nil
+			}
+			began := time.Now()
+			_, err := store.CreateOrder(t.Context(), key, order)
+			if took := time.Since(began); err != want || took > 2*time.Second {
+				t.Errorf("CreateOrder returned %v after %v, want %v within a fifth of Timeout", err, took, want)
+			}
+			close(thawed)
 		})
 	}
 }
@@ -391,17 +373,15 @@ func TestErrorOfAcceptIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
 		tries := 0
-		f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if query == "BEGIN" {
+		f := &fakeDB{before: func(_ context.Context, kind string) error {
+			if kind == "BEGIN" {
 				if tries++; tries == 1 {
-					return nil, io.ErrUnexpectedEOF
+					return io.ErrUnexpectedEOF
 				}
 			}
-			return nil, errPassOn
+			return nil
 		}}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
-			return refusal
-		}})
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(refusal)})
 		if _, err := store.CreateOrder(t.Context(), key, order); err != refusal {
 			t.Errorf("CreateOrder returned %v", err)
 		}
@@ -410,57 +390,46 @@ func TestErrorOfAcceptIsDefinite(t *testing.T) {
 
 // In SQLite, others share the commit.
 func TestAcceptThatEndsTheTransactionIsReportedToItsCallerAlone(t *testing.T) {
-	for _, engine := range engines {
-		for name, end := range map[string]func(*sql.Tx) error{
-			"commit":               func(tx *sql.Tx) error { return tx.Commit() },
-			"rollback":             func(tx *sql.Tx) error { return tx.Rollback() },
-			"rollback and refusal": func(tx *sql.Tx) error { tx.Rollback(); return &storefront.Refusal{} },
-		} {
-			for _, others := range [][]string{nil, {"a", "b"}} {
-				synctest.Test(t, func(t *testing.T) {
-					f := newHeldDB(engine)
-					store := sqlstore.New(open(t, f), accepts(func(_ context.Context, tx *sql.Tx, order storefront.Order) error {
-						if order.Item == "bad" {
-							return end(tx)
-						}
-						return nil
-					}))
-					wg := create(t, store, others...)
-					wg.Go(func() {
-						_, err := propose(t.Context(), store, "bad")
-						if err == nil || !strings.Contains(err.Error(), "must not end it") ||
-							errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
-							t.Errorf("%v, %s, beside %q: CreateOrder returned %v", engine, name, others, err)
-						}
-					})
-					synctest.Wait()
-					more := create(t, store, others...)
-					close(f.server.let)
-					wg.Wait()
-					more.Wait()
-				})
-			}
+	for name, end := range map[string]func(*sql.Tx) error{
+		"commit":               func(tx *sql.Tx) error { return tx.Commit() },
+		"rollback":             func(tx *sql.Tx) error { return tx.Rollback() },
+		"rollback and refusal": func(tx *sql.Tx) error { tx.Rollback(); return &storefront.Refusal{} },
+	} {
+		for _, others := range [][]string{nil, {"a", "b"}} {
+			onEach(t, func(t *testing.T, engine engine) {
+				f := newHeldDB(engine)
+				store := sqlstore.New(open(t, f), accepts(func(_ context.Context, tx *sql.Tx, order storefront.Order) error {
+					if order.Item == "bad" {
+						return end(tx)
+					}
+					return nil
+				}))
+				wg := create(t, store, others...)
+				bad := propose(t.Context(), store, "bad")
+				wg.Go(create(t, store, others...).Wait)
+				close(f.server.let)
+				wg.Wait()
+				if _, err := bad(); err == nil || !strings.Contains(err.Error(), "must not end it") ||
+					errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
+					t.Errorf("%v, %s, beside %q: CreateOrder returned %v", engine, name, others, err)
+				}
+			})
 		}
 	}
 }
 
 // A call whose time runs out when it finds its key taken has not seen the order.
 func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
-	for _, engine := range engines {
+	onEach(t, func(t *testing.T, engine engine) {
 		for _, print := range [][32]byte{{}, {1}} {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				f := &fakeDB{engine: engine, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					cancel() // during the INSERT, which finds the key taken
-					return nil, nil
-				}}
-				got, err := sqlstore.New(open(t, f), nil).CreateOrder(ctx, storefront.IdempotencyKey{Fingerprint: print}, order)
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("%v: CreateOrder returned %v, %v", engine, got, err)
-				}
-			})
+			ctx, cancel := context.WithCancel(t.Context())
+			f := &fakeDB{engine: engine, run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+				cancel() // during the INSERT, which finds the key taken
+				return nil, nil
+			}}
+			wantCanceled(t, proposeWith(ctx, sqlstore.New(open(t, f), nil), storefront.IdempotencyKey{Fingerprint: print}, order))
 		}
-	}
+	})
 }
 
 // A commit takes long if its statement does, and if the driver does not return when ctx is
@@ -497,28 +466,29 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		store := sqlstore.New(db, nil)
 		create(t, store, "first").Wait() // so that the store knows the engine
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(db.Conn(t.Context()))(t)
 		wg := create(t, store, strings.Split("abcdefghijkl", "")...)
 		time.Sleep(5 * time.Second)
 		conn.Close()
 		wg.Wait()
-		if sizes := []int{1, 1, 8, 2, 1}; !slices.EqualFunc(d.server.commits, sizes, func(items []string, n int) bool { return len(items) == n }) {
-			t.Errorf("the commits were %q, want them of %d orders", d.server.commits, sizes)
+		var sizes []int
+		for _, items := range d.server.commits {
+			sizes = append(sizes, len(items))
+		}
+		if want := []int{1, 1, 8, 2, 1}; !slices.Equal(sizes, want) {
+			t.Errorf("the commits were %q, want them of %d orders", d.server.commits, want)
 		}
 	})
 }
 
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) == "RELEASE" {
-				return nil, errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
+		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, before: func(_ context.Context, kind string) error {
+			if kind == "RELEASE" {
+				return errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
 			}
-			return nil, errPassOn
-		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }})
+			return nil
+		}}), &sqlstore.Options{Accept: always(nil)})
 		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
 			t.Errorf("CreateOrder returned %v", err)
 		}
@@ -529,31 +499,25 @@ func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(sqlite)
 		ctx, cancel := context.WithCancel(t.Context())
-		store := sqlstore.New(open(t, d), &sqlstore.Options{
-			Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-				if order.Item == "b" {
-					cancel()
-					synctest.Wait()
-				}
-				return nil
-			},
-		})
-		wg := create(t, store, "a", "b")
-		wg.Go(func() {
-			if _, err := store.CreateOrder(ctx, key, storefront.Order{ID: "ord_c", Item: "c"}); !errors.Is(err, context.Canceled) {
-				t.Errorf("CreateOrder returned %v", err)
+		store := sqlstore.New(open(t, d), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
+			if order.Item == "b" {
+				cancel()
+				synctest.Wait()
 			}
-		})
-		synctest.Wait()
+			return nil
+		}))
+		wg := create(t, store, "a", "b")
+		c := propose(ctx, store, "c")
 		close(d.server.let)
 		wg.Wait()
+		wantCanceled(t, c)
 		sent := 0
 		for _, query := range d.ran {
 			if kindOf(query) == "INSERT" {
 				sent++
 			}
 		}
-		if got := fmt.Sprint(d.server.commits); got != "[[a] [b]]" || sent != 2 {
+		if got := d.server.begun(); got != "[[a] [b]]" || sent != 2 {
 			t.Errorf("the commits were %s, and %d orders were sent, want 2", got, sent)
 		}
 	})
@@ -565,27 +529,22 @@ func TestCallerWhoLeavesDuringASharedCommitOfSQLiteDoesNotCancelAccept(t *testin
 		d := newHeldDB(sqlite)
 		ctx, leave := context.WithCancel(t.Context())
 		var during error
-		store := sqlstore.New(open(t, d), &sqlstore.Options{
-			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-				if order.Item == "leaves" {
-					leave()
-					during = ctx.Err()
-				}
-				return nil
-			},
-		})
-		wg := create(t, store, "a", "b")
-		wg.Go(func() {
-			if _, err := store.CreateOrder(ctx, key, storefront.Order{ID: "ord_leaves", Item: "leaves"}); err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("CreateOrder returned %v", err)
+		store := sqlstore.New(open(t, d), accepts(func(ctx context.Context, _ *sql.Tx, order storefront.Order) error {
+			if order.Item == "leaves" {
+				leave()
+				during = ctx.Err()
 			}
-		})
-		synctest.Wait()
-		more := create(t, store, "c")
+			return nil
+		}))
+		wg := create(t, store, "a", "b")
+		leaves := propose(ctx, store, "leaves")
+		wg.Go(create(t, store, "c").Wait)
 		close(d.server.let)
 		wg.Wait()
-		more.Wait()
-		if got := fmt.Sprint(d.server.commits); got != "[[a] [b leaves c]]" || during != nil {
+		if _, err := leaves(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("CreateOrder returned %v", err)
+		}
+		if got := d.server.begun(); got != "[[a] [b leaves c]]" || during != nil {
 			t.Errorf("the commits were %s, and the ctx of Accept was done: %v", got, during)
 		}
 	})
@@ -594,22 +553,16 @@ func TestCallerWhoLeavesDuringASharedCommitOfSQLiteDoesNotCancelAccept(t *testin
 func TestAcceptHasTheValuesAndTheDeadlineOfTheCall(t *testing.T) {
 	type name struct{}
 	onEach(t, func(t *testing.T, engine engine) {
-		d := newHeldDB(engine)
-		close(d.server.let)
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
 		defer cancel()
 		var value any
 		var deadline time.Time
-		store := sqlstore.New(open(t, d), &sqlstore.Options{
-			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
-				value = ctx.Value(name{})
-				deadline, _ = ctx.Deadline()
-				return nil
-			},
+		store, _ := acceptedBy(t, engine, func(ctx context.Context, _ *sql.Tx) error {
+			value = ctx.Value(name{})
+			deadline, _ = ctx.Deadline()
+			return nil
 		})
-		if _, err := store.CreateOrder(ctx, key, order); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.CreateOrder(ctx, key, order))(t)
 		if want, _ := ctx.Deadline(); value != "ada" || !deadline.Equal(want) {
 			t.Errorf("%v: Accept saw the value %v and the deadline %v, want %v", engine, value, deadline, want)
 		}
@@ -643,11 +596,11 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 		for _, there := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeDB(postgres)
-				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					if kindOf(query) == "INSERT" {
-						return nil, violation
+				f.before = func(_ context.Context, kind string) error {
+					if kind == "INSERT" {
+						return violation
 					}
-					return nil, errPassOn
+					return nil
 				}
 				if there {
 					f.server.addOrder(key, order)
@@ -668,14 +621,14 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 // If the store cannot look for the key, it does not know whether the order is there.
 func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
-		store := sqlstore.New(open(t, &fakeDB{engine: engine, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			switch kindOf(query) {
+		store := sqlstore.New(open(t, &fakeDB{engine: engine, before: func(_ context.Context, kind string) error {
+			switch kind {
 			case "INSERT":
-				return nil, stateError("23514")
+				return stateError("23514")
 			case "REPLAY":
-				return nil, stateError("42501")
+				return stateError("42501")
 			}
-			return nil, errPassOn
+			return nil
 		}}), nil)
 		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, stateError("42501")) {
 			t.Errorf("%v: CreateOrder returned %v", engine, err)
@@ -687,39 +640,31 @@ func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
-		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if full && kindOf(query) == "ROLLBACK TO" {
+		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, before: func(_ context.Context, kind string) error {
+			if full && kind == "ROLLBACK TO" {
 				full = false
-				return nil, errors.New("SQL logic error: no such savepoint: storefront (1)")
+				return errors.New("SQL logic error: no such savepoint: storefront (1)")
 			}
-			return nil, errPassOn
+			return nil
 		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
 			if full {
 				return io.ErrUnexpectedEOF
 			}
 			return nil
 		}})
-		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-			t.Errorf("CreateOrder returned %v, %v", got, err)
-		}
+		wantOrder(t, store)
 	})
 }
 
 // callsOf calls CreateOrder for all items at once, and returns the errors by item.
 func callsOf(t *testing.T, store *sqlstore.Store, items []string) map[string]error {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	errs := make(map[string]error)
+	calls, errs := make(map[string]result), make(map[string]error)
 	for _, item := range items {
-		wg.Go(func() {
-			_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: item}, storefront.Order{ID: "ord_" + item, Item: item})
-			mu.Lock()
-			defer mu.Unlock()
-			errs[item] = err
-		})
-		synctest.Wait() // in this sequence
+		calls[item] = propose(t.Context(), store, item)
 	}
-	wg.Wait()
+	for item, call := range calls {
+		_, errs[item] = call()
+	}
 	return errs
 }
 
@@ -727,17 +672,16 @@ func callsOf(t *testing.T, store *sqlstore.Store, items []string) map[string]err
 // returns it; the order of any other call is not created.
 func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const timeout = 10 * time.Second
 		f := newFakeDB(sqlite)
 		var began, ended []time.Time // when each commit began and ended
-		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			switch kindOf(query) {
+		f.before = func(_ context.Context, kind string) error {
+			switch kind {
 			case "BEGIN":
 				began = append(began, time.Now())
 			case "COMMIT":
 				ended = append(ended, time.Now())
 			}
-			return nil, errPassOn
+			return nil
 		}
 		runs := 0
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, Accept: wait(timeout/50, &runs)})
@@ -770,7 +714,6 @@ func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
 func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 	for at := range 4 {
 		synctest.Test(t, func(t *testing.T) {
-			const timeout = 10 * time.Second
 			f := newFakeDB(sqlite)
 			slow := fmt.Sprint(1 + at)
 			var runs []time.Duration // how long each call of Accept for the slow order had
@@ -781,12 +724,7 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 					runs = append(runs, time.Until(deadline))
 					long = timeout / 2
 				}
-				select {
-				case <-time.After(long):
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
+				return pause(ctx, long)
 			}})
 			var wg sync.WaitGroup
 			wg.Go(func() { // so that other orders always wait for a commit
@@ -830,34 +768,26 @@ func TestErrorOfAcceptsOwnErrandsIsFinal(t *testing.T) {
 		"duplicate (MySQL)":              number(1062),
 		"SQLite file of its own":         sqliteError("unable to open database file (14)"),
 	} {
-		for _, engine := range engines {
-			for beside, others := range map[string][]string{"alone": nil, "beside others": {"a", "b"}} {
-				t.Run(fmt.Sprint(engine, "/", name, "/", beside), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						f := newHeldDB(engine)
-						runs := 0
-						store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-							if order.Item != "bad" {
-								return nil
-							}
-							runs++
-							return want
-						}})
-						wg := create(t, store, others...)
-						wg.Go(func() {
-							_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "bad", Item: "bad"})
-							if err != want || runs != 1 {
-								t.Errorf("CreateOrder returned %v after %d runs, want %v itself after 1", err, runs, want)
-							}
-						})
-						synctest.Wait()
-						more := create(t, store, others...) // these are replays
-						close(f.server.let)
-						wg.Wait()
-						more.Wait()
-					})
-				})
-			}
+		for _, others := range [][]string{nil, {"a", "b"}} {
+			onEach(t, func(t *testing.T, engine engine) {
+				f := newHeldDB(engine)
+				runs := 0
+				store := sqlstore.New(open(t, f), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
+					if order.Item != "bad" {
+						return nil
+					}
+					runs++
+					return want
+				}))
+				wg := create(t, store, others...)
+				bad := propose(t.Context(), store, "bad")
+				wg.Go(create(t, store, others...).Wait) // these are replays
+				close(f.server.let)
+				wg.Wait()
+				if _, err := bad(); err != want || runs != 1 {
+					t.Errorf("%v, %s, beside %q: CreateOrder returned %v after %d runs, want %v itself after 1", engine, name, others, err, runs, want)
+				}
+			})
 		}
 	}
 }
@@ -871,29 +801,25 @@ func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
 		"lock wait (MySQL)":     number(1205),
 		"busy (SQLite)":         errBusy,
 	} {
-		for _, engine := range engines {
-			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					runs := 0
-					store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
-						runs++
-						if _, err := tx.ExecContext(ctx, "note it"); err != nil {
-							return fmt.Errorf("stock: %w", err)
-						}
-						return nil
-					})
-					f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-						if kindOf(query) == "NOTE" && runs < 3 {
-							return nil, failure // the transaction can go on from the savepoint
-						}
-						return nil, errPassOn
-					}
-					if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs != 3 {
-						t.Errorf("CreateOrder returned %v, %v after %d runs", got, err, runs)
-					}
-				})
+		onEach(t, func(t *testing.T, engine engine) {
+			runs := 0
+			store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
+				runs++
+				if _, err := tx.ExecContext(ctx, "note it"); err != nil {
+					return fmt.Errorf("stock: %w", err)
+				}
+				return nil
 			})
-		}
+			f.before = func(_ context.Context, kind string) error {
+				if kind == "NOTE" && runs < 3 {
+					return failure // the transaction can go on from the savepoint
+				}
+				return nil
+			}
+			if wantOrder(t, store); runs != 3 {
+				t.Errorf("%v, %s: the order was created after %d runs", engine, name, runs)
+			}
+		})
 	}
 }
 
@@ -901,52 +827,43 @@ func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
 func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 	type incomparable struct{ _ func() }
 	value := &incomparable{}
-	for _, engine := range engines {
-		for _, others := range []bool{false, true} {
-			for name, want := range map[string]any{
-				"pointer": value, "incomparable": incomparable{}, "error": errors.New("broken"),
-				"nil error of a type": (*net.OpError)(nil), "transient error": driver.ErrBadConn, "Goexit": nil,
-			} {
-				t.Run(fmt.Sprintf("%v/%s/shared %t", engine, name, others), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						f := newHeldDB(engine)
-						runs := 0
-						store := sqlstore.New(open(t, f), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
-							if order.Item == "bad" {
-								runs++
-								if want == nil {
-									runtime.Goexit()
-								}
-								panic(want)
-							}
-							return nil
-						}))
-						var before sync.WaitGroup
-						if others {
-							before.Go(create(t, store, "a").Wait)
-							synctest.Wait()
+	for name, want := range map[string]any{
+		"pointer": value, "incomparable": incomparable{}, "error": errors.New("broken"),
+		"nil error of a type": (*net.OpError)(nil), "transient error": driver.ErrBadConn, "Goexit": nil,
+	} {
+		for _, others := range [][]string{nil, {"a"}} {
+			onEach(t, func(t *testing.T, engine engine) {
+				f := newHeldDB(engine)
+				runs := 0
+				store := sqlstore.New(open(t, f), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
+					if order.Item == "bad" {
+						runs++
+						if want == nil {
+							runtime.Goexit()
 						}
-						before.Go(func() {
-							returned := false
-							defer func() {
-								got := recover()
-								pointer, ok := got.(*incomparable)
-								if ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) || returned || runs != 1 {
-									t.Errorf("it returned: %t, the panic was %v after %d runs, want %v after 1", returned, got, runs, want)
-								}
-							}()
-							propose(t.Context(), store, "bad")
-							returned = true
-						})
-						synctest.Wait()
-						after := create(t, store, "b", "c")
-						close(f.server.let)
-						before.Wait()
-						after.Wait()
-						create(t, store, "d").Wait()
-					})
+						panic(want)
+					}
+					return nil
+				}))
+				wg := create(t, store, others...)
+				wg.Go(func() {
+					returned := false
+					defer func() {
+						got := recover()
+						pointer, ok := got.(*incomparable)
+						if ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) || returned || runs != 1 {
+							t.Errorf("%v, %s: it returned: %t, the panic was %v after %d runs, want %v after 1", engine, name, returned, got, runs, want)
+						}
+					}()
+					store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
+					returned = true
 				})
-			}
+				synctest.Wait()
+				wg.Go(create(t, store, "b", "c").Wait)
+				close(f.server.let)
+				wg.Wait()
+				create(t, store, "d").Wait()
+			})
 		}
 	}
 }
@@ -955,7 +872,6 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 	for _, engine := range []engine{postgres, mysql} {
 		synctest.Test(t, func(t *testing.T) {
-			const timeout = 10 * time.Second
 			f := newHeldDB(engine)
 			var mu sync.Mutex
 			var hung, shared int
@@ -978,7 +894,7 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 			f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
 				if kindOf(query) == "INSERT" {
 					if note(len(args) / 7) {
-						return hang(ctx, conn, query, args)
+						return nil, hang(ctx, query)
 					}
 					time.Sleep(timeout / 100) // so that the next ones wait
 				}
@@ -1015,22 +931,16 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 		db := open(t, f)
 		db.SetMaxIdleConns(-1)
 		store := sqlstore.New(db, nil)
-		first := create(t, store, "a", "b", "c", "d")
-		rest := create(t, store, strings.Split("efghijkl", "")...)
+		wg := create(t, store, strings.Split("abcdefghijkl", "")...)
 		refusals.Store(3)
-		f.server.let <- struct{}{} // the commit of the others gets no connection
+		f.server.let <- struct{}{} // the next commit gets no connection
 		time.Sleep(time.Second)
 		if n := refusals.Load(); n > 0 {
 			t.Errorf("%d connections more were to be refused", n)
 		}
 		close(f.server.let)
-		first.Wait()
-		rest.Wait()
-		most := 0
-		for _, items := range f.server.commits {
-			most = max(most, len(items))
-		}
-		if most < 2 {
+		wg.Wait()
+		if f.server.mostShared() < 2 {
 			t.Errorf("the commits were %q, want some of several orders", f.server.commits)
 		}
 	})
@@ -1039,31 +949,23 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 // The commit ends although its caller has left and the server answers other orders.
 func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const timeout = 10 * time.Second
 		f := newHeldDB(postgres)
 		db := open(t, f)
 		store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
 		first := create(t, store, "a", "b", "c", "d")
-		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+		f.run = func(ctx context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
 			if kindOf(query) == "INSERT" && args[0] == order.ID {
-				return hang(ctx, conn, query, args)
+				return nil, hang(ctx, query)
 			}
 			return nil, errPassOn
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		left := make(chan error)
-		go func() {
-			_, err := store.CreateOrder(ctx, key, order)
-			left <- err
-		}()
-		synctest.Wait()
+		left := proposeWith(ctx, store, key, order)
 		close(f.server.let)
 		first.Wait()
 		synctest.Wait()
 		cancel()
-		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("CreateOrder returned %v", err)
-		}
+		wantCanceled(t, left)
 		if n := db.Stats().InUse; n != 1 {
 			t.Errorf("%d connections are in use, want that of the commit", n)
 		}
@@ -1082,25 +984,22 @@ func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 // that it shares does not.
 func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const timeout = 10 * time.Second
 		var away, slow bool
 		inserts := 0
 		f := newHeldDB(postgres)
-		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+		f.before = func(ctx context.Context, kind string) error {
 			if away {
-				return nil, stateError("57P03")
+				return stateError("57P03")
 			}
-			if kindOf(query) == "INSERT" {
+			if kind == "INSERT" {
 				inserts++
 			}
 			if slow {
-				select {
-				case <-time.After(timeout * 12 / 100): // longer than a call that came then waits for an answer
-				case <-ctx.Done():
-					return nil, ctx.Err()
+				if err := pause(ctx, timeout*12/100); err != nil { // longer than a call that came then waits for an answer
+					return err
 				}
 			}
-			return nil, errPassOn
+			return nil
 		}
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
 		away = true
@@ -1124,7 +1023,7 @@ func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
 			f := newHeldDB(sqlite)
 			opts := new(sqlstore.Options)
 			if accepts {
-				opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }
+				opts.Accept = always(nil)
 			}
 			failed := -1
 			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
@@ -1148,12 +1047,9 @@ func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
 // The program may run ForgetKeys at any time. In MySQL, only the text of the error tells
 // which unique column it is about.
 func TestForgottenBetweenInsertAndSelect(t *testing.T) {
-	keyTaken := number(1062)
-	keyTaken.(*mySQLError).Message = "Error 1062 (23000): Duplicate entry 'x' for key 'storefront_orders.key_hash'"
-	unnamed := number(1062)
-	unnamed.(*mySQLError).Message = "Error 1062 (23000): Duplicate entry"
-	idTaken := number(1062)
-	idTaken.(*mySQLError).Message = "Error 1062 (23000): Duplicate entry 'ord_1' for key 'PRIMARY'"
+	keyTaken := &mySQLError{1062, "Error 1062 (23000): Duplicate entry 'x' for key 'storefront_orders.key_hash'"}
+	unnamed := &mySQLError{1062, "Error 1062 (23000): Duplicate entry"}
+	idTaken := &mySQLError{1062, "Error 1062 (23000): Duplicate entry 'ord_1' for key 'PRIMARY'"}
 	for name, test := range map[string]struct {
 		engine engine
 		insert error // nil: it inserts nothing
@@ -1169,35 +1065,33 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 	} {
 		for _, accepts := range []bool{false, true} {
 			for _, times := range []int{1, 3, 1 << 30} {
-				t.Run(fmt.Sprintf("%s/Accept %t/%d times", name, accepts, times), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						f := newFakeDB(test.engine)
-						forgotten := 0
-						f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-							if kindOf(query) == "INSERT" && forgotten < times {
-								forgotten++
-								return nil, test.insert
-							}
-							return nil, errPassOn
+				inBubble(t, fmt.Sprintf("%s/Accept %t/%d times", name, accepts, times), func(t *testing.T) {
+					f := newFakeDB(test.engine)
+					forgotten := 0
+					f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+						if kindOf(query) == "INSERT" && forgotten < times {
+							forgotten++
+							return nil, test.insert
 						}
-						opts := &sqlstore.Options{Timeout: 3 * time.Second}
-						if accepts {
-							opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }
+						return nil, errPassOn
+					}
+					opts := &sqlstore.Options{Timeout: 3 * time.Second}
+					if accepts {
+						opts.Accept = always(nil)
+					}
+					got, err := sqlstore.New(open(t, f), opts).CreateOrder(t.Context(), key, order)
+					switch {
+					case test.final:
+						if !errors.Is(err, test.insert) || errors.Is(err, storefront.ErrUnavailable) || forgotten != 1 {
+							t.Errorf("CreateOrder returned %v, %v after %d tries", got, err, forgotten)
 						}
-						got, err := sqlstore.New(open(t, f), opts).CreateOrder(t.Context(), key, order)
-						switch {
-						case test.final:
-							if !errors.Is(err, test.insert) || errors.Is(err, storefront.ErrUnavailable) || forgotten != 1 {
-								t.Errorf("CreateOrder returned %v, %v after %d tries", got, err, forgotten)
-							}
-						case times < 4:
-							if err != nil || got != order {
-								t.Errorf("CreateOrder returned %v, %v", got, err)
-							}
-						case !errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, sql.ErrNoRows) || forgotten != 4:
-							t.Errorf("CreateOrder returned %v, %v after %d tries, want 4", got, err, forgotten)
+					case times < 4:
+						if err != nil || got != order {
+							t.Errorf("CreateOrder returned %v, %v", got, err)
 						}
-					})
+					case !errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, sql.ErrNoRows) || forgotten != 4:
+						t.Errorf("CreateOrder returned %v, %v after %d tries, want 4", got, err, forgotten)
+					}
 				})
 			}
 		}

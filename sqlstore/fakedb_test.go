@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,10 +36,32 @@ func (e engine) String() string { return [...]string{"PostgreSQL", "SQLite", "My
 // onEach runs a test in a bubble on each engine.
 func onEach(t *testing.T, test func(*testing.T, engine)) {
 	for _, e := range engines {
-		t.Run(e.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, e) })
-		})
+		inBubble(t, e.String(), func(t *testing.T) { test(t, e) })
 	}
+}
+
+// timeout is the Timeout of most stores.
+const timeout = 10 * time.Second
+
+// inBubble runs a subtest in a bubble.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// pause lets time pass, unless ctx is done before.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hang waits for a server that does not answer.
+func hang(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // A stateError is an error with an SQLSTATE, like those of pgx and lib/pq.
@@ -102,6 +125,10 @@ type fakeDB struct {
 	// error.
 	connect func(ctx context.Context) error
 
+	// before, if it is not nil, is called before each statement of a kind, which fails with
+	// its error.
+	before func(ctx context.Context, kind string) error
+
 	// run, if it is not nil, answers the statements on the n-th connection, from 0 on, in
 	// place of the server. It returns the rows of a query, or as many rows as a statement
 	// affects. The server itself answers if run returns errPassOn, and it answers the
@@ -110,6 +137,9 @@ type fakeDB struct {
 
 	// names, if it is not nil, has the names of the servers that the connections lead to, in turn.
 	names []string
+
+	silent atomic.Int32 // how many of the first connections get no answers
+	away   atomic.Bool  // the server says that it is starting up
 
 	asks time.Duration // how long a connection must have been idle for the driver to ask whether the server is there; 0: it never asks
 	deaf bool          // the driver waits for the server even if ctx is done
@@ -286,6 +316,16 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 	c.db.mu.Lock()
 	c.db.ran = append(c.db.ran, query)
 	c.db.mu.Unlock()
+	switch {
+	case c.n < int(c.db.silent.Load()):
+		return nil, hang(ctx, query)
+	case c.db.away.Load():
+		return nil, stateError("57P03")
+	case c.db.before != nil:
+		if err := c.db.before(ctx, kindOf(query)); err != nil {
+			return nil, err
+		}
+	}
 	if c.db.run == nil {
 		return nil, errPassOn
 	}

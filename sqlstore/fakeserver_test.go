@@ -91,11 +91,32 @@ func (s *server) happen(c change) {
 	s.apply([]change{c})
 }
 
+// meetOnce lets one statement of some kinds meet a fate, and returns whether it has.
+func (s *server) meetOnce(is func(kind string) bool, what fate) (met *bool) {
+	met = new(bool)
+	s.meets = func(kind string) fate {
+		if *met || !is(kind) {
+			return answered
+		}
+		*met = true
+		return what
+	}
+	return met
+}
+
 // begun returns the items of the orders of each commit that has begun.
 func (s *server) begun() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprint(s.commits)
+}
+
+// mostShared returns how many orders the largest commit had.
+func (s *server) mostShared() (most int) {
+	for _, items := range s.commits {
+		most = max(most, len(items))
+	}
+	return most
 }
 
 // keyHash returns the value of the column key_hash, as the package's documentation has it.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -24,9 +25,25 @@ func newProductDB() *fakeDB {
 	return f
 }
 
-// fill makes the pool of the store open this many connections.
-func fill(t *testing.T, store *sqlstore.Store, connections int) {
+// inTime returns a store on a pool.
+func inTime(db *sql.DB, accept acceptor) *sqlstore.Store {
+	return sqlstore.New(db, &sqlstore.Options{Accept: accept, Timeout: timeout})
+}
+
+// get returns how long GetProduct takes to find the database unavailable.
+func get(t *testing.T, store *sqlstore.Store) time.Duration {
 	t.Helper()
+	began := time.Now()
+	if _, err := store.GetProduct(t.Context(), "kettle"); !errors.Is(err, storefront.ErrUnavailable) {
+		t.Errorf("GetProduct returned %v", err)
+	}
+	return time.Since(began)
+}
+
+// fill makes the pool of the store open this many connections, and returns how long the reads took.
+func fill(t *testing.T, store *sqlstore.Store, connections int) time.Duration {
+	t.Helper()
+	began := time.Now()
 	var wg sync.WaitGroup
 	for range connections {
 		wg.Go(func() {
@@ -36,65 +53,40 @@ func fill(t *testing.T, store *sqlstore.Store, connections int) {
 		})
 	}
 	wg.Wait()
+	return time.Since(began)
 }
 
 // After a split brain, the former primary takes all statements and never answers.
 func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
-	get := func(ctx context.Context, store *sqlstore.Store) error {
-		_, err := store.GetProduct(ctx, "kettle")
-		return err
-	}
-	create := func(ctx context.Context, store *sqlstore.Store) error {
-		_, err := store.CreateOrder(ctx, key, order)
-		return err
-	}
-	for name, test := range map[string]struct {
-		call func(context.Context, *sqlstore.Store) error
-		asks time.Duration
-	}{
-		"get":                                 {get, 0},
-		"create":                              {create, 0},
-		"get, by a driver that asks first":    {get, 1},
-		"create, by a driver that asks first": {create, 1},
+	for method, call := range map[string]func(*testing.T, *sqlstore.Store){
+		"get":    func(t *testing.T, store *sqlstore.Store) { fill(t, store, 1) },
+		"create": wantOrder,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+		for _, asks := range []time.Duration{0, 1} { // whether the driver asks first
+			inBubble(t, fmt.Sprintf("%s/asks %d", method, asks), func(t *testing.T) {
 				f := newProductDB()
-				f.asks = test.asks
+				f.asks = asks
 				f.server.took = time.Millisecond
-				former := 0 // how many connections lead to the former primary; the driver takes them for good
-				f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-					if conn < former {
-						return hang(ctx, conn, query, args)
-					}
-					return nil, errPassOn
-				}
 				db := open(t, f)
 				db.SetMaxIdleConns(20)
-				store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second})
+				store := inTime(db, nil)
 				fill(t, store, 20)
-				former = len(f.conns)
+				f.silent.Store(int32(len(f.conns))) // those to the former primary; the driver takes them for good
 				began := time.Now()
 				var wg sync.WaitGroup
 				for range 8 {
-					wg.Go(func() {
-						if err := test.call(t.Context(), store); err != nil {
-							t.Error(err)
-						}
-					})
+					wg.Go(func() { call(t, store) })
 				}
 				wg.Wait()
 				if took := time.Since(began); took > 3*time.Second {
 					t.Errorf("8 calls beside 20 dead connections took %v", took)
 				}
 				// No connection to the former primary is left.
-				began = time.Now()
-				fill(t, store, 20)
-				if took := time.Since(began); took > time.Second {
+				if took := fill(t, store, 20); took > time.Second {
 					t.Errorf("then, 20 calls took %v", took)
 				}
 			})
-		})
+		}
 	}
 }
 
@@ -103,20 +95,16 @@ func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		f := newProductDB()
-		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) != "READ" {
-				return nil, errPassOn
+		f.before = func(ctx context.Context, kind string) error {
+			if kind != "READ" {
+				return nil
 			}
-			if calls++; calls == 1 {
-				select {
-				case <-time.After(9 * time.Second):
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
+			if calls++; calls > 1 {
+				return nil
 			}
-			return nil, errPassOn
+			return pause(ctx, 9*time.Second)
 		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
+		store := inTime(open(t, f), nil)
 		var wg sync.WaitGroup
 		began := time.Now()
 		wg.Go(func() { fill(t, store, 1) })
@@ -137,33 +125,17 @@ func TestSlowCallIsNotCutWhileTheDatabaseAnswers(t *testing.T) {
 func TestOrderGetsThroughToASlowServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := map[string]time.Duration{"INSERT": 3 * time.Second, "PROBE": 1200 * time.Millisecond, "EMIT": 1200 * time.Millisecond}
-		f := &fakeDB{run: func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			select {
-			case <-time.After(slow[kindOf(query)]):
-				return nil, errPassOn
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
-		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-			t.Errorf("CreateOrder returned %v, %v", got, err)
-		}
+		f := &fakeDB{before: func(ctx context.Context, kind string) error { return pause(ctx, slow[kind]) }}
+		wantOrder(t, inTime(open(t, f), nil))
 	})
 }
 
 // Of calls that come one at a time, each would be the one that waits for the database to come back.
 func TestCallsThatComeOneAtATimeFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := true
 		f := newProductDB()
-		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-			if away {
-				return nil, stateError("57P03")
-			}
-			return nil, errPassOn
-		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
+		f.away.Store(true)
+		store := inTime(open(t, f), nil)
 		long := 0
 		for n := range 30 {
 			began := time.Now()
@@ -174,14 +146,14 @@ func TestCallsThatComeOneAtATimeFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 			} else if want := "has not answered for more than 10s"; !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("GetProduct returned %v, want an error that says %q", err, want)
 			}
-			if n < 2 && took != 10*time.Second || 2 <= n && n < 10 && took > 2*time.Second {
+			if n < 2 && took != timeout || 2 <= n && n < 10 && took > 2*time.Second {
 				t.Errorf("call %d took %v, want all of Timeout of the first two, and a tenth of it of the next", n, took)
 			}
 		}
 		if long < 3 || long > 5 {
 			t.Errorf("%d of 30 calls waited for all of Timeout, want 3 to 5", long)
 		}
-		away = false
+		f.away.Store(false)
 		fill(t, store, 1)
 	})
 }
@@ -190,57 +162,34 @@ func TestCallsThatComeOneAtATimeFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 // ones, which wait for it to come back.
 func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		away := true
 		f := newProductDB()
-		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if away {
-				return nil, stateError("57P03")
-			}
-			return nil, errPassOn
-		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
-		get := func() time.Duration {
-			began := time.Now()
-			if _, err := store.GetProduct(t.Context(), "kettle"); !errors.Is(err, storefront.ErrUnavailable) {
-				t.Errorf("GetProduct returned %v", err)
-			}
-			return time.Since(began)
-		}
+		f.away.Store(true)
+		store := inTime(open(t, f), nil)
 		for range 2 { // the second is the first probe
-			if took := get(); took != 10*time.Second {
+			if took := get(t, store); took != timeout {
 				t.Errorf("the first calls took %v, want all of Timeout", took)
 			}
 		}
 		var wg sync.WaitGroup
-		soon := 0
+		var soon atomic.Int32
 		for range 100 { // in 10 seconds
 			wg.Go(func() {
-				took := get()
-				mu.Lock()
-				defer mu.Unlock()
-				if took <= 2*time.Second {
-					soon++
+				if get(t, store) <= 2*time.Second {
+					soon.Add(1)
 				}
 			})
 			time.Sleep(100 * time.Millisecond)
 		}
-		mu.Lock()
-		if soon < 40 { // by now, and one in each 250 milliseconds was a probe
-			t.Errorf("%d of 100 calls failed soon, want 40 at least", soon)
+		if n := soon.Load(); n < 40 { // by now, and one in each 250 milliseconds was a probe
+			t.Errorf("%d of 100 calls failed soon, want 40 at least", n)
 		}
-		away = false
-		mu.Unlock()
+		f.away.Store(false)
 		fill(t, store, 100) // who comes now is answered
-		mu.Lock()
-		away = true
-		mu.Unlock()
+		f.away.Store(true)
 		wg.Wait()
 		for range 4 { // not one, which might be the probe
 			wg.Go(func() {
-				if took := get(); took != 10*time.Second {
+				if took := get(t, store); took != timeout {
 					t.Errorf("when it is away anew, one of the first calls took %v, want all of Timeout", took)
 				}
 			})
@@ -255,45 +204,28 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 		"constraint":            stateError("23514"),
 		"serialization failure": stateError("40001"),
 		"lock not available":    stateError("55P03"),
-		"deadlock (MySQL)":      &mySQLError{Number: 1213},
-		"conflict in a group":   &mySQLError{Number: 3101},
+		"deadlock (MySQL)":      number(1213),
+		"conflict in a group":   number(3101),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				refuses := true
-				f := &fakeDB{run: func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					if kindOf(query) != "INSERT" {
-						return nil, errPassOn
-					}
-					if refuses {
-						return nil, refusal
-					}
-					select {
-					case <-time.After(1500 * time.Millisecond): // longer than calls have while it is away
-						return nil, errPassOn
-					case <-ctx.Done():
-						return nil, ctx.Err()
-					}
-				}}
-				store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
-				for began := time.Now(); time.Since(began) < 15*time.Second; time.Sleep(time.Second) {
-					if _, err := store.CreateOrder(t.Context(), key, order); err == nil {
-						t.Error("an order was created that was refused")
-					}
+		inBubble(t, name, func(t *testing.T) {
+			refuses := true
+			f := &fakeDB{before: func(ctx context.Context, kind string) error {
+				if kind != "INSERT" {
+					return nil
 				}
-				refuses = false
-				var wg sync.WaitGroup
-				for i := range 4 { // not one, which might be the probe, and with a key each, or they share a try
-					wg.Go(func() {
-						key := storefront.IdempotencyKey{Value: fmt.Sprint(i)}
-						proposed := storefront.Order{ID: fmt.Sprint("ord_", i), Item: "kettle", Qty: 1}
-						if _, err := store.CreateOrder(t.Context(), key, proposed); err != nil {
-							t.Error(err)
-						}
-					})
+				if refuses {
+					return refusal
 				}
-				wg.Wait()
-			})
+				return pause(ctx, 1500*time.Millisecond) // longer than calls have while it is away
+			}}
+			store := inTime(open(t, f), nil)
+			for began := time.Now(); time.Since(began) < 15*time.Second; time.Sleep(time.Second) {
+				if _, err := store.CreateOrder(t.Context(), key, order); err == nil {
+					t.Error("an order was created that was refused")
+				}
+			}
+			refuses = false
+			create(t, store, "a", "b", "c", "d").Wait() // not one, which might be the probe
 		})
 	}
 }
@@ -302,27 +234,19 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failure := fmt.Errorf("a warehouse that the program asks: %w", context.Canceled)
-		var back atomic.Bool
-		store := sqlstore.New(open(t, &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if !back.Load() {
-				return nil, stateError("57P03")
-			}
-			return nil, errPassOn
-		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return failure }})
-		var wg sync.WaitGroup
+		f := new(fakeDB)
+		f.away.Store(true)
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(failure)})
 		for range 2 { // the second is the first probe
 			store.CreateOrder(t.Context(), key, order)
 		}
-		wg.Go(func() { store.CreateOrder(t.Context(), key, order) }) // a probe
-		synctest.Wait()
-		wg.Go(func() {
-			if _, err := store.CreateOrder(t.Context(), key, order); err != failure {
-				t.Errorf("CreateOrder returned %v, want %v", err, failure)
-			}
-		})
-		synctest.Wait()
-		back.Store(true)
-		wg.Wait()
+		probe := proposeWith(t.Context(), store, key, order)
+		late := proposeWith(t.Context(), store, key, order)
+		f.away.Store(false)
+		probe()
+		if _, err := late(); err != failure {
+			t.Errorf("CreateOrder returned %v, want %v", err, failure)
+		}
 	})
 }
 
@@ -330,50 +254,33 @@ func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
 func TestReadsGoOnWhileOrdersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newProductDB()
-		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-			if kind := kindOf(query); kind == "INSERT" || kind == "EMIT" {
-				return hang(ctx, conn, query, args)
+		f.before = func(ctx context.Context, kind string) error {
+			if kind == "INSERT" || kind == "EMIT" {
+				return hang(ctx, kind)
 			}
-			return nil, errPassOn
+			return nil
 		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
-		calls := 0
-		create := func() time.Duration {
-			began := time.Now()
-			calls++
-			key := storefront.IdempotencyKey{Value: fmt.Sprint(calls)} // those with one key share a try
-			if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, storefront.ErrUnavailable) {
-				t.Errorf("CreateOrder returned %v", err)
-			}
-			return time.Since(began)
-		}
-		create()
-		var wg sync.WaitGroup
-		wg.Go(func() { create() }) // the probe
-		synctest.Wait()
+		store := inTime(open(t, f), nil)
+		propose(t.Context(), store, "a")()
+		probe := propose(t.Context(), store, "b")
 		fill(t, store, 1)
-		if took := create(); took > 2*time.Second {
-			t.Errorf("an order took %v to fail", took)
-		}
 		began := time.Now()
-		fill(t, store, 10)
-		if took := time.Since(began); took != 0 {
+		_, err := propose(t.Context(), store, "c")()
+		if took := time.Since(began); !errors.Is(err, storefront.ErrUnavailable) || took > 2*time.Second {
+			t.Errorf("CreateOrder returned %v after %v", err, took)
+		}
+		if took := fill(t, store, 10); took != 0 {
 			t.Errorf("reads took %v", took)
 		}
-		wg.Wait()
+		probe()
 	})
 }
 
 // wait returns an Accept that takes a time d, and counts its calls.
-func wait(d time.Duration, calls *int) func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+func wait(d time.Duration, calls *int) acceptor {
 	return func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
 		*calls++
-		select {
-		case <-time.After(d):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return pause(ctx, d)
 	}
 }
 
@@ -381,7 +288,7 @@ func wait(d time.Duration, calls *int) func(context.Context, *sql.Tx, storefront
 // takes long. A call that waits for a lock in the first statement of a try gives up its
 // connection once, as the connection may be dead.
 func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
-	const timeout = 10 * time.Second
+
 	for _, engine := range engines {
 		for _, part := range []float64{0.25, 0.4, 0.5, 0.9} {
 			for _, pool := range []int{0, 1, 2} {
@@ -389,55 +296,51 @@ func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
 					if name == "lock" && engine == sqlite {
 						continue // there is one writer, and busy_timeout
 					}
-					t.Run(fmt.Sprintf("%v/%s of %v/pool of %d", engine, name, part, pool), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) {
-							long := time.Duration(part * float64(timeout))
-							f := newFakeDB(engine)
-							f.server.took = time.Millisecond
-							db := open(t, f)
-							db.SetMaxOpenConns(pool)
-							runs, questions, most := 0, 0, 1
-							if name == "lock" {
-								most = 2
-							}
-							began := time.Now()
-							opts := &sqlstore.Options{Timeout: timeout}
-							if name == "Accept" {
-								opts.Accept = wait(long, &runs)
-							}
-							store := sqlstore.New(db, opts)
-							if err := store.Check(t.Context()); err != nil { // leaves a connection over which the store can ask
-								t.Fatal(err)
-							}
-							f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-								switch kindOf(query) {
-								case "EMIT", "SETTLE":
-									questions++
-								case "INSERT":
-									if name == "Accept" {
-										break
-									}
-									runs++
-									select {
-									case <-time.After(long - time.Since(began)):
-									case <-ctx.Done():
-										return nil, ctx.Err()
-									}
+					inBubble(t, fmt.Sprintf("%v/%s of %v/pool of %d", engine, name, part, pool), func(t *testing.T) {
+						long := time.Duration(part * float64(timeout))
+						f := newFakeDB(engine)
+						f.server.took = time.Millisecond
+						db := open(t, f)
+						db.SetMaxOpenConns(pool)
+						runs, questions, most := 0, 0, 1
+						if name == "lock" {
+							most = 2
+						}
+						began := time.Now()
+						opts := &sqlstore.Options{Timeout: timeout}
+						if name == "Accept" {
+							opts.Accept = wait(long, &runs)
+						}
+						store := sqlstore.New(db, opts)
+						if err := store.Check(t.Context()); err != nil { // leaves a connection over which the store can ask
+							t.Fatal(err)
+						}
+						f.before = func(ctx context.Context, kind string) error {
+							switch kind {
+							case "EMIT", "SETTLE":
+								questions++
+							case "INSERT":
+								if name == "Accept" {
+									break
 								}
-								return nil, errPassOn
+								runs++
+								if err := pause(ctx, long-time.Since(began)); err != nil {
+									return err
+								}
 							}
-							began = time.Now()
-							got, err := store.CreateOrder(t.Context(), key, order)
-							if took := time.Since(began); err != nil || got != order || runs < 1 || runs > most || took < long {
-								t.Errorf("CreateOrder returned %v, %v after %v and %d runs", got, err, took, runs)
-							}
-							if asked := questions > 0; engine != sqlite && asked != (pool != 1) {
-								t.Errorf("the server was asked %d questions", questions)
-							}
-							if s := store.Stats(); s.Retries != int64(runs-1) || name == "Accept" && s.Dropped != 0 {
-								t.Errorf("the store has %+v", s)
-							}
-						})
+							return nil
+						}
+						began = time.Now()
+						got, err := store.CreateOrder(t.Context(), key, order)
+						if took := time.Since(began); err != nil || got != order || runs < 1 || runs > most || took < long {
+							t.Errorf("CreateOrder returned %v, %v after %v and %d runs", got, err, took, runs)
+						}
+						if asked := questions > 0; engine != sqlite && asked != (pool != 1) {
+							t.Errorf("the server was asked %d questions", questions)
+						}
+						if s := store.Stats(); s.Retries != int64(runs-1) || name == "Accept" && s.Dropped != 0 {
+							t.Errorf("the store has %+v", s)
+						}
 					})
 				}
 			}
@@ -449,22 +352,14 @@ func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
 	for _, engine := range []engine{postgres, mysql} {
 		for _, pool := range []int{0, 2} {
 			synctest.Test(t, func(t *testing.T) {
-				const timeout = 10 * time.Second
 				f := newFakeDB(engine)
 				db := open(t, f)
 				db.SetMaxOpenConns(pool)
-				store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
+				store := inTime(db, nil)
 				create(t, store, "first").Wait()
-				var silent atomic.Bool
-				silent.Store(true)
-				f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-					if silent.Load() {
-						return hang(ctx, conn, query, args)
-					}
-					return nil, errPassOn
-				}
+				f.silent.Store(1000)
 				began := time.Now()
-				time.AfterFunc(timeout/5, func() { silent.Store(false) }) // who is not left goes on to hang
+				time.AfterFunc(timeout/5, func() { f.silent.Store(0) }) // who is not left goes on to hang
 				create(t, store, "second").Wait()
 				if took := time.Since(began); took < timeout/5 || took > timeout/4 {
 					t.Errorf("%v, a pool of %d: the order was created after %v, want a fifth of %v", engine, pool, took, timeout)
@@ -478,7 +373,7 @@ func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
 func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
 	for _, after := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			const timeout = 10 * time.Second
+
 			f := newFakeDB(postgres)
 			f.server.took = time.Millisecond
 			runs := 0
@@ -567,10 +462,10 @@ func TestSilentOneOfEqualServersIsLeft(t *testing.T) {
 func TestOrderIsNotCutWhileOthersHaveTheConnections(t *testing.T) {
 	for name, use := range map[string]func(*sql.DB, *sqlstore.Store, context.Context){
 		"the program": func(db *sql.DB, _ *sqlstore.Store, ctx context.Context) {
-			if conn, err := db.Conn(ctx); err == nil && db.Stats().InUse == 1 {
-				<-ctx.Done()
-				conn.Close()
-			} else if err == nil {
+			if conn, err := db.Conn(ctx); err == nil {
+				if db.Stats().InUse == 1 {
+					<-ctx.Done()
+				}
 				conn.Close()
 			}
 		},
@@ -580,33 +475,31 @@ func TestOrderIsNotCutWhileOthersHaveTheConnections(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newProductDB()
-				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					if kindOf(query) == "READ" {
-						time.Sleep(900 * time.Millisecond)
-					}
-					return nil, errPassOn
+		inBubble(t, name, func(t *testing.T) {
+			f := newProductDB()
+			f.before = func(_ context.Context, kind string) error {
+				if kind == "READ" {
+					time.Sleep(900 * time.Millisecond)
 				}
-				db := open(t, f)
-				db.SetMaxOpenConns(2)
-				runs := 0
-				store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(6*time.Second, &runs)})
-				fill(t, store, 1)
-				ctx, cancel := context.WithCancel(t.Context())
-				var others sync.WaitGroup
-				for range 3 {
-					others.Go(func() { use(db, store, ctx) })
-				}
-				synctest.Wait()
-				create(t, store, "a").Wait()
-				if s := store.Stats(); s.Retries != 0 || s.Dropped != 0 {
-					t.Errorf("the store has %+v, want no retry", s)
-				}
-				cancel()
-				others.Wait()
-			})
+				return nil
+			}
+			db := open(t, f)
+			db.SetMaxOpenConns(2)
+			runs := 0
+			store := inTime(db, wait(6*time.Second, &runs))
+			fill(t, store, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			var others sync.WaitGroup
+			for range 3 {
+				others.Go(func() { use(db, store, ctx) })
+			}
+			synctest.Wait()
+			create(t, store, "a").Wait()
+			if s := store.Stats(); s.Retries != 0 || s.Dropped != 0 {
+				t.Errorf("the store has %+v, want no retry", s)
+			}
+			cancel()
+			others.Wait()
 		})
 	}
 }
@@ -618,14 +511,9 @@ func TestConnectingMayTakeLong(t *testing.T) {
 		f := newProductDB()
 		f.connect = func(ctx context.Context) error {
 			connections++
-			select {
-			case <-time.After(9 * time.Second):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			return pause(ctx, 9*time.Second)
 		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 10 * time.Second})
+		store := inTime(open(t, f), nil)
 		fill(t, store, 1)
 		if connections != 1 || store.Stats().Retries != 0 {
 			t.Errorf("there were %d connections, and the store has %+v", connections, store.Stats())
@@ -639,15 +527,10 @@ func TestAcceptIsNotBlamedForAServerThatIsLeft(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		db := open(t, newFakeDB(engine))
 		db.SetMaxOpenConns(2)
-		conn, err := db.Conn(t.Context()) // the program's own work
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		defer must.Get(db.Conn(t.Context()))(t).Close() // the program's own work
 		runs := 0
-		store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(3*time.Second, &runs)})
-		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs > 2 {
-			t.Errorf("%v: CreateOrder returned %v, %v after %d runs", engine, got, err, runs)
+		if wantOrder(t, inTime(db, wait(3*time.Second, &runs))); runs > 2 {
+			t.Errorf("%v: Accept ran %d times", engine, runs)
 		}
 	})
 }
@@ -655,21 +538,15 @@ func TestAcceptIsNotBlamedForAServerThatIsLeft(t *testing.T) {
 // A call that is cancelled soon says nothing about the database.
 func TestCallsThatAreCancelledAreNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const timeout = 10 * time.Second
 		f := newProductDB()
 		slow := 100 * time.Millisecond
-		f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) != "READ" {
-				return nil, errPassOn
+		f.before = func(ctx context.Context, kind string) error {
+			if kind == "READ" && pause(ctx, slow) != nil {
+				return driver.ErrBadConn // as many drivers word it
 			}
-			select {
-			case <-time.After(slow):
-				return nil, errPassOn
-			case <-ctx.Done():
-				return nil, driver.ErrBadConn // as many drivers word it
-			}
+			return nil
 		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
+		store := inTime(open(t, f), nil)
 		fill(t, store, 1)
 		for began := time.Now(); time.Since(began) < 2*timeout; {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -688,13 +565,10 @@ func TestCallsThatAreCancelledAreNoFailures(t *testing.T) {
 // The other calls of the instant give up early, and learn from the probe.
 func TestOneCallOfAnInstantProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const timeout = 10 * time.Second
 		f := newProductDB()
-		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-			return nil, stateError("57P03")
-		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
-		store.GetProduct(t.Context(), "kettle")
+		f.away.Store(true)
+		store := inTime(open(t, f), nil)
+		get(t, store)
 		go store.GetProduct(t.Context(), "kettle") // a probe
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -704,22 +578,18 @@ func TestOneCallOfAnInstantProbes(t *testing.T) {
 		}
 		time.Sleep(timeout)
 		for range 3 {
-			long := make(chan bool)
+			var probes atomic.Int32
+			var wg sync.WaitGroup
 			for range 50 {
-				go func() {
-					began := time.Now()
-					store.GetProduct(t.Context(), "kettle")
-					long <- time.Since(began) > timeout/2
-				}()
+				wg.Go(func() {
+					if get(t, store) > timeout/2 {
+						probes.Add(1)
+					}
+				})
 			}
-			probes := 0
-			for range 50 {
-				if <-long {
-					probes++
-				}
-			}
-			if probes != 1 {
-				t.Errorf("%d of 50 calls of an instant took all of their time, want 1", probes)
+			wg.Wait()
+			if n := probes.Load(); n != 1 {
+				t.Errorf("%d of 50 calls of an instant took all of their time, want 1", n)
 			}
 		}
 	})
@@ -728,36 +598,25 @@ func TestOneCallOfAnInstantProbes(t *testing.T) {
 // A call that is given a tenth of its time has time to try another server.
 func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const timeout, idle = 10 * time.Second, 5
-		away, silent := false, false
+		const idle = 5
 		f := newProductDB()
 		f.server.took = time.Millisecond
-		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-			switch {
-			case silent && conn < idle:
-				return hang(ctx, conn, query, args)
-			case away:
-				return nil, stateError("57P03")
-			}
-			return nil, errPassOn
-		}
 		db := open(t, f)
 		db.SetMaxIdleConns(idle)
-		store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
+		store := inTime(db, nil)
 		fill(t, store, idle)
-		away = true
+		f.away.Store(true)
 		for range 2 { // the second is the first probe
-			store.GetProduct(t.Context(), "kettle")
+			get(t, store)
 		}
-		away, silent = false, true
+		f.away.Store(false)
+		f.silent.Store(idle)
 		var wg sync.WaitGroup
 		for range 2 { // the second is the next probe
 			wg.Go(func() { store.GetProduct(t.Context(), "kettle") })
 			synctest.Wait()
 		}
-		began := time.Now()
-		fill(t, store, 1)
-		if took := time.Since(began); took > timeout/10 {
+		if took := fill(t, store, 1); took > timeout/10 {
 			t.Errorf("GetProduct took %v", took)
 		}
 		wg.Wait()
@@ -766,33 +625,35 @@ func TestSilentServerIsLeftSoonerWhileTheDatabaseIsAway(t *testing.T) {
 
 // While database/sql ends the transaction of a ctx that is done, it may close the connection.
 func TestConnectionThatDatabaseSQLMayCloseIsLeftToIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProductDB()
-		f.server.took = time.Millisecond
-		var silent atomic.Bool
-		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-			if silent.Load() {
-				return hang(ctx, conn, query, args)
+	for _, kind := range []string{"BEGIN", "NOTE"} { // the statement during which ctx ends
+		inBubble(t, kind, func(t *testing.T) {
+			f := newProductDB()
+			f.server.took = time.Millisecond
+			store := inTime(open(t, f), func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+				_, err := tx.ExecContext(ctx, "note it")
+				return err
+			})
+			fill(t, store, 1)
+			silent, met := false, false
+			f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+				switch {
+				case !met && kindOf(query) == kind:
+					met, silent = true, true
+					<-ctx.Done()
+					if silent = false; kind == "BEGIN" {
+						return nil, nil // the answer comes in the same moment
+					}
+					return nil, ctx.Err()
+				case silent:
+					return nil, hang(ctx, query)
+				}
+				return nil, errPassOn
 			}
-			return nil, errPassOn
-		}
-		runs := 0
-		accept := func(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) (err error) {
-			if runs++; runs == 1 {
-				silent.Store(true)
-				_, err = tx.ExecContext(ctx, "UPDATE stock SET n = n - 1")
-				silent.Store(false)
+			wantOrder(t, store)
+			// The store itself drops only the connection over which it asked whether the server is there.
+			if s := store.Stats(); s.Retries != 1 || s.Dropped != 1 {
+				t.Errorf("the store has %+v, want one retry and one connection dropped", s)
 			}
-			return err
-		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: accept, Timeout: 10 * time.Second})
-		fill(t, store, 1)
-		if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order || runs != 2 {
-			t.Errorf("CreateOrder returned %v, %v after %d runs of Accept", got, err, runs)
-		}
-		// The store itself drops only the connection over which it asked whether the server is there.
-		if s := store.Stats(); s.Retries != 1 || s.Dropped != 1 {
-			t.Errorf("the store has %+v, want one retry and one connection dropped", s)
-		}
-	})
+		})
+	}
 }

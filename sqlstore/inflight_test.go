@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,7 +18,7 @@ import (
 // A sharer is one of several calls of CreateOrder with one key. Each proposes another order.
 type sharer struct {
 	leave    func() // cancels its ctx
-	proposed storefront.Order
+	id       string // that it proposes
 	got      storefront.Order
 	err      error
 	panicked any
@@ -27,22 +26,20 @@ type sharer struct {
 	ended    chan struct{}
 }
 
-func share(t *testing.T, store *sqlstore.Store, id string) *sharer {
+// share calls CreateOrder with key, or a key that differs in its fingerprint.
+func share(t *testing.T, store *sqlstore.Store, id string, fingerprint ...byte) *sharer {
 	t.Helper()
-	return shareWith(t, store, id, key)
-}
-
-func shareWith(t *testing.T, store *sqlstore.Store, id string, key storefront.IdempotencyKey) *sharer {
-	t.Helper()
+	key, proposed := key, order
+	proposed.ID = id
+	copy(key.Fingerprint[:], fingerprint)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &sharer{leave: cancel, proposed: order, ended: make(chan struct{})}
-	c.proposed.ID = id
+	c := &sharer{leave: cancel, id: id, ended: make(chan struct{})}
 	began := time.Now()
 	go func() {
 		defer close(c.ended)
 		defer cancel()
 		defer func() { c.panicked = recover() }()
-		c.got, c.err = store.CreateOrder(ctx, key, c.proposed)
+		c.got, c.err = store.CreateOrder(ctx, key, proposed)
 		c.took = time.Since(began)
 	}()
 	synctest.Wait() // in this sequence
@@ -54,7 +51,7 @@ func (c *sharer) want(t *testing.T, id string) {
 	t.Helper()
 	<-c.ended
 	if c.err != nil || c.got.ID != id {
-		t.Errorf("the call for %s returned %v, %v, or panicked with %v; want the order %s", c.proposed.ID, c.got, c.err, c.panicked, id)
+		t.Errorf("the call for %s returned %v, %v, or panicked with %v; want the order %s", c.id, c.got, c.err, c.panicked, id)
 	}
 }
 
@@ -64,7 +61,11 @@ type script struct {
 	end   chan func() error
 }
 
-func newScript() *script { return &script{end: make(chan func() error)} }
+// newScript returns a script and a store that it is the Accept of.
+func newScript(t *testing.T, engine engine) (*script, *sqlstore.Store) {
+	s := &script{end: make(chan func() error)}
+	return s, inTime(open(t, newFakeDB(engine)), s.accept)
+}
 
 func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
 	s.calls = append(s.calls, order.ID)
@@ -81,7 +82,7 @@ func accept() error { return nil }
 // Calls that wait for a try do not count as calls in progress: MaxCalls is 1 here.
 func TestCallsWithOneKeyShareATry(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
-		s := newScript()
+		s, _ := newScript(t, engine)
 		db := open(t, newFakeDB(engine))
 		store := sqlstore.New(db, &sqlstore.Options{Accept: s.accept, MaxCalls: 1})
 		var calls []*sharer
@@ -113,12 +114,12 @@ func TestCallsThatShareATryGetTheOrderThatWasThere(t *testing.T) {
 		f := newHeldDB(postgres)
 		store := sqlstore.New(open(t, f), nil)
 		replays, let := 0, make(chan struct{})
-		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) == "REPLAY" {
+		f.before = func(_ context.Context, kind string) error {
+			if kind == "REPLAY" {
 				replays++
 				<-let
 			}
-			return nil, errPassOn
+			return nil
 		}
 		f.server.addOrder(key, order)
 		calls := []*sharer{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
@@ -139,34 +140,29 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 		"panics":    func(_ *sharer, s *script) { s.end <- func() error { panic("a value") } },
 		"fails":     func(_ *sharer, s *script) { s.end <- func() error { return broken } },
 	} {
-		for _, engine := range engines {
-			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newScript()
-					store := sqlstore.New(open(t, newFakeDB(engine)), &sqlstore.Options{Accept: s.accept})
-					first := share(t, store, "first")
-					var calls []*sharer
-					for i := range 5 {
-						calls = append(calls, share(t, store, fmt.Sprint(i)))
-					}
-					stop(first, s)
-					synctest.Wait()
-					<-first.ended
-					if first.err == nil && first.panicked == nil {
-						t.Errorf("the first call returned %v", first.got)
-					}
-					// Any one of them makes the next try.
-					s.end <- accept
-					for _, c := range calls {
-						<-c.ended
-						c.want(t, s.calls[1])
-					}
-					if len(s.calls) != 2 {
-						t.Errorf("Accept was called for %q", s.calls)
-					}
-				})
-			})
-		}
+		onEach(t, func(t *testing.T, engine engine) {
+			s, store := newScript(t, engine)
+			first := share(t, store, "first")
+			var calls []*sharer
+			for i := range 5 {
+				calls = append(calls, share(t, store, fmt.Sprint(i)))
+			}
+			stop(first, s)
+			synctest.Wait()
+			<-first.ended
+			if first.err == nil && first.panicked == nil {
+				t.Errorf("%v, %s: the first call returned %v", engine, name, first.got)
+			}
+			// Any one of them makes the next try.
+			s.end <- accept
+			for _, c := range calls {
+				<-c.ended
+				c.want(t, s.calls[1])
+			}
+			if len(s.calls) != 2 {
+				t.Errorf("%v, %s: Accept was called for %q", engine, name, s.calls)
+			}
+		})
 	}
 }
 
@@ -175,8 +171,7 @@ func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
 		refuse := func() error { return refusal }
-		s := newScript()
-		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+		s, store := newScript(t, postgres)
 		first := share(t, store, "first")
 		before := []*sharer{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
 		s.end <- refuse
@@ -190,7 +185,7 @@ func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 		for _, c := range append(before, first) {
 			<-c.ended
 			if c.err != refusal {
-				t.Errorf("the call for %s returned %v, %v, want the refusal", c.proposed.ID, c.got, c.err)
+				t.Errorf("the call for %s returned %v, %v, want the refusal", c.id, c.got, c.err)
 			}
 		}
 		synctest.Wait()
@@ -208,27 +203,17 @@ func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 // So a lock on one key holds up one connection of the pool, whatever is sent with the key.
 func TestCallsWithAnotherFingerprintWaitForTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		db := open(t, newFakeDB(postgres))
-		store := sqlstore.New(db, &sqlstore.Options{Accept: s.accept})
+		s, store := newScript(t, postgres)
 		first := share(t, store, "first")
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			other := key
-			other.Fingerprint = [32]byte{2}
-			if got, err := store.CreateOrder(t.Context(), other, order); err != storefront.ErrKeyReused || got != (storefront.Order{}) {
-				t.Errorf("CreateOrder with another fingerprint returned %v, %v", got, err)
-			}
-		})
-		synctest.Wait()
-		if n := db.Stats().InUse; n != 1 {
-			t.Errorf("they use %d connections, want one", n)
+		other := share(t, store, "other", 2)
+		if got := store.Stats(); got.Running != 1 || got.Waiting != 1 {
+			t.Errorf("the store has %+v, want one call that waits for the other", got)
 		}
 		s.end <- accept
 		first.want(t, "first")
-		wg.Wait()
-		if len(s.calls) != 1 {
-			t.Errorf("Accept was called for %q", s.calls)
+		<-other.ended
+		if other.err != storefront.ErrKeyReused || other.got != (storefront.Order{}) || len(s.calls) != 1 {
+			t.Errorf("CreateOrder with another fingerprint returned %v, %v; Accept was called for %q", other.got, other.err, s.calls)
 		}
 	})
 }
@@ -236,14 +221,10 @@ func TestCallsWithAnotherFingerprintWaitForTheTry(t *testing.T) {
 // Accept has refused another order than theirs.
 func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+		s, store := newScript(t, postgres)
 		refuse := func() error { return &storefront.Refusal{Reason: "sold-out"} }
 		first := share(t, store, "first")
-		calls := make(map[byte]*sharer)
-		for print := range byte(2) {
-			calls[print] = shareWith(t, store, fmt.Sprint(print), storefront.IdempotencyKey{Scope: key.Scope, Value: key.Value, Fingerprint: [32]byte{print}})
-		}
+		calls := map[string]*sharer{"2": share(t, store, "2", 2), "3": share(t, store, "3", 3)}
 		s.end <- refuse
 		<-first.ended
 		synctest.Wait()
@@ -253,8 +234,7 @@ func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 			t.Fatalf("Accept was called for %q, want each of the three", s.calls)
 		}
 		s.end <- accept
-		last := calls[s.calls[2][0]-'0']
-		last.want(t, s.calls[2])
+		calls[s.calls[2]].want(t, s.calls[2])
 	})
 }
 
@@ -263,13 +243,13 @@ func TestTryIsOfTheCallThatCameFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var tries []string
-		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+		store := sqlstore.New(open(t, newFakeDB(postgres)), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
 			mu.Lock()
-			tries = append(tries, order.Item)
+			tries = append(tries, order.ID)
 			mu.Unlock()
 			time.Sleep(time.Millisecond)
 			return &storefront.Refusal{Reason: "sold-out"}
-		}})
+		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -277,17 +257,14 @@ func TestTryIsOfTheCallThatCameFirst(t *testing.T) {
 		for range 100 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					store.CreateOrder(ctx, key, storefront.Order{ID: "again", Item: "again", Qty: 1})
+					store.CreateOrder(ctx, key, order)
 				}
 			})
 		}
 		for range 20 {
 			synctest.Wait()
 			before := len(tries)
-			patient := storefront.IdempotencyKey{Scope: key.Scope, Value: key.Value, Fingerprint: [32]byte{9}}
-			if _, err := store.CreateOrder(t.Context(), patient, storefront.Order{ID: "patient", Item: "patient", Qty: 2}); err == nil {
-				t.Fatal("the order was created")
-			}
+			<-share(t, store, "patient", 9).ended
 			// One try is for those who came before, and one for who came while it waited.
 			mu.Lock()
 			if i := slices.Index(tries[before:], "patient"); i < 0 || i > 2 {
@@ -300,8 +277,7 @@ func TestTryIsOfTheCallThatCameFirst(t *testing.T) {
 
 func TestWhoWaitsForATryMayLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+		s, store := newScript(t, postgres)
 		first, second, third := share(t, store, "first"), share(t, store, "second"), share(t, store, "third")
 		second.leave()
 		<-second.ended
@@ -317,8 +293,7 @@ func TestWhoWaitsForATryMayLeave(t *testing.T) {
 // The time of a call begins when the call does, not when it makes a try.
 func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept, Timeout: 10 * time.Second})
+		s, store := newScript(t, postgres)
 		calls := []*sharer{share(t, store, "first")}
 		time.Sleep(4 * time.Second)
 		calls = append(calls, share(t, store, "second"), share(t, store, "third"))
@@ -328,8 +303,8 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 			<-c.ended
 			// The first call ends with the error of Accept. Each of the others ends in its own try,
 			// or while it waits for that of another.
-			if c.took != 10*time.Second || c.got != (storefront.Order{}) || !errors.Is(c.err, storefront.ErrUnavailable) {
-				t.Errorf("the call for %s returned %v, %v after %v", c.proposed.ID, c.got, c.err, c.took)
+			if c.took != timeout || c.got != (storefront.Order{}) || !errors.Is(c.err, storefront.ErrUnavailable) {
+				t.Errorf("the call for %s returned %v, %v after %v", c.id, c.got, c.err, c.took)
 			}
 		}
 		s.end <- accept
@@ -342,20 +317,16 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 func TestTryIsNotLeftToWhoLeaves(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
-			s := newScript()
-			store := sqlstore.New(open(t, newFakeDB(postgres)), &sqlstore.Options{Accept: s.accept})
+			s, store := newScript(t, postgres)
 			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
+			var calls []result
 			for range 4 {
-				wg.Go(func() {
-					if _, err := store.CreateOrder(ctx, key, order); !errors.Is(err, context.Canceled) {
-						t.Errorf("CreateOrder returned %v", err)
-					}
-				})
-				synctest.Wait()
+				calls = append(calls, proposeWith(ctx, store, key, order))
 			}
 			cancel()
-			wg.Wait()
+			for _, call := range calls {
+				wantCanceled(t, call)
+			}
 			next := share(t, store, "next")
 			s.end <- accept
 			next.want(t, "next")

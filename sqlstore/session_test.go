@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -24,11 +25,11 @@ import (
 func newGatedDB() (f *fakeDB, let chan struct{}) {
 	f, let = newProductDB(), make(chan struct{})
 	f.server.let = let
-	f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-		if kindOf(query) == "READ" {
+	f.before = func(_ context.Context, kind string) error {
+		if kind == "READ" {
 			<-let
 		}
-		return nil, errPassOn
+		return nil
 	}
 	return f, let
 }
@@ -55,31 +56,29 @@ func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
 			"delete": func(ctx context.Context, s *sqlstore.Store) error { return s.Users.Delete(ctx, "kettle") },
 			"check":  func(ctx context.Context, s *sqlstore.Store) error { return s.Check(ctx) },
 		} {
-			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFakeDB(engine)
-					f.server.took = time.Millisecond
-					f.server.addResource(kettle)
-					f.server.addOrder(storefront.IdempotencyKey{Value: "taken"}, storefront.Order{ID: "ord_taken"})
-					db := open(t, f)
-					db.SetMaxOpenConns(1)
-					store := sqlstore.New(db, nil)
-					fill(t, store, 1)
-					var wg sync.WaitGroup
-					wg.Go(func() {
-						if err := call(t.Context(), store); err != nil {
-							t.Error(err)
-						}
-					})
-					for range 5 { // these reads wait for the connection that the call has
-						wg.Go(func() { fill(t, store, 1) })
-					}
-					wg.Wait()
-					slices.Sort(f.prepared)
-					if once := slices.Compact(slices.Clone(f.prepared)); len(once) != len(f.prepared) {
-						t.Errorf("over one connection, these were prepared: %q", f.prepared)
+			inBubble(t, fmt.Sprint(engine, "/", name), func(t *testing.T) {
+				f := newFakeDB(engine)
+				f.server.took = time.Millisecond
+				f.server.addResource(kettle)
+				f.server.addOrder(storefront.IdempotencyKey{Value: "taken"}, storefront.Order{ID: "ord_taken"})
+				db := open(t, f)
+				db.SetMaxOpenConns(1)
+				store := sqlstore.New(db, nil)
+				fill(t, store, 1)
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if err := call(t.Context(), store); err != nil {
+						t.Error(err)
 					}
 				})
+				for range 5 { // these reads wait for the connection that the call has
+					wg.Go(func() { fill(t, store, 1) })
+				}
+				wg.Wait()
+				slices.Sort(f.prepared)
+				if once := slices.Compact(slices.Clone(f.prepared)); len(once) != len(f.prepared) {
+					t.Errorf("over one connection, these were prepared: %q", f.prepared)
+				}
 			})
 		}
 	}
@@ -93,13 +92,8 @@ func TestStatementIsPreparedByTheNextCall(t *testing.T) {
 		db := open(t, f)
 		db.SetMaxOpenConns(1)
 		store := sqlstore.New(db, nil)
-		if err := store.Check(t.Context()); err != nil { // from here on, the engine is known
-			t.Fatal(err)
-		}
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, store.Check(t.Context())) // from here on, the engine is known
+		conn := must.Get(db.Conn(t.Context()))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := store.GetProduct(ctx, "kettle"); err == nil {
@@ -119,35 +113,31 @@ func TestStatementIsPreparedByTheNextCall(t *testing.T) {
 func TestOrdersHoldHalfOfThePool(t *testing.T) {
 	for _, accepts := range []bool{true, false} {
 		for pool, most := range map[int]int{0: 20, 1: 1, 2: 1, 3: 1, 4: 2, 7: 3} {
-			t.Run(fmt.Sprintf("Accept %t/pool of %d", accepts, pool), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f, let, opts := newProductDB(), make(chan struct{}), sqlstore.Options{}
-					if accepts {
-						opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
-							<-let
-							return nil
-						}
-					} else {
-						f.server.let, most = let, min(most, 4) // orders share four commits
+			inBubble(t, fmt.Sprintf("Accept %t/pool of %d", accepts, pool), func(t *testing.T) {
+				f, let, opts := newProductDB(), make(chan struct{}), sqlstore.Options{}
+				if accepts {
+					opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
+						<-let
+						return nil
 					}
-					db := open(t, f)
-					db.SetMaxOpenConns(pool)
-					store := sqlstore.New(db, &opts)
-					fill(t, store, 1)
-					orders := create(t, store, strings.Split("abcdefghijklmnopqrst", "")...)
-					if n := db.Stats().InUse; n != most {
-						t.Errorf("the orders hold %d connections, want %d", n, most)
+				} else {
+					f.server.let, most = let, min(most, 4) // orders share four commits
+				}
+				db := open(t, f)
+				db.SetMaxOpenConns(pool)
+				store := sqlstore.New(db, &opts)
+				fill(t, store, 1)
+				orders := create(t, store, strings.Split("abcdefghijklmnopqrst", "")...)
+				if n := db.Stats().InUse; n != most {
+					t.Errorf("the orders hold %d connections, want %d", n, most)
+				}
+				if pool != 1 {
+					if took := fill(t, store, 10); took != 0 {
+						t.Errorf("reads waited for %v", took)
 					}
-					if pool != 1 {
-						began := time.Now()
-						fill(t, store, 10)
-						if took := time.Since(began); took != 0 {
-							t.Errorf("reads waited for %v", took)
-						}
-					}
-					close(let)
-					orders.Wait()
-				})
+				}
+				close(let)
+				orders.Wait()
 			})
 		}
 	}
@@ -160,30 +150,22 @@ func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
 		db.SetMaxOpenConns(2)
 		let := make(chan struct{})
 		var accepted []string
-		store := sqlstore.New(db, &sqlstore.Options{Accept: func(_ context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+		store := sqlstore.New(db, accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
 			accepted = append(accepted, order.Item)
 			<-let
 			return nil
-		}})
-		first := create(t, store, "a", "b")
+		}))
+		wg := create(t, store, "a", "b")
 		ctx, cancel := context.WithCancel(t.Context())
-		left := make(chan error)
-		go func() {
-			_, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: "left"}, storefront.Order{ID: "left", Item: "left"})
-			left <- err
-		}()
-		synctest.Wait()
-		last := create(t, store, "c", "d")
+		left := propose(ctx, store, "left")
+		wg.Go(create(t, store, "c", "d").Wait)
 		cancel()
-		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("who left got %v", err)
-		}
+		wantCanceled(t, left)
 		for range 4 {
 			let <- struct{}{}
 			synctest.Wait()
 		}
-		first.Wait()
-		last.Wait()
+		wg.Wait()
 		if got := strings.Join(accepted, " "); got != "a b c d" {
 			t.Errorf("the orders went in the sequence %s", got)
 		}
@@ -199,9 +181,8 @@ func TestOrderWhoseAcceptRunsKeepsItsConnection(t *testing.T) {
 		runs := 0
 		db := open(t, newFakeDB(postgres))
 		db.SetMaxOpenConns(2)
-		store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(4*time.Second, &runs)})
-		all := create(t, store, "a", "b")
-		all.Wait()
+		store := inTime(db, wait(4*time.Second, &runs))
+		create(t, store, "a", "b").Wait()
 		if s := store.Stats(); runs != 2 || s.Retries != 0 {
 			t.Errorf("Accept ran %d times for 2 orders, and the store has %+v", runs, s)
 		}
@@ -214,8 +195,8 @@ func TestWritesOfSQLiteGoInSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeDB(sqlite)
 		var writing, most atomic.Int64
-		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			switch kindOf(query) {
+		f.before = func(_ context.Context, kind string) error {
+			switch kind {
 			case "BEGIN":
 				most.Store(max(most.Load(), writing.Add(1)))
 			case "COMMIT":
@@ -225,7 +206,7 @@ func TestWritesOfSQLiteGoInSequence(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 				writing.Add(-1)
 			}
-			return nil, errPassOn
+			return nil
 		}
 		store := sqlstore.New(open(t, f), nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -261,28 +242,19 @@ func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 		db := open(t, f)
 		db.SetMaxOpenConns(2)
 		store := sqlstore.New(db, &sqlstore.Options{MaxCalls: 3})
-		get := func(ctx context.Context) error {
-			_, err := store.GetProduct(ctx, "kettle")
-			return err
-		}
 		var reads sync.WaitGroup
 		reads.Go(func() { fill(t, store, 3) }) // one that runs and two that wait for its connection
 		synctest.Wait()
 		orders := create(t, store, "a", "b", "c") // these count for themselves
 		began := time.Now()
-		_, list := store.ListWidgets(t.Context(), "", 1)
-		_, order := store.CreateOrder(t.Context(), key, order)
-		for _, err := range []error{list, get(t.Context()), order} {
-			if !errors.Is(err, storefront.ErrUnavailable) {
-				t.Errorf("a call beyond MaxCalls returned %v", err)
+		for _, m := range methods(t.Context(), store)[:4] { // the methods of storefront.Store
+			if err := m.call(); !errors.Is(err, storefront.ErrUnavailable) || time.Since(began) != 0 {
+				t.Errorf("beyond MaxCalls, %s returned %v after %v", m.name, err, time.Since(began))
 			}
-		}
-		if time.Since(began) != 0 {
-			t.Error("calls beyond MaxCalls waited")
 		}
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := get(done); !errors.Is(err, context.Canceled) {
+		if _, err := store.GetProduct(done, "kettle"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a call beyond MaxCalls whose ctx is done returned %v", err)
 		}
 		close(let)
@@ -334,22 +306,10 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		"reads of what is undone":    {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(1), int64(0)}, "read_uncommitted"},
 		"a schema that is written":   {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(0), int64(1)}, "writable_schema"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFakeDB(test.engine)
-				f.server.says = map[string]any{test.kind: test.says}
-				store := sqlstore.New(open(t, f), nil)
-				_, list := store.ListUsers(t.Context(), "", 1)
-				_, create := store.CreateOrder(t.Context(), key, order)
-				for _, err := range []error{list, create, store.Check(t.Context()), store.Migrate(t.Context())} {
-					if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, storefront.ErrUnavailable) {
-						t.Errorf("got the error %v, want one that says %q", err, test.want)
-					}
-				}
-				if len(f.ran) != 0 {
-					t.Errorf("it was sent %q", f.ran)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			f := newFakeDB(test.engine)
+			f.server.says = map[string]any{test.kind: test.says}
+			wantRefused(t, f, test.want)
 		})
 	}
 }
@@ -359,16 +319,8 @@ func TestQuestionsAboutSettingsAreRetried(t *testing.T) {
 	for _, kind := range []string{"VERSION", "SCHEMA", "BYTES", "SERVER", "CATALOG"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newProductDB()
-			broken := false
-			f.server.meets = func(k string) fate {
-				if k == kind && !broken {
-					broken = true
-					return lost
-				}
-				return answered
-			}
-			fill(t, sqlstore.New(open(t, f), nil), 1)
-			if !broken {
+			met := f.server.meetOnce(func(k string) bool { return k == kind }, lost)
+			if fill(t, sqlstore.New(open(t, f), nil), 1); !*met {
 				t.Errorf("it was not asked for %s", kind)
 			}
 		})

@@ -18,14 +18,9 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
-
-// hang is fakeDB.run for a server that does not answer.
-func hang(ctx context.Context, _ int, _ string, _ []driver.Value) ([][]driver.Value, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
 
 // A sqliteNetError is an error like those of ncruces/go-sqlite3, which have the methods of a net.Error.
 type sqliteNetError string
@@ -92,38 +87,55 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"server gone (MySQL)":          errors.New("invalid connection"),
 		"server gone (pgx)":            errors.New("conn closed"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fails := 0
-				f := newFakeDB(postgres)
-				f.server.addResource(kettle)
-				f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-					if fails++; fails%4 != 0 {
-						return nil, failure
-					}
-					return nil, errPassOn
+		inBubble(t, name, func(t *testing.T) {
+			fails := 0
+			f := newFakeDB(postgres)
+			f.server.addResource(kettle)
+			f.before = func(context.Context, string) error {
+				if fails++; fails%4 != 0 {
+					return failure
 				}
-				store := sqlstore.New(open(t, f), nil)
-				if got, err := store.GetProduct(t.Context(), "kettle"); err != nil || !got.Equal(kettle) {
-					t.Errorf("GetProduct returned %v, %v", got, err)
-				}
-				if got, err := store.ListUsers(t.Context(), "", 1); err != nil || len(got) != 1 {
-					t.Errorf("ListUsers returned %v, %v", got, err)
-				}
-				if got, err := store.ListWidgets(t.Context(), "", 1); err != nil || len(got) != 1 {
-					t.Errorf("ListWidgets returned %v, %v", got, err)
-				}
-				if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
-					t.Errorf("CreateOrder returned %v, %v", got, err)
-				}
-				if err := store.Users.Put(t.Context(), kettle); err != nil {
-					t.Errorf("Put returned %v", err)
-				}
-				if err := store.Users.Delete(t.Context(), "kettle"); err != nil {
-					t.Errorf("Delete returned %v", err)
-				}
-			})
+				return nil
+			}
+			store := sqlstore.New(open(t, f), nil)
+			if got, err := store.GetProduct(t.Context(), "kettle"); err != nil || !got.Equal(kettle) {
+				t.Errorf("GetProduct returned %v, %v", got, err)
+			}
+			if got, err := store.ListUsers(t.Context(), "", 1); err != nil || len(got) != 1 {
+				t.Errorf("ListUsers returned %v, %v", got, err)
+			}
+			if got, err := store.ListWidgets(t.Context(), "", 1); err != nil || len(got) != 1 {
+				t.Errorf("ListWidgets returned %v, %v", got, err)
+			}
+			wantOrder(t, store)
+			if err := store.Users.Put(t.Context(), kettle); err != nil {
+				t.Errorf("Put returned %v", err)
+			}
+			if err := store.Users.Delete(t.Context(), "kettle"); err != nil {
+				t.Errorf("Delete returned %v", err)
+			}
 		})
+	}
+}
+
+// A method is a call of a method of a store.
+type method struct {
+	name string
+	call func() error
+}
+
+// methods returns a call of each method that returns an error.
+func methods(ctx context.Context, store *sqlstore.Store) []method {
+	return []method{
+		{"ListUsers", func() error { _, err := store.ListUsers(ctx, "", 1); return err }},
+		{"ListWidgets", func() error { _, err := store.ListWidgets(ctx, "", 1); return err }},
+		{"GetProduct", func() error { _, err := store.GetProduct(ctx, "kettle"); return err }},
+		{"CreateOrder", func() error { _, err := store.CreateOrder(ctx, key, order); return err }},
+		{"Put", func() error { return store.Users.Put(ctx, kettle) }},
+		{"Delete", func() error { return store.Users.Delete(ctx, "kettle") }},
+		{"Migrate", func() error { return store.Migrate(ctx) }},
+		{"ForgetKeys", func() error { _, err := store.ForgetKeys(ctx, time.Now().Add(-48*time.Hour)); return err }},
+		{"Check", func() error { return store.Check(ctx) }},
 	}
 }
 
@@ -145,22 +157,17 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"no table (ncruces)":  sqliteNetError("sqlite3: SQL logic error: no such table: storefront_users"),
 		"corruption (MySQL)":  &mySQLError{Number: 1030, Message: "Error 1030 (HY000): Got error 180 - 'Index corrupted' from storage engine"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, failure }}
-				store := sqlstore.New(open(t, f), nil)
-				_, list := store.ListUsers(t.Context(), "", 1)
-				_, get := store.GetProduct(t.Context(), "kettle")
-				_, create := store.CreateOrder(t.Context(), key, order)
-				for _, err := range []error{list, get, create, store.Products.Put(t.Context(), kettle)} {
-					if !errors.Is(err, failure) || errors.Is(err, storefront.ErrUnavailable) {
-						t.Errorf("got %v", err)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			f := &fakeDB{before: func(context.Context, string) error { return failure }}
+			store := sqlstore.New(open(t, f), nil)
+			for _, m := range methods(t.Context(), store)[:5] {
+				if err := m.call(); !errors.Is(err, failure) || errors.Is(err, storefront.ErrUnavailable) {
+					t.Errorf("%s returned %v", m.name, err)
 				}
-				if len(f.ran) != 5 { // CreateOrder also looks for its key
-					t.Errorf("4 calls sent %d statements", len(f.ran))
-				}
-			})
+			}
+			if len(f.ran) != 6 { // CreateOrder also looks for its key
+				t.Errorf("5 calls sent %d statements", len(f.ran))
+			}
 		})
 	}
 }
@@ -183,30 +190,28 @@ func TestFailureToConnect(t *testing.T) {
 		"no such database (MySQL)": {&mySQLError{Number: 1049}, false},
 		"starting up (MySQL)":      {&mySQLError{Number: 1040}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tries := 0
-				f := newFakeDB(postgres)
-				f.server.addResource(kettle)
-				f.connect = func(context.Context) error {
-					if tries++; tries < 10 {
-						return tt.failure
-					}
-					return nil
+		inBubble(t, name, func(t *testing.T) {
+			tries := 0
+			f := newFakeDB(postgres)
+			f.server.addResource(kettle)
+			f.connect = func(context.Context) error {
+				if tries++; tries < 10 {
+					return tt.failure
 				}
-				db := open(t, f)
-				db.SetMaxOpenConns(2) // one for orders
-				store := sqlstore.New(db, nil)
-				_, err := store.GetProduct(t.Context(), "kettle")
-				if tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
-					t.Errorf("GetProduct returned %v", err)
-				}
-				tries = 0
-				db.SetMaxIdleConns(-1)
-				if _, err = store.CreateOrder(t.Context(), key, order); tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
-					t.Errorf("CreateOrder returned %v", err)
-				}
-			})
+				return nil
+			}
+			db := open(t, f)
+			db.SetMaxOpenConns(2) // one for orders
+			store := sqlstore.New(db, nil)
+			_, err := store.GetProduct(t.Context(), "kettle")
+			if tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
+				t.Errorf("GetProduct returned %v", err)
+			}
+			tries = 0
+			db.SetMaxIdleConns(-1)
+			if _, err = store.CreateOrder(t.Context(), key, order); tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
+				t.Errorf("CreateOrder returned %v", err)
+			}
 		})
 	}
 }
@@ -226,40 +231,25 @@ func TestClosedPoolIsNotWaitedFor(t *testing.T) {
 func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, f := range map[string]*fakeDB{
-		"cannot be reached": {connect: func(context.Context) error { return refused }},
-		"fails":             {run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, refused }},
-		"hangs":             {run: hang},
-		"hangs on connecting": {connect: func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}},
+		"cannot be reached":   {connect: func(context.Context) error { return refused }},
+		"fails":               {before: func(context.Context, string) error { return refused }},
+		"hangs":               {before: hang},
+		"hangs on connecting": {connect: func(ctx context.Context) error { return hang(ctx, "") }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				db := open(t, f)
-				var store *sqlstore.Store
-				for method, call := range map[string]func() error{
-					"ListUsers":   func() error { _, err := store.ListUsers(t.Context(), "", 1); return err },
-					"ListWidgets": func() error { _, err := store.ListWidgets(t.Context(), "", 1); return err },
-					"GetProduct":  func() error { _, err := store.GetProduct(t.Context(), "kettle"); return err },
-					"CreateOrder": func() error { _, err := store.CreateOrder(t.Context(), key, order); return err },
-					"Put":         func() error { return store.Users.Put(t.Context(), kettle) },
-					"Delete":      func() error { return store.Users.Delete(t.Context(), "kettle") },
-					"Migrate":     func() error { return store.Migrate(t.Context()) },
-					"ForgetKeys":  func() error { _, err := store.ForgetKeys(t.Context(), time.Time{}); return err },
-				} {
-					store = sqlstore.New(db, &sqlstore.Options{Timeout: 3 * time.Second})
-					began := time.Now()
-					err := call()
-					// The reason is in the error.
-					if !errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, refused) != !strings.HasPrefix(name, "hangs") {
-						t.Errorf("%s returned %v", method, err)
-					}
-					if after := time.Since(began); after != 3*time.Second {
-						t.Errorf("%s returned after %v, not after Options.Timeout", method, after)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			db := open(t, f)
+			for i := range methods(nil, nil) {
+				m := methods(t.Context(), sqlstore.New(db, &sqlstore.Options{Timeout: 3 * time.Second}))[i]
+				began := time.Now()
+				err := m.call()
+				// The reason is in the error.
+				if !errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, refused) != !strings.HasPrefix(name, "hangs") {
+					t.Errorf("%s returned %v", m.name, err)
 				}
-			})
+				if after := time.Since(began); after != 3*time.Second {
+					t.Errorf("%s returned after %v, not after Options.Timeout", m.name, after)
+				}
+			}
 		})
 	}
 }
@@ -272,15 +262,13 @@ func TestDatabaseThatIsAwayIsAskedAFewTimesASecond(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []time.Time
-			f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+			f := &fakeDB{before: func(context.Context, string) error {
 				asked = append(asked, time.Now())
-				return nil, stateError("57P03")
+				return stateError("57P03")
 			}}
 			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 20 * time.Second})
 			store.SetJitter(pause)
-			if _, err := store.GetProduct(t.Context(), "kettle"); !errors.Is(err, storefront.ErrUnavailable) {
-				t.Fatalf("GetProduct returned %v", err)
-			}
+			get(t, store)
 			if len(asked) > 100 {
 				t.Errorf("it was asked %d times in 20 seconds", len(asked))
 			}
@@ -295,33 +283,23 @@ func TestDatabaseThatIsAwayIsAskedAFewTimesASecond(t *testing.T) {
 
 func TestDoneContextEndsACall(t *testing.T) {
 	for name, f := range map[string]*fakeDB{
-		"while trying":  {run: hang},
+		"while trying":  {before: hang},
 		"while pausing": {connect: func(context.Context) error { return syscall.ECONNREFUSED }},
 	} {
-		for want, done := range map[error]func(context.Context) (context.Context, context.CancelFunc){
-			context.Canceled: func(ctx context.Context) (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancel(ctx)
-				time.AfterFunc(time.Second, cancel)
-				return ctx, cancel
-			},
-			context.DeadlineExceeded: func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, time.Second)
-			},
-		} {
-			t.Run(name+"/"+want.Error(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := sqlstore.New(open(t, f), nil)
-					ctx, cancel := done(t.Context())
-					defer cancel()
-					began := time.Now()
-					_, err := store.CreateOrder(ctx, key, order)
-					if !errors.Is(err, want) || errors.Is(err, storefront.ErrUnavailable) {
-						t.Errorf("CreateOrder returned %v", err)
-					}
-					if after := time.Since(began); after != time.Second {
-						t.Errorf("CreateOrder returned after %v, not when ctx was done", after)
-					}
-				})
+		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
+			inBubble(t, name+"/"+want.Error(), func(t *testing.T) {
+				store := sqlstore.New(open(t, f), nil)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				if want == context.Canceled {
+					ctx, cancel = context.WithCancel(t.Context())
+					time.AfterFunc(time.Second, cancel)
+				}
+				defer cancel()
+				began := time.Now()
+				_, err := store.CreateOrder(ctx, key, order)
+				if !errors.Is(err, want) || errors.Is(err, storefront.ErrUnavailable) || time.Since(began) != time.Second {
+					t.Errorf("CreateOrder returned %v after %v, want an error when ctx was done", err, time.Since(began))
+				}
 			})
 		}
 	}
@@ -379,37 +357,14 @@ func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
 		{"texts of three bytes a character", map[string]string{"character_set_connection": "utf8mb3"}, "character_set_connection"},
 		{"texts that come back in another charset", map[string]string{"character_set_results": "utf8mb3"}, "character_set_results"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFakeDB(mysql)
-				maps.Copy(f.server.variables, test.variables)
-				store := sqlstore.New(open(t, f), nil)
-				if test.want == "" {
-					if _, err := store.ListUsers(t.Context(), "", 1); err != nil {
-						t.Errorf("ListUsers returned %v", err)
-					}
-					return
-				}
-				_, list := store.ListUsers(t.Context(), "", 1)
-				_, get := store.GetProduct(t.Context(), "kettle")
-				_, create := store.CreateOrder(t.Context(), key, order)
-				_, forget := store.ForgetKeys(t.Context(), time.Now().Add(-48*time.Hour))
-				for method, err := range map[string]error{
-					"ListUsers":   list,
-					"GetProduct":  get,
-					"CreateOrder": create,
-					"ForgetKeys":  forget,
-					"Migrate":     store.Migrate(t.Context()),
-					"Check":       store.Check(t.Context()),
-					"Put":         store.Users.Put(t.Context(), storefront.MustResource("ada", nil)),
-				} {
-					// No error of tables that are not there, which nobody has looked for.
-					if err == nil || !strings.HasPrefix(err.Error(), "sqlstore: ") || !strings.Contains(err.Error(), test.want) ||
-						strings.Contains(err.Error(), "not there") || errors.Is(err, storefront.ErrUnavailable) {
-						t.Errorf("%s returned %v, want an error that says %q", method, err, test.want)
-					}
-				}
-			})
+		inBubble(t, test.name, func(t *testing.T) {
+			f := newFakeDB(mysql)
+			maps.Copy(f.server.variables, test.variables)
+			if test.want != "" {
+				wantRefused(t, f, test.want)
+			} else if _, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1); err != nil {
+				t.Errorf("ListUsers returned %v", err)
+			}
 		})
 	}
 }
@@ -431,6 +386,22 @@ func TestListThatBreaksOffBeginsAnew(t *testing.T) {
 	})
 }
 
+// wantRefused checks that each method refuses to work, and says what is wrong.
+func wantRefused(t *testing.T, f *fakeDB, want string) {
+	t.Helper()
+	for _, m := range methods(t.Context(), sqlstore.New(open(t, f), nil)) {
+		err := m.call()
+		// No error of tables that are not there, which nobody has looked for.
+		if err == nil || !strings.HasPrefix(err.Error(), "sqlstore: ") || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "not there") || errors.Is(err, storefront.ErrUnavailable) {
+			t.Errorf("%s returned %v, want an error that says %q", m.name, err, want)
+		}
+	}
+	if len(f.ran) != 0 {
+		t.Errorf("it was sent %q", f.ran)
+	}
+}
+
 func TestRowsThatAreNoResources(t *testing.T) {
 	for name, body := range map[string]string{
 		"not JSON":          `kettle`,
@@ -438,20 +409,14 @@ func TestRowsThatAreNoResources(t *testing.T) {
 		"another ID":        `{"id":"teapot"}`,
 		"duplicate members": `{"id":"kettle","a":1,"a":2}`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-					return [][]driver.Value{{[]byte("kettle"), body}}, nil
-				}}
-				store := sqlstore.New(open(t, f), nil)
-				_, get := store.GetProduct(t.Context(), "kettle")
-				_, list := store.ListUsers(t.Context(), "", 10)
-				for _, err := range []error{get, list} {
-					if err == nil || !strings.Contains(err.Error(), `"kettle"`) {
-						t.Errorf("got the error %v, want one that names the row", err)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			f := newFakeDB(postgres)
+			f.server.says = map[string]any{"READ": []driver.Value{[]byte("kettle"), body}}
+			for _, m := range methods(t.Context(), sqlstore.New(open(t, f), nil))[:3] { // those that read
+				if err := m.call(); err == nil || !strings.Contains(err.Error(), `"kettle"`) {
+					t.Errorf("%s returned %v, want an error that names the row", m.name, err)
 				}
-			})
+			}
 		})
 	}
 }
@@ -463,34 +428,30 @@ func TestMigrateBesideAnotherMigrate(t *testing.T) {
 		"index exists":                  "42710",
 		"catalog row updated":           "XX000",
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				failed := make(map[string]bool)
-				f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					switch {
-					case strings.Contains(query, "LIKE 'storefront_%'"): // which tables are there
-						return nil, nil
-					case strings.HasPrefix(query, "SELECT"):
-						return nil, stateError("42P01")
-					case !failed[query]:
-						failed[query] = true
-						return nil, state
-					}
+		inBubble(t, name, func(t *testing.T) {
+			failed := make(map[string]bool)
+			f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+				switch {
+				case strings.Contains(query, "LIKE 'storefront_%'"): // which tables are there
 					return nil, nil
-				}}
-				if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil {
-					t.Error(err)
+				case strings.HasPrefix(query, "SELECT"):
+					return nil, stateError("42P01")
+				case !failed[query]:
+					failed[query] = true
+					return nil, state
 				}
-			})
+				return nil, nil
+			}}
+			if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
 
 func TestMigrateWithoutTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			return nil, stateError("42501")
-		}}
+		f := &fakeDB{before: func(context.Context, string) error { return stateError("42501") }}
 		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); !errors.Is(err, stateError("42501")) {
 			t.Errorf("Migrate returned %v", err)
 		}
@@ -499,12 +460,8 @@ func TestMigrateWithoutTheRight(t *testing.T) {
 
 func TestMigratedDatabaseIsOnlyAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
-			return [][]driver.Value{{int64(2), int64(2)}}, nil
-		}}
-		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		f := newFakeDB(postgres)
+		must.OK(t, sqlstore.New(open(t, f), nil).Migrate(t.Context()))
 		if len(f.ran) != 1 || !strings.HasPrefix(f.ran[0], "SELECT") {
 			t.Errorf("it was sent %q", f.ran)
 		}
@@ -556,20 +513,13 @@ func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 		{"ahead within the margin", time.Minute, storefront.KeyLifetime + time.Minute, false},
 		{"behind", -time.Minute, storefront.KeyLifetime, false},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := new(fakeDB)
-				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					if kindOf(query) == "CLOCK" {
-						return [][]driver.Value{{time.Now().Add(-test.ahead).UnixMilli()}}, nil
-					}
-					return nil, nil
-				}
-				_, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), time.Now().Add(-test.before))
-				if (err != nil) != test.refused || (len(f.ran) == 1) != test.refused {
-					t.Errorf("ForgetKeys returned %v and sent %q", err, f.ran)
-				}
-			})
+		inBubble(t, test.name, func(t *testing.T) {
+			f := newFakeDB(postgres)
+			f.server.says = map[string]any{"CLOCK": time.Now().Add(-test.ahead).UnixMilli()}
+			_, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), time.Now().Add(-test.before))
+			if (err != nil) != test.refused || (len(f.ran) == 1) != test.refused {
+				t.Errorf("ForgetKeys returned %v and sent %q", err, f.ran)
+			}
 		})
 	}
 }
@@ -584,7 +534,7 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 			rows [][]driver.Value, _ error) {
 			switch kindOf(query) {
 			case "CLOCK":
-				return [][]driver.Value{{time.Now().UnixMilli()}}, nil
+				return nil, errPassOn
 			case "OLD KEYS":
 				searches++
 				for n := keys - left; n < keys && len(rows) < int(args[2].(int64)); n++ {
@@ -631,48 +581,44 @@ func TestForgetKeysEndsIfItForgetsNone(t *testing.T) {
 // Orders find the one lock of SQLite free for as long as keys were forgotten, and its callers
 // need not wait for that.
 func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
-	for _, row := range []struct {
-		engine engine
-		pause  time.Duration
-	}{{sqlite, time.Second}, {postgres, 0}, {mysql, 0}} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeDB(row.engine)
-			var ended time.Time // of the last statement
-			var pauses []time.Duration
-			f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-				switch {
-				case kindOf(query) == "CLOCK":
-					return [][]driver.Value{{time.Now().UnixMilli()}}, nil
-				case strings.Contains(query, "SET keyed_ms"): // there are no keys of version 1
-					return nil, nil
-				case kindOf(query) == "OLD KEYS":
-					return slices.Repeat([][]driver.Value{{"ord_1", int64(1)}}, 20_000), nil
-				case !ended.IsZero():
-					pauses = append(pauses, time.Since(ended))
-				}
-				time.Sleep(time.Second)
-				ended = time.Now()
-				return make([][]driver.Value, 1000), nil
+	onEach(t, func(t *testing.T, engine engine) {
+		var want time.Duration
+		if engine == sqlite {
+			want = time.Second
+		}
+		f := newFakeDB(engine)
+		var ended time.Time // of the last statement
+		var pauses []time.Duration
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			switch {
+			case kindOf(query) == "CLOCK":
+				return nil, errPassOn
+			case strings.Contains(query, "SET keyed_ms"): // there are no keys of version 1
+				return nil, nil
+			case kindOf(query) == "OLD KEYS":
+				return slices.Repeat([][]driver.Value{{"ord_1", int64(1)}}, 20_000), nil
+			case !ended.IsZero():
+				pauses = append(pauses, time.Since(ended))
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
-			defer cancel()
-			n, err := sqlstore.New(open(t, f), nil).ForgetKeys(ctx, time.Now().Add(-2*storefront.KeyLifetime))
-			if n == 0 || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil || time.Since(ended) > row.pause {
-				t.Errorf("%v: ForgetKeys returned %d, %v, %v after its last statement", row.engine, n, err, time.Since(ended))
-			}
-			for _, pause := range pauses {
-				if pause != row.pause {
-					t.Errorf("%v: ForgetKeys has paused %v, want %v each time", row.engine, pauses, row.pause)
-					break
-				}
-			}
-		})
-	}
+			time.Sleep(time.Second)
+			ended = time.Now()
+			return make([][]driver.Value, 1000), nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
+		defer cancel()
+		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(ctx, time.Now().Add(-2*storefront.KeyLifetime))
+		if n == 0 || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil || time.Since(ended) > want {
+			t.Errorf("%v: ForgetKeys returned %d, %v, %v after its last statement", engine, n, err, time.Since(ended))
+		}
+		if all := slices.Compact(slices.Clone(pauses)); len(all) != 1 || all[0] != want {
+			t.Errorf("%v: ForgetKeys has paused %v, want %v each time", engine, pauses, want)
+		}
+	})
 }
 
 func TestPutOfTheZeroResourcePutsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) { return nil, nil }}
+		f := newFakeDB(postgres)
 		err := sqlstore.New(open(t, f), nil).Users.Put(t.Context(), kettle, storefront.Resource{})
 		if err == nil || len(f.ran) != 0 {
 			t.Errorf("Put returned %v and sent %q", err, f.ran)
@@ -713,11 +659,11 @@ func TestReplayWithTheSameIDIsTheStoredOrder(t *testing.T) {
 func TestUnknownOutcomeIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		f := &fakeDB{run: func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+		f := &fakeDB{before: func(context.Context, string) error {
 			if tries++; tries == 1 {
-				return nil, io.ErrUnexpectedEOF // perhaps committed
+				return io.ErrUnexpectedEOF // perhaps committed
 			}
-			return nil, stateError("42501")
+			return stateError("42501")
 		}}
 		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
 		if !errors.Is(err, storefront.ErrUnavailable) || !errors.Is(err, stateError("42501")) {
@@ -729,64 +675,50 @@ func TestUnknownOutcomeIsUnavailable(t *testing.T) {
 func TestDeadConnectionsOfThePoolAreSkippedWithoutPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = 50
-		f := newFakeDB(postgres)
+		f := newProductDB()
 		f.run = func(_ context.Context, conn int, _ string, _ []driver.Value) ([][]driver.Value, error) {
 			if conn < idle {
 				return nil, driver.ErrBadConn
 			}
 			return nil, errPassOn
 		}
-		f.server.addResource(kettle)
 		db := open(t, f)
 		db.SetMaxIdleConns(idle)
 		var conns []*sql.Conn
 		for range idle {
-			conn, err := db.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			conns = append(conns, conn)
+			conns = append(conns, must.Get(db.Conn(t.Context()))(t))
 		}
 		for _, conn := range conns {
 			conn.Close()
 		}
-		began := time.Now()
-		if _, err := sqlstore.New(db, nil).GetProduct(t.Context(), "kettle"); err != nil || time.Since(began) > 4*time.Millisecond {
-			t.Errorf("GetProduct returned %v after %v", err, time.Since(began))
+		if took := fill(t, sqlstore.New(db, nil), 1); took > 4*time.Millisecond {
+			t.Errorf("GetProduct took %v", took)
 		}
 	})
 }
 
 func TestPutSendsNoLargeStatement(t *testing.T) {
-	for _, engine := range engines {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeDB(engine)
-			var sizes []int // of the bodies in each statement
-			f.run = func(_ context.Context, _ int, _ string, args []driver.Value) ([][]driver.Value, error) {
-				size := 0
-				for pair := range slices.Chunk(args, 2) {
-					size += len(pair[1].(string))
-				}
-				sizes = append(sizes, size)
-				return nil, errPassOn
+	onEach(t, func(t *testing.T, engine engine) {
+		f := newFakeDB(engine)
+		var got []int // the KiB of the bodies in each statement
+		f.run = func(_ context.Context, _ int, _ string, args []driver.Value) ([][]driver.Value, error) {
+			size := 0
+			for pair := range slices.Chunk(args, 2) {
+				size += len(pair[1].(string))
 			}
-			var resources []storefront.Resource
-			for i, n := range []int{100, 200, 300, 600, 1, 511} { // KiB
-				body := map[string]string{"text": strings.Repeat("x", n<<10-100)}
-				resources = append(resources, storefront.MustResource(fmt.Sprint(i), body))
-			}
-			if err := sqlstore.New(open(t, f), nil).Users.Put(t.Context(), resources...); err != nil {
-				t.Error(err)
-			}
-			var got []int
-			for _, size := range sizes {
-				got = append(got, (size+1023)>>10)
-			}
-			if want := []int{300, 300, 600, 512}; !slices.Equal(got, want) || len(f.server.state.resources) != 6 {
-				t.Errorf("%v: Put sends %v KiB in its statements, want %v", engine, got, want)
-			}
-		})
-	}
+			got = append(got, (size+1023)>>10)
+			return nil, errPassOn
+		}
+		var resources []storefront.Resource
+		for i, n := range []int{100, 200, 300, 600, 1, 511} { // KiB
+			body := map[string]string{"text": strings.Repeat("x", n<<10-100)}
+			resources = append(resources, storefront.MustResource(fmt.Sprint(i), body))
+		}
+		must.OK(t, sqlstore.New(open(t, f), nil).Users.Put(t.Context(), resources...))
+		if want := []int{300, 300, 600, 512}; !slices.Equal(got, want) || len(f.server.state.resources) != 6 {
+			t.Errorf("%v: Put sends %v KiB in its statements, want %v", engine, got, want)
+		}
+	})
 }
 
 // The fewest parameters that a build of SQLite takes are 999.
@@ -803,11 +735,10 @@ func TestStatementsHaveFewParameters(t *testing.T) {
 		var ids []string
 		for i := range 600 {
 			ids = append(ids, fmt.Sprint(i))
-			resources = append(resources, storefront.MustResource(ids[i], struct{}{}))
+			resources = append(resources, storefront.MustResource(ids[i], nil))
 		}
-		if err := errors.Join(store.Users.Put(t.Context(), resources...), store.Users.Delete(t.Context(), ids...)); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, store.Users.Put(t.Context(), resources...))
+		must.OK(t, store.Users.Delete(t.Context(), ids...))
 		if most == 0 || most > 999 {
 			t.Errorf("a statement had %d parameters, want up to 999", most)
 		}

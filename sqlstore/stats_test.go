@@ -9,7 +9,6 @@ import (
 	"io"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,11 +27,11 @@ func TestStatsCountEachOutcomeOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		var away atomic.Bool
 		f := newFakeDB(engine)
-		f.run = func(context.Context, int, string, []driver.Value) ([][]driver.Value, error) {
+		f.before = func(context.Context, string) error {
 			if away.Load() {
-				return nil, driver.ErrBadConn
+				return driver.ErrBadConn
 			}
-			return nil, errPassOn
+			return nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		store := sqlstore.New(open(t, f), &sqlstore.Options{
@@ -112,18 +111,13 @@ func TestStatsCountCommitsAndTheirOrders(t *testing.T) {
 			store := sqlstore.New(open(t, d), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			wg := create(t, store, strings.Split("abcdefghi", "")...)
-			wg.Go(func() {
-				if _, err := store.CreateOrder(ctx, key, order); !errors.Is(err, context.Canceled) {
-					t.Errorf("CreateOrder returned %v", err)
-				}
-			})
-			synctest.Wait()
+			left := propose(ctx, store, "left")
 			for range int(commits) - 1 {
 				d.server.let <- struct{}{}
 				synctest.Wait()
 			}
 			cancel() // its order is in the last commit, which goes on
-			synctest.Wait()
+			wantCanceled(t, left)
 			close(d.server.let)
 			wg.Wait()
 			synctest.Wait()
@@ -143,37 +137,24 @@ func TestStatsCountConnectionsThatAreLeft(t *testing.T) {
 	}{
 		// The store drops the connection of the call and the idle one. The driver itself closes
 		// the third, over which the store asked the server.
-		"to a server that is silent": {func(f *fakeDB) {
-			f.server.failOver()
-		}, 2},
-		"to a server that is no primary": {func(f *fakeDB) {
-			asked := false
-			f.server.meets = func(string) fate {
-				if asked {
-					return answered
-				}
-				asked = true
-				return demoted
-			}
-		}, 1},
+		"to a server that is silent":     {func(f *fakeDB) { f.server.failOver() }, 2},
+		"to a server that is no primary": {func(f *fakeDB) { f.server.meetOnce(func(string) bool { return true }, demoted) }, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newProductDB()
-				f.server.took = time.Millisecond
-				db := open(t, f)
-				db.SetMaxIdleConns(3)
-				store := sqlstore.New(db, nil)
-				fill(t, store, 3)
-				if got := store.Stats().Dropped; got != 0 {
-					t.Errorf("%d connections were dropped before", got)
-				}
-				test.turn(f)
-				create(t, store, "a").Wait()
-				if got := store.Stats().Dropped; got != test.want {
-					t.Errorf("%d connections were dropped, want %d", got, test.want)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			f := newProductDB()
+			f.server.took = time.Millisecond
+			db := open(t, f)
+			db.SetMaxIdleConns(3)
+			store := sqlstore.New(db, nil)
+			fill(t, store, 3)
+			if got := store.Stats().Dropped; got != 0 {
+				t.Errorf("%d connections were dropped before", got)
+			}
+			test.turn(f)
+			create(t, store, "a").Wait()
+			if got := store.Stats().Dropped; got != test.want {
+				t.Errorf("%d connections were dropped, want %d", got, test.want)
+			}
 		})
 	}
 }
@@ -190,108 +171,90 @@ func TestStatsCountWhoRunsAndWhoWaits(t *testing.T) {
 			}
 		}
 		want(0, 0)
-		orders := create(t, store, "a", "b", "c", "d")
+		wg := create(t, store, "a", "b", "c", "d")
 		want(4, 0)
-		more := create(t, store, "e", "f", "g")
+		wg.Go(create(t, store, "e", "f", "g").Wait)
 		want(4, 3)
-		var reads sync.WaitGroup
-		for range 2 {
-			reads.Go(func() { fill(t, store, 1) })
-		}
+		wg.Go(func() { fill(t, store, 2) })
 		want(6, 3)
 		close(let)
-		orders.Wait()
-		more.Wait()
-		reads.Wait()
+		wg.Wait()
 		want(0, 0)
 	})
 }
 
 func TestCheckOfAStoreThatCanCreateOrders(t *testing.T) {
-	for _, engine := range engines {
+	onEach(t, func(t *testing.T, engine engine) {
 		for name, version := range map[string][]driver.Value{
 			"its own tables":                        {int64(2), int64(2)},
 			"tables of a later, compatible release": {int64(3), int64(2)},
 		} {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFakeDB(engine)
-				f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-					if kindOf(query) == "TABLES" {
-						return [][]driver.Value{version}, nil
-					}
-					return nil, errPassOn
-				}
-				store := sqlstore.New(open(t, f), nil)
-				if err := store.Check(t.Context()); err != nil {
-					t.Errorf("%v: with %s, Check returned %v", engine, name, err)
-				}
-				if n := len(f.server.state.orders); n != 0 || len(f.server.commits) != 0 || outcomes(store.Stats()) != 0 {
-					t.Errorf("%v: Check has left %d orders, and the store has %+v", engine, n, store.Stats())
-				}
-			})
+			f := newFakeDB(engine)
+			f.server.says = map[string]any{"TABLES": version}
+			store := sqlstore.New(open(t, f), nil)
+			if err := store.Check(t.Context()); err != nil {
+				t.Errorf("%v: with %s, Check returned %v", engine, name, err)
+			}
+			if n := len(f.server.state.orders); n != 0 || len(f.server.commits) != 0 || outcomes(store.Stats()) != 0 {
+				t.Errorf("%v: Check has left %d orders, and the store has %+v", engine, n, store.Stats())
+			}
 		}
-	}
+	})
 }
 
 func TestCheckOfAStoreThatCannotCreateOrders(t *testing.T) {
-	readOnly := [...]error{postgres: stateError("25006"), sqlite: errors.New("attempt to write a readonly database (8)"), mysql: number(1290)}
-	for _, engine := range engines {
+	onEach(t, func(t *testing.T, engine engine) {
+		// fails returns the error of the engine of three.
+		fails := func(state stateError, text sqliteError, n uint16) error {
+			return newServer(engine).error(state, text, n)
+		}
+		readOnly := fails("25006", "attempt to write a readonly database (8)", 1290)
 		for name, test := range map[string]struct {
 			kind string // of the statement that fails
 			rows [][]driver.Value
 			err  error
 			want string // in the error
 		}{
-			"no tables":                     {"TABLES", nil, [...]error{stateError("42P01"), errors.New("no such table: storefront_schema (1)"), number(1146)}[engine], "the tables are not there"},
-			"tables of the first version":   {"TABLES", nil, [...]error{stateError("42703"), errors.New("no such column: oldest (1)"), number(1054)}[engine], "the tables are not there, or of version 1"},
+			"no tables":                     {"TABLES", nil, fails("42P01", "no such table: storefront_schema (1)", 1146), "the tables are not there"},
+			"tables of the first version":   {"TABLES", nil, fails("42703", "no such column: oldest (1)", 1054), "the tables are not there, or of version 1"},
 			"tables of an earlier release":  {"TABLES", [][]driver.Value{{int64(1), nil}}, nil, "Migrate"},
 			"no version":                    {"TABLES", [][]driver.Value{}, nil, "version 0"},
 			"tables of a later release":     {"TABLES", [][]driver.Value{{int64(3), int64(3)}}, nil, "later release"},
-			"no right to insert":            {"INSERT", nil, [...]error{stateError("42501"), errors.New("not authorized (23)"), number(1142)}[engine], ""},
-			"no column of the orders":       {"INSERT", nil, [...]error{stateError("42703"), errors.New("no such column: key_hash (1)"), number(1054)}[engine], ""},
-			"a database that is read only":  {"INSERT", nil, readOnly[engine], ""},
+			"no right to insert":            {"INSERT", nil, fails("42501", "not authorized (23)", 1142), ""},
+			"no column of the orders":       {"INSERT", nil, fails("42703", "no such column: key_hash (1)", 1054), ""},
+			"a database that is read only":  {"INSERT", nil, readOnly, ""},
 			"a database that hangs":         {"INSERT", nil, context.DeadlineExceeded, ""},
 			"a database that is away":       {"TABLES", nil, driver.ErrBadConn, ""},
-			"a commit that is not executed": {"a write", nil, readOnly[engine], ""},
+			"a commit that is not executed": {"a write", nil, readOnly, ""},
 		} {
 			if engine == sqlite && test.kind == "a write" {
 				continue // on SQLite, Check writes nothing else, and the INSERT finds this out
 			}
-			t.Run(fmt.Sprint(engine, "/", name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFakeDB(engine)
-					failed := false
-					f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-						kind := kindOf(query)
-						if kind == "EMIT" || kind == "SETTLE" {
-							kind = "a write"
-						}
-						if kind != test.kind {
-							return nil, errPassOn
-						}
-						failed = true
-						if test.err == context.DeadlineExceeded {
-							<-ctx.Done()
-							return nil, ctx.Err()
-						}
-						return test.rows, test.err
-					}
-					store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second})
-					began := time.Now()
-					err := store.Check(t.Context())
-					if err == nil || !failed || !strings.Contains(err.Error(), test.want) {
-						t.Errorf("Check returned %v, want an error that says %q", err, test.want)
-					}
-					if test.want == "" && strings.Contains(err.Error(), "the tables are not there") {
-						t.Errorf("Check returned %v, which says something else of the tables", err)
-					}
-					if took := time.Since(began); took > 3*time.Second {
-						t.Errorf("Check took %v", took)
-					}
-				})
-			})
+			f := newFakeDB(engine)
+			failed := false
+			f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+				kind := kindOf(query)
+				if kind == "EMIT" || kind == "SETTLE" {
+					kind = "a write"
+				}
+				if kind != test.kind {
+					return nil, errPassOn
+				}
+				if failed = true; test.err == context.DeadlineExceeded {
+					return nil, hang(ctx, kind)
+				}
+				return test.rows, test.err
+			}
+			began := time.Now()
+			err := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second}).Check(t.Context())
+			if took := time.Since(began); err == nil || !failed || !strings.Contains(err.Error(), test.want) || took > 3*time.Second {
+				t.Errorf("%v, %s: after %v, Check returned %v, want an error that says %q", engine, name, took, err, test.want)
+			}
+			if test.want == "" && strings.Contains(err.Error(), "the tables are not there") {
+				t.Errorf("%v, %s: Check returned %v, which says something else of the tables", engine, name, err)
+			}
 		}
-	}
+	})
 }
 
 func TestCheckWritesOnlyWhenItMust(t *testing.T) {
