@@ -10,52 +10,38 @@ import (
 	"testing"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/storetest"
 )
 
-// A countedStore counts all its calls, and apart from that the calls that were made one
-// after another.
-type countedStore struct {
-	*store
-	calls *calls
-}
-
+// calls counts all calls, and apart from that the calls that were made one after another.
 type calls struct {
 	mu                     sync.Mutex
 	inAll, oneAfterAnother map[string]int // by method
 }
 
-func (s countedStore) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {
-	s.calls.count("ListUsers")
-	return s.store.ListUsers(ctx, after, limit)
+// countIn counts the calls of a store.
+func (c *calls) countIn(s *store) *store {
+	s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
+		c.count("ListUsers")
+		return s.MemStore.ListUsers(ctx, after, limit)
+	}
+	s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
+		c.count("ListWidgets")
+		return s.MemStore.ListWidgets(ctx, start, limit)
+	}
+	s.get = func(ctx ctxt, id string) (resource, error) {
+		c.count("GetProduct")
+		return s.MemStore.GetProduct(ctx, id)
+	}
+	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+		c.count("CreateOrder")
+		return right(ctx, k, o)
+	})
+	s.put = func(contents storetest.Contents) { c.count("Put"); s.putAll(contents) }
+	s.delete = func(contents storetest.Contents) { c.count("Delete"); s.deleteAll(contents) }
+	return s
 }
-
-func (s countedStore) CreateOrder(ctx ctxt, k key, o order) (order, error) {
-	s.calls.count("CreateOrder")
-	return s.store.CreateOrder(ctx, k, o)
-}
-
-func (s countedStore) GetProduct(ctx ctxt, id string) (resource, error) {
-	s.calls.count("GetProduct")
-	return s.store.GetProduct(ctx, id)
-}
-
-func (s countedStore) ListWidgets(ctx ctxt, start string, limit int) ([]resource, error) {
-	s.calls.count("ListWidgets")
-	return s.store.ListWidgets(ctx, start, limit)
-}
-
-func (s countedStore) Put(ctx ctxt, contents storetest.Contents) error {
-	s.calls.count("Put")
-	return s.store.Put(ctx, contents)
-}
-
-func (s countedStore) Delete(ctx ctxt, contents storetest.Contents) error {
-	s.calls.count("Delete")
-	return s.store.Delete(ctx, contents)
-}
-
-func (s countedStore) Reopen(*testing.T) storefront.Store { return s }
 
 // count counts a call. In a bubble, the suite makes calls one after another only in the
 // subtest's own goroutine.
@@ -79,7 +65,7 @@ func TestTheDocumentationSaysHowManyCallsARunMakes(t *testing.T) {
 	c := &calls{inAll: make(map[string]int), oneAfterAnother: make(map[string]int)}
 	var made []*storefront.MemStore
 	storetest.RunSynctest(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-		s := countedStore{newStore(contents), c}
+		s := c.countIn(newStore(contents))
 		made = append(made, s.MemStore)
 		return s
 	})
@@ -88,11 +74,7 @@ func TestTheDocumentationSaysHowManyCallsARunMakes(t *testing.T) {
 		orders += len(m.Orders())
 	}
 
-	source, err := os.ReadFile("storetest.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, _, _ := strings.Cut(string(source), "\npackage ")
+	doc, _, _ := strings.Cut(string(must.Get(os.ReadFile("storetest.go"))(t)), "\npackage ")
 	doc = strings.NewReplacer("\n// ", " ", ",", "").Replace(doc)
 	check := func(what, pattern string, counts ...int) {
 		t.Helper()

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"example.com/storefront/internal/must"
 )
 
 // notPromises are the sentences of the contract that a store cannot break, by
@@ -76,16 +78,9 @@ func contract(t *testing.T) map[string][]string {
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range []string{"../store.go", "../orders.go"} { // the contract, and the types that it links to
-		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, file)
+		files = append(files, must.Get(parser.ParseFile(fset, name, nil, parser.ParseComments))(t))
 	}
-	pkg, err := doc.NewFromFiles(fset, files, "example.com/storefront")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pkg := must.Get(doc.NewFromFiles(fset, files, "example.com/storefront"))(t)
 	out := make(map[string][]string)
 	for _, typ := range pkg.Types {
 		if typ.Name != "Store" {

@@ -12,18 +12,15 @@ import (
 var wrongCrashes = []wrongStore{
 	{"the order, then the key", func(s *store) {
 		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
-			if s.isKnown(k) {
-				return right(context.WithoutCancel(ctx), k, o)
-			}
-			s.createWithoutKey(o)
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
+			if !s.isKnown(k) {
+				s.createWithoutKey(o)
+				if ctx.Err() != nil {
+					return order{}, ctx.Err()
+				}
 			}
 			return right(context.WithoutCancel(ctx), k, o)
 		})
+		s.lookFirst()
 	}, []string{atomic}, "two statements without a transaction"},
 	{"a crash between the order and the key", func(s *store) {
 		crashed, turn := make(chan struct{}), make(chan struct{}, 1)
@@ -32,10 +29,7 @@ var wrongCrashes = []wrongStore{
 			close(crashed)
 			again.create = right
 		})
-		s.create = func(ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
+		s.around(func(_ creator, ctx ctxt, k key, o order) (order, error) {
 			ctx = context.WithoutCancel(ctx)
 			turn <- struct{}{} // not a mutex, for which the clock of a bubble does not move
 			defer func() { <-turn }()
@@ -50,7 +44,8 @@ var wrongCrashes = []wrongStore{
 			default:
 				return right(ctx, k, o)
 			}
-		}
+		})
+		s.lookFirst()
 	}, []string{atomic}, "was made while the store crashed"},
 	{"Reopen returns nil", func(s *store) {
 		s.reopen = func() storefront.Store { return nil }

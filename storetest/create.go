@@ -16,9 +16,9 @@ func checkExactlyOne(t *test) {
 	for range 3 {
 		order := t.newOrder()
 		if got := t.create(store, key, order); got.ID == order.ID {
-			t.broken("the key is not recorded, or the call's own order is returned instead of the stored one.",
-				"A call with a key that has the order %q returned the order that it was given, %q, as if it were new.",
-				first.ID, order.ID)
+			t.broken("the key is not recorded, or the call's own order is returned, not the stored one.",
+				"A call with a key that has the order %q returned the order that it was given, %q, as if "+
+					"it were new.", first.ID, order.ID)
 		}
 	}
 
@@ -27,11 +27,9 @@ func checkExactlyOne(t *test) {
 	own := first
 	own.CreatedAt = own.CreatedAt.Add(time.Second)
 	t.create(store, key, own)
-	if orders != nil {
-		if n := count(orders, first.ID); n != 1 {
-			t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, there "+
-				"are %d orders with the ID, want 1.", n)
-		}
+	if n, wrong := miscount(orders, 1, first.ID); wrong {
+		t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, "+
+			"there are %d orders with the ID, want 1.", n)
 	}
 
 	for range rounds {
@@ -47,13 +45,12 @@ func checkExactlyOne(t *test) {
 // checkOneCreates checks that exactly one of the calls of callTogether creates an
 // order, or none where some fail. The orders are nil if the store cannot list them.
 func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refuser Refuser) {
-	t.Helper()
 	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent " +
 		"calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
 	calls := fmt.Sprintf("%d concurrent calls with one key, and one after them", callers)
 	if refuser != nil {
-		calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and then, and one "+
-			"after them", callers)
+		calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and "+
+			"then, and one after them", callers)
 	}
 	proposed, got := t.callTogether(store, refuser)
 	var creators, ids []string
@@ -69,13 +66,11 @@ func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refus
 		return // that no call fails is another promise
 	}
 	if len(creators) != 1 {
-		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls, len(creators),
-			creators)
+		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls,
+			len(creators), creators)
 	}
-	if orders != nil {
-		if n := count(orders, ids...); n != 1 {
-			t.broken(cause, "%s created %d orders, want 1.", calls, n)
-		}
+	if n, wrong := miscount(orders, 1, ids...); wrong {
+		t.broken(cause, "%s created %d orders, want 1.", calls, n)
 	}
 }
 
@@ -85,7 +80,6 @@ func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refus
 // that failed.
 func (t *test) callTogether(store storefront.Store,
 	refuser Refuser) (proposed, got [callers + 1]storefront.Order) {
-	t.Helper()
 	if refuser != nil {
 		t.sellOut(refuser)
 	}
@@ -97,7 +91,7 @@ func (t *test) callTogether(store storefront.Store,
 	var err error
 	together(callers+1, func(i int) {
 		if i < callers {
-			got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
+			got[i], _ = t.try(store, key, proposed[i])
 			returned.Add(1)
 		} else if refuser != nil {
 			err = t.sellOutNowAndThen(refuser, func() bool { return returned.Load() < callers })
@@ -107,7 +101,7 @@ func (t *test) callTogether(store storefront.Store,
 	if refuser != nil {
 		t.restock(refuser)
 	}
-	got[callers], _ = t.createWithRetry(t.Context(), store, key, proposed[callers])
+	got[callers], _ = t.try(store, key, proposed[callers])
 	return proposed, got
 }
 
@@ -124,12 +118,11 @@ func checkInProgress(t *test) {
 
 // checkOutcomes checks that concurrent calls with one key all return an order.
 func (t *test) checkOutcomes(store storefront.Store) {
-	t.Helper()
 	key := newKey()
 	var got [callers]storefront.Order
 	var errs [callers]error
 	together(callers, func(i int) {
-		got[i], errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
+		got[i], errs[i] = t.try(store, key, t.newOrder())
 	})
 	for i, err := range errs {
 		switch {
@@ -137,13 +130,14 @@ func (t *test) checkOutcomes(store storefront.Store) {
 			t.broken("what is in progress does not come to an end.",
 				"Of %d concurrent calls with one key, one still failed after many attempts: %v", callers, err)
 		case err != nil:
-			t.broken("the call that comes second sees the unique constraint and returns its error. It must read the "+
-				"order of the first and return that.",
-				"Of %d concurrent calls with one key, one failed with an error that matches neither ErrInProgress nor "+
-					"ErrUnavailable: %v", callers, err)
+			t.broken("the call that comes second sees the unique constraint and returns its error. It "+
+				"must read the order of the first and return that.",
+				"Of %d concurrent calls with one key, one failed with an error that matches neither "+
+					"ErrInProgress nor ErrUnavailable: %v", callers, err)
 		case got[i].ID == "":
 			t.broken("the call that comes second returns before the first has recorded its order.",
-				"Of %d concurrent calls with one key, one returned an order without ID and no error.", callers)
+				"Of %d concurrent calls with one key, one returned an order without ID and no error.",
+				callers)
 		}
 	}
 }
@@ -152,14 +146,13 @@ func (t *test) checkOutcomes(store storefront.Store) {
 // nth time. Others with its key begin as soon as the store first looks at that
 // context. They all return an order.
 func (t *test) checkFirstGoesAway(store storefront.Store, n int) {
-	t.Helper()
 	key := newKey()
 	ctx := newCountdown(t.Context(), n)
 	var wg sync.WaitGroup
 	var errs [callers]error
 	ctx.first = func() {
 		for i := range errs {
-			wg.Go(func() { _, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder()) })
+			wg.Go(func() { _, errs[i] = t.try(store, key, t.newOrder()) })
 		}
 	}
 	store.CreateOrder(ctx, key, t.newOrder())
@@ -167,10 +160,10 @@ func (t *test) checkFirstGoesAway(store storefront.Store, n int) {
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			t.broken("calls with one key are joined, and fail when the context of the first is done; or a cancelled "+
-				"call leaves something behind that makes others fail.",
-				"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its key failed: %v",
-				n, callers, err)
+			t.broken("calls with one key are joined, and fail when the context of the first is done; or a "+
+				"cancelled call leaves something behind that makes others fail.",
+				"A call was cancelled (at use %d of its context), and meanwhile one of %d others with its "+
+					"key failed: %v", n, callers, err)
 		}
 	}
 }

@@ -68,9 +68,6 @@ var wrongCreation = []wrongStore{
 		var mu sync.Mutex
 		flights := make(map[string]*flight)
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
 			name := fullNameOf(k)
 			mu.Lock()
 			f, joined := flights[name]
@@ -91,5 +88,6 @@ var wrongCreation = []wrongStore{
 			close(f.landed)
 			return f.o, f.err
 		})
+		s.lookFirst()
 	}, []string{inProgress}, "calls with one key are joined"},
 }

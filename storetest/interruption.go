@@ -74,33 +74,31 @@ func checkNoTrace(t *test) {
 // the store cannot list them.
 func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storefront.IdempotencyKey,
 	order storefront.Order, call, usual string) {
-	t.Helper()
 	const cause = "the key is recorded before the order, and stays when the call fails; or failures are " +
 		"remembered."
-	if orders != nil && count(orders, order.ID) > 0 {
+	if _, wrong := miscount(orders, 0, order.ID); wrong {
 		t.broken(usual, "%s failed, but created its order.", call)
 	}
 	other, another := t.another(key)
-	got, err := t.createWithRetry(t.Context(), store, other, another)
+	got, err := t.try(store, other, another)
 	if err != nil {
 		t.broken(cause, "%s failed. Then a call with the same key and another order failed: %v", call, err)
 	}
 	if got.ID != another.ID {
-		t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.", call,
-			another.ID, got.ID)
+		t.broken(cause, "%s failed. Then a call with the same key and the order %q returned the order %q.",
+			call, another.ID, got.ID)
 	}
 }
 
 // checkTracesOfRefusals checks that refused orders are not there, not even after a
 // crash.
 func (t *test) checkTracesOfRefusals(store storefront.Store, orders OrderLister, refuser Refuser) {
-	t.Helper()
 	const cause = "it is decided after the order was recorded, and what was recorded is not rolled back."
 	t.sellOut(refuser)
 	var refused []string
 	for range 3 {
 		key, order := newKey(), t.newOrder()
-		if _, err := t.createWithRetry(t.Context(), store, key, order); err == nil {
+		if _, err := t.try(store, key, order); err == nil {
 			return // that the order is refused is another promise
 		}
 		t.checkTrace(store, orders, key, order, "A call whose order was refused", cause)
@@ -108,7 +106,7 @@ func (t *test) checkTracesOfRefusals(store storefront.Store, orders OrderLister,
 	}
 	if reopener, ok := optional[Reopener](t, store, ""); ok && orders != nil {
 		orders, _ = optional[OrderLister](t, t.reopen(reopener), "")
-		if n := count(orders, refused...); n > 0 {
+		if n, wrong := miscount(orders, 0, refused...); wrong {
 			t.broken(cause, "After a crash there are %d orders that were refused.", n)
 		}
 	}
@@ -129,16 +127,17 @@ func checkSettles(t *test) {
 	store := t.newOrderStore()
 	for i := range t.interruptions(store) {
 		again, third := t.newOrder(), t.newOrder()
-		got, err := t.createWithRetry(t.Context(), store, i.key, again)
+		got, err := t.try(store, i.key, again)
 		if err != nil {
 			t.broken(cause, "%v Another call with its key failed: %v", i, err)
 		}
 		if i.err == nil && got.ID != i.stored.ID || got.ID != i.order.ID && got.ID != again.ID {
-			t.broken(cause, "%v It had the order %s. Another call with its key and the order %s returned %s.", i,
-				orderText(i.order), orderText(again), orderText(got))
+			t.broken(cause, "%v It had the order %s. Another call with its key and the order %s returned %s.",
+				i, orderText(i.order), orderText(again), orderText(got))
 		}
 		if settled := t.create(store, i.key, third); settled.ID != got.ID {
-			t.broken(cause, "%v The next one with its key returned the order %s. The third returned another: %s.", i,
+			t.broken(cause,
+				"%v The next one with its key returned the order %s. The third returned another: %s.", i,
 				orderText(got), orderText(settled))
 		}
 	}

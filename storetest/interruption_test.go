@@ -41,9 +41,6 @@ var wrongInterruptions = []wrongStore{
 	{"the key, then the order", func(s *store) {
 		begun := make(map[string]bool)
 		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				return order{}, ctx.Err()
-			}
 			if begun[fullNameOf(k)] && !s.isKnown(k) {
 				return order{}, errors.New("the key has no order")
 			}
@@ -53,6 +50,7 @@ var wrongInterruptions = []wrongStore{
 			}
 			return right(context.WithoutCancel(ctx), k, o)
 		})
+		s.lookFirst()
 	}, []string{settles, inProgress, decided}, "leaves something behind"},
 	{"the key of an interrupted call is not recorded again", func(s *store) {
 		interrupted := make(map[string]bool)

@@ -21,7 +21,6 @@ const lifetimeMargin = time.Minute // as the calls take time themselves
 // those orders at several ages, each time after so many other calls. It reports
 // whether time can pass.
 func (t *test) checkRemembered(calls, callsEachTime int) bool {
-	t.Helper()
 	store := t.newOrderStore()
 	// Not from the start of a day, be it the calendar's or the store's own.
 	timePasses := t.advance(store, 13*time.Hour)
@@ -63,7 +62,6 @@ func (t *test) checkRemembered(calls, callsEachTime int) bool {
 // keys of the orders that are looked for may soon be forgotten. Of ten calls nine are
 // replays, so that there are few keys.
 func (t *test) callWithOtherKeys(store storefront.Store, calls int, began time.Time) {
-	t.Helper()
 	var key storefront.IdempotencyKey
 	for n := range calls {
 		if t.clock().Sub(began) > storefront.KeyLifetime-lifetimeMargin/2 {
@@ -80,11 +78,10 @@ func (t *test) callWithOtherKeys(store storefront.Store, calls int, began time.T
 // that may be forgotten, as calls have taken so long, passes.
 func (t *test) checkKeyOfAge(store storefront.Store, key storefront.IdempotencyKey, created storefront.Order,
 	age time.Duration, began time.Time) {
-	t.Helper()
-	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from something " +
-		"else than the creation of the order."
+	const cause = "keys expire too early: another unit, or a lifetime counted in whole days or from " +
+		"something else than the creation of the order."
 	order := t.newOrder()
-	got, err := t.createWithRetry(t.Context(), store, key, order)
+	got, err := t.try(store, key, order)
 	switch {
 	case t.clock().Sub(began) >= storefront.KeyLifetime:
 	case err != nil:

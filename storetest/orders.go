@@ -19,8 +19,8 @@ func orderPromises() []promise {
 			checkExactlyOne},
 		{"A Store that survives a crash has every order that it returned before, with its key", checkCrash},
 		{"The call that creates an order returns it as it was given", checkAsGiven},
-		{"Every other call returns the stored order, equal in all four fields, even if it proposes the same ID",
-			checkReplay},
+		{"Every other call returns the stored order, equal in all four fields, even if it proposes " +
+			"the same ID", checkReplay},
 		{"Two keys are the same key if Scope and Value are equal byte for byte, and only then", checkSameKey},
 		{"A call whose key has been used with another Fingerprint changes nothing and returns ErrKeyReused",
 			checkReused},
@@ -29,8 +29,8 @@ func orderPromises() []promise {
 		{"A refusal is not remembered: the next call with the key is decided anew", checkRefusal},
 		{"A key that has created an order is never refused, whatever has changed since", checkNeverRefused},
 		{"A key is remembered for at least KeyLifetime", checkLifetime},
-		{"A call that fails without creating an order leaves no trace: its key may be used again, with any order",
-			checkNoTrace},
+		{"A call that fails without creating an order leaves no trace: its key may be used again, with " +
+			"any order", checkNoTrace},
 		{"If ctx is done or a failure occurs while it is unknown whether the order has been recorded, " +
 			"CreateOrder returns an error that matches ctx.Err() or ErrUnavailable", checkUnknown},
 		{"A later call with the same key then settles the question", checkSettles},
@@ -107,12 +107,18 @@ func orderDifference(got, want storefront.Order) string {
 func (t *test) create(store storefront.Store, key storefront.IdempotencyKey,
 	order storefront.Order) storefront.Order {
 	t.Helper()
-	stored, err := t.createWithRetry(t.Context(), store, key, order)
+	stored, err := t.try(store, key, order)
 	t.must(fmt.Sprintf("CreateOrder(ctx, %s, %s)", keyText(key), orderText(order)), err)
 	return stored
 }
 
-func (t *test) createWithRetry(ctx context.Context, store storefront.Store, key storefront.IdempotencyKey,
+// try is create for a call that may fail.
+func (t *test) try(store storefront.Store, key storefront.IdempotencyKey,
+	order storefront.Order) (storefront.Order, error) {
+	return t.tryWith(t.Context(), store, key, order)
+}
+
+func (t *test) tryWith(ctx context.Context, store storefront.Store, key storefront.IdempotencyKey,
 	order storefront.Order) (storefront.Order, error) {
 	return retry(t, ctx, func() (storefront.Order, error) { return store.CreateOrder(ctx, key, order) })
 }
@@ -141,15 +147,18 @@ func (t *test) newOrderStore() storefront.Store {
 	return store
 }
 
-// count returns how many orders with one of the IDs there are.
-func count(store OrderLister, ids ...string) int {
-	n := 0
+// miscount returns how many orders with one of the IDs there are, and whether that is not
+// the number that is wanted. If the store cannot list its orders, store is nil.
+func miscount(store OrderLister, want int, ids ...string) (n int, wrong bool) {
+	if store == nil {
+		return 0, false
+	}
 	for _, o := range store.Orders() {
 		if slices.Contains(ids, o.ID) {
 			n++
 		}
 	}
-	return n
+	return n, n != want
 }
 
 // takenForOwn is the usual cause of several broken promises.

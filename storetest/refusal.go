@@ -81,22 +81,22 @@ func checkRefusal(t *test) {
 // wanted.
 func (t *test) checkRefused(store storefront.Store, key storefront.IdempotencyKey, order storefront.Order,
 	want storefront.Refusal) {
-	t.Helper()
 	for again, what := range []string{"a new key", "a key that was refused"} {
-		got, err := t.createWithRetry(t.Context(), store, key, order)
+		got, err := t.try(store, key, order)
 		if err == nil && again == 0 {
-			t.unable("After SellOut(ctx, %q), CreateOrder with a new key and an order for the item returned the "+
-				"order %q and no error.", teapot, got.ID)
+			t.unable("After SellOut(ctx, %q), CreateOrder with a new key and an order for the item "+
+				"returned the order %q and no error.", teapot, got.ID)
 		}
 		if err == nil {
 			t.broken("it is decided after the order was recorded, and the key is not rolled back.",
-				"A call was refused. Another with its key returned the order %q and no error, though the item was "+
-					"still sold out.", got.ID)
+				"A call was refused. Another with its key returned the order %q and no error, though the "+
+					"item was still sold out.", got.ID)
 		}
 		refusal := refusalOf(err)
 		if refusal == nil {
-			t.broken("the Refusal is made into text on its way (%v instead of %w), is no pointer, or a nil one.",
-				"The error of a call with %s, whose order was refused, does not match *storefront.Refusal: %v", what, err)
+			t.broken("the Refusal is made into text (%v instead of %w), is no pointer, or a nil one.",
+				"The error of a call with %s, whose order was refused, does not match "+
+					"*storefront.Refusal: %v", what, err)
 		}
 		if d := refusalDifference(*refusal, want); d != "" {
 			t.broken("the Refusal is made anew on its way, and not of all its parts.",
@@ -108,7 +108,6 @@ func (t *test) checkRefused(store storefront.Store, key storefront.IdempotencyKe
 // checkOthersAreCreated makes concurrent calls with a key each. Every second order is
 // for teapots, which are sold out. The others are created, and stay.
 func (t *test) checkOthersAreCreated(store storefront.Store) {
-	t.Helper()
 	var keys [callers]storefront.IdempotencyKey
 	var proposed, got [callers]storefront.Order
 	var errs [callers]error
@@ -119,27 +118,27 @@ func (t *test) checkOthersAreCreated(store storefront.Store) {
 		}
 	}
 	together(callers, func(i int) {
-		got[i], errs[i] = t.createWithRetry(t.Context(), store, keys[i], proposed[i])
+		got[i], errs[i] = t.try(store, keys[i], proposed[i])
 	})
 	for i := range callers {
 		switch refused := refusalOf(errs[i]) != nil; {
 		case i%2 == 0 && refused:
 			t.broken("orders are committed together, and all of them are refused if one is.",
-				"Of %d concurrent calls with a key each, half of them for an item that was sold out, one for another "+
-					"item was refused: %v", callers, errs[i])
+				"Of %d concurrent calls with a key each, half of them for an item that was sold out, one "+
+					"for another item was refused: %v", callers, errs[i])
 		case errs[i] != nil && !refused:
 			t.must("CreateOrder", errs[i])
 		case errs[i] == nil && i%2 != 0:
 			t.broken("it is decided once for orders that are committed together.",
-				"Of %d concurrent calls with a key each, one for an item that was sold out created the order %q.",
-				callers, got[i].ID)
+				"Of %d concurrent calls with a key each, one for an item that was sold out created the "+
+					"order %q.", callers, got[i].ID)
 		}
 	}
 	for i := 0; i < callers; i += 2 {
 		if again := t.create(store, keys[i], proposed[(i+2)%callers]); again.ID != got[i].ID {
 			t.broken("orders are committed together, and all of them are rolled back if one is refused.",
-				"Of %d concurrent calls with a key each, one returned the order %q, while others were refused. Then "+
-					"its key had the order %q.", callers, got[i].ID, again.ID)
+				"Of %d concurrent calls with a key each, one returned the order %q, while others were "+
+					"refused. Then its key had the order %q.", callers, got[i].ID, again.ID)
 		}
 	}
 }
@@ -148,28 +147,27 @@ func (t *test) checkOthersAreCreated(store storefront.Store) {
 // and that every later call with it returns that order.
 func (t *test) checkDecidedAnew(store storefront.Store, key storefront.IdempotencyKey,
 	refused storefront.Order) {
-	t.Helper()
-	const cause = "the refusal is recorded as the outcome of the key. Record nothing where an order is refused."
+	const cause = "the refusal is recorded as the outcome of the key. Record nothing of a refused order."
 	again := t.newOrder()
-	got, err := t.createWithRetry(t.Context(), store, key, again)
+	got, err := t.try(store, key, again)
 	if err != nil {
 		t.broken(cause, "A call was refused. After Restock, another with its key failed: %v", err)
 	}
 	if got.ID != again.ID {
-		t.broken(cause, "A call with the order %q was refused. After Restock, another with its key and the order "+
-			"%q returned the order %q.", refused.ID, again.ID, got.ID)
+		t.broken(cause, "A call with the order %q was refused. After Restock, another with its key and "+
+			"the order %q returned the order %q.", refused.ID, again.ID, got.ID)
 	}
 	if third := t.create(store, key, t.newOrder()); third.ID != got.ID {
 		t.broken("the refusal leaves something behind for which the key is not recorded later on.",
-			"A call was refused. Another with its key created the order %q, and the next one returned the order %q.",
-			got.ID, third.ID)
+			"A call was refused. Another with its key created the order %q, and the next one returned the "+
+				"order %q.", got.ID, third.ID)
 	}
 }
 
 func checkNeverRefused(t *test) {
 	store := t.newOrderStore()
-	refuser, ok := optional[Refuser](t, store,
-		"that what can no longer be ordered can still be asked for with its key, for a store that refuses orders")
+	refuser, ok := optional[Refuser](t, store, "that what can no longer be ordered can still be asked for "+
+		"with its key, for a store that refuses orders")
 	if !ok {
 		return
 	}
@@ -193,45 +191,45 @@ func checkNeverRefused(t *test) {
 	}
 }
 
+// sold is how what happens to an order begins whose item is sold out.
+const sold = "After the item of an order was sold out"
+
 // checkReplaysOfSoldOut checks that calls with the key of an order whose item is
 // sold out return that order, or ErrKeyReused if they have another fingerprint.
 func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.IdempotencyKey,
 	first storefront.Order) {
-	t.Helper()
 	const cause = "it is decided before the key is looked for, or by a wrapper, which cannot look for it."
 	for _, id := range []string{t.newOrder().ID, t.newOrder().ID, first.ID} {
 		again := t.newOrder()
 		again.ID = id
-		got, err := t.createWithRetry(t.Context(), store, key, again)
+		got, err := t.try(store, key, again)
 		if err != nil && id == first.ID {
-			t.broken(takenForOwn, "The item of an order was sold out. Then a call with the order's key and its ID "+
-				"failed: %v", err)
+			t.broken(takenForOwn, "%s, a call with the order's key and its ID failed: %v", sold, err)
 		}
 		if err != nil {
-			t.broken(cause, "The item of an order was sold out. Then a call with the order's key failed: %v", err)
+			t.broken(cause, "%s, a call with the order's key failed: %v", sold, err)
 		}
 		if d := orderDifference(got, first); d != "" && id != first.ID {
-			t.broken(cause, "The item of an order was sold out. Then a call with the order's key returned one with %s.", d)
+			t.broken(cause, "%s, a call with the order's key returned one with %s.", sold, d)
 		}
 	}
-	_, err := t.createWithRetry(t.Context(), store, withAnotherFingerprint(key), t.newOrder())
+	_, err := t.try(store, withAnotherFingerprint(key), t.newOrder())
 	if refusalOf(err) != nil && !errors.Is(err, storefront.ErrKeyReused) {
 		t.broken("the key is looked for together with its fingerprint.",
-			"The item of an order was sold out. Then a call with the order's key and another Fingerprint was "+
-				"refused, and does not match ErrKeyReused: %v", err)
+			"%s, a call with the order's key and another Fingerprint was refused, and does not match "+
+				"ErrKeyReused: %v", sold, err)
 	}
 }
 
 // checkSoldOutTogether checks that none of several concurrent calls is refused
 // that have the key of an order whose item is sold out.
 func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.IdempotencyKey) {
-	t.Helper()
 	var errs [callers]error
-	together(callers, func(i int) { _, errs[i] = t.createWithRetry(t.Context(), store, key, t.newOrder()) })
+	together(callers, func(i int) { _, errs[i] = t.try(store, key, t.newOrder()) })
 	for _, err := range errs {
 		if refusalOf(err) != nil {
-			t.broken("the key is not looked for where calls meet.", "The item of an order was sold out. Then one of "+
-				"%d concurrent calls with the order's key was refused: %v", callers, err)
+			t.broken("the key is not looked for where calls meet.",
+				"%s, one of %d concurrent calls with the order's key was refused: %v", sold, callers, err)
 		}
 	}
 }
@@ -241,7 +239,6 @@ func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.Idemp
 // to be refused if the first has created the order: they wait for its outcome.
 // It reports whether the store has looked less often.
 func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n int) (unused bool) {
-	t.Helper()
 	t.restock(refuser)
 	key, order := newKey(), t.newOrder()
 	now, sold := make(chan struct{}), make(chan struct{})
@@ -259,10 +256,10 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 	for i := range later {
 		wg.Go(func() {
 			<-sold
-			_, later[i] = t.createWithRetry(t.Context(), store, key, t.newOrder())
+			_, later[i] = t.try(store, key, t.newOrder())
 		})
 	}
-	got, err := t.createWithRetry(ctx, store, key, order)
+	got, err := t.tryWith(ctx, store, key, order)
 	unused = ctx.left.Load() > 0
 	ctx.cancel()
 	wg.Wait()
@@ -272,10 +269,10 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 	}
 	for _, refused := range later {
 		if err == nil && refusalOf(refused) != nil {
-			t.broken("to look for the key, to decide and to record the order are not one step. Claim the key before "+
-				"it is decided (INSERT, then decide, then commit).",
-				"While a call was in progress (at use %d of its context) its item was sold out. It created the order "+
-					"%q, but another with its key was refused: %v", n, got.ID, refused)
+			t.broken("to look for the key, to decide and to record the order are not one step. Claim the "+
+				"key before it is decided (INSERT, then decide, then commit).",
+				"While a call was in progress (at use %d of its context) its item was sold out. It "+
+					"created the order %q, but another with its key was refused: %v", n, got.ID, refused)
 		}
 	}
 	return unused
@@ -287,7 +284,6 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 // kept its keys, which is another promise.
 func (t *test) checkSoldOutAfterCrash(store storefront.Store, refuser Refuser, reopener Reopener,
 	key storefront.IdempotencyKey) {
-	t.Helper()
 	t.restock(refuser)
 	another, order := newKey(), t.newOrder()
 	t.create(store, another, order)
@@ -298,8 +294,8 @@ func (t *test) checkSoldOutAfterCrash(store storefront.Store, refuser Refuser, r
 		return
 	}
 	t.sellOut(refuser)
-	if _, err := t.createWithRetry(t.Context(), store, key, t.newOrder()); err != nil {
+	if _, err := t.try(store, key, t.newOrder()); err != nil {
 		t.broken("it is decided by what the store has in memory.",
-			"The item of an order was sold out. After a crash, a call with the order's key failed: %v", err)
+			"%s, and after a crash, a call with the order's key failed: %v", sold, err)
 	}
 }

@@ -131,7 +131,7 @@ var wrongRefusals = []wrongStore{
 	}, []string{ordered}, "to decide and to record the order are not one step"},
 	{"after a crash, refused before the key is looked for", func(s *store) {
 		s.afterCrash((*store).decideFirst)
-	}, []string{ordered}, "After a crash, a call with the order's key failed"},
+	}, []string{ordered}, "and after a crash, a call with the order's key failed"},
 }
 
 // decideFirst makes the store refuse an order for a sold-out item before it looks for the
@@ -150,9 +150,6 @@ func (s *store) decideFirst() {
 func (s *store) decideApart() {
 	s.Accept = nil
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		if ctx.Err() != nil {
-			return order{}, ctx.Err()
-		}
 		if !s.isKnown(k) {
 			if err := s.decide(o); err != nil {
 				return order{}, err
@@ -164,6 +161,7 @@ func (s *store) decideApart() {
 		time.Sleep(time.Microsecond)
 		return right(context.WithoutCancel(ctx), k, o)
 	})
+	s.lookFirst()
 }
 
 // rememberRefusals makes the store refuse a key again that was refused.
@@ -205,9 +203,6 @@ func (s *store) commitTogether(decide func(b *batch, own error) error, lost func
 	var open *batch
 	s.Accept = nil
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		if ctx.Err() != nil {
-			return order{}, ctx.Err()
-		}
 		if s.isKnown(k) {
 			return right(ctx, k, o)
 		}
@@ -239,4 +234,5 @@ func (s *store) commitTogether(decide func(b *batch, own error) error, lost func
 		}
 		return right(context.WithoutCancel(ctx), k, o)
 	})
+	s.lookFirst()
 }

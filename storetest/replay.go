@@ -13,17 +13,18 @@ import (
 func (t *test) kindsOfOrders() []storefront.Order {
 	kinds := []storefront.Order{{}}
 	for _, item := range []string{
-		"x", " teapot ", "Teapot", "tea\u00a0pot", `"'\`, "'; DROP TABLE orders; --", "$1 ? :a %s {}", "<a>&amp;",
-		"null", "0", "1.0",
+		"x", " teapot ", "Teapot", "tea\u00a0pot", "null", "0", "1.0",
+		`"'\`, "'; DROP TABLE orders; --", "$1 ? :a %s {}", "<a>&amp;",
 		"\u00e9", "e\u0301", "\u65e5\u672c\u8a9e", "\U0001f600\u200d\U0001f600", "\u2028\u2029",
 		"\u200b\u202e\ufeff", "\ufffd", "\U0010fffd",
-		strings.Repeat("x", 255), strings.Repeat("\u00e9", 255), strings.Repeat("\U0001f600",
-			255), strings.Repeat(" ", 254) + "x",
+		strings.Repeat("x", 255), strings.Repeat("\u00e9", 255), strings.Repeat("\U0001f600", 255),
+		strings.Repeat(" ", 254) + "x",
 	} {
 		kinds = append(kinds, storefront.Order{Item: item})
 	}
-	for _, qty := range []int64{1, 1<<15 - 1, 1 << 15, 1<<24 + 1, 1<<31 - 1, 1 << 31, 1 << 32, 1<<53 - 2,
-		1<<53 - 1} {
+	for _, qty := range []int64{
+		1, 1<<15 - 1, 1 << 15, 1<<24 + 1, 1<<31 - 1, 1 << 31, 1 << 32, 1<<53 - 2, 1<<53 - 1,
+	} {
 		kinds = append(kinds, storefront.Order{Qty: qty})
 	}
 	second := t.now().Truncate(time.Second)
@@ -50,9 +51,9 @@ func checkAsGiven(t *test) {
 	store := t.newOrderStore()
 	for _, order := range t.kindsOfOrders() {
 		if d := orderDifference(t.create(store, newKey(), order), order); d != "" {
-			t.broken("it is returned as it was read back from a column that does not keep it, or the store gives it "+
-				"an ID or a time of its own.",
-				"The call that created %s returned %s.", orderText(order), d)
+			t.wrong("it is returned as it was read back from a column that does not keep it, or the store "+
+				"gives it an ID or a time of its own.", "The call that created %s returned %s.",
+				orderText(order), d)
 		}
 	}
 }
@@ -70,7 +71,6 @@ func checkReplay(t *test) {
 
 // checkReplaysOf checks calls that repeat the one that creates an order.
 func (t *test) checkReplaysOf(store storefront.Store, order storefront.Order) {
-	t.Helper()
 	key := newKey()
 	first := t.create(store, key, order)
 	if first.ID != order.ID {
@@ -84,9 +84,10 @@ func (t *test) checkReplaysOf(store storefront.Store, order storefront.Order) {
 			return // that the call creates no order is another promise
 		}
 		if d := orderDifference(got, order); d != "" {
-			t.broken("a column that does not keep it: a time without zone or milliseconds, an integer of 32 bits, "+
-				"text that is trimmed, cut or normalized.",
+			t.wrong("a column that does not keep it: a time without zone or milliseconds, an integer of 32 "+
+				"bits, text that is trimmed, cut or normalized.",
 				"A repeated call with the key of %s returned %s.", orderText(order), d)
+			return
 		}
 	}
 }
@@ -94,7 +95,6 @@ func (t *test) checkReplaysOf(store storefront.Store, order storefront.Order) {
 // checkRace makes concurrent calls with one key, whose orders may have one ID. It
 // reports whether at most one of them creates an order, and the others return it.
 func (t *test) checkRace(store storefront.Store, oneID bool) bool {
-	t.Helper()
 	key, last := newKey(), t.newOrder()
 	var proposed, got [callers]storefront.Order
 	together(callers, func(i int) {
@@ -103,7 +103,7 @@ func (t *test) checkRace(store storefront.Store, oneID bool) bool {
 			proposed[i].ID = last.ID
 		}
 		proposed[i].CreatedAt = last.CreatedAt.Add(time.Duration(i) * time.Millisecond)
-		got[i], _ = t.createWithRetry(t.Context(), store, key, proposed[i])
+		got[i], _ = t.try(store, key, proposed[i])
 	})
 	stored := t.create(store, key, last)
 	others := 0
@@ -114,12 +114,12 @@ func (t *test) checkRace(store storefront.Store, oneID bool) bool {
 			continue // that no call fails, and that only one creates, are other promises
 		}
 		if d := orderDifference(got[i], stored); d != "" {
-			usual, calls := "a call that loses a race returns its own order with the ID of the other.", "one key"
+			calls, usual := "one key", "a call that loses a race returns its order with the ID of the other."
 			if oneID {
-				usual, calls = takenForOwn, "one key and one ID"
+				calls, usual = "one key and one ID", takenForOwn
 			}
-			t.broken(usual, "Of %d concurrent calls with %s, one returned the order %q with %s.", callers, calls,
-				stored.ID, d)
+			t.broken(usual, "Of %d concurrent calls with %s, one returned the order %q with %s.", callers,
+				calls, stored.ID, d)
 		}
 	}
 	return others <= 1

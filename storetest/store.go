@@ -24,8 +24,8 @@ func storePromises() []promise {
 		{"A returned slice belongs to the caller", checkSlices},
 		{"A resource is returned byte for byte as it was put into the Store", checkBytes},
 		{"Users, products and widgets are kept apart, even if they have the same ID", checkApart},
-		{"The text of an error, which is logged and never sent, contains neither the value of a key nor the item " +
-			"of an order", checkErrorText},
+		{"The text of an error, which is logged and never sent, contains neither the value of a key nor " +
+			"the item of an order", checkErrorText},
 	}
 }
 
@@ -46,7 +46,6 @@ var idsOfCalls = plainIDs(20)
 // calls returns a store with some contents and calls of all its methods. On
 // another such store each of these calls was made once, alone, and was right.
 func (t *test) calls() (storefront.Store, []call) {
-	t.Helper()
 	contents := Contents{Users: resources(idsOfCalls), Products: resources(idsOfCalls),
 		Widgets: resources(idsOfCalls)}
 	for _, c := range t.callsOf(t.newStore(contents)) {
@@ -86,12 +85,12 @@ func (t *test) callsOf(store storefront.Store) []call {
 	}
 	calls = append(calls, call{"CreateOrder(ctx, key, order)", func(ctx context.Context) error {
 		order := t.newOrder()
-		got, err := t.createWithRetry(ctx, store, newKey(), order)
+		got, err := t.tryWith(ctx, store, newKey(), order)
 		if err != nil {
 			return err
 		}
 		if got.ID != order.ID {
-			return wrongResult{fmt.Sprintf("with a new key and the order %q returned the order %q", order.ID, got.ID)}
+			return wrongResult{fmt.Sprintf("with a new key and the order %q returned %q", order.ID, got.ID)}
 		}
 		return nil
 	}})
@@ -125,7 +124,7 @@ func checkConcurrent(t *test) {
 	})
 	for _, failure := range failures {
 		if failure != "" {
-			t.broken("state that calls share without a lock, or a lock that the database does not wait for.",
+			t.wrong("state that calls share without a lock, or a lock that the database does not wait for.",
 				"While %d goroutines called all methods, %s.", goroutines, failure)
 		}
 	}
@@ -157,7 +156,7 @@ func checkDone(t *test) {
 		if t.bubble {
 			t.checkTimeout(c.text, c.make)
 		}
-		if !strings.HasPrefix(c.text, "CreateOrder") { // whose result, when it is interrupted, is another promise
+		if !strings.HasPrefix(c.text, "CreateOrder") { // what it returns then is another promise
 			t.checkCancelledCall(c)
 		}
 	}
@@ -176,13 +175,12 @@ func checkDone(t *test) {
 // callsOfLittleWork returns calls that a store with the contents of calls might answer
 // before it looks at ctx.
 func (t *test) callsOfLittleWork(store storefront.Store) []call {
-	t.Helper()
 	key := newKey()
 	t.create(store, key, t.newOrder())
 	last := idsOfCalls[len(idsOfCalls)-1]
 	return []call{
 		{"CreateOrder(ctx, the key of an order, order)", func(ctx context.Context) error {
-			_, err := t.createWithRetry(ctx, store, key, t.newOrder())
+			_, err := t.tryWith(ctx, store, key, t.newOrder())
 			return err
 		}},
 		{"GetProduct(ctx, the ID of no product)", func(ctx context.Context) error {
@@ -199,27 +197,28 @@ func (t *test) callsOfLittleWork(store storefront.Store) []call {
 // checkDoneCall makes a call with a context that is done, many times: a select that
 // finds both that ctx is done and that it can go on takes one at random.
 func (t *test) checkDoneCall(c call, done doneContext) {
-	t.Helper()
 	const times = 50
 	for range times {
 		began := time.Now()
 		switch err := c.make(done.ctx); {
 		case err == nil || errors.As(err, new(wrongResult)):
-			t.broken(notPassedOn, "%s with a context that was %s returned no error.", c.text, done.what)
+			t.wrong(notPassedOn, "%s with a context that was %s returned no error.", c.text, done.what)
 		case !errors.Is(err, done.ctx.Err()):
-			t.broken(notPassedOn, "%s with a context that was %s returned an error that does not match %q: %v", c.text,
-				done.what, done.ctx.Err(), err)
+			t.wrong(notPassedOn, "%s with a context that was %s returned an error that does not match %q: %v",
+				c.text, done.what, done.ctx.Err(), err)
 		case t.bubble && time.Since(began) > 0:
-			t.broken("a pause before another attempt that does not end with ctx.",
+			t.wrong("a pause before another attempt that does not end with ctx.",
 				"%s with a context that was %s took %v to return.", c.text, done.what, time.Since(began))
+		default:
+			continue
 		}
+		return
 	}
 }
 
 // checkTimeout checks that a call takes no longer than its context lasts, by the clock
 // of a bubble.
 func (t *test) checkTimeout(call string, make func(context.Context) error) {
-	t.Helper()
 	const limit = time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -234,7 +233,6 @@ func (t *test) checkTimeout(call string, make func(context.Context) error) {
 // checkCancelledCall cancels a call when the store first looks at its context, another
 // when it looks for the second time, and so on.
 func (t *test) checkCancelledCall(c call) {
-	t.Helper()
 	for n := 1; n <= 50; n++ {
 		ctx := newCountdown(t.Context(), n)
 		err := c.make(ctx)
@@ -249,8 +247,9 @@ func (t *test) checkCancelledCall(c call) {
 				"%s, cancelled at use %d of its context, returned no error, but %s.", c.text, n, wrong.text)
 		}
 		if err != nil && !errors.Is(err, over) {
-			t.broken(notPassedOn, "%s, cancelled at use %d of its context, returned an error that does not match "+
-				"%q: %v", c.text, n, over, err)
+			t.broken(notPassedOn,
+				"%s, cancelled at use %d of its context, returned an error that does not match %q: %v",
+				c.text, n, over, err)
 		}
 		if unused {
 			return
@@ -261,9 +260,8 @@ func (t *test) checkCancelledCall(c call) {
 // checkWaitingCall makes two calls of CreateOrder at the same time. If the first takes
 // its time, the second may wait for it, but no longer than its own context lasts.
 func (t *test) checkWaitingCall(store storefront.Store, first, second storefront.IdempotencyKey) {
-	t.Helper()
 	var wg sync.WaitGroup
-	wg.Go(func() { t.createWithRetry(t.Context(), store, first, t.newOrder()) })
+	wg.Go(func() { t.try(store, first, t.newOrder()) })
 	synctest.Wait() // until the first call has returned or waits for something
 	t.checkTimeout("While a call of CreateOrder was in progress, another", func(ctx context.Context) error {
 		_, err := store.CreateOrder(ctx, second, t.newOrder())
@@ -290,8 +288,8 @@ func checkNotUsedLater(t *test) {
 		for _, c := range calls {
 			err := c.make(t.Context())
 			if err != nil && !errors.As(err, new(wrongResult)) {
-				t.broken(cause, "After a call of %s had returned, its context was cancelled. Then %s, which was given "+
-					"another context, failed: %v", first.text, c.text, err)
+				t.broken(cause, "After a call of %s had returned, its context was cancelled. Then %s, "+
+					"which was given another context, failed: %v", first.text, c.text, err)
 			}
 		}
 		if n := recording.late.Load(); n > 0 {
@@ -303,12 +301,12 @@ func checkNotUsedLater(t *test) {
 	// An order stays, even if the client that sent the request goes away at once.
 	key, order := newKey(), t.newOrder()
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := t.createWithRetry(ctx, store, key, order)
+	_, err := t.tryWith(ctx, store, key, order)
 	cancel()
 	t.must("CreateOrder", err)
 	if got := t.create(store, key, t.newOrder()); got.ID != order.ID {
-		t.broken(cause, "After CreateOrder had returned the order %q, its context was cancelled. Then its key "+
-			"had the order %q.", order.ID, got.ID)
+		t.broken(cause, "After CreateOrder had returned the order %q, its context was cancelled. Then its "+
+			"key had the order %q.", order.ID, got.ID)
 	}
 }
 
@@ -332,14 +330,15 @@ func checkSlices(t *test) {
 		_ = append(mine[:1], mine...)
 		overwrite(mine[:cap(mine)])
 		if d := difference(idsOf(get(ids[0])), want); d != "" {
-			t.broken(cause, "After the caller had overwritten what %s returned, another such call returned %s.",
+			t.wrong(cause,
+				"After the caller had overwritten what %s returned, another such call returned %s.",
 				l.text(ids[0], 5), d)
 		}
 		kept := get(ids[0])
 		get(ids[10])
 		if d := difference(idsOf(kept), want); d != "" {
-			t.broken(cause, "What %s had returned was overwritten by another call. It became %s.", l.text(ids[0], 5),
-				d)
+			t.wrong(cause, "What %s had returned was overwritten by another call. It became %s.",
+				l.text(ids[0], 5), d)
 		}
 	}
 }
@@ -361,10 +360,9 @@ func checkBytes(t *test) {
 	put = append(put, storefront.MustResource("only <an> \"ID\" é", nil))
 	store := t.newStore(Contents{Users: put, Products: put, Widgets: put})
 	check := func(method string, got storefront.Resource) {
-		t.Helper()
 		for _, want := range put {
 			if got.ID() == want.ID() && !got.Equal(want) {
-				t.broken("its JSON is decoded and encoded again (JSONB, a map). Keep the text of Resource.MarshalJSON.",
+				t.wrong("JSON is decoded and encoded again (JSONB, a map), not kept as MarshalJSON has it.",
 					"%s returned %.200s, want %.200s.", method, got, want)
 			}
 		}
@@ -412,7 +410,6 @@ func checkApart(t *test) {
 // checkKinds checks that the lists have the items of their own kind alone, and
 // GetProduct finds products alone. The position "a" is there in both lists.
 func (t *test) checkKinds(store storefront.Store, contents Contents) {
-	t.Helper()
 	const cause = "one table or map for all of them, whose key is the ID alone."
 	for _, l := range []list{users, widgets} {
 		all := contents.Users
@@ -423,21 +420,21 @@ func (t *test) checkKinds(store storefront.Store, contents Contents) {
 		t.must(l.text("a", 100), err)
 		for _, r := range got {
 			if !strings.Contains(r.String(), l.item) {
-				t.broken(cause, "%s returned what is no %s: %s.", l.text("a", 100), l.item, r)
+				t.wrong(cause, "%s returned what is no %s: %s.", l.text("a", 100), l.item, r)
 			}
 		}
 		for _, r := range all[1:] { // whether the list has the item at the position is another promise
 			if !slices.Contains(idsOf(got), r.ID()) {
-				t.broken(cause, "%s did not return the %s %q.", l.text("a", 100), l.item, r.ID())
+				t.wrong(cause, "%s did not return the %s %q.", l.text("a", 100), l.item, r.ID())
 			}
 		}
 	}
 	for _, id := range []string{"both", "user", "widget", "product"} {
 		switch got, err := store.GetProduct(t.Context(), id); {
 		case err == nil && got.ID() != "" && !strings.Contains(got.String(), `"is a":"product"`):
-			t.broken(cause, "GetProduct(ctx, %q) returned what is no product: %s.", id, got)
+			t.wrong(cause, "GetProduct(ctx, %q) returned what is no product: %s.", id, got)
 		case err != nil && (id == "both" || id == "product"):
-			t.broken(cause, "GetProduct(ctx, %q) did not return the product: %v", id, err)
+			t.wrong(cause, "GetProduct(ctx, %q) did not return the product: %v", id, err)
 		}
 	}
 }
@@ -448,10 +445,9 @@ func checkErrorText(t *test) {
 	order := t.newOrder()
 	order.Item = "a very private item"
 	check := func(what string, err error) {
-		t.Helper()
 		for _, part := range []string{secret.Value, order.Item} {
 			if err != nil && strings.Contains(err.Error(), part) {
-				t.broken("the arguments are wrapped into the error. Logs are read by more people than orders.",
+				t.wrong("the arguments are wrapped into the error. Logs are read by more people than orders.",
 					"The error of %s contains %q: %v", what, part, err)
 			}
 		}
@@ -460,11 +456,11 @@ func checkErrorText(t *test) {
 		_, err := store.CreateOrder(done.ctx, secret, order)
 		check("a call whose context was "+done.what, err)
 	}
-	_, err := t.createWithRetry(t.Context(), store, secret, order)
+	_, err := t.try(store, secret, order)
 	check("CreateOrder", err)
 	secret.Fingerprint[0] ^= 1
 	other := order
 	other.ID = t.newOrder().ID
-	_, err = t.createWithRetry(t.Context(), store, secret, other)
+	_, err = t.try(store, secret, other)
 	check("a call that reuses a key", err)
 }

@@ -204,7 +204,7 @@ func groups() []group {
 		{"CreateOrder", orderPromises()},
 		{"GetProduct", productPromises()},
 		{"ListWidgets", widgets.promises()},
-		{"Store", storePromises()}, // last, as the group of a method best tells what is wrong with that method
+		{"Store", storePromises()}, // last, as the group of a method best tells what is wrong with it
 	}
 }
 
@@ -274,7 +274,8 @@ func explain(gaps []gap) string {
 		for m := range g.methods.Methods() {
 			text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
 			if has, ok := g.mistyped(m); ok {
-				text += fmt.Sprintf(" (%v has one with this name, but its type is another: %v)", g.store.Type(), has)
+				text += fmt.Sprintf(" (%v has one with this name, but its type is another: %v)",
+					g.store.Type(), has)
 			}
 		}
 		texts = append(texts, text)
@@ -311,6 +312,7 @@ type test struct {
 	sentence  string
 	advanced  time.Duration // by how much the store's clock is ahead
 	unchecked []gap         // what was not checked
+	wrongs    int           // how often wrong was called
 	stuck     atomic.Bool   // whether a call has not returned
 }
 
@@ -318,17 +320,15 @@ type test struct {
 func (t *test) newStore(contents Contents) storefront.Store {
 	t.Helper()
 	given := Contents{
-		Users:    append([]storefront.Resource(nil), contents.Users...),
-		Products: append([]storefront.Resource(nil), contents.Products...),
-		Widgets:  append([]storefront.Resource(nil), contents.Widgets...),
+		slices.Clone(contents.Users), slices.Clone(contents.Products), slices.Clone(contents.Widgets),
 	}
 	store := t.makeStore(t.T, given)
 	if store == nil {
 		t.unable("newStore returned nil.")
 	}
-	overwrite(given.Users)
-	overwrite(given.Products)
-	overwrite(given.Widgets)
+	for _, resources := range [][]storefront.Resource{given.Users, given.Products, given.Widgets} {
+		overwrite(resources)
+	}
 	t.advanced = 0
 	return watchedStore{store, t}
 }
@@ -343,8 +343,8 @@ func (t *test) reopen(store Reopener) storefront.Store {
 	for _, methods := range []reflect.Type{reflect.TypeFor[Clock](), reflect.TypeFor[Editor](),
 		reflect.TypeFor[OrderLister](), reflect.TypeFor[Refuser](), reflect.TypeFor[Reopener]()} {
 		if reflect.TypeOf(store).Implements(methods) && !reflect.TypeOf(reopened).Implements(methods) {
-			t.unable("Reopen returned a %T, which has not got the methods of storetest.%s that %T has.", reopened,
-				methods.Name(), store)
+			t.unable("Reopen returned a %T, which has not got the methods of storetest.%s that %T has.",
+				reopened, methods.Name(), store)
 		}
 	}
 	return watchedStore{reopened, t}
@@ -362,10 +362,24 @@ func overwrite(resources []storefront.Resource) {
 // if none is usual.
 func (t *test) broken(cause, format string, args ...any) {
 	t.Helper()
+	t.end(t.brokenText(cause, format, args...))
+}
+
+// wrong is broken for one of several cases: the subtest goes on with the next case, unless
+// it is the third that is wrong.
+func (t *test) wrong(cause, format string, args ...any) {
+	t.Helper()
+	if t.wrongs++; t.wrongs == 3 || t.stuck.Load() {
+		t.broken(cause, format, args...)
+	}
+	t.Error(t.brokenText(cause, format, args...))
+}
+
+func (t *test) brokenText(cause, format string, args ...any) string {
 	if cause != "" {
 		cause = "\nThe usual cause: " + cause
 	}
-	t.end(fmt.Sprintf(format, args...) + "\nThe broken promise: " + t.sentence + "." + cause)
+	return fmt.Sprintf(format, args...) + "\nThe broken promise: " + t.sentence + "." + cause
 }
 
 // unable ends the subtest, as there is nothing to check.

@@ -47,6 +47,15 @@ func newStore(contents storetest.Contents) *store {
 	return s
 }
 
+// changed returns a function that makes stores and changes them.
+func changed(change func(*store)) func(*testing.T, storetest.Contents) storefront.Store {
+	return func(_ *testing.T, contents storetest.Contents) storefront.Store {
+		s := newStore(contents)
+		change(s)
+		return s
+	}
+}
+
 func (s *store) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {
 	if s.listUsers != nil {
 		return s.listUsers(ctx, after, limit)

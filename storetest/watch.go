@@ -83,11 +83,11 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 	t.impatient.Store(true)
 	if err := ctx.Err(); !t.stuck.Swap(true) {
 		if err != nil {
-			t.Errorf("%s has not returned %v after it was called, though its context is done: %v.\nThe broken "+
-				"promise: %s.", method, limit, err, promptly)
+			t.Errorf("%s has not returned %v after it was called, though its context is done: %v.\nThe "+
+				"broken promise: %s.", method, limit, err, promptly)
 		} else {
-			t.Errorf("%s has not returned %v after it was called. Does it wait for a lock that another call has not "+
-				"released?\nSo it was not checked: %s.", method, limit, t.sentence)
+			t.Errorf("%s has not returned %v after it was called. Does it wait for a lock that another "+
+				"call has not released?\nSo it was not checked: %s.", method, limit, t.sentence)
 		}
 	}
 	return none, errStuck

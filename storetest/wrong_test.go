@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/storetest"
 )
 
@@ -133,36 +134,22 @@ func TestSuiteOnWrongStores(t *testing.T) {
 		t.Skip("It fails, as it should, when TestWrongStoresAreCaught runs it.")
 	}
 	t.Run("bare", func(t *testing.T) {
-		storetest.Run(t, func(_ *testing.T, contents storetest.Contents) storefront.Store {
-			return bareStore{newStore(contents)}
-		})
+		storetest.Run(t, func(_ *testing.T, c storetest.Contents) storefront.Store { return bareStore{newStore(c)} })
 	})
 	t.Run("movable", func(t *testing.T) {
-		storetest.Run(t, func(_ *testing.T, contents storetest.Contents) storefront.Store {
-			return movableStore{newStore(contents)}
-		})
+		storetest.Run(t, func(_ *testing.T, c storetest.Contents) storefront.Store { return movableStore{newStore(c)} })
 	})
-	t.Run("leases", func(t *testing.T) {
-		testLeaseStore(t, 12*time.Hour)
-	})
+	t.Run("leases", func(t *testing.T) { testLeaseStore(t, 12*time.Hour) })
 	for _, w := range stuckStores {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			storetest.RunWithPatience(t, 2*time.Second, func(t *testing.T, contents storetest.Contents) storefront.Store {
-				s := newStore(contents)
-				w.change(s)
-				return s
-			})
+			storetest.RunWithPatience(t, 2*time.Second, changed(w.change))
 		})
 	}
 	for _, w := range wrongStores {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			storetest.RunGroups(t, w.groups(), func(t *testing.T, contents storetest.Contents) storefront.Store {
-				s := newStore(contents)
-				w.change(s)
-				return s
-			})
+			storetest.RunGroups(t, w.groups(), changed(w.change))
 		})
 	}
 }
@@ -177,11 +164,7 @@ type results struct {
 // this test, and returns its output.
 func suiteOnWrongStores(t *testing.T, args ...string) ([]byte, error) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, append(args, "-test.timeout=0")...)
+	cmd := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), append(args, "-test.timeout=0")...)
 	cmd.Env = append(os.Environ(), inWrongStores+"=1")
 	return cmd.CombinedOutput()
 }
@@ -255,10 +238,18 @@ func TestWrongStoresAreCaught(t *testing.T) {
 			t.Error(said)
 		}
 	})
+	t.Run("of many wrong cases, three are told", func(t *testing.T) {
+		if n := strings.Count(r.said["one_more_than_the_limit"], "The broken promise: "); n != 2*3 {
+			t.Errorf("of each list, %d were told", n/2)
+		}
+	})
 	for _, w := range slices.Concat(wrongStores, stuckStores) {
 		t.Run(w.name, func(t *testing.T) {
 			name := strings.ReplaceAll(w.name, " ", "_")
 			wantSubtests(t, "failed", r.failed[name], w.fails)
+			if n := strings.Count(r.said[name], "The broken promise: "); n > 3*len(w.fails) {
+				t.Errorf("it tells %d times of a broken promise, want up to three in a subtest", n)
+			}
 			if first := firstFailure.FindString(r.said[name]); !strings.Contains(first, w.says) {
 				t.Errorf("the first failure does not say %q:\n%s", w.says, first)
 			}
