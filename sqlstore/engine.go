@@ -191,7 +191,8 @@ func kinds() [3]kind {
 // break a promise of the store.
 func detect(ctx context.Context, conn *sql.Conn) (engine, error) {
 	var version string
-	unknown := conn.QueryRowContext(ctx, `SELECT version()`).Scan(&version)
+	// The LIMIT is for a MySQL whose sql_select_limit is 0.
+	unknown := conn.QueryRowContext(ctx, `SELECT version() LIMIT 1`).Scan(&version)
 	for _, k := range kinds() {
 		if e, err := k.detect(ctx, conn, version, unknown); e != nil || err != nil {
 			return e, err

@@ -238,6 +238,7 @@ func kindOf(query string) string {
 	text := qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2")
 	known := [][2]string{
 		{"SELECT version()", "VERSION"},
+		{"SELECT @@sql_select_limit, ", "LIMIT"},
 		{"SHOW VARIABLES ", "VARIABLES"},
 		{"SHOW STATUS ", "VARIABLES"},
 		{"SELECT quote_ident(current_schema())", "SCHEMA"},
@@ -310,7 +311,7 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 		return [][]driver.Value{{c.db.names[c.n%len(c.db.names)]}}, nil
 	}
 	switch kind {
-	case "VERSION", "VARIABLES", "SCHEMA", "BYTES", "PRAGMAS", "CATALOG", "SERVER":
+	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "PRAGMAS", "CATALOG", "SERVER":
 		return nil, errPassOn
 	}
 	c.db.mu.Lock()

@@ -370,6 +370,8 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		}
 		version := [...]string{postgres: "PostgreSQL 15.4 on x86_64-pc-linux-gnu", mysql: "10.11.6-MariaDB"}
 		return [][]driver.Value{{version[s.engine]}}, 0, nil
+	case "LIMIT":
+		return [][]driver.Value{{"18446744073709551615", int64(0)}}, 0, nil
 	case "VARIABLES":
 		for _, name := range slices.Sorted(maps.Keys(s.variables)) {
 			if strings.Contains(c.query, "'"+name+"'") {
@@ -377,7 +379,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 		}
 	case "SCHEMA":
-		return [][]driver.Value{{"public", "UTF8", "UTF8"}}, 0, nil
+		return [][]driver.Value{{"public", "UTF8", "UTF8", "origin"}}, 0, nil
 	case "CATALOG": // for a role that may not know
 		return nil, 0, s.error("42501", "not authorized (23)", 1142)
 	case "PRAGMAS":

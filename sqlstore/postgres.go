@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // postgreSQL is the engine of PostgreSQL.
@@ -42,12 +43,13 @@ func newPostgreSQL(schema string) *postgreSQL {
 			`ALTER TABLE ` + p + `storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
 		},
 		// information_schema shows neither materialized views and sequences nor the tables
-		// of others that this role may not use.
+		// of others that this role may not use. With quote_all_identifiers, names of types have quotes.
 		catalog: `WITH c AS (SELECT c.oid, c.relname, c.relkind, c.relpersistence
 				FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 				WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%')
 			SELECT CAST(c.relname AS TEXT), CAST(a.attname AS TEXT),
-				CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END || format_type(a.atttypid, NULL)
+				CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END
+				|| replace(format_type(a.atttypid, NULL), '"', '')
 			FROM c JOIN pg_attribute AS a ON a.attrelid = c.oid WHERE a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT c.relname, a.attname, 'unique' FROM c JOIN pg_index AS i ON i.indrelid = c.oid
 			JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
@@ -89,19 +91,27 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 		return nil, nil
 	}
 	var schema sql.NullString
-	var client, server string
+	var client, server, role string
 	err = conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema()), pg_client_encoding(),
-		getdatabaseencoding()`).Scan(&schema, &client, &server)
+		getdatabaseencoding(), coalesce(current_setting('session_replication_role', true), '')`).
+		Scan(&schema, &client, &server, &role)
 	if err != nil {
 		return nil, err
 	}
-	if !schema.Valid {
-		return nil, errors.New("sqlstore: no schema of search_path exists")
+	// The names of PostgreSQL's own schemas, such as that of temporary tables, begin with pg_.
+	if !schema.Valid || strings.HasPrefix(strings.Trim(schema.String, `"`), "pg_") {
+		return nil, errors.New("sqlstore: the first schema of search_path that exists must be one for tables")
 	}
-	for name, encoding := range map[string]string{"client_encoding": client, "server_encoding": server} {
-		if encoding != "UTF8" && encoding != "SQL_ASCII" { // which leaves bytes as they are
+	if role == "replica" {
+		return nil, errors.New("sqlstore: with session_replication_role = replica, triggers would not run; " +
+			"it must be origin")
+	}
+	for _, is := range [...]struct{ name, encoding string }{
+		{"server_encoding", server}, {"client_encoding", client},
+	} {
+		if is.encoding != "UTF8" && is.encoding != "SQL_ASCII" { // which leaves bytes as they are
 			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be refused, or stored as others; "+
-				"it must be UTF8", name, encoding)
+				"it must be UTF8", is.name, is.encoding)
 		}
 	}
 	// If the server sends bytes in a text form that the driver does not decode, a key is not

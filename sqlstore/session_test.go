@@ -293,13 +293,17 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		says   any
 		want   string // in the error
 	}{
-		"no schema":                  {postgres, "SCHEMA", []driver.Value{nil, "UTF8", "UTF8"}, "search_path"},
-		"texts of another encoding":  {postgres, "SCHEMA", []driver.Value{"public", "LATIN1", "UTF8"}, "client_encoding"},
-		"a database of another one":  {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "LATIN1"}, "server_encoding"},
+		"no schema":                  {postgres, "SCHEMA", []driver.Value{nil, "UTF8", "UTF8", "origin"}, "search_path"},
+		"texts of another encoding":  {postgres, "SCHEMA", []driver.Value{"public", "LATIN1", "UTF8", "origin"}, "client_encoding"},
+		"a database of another one":  {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "LATIN1", "origin"}, "server_encoding"},
+		"temporary tables":           {postgres, "SCHEMA", []driver.Value{`"pg_temp_3"`, "UTF8", "UTF8", "origin"}, "search_path"},
+		"no triggers":                {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
 		"bytes as text of another":   {postgres, "BYTES", []byte(`\\`), "bytea_output"},
 		"bytes as hexadecimal text":  {postgres, "BYTES", []byte(`\x5c`), "bytea_output"},
 		"no bytes":                   {postgres, "BYTES", nil, "bytea_output"},
 		"bytes that cannot be given": {postgres, "BYTES", stateError("22P02"), "bytea_output"},
+		"rows that are not shown":    {mysql, "LIMIT", []driver.Value{"1", int64(0)}, "sql_select_limit"},
+		"a clock that stands":        {mysql, "LIMIT", []driver.Value{"18446744073709551615", int64(400_000)}, "timestamp"},
 		"no file":                    {sqlite, "PRAGMAS", []driver.Value{"", "wal", int64(0), int64(0)}, "no file"},
 		"no journal":                 {sqlite, "PRAGMAS", []driver.Value{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},
 		"a journal in memory":        {sqlite, "PRAGMAS", []driver.Value{"shop.db", "memory", int64(0), int64(0)}, "journal_mode"},

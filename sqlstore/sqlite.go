@@ -35,7 +35,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (eng
 		return nil, err
 	}
 	const (
-		create = `CREATE TABLE IF NOT EXISTS `
+		create = `CREATE TABLE IF NOT EXISTS main.`
 		now    = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
 	)
 	return &sqlite{statements: statements{
@@ -56,38 +56,41 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (eng
 			keyed_ms BIGINT
 		)`,
 			create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
-			`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
-			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON storefront_orders (keyed_ms) ` +
+			`ALTER TABLE main.storefront_orders ADD COLUMN keyed_ms BIGINT`,
+			`CREATE INDEX IF NOT EXISTS main.storefront_orders_keyed ON storefront_orders (keyed_ms) ` +
 				`WHERE key_hash IS NOT NULL`,
-			`DROP INDEX IF EXISTS storefront_orders_keys`,
-			`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
+			`DROP INDEX IF EXISTS main.storefront_orders_keys`,
+			`ALTER TABLE main.storefront_schema ADD COLUMN oldest BIGINT`,
 		},
 		catalog: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type
-			FROM sqlite_master AS m, pragma_table_info(m.name) AS c
+			FROM main.sqlite_master AS m, pragma_table_info(m.name, 'main') AS c
 			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'
 			UNION ALL SELECT m.name, min(k.name), 'unique'
-			FROM sqlite_master AS m, pragma_index_list(m.name) AS i, pragma_index_info(i.name) AS k
+			FROM main.sqlite_master AS m, pragma_index_list(m.name, 'main') AS i,
+				pragma_index_info(i.name, 'main') AS k
 			WHERE m.type = 'table' AND m.name LIKE 'storefront_%' AND i."unique" AND NOT i.partial
 			GROUP BY m.name, i.name HAVING count(*) = 1 AND min(k.name) IS NOT NULL`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
+		prefix: `main.`, // no file that is attached, and no temporary table
 		param:  numbered,
 		// With a bare $2, SQLite would plan the query anew whenever a value is bound.
-		users:   `SELECT id, body FROM storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
-		product: `SELECT id, body FROM storefront_products WHERE id = $1`,
-		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
+		users:   `SELECT id, body FROM main.storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
+		product: `SELECT id, body FROM main.storefront_products WHERE id = $1`,
+		widgets: `SELECT id, body FROM main.storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
-		insert: `INSERT INTO storefront_orders (` + orderColumns + `, keyed_ms)
+		insert: `INSERT INTO main.storefront_orders (` + orderColumns + `, keyed_ms)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `) ON CONFLICT (key_hash) DO NOTHING`,
 		// An order that SQLite shows is on the disk.
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = $1`,
-		oldKeys: `SELECT id, keyed_ms FROM storefront_orders
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM main.storefront_orders
+			WHERE key_hash = $1`,
+		oldKeys: `SELECT id, keyed_ms FROM main.storefront_orders
 			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT +$3`,
-		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL
+		forget: `UPDATE main.storefront_orders SET key_hash = NULL, fingerprint = NULL
 			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
 		now:   `SELECT ` + now,
 		write: `SELECT 1`, // there is nothing to wait for: the disk answers or fails
-	}, date: `UPDATE storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
-		SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`}, nil
+	}, date: `UPDATE main.storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
+		SELECT id FROM main.storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`}, nil
 }
 
 // checkPragmas returns an error if a setting of the connection would break a promise.
@@ -111,8 +114,42 @@ func checkPragmas(ctx context.Context, conn *sql.Conn) error {
 			"another connection rolls back; it must be 0")
 	case writable != 0:
 		return errors.New("sqlstore: with writable_schema = 1, any statement may destroy the file; it must be 0")
+	case journal != "wal": // which SQLite cannot use without locks
+		return checkLocks(context.WithoutCancel(ctx), conn, file)
 	}
 	return nil
+}
+
+// checkLocks returns an error if conn takes no locks on its file: if, while it writes there, it can also
+// write to the same file under another name. Neither writes anything.
+func checkLocks(ctx context.Context, conn *sql.Conn, file string) error {
+	exec := func(statement string) error {
+		_, err := conn.ExecContext(ctx, statement)
+		return err
+	}
+	var timeout int
+	if err := conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&timeout); err != nil {
+		return err
+	}
+	const write = `.incremental_vacuum(1)`
+	for _, step := range [...]struct{ do, undo string }{
+		{`PRAGMA busy_timeout = 0`, fmt.Sprint(`PRAGMA busy_timeout = `, timeout)}, // not to wait for itself
+		{`ATTACH DATABASE '` + strings.ReplaceAll(file, `'`, `''`) + `' AS again`, `DETACH DATABASE again`},
+		{`BEGIN`, `ROLLBACK`},
+		{`PRAGMA main` + write, `SELECT 1`},
+	} {
+		if err := exec(step.do); transient(err) {
+			return err
+		} else if err != nil { // the file is read-only, or its cache is shared
+			return nil
+		}
+		defer exec(step.undo)
+	}
+	if exec(`PRAGMA again`+write) != nil {
+		return nil
+	}
+	return errors.New("sqlstore: this file is used without locks, as with nolock=1 or vfs=unix-none: " +
+		"two writers would create orders twice, and destroy it")
 }
 
 // server returns "": a file has no server.

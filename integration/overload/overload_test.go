@@ -50,7 +50,7 @@ func (b *barrier) tap(ctx context.Context, s sqltap.Statement, run func() error)
 	asks := func(prefix string) bool { return strings.HasPrefix(s.Query, prefix) }
 	if b.behind && (!s.Commits || slices.ContainsFunc([]string{ // how a store asks for the engine first
 		"SELECT version()", "SHOW VARIABLES", "SHOW STATUS", "SELECT quote_ident(", "SELECT decode(", "SELECT CAST(",
-		"SELECT CONCAT(@@", "SELECT (SELECT file", "WITH c AS", "SELECT c.table_name", "SELECT m.name",
+		"SELECT CONCAT(@@", "SELECT @@sql_select_limit", "SELECT (SELECT file", "WITH c AS", "SELECT c.table_name", "SELECT m.name",
 	}, asks)) {
 		return run()
 	}

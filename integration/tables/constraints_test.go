@@ -37,6 +37,9 @@ var alterations = map[string][]alteration{
 			"storefront_orders has no unique constraint on key_hash alone", ""},
 		{"ALTER TABLE storefront_orders DROP CONSTRAINT storefront_orders_pkey", "storefront_orders has no unique constraint on id alone", ""},
 		{"ALTER TABLE storefront_users DROP CONSTRAINT storefront_users_pkey", "storefront_users has no unique constraint on id alone", ""},
+		{"DROP TABLE storefront_users; CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; " +
+			"CREATE FOREIGN TABLE storefront_users (id BYTEA, body TEXT) SERVER s", `is "not a table of `,
+			"DROP FOREIGN DATA WRAPPER w CASCADE; CREATE TABLE storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)"},
 		{"ALTER TABLE storefront_orders SET UNLOGGED", "storefront_orders is unlogged", ""},
 		{"REVOKE SELECT ON pg_class FROM PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk; SET ROLE clerk", "", "RESET ROLE"},
 		{"ALTER TABLE storefront_orders ENABLE ROW LEVEL SECURITY; GRANT SELECT ON pg_class TO PUBLIC; SET ROLE clerk",

@@ -150,7 +150,7 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 			}
 			for how, plan := range plansOf(t, db, last) {
 				byIndex := regexp.MustCompile(fmt.Sprintf(
-					`(?:Index Scan using %[2]s on %[1]s\b.*|Bitmap Index Scan on %[2]s)\n *Index Cond: \(+%[3]s %[4]s |SEARCH %[1]s USING INDEX \S+ \(%[3]s%[4]s\?(?:\)| AND )|%[5]s`,
+					`(?:Index Scan using %[2]s on %[1]s\b.*|Bitmap Index Scan on %[2]s)\n *Index Cond: \(+%[3]s %[4]s |SEARCH main\.%[1]s USING INDEX \S+ \(%[3]s%[4]s\?(?:\)| AND )|%[5]s`,
 					test.table, test.index, test.column, test.by, mySQLByIndex(test.table, test.index)))
 				// PostgreSQL may sort the few old keys that it expects.
 				if !byIndex.MatchString(plan) || regexp.MustCompile("Sort Key: id|SCAN|TEMP B-TREE|filesort|temporary_table").MatchString(plan) {

@@ -4,6 +4,7 @@ package documents
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -166,4 +168,28 @@ func Statements(t testing.TB, repository, name, test, driver string) (statements
 		}
 	}
 	return statements
+}
+
+var update = flag.Bool("update", false, "write the tables of documents that tests make")
+
+// ExpectTable checks that the rows of a table in a document, behind a comment that says which test made
+// them, are those of the test, or writes them if the flag update is set.
+func ExpectTable(t testing.TB, file string, rows []string) {
+	t.Helper()
+	source := string(must.Get(os.ReadFile(file))(t))
+	_, table, found := strings.Cut(source, "<!-- made by "+t.Name()+" -->\n")
+	if !found {
+		t.Fatalf("%s has no table that is marked as made by %s", file, t.Name())
+	}
+	table, after, _ := strings.Cut(table, "\n\n")
+	lines := strings.Split(table, "\n")
+	want := append(slices.Clone(lines[:2]), rows...) // below the head
+	switch {
+	case slices.Equal(lines, want):
+	case *update:
+		text := strings.TrimSuffix(source, table+"\n\n"+after) + strings.Join(want, "\n") + "\n\n" + after
+		must.OK(t, os.WriteFile(file, []byte(text), 0o666))
+	default:
+		t.Errorf("the table in %s is not this test's, which writes it with -update; %s", file, cmp.Diff(lines, want))
+	}
 }
