@@ -6,9 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"log"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,27 +22,16 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/audit"
+	"example.com/storefront/internal/commandtest"
 	"example.com/storefront/internal/must"
 )
 
-// TestMain makes this binary the command itself when a test starts it again.
-func TestMain(m *testing.M) {
-	if os.Getenv("EXACTLYONCE_RUN_MAIN") != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { commandtest.Main(main, m.Run) }
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self := must.Get(os.Executable())(t)
 	// Unless a test says so, nothing ends because a machine is slow: the last of a flag counts.
-	args = append([]string{"-wait", "1h", "-timeout", "1h"}, args...)
-	cmd := exec.CommandContext(t.Context(), self, args...)
-	// With the race detector, a program would sleep for a second before it exits.
-	cmd.Env = append(os.Environ(), "EXACTLYONCE_RUN_MAIN=1", "GORACE=atexit_sleep_ms=0")
-	return cmd
+	return commandtest.Command(t, append([]string{"-wait", "1h", "-timeout", "1h"}, args...)...)
 }
 
 // runCommand runs the command and checks its exit status.
@@ -53,21 +40,8 @@ func runCommand(t *testing.T, status int, args ...string) (stdout, stderr string
 	cmd := command(t, args...)
 	var out, messages strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &messages
-	checkStatus(t, cmd.Run(), status)
+	commandtest.WantStatus(t, cmd.Run(), status)
 	return out.String(), messages.String()
-}
-
-func checkStatus(t *testing.T, err error, want int) {
-	t.Helper()
-	got := 0
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		got = exit.ExitCode()
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	if got != want {
-		t.Errorf("the command ended with status %d, want %d", got, want)
-	}
 }
 
 // A shop has two replicas, which handle answers for.
@@ -84,10 +58,14 @@ type shop struct {
 // often before.
 type handler func(s *shop, w http.ResponseWriter, r *http.Request, replica, before int)
 
+// startShop starts one that is good unless handle says otherwise.
 func startShop(t *testing.T, handle handler) *shop {
 	t.Helper()
 	s := &shop{sent: make(map[string]int)}
-	s.good = serve(&s.store)
+	s.good = storefront.NewWithOptions(&s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
+	if handle == nil {
+		handle = func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) { s.good.ServeHTTP(w, r) }
+	}
 	var urls []string
 	for i := range 2 {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,32 +83,14 @@ func startShop(t *testing.T, handle handler) *shop {
 	return s
 }
 
-func serve(store storefront.Store) http.Handler {
-	return storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
-}
-
-// change answers as a good shop does, but for what f does to it.
-func (s *shop) change(w http.ResponseWriter, r *http.Request, f func(h http.Header, body []byte) []byte) {
-	recorded := httptest.NewRecorder()
-	s.good.ServeHTTP(recorded, r)
-	recorded.Header().Del("Content-Length")
-	body := f(recorded.Header(), recorded.Body.Bytes())
-	for name, values := range recorded.Header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(recorded.Code)
-	w.Write(body)
-}
-
 // expectFigure looks for a line such as "lost    3".
 func expectFigure(t *testing.T, text, name, value string) {
 	t.Helper()
-	if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` +` + value + `( \(.*\))?$`).MatchString(text) {
+	line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` +` + value + `( \(.*\))?$`)
+	if !line.MatchString(text) {
 		t.Errorf("the figure %s is not %s:\n%s", name, value, text)
 	}
 }
-
-var promises = []string{"lost", "replayed differently", "created twice", "acknowledged as another order", "unanswered", "answered unexpectedly"}
 
 func TestGoodShop(t *testing.T) {
 	var mu sync.Mutex
@@ -141,13 +101,14 @@ func TestGoodShop(t *testing.T) {
 		mu.Unlock()
 		s.good.ServeHTTP(w, r)
 	})
-	args := []string{"-url", s.url, "-orders", "100", "-clients", "8", "-item", "teapot", "-header", "Authorization: Bearer secret", "-header", "x-tenant:7"}
+	args := []string{"-url", s.url, "-orders", "100", "-clients", "8", "-item", "teapot",
+		"-header", "Authorization: Bearer secret", "-header", "x-tenant:7"}
 	for range 2 { // no run meets the keys of another
 		stdout, stderr := runCommand(t, 0, args...)
 		expectFigure(t, stdout, "acknowledged", "100 of 100")
 		expectFigure(t, stdout, "keys replayed", "200 of 200")
-		for _, promise := range promises {
-			expectFigure(t, stdout, promise, "0")
+		for kind := range audit.Kinds {
+			expectFigure(t, stdout, kind.String(), "0")
 		}
 		if !strings.Contains(stdout, "\nEvery promise was kept.\n") {
 			t.Errorf("the result does not say that all is well:\n%s", stdout)
@@ -162,186 +123,139 @@ func TestGoodShop(t *testing.T) {
 	if len(headers) != 1 || headers["Bearer secret7"] == 0 {
 		t.Errorf("requests have the headers %v", headers)
 	}
-	n := 0
-	for _, order := range s.store.Orders() {
-		if n++; order.Item != "teapot" {
-			t.Errorf("there is the order %v", order)
+	orders := s.store.Orders()
+	if len(orders) != 200 || orders[0].Item != "teapot" {
+		t.Errorf("there are %d orders, the first is %v, want 200 teapots", len(orders), orders[0])
+	}
+}
+
+func TestShopThatBreaksAPromise(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "out.html")
+	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
+		if before == 0 && s.created(20) {
+			http.Error(w, "<b>failed</b>", http.StatusInternalServerError)
+			return
 		}
-	}
-	if n != 200 {
-		t.Errorf("there are %d orders, want 200", n)
-	}
+		s.good.ServeHTTP(w, r)
+	})
+	stdout, _ := runCommand(t, 1, "-url", s.url, "-orders", "100", "-clients", "8", "-report", report)
+	expectFigure(t, stdout, "answered unexpectedly", "[1-9][0-9]*")
+	wantPage(t, must.Get(os.ReadFile(report))(t), true, stdout)
 }
 
-func TestBrokenPromises(t *testing.T) {
-	other := serve(new(storefront.MemStore))
-	for _, row := range []struct {
-		name, figure string
-		handle       handler
-	}{
-		{"loses orders", "lost", func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
-			serve(new(storefront.MemStore)).ServeHTTP(w, r)
-		}},
-		{"forgets keys on one replica", "lost", func(s *shop, w http.ResponseWriter, r *http.Request, replica, _ int) {
-			if replica == 1 {
-				other.ServeHTTP(w, r)
-				return
-			}
-			s.good.ServeHTTP(w, r)
-		}},
-		{"replays another body", "replayed differently", func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
-			s.change(w, r, func(_ http.Header, body []byte) []byte { return append(body, strings.Repeat(" ", before)...) })
-		}},
-		{"creates twice", "created twice", func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
-			s.change(w, r, func(h http.Header, body []byte) []byte {
-				h.Del("Idempotent-Replayed")
-				return body
-			})
-		}},
-		{"acknowledges another order", "acknowledged as another order", func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
-			s.change(w, r, func(_ http.Header, body []byte) []byte {
-				return bytes.Replace(body, []byte(`"qty":`), []byte(`"qty":1`), 1)
-			})
-		}},
-		{"answers 500", "answered unexpectedly", func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
-			if before == 0 {
-				http.Error(w, "<b>failed</b>", http.StatusInternalServerError)
-				return
-			}
-			s.good.ServeHTTP(w, r)
-		}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			report := filepath.Join(t.TempDir(), "out.html")
-			stdout, _ := runCommand(t, 1, "-url", startShop(t, row.handle).url, "-orders", "100", "-clients", "8", "-report", report)
-			expectFigure(t, stdout, row.figure, "[1-9][0-9]*")
-			for _, what := range []string{"\nPromises were broken: ", " is " + row.figure + ": "} {
-				if !strings.Contains(stdout, what) {
-					t.Errorf("the result does not say %q:\n%s", what, stdout)
-				}
-			}
-			text := checkPage(t, report, true)
-			for _, what := range []string{"Promises were broken: ", " is " + row.figure + ": "} {
-				if !strings.Contains(text, what) {
-					t.Errorf("the report does not say %q", what)
-				}
-			}
-		})
-	}
-}
-
-// If the first order is not acknowledged, no other is sent, no promise is said to be
-// broken, and the result says what is wrong.
+// If the first order is not acknowledged, no other is sent.
 func TestNotStarted(t *testing.T) {
-	// An address at which nobody listens, and nobody else can as long as the test has it.
-	server := httptest.NewServer(nil)
-	t.Cleanup(server.Close)
-	mine := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
-	t.Cleanup(func() { mine.Close() })
-	secure := httptest.NewUnstartedServer(nil)
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
-	secure.StartTLS()
-	t.Cleanup(secure.Close)
-	answer := func(status int, body string) handler {
-		return func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
-			w.Header().Set("Location", "/login")
-			w.WriteHeader(status)
-			io.WriteString(w, body)
-		}
-	}
-	for _, row := range []struct {
-		name     string
-		handle   handler
-		args     []string
-		says     []string
-		requests int
-	}{
-		{"nobody listens", nil, []string{"-url", "http://" + mine.LocalAddr().String()}, []string{"connection refused"}, 0},
-		{"another path", answer(404, "404 page not found"), nil, []string{"404 Not Found", "Is the URL right?"}, 1},
-		{"no TLS", nil, []string{"-url", "https://" + server.Listener.Addr().String()}, []string{"server gave HTTP response to HTTPS client"}, 0},
-		{"an unknown certificate", nil, []string{"-url", secure.URL}, []string{"certificate signed by unknown authority"}, 0},
-		{"no sign-in", answer(401, "<p>"), nil, []string{"401 Unauthorized", "-header"}, 1},
-		{"a sign-in page", answer(302, ""), nil, []string{"302 Found", "-header"}, 1},
-		{"a page", answer(200, "<p>"), nil, []string{"200 OK", "Is the URL right?"}, 1},
-		{"a refused order", answer(422, `{"detail":"sold out"}`), nil, []string{"422 Unprocessable Entity", "-item", "sold out"}, 1},
-		{"a failing shop", answer(500, "<p>"), nil, []string{"500 Internal Server Error"}, 2},
-		{"one wrong URL", func(s *shop, w http.ResponseWriter, r *http.Request, replica, _ int) {
-			if replica == 1 {
-				http.NotFound(w, r)
+	for replicas, requests := range map[int]int{1: 2, 2: 1} { // that say 404, and what they get
+		s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, replica, _ int) {
+			if replica < 2-replicas {
+				s.good.ServeHTTP(w, r)
 				return
 			}
-			s.good.ServeHTTP(w, r)
-		}, nil, []string{"404 Not Found", "but the first order"}, 2},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			report := filepath.Join(t.TempDir(), "out.html")
-			args := append(row.args, "-orders", "100", "-clients", "8", "-wait", "0s", "-report", report)
-			s := new(shop)
-			if row.handle != nil {
-				s = startShop(t, row.handle)
-				args = append(args, "-url", s.url)
-			}
-			stdout, stderr := runCommand(t, 3, args...)
-			page := checkPage(t, report, false)
-			for _, what := range append(row.says, "Nothing was ") {
-				if !strings.Contains(stdout, what) || !strings.Contains(page, what) {
-					t.Errorf("the result or the report does not say %q:\n%s", what, stdout)
-				}
-			}
-			if !strings.Contains(stderr, "the first order: ") {
-				t.Errorf("the first order is not shown:\n%s", stderr)
-			}
-			if strings.Contains(stdout, "broken") || strings.Contains(page, "Broken") {
-				t.Errorf("promises are said to be broken:\n%s", stdout)
-			}
-			if !regexp.MustCompile(`^exactlyonce, .*\n\nNothing was .*\n\n.+\n$`).MatchString(stdout) || strings.Contains(page, "lost") {
-				t.Errorf("there is more than what happened:\n%s", stdout)
-			}
-			requests := 0
-			for _, n := range s.sent {
-				requests += n
-			}
-			if requests != row.requests || len(s.sent) > 1 {
-				t.Errorf("the shop got %d requests with %d keys, want %d with one", requests, len(s.sent), row.requests)
-			}
+			http.NotFound(w, r)
 		})
+		report := filepath.Join(t.TempDir(), "out.html")
+		stdout, stderr := runCommand(t, 3, "-url", s.url, "-orders", "100", "-report", report)
+		wantPage(t, must.Get(os.ReadFile(report))(t), false, stdout)
+		if !regexp.MustCompile(`^exactlyonce, .*\n\nNothing was .*\n\n.+\n$`).MatchString(stdout) {
+			t.Errorf("there is more than what happened:\n%s", stdout)
+		}
+		if !strings.Contains(stderr, "the first order: ") {
+			t.Errorf("the first order is not shown:\n%s", stderr)
+		}
+		got := 0
+		for _, n := range s.sent {
+			got += n
+		}
+		if got != requests || len(s.sent) > 1 {
+			t.Errorf("the shop got %d requests with %d keys, want %d with one", got, len(s.sent), requests)
+		}
 	}
 }
 
 // The result is worded for what happened.
 func TestWording(t *testing.T) {
-	c := audit.Config{URLs: []string{"http://a"}, Orders: 200}
-	for _, row := range []struct {
-		name   string
-		result audit.Result
-		says   string
-		not    string
+	type result = audit.Result
+	answered := func(status int) *audit.NotStarted {
+		return &audit.NotStarted{Status: status, Detail: " <p>sold out\n"}
+	}
+	const second = time.Second
+	rows := []struct {
+		result     result
+		notStarted *audit.NotStarted
+		status     int
+		says       []string
+		not        string
 	}{
-		{"not all are acknowledged", audit.Result{Progress: audit.Progress{Sent: 140, Acknowledged: 100}}, "100 of 200 (40 others were sent, but not acknowledged)", "more were sent"},
-		{"a gap", audit.Result{LongestGap: 25 * time.Second, GapBegan: 1500 * time.Millisecond}, "25.0 s (from 1.50 s to 26.5 s after the start)", ""},
-		{"a gap at the start", audit.Result{LongestGap: 25 * time.Second, Creating: time.Minute, Replaying: time.Second}, "25.0 s (from the start)", "0.00 ms"},
-		{"nothing", audit.Result{Creating: time.Second, Replaying: time.Second}, "–", "0.00 ms"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			var text strings.Builder
-			must.OK(t, summarize(c, &row.result, nil).writeText(&text))
-			if got := text.String(); !strings.Contains(got, row.says) || row.not != "" && strings.Contains(got, row.not) {
-				t.Errorf("it does not say %q, or says %q:\n%s", row.says, row.not, got)
+		{result{Progress: audit.Progress{Sent: 140, Acknowledged: 100, Replayed: 100}}, nil, 0,
+			[]string{"100 of 200 (40 others were sent, but not acknowledged)", "Every promise was kept."},
+			""},
+		{result{Creating: second, Replaying: second}, nil, 0, []string{"–"}, "0.00 ms"},
+		{result{Progress: audit.Progress{Sent: 140, Acknowledged: 140, Replayed: 100}}, nil, 1,
+			[]string{"Not known whether every promise was kept: the replaying was ended early."}, "others"},
+		{result{LongestGap: 25 * second, GapBegan: 1500 * time.Millisecond}, nil, 0,
+			[]string{"25.0 s (from 1.50 s to 26.5 s after the start)"}, ""},
+		{result{LongestGap: 25 * second, Creating: time.Minute, Replaying: second}, nil, 0,
+			[]string{"25.0 s (from the start)"}, "0.00 ms"},
+
+		{result{}, &audit.NotStarted{URL: "http://a", Failure: "refused"}, 3,
+			[]string{"Nothing was acknowledged, so there was no promise to keep. http://a: refused.\n"},
+			"lost"},
+		{result{}, answered(401), 3, []string{"Is a -header missing that signs in?\n\n<p>sold out\n"}, "URL"},
+		{result{}, answered(403), 3, []string{"Is a -header missing"}, "URL"},
+		{result{}, answered(302), 3, []string{"Is the URL right, and is a -header missing"}, ""},
+		{result{}, answered(422), 3, []string{"-item says what is ordered."}, "URL"},
+		{result{}, answered(200), 3, []string{"Is the URL right?\n"}, ""},
+		{result{}, answered(404), 3, []string{"Is the URL right?\n"}, ""},
+		{result{}, answered(501), 3, []string{"Is the URL right?\n"}, ""},
+		{result{}, answered(429), 3, []string{"Nothing was"}, "?"},
+		{result{}, answered(500), 3, []string{"Nothing was"}, "?"},
+		{result{Progress: audit.Progress{Acknowledged: 1}}, answered(404), 3,
+			[]string{"Nothing was tried but the first order, which another URL has acknowledged."}, ""},
+	}
+	for kind := range audit.Kinds {
+		verdict := "Promises were broken: "
+		if kind == audit.Unanswered {
+			verdict = "Not known whether every promise was kept: "
+		}
+		row := rows[1]
+		row.status, row.not = 1, "ended early"
+		row.result.Broken[kind] = 3
+		row.result.Faults[kind] = []audit.Fault{{Kind: kind, Key: "key-7", Detail: "<b>why</b>"}}
+		row.says = []string{
+			verdict + "3 " + kind.String() + ".", "key-7 is " + kind.String() + ": <b>why</b>",
+		}
+		rows = append(rows, row)
+	}
+	for _, row := range rows {
+		s := summarize(audit.Config{URLs: []string{"http://a"}, Orders: 200}, &row.result, row.notStarted)
+		var text, page bytes.Buffer
+		must.OK(t, errors.Join(s.writeText(&text), s.writeHTML(&page)))
+		wantPage(t, page.Bytes(), row.status != 3, text.String())
+		for _, what := range row.says {
+			if !strings.Contains(text.String(), what) {
+				t.Errorf("it does not say %q:\n%s", what, &text)
 			}
-		})
+		}
+		if s.Status != row.status || row.not != "" && strings.Contains(text.String(), row.not) {
+			t.Errorf("the status is %d, want %d; or it says %q:\n%s", s.Status, row.status, row.not, &text)
+		}
 	}
 }
 
 func TestProgress(t *testing.T) {
+	const refused = "connection refused"
+	type progress = audit.Progress
+	gap := 25 * time.Second
 	for _, row := range []struct{ got, want string }{
-		{firstProgress(audit.Progress{}), "no answer yet"},
-		{firstProgress(audit.Progress{Failure: "connection refused"}), "connection refused, not acknowledged yet"},
-		{firstProgress(audit.Progress{Failure: "connection refused", Acknowledged: 1}), "acknowledged"},
-		{creatingProgress(audit.Progress{Acknowledged: 3, Failure: "connection refused"}, 200), "3 of 200 acknowledged, 0 retrying, gap 0.0 s"},
-		{creatingProgress(audit.Progress{Acknowledged: 3, Retrying: 2, Gap: 25 * time.Second, Faults: 1, Failure: "401 Unauthorized"}, 200), "3 of 200 acknowledged, 2 retrying, gap 25.0 s, 1 FAULTS, last failure: 401 Unauthorized"},
-		{createdProgress(&audit.Result{Progress: audit.Progress{Acknowledged: 200}, LongestGap: 25 * time.Second}, 200), "200 of 200 acknowledged, longest gap 25.0 s"},
+		{firstProgress(progress{}), "no answer yet"},
+		{firstProgress(progress{Failure: refused}), "connection refused, not acknowledged yet"},
+		{firstProgress(progress{Failure: refused, Acknowledged: 1}), "acknowledged"},
+		{creatingProgress(progress{Acknowledged: 3, Failure: refused}, 200),
+			"3 of 200 acknowledged, 0 retrying, gap 0.0 s"},
+		{creatingProgress(progress{Acknowledged: 3, Retrying: 2, Gap: gap, Faults: 1, Failure: refused}, 200),
+			"3 of 200 acknowledged, 2 retrying, gap 25.0 s, 1 FAULTS, last failure: connection refused"},
+		{createdProgress(&audit.Result{Progress: progress{Acknowledged: 200}, LongestGap: gap}, 200),
+			"200 of 200 acknowledged, longest gap 25.0 s"},
 	} {
 		if row.got != row.want {
 			t.Errorf("%q, want %q", row.got, row.want)
@@ -373,11 +287,10 @@ func TestProgressOnTerminal(t *testing.T) {
 	}
 }
 
-// checkPage checks that a report is well-formed, needs nothing else, and has drawings or
-// none, and returns its text.
-func checkPage(t *testing.T, name string, drawn bool) (text string) {
+// wantPage checks that a report is well-formed, needs nothing else, has drawings or none, and says
+// whatever the text says.
+func wantPage(t *testing.T, page []byte, drawn bool, text string) {
 	t.Helper()
-	page := must.Get(os.ReadFile(name))(t)
 	if !bytes.HasSuffix(bytes.TrimSpace(page), []byte("</html>")) {
 		t.Error("something comes after the report")
 	}
@@ -389,9 +302,7 @@ func checkPage(t *testing.T, name string, drawn bool) (text string) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatalf("the report is not well-formed: %v", err)
-		}
+		must.OK(t, err)
 		switch token := token.(type) {
 		case xml.StartElement:
 			elements[token.Name.Local]++
@@ -400,10 +311,6 @@ func checkPage(t *testing.T, name string, drawn bool) (text string) {
 				case "src", "href", "srcset", "data", "action", "xlink":
 					if a.Value != "data:," {
 						t.Errorf("the report refers to %s", a.Value)
-					}
-				case "style":
-					if strings.Contains(a.Value, "url(") || strings.Contains(a.Value, "ZgotmplZ") {
-						t.Errorf("the report has the style %s", a.Value)
 					}
 				}
 			}
@@ -416,17 +323,23 @@ func checkPage(t *testing.T, name string, drawn bool) (text string) {
 			t.Errorf("the report has %d elements %s", elements[element], element)
 		}
 	}
-	if elements["main"] != 1 || elements["table"] == 0 {
-		t.Errorf("the report has the elements %v, want one main and tables", elements)
+	if elements["main"] != 1 || elements["svg"] > 0 != drawn || elements["rect"] > 0 != drawn {
+		t.Errorf("the report has the elements %v, want one main, and drawings: %t", elements, drawn)
 	}
-	if elements["svg"] > 0 != drawn || elements["rect"] > 0 != drawn {
-		t.Errorf("the report has the elements %v, want drawings: %t", elements, drawn)
+	for _, what := range []string{"url(", "@import", "ZgotmplZ"} {
+		if bytes.Contains(page, []byte(what)) {
+			t.Errorf("the report has %s", what)
+		}
 	}
-	text = strings.Join(words, " ")
-	if strings.Contains(text, "url(") || strings.Contains(text, "@import") || strings.Contains(text, "ZgotmplZ") {
-		t.Error("the report's styles refer to something else")
+	said := strings.Join(words, " ")
+	if strings.Contains(said, "lost") != drawn {
+		t.Errorf("the report speaks of promises: %t, want %t", !drawn, drawn)
 	}
-	return text
+	for _, cell := range regexp.MustCompile(` {2,}|[()\n]`).Split(text, -1) {
+		if cell = strings.TrimSpace(cell); !strings.Contains(said, cell) {
+			t.Errorf("the page does not say %q:\n%s", cell, said)
+		}
+	}
 }
 
 func TestReport(t *testing.T) {
@@ -444,29 +357,17 @@ func TestReport(t *testing.T) {
 		}
 	})
 	withPassword := strings.ReplaceAll(s.url, "http://", "http://user:secret@")
-	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8", "-seed", "42", "-report", name,
-		"-header", "X-Key: secret", "-item", "<b>tea</b>")
-	text := checkPage(t, name, true)
-	if strings.Contains(stdout+text, "secret") {
+	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8", "-seed", "42",
+		"-report", name, "-header", "X-Key: secret", "-item", "<b>tea</b>")
+	page := must.Get(os.ReadFile(name))(t)
+	wantPage(t, page, true, stdout+`
+		seed 42  X-Key  <b>tea</b>  longest gap  requests/s  seconds since the start  percentile`)
+	if strings.Contains(stdout, "secret") || bytes.Contains(page, []byte("secret")) {
 		t.Error("a secret is shown")
 	}
 	if !strings.Contains(stdout, "timed out; the last: Post ") {
 		t.Errorf("the result does not say why there was no answer:\n%s", stdout)
 	}
-	// Whatever the text says, the page says, too.
-	for line := range strings.Lines(stdout) {
-		for _, cell := range regexp.MustCompile(` {2,}|[()\n]`).Split(line, -1) {
-			if cell = strings.TrimSpace(cell); !strings.Contains(text, cell) {
-				t.Errorf("the page does not say %q", cell)
-			}
-		}
-	}
-	for _, what := range []string{"seed 42", "X-Key", "<b>tea</b>", "longest gap", "requests/s", "seconds since the start", "percentile"} {
-		if !strings.Contains(text, what) {
-			t.Errorf("the page does not say %q", what)
-		}
-	}
-	page := must.Get(os.ReadFile(name))(t)
 	for _, class := range []string{"acknowledged", "again", "failed"} {
 		if !bytes.Contains(page, []byte(`<rect class="`+class+`"`)) {
 			t.Errorf("the timeline shows nothing that is %s", class)
@@ -474,96 +375,63 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A good shop answers as it should.
-func goodShop(t *testing.T) *shop {
-	return startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) { s.good.ServeHTTP(w, r) })
-}
-
 // A pipe, a FIFO and what a link leads to hold a report, and the null device takes one.
 func TestReportIsWrittenInto(t *testing.T) {
-	s := goodShop(t)
+	s := startShop(t, nil)
 	folder := filepath.Join(t.TempDir(), "with space")
 	must.OK(t, os.Mkdir(folder, 0o700))
-	file, link, fifo := filepath.Join(folder, "out.html"), filepath.Join(folder, "link"), filepath.Join(folder, "fifo")
+	link, fifo := filepath.Join(folder, "link"), filepath.Join(folder, "fifo")
 	must.OK(t, errors.Join(os.Symlink("out.html", link), syscall.Mkfifo(fifo, 0o600)))
-	read := func(open func() (*os.File, error)) func(cmd *exec.Cmd) error {
-		return func(cmd *exec.Cmd) error {
-			f, err := open()
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			page, err := io.ReadAll(f)
-			return errors.Join(err, os.WriteFile(file, page, 0o600))
-		}
-	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, row := range []struct {
-		name, report string
-		given        []*os.File // as the command's 3
-		read         func(cmd *exec.Cmd) error
+		report string
+		open   func() (*os.File, error) // what is read meanwhile
 	}{
-		{"a link", link, nil, nil},
-		{"the null device", os.DevNull, nil, nil},
-		{"a FIFO", fifo, nil, read(func() (*os.File, error) { return os.Open(fifo) })},
-		{"a pipe", "/dev/fd/3", []*os.File{w}, read(func() (*os.File, error) { return r, w.Close() })},
+		{fifo, func() (*os.File, error) { return os.Open(fifo) }},
+		{"/dev/fd/3", func() (*os.File, error) { return r, w.Close() }},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			os.Remove(file)
-			cmd := command(t, "-url", s.url, "-orders", "20", "-report", row.report)
-			var out strings.Builder
-			cmd.Stdout, cmd.ExtraFiles = &out, row.given
-			must.OK(t, cmd.Start())
-			if row.read != nil {
-				if err := row.read(cmd); err != nil {
-					t.Error(err)
-				}
-			}
-			checkStatus(t, cmd.Wait(), 0)
-			if !strings.HasSuffix(out.String(), "\nEvery promise was kept.\n") {
-				t.Errorf("the result is\n%s", &out)
-			}
-			if row.report != os.DevNull {
-				checkPage(t, file, true)
-			}
-		})
+		cmd := command(t, "-url", s.url, "-orders", "20", "-report", row.report)
+		var out strings.Builder
+		cmd.Stdout, cmd.ExtraFiles = &out, []*os.File{w}
+		must.OK(t, cmd.Start())
+		f := must.Get(row.open())(t)
+		page := must.Get(io.ReadAll(f))(t)
+		f.Close()
+		commandtest.WantStatus(t, cmd.Wait(), 0)
+		wantPage(t, page, true, out.String())
 	}
+	stdout, _ := runCommand(t, 0, "-url", s.url, "-orders", "20", "-report", link)
+	wantPage(t, must.Get(os.ReadFile(filepath.Join(folder, "out.html")))(t), true, stdout)
+	runCommand(t, 0, "-url", s.url, "-orders", "20", "-report", os.DevNull)
 }
 
 // A result that could not be written breaks no promise.
 func TestResultIsNotWritten(t *testing.T) {
-	s := goodShop(t)
-	t.Run("the report", func(t *testing.T) {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		cmd := command(t, "-url", s.url, "-orders", "20", "-report", "/dev/fd/3")
-		var out, messages strings.Builder
-		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &messages, []*os.File{w}
-		r.Close()
-		checkStatus(t, cmd.Run(), 4)
-		if !strings.HasSuffix(out.String(), "\nEvery promise was kept.\n") || !strings.Contains(messages.String(), "exactlyonce: -report: ") {
-			t.Errorf("it says\n%s%s", &out, &messages)
-		}
-	})
-	t.Run("the text", func(t *testing.T) {
-		readOnly := must.Get(os.Open(os.DevNull))(t)
-		defer readOnly.Close()
-		cmd := command(t, "-url", s.url, "-orders", "20")
-		cmd.Stdout = readOnly
-		checkStatus(t, cmd.Run(), 4)
-	})
+	s := startShop(t, nil)
+	r, w, err := os.Pipe()
+	must.OK(t, err)
+	defer w.Close()
+	r.Close()
+	cmd := command(t, "-url", s.url, "-orders", "20", "-report", "/dev/fd/3")
+	var out, messages strings.Builder
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &messages, []*os.File{w}
+	commandtest.WantStatus(t, cmd.Run(), 4)
+	if !strings.HasSuffix(out.String(), "\nEvery promise was kept.\n") ||
+		!strings.Contains(messages.String(), "exactlyonce: -report: ") {
+		t.Errorf("it says\n%s%s", &out, &messages)
+	}
+	readOnly := must.Get(os.Open(os.DevNull))(t)
+	defer readOnly.Close()
+	cmd = command(t, "-url", s.url, "-orders", "20")
+	cmd.Stdout = readOnly
+	commandtest.WantStatus(t, cmd.Run(), 4)
 }
 
 // Help names each flag and each status.
 func TestHelp(t *testing.T) {
 	_, help := runCommand(t, 0, "-help")
-	for _, what := range []string{"-url", "-report", "\n  0  if", "\n  1  if", "\n  2  for", "\n  3  if", "\n  4  if", "go run"} {
+	for _, what := range []string{"-url", "-report", "\n  0  ", "\n  1  ", "\n  2  ", "\n  3  ", "\n  4  "} {
 		if !strings.Contains(help, what) {
 			t.Errorf("it does not say %q:\n%s", what, help)
 		}
@@ -572,135 +440,96 @@ func TestHelp(t *testing.T) {
 
 func TestBadFlags(t *testing.T) {
 	const url = "http://127.0.0.1:1"
-	missing := filepath.Join(t.TempDir(), "missing", "out.html")
+	folder := t.TempDir()
+	missing := filepath.Join(folder, "missing", "out.html")
 	for _, row := range []struct {
-		name string
 		args []string
-		says []string
+		says string // beside the first argument
 	}{
-		{"no URL", nil, []string{"-url"}},
-		{"empty URL", []string{"-url", ""}, []string{"-url", "http://"}},
-		{"URL without scheme", []string{"-url", "localhost:8080"}, []string{"-url", "http://"}},
-		{"another scheme", []string{"-url", "ftp://localhost"}, []string{"-url", "http://"}},
-		{"second URL", []string{"-url", url + ",localhost"}, []string{"-url", "http://"}},
-		{"query", []string{"-url", url + "?a=b"}, []string{"-url", "query"}},
-		{"unparsable URL", []string{"-url", "http://user:secret@%zz"}, []string{"-url", "not a URL"}},
-		{"no orders", []string{"-url", url, "-orders", "0"}, []string{"-orders", "1"}},
-		{"no clients", []string{"-url", url, "-clients", "0"}, []string{"-clients", "1"}},
-		{"no wait", []string{"-url", url, "-wait", "-1s"}, []string{"-wait"}},
-		{"no time", []string{"-url", url, "-timeout", "0s"}, []string{"-timeout"}},
-		{"no patience", []string{"-url", url, "-patience", "-1s"}, []string{"-patience"}},
-		{"header without colon", []string{"-url", url, "-header", "Authorization"}, []string{"-header", "Name: value"}},
-		{"header with a line", []string{"-url", url, "-header", "A: b\nC: d"}, []string{"-header", "Name: value"}},
-		{"header of ours", []string{"-url", url, "-header", "idempotency-key: k"}, []string{"-header", "Idempotency-Key"}},
-		{"unexpected argument", []string{"-url", url, "http://127.0.0.1:2"}, []string{"unexpected argument", "-url"}},
-		{"unknown flag", []string{"-port", "80"}, []string{"-port", "-report"}},
-		{"no folder", []string{"-url", url, "-report", missing}, []string{"-report", missing}},
-		{"a report that is a folder", []string{"-url", url, "-report", filepath.Dir(filepath.Dir(missing))}, []string{"-report", "is a directory"}},
-		{"a report that is a device", []string{"-url", url, "-report", "/dev/zero"}, []string{"-report", "/dev/zero is a device"}},
-		{"a report among the result", []string{"-url", url, "-report", "/dev/stdout"}, []string{"-report", "/dev/stdout is where the result is"}},
-		{"a report among the messages", []string{"-url", url, "-report", "/dev/stderr"}, []string{"-report", "/dev/stderr is where the result is"}},
+		{[]string{"-url", ""}, "http://"},
+		{[]string{"-url", "localhost:8080"}, "http://"},
+		{[]string{"-url", "ftp://localhost"}, "http://"},
+		{[]string{"-url", url + ",localhost"}, "http://"},
+		{[]string{"-url", url + "?a=b"}, "query"},
+		{[]string{"-url", "http://%zz"}, "not a URL"},
+		{[]string{"-orders", "0"}, "1"},
+		{[]string{"-clients", "0"}, "1"},
+		{[]string{"-wait", "-1s"}, "negative"},
+		{[]string{"-timeout", "0s"}, "more than 0"},
+		{[]string{"-patience", "-1s"}, "more than 0"},
+		{[]string{"-header", "Authorization"}, "Name: value"},
+		{[]string{"-header", "A: b\nC: d"}, "Name: value"},
+		{[]string{"-header", "idempotency-key: k"}, "Idempotency-Key"},
+		{[]string{"-url", url, "http://127.0.0.1:2"}, "unexpected argument"},
+		{[]string{"-port", "80"}, "-report"},
+		{[]string{"-report", missing}, missing},
+		{[]string{"-report", folder}, "is a directory"},
+		{[]string{"-report", "/dev/zero"}, "/dev/zero is a device"},
+		{[]string{"-report", "/dev/stdout"}, "/dev/stdout is where the result is"},
+		{[]string{"-report", "/dev/stderr"}, "/dev/stderr is where the result is"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
 			t.Parallel()
-			stdout, stderr := runCommand(t, 2, append([]string{"-wait", "0s"}, row.args...)...)
-			if stdout != "" {
-				t.Errorf("it has a result: %s", stdout)
+			stdout, stderr := runCommand(t, 2, append([]string{"-wait", "0s", "-url", url}, row.args...)...)
+			if stdout != "" || strings.Contains(stderr, "real orders") {
+				t.Errorf("it has begun: %s%s", stdout, stderr)
 			}
-			for _, what := range row.says {
-				if !strings.Contains(stderr, what) {
-					t.Errorf("the message does not say %s: %s", what, stderr)
-				}
-			}
-			if strings.Contains(stderr, "real orders") {
-				t.Errorf("it has begun: %s", stderr)
+			if !strings.Contains(stderr, row.args[0]) || !strings.Contains(stderr, row.says) {
+				t.Errorf("the message does not say %s and %s: %s", row.args[0], row.says, stderr)
 			}
 		})
 	}
 }
 
-// An interruption is a command that a test sends signals.
-type interruption struct {
-	*exec.Cmd
-	out      bytes.Buffer
-	messages *bufio.Scanner
-}
-
-func startInterruption(t *testing.T, s *shop) *interruption {
-	t.Helper()
-	i := &interruption{Cmd: command(t, "-url", s.url, "-orders", "1000000", "-clients", "8")}
-	i.Stdout = &i.out
-	stderr := must.Get(i.StderrPipe())(t)
-	i.messages = bufio.NewScanner(stderr)
-	must.OK(t, i.Start())
-	return i
-}
-
-// interrupt sends the signal of Ctrl-C and waits for a message.
-func (i *interruption) interrupt(t *testing.T, message string) {
-	t.Helper()
-	must.OK(t, i.Process.Signal(os.Interrupt))
-	for i.messages.Scan() {
-		if message != "" && strings.Contains(i.messages.Text(), message) {
-			return
-		}
-	}
-	if message != "" {
-		t.Fatalf("it does not say %q", message)
+func TestURLIsNeeded(t *testing.T) {
+	if _, stderr := runCommand(t, 2, "-wait", "0s"); !strings.Contains(stderr, "-url is missing") {
+		t.Errorf("it says %s", stderr)
 	}
 }
 
-func TestInterrupt(t *testing.T) {
-	busy := make(chan struct{}, 1)
-	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
-		s.good.ServeHTTP(w, r)
-		if s.created(20) {
-			select {
-			case busy <- struct{}{}:
-			default:
-			}
-		}
-	})
-	i := startInterruption(t, s)
-	<-busy
-	i.interrupt(t, "No more orders are created")
-	for i.messages.Scan() {
-	}
-	checkStatus(t, i.Wait(), 0)
-	stdout := i.out.String()
-	expectFigure(t, stdout, "acknowledged", "[1-9][0-9]* of 1000000")
-	if !strings.Contains(stdout, "Every promise was kept.") {
-		t.Errorf("the result does not say that all is well:\n%s", stdout)
-	}
-}
-
-// created reports whether as many keys were sent.
+// created reports whether more keys were sent than n.
 func (s *shop) created(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sent) > n
 }
 
-// What was not replayed is not said to be safe.
-func TestSecondInterrupt(t *testing.T) {
-	busy, end := make(chan struct{}, 1), make(chan struct{})
-	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
-		if s.created(20) {
-			select {
-			case busy <- struct{}{}:
-			default:
+// The first signal of Ctrl-C ends the creating, and the second the replaying. What was not replayed
+// is not said to be safe.
+func TestInterrupt(t *testing.T) {
+	for signals, says := range map[int]string{
+		1: "Every promise was kept.",
+		2: "Not known whether every promise was kept: the replaying was ended early.",
+	} {
+		busy, end := make(chan struct{}), make(chan struct{})
+		isBusy := sync.OnceFunc(func() { close(busy) })
+		s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) {
+			if s.created(20) {
+				if isBusy(); signals == 2 {
+					<-end
+				}
 			}
-			<-end
+			s.good.ServeHTTP(w, r)
+		})
+		t.Cleanup(func() { close(end) }) // before the servers are closed
+		cmd := command(t, "-url", s.url, "-orders", "1000000", "-clients", "8")
+		var out strings.Builder
+		cmd.Stdout = &out
+		messages := bufio.NewScanner(must.Get(cmd.StderrPipe())(t))
+		must.OK(t, cmd.Start())
+		<-busy
+		must.OK(t, cmd.Process.Signal(os.Interrupt))
+		for messages.Scan() && !strings.Contains(messages.Text(), "No more orders are created") {
 		}
-		s.good.ServeHTTP(w, r)
-	})
-	t.Cleanup(func() { close(end) }) // before the servers are closed
-	i := startInterruption(t, s)
-	<-busy
-	i.interrupt(t, "No more orders are created")
-	i.interrupt(t, "")
-	checkStatus(t, i.Wait(), 1)
-	if stdout := i.out.String(); !strings.Contains(stdout, "Not known whether every promise was kept: the replaying was ended early.") {
-		t.Errorf("the result does not say that it is not known:\n%s", stdout)
+		if signals == 2 {
+			must.OK(t, cmd.Process.Signal(os.Interrupt))
+		}
+		for messages.Scan() {
+		}
+		commandtest.WantStatus(t, cmd.Wait(), signals-1)
+		expectFigure(t, out.String(), "acknowledged", "[1-9][0-9]* of 1000000")
+		if !strings.Contains(out.String(), says) {
+			t.Errorf("the result does not say %s\n%s", says, &out)
+		}
 	}
 }
