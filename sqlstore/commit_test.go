@@ -170,29 +170,6 @@ func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 	})
 }
 
-// An order that fails does not fail the others in its commit.
-func TestOrderThatFailsASharedCommitFailsAlone(t *testing.T) {
-	rejected := stateError("23514")
-	onEach(t, func(t *testing.T, engine engine) {
-		d := newHeldDB(engine)
-		d.server.fail = func(items []string) error {
-			if slices.Contains(items, "bad") {
-				return rejected
-			}
-			return nil
-		}
-		store := sqlstore.New(open(t, d), nil)
-		wg := create(t, store, "a", "b", "c", "d", "e", "f")
-		bad := propose(t.Context(), store, "bad")
-		wg.Go(create(t, store, "g", "h").Wait)
-		close(d.server.let)
-		wg.Wait()
-		if _, err := bad(); !errors.Is(err, rejected) || errors.Is(err, storefront.ErrUnavailable) {
-			t.Errorf("%v: the order that cannot be committed got %v", engine, err)
-		}
-	})
-}
-
 func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		d := newHeldDB(engine)
@@ -311,38 +288,6 @@ func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
 		}
 		if !slices.Equal(verbs, want) {
 			t.Errorf("%v: it sent %q, want %q", engine, verbs, want)
-		}
-	})
-}
-
-// The rows of Accept are undone, too, if other orders share the transaction.
-func TestErrorOfAcceptRollsBackItsPartOfASharedCommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(sqlite)
-		refusal := &storefront.Refusal{Reason: "sold-out"}
-		store := sqlstore.New(open(t, d), accepts(func(ctx context.Context, tx *sql.Tx, order storefront.Order) error {
-			if _, err := tx.ExecContext(ctx, "note "+order.Item); err != nil || order.Item != "bad" {
-				return err
-			}
-			return refusal
-		}))
-		wg := create(t, store, "a")
-		bad := propose(t.Context(), store, "bad")
-		wg.Go(create(t, store, "c").Wait)
-		close(d.server.let)
-		wg.Wait()
-		if _, err := bad(); err != refusal {
-			t.Errorf("CreateOrder returned %v", err)
-		}
-		var end []string // how the part of each order ended
-		for i, query := range d.ran {
-			if item, ok := strings.CutPrefix(query, "note "); ok {
-				end = append(end, item+": "+d.ran[i+1])
-			}
-		}
-		want := []string{"a: RELEASE SAVEPOINT storefront_order", "bad: ROLLBACK TO SAVEPOINT storefront_order", "c: RELEASE SAVEPOINT storefront_order"}
-		if !slices.Equal(end, want) || len(d.server.commits) != 2 {
-			t.Errorf("the parts of %d commits ended so: %q", len(d.server.commits), end)
 		}
 	})
 }
@@ -634,26 +579,6 @@ func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, stateError("42501")) {
 			t.Errorf("%v: CreateOrder returned %v", engine, err)
 		}
-	})
-}
-
-// A full disk may make SQLite roll back an order's transaction.
-func TestPassingErrorThatEndsTheTransactionIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		full := true
-		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, before: func(_ context.Context, kind string) error {
-			if full && kind == "ROLLBACK TO" {
-				full = false
-				return errors.New("SQL logic error: no such savepoint: storefront (1)")
-			}
-			return nil
-		}}), &sqlstore.Options{Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
-			if full {
-				return io.ErrUnexpectedEOF
-			}
-			return nil
-		}})
-		wantOrder(t, store)
 	})
 }
 

@@ -21,12 +21,11 @@ import (
 // A server is a database in memory. Nothing fails or takes time but what a test says.
 type server struct {
 	engine    engine
-	variables map[string]string          // of MySQL
-	says      map[string]any             // by the kind of a question to the server about itself, its answer: a value or an error
-	took      time.Duration              // how long a statement takes
-	let       chan struct{}              // if it is not nil, each commit of orders receives once from it
-	fail      func(items []string) error // if it is not nil, returns the error of a commit of orders with these items
-	meets     func(kind string) fate     // if it is not nil, decides the fate of a statement of a kind
+	variables map[string]string      // of MySQL
+	says      map[string]any         // by the kind of a question to the server about itself, its answer: a value or an error
+	took      time.Duration          // how long a statement takes
+	let       chan struct{}          // if it is not nil, each commit of orders receives once from it
+	meets     func(kind string) fate // if it is not nil, decides the fate of a statement of a kind
 
 	mu      sync.Mutex // never held while time passes
 	epoch   int        // how many fail-overs there were
@@ -638,7 +637,7 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 	return rows, affected, nil
 }
 
-// commit commits t. A commit of orders waits and fails as let and fail say.
+// commit commits t. A commit of orders waits as let says.
 func (s *session) commit(t *tx, c *call) error {
 	defer t.end()
 	if len(t.changes) == 0 && !t.locked {
@@ -660,11 +659,6 @@ func (s *session) commit(t *tx, c *call) error {
 		s.commits = append(s.commits, items)
 		if !s.isLet(c) {
 			return errNoAnswer
-		}
-		if s.fail != nil {
-			if err := s.fail(items); err != nil {
-				return err
-			}
 		}
 	}
 	if s.born != s.epoch {
