@@ -128,13 +128,20 @@ func judge(a answer) (string, verdict) {
 	return "", final
 }
 
-func pause(tries int, a answer) time.Duration {
-	limit := time.Minute
-	if tries < 8 {
-		limit = time.Second / 4 << tries
-	}
-	told, _ := strconv.Atoi(a.header.Get("Retry-After"))
-	return time.Duration(min(max(told, 0), 3600))*time.Second + mathrand.N(limit)
+func pause(tries int, a answer) time.Duration { return told(a) + mathrand.N(waitLimit(tries)) }
+
+// waitLimit is the limit of a wait without Retry-After.
+func waitLimit(tries int) time.Duration { return min(time.Second/4<<min(tries, 20), time.Minute) }
+
+// told is what Retry-After says.
+func told(a answer) time.Duration {
+	seconds, _ := strconv.Atoi(a.header.Get("Retry-After"))
+	return time.Duration(min(max(seconds, 0), 3600)) * time.Second
+}
+
+// pauses changes the waits of a client.
+func pauses(pause func(tries int, a answer) time.Duration) func(*client) {
+	return func(c *client) { c.pause = pause }
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -176,55 +183,55 @@ func (c *client) ListWidgets(ctx context.Context) ([]string, error) {
 	return c.list(ctx, "/v2/widgets", "start")
 }
 
-func (c *client) walk(ctx context.Context, path, cursor string) (ids []string, _ error) {
+func (c *client) walk(ctx context.Context, path, cursor string) ([]string, error) {
+	return c.walkBy(ctx, path, cursor, func(target string) (ids []string, next string, err error) {
+		err = c.ask(ctx, target, "", func(a answer) (err error) {
+			ids, next, err = c.page(a)
+			return err
+		})
+		return ids, next, err
+	})
+}
+
+func (c *client) walkBy(ctx context.Context, path, cursor string,
+	read func(target string) ([]string, string, error)) (ids []string, _ error) {
 	query := url.Values{"limit": {strconv.Itoa(c.limit)}}
 	for {
-		ids1, next, err := c.read(ctx, path, query)
+		some, next, err := read(path + "?" + query.Encode())
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, ids1...)
-		if next == "" {
+		if ids = append(ids, some...); next == "" {
 			return ids, nil
 		}
 		query.Set(cursor, next)
 	}
 }
 
-// listBy returns a walk that fails at the first answer that is no page.
-func (c *client) listBy(fetch func(ctx context.Context, target string) answer) func(context.Context, string,
-	string) ([]string, error) {
-	return func(ctx context.Context, path, cursor string) (ids []string, _ error) {
-		query := url.Values{"limit": {strconv.Itoa(c.limit)}}
-		for {
-			some, next, err := readPage(fetch(ctx, path+"?"+query.Encode()))
-			if err != nil {
-				return nil, err
-			}
-			if ids = append(ids, some...); next == "" {
-				return ids, nil
-			}
-			query.Set(cursor, next)
-		}
+// listBy makes a walk fail at the first answer that is no page.
+func (c *client) listBy(fetch func(ctx context.Context, target string) answer) {
+	c.list = func(ctx context.Context, path, cursor string) ([]string, error) {
+		return c.walkBy(ctx, path, cursor, func(target string) ([]string, string, error) {
+			return readPage(fetch(ctx, target))
+		})
 	}
 }
 
-// read reads a page.
-func (c *client) read(ctx context.Context, path string, query url.Values) (ids []string, next string,
-	err error) {
+// ask reads, up to five times, until take takes the answer.
+func (c *client) ask(ctx context.Context, target, tag string, take func(answer) error) (err error) {
 	for tries := range 5 {
-		a := c.fetch(ctx, path+"?"+query.Encode(), "")
-		if ids, next, err = c.page(a); err == nil {
-			return ids, next, nil
+		a := c.fetch(ctx, target, tag)
+		if err = take(a); err == nil {
+			return nil
 		}
 		if _, v := judge(a); v == final && a.status != 200 {
-			return nil, "", err
+			return err
 		}
 		if err := sleep(ctx, pause(tries, a)); err != nil {
-			return nil, "", err
+			return err
 		}
 	}
-	return nil, "", err
+	return err
 }
 
 func readPage(a answer) (ids []string, next string, err error) {
@@ -243,21 +250,23 @@ func readPage(a answer) (ids []string, next string, err error) {
 
 func (c *client) GetProduct(ctx context.Context, id string) (string, error) { return c.get(ctx, id) }
 
-func (c *client) product(ctx context.Context, id string) (string, error) {
-	for tries := range 5 {
-		a := c.fetch(ctx, "/v1/products/"+url.PathEscape(id), "")
-		var product struct{ ID, Name string }
-		if a.status == 200 && json.Unmarshal(a.body, &product) == nil && product.ID == id {
-			return product.Name, nil
-		}
-		if _, v := judge(a); v == final && a.status != 200 {
-			return "", fmt.Errorf("%d: %s", a.status, a.body)
-		}
-		if err := sleep(ctx, pause(tries, a)); err != nil {
-			return "", err
-		}
+func (c *client) product(ctx context.Context, id string) (name string, err error) {
+	err = c.ask(ctx, productPath(id), "", func(a answer) (err error) {
+		name, err = nameIn(a, id)
+		return err
+	})
+	return name, err
+}
+
+func productPath(id string) string { return "/v1/products/" + url.PathEscape(id) }
+
+// nameIn returns the name of the product in an answer.
+func nameIn(a answer, id string) (string, error) {
+	var product struct{ ID, Name string }
+	if err := json.Unmarshal(a.body, &product); err != nil || a.status != 200 || product.ID != id {
+		return "", fmt.Errorf("%d: %s", a.status, a.body)
 	}
-	return "", errors.New("no answer")
+	return product.Name, nil
 }
 
 func (c *client) fetch(ctx context.Context, target, tag string) answer {
@@ -285,28 +294,25 @@ func (c *cache) get(ctx context.Context, id string) (string, error) {
 	if c.name != "" && time.Now().Before(c.until) {
 		return c.name, nil
 	}
-	for tries := range 5 {
-		a := c.fetch(ctx, "/v1/products/"+url.PathEscape(id), c.kept.header.Get("ETag"))
-		var product struct{ ID, Name string }
+	err := c.ask(ctx, productPath(id), c.kept.header.Get("ETag"), func(a answer) error {
 		if a.status == 304 {
-			a.body = c.kept.body
+			a.status, a.body = 200, c.kept.body
 		}
-		if (a.status == 200 || a.status == 304) && json.Unmarshal(a.body, &product) == nil && product.ID == id {
-			age, _ := strconv.Atoi(a.header.Get("Age"))
-			c.kept, c.name = a, product.Name
-			if c.until = time.Now().Add(time.Minute - time.Duration(age)*time.Second); c.useless(a) {
-				c.until = time.Time{}
-			}
-			return product.Name, nil
+		name, err := nameIn(a, id)
+		if err != nil {
+			return err
 		}
-		if _, v := judge(a); v == final && a.status != 200 {
-			return "", fmt.Errorf("%d: %s", a.status, a.body)
+		age, _ := strconv.Atoi(a.header.Get("Age"))
+		c.kept, c.name = a, name
+		if c.until = time.Now().Add(time.Minute - time.Duration(age)*time.Second); c.useless(a) {
+			c.until = time.Time{}
 		}
-		if err := sleep(ctx, pause(tries, a)); err != nil {
-			return "", err
-		}
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
-	return "", errors.New("no answer")
+	return c.name, nil
 }
 
 func newCache(c *client) *cache {
@@ -373,19 +379,13 @@ var rightClients = []struct {
 	{"keys begin with the time", func(c *client) {
 		c.key = func(string) string { return fmt.Sprint(time.Now().UnixNano(), "-", rand.Text()) }
 	}},
-	{"a wait is at least half of its limit", func(c *client) {
-		c.pause = func(tries int, a answer) time.Duration {
-			a.header = a.header.Clone()
-			told, _ := strconv.Atoi(a.header.Get("Retry-After"))
-			limit := min(time.Second/4<<min(tries, 20), time.Minute) / 2
-			return time.Duration(min(max(told, 0), 3600))*time.Second + limit + mathrand.N(limit)
-		}
-	}},
-	{"Retry-After is waited for up to a minute", func(c *client) {
-		c.pause = func(tries int, a answer) time.Duration {
-			return min(pause(tries, a), time.Minute+mathrand.N(time.Second))
-		}
-	}},
+	{"a wait is at least half of its limit", pauses(func(tries int, a answer) time.Duration {
+		limit := waitLimit(tries) / 2
+		return told(a) + limit + mathrand.N(limit)
+	})},
+	{"Retry-After is waited for up to a minute", pauses(func(tries int, a answer) time.Duration {
+		return min(pause(tries, a), time.Minute+mathrand.N(time.Second))
+	})},
 	{"a try has 10 seconds", func(c *client) { c.http.Timeout = 10 * time.Second }},
 	{"it gives up after a quarter of an hour", func(c *client) { c.end = 15 * time.Minute }},
 	{"400 malformed-body is sent again", func(c *client) {
@@ -398,10 +398,10 @@ var rightClients = []struct {
 	}},
 	{"reads are not tried again", func(c *client) {
 		c.limit = 2
-		c.list = c.listBy(func(ctx context.Context, target string) answer { return c.fetch(ctx, target, "") })
+		c.listBy(func(ctx context.Context, target string) answer { return c.fetch(ctx, target, "") })
 	}},
 	{"reads take another password after 401", func(c *client) {
-		c.list = c.listBy(func(ctx context.Context, target string) answer {
+		c.listBy(func(ctx context.Context, target string) answer {
 			a := c.fetch(ctx, target, "")
 			if a.status == 401 {
 				req, _ := http.NewRequestWithContext(ctx, "GET", c.url+target, nil)
@@ -415,7 +415,7 @@ var rightClients = []struct {
 	{"pages are kept, and asked for again each time", func(c *client) {
 		kept := make(map[string]answer)
 		c.limit = 2
-		c.list = c.listBy(func(ctx context.Context, target string) answer {
+		c.listBy(func(ctx context.Context, target string) answer {
 			a := c.fetch(ctx, target, kept[target].header.Get("ETag"))
 			if a.status == 304 && kept[target].body != nil {
 				return kept[target]

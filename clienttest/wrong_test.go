@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,10 +78,8 @@ func anew(is func(answer) bool) func(*client) {
 }
 
 var wrongClients = []wrongClient{
-	{"a key for each try", tries(func(_ int, _ string, body []byte) (string, []byte) {
-		return rand.Text(),
-			body
-	}), []string{"agreement", "one-key"}},
+	{"a key for each try", tries(func(_ int, _ string, body []byte) (string, []byte) { return rand.Text(), body }),
+		[]string{"agreement", "one-key"}},
 	{"a key for each client", func(c *client) {
 		key := rand.Text()
 		c.key = func(string) string { return key }
@@ -93,16 +90,12 @@ var wrongClients = []wrongClient{
 	{"no key", tries(func(_ int, _ string, body []byte) (string, []byte) { return "", body }),
 		[]string{"request"}},
 	{"another key after order-refused", anew(says("order-refused")), []string{"agreement", "one-key", "stops"}},
-	{"another key when it goes on", func(c *client) {
-		c.resume = func(ctx context.Context, open *openError) (string, error) {
-			return c.place(ctx, rand.Text(), open.body, open.first)
-		}
-	}, []string{"agreement", "one-key"}},
-	{"its time begins anew when it goes on", func(c *client) {
-		c.resume = func(ctx context.Context, open *openError) (string, error) {
-			return c.place(ctx, open.key, open.body, time.Now())
-		}
-	}, []string{"agreement", "ends"}},
+	{"another key when it goes on", resumes(func(ctx context.Context, c *client, open *openError) (string, error) {
+		return c.place(ctx, rand.Text(), open.body, open.first)
+	}), []string{"agreement", "one-key"}},
+	{"its time begins anew when it goes on", resumes(func(ctx context.Context, c *client, open *openError) (string, error) {
+		return c.place(ctx, open.key, open.body, time.Now())
+	}), []string{"agreement", "ends"}},
 	{"it does not go on", func(c *client) {
 		c.resume = func(_ context.Context, open *openError) (string, error) { return "", open }
 	}, []string{"goes-on"}},
@@ -112,11 +105,9 @@ var wrongClients = []wrongClient{
 		}
 		return key, body
 	}), []string{"same-order"}},
-	{"the item changes its form when it goes on", func(c *client) {
-		c.resume = func(ctx context.Context, open *openError) (string, error) {
-			return c.place(ctx, open.key, bytes.ReplaceAll(open.body, []byte("é"), []byte("e\u0301")), open.first)
-		}
-	}, []string{"same-order"}},
+	{"the item changes its form when it goes on", resumes(func(ctx context.Context, c *client, open *openError) (string, error) {
+		return c.place(ctx, open.key, bytes.ReplaceAll(open.body, []byte("é"), []byte("e\u0301")), open.first)
+	}), []string{"same-order"}},
 	{"the quantity is a float", tries(func(_ int, key string, body []byte) (string, []byte) {
 		return key, bytes.Replace(body, []byte("9007199254740991"), []byte("9007199254740990"), 1)
 	}), []string{"request"}},
@@ -190,29 +181,22 @@ var wrongClients = []wrongClient{
 			return "order-1", v
 		}
 	}, []string{"right-id"}},
-	{"no chance in the waits", func(c *client) {
-		c.pause = func(tries int, a answer) time.Duration {
-			told, _ := strconv.Atoi(a.header.Get("Retry-After"))
-			return time.Duration(min(max(told, 0), 3600))*time.Second + min(time.Second/4<<min(tries, 20), time.Minute)
+	{"no chance in the waits",
+		pauses(func(tries int, a answer) time.Duration { return told(a) + waitLimit(tries) }),
+		[]string{"waits-differ"}},
+	{"the waits do not grow",
+		pauses(func(_ int, a answer) time.Duration { return pause(7, a) }), []string{"waits-grow"}},
+	{"it does not wait", pauses(func(int, answer) time.Duration { return 0 }),
+		[]string{"ends", "retry-after", "waits-differ", "waits-grow"}},
+	{"Retry-After is ignored",
+		pauses(func(tries int, _ answer) time.Duration { return pause(tries, answer{}) }),
+		[]string{"retry-after"}},
+	{"a date as Retry-After without a limit", pauses(func(tries int, a answer) time.Duration {
+		if at, err := http.ParseTime(a.header.Get("Retry-After")); err == nil {
+			return time.Until(at)
 		}
-	}, []string{"waits-differ"}},
-	{"the waits do not grow", func(c *client) {
-		c.pause = func(_ int, a answer) time.Duration { return pause(7, a) }
-	}, []string{"waits-grow"}},
-	{"it does not wait", func(c *client) {
-		c.pause = func(int, answer) time.Duration { return 0 }
-	}, []string{"ends", "retry-after", "waits-differ", "waits-grow"}},
-	{"Retry-After is ignored", func(c *client) {
-		c.pause = func(tries int, a answer) time.Duration { return pause(tries, answer{}) }
-	}, []string{"retry-after"}},
-	{"a date as Retry-After without a limit", func(c *client) {
-		c.pause = func(tries int, a answer) time.Duration {
-			if at, err := http.ParseTime(a.header.Get("Retry-After")); err == nil {
-				return time.Until(at)
-			}
-			return pause(tries, a)
-		}
-	}, []string{"comes-back"}},
+		return pause(tries, a)
+	}), []string{"comes-back"}},
 	{"a try has no limit", func(c *client) { c.http.Timeout = 0 }, []string{"try-limit"}},
 	{"only the head of an answer has a limit", func(c *client) {
 		whole := c.http.Transport
@@ -232,12 +216,9 @@ var wrongClients = []wrongClient{
 		}
 	}, []string{"request"}},
 
-	{"cursors are in capitals", func(c *client) {
-		c.page = func(a answer) ([]string, string, error) {
-			ids, next, err := readPage(a)
-			return ids, strings.ToUpper(next), err
-		}
-	}, []string{"cursor", "walks"}},
+	{"cursors are in capitals", pages(func(ids []string, next string, err error) ([]string, string, error) {
+		return ids, strings.ToUpper(next), err
+	}), []string{"cursor", "walks"}},
 	{"Link is resolved against the base URL", func(c *client) {
 		c.followLink(func(*url.URL) *url.URL { return &url.URL{Path: "/"} })
 	}, []string{"list-request", "walks"}},
@@ -245,15 +226,12 @@ var wrongClients = []wrongClient{
 		[]string{"whole-list"}},
 	{"a walk stops at a page that is not full", stopsIf(func(ids []string) bool { return len(ids) < 100 }),
 		[]string{"whole-list"}},
-	{"a walk stops at an error", func(c *client) {
-		c.page = func(a answer) ([]string, string, error) {
-			ids, next, err := readPage(a)
-			if err != nil {
-				return nil, "", nil
-			}
-			return ids, next, nil
+	{"a walk stops at an error", pages(func(ids []string, next string, err error) ([]string, string, error) {
+		if err != nil {
+			return nil, "", nil
 		}
-	}, []string{"whole-list"}},
+		return ids, next, nil
+	}), []string{"whole-list"}},
 	{"a walk starts anew and keeps what it has", func(c *client) {
 		c.list = func(ctx context.Context, path, cursor string) (ids []string, err error) {
 			for query := (url.Values{"limit": {"100"}}); ; {
@@ -317,60 +295,48 @@ var wrongClients = []wrongClient{
 				strings.Contains(a.header.Get("Cache-Control"), "no-")
 		}
 	}, []string{"fresh"}},
-	{"IDs are not escaped", func(c *client) {
-		c.get = func(ctx context.Context, id string) (string, error) {
-			a := c.fetch(ctx, "/v1/products/"+strings.ReplaceAll(id, " ", "+"), "")
-			var product struct{ Name string }
-			if err := json.Unmarshal(a.body, &product); err == nil && product.Name != "" {
-				return product.Name, nil
-			}
-			return c.product(ctx, "")
-		}
-	}, []string{"reads"}},
-	{"tags are made", func(c *client) {
-		c.get = func(ctx context.Context, id string) (string, error) {
-			c.fetch(ctx, "/v1/products/"+id, `"1"`)
-			return c.product(ctx, id)
-		}
-	}, []string{"tag"}},
-	{"whatever comes is a product", func(c *client) {
-		c.get = func(ctx context.Context, id string) (string, error) {
-			var product struct{ Name string }
-			json.Unmarshal(c.fetch(ctx, "/v1/products/"+id, "").body, &product)
+	{"IDs are not escaped", gets(func(ctx context.Context, c *client, id string) (string, error) {
+		a := c.fetch(ctx, "/v1/products/"+strings.ReplaceAll(id, " ", "+"), "")
+		var product struct{ Name string }
+		if err := json.Unmarshal(a.body, &product); err == nil && product.Name != "" {
 			return product.Name, nil
 		}
-	}, []string{"product"}},
-	{"a product that is not there has no name", func(c *client) {
-		c.get = func(ctx context.Context, id string) (string, error) {
-			name, err := c.product(ctx, id)
-			if err != nil && strings.HasPrefix(err.Error(), "404") {
-				return "", nil
+		return c.product(ctx, "")
+	}), []string{"reads"}},
+	{"tags are made", gets(func(ctx context.Context, c *client, id string) (string, error) {
+		c.fetch(ctx, "/v1/products/"+id, `"1"`)
+		return c.product(ctx, id)
+	}), []string{"tag"}},
+	{"whatever comes is a product", gets(func(ctx context.Context, c *client, id string) (string, error) {
+		var product struct{ Name string }
+		json.Unmarshal(c.fetch(ctx, "/v1/products/"+id, "").body, &product)
+		return product.Name, nil
+	}), []string{"product"}},
+	{"a product that is not there has no name", gets(func(ctx context.Context, c *client, id string) (string, error) {
+		name, err := c.product(ctx, id)
+		if err != nil && strings.HasPrefix(err.Error(), "404") {
+			return "", nil
+		}
+		return name, err
+	}), []string{"product"}},
+	{"a product is asked for until it is there", gets(func(ctx context.Context, c *client, id string) (string, error) {
+		for {
+			if name, err := c.product(ctx, id); err == nil {
+				return name, nil
 			}
-			return name, err
-		}
-	}, []string{"product"}},
-	{"a product is asked for until it is there", func(c *client) {
-		c.get = func(ctx context.Context, id string) (string, error) {
-			for {
-				if name, err := c.product(ctx, id); err == nil {
-					return name, nil
-				}
-				if err := sleep(ctx, time.Second); err != nil {
-					return "", err
-				}
+			if err := sleep(ctx, time.Second); err != nil {
+				return "", err
 			}
 		}
-	}, []string{"read-ends", "read-stops"}},
-	{"the product is behind a slash", func(c *client) {
-		c.get = func(ctx context.Context, id string) (string, error) { return c.product(ctx, "/"+id) }
-	}, []string{"reads"}},
-	{"products are asked for by POST", func(c *client) {
-		c.get = func(ctx context.Context, id string) (string, error) {
-			req, _ := http.NewRequestWithContext(ctx, "POST", c.url+"/v1/products/"+id, nil)
-			c.do(req)
-			return c.product(ctx, id)
-		}
-	}, []string{"product-request"}},
+	}), []string{"read-ends", "read-stops"}},
+	{"the product is behind a slash", gets(func(ctx context.Context, c *client, id string) (string, error) {
+		return c.product(ctx, "/"+id)
+	}), []string{"reads"}},
+	{"products are asked for by POST", gets(func(ctx context.Context, c *client, id string) (string, error) {
+		req, _ := http.NewRequestWithContext(ctx, "POST", c.url+"/v1/products/"+id, nil)
+		c.do(req)
+		return c.product(ctx, id)
+	}), []string{"product-request"}},
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -389,28 +355,39 @@ func rereads(is func(answer) bool) func(*client) {
 			}
 			return a
 		}
-		c.list = c.listBy(fetch)
+		c.listBy(fetch)
 		c.get = func(ctx context.Context, id string) (string, error) {
-			a := fetch(ctx, "/v1/products/"+url.PathEscape(id))
-			var product struct{ ID, Name string }
-			if err := json.Unmarshal(a.body, &product); err != nil || a.status != 200 || product.ID != id {
-				return "", fmt.Errorf("%d: %s", a.status, a.body)
-			}
-			return product.Name, nil
+			return nameIn(fetch(ctx, productPath(id)), id)
 		}
 	}
 }
 
 // stopsIf makes walks end at some pages.
 func stopsIf(last func(ids []string) bool) func(*client) {
-	return func(c *client) {
-		c.page = func(a answer) ([]string, string, error) {
-			ids, next, err := readPage(a)
-			if last(ids) {
-				next = ""
-			}
-			return ids, next, err
+	return pages(func(ids []string, next string, err error) ([]string, string, error) {
+		if last(ids) {
+			next = ""
 		}
+		return ids, next, err
+	})
+}
+
+// pages changes what a client reads from a page.
+func pages(change func(ids []string, next string, err error) ([]string, string, error)) func(*client) {
+	return func(c *client) { c.page = func(a answer) ([]string, string, error) { return change(readPage(a)) } }
+}
+
+// gets changes how a client reads a product.
+func gets(get func(ctx context.Context, c *client, id string) (string, error)) func(*client) {
+	return func(c *client) {
+		c.get = func(ctx context.Context, id string) (string, error) { return get(ctx, c, id) }
+	}
+}
+
+// resumes changes how a client goes on with an order.
+func resumes(resume func(ctx context.Context, c *client, open *openError) (string, error)) func(*client) {
+	return func(c *client) {
+		c.resume = func(ctx context.Context, open *openError) (string, error) { return resume(ctx, c, open) }
 	}
 }
 
