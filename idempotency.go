@@ -45,7 +45,7 @@ func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
 			return invalid(`A key in double quotes has printable ASCII characters, \ only before " and \, ` +
 				"and behind the closing quote nothing but parameters (RFC 9651).")
 		}
-	} else if strings.ContainsAny(key, `",`) { // with a comma, it may be two lines that were joined on the way
+	} else if strings.ContainsAny(key, `",`) { // with a comma, it may be two lines that were joined
 		return invalid("A key with a double quote or a comma in it must be in double quotes.")
 	}
 	if len(key) < 1 || len(key) > 255 || !isPrintableASCII(key) {

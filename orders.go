@@ -32,7 +32,8 @@ type Order struct {
 // Equal reports whether o and other are the same in all fields, with their times as
 // instants: == also compares how a time is held, which a database or JSON changes.
 func (o Order) Equal(other Order) bool {
-	return o.ID == other.ID && o.Item == other.Item && o.Qty == other.Qty && o.CreatedAt.Equal(other.CreatedAt)
+	return o.ID == other.ID && o.Item == other.Item && o.Qty == other.Qty &&
+		o.CreatedAt.Equal(other.CreatedAt)
 }
 
 // A Refusal is the error with which a [Store] refuses an order that it would
@@ -99,7 +100,8 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 	}
 	order, problem, faults := decodeOrder(body)
 	if faults != nil {
-		s.writeProblem(w, r, problem, "The body must be a JSON object with the members item and qty.", faults...)
+		s.writeProblem(w, r, problem, "The body must be a JSON object with the members item and qty.",
+			faults...)
 		return
 	}
 
@@ -224,7 +226,8 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.writeProblem(w, r, requestTimeout, "The body did not arrive in time. Try again, with the same key.")
 	default:
-		s.writeProblem(w, r, malformedBody, "The body could not be read to its end. Try again, with the same key.")
+		s.writeProblem(w, r, malformedBody,
+			"The body could not be read to its end. Try again, with the same key.")
 	}
 	return nil, false
 }

@@ -181,7 +181,8 @@ func (l listKind) decodeCursor(cursor string) (id string, ok bool) {
 func (s *service) writePage(
 	w http.ResponseWriter, r *http.Request, items []Resource, limit int, name, param, next string,
 ) {
-	const opening, more, last, closing = `{"data":[`, `],"has_more":true,"next":"`, `],"has_more":false}`, `"}`
+	const opening, last = `{"data":[`, `],"has_more":false}`
+	const more, closing = `],"has_more":true,"next":"`, `"}`
 	buffer, _ := s.pages.Get().(*[]byte)
 	if buffer == nil {
 		buffer = new([]byte)
@@ -208,7 +209,8 @@ func (s *service) writePage(
 		link = "<" + name + "?limit=" + strconv.Itoa(limit) + "&" + param + "=" + next + `>; rel="next"`
 	}
 	etag := httpfield.ETag(tagOf(append(tags, next...)))
-	if s.writeHead(w, r, representation{etag: etag, freshness: s.listFreshness, length: len(body), link: link}) {
+	page := representation{etag: etag, freshness: s.listFreshness, length: len(body), link: link}
+	if s.writeHead(w, r, page) {
 		w.Write(body)
 	}
 	if cap(body) <= 1<<20 { // larger ones are rare, and would stay for long

@@ -185,8 +185,9 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 func (s *service) checkMux() {
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: ordersPath}}
 	if _, pattern := s.mux.Handler(r); pattern != http.MethodPost+" "+ordersPath {
-		panic("storefront: GODEBUG has httpmuxgo121=1, or a default as old as Go 1.21, with which http.ServeMux " +
-			"knows no methods: put //go:debug httpmuxgo121=0 into the main package, or the setting into GODEBUG")
+		panic("storefront: GODEBUG has httpmuxgo121=1, or a default as old as Go 1.21, with which " +
+			"http.ServeMux knows no methods: put //go:debug httpmuxgo121=0 into the main package, or the " +
+			"setting into GODEBUG")
 	}
 }
 
@@ -405,7 +406,7 @@ type Fault struct {
 	Detail    string `json:"detail"`              // what is wrong, for people
 	Parameter string `json:"parameter,omitempty"` // the name of a query parameter, perhaps cut
 	Header    string `json:"header,omitempty"`    // the name of a header field
-	Pointer   string `json:"pointer,omitempty"`   // in the body: a JSON Pointer, as a URI fragment (RFC 6901, 6)
+	Pointer   string `json:"pointer,omitempty"`   // in the body: a JSON Pointer (RFC 6901, 6: URI fragment)
 	Minimum   *int64 `json:"minimum,omitempty"`   // the least allowed; nil: not said
 	Maximum   *int64 `json:"maximum,omitempty"`   // the greatest allowed; nil: not said
 }

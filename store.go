@@ -269,7 +269,8 @@ func checkID(id string) error {
 		return nil // as nearly all are, and are told in a fraction of the time
 	case !utf8.ValidString(id):
 		return fmt.Errorf("the ID %q is not valid UTF-8", id)
-	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsControl(r) || ijson.IsNoncharacter(r) }):
+	case strings.ContainsFunc(id,
+		func(r rune) bool { return unicode.IsControl(r) || ijson.IsNoncharacter(r) }):
 		return fmt.Errorf("the ID %q has a control character or a noncharacter", id)
 	}
 	return nil

@@ -6,7 +6,8 @@
 //
 //	func TestClient(t *testing.T) {
 //		clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
-//			return client{shop.New(service.URL, &http.Client{Transport: service.Transport, Timeout: 40 * time.Second})}
+//			http := &http.Client{Transport: service.Transport, Timeout: 40 * time.Second}
+//			return client{shop.New(service.URL, http)}
 //		})
 //	}
 //

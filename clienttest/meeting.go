@@ -216,7 +216,8 @@ func (v *visit) order() {
 			time.Sleep(v.fault.Later)
 			c.Fix()
 			said := c.Asked("ResumeOrder(ctx, err)")
-			id, err := call(v, func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })
+			id, err := call(v,
+				func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })
 			said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
 		}
 		c.Fix()

@@ -55,7 +55,8 @@ func run(t *testing.T, s *suite) {
 	}
 	s.look(t, *chapters[0].meetings[0])
 	if s.kinds != nil {
-		chapters = slices.DeleteFunc(chapters, func(c *chapter) bool { return !slices.Contains(s.kinds, c.kind) })
+		chapters = slices.DeleteFunc(chapters,
+			func(c *chapter) bool { return !slices.Contains(s.kinds, c.kind) })
 	}
 	for i, c := range chapters {
 		t.Run(string(c.kind), func(t *testing.T) {
@@ -128,8 +129,8 @@ func (s *suite) check(t *testing.T, c *chapter, started func()) {
 	}
 	if c.kind == conformance.Orders {
 		t.Run("ResumeOrder", func(t *testing.T) {
-			s.need(t, reflect.TypeFor[Resumer](), "that a client can go on with an order, with the same key, when "+
-				"a password, a URL or the stock was put right")
+			s.need(t, reflect.TypeFor[Resumer](), "that a client can go on with an order, with the same "+
+				"key, when a password, a URL or the stock was put right")
 		})
 	}
 }

@@ -100,8 +100,8 @@ func HandlerWithOptions(base string, opts *Options) http.Handler {
 	}
 	style, script := inline.Text(style), inline.Text(script)
 	text := strings.NewReplacer(
-		"{{base}}", html.EscapeString(base), "{{changes}}", changes, "{{product}}", html.EscapeString(opts.Product),
-		"{{style}}", style, "{{script}}", script,
+		"{{base}}", html.EscapeString(base), "{{product}}", html.EscapeString(opts.Product),
+		"{{changes}}", changes, "{{style}}", style, "{{script}}", script,
 	).Replace(inline.Text(page))
 	e.page = text
 	e.tag = `"` + inline.Hash(text) + `"`
@@ -128,8 +128,8 @@ func (e *explorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.serveChange(w, r)
 	default:
 		w.Header().Set("Allow", e.allow)
-		storefront.Problem{Status: http.StatusMethodNotAllowed, Detail: "This is a page to look at: " + e.allow +
-			"."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusMethodNotAllowed,
+			Detail: "This is a page to look at: " + e.allow + "."}.ServeHTTP(w, r)
 	}
 }
 
@@ -154,7 +154,8 @@ func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
 	}
 	op := r.PostFormValue("op")
 	change := Change{List: r.PostFormValue("list"), ID: r.PostFormValue("id"), Deleted: op == "delete"}
-	if !slices.Contains([]string{"users", "products", "widgets"}, change.List) || op != "put" && op != "delete" {
+	if !slices.Contains([]string{"users", "products", "widgets"}, change.List) ||
+		op != "put" && op != "delete" {
 		storefront.Problem{Status: http.StatusBadRequest,
 			Detail: "The list is users, products or widgets, and op is put or delete."}.ServeHTTP(w, r)
 		return
@@ -166,13 +167,14 @@ func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
 	}
 	err := e.change(r.Context(), change)
 	if errors.Is(err, ErrUnknownList) {
-		storefront.Problem{Status: http.StatusBadRequest, Detail: "This program does not change " + change.List +
-			"."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusBadRequest,
+			Detail: "This program does not change " + change.List + "."}.ServeHTTP(w, r)
 		return
 	}
 	if err != nil {
 		slog.ErrorContext(r.Context(), "explorer: the change failed", slog.Any("error", err))
-		storefront.Problem{Status: http.StatusInternalServerError, Detail: "The change failed."}.ServeHTTP(w, r)
+		storefront.Problem{Status: http.StatusInternalServerError,
+			Detail: "The change failed."}.ServeHTTP(w, r)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -6,7 +6,8 @@
 //	listener, err := net.Listen("tcp", "localhost:8080")
 //	…
 //	server := &http.Server{Handler: storefront.New(store)}
-//	err = graceful.Serve(ctx, server, listener, &graceful.Options{Check: store.Check, Delay: 10 * time.Second})
+//	opts := &graceful.Options{Check: store.Check, Delay: 10 * time.Second}
+//	err = graceful.Serve(ctx, server, listener, opts)
 //
 // # Probes
 //

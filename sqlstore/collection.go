@@ -32,7 +32,8 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 	// Two concurrent calls that write in order of ID do not deadlock.
 	resources = slices.Clone(resources)
 	slices.Reverse(resources) // CompactFunc keeps the first of several with one ID
-	slices.SortStableFunc(resources, func(a, b storefront.Resource) int { return cmp.Compare(a.ID(), b.ID()) })
+	slices.SortStableFunc(resources,
+		func(a, b storefront.Resource) int { return cmp.Compare(a.ID(), b.ID()) })
 	resources = slices.CompactFunc(resources, func(a, b storefront.Resource) bool { return a.ID() == b.ID() })
 	if len(resources) > 0 && resources[0].ID() == "" {
 		return errors.New("sqlstore: Put of the zero Resource")
@@ -51,7 +52,8 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 			args = append(args, []byte(r.ID()), r.String())
 		}
 		query := func(st *statements) string {
-			return "INSERT INTO " + st.prefix + c.table + " (id, body) VALUES " + st.rows(len(batch), 2) + st.replace
+			return "INSERT INTO " + st.prefix + c.table + " (id, body) VALUES " +
+				st.rows(len(batch), 2) + st.replace
 		}
 		if _, err := c.store.exec(ctx, query, args...); err != nil {
 			return err

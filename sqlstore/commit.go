@@ -319,8 +319,8 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attemp
 		return out, accepting.Err()
 	case ended != nil:
 		a.outcome = outcome{refused, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on "+
-			"after Accept, which must not end it and must return the errors of its statements: %w (it returned %v)",
-			ended, accepted)}}
+			"after Accept, which must not end it and must return the errors of its statements: %w (it "+
+			"returned %v)", ended, accepted)}}
 		return a.outcome, a.err
 	case accepted == nil:
 		out.state = created

@@ -1,7 +1,8 @@
 // Package sqlstore is a durable [storefront.Store] over [database/sql], on
 // PostgreSQL, SQLite, MySQL and MariaDB. The program brings the driver:
 //
-//	db, err := sql.Open("pgx", "postgres://shop@db1,db2/shop?target_session_attrs=read-write&connect_timeout=3")
+//	db, err := sql.Open("pgx",
+//		"postgres://shop@db1,db2/shop?target_session_attrs=read-write&connect_timeout=3")
 //	…
 //	db.SetMaxOpenConns(20) // SQLite: 4
 //	db.SetMaxIdleConns(20)

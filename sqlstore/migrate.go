@@ -51,7 +51,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	set := []string{
 		fmt.Sprintf(`UPDATE %sstorefront_schema SET version = %d, oldest = %d WHERE version < %[2]d`,
 			st.prefix, schemaVersion, schemaOldest),
-		fmt.Sprintf(`INSERT INTO %sstorefront_schema (version, oldest) SELECT %d, %d FROM (SELECT 1 AS one) AS once
+		fmt.Sprintf(`INSERT INTO %sstorefront_schema (version, oldest)
+			SELECT %d, %d FROM (SELECT 1 AS one) AS once
 			WHERE NOT EXISTS (SELECT 1 FROM %[1]sstorefront_schema)`, st.prefix, schemaVersion, schemaOldest),
 	}
 	for i, statement := range slices.Concat(st.schema, set) {
@@ -84,13 +85,14 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 			`SELECT version, oldest FROM `+c.database.sql().prefix+`storefront_schema ORDER BY version`)
 	})
 	switch {
-	case err != nil && (s.database.Load() == nil || ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable)):
+	case err != nil &&
+		(s.database.Load() == nil || ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable)):
 		return 0, err // the database is away, or one that the store refuses
 	case err != nil:
 		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)
 	case oldest.Int64 > schemaVersion:
-		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on may "+
-			"use; this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
+		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on "+
+			"may use; this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
 	case version < schemaVersion:
 		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them",
 			version, schemaVersion)

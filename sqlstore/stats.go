@@ -140,7 +140,8 @@ func (s *Store) check(ctx context.Context, c *session) error {
 	if transient(unknown) {
 		return unknown
 	}
-	if unknown == nil && last != nil && last.servers == now.servers && s.ordering.failed.Load() < int64(last.at) {
+	if unknown == nil && last != nil && last.servers == now.servers &&
+		s.ordering.failed.Load() < int64(last.at) {
 		return nil
 	}
 	if _, err := c.exec(ctx, st.write); err != nil {

@@ -121,8 +121,8 @@ func main() {
 		}
 	}
 
-	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n", c.Orders,
-		strings.Join(shownURLs(c), ", "), c.Prefix)
+	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n",
+		c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
 	fmt.Fprintln(os.Stderr, "Make it fail meanwhile. Ctrl-C ends the creating early.")
 	a := audit.New(c)
 	notStarted := run(a, *wait)
@@ -251,8 +251,8 @@ func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 	replaying, stop := notified()
 	defer stop()
 	if creating.Err() != nil {
-		fmt.Fprintln(os.Stderr, "No more orders are created. What was acknowledged is replayed now; Ctrl-C ends "+
-			"that, too.")
+		fmt.Fprintln(os.Stderr,
+			"No more orders are created. What was acknowledged is replayed now; Ctrl-C ends that, too.")
 	}
 	acknowledged := a.Progress().Acknowledged
 	end = out.show("replaying", func() string {

@@ -20,8 +20,8 @@ func firstProgress(p audit.Progress) string {
 }
 
 func creatingProgress(p audit.Progress, orders int) string {
-	text := fmt.Sprintf("%d of %d acknowledged, %d retrying, gap %.1f s%s", p.Acknowledged, orders, p.Retrying,
-		p.Gap.Seconds(), faults(p))
+	text := fmt.Sprintf("%d of %d acknowledged, %d retrying, gap %.1f s%s", p.Acknowledged, orders,
+		p.Retrying, p.Gap.Seconds(), faults(p))
 	if p.Retrying > 0 && p.Failure != "" {
 		text += ", last failure: " + p.Failure
 	}

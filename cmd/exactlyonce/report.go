@@ -230,7 +230,8 @@ func newLatencyChart(r *audit.Result) *latencyChart {
 		for i := range steps + 1 {
 			nines := end * float64(i) / steps
 			value := audit.Percentile(l.values, 1-math.Pow(10, -nines))
-			points = append(points, chart.Point{X: side * nines / right, Y: side * (1 - y.At(value.Seconds()))})
+			points = append(points,
+				chart.Point{X: side * nines / right, Y: side * (1 - y.At(value.Seconds()))})
 		}
 		c.Curves = append(c.Curves, curve{l.class, chart.Path(points)})
 	}

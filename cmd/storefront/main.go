@@ -111,7 +111,7 @@ func changeSample(store *storefront.MemStore) func(ctx context.Context, change e
 		fields := make(map[string]any)
 		if old, ok := items.Get(change.ID); !ok {
 			fields["name"] = change.ID
-		} else if err := json.Unmarshal([]byte(old.String()), &fields); err != nil { // which keeps its members
+		} else if err := json.Unmarshal([]byte(old.String()), &fields); err != nil { // members stay
 			return err
 		}
 		fields["changed_at"] = time.Now().UTC() // so that it has another entity tag

@@ -372,8 +372,8 @@ func (a *Audit) giveUp(ctx context.Context, cancel func()) {
 
 // newOrder returns the order with a number.
 func (a *Audit) newOrder(n int) *order {
-	o := &order{Order: Order{Key: a.Config.Prefix + strconv.Itoa(n), Item: a.Config.Item, Qty: int64(1 + n%9)},
-		began: time.Now()}
+	key := a.Config.Prefix + strconv.Itoa(n)
+	o := &order{Order: Order{Key: key, Item: a.Config.Item, Qty: int64(1 + n%9)}, began: time.Now()}
 	if o.Item == "" {
 		o.Item = o.Key
 	}
@@ -543,8 +543,8 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	}
 
 	result := answer{
-		began: began, status: w.StatusCode, body: body, brief: strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode,
-			http.StatusText(w.StatusCode))),
+		began: began, status: w.StatusCode, body: body,
+		brief:   strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode, http.StatusText(w.StatusCode))),
 		problem: fmt.Sprintf("%s answers %s: %.500s", Shown(url), w.Status, body),
 	}
 	if w.StatusCode == http.StatusCreated {
@@ -566,7 +566,8 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 		if says || a.Config.Proxies && w.Header.Get("Content-Type") != "application/problem+json" {
 			return result
 		}
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusGatewayTimeout:
 		if a.Config.Proxies {
 			return result
 		}
@@ -617,7 +618,8 @@ func Shown(text string) string {
 func (a *Audit) record(result answer) {
 	a.change(func() {
 		took := time.Since(result.began)
-		a.requests = append(a.requests, Request{Ended: time.Since(a.began), Took: took, Outcome: result.outcome})
+		a.requests = append(a.requests,
+			Request{Ended: time.Since(a.began), Took: took, Outcome: result.outcome})
 		switch result.outcome {
 		case Acknowledged:
 			a.typical += (took - a.typical) / 64
@@ -685,10 +687,11 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 	case replaying && !replayed:
 		a.fault(Lost, o, body, "it was acknowledged as\n%s\nand then %s has created\n%s", o.Body, url, body)
 	case !replayed && created > 1:
-		a.fault(Duplicated, o, body, "it was first acknowledged as\n%s\nand then %s has created\n%s", o.Body, url,
-			body)
+		a.fault(Duplicated, o, body, "it was first acknowledged as\n%s\nand then %s has created\n%s", o.Body,
+			url, body)
 	case !same && !lost: // for a lost one, the other replicas replay what the key has created instead
-		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then by %s as\n%s", o.Body, url, body)
+		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then by %s as\n%s", o.Body, url,
+			body)
 	}
 }
 

@@ -122,7 +122,8 @@ func (a *Answer) Meaning() Meaning {
 			return Created
 		}
 		return Retryable
-	case a.Status == http.StatusBadRequest && strings.Contains(string(a.Body), ProblemPrefix+"malformed-body"):
+	case a.Status == http.StatusBadRequest &&
+		strings.Contains(string(a.Body), ProblemPrefix+"malformed-body"):
 		return Either
 	case a.Status == 408, a.Status == 409, a.Status == 429, a.Status >= 500 && a.Status != 501:
 		return Retryable
@@ -145,7 +146,8 @@ func (a *Answer) RetryAfter() time.Duration {
 func (a *Answer) why() string {
 	var problem storefront.Problem
 	json.Unmarshal(a.Body, &problem)
-	text := fmt.Sprintf("%d %s. %s", a.Status, strings.TrimPrefix(problem.Type, ProblemPrefix), problem.Detail)
+	text := fmt.Sprintf("%d %s. %s", a.Status, strings.TrimPrefix(problem.Type, ProblemPrefix),
+		problem.Detail)
 	for _, e := range problem.Errors {
 		text += fmt.Sprintf(" %s: %s", e.Pointer+e.Parameter+e.Header, e.Detail)
 	}
@@ -200,7 +202,8 @@ func (e *Exchange) SameOrder(other *Exchange) bool {
 		return true
 	}
 	var x, y any
-	return json.Unmarshal(e.Body, &x) == nil && json.Unmarshal(other.Body, &y) == nil && reflect.DeepEqual(x, y)
+	return json.Unmarshal(e.Body, &x) == nil && json.Unmarshal(other.Body, &y) == nil &&
+		reflect.DeepEqual(x, y)
 }
 
 // Last returns the last request of the call's own kind, or nil.

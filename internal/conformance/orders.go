@@ -76,8 +76,8 @@ func orderRequest(c *Call) (bool, string) {
 		}
 	}
 	if len(c.Exchanges) == 0 {
-		return true, "No request has come. Does the client send to Service.URL, through Service.Transport, and " +
-			"before it returns?"
+		return true, "No request has come. Does the client send to Service.URL, through " +
+			"Service.Transport, and before it returns?"
 	}
 	if item, qty := c.Exchanges[0].Order(); c.Item != "" && (item != c.Item || qty != c.Qty) {
 		return true, fmt.Sprintf("Request 1 is another order than item %q, qty %d.", c.Item, c.Qty)
@@ -89,7 +89,7 @@ func oneKey(c *Call) (bool, string) {
 	tries := c.tries(0, len(c.Exchanges))
 	for _, e := range tries {
 		if e.Key != tries[0].Key {
-			return true, fmt.Sprintf("Request %d has another key than request %d, and was to be the same order.",
+			return true, fmt.Sprintf("Request %d has another key than request %d, but for the same order.",
 				c.number(e), c.number(tries[0]))
 		}
 	}
@@ -158,8 +158,9 @@ func stops(c *Call) (met bool, violation string) {
 			met = true
 			for _, next := range p.tries[i+1:] {
 				if next.At.After(e.Ended) {
-					return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: %s",
-						c.number(next), c.number(e), whyFinal(e))
+					return true, fmt.Sprintf(
+						"Request %d was sent although the answer to request %d was final: %s", c.number(next),
+						c.number(e), whyFinal(e))
 				}
 			}
 		}
@@ -170,7 +171,8 @@ func stops(c *Call) (met bool, violation string) {
 func silence(c *Call) (bool, string) {
 	for _, p := range c.parts() {
 		if len(p.after) > 0 {
-			return true, fmt.Sprintf("Request %d was sent after %s had returned.", c.number(p.after[0]), p.result.Name)
+			return true, fmt.Sprintf("Request %d was sent after %s had returned.", c.number(p.after[0]),
+				p.result.Name)
 		}
 	}
 	return len(c.Results) > 0, c.stillRunning()
@@ -235,7 +237,8 @@ func takesOrder(c *Call) (met bool, violation string) {
 		i := slices.IndexFunc(p.tries, func(e *Exchange) bool { return e.Meaning() == Created })
 		met = met || i >= 0 && p.result != nil
 		if i >= 0 && p.result != nil && p.result.Err != nil && !p.result.Stuck {
-			return true, fmt.Sprintf("%s returned an error, although the answer to request %d is 201 with the order.",
+			return true, fmt.Sprintf(
+				"%s returned an error, although the answer to request %d is 201 with the order.",
 				p.result.Name, c.number(p.tries[i]))
 		}
 	}
@@ -306,7 +309,8 @@ func endsInADay(c *Call) (met bool, violation string) {
 	tries := c.tries(0, len(c.Exchanges))
 	for _, e := range tries {
 		if since := e.At.Sub(tries[0].At); since >= 24*time.Hour {
-			return true, fmt.Sprintf("Request %d came %v after the first.", c.number(e), since.Round(time.Second))
+			return true, fmt.Sprintf("Request %d came %v after the first.", c.number(e),
+				since.Round(time.Second))
 		}
 	}
 	if n := len(c.Exchanges); n >= MostRequests {
@@ -321,9 +325,10 @@ func ownKey(calls []*Call) (bool, *Call, string) {
 	for _, c := range calls {
 		for _, e := range c.tries(0, len(c.Exchanges)) {
 			if other := owner[e.Key]; e.Key != "" && other != nil && other != c {
-				return true, c, fmt.Sprintf("The key %q was used for another order before, which is that of the fault "+
-					"%q. Is it made once for all orders, from what is ordered, from the time, from a counter, or by a "+
-					"generator with a constant seed?", Excerpt(e.Key, 60), other.Fault)
+				return true, c, fmt.Sprintf(
+					"The key %q was used for another order before, which is that of the fault %q. Is it "+
+						"made once for all orders, from what is ordered, from the time, from a counter, or "+
+						"by a generator with a constant seed?", Excerpt(e.Key, 60), other.Fault)
 			}
 			owner[e.Key] = c
 		}
@@ -451,8 +456,8 @@ func (c *Call) leaves() (met bool, violation string) {
 		}
 		met = true
 		if !e.Left && !e.Ended.IsZero() {
-			return true, fmt.Sprintf("The client waited for the answer to request %d until the shop closed the "+
-				"connection, after %v.", c.number(e), LongestTry)
+			return true, fmt.Sprintf("The client waited for the answer to request %d until the shop "+
+				"closed the connection, after %v.", c.number(e), LongestTry)
 		}
 	}
 	return met, ""
@@ -517,8 +522,8 @@ func whyRetryable(e *Exchange) string {
 
 func whyFinal(e *Exchange) string {
 	if e.Meaning() == Created {
-		return "it is 201 with the order. Does the client read all of the body, and wait for it before it tries " +
-			"again?"
+		return "it is 201 with the order. Does the client read all of the body, and wait for it before " +
+			"it tries again?"
 	}
 	return fmt.Sprintf("it is %d.", e.Answer.Status)
 }

@@ -63,7 +63,8 @@ func cursorAsGiven(c *Call) (met bool, violation string) {
 		}
 		met = true
 		if !e.CursorKnown {
-			return true, fmt.Sprintf("The cursor of request %d, %q, was never given out.", i+1, Excerpt(e.Cursor, 60))
+			return true, fmt.Sprintf("The cursor of request %d, %q, was never given out.", i+1,
+				Excerpt(e.Cursor, 60))
 		}
 	}
 	return met, ""
@@ -97,8 +98,9 @@ func wholeList(c *Call) (met bool, violation string) {
 		met = true
 		for _, id := range c.Items {
 			if !c.Changed[id] && !slices.Contains(r.IDs, id) {
-				return true, fmt.Sprintf("%s returned no error, but not %q, which was in the list throughout. %s",
-					r.Name, id, c.whyNotWhole())
+				return true, fmt.Sprintf(
+					"%s returned no error, but not %q, which was in the list throughout. %s", r.Name, id,
+					c.whyNotWhole())
 			}
 		}
 	}
@@ -140,8 +142,8 @@ func freshEnough(c *Call) (met bool, violation string) {
 		met = met || i > 0
 		if r.Text != r.Want && slices.ContainsFunc(c.Results[:i],
 			func(old *Result) bool { return old.Want == r.Text }) {
-			return true, fmt.Sprintf("%s returned the name %q, which the product had before; it is %q now, and "+
-				"what the client kept is too old.", r.Name, r.Text, r.Want)
+			return true, fmt.Sprintf("%s returned the name %q, which the product had before; it is %q "+
+				"now, and what the client kept is too old.", r.Name, r.Text, r.Want)
 		}
 	}
 	return met, ""

@@ -94,8 +94,8 @@ func Check(file string, store Store, wrap func(http.Handler) http.Handler) error
 	var faults []error
 	for _, e := range exchanges {
 		if e.want == nil {
-			faults = append(faults, fmt.Errorf("%s:%d: no response is recorded for this request: see README.md there",
-				file, e.line))
+			faults = append(faults, fmt.Errorf("%s:%d: no response is recorded for this request: see "+
+				"README.md there", file, e.line))
 			continue
 		}
 		for _, fault := range e.want.faults(e.got) {
@@ -236,8 +236,9 @@ func put(store Store, text string) error {
 	if err := loaded.Load(strings.NewReader(text)); err != nil {
 		return err
 	}
-	for name, c := range map[string]*storefront.Collection{"users": &loaded.Users, "products": &loaded.Products,
-		"widgets": &loaded.Widgets} {
+	for name, c := range map[string]*storefront.Collection{
+		"users": &loaded.Users, "products": &loaded.Products, "widgets": &loaded.Widgets,
+	} {
 		if resources := slices.Collect(c.All()); len(resources) > 0 {
 			if err := store.Put(context.Background(), name, resources...); err != nil {
 				return err

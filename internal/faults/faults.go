@@ -41,7 +41,7 @@ func (p Pace) MaxAge() time.Duration {
 type Fault struct {
 	Name    string
 	Clients int           // that meet it at the same time
-	Final   bool          // the client cannot have what it wants until somebody fixes something, and must say so
+	Final   bool          // the client must say that it cannot have what it wants until something is fixed
 	Later   time.Duration // how long it takes until that is done
 	Hard    bool          // it meets an order with an item and a quantity that clients often mis-encode
 

@@ -156,7 +156,8 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	control.SetReadDeadline(time.Time{})
 	e := &conformance.Exchange{
-		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(), Key: key(r.Header.Get("Idempotency-Key")),
+		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(),
+		Key:  key(r.Header.Get("Idempotency-Key")),
 		Body: body, Tag: r.Header.Get("If-None-Match"), Path: r.URL.Path,
 		Authorization: r.Header.Get("Authorization"),
 	}

@@ -17,7 +17,8 @@ var orderFaults = []Fault{
 	{Name: "three answers are lost", Hard: true, steps: always(repeat(3, comes(conformance.NoAnswer))...)},
 	{Name: "the answer is cut in its head", steps: cuts(conformance.CutHead)},
 	{Name: "the answer is cut in its body", steps: cuts(conformance.CutBody, conformance.CutBody)},
-	{Name: "the answer is cut in its body, in chunks", steps: cuts(conformance.CutChunk, conformance.CutChunk)},
+	{Name: "the answer is cut in its body, in chunks",
+		steps: cuts(conformance.CutChunk, conformance.CutChunk)},
 	{Name: "a proxy sends the request twice", steps: always(step{times: 2})},
 	{Name: "the answer comes after 35 s", takes: Minutes, steps: always(comes(conformance.Late))},
 	{Name: "the answer never comes", takes: Minutes, steps: always(comes(conformance.Silent))},
@@ -58,9 +59,9 @@ var orderFaults = []Fault{
 			forged[:len(forged)/2]), "Content-Type", "application/json")}
 	}},
 	{Name: "everything at once", takes: Minutes, steps: func(d Dice) []step {
-		steps := []step{comes(conformance.NoAnswer), lost(), done(says(502, html)), unavailable(d.retryAfter()),
-			says(429, html), {times: 1, delivery: conformance.CutBody, part: d.Float64()}, says(409, html),
-			says(201, signIn)}
+		steps := []step{comes(conformance.NoAnswer), lost(), done(says(502, html)),
+			unavailable(d.retryAfter()), says(429, html),
+			{times: 1, delivery: conformance.CutBody, part: d.Float64()}, says(409, html), says(201, signIn)}
 		d.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 		return steps
 	}},
@@ -71,7 +72,8 @@ var orderFaults = []Fault{
 	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(says(503, html))},
 	{Name: "201 with a page without end", takes: Days, Final: true, forever: true,
 		steps: always(says(201, html))},
-	{Name: "cut answers without end", takes: Days, Final: true, forever: true, steps: cuts(conformance.CutBody)},
+	{Name: "cut answers without end", takes: Days, Final: true, forever: true,
+		steps: cuts(conformance.CutBody)},
 
 	{Name: "200 with an order", Final: true,
 		steps: always(says(200, forged, "Content-Type", "application/json"))},
@@ -112,8 +114,9 @@ var orderFaults = []Fault{
 var (
 	refused = problem(422, "order-refused", "There is none left.",
 		`,"reason":"sold-out","errors":[{"detail":"There is none left.","pointer":"#/item"}]`)
-	keyReused = problem(422, "idempotency-key-reused", "The key was used before, with another order. Use a "+
-		"new key for a new order.", `,"errors":[{"detail":"The key belongs to another order.","header":"Idempotency-Key"}]`)
+	keyReused = problem(422, "idempotency-key-reused",
+		"The key was used before, with another order. Use a new key for a new order.",
+		`,"errors":[{"detail":"The key belongs to another order.","header":"Idempotency-Key"}]`)
 )
 
 func unavailable(retryAfter string) step {
@@ -193,8 +196,12 @@ var productFaults = []Fault{
 	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")),
 		pause: time.Millisecond},
 	{Name: "503", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
-	{Name: "503 between", steps: func(d Dice) []step { return []step{{times: 1}, unavailable(d.retryAfter())} }},
-	{Name: "429", steps: func(d Dice) []step { return []step{says(429, html, "Retry-After", d.retryAfter())} }},
+	{Name: "503 between", steps: func(d Dice) []step {
+		return []step{{times: 1}, unavailable(d.retryAfter())}
+	}},
+	{Name: "429", steps: func(d Dice) []step {
+		return []step{says(429, html, "Retry-After", d.retryAfter())}
+	}},
 	{Name: "the answer is cut", steps: cuts(conformance.CutBody)},
 	{Name: "the answer is lost", steps: always(comes(conformance.NoAnswer))},
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},

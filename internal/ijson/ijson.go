@@ -77,7 +77,8 @@ func (m Member) Int64() (n int64, ok bool) {
 	}
 	mantissa, power := string(m.Value), int64(0)
 	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
-		power, _ = strconv.ParseInt(mantissa[i+1:], 10, 63) // stops at 2^62, which no number of digits makes up for
+		// It stops at 2^62, which no number of digits makes up for.
+		power, _ = strconv.ParseInt(mantissa[i+1:], 10, 63)
 		mantissa = mantissa[:i]
 	}
 	unsigned := strings.TrimPrefix(mantissa, "-")
@@ -356,12 +357,14 @@ func (p *parser) str() (text []byte, ok bool) {
 	p.rest = p.rest[end+1:]
 	text = literal[1:end]
 	if escaped {
-		if hasLoneSurrogate(literal) && !p.fault(`has a surrogate (\uD800 to \uDFFF) that is not one of a pair`) {
+		if hasLoneSurrogate(literal) &&
+			!p.fault(`has a surrogate (\uD800 to \uDFFF) that is not one of a pair`) {
 			return nil, false
 		}
 		text = unescape(literal)
 	}
-	if (escaped || !ascii) && bytes.ContainsFunc(text, IsNoncharacter) && !p.fault("has a noncharacter, such as U+FFFF") {
+	if (escaped || !ascii) && bytes.ContainsFunc(text, IsNoncharacter) &&
+		!p.fault("has a noncharacter, such as U+FFFF") {
 		return nil, false
 	}
 	return text, true

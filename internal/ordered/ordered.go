@@ -40,7 +40,7 @@ const maxNode = 64
 type node[V Value] struct {
 	items    []V                       // in a leaf
 	children []atomic.Pointer[node[V]] // in an inner node
-	least    []string                  // in an inner node: the lower bound of each child but the first, copied
+	least    []string                  // in an inner node: copied lower bounds of all children but the first
 
 	// Comparing the IDs of items or least would cost a cache miss for each one,
 	// so searches compare sort keys, which are contiguous in memory.

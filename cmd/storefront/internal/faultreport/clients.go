@@ -217,7 +217,9 @@ func (cl *client) find(kind conformance.Kind, r *http.Request, e *conformance.Ex
 	case conformance.Products:
 		return cl.newest(func(c *faults.Call) bool { return isOfProduct(c, e) && !c.Outlived() })
 	}
-	return cl.newest(func(c *faults.Call) bool { return c.Exchanges[len(c.Exchanges)-1].Answer.Status/100 == 3 })
+	return cl.newest(func(c *faults.Call) bool {
+		return c.Exchanges[len(c.Exchanges)-1].Answer.Status/100 == 3
+	})
 }
 
 // isOfProduct reports whether a call reads the product that a request asks for.
@@ -241,7 +243,8 @@ func (cl *client) findOrder(e *conformance.Exchange) *faults.Call {
 			slices.ContainsFunc(c.Exchanges, func(try *conformance.Exchange) bool { return try.Key == e.Key })
 	})
 	if c != nil {
-		if last := c.Last(); last.Done && last.Meaning() != conformance.Retryable && !e.SameOrder(c.Exchanges[0]) {
+		last := c.Last()
+		if last.Done && last.Meaning() != conformance.Retryable && !e.SameOrder(c.Exchanges[0]) {
 			return nil // another order with a key that was used
 		}
 		return c
@@ -250,7 +253,8 @@ func (cl *client) findOrder(e *conformance.Exchange) *faults.Call {
 	return cl.newest(func(c *faults.Call) bool {
 		last := c.Last()
 		return c.Kind == conformance.Orders && item != "" && c.Item == item && c.Qty == qty &&
-			last.Done && last.Meaning() == conformance.Retryable && e.At.Sub(last.Ended) < conformance.Patience
+			last.Done && last.Meaning() == conformance.Retryable &&
+			e.At.Sub(last.Ended) < conformance.Patience
 	})
 }
 
@@ -261,8 +265,9 @@ func (cl *client) findWalk(kind conformance.Kind, query url.Values) *faults.Call
 			return newest // which goes on with a page that it has kept
 		}
 		gave := cl.newest(func(c *faults.Call) bool {
-			return c.Kind == kind && slices.ContainsFunc(c.Exchanges,
-				func(e *conformance.Exchange) bool { return bytes.Contains(e.Answer.Body, []byte(`"`+cursor+`"`)) })
+			return c.Kind == kind && slices.ContainsFunc(c.Exchanges, func(e *conformance.Exchange) bool {
+				return bytes.Contains(e.Answer.Body, []byte(`"`+cursor+`"`))
+			})
 		})
 		return cmp.Or(gave, newest)
 	}

@@ -122,7 +122,8 @@ func (s *Server) report() (r *report) {
 
 func (s *Server) reportNow() *report {
 	r := &report{
-		Seed: s.seed, NotJudged: unjudged, Clients: []clientReport{}, Latest: []callReport{}, NotCounted: s.beyond,
+		Seed: s.seed, NotJudged: unjudged, NotCounted: s.beyond,
+		Clients: []clientReport{}, Latest: []callReport{},
 		MostClients: mostClients, MostCalls: mostCalls, MostExchanges: mostExchanges,
 		MostMegabytes: mostBytes >> 20,
 	}
@@ -143,7 +144,8 @@ func (s *Server) reportNow() *report {
 			for _, e := range c.Exchanges {
 				if e.Created != "" {
 					item, qty := e.Order()
-					cr.Created = append(cr.Created, createdOrder{e.Created, printable(item), qty, names[&c.Call]})
+					cr.Created = append(cr.Created,
+						createdOrder{e.Created, printable(item), qty, names[&c.Call]})
 				}
 			}
 		}
@@ -268,11 +270,11 @@ func (s *Server) Summary() string {
 			if k.Round == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "%s: %s (%s): %d checks passed, %d failed, %d not met\n", c.Name, k.Kind, k.Calls(),
-				len(k.Passed()), len(k.Failed()), len(k.NotMet()))
+			fmt.Fprintf(&b, "%s: %s (%s): %d checks passed, %d failed, %d not met\n", c.Name, k.Kind,
+				k.Calls(), len(k.Passed()), len(k.Failed()), len(k.NotMet()))
 			for _, v := range k.Failed() {
-				fmt.Fprintf(&b, "  failed %s in %s%s: %s\n    The broken promise: %s\n", v.Check, v.Call, v.more(),
-					v.Fault, v.Promise)
+				fmt.Fprintf(&b, "  failed %s in %s%s: %s\n    The broken promise: %s\n", v.Check, v.Call,
+					v.more(), v.Fault, v.Promise)
 			}
 		}
 	}
