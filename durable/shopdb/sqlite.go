@@ -235,14 +235,22 @@ var errNoRoom = errors.New("database or disk is full, but for what it takes to e
 
 // room returns errNoRoom if the database might not have the room to take what the WAL has.
 func (f *sqliteFile) room() error {
-	size := f.size()
-	if size == 0 {
-		return nil
-	}
-	if free, err := f.free(filepath.Dir(f.path)); err == nil && free < size+walRoom {
+	if free, err := f.free(filepath.Dir(f.path)); err == nil && free < f.size()+walRoom {
 		return errNoRoom
 	}
 	return nil
+}
+
+// makeRoom is room for who is about to write. If the disk has no room, it first empties the WAL: an order
+// that came back later would find that others have taken the room.
+func (f *sqliteFile) makeRoom(ctx context.Context) error {
+	if f.room() == nil {
+		return nil
+	}
+	if err := empty(ctx, f.pinned); err != nil {
+		return errNoRoom
+	}
+	return f.room()
 }
 
 // intact returns an error if one of the files is no longer the one that was opened, or can only be read.
@@ -449,18 +457,23 @@ func (c *fileConn) exec(ctx context.Context, query string, f func() (driver.Resu
 	verb := strings.ToUpper(strings.SplitN(query, " ", 2)[0])
 	ends := slices.Contains([]string{"COMMIT", "END", "RELEASE", "ROLLBACK"}, verb)
 	if !ends {
-		if err := errors.Join(c.file.usable(), c.file.room()); err != nil {
+		if err := c.file.usable(); err != nil {
 			return nil, err
 		}
 	}
-	try := func() error {
-		result, err = f()
+	try := func(err error) error {
+		if err == nil {
+			result, err = f()
+		}
 		return err
 	}
-	if c.inTx || c.raw || ends {
-		err = try()
-	} else {
-		err = c.file.writers.write(ctx, try)
+	switch {
+	case ends:
+		err = try(nil)
+	case c.inTx || c.raw:
+		err = try(c.file.room())
+	default:
+		err = c.file.writers.write(ctx, func() error { return try(c.file.makeRoom(ctx)) })
 	}
 	switch {
 	case err != nil || c.inTx:
@@ -491,15 +504,17 @@ func (c *fileConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 		return nil, err
 	}
 	var tx driver.Tx
-	begin := func() (err error) {
-		tx, err = c.sqliteConn.BeginTx(ctx, opts)
+	begin := func(err error) error {
+		if err == nil {
+			tx, err = c.sqliteConn.BeginTx(ctx, opts)
+		}
 		return err
 	}
 	var err error
 	if opts.ReadOnly {
-		err = begin()
+		err = begin(nil)
 	} else {
-		err = c.file.writers.write(ctx, begin)
+		err = c.file.writers.write(ctx, func() error { return begin(c.file.makeRoom(ctx)) })
 	}
 	if err != nil {
 		return nil, c.file.explain(err)

@@ -304,6 +304,21 @@ func read(t *testing.T, name string) (end func()) {
 	return end
 }
 
+// On a disk that is almost full, who is about to write empties the WAL itself, and is not sent away.
+func TestWritersOnAnAlmostFullDiskMakeRoom(t *testing.T) {
+	dir := t.TempDir()
+	db, file := openFile(t, filepath.Join(dir, "shop.db"))
+	must.Get(db.ExecContext(t.Context(), `CREATE TABLE t (b)`))(t)
+	used := 1<<40 - must.Get(disk(1<<40)(dir))(t)
+	file.free = disk(int64(used) + walRoom + 600<<10)
+	for range 100 {
+		tx := must.Get(db.BeginTx(t.Context(), nil))(t)
+		must.Get(tx.ExecContext(t.Context(), `INSERT INTO t VALUES (randomblob(1000))`))(t)
+		must.OK(t, tx.Commit())
+		must.Get(db.ExecContext(t.Context(), `INSERT INTO t VALUES (randomblob(1000))`))(t)
+	}
+}
+
 // While a reader keeps the WAL from being emptied, orders are created until there is
 // just the room that it takes to empty it, and no longer.
 func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
