@@ -135,6 +135,9 @@ type fakeDB struct {
 	// questions by which the store finds out what it is connected to.
 	run func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error)
 
+	// catalog, if it is not nil, returns what the database says of its tables; it says nothing otherwise.
+	catalog func() [][]driver.Value
+
 	// names, if it is not nil, has the names of the servers that the connections lead to, in turn.
 	names []string
 
@@ -307,6 +310,9 @@ type fakeConn struct {
 // answer returns what db.run answers, or errPassOn.
 func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value) ([][]driver.Value, error) {
 	kind := kindOf(query)
+	if kind == "CATALOG" && c.db.catalog != nil {
+		return c.db.catalog(), nil
+	}
 	if kind == "SERVER" && c.db.names != nil {
 		return [][]driver.Value{{c.db.names[c.n%len(c.db.names)]}}, nil
 	}

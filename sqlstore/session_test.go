@@ -330,3 +330,23 @@ func TestQuestionsAboutSettingsAreRetried(t *testing.T) {
 		})
 	}
 }
+
+// While another program migrates, MariaDB may tell of a table without its constraints.
+func TestTableIsLookedAtAgainBeforeItIsRefused(t *testing.T) {
+	for flawed, says := range map[int]string{0: "", 1: "", 3: "", 100: "no unique constraint on id"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeDB(postgres)
+			f.catalog = func() [][]driver.Value {
+				rows := [][]driver.Value{{"storefront_users", "id", "bytea"}, {"storefront_users", "body", "text"}}
+				if flawed--; flawed < 0 {
+					rows = append(rows, []driver.Value{"storefront_users", "id", "unique"})
+				}
+				return rows
+			}
+			_, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1)
+			if says == "" && err != nil || says != "" && !strings.Contains(fmt.Sprint(err), says) {
+				t.Errorf("ListUsers returned %v, want an error that says %q", err, says)
+			}
+		})
+	}
+}

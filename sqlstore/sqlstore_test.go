@@ -238,7 +238,7 @@ func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			db := open(t, f)
-			for i := range methods(nil, nil) {
+			for i := range methods(t.Context(), nil) {
 				m := methods(t.Context(), sqlstore.New(db, &sqlstore.Options{Timeout: 3 * time.Second}))[i]
 				began := time.Now()
 				err := m.call()

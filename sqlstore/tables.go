@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // uniqueColumns are the columns, by table, that the store relies on to have each value once.
@@ -28,7 +29,24 @@ func (s *Store) lookAtTables(ctx context.Context) (missing string, err error) {
 
 // lookAtTables returns an error if a table is not as the store needs it, or not the store's, and the name
 // of a table that is not there. It returns neither if the database does not tell.
+//
+// What is wrong must stay: while an ALTER TABLE ends, as of a Migrate elsewhere, MariaDB leaves the table
+// out of a part of its catalog.
 func (c *session) lookAtTables(ctx context.Context, st *statements) (missing string, err error) {
+	for pause := 50 * time.Millisecond; ; pause *= 2 {
+		missing, err = c.lookOnce(ctx, st)
+		if err == nil || transient(err) || pause > 400*time.Millisecond {
+			return missing, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+func (c *session) lookOnce(ctx context.Context, st *statements) (missing string, err error) {
 	types := make(map[string]map[string]string) // by table and column, or ""
 	unique := make(map[[2]string]bool)          // by table and column
 	var table, column, kind string
