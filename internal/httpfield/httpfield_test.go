@@ -1,6 +1,7 @@
 package httpfield
 
 import (
+	"maps"
 	"math/rand/v2"
 	"mime"
 	"net/url"
@@ -12,87 +13,36 @@ import (
 	"unicode/utf8"
 )
 
-// matchCases says which lines match the tag "tag" in a weak comparison.
-var matchCases = []struct {
-	name  string
-	lines []string
-	match bool
-}{
-	{"the tag", []string{`"tag"`}, true},
-	{"another tag", []string{`"other"`}, false},
-	{"the tag, weak: the comparison is weak", []string{`W/"tag"`}, true},
-	{"another tag, weak", []string{`W/"other"`}, false},
-	{"asterisk", []string{`*`}, true},
-	{"asterisk with white space around", []string{" *\t"}, true},
-	{"quoted asterisk is a tag", []string{`"*"`}, false},
-	{"white space around the tag", []string{" \t\"tag\"\t "}, true},
-	{"first of a list", []string{`"tag", "b"`}, true},
-	{"last of a list", []string{`"a", "b", "tag"`}, true},
-	{"last of a list without white space", []string{`"a","b","tag"`}, true},
-	{"list with tabs", []string{"\"a\"\t,\t\"tag\""}, true},
-	{"weak in a list", []string{`"a", W/"tag"`}, true},
-	{"not in a list", []string{`"a", W/"b", "c"`}, false},
-	{"empty elements before", []string{`, ,,"tag"`}, true},
-	{"empty elements between and after", []string{`"a",, ,"tag",`}, true},
-	{"only commas", []string{`, ,`}, false},
-	{"second line", []string{`"a"`, `"tag"`}, true},
-	{"second line, weak", []string{`"a", "b"`, `"c", W/"tag"`}, true},
-	{"no line", []string{`"a"`, `"b"`}, false},
-	{"empty line before", []string{``, `"tag"`}, true},
-	{"comma at the end of a line", []string{`"a",`, `"tag"`}, true},
-	{"empty tag", []string{`""`}, false},
-	{"empty tag before", []string{`"","tag"`}, true},
-	{"comma inside the quotes", []string{`"a,b"`}, false},
-	{"comma inside the quotes before", []string{`"a,b", "tag"`}, true},
-	{"comma at the end inside the quotes", []string{`"a,","tag"`}, true},
-	{"asterisk inside the quotes before", []string{`"a,*", "tag"`}, true},
-	{"the tag's characters inside the quotes of another one", []string{`"a,tag"`}, false},
-	{"backslash before a quote does not escape it", []string{`"a\", "tag"`}, true},
-	{"obs-text", []string{"\"\x80\xff\", \"tag\""}, true},
-	{"UTF-8", []string{`"ä", "tag"`}, true},
-	{"empty", []string{``}, false},
-	{"white space", []string{" \t"}, false},
-	{"no quotes", []string{`tag`}, false},
-	{"single quotes", []string{`'tag'`}, false},
-	{"no opening quote", []string{`tag"`}, false},
-	{"no closing quote", []string{`"tag`}, false},
-	{"one quote", []string{`"`}, false},
-	{"lower-case w", []string{`w/"tag"`}, false},
-	{"W without slash", []string{`W"tag"`}, false},
-	{"W with backslash", []string{`W\"tag"`}, false},
-	{"W twice", []string{`W/W/"tag"`}, false},
-	{"white space after W/", []string{`W/ "tag"`}, false},
-	{"W/ alone", []string{`W/`}, false},
-	{"other case", []string{`"TAG"`}, false},
-	{"shortened", []string{`"ta"`}, false},
-	{"white space inside the quotes", []string{`" tag"`}, false},
-	{"space in a tag before: that is not a tag", []string{`"a b", "tag"`}, false},
-	{"control character in a tag before", []string{"\"a\x01\", \"tag\""}, false},
-	{"DEL in a tag before", []string{"\"a\x7f\", \"tag\""}, false},
-	{"junk before", []string{`junk, "tag"`}, false},
-	{"junk behind", []string{`"tag", junk`}, true},
-	{"junk joined on", []string{`"tag"junk`}, false},
-	{"junk after white space", []string{`"tag" junk`}, false},
-	{"semicolon for a comma", []string{`"a"; "tag"`}, false},
-	{"no comma", []string{`"a" "tag"`}, false},
-	{"unterminated before", []string{`"a, "tag"`}, false},
-	{"unterminated line before", []string{`"a`, `"tag"`}, false},
-	{"junk line before", []string{`junk`, `"tag"`}, false},
-	{"asterisk in a list", []string{`"a", *`}, false},
-	{"asterisk before a tag", []string{`*, "a"`}, false},
-	{"asterisk before another line", []string{`*`, `"a"`}, false},
-	{"asterisk in a second line", []string{`"a"`, `*`}, false},
-	{"asterisk twice", []string{`*, *`}, false},
-	{"asterisk twice without a comma", []string{`**`}, false},
+// tagLines are lines of a field by whether they match the tag "tag" in a weak comparison.
+var tagLines = map[bool][]string{
+	true: {
+		`"tag"`, `W/"tag"`, `*`, " *\t", " \t\"tag\"\t ", `"tag", "b"`, `"a", "b", "tag"`, `"a","b","tag"`,
+		"\"a\"\t,\t\"tag\"", `"a", W/"tag"`, `, ,,"tag"`, `"a",, ,"tag",`, `"","tag"`, `"ä", "tag"`,
+		"\"\x80\xff\", \"tag\"", `"tag", junk`,
+		// Several lines are one list.
+		"\"a\"\n\"tag\"", "\"a\", \"b\"\n\"c\", W/\"tag\"", "\n\"tag\"", "\"a\",\n\"tag\"",
+		// Quotes end nowhere but at a quote, and what is between them is a tag's.
+		`"a,b", "tag"`, `"a,","tag"`, `"a,*", "tag"`, `"a\", "tag"`,
+	},
+	false: {
+		`"other"`, `W/"other"`, `"*"`, `"a", W/"b", "c"`, `, ,`, "\"a\"\n\"b\"", `""`, `"a,b"`, `"a,tag"`, ``,
+		" \t", `"TAG"`, `"ta"`, `" tag"`,
+		// What is no tag, and what follows on it.
+		`tag`, `'tag'`, `tag"`, `"tag`, `"`, `w/"tag"`, `W"tag"`, `W\"tag"`, `W/W/"tag"`, `W/ "tag"`, `W/`,
+		`"a b", "tag"`, "\"a\x01\", \"tag\"", "\"a\x7f\", \"tag\"", `junk, "tag"`, `"tag"junk`, `"tag" junk`,
+		`"a"; "tag"`, `"a" "tag"`, `"a, "tag"`, "\"a\n\"tag\"", "junk\n\"tag\"",
+		// An asterisk is the only one.
+		`"a", *`, `*, "a"`, "*\n\"a\"", "\"a\"\n*", `*, *`, `**`,
+	},
 }
 
 func TestMatchETag(t *testing.T) {
-	for _, test := range matchCases {
-		t.Run(test.name, func(t *testing.T) {
-			if got := MatchETag(test.lines, `"tag"`, true); got != test.match {
-				t.Errorf("%q: %t", test.lines, got)
+	for want, fields := range tagLines {
+		for _, field := range fields {
+			if got := MatchETag(strings.Split(field, "\n"), `"tag"`, true); got != want {
+				t.Errorf("%q: %t", field, got)
 			}
-		})
+		}
 	}
 }
 
@@ -119,131 +69,93 @@ func TestStrongComparisonMatchesNoWeakTag(t *testing.T) {
 // absent is a Cache-Control without any directive that has a meaning.
 var absent = CacheControl{MaxAge: Forever, MaxStale: -1, StaleIfError: -1}
 
-// with returns absent with changes.
-func with(change func(*CacheControl)) CacheControl {
-	c := absent
-	change(&c)
-	return c
-}
-
-var (
-	noCache  = with(func(c *CacheControl) { c.NoCache = true })
-	thirty   = with(func(c *CacheControl) { c.AcceptsAge, c.MaxAge = true, 30*time.Second })
-	anyStale = with(func(c *CacheControl) { c.AcceptsAge, c.MaxStale = true, Forever })
-)
-
-var cacheControlCases = []struct {
-	name  string
-	lines []string
-	want  CacheControl
+var cacheControls = []struct {
+	change func(*CacheControl) // to absent
+	fields []string
 }{
-	{"no line", nil, absent},
-	{"empty", []string{``}, absent},
-	{"only commas", []string{`, ,`}, absent},
-	{"unknown", []string{`x, y=1, z="2"`}, absent},
-	{"no-cache", []string{`no-cache`}, noCache},
-	{"no-cache with an argument", []string{`no-cache="x"`}, noCache},
-	{"no-store", []string{`no-store`}, with(func(c *CacheControl) { c.NoStore = true })},
-	{"only-if-cached", []string{`only-if-cached`}, with(func(c *CacheControl) { c.OnlyIfCached, c.AcceptsAge = true, true })},
-	{"max-age", []string{`max-age=30`}, thirty},
-	{"max-age in quotes", []string{`max-age="30"`}, thirty},
-	{"max-age in capitals", []string{`MAX-AGE=30`}, thirty},
-	{"max-age with leading zeros", []string{`max-age=0030`}, thirty},
-	{"max-age among empty elements and white space", []string{" ,\t, max-age=30 ,\t,"}, thirty},
-	{"max-age in the second line", []string{`x`, `max-age=30`}, thirty},
-	{"the least max-age", []string{`max-age=60, max-age=30`, `max-age=90`}, thirty},
-	{"max-age=0", []string{`max-age=0`}, with(func(c *CacheControl) { c.AcceptsAge, c.NoCache, c.MaxAge = true, true, 0 })},
-	{"max-age of more than 64 bits", []string{`max-age=99999999999999999999`}, with(func(c *CacheControl) { c.AcceptsAge = true })},
-	{"max-age of more nanoseconds than 63 bits", []string{`max-age=9223372037`}, with(func(c *CacheControl) { c.AcceptsAge = true })},
-	{"the most min-fresh", []string{`min-fresh=1, min-fresh=5, min-fresh=2`}, with(func(c *CacheControl) { c.AcceptsAge, c.MinFresh = true, 5*time.Second })},
-	{"max-stale without an argument", []string{`max-stale`}, anyStale},
-	{"max-stale, huge", []string{`max-stale=99999999999999999999`}, anyStale},
-	{"the least max-stale", []string{`max-stale, max-stale=3, max-stale=2, max-stale=4, max-stale`}, with(func(c *CacheControl) { c.AcceptsAge, c.MaxStale = true, 2*time.Second })},
-	{"the least stale-if-error", []string{`stale-if-error=3, stale-if-error=2, stale-if-error=4`}, with(func(c *CacheControl) { c.StaleIfError = 2 * time.Second })},
-	{"a comma in quotes does not separate", []string{`x="a, no-cache", max-age=30`}, thirty},
-	{"an escaped quote does not end", []string{`x="a\", no-cache", max-age=30`}, thirty},
-	{"an escaped backslash does not escape", []string{`x="a\\", max-age=30`}, thirty},
-
-	{"no argument", []string{`max-age`}, noCache},
-	{"empty argument", []string{`max-age=`}, noCache},
-	{"empty quoted argument", []string{`max-age=""`}, noCache},
-	{"sign", []string{`max-age=+30`}, noCache},
-	{"fraction", []string{`max-age=30.0`}, noCache},
-	{"unit", []string{`max-age=30s`}, noCache},
-	{"digits that are not ASCII", []string{`max-age=٣٠`}, noCache},
-	{"white space around the equals sign", []string{`max-age = 30`}, noCache},
-	{"white space in the quotes", []string{`max-age=" 30"`}, noCache},
-	{"no closing quote", []string{`max-age="30`}, noCache},
-	{"no opening quote", []string{`max-age=30"`}, noCache},
-	{"quoted and more", []string{`max-age="3"0`}, noCache},
-	{"semicolon", []string{`max-age=30; x`}, noCache},
-	{"not a directive", []string{`@`}, noCache},
-	{"an unterminated quote swallows the rest", []string{`x="a, max-age=30`}, noCache},
-	{"an escape at the end", []string{`x="a\`}, noCache},
-	{"no name", []string{`=1`}, noCache},
+	{func(c *CacheControl) {}, []string{``, `, ,`, `x, y=1, z="2"`}},
+	{func(c *CacheControl) { c.NoCache = true }, []string{`no-cache`, `no-cache="x"`, `max-age`, `max-age=`,
+		`max-age=""`, `max-age=+30`, `max-age=30.0`, `max-age=30s`, `max-age=٣٠`, `max-age = 30`,
+		`max-age=" 30"`, `max-age="30`, `max-age=30"`, `max-age="3"0`, `max-age=30; x`, `@`,
+		`x="a, max-age=30`, `x="a\`, `=1`}},
+	{func(c *CacheControl) { c.NoStore = true }, []string{`no-store`}},
+	{func(c *CacheControl) { c.OnlyIfCached, c.AcceptsAge = true, true }, []string{`only-if-cached`}},
+	{func(c *CacheControl) { c.AcceptsAge, c.MaxAge = true, 30*time.Second }, []string{`max-age=30`,
+		`max-age="30"`, `MAX-AGE=30`, `max-age=0030`, " ,\t, max-age=30 ,\t,", "x\nmax-age=30",
+		"max-age=60, max-age=30\nmax-age=90", `x="a, no-cache", max-age=30`, `x="a\", no-cache", max-age=30`,
+		`x="a\\", max-age=30`}},
+	{func(c *CacheControl) { c.AcceptsAge, c.NoCache, c.MaxAge = true, true, 0 }, []string{`max-age=0`}},
+	{func(c *CacheControl) { c.AcceptsAge = true }, []string{`max-age=99999999999999999999`,
+		`max-age=9223372037`}},
+	{func(c *CacheControl) { c.AcceptsAge, c.MinFresh = true, 5*time.Second },
+		[]string{`min-fresh=1, min-fresh=5, min-fresh=2`}},
+	{func(c *CacheControl) { c.AcceptsAge, c.MaxStale = true, Forever }, []string{`max-stale`,
+		`max-stale=99999999999999999999`}},
+	{func(c *CacheControl) { c.AcceptsAge, c.MaxStale = true, 2*time.Second },
+		[]string{`max-stale, max-stale=3, max-stale=2, max-stale=4, max-stale`}},
+	{func(c *CacheControl) { c.StaleIfError = 2 * time.Second },
+		[]string{`stale-if-error=3, stale-if-error=2, stale-if-error=4`}},
 }
 
 func TestParseCacheControl(t *testing.T) {
-	for _, test := range cacheControlCases {
-		t.Run(test.name, func(t *testing.T) {
-			if got := ParseCacheControl(test.lines); got != test.want {
-				t.Errorf("%q\n got %+v\nwant %+v", test.lines, got, test.want)
+	for _, row := range cacheControls {
+		want := absent
+		row.change(&want)
+		for _, field := range row.fields {
+			if got := ParseCacheControl(strings.Split(field, "\n")); got != want {
+				t.Errorf("%q\n got %+v\nwant %+v", field, got, want)
 			}
-		})
+		}
+	}
+	if got := ParseCacheControl(nil); got != absent {
+		t.Errorf("no line: %+v", got)
 	}
 }
 
-var jsonCases = []struct {
-	name  string
-	lines []string
-	json  bool
-}{
-	{"none", nil, false},
-	{"empty", []string{""}, false},
-	{"one", []string{"application/json"}, true},
-	{"another", []string{"text/plain"}, false},
-	{"two lines", []string{"application/json", "application/json"}, true},
-	{"three lines", []string{"application/json", "application/json", "application/json"}, true},
-	{"joined", []string{"application/json, application/json"}, true},
-	{"joined without white space", []string{"application/json,application/json"}, true},
-	{"joined in one of two lines", []string{"application/json", "application/json,\tapplication/json"}, true},
-	{"in another case", []string{"application/json, Application/JSON"}, true},
-	{"charset in another case", []string{"application/json; charset=utf-8", "application/json;Charset=UTF-8"}, true},
-	{"charset in quotes", []string{`application/json; charset=utf-8, application/json; charset="utf-8"`}, true},
-	{"parameters in another order", []string{"application/json; a=1; b=2", "application/json; b=2; a=1"}, true},
-	{"a comma in a parameter", []string{`application/json; a="1,2"`}, true},
-	{"a comma in equal parameters", []string{`application/json; a="1,2", application/json; a="1\,2"`}, true},
-	{"another behind", []string{"application/json", "text/plain"}, false},
-	{"another before", []string{"text/plain, application/json"}, false},
-	{"two others", []string{"text/plain", "text/plain"}, false},
-	{"one with a charset", []string{"application/json", "application/json; charset=utf-8"}, false},
-	{"charsets that differ", []string{"application/json; charset=utf-8, application/json; charset=utf-16"}, false},
-	{"two of a charset that is none of JSON's", []string{"application/json; charset=utf-16", "application/json; charset=utf-16"}, false},
-	{"parameters that differ", []string{"application/json; v=1, application/json; v=2"}, false},
-	{"parameters that differ in case", []string{"application/json; v=a, application/json; v=A"}, false},
-	{"one parameter more", []string{"application/json; v=1", "application/json; v=1; w=1"}, false},
-	{"an empty line", []string{"application/json", ""}, false},
-	{"a comma at the end", []string{"application/json,"}, false},
-	{"a comma at the beginning", []string{", application/json"}, false},
-	{"a semicolon for the comma", []string{"application/json; application/json"}, false},
-	{"no comma", []string{"application/json application/json"}, false},
-	{"a quote that does not end", []string{`application/json; a="1, application/json`}, false},
+// mediaTypes are lines of a Content-Type by whether they are JSON.
+var mediaTypes = map[bool][]string{
+	true: {
+		"application/json", "application/json\napplication/json",
+		"application/json\napplication/json\napplication/json", "application/json, application/json",
+		"application/json,application/json", "application/json\napplication/json,\tapplication/json",
+		"application/json, Application/JSON",
+		"application/json; charset=utf-8\napplication/json;Charset=UTF-8",
+		`application/json; charset=utf-8, application/json; charset="utf-8"`,
+		"application/json; a=1; b=2\napplication/json; b=2; a=1", `application/json; a="1,2"`,
+		`application/json; a="1,2", application/json; a="1\,2"`,
+	},
+	false: {
+		"", "text/plain", "application/json\ntext/plain", "text/plain, application/json",
+		"text/plain\ntext/plain", "application/json\napplication/json; charset=utf-8",
+		"application/json; charset=utf-8, application/json; charset=utf-16",
+		"application/json; charset=utf-16\napplication/json; charset=utf-16",
+		"application/json; v=1, application/json; v=2", "application/json; v=a, application/json; v=A",
+		"application/json; v=1\napplication/json; v=1; w=1", "application/json\n", "application/json,",
+		", application/json", "application/json; application/json", "application/json application/json",
+		`application/json; a="1, application/json`,
+	},
 }
 
 func TestIsJSON(t *testing.T) {
-	for _, test := range jsonCases {
-		t.Run(test.name, func(t *testing.T) {
-			if got := IsJSON(test.lines); got != test.json {
-				t.Errorf("%q: %t", test.lines, got)
+	for want, fields := range mediaTypes {
+		for _, field := range fields {
+			if got := IsJSON(strings.Split(field, "\n")); got != want {
+				t.Errorf("%q: %t", field, got)
 			}
-		})
+		}
+	}
+	if IsJSON(nil) {
+		t.Error("no line is JSON")
 	}
 }
 
 // FuzzIsJSON compares what is said of two lines with what is said of each.
 func FuzzIsJSON(f *testing.F) {
-	for _, test := range jsonCases {
-		f.Add(strings.Join(test.lines[:min(len(test.lines), 1)], ""), strings.Join(test.lines[min(len(test.lines), 1):], ","))
+	for _, fields := range mediaTypes {
+		for _, field := range fields {
+			first, others, _ := strings.Cut(field, "\n")
+			f.Add(first, strings.ReplaceAll(others, "\n", ","))
+		}
 	}
 	// normal is how package mime writes a single value, or "".
 	normal := func(value string) string {
@@ -271,69 +183,38 @@ func FuzzIsJSON(f *testing.F) {
 	})
 }
 
-var stringItems = []struct {
-	text, want string
-	ok         bool
-}{
-	{`"abc"`, `abc`, true},
-	{`""`, ``, true},
-	{`"a\"b\\c"`, `a"b\c`, true},
-	{`" , ;"`, ` , ;`, true},
-	{`" !~"`, ` !~`, true},
-	{`"`, ``, false},
-	{``, ``, false},
-	{`abc`, ``, false},
-	{`xabc"`, ``, false},
-	{`"abc`, ``, false},
-	{`"abc\"`, ``, false},
-	{`"abc\`, ``, false},
-	{`"a\bc"`, ``, false},
-	{`"abc"x`, ``, false},
-	{`"abc" `, ``, false},
-	{`"abc", "def"`, ``, false},
-	{"\"a\tb\"", ``, false},
-	{"\"a\x7fb\"", ``, false},
-	{`"é"`, ``, false},
-	{`%"abc"`, ``, false},
-
-	{`"abc";v`, `abc`, true},
-	{`"a;b";v=1`, `a;b`, true},
-	{`"abc";a;b="x, y";c=?1;d=:YQ==:;e=1.5;f=tok/en;g=@123;h=%"display"`, `abc`, true},
-	{`"abc";a;a;a=2`, `abc`, true},
-	{`"abc";   v=1`, `abc`, true},
-	{`"abc";*a_-.*9`, `abc`, true},
-	{`"abc";v=1;`, ``, false},
-	{`"abc";`, ``, false},
-	{`"abc";;v`, ``, false},
-	{`"abc" ;v`, ``, false},
-	{`"abc";v `, ``, false},
-	{"\"abc\";\tv", ``, false},
-	{`"abc";V=1`, ``, false},
-	{`"abc";1v`, ``, false},
-	{`"abc";_v`, ``, false},
-	{`"abc";vW`, ``, false},
-	{`"abc";v=`, ``, false},
-	{`"abc";v =1`, ``, false},
-	{`"abc";v= 1`, ``, false},
-	{`"abc";v=1, "def"`, ``, false},
-	{`"abc";v=(1)`, ``, false},
-	{`"abc";é`, ``, false},
-	{`"abc"é`, ``, false},
-}
+// stringItems are items and their strings, and notStringItems are none.
+var (
+	stringItems = map[string]string{
+		`"abc"`:     `abc`,
+		`""`:        ``,
+		`"a\"b\\c"`: `a"b\c`,
+		`" , ;"`:    ` , ;`,
+		`" !~"`:     ` !~`,
+		`"abc";v`:   `abc`,
+		`"a;b";v=1`: `a;b`,
+		`"abc";a;b="x, y";c=?1;d=:YQ==:;e=1.5;f=tok/en;g=@123;h=%"display"`: `abc`,
+		`"abc";a;a;a=2`: `abc`,
+		`"abc";   v=1`:  `abc`,
+		`"abc";*a_-.*9`: `abc`,
+	}
+	notStringItems = []string{`"`, ``, `abc`, `xabc"`, `"abc`, `"abc\"`, `"abc\`, `"a\bc"`, `"abc"x`,
+		`"abc" `, `"abc", "def"`, "\"a\tb\"", "\"a\x7fb\"", `"é"`, `%"abc"`, `"abc";v=1;`, `"abc";`,
+		`"abc";;v`, `"abc" ;v`, `"abc";v `, "\"abc\";\tv", `"abc";V=1`, `"abc";1v`, `"abc";_v`, `"abc";vW`,
+		`"abc";v=`, `"abc";v =1`, `"abc";v= 1`, `"abc";v=1, "def"`, `"abc";v=(1)`, `"abc";é`, `"abc"é`}
+)
 
 // bareItems are values of parameters.
 var bareItems = map[bool][]string{
-	true: {
-		`0`, `-0`, `00`, `999999999999999`, `-999999999999999`, `1.5`, `-0.0`, `999999999999.999`, `-999999999999.999`,
-		`""`, `"\"\\"`, `a`, `*`, `Z9:/!#$%&'*+-.^_` + "`|~", `?0`, `?1`, `@0`, `@-62135596800`, `@999999999999999`,
-		`::`, `:YQ==:`, `:YQ:`, `:YR==:`, `:YWI=:`, `:YWI:`, `:+/+/:`, `%""`, `%"a%22%25\"`, `%"%c3%a9 %f0%9f%98%80"`,
-	},
-	false: {
-		`-`, `--1`, `+1`, `1000000000000000`, `-1000000000000000`, `1.`, `.5`, `1.2345`, `1000000000000.0`, `1e2`, `1.5.`, `1.-5`,
-		`"`, `"\a"`, `"é"`, `?`, `?2`, `?true`, `?01`, `@`, `@1.5`, `@a`, `@@1`, `@1000000000000000`, `:`, `:YQ==`, `:Y:`, `:YQ=:`, `:Y=Q=:`, `:=:`,
-		`:Y Q:`, `:-_-_:`, `:YQ==YQ==:`, `%`, `%"`, `%a`, `%"%C3%A9"`, `%"%c3"`, `%"%"`, `%"%c"`, `%"%+1"`, `%"%ff"`, `%"é"`, "%\"\x7f\"",
-		`a"b`, `(`, `{`, `é`, "a\x00",
-	},
+	true: {`0`, `-0`, `00`, `999999999999999`, `-999999999999999`, `1.5`, `-0.0`, `999999999999.999`,
+		`-999999999999.999`, `""`, `"\"\\"`, `a`, `*`, `Z9:/!#$%&'*+-.^_` + "`|~", `?0`, `?1`, `@0`,
+		`@-62135596800`, `@999999999999999`, `::`, `:YQ==:`, `:YQ:`, `:YR==:`, `:YWI=:`, `:YWI:`, `:+/+/:`,
+		`%""`, `%"a%22%25\"`, `%"%c3%a9 %f0%9f%98%80"`},
+	false: {`-`, `--1`, `+1`, `1000000000000000`, `-1000000000000000`, `1.`, `.5`, `1.2345`,
+		`1000000000000.0`, `1e2`, `1.5.`, `1.-5`, `"`, `"\a"`, `"é"`, `?`, `?2`, `?true`, `?01`, `@`, `@1.5`,
+		`@a`, `@@1`, `@1000000000000000`, `:`, `:YQ==`, `:Y:`, `:YQ=:`, `:Y=Q=:`, `:=:`, `:Y Q:`, `:-_-_:`,
+		`:YQ==YQ==:`, `%`, `%"`, `%a`, `%"%C3%A9"`, `%"%c3"`, `%"%"`, `%"%c"`, `%"%+1"`, `%"%ff"`, `%"é"`,
+		"%\"\x7f\"", `a"b`, `(`, `{`, `é`, "a\x00"},
 }
 
 func TestParseStringItem(t *testing.T) {
@@ -342,8 +223,11 @@ func TestParseStringItem(t *testing.T) {
 			t.Errorf("%q: %q, %t, want %q, %t", text, got, ok, want, wantOK)
 		}
 	}
-	for _, test := range stringItems {
-		check(test.text, test.want, test.ok)
+	for text, want := range stringItems {
+		check(text, want, true)
+	}
+	for _, text := range notStringItems {
+		check(text, "", false)
 	}
 	for ok, values := range bareItems {
 		want := ""
@@ -360,8 +244,8 @@ func TestParseStringItem(t *testing.T) {
 // FuzzStringItem compares ParseStringItem with the grammar of RFC 9651 as regular
 // expressions.
 func FuzzStringItem(f *testing.F) {
-	for _, test := range stringItems {
-		f.Add(test.text)
+	for _, text := range slices.Concat(slices.Collect(maps.Keys(stringItems)), notStringItems) {
+		f.Add(text)
 	}
 	for _, values := range bareItems {
 		for _, value := range values {
@@ -399,9 +283,11 @@ func FuzzStringItem(f *testing.F) {
 // 9110, Section 5.3).
 func FuzzMatchETag(f *testing.F) {
 	const etag = `"tag"`
-	for _, test := range matchCases {
-		f.Add(strings.Join(test.lines, "\n"), true)
-		f.Add(strings.Join(test.lines, "\n"), false)
+	for _, fields := range tagLines {
+		for _, field := range fields {
+			f.Add(field, true)
+			f.Add(field, false)
+		}
 	}
 	const entityTag = `(?:W/)?"[^\x00-\x20"\x7F]*"`
 	wellFormed := regexp.MustCompile(`^(?:[ \t]*(?:` + entityTag + `)?[ \t]*(?:,|$))*`)
@@ -421,8 +307,10 @@ func FuzzMatchETag(f *testing.F) {
 // FuzzCacheControl compares what ParseCacheControl says of many elements, in whatever sequence, with what it
 // says of each. Regular expressions separate the elements.
 func FuzzCacheControl(f *testing.F) {
-	for _, test := range cacheControlCases {
-		f.Add(strings.Join(test.lines, "\n"), uint64(len(test.name)))
+	for _, row := range cacheControls {
+		for _, field := range row.fields {
+			f.Add(field, uint64(len(field)))
+		}
 	}
 	f.Add(`max-age=5, a="b\", max-age="7"`, uint64(1))
 	f.Add("a=\"b\"c\", max-age=0, d=\"e\"\nmax-age=9", uint64(2))
