@@ -34,8 +34,8 @@ type world struct {
 	conns chan net.Conn
 }
 
-// inWorld runs a test where time passes only while all wait.
-func inWorld(t *testing.T, test func(w *world)) {
+// inWorld runs a test where time passes only while all wait. The buyer's name is b.
+func inWorld(t *testing.T, test func(w *world, b *buyer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, store: new(storefront.MemStore), conns: make(chan net.Conn)}
@@ -45,7 +45,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 		go server.Serve(w)
 		defer server.Close()
 		defer w.shop.EndWaits()
-		test(w)
+		test(w, w.buyer("b"))
 	})
 }
 
@@ -191,12 +191,12 @@ func (w *world) client(name string) clientReport {
 	panic("unreachable")
 }
 
-// verdicts returns the names of a client's checks that have the verdict.
-func (w *world) verdicts(name string, kind conformance.Kind, verdict string) (checks []string) {
+// failed returns the names of the checks of a client that have failed.
+func (w *world) failed(name string, kind conformance.Kind) (checks []string) {
 	w.t.Helper()
 	for _, k := range w.client(name).Kinds {
 		for _, v := range k.Checks {
-			if k.Kind == kind && v.Verdict == verdict {
+			if k.Kind == kind && v.Verdict == "failed" {
 				checks = append(checks, v.Check)
 			}
 		}
@@ -204,25 +204,13 @@ func (w *world) verdicts(name string, kind conformance.Kind, verdict string) (ch
 	return checks
 }
 
-// failure returns that of a check, which must have failed.
-func (w *world) failure(name string, kind conformance.Kind, check string) verdict {
-	w.t.Helper()
-	for _, k := range w.client(name).Kinds {
-		for _, v := range k.Checks {
-			if k.Kind == kind && v.Check == check && v.Verdict == "failed" {
-				return v
-			}
-		}
-	}
-	w.t.Fatalf("%s: %s did not fail; failed: %q", name, check, w.verdicts(name, kind, "failed"))
-	panic("unreachable")
+func newClient(seed uint64) *client {
+	dice := faults.NewDice(seed, "", faults.Minutes)
+	return &client{dice: dice, rounds: make(map[conformance.Kind]*round)}
 }
 
 // ofARound is how many orders a round has.
-func ofARound() int {
-	return len((&client{dice: faults.NewDice(7, "", faults.Minutes),
-		rounds: make(map[conformance.Kind]*round)}).aRound(conformance.Orders))
-}
+func ofARound() int { return len(newClient(7).aRound(conformance.Orders)) }
 
 // aRound takes the faults of a round.
 func (cl *client) aRound(kind conformance.Kind) (names []string) {
@@ -233,8 +221,7 @@ func (cl *client) aRound(kind conformance.Kind) (names []string) {
 }
 
 func TestRightClientPassesARound(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("right")
+	inWorld(t, func(w *world, b *buyer) {
 		b.orders(ofARound())
 		for range 20 {
 			b.walk("/v1/users", "after")
@@ -246,7 +233,7 @@ func TestRightClientPassesARound(t *testing.T) {
 				tag = header.Get("ETag")
 			}
 		}
-		for _, k := range w.client("right").Kinds {
+		for _, k := range w.client("b").Kinds {
 			for _, v := range k.Checks {
 				want := "passed"
 				if slices.Contains(unjudged, v.Check) {
@@ -261,7 +248,7 @@ func TestRightClientPassesARound(t *testing.T) {
 }
 
 func TestEachFaultOfARoundComesAndOutagesThrice(t *testing.T) {
-	cl := &client{dice: faults.NewDice(7, "", faults.Minutes), rounds: make(map[conformance.Kind]*round)}
+	cl := newClient(7)
 	first, second := cl.aRound(conformance.Orders), cl.aRound(conformance.Orders)
 	for _, names := range [][]string{first, second} {
 		if names[0] != "nothing is wrong" {
@@ -287,26 +274,10 @@ func TestEachFaultOfARoundComesAndOutagesThrice(t *testing.T) {
 }
 
 func TestSeedDecidesTheSequence(t *testing.T) {
-	names := func(seed uint64) []string {
-		return (&client{dice: faults.NewDice(seed, "x", faults.Minutes),
-			rounds: make(map[conformance.Kind]*round)}).aRound(conformance.Orders)
-	}
+	names := func(seed uint64) []string { return newClient(seed).aRound(conformance.Orders) }
 	if !slices.Equal(names(7), names(7)) || slices.Equal(names(7), names(8)) {
 		t.Errorf("7: %q\n7: %q\n8: %q", names(7), names(7), names(8))
 	}
-}
-
-func TestOrderThatIsGivenUpIsCaught(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("wrong")
-		b.tries = 1
-		b.orders(10)
-		if failed := w.verdicts("wrong", conformance.Orders, "failed"); failed != nil {
-			t.Errorf("at once, %q failed", failed)
-		}
-		time.Sleep(3 * time.Minute)
-		w.failure("wrong", conformance.Orders, "goes-on")
-	})
 }
 
 // until places orders until one meets the fault, and returns the item of that.
@@ -322,57 +293,87 @@ func (b *buyer) until(w *world, fault string) (key, item string) {
 	panic("no order met " + fault)
 }
 
-func TestSomebodyMayGoOnWithAnOrderLater(t *testing.T) {
-	for wait, want := range map[time.Duration]bool{time.Second: false, time.Minute: true} {
-		inWorld(t, func(w *world) {
-			b := w.buyer("b")
+func TestWhatAClientDoesIsJudged(t *testing.T) {
+	const orders, users, widgets = conformance.Orders, conformance.Users, conformance.Widgets
+	goOn := func(after time.Duration) func(w *world, b *buyer) {
+		return func(w *world, b *buyer) {
 			key, item := b.until(w, "a proxy forbids")
-			time.Sleep(wait)
+			time.Sleep(after)
 			if status := b.orderAs(key, item); status != 201 {
 				t.Errorf("the order is answered %d", status)
 			}
-			if failed := w.verdicts("b", conformance.Orders, "failed"); (failed == nil) != want {
-				t.Errorf("after %v: failed are %q", wait, failed)
+		}
+	}
+	list := func(target string) func(w *world, b *buyer) {
+		return func(_ *world, b *buyer) {
+			if status, _, _ := b.send("GET", target, nil); status != 400 {
+				t.Errorf("%s: %d, want 400", target, status)
 			}
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		does   func(w *world, b *buyer)
+		kind   conformance.Kind
+		failed string // "" if all is right
+	}{
+		{"has given orders up just now", func(_ *world, b *buyer) { b.tries = 1; b.orders(10) }, orders, ""},
+		{"has given orders up", func(_ *world, b *buyer) {
+			b.tries = 1
+			b.orders(10)
+			time.Sleep(3 * time.Minute)
+		}, orders, "goes-on"},
+		{"goes on at once", goOn(time.Second), orders, "stops"},
+		{"goes on later, as somebody may", goOn(time.Minute), orders, ""},
+		{"uses the key of another order", func(_ *world, b *buyer) {
+			b.orderAs("constant", "teapot")
+			b.orderAs("constant", "kettle")
+		}, orders, "own-key"},
+		{"puts the key in quotes later", func(_ *world, b *buyer) {
+			b.quotesLater = true
+			b.orders(ofARound())
+		}, orders, ""},
+		{"orders the same again", func(_ *world, b *buyer) {
+			for range 3 * ofARound() {
+				b.order("teapot")
+			}
+		}, orders, ""},
+		{"follows redirects", func(_ *world, b *buyer) {
+			b.http.CheckRedirect = nil
+			b.orders(ofARound())
+		}, orders, "redirects"},
+		{"sends no limit", list("/v2/widgets"), widgets, "list-request"},
+		{"sends a limit above the maximum", list("/v2/widgets?limit=501"), widgets, "list-request"},
+		{"sends a limit twice", list("/v2/widgets?limit=2&limit=2"), widgets, "list-request"},
+		{"sends no number", list("/v1/users?limit=x"), users, "list-request"},
+		{"sends another parameter", list("/v1/users?limit=2&colour=red"), users, "list-request"},
+		{"makes up a cursor", func(_ *world, b *buyer) {
+			b.send("GET", "/v1/users?limit=1", nil)
+			b.send("GET", "/v1/users?limit=1&after=mine", nil)
+		}, users, "cursor"},
+		{"has a tag of an earlier read", func(w *world, b *buyer) {
+			tag := b.read("teapot").Get("ETag")
+			w.store.Products.Put(storefront.MustResource("teapot", map[string]string{"name": "Teapot"}))
+			for range 10 {
+				b.read("teapot", "If-None-Match", tag)
+			}
+		}, conformance.Products, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inWorld(t, func(w *world, b *buyer) {
+				row.does(w, b)
+				failed := w.failed("b", row.kind)
+				if right := failed == nil; right != (row.failed == "") ||
+					!right && !slices.Contains(failed, row.failed) {
+					t.Errorf("failed are %q, want %q", failed, row.failed)
+				}
+			})
 		})
 	}
 }
 
-func TestKeyOfAnotherOrderIsCaught(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
-		b.orderAs("constant", "teapot")
-		b.orderAs("constant", "kettle")
-		w.failure("b", conformance.Orders, "own-key")
-	})
-}
-
-func TestKeyIsTheSameBareAndQuoted(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
-		b.quotesLater = true
-		b.orders(ofARound())
-		if failed := w.verdicts("b", conformance.Orders, "failed"); failed != nil {
-			t.Errorf("failed are %q", failed)
-		}
-	})
-}
-
-func TestEqualOrderAfterAnotherIsANewOne(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
-		for range 3 * ofARound() {
-			b.order("teapot")
-		}
-		if failed := w.verdicts("b", conformance.Orders, "failed"); failed != nil {
-			t.Errorf("failed are %q", failed)
-		}
-	})
-}
-
 func TestHeldRequestArrivesBeforeTheNextOrder(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
+	inWorld(t, func(w *world, b *buyer) {
 		_, item := b.until(w, "order-refused while the first try is held up")
 		has := func() bool {
 			return slices.ContainsFunc(w.store.Orders(), func(o storefront.Order) bool { return o.Item == item })
@@ -412,8 +413,7 @@ func TestClientIsItsUserAgentOrItsAddress(t *testing.T) {
 }
 
 func TestMemoryHasABound(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("many orders")
+	inWorld(t, func(w *world, b *buyer) {
 		b.pause = func(time.Duration) time.Duration { return 0 }
 		b.orders(mostCalls)
 		for i := range 50 {
@@ -424,8 +424,7 @@ func TestMemoryHasABound(t *testing.T) {
 		for i := range mostClients + 3 {
 			w.buyer(fmt.Sprint("client ", i)).order("teapot")
 		}
-		same := w.buyer("one order")
-		same.name = "client 0"
+		same := w.buyer("client 0")
 		for range mostExchanges + 10 {
 			same.orderAs("k", "kettle")
 		}
@@ -433,7 +432,7 @@ func TestMemoryHasABound(t *testing.T) {
 		for i := range 2 * mostBytes >> 15 {
 			large.order(fmt.Sprint(strings.Repeat(" ", 1<<15), i))
 		}
-		c := w.client("many orders")
+		c := w.client("b")
 		if c.NotCounted != 50 || c.Kinds[0].Round == 0 {
 			t.Errorf("%d requests were not counted, want 50", c.NotCounted)
 		}
@@ -458,13 +457,12 @@ func TestMemoryHasABound(t *testing.T) {
 
 func TestListsOfAnyLength(t *testing.T) {
 	for n := range 8 {
-		inWorld(t, func(w *world) {
+		inWorld(t, func(w *world, b *buyer) {
 			for i := range 3 {
 				w.store.Users.Delete(fmt.Sprint("u", i))
 				w.store.Widgets.Delete(fmt.Sprint("w", i))
 			}
 			w.fill(n)
-			b := w.buyer("b")
 			for range 20 {
 				for _, list := range [][2]string{{"/v1/users", "after"}, {"/v2/widgets", "start"}} {
 					if ids, ok := b.walk(list[0], list[1]); ok && len(ids) != n {
@@ -473,7 +471,7 @@ func TestListsOfAnyLength(t *testing.T) {
 				}
 			}
 			for _, kind := range []conformance.Kind{conformance.Users, conformance.Widgets} {
-				if failed := w.verdicts("b", kind, "failed"); failed != nil {
+				if failed := w.failed("b", kind); failed != nil {
 					t.Errorf("%d items: %s: failed are %q", n, kind, failed)
 				}
 			}
@@ -481,50 +479,8 @@ func TestListsOfAnyLength(t *testing.T) {
 	}
 }
 
-func TestListRequestThatTheServiceRefusesIsRefused(t *testing.T) {
-	for _, target := range []string{"/v2/widgets", "/v2/widgets?limit=501", "/v2/widgets?limit=2&limit=2",
-		"/v1/users?limit=x", "/v1/users?limit=2&colour=red"} {
-		inWorld(t, func(w *world) {
-			b := w.buyer("b")
-			status, _, _ := b.send("GET", target, nil)
-			if status != 400 {
-				t.Errorf("%s: %d, want 400", target, status)
-			}
-			kind := conformance.Users
-			if strings.HasPrefix(target, "/v2") {
-				kind = conformance.Widgets
-			}
-			w.failure("b", kind, "list-request")
-		})
-	}
-}
-
-func TestCursorThatWasNeverGivenIsCaught(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
-		b.send("GET", "/v1/users?limit=1", nil)
-		b.send("GET", "/v1/users?limit=1&after=mine", nil)
-		w.failure("b", conformance.Users, "cursor")
-	})
-}
-
-func TestTagOfAnEarlierReadIsKnown(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
-		tag := b.read("teapot").Get("ETag")
-		w.store.Products.Put(storefront.MustResource("teapot", map[string]string{"name": "Teapot"}))
-		for range 10 {
-			b.read("teapot", "If-None-Match", tag)
-		}
-		if failed := w.verdicts("b", conformance.Products, "failed"); failed != nil || tag == "" {
-			t.Errorf("%q: failed are %q", tag, failed)
-		}
-	})
-}
-
 func TestFirstPageAskedForAgainIsTheSameWalk(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
+	inWorld(t, func(w *world, b *buyer) {
 		for range 20 {
 			if _, ok := b.walk("/v1/users", "after"); ok {
 				continue
@@ -537,19 +493,9 @@ func TestFirstPageAskedForAgainIsTheSameWalk(t *testing.T) {
 	})
 }
 
-func TestRedirectThatIsFollowedIsCaught(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
-		b.http.CheckRedirect = nil
-		b.orders(ofARound())
-		w.failure("b", conformance.Orders, "redirects")
-	})
-}
-
 // What meets no fault is answered as without the shop.
 func TestOtherRequestsReachTheService(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
+	inWorld(t, func(w *world, b *buyer) {
 		for _, row := range []struct {
 			method, target string
 			body           []byte
@@ -573,9 +519,8 @@ func TestOtherRequestsReachTheService(t *testing.T) {
 
 // A client that is left without an answer knows what to do, and so it gets none.
 func TestWaitsEndWithTheShop(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inWorld(t, func(w *world, b *buyer) {
 		w.shop.EndWaits()
-		b := w.buyer("b")
 		b.tries = 1
 		for i := range ofARound() {
 			began := time.Now()
@@ -594,8 +539,8 @@ func TestWaitsEndWithTheShop(t *testing.T) {
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>&amp;` + "\u202e"
 
 func TestPageEscapesWhatClientsSend(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer(hostile)
+	inWorld(t, func(w *world, b *buyer) {
+		b.name = hostile
 		b.keyPerTry = true
 		for i := range 20 {
 			b.order(hostile + fmt.Sprint(i))
@@ -624,8 +569,7 @@ func TestPageEscapesWhatClientsSend(t *testing.T) {
 }
 
 func TestReportIsJSONForThoseWhoAcceptIt(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
+	inWorld(t, func(w *world, b *buyer) {
 		b.orders(3)
 		synctest.Wait()
 		for _, ask := range [][2]string{{PagePath, "application/json"}, {JSONPath, "*/*"}} {
@@ -640,8 +584,7 @@ func TestReportIsJSONForThoseWhoAcceptIt(t *testing.T) {
 }
 
 func TestReportHasTheOrdersThatTheShopCreated(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("b")
+	inWorld(t, func(w *world, b *buyer) {
 		b.orders(ofARound())
 		b.order("the last")
 		var got, want []string
@@ -661,7 +604,7 @@ func TestReportHasTheOrdersThatTheShopCreated(t *testing.T) {
 
 // A page is made while clients order.
 func TestClientsAtTheSameTime(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inWorld(t, func(w *world, b *buyer) {
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -677,7 +620,7 @@ func TestClientsAtTheSameTime(t *testing.T) {
 		wg.Wait()
 		for i := range 2 {
 			for _, kind := range []conformance.Kind{conformance.Orders, conformance.Users, conformance.Products} {
-				if failed := w.verdicts(fmt.Sprint("client ", i), kind, "failed"); failed != nil {
+				if failed := w.failed(fmt.Sprint("client ", i), kind); failed != nil {
 					t.Errorf("%s: failed are %q", kind, failed)
 				}
 			}
@@ -686,10 +629,8 @@ func TestClientsAtTheSameTime(t *testing.T) {
 }
 
 func TestSummaryNamesTheFailedChecks(t *testing.T) {
-	inWorld(t, func(w *world) {
-		b := w.buyer("wrong \x1b[2J")
-		b.keyPerTry = true
-		b.name = "wrong\u009b2J"
+	inWorld(t, func(w *world, b *buyer) {
+		b.keyPerTry, b.name = true, "wrong\u009b2J"
 		b.orders(20)
 		w.buyer("right").orders(20)
 		synctest.Wait()
