@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -198,7 +199,16 @@ func detect(ctx context.Context, conn *sql.Conn) (engine, error) {
 			return e, err
 		}
 	}
-	return nil, unknown
+	if _, known := codeClass(unknown); known || transient(unknown) || ctx.Err() != nil {
+		return nil, unknown
+	}
+	var kind string
+	conn.Raw(func(driver any) error {
+		kind = fmt.Sprintf("%T", driver)
+		return nil
+	})
+	return nil, fmt.Errorf("sqlstore: the database of a %s is neither PostgreSQL nor SQLite, MySQL or "+
+		"MariaDB: %w", kind, unknown)
 }
 
 // nameOf returns the name that a query of the server returns. An error that the same server would

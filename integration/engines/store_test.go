@@ -16,11 +16,7 @@ func TestStore(t *testing.T) {
 		d.Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
 		// With Accept, each order has a transaction of its own. Without, those that
 		// arrive together share one.
-		t.Run("without Accept", func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-				return testdb.NewSuiteStore(t, d, nil, contents)
-			})
-		})
+		t.Run("without Accept", func(t *testing.T) { testdb.RunSuite(t, d) })
 		t.Run("with Accept", func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
 				return &testdb.RefusingStore{SuiteStore: testdb.NewSuiteStore(t, d, &sqlstore.Options{Accept: testdb.UnlessSoldOut(d)}, contents)}

@@ -30,6 +30,15 @@ func OpenSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options) *SuiteStore {
 	return &SuiteStore{SQLStore: d.OpenWith(t, opts), database: d, opts: opts}
 }
 
+// RunSuite runs storetest on stores whose orders share commits.
+func RunSuite(t *testing.T, d *DB) {
+	d.Migrate(t)
+	d.Exec(t, "CREATE TABLE IF NOT EXISTS sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
+	storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+		return NewSuiteStore(t, d, nil, contents)
+	})
+}
+
 // A SuiteStore is a sqlstore.Store with the optional methods of storetest that
 // need no Accept.
 type SuiteStore struct {

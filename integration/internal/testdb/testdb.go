@@ -11,6 +11,7 @@
 package testdb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -72,6 +73,8 @@ type DB struct {
 	Driver string // "sqlite", "pgx" or "mysql"
 	URL    string // or what the driver takes
 	Pool   *sql.DB
+
+	name string // of another driver for the same kind of database, or ""
 }
 
 // New makes the tables in an empty database.
@@ -86,6 +89,14 @@ func New(t testing.TB, driver, url string) *DB {
 func Open(t testing.TB, driver, url string) *DB {
 	t.Helper()
 	d := &DB{Driver: driver, URL: url}
+	d.Pool = d.Connect(t)
+	return d
+}
+
+// OpenBy is Open by another driver, whose name is the last one, for the databases that the first one is for.
+func OpenBy(t testing.TB, driver, url, name string) *DB {
+	t.Helper()
+	d := &DB{Driver: driver, URL: url, name: name}
 	d.Pool = d.Connect(t)
 	return d
 }
@@ -118,7 +129,7 @@ func (d *DB) OpenWith(t testing.TB, opts *sqlstore.Options) *SQLStore {
 // Connect returns a pool of connections, which is closed when t ends.
 func (d *DB) Connect(t testing.TB) *sql.DB {
 	t.Helper()
-	db := must.Get(sql.Open(d.Driver, d.URL))(t)
+	db := must.Get(sql.Open(cmp.Or(d.name, d.Driver), d.URL))(t)
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)
 	t.Cleanup(func() { db.Close() })

@@ -41,9 +41,9 @@ func (d *DB) Use(t testing.TB) error {
 	}
 
 	create := func(key int, id string, fingerprint byte) (storefront.Order, error) {
+		sent := storefront.IdempotencyKey{Value: fmt.Sprint("key", key), Fingerprint: [32]byte{fingerprint}}
 		order := storefront.Order{ID: id, Item: ` Ä "\\'😀 kettle `, Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()}
-		value := fmt.Sprint("key", key)
-		return store.CreateOrder(ctx, storefront.IdempotencyKey{Value: value, Fingerprint: [32]byte{fingerprint}}, order)
+		return store.CreateOrder(ctx, sent, order)
 	}
 	const keys = 10
 	var created [keys]storefront.Order
@@ -60,7 +60,7 @@ func (d *DB) Use(t testing.TB) error {
 		}
 		for i := range got {
 			if got[i] != created[i%keys] || errs[i] != nil {
-				return fmt.Errorf("key %d has the orders %v and %v, %w", i%keys, created[i%keys], got[i], errs[i])
+				return fmt.Errorf("a key has the orders %v and %v, %w", created[i%keys], got[i], errs[i])
 			}
 		}
 	}
