@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"runtime"
@@ -23,7 +20,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/must"
@@ -270,28 +266,6 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 	}
 }
 
-func TestAcceptWorksInTheTransactionOfTheOrder(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO outbox")
-			return err
-		})
-		wantOrder(t, store)
-		var verbs []string
-		schema := strings.NewReplacer("public.", "", "main.", "")
-		for _, query := range f.ran {
-			verbs = append(verbs, strings.Join(strings.Fields(schema.Replace(query) + " . .")[:3], " "))
-		}
-		want := []string{"BEGIN . .", "SAVEPOINT storefront_order .", "INSERT INTO storefront_orders", "INSERT INTO outbox", "RELEASE SAVEPOINT storefront_order", "COMMIT . ."}
-		if engine == mysql {
-			want = append(want, "ROLLBACK . .") // the COMMIT was a statement, which ends with ctx
-		}
-		if !slices.Equal(verbs, want) {
-			t.Errorf("%v: it sent %q, want %q", engine, verbs, want)
-		}
-	})
-}
-
 // The methods of go-sql-driver/mysql that end a transaction take no ctx.
 func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 	for name, want := range map[string]error{"of a refusal": &storefront.Refusal{}, "after the commit": nil} {
@@ -318,15 +292,8 @@ func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 func TestErrorOfAcceptIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
-		tries := 0
-		f := &fakeDB{before: func(_ context.Context, kind string) error {
-			if kind == "BEGIN" {
-				if tries++; tries == 1 {
-					return io.ErrUnexpectedEOF
-				}
-			}
-			return nil
-		}}
+		f := newFakeDB(postgres)
+		f.server.meetOnce("BEGIN", lost)
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(refusal)})
 		if _, err := store.CreateOrder(t.Context(), key, order); err != refusal {
 			t.Errorf("CreateOrder returned %v", err)
@@ -429,12 +396,9 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := sqlstore.New(open(t, &fakeDB{engine: sqlite, before: func(_ context.Context, kind string) error {
-			if kind == "RELEASE" {
-				return errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
-			}
-			return nil
-		}}), &sqlstore.Options{Accept: always(nil)})
+		f := newFakeDB(sqlite)
+		f.server.says = map[string]any{"RELEASE": errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")}
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(nil)})
 		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
 			t.Errorf("CreateOrder returned %v", err)
 		}
@@ -539,44 +503,27 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 		stateError("23514"), // of a check that was added since
 		errors.New("constraint failed: UNIQUE constraint failed: storefront_orders.id (1555)"),
 	} {
-		for _, there := range []bool{true, false} {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFakeDB(postgres)
-				f.before = func(_ context.Context, kind string) error {
-					if kind == "INSERT" {
-						return violation
-					}
-					return nil
-				}
-				if there {
-					f.server.addOrder(key, order)
-				}
-				store := sqlstore.New(open(t, f), nil)
-				got, err := store.CreateOrder(t.Context(), key, order)
-				if there && (err != nil || got != order) {
-					t.Errorf("with an order of the key, CreateOrder returned %v, %v", got, err)
-				}
-				if !there && (!errors.Is(err, violation) || errors.Is(err, storefront.ErrUnavailable)) {
-					t.Errorf("without one, CreateOrder returned %v", err)
-				}
-			})
-		}
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeDB(postgres)
+			f.server.says = map[string]any{"INSERT": violation}
+			store := sqlstore.New(open(t, f), nil)
+			got, err := store.CreateOrder(t.Context(), key, order)
+			if !errors.Is(err, violation) || errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("with a free key, CreateOrder returned %v, %v", got, err)
+			}
+			f.server.addOrder(key, order)
+			wantOrder(t, store)
+		})
 	}
 }
 
 // If the store cannot look for the key, it does not know whether the order is there.
 func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
-		store := sqlstore.New(open(t, &fakeDB{engine: engine, before: func(_ context.Context, kind string) error {
-			switch kind {
-			case "INSERT":
-				return stateError("23514")
-			case "REPLAY":
-				return stateError("42501")
-			}
-			return nil
-		}}), nil)
-		if _, err := store.CreateOrder(t.Context(), key, order); !errors.Is(err, stateError("42501")) {
+		f := newFakeDB(engine)
+		f.server.says = map[string]any{"INSERT": stateError("23514"), "REPLAY": stateError("42501")}
+		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
+		if !errors.Is(err, stateError("42501")) {
 			t.Errorf("%v: CreateOrder returned %v", engine, err)
 		}
 	})
@@ -1022,60 +969,4 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A server may use the memory of a request again once its handler has returned, and a commit
-// goes on after that.
-func TestCommitOutlastsTheMemoryOfItsRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newHeldDB(postgres)
-		var scopes []string
-		f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
-			for ; kindOf(query) == "INSERT" && len(args) >= 7; args = args[7:] {
-				scopes = append(scopes, string(args[4].([]byte)))
-			}
-			return nil, errPassOn
-		}
-		db := open(t, f)
-		db.SetMaxIdleConns(-1)
-		store := sqlstore.New(db, nil)
-		first := create(t, store, "a", "b", "c", "d")
-		f.connect = func(context.Context) error {
-			time.Sleep(3 * time.Second)
-			return nil
-		}
-		front := storefront.NewWithOptions(store, &storefront.Options{
-			Logger: slog.New(slog.DiscardHandler),
-			Scope:  func(r *http.Request) string { return r.Header.Get("Account") },
-		})
-		var wg sync.WaitGroup
-		for _, key := range []string{"e", "f"} {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				r := httptest.NewRequestWithContext(ctx, "POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
-				account := []byte("ada")
-				r.Header = http.Header{
-					"Content-Type": {"application/json"}, "Idempotency-Key": {key},
-					"Account": {unsafe.String(unsafe.SliceData(account), len(account))},
-				}
-				w := httptest.NewRecorder()
-				front.ServeHTTP(w, r)
-				copy(account, "###")
-				if w.Code != http.StatusServiceUnavailable {
-					t.Errorf("status %d, want 503, as the time of the request is up", w.Code)
-				}
-			})
-		}
-		synctest.Wait()
-		scopes = nil
-		close(f.server.let) // and the commit of the two begins
-		first.Wait()
-		wg.Wait()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if !slices.Equal(scopes, []string{"ada", "ada"}) {
-			t.Errorf("the scopes of the orders are %q, want ada twice", scopes)
-		}
-	})
 }

@@ -149,7 +149,6 @@ type fakeDB struct {
 
 	mu       sync.Mutex
 	conns    []*fakeConn
-	closed   []int    // the indexes in conns of those that are closed
 	ran      []string // the statements, without those that the server always answers
 	prepared []string // the statements that were prepared
 	serving  sync.WaitGroup
@@ -509,9 +508,6 @@ func (c *fakeConn) IsValid() bool {
 
 func (c *fakeConn) Close() error {
 	c.hangUp()
-	c.db.mu.Lock()
-	defer c.db.mu.Unlock()
-	c.db.closed = append(c.db.closed, c.n)
 	return nil
 }
 

@@ -22,7 +22,7 @@ import (
 type server struct {
 	engine    engine
 	variables map[string]string      // of MySQL
-	says      map[string]any         // by the kind of a question to the server about itself, its answer: a value or an error
+	says      map[string]any         // by the kind of a statement, its answer: a value, a row, rows or an error
 	took      time.Duration          // how long a statement takes
 	let       chan struct{}          // if it is not nil, each commit of orders receives once from it
 	meets     func(kind string) fate // if it is not nil, decides the fate of a statement of a kind
@@ -90,11 +90,12 @@ func (s *server) happen(c change) {
 	s.apply([]change{c})
 }
 
-// meetOnce lets one statement of some kinds meet a fate, and returns whether it has.
-func (s *server) meetOnce(is func(kind string) bool, what fate) (met *bool) {
+// meetOnce lets one statement of a kind, or of any if that is empty, meet a fate, and returns
+// whether it has.
+func (s *server) meetOnce(kind string, what fate) (met *bool) {
 	met = new(bool)
-	s.meets = func(kind string) fate {
-		if *met || !is(kind) {
+	s.meets = func(is string) fate {
+		if *met || kind != "" && is != kind {
 			return answered
 		}
 		*met = true
@@ -354,11 +355,13 @@ func (s *server) errRejected() error {
 // execute executes a statement in t.
 func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
 	if value, ok := s.says[c.kind]; ok {
-		if err, ok := value.(error); ok {
-			return nil, 0, err
-		}
-		if row, ok := value.([]driver.Value); ok {
-			return [][]driver.Value{row}, 0, nil
+		switch value := value.(type) {
+		case error:
+			return nil, 0, value
+		case [][]driver.Value:
+			return value, 0, nil
+		case []driver.Value:
+			return [][]driver.Value{value}, 0, nil
 		}
 		return [][]driver.Value{{value}}, 0, nil
 	}

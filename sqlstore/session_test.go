@@ -38,37 +38,24 @@ func newGatedDB() (f *fakeDB, let chan struct{}) {
 // waits for the user of the connection, which may be a reader that takes minutes by then.
 // The server notes the first (see open), and no statement is prepared twice and then closed.
 func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
-	for _, engine := range engines {
-		for name, call := range map[string]func(context.Context, *sqlstore.Store) error{
-			"create": func(ctx context.Context, s *sqlstore.Store) error {
-				_, err := s.CreateOrder(ctx, key, order)
-				return err
-			},
-			"replay": func(ctx context.Context, s *sqlstore.Store) error {
-				_, err := s.CreateOrder(ctx, storefront.IdempotencyKey{Value: "taken"}, order)
-				return err
-			},
-			"forget": func(ctx context.Context, s *sqlstore.Store) error {
-				_, err := s.ForgetKeys(ctx, time.Now().Add(-2*storefront.KeyLifetime))
-				return err
-			},
-			"put":    func(ctx context.Context, s *sqlstore.Store) error { return s.Users.Put(ctx, kettle) },
-			"delete": func(ctx context.Context, s *sqlstore.Store) error { return s.Users.Delete(ctx, "kettle") },
-			"check":  func(ctx context.Context, s *sqlstore.Store) error { return s.Check(ctx) },
-		} {
-			inBubble(t, fmt.Sprint(engine, "/", name), func(t *testing.T) {
+	for i := range methods(nil, nil) {
+		for _, taken := range []bool{false, true} { // whether CreateOrder finds its key taken
+			onEach(t, func(t *testing.T, engine engine) {
 				f := newFakeDB(engine)
 				f.server.took = time.Millisecond
 				f.server.addResource(kettle)
-				f.server.addOrder(storefront.IdempotencyKey{Value: "taken"}, storefront.Order{ID: "ord_taken"})
+				if taken {
+					f.server.addOrder(key, order)
+				}
 				db := open(t, f)
 				db.SetMaxOpenConns(1)
 				store := sqlstore.New(db, nil)
 				fill(t, store, 1)
+				m := methods(t.Context(), store)[i]
 				var wg sync.WaitGroup
 				wg.Go(func() {
-					if err := call(t.Context(), store); err != nil {
-						t.Error(err)
+					if err := m.call(); err != nil {
+						t.Errorf("%s returned %v", m.name, err)
 					}
 				})
 				for range 5 { // these reads wait for the connection that the call has
@@ -323,7 +310,7 @@ func TestQuestionsAboutSettingsAreRetried(t *testing.T) {
 	for _, kind := range []string{"VERSION", "SCHEMA", "BYTES", "SERVER", "CATALOG"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newProductDB()
-			met := f.server.meetOnce(func(k string) bool { return k == kind }, lost)
+			met := f.server.meetOnce(kind, lost)
 			if fill(t, sqlstore.New(open(t, f), nil), 1); !*met {
 				t.Errorf("it was not asked for %s", kind)
 			}
