@@ -70,3 +70,21 @@ func (k *Check) Judge(calls []*Call) (met bool, violations []Violation) {
 	}
 	return met, violations
 }
+
+func exchanges(c *Call) []*Exchange { return c.Exchanges }
+func results(c *Call) []*Result     { return c.Results }
+
+// eachOf judges the items of a call, until one breaks the promise.
+func eachOf[T any](
+	items func(*Call) []T, judge func(c *Call, i int, item T) (met bool, violation string),
+) func(*Call) (bool, string) {
+	return func(c *Call) (met bool, violation string) {
+		for i, item := range items(c) {
+			m, violation := judge(c, i, item)
+			if met = met || m; violation != "" {
+				return true, violation
+			}
+		}
+		return met, ""
+	}
+}

@@ -20,34 +20,37 @@ var orderChecks = []*Check{
 			"never learns of its order.", sameOrder, nil},
 	{"goes-on", "Tries go on until an answer is final, for 10 minutes at least.",
 		"The order may be there, and nobody knows of it; or it is not, and a try more would have " +
-			"created it.", goesOn, nil},
+			"created it.", eachOf((*Call).parts, goesOn), nil},
 	{"stops", "No try follows a final answer.",
-		"Requests that cannot succeed are a load on the shop, and go on until somebody notices.", stops, nil},
+		"Requests that cannot succeed are a load on the shop, and go on until somebody notices.",
+		eachOf((*Call).parts, stops), nil},
 	{"silence", "Nothing is sent once the client has said how the order ended.",
 		"The program believes that there is no order, or puts it right by hand, and then the order is " +
 			"created after all.", silence, nil},
 	{"success", "Only 201 with an order says that there is one.",
 		"The program tells its customer that the order was placed, and the shop has never heard of it.",
-		success, nil},
+		eachOf((*Call).parts, success), nil},
 	{"right-id", "The client returns the ID of the order in the answer with 201.",
-		"The program keeps the ID of an order that nobody can find.", rightID, nil},
+		"The program keeps the ID of an order that nobody can find.", eachOf((*Call).parts, rightID), nil},
 	{"takes-order", "201 with an order is success, also with Idempotent-Replayed.",
-		"The order is there, the program believes that it is not, and places it again.", takesOrder, nil},
+		"The order is there, the program believes that it is not, and places it again.",
+		eachOf((*Call).parts, takesOrder), nil},
 	{"agreement", "In the end, the shop has one order at most.",
 		"It delivers all of them.", agreement, nil},
 	{"retry-after", "A client waits for the seconds of Retry-After, and where these are more than a " +
 		"minute, for a minute at least.",
 		"A shop that is about to recover is kept busy with requests that it has to refuse.",
-		waitsAsTold, nil},
+		eachOf((*Call).parts, waitsAsTold), nil},
 	{"comes-back", "A client is back within an hour and two minutes, whatever Retry-After says.",
-		"One wrong header, of any proxy, and the order is not placed today.", comesBack, nil},
+		"One wrong header, of any proxy, and the order is not placed today.",
+		eachOf((*Call).parts, comesBack), nil},
 	{"try-limit", "A try has a limit of two minutes at most, the body of its answer included; 40 " +
 		"seconds are right.",
 		"A connection that was cut off silently is never noticed, and the client waits for ever.",
 		(*Call).leaves, nil},
 	{"redirects", "The redirect of an order is not followed.",
 		"Libraries turn POST into GET, or send the order to another shop. A page to sign in answers " +
-			"200, and no order was placed.", followsNoRedirect, nil},
+			"200, and no order was placed.", eachOf(exchanges, followsNoRedirect), nil},
 	{"ends", "Tries end within 24 hours of the first, also those of a client that goes on with an " +
 		"order later.",
 		"The service may have forgotten the key by then, and a try creates a second order.", endsInADay, nil},
@@ -107,16 +110,13 @@ func sameOrder(c *Call) (bool, string) {
 	return len(tries) > 1, ""
 }
 
-func goesOn(c *Call) (met bool, violation string) {
-	for _, p := range c.parts() {
-		if text := c.givesUp(p); text != "" {
-			return true, text
-		}
-		retryable := func(e *Exchange) bool { return e.Meaning() == Retryable }
-		met = met || slices.ContainsFunc(p.tries, retryable) &&
-			(p.result != nil || !retryable(p.tries[len(p.tries)-1]))
+func goesOn(c *Call, _ int, p part) (met bool, violation string) {
+	if text := c.givesUp(p); text != "" {
+		return true, text
 	}
-	return met, ""
+	retryable := func(e *Exchange) bool { return e.Meaning() == Retryable }
+	return slices.ContainsFunc(p.tries, retryable) &&
+		(p.result != nil || !retryable(p.tries[len(p.tries)-1])), ""
 }
 
 // givesUp says how the client ended its tries too early.
@@ -149,19 +149,16 @@ func (c *Call) givesUp(p part) (violation string) {
 		r.Name, rounded(tried), c.number(last), whyRetryable(last))
 }
 
-func stops(c *Call) (met bool, violation string) {
-	for _, p := range c.parts() {
-		for i, e := range p.tries {
-			if m := e.Meaning(); m != Created && m != Final {
-				continue
-			}
-			met = true
-			for _, next := range p.tries[i+1:] {
-				if next.At.After(e.Ended) {
-					return true, fmt.Sprintf(
-						"Request %d was sent although the answer to request %d was final: %s", c.number(next),
-						c.number(e), whyFinal(e))
-				}
+func stops(c *Call, _ int, p part) (met bool, violation string) {
+	for i, e := range p.tries {
+		if m := e.Meaning(); m != Created && m != Final {
+			continue
+		}
+		met = true
+		for _, next := range p.tries[i+1:] {
+			if next.At.After(e.Ended) {
+				return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: "+
+					"%s", c.number(next), c.number(e), whyFinal(e))
 			}
 		}
 	}
@@ -178,19 +175,16 @@ func silence(c *Call) (bool, string) {
 	return len(c.Results) > 0, c.stillRunning()
 }
 
-func success(c *Call) (met bool, violation string) {
-	for _, p := range c.parts() {
-		if p.result == nil {
-			return false, ""
-		}
-		met = true
-		before := c.Exchanges[:p.result.To]
-		if p.result.Err == nil && !slices.ContainsFunc(before, (*Exchange).createdByService) {
-			return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with an order: %s.",
-				p.result.Name, whyNoOrder(before))
-		}
+func success(c *Call, _ int, p part) (met bool, violation string) {
+	if p.result == nil || p.result.Err != nil {
+		return p.result != nil, ""
 	}
-	return met, ""
+	before := c.Exchanges[:p.result.To]
+	if !slices.ContainsFunc(before, (*Exchange).createdByService) {
+		return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with an order: %s.",
+			p.result.Name, whyNoOrder(before))
+	}
+	return true, ""
 }
 
 func (e *Exchange) createdByService() bool { return e.FromService && e.Answer.Meaning() == Created }
@@ -212,37 +206,33 @@ func whyNoOrder(exchanges []*Exchange) string {
 	}
 }
 
-func rightID(c *Call) (met bool, violation string) {
-	for _, p := range c.parts() {
-		if p.result == nil || p.result.Err != nil {
-			continue
-		}
-		var ids []string
-		for _, e := range c.Exchanges[:p.result.To] {
-			if e.createdByService() {
-				ids = append(ids, OrderID(e.Answer.Body))
-			}
-		}
-		if len(ids) > 0 && !slices.Contains(ids, p.result.ID) {
-			return true, fmt.Sprintf("%s returned the ID %q; the order has the ID %q.",
-				p.result.Name, p.result.ID, ids[len(ids)-1])
-		}
-		met = met || len(ids) > 0
+func rightID(c *Call, _ int, p part) (met bool, violation string) {
+	if p.result == nil || p.result.Err != nil {
+		return false, ""
 	}
-	return met, ""
+	var ids []string
+	for _, e := range c.Exchanges[:p.result.To] {
+		if e.createdByService() {
+			ids = append(ids, OrderID(e.Answer.Body))
+		}
+	}
+	if len(ids) > 0 && !slices.Contains(ids, p.result.ID) {
+		return true, fmt.Sprintf("%s returned the ID %q; the order has the ID %q.",
+			p.result.Name, p.result.ID, ids[len(ids)-1])
+	}
+	return len(ids) > 0, ""
 }
 
-func takesOrder(c *Call) (met bool, violation string) {
-	for _, p := range c.parts() {
-		i := slices.IndexFunc(p.tries, func(e *Exchange) bool { return e.Meaning() == Created })
-		met = met || i >= 0 && p.result != nil
-		if i >= 0 && p.result != nil && p.result.Err != nil && !p.result.Stuck {
-			return true, fmt.Sprintf(
-				"%s returned an error, although the answer to request %d is 201 with the order.",
-				p.result.Name, c.number(p.tries[i]))
-		}
+func takesOrder(c *Call, _ int, p part) (met bool, violation string) {
+	i := slices.IndexFunc(p.tries, func(e *Exchange) bool { return e.Meaning() == Created })
+	if i < 0 || p.result == nil {
+		return false, ""
 	}
-	return met, ""
+	if p.result.Err != nil && !p.result.Stuck {
+		return true, fmt.Sprintf("%s returned an error, although the answer to request %d is 201 with the "+
+			"order.", p.result.Name, c.number(p.tries[i]))
+	}
+	return true, ""
 }
 
 func agreement(c *Call) (bool, string) {
@@ -259,12 +249,9 @@ func agreement(c *Call) (bool, string) {
 	return true, ""
 }
 
-func waitsAsTold(c *Call) (met bool, violation string) {
-	for _, p := range c.parts() {
-		for i, e := range p.tries {
-			if e.Delivery != Whole || e.Answer.RetryAfter() == 0 || i+1 == len(p.tries) {
-				continue
-			}
+func waitsAsTold(c *Call, _ int, p part) (met bool, violation string) {
+	for i, e := range p.tries[:max(0, len(p.tries)-1)] {
+		if e.Delivery == Whole && e.Answer.RetryAfter() != 0 {
 			met = true
 			if violation := c.tooSoon(e, p.tries[i+1]); violation != "" {
 				return true, violation
@@ -274,35 +261,31 @@ func waitsAsTold(c *Call) (met bool, violation string) {
 	return met, ""
 }
 
-func comesBack(c *Call) (met bool, violation string) {
-	for _, p := range c.parts() {
-		for i, e := range p.tries {
-			var next time.Time
-			if i+1 < len(p.tries) {
-				next = p.tries[i+1].At
-			} else if p.result != nil {
-				next = p.result.At
-			} else {
-				continue
-			}
-			met = met || e.Answer.Header.Get("Retry-After") != ""
-			if waited := next.Sub(e.Ended); waited > 62*time.Minute {
-				return true, fmt.Sprintf("After the answer to request %d, it waited for %v.",
-					c.number(e), waited.Round(time.Second))
-			}
+func comesBack(c *Call, _ int, p part) (met bool, violation string) {
+	for i, e := range p.tries {
+		var next time.Time
+		switch {
+		case i+1 < len(p.tries):
+			next = p.tries[i+1].At
+		case p.result != nil:
+			next = p.result.At
+		default:
+			continue
+		}
+		met = met || e.Answer.Header.Get("Retry-After") != ""
+		if waited := next.Sub(e.Ended); waited > 62*time.Minute {
+			return true, fmt.Sprintf("After the answer to request %d, it waited for %v.",
+				c.number(e), waited.Round(time.Second))
 		}
 	}
 	return met, ""
 }
 
-func followsNoRedirect(c *Call) (met bool, violation string) {
-	for i, e := range c.Exchanges {
-		met = met || e.Answer.Status/100 == 3
-		if e.Redirected() {
-			return true, fmt.Sprintf("Request %d follows the redirect in the answer before it.", i+1)
-		}
+func followsNoRedirect(_ *Call, i int, e *Exchange) (met bool, violation string) {
+	if e.Redirected() {
+		return true, fmt.Sprintf("Request %d follows the redirect in the answer before it.", i+1)
 	}
-	return met, ""
+	return e.Answer.Status/100 == 3, ""
 }
 
 func endsInADay(c *Call) (met bool, violation string) {

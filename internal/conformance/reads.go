@@ -12,23 +12,24 @@ var walkChecks = []*Check{
 		"The list cannot be read at all.", (*Call).readsRightly, nil},
 	{"cursor", "A cursor is what next or Link has said, byte for byte.",
 		"A cursor that is made or changed is refused now, or leads elsewhere after the next release.",
-		cursorAsGiven, nil},
+		eachOf(exchanges, cursorAsGiven), nil},
 	{"each-once", "A walk has each item once, and only items of the list.",
-		"A report counts a customer twice.", eachOnce, nil},
+		"A report counts a customer twice.", eachOf(results, eachOnce), nil},
 	{"whole-list", "A walk goes on as long as there is a next, or fails.",
-		"A part of the list passes for the whole: whoever is not in it gets no invoice.", wholeList, nil},
+		"A part of the list passes for the whole: whoever is not in it gets no invoice.",
+		eachOf(results, wholeList), nil},
 	{"walks", "A walk through a list that is well does not fail.",
-		"The list cannot be read at all.", walks, nil},
+		"The list cannot be read at all.", eachOf(results, succeeds("each answer was a page")), nil},
 	{"walk-ends", "A walk ends, with an error if need be, and waits no longer than two minutes for a " +
 		"page.",
 		"It reads the same page for ever, or waits for it.", (*Call).ends, nil},
 	{"walk-stops", "A page is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
-		(*Call).stopsReading, nil},
+		eachOf((*Call).rereads, stopsReading), nil},
 	{"walk-waits", "A page is asked for again after the seconds of Retry-After, and where these are " +
 		"more than a minute, after a minute at least.",
 		"A shop that is about to recover is kept busy with requests that it has to refuse.",
-		(*Call).waitsToRead, nil},
+		eachOf((*Call).rereads, waitsToRead), nil},
 }
 
 var productChecks = []*Check{
@@ -36,141 +37,111 @@ var productChecks = []*Check{
 		"The product cannot be read at all.", (*Call).readsRightly, nil},
 	{"tag", "If-None-Match has tags that the service gave for the product.",
 		"The service says 304 for what the client does not have, and it shows another product.",
-		tagAsGiven, nil},
+		eachOf(exchanges, tagAsGiven), nil},
 	{"fresh", "A product that the client has kept is used for no longer than its max-age, less its " +
 		"Age, and not with no-cache.",
-		"The customer sees yesterday's price.", freshEnough, nil},
+		"The customer sees yesterday's price.", eachOf(results, freshEnough), nil},
 	{"product", "Only 200 with the product, or 304 for one that was kept, is a product.",
-		"A page to sign in, or half an answer, passes for a product.", onlyProducts, nil},
+		"A page to sign in, or half an answer, passes for a product.", eachOf(results, onlyProducts), nil},
 	{"reads", "A product that is there, and whose answers come, is read.",
-		"The customer sees an error in place of the product.", reads, nil},
+		"The customer sees an error in place of the product.",
+		eachOf(results, succeeds("nothing was wrong")), nil},
 	{"read-ends", "The reading of a product ends, with an error if need be, and waits no longer than " +
 		"two minutes for an answer.",
 		"The customer's page never comes.", (*Call).ends, nil},
 	{"read-stops", "A product is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
-		(*Call).stopsReading, nil},
+		eachOf((*Call).rereads, stopsReading), nil},
 	{"read-waits", "A product is asked for again after the seconds of Retry-After, and where these " +
 		"are more than a minute, after a minute at least.",
 		"A shop that is about to recover is kept busy with requests that it has to refuse.",
-		(*Call).waitsToRead, nil},
+		eachOf((*Call).rereads, waitsToRead), nil},
 }
 
-func cursorAsGiven(c *Call) (met bool, violation string) {
-	for i, e := range c.Exchanges {
-		if e.Cursor == "" {
-			continue
+func cursorAsGiven(_ *Call, i int, e *Exchange) (met bool, violation string) {
+	if e.Cursor != "" && !e.CursorKnown {
+		return true, fmt.Sprintf("The cursor of request %d, %q, was never given out.", i+1,
+			Excerpt(e.Cursor, 60))
+	}
+	return e.Cursor != "", ""
+}
+
+func eachOnce(c *Call, _ int, r *Result) (met bool, violation string) {
+	if r.Err != nil {
+		return false, ""
+	}
+	seen := make(map[string]bool)
+	for _, id := range r.IDs {
+		switch {
+		case seen[id]:
+			return true, fmt.Sprintf("%s returned %q twice.", r.Name, id)
+		case !c.Changed[id] && !slices.Contains(c.Items, id):
+			return true, fmt.Sprintf("%s returned %q, which is no item of the list.", r.Name, id)
 		}
-		met = true
-		if !e.CursorKnown {
-			return true, fmt.Sprintf("The cursor of request %d, %q, was never given out.", i+1,
-				Excerpt(e.Cursor, 60))
+		seen[id] = true
+	}
+	return true, ""
+}
+
+func wholeList(c *Call, _ int, r *Result) (met bool, violation string) {
+	for _, id := range c.Items {
+		if r.Err == nil && !c.Changed[id] && !slices.Contains(r.IDs, id) {
+			return true, fmt.Sprintf("%s returned no error, but not %q, which was in the list throughout. %s",
+				r.Name, id, c.whyNotWhole())
 		}
 	}
-	return met, ""
+	return r.Err == nil, ""
 }
 
-func eachOnce(c *Call) (met bool, violation string) {
-	for _, r := range c.Results {
-		if r.Err != nil {
-			continue
-		}
-		met = true
-		seen := make(map[string]bool)
-		for _, id := range r.IDs {
-			switch {
-			case seen[id]:
-				return true, fmt.Sprintf("%s returned %q twice.", r.Name, id)
-			case !c.Changed[id] && !slices.Contains(c.Items, id):
-				return true, fmt.Sprintf("%s returned %q, which is no item of the list.", r.Name, id)
-			}
-			seen[id] = true
-		}
-	}
-	return met, ""
-}
-
-func wholeList(c *Call) (met bool, violation string) {
-	for _, r := range c.Results {
-		if r.Err != nil {
-			continue
-		}
-		met = true
-		for _, id := range c.Items {
-			if !c.Changed[id] && !slices.Contains(r.IDs, id) {
-				return true, fmt.Sprintf(
-					"%s returned no error, but not %q, which was in the list throughout. %s", r.Name, id,
-					c.whyNotWhole())
-			}
-		}
-	}
-	return met, ""
-}
-
-func walks(c *Call) (met bool, violation string) {
-	for _, r := range c.Results {
-		met = met || c.Clean
+// succeeds judges whether a client does where nothing is wrong.
+func succeeds(because string) func(*Call, int, *Result) (bool, string) {
+	return func(c *Call, _ int, r *Result) (met bool, violation string) {
 		if c.Clean && r.Err != nil {
-			return true, fmt.Sprintf("%s failed, although each answer was a page.", r.Name)
+			return true, fmt.Sprintf("%s failed, although %s.", r.Name, because)
 		}
+		return c.Clean, ""
 	}
-	return met, ""
 }
 
-func tagAsGiven(c *Call) (met bool, violation string) {
-	for i, e := range c.Exchanges {
-		if e.Tag == "" {
-			continue
-		}
-		met = true
-		for tag := range strings.SplitSeq(e.Tag, ",") {
-			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
-			if !slices.Contains(c.Tags, e.Path+" "+tag) {
-				return true, fmt.Sprintf("The tag %s of request %d was never given for the product.",
-					Excerpt(tag, 60), i+1)
-			}
+func tagAsGiven(c *Call, i int, e *Exchange) (met bool, violation string) {
+	if e.Tag == "" {
+		return false, ""
+	}
+	for tag := range strings.SplitSeq(e.Tag, ",") {
+		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+		if !slices.Contains(c.Tags, e.Path+" "+tag) {
+			return true, fmt.Sprintf("The tag %s of request %d was never given for the product.",
+				Excerpt(tag, 60), i+1)
 		}
 	}
-	return met, ""
+	return true, ""
 }
 
-func freshEnough(c *Call) (met bool, violation string) {
-	for i, r := range c.Results {
-		if r.Err != nil || r.Want == "" {
-			continue
-		}
-		met = met || i > 0
-		if r.Text != r.Want && slices.ContainsFunc(c.Results[:i],
-			func(old *Result) bool { return old.Want == r.Text }) {
-			return true, fmt.Sprintf("%s returned the name %q, which the product had before; it is %q "+
-				"now, and what the client kept is too old.", r.Name, r.Text, r.Want)
-		}
-	}
-	return met, ""
+// was reports whether a product had the name of a result before its i-th reading.
+func (c *Call) was(i int, r *Result) bool {
+	return slices.ContainsFunc(c.Results[:i], func(old *Result) bool { return old.Want == r.Text })
 }
 
-func onlyProducts(c *Call) (met bool, violation string) {
-	for i, r := range c.Results {
-		met = true
-		if r.Err == nil && r.Want == "" {
-			return true, fmt.Sprintf("%s returned no error, and there is no such product.", r.Name)
-		}
-		if r.Err == nil && r.Text != r.Want &&
-			!slices.ContainsFunc(c.Results[:i], func(old *Result) bool { return old.Want == r.Text }) {
-			return true, fmt.Sprintf("%s returned the name %q; the product has %q.", r.Name, r.Text, r.Want)
-		}
+func freshEnough(c *Call, i int, r *Result) (met bool, violation string) {
+	if r.Err != nil || r.Want == "" {
+		return false, ""
 	}
-	return met, ""
+	if r.Text != r.Want && c.was(i, r) {
+		return true, fmt.Sprintf("%s returned the name %q, which the product had before; it is %q now, and "+
+			"what the client kept is too old.", r.Name, r.Text, r.Want)
+	}
+	return i > 0, ""
 }
 
-func reads(c *Call) (met bool, violation string) {
-	for _, r := range c.Results {
-		met = met || c.Clean
-		if c.Clean && r.Err != nil {
-			return true, fmt.Sprintf("%s failed, although nothing was wrong.", r.Name)
-		}
+func onlyProducts(c *Call, i int, r *Result) (met bool, violation string) {
+	switch {
+	case r.Err != nil:
+	case r.Want == "":
+		return true, fmt.Sprintf("%s returned no error, and there is no such product.", r.Name)
+	case r.Text != r.Want && !c.was(i, r):
+		return true, fmt.Sprintf("%s returned the name %q; the product has %q.", r.Name, r.Text, r.Want)
 	}
-	return met, ""
+	return true, ""
 }
 
 func (c *Call) readsRightly() (met bool, violation string) {
@@ -250,28 +221,20 @@ func (c *Call) rereads() (out []reread) {
 	return out
 }
 
-func (c *Call) stopsReading() (met bool, violation string) {
-	for _, p := range c.rereads() {
-		if status := p.first.Answer.Status; status/100 != 4 || p.first.Answer.Meaning() == Retryable {
-			continue
-		}
-		met = true
-		if p.again != nil {
-			return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: %s",
-				c.number(p.again), c.number(p.first), whyFinal(p.first))
-		}
+func stopsReading(c *Call, _ int, p reread) (met bool, violation string) {
+	if status := p.first.Answer.Status; status/100 != 4 || p.first.Answer.Meaning() == Retryable {
+		return false, ""
 	}
-	return met, ""
+	if p.again == nil {
+		return true, ""
+	}
+	return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: %s",
+		c.number(p.again), c.number(p.first), whyFinal(p.first))
 }
 
-func (c *Call) waitsToRead() (met bool, violation string) {
-	for _, p := range c.rereads() {
-		if p.again != nil && p.first.Answer.RetryAfter() > 0 {
-			met = true
-			if violation := c.tooSoon(p.first, p.again); violation != "" {
-				return true, violation
-			}
-		}
+func waitsToRead(c *Call, _ int, p reread) (met bool, violation string) {
+	if p.again == nil || p.first.Answer.RetryAfter() == 0 {
+		return false, ""
 	}
-	return met, ""
+	return true, c.tooSoon(p.first, p.again)
 }
