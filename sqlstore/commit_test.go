@@ -397,7 +397,7 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeDB(sqlite)
-		f.server.says = map[string]any{"RELEASE": errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")}
+		f.server.says["RELEASE"] = errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(nil)})
 		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
 			t.Errorf("CreateOrder returned %v", err)
@@ -505,7 +505,7 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeDB(postgres)
-			f.server.says = map[string]any{"INSERT": violation}
+			f.server.says["INSERT"] = violation
 			store := sqlstore.New(open(t, f), nil)
 			got, err := store.CreateOrder(t.Context(), key, order)
 			if !errors.Is(err, violation) || errors.Is(err, storefront.ErrUnavailable) {
@@ -521,7 +521,7 @@ func TestConstraintsMatterOnlyIfTheKeyIsFree(t *testing.T) {
 func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		f := newFakeDB(engine)
-		f.server.says = map[string]any{"INSERT": stateError("23514"), "REPLAY": stateError("42501")}
+		f.server.says["INSERT"], f.server.says["REPLAY"] = stateError("23514"), stateError("42501")
 		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
 		if !errors.Is(err, stateError("42501")) {
 			t.Errorf("%v: CreateOrder returned %v", engine, err)

@@ -63,13 +63,26 @@ type change struct {
 }
 
 func newServer(engine engine) *server {
-	return &server{
+	s := &server{
 		engine: engine, locks: make(map[string]*tx),
 		state: tables{make(map[string]*orderRow), make(map[string]*orderRow), make(map[string]string), make(map[any]int)},
 		variables: map[string]string{
 			"autocommit": "ON", "wsrep_provider_name": "", // as in MariaDB without Galera
 		},
 	}
+	s.says = map[string]any{
+		"VERSION": [...]any{
+			"PostgreSQL 15.4 on x86_64-pc-linux-gnu", sqliteError("SQL logic error: no such function: version (1)"), "10.11.6-MariaDB",
+		}[engine],
+		"LIMIT":   []driver.Value{"18446744073709551615", int64(0)},
+		"SCHEMA":  []driver.Value{"public", "UTF8", "UTF8", "origin"},
+		"CATALOG": s.error("42501", "not authorized (23)", 1142), // for a role that may not know
+		"PRAGMAS": []driver.Value{"shop.db", "wal", int64(0), int64(0)},
+		"BYTES":   []byte(`\`),
+		"PROBE":   int64(1),
+		"TABLES":  []driver.Value{int64(2), int64(2)}, // their version, and the oldest that may use them
+	}
+	return s
 }
 
 // addOrder adds an order.
@@ -366,34 +379,14 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		return [][]driver.Value{{value}}, 0, nil
 	}
 	switch c.kind {
-	case "VERSION":
-		if s.engine == sqlite {
-			return nil, 0, sqliteError("SQL logic error: no such function: version (1)")
-		}
-		version := [...]string{postgres: "PostgreSQL 15.4 on x86_64-pc-linux-gnu", mysql: "10.11.6-MariaDB"}
-		return [][]driver.Value{{version[s.engine]}}, 0, nil
-	case "LIMIT":
-		return [][]driver.Value{{"18446744073709551615", int64(0)}}, 0, nil
 	case "VARIABLES":
 		for _, name := range slices.Sorted(maps.Keys(s.variables)) {
 			if strings.Contains(c.query, "'"+name+"'") {
 				rows = append(rows, []driver.Value{name, s.variables[name]})
 			}
 		}
-	case "SCHEMA":
-		return [][]driver.Value{{"public", "UTF8", "UTF8", "origin"}}, 0, nil
-	case "CATALOG": // for a role that may not know
-		return nil, 0, s.error("42501", "not authorized (23)", 1142)
-	case "PRAGMAS":
-		return [][]driver.Value{{"shop.db", "wal", int64(0), int64(0)}}, 0, nil
-	case "BYTES":
-		return [][]driver.Value{{[]byte(`\`)}}, 0, nil
 	case "SERVER", "SERVERS":
 		return [][]driver.Value{{fmt.Sprintf("server %d", s.born)}}, 0, nil
-	case "PROBE":
-		return [][]driver.Value{{int64(1)}}, 0, nil
-	case "TABLES":
-		return [][]driver.Value{{int64(2), int64(2)}}, 0, nil // their version, and the oldest that may use them
 	case "CLOCK":
 		return [][]driver.Value{{s.clock()}}, 0, nil
 	case "PING":

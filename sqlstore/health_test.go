@@ -47,8 +47,8 @@ func fill(t *testing.T, store *sqlstore.Store, connections int) time.Duration {
 	var wg sync.WaitGroup
 	for range connections {
 		wg.Go(func() {
-			if _, err := store.GetProduct(t.Context(), "kettle"); err != nil {
-				t.Error(err)
+			if got, err := store.GetProduct(t.Context(), "kettle"); err != nil || !got.Equal(kettle) {
+				t.Errorf("GetProduct returned %v, %v", got, err)
 			}
 		})
 	}

@@ -299,7 +299,7 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			f := newFakeDB(test.engine)
-			f.server.says = map[string]any{test.kind: test.says}
+			f.server.says[test.kind] = test.says
 			wantRefused(t, f, test.want)
 		})
 	}

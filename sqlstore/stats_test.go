@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -190,7 +191,7 @@ func TestCheckOfAStoreThatCanCreateOrders(t *testing.T) {
 			"tables of a later, compatible release": {int64(3), int64(2)},
 		} {
 			f := newFakeDB(engine)
-			f.server.says = map[string]any{"TABLES": version}
+			f.server.says["TABLES"] = version
 			store := sqlstore.New(open(t, f), nil)
 			if err := store.Check(t.Context()); err != nil {
 				t.Errorf("%v: with %s, Check returned %v", engine, name, err)
@@ -229,7 +230,7 @@ func TestCheckOfAStoreThatCannotCreateOrders(t *testing.T) {
 				continue // on SQLite, Check writes nothing else, and the INSERT finds this out
 			}
 			f := newFakeDB(engine)
-			f.server.says = test.says
+			maps.Copy(f.server.says, test.says)
 			err := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second}).Check(t.Context())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, %s: Check returned %v, want an error that says %q", engine, name, err, test.want)
