@@ -38,7 +38,7 @@ func newGatedDB() (f *fakeDB, let chan struct{}) {
 // waits for the user of the connection, which may be a reader that takes minutes by then.
 // The server notes the first (see open), and no statement is prepared twice and then closed.
 func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
-	for i := range methods(nil, nil) {
+	for i := range methods(t.Context(), nil) {
 		for _, taken := range []bool{false, true} { // whether CreateOrder finds its key taken
 			onEach(t, func(t *testing.T, engine engine) {
 				f := newFakeDB(engine)
