@@ -288,61 +288,45 @@ func wait(d time.Duration, calls *int) acceptor {
 // takes long. A call that waits for a lock in the first statement of a try gives up its
 // connection once, as the connection may be dead.
 func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
-
-	for _, engine := range engines {
-		for _, part := range []float64{0.25, 0.4, 0.5, 0.9} {
-			for _, pool := range []int{0, 1, 2} {
-				for _, name := range []string{"Accept", "lock"} {
-					if name == "lock" && engine == sqlite {
-						continue // there is one writer, and busy_timeout
+	for _, part := range []float64{0.25, 0.4, 0.5, 0.9} {
+		for _, pool := range []int{0, 1, 2} {
+			for _, locked := range []bool{false, true} {
+				onEach(t, func(t *testing.T, engine engine) {
+					if locked && engine == sqlite {
+						return // there is one writer, and busy_timeout
 					}
-					inBubble(t, fmt.Sprintf("%v/%s of %v/pool of %d", engine, name, part, pool), func(t *testing.T) {
-						long := time.Duration(part * float64(timeout))
-						f := newFakeDB(engine)
-						f.server.took = time.Millisecond
-						db := open(t, f)
-						db.SetMaxOpenConns(pool)
-						runs, questions, most := 0, 0, 1
-						if name == "lock" {
-							most = 2
+					long := time.Duration(part * float64(timeout))
+					f := newFakeDB(engine)
+					f.server.took = time.Millisecond
+					db := open(t, f)
+					db.SetMaxOpenConns(pool)
+					runs, questions, most := 0, 0, 1
+					accept := wait(long, &runs)
+					if locked {
+						accept, most = nil, 2
+					}
+					store := inTime(db, accept)
+					must.OK(t, store.Check(t.Context())) // leaves a connection over which the store can ask
+					began := time.Now()
+					f.before = func(ctx context.Context, kind string) error {
+						switch {
+						case kind == "EMIT", kind == "SETTLE":
+							questions++
+						case locked && kind == "INSERT":
+							runs++
+							return pause(ctx, long-time.Since(began))
 						}
-						began := time.Now()
-						opts := &sqlstore.Options{Timeout: timeout}
-						if name == "Accept" {
-							opts.Accept = wait(long, &runs)
-						}
-						store := sqlstore.New(db, opts)
-						if err := store.Check(t.Context()); err != nil { // leaves a connection over which the store can ask
-							t.Fatal(err)
-						}
-						f.before = func(ctx context.Context, kind string) error {
-							switch kind {
-							case "EMIT", "SETTLE":
-								questions++
-							case "INSERT":
-								if name == "Accept" {
-									break
-								}
-								runs++
-								if err := pause(ctx, long-time.Since(began)); err != nil {
-									return err
-								}
-							}
-							return nil
-						}
-						began = time.Now()
-						got, err := store.CreateOrder(t.Context(), key, order)
-						if took := time.Since(began); err != nil || got != order || runs < 1 || runs > most || took < long {
-							t.Errorf("CreateOrder returned %v, %v after %v and %d runs", got, err, took, runs)
-						}
-						if asked := questions > 0; engine != sqlite && asked != (pool != 1) {
-							t.Errorf("the server was asked %d questions", questions)
-						}
-						if s := store.Stats(); s.Retries != int64(runs-1) || name == "Accept" && s.Dropped != 0 {
-							t.Errorf("the store has %+v", s)
-						}
-					})
-				}
+						return nil
+					}
+					wantOrder(t, store)
+					s := store.Stats()
+					if took := time.Since(began); runs < 1 || runs > most || took < long || s.Retries != int64(runs-1) || !locked && s.Dropped != 0 {
+						t.Errorf("locked: %t, a pool of %d: after %v and %d runs, the store has %+v", locked, pool, took, runs, s)
+					}
+					if asked := questions > 0; engine != sqlite && asked != (pool != 1) {
+						t.Errorf("locked: %t, a pool of %d: the server was asked %d questions", locked, pool, questions)
+					}
+				})
 			}
 		}
 	}

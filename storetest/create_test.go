@@ -3,8 +3,6 @@ package storetest_test
 import (
 	"cmp"
 	"errors"
-	"sync"
-	"time"
 
 	"example.com/storefront"
 )
@@ -59,35 +57,4 @@ var wrongCreation = []wrongStore{
 			return stored, err
 		})
 	}, []string{inProgress}, "read the order of the first"},
-	{"calls joined under the first one's context", func(s *store) {
-		type flight struct {
-			landed chan struct{}
-			o      order
-			err    error
-		}
-		var mu sync.Mutex
-		flights := make(map[string]*flight)
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			name := fullNameOf(k)
-			mu.Lock()
-			f, joined := flights[name]
-			if !joined {
-				f = &flight{landed: make(chan struct{})}
-				flights[name] = f
-			}
-			mu.Unlock()
-			if joined {
-				<-f.landed
-				return f.o, f.err
-			}
-			time.Sleep(time.Microsecond)
-			f.o, f.err = right(ctx, k, o)
-			mu.Lock()
-			delete(flights, name)
-			mu.Unlock()
-			close(f.landed)
-			return f.o, f.err
-		})
-		s.lookFirst()
-	}, []string{inProgress}, "calls with one key are joined"},
 }

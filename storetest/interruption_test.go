@@ -12,9 +12,6 @@ var wrongInterruptions = []wrongStore{
 		s.lookLast(ctxt.Err)
 		s.takeTurns(oneForAll, waitOrLeave)
 	}, []string{noTrace}, "looked at after the order was recorded"},
-	{"a failed call keeps its key", func(s *store) {
-		s.keepKeys(func(ctx ctxt, err error) bool { return err == nil || ctx.Err() != nil })
-	}, []string{noTrace}, "the key is recorded before the order"},
 	{"a refused order is recovered after a crash", func(s *store) {
 		var refused []order
 		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
@@ -85,22 +82,6 @@ func (s *store) lookLast(failure func(ctxt) error) {
 		stored, err := right(context.WithoutCancel(ctx), k, o)
 		if ctx.Err() != nil {
 			return order{}, failure(ctx)
-		}
-		return stored, err
-	})
-}
-
-// keepKeys makes the store keep the keys of some calls for their fingerprints, whether
-// the calls have created an order or not.
-func (s *store) keepKeys(keeps func(ctx ctxt, err error) bool) {
-	kept := make(map[string][32]byte)
-	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		if first, ok := kept[nameOf(k)]; ok && first != k.Fingerprint {
-			return order{}, storefront.ErrKeyReused
-		}
-		stored, err := right(ctx, k, o)
-		if keeps(ctx, err) {
-			kept[nameOf(k)] = k.Fingerprint
 		}
 		return stored, err
 	})

@@ -56,21 +56,6 @@ var wrongKeys = []wrongStore{
 			return stored, err
 		})
 	}, []string{reused}, "taken for that of this very call"},
-	{"fingerprints are not compared in a race", func(s *store) {
-		var orders sync.Map
-		s.returns(func(k key, _, stored order, err error) (order, error) {
-			if err == nil {
-				orders.Store(nameOf(k), stored)
-			}
-			return stored, err
-		})
-		s.races(func(k key, _, stored order, err error) (order, error) {
-			if first, ok := orders.Load(nameOf(k)); ok && errors.Is(err, storefront.ErrKeyReused) {
-				return first.(order), nil
-			}
-			return stored, err
-		})
-	}, []string{reused}, "joined before their fingerprints are compared"},
 	{"an order of a reused key", func(s *store) {
 		s.returns(func(_ key, o, stored order, err error) (order, error) {
 			if errors.Is(err, storefront.ErrKeyReused) {
@@ -79,18 +64,6 @@ var wrongKeys = []wrongStore{
 			return stored, err
 		})
 	}, []string{reused}, "created an order"},
-	{"a reused key replaces the order", func(s *store) {
-		replaced := make(map[string]order)
-		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
-			if errors.Is(err, storefront.ErrKeyReused) {
-				replaced[nameOf(k)] = o
-			} else if r, ok := replaced[nameOf(k)]; ok && err == nil {
-				stored = r
-			}
-			return stored, err
-		})
-	}, []string{reused}, "ON CONFLICT DO UPDATE"},
 	{"another error for a reused key", func(s *store) {
 		s.returns(func(_ key, _, stored order, err error) (order, error) {
 			if errors.Is(err, storefront.ErrKeyReused) {

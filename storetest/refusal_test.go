@@ -98,21 +98,6 @@ var wrongRefusals = []wrongStore{
 			return stored, err
 		})
 	}, []string{ordered}, "taken for that of this very call"},
-	{"another fingerprint is refused", func(s *store) {
-		s.returns(func(_ key, o, stored order, err error) (order, error) {
-			if errors.Is(err, storefront.ErrKeyReused) {
-				err = cmp.Or(s.decide(o), err)
-			}
-			return stored, err
-		})
-	}, []string{ordered}, "looked for together with its fingerprint"},
-	{"an order changes with its item", func(s *store) {
-		s.replays(func(o *order) {
-			if s.decide(*o) != nil {
-				o.Qty = 0
-			}
-		})
-	}, []string{ordered}, "returned one with Qty 0, want 2"},
 	{"the key is not looked for where calls meet", func(s *store) {
 		var mu sync.Mutex
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
