@@ -78,12 +78,13 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to put into the database")
 	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
-	metricsAddr := flag.String("metrics-addr", "", "`host:port` to serve /metrics on (default: that of -addr)")
+	metricsAddr := flag.String("metrics-addr", "", "`host:port` of /metrics (default: that of -addr)")
 	delay := flag.Duration("shutdown-delay", 10*time.Second,
 		"`time` from SIGTERM, when /readyz fails, until it stops listening")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fail(2, errors.New("unexpected argument: is -db or -data missing?")) // it may be a URL with a password
+		// It may be a URL with a password, so it is not told.
+		fail(2, errors.New("unexpected argument: is -db or -data missing?"))
 	}
 	if err := demo.CheckFlags(*addr, *delay); err != nil {
 		fail(2, err)
@@ -147,7 +148,8 @@ func run(
 		if own, err = net.Listen("tcp", metricsAddr); err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		exporter := &http.Server{Handler: withMetrics(http.NotFoundHandler(), shown.Handler()), ReadTimeout: time.Minute}
+		exporter := &http.Server{
+			Handler: withMetrics(http.NotFoundHandler(), shown.Handler()), ReadTimeout: time.Minute}
 		defer exporter.Close()
 		go exporter.Serve(own)
 	}

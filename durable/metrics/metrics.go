@@ -48,7 +48,8 @@ type Metrics struct {
 	inFlight prometheus.Gauge
 }
 
-// New returns the metrics of a store and of its pool of connections. Without the metrics of either, it is nil.
+// New returns the metrics of a store and of its pool of connections. Without the metrics of either, it is
+// nil.
 func New(db *sql.DB, store *sqlstore.Store) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),

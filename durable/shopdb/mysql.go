@@ -127,7 +127,7 @@ func cutPasswordFile(query string) (rest, file string, err error) {
 			return "", "", errors.New("the MySQL URL has the parameter password_file twice")
 		}
 		if file, err = url.QueryUnescape(value); err != nil || file == "" {
-			return "", "", errors.New("the parameter password_file in the MySQL URL is not the name of a file")
+			return "", "", errors.New("password_file in the MySQL URL is not the name of a file")
 		}
 	}
 	return strings.Join(others, "&"), file, nil
@@ -146,7 +146,8 @@ func mysqlAddr(host string) (network, addr string, err error) {
 		return "", "", errors.New("a server in the MySQL URL is not host, host:port or [address]:port")
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", "", errors.New("a port in the MySQL URL is none; : and @ in a password are written %3A and %40")
+		return "", "", errors.New(
+			"a port in the MySQL URL is none; : and @ in a password are written %3A and %40")
 	}
 	return "tcp", host, nil
 }
@@ -181,7 +182,8 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 		config.Timeout = connectLimit
 	}
 	if config.ReadTimeout <= 0 {
-		config.ReadTimeout = 15 * time.Second // for what it does without a ctx; longer than the store's Timeout
+		// For what it does without a ctx; longer than the store's Timeout.
+		config.ReadTimeout = 15 * time.Second
 	}
 	const lockWait = "innodb_lock_wait_timeout"
 	if !given[lockWait] {

@@ -47,7 +47,8 @@ func openPostgres(name string) (*sql.DB, error) {
 		}
 		db = sql.OpenDB(newServers(stdlib.GetDefaultDriver(), list...))
 	default:
-		db = stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(_ context.Context, c *pgx.ConnConfig) error {
+		db = stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(
+			_ context.Context, c *pgx.ConnConfig) error {
 			config, err := parsePostgres(name)
 			if err == nil {
 				*c = *config

@@ -178,7 +178,8 @@ func open(name string, o Options) (pool *sql.DB, watch func(context.Context), er
 	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"),
 		strings.Contains(name, "host="):
 		err = errors.New("PostgreSQL is named by a URL: postgres://user@host/database")
-	case strings.HasPrefix(name, "mysql:"), strings.HasPrefix(name, "mariadb:"), strings.Contains(name, "@tcp("):
+	case strings.HasPrefix(name, "mysql:"), strings.HasPrefix(name, "mariadb:"),
+		strings.Contains(name, "@tcp("):
 		err = errors.New("MySQL is named by a URL: mysql://user@host/database")
 	case name == "":
 		err = errors.New("no database is named")
@@ -195,7 +196,8 @@ func checkURL(rest string) error {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority = rest[:i]
 	}
-	if strings.Count(authority, "@") > 1 || strings.Contains(rest[len(authority):], "@") || strings.Contains(rest, "#") {
+	if strings.Count(authority, "@") > 1 || strings.Contains(rest[len(authority):], "@") ||
+		strings.Contains(rest, "#") {
 		return errors.New("the URL can be read in several ways: in a user, a password or a parameter," +
 			" @ is written %40, / is %2F, ? is %3F and # is %23")
 	}

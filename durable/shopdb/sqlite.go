@@ -73,8 +73,9 @@ func openSQLite(name string, o Options) (*sql.DB, func(context.Context), error) 
 func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if other := otherLibrary(info); other != "" {
-			return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, %s and %s, and would lose orders: "+
-				"when one closes a file, the system drops the locks of the other", name, "modernc.org/sqlite", other)
+			return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, modernc.org/sqlite and %s, "+
+				"and would lose orders: when one closes a file, the system drops the locks of the other",
+				name, other)
 		}
 	}
 	path, err := realPath(name)
@@ -82,8 +83,9 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 		return nil, nil, err
 	}
 	if network := networkOf(filepath.Dir(path)); network != "" {
-		o.Logger.Warn("the SQLite file is on a network file system, where locks may not hold, and orders may be "+
-			"lost or made twice: put it on a local disk", slog.String("file", path), slog.String("system", network))
+		o.Logger.Warn("the SQLite file is on a network file system, where locks may not hold, and orders "+
+			"may be lost or made twice: put it on a local disk",
+			slog.String("file", path), slog.String("system", network))
 	}
 	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"},
 		"_txlock": {"immediate"}, // BEGIN takes the lock for which writers have waited
@@ -114,8 +116,8 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	// What keeps a file from being written does not pass, unless it is another process or a
 	// full disk.
 	err = checkWritable(db)
-	passes := errors.Is(err, errNoRoom) ||
-		hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) // such as SQLITE_IOERR_SHMSIZE
+	passes := errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL,
+		sqlite3.SQLITE_IOERR) // such as SQLITE_IOERR_SHMSIZE
 	if err != nil && !passes {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
 	}
@@ -129,8 +131,8 @@ func otherLibrary(info *debug.BuildInfo) string {
 		for _, other := range []string{
 			"crawshaw.io/sqlite", "github.com/bvinc/go-sqlite-lite", "github.com/eatonphil/gosqlite",
 			"github.com/gwenn/gosqlite", "github.com/mattn/go-sqlite3", "github.com/mutecomm/go-sqlcipher",
-			"github.com/ncruces/go-sqlite3", "github.com/tailscale/sqlite", "github.com/tursodatabase/go-libsql",
-			"gitlab.com/cznic/sqlite",
+			"github.com/ncruces/go-sqlite3", "github.com/tailscale/sqlite",
+			"github.com/tursodatabase/go-libsql", "gitlab.com/cznic/sqlite",
 		} {
 			if module.Path == other || strings.HasPrefix(module.Path, other+"/v") {
 				return module.Path
@@ -270,8 +272,9 @@ func (f *sqliteFile) intact() error {
 			err = errors.New("it was removed or moved")
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %s is not the file that was opened (%w): stop all programs that use it, by SIGTERM, "+
-				"then put the database in its place and start them", storefront.ErrUnavailable, f.path+suffix, err)
+			return fmt.Errorf("%w: %s is not the file that was opened (%w): stop all programs that use it, "+
+				"by SIGTERM, then put the database in its place and start them",
+				storefront.ErrUnavailable, f.path+suffix, err)
 		}
 	}
 	return nil
@@ -445,7 +448,9 @@ type fileConn struct {
 func (c *fileConn) ExecContext(
 	ctx context.Context, query string, args []driver.NamedValue,
 ) (driver.Result, error) {
-	return c.exec(ctx, query, func() (driver.Result, error) { return c.sqliteConn.ExecContext(ctx, query, args) })
+	return c.exec(ctx, query, func() (driver.Result, error) {
+		return c.sqliteConn.ExecContext(ctx, query, args)
+	})
 }
 
 // exec executes a statement. Unless it is one of a transaction, it may be a commit: then it fails if
@@ -570,7 +575,9 @@ type fileStmt struct {
 
 // ExecContext implements driver.StmtExecContext.
 func (s *fileStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.conn.exec(ctx, s.query, func() (driver.Result, error) { return s.sqliteStmt.ExecContext(ctx, args) })
+	return s.conn.exec(ctx, s.query, func() (driver.Result, error) {
+		return s.sqliteStmt.ExecContext(ctx, args)
+	})
 }
 
 // QueryContext implements driver.StmtQueryContext.

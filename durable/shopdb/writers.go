@@ -10,9 +10,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A writers lets those who write a SQLite file go one after the other, also of several processes. SQLite's own
-// lock is no queue: those who wait ask for it now and then, and it goes to who asks first, which is who has
-// just released it. So a process that writes all the time kept the others waiting for seconds.
+// A writers lets those who write a SQLite file go one after the other, also of several processes. SQLite's
+// own lock is no queue: those who wait ask for it now and then, and it goes to who asks first, which is who
+// has just released it. So a process that writes all the time kept the others waiting for seconds.
 //
 // Who is next has the lock of a file beside the database until SQLite's lock is free. The kernel releases it
 // when a process ends. A process that is frozen while it is next costs the others patience for each write.
@@ -21,8 +21,8 @@ type writers struct {
 	file *os.File      // nil: of this process alone
 }
 
-// patience is how long a writer waits until it is next, and then for SQLite's lock. It is longer than a quarter
-// of the Timeout that stores have by default, which is as long as a shared commit may take.
+// patience is how long a writer waits until it is next, and then for SQLite's lock. It is longer than a
+// quarter of the Timeout that stores have by default, which is as long as a shared commit may take.
 const patience = 4 * time.Second
 
 func newWriters(database string) *writers {

@@ -54,8 +54,10 @@ func run(w io.Writer, root string, mutations []mutation, pattern string) (missed
 			return missed, fmt.Errorf("%s: %w", m.what, err)
 		}
 		if !passed[pkg+" "+test] {
-			if out, err := goTest(root, pkg, test); err != nil || !bytes.Contains(out, []byte("--- PASS: "+test+" ")) {
-				return missed, fmt.Errorf("without a mutation, %s %s does not pass: %v\n%s", pkg, test, err, out)
+			out, err := goTest(root, pkg, test)
+			if err != nil || !bytes.Contains(out, []byte("--- PASS: "+test+" ")) {
+				return missed, fmt.Errorf("without a mutation, %s %s does not pass: %v\n%s",
+					pkg, test, err, out)
 			}
 			passed[pkg+" "+test] = true
 		}

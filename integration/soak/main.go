@@ -118,7 +118,8 @@ func soak(ctx context.Context, w io.Writer, targets []target, seed uint64, lasts
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			fmt.Fprintf(w, "seed %d: %s %s: %v, %v\n", seed, g.pkg, g.tests, cmp.Or(err, errors.New("passed")),
+			fmt.Fprintf(w, "seed %d: %s %s: %v, %v\n",
+				seed, g.pkg, g.tests, cmp.Or(err, errors.New("passed")),
 				time.Since(started).Round(time.Second))
 			if err != nil {
 				failed++

@@ -36,9 +36,13 @@ import (
 // delete another event than it has published. In SQLite, that takes AUTOINCREMENT; in
 // MySQL, release 8.0 (MariaDB 10.2), as earlier ones forget positions in a restart.
 const (
-	PostgresTable = `CREATE TABLE IF NOT EXISTS outbox (position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event TEXT NOT NULL)`
-	SQLiteTable   = `CREATE TABLE IF NOT EXISTS outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL)`
-	MySQLTable    = `CREATE TABLE IF NOT EXISTS outbox (position BIGINT AUTO_INCREMENT PRIMARY KEY, event LONGTEXT NOT NULL) ENGINE = InnoDB CHARACTER SET utf8mb4`
+	PostgresTable = `CREATE TABLE IF NOT EXISTS outbox (
+		position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event TEXT NOT NULL)`
+	SQLiteTable = `CREATE TABLE IF NOT EXISTS outbox (
+		position INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL)`
+	MySQLTable = `CREATE TABLE IF NOT EXISTS outbox (
+		position BIGINT AUTO_INCREMENT PRIMARY KEY, event LONGTEXT NOT NULL)
+		ENGINE = InnoDB CHARACTER SET utf8mb4`
 )
 
 // Record writes the event of an order, in PostgreSQL and SQLite. It is an Accept for
@@ -120,7 +124,8 @@ func PublishSQLite(ctx context.Context, db *sql.DB,
 func publish(ctx context.Context, db interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, query string, remove func(positions []string) (statements []string), send func(ctx context.Context, event string) error) (int, error) {
+}, query string, remove func(positions []string) (statements []string),
+	send func(ctx context.Context, event string) error) (int, error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return 0, err

@@ -92,7 +92,8 @@ func (d Document) Check(method, path string, status int, header http.Header, bod
 	}
 	for name := range header {
 		if name != "Content-Type" && !hasHeader(documented.Value, name) {
-			return fmt.Errorf("%d: the header %s is not documented for %s", status, name, operation.OperationID)
+			return fmt.Errorf("%d: the header %s is not documented for %s",
+				status, name, operation.OperationID)
 		}
 	}
 	hasBody := len(documented.Value.Content) > 0 && method != http.MethodHead
@@ -118,10 +119,11 @@ func (d Document) Check(method, path string, status int, header http.Header, bod
 		Options: &openapi3filter.Options{
 			ExcludeResponseBody: !hasBody,
 			SchemaValidationOptions: []openapi3.SchemaValidationOption{
-				openapi3.WithStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(text string) error {
-					_, err := time.Parse(time.RFC3339, text) // its own takes February 30th
-					return err
-				})),
+				openapi3.WithStringFormatValidator("date-time", openapi3.NewCallbackValidator(
+					func(text string) error {
+						_, err := time.Parse(time.RFC3339, text) // its own takes February 30th
+						return err
+					})),
 			},
 		},
 	}
@@ -168,7 +170,8 @@ func (d Document) operation(method, path string) *openapi3.Operation {
 // every problem.
 func (d Document) problem(headers ...string) *openapi3.ResponseRef {
 	response := openapi3.NewResponse().WithContent(
-		openapi3.NewContentWithSchemaRef(d.Components.Schemas["Problem"], []string{"application/problem+json"}))
+		openapi3.NewContentWithSchemaRef(
+			d.Components.Schemas["Problem"], []string{"application/problem+json"}))
 	response.Headers = openapi3.Headers{
 		"Cache-Control":          d.Components.Headers["NoStore"],
 		"Content-Length":         d.Components.Headers["ContentLength"],

@@ -11,7 +11,7 @@ import (
 func installMariaDB(k *Kind) (*installation, error) {
 	server, install := findBinary("mariadbd"), findBinary("mariadb-install-db")
 	if server == "" || install == "" {
-		return nil, NotInstalled("MariaDB's server binaries (mariadbd, mariadb-install-db) are not installed: " +
+		return nil, NotInstalled("MariaDB's binaries (mariadbd, mariadb-install-db) are not installed: " +
 			"neither on PATH, nor in /usr/sbin and /usr/bin, nor in /usr/libexec")
 	}
 	runner, err := process.NewRunner("mysql", "nobody")

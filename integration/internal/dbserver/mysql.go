@@ -98,7 +98,8 @@ func Preparing(dsn string) string {
 // that it would wait for.
 func dropMySQL(s *Server, database string) error {
 	for {
-		id, err := s.Query("SELECT id FROM information_schema.processlist WHERE db = '" + database + "' LIMIT 1")
+		id, err := s.Query("SELECT id FROM information_schema.processlist WHERE db = '" +
+			database + "' LIMIT 1")
 		if err != nil && strings.Contains(err.Error(), "Error 3854 ") {
 			continue // MySQL has read the name of the database of a connection that was ending
 		}
@@ -110,7 +111,8 @@ func dropMySQL(s *Server, database string) error {
 			return err
 		}
 		// It may have ended by itself.
-		if _, err := s.Query("KILL " + id); err != nil && !strings.Contains(err.Error(), "Unknown thread id") {
+		_, err = s.Query("KILL " + id)
+		if err != nil && !strings.Contains(err.Error(), "Unknown thread id") {
 			return err
 		}
 	}
@@ -155,7 +157,8 @@ func installMySQL(k *Kind) (*installation, error) {
 			if err := os.WriteFile(begin, []byte(users), 0o600); err != nil {
 				return err
 			}
-			if err := in.Command(server[0], append(slices.Clone(server[1:]), "--datadir="+in.template, "--tmpdir="+dir,
+			if err := in.Command(server[0], append(slices.Clone(server[1:]),
+				"--datadir="+in.template, "--tmpdir="+dir,
 				"--initialize-insecure", "--init-file="+begin)...).Run(); err != nil {
 				return err
 			}
@@ -176,7 +179,8 @@ func findMySQL() (folder string, server []string, err error) {
 	}
 	binary := filepath.Join(folder, "usr/sbin/mysqld")
 	if _, err := os.Stat(binary); err != nil {
-		return "", nil, NotInstalled("MySQL is not there, which integration/mysql/fetch fetches: " + err.Error())
+		return "", nil, NotInstalled("MySQL, which integration/mysql/fetch fetches, is not there: " +
+			err.Error())
 	}
 	loaders, err := filepath.Glob(filepath.Join(folder, "usr/lib/*/ld-linux*.so.*"))
 	if err != nil || len(loaders) != 1 {

@@ -87,7 +87,8 @@ func startMySQLGroup(t testing.TB, n int, single bool, prepare func(*Server)) *M
 	for _, m := range g.Members {
 		process.WaitFor(t, m.Name+" answers", 5*time.Minute, m.Process, func() error {
 			// The user by which members get what they have missed.
-			return m.Exec("CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery'")
+			return m.Exec("CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' " +
+				"FOR CHANNEL 'group_replication_recovery'")
 		})
 		if err := m.Exec("START GROUP_REPLICATION"); err != nil {
 			t.Fatalf("%s: %v\n%s", m.Name, err, process.LogTail(m.log))
@@ -144,8 +145,8 @@ func (m *GroupMember) FillDisk(t testing.TB) (free func()) {
 
 // state returns how the member sees itself in its group.
 func (m *GroupMember) state() (string, error) {
-	return m.Query("SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = " +
-		"@@server_uuid")
+	return m.Query("SELECT member_state FROM performance_schema.replication_group_members " +
+		"WHERE member_id = @@server_uuid")
 }
 
 // rejoin has a member in this state join its group again, as its operator would: the

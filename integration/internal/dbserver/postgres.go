@@ -63,7 +63,8 @@ func initPostgres(k *Kind, bin string) (*installation, error) {
 				"-c", "unix_socket_directories=",
 				"-c", "cluster_name=" + standbyName,
 				"-c", "wal_keep_size=256MB", // for a standby that begins with a base backup
-				"-c", "wal_retrieve_retry_interval=100ms", // a standby may finish this pause before it is promoted
+				// A standby may finish this pause before it is promoted.
+				"-c", "wal_retrieve_retry_interval=100ms",
 				"-c", "log_line_prefix=%m [%p] ",
 			}
 			for _, setting := range append([]string{"max_connections=200"}, more...) {
@@ -145,7 +146,8 @@ func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr 
 	// one that does not wait.
 	primary.waitFor(t, standbyName)
 	must.OK(t, os.RemoveAll(s.data))
-	backup := s.in.Command(filepath.Join(s.in.bin, "pg_basebackup"), "-d", PostgresURL("postgres", addr), "-D",
+	backup := s.in.Command(filepath.Join(s.in.bin, "pg_basebackup"),
+		"-d", PostgresURL("postgres", addr), "-D",
 		s.data, "-R", "-X", "stream", "-c", "fast")
 	must.OK(t, backup.Run())
 	s.Start(t)
@@ -173,8 +175,9 @@ func (s *PostgresServer) waitFor(t testing.TB, name string) {
 func (s *PostgresServer) WaitUntilSynchronous(t testing.TB, primary *PostgresServer) {
 	t.Helper()
 	process.WaitFor(t, "the standby is synchronous", 5*time.Minute, s.Process, func() error {
-		state, err := primary.Query("SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM " +
-			"pg_stat_replication")
+		state, err := primary.Query(
+			"SELECT coalesce(string_agg(state || ' ' || sync_state, ', '), 'none') FROM " +
+				"pg_stat_replication")
 		if err == nil && state != "streaming sync" {
 			err = fmt.Errorf("its standbys are %s", state)
 		}
@@ -242,7 +245,8 @@ func findPostgres18() (bin string, err error) {
 	}
 	dir := filepath.Join(cache, "storefront", "postgres-18")
 	if _, err := os.Stat(filepath.Join(dir, "bin", "postgres")); err != nil {
-		return "", NotInstalled("PostgreSQL 18 is not where integration/postgres18/fetch puts it: " + err.Error())
+		return "", NotInstalled(
+			"PostgreSQL 18 is not where integration/postgres18/fetch puts it: " + err.Error())
 	}
 	if os.Getuid() == 0 { // as servers run as another user, who cannot reach root's
 		reachable, err := process.Path("postgres-18")

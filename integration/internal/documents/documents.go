@@ -190,6 +190,7 @@ func ExpectTable(t testing.TB, file string, rows []string) {
 		text := strings.TrimSuffix(source, table+"\n\n"+after) + strings.Join(want, "\n") + "\n\n" + after
 		must.OK(t, os.WriteFile(file, []byte(text), 0o666))
 	default:
-		t.Errorf("the table in %s is not this test's, which writes it with -update; %s", file, cmp.Diff(lines, want))
+		t.Errorf("the table in %s is not this test's, which writes it with -update; %s",
+			file, cmp.Diff(lines, want))
 	}
 }

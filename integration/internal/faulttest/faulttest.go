@@ -243,7 +243,8 @@ func (f *Test) Check(open func() *sql.DB) {
 		orders []string
 	}{{"lost", lost}, {"duplicated", duplicated}, {"unknown", unknown}} {
 		if len(list.orders) > 0 {
-			f.t.Errorf("%d orders are %s: %q…", len(list.orders), list.what, list.orders[:min(5, len(list.orders))])
+			some := list.orders[:min(5, len(list.orders))]
+			f.t.Errorf("%d orders are %s: %q…", len(list.orders), list.what, some)
 		}
 	}
 	var done []string
@@ -254,7 +255,8 @@ func (f *Test) Check(open func() *sql.DB) {
 	}
 	slices.Sort(done)
 	f.t.Logf("%d faults (%s): of %d orders, %d lost and %d duplicated after %d retries; "+
-		"%d replayed, with %d retries; the longest gap was %v", times, strings.Join(done, ", "), r.Acknowledged,
+		"%d replayed, with %d retries; the longest gap was %v",
+		times, strings.Join(done, ", "), r.Acknowledged,
 		len(lost), len(duplicated), r.Retries, r.Replayed, r.Again, r.LongestGap)
 }
 
@@ -293,6 +295,7 @@ func (f *Test) WaitUntilStuck() {
 	f.t.Helper()
 	before := f.Audit.Progress()
 	f.WaitUntil("clients fail", func(p audit.Progress) bool {
-		return p.Failed >= before.Failed+clients || p.Acknowledged >= min(before.Acknowledged+10*clients, f.Orders)
+		return p.Failed >= before.Failed+clients ||
+			p.Acknowledged >= min(before.Acknowledged+10*clients, f.Orders)
 	})
 }

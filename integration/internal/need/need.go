@@ -42,7 +42,8 @@ func Required(name string) bool {
 	required := false
 	for each := range strings.SplitSeq(list, ",") {
 		if each != "" && !slices.Contains(Names, each) {
-			panic(Variable + " has " + each + ", and only all, " + strings.Join(Names, ", ") + " can be required")
+			panic(Variable + " has " + each + ", and only all, " + strings.Join(Names, ", ") +
+				" can be required")
 		}
 		required = required || each == name
 	}

@@ -42,7 +42,8 @@ func (d *DB) Use(t testing.TB) error {
 
 	create := func(key int, id string, fingerprint byte) (storefront.Order, error) {
 		sent := storefront.IdempotencyKey{Value: fmt.Sprint("key", key), Fingerprint: [32]byte{fingerprint}}
-		order := storefront.Order{ID: id, Item: ` Ä "\\'😀 kettle `, Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()}
+		order := storefront.Order{
+			ID: id, Item: ` Ä "\\'😀 kettle `, Qty: 1, CreatedAt: time.UnixMilli(1e12).UTC()}
 		return store.CreateOrder(ctx, sent, order)
 	}
 	const keys = 10
