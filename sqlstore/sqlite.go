@@ -131,21 +131,21 @@ func checkLocks(ctx context.Context, conn *sql.Conn, file string) error {
 	if err := conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&timeout); err != nil {
 		return err
 	}
-	const write = `.incremental_vacuum(1)`
 	for _, step := range [...]struct{ do, undo string }{
 		{`PRAGMA busy_timeout = 0`, fmt.Sprint(`PRAGMA busy_timeout = `, timeout)}, // not to wait for itself
 		{`ATTACH DATABASE '` + strings.ReplaceAll(file, `'`, `''`) + `' AS again`, `DETACH DATABASE again`},
 		{`BEGIN`, `ROLLBACK`},
-		{`PRAGMA main` + write, `SELECT 1`},
 	} {
 		if err := exec(step.do); transient(err) {
 			return err
-		} else if err != nil { // the file is read-only, or its cache is shared
+		} else if err != nil { // such as of a cache that is shared
 			return nil
 		}
 		defer exec(step.undo)
 	}
-	if exec(`PRAGMA again`+write) != nil {
+	// The first fails at the lock of another process, or if the file is read-only.
+	const write = `.incremental_vacuum(1)`
+	if exec(`PRAGMA main`+write) != nil || exec(`PRAGMA again`+write) != nil {
 		return nil
 	}
 	return errors.New("sqlstore: this file is used without locks, as with nolock=1 or vfs=unix-none: " +
