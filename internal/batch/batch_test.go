@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,22 +15,23 @@ import (
 	"example.com/storefront/internal/batch"
 )
 
-// A queue is a Queue that notes its batches, each of which goes on until the test lets it end.
+// A queue is a Queue of which each batch goes on until the test lets it end.
 type queue struct {
 	batch.Queue[string]
 	batches, size int                        // what Limits returns
 	detached      bool                       // what Detached returns
 	in            func(*batch.Batch[string]) // nil, or what a batch does before it waits
-	let           chan struct{}              // each batch receives once from it
+	let           chan int                   // each batch receives once from it, from where on it puts back
 	begun         []*batch.Batch[string]     // the batches that have begun
 	ctxs          []context.Context          // the ctx of each
-	mu            sync.Mutex                 // guards begun and ctxs
+	ended         []string                   // the calls of Do that have returned since step has looked
+	mu            sync.Mutex                 // guards begun, ctxs and ended
 }
 
 // newQueue returns a queue with room for one batch of any size. A value that begins with !
 // goes alone.
 func newQueue() *queue {
-	q := &queue{batches: 1, size: 100, let: make(chan struct{})}
+	q := &queue{batches: 1, size: 100, let: make(chan int)}
 	q.Limits = func(n int) (int, int) { return q.batches, min(q.size, n) }
 	q.Alone = func(v string) bool { return strings.HasPrefix(v, "!") }
 	q.Detached = func() bool { return q.detached }
@@ -39,7 +42,9 @@ func newQueue() *queue {
 		if q.in != nil {
 			q.in(b)
 		}
-		<-q.let
+		if n := <-q.let; n >= 0 {
+			b.PutBack(n)
+		}
 	}
 	return q
 }
@@ -66,6 +71,12 @@ func (q *queue) do(values ...string) (all []*doing) {
 			defer func() { d.panicked = recover() }()
 			d.err = q.Do(ctx, v)
 			d.returned = true
+			if d.err != nil {
+				v += ": " + d.err.Error()
+			}
+			q.mu.Lock()
+			q.ended = append(q.ended, v)
+			q.mu.Unlock()
 		}()
 		synctest.Wait()
 		all = append(all, d)
@@ -76,22 +87,18 @@ func (q *queue) do(values ...string) (all []*doing) {
 // letEnd lets n batches end, one after the other.
 func (q *queue) letEnd(n int) {
 	for range n {
-		q.let <- struct{}{}
+		q.let <- -1
 		synctest.Wait()
 	}
 }
 
-// want checks which batches have begun so far.
-func (q *queue) want(t *testing.T, want string) {
-	t.Helper()
-	synctest.Wait()
-	var members [][]string
-	for _, b := range q.begun {
-		members = append(members, b.Members)
+// begunSince returns the members of the batches that have begun since the n-th.
+func (q *queue) begunSince(n int) string {
+	var begun []string
+	for _, b := range q.begun[n:] {
+		begun = append(begun, fmt.Sprint(b.Members))
 	}
-	if got := fmt.Sprint(members); got != want {
-		t.Errorf("the batches that have begun are %s, want %s", got, want)
-	}
+	return strings.Join(begun, " ")
 }
 
 // wantEnded checks that calls of Do have returned nil.
@@ -119,53 +126,123 @@ func each(t *testing.T, test func(*testing.T, *queue)) {
 	}
 }
 
-func TestWhoWaitsSharesTheNextBatch(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		all := q.do("a", "b", "c", "d")
-		q.want(t, "[[a]]")
-		q.letEnd(1)
-		q.want(t, "[[a] [b c d]]")
-		wantEnded(t, all[0])
-		q.letEnd(1)
-		wantEnded(t, all...)
-		all = q.do("e")
-		q.want(t, "[[a] [b c d] [e]]")
-		q.letEnd(1)
-		wantEnded(t, all...)
-	})
-}
+// A step is something that happens, the calls of Do that return, and the batches that begin.
+//
+//	do a b       Do is called for a, then for b
+//	leave a      the ctx of a is done
+//	let          the batch that has waited longest ends
+//	let 2        it puts back its members from the third on
+//	hand over 0  the first batch that has begun hands over
+type step struct{ does, ended, begun string }
 
-func TestAsManyBatchesAreUnderWayAsLimitsSays(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		q.batches = 3
-		all := q.do("a", "b", "c", "d", "e")
-		q.want(t, "[[a] [b] [c]]")
-		q.letEnd(2)
-		q.want(t, "[[a] [b] [c] [d e]]")
-		all = append(all, q.do("f", "g")...)
-		q.want(t, "[[a] [b] [c] [d e] [f]]")
-		q.letEnd(4)
-		wantEnded(t, all...)
-	})
-}
+func TestWhichBatchesBegin(t *testing.T) {
+	const left = ": context canceled"
+	for _, row := range []struct {
+		name          string
+		batches, size int
+		steps         []step
+	}{
+		{"who waits shares the next batch", 1, 9, []step{
+			{"do a b c d", "", "[a]"}, {"let", "a", "[b c d]"}, {"let", "b c d", ""},
+			{"do e", "", "[e]"}, {"let", "e", ""},
+		}},
+		{"as many batches are under way as Limits says", 3, 9, []step{
+			{"do a b c d e", "", "[a] [b] [c]"}, {"let", "a", "[d e]"}, {"let", "b", ""},
+			{"do f g", "", "[f]"}, {"let", "c", "[g]"}, {"let", "d e", ""}, {"let", "f", ""},
+			{"let", "g", ""},
+		}},
+		{"a batch has as many members as Limits says", 1, 2, []step{
+			{"do a b c d e f", "", "[a]"}, {"let", "a", "[b c]"}, {"let", "b c", "[d e]"},
+			{"let", "d e", "[f]"}, {"let", "f", ""},
+		}},
+		{"who is alone shares no batch", 1, 9, []step{
+			{"do a b c !d !e f g", "", "[a]"}, {"let", "a", "[b c]"}, {"let", "b c", "[!d]"},
+			{"let", "!d", "[!e]"}, {"let", "!e", "[f g]"}, {"let", "f g", ""},
+		}},
+		{"who leaves before its batch is left out", 1, 9, []step{
+			{"do a b c d", "", "[a]"}, {"leave c", "c" + left, ""}, {"let", "a", "[b d]"}, {"let", "b d", ""},
+		}},
+		{"the place is free when all have left", 1, 9, []step{
+			{"do a b", "", "[a]"}, {"leave b", "b" + left, ""}, {"let", "a", ""},
+			{"do c", "", "[c]"}, {"let", "c", ""},
+		}},
+		{"who leaves during its batch cancels nobody", 1, 9, []step{
+			{"do a b c", "", "[a]"}, {"let", "a", "[b c]"}, {"leave b", "b" + left, ""}, {"let", "c", ""},
+		}},
 
-func TestBatchHasAsManyMembersAsLimitsSays(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		q.size = 2
-		all := q.do("a", "b", "c", "d", "e", "f")
-		q.letEnd(4)
-		q.want(t, "[[a] [b c] [d e] [f]]")
-		wantEnded(t, all...)
-	})
-}
+		{"what is put back is the next", 1, 4, []step{
+			{"do a b c d e f", "", "[a]"}, {"let", "a", "[b c d e]"}, {"let 1", "b", "[c d e f]"},
+			{"let", "c d e f", ""},
+		}},
+		{"who has left is not put back", 1, 9, []step{
+			{"do a b c d", "", "[a]"}, {"let", "a", "[b c d]"}, {"leave c", "c" + left, ""},
+			{"let 1", "b", "[d]"}, {"let", "d", ""},
+		}},
+		{"an only member may be put back", 1, 9, []step{
+			{"do a", "", "[a]"}, {"let 0", "", "[a]"}, {"let", "a", ""},
+		}},
 
-func TestWhoIsAloneSharesNoBatch(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		all := q.do("a", "b", "c", "!d", "!e", "f", "g")
-		q.letEnd(5)
-		q.want(t, "[[a] [b c] [!d] [!e] [f g]]")
-		wantEnded(t, all...)
-	})
+		// A batch may hand over more than once, before it ends and after.
+		{"a batch hands over its place while others wait", 1, 9, []step{
+			{"do a b", "", "[a]"}, {"hand over 0", "", "[b]"}, {"hand over 0", "", ""},
+			{"do c", "", ""}, {"hand over 0", "", ""}, {"let", "a", ""}, {"hand over 0", "", ""},
+			{"let", "b", "[c]"}, {"hand over 1", "", ""}, {"do d", "", ""}, {"let", "c", "[d]"},
+			{"let", "d", ""},
+			{"hand over 3", "", ""}, {"do e f", "", "[e]"}, {"let", "e", "[f]"}, {"let", "f", ""},
+		}},
+		{"a batch hands over its place while nobody waits", 1, 9, []step{
+			{"do a", "", "[a]"}, {"hand over 0", "", ""}, {"hand over 0", "", ""}, {"do b", "", "[b]"},
+			{"do c", "", ""}, {"hand over 0", "", ""}, {"let", "a", ""}, {"hand over 0", "", ""},
+			{"let", "b", "[c]"}, {"let", "c", ""},
+		}},
+		// No call may come for a long time that would run it.
+		{"what is put back without a place is run", 1, 9, []step{
+			{"do a b c", "", "[a]"}, {"let", "a", "[b c]"}, {"hand over 1", "", ""}, {"let 1", "b", "[c]"},
+			{"let", "c", ""},
+		}},
+		// There are never more batches than places.
+		{"what is put back waits for the place that was handed over", 1, 9, []step{
+			{"do a b c", "", "[a]"}, {"let", "a", "[b c]"}, {"hand over 1", "", ""}, {"do d", "", "[d]"},
+			{"let 1", "b", ""}, {"let", "d", "[c]"}, {"let", "c", ""},
+		}},
+		{"what is put back has the place that was handed over", 1, 9, []step{
+			{"do e f g", "", "[e]"}, {"let", "e", "[f g]"}, {"hand over 1", "", ""}, {"let 1", "f", "[g]"},
+			{"do h", "", ""}, {"let", "g", "[h]"}, {"let", "h", ""},
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			each(t, func(t *testing.T, q *queue) {
+				q.batches, q.size = row.batches, row.size
+				calls, seen := make(map[string]*doing), 0
+				for _, step := range row.steps {
+					words := strings.Fields(step.does)
+					n, err := strconv.Atoi(words[len(words)-1])
+					switch words[0] {
+					case "do":
+						for _, v := range words[1:] {
+							calls[v] = q.do(v)[0]
+						}
+					case "leave":
+						calls[words[1]].leave()
+					case "let":
+						if err != nil {
+							n = -1
+						}
+						q.let <- n
+					case "hand":
+						q.begun[n].HandOver()
+					}
+					synctest.Wait()
+					slices.Sort(q.ended)
+					begun, ended := q.begunSince(seen), strings.Join(q.ended, " ")
+					if begun != step.begun || ended != step.ended {
+						t.Fatalf("%s: %s begin and %s end, want %+v", step.does, begun, ended, step)
+					}
+					seen, q.ended = len(q.begun), nil
+				}
+			})
+		})
+	}
 }
 
 func TestWhoGoesAtOnceRunsWithItsOwnCtx(t *testing.T) {
@@ -203,137 +280,6 @@ func TestDetachedBatchDoesNotKeepItsMember(t *testing.T) {
 			t.Errorf("Do returned %v, and the ctx of its batch is done: %v", d.err, q.ctxs[0].Err())
 		}
 		q.letEnd(1)
-	})
-}
-
-func TestWhoLeavesBeforeItsBatchIsLeftOut(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		all := q.do("a", "b", "c", "d")
-		all[2].leave()
-		<-all[2].ended
-		if all[2].err != context.Canceled {
-			t.Errorf("Do returned %v", all[2].err)
-		}
-		q.letEnd(2)
-		q.want(t, "[[a] [b d]]")
-		wantEnded(t, all[0], all[1], all[3])
-	})
-}
-
-// The last member that waits may leave, too.
-func TestPlaceIsFreeWhenAllHaveLeft(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		all := q.do("a", "b")
-		all[1].leave()
-		<-all[1].ended
-		q.letEnd(1)
-		all[1] = q.do("c")[0]
-		q.want(t, "[[a] [c]]")
-		q.letEnd(1)
-		wantEnded(t, all...)
-	})
-}
-
-func TestWhoLeavesDuringItsBatchCancelsNobody(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		all := q.do("a", "b", "c")
-		q.letEnd(1)
-		all[1].leave()
-		<-all[1].ended
-		if all[1].err != context.Canceled || q.ctxs[1].Err() != nil {
-			t.Errorf("Do returned %v, and the ctx of its batch is done: %v", all[1].err, q.ctxs[1].Err())
-		}
-		q.letEnd(1)
-		wantEnded(t, all[0], all[2])
-	})
-}
-
-// HandOver may be called more than once, before the batch ends and after.
-func TestHandOverGivesOnePlaceAway(t *testing.T) {
-	for name, wait := range map[string]bool{"while others wait": true, "while nobody waits": false} {
-		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, q *queue) {
-				all := q.do("a")
-				if wait {
-					all = append(all, q.do("b")...)
-				}
-				first := q.begun[0]
-				first.HandOver()
-				first.HandOver()
-				synctest.Wait()
-				if !wait {
-					all = append(all, q.do("b")...)
-				}
-				q.want(t, "[[a] [b]]")
-				all = append(all, q.do("c")...)
-				first.HandOver()
-				q.want(t, "[[a] [b]]")
-				q.letEnd(1) // the first batch, which has waited longest
-				wantEnded(t, all[0])
-				q.want(t, "[[a] [b]]")
-				first.HandOver()
-				q.want(t, "[[a] [b]]")
-				q.letEnd(1)
-				q.want(t, "[[a] [b] [c]]")
-				q.begun[1].HandOver() // the second batch has no place any more
-				all = append(all, q.do("d")...)
-				q.want(t, "[[a] [b] [c]]")
-				q.letEnd(2)
-				wantEnded(t, all...)
-				q.begun[3].HandOver() // nor has the last one
-				all = q.do("e", "f")
-				q.want(t, "[[a] [b] [c] [d] [e]]")
-				q.letEnd(2)
-				wantEnded(t, all...)
-			})
-		})
-	}
-}
-
-func TestBatchThatWasPutBackIsTheNext(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		q.size = 4
-		all := q.do("a", "b", "c", "d", "e", "f")
-		q.in = func(b *batch.Batch[string]) {
-			if len(b.Members) == 4 {
-				b.PutBack(1)
-			}
-		}
-		q.letEnd(1)
-		q.want(t, "[[a] [b c d e]]")
-		q.in = nil
-		q.letEnd(1)
-		wantEnded(t, all[1])
-		q.want(t, "[[a] [b c d e] [c d e f]]")
-		q.letEnd(1)
-		wantEnded(t, all...)
-	})
-}
-
-func TestWhoHasLeftIsNotPutBack(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		all := q.do("a", "b", "c", "d")
-		q.in = func(b *batch.Batch[string]) { b.PutBack(1) }
-		q.letEnd(1)
-		q.in = nil
-		all[2].leave()
-		<-all[2].ended
-		q.letEnd(1)
-		q.want(t, "[[a] [b c d] [d]]")
-		q.letEnd(1)
-		wantEnded(t, all[0], all[1], all[3])
-	})
-}
-
-func TestOnlyMemberMayBePutBack(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		q.in = func(b *batch.Batch[string]) { b.PutBack(0) }
-		all := q.do("a")
-		q.in = nil
-		q.letEnd(1)
-		q.want(t, "[[a] [a]]")
-		q.letEnd(1)
-		wantEnded(t, all...)
 	})
 }
 
@@ -437,7 +383,6 @@ func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 		}
 		all := q.do("a", "b", "c")
 		q.letEnd(1)
-		q.want(t, "[[a] [b c]]")
 		<-all[0].ended
 		if all[0].returned != q.detached {
 			t.Errorf("Do has returned: %t", all[0].returned)
@@ -445,51 +390,10 @@ func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 		q.letEnd(1)
 		wantEnded(t, all[1:]...)
 		all = q.do("d")
-		q.want(t, "[[a] [b c] [d]]")
+		if got := q.begunSince(0); got != "[a] [b c] [d]" {
+			t.Errorf("the batches that have begun are %s", got)
+		}
 		q.letEnd(1)
-		wantEnded(t, all...)
-	})
-}
-
-// handOverAndPutBack puts the second of two members back, whose place others may have.
-func handOverAndPutBack(b *batch.Batch[string]) {
-	if len(b.Members) == 2 {
-		b.HandOver()
-		b.PutBack(1)
-	}
-}
-
-// No call may come for a long time that would run it.
-func TestWhatIsPutBackByABatchThatHasHandedOverIsRun(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		q.in = handOverAndPutBack
-		all := q.do("a", "b", "c")
-		q.letEnd(3)
-		q.want(t, "[[a] [b c] [c]]")
-		wantEnded(t, all...)
-	})
-}
-
-// There are never more batches than places.
-func TestWhatIsPutBackByABatchThatHasHandedOverHasAPlace(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		q.in = handOverAndPutBack
-		all := q.do("a", "b", "c")
-		q.letEnd(1)
-		all = append(all, q.do("d")...)
-		q.letEnd(1) // of b, which has begun before d
-		q.want(t, "[[a] [b c] [d]]")
-		q.letEnd(2)
-		q.want(t, "[[a] [b c] [d] [c]]")
-		wantEnded(t, all...)
-
-		q.begun = nil
-		all = q.do("e", "f", "g")
-		q.letEnd(2)
-		all = append(all, q.do("h")...)
-		q.want(t, "[[e] [f g] [g]]")
-		q.letEnd(2)
-		q.want(t, "[[e] [f g] [g] [h]]")
 		wantEnded(t, all...)
 	})
 }
