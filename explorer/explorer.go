@@ -146,36 +146,32 @@ func (e *explorer) servePage(w http.ResponseWriter, r *http.Request) {
 
 // serveChange answers the page's form: list, id, and op, which is put or delete.
 func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
+	refuse := func(status int, detail string) {
+		storefront.Problem{Status: status, Detail: detail}.ServeHTTP(w, r)
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	if err := r.ParseForm(); err != nil {
-		storefront.Problem{Status: http.StatusBadRequest,
-			Detail: "The body is not a form of at most 16 KiB."}.ServeHTTP(w, r)
+		refuse(http.StatusBadRequest, "The body is not a form of at most 16 KiB.")
 		return
 	}
 	op := r.PostFormValue("op")
 	change := Change{List: r.PostFormValue("list"), ID: r.PostFormValue("id"), Deleted: op == "delete"}
 	if !slices.Contains([]string{"users", "products", "widgets"}, change.List) ||
 		op != "put" && op != "delete" {
-		storefront.Problem{Status: http.StatusBadRequest,
-			Detail: "The list is users, products or widgets, and op is put or delete."}.ServeHTTP(w, r)
+		refuse(http.StatusBadRequest, "The list is users, products or widgets, and op is put or delete.")
 		return
 	}
 	if _, err := storefront.NewResource(change.ID, nil); err != nil {
-		storefront.Problem{Status: http.StatusUnprocessableEntity,
-			Detail: "An ID has 1 to 255 bytes of UTF-8 without control characters."}.ServeHTTP(w, r)
+		refuse(http.StatusUnprocessableEntity, "An ID has 1 to 255 bytes of UTF-8 without control characters.")
 		return
 	}
-	err := e.change(r.Context(), change)
-	if errors.Is(err, ErrUnknownList) {
-		storefront.Problem{Status: http.StatusBadRequest,
-			Detail: "This program does not change " + change.List + "."}.ServeHTTP(w, r)
-		return
-	}
-	if err != nil {
+	switch err := e.change(r.Context(), change); {
+	case errors.Is(err, ErrUnknownList):
+		refuse(http.StatusBadRequest, "This program does not change "+change.List+".")
+	case err != nil:
 		slog.ErrorContext(r.Context(), "explorer: the change failed", slog.Any("error", err))
-		storefront.Problem{Status: http.StatusInternalServerError,
-			Detail: "The change failed."}.ServeHTTP(w, r)
-		return
+		refuse(http.StatusInternalServerError, "The change failed.")
+	default:
+		w.WriteHeader(http.StatusNoContent)
 	}
-	w.WriteHeader(http.StatusNoContent)
 }
