@@ -195,11 +195,17 @@ func detect(ctx context.Context, conn *sql.Conn) (engine, error) {
 	// The LIMIT is for a MySQL whose sql_select_limit is 0.
 	unknown := conn.QueryRowContext(ctx, `SELECT version() LIMIT 1`).Scan(&version)
 	for _, k := range kinds() {
-		if e, err := k.detect(ctx, conn, version, unknown); e != nil || err != nil {
-			return e, err
+		e, err := k.detect(ctx, conn, version, unknown)
+		if e != nil {
+			return e, nil
+		}
+		if err != nil { // such as of DuckDB, which has a version, but no encodings
+			unknown = err
+			break
 		}
 	}
-	if _, known := codeClass(unknown); known || transient(unknown) || ctx.Err() != nil {
+	_, known := codeClass(unknown)
+	if known || transient(unknown) || ctx.Err() != nil || strings.HasPrefix(unknown.Error(), "sqlstore: ") {
 		return nil, unknown
 	}
 	var kind string
@@ -207,8 +213,8 @@ func detect(ctx context.Context, conn *sql.Conn) (engine, error) {
 		kind = fmt.Sprintf("%T", driver)
 		return nil
 	})
-	return nil, fmt.Errorf("sqlstore: the database of a %s is neither PostgreSQL nor SQLite, MySQL or "+
-		"MariaDB: %w", kind, unknown)
+	return nil, fmt.Errorf("sqlstore: the database of a %s does not say that it is PostgreSQL, SQLite, MySQL "+
+		"or MariaDB: %w", kind, unknown)
 }
 
 // nameOf returns the name that a query of the server returns. An error that the same server would

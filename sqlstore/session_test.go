@@ -283,6 +283,8 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		"no schema":                  {postgres, "SCHEMA", []driver.Value{nil, "UTF8", "UTF8", "origin"}, "search_path"},
 		"texts of another encoding":  {postgres, "SCHEMA", []driver.Value{"public", "LATIN1", "UTF8", "origin"}, "client_encoding"},
 		"a database of another one":  {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "LATIN1", "origin"}, "server_encoding"},
+		"a database of another kind": {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
+		"a number and no variables":  {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
 		"temporary tables":           {postgres, "SCHEMA", []driver.Value{`"pg_temp_3"`, "UTF8", "UTF8", "origin"}, "search_path"},
 		"no triggers":                {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
 		"bytes as text of another":   {postgres, "BYTES", []byte(`\\`), "bytea_output"},
