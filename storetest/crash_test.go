@@ -24,7 +24,7 @@ var wrongCrashes = []wrongStore{
 	}, []string{atomic}, "two statements without a transaction"},
 	{"a crash between the order and the key", func(s *store) {
 		crashed, turn := make(chan struct{}), make(chan struct{}, 1)
-		right := s.creator()
+		right := s.create
 		s.afterCrash(func(again *store) {
 			close(crashed)
 			again.create = right
@@ -79,7 +79,7 @@ var wrongCrashes = []wrongStore{
 func (s *store) afterCrash(change func(again *store)) {
 	s.reopen = func() storefront.Store {
 		again := newStore(storetest.Contents{})
-		again.MemStore, again.create, again.soldOut = s.MemStore, s.creator(), s.soldOut
+		again.MemStore, again.create, again.soldOut = s.MemStore, s.create, s.soldOut
 		change(again)
 		return again
 	}

@@ -24,8 +24,8 @@ type (
 	getter   = func(ctx ctxt, id string) (resource, error)
 )
 
-// A store keeps the contract until one of its functions is set, which are nil at first.
-// It has all optional methods but Advance, as it is tested in bubbles.
+// A store keeps the contract until one of its functions is changed. It has all optional
+// methods but Advance, as it is tested in bubbles.
 type store struct {
 	*storefront.MemStore
 	listUsers, listWidgets lister
@@ -41,7 +41,12 @@ type store struct {
 }
 
 func newStore(contents storetest.Contents) *store {
-	s := &store{MemStore: new(storefront.MemStore), soldOut: new(sync.Map), refusal: soldOut, known: make(map[string]bool)}
+	m := new(storefront.MemStore)
+	s := &store{
+		MemStore: m, listUsers: m.ListUsers, listWidgets: m.ListWidgets, get: m.GetProduct,
+		soldOut: new(sync.Map), refusal: soldOut, known: make(map[string]bool),
+	}
+	s.create, s.put, s.delete, s.reopen = s.createRight, s.putAll, s.deleteAll, func() storefront.Store { return s }
 	s.Accept = func(_ ctxt, _ key, o order) error { return s.decide(o) }
 	s.putAll(contents)
 	return s
@@ -57,67 +62,34 @@ func changed(change func(*store)) func(*testing.T, storetest.Contents) storefron
 }
 
 func (s *store) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {
-	if s.listUsers != nil {
-		return s.listUsers(ctx, after, limit)
-	}
-	return s.MemStore.ListUsers(ctx, after, limit)
+	return s.listUsers(ctx, after, limit)
 }
 
 func (s *store) ListWidgets(ctx ctxt, start string, limit int) ([]resource, error) {
-	if s.listWidgets != nil {
-		return s.listWidgets(ctx, start, limit)
-	}
-	return s.MemStore.ListWidgets(ctx, start, limit)
+	return s.listWidgets(ctx, start, limit)
 }
 
-func (s *store) CreateOrder(ctx ctxt, k key, o order) (order, error) {
-	return s.creator()(ctx, k, o)
-}
+func (s *store) CreateOrder(ctx ctxt, k key, o order) (order, error) { return s.create(ctx, k, o) }
+func (s *store) GetProduct(ctx ctxt, id string) (resource, error)    { return s.get(ctx, id) }
+func (s *store) Put(_ ctxt, contents storetest.Contents) error       { s.put(contents); return nil }
+func (s *store) Delete(_ ctxt, contents storetest.Contents) error    { s.delete(contents); return nil }
+func (s *store) Reopen(*testing.T) storefront.Store                  { return s.reopen() }
 
-func (s *store) creator() creator {
-	if s.create != nil {
-		return s.create
+// createRight creates an order as the contract says.
+func (s *store) createRight(ctx ctxt, k key, o order) (order, error) {
+	s.knowing.Lock()
+	defer s.knowing.Unlock()
+	stored, err := s.MemStore.CreateOrder(ctx, k, o)
+	if err == nil {
+		s.known[nameOf(k)] = true
 	}
-	return func(ctx ctxt, k key, o order) (order, error) {
-		s.knowing.Lock()
-		defer s.knowing.Unlock()
-		stored, err := s.MemStore.CreateOrder(ctx, k, o)
-		if err == nil {
-			s.known[nameOf(k)] = true
-		}
-		return stored, err
-	}
-}
-
-func (s *store) GetProduct(ctx ctxt, id string) (resource, error) {
-	if s.get != nil {
-		return s.get(ctx, id)
-	}
-	return s.MemStore.GetProduct(ctx, id)
-}
-
-func (s *store) Put(_ ctxt, contents storetest.Contents) error {
-	if s.put != nil {
-		s.put(contents)
-	} else {
-		s.putAll(contents)
-	}
-	return nil
+	return stored, err
 }
 
 func (s *store) putAll(c storetest.Contents) {
 	s.Users.Put(c.Users...)
 	s.Products.Put(c.Products...)
 	s.Widgets.Put(c.Widgets...)
-}
-
-func (s *store) Delete(_ ctxt, contents storetest.Contents) error {
-	if s.delete != nil {
-		s.delete(contents)
-	} else {
-		s.deleteAll(contents)
-	}
-	return nil
 }
 
 func (s *store) deleteAll(c storetest.Contents) {
@@ -133,13 +105,6 @@ func (s *store) Orders() []order {
 		orders[o] = true
 	}
 	return slices.Collect(maps.Keys(orders))
-}
-
-func (s *store) Reopen(*testing.T) storefront.Store {
-	if s.reopen != nil {
-		return s.reopen()
-	}
-	return s
 }
 
 var soldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}
@@ -193,7 +158,7 @@ func (s *store) lists(instead func(l list, ctx ctxt, position string, limit int)
 
 // around replaces CreateOrder with a function that may call the one that it replaces.
 func (s *store) around(create func(right creator, ctx ctxt, k key, o order) (order, error)) {
-	right := s.creator()
+	right := s.create
 	s.create = func(ctx ctxt, k key, o order) (order, error) { return create(right, ctx, k, o) }
 }
 
