@@ -180,8 +180,8 @@ func replayFile(file string, store Store,
 }
 
 func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]exchange, error) {
-	failing := &failingStore{Store: store}
-	h, err := newService(failing, "", wrap)
+	current := &currentStore{store}
+	h, err := newService(current, "", wrap)
 	if err != nil {
 		return nil, err
 	}
@@ -212,9 +212,9 @@ func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]
 			d, err = time.ParseDuration(step.arg)
 			time.Sleep(d)
 		case "service":
-			h, err = newService(failing, step.arg, wrap)
+			h, err = newService(current, step.arg, wrap)
 		case "store":
-			err = failing.become(step.arg)
+			err = current.become(step.arg, store)
 		case "put":
 			err = put(store, step.arg)
 		case "delete":
@@ -331,62 +331,50 @@ func nameRandomParts(body string, names map[string]string) string {
 	})
 }
 
-// A failingStore is a Store that can fail.
-type failingStore struct {
-	Store
-	failure error
-}
+// A currentStore is a Store that can be replaced.
+type currentStore struct{ storefront.Store }
 
-func (s *failingStore) become(state string) error {
-	if fields, ok := strings.CutPrefix(state, "refusing "); ok {
-		refusal := new(storefront.Refusal)
-		s.failure = fmt.Errorf("db-3: %w", refusal)
+// become makes s the working store or one that fails.
+func (s *currentStore) become(state string, working storefront.Store) error {
+	refusal := new(storefront.Refusal)
+	fields, refuses := strings.CutPrefix(state, "refusing ")
+	failure, ok := map[string]error{
+		"unavailable": fmt.Errorf("db-3: %w", storefront.ErrUnavailable),
+		"in-progress": fmt.Errorf("db-3: %w", storefront.ErrInProgress),
+		"failing":     errors.New("db-3: disk full"),
+	}[state]
+	switch {
+	case state == "working":
+		s.Store = working
+	case refuses:
+		s.Store = failingStore{fmt.Errorf("db-3: %w", refusal)}
 		return json.Unmarshal([]byte(fields), refusal)
-	}
-	switch state {
-	case "working":
-		s.failure = nil
-	case "unavailable":
-		s.failure = fmt.Errorf("db-3: %w", storefront.ErrUnavailable)
-	case "in-progress":
-		s.failure = fmt.Errorf("db-3: %w", storefront.ErrInProgress)
-	case "failing":
-		s.failure = errors.New("db-3: disk full")
+	case ok:
+		s.Store = failingStore{failure}
 	default:
 		return fmt.Errorf("it cannot be %q", state)
 	}
 	return nil
 }
 
-func (s *failingStore) ListUsers(ctx context.Context, after string,
-	limit int) ([]storefront.Resource, error) {
-	if s.failure != nil {
-		return nil, s.failure
-	}
-	return s.Store.ListUsers(ctx, after, limit)
+// A failingStore always fails.
+type failingStore struct{ failure error }
+
+func (s failingStore) ListUsers(context.Context, string, int) ([]storefront.Resource, error) {
+	return nil, s.failure
 }
 
-func (s *failingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
-	order storefront.Order) (storefront.Order, error) {
-	if s.failure != nil {
-		return storefront.Order{}, s.failure
-	}
-	return s.Store.CreateOrder(ctx, key, order)
+func (s failingStore) CreateOrder(context.Context, storefront.IdempotencyKey, storefront.Order) (
+	storefront.Order, error) {
+	return storefront.Order{}, s.failure
 }
 
-func (s *failingStore) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	if s.failure != nil {
-		return storefront.Resource{}, s.failure
-	}
-	return s.Store.GetProduct(ctx, id)
+func (s failingStore) GetProduct(context.Context, string) (storefront.Resource, error) {
+	return storefront.Resource{}, s.failure
 }
 
-func (s *failingStore) ListWidgets(ctx context.Context, start string,
-	limit int) ([]storefront.Resource, error) {
-	if s.failure != nil {
-		return nil, s.failure
-	}
-	return s.Store.ListWidgets(ctx, start, limit)
+func (s failingStore) ListWidgets(context.Context, string, int) ([]storefront.Resource, error) {
+	return nil, s.failure
 }
 
 // render returns text with the responses behind their requests.
