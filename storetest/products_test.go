@@ -47,38 +47,34 @@ var wrongProducts = []wrongStore{
 	{"products without case", func(s *store) {
 		s.matchProducts(strings.EqualFold)
 	}, []string{notFound}, `GetProduct(ctx, "TEAPOT"), where there is no such product, returned the product "teapot"`},
-	{"products by prefix", func(s *store) {
-		s.matchProducts(func(id, asked string) bool { return strings.HasPrefix(id, asked) })
-	}, []string{notFound}, `GetProduct(ctx, "tea")`},
+	{"products by prefix", func(s *store) { s.matchProducts(strings.HasPrefix) }, []string{notFound}, `GetProduct(ctx, "tea")`},
 	{"the zero Resource for no product", func(s *store) {
-		s.notFoundIs(nil)
+		s.missing(func(string) (resource, error) { return resource{}, nil })
 	}, []string{notFound}, "returned the zero Resource and no error"},
 	{"the database's error for no row", func(s *store) {
-		s.notFoundIs(sql.ErrNoRows)
+		s.missing(func(string) (resource, error) { return resource{}, sql.ErrNoRows })
 	}, []string{notFound}, "no rows in result set"},
+}
+
+// missing changes what GetProduct returns for an ID that no product has.
+func (s *store) missing(instead func(id string) (resource, error)) {
+	s.get = func(ctx ctxt, id string) (resource, error) {
+		r, err := s.MemStore.GetProduct(ctx, id)
+		if errors.Is(err, storefront.ErrNotFound) {
+			return instead(id)
+		}
+		return r, err
+	}
 }
 
 // matchProducts returns another product for an ID that none has, if the two IDs match.
 func (s *store) matchProducts(match func(id, asked string) bool) {
-	s.get = func(ctx ctxt, asked string) (resource, error) {
-		r, err := s.MemStore.GetProduct(ctx, asked)
-		if errors.Is(err, storefront.ErrNotFound) {
-			for r := range s.Products.All() {
-				if match(r.ID(), asked) {
-					return r, nil
-				}
+	s.missing(func(asked string) (resource, error) {
+		for r := range s.Products.All() {
+			if match(r.ID(), asked) {
+				return r, nil
 			}
 		}
-		return r, err
-	}
-}
-
-func (s *store) notFoundIs(instead error) {
-	s.get = func(ctx ctxt, id string) (resource, error) {
-		r, err := s.MemStore.GetProduct(ctx, id)
-		if errors.Is(err, storefront.ErrNotFound) {
-			err = instead
-		}
-		return r, err
-	}
+		return resource{}, storefront.ErrNotFound
+	})
 }

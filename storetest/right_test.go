@@ -19,15 +19,7 @@ var rightStores = []struct {
 }{
 	{"the store that the wrong ones are made of", func(*store) {}},
 	{"errors are wrapped", func(s *store) {
-		s.returns(func(_ key, _, stored order, err error) (order, error) { return stored, wrapped(err) })
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			r, err := s.MemStore.GetProduct(ctx, id)
-			return r, wrapped(err)
-		}
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			page, err := l.right(ctx, position, limit)
-			return page, wrapped(err)
-		})
+		s.calls(func(_ ctxt, call func() error) error { return wrapped(call()) })
 	}},
 	{"calls that meet another are in progress", func(s *store) {
 		var busy sync.Map
@@ -57,44 +49,19 @@ var rightStores = []struct {
 	}},
 	{"every fifth call is unavailable", func(s *store) {
 		var calls atomics.Int64
-		unavailable := func(ctx ctxt) error {
+		s.calls(func(ctx ctxt, call func() error) error {
 			if calls.Add(1)%5 == 0 {
 				return cmp.Or(ctx.Err(), storefront.ErrUnavailable)
 			}
-			return nil
-		}
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if err := unavailable(ctx); err != nil {
-				return order{}, err
-			}
-			return right(ctx, k, o)
-		})
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			if err := unavailable(ctx); err != nil {
-				return resource{}, err
-			}
-			return s.MemStore.GetProduct(ctx, id)
-		}
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			if err := unavailable(ctx); err != nil {
-				return nil, err
-			}
-			return l.right(ctx, position, limit)
+			return call()
 		})
 	}},
 	{"unavailable for a call that does not wait", func(s *store) {
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			if ctx.Err() != nil {
-				return resource{}, fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
+		s.calls(func(ctx ctxt, call func() error) error {
+			if err := call(); ctx.Err() == nil {
+				return err
 			}
-			return s.MemStore.GetProduct(ctx, id)
-		}
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
-			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
-			}
-			return stored, err
+			return fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
 		})
 	}},
 	{"refusals of the store's own words", func(s *store) {

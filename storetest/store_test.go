@@ -218,13 +218,12 @@ var wrongMethods = []wrongStore{
 		})
 	}, []string{asPut}, "decoded and encoded again"},
 	{"products are looked for among users, too", func(s *store) {
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			r, err := s.MemStore.GetProduct(ctx, id)
-			if u, ok := s.Users.Get(id); ok && errors.Is(err, storefront.ErrNotFound) {
+		s.missing(func(id string) (resource, error) {
+			if u, ok := s.Users.Get(id); ok {
 				return u, nil
 			}
-			return r, err
-		}
+			return resource{}, storefront.ErrNotFound
+		})
 	}, []string{apart}, "returned what is no product"},
 	{"one list for users and widgets", func(s *store) {
 		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {

@@ -162,6 +162,23 @@ func (s *store) around(create func(right creator, ctx ctxt, k key, o order) (ord
 	s.create = func(ctx ctxt, k key, o order) (order, error) { return create(right, ctx, k, o) }
 }
 
+// calls replaces each of the four methods with a function that may call it.
+func (s *store) calls(around func(ctx ctxt, call func() error) error) {
+	get := s.get
+	s.get = func(ctx ctxt, id string) (r resource, err error) {
+		err = around(ctx, func() (err error) { r, err = get(ctx, id); return err })
+		return r, err
+	}
+	s.lists(func(l list, ctx ctxt, position string, limit int) (page []resource, err error) {
+		err = around(ctx, func() (err error) { page, err = l.right(ctx, position, limit); return err })
+		return page, err
+	})
+	s.around(func(right creator, ctx ctxt, k key, o order) (stored order, err error) {
+		err = around(ctx, func() (err error) { stored, err = right(ctx, k, o); return err })
+		return stored, err
+	})
+}
+
 // oneByOne is like around, but a call waits until the one before has returned.
 func (s *store) oneByOne(create func(right creator, ctx ctxt, k key, o order) (order, error)) {
 	var mu sync.Mutex
