@@ -26,15 +26,11 @@ var orderFaults = []Fault{
 	{Name: "503 with Retry-After", steps: func(d Dice) []step {
 		return repeat(2, unavailable(d.retryAfter()))
 	}},
-	{Name: "503 with a date as Retry-After", steps: func(d Dice) []step {
-		return []step{unavailable(d.oneOf("Mon, 23 Nov 2026 10:00:00 GMT", "Wed, 01 Jan 2098 00:00:00 GMT"))}
-	}},
-	{Name: "503 with a Retry-After that means nothing", steps: func(d Dice) []step {
-		return []step{unavailable(d.oneOf("soon", "-100", "1.5", "a[$(exit 3)]", "٣٣", ""))}
-	}},
-	{Name: "503 with a huge Retry-After", takes: Days, steps: func(d Dice) []step {
-		return []step{unavailable(d.oneOf("86400", "31536000"))}
-	}},
+	{Name: "503 with a date as Retry-After",
+		steps: oneOf(unavailable, "Mon, 23 Nov 2026 10:00:00 GMT", "Wed, 01 Jan 2098 00:00:00 GMT")},
+	{Name: "503 with a Retry-After that means nothing",
+		steps: oneOf(unavailable, "soon", "-100", "1.5", "a[$(exit 3)]", "٣٣", "")},
+	{Name: "503 with a huge Retry-After", takes: Days, steps: oneOf(unavailable, "86400", "31536000")},
 	{Name: "503 with a Retry-After of 40 digits", takes: Days,
 		steps: always(unavailable(strings.Repeat("9", 40)))},
 	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
@@ -54,10 +50,9 @@ var orderFaults = []Fault{
 	{Name: "504 after the order was created", steps: always(done(says(504, html)))},
 	{Name: "520", steps: always(done(says(520, html)))},
 	{Name: "201 with a page", steps: always(says(201, html))},
-	{Name: "201 with JSON that is no order", steps: func(d Dice) []step {
-		return []step{says(201, d.oneOf(`{"page":"sign in"}`, `{"id":""}`, `{"id":null}`, `null`, `[]`, ``,
-			forged[:len(forged)/2]), "Content-Type", "application/json")}
-	}},
+	{Name: "201 with JSON that is no order",
+		steps: oneOf(saysJSON(201), `{"page":"sign in"}`, `{"id":""}`, `{"id":null}`, `null`, `[]`, ``,
+			forged[:len(forged)/2])},
 	{Name: "everything at once", takes: Minutes, steps: func(d Dice) []step {
 		steps := []step{comes(conformance.NoAnswer), lost(), done(says(502, html)),
 			unavailable(d.retryAfter()), says(429, html),
@@ -75,13 +70,10 @@ var orderFaults = []Fault{
 	{Name: "cut answers without end", takes: Days, Final: true, forever: true,
 		steps: cuts(conformance.CutBody)},
 
-	{Name: "200 with an order", Final: true,
-		steps: always(says(200, forged, "Content-Type", "application/json"))},
+	{Name: "200 with an order", Final: true, steps: always(saysJSON(200)(forged))},
 	{Name: "200 with a page to sign in", Final: true, steps: always(says(200, signIn))},
-	{Name: "202", Final: true, steps: func(d Dice) []step {
-		return []step{says(202, d.oneOf(forged, `{"status":"accepted"}`, `{"id":"job_1"}`), "Content-Type",
-			"application/json")}
-	}},
+	{Name: "202", Final: true,
+		steps: oneOf(saysJSON(202), forged, `{"status":"accepted"}`, `{"id":"job_1"}`)},
 	{Name: "204", Final: true, steps: always(says(204, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: func(d Dice) []step {
 		return []step{says([]int{301, 302, 303}[d.IntN(3)], "", "Location", "/sign-in")}
@@ -119,6 +111,15 @@ var (
 		`,"errors":[{"detail":"The key belongs to another order.","header":"Idempotency-Key"}]`)
 )
 
+// oneOf returns a step with one of the texts.
+func oneOf(made func(text string) step, texts ...string) func(Dice) []step {
+	return func(d Dice) []step { return []step{made(d.oneOf(texts...))} }
+}
+
+func saysJSON(status int) func(body string) step {
+	return func(body string) step { return says(status, body, "Content-Type", "application/json") }
+}
+
 func unavailable(retryAfter string) step {
 	return problem(503, "unavailable", "The store is not available.", "", "Retry-After", retryAfter)
 }
@@ -154,10 +155,8 @@ var walkFaults = []Fault{
 			d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`), "Content-Type",
 			"application/json")}
 	}},
-	{Name: "the first page is no page", steps: func(d Dice) []step {
-		return []step{says(200, d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, signIn), "Content-Type",
-			"application/json")}
-	}},
+	{Name: "the first page is no page",
+		steps: oneOf(saysJSON(200), `{"page":"sign in"}`, `{}`, `null`, `[]`, signIn)},
 	{Name: "304 that was not asked for", steps: always(step{times: 1}, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(step{times: 1}, comes(conformance.Endless))},
 	{Name: "the cursor becomes invalid", Final: true,
