@@ -10,7 +10,6 @@ import (
 	"maps"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,69 +25,50 @@ func outcomes(s sqlstore.Stats) int64 {
 
 func TestStatsCountEachOutcomeOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
-		var away atomic.Bool
 		f := newFakeDB(engine)
-		f.before = func(context.Context, string) error {
-			if away.Load() {
-				return driver.ErrBadConn
-			}
-			return nil
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		store := sqlstore.New(open(t, f), &sqlstore.Options{
-			Accept: func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
-				switch order.Item {
-				case "refused":
-					return fmt.Errorf("wrapped: %w", &storefront.Refusal{Reason: "sold-out"})
-				case "failed":
-					return errors.New("broken")
-				case "failed for a while": // of another database
-					return fmt.Errorf("warehouse: %w", storefront.ErrUnavailable)
-				case "panicked":
-					panic("a value")
-				case "ended":
-					runtime.Goexit()
-				case "canceled":
-					cancel()
-					return ctx.Err()
-				}
+		var accept func(context.Context) error // nil accepts
+		store := sqlstore.New(open(t, f), accepts(func(ctx context.Context, _ *sql.Tx, _ storefront.Order) error {
+			if accept == nil {
 				return nil
-			},
-		})
-		call := func(ctx context.Context, value, item string) {
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				defer func() { recover() }()
-				store.CreateOrder(ctx, storefront.IdempotencyKey{Value: value, Fingerprint: [32]byte{byte(len(item))}},
-					storefront.Order{ID: "ord_" + item + value, Item: item})
-			}()
-			<-ended
-			synctest.Wait() // on SQLite, a commit may end after its caller
-		}
+			}
+			return accept(ctx)
+		}))
+		returns := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+		ctx, cancel := context.WithCancel(t.Context())
 		var want sqlstore.Stats
 		for _, step := range []struct {
-			what, key, item string
-			counter         *int64
+			what, key   string
+			fingerprint byte
+			accept      func(context.Context) error
+			counter     *int64
 		}{
-			{"created", "k", "kettle", &want.Created},
-			{"replayed", "k", "kettle", &want.Replayed},
-			{"key reused", "k", "another", &want.KeyReused},
-			{"refused", "r", "refused", &want.Refused},
-			{"failed", "f", "failed", &want.Failed},
-			{"failed for a while", "w", "failed for a while", &want.Failed},
-			{"panicked", "p", "panicked", &want.Failed},
-			{"goroutine ended", "g", "ended", &want.Failed},
-			{"canceled", "c", "canceled", &want.Canceled},
-			{"canceled before", "b", "kettle", &want.Canceled},
-			{"unavailable", "u", "kettle", &want.Unavailable},
+			{"created", "k", 1, nil, &want.Created},
+			{"replayed", "k", 1, nil, &want.Replayed},
+			{"key reused", "k", 2, nil, &want.KeyReused},
+			{"refused", "r", 1, returns(fmt.Errorf("wrapped: %w", &storefront.Refusal{Reason: "sold-out"})), &want.Refused},
+			{"failed", "f", 1, returns(errors.New("broken")), &want.Failed},
+			{"failed for a while", "w", 1, returns(storefront.ErrUnavailable), &want.Failed}, // of another database
+			{"panicked", "p", 1, func(context.Context) error { panic("a value") }, &want.Failed},
+			{"goroutine ended", "g", 1, func(context.Context) error { runtime.Goexit(); return nil }, &want.Failed},
+			{"canceled", "c", 1, func(ctx context.Context) error { cancel(); return ctx.Err() }, &want.Canceled},
+			{"canceled before", "b", 1, nil, &want.Canceled},
+			{"unavailable", "u", 1, nil, &want.Unavailable},
 		} {
-			away.Store(step.what == "unavailable")
+			f.away.Store(step.what == "unavailable")
+			accept = step.accept
 			with := t.Context()
 			if strings.HasPrefix(step.what, "canceled") {
 				with = ctx
 			}
-			call(with, step.key, step.item)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				defer func() { recover() }()
+				key := storefront.IdempotencyKey{Value: step.key, Fingerprint: [32]byte{step.fingerprint}}
+				store.CreateOrder(with, key, storefront.Order{ID: "ord_" + step.what, Item: "kettle"})
+			}()
+			<-ended
+			synctest.Wait() // on SQLite, a commit may end after its caller
 			*step.counter++
 			if step.what == "created" {
 				want.Commits, want.Committed = 1, 1
@@ -246,30 +226,18 @@ func TestCheckWritesOnlyWhenItMust(t *testing.T) {
 	for _, engine := range []engine{postgres, mysql} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeDB(engine)
-			writes, servers := 0, "first"
-			var fails string // the kind of the statement that fails once
-			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
-				kind := kindOf(query)
-				switch {
-				case kind == "SERVERS":
-					return [][]driver.Value{{servers}}, nil
-				case kind == "EMIT", kind == "SETTLE" && len(args) == 0:
+			writes := 0
+			fails := make(map[string]error) // by the kind of the statement that fails once
+			f.before = func(_ context.Context, kind string) error {
+				if kind == "EMIT" || kind == "SETTLE" {
 					kind = "a write"
 					writes++
-				case kind == "INSERT" && len(args) == 0:
-					kind = "INSERT of no row"
-				case kind == "INSERT":
-					kind = "an order"
 				}
-				if kind == fails {
-					fails = ""
-					if kind == "an order" {
-						return nil, io.ErrUnexpectedEOF
-					}
-					return nil, [...]error{postgres: stateError("42501"), mysql: number(1142)}[engine]
-				}
-				return nil, errPassOn
+				err := fails[kind]
+				delete(fails, kind)
+				return err
 			}
+			denied := f.server.error("42501", "", 1142)
 			store := sqlstore.New(open(t, f), nil)
 			for _, step := range []struct {
 				what   string
@@ -277,18 +245,20 @@ func TestCheckWritesOnlyWhenItMust(t *testing.T) {
 				fails  bool
 			}{
 				{"nothing was checked yet", func() {}, false},
-				{"a standby has left, or the server has restarted", func() { servers = "second" }, false},
+				{"a standby has left, or the server has restarted", func() { f.server.says["SERVERS"] = "second" }, false},
 				{"an order has met a server that was gone", func() {
-					fails = "an order"
+					fails["INSERT"] = io.ErrUnexpectedEOF
 					create(t, store, "a").Wait()
 				}, false},
 				{"a Check has failed", func() {
-					fails = "INSERT of no row"
+					fails["INSERT"] = denied
 					if err := store.Check(t.Context()); err == nil {
 						t.Error("Check does not fail")
 					}
 				}, false},
-				{"the server has another name, and the write fails", func() { servers, fails = "third", "a write" }, true},
+				{"the server has another name, and the write fails", func() {
+					f.server.says["SERVERS"], fails["a write"] = "third", denied
+				}, true},
 				{"the write of a Check has failed", func() {}, false},
 			} {
 				step.before()
