@@ -857,27 +857,21 @@ func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 // that it shares does not.
 func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var away, slow bool
-		inserts := 0
+		slow, inserts := false, 0
 		f := newHeldDB(postgres)
 		f.before = func(ctx context.Context, kind string) error {
-			if away {
-				return stateError("57P03")
-			}
 			if kind == "INSERT" {
 				inserts++
 			}
-			if slow {
-				if err := pause(ctx, timeout*12/100); err != nil { // longer than a call that came then waits for an answer
-					return err
-				}
+			if !slow {
+				return nil
 			}
-			return nil
+			return pause(ctx, timeout*12/100) // longer than a call that came then waits for an answer
 		}
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
-		away = true
+		store := inTime(open(t, f), nil)
+		f.away.Store(true)
 		store.CreateOrder(t.Context(), key, order)
-		away = false
+		f.away.Store(false)
 		wg := create(t, store, strings.Split("abcdefgh", "")...) // the first of them is the probe
 		slow = true
 		close(f.server.let)
@@ -891,13 +885,9 @@ func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
 // A full disk, for one, may make SQLite roll back, and further statements would then run
 // outside of any transaction.
 func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
-	for _, accepts := range []bool{false, true} {
+	for _, accept := range []acceptor{nil, always(nil)} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newHeldDB(sqlite)
-			opts := new(sqlstore.Options)
-			if accepts {
-				opts.Accept = always(nil)
-			}
 			failed := -1
 			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
 				if kindOf(query) == "INSERT" && args[1] == "c" && failed < 0 {
@@ -906,12 +896,11 @@ func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
 				}
 				return nil, errPassOn
 			}
-			store := sqlstore.New(open(t, f), opts)
-			wg := create(t, store, "a", "b", "c", "d")
+			wg := create(t, inTime(open(t, f), accept), "a", "b", "c", "d")
 			close(f.server.let)
 			wg.Wait()
 			if failed < 0 || f.ran[failed+1] != "ROLLBACK" {
-				t.Errorf("with Accept: %t; after the INSERT that failed, %q was sent", accepts, f.ran[failed+1:])
+				t.Errorf("with Accept: %t; after the INSERT that failed, %q was sent", accept != nil, f.ran[failed+1:])
 			}
 		})
 	}
@@ -936,9 +925,9 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 		"PostgreSQL, the ID":            {postgres, stateError("23505"), true},
 		"a constraint of the program's": {mysql, number(4025), true},
 	} {
-		for _, accepts := range []bool{false, true} {
+		for _, accept := range []acceptor{nil, always(nil)} {
 			for _, times := range []int{1, 3, 1 << 30} {
-				inBubble(t, fmt.Sprintf("%s/Accept %t/%d times", name, accepts, times), func(t *testing.T) {
+				inBubble(t, fmt.Sprintf("%s/Accept %t/%d times", name, accept != nil, times), func(t *testing.T) {
 					f := newFakeDB(test.engine)
 					forgotten := 0
 					f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
@@ -948,11 +937,8 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 						}
 						return nil, errPassOn
 					}
-					opts := &sqlstore.Options{Timeout: 3 * time.Second}
-					if accepts {
-						opts.Accept = always(nil)
-					}
-					got, err := sqlstore.New(open(t, f), opts).CreateOrder(t.Context(), key, order)
+					store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second, Accept: accept})
+					got, err := store.CreateOrder(t.Context(), key, order)
 					switch {
 					case test.final:
 						if !errors.Is(err, test.insert) || errors.Is(err, storefront.ErrUnavailable) || forgotten != 1 {

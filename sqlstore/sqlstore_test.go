@@ -192,15 +192,12 @@ func TestFailureToConnect(t *testing.T) {
 			}
 			db := open(t, f)
 			db.SetMaxOpenConns(2) // one for orders
-			store := sqlstore.New(db, nil)
-			_, err := store.GetProduct(t.Context(), "kettle")
-			if tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
-				t.Errorf("GetProduct returned %v", err)
-			}
-			tries = 0
 			db.SetMaxIdleConns(-1)
-			if _, err = store.CreateOrder(t.Context(), key, order); tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
-				t.Errorf("CreateOrder returned %v", err)
+			for _, m := range methods(t.Context(), sqlstore.New(db, nil))[2:4] { // GetProduct and CreateOrder
+				tries = 0
+				if err := m.call(); tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
+					t.Errorf("%s returned %v", m.name, err)
+				}
 			}
 		})
 	}
