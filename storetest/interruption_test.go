@@ -65,13 +65,13 @@ var wrongInterruptions = []wrongStore{
 	}, []string{settles}, "The third returned another"},
 }
 
-// lookFirst makes CreateOrder look at ctx before it does anything else.
+// lookFirst makes each method look at ctx before it does anything else.
 func (s *store) lookFirst() {
-	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+	s.calls(func(ctx ctxt, call func() error) error {
 		if ctx.Err() != nil {
-			return order{}, ctx.Err()
+			return ctx.Err()
 		}
-		return right(ctx, k, o)
+		return call()
 	})
 }
 

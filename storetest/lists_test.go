@@ -16,9 +16,6 @@ import (
 // function, and begin at a position by another.
 func (s *store) compareInMemory(order, position func(a, b string) int) {
 	s.lists(func(l list, ctx ctxt, pos string, limit int) ([]resource, error) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
 		page := slices.Collect(l.all.All())
 		page = slices.DeleteFunc(page, func(r resource) bool {
 			c := position(r.ID(), pos)
@@ -27,6 +24,7 @@ func (s *store) compareInMemory(order, position func(a, b string) int) {
 		slices.SortStableFunc(page, func(a, b resource) int { return order(a.ID(), b.ID()) })
 		return page[:min(limit, len(page))], nil
 	})
+	s.lookFirst()
 }
 
 func ignoringCase(a, b string) int { return cmp.Compare(strings.ToLower(a), strings.ToLower(b)) }
@@ -90,9 +88,6 @@ var wrongLists = []wrongStore{
 	}, []string{usersGone, widgetsGone}, "looked up as an item"},
 	{"counting, then OFFSET", func(s *store) {
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
 			offset := 0
 			for r := range l.all.All() {
 				if r.ID() < position || r.ID() == position && !l.inclusive {
@@ -104,6 +99,7 @@ var wrongLists = []wrongStore{
 			page = page[min(offset, len(page)):]
 			return page[:min(limit, len(page))], nil
 		})
+		s.lookFirst()
 	}, []string{usersWhile, widgetsWhile}, "OFFSET"},
 	{"an empty list is not found", func(s *store) {
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {

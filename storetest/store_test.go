@@ -17,9 +17,6 @@ var wrongMethods = []wrongStore{
 	{"a database that allows one read at a time", func(s *store) {
 		var mu sync.Mutex
 		s.get = func(ctx ctxt, id string) (resource, error) {
-			if ctx.Err() != nil {
-				return resource{}, ctx.Err()
-			}
 			if !mu.TryLock() {
 				return resource{}, errors.New("database is locked")
 			}
@@ -27,14 +24,12 @@ var wrongMethods = []wrongStore{
 			time.Sleep(time.Microsecond)
 			return s.MemStore.GetProduct(ctx, id)
 		}
+		s.lookFirst()
 	}, []string{concurrently}, "database is locked"},
 	{"scratch space that calls share", func(s *store) {
 		var mu sync.Mutex
 		var position string
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
 			mu.Lock()
 			position = after
 			mu.Unlock()
@@ -43,6 +38,7 @@ var wrongMethods = []wrongStore{
 			defer mu.Unlock()
 			return s.MemStore.ListUsers(ctx, position, limit)
 		}
+		s.lookFirst()
 	}, []string{concurrently}, "state that calls share"},
 	{"ListUsers ignores ctx", func(s *store) {
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
@@ -115,18 +111,13 @@ var wrongMethods = []wrongStore{
 	}, []string{done}, "took 3s to return"},
 	{"a pause that does not end with ctx", func(s *store) {
 		s.get = func(ctx ctxt, id string) (resource, error) {
-			if ctx.Err() != nil {
-				return resource{}, ctx.Err()
-			}
 			time.Sleep(time.Second)
 			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
 		}
+		s.lookFirst()
 	}, []string{done}, "done after 1ms took 1s to return"},
 	{"rows.Err is not looked at", func(s *store) {
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
 			page, _ := s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit)
 			for i := range page {
 				if ctx.Err() != nil {
@@ -135,17 +126,16 @@ var wrongMethods = []wrongStore{
 			}
 			return page, nil
 		}
+		s.lookFirst()
 	}, []string{done}, "sql.Rows.Err"},
 	{"an error of the driver when ctx is done in the midst", func(s *store) {
 		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
 			if ctx.Err() != nil {
 				return nil, errDriver
 			}
 			return s.MemStore.ListWidgets(context.WithoutCancel(ctx), start, limit)
 		}
+		s.lookFirst()
 	}, []string{done}, `cancelled at use 2 of its context, returned an error that does not match "context canceled"`},
 	{"the context of the first call is kept", func(s *store) {
 		var mu sync.Mutex

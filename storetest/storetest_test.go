@@ -152,8 +152,8 @@ func (s *store) lists(instead func(l list, ctx ctxt, position string, limit int)
 			return instead(l, ctx, position, limit)
 		}
 	}
-	s.listUsers = replace(list{s.MemStore.ListUsers, &s.Users, false})
-	s.listWidgets = replace(list{s.MemStore.ListWidgets, &s.Widgets, true})
+	s.listUsers = replace(list{s.listUsers, &s.Users, false})
+	s.listWidgets = replace(list{s.listWidgets, &s.Widgets, true})
 }
 
 // around replaces CreateOrder with a function that may call the one that it replaces.
