@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"iter"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,6 +25,19 @@ func newCountdown(parent context.Context, n int) *countdownContext {
 	c.Context, c.cancel = context.WithCancel(parent)
 	c.left.Store(int64(n))
 	return c
+}
+
+// moments returns contexts that are cancelled when they are used for the first time, the
+// second, and so on, until one has not been used so often. There are no more than most, as
+// some drivers look at ctx again and again while they commit.
+func moments(parent context.Context, most int) iter.Seq2[int, *countdownContext] {
+	return func(yield func(int, *countdownContext) bool) {
+		for n, more := 1, true; more && n <= most; n++ {
+			ctx := newCountdown(parent, n)
+			more = yield(n, ctx) && ctx.left.Load() <= 0
+			ctx.cancel()
+		}
+	}
 }
 
 func (c *countdownContext) use() context.Context {

@@ -29,21 +29,13 @@ func (i interruption) String() string {
 // cancelled when the store first looks at its context, the next one when it
 // looks for the second time, and so on until one has not been cancelled.
 func (t *test) interruptions(store storefront.Store) iter.Seq[interruption] {
-	const most = 25 // as some drivers look at ctx again and again while they commit
 	return func(yield func(interruption) bool) {
-		for n := 1; n <= most; n++ {
-			ctx := newCountdown(t.Context(), n)
+		for n, ctx := range moments(t.Context(), 25) {
 			i := interruption{t.attempt(ctx, store), ctx.Context, n}
 			if i.err != nil && i.ctx.Err() == nil && !isTemporary(i.err) {
 				t.must("CreateOrder", i.err)
 			}
 			if !yield(i) {
-				ctx.cancel()
-				return
-			}
-			unused := ctx.left.Load() > 0
-			ctx.cancel()
-			if unused {
 				return
 			}
 		}

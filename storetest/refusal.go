@@ -180,11 +180,8 @@ func checkNeverRefused(t *test) {
 	t.sellOut(refuser)
 	t.checkReplaysOfSoldOut(store, key, first)
 	t.checkSoldOutTogether(store, key)
-	const moments = 25 // as some drivers look at ctx again and again while they commit
-	for n := 1; n <= moments; n++ {
-		if unused := t.checkSoldOutAmidCall(store, refuser, n); unused {
-			break
-		}
+	for n, ctx := range moments(t.Context(), 25) {
+		t.checkSoldOutAmidCall(store, refuser, n, ctx)
 	}
 	if reopener, ok := optional[Reopener](t, store, ""); ok {
 		t.checkSoldOutAfterCrash(store, refuser, reopener, key)
@@ -237,12 +234,10 @@ func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.Idemp
 // checkSoldOutAmidCall sells out an item when the store looks for the nth time at the
 // context of a call that orders it. Other calls with the key begin then, and are not
 // to be refused if the first has created the order: they wait for its outcome.
-// It reports whether the store has looked less often.
-func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n int) (unused bool) {
+func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n int, ctx *countdownContext) {
 	t.restock(refuser)
 	key, order := newKey(), t.newOrder()
 	now, sold := make(chan struct{}), make(chan struct{})
-	ctx := newCountdown(t.Context(), n)
 	end := ctx.cancel
 	ctx.cancel = sync.OnceFunc(func() { close(now) }) // the context itself goes on
 	var wg sync.WaitGroup
@@ -260,7 +255,6 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 		})
 	}
 	got, err := t.tryWith(ctx, store, key, order)
-	unused = ctx.left.Load() > 0
 	ctx.cancel()
 	wg.Wait()
 	end()
@@ -275,7 +269,6 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 					"created the order %q, but another with its key was refused: %v", n, got.ID, refused)
 		}
 	}
-	return unused
 }
 
 // checkSoldOutAfterCrash checks that the key of an order is not refused after a crash,
