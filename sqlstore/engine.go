@@ -213,8 +213,9 @@ func detect(ctx context.Context, conn *sql.Conn) (engine, error) {
 		kind = fmt.Sprintf("%T", driver)
 		return nil
 	})
-	return nil, fmt.Errorf("sqlstore: the database of a %s does not say that it is PostgreSQL, SQLite, MySQL "+
-		"or MariaDB: %w", kind, unknown)
+	return nil, fmt.Errorf(
+		"sqlstore: the database of a %s does not say that it is PostgreSQL, SQLite, MySQL or MariaDB: %w",
+		kind, unknown)
 }
 
 // nameOf returns the name that a query of the server returns. An error that the same server would

@@ -27,9 +27,11 @@ func newMySQL(version string) *mySQL {
 			WHERE c.table_schema = database() AND c.table_name LIKE 'storefront%'
 			UNION ALL SELECT table_name, MIN(column_name), 'unique' FROM information_schema.statistics
 			WHERE table_schema = database() AND table_name LIKE 'storefront%' GROUP BY table_name, index_name
-			HAVING MAX(non_unique) = 0 AND COUNT(*) = 1 AND MAX(sub_part) IS NULL AND MIN(column_name) IS NOT NULL
-			UNION ALL SELECT table_name, '', IF(create_options LIKE '%partitioned%', 'partitioned', CONCAT('is of ',
-				engine, ', which has no transactions: ALTER TABLE ', table_name, ' ENGINE = InnoDB'))
+			HAVING MAX(non_unique) = 0 AND COUNT(*) = 1 AND MAX(sub_part) IS NULL
+			AND MIN(column_name) IS NOT NULL
+			UNION ALL SELECT table_name, '', IF(create_options LIKE '%partitioned%', 'partitioned',
+				CONCAT('is of ', engine, ', which has no transactions: ALTER TABLE ', table_name,
+				' ENGINE = InnoDB'))
 			FROM information_schema.tables WHERE table_schema = database() AND table_name LIKE 'storefront%'
 			AND (create_options LIKE '%partitioned%' OR engine NOT IN
 				(SELECT engine FROM information_schema.engines WHERE transactions = 'YES'))`,
@@ -208,13 +210,14 @@ const mySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV
 // keyed_ms is NULL once the key is forgotten, and those rows are at one end of the index.
 func mySQLTables() []string {
 	const (
-		options = ` ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
-		create  = `CREATE TABLE IF NOT EXISTS `
+		options   = ` ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
+		create    = `CREATE TABLE IF NOT EXISTS `
+		resources = ` (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options
 	)
 	return []string{
-		create + `storefront_users (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
-		create + `storefront_products (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
-		create + `storefront_widgets (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options,
+		create + `storefront_users` + resources,
+		create + `storefront_products` + resources,
+		create + `storefront_widgets` + resources,
 		create + `storefront_orders (
 			id VARCHAR(255) NOT NULL PRIMARY KEY,
 			item TEXT NOT NULL,
@@ -273,7 +276,8 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'sql_mode',
 		'completion_type', 'unique_checks', 'sql_log_bin', 'transaction_isolation', 'tx_isolation',
 		'character_set_client', 'character_set_connection', 'character_set_results',
-		'group_replication_group_name', 'group_replication_single_primary_mode', 'group_replication_consistency')`)
+		'group_replication_group_name', 'group_replication_single_primary_mode',
+		'group_replication_consistency')`)
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +305,8 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 		}
 	}
 	if cmp.Or(settings["transaction_isolation"], settings["tx_isolation"]) == "READ-UNCOMMITTED" {
-		return nil, errors.New("sqlstore: with the isolation level READ UNCOMMITTED, the store would acknowledge " +
-			"orders that another session rolls back; it must be another level")
+		return nil, errors.New("sqlstore: with the isolation level READ UNCOMMITTED, the store would " +
+			"acknowledge orders that another session rolls back; it must be another level")
 	}
 	// In a group with several primaries, a member must wait until it has the commits of the
 	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With

@@ -53,10 +53,13 @@ func newPostgreSQL(schema string) *postgreSQL {
 			FROM c JOIN pg_attribute AS a ON a.attrelid = c.oid WHERE a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT c.relname, a.attname, 'unique' FROM c JOIN pg_index AS i ON i.indrelid = c.oid
 			JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
-			WHERE i.indisunique AND i.indisvalid AND i.indimmediate AND i.indnkeyatts = 1 AND i.indpred IS NULL
+			WHERE i.indisunique AND i.indisvalid AND i.indimmediate AND i.indnkeyatts = 1
+			AND i.indpred IS NULL
 			UNION ALL SELECT c.relname, '', CASE WHEN row_security_active(c.oid)
-				THEN 'hides rows by row security: give this role BYPASSRLS' WHEN c.relkind = 'p' THEN 'partitioned'
-				ELSE 'is unlogged and does not survive a crash: ALTER TABLE ' || c.relname || ' SET LOGGED' END
+				THEN 'hides rows by row security: give this role BYPASSRLS'
+				WHEN c.relkind = 'p' THEN 'partitioned'
+				ELSE 'is unlogged and does not survive a crash: ALTER TABLE ' || c.relname
+				|| ' SET LOGGED' END
 			FROM c WHERE c.relkind IN ('r', 'p')
 			AND (c.relkind = 'p' OR c.relpersistence <> 'p' OR row_security_active(c.oid))`,
 		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
@@ -79,7 +82,8 @@ func newPostgreSQL(schema string) *postgreSQL {
 			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
 		now:   `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
 		write: `SELECT pg_logical_emit_message(true, 'storefront', '')`,
-		servers: `SELECT concat_ws(' ', pg_postmaster_start_time(), current_setting('synchronous_standby_names'),
+		servers: `SELECT concat_ws(' ', pg_postmaster_start_time(),
+			current_setting('synchronous_standby_names'),
 			(SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_replication))`,
 	}}
 	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
@@ -110,8 +114,8 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 		{"server_encoding", server}, {"client_encoding", client},
 	} {
 		if is.encoding != "UTF8" && is.encoding != "SQL_ASCII" { // which leaves bytes as they are
-			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be refused, or stored as others; "+
-				"it must be UTF8", is.name, is.encoding)
+			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be refused, or stored as "+
+				"others; it must be UTF8", is.name, is.encoding)
 		}
 	}
 	// If the server sends bytes in a text form that the driver does not decode, a key is not
@@ -147,7 +151,8 @@ func (e *postgreSQL) newCommitter(s *Store) committer { return newConcurrent(s, 
 // insertMany leaves out the orders whose key is taken.
 func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
 	map[[sha256.Size]byte]bool, error) {
-	return c.hashes(ctx, e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
+	return c.hashes(ctx,
+		e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
 		rowsOf(attempts)...)
 }
 
@@ -186,7 +191,7 @@ var postgreSQLClasses = map[string]class{
 	"57P05": lost,       // idle session timeout
 	"42701": raced,      // duplicate column
 	"42710": raced,      // duplicate object
-	"42P07": raced,      // duplicate table: IF NOT EXISTS looks first and then creates, which is no single step
+	"42P07": raced,      // duplicate table: IF NOT EXISTS looks first and creates in another step
 	"XX000": raced,      // internal error: tuple concurrently updated
 }
 

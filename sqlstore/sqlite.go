@@ -98,7 +98,8 @@ func checkPragmas(ctx context.Context, conn *sql.Conn) error {
 	var file, journal string
 	var dirty, writable int
 	err := conn.QueryRowContext(ctx, `SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'),
-		(SELECT journal_mode FROM pragma_journal_mode), (SELECT read_uncommitted FROM pragma_read_uncommitted),
+		(SELECT journal_mode FROM pragma_journal_mode),
+		(SELECT read_uncommitted FROM pragma_read_uncommitted),
 		(SELECT writable_schema FROM pragma_writable_schema)`).Scan(&file, &journal, &dirty, &writable)
 	switch {
 	case err != nil && (transient(err) || ctx.Err() != nil):
@@ -107,13 +108,14 @@ func checkPragmas(ctx context.Context, conn *sql.Conn) error {
 	case file == "":
 		return errors.New("sqlstore: this database is no file: it would be gone with its connection")
 	case journal == "off" || journal == "memory":
-		return fmt.Errorf("sqlstore: with journal_mode = %s, the file does not survive a process that is killed; "+
-			"it must be another mode, such as wal", journal)
+		return fmt.Errorf("sqlstore: with journal_mode = %s, the file does not survive a process that is "+
+			"killed; it must be another mode, such as wal", journal)
 	case dirty != 0:
 		return errors.New("sqlstore: with read_uncommitted = 1, the store would acknowledge orders that " +
 			"another connection rolls back; it must be 0")
 	case writable != 0:
-		return errors.New("sqlstore: with writable_schema = 1, any statement may destroy the file; it must be 0")
+		return errors.New(
+			"sqlstore: with writable_schema = 1, any statement may destroy the file; it must be 0")
 	case journal != "wal": // which SQLite cannot use without locks
 		return checkLocks(context.WithoutCancel(ctx), conn, file)
 	}
@@ -263,9 +265,10 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 	if tx, err = l.store.db.BeginTx(ctx, nil); err != nil {
 		return nil, err
 	}
-	t := &sqliteTx{Tx: tx, writing: &l.writing, insertion: func(ctx context.Context, args ...any) (sql.Result, error) {
+	t := &sqliteTx{Tx: tx, writing: &l.writing}
+	t.insertion = func(ctx context.Context, args ...any) (sql.Result, error) {
 		return tx.ExecContext(ctx, l.insert, args...)
-	}}
+	}
 	if statement != nil {
 		t.insertion = tx.StmtContext(ctx, statement).ExecContext
 	}
