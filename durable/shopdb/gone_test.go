@@ -3,6 +3,7 @@
 package shopdb
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -39,10 +40,11 @@ func (l *lockedLog) text() string {
 	return l.String()
 }
 
-// newOrder returns an order with an ID, which is its key, too.
-func newOrder(id string) (storefront.IdempotencyKey, storefront.Order) {
-	return storefront.IdempotencyKey{Value: id},
-		storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)}
+// createOrder creates an order with an ID, which is its key, too.
+func createOrder(ctx context.Context, store *sqlstore.Store, id string) error {
+	_, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: id},
+		storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.UnixMilli(1).UTC()})
+	return err
 }
 
 // Where a file of a running shop is gone, no order is acknowledged, not even one whose commit is under way.
@@ -96,12 +98,7 @@ func TestFileThatIsGone(t *testing.T) {
 			ctx := t.Context()
 			must.OK(t, store.Migrate(ctx))
 			must.Get(db.ExecContext(ctx, `VACUUM INTO '`+filepath.Join(dir, "backup.db")+`'`))(t)
-			create := func(id string) error {
-				key, order := newOrder(id)
-				_, err := store.CreateOrder(ctx, key, order)
-				return err
-			}
-			must.OK(t, create("before"))
+			must.OK(t, createOrder(ctx, store, "before"))
 			// The file goes between the INSERT and the COMMIT.
 			tx, err := db.BeginTx(ctx, nil)
 			if err == nil {
@@ -113,7 +110,7 @@ func TestFileThatIsGone(t *testing.T) {
 			if err := tx.Commit(); !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the commit under way: %v", err)
 			}
-			if err := create("after"); !errors.Is(err, storefront.ErrUnavailable) ||
+			if err := createOrder(ctx, store, "after"); !errors.Is(err, storefront.ErrUnavailable) ||
 				!strings.Contains(err.Error(), "SIGTERM") {
 				t.Errorf("an order: %v, want an error that says what to do", err)
 			}
@@ -127,7 +124,8 @@ func TestFileThatIsGone(t *testing.T) {
 			}
 			if row.giveBack != nil {
 				must.OK(t, row.giveBack(dir))
-				for err := create("again"); err != nil; err = create("again") {
+				again := func() error { return createOrder(ctx, store, "again") }
+				for err := again(); err != nil; err = again() {
 					if !errors.Is(err, storefront.ErrUnavailable) {
 						t.Fatal(err)
 					}

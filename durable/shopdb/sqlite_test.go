@@ -330,18 +330,13 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	store := sqlstore.New(db, &sqlstore.Options{Timeout: 2 * time.Second})
 	end := read(t, name)
 	var n atomic.Int64
-	create := func() error {
-		id := fmt.Sprint("order", n.Add(1))
-		_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: id},
-			storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)})
-		return err
-	}
+	next := func() error { return createOrder(t.Context(), store, fmt.Sprint("order", n.Add(1))) }
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
 			var err error
 			for !errors.Is(err, errNoRoom) && file.size() < diskSize {
-				err = create()
+				err = next()
 			}
 			if !errors.Is(err, storefront.ErrUnavailable) || !errors.Is(err, errNoRoom) {
 				t.Errorf("after %d orders: %v, want ErrUnavailable for lack of room", n.Load(), err)
@@ -356,7 +351,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 	startWatch(t, db, file)
 	end()
 	for limit := time.Now().Add(30 * time.Second); ; {
-		err := create()
+		err := next()
 		if err == nil {
 			return
 		}

@@ -66,10 +66,7 @@ func TestWritersOfOtherProcessesAreNext(t *testing.T) {
 func BenchmarkOrderBesideABusyProcess(b *testing.B) {
 	name := filepath.Join(b.TempDir(), "shop.db")
 	open := func(accept time.Duration) *sqlstore.Store {
-		db, err := Open(name, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		db := must.Get(Open(name, nil))(b)
 		b.Cleanup(func() { db.Close() })
 		store := sqlstore.New(db.DB, &sqlstore.Options{
 			Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
@@ -77,24 +74,16 @@ func BenchmarkOrderBesideABusyProcess(b *testing.B) {
 				return nil
 			},
 		})
-		if err := store.Migrate(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, store.Migrate(b.Context()))
 		return store
 	}
 	store, busy := open(0), open(20*time.Millisecond)
-	create := func(s *sqlstore.Store) error {
-		id := rand.Text()
-		_, err := s.CreateOrder(b.Context(), storefront.IdempotencyKey{Value: id},
-			storefront.Order{ID: id, Item: "teapot", Qty: 1, CreatedAt: time.UnixMilli(1).UTC()})
-		return err
-	}
 	var stop atomic.Bool
 	var others sync.WaitGroup
 	for range 16 {
 		others.Go(func() {
 			for !stop.Load() {
-				create(busy)
+				createOrder(b.Context(), busy, rand.Text())
 			}
 		})
 	}
@@ -102,7 +91,7 @@ func BenchmarkOrderBesideABusyProcess(b *testing.B) {
 	failed := 0
 	for b.Loop() {
 		began := time.Now()
-		if create(store) != nil {
+		if createOrder(b.Context(), store, rand.Text()) != nil {
 			failed++
 		}
 		took = append(took, time.Since(began))
