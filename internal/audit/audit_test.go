@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -92,6 +93,19 @@ func (s *shop) run(t *testing.T) *Result {
 	return s.audit.Result()
 }
 
+// wantKept checks that all orders are acknowledged and replayed, and no promise is broken.
+func (s *shop) wantKept(t *testing.T) *Result {
+	t.Helper()
+	r := s.run(t)
+	if r.Broken != [Kinds]int{} || r.Progress.Faults != 0 {
+		t.Errorf("faults are reported: %v", r.Faults)
+	}
+	if r.Sent != keys || r.Acknowledged != keys || r.Replayed != 2*keys || r.Retrying != 0 || r.GaveUp {
+		t.Errorf("%+v, want %d orders acknowledged, and replayed by both replicas", r.Progress, keys)
+	}
+	return r
+}
+
 func (s *shop) replay(t *testing.T) {
 	s.audit.Config.Header = http.Header{replaying: {"yes"}}
 	s.audit.Replay(t.Context())
@@ -118,35 +132,50 @@ func (s *shop) unlessReported(w http.ResponseWriter, r *http.Request, status int
 	s.good.ServeHTTP(w, r)
 }
 
+// Its replicas are of two releases: 1.0.0-rc.1 left out the zeros at the end of a time. A replay uses no
+// connection that is left from the creating: it may be a broken one.
 func TestGoodShop(t *testing.T) {
+	milliseconds := regexp.MustCompile(`\.(\d)\d\dZ"`)
+	var creating sync.Map // the connections
 	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
 		// The first who hangs up does so before the answer: of these clients, one begins by that.
 		s.audit.Wait(r.Context(), func(Progress) bool { return s.audit.Result().Retries > 0 })
-		s.good.ServeHTTP(w, r)
+		if !c.replaying {
+			creating.Store(c.conn, true)
+		} else if _, is := creating.Load(c.conn); is {
+			t.Errorf("%s is sent again over a connection of before", c.key)
+		}
+		s.change(w, r, func(_ http.Header, body []byte) []byte {
+			zeros := ".${1}00Z\"" // of every time, so that each has some
+			if c.replica == 1 {
+				zeros = ".${1}Z\""
+			}
+			return milliseconds.ReplaceAll(body, []byte(zeros))
+		})
 	})
 	s.audit.Config.OnFault = func(f Fault) { t.Error(f) }
-	r := s.run(t)
-	if r.Broken != [Kinds]int{} || r.Progress.Faults != 0 {
-		t.Errorf("faults are reported: %v", r.Faults)
-	}
-	if r.Sent != keys || r.Acknowledged != keys || r.Replayed != 2*keys || r.Again != 0 || r.Retrying != 0 || r.Failed != 0 || r.GaveUp {
-		t.Errorf("%+v, want %d orders acknowledged at once, and replayed by both replicas", r.Progress, keys)
+	r := s.wantKept(t)
+	if r.Again != 0 || r.Failed != 0 {
+		t.Errorf("%d keys were sent again, and %d requests failed", r.Again, r.Failed)
 	}
 	outcomes := make(map[Outcome]int)
 	for _, request := range r.Requests {
 		outcomes[request.Outcome]++
 	}
-	want := map[Outcome]int{Acknowledged: keys + r.Replays, HungUp: r.Retries}
-	if r.Replays == 0 || r.Retries == 0 || outcomes[Acknowledged]+outcomes[HungUp] != len(r.Requests) || outcomes[HungUp] != want[HungUp] {
-		t.Errorf("the requests are %v, with %d replays and %d retries; some should be sent twice at once, and some hung up", outcomes, r.Replays, r.Retries)
+	if r.Replays == 0 || r.Retries == 0 || outcomes[HungUp] != r.Retries ||
+		outcomes[Acknowledged]+outcomes[HungUp] != len(r.Requests) {
+		t.Errorf("the requests are %v, with %d replays and %d retries; some should be sent twice at once, "+
+			"and some hung up", outcomes, r.Replays, r.Retries)
 	}
 	if len(r.RequestLatencies) != outcomes[Acknowledged] || len(r.OrderLatencies) != keys {
-		t.Errorf("there are %d latencies of requests and %d of orders, want %d and %d", len(r.RequestLatencies), len(r.OrderLatencies), outcomes[Acknowledged], keys)
+		t.Errorf("there are %d latencies of requests and %d of orders, want %d and %d",
+			len(r.RequestLatencies), len(r.OrderLatencies), outcomes[Acknowledged], keys)
 	}
 	ids := make(map[string]bool)
 	for _, o := range s.audit.Orders() {
 		var order storefront.Order
-		if err := json.Unmarshal(o.Body, &order); err != nil || order.Item != o.Key || order.Item != o.Item || order.Qty != o.Qty {
+		err := json.Unmarshal(o.Body, &order)
+		if err != nil || order.Item != o.Key || order.Item != o.Item || order.Qty != o.Qty {
 			t.Errorf("the order %+v was acknowledged as %s: %v", o, o.Body, err)
 		}
 		ids[order.ID] = true
@@ -238,6 +267,11 @@ func TestBrokenPromises(t *testing.T) {
 		{"answers 503 without Retry-After", Unexpected, answers(http.StatusServiceUnavailable)},
 		{"answers 502 without a proxy", Unexpected, answers(http.StatusBadGateway)},
 		{"answers 200", Unexpected, answers(http.StatusOK)},
+		{"is itself unavailable without Retry-After, behind proxies", Unexpected,
+			func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+				w.Header().Set("Content-Type", "application/problem+json")
+				s.unlessReported(w, r, http.StatusServiceUnavailable)
+			}},
 		{"redirects", Unexpected, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
 			if r.Method == http.MethodGet { // the redirect was followed
 				w.WriteHeader(http.StatusCreated)
@@ -255,26 +289,19 @@ func TestBrokenPromises(t *testing.T) {
 			s := newShop(t, row.handle)
 			var faults atomic.Int64
 			s.audit.Config.OnFault = func(Fault) { faults.Add(1) }
+			s.audit.Config.Proxies = strings.HasSuffix(row.name, "proxies")
 			r := s.run(t)
-			for kind, n := range r.Broken {
-				kind := Kind(kind)
-				switch {
-				case kind != row.kind && n > 0:
-					t.Errorf("%d keys are %v", n, kind)
-				case kind == row.kind && n == 0:
-					t.Errorf("no key is %v", kind)
-				case kind == row.kind && n > 1 && kind != Duplicated && kind != Unexpected:
-					t.Errorf("%d keys are %v, want 1", n, kind)
-				}
-				if int64(n) != faults.Load() && kind == row.kind {
-					t.Errorf("%d keys are %v, and %d faults were reported", n, kind, faults.Load())
-				}
-				if len(r.Faults[kind]) != min(n, keptFaults) {
-					t.Errorf("%d faults are kept of %d", len(r.Faults[kind]), n)
-				}
+			n, several := r.Broken[row.kind], row.kind == Duplicated || row.kind == Unexpected
+			var want [Kinds]int
+			want[row.kind] = n
+			if r.Broken != want || n == 0 || n > 1 && !several {
+				t.Errorf("by kind, %v keys are broken, want some of %v alone", r.Broken, row.kind)
 			}
-			if r.Progress.Faults != int(faults.Load()) {
-				t.Errorf("the progress has %d faults, and %d were reported", r.Progress.Faults, faults.Load())
+			if reported := int(faults.Load()); reported != n || r.Progress.Faults != n {
+				t.Errorf("%d faults were reported, and %d are the progress, want %d", reported, r.Progress.Faults, n)
+			}
+			if kept := len(r.Faults[row.kind]); kept != min(n, keptFaults) {
+				t.Errorf("%d faults are kept of %d", kept, n)
 			}
 		})
 	}
@@ -329,23 +356,6 @@ func TestKeyStaysInProgress(t *testing.T) {
 	}
 }
 
-// A replay uses no connection that is left from the creating: it may be a broken one.
-func TestReplayConnectsAnew(t *testing.T) {
-	var mu sync.Mutex
-	creating := make(map[int64]bool)
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !c.replaying {
-			creating[c.conn] = true
-		} else if creating[c.conn] {
-			t.Errorf("%s is sent again over a connection of before", c.key)
-		}
-		s.good.ServeHTTP(w, r)
-	})
-	s.run(t)
-}
-
 // A replica that comes back while keys are replayed has broken no promise.
 func TestReplayWaits(t *testing.T) {
 	const away = 20
@@ -356,8 +366,8 @@ func TestReplayWaits(t *testing.T) {
 		}
 		s.good.ServeHTTP(w, r)
 	})
-	if r := s.run(t); r.Broken != [Kinds]int{} || r.Replayed != 2*keys || r.Again != away {
-		t.Errorf("faults are %v; %d replays, want %d; %d keys were sent again, want %d", r.Faults, r.Replayed, 2*keys, r.Again, away)
+	if r := s.wantKept(t); r.Again != away {
+		t.Errorf("%d keys were sent again, want %d", r.Again, away)
 	}
 }
 
@@ -405,28 +415,27 @@ func TestFirst(t *testing.T) {
 		})
 	}
 	refused := transport(func(*http.Request) (*http.Response, error) { return nil, errRefused })
-	for _, row := range []struct {
+	type row struct {
 		name    string
 		a, b    transport // of the replicas, until since
 		until   time.Duration
 		failure string // none if the order is acknowledged
 		took    time.Duration
-	}{
+	}
+	rows := []row{
 		{"both are good", serve(good.ServeHTTP), serve(good.ServeHTTP), 0, "", 0},
 		{"both come up later", refused, says(503, ""), 10 * time.Second, "", 10 * time.Second},
 		{"one is down", refused, serve(good.ServeHTTP), time.Hour, "", 0},
 		{"nobody listens", refused, refused, time.Hour, "connection refused", wait},
 		{"it is unavailable", says(503, ""), says(503, ""), time.Hour, "503 Service Unavailable", wait},
 		{"it fails", says(500, "<p>"), says(500, "<p>"), time.Hour, "500 Internal Server Error", wait},
-		{"a wrong path", says(404, "<p>"), says(404, "<p>"), time.Hour, "404 Not Found", 0},
 		{"a wrong path of one", serve(good.ServeHTTP), says(404, "<p>"), time.Hour, "404 Not Found", 0},
-		{"no sign-in", says(401, "\x1b[2J"), refused, time.Hour, "401 Unauthorized", 0},
-		{"not allowed", says(403, "<p>"), refused, time.Hour, "403 Forbidden", 0},
-		{"a redirect", says(302, ""), refused, time.Hour, "302 Found", 0},
-		{"another server", says(501, "<p>"), refused, time.Hour, "501 Not Implemented", 0},
-		{"a page", says(200, "<p>"), refused, time.Hour, "200 OK", 0},
-		{"a page as created", says(201, "<p>"), refused, time.Hour, "201 Created", 0},
-	} {
+	}
+	for _, status := range []int{404, 401, 403, 302, 501, 200, 201} { // is no reason to try again
+		text := fmt.Sprint(status, " ", http.StatusText(status))
+		rows = append(rows, row{text, says(status, "\x1b[2J"), refused, time.Hour, text, 0})
+	}
+	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := New(Config{
@@ -540,10 +549,7 @@ func TestProxies(t *testing.T) {
 		s.good.ServeHTTP(w, r)
 	})
 	s.audit.Config.Proxies = true
-	r := s.run(t)
-	if r.Broken != [Kinds]int{} || r.Acknowledged != keys {
-		t.Errorf("%d orders were acknowledged, want %d; faults: %v", r.Acknowledged, keys, r.Faults)
-	}
+	r := s.wantKept(t)
 	total := 0
 	for _, status := range statuses {
 		if r.Statuses[status] == 0 {
@@ -553,24 +559,6 @@ func TestProxies(t *testing.T) {
 	}
 	if total != r.Failed {
 		t.Errorf("%d answers are counted, of %d; %s", total, r.Failed, r.Failure)
-	}
-}
-
-// A time is an instant: 1.0.0-rc.1 left out the zeros at its end, and breaks no promise beside
-// later releases.
-func TestTimesAreInstants(t *testing.T) {
-	milliseconds := regexp.MustCompile(`\.(\d)\d\dZ"`)
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		s.change(w, r, func(_ http.Header, body []byte) []byte {
-			zeros := ".${1}00Z\"" // of every time, so that each has some
-			if c.replica == 1 {
-				zeros = ".${1}Z\""
-			}
-			return milliseconds.ReplaceAll(body, []byte(zeros))
-		})
-	})
-	if r := s.run(t); r.Broken != [Kinds]int{} || r.Replayed != 2*keys {
-		t.Errorf("%d orders were replayed, want %d; faults: %v", r.Replayed, 2*keys, r.Faults)
 	}
 }
 
@@ -590,23 +578,9 @@ func TestAtInstant(t *testing.T) {
 		{"no order", `<p>`, `<p >`, false},
 		{"no time", `{"created_at":null}`, `{"created_at":"null"}`, false},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			if a, b := atInstant([]byte(row.a)), atInstant([]byte(row.b)); bytes.Equal(a, b) != row.same {
-				t.Errorf("%s and %s are the same: %t, want %t", a, b, !row.same, row.same)
-			}
-		})
-	}
-}
-
-// Proxies or not, a shop that is not available says when to try again.
-func TestProblemWithoutRetryAfter(t *testing.T) {
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		w.Header().Set("Content-Type", "application/problem+json")
-		s.unlessReported(w, r, http.StatusServiceUnavailable)
-	})
-	s.audit.Config.Proxies = true
-	if r := s.run(t); r.Broken[Unexpected] == 0 {
-		t.Errorf("faults are %v, want unexpected ones", r.Broken)
+		if a, b := atInstant([]byte(row.a)), atInstant([]byte(row.b)); bytes.Equal(a, b) != row.same {
+			t.Errorf("%s: %s and %s are the same: %t, want %t", row.name, a, b, !row.same, row.same)
+		}
 	}
 }
 
@@ -655,11 +629,9 @@ func TestLongestGap(t *testing.T) {
 		{"in between", []time.Duration{1, 2, 5, 7}, 8, 2, 3},
 		{"at the end", []time.Duration{1, 2, 3}, 9, 3, 6},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			if began, gap := longestGap(row.times, row.end); began != row.began || gap != row.gap {
-				t.Errorf("%v from %v on, want %v from %v on", gap, began, row.gap, row.began)
-			}
-		})
+		if began, gap := longestGap(row.times, row.end); began != row.began || gap != row.gap {
+			t.Errorf("%s: %v from %v on, want %v from %v on", row.name, gap, began, row.gap, row.began)
+		}
 	}
 }
 
