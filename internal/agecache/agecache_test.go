@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,35 +44,31 @@ const stored = "only-if-cached, max-stale"
 // parse returns what a header says. Without cancelled and deadline, ctx ends with the test.
 func parse(ctx context.Context, header string) (context.Context, *Directives) {
 	d := &Directives{MaxAge: math.MaxInt64, MaxStale: -1, StaleIfError: -1}
+	set := map[string]*bool{"no-cache": &d.NoCache, "no-store": &d.NoStore, "only-if-cached": &d.OnlyIfCached}
+	limit := map[string]*time.Duration{
+		"max-age": &d.MaxAge, "min-fresh": &d.MinFresh, "max-stale": &d.MaxStale,
+		"stale-if-error": &d.StaleIfError,
+	}
 	var cancel context.CancelFunc
 	for text := range strings.SplitSeq(header, ", ") {
 		name, value, hasValue := strings.Cut(text, "=")
 		n, _ := strconv.ParseFloat(value, 64)
-		switch name {
-		case "no-cache":
-			d.NoCache = true
-		case "no-store":
-			d.NoStore = true
-		case "only-if-cached":
-			d.AcceptsAge, d.OnlyIfCached = true, true
-		case "max-age":
-			d.AcceptsAge, d.MaxAge = true, seconds(n)
-		case "min-fresh":
-			d.AcceptsAge, d.MinFresh = true, seconds(n)
-		case "max-stale":
-			d.AcceptsAge, d.MaxStale = true, seconds(n)
-			if !hasValue {
-				d.MaxStale = math.MaxInt64
-			}
-		case "stale-if-error":
-			d.StaleIfError = seconds(n)
-		case "deadline":
+		switch {
+		case set[name] != nil:
+			*set[name] = true
+		case name == "max-stale" && !hasValue:
+			d.MaxStale = math.MaxInt64
+		case limit[name] != nil:
+			*limit[name] = seconds(n)
+		case name == "deadline":
 			ctx, cancel = context.WithTimeout(ctx, seconds(n))
 			context.AfterFunc(ctx, cancel)
-		case "cancelled":
+		case name == "cancelled":
 			ctx, cancel = context.WithCancel(ctx)
 			time.AfterFunc(seconds(n), cancel)
 		}
+		d.AcceptsAge = d.AcceptsAge ||
+			slices.Contains([]string{"max-age", "min-fresh", "max-stale", "only-if-cached"}, name)
 	}
 	return ctx, d
 }
@@ -207,13 +204,11 @@ func TestDirectivesDecideWhatARequestIsGiven(t *testing.T) {
 		{60, "max-age=3600", asked, Stale},
 
 		{0, "no-cache", asked, Request},
-		{60, "no-cache", asked, Stale},
 		{0, "no-cache, max-age=60", asked, Request},
 		{0, "no-cache, max-stale", asked, Request},
 
 		{0, "no-store", askedOnly, Request},
 		{60, "no-store", askedOnly, Stale},
-		{0, "no-store, no-cache", askedOnly, Request},
 		{30, "no-store, max-age=30", given, ""}, // it does not apply to what is stored
 		{31, "no-store, max-age=30", askedOnly, Request},
 
@@ -240,18 +235,12 @@ func TestDirectivesDecideWhatARequestIsGiven(t *testing.T) {
 		{70, "only-if-cached, max-stale=10", given, ""},
 		{0, "only-if-cached, no-cache", unanswered, ""},
 		{59, "only-if-cached, no-store", given, ""},
-		{60, "only-if-cached, no-store", unanswered, ""},
 
 		{nothing, "", asked, URIMiss},
 		{nothing, "no-cache", asked, URIMiss},
 		{nothing, "max-age=30", asked, URIMiss},
-		{nothing, "min-fresh=61", asked, URIMiss},
-		{nothing, "max-stale", asked, URIMiss},
 		{nothing, "no-store", askedOnly, URIMiss},
-		{nothing, "no-store, max-age=30", askedOnly, URIMiss},
 		{nothing, "only-if-cached", unanswered, ""},
-		{nothing, "only-if-cached, no-store", unanswered, ""},
-		{nothing, "only-if-cached, no-cache", unanswered, ""},
 	} {
 		at, reads, first := seconds(row.age), []outcome{{}}, []request{{0, "", "1 at 0s, uri-miss"}}
 		last := fmt.Sprintf("1 at %v, %v old", at, at)
