@@ -414,9 +414,10 @@ func TestSilentOneOfEqualServersIsLeft(t *testing.T) {
 			f.names = []string{"a", "b", "c"}
 			db := open(t, f)
 			db.SetMaxOpenConns(pool)
-			silent, over := false, make(chan struct{})
+			var silent atomic.Bool
+			over := make(chan struct{})
 			f.run = func(ctx context.Context, conn int, _ string, _ []driver.Value) ([][]driver.Value, error) {
-				if !silent || conn%3 != 0 {
+				if !silent.Load() || conn%3 != 0 {
 					return nil, errPassOn
 				}
 				select {
@@ -426,8 +427,7 @@ func TestSilentOneOfEqualServersIsLeft(t *testing.T) {
 				return nil, driver.ErrBadConn
 			}
 			store := sqlstore.New(db, accepts(func(context.Context, *sql.Tx, storefront.Order) error {
-				if !silent {
-					silent = true
+				if !silent.Swap(true) {
 					f.server.failOver() // ends its transactions
 				}
 				return nil
@@ -618,17 +618,17 @@ func TestConnectionThatDatabaseSQLMayCloseIsLeftToIt(t *testing.T) {
 				return err
 			})
 			fill(t, store, 1)
-			silent, met := false, false
+			var silent, met atomic.Bool
 			f.run = func(ctx context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 				switch {
-				case !met && kindOf(query) == kind:
-					met, silent = true, true
+				case kindOf(query) == kind && met.CompareAndSwap(false, true):
+					silent.Store(true)
 					<-ctx.Done()
-					if silent = false; kind == "BEGIN" {
+					if silent.Store(false); kind == "BEGIN" {
 						return nil, nil // the answer comes in the same moment
 					}
 					return nil, ctx.Err()
-				case silent:
+				case silent.Load():
 					return nil, hang(ctx, query)
 				}
 				return nil, errPassOn
