@@ -23,6 +23,9 @@ type engine interface {
 	// there is none.
 	server(ctx context.Context, conn *sql.Conn) (string, error)
 
+	// look returns an error if a setting of a new connection would break a promise of the store.
+	look(ctx context.Context, conn *sql.Conn) error
+
 	// open opens a link for one try. w, if it is not nil, ends a try that the server does not
 	// answer: then the ctx that open returns is done.
 	open(ctx context.Context, s *Store, w *watch) (context.Context, link, error)

@@ -258,26 +258,7 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 	if err != nil || !isNumbered(version) {
 		return nil, nil
 	}
-	// The limit holds for the statements below, too, but not for one that has a LIMIT.
-	var limit string
-	var late int // hours that the time of the session is late
-	err = conn.QueryRowContext(ctx, `SELECT @@sql_select_limit,
-		TIMESTAMPDIFF(HOUR, NOW(), SYSDATE()) LIMIT 1`).Scan(&limit, &late)
-	switch {
-	case err != nil && (transient(err) || ctx.Err() != nil):
-		return nil, err
-	case err == nil && limit != "18446744073709551615":
-		return nil, fmt.Errorf("sqlstore: with sql_select_limit = %s, some orders would not be found; "+
-			"it must be DEFAULT", limit)
-	case late < -2 || late > 2: // not by the beginning or the end of summer time
-		return nil, errors.New("sqlstore: with a timestamp that stands still, keys would have no age; " +
-			"it must be DEFAULT")
-	}
-	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'sql_mode',
-		'completion_type', 'unique_checks', 'sql_log_bin', 'transaction_isolation', 'tx_isolation',
-		'character_set_client', 'character_set_connection', 'character_set_results',
-		'group_replication_group_name', 'group_replication_single_primary_mode',
-		'group_replication_consistency')`)
+	settings, err := mySQLSettings(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -291,22 +272,6 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 	if provider := status["wsrep_provider_name"]; provider != "" {
 		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has "+
 			"acknowledged (MDEV-38976): the store does not use it (see docs/databases.md)", provider)
-	}
-	for _, demand := range mySQLDemands {
-		if value, ok := settings[demand.name]; ok && value != demand.value {
-			return nil, fmt.Errorf("sqlstore: with %s = %s, %s; it must be %s",
-				demand.name, value, demand.otherwise, demand.value)
-		}
-	}
-	for mode := range strings.SplitSeq(settings["sql_mode"], ",") {
-		if mode == "EMPTY_STRING_IS_NULL" || mode == "ORACLE" {
-			return nil, fmt.Errorf("sqlstore: with %s in sql_mode, statements of the store would fail, or "+
-				"find nothing; it must not be there", mode)
-		}
-	}
-	if cmp.Or(settings["transaction_isolation"], settings["tx_isolation"]) == "READ-UNCOMMITTED" {
-		return nil, errors.New("sqlstore: with the isolation level READ UNCOMMITTED, the store would " +
-			"acknowledge orders that another session rolls back; it must be another level")
 	}
 	// In a group with several primaries, a member must wait until it has the commits of the
 	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
@@ -326,6 +291,55 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error)
 		return mySQLGroup{e}, nil
 	}
 	return e, nil
+}
+
+func (e *mySQL) look(ctx context.Context, conn *sql.Conn) error {
+	_, err := mySQLSettings(ctx, conn)
+	return err
+}
+
+// mySQLSettings returns settings of the connection, or an error if one would break a promise.
+func mySQLSettings(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
+	// The limit holds for the statements below, too, but not for one that has a LIMIT.
+	var limit string
+	var late int // hours that the time of the session is late
+	err := conn.QueryRowContext(ctx, `SELECT @@sql_select_limit,
+		TIMESTAMPDIFF(HOUR, NOW(), SYSDATE()) LIMIT 1`).Scan(&limit, &late)
+	switch {
+	case err != nil && (transient(err) || ctx.Err() != nil):
+		return nil, err
+	case err == nil && limit != "18446744073709551615":
+		return nil, fmt.Errorf("sqlstore: with sql_select_limit = %s, some orders would not be found; "+
+			"it must be DEFAULT", limit)
+	case late < -2 || late > 2: // not by the beginning or the end of summer time
+		return nil, errors.New("sqlstore: with a timestamp that stands still, keys would have no age; " +
+			"it must be DEFAULT")
+	}
+	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'sql_mode',
+		'completion_type', 'unique_checks', 'sql_log_bin', 'transaction_isolation', 'tx_isolation',
+		'character_set_client', 'character_set_connection', 'character_set_results',
+		'group_replication_group_name', 'group_replication_single_primary_mode',
+		'group_replication_consistency')`)
+	if err != nil {
+		return nil, err
+	}
+	for _, demand := range mySQLDemands {
+		if value, ok := settings[demand.name]; ok && value != demand.value {
+			return nil, fmt.Errorf("sqlstore: with %s = %s, %s; it must be %s",
+				demand.name, value, demand.otherwise, demand.value)
+		}
+	}
+	for mode := range strings.SplitSeq(settings["sql_mode"], ",") {
+		if mode == "EMPTY_STRING_IS_NULL" || mode == "ORACLE" {
+			return nil, fmt.Errorf("sqlstore: with %s in sql_mode, statements of the store would fail, or "+
+				"find nothing; it must not be there", mode)
+		}
+	}
+	if cmp.Or(settings["transaction_isolation"], settings["tx_isolation"]) == "READ-UNCOMMITTED" {
+		return nil, errors.New("sqlstore: with the isolation level READ UNCOMMITTED, the store would " +
+			"acknowledge orders that another session rolls back; it must be another level")
+	}
+	return settings, nil
 }
 
 // namedValues returns the rows of a statement of MySQL's that shows names and values.

@@ -94,29 +94,9 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 	if err != nil || isNumbered(version) { // PostgreSQL 15.4 …, CockroachDB CCL …
 		return nil, nil
 	}
-	var schema sql.NullString
-	var client, server, role string
-	err = conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema()), pg_client_encoding(),
-		getdatabaseencoding(), coalesce(current_setting('session_replication_role', true), '')`).
-		Scan(&schema, &client, &server, &role)
+	schema, err := postgreSQLSettings(ctx, conn)
 	if err != nil {
 		return nil, err
-	}
-	// The names of PostgreSQL's own schemas, such as that of temporary tables, begin with pg_.
-	if !schema.Valid || strings.HasPrefix(strings.Trim(schema.String, `"`), "pg_") {
-		return nil, errors.New("sqlstore: the first schema of search_path that exists must be one for tables")
-	}
-	if role == "replica" {
-		return nil, errors.New("sqlstore: with session_replication_role = replica, triggers would not run; " +
-			"it must be origin")
-	}
-	for _, is := range [...]struct{ name, encoding string }{
-		{"server_encoding", server}, {"client_encoding", client},
-	} {
-		if is.encoding != "UTF8" && is.encoding != "SQL_ASCII" { // which leaves bytes as they are
-			return nil, fmt.Errorf("sqlstore: with %s = %s, some texts would be refused, or stored as "+
-				"others; it must be UTF8", is.name, is.encoding)
-		}
 	}
 	// If the server sends bytes in a text form that the driver does not decode, a key is not
 	// the key that was stored.
@@ -129,7 +109,42 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err e
 		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): "+
 			"a driver that reads text needs bytea_output = hex", backslash, err)
 	}
-	return newPostgreSQL(schema.String), nil
+	return newPostgreSQL(schema), nil
+}
+
+func (e *postgreSQL) look(ctx context.Context, conn *sql.Conn) error {
+	_, err := postgreSQLSettings(ctx, conn)
+	return err
+}
+
+// postgreSQLSettings returns the schema for the tables, or an error if a setting of the connection would
+// break a promise.
+func postgreSQLSettings(ctx context.Context, conn *sql.Conn) (string, error) {
+	var schema sql.NullString
+	var client, server, role string
+	err := conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema()), pg_client_encoding(),
+		getdatabaseencoding(), coalesce(current_setting('session_replication_role', true), '')`).
+		Scan(&schema, &client, &server, &role)
+	if err != nil {
+		return "", err
+	}
+	// The names of PostgreSQL's own schemas, such as that of temporary tables, begin with pg_.
+	if !schema.Valid || strings.HasPrefix(strings.Trim(schema.String, `"`), "pg_") {
+		return "", errors.New("sqlstore: the first schema of search_path that exists must be one for tables")
+	}
+	if role == "replica" {
+		return "", errors.New("sqlstore: with session_replication_role = replica, triggers would not run; " +
+			"it must be origin")
+	}
+	for _, is := range [...]struct{ name, encoding string }{
+		{"server_encoding", server}, {"client_encoding", client},
+	} {
+		if is.encoding != "UTF8" && is.encoding != "SQL_ASCII" { // which leaves bytes as they are
+			return "", fmt.Errorf("sqlstore: with %s = %s, some texts would be refused, or stored as "+
+				"others; it must be UTF8", is.name, is.encoding)
+		}
+	}
+	return schema.String, nil
 }
 
 func (e *postgreSQL) server(ctx context.Context, conn *sql.Conn) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -167,6 +168,7 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 	if _, err := c.lookAtTables(ctx, e.sql()); err != nil {
 		return nil, err
 	}
+	s.looked.at(conn, 2*s.db.Stats().OpenConnections+16)
 	s.server.Store(&name)
 	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})
 	return s.database.Load(), nil
@@ -201,8 +203,10 @@ func openConnection(ctx context.Context, s *Store, w *watch) (context.Context, l
 func (s *Store) connection(ctx context.Context, w *watch) (trying context.Context, c *connection, err error) {
 	c = &connection{store: s}
 	if w == nil {
-		c.conn, err = s.connect(ctx)
-		return ctx, c, err
+		if c.conn, err = s.connect(ctx); err != nil {
+			return nil, nil, err
+		}
+		return s.look(ctx, c)
 	}
 	// Connecting may take long, so w does not limit it. But before a driver hands out a
 	// connection of the pool, it may ask the server whether it is there, and get
@@ -219,7 +223,48 @@ func (s *Store) connection(ctx context.Context, w *watch) (trying context.Contex
 		trying, c.monitor = w.monitor(ctx, s, &c.answered)
 	}
 	s.stats.running.Add(1)
-	return trying, c, nil
+	return s.look(trying, c)
+}
+
+// look looks at the settings of a connection that is new, and closes c if one would break a promise: the
+// server, or the role, may have got others since the store was made.
+func (s *Store) look(ctx context.Context, c *connection) (context.Context, *connection, error) {
+	db := s.database.Load()
+	if db == nil || s.looked.at(c.conn, 0) {
+		return ctx, c, nil
+	}
+	if err := db.look(ctx, c.conn); err != nil {
+		return nil, nil, c.close(err)
+	}
+	s.looked.at(c.conn, 2*s.db.Stats().OpenConnections+16)
+	return ctx, c, nil
+}
+
+// looked are the connections whose settings the store has looked at, and some that are gone.
+type looked struct {
+	mu    sync.Mutex
+	conns map[any]bool
+}
+
+// at reports whether the store has looked at conn. If most is not 0, it has now, and at most so many others
+// are remembered.
+func (l *looked) at(conn *sql.Conn, most int) (before bool) {
+	conn.Raw(func(c any) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !reflect.ValueOf(c).Comparable() { // one that cannot be told from others
+			before = true
+			return nil
+		}
+		if before = l.conns[c]; most > 0 {
+			if l.conns == nil || len(l.conns) > most {
+				l.conns = make(map[any]bool)
+			}
+			l.conns[c] = true
+		}
+		return nil
+	})
+	return before
 }
 
 // connect returns a connection, new or of the pool.

@@ -307,6 +307,44 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 	}
 }
 
+// The server may get other settings while the store is in use, which new connections have.
+func TestNewConnectionsAreLookedAt(t *testing.T) {
+	for engine, test := range map[engine]struct {
+		kind string
+		says []driver.Value
+		want string // in the error
+	}{
+		postgres: {"SCHEMA", []driver.Value{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
+		mysql:    {"LIMIT", []driver.Value{"1", int64(0)}, "sql_select_limit"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeDB(engine)
+			db := open(t, f)
+			store := sqlstore.New(db, nil)
+			calls := func() (errs []error) {
+				_, list := store.ListUsers(t.Context(), "", 1)
+				_, create := store.CreateOrder(t.Context(), key, order)
+				return []error{list, create}
+			}
+			expect := func(when string, failed bool) {
+				for _, err := range calls() {
+					if (err != nil) != failed || failed && !strings.Contains(err.Error(), test.want) {
+						t.Errorf("%v: %s, a call returned %v, should it fail: %v", engine, when, err, failed)
+					}
+				}
+			}
+			expect("at first", false)
+			said := f.server.says[test.kind]
+			f.server.says[test.kind] = test.says
+			expect("over an old connection", false)
+			db.SetMaxIdleConns(-1)
+			expect("over a new connection", true)
+			f.server.says[test.kind] = said
+			expect("with the old settings", false)
+		})
+	}
+}
+
 // A connection that breaks during these questions says nothing of the settings.
 func TestQuestionsAboutSettingsAreRetried(t *testing.T) {
 	for _, kind := range []string{"VERSION", "SCHEMA", "BYTES", "SERVER", "CATALOG"} {

@@ -154,6 +154,9 @@ func checkLocks(ctx context.Context, conn *sql.Conn, file string) error {
 		"two writers would create orders twice, and destroy it")
 }
 
+// look returns nil: all connections have the settings of one URL.
+func (e *sqlite) look(context.Context, *sql.Conn) error { return nil }
+
 // server returns "": a file has no server.
 func (e *sqlite) server(context.Context, *sql.Conn) (string, error) { return "", nil }
 

@@ -25,6 +25,7 @@ type Store struct {
 	reading  health
 	ordering health
 	checked  atomic.Pointer[checked] // nil: the next Check writes
+	looked   looked
 	stats    counters
 	jitter   func(least, most time.Duration) time.Duration
 }

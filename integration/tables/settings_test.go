@@ -13,6 +13,7 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -234,6 +235,29 @@ func expect(t *testing.T, d *testdb.DB, does string) {
 			t.Errorf("%s returned %v, want %s", call, err, does)
 		}
 	}
+}
+
+// TestNewConnectionsAreLookedAt changes a setting of the server while a store is in use.
+func TestNewConnectionsAreLookedAt(t *testing.T) {
+	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		pool := d.Connect(t)
+		store := sqlstore.New(pool, nil)
+		create := func(key string) error { _, err := testdb.Create(t.Context(), store, key, "kettle"); return err }
+		must.OK(t, create("before"))
+		set, want := "ALTER ROLE shop SET session_replication_role = replica", "session_replication_role"
+		if d.Driver == "mysql" {
+			set, want = "SET GLOBAL sql_select_limit = 1", "sql_select_limit"
+		}
+		t.Run("changed", func(t *testing.T) {
+			with(t, d, set)
+			must.OK(t, create("over an old connection"))
+			pool.SetMaxIdleConns(0)
+			if err := create("over a new connection"); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("CreateOrder returned %v, want an error that names %s", err, want)
+			}
+		})
+		must.OK(t, create("after"))
+	})
 }
 
 // A statement that a server warns of may fail on a later release of it.
