@@ -39,14 +39,9 @@ const (
 	whatPassword = "SELECT password"
 )
 
-// start returns the server's address. It serves until the test ends.
-func (f fakePostgres) start(t *testing.T) (addr string) {
-	t.Helper()
-	return f.startHanging(t, make(chan struct{}, 100))
-}
-
-// startHanging is like start, and tells when a query hangs.
-func (f fakePostgres) startHanging(t *testing.T, hangs chan<- struct{}) (addr string) {
+// start returns the server's address. It serves until the test ends, and tells when a query hangs unless
+// hangs is nil.
+func (f fakePostgres) start(t *testing.T, hangs chan<- struct{}) (addr string) {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
@@ -115,7 +110,9 @@ func (f fakePostgres) serve(c net.Conn, hangs chan<- struct{}) {
 			}
 			switch {
 			case answer == "hang":
-				hangs <- struct{}{}
+				if hangs != nil {
+					hangs <- struct{}{}
+				}
 				continue
 			case !ok:
 				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "42601", Message: "unknown: " + m.String})
@@ -168,9 +165,9 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			hosts := row.first.start(t)
+			hosts := row.first.start(t, nil)
 			if row.second != nil {
-				hosts += "," + row.second.start(t)
+				hosts += "," + row.second.start(t, nil)
 			}
 			url := "postgres://shop@" + hosts + "/shop?default_query_exec_mode=simple_protocol" + row.params
 			if !strings.Contains(url, "sslmode") {
@@ -194,8 +191,8 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 	hangs, demoted := make(chan struct{}), make(chan struct{})
 	list := []server{
-		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "hang"}.startHanging(t, hangs)),
-		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "new"}.start(t)),
+		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "hang"}.start(t, hangs)),
+		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "new"}.start(t, nil)),
 	}
 	primary := list[0]
 	list[0] = func(ctx context.Context, writable bool) (conn, net.Conn, error) {
@@ -240,7 +237,7 @@ func serverAt(t *testing.T, addr string) server {
 func TestReadOnlySettingIsSaidAtOnce(t *testing.T) {
 	server := fakePostgres{showReadOnly: "on", recovery: "f", source: "user"}
 	standby := fakePostgres{showReadOnly: "on", recovery: "t"}
-	for _, hosts := range []string{server.start(t), standby.start(t) + "," + server.start(t)} {
+	for _, hosts := range []string{server.start(t, nil), standby.start(t, nil) + "," + server.start(t, nil)} {
 		var log strings.Builder
 		db, err := Open("postgres://shop:secret@"+hosts+"/shop?sslmode=disable",
 			&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -255,7 +252,7 @@ func TestReadOnlySettingIsSaidAtOnce(t *testing.T) {
 }
 
 func TestPostgresPasswordIsReadAnew(t *testing.T) {
-	server := fakePostgres{showReadOnly: "off", message: "0/1", wantPassword: "yes"}.start(t)
+	server := fakePostgres{showReadOnly: "off", message: "0/1", wantPassword: "yes"}.start(t, nil)
 	file := filepath.Join(t.TempDir(), "pgpass")
 	t.Setenv("PGPASSFILE", file)
 	for _, attrs := range []string{"primary", "any"} {
@@ -338,7 +335,7 @@ func TestSessionAttrs(t *testing.T) {
 // A wrong password is said at once at the start, and whoever waits later is told that it may pass.
 func TestWrongPasswordIsSaidAtOnce(t *testing.T) {
 	for _, attrs := range []string{"primary", "any"} {
-		server := fakePostgres{wantPassword: "28P01"}.start(t)
+		server := fakePostgres{wantPassword: "28P01"}.start(t, nil)
 		db := must.Get(Open("postgres://shop:secret@"+server+"/shop?sslmode=disable&target_session_attrs="+attrs, nil))(t)
 		defer db.Close()
 		err := db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })

@@ -307,52 +307,33 @@ func TestBrokenPromises(t *testing.T) {
 	}
 }
 
-// A replica that does not come back is not waited for without end, and the others
-// are still checked.
+// A replica that does not come back is not waited for without end, nor is a key that stays in progress. The
+// other replica, and the other keys, are still checked.
 func TestUnansweredKeys(t *testing.T) {
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		if c.replaying && c.replica == 1 {
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		s.good.ServeHTTP(w, r)
-	})
-	s.audit.Create(t.Context())
-	s.audit.Config.Patience = 50 * time.Millisecond
-	s.replay(t)
-	r := s.audit.Result()
-	if want := ([Kinds]int{Unanswered: keys}); r.Broken != want || r.Replayed != keys {
-		t.Errorf("faults are %v and %d replays, want %v and %d", r.Broken, r.Replayed, want, keys)
-	}
-	if r.Again == 0 {
-		t.Error("no key was sent again")
-	}
-}
-
-// A key that stays in progress is not waited for without end, and its replica is
-// not given up.
-func TestKeyStaysInProgress(t *testing.T) {
-	reported := make(chan struct{})
-	var stays atomic.Value // the key that the replica is sent first, as all clients may wait for the others
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		if c.replaying && c.replica == 1 {
-			if stays.CompareAndSwap(nil, c.key); stays.Load() == c.key {
-				w.Header().Set("Retry-After", "1")
-				w.WriteHeader(http.StatusConflict)
-				return
+	for status, unanswered := range map[int]int{http.StatusServiceUnavailable: keys, http.StatusConflict: 1} {
+		reported := make(chan struct{})
+		var first atomic.Value // the key that the replica is sent first, as all clients may wait for the others
+		s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if c.replaying && c.replica == 1 {
+				first.CompareAndSwap(nil, c.key)
+				if unanswered == keys || first.Load() == c.key {
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader(status)
+					return
+				}
+				<-reported
 			}
-			<-reported
+			s.good.ServeHTTP(w, r)
+		})
+		report := sync.OnceFunc(func() { close(reported) })
+		s.audit.Config.OnFault = func(Fault) { report() }
+		s.audit.Create(t.Context())
+		s.audit.Config.Patience = 50 * time.Millisecond
+		s.replay(t)
+		r, want := s.audit.Result(), [Kinds]int{Unanswered: unanswered}
+		if r.Broken != want || r.Replayed != 2*keys-unanswered || r.Again == 0 {
+			t.Errorf("%d: faults are %v, want %v; %+v", status, r.Broken, want, r.Progress)
 		}
-		s.good.ServeHTTP(w, r)
-	})
-	report := sync.OnceFunc(func() { close(reported) })
-	s.audit.Config.OnFault = func(Fault) { report() }
-	s.audit.Create(t.Context())
-	s.audit.Config.Patience = 50 * time.Millisecond
-	s.replay(t)
-	if r := s.audit.Result(); r.Broken != [Kinds]int{Unanswered: 1} || r.Replayed != 2*keys-1 {
-		t.Errorf("faults are %v and %d replays, want one key unanswered and %d", r.Broken, r.Replayed, 2*keys-1)
 	}
 }
 
