@@ -436,6 +436,9 @@ func TestHelp(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", what, help)
 		}
 	}
+	if _, stderr := runCommand(t, 2, "-wait", "0s"); !strings.Contains(stderr, "-url is missing") {
+		t.Errorf("without a URL, it says %s", stderr)
+	}
 }
 
 func TestBadFlags(t *testing.T) {
@@ -478,12 +481,6 @@ func TestBadFlags(t *testing.T) {
 				t.Errorf("the message does not say %s and %s: %s", row.args[0], row.says, stderr)
 			}
 		})
-	}
-}
-
-func TestURLIsNeeded(t *testing.T) {
-	if _, stderr := runCommand(t, 2, "-wait", "0s"); !strings.Contains(stderr, "-url is missing") {
-		t.Errorf("it says %s", stderr)
 	}
 }
 

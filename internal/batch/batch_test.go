@@ -257,18 +257,6 @@ func TestWhoGoesAtOnceRunsWithItsOwnCtx(t *testing.T) {
 	})
 }
 
-func TestWhoGoesAtOnceRunsInItsOwnGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue()
-		q.in = func(*batch.Batch[string]) { runtime.Goexit() }
-		d := q.do("a")[0]
-		<-d.ended
-		if d.returned {
-			t.Error("Do has returned, so that its goroutine was not the one of Run")
-		}
-	})
-}
-
 func TestDetachedBatchDoesNotKeepItsMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -372,7 +360,7 @@ func TestCallDoesNotCallForWhoHasLeft(t *testing.T) {
 	})
 }
 
-// t.FailNow ends the goroutine, if a test calls it in Run.
+// t.FailNow ends the goroutine, if a test calls it in Run: that of Do, unless the batch is detached.
 func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 	each(t, func(t *testing.T, q *queue) {
 		q.in = func(b *batch.Batch[string]) {
