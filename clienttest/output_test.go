@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"example.com/storefront/clienttest"
+	"example.com/storefront/internal/must"
 )
 
 // inOutput is the environment variable of the process whose output is judged: the name of
@@ -44,10 +45,7 @@ func TestSuiteWhoseOutputIsJudged(t *testing.T) {
 // output returns what a run on a client prints.
 func output(t *testing.T, client string, args ...string) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, append(args, "-test.run=^TestSuiteWhoseOutputIsJudged$")...)
 	cmd.Env = append(os.Environ(), inOutput+"="+client)
 	out, _ := cmd.CombinedOutput() // which says whether it failed

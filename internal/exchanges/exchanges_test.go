@@ -6,20 +6,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"example.com/storefront/internal/must"
 )
 
 // faultsOf compares two responses that are written as in the files. If a header or member
 // is recorded as absent, the second response just does not have it.
 func faultsOf(t *testing.T, recorded, now string) string {
 	t.Helper()
-	want, err := parseRecorded(recorded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := parseRecorded(now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want, got := must.Get(parseRecorded(recorded))(t), must.Get(parseRecorded(now))(t)
 	return strings.Join(want.faults(response{got.status, got.header, got.body}), "; ")
 }
 
@@ -136,28 +131,18 @@ func TestRecordWritesOnlyWhereNothingIsRecorded(t *testing.T) {
 		response = "\n-- response --\nHTTP/1.1 200 OK\n"
 	)
 	file := filepath.Join(t.TempDir(), "new.txt")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "store.json"), []byte("{}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(filepath.Dir(file), "store.json"), []byte("{}"), 0o644))
 	// check checks the text, after recording its responses if that is wanted.
 	check := func(text string, record bool) (after string, err error) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o644))
 		synctest.Test(t, func(t *testing.T) {
 			if record {
-				if err := Record(file, new(MemStore)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, Record(file, new(MemStore)))
 			}
 			err = Check(file, new(MemStore), nil)
 		})
-		b, readErr := os.ReadFile(file)
-		if readErr != nil {
-			t.Fatal(readErr)
-		}
-		return string(b), err
+		return string(must.Get(os.ReadFile(file))(t)), err
 	}
 
 	if after, err := check(blank, false); err == nil || after != blank {
