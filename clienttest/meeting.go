@@ -206,8 +206,7 @@ func (v *visit) order() {
 		c := v.begin()
 		c.Item, c.Qty = o.item, o.qty
 		said := c.Asked(fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty))
-		id, err := call(v, func(ctx context.Context) (string,
-			error) {
+		id, err := call(v, func(ctx context.Context) (string, error) {
 			return v.client.CreateOrder(ctx, o.item, o.qty)
 		})
 		said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
@@ -246,8 +245,7 @@ func (v *visit) read() {
 	c := v.begin()
 	get := func(id, want string) {
 		said := c.Asked(fmt.Sprintf("GetProduct(ctx, %q)", id))
-		got, err := call(v, func(ctx context.Context) (string,
-			error) {
+		got, err := call(v, func(ctx context.Context) (string, error) {
 			return v.client.(ProductGetter).GetProduct(ctx, id)
 		})
 		said(&conformance.Result{Text: got, Want: want, Err: err, Stuck: errors.Is(err, errStuck)})

@@ -120,6 +120,9 @@ func saysJSON(status int) func(body string) step {
 	return func(body string) step { return says(status, body, "Content-Type", "application/json") }
 }
 
+// served is a step that the service answers.
+var served = step{times: 1}
+
 func unavailable(retryAfter string) step {
 	return problem(503, "unavailable", "The store is not available.", "", "Retry-After", retryAfter)
 }
@@ -133,41 +136,39 @@ const TwoWalks = "the list changes between two walks"
 
 var walkFaults = []Fault{
 	{Name: "nothing is wrong"},
-	{Name: "a page is empty and has a next", steps: always(step{times: 1}, step{times: 1, empty: true})},
+	{Name: "a page is empty and has a next", steps: always(served, step{times: 1, empty: true})},
 	{Name: "the first page is empty and has a next", steps: always(step{times: 1, empty: true})},
-	{Name: ListChanges, steps: always(step{times: 1}, step{times: 1, change: true})},
+	{Name: ListChanges, steps: always(served, step{times: 1, change: true})},
 	{Name: TwoWalks},
 	{Name: "a page has another Link, too",
 		steps: always(step{times: 1, edit: linked}, step{times: 1, edit: linked})},
 	{Name: "503 in the middle", steps: func(d Dice) []step {
-		return []step{{times: 1},
-			unavailable(d.retryAfter())}
+		return []step{served, unavailable(d.retryAfter())}
 	}},
 	{Name: "429 in the middle", steps: func(d Dice) []step {
-		return []step{{times: 1},
-			says(429, html, "Retry-After", d.retryAfter())}
+		return []step{served, says(429, html, "Retry-After", d.retryAfter())}
 	}},
 	{Name: "a page is cut", steps: cuts(conformance.Whole, conformance.CutBody)},
-	{Name: "a page is lost", steps: always(step{times: 1}, comes(conformance.NoAnswer))},
-	{Name: "200 with a page to sign in", steps: always(step{times: 1}, says(200, signIn))},
+	{Name: "a page is lost", steps: always(served, comes(conformance.NoAnswer))},
+	{Name: "200 with a page to sign in", steps: always(served, says(200, signIn))},
 	{Name: "200 with JSON that is no page", steps: func(d Dice) []step {
-		return []step{{times: 1}, says(200,
+		return []step{served, says(200,
 			d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`), "Content-Type",
 			"application/json")}
 	}},
 	{Name: "the first page is no page",
 		steps: oneOf(saysJSON(200), `{"page":"sign in"}`, `{}`, `null`, `[]`, signIn)},
-	{Name: "304 that was not asked for", steps: always(step{times: 1}, says(304, ""))},
-	{Name: "a page never ends", takes: Minutes, steps: always(step{times: 1}, comes(conformance.Endless))},
+	{Name: "304 that was not asked for", steps: always(served, says(304, ""))},
+	{Name: "a page never ends", takes: Minutes, steps: always(served, comes(conformance.Endless))},
 	{Name: "the cursor becomes invalid", Final: true,
-		steps: always(step{times: 1}, problem(400, "invalid-query", "The query is not valid for this list.",
+		steps: always(served, problem(400, "invalid-query", "The query is not valid for this list.",
 			`,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
 	{Name: "302 to a page to sign in", Final: true,
-		steps: always(step{times: 1}, says(302, "", "Location", "/sign-in"))},
+		steps: always(served, says(302, "", "Location", "/sign-in"))},
 	{Name: "the password expires during the walk", Final: true,
-		steps: always(step{times: 1}, says(401, html, "WWW-Authenticate", "Basic"))},
+		steps: always(served, says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "an outage without end", takes: Days, Final: true, forever: true,
-		steps: always(step{times: 1}, says(503, html))},
+		steps: always(served, says(503, html))},
 }
 
 // linked adds a link before that to the next page, as a program around the service may.
@@ -195,9 +196,7 @@ var productFaults = []Fault{
 	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")),
 		pause: time.Millisecond},
 	{Name: "503", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
-	{Name: "503 between", steps: func(d Dice) []step {
-		return []step{{times: 1}, unavailable(d.retryAfter())}
-	}},
+	{Name: "503 between", steps: func(d Dice) []step { return []step{served, unavailable(d.retryAfter())} }},
 	{Name: "429", steps: func(d Dice) []step {
 		return []step{says(429, html, "Retry-After", d.retryAfter())}
 	}},
@@ -211,9 +210,9 @@ var productFaults = []Fault{
 	{Name: "304 that was not asked for", steps: always(says(304, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403", Final: true, steps: always(says(403, html))},
-	{Name: "403 between", Final: true, steps: always(step{times: 1}, says(403, html))},
+	{Name: "403 between", Final: true, steps: always(served, says(403, html))},
 	{Name: "an outage between", takes: Days, Final: true, forever: true,
-		steps: always(step{times: 1}, says(503, html))},
+		steps: always(served, says(503, html))},
 	{Name: Missing, Final: true},
 }
 
