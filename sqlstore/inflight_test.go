@@ -82,7 +82,7 @@ func accept() error { return nil }
 // Calls that wait for a try do not count as calls in progress: MaxCalls is 1 here.
 func TestCallsWithOneKeyShareATry(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
-		s, _ := newScript(t, engine)
+		s := &script{end: make(chan func() error)}
 		db := open(t, newFakeDB(engine))
 		store := sqlstore.New(db, &sqlstore.Options{Accept: s.accept, MaxCalls: 1})
 		var calls []*sharer
