@@ -215,7 +215,8 @@ func (s *Store) askServers(ctx context.Context, statement func(*statements) stri
 			break
 		}
 		// Any answer shows that the server is there, unless it says that it is not the primary.
-		if _, err := conn.ExecContext(ctx, statement(db.sql())); ctx.Err() != nil || classOf(err) >= notPrimary {
+		_, err = conn.ExecContext(ctx, statement(db.sql()))
+		if ctx.Err() != nil || classOf(err) >= notPrimary {
 			break
 		}
 		name, err := db.server(ctx, conn)

@@ -50,7 +50,8 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	case r.err == nil && r.fingerprint != key.Fingerprint:
 		r = result{outcome: outcome{err: storefront.ErrKeyReused}}
 	case lead == nil && r.err != nil && r.err == waiting.Err() && ctx.Err() == nil:
-		r.err = fmt.Errorf("%w: another call with the key has not ended: %w", storefront.ErrUnavailable, r.err)
+		r.err = fmt.Errorf("%w: another call with the key has not ended: %w",
+			storefront.ErrUnavailable, r.err)
 	}
 	counted = s.stats.outcome(ctx, r.err, lead != nil && r.state == created)
 	if accepted, ok := r.err.(acceptError); ok {
@@ -225,7 +226,8 @@ func (s *Store) forgetByThousands(ctx context.Context, pause func(took time.Dura
 		more = false // if others forget these keys, or nobody can, this is the last search
 		for some := range slices.Chunk(ids, keysPerStatement) {
 			began := time.Now()
-			n, err := s.exec(ctx, func(st *statements) string { return st.forget + st.rowsFrom(2, 1, len(some)) },
+			n, err := s.exec(ctx,
+				func(st *statements) string { return st.forget + st.rowsFrom(2, 1, len(some)) },
 				slices.Insert(some, 0, any(before))...)
 			if total += n; err == nil && n > 0 {
 				more = len(ids) == keysPerLook
