@@ -162,7 +162,8 @@ func (e *explorer) serveChange(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, err := storefront.NewResource(change.ID, nil); err != nil {
-		refuse(http.StatusUnprocessableEntity, "An ID has 1 to 255 bytes of UTF-8 without control characters.")
+		refuse(http.StatusUnprocessableEntity,
+			"An ID has 1 to 255 bytes of UTF-8 without control characters.")
 		return
 	}
 	switch err := e.change(r.Context(), change); {

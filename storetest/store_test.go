@@ -40,16 +40,6 @@ var wrongMethods = []wrongStore{
 		}
 		s.lookFirst()
 	}, []string{concurrently}, "state that calls share"},
-	{"ListUsers ignores ctx", func(s *store) {
-		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
-			return s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit)
-		}
-	}, []string{done}, "returned no error"},
-	{"GetProduct ignores ctx", func(s *store) {
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
-		}
-	}, []string{done}, "returned no error"},
 	{"CreateOrder looks at ctx only where it waits for its turn", func(s *store) {
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
 			return right(context.WithoutCancel(ctx), k, o)
