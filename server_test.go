@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"example.com/storefront/internal/must"
+	"example.com/storefront/internal/pipes"
 )
 
 // A rawConn is a client's side of a connection, for what http.Client does not
@@ -200,34 +203,15 @@ func TestAnswersComeAfterTheBody(t *testing.T) {
 	}
 }
 
-// A pipeListener accepts the other ends of net.Pipe, where nothing is on the way:
-// who writes waits for the reader.
-type pipeListener chan net.Conn
-
-func (l pipeListener) Accept() (net.Conn, error) {
-	if conn, ok := <-l; ok {
-		return conn, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (l pipeListener) Close() error   { return nil }
-func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
-
 // overAPipe has server answer a request that comes over a pipe.
 func overAPipe(t *testing.T, server *http.Server, request string) *http.Response {
 	t.Helper()
-	l := make(pipeListener)
+	l := pipes.Listen()
 	go server.Serve(l)
-	ours, theirs := net.Pipe()
-	t.Cleanup(func() { ours.Close(); close(l) })
-	l <- theirs
+	ours := must.Get(l.Dial(t.Context(), "", ""))(t)
+	t.Cleanup(func() { ours.Close(); l.Close() })
 	io.WriteString(ours, request)
-	result, err := http.ReadResponse(bufio.NewReader(ours), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result
+	return must.Get(http.ReadResponse(bufio.NewReader(ours), nil))(t)
 }
 
 // A client that writes before it reads and a server that answers before it has

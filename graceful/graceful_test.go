@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/pipes"
 )
 
 // When it stops listening, no connection is left over which a request could be on its way.
@@ -44,10 +45,10 @@ func testDelay(t *testing.T, version string) {
 			}
 		},
 	}
-	pipes := newPipeListener()
+	listener := pipes.Listen()
 	served := make(chan error, 1)
 	opts := &Options{Delay: 10 * time.Second, Check: func(context.Context) error { return nil }}
-	go func() { served <- Serve(ctx, server, pipes, opts) }()
+	go func() { served <- Serve(ctx, server, listener, opts) }()
 
 	var clients []func(wantReadyz int)
 	for _, row := range []struct {
@@ -58,7 +59,7 @@ func testDelay(t *testing.T, version string) {
 		{"GET /v1/users?limit=0", 400}, {"POST /v1/orders", 415}, {"GET /v1/products/p", 404}, {"GET //", 404},
 		{"GET /openapi.json", 200}, {"GET /livez", 200}, {"GET /readyz", 0},
 	} {
-		transport := &http.Transport{Protocols: &protocols, DialContext: pipes.dial}
+		transport := &http.Transport{Protocols: &protocols, DialContext: listener.Dial}
 		defer transport.CloseIdleConnections()
 		clients = append(clients, func(wantReadyz int) {
 			method, path, _ := strings.Cut(row.request, " ")
@@ -104,36 +105,6 @@ func testDelay(t *testing.T, version string) {
 	}
 }
 
-// A pipeListener accepts connections of its own network.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	close  func()
-}
-
-func newPipeListener() *pipeListener {
-	closed := make(chan struct{})
-	return &pipeListener{make(chan net.Conn), closed, sync.OnceFunc(func() { close(closed) })}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { l.close(); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	l.conns <- server
-	return client, nil
-}
-
 func TestDelay(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -151,7 +122,7 @@ func TestDelay(t *testing.T) {
 				end(row.cause)
 				began := time.Now()
 				var progress strings.Builder
-				err := Serve(ctx, new(http.Server), newPipeListener(), &Options{Delay: row.delay, Progress: &progress})
+				err := Serve(ctx, new(http.Server), pipes.Listen(), &Options{Delay: row.delay, Progress: &progress})
 				if took := time.Since(began); err != nil || took != row.want {
 					t.Errorf("it ended after %v with %v, want %v", took, err, row.want)
 				}
@@ -170,16 +141,16 @@ func TestDelay(t *testing.T) {
 func TestRequestInFlightIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		pipes, arrived, answer := newPipeListener(), make(chan struct{}), make(chan struct{})
+		listener, arrived, answer := pipes.Listen(), make(chan struct{}), make(chan struct{})
 		served := make(chan error, 1)
 		go func() {
 			served <- Serve(ctx, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				close(arrived)
 				<-answer
 				io.WriteString(w, "done")
-			})}, pipes, nil)
+			})}, listener, nil)
 		}()
-		client := &http.Client{Transport: &http.Transport{DialContext: pipes.dial}}
+		client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial}}
 		got := make(chan string, 1)
 		go func() {
 			w, err := client.Get("http://localhost/")
@@ -213,9 +184,9 @@ func TestFailureOfTheServerIsReturned(t *testing.T) {
 			if delay > 0 {
 				end()
 			}
-			pipes := newPipeListener()
-			time.AfterFunc(time.Second, func() { pipes.Close() })
-			if err := Serve(ctx, new(http.Server), pipes, &Options{Delay: delay}); !errors.Is(err, net.ErrClosed) {
+			listener := pipes.Listen()
+			time.AfterFunc(time.Second, func() { listener.Close() })
+			if err := Serve(ctx, new(http.Server), listener, &Options{Delay: delay}); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("with a delay of %v: %v, want ErrClosed", delay, err)
 			}
 			end()
@@ -227,7 +198,7 @@ func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	serve := func(server *http.Server) *http.Server {
-		if err := Serve(ended, server, newPipeListener(), nil); err != nil {
+		if err := Serve(ended, server, pipes.Listen(), nil); err != nil {
 			t.Fatal(err)
 		}
 		return server

@@ -2,7 +2,6 @@ package faultreport
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"log"
 	"maps"
 	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,6 +23,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/faults"
+	"example.com/storefront/internal/pipes"
 )
 
 // A world is a shop and the way to it, in memory.
@@ -32,18 +31,18 @@ type world struct {
 	t     *testing.T
 	shop  *Server
 	store *storefront.MemStore
-	conns chan net.Conn
+	pipes *pipes.Listener
 }
 
 // inWorld runs a test where time passes only while all wait. The buyer's name is b.
 func inWorld(t *testing.T, test func(w *world, b *buyer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, store: new(storefront.MemStore), conns: make(chan net.Conn)}
+		w := &world{t: t, store: new(storefront.MemStore), pipes: pipes.Listen()}
 		w.fill(3)
 		w.shop = New(7, w.store)
 		server := &http.Server{Handler: w.shop, ErrorLog: log.New(io.Discard, "", 0)}
-		go server.Serve(w)
+		go server.Serve(w.pipes)
 		defer server.Close()
 		defer w.shop.EndWaits()
 		test(w, w.buyer("b"))
@@ -59,21 +58,6 @@ func (w *world) fill(n int) {
 	w.store.Products.Put(storefront.MustResource("teapot", nil))
 }
 
-func (w *world) Accept() (net.Conn, error) {
-	if conn, ok := <-w.conns; ok {
-		return conn, nil
-	}
-	return nil, net.ErrClosed
-}
-func (w *world) Addr() net.Addr { return &net.UnixAddr{Name: "shop.test", Net: "pipe"} }
-func (w *world) Close() error   { close(w.conns); return nil }
-
-func (w *world) dial(context.Context, string, string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	w.conns <- theirs
-	return ours, nil
-}
-
 // A buyer does what docs/wire.md says, but for its habits.
 type buyer struct {
 	http *http.Client
@@ -87,7 +71,7 @@ type buyer struct {
 
 func (w *world) buyer(name string) *buyer {
 	return &buyer{name: name, tries: 1000, pause: mathrand.N[time.Duration], http: &http.Client{
-		Transport:     &http.Transport{DialContext: w.dial, DisableKeepAlives: true},
+		Transport:     &http.Transport{DialContext: w.pipes.Dial, DisableKeepAlives: true},
 		Timeout:       40 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
