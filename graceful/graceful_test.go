@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/internal/pipes"
 )
 
@@ -197,16 +198,6 @@ func TestFailureOfTheServerIsReturned(t *testing.T) {
 func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
-	serve := func(server *http.Server) *http.Server {
-		if err := Serve(ended, server, pipes.Listen(), nil); err != nil {
-			t.Fatal(err)
-		}
-		return server
-	}
-	limits := func(s *http.Server) [5]int64 {
-		return [5]int64{int64(s.ReadHeaderTimeout), int64(s.ReadTimeout), int64(s.WriteTimeout),
-			int64(s.IdleTimeout), int64(s.MaxHeaderBytes)}
-	}
 	const second = int64(time.Second)
 	for _, row := range []struct {
 		server *http.Server
@@ -216,7 +207,11 @@ func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 		{&http.Server{ReadHeaderTimeout: -1, ReadTimeout: 1, WriteTimeout: 2, IdleTimeout: 3, MaxHeaderBytes: 4},
 			[5]int64{-1, 1, 2, 3, 4}},
 	} {
-		if got := limits(serve(row.server)); got != row.want {
+		s := row.server
+		must.OK(t, Serve(ended, s, pipes.Listen(), nil))
+		got := [5]int64{int64(s.ReadHeaderTimeout), int64(s.ReadTimeout), int64(s.WriteTimeout),
+			int64(s.IdleTimeout), int64(s.MaxHeaderBytes)}
+		if got != row.want {
 			t.Errorf("the limits are %d, want %d", got, row.want)
 		}
 	}

@@ -239,11 +239,10 @@ func TestReadOnlySettingIsSaidAtOnce(t *testing.T) {
 	standby := fakePostgres{showReadOnly: "on", recovery: "t"}
 	for _, hosts := range []string{server.start(t, nil), standby.start(t, nil) + "," + server.start(t, nil)} {
 		var log strings.Builder
-		db, err := Open("postgres://shop:secret@"+hosts+"/shop?sslmode=disable",
-			&Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		must.OK(t, err)
+		opts := &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		db := must.Get(Open("postgres://shop:secret@"+hosts+"/shop?sslmode=disable", opts))(t)
 		defer db.Close()
-		err = db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
+		err := db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
 		if err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on (user)") ||
 			strings.Contains(err.Error(), "secret") || log.Len() > 0 {
 			t.Errorf("%v, want an error that says what is wrong; the log is %s", err, &log)
@@ -257,9 +256,8 @@ func TestPostgresPasswordIsReadAnew(t *testing.T) {
 	t.Setenv("PGPASSFILE", file)
 	for _, attrs := range []string{"primary", "any"} {
 		writeFile(t, file, "*:*:*:*:first\n")
-		db, err := Open("postgres://shop@"+server+"/shop?sslmode=disable"+
-			"&default_query_exec_mode=simple_protocol&target_session_attrs="+attrs, nil)
-		must.OK(t, err)
+		db := must.Get(Open("postgres://shop@"+server+"/shop?sslmode=disable"+
+			"&default_query_exec_mode=simple_protocol&target_session_attrs="+attrs, nil))(t)
 		defer db.Close()
 		db.SetMaxIdleConns(-1) // each query has a connection of its own
 		for _, want := range []string{"first", "second"} {
