@@ -357,7 +357,6 @@ func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
 func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
 	for _, after := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-
 			f := newFakeDB(postgres)
 			f.server.took = time.Millisecond
 			runs := 0

@@ -41,7 +41,7 @@ var mutations = []mutation{
 		"TestContract"},
 	{"Scope and value are not kept apart in the hash of a key",
 		"sqlstore", "keyHash", "uint64(len(scope))", "0",
-		"TestReplayWithTheSameIDIsTheStoredOrder"},
+		"TestReplayWaitsForACommit"},
 
 	// Orders.
 	{"A replay is not told: a client counts an order twice",
