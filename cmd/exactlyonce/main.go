@@ -94,14 +94,15 @@ func main() {
 		Prefix:  "exactlyonce-" + rand.Text()[:8] + "-", // so that no run meets the keys of another
 		Proxies: true,
 	}
+	var urls, headers []string // package flag would print a wrong one, which may have a password
 	flag.Func("url", "where the shop is, with its prefix and without /v1/orders: `http://host:port`, or "+
-		"several with commas between them", func(value string) error { return addURLs(&c, value) })
+		"several with commas between them", func(value string) error { urls = append(urls, value); return nil })
 	flag.IntVar(&c.Orders, "orders", 10_000, "how `many` orders to create")
 	flag.IntVar(&c.Clients, "clients", 64, "how `many` clients create them at the same time")
 	flag.Uint64Var(&c.Seed, "seed", 1, "of the clients' random choices")
 	flag.StringVar(&c.Item, "item", "", "what to order; without it, every order is of an item of its own")
 	flag.Func("header", "`'Name: value'` to send with every request, such as Authorization; may be repeated",
-		func(value string) error { return addHeader(c.Header, value) })
+		func(value string) error { headers = append(headers, value); return nil })
 	wait := flag.Duration("wait", 30*time.Second,
 		"how long the shop may take to come up and acknowledge the first order")
 	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
@@ -110,7 +111,14 @@ func main() {
 	name := flag.String("report", "", "`file` to write a report to, in HTML: a regular one, a pipe or a FIFO")
 	flag.Usage = usage
 	flag.Parse()
-	if err := check(c, *wait); err != nil {
+	var wrong []error
+	for _, value := range urls {
+		wrong = append(wrong, addURLs(&c, value))
+	}
+	for _, line := range headers {
+		wrong = append(wrong, addHeader(c.Header, line))
+	}
+	if err := cmp.Or(append(wrong, check(c, *wait))...); err != nil {
 		fail(statusFlags, err)
 	}
 	var report *os.File
@@ -173,11 +181,11 @@ func addURLs(c *audit.Config, value string) error {
 		u, err := url.Parse(text)
 		switch {
 		case err != nil:
-			return errors.New("not a URL") // it may have a password, which err would show
+			return errors.New("-url: not a URL") // it may have a password, which err would show
 		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return errors.New("a URL begins with http:// or https:// and a host")
+			return errors.New("-url: a URL begins with http:// or https:// and a host")
 		case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-			return errors.New("a URL of a shop has neither a query nor a fragment")
+			return errors.New("-url: a URL of a shop has neither a query nor a fragment")
 		}
 		c.URLs = append(c.URLs, strings.TrimRight(text, "/"))
 	}
@@ -197,11 +205,11 @@ var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x0
 func addHeader(h http.Header, line string) error {
 	parts := headerLine.FindStringSubmatch(line)
 	if parts == nil {
-		return errors.New("not of the form 'Name: value'")
+		return errors.New("-header is not of the form 'Name: value'")
 	}
 	switch name := http.CanonicalHeaderKey(parts[1]); name {
 	case "Content-Length", "Content-Type", "Idempotency-Key", "Transfer-Encoding":
-		return fmt.Errorf("%s is set by this program", name)
+		return fmt.Errorf("-header: %s is set by this program", name)
 	}
 	h.Add(parts[1], strings.TrimRight(parts[2], " \t"))
 	return nil

@@ -455,12 +455,14 @@ func TestBadFlags(t *testing.T) {
 		{[]string{"-url", url + ",localhost"}, "http://"},
 		{[]string{"-url", url + "?a=b"}, "query"},
 		{[]string{"-url", "http://%zz"}, "not a URL"},
+		{[]string{"-url", "http://user:secret@host:port"}, "not a URL"},
 		{[]string{"-orders", "0"}, "1"},
 		{[]string{"-clients", "0"}, "1"},
 		{[]string{"-wait", "-1s"}, "negative"},
 		{[]string{"-timeout", "0s"}, "more than 0"},
 		{[]string{"-patience", "-1s"}, "more than 0"},
 		{[]string{"-header", "Authorization"}, "Name: value"},
+		{[]string{"-header", "Authorization Bearer secret"}, "Name: value"},
 		{[]string{"-header", "A: b\nC: d"}, "Name: value"},
 		{[]string{"-header", "idempotency-key: k"}, "Idempotency-Key"},
 		{[]string{"-url", url, "http://127.0.0.1:2"}, "unexpected argument"},
@@ -479,6 +481,9 @@ func TestBadFlags(t *testing.T) {
 			}
 			if !strings.Contains(stderr, row.args[0]) || !strings.Contains(stderr, row.says) {
 				t.Errorf("the message does not say %s and %s: %s", row.args[0], row.says, stderr)
+			}
+			if strings.Contains(stderr, "secret") {
+				t.Errorf("the message has what nobody may see: %s", stderr)
 			}
 		})
 	}
