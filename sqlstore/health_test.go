@@ -250,32 +250,6 @@ func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
 	})
 }
 
-// Writes to a primary without its standby hang; reads do not.
-func TestReadsGoOnWhileOrdersHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProductDB()
-		f.before = func(ctx context.Context, kind string) error {
-			if kind == "INSERT" || kind == "EMIT" {
-				return hang(ctx, kind)
-			}
-			return nil
-		}
-		store := inTime(open(t, f), nil)
-		propose(t.Context(), store, "a")()
-		probe := propose(t.Context(), store, "b")
-		fill(t, store, 1)
-		began := time.Now()
-		_, err := propose(t.Context(), store, "c")()
-		if took := time.Since(began); !errors.Is(err, storefront.ErrUnavailable) || took > 2*time.Second {
-			t.Errorf("CreateOrder returned %v after %v", err, took)
-		}
-		if took := fill(t, store, 10); took != 0 {
-			t.Errorf("reads took %v", took)
-		}
-		probe()
-	})
-}
-
 // wait returns an Accept that takes a time d, and counts its calls.
 func wait(d time.Duration, calls *int) acceptor {
 	return func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
