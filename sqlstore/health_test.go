@@ -478,20 +478,6 @@ func TestConnectingMayTakeLong(t *testing.T) {
 	})
 }
 
-// If no connection is left over which the store could ask, nobody knows whether the server is
-// there. The next try has more time.
-func TestAcceptIsNotBlamedForAServerThatIsLeft(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		db := open(t, newFakeDB(engine))
-		db.SetMaxOpenConns(2)
-		defer must.Get(db.Conn(t.Context()))(t).Close() // the program's own work
-		runs := 0
-		if wantOrder(t, inTime(db, wait(3*time.Second, &runs))); runs > 2 {
-			t.Errorf("%v: Accept ran %d times", engine, runs)
-		}
-	})
-}
-
 // A call that is cancelled soon says nothing about the database.
 func TestCallsThatAreCancelledAreNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
