@@ -96,7 +96,8 @@ func main() {
 	}
 	var urls, headers []string // package flag would print a wrong one, which may have a password
 	flag.Func("url", "where the shop is, with its prefix and without /v1/orders: `http://host:port`, or "+
-		"several with commas between them", func(value string) error { urls = append(urls, value); return nil })
+		"several with commas between them",
+		func(value string) error { urls = append(urls, value); return nil })
 	flag.IntVar(&c.Orders, "orders", 10_000, "how `many` orders to create")
 	flag.IntVar(&c.Clients, "clients", 64, "how `many` clients create them at the same time")
 	flag.Uint64Var(&c.Seed, "seed", 1, "of the clients' random choices")
