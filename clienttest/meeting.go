@@ -19,6 +19,7 @@ import (
 
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/faults"
+	"example.com/storefront/internal/pipes"
 )
 
 // A meeting is that of a fault and the clients that meet it at the same time.
@@ -129,9 +130,9 @@ func (m *meeting) open(t *testing.T) {
 		var service Service
 		client := &http.Transport{DisableKeepAlives: true}
 		if m.bubble() {
-			pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-			client.DialContext = pipes.dial
-			listener, service.URL = pipes, "http://shop.test"
+			shop := pipes.Listen()
+			client.DialContext = shop.Dial
+			listener, service.URL = shop, "http://shop.test"
 		} else {
 			var err error
 			if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -338,38 +339,3 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (t *transport) stop() { t.left.Store(0) }
 func (t *transport) idle() { t.CloseIdleConnections() }
-
-// A pipeListener accepts the other ends of the connections that dial makes, in memory.
-type pipeListener struct {
-	conns  chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case l.conns <- theirs:
-		return ours, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "shop.test", Net: "pipe"} }

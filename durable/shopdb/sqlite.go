@@ -73,8 +73,8 @@ func openSQLite(name string, o Options) (*sql.DB, func(context.Context), error) 
 func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if other := otherLibrary(info); other != "" {
-			return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, modernc.org/sqlite and %s, "+
-				"and would lose orders: when one closes a file, the system drops the locks of the other",
+			return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, modernc.org/sqlite and "+
+				"%s, and would lose orders: when one closes a file, the system drops the locks of the other",
 				name, other)
 		}
 	}
