@@ -94,6 +94,9 @@ type statements struct {
 	// table, "" and what is wrong with it. For a view, the type is one that no column has.
 	catalog string
 
+	// looksAgain is how often the catalog must say again that something is wrong.
+	looksAgain int
+
 	// tables are the store's tables, with the types of the columns that all versions have.
 	tables map[string]map[string]string
 

@@ -30,16 +30,17 @@ func (s *Store) lookAtTables(ctx context.Context) (missing string, err error) {
 // lookAtTables returns an error if a table is not as the store needs it, or not the store's, and the name
 // of a table that is not there. It returns neither if the database does not tell.
 //
-// What is wrong must stay: while an ALTER TABLE ends, as of a Migrate elsewhere, MariaDB leaves the table
-// out of a part of its catalog.
+// Where the catalog may be wrong for a moment, what is wrong must stay.
 func (c *session) lookAtTables(ctx context.Context, st *statements) (missing string, err error) {
-	for pause := 50 * time.Millisecond; ; pause *= 2 {
+	pause := 20 * time.Millisecond
+	for look := 0; ; look++ {
 		missing, err = c.lookOnce(ctx, st)
-		if err == nil || transient(err) || pause > 400*time.Millisecond {
+		if err == nil || transient(err) || look == st.looksAgain {
 			return missing, err
 		}
 		select {
 		case <-time.After(pause):
+			pause *= 2
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
