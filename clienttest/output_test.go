@@ -81,7 +81,7 @@ func TestFailureTellsWhatHappened(t *testing.T) {
 	if !regexp.MustCompile(`(?s)` + strings.Join([]string{
 		`FAIL: TestSuiteWhoseOutputIsJudged/orders/the_answer_is_lost_after_the_order_was_created/one-key`,
 		`Request 2 has another key than request 1`,
-		`The broken promise: All tries of an order have one key`,
+		`The broken promise \(second order\): All tries of an order have one key`,
 		`What happens to a shop otherwise: .*delivers twice`,
 		`-clienttest.seed=3:`,
 		`0\.000 s  CreateOrder\(ctx, "teapot", 2\) is called`,

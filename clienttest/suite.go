@@ -162,7 +162,7 @@ func (s *suite) judge(t *testing.T, kind conformance.Kind, calls []*conformance.
 
 // explain says what a client did wrong. Of the stories, which are long, two are enough.
 func (s *suite) explain(check *conformance.Check, v conformance.Violation) string {
-	text := v.Text + "\nThe broken promise: " + check.Promise
+	text := fmt.Sprintf("%s\nThe broken promise (%v): %s", v.Text, check.Weight, check.Promise)
 	if s.told[check.Name]++; s.told[check.Name] > 2 {
 		return text
 	}

@@ -89,7 +89,8 @@ var wrongClients = []wrongClient{
 	}, []string{"random-key"}},
 	{"no key", tries(func(_ int, _ string, body []byte) (string, []byte) { return "", body }),
 		[]string{"request"}},
-	{"another key after order-refused", anew(says("order-refused")), []string{"agreement", "one-key", "stops"}},
+	{"another key after order-refused", anew(says("order-refused")), []string{"agreement", "one-key"}},
+	{"another key once it has signed in", anew(status(401)), []string{"agreement", "one-key"}},
 	{"another key when it goes on", resumes(func(ctx context.Context, c *client, open *openError) (string, error) {
 		return c.place(ctx, rand.Text(), open.body, open.first)
 	}), []string{"agreement", "one-key"}},

@@ -24,6 +24,9 @@ type Call struct {
 
 	Item string // to be ordered, if it is known
 	Qty  int64
+	// Patience is for how long the client goes on with an order, before it returns an error and
+	// leaves the rest to a queue. If it is 0, nothing goes on by itself.
+	Patience time.Duration
 
 	Items   []string        // of the list, when the walk began
 	Changed map[string]bool // items that came or went during the walk
@@ -61,7 +64,7 @@ type Exchange struct {
 	Method, Target, Path string
 	Key                  string // Idempotency-Key, without quotes
 	Tag                  string // If-None-Match
-	Authorization        string
+	Credentials          string // Authorization and Cookie
 	Body                 []byte
 	Cursor               string
 	CursorKnown          bool // the service has given it out

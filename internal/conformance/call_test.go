@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // Clients write a number as their language does, and may write it in another way when they try again.
@@ -19,5 +20,39 @@ func TestNumbersAreValues(t *testing.T) {
 		if same := (&Exchange{Body: body}).SameOrder(&Exchange{Body: []byte(`{"qty":2,"item":"teapot"}`)}); same != (row.want == 2) {
 			t.Errorf("%s is the same as of 2: %t", body, same)
 		}
+	}
+}
+
+// A client that cannot be asked may have left an order to its queue, but not before its time.
+func TestQueueTakesOverAfterThePatienceOfTheClient(t *testing.T) {
+	for _, row := range []struct {
+		patience time.Duration
+		tries    []time.Duration // when they ended, without an answer
+		right    bool
+	}{
+		{0, []time.Duration{0, time.Second}, false},
+		{30 * time.Second, []time.Duration{0, time.Second}, true},
+		{30 * time.Second, []time.Duration{time.Second}, false},
+		{30 * time.Second, []time.Duration{40 * time.Second}, true}, // which was a long one
+	} {
+		began := time.Now().Add(-time.Hour)
+		c := &Call{Kind: Orders, Began: began, Patience: row.patience}
+		for _, after := range row.tries {
+			c.Exchanges = append(c.Exchanges, &Exchange{At: began, Ended: began.Add(after), Expected: true,
+				Delivery: NoAnswer, Done: true})
+		}
+		if _, violation := goesOn(c, 0, c.parts()[0]); (violation == "") != row.right {
+			t.Errorf("with a patience of %v, tries that ended after %v: %q", row.patience, row.tries, violation)
+		}
+	}
+}
+
+func TestHeaviestChecksComeFirst(t *testing.T) {
+	var was Weight
+	for _, c := range Checks(Orders) {
+		if c.Weight < was {
+			t.Errorf("%s, a %v, comes after a %v", c.Name, c.Weight, was)
+		}
+		was = c.Weight
 	}
 }

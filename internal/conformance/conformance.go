@@ -5,7 +5,10 @@
 // [Check] says of calls whether the client kept one rule, and if not, what it did.
 package conformance
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A Kind is what a client does.
 type Kind string
@@ -20,11 +23,26 @@ const (
 // A Check is one rule.
 type Check struct {
 	Name    string // such as one-key
+	Weight  Weight
 	Promise string // that a right client keeps
 	Harm    string // to a shop otherwise
 
 	each func(c *Call) (met bool, violation string)
 	all  func(calls []*Call) (met bool, of *Call, violation string)
+}
+
+// A Weight is what a broken promise means to the shop's owner. The heaviest comes first.
+type Weight int
+
+const (
+	LostOrder   Weight = iota // somebody believes in an order that does not exist, or does not learn of one
+	SecondOrder               // the shop delivers twice, or may
+	WrongData                 // somebody sees what is not so, or nothing
+	Rude                      // a load on the shop
+)
+
+func (w Weight) String() string {
+	return [...]string{"lost order", "second order", "wrong data", "rude"}[w]
 }
 
 // MostRequests is how many requests a call can have before its client counts as one that
@@ -37,15 +55,17 @@ type Violation struct {
 	Text string
 }
 
-// Checks returns those of a kind.
+// Checks returns those of a kind, the heaviest first.
 func Checks(kind Kind) []*Check {
+	checks := walkChecks
 	switch kind {
 	case Orders:
-		return slices.Clone(orderChecks)
+		checks = orderChecks
 	case Products:
-		return slices.Clone(productChecks)
+		checks = productChecks
 	}
-	return slices.Clone(walkChecks)
+	return slices.SortedStableFunc(slices.Values(checks),
+		func(a, b *Check) int { return cmp.Compare(a.Weight, b.Weight) })
 }
 
 // Together reports whether the check needs the calls of several clients.

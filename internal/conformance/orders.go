@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -10,59 +11,60 @@ import (
 )
 
 var orderChecks = []*Check{
-	{"request", "Each try is a request that the service takes.",
+	{"request", LostOrder, "Each try is a request that the service takes.",
 		"The service creates nothing for a request that it refuses.", orderRequest, nil},
-	{"one-key", "All tries of an order have one key, which is made before the first.",
+	{"one-key", SecondOrder, "All tries of an order have one key, which is made before the first.",
 		"An order whose answer was lost is there. With another key, the next try creates a second one, " +
 			"and the shop delivers twice.", oneKey, nil},
-	{"same-order", "All tries of an order send the same order.",
+	{"same-order", LostOrder, "All tries of an order send the same order.",
 		"If the first try has arrived, the service answers 422 idempotency-key-reused, and the client " +
 			"never learns of its order.", sameOrder, nil},
-	{"goes-on", "Tries go on until an answer is final, for 10 minutes at least.",
+	{"goes-on", LostOrder, "Tries go on until an answer is final, for 10 minutes at least, or until the " +
+		"client leaves the order to a queue, which goes on.",
 		"The order may be there, and nobody knows of it; or it is not, and a try more would have " +
 			"created it.", eachOf((*Call).parts, goesOn), nil},
-	{"stops", "No try follows a final answer.",
+	{"stops", Rude, "No try follows a final answer.",
 		"Requests that cannot succeed are a load on the shop, and go on until somebody notices.",
 		eachOf((*Call).parts, stops), nil},
-	{"silence", "Nothing is sent once the client has said how the order ended.",
+	{"silence", SecondOrder, "Nothing is sent once the client has said how the order ended.",
 		"The program believes that there is no order, or puts it right by hand, and then the order is " +
 			"created after all.", silence, nil},
-	{"success", "Only 201 with an order says that there is one.",
+	{"success", LostOrder, "Only 201 with an order says that there is one.",
 		"The program tells its customer that the order was placed, and the shop has never heard of it.",
 		eachOf((*Call).parts, success), nil},
-	{"right-id", "The client returns the ID of the order in the answer with 201.",
+	{"right-id", WrongData, "The client returns the ID of the order in the answer with 201.",
 		"The program keeps the ID of an order that nobody can find.", eachOf((*Call).parts, rightID), nil},
-	{"takes-order", "201 with an order is success, also with Idempotent-Replayed.",
+	{"takes-order", SecondOrder, "201 with an order is success, also with Idempotent-Replayed.",
 		"The order is there, the program believes that it is not, and places it again.",
 		eachOf((*Call).parts, takesOrder), nil},
-	{"agreement", "In the end, the shop has one order at most.",
+	{"agreement", SecondOrder, "In the end, the shop has one order at most.",
 		"It delivers all of them.", agreement, nil},
-	{"retry-after", "A client waits for the seconds of Retry-After, and where these are more than a " +
+	{"retry-after", Rude, "A client waits for the seconds of Retry-After, and where these are more than a " +
 		"minute, for a minute at least.",
 		"A shop that is about to recover is kept busy with requests that it has to refuse.",
 		eachOf((*Call).parts, waitsAsTold), nil},
-	{"comes-back", "A client is back within an hour and two minutes, whatever Retry-After says.",
+	{"comes-back", LostOrder, "A client is back within an hour and two minutes, whatever Retry-After says.",
 		"One wrong header, of any proxy, and the order is not placed today.",
 		eachOf((*Call).parts, comesBack), nil},
-	{"try-limit", "A try has a limit of two minutes at most, the body of its answer included; 40 " +
+	{"try-limit", LostOrder, "A try has a limit of two minutes at most, the body of its answer included; 40 " +
 		"seconds are right.",
 		"A connection that was cut off silently is never noticed, and the client waits for ever.",
 		(*Call).leaves, nil},
-	{"redirects", "The redirect of an order is not followed.",
+	{"redirects", LostOrder, "The redirect of an order is not followed.",
 		"Libraries turn POST into GET, or send the order to another shop. A page to sign in answers " +
 			"200, and no order was placed.", eachOf(exchanges, followsNoRedirect), nil},
-	{"ends", "Tries end within 24 hours of the first, also those of a client that goes on with an " +
+	{"ends", SecondOrder, "Tries end within 24 hours of the first, also those of a client that goes on with an " +
 		"order later.",
 		"The service may have forgotten the key by then, and a try creates a second order.", endsInADay, nil},
-	{"own-key", "Each order has a key of its own, also if it equals another.",
+	{"own-key", LostOrder, "Each order has a key of its own, also if it equals another.",
 		"The customer who orders twice gets one order, or the second order is refused.", nil, ownKey},
-	{"random-key", "Keys are so random that no two clients make the same; 120 bits are right.",
+	{"random-key", LostOrder, "Keys are so random that no two clients make the same; 120 bits are right.",
 		"Two customers get the same key, and one of them the other's order in place of the own.",
 		nil, randomKey},
-	{"waits-grow", "Waits between tries grow while nothing helps.",
+	{"waits-grow", Rude, "Waits between tries grow while nothing helps.",
 		"A shop that is down for an hour gets as many requests as all clients can send, and does not " +
 			"come up again.", nil, waitsGrow},
-	{"waits-differ", "Waits differ from client to client by chance.",
+	{"waits-differ", Rude, "Waits differ from client to client by chance.",
 		"All clients that an outage has met come back at the same moment, again and again, and each " +
 			"time they make the next outage.", nil, waitsDiffer},
 }
@@ -123,7 +125,7 @@ func goesOn(c *Call, _ int, p part) (met bool, violation string) {
 func (c *Call) givesUp(p part) (violation string) {
 	r := p.result
 	if len(p.tries) == 0 {
-		if r != nil && r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil &&
+		if r != nil && r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil && !r.Stuck &&
 			r.At.Sub(c.Exchanges[0].At) < leastTime {
 			return r.Name + " sent nothing and failed."
 		}
@@ -133,19 +135,25 @@ func (c *Call) givesUp(p part) (violation string) {
 	if last.Meaning() != Retryable {
 		return ""
 	}
+	first, goesOn := p.tries[0].At, cmp.Or(c.Patience, leastTime)
 	if r == nil {
 		waited := time.Since(last.Ended)
-		if waited <= Patience+last.Answer.RetryAfter() {
+		// When a client that cannot be asked has left an order to its queue, nobody knows.
+		queued := c.Patience > 0 && (len(p.tries) > 1 || last.Ended.Sub(first) >= c.Patience)
+		if queued || waited <= Patience+last.Answer.RetryAfter() {
 			return ""
 		}
 		return fmt.Sprintf("For %v, no try has followed request %d, whose answer is not final. %s",
 			waited.Round(time.Second), c.number(last), whyRetryable(last))
 	}
-	tried := r.At.Sub(p.tries[0].At)
-	if r.Err == nil || r.Stuck || tried >= leastTime {
+	if !r.Asked.IsZero() && r.Asked.Before(first) { // which may have been a while before
+		first = r.Asked
+	}
+	tried := r.At.Sub(first)
+	if r.Err == nil || r.Stuck || tried >= goesOn || c.Patience > 0 && r != c.Results[0] {
 		return ""
 	}
-	return fmt.Sprintf("%s gave up %v after its first try, after request %d, whose answer is not final. %s",
+	return fmt.Sprintf("%s gave up after %v and request %d, whose answer is not final. %s",
 		r.Name, rounded(tried), c.number(last), whyRetryable(last))
 }
 
@@ -156,7 +164,7 @@ func stops(c *Call, _ int, p part) (met bool, violation string) {
 		}
 		met = true
 		for _, next := range p.tries[i+1:] {
-			if next.At.After(e.Ended) {
+			if next.At.After(e.Ended) && next.Key == e.Key && next.Credentials == e.Credentials {
 				return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: "+
 					"%s", c.number(next), c.number(e), whyFinal(e))
 			}

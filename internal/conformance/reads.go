@@ -8,51 +8,51 @@ import (
 )
 
 var walkChecks = []*Check{
-	{"list-request", "Each page is asked for by a request that the service takes.",
+	{"list-request", WrongData, "Each page is asked for by a request that the service takes.",
 		"The list cannot be read at all.", (*Call).readsRightly, nil},
-	{"cursor", "A cursor is what next or Link has said, byte for byte.",
+	{"cursor", WrongData, "A cursor is what next or Link has said, byte for byte.",
 		"A cursor that is made or changed is refused now, or leads elsewhere after the next release.",
 		eachOf(exchanges, cursorAsGiven), nil},
-	{"each-once", "A walk has each item once, and only items of the list.",
+	{"each-once", WrongData, "A walk has each item once, and only items of the list.",
 		"A report counts a customer twice.", eachOf(results, eachOnce), nil},
-	{"whole-list", "A walk goes on as long as there is a next, or fails.",
+	{"whole-list", WrongData, "A walk goes on as long as there is a next, or fails.",
 		"A part of the list passes for the whole: whoever is not in it gets no invoice.",
 		eachOf(results, wholeList), nil},
-	{"walks", "A walk through a list that is well does not fail.",
+	{"walks", WrongData, "A walk through a list that is well does not fail.",
 		"The list cannot be read at all.", eachOf(results, succeeds("each answer was a page")), nil},
-	{"walk-ends", "A walk ends, with an error if need be, and waits no longer than two minutes for a " +
+	{"walk-ends", WrongData, "A walk ends, with an error if need be, and waits no longer than two minutes for a " +
 		"page.",
 		"It reads the same page for ever, or waits for it.", (*Call).ends, nil},
-	{"walk-stops", "A page is not asked for again after a 4xx but 408, 409 and 429.",
+	{"walk-stops", Rude, "A page is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
 		eachOf((*Call).rereads, stopsReading), nil},
-	{"walk-waits", "A page is asked for again after the seconds of Retry-After, and where these are " +
+	{"walk-waits", Rude, "A page is asked for again after the seconds of Retry-After, and where these are " +
 		"more than a minute, after a minute at least.",
 		"A shop that is about to recover is kept busy with requests that it has to refuse.",
 		eachOf((*Call).rereads, waitsToRead), nil},
 }
 
 var productChecks = []*Check{
-	{"product-request", "A product is asked for by a request that the service takes.",
+	{"product-request", WrongData, "A product is asked for by a request that the service takes.",
 		"The product cannot be read at all.", (*Call).readsRightly, nil},
-	{"tag", "If-None-Match has tags that the service gave for the product.",
+	{"tag", WrongData, "If-None-Match has tags that the service gave for the product.",
 		"The service says 304 for what the client does not have, and it shows another product.",
 		eachOf(exchanges, tagAsGiven), nil},
-	{"fresh", "A product that the client has kept is used for no longer than its max-age, less its " +
+	{"fresh", WrongData, "A product that the client has kept is used for no longer than its max-age, less its " +
 		"Age, and not with no-cache.",
 		"The customer sees yesterday's price.", eachOf(results, freshEnough), nil},
-	{"product", "Only 200 with the product, or 304 for one that was kept, is a product.",
+	{"product", WrongData, "Only 200 with the product, or 304 for one that was kept, is a product.",
 		"A page to sign in, or half an answer, passes for a product.", eachOf(results, onlyProducts), nil},
-	{"reads", "A product that is there, and whose answers come, is read.",
+	{"reads", WrongData, "A product that is there, and whose answers come, is read.",
 		"The customer sees an error in place of the product.",
 		eachOf(results, succeeds("nothing was wrong")), nil},
-	{"read-ends", "The reading of a product ends, with an error if need be, and waits no longer than " +
+	{"read-ends", WrongData, "The reading of a product ends, with an error if need be, and waits no longer than " +
 		"two minutes for an answer.",
 		"The customer's page never comes.", (*Call).ends, nil},
-	{"read-stops", "A product is not asked for again after a 4xx but 408, 409 and 429.",
+	{"read-stops", Rude, "A product is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
 		eachOf((*Call).rereads, stopsReading), nil},
-	{"read-waits", "A product is asked for again after the seconds of Retry-After, and where these " +
+	{"read-waits", Rude, "A product is asked for again after the seconds of Retry-After, and where these " +
 		"are more than a minute, after a minute at least.",
 		"A shop that is about to recover is kept busy with requests that it has to refuse.",
 		eachOf((*Call).rereads, waitsToRead), nil},
@@ -210,7 +210,7 @@ func (c *Call) rereads() (out []reread) {
 			pair := reread{first: e}
 			same := func(n *Exchange) bool {
 				return n.Method == e.Method && n.Target == e.Target && n.Tag == e.Tag &&
-					n.Authorization == e.Authorization && !n.At.Before(e.Ended)
+					n.Credentials == e.Credentials && !n.At.Before(e.Ended)
 			}
 			if n := slices.IndexFunc(c.Exchanges[i+1:r.To], same); n >= 0 {
 				pair.again = c.Exchanges[i+1+n]

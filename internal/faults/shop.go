@@ -159,7 +159,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		At: time.Now(), Method: r.Method, Target: r.URL.RequestURI(),
 		Key:  key(r.Header.Get("Idempotency-Key")),
 		Body: body, Tag: r.Header.Get("If-None-Match"), Path: r.URL.Path,
-		Authorization: r.Header.Get("Authorization"),
+		Credentials: r.Header.Get("Authorization") + "\n" + r.Header.Get("Cookie"),
 	}
 	a, st := s.take(r, e)
 	defer func() {

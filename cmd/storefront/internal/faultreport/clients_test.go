@@ -322,7 +322,22 @@ func TestWhatAClientDoesIsJudged(t *testing.T) {
 			for range 3 * ofARound() {
 				b.order("teapot")
 			}
-		}, orders, ""},
+		}, orders, "one-key"},
+		{"orders with a new key once it has signed in", func(w *world, b *buyer) {
+			_, item := b.until(w, "the password expires between two tries")
+			b.order(item)
+		}, orders, "agreement"},
+		{"takes a new key for an answer that never ends", func(w *world, b *buyer) {
+			b.keyPerTry = true
+			b.until(w, "the answer never ends")
+			for i := range w.shop.clients[0].calls {
+				b.order(fmt.Sprint("teapot ", i))
+			}
+			time.Sleep(3 * time.Minute)
+			if slices.Contains(w.failed("b", orders), "goes-on") {
+				t.Error("an order counts as given up")
+			}
+		}, orders, "one-key"},
 		{"follows redirects", func(_ *world, b *buyer) {
 			b.http.CheckRedirect = nil
 			b.orders(ofARound())
@@ -377,7 +392,7 @@ func TestClientIsItsUserAgentOrItsAddress(t *testing.T) {
 	shop := New(7, new(storefront.MemStore))
 	for i, from := range []struct{ agent, address string }{{"a", "192.0.2.1:1"}, {"a", "192.0.2.2:1"},
 		{"b", "192.0.2.1:1"}, {"", "192.0.2.1:1"}, {"", "192.0.2.1:2"}, {"", "192.0.2.2:1"}} {
-		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(`{"item":"teapot","qty":1}`))
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(fmt.Sprintf(`{"item":"%d","qty":1}`, i)))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", fmt.Sprint(i))
 		r.Header.Set("User-Agent", from.agent)

@@ -51,10 +51,13 @@ var unjudged = []string{
 	"fresh", "product", "reads", "read-ends", "read-stops", "read-waits",
 }
 
+const anotherItem = " If it was to be another order: let each one here have another item."
+
 // unless says when a fault is none that the shop cannot tell from one.
 var unless = map[string]string{
-	"one-key": " If it was a new order, placed before the other had ended: let it order another item here.",
-	"goes-on": " If its program was ended meanwhile: start it again, and it must go on.",
+	"one-key":   anotherItem,
+	"agreement": anotherItem,
+	"goes-on":   " If its program was ended meanwhile: start it again, and it must go on.",
 	"stops": fmt.Sprintf(" If somebody had put right what was wrong and had the client go on: from %v "+
 		"after the answer, that is seen as such.", conformance.Resumption),
 }
