@@ -37,7 +37,7 @@
 //
 // # Optional methods
 //
-// A client may also be a [Resumer], a [Lister] and a [ProductGetter]. For those that it is
+// A client may also be a [Resumer], a [Patient], a [Lister] and a [ProductGetter]. For those that it is
 // not, the suite skips what they are needed for. The compiler reports a method that is
 // missing or mistyped where the test file has this line:
 //
@@ -49,6 +49,7 @@ import (
 	"flag"
 	"net/http"
 	"testing"
+	"time"
 
 	"example.com/storefront/internal/faults"
 )
@@ -81,6 +82,16 @@ type Resumer interface {
 	// the same order again, with the same key, or returns an error if the first try is too long
 	// ago. The rest is as with CreateOrder.
 	ResumeOrder(ctx context.Context, err error) (id string, _ error)
+}
+
+// A Patient is a Resumer whose program leaves an order to a queue when CreateOrder has tried for
+// some time, and goes on with ResumeOrder.
+type Patient interface {
+	Resumer
+	// Patience returns for how long CreateOrder goes on at least, where other clients do for 10
+	// minutes at least. The suite then calls ResumeOrder once a minute, as the queue would, until
+	// an answer was final. ResumeOrder sends the order once at least, and needs no patience.
+	Patience() time.Duration
 }
 
 // A Lister is a client that walks through lists.

@@ -211,18 +211,48 @@ func (v *visit) order() {
 			return v.client.CreateOrder(ctx, o.item, o.qty)
 		})
 		said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
-		if resumer, ok := v.client.(Resumer); ok && v.fault.Final && !v.fault.Endless() && err != nil &&
-			!errors.Is(err, errStuck) {
-			time.Sleep(v.fault.Later)
-			c.Fix()
-			said := c.Asked("ResumeOrder(ctx, err)")
-			id, err := call(v,
-				func(ctx context.Context) (string, error) { return resumer.ResumeOrder(ctx, err) })
-			said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
+		if resumer, ok := v.client.(Resumer); ok {
+			v.resume(c, resumer, err)
 		}
 		c.Fix()
 	}
 }
+
+// resume goes on with an order as the program would: when what was wrong is put right, and as the
+// queue of a Patient.
+func (v *visit) resume(c *faults.Call, client Resumer, err error) {
+	queue := 0 // for how many times more
+	if p, ok := client.(Patient); ok {
+		c.Patience, queue = p.Patience(), mostResumptions
+	}
+	for mayFix := v.fault.Final && !v.fault.Endless(); err != nil && !errors.Is(err, errStuck); {
+		final, wait := true, v.pace.MaxAge()
+		v.shop.View(func() {
+			if last := c.Last(); last != nil {
+				final = last.Meaning() != conformance.Retryable && last.Meaning() != conformance.Created
+				wait = max(wait, last.Answer.RetryAfter())
+			}
+		})
+		switch {
+		case queue > 0 && !final:
+			queue--
+			time.Sleep(wait)
+		case mayFix:
+			mayFix = false
+			time.Sleep(v.fault.Later)
+			c.Fix()
+		default:
+			return
+		}
+		said := c.Asked("ResumeOrder(ctx, err)")
+		var id string
+		id, err = call(v, func(ctx context.Context) (string, error) { return client.ResumeOrder(ctx, err) })
+		said(&conformance.Result{ID: id, Err: err, Stuck: errors.Is(err, errStuck)})
+	}
+}
+
+// mostResumptions is more than any fault needs that has an end.
+const mostResumptions = 30
 
 // walk walks through a list, twice where it changes in between.
 func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {

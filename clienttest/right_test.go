@@ -37,6 +37,40 @@ type client struct {
 	list   func(ctx context.Context, path, cursor string) ([]string, error)
 	get    func(ctx context.Context, id string) (string, error)
 	limit  int
+
+	patience time.Duration // 0: it leaves nothing to a queue
+}
+
+// asked returns the client with the methods that it has.
+func (c *client) asked() clienttest.Client {
+	if c.patience > 0 {
+		return patientClient{c}
+	}
+	return c
+}
+
+type patientClient struct{ *client }
+
+var _ clienttest.Patient = patientClient{}
+
+func (c patientClient) Patience() time.Duration { return c.patience }
+
+// queues makes a client leave an order to a queue after some time, and send it once each time
+// that the queue asks.
+func queues(patience, after time.Duration) func(*client) {
+	return func(c *client) {
+		c.patience, c.end = patience, after
+		c.resume = func(ctx context.Context, open *openError) (string, error) {
+			if time.Since(open.first) > 12*time.Hour {
+				return "", open
+			}
+			id, v := c.judge(c.try(ctx, open.key, open.body))
+			if v == created {
+				return id, nil
+			}
+			return "", open
+		}
+	}
 }
 
 // an answer whose status is 0 is none, or did not come whole
@@ -389,6 +423,7 @@ var rightClients = []struct {
 	})},
 	{"a try has 10 seconds", func(c *client) { c.http.Timeout = 10 * time.Second }},
 	{"it gives up after a quarter of an hour", func(c *client) { c.end = 15 * time.Minute }},
+	{"it leaves an order to a queue after 30 s", queues(30*time.Second, 30*time.Second)},
 	{"400 malformed-body is sent again", func(c *client) {
 		c.judge = func(a answer) (string, verdict) {
 			if bytes.Contains(a.body, []byte("malformed-body")) {
@@ -449,7 +484,7 @@ func TestRightClientsPass(t *testing.T) {
 			clienttest.RunSynctest(t, func(t *testing.T, s clienttest.Service) clienttest.Client {
 				c := newClient(s)
 				r.change(c)
-				return c
+				return c.asked()
 			})
 		})
 	}

@@ -115,6 +115,18 @@ var wrongClients = []wrongClient{
 	{"it gives up at the first 503", also(final, status(503)), []string{"goes-on"}},
 	{"it gives up when the connection breaks", also(final, status(0)), []string{"goes-on"}},
 	{"it gives up after a minute", func(c *client) { c.end = time.Minute }, []string{"goes-on"}},
+	{"its queue takes over before it says", queues(30*time.Second, 20*time.Second), []string{"goes-on"}},
+	{"its queue sends nothing", func(c *client) {
+		queues(30*time.Second, 30*time.Second)(c)
+		c.resume = func(_ context.Context, open *openError) (string, error) { return "", open }
+	}, []string{"goes-on"}},
+	{"its queue takes a new key", func(c *client) {
+		queues(30*time.Second, 30*time.Second)(c)
+		resume := c.resume
+		c.resume = func(ctx context.Context, open *openError) (string, error) {
+			return resume(ctx, &openError{rand.Text(), open.body, open.first, ""})
+		}
+	}, []string{"agreement", "one-key"}},
 	{"it gives up at 409", also(final, status(409)), []string{"goes-on"}},
 	{"it gives up at 429", also(final, status(429)), []string{"goes-on"}},
 	{"it gives up at 408", also(final, status(408)), []string{"goes-on"}},
@@ -414,7 +426,7 @@ func raceDetected() bool {
 func (w wrongClient) new(_ *testing.T, s clienttest.Service) clienttest.Client {
 	c := newClient(s)
 	w.change(c)
-	return c
+	return c.asked()
 }
 
 func TestEachCheckCatchesAWrongClient(t *testing.T) {

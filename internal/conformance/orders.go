@@ -481,9 +481,10 @@ func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
 			continue
 		}
 		var w []time.Duration
-		tries := c.tries(0, len(c.Exchanges))
-		for i := 1; i < len(tries); i++ {
-			w = append(w, tries[i].At.Sub(tries[i-1].Ended))
+		for _, p := range c.parts() { // between two of them, a queue has waited
+			for i := 1; i < len(p.tries); i++ {
+				w = append(w, p.tries[i].At.Sub(p.tries[i-1].Ended))
+			}
 		}
 		if len(w) >= 4 {
 			waits, of = append(waits, w), c
