@@ -31,9 +31,9 @@
 //
 // # Chance
 //
-// What the faults leave to chance, such as which JSON comes in place of an order, is
-// decided by the flag -clienttest.seed, which is 1 by default. A seed gives a right client
-// the same verdict each time. Try a few seeds now and then.
+// Each run has all faults, and all variants of each. What they leave to chance, such as where
+// an answer is cut, is decided by the flag -clienttest.seed, which is 1 by default. A seed gives
+// a right client the same verdict each time.
 //
 // # Optional methods
 //
@@ -114,7 +114,7 @@ type ProductGetter interface {
 
 // RunSynctest checks a client in bubbles of [testing/synctest], in which time passes only
 // while all goroutines wait, so that hours of waiting take no time. newClient returns a
-// client of a program that has just started, for which it is called about a hundred times. The
+// client of a program that has just started, for which it is called about 150 times. The
 // client takes the time from package time, uses [Service.Transport] and waits for nothing
 // else outside of the bubble. What it leaves running is ended in t.Cleanup. A run takes about
 // half a second.

@@ -41,7 +41,7 @@ type chapter struct {
 func run(t *testing.T, s *suite) {
 	t.Helper()
 	s.told = make(map[string]int)
-	s.places = make(chan struct{}, 24)
+	s.places = make(chan struct{}, 48)
 	chapters := []*chapter{
 		{kind: conformance.Orders, needs: reflect.TypeFor[Client]()},
 		{kind: conformance.Users, needs: reflect.TypeFor[Lister](), what: "walks through users"},

@@ -138,6 +138,7 @@ var wrongClients = []wrongClient{
 	{"it tries again after 401", also(again, status(401)), []string{"stops"}},
 	{"it tries again after each 4xx", also(again, func(a answer) bool { return a.status/100 == 4 }),
 		[]string{"stops"}},
+	{"it tries again after 404 alone", also(again, status(404)), []string{"stops"}},
 	{"it tries again after 501", also(again, status(501)), []string{"stops"}},
 	{"it tries again after order-refused", also(again, says("order-refused")), []string{"stops"}},
 	{"it tries again after 302", also(again, status(301, 302, 303)), []string{"stops"}},
@@ -324,6 +325,15 @@ var wrongClients = []wrongClient{
 		var product struct{ Name string }
 		json.Unmarshal(c.fetch(ctx, "/v1/products/"+id, "").body, &product)
 		return product.Name, nil
+	}), []string{"product"}},
+	{"null is a product", gets(func(ctx context.Context, c *client, id string) (name string, err error) {
+		err = c.ask(ctx, productPath(id), "", func(a answer) (err error) {
+			if name, err = nameIn(a, id); string(a.body) == "null" {
+				return nil
+			}
+			return err
+		})
+		return name, err
 	}), []string{"product"}},
 	{"a product that is not there has no name", gets(func(ctx context.Context, c *client, id string) (string, error) {
 		name, err := c.product(ctx, id)

@@ -45,10 +45,17 @@ type Fault struct {
 	Later   time.Duration // how long it takes until that is done
 	Hard    bool          // it meets an order with an item and a quantity that clients often mis-encode
 
-	takes   Pace
-	steps   func(Dice) []step
-	forever bool          // the last step answers all that come after it
-	pause   time.Duration // between two reads of a product; 0: until what was kept is too old
+	takes    Pace
+	steps    func(Dice) []step
+	variants []variant     // each of which is a fault, in place of steps
+	forever  bool          // the last step answers all that come after it
+	pause    time.Duration // between two reads of a product; 0: until what was kept is too old
+}
+
+// A variant is one of the ways in which a fault comes.
+type variant struct {
+	name  string
+	steps func(Dice) []step
 }
 
 // None reports whether nothing goes wrong.
@@ -60,8 +67,9 @@ func (f *Fault) Endless() bool { return f.forever }
 // Pause returns the time between two reads of a product.
 func (f *Fault) Pause(pace Pace) time.Duration { return cmp.Or(f.pause, 2*pace.MaxAge()) }
 
-// Of returns the faults that a client of a kind can meet at a pace. Where one is chosen by
-// chance, such as what a proxy says, the seed of the shop decides.
+// Of returns the faults that a client of a kind can meet at a pace, each variant as one. The seed
+// of the shop decides their sequence and what is a number, such as where an answer is cut, but
+// not what is tried.
 func Of(kind conformance.Kind, pace Pace) []*Fault {
 	all := walkFaults
 	switch kind {
@@ -71,9 +79,17 @@ func Of(kind conformance.Kind, pace Pace) []*Fault {
 		all = productFaults
 	}
 	var out []*Fault
-	for i := range all {
-		if all[i].takes <= pace {
-			out = append(out, &all[i])
+	for _, f := range all {
+		if f.takes > pace {
+			continue
+		}
+		for _, v := range f.variants {
+			f := f
+			f.Name, f.steps = f.Name+": "+v.name, v.steps
+			out = append(out, &f)
+		}
+		if f.variants == nil {
+			out = append(out, &f)
 		}
 	}
 	return out
@@ -156,8 +172,6 @@ func NewDice(seed uint64, name string, pace Pace) Dice {
 	stream.Write([]byte(name))
 	return Dice{rand.New(rand.NewPCG(seed, stream.Sum64())), pace}
 }
-
-func (d Dice) oneOf(texts ...string) string { return texts[d.IntN(len(texts))] }
 
 // retryAfter returns seconds for a client to wait.
 func (d Dice) retryAfter() string {

@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"cmp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,10 +29,11 @@ var orderFaults = []Fault{
 		return repeat(2, unavailable(d.retryAfter()))
 	}},
 	{Name: "503 with a date as Retry-After",
-		steps: oneOf(unavailable, "Mon, 23 Nov 2026 10:00:00 GMT", "Wed, 01 Jan 2098 00:00:00 GMT")},
+		variants: each(unavailable, "Mon, 23 Nov 2026 10:00:00 GMT", "Wed, 01 Jan 2098 00:00:00 GMT")},
 	{Name: "503 with a Retry-After that means nothing",
-		steps: oneOf(unavailable, "soon", "-100", "1.5", "a[$(exit 3)]", "٣٣", "")},
-	{Name: "503 with a huge Retry-After", takes: Days, steps: oneOf(unavailable, "86400", "31536000")},
+		variants: each(unavailable, "soon", "-100", "1.5", "a[$(exit 3)]", "٣٣", "")},
+	{Name: "503 with a huge Retry-After", takes: Days,
+		variants: each(unavailable, "86400", "31536000")},
 	{Name: "503 with a Retry-After of 40 digits", takes: Days,
 		steps: always(unavailable(strings.Repeat("9", 40)))},
 	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
@@ -51,7 +54,7 @@ var orderFaults = []Fault{
 	{Name: "520", steps: always(done(says(520, html)))},
 	{Name: "201 with a page", steps: always(says(201, html))},
 	{Name: "201 with JSON that is no order",
-		steps: oneOf(saysJSON(201), `{"page":"sign in"}`, `{"id":""}`, `{"id":null}`, `null`, `[]`, ``,
+		variants: each(saysJSON(201), `{"page":"sign in"}`, `{"id":""}`, `{"id":null}`, `null`, `[]`, ``,
 			forged[:len(forged)/2])},
 	{Name: "everything at once", takes: Minutes, steps: func(d Dice) []step {
 		steps := []step{comes(conformance.NoAnswer), lost(), done(says(502, html)),
@@ -73,21 +76,17 @@ var orderFaults = []Fault{
 	{Name: "200 with an order", Final: true, steps: always(saysJSON(200)(forged))},
 	{Name: "200 with a page to sign in", Final: true, steps: always(says(200, signIn))},
 	{Name: "202", Final: true,
-		steps: oneOf(saysJSON(202), forged, `{"status":"accepted"}`, `{"id":"job_1"}`)},
+		variants: each(saysJSON(202), forged, `{"status":"accepted"}`, `{"id":"job_1"}`)},
 	{Name: "204", Final: true, steps: always(says(204, ""))},
-	{Name: "302 to a page to sign in", Final: true, steps: func(d Dice) []step {
-		return []step{says([]int{301, 302, 303}[d.IntN(3)], "", "Location", "/sign-in")}
-	}},
-	{Name: "307 to elsewhere", Final: true, steps: func(d Dice) []step {
-		return []step{says([]int{307, 308}[d.IntN(2)], "", "Location", "/elsewhere/v1/orders")}
-	}},
+	{Name: "a redirect to a page to sign in", Final: true,
+		variants: each(status("", "Location", "/sign-in"), "301", "302", "303")},
+	{Name: "a redirect to elsewhere", Final: true,
+		variants: each(status("", "Location", "/elsewhere/v1/orders"), "307", "308")},
 	{Name: "the password expires between two tries", Final: true, Hard: true,
 		steps: always(comes(conformance.NoAnswer), says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "the password expires for more than a day", takes: Days, Final: true, Later: 25 * time.Hour,
 		steps: always(comes(conformance.NoAnswer), says(401, html, "WWW-Authenticate", "Basic"))},
-	{Name: "a proxy forbids", Final: true, steps: func(d Dice) []step {
-		return []step{says([]int{400, 403, 404, 405}[d.IntN(4)], html)}
-	}},
+	{Name: "a proxy forbids", Final: true, variants: each(status(html), "400", "403", "404", "405")},
 	{Name: "501 of a proxy", Final: true, steps: always(says(501, html))},
 	{Name: "order-refused", Final: true, steps: always(refused)},
 	{Name: "order-refused after 503", Final: true, steps: always(unavailable("1"), refused)},
@@ -111,9 +110,37 @@ var (
 		`,"errors":[{"detail":"The key belongs to another order.","header":"Idempotency-Key"}]`)
 )
 
-// oneOf returns a step with one of the texts.
-func oneOf(made func(text string) step, texts ...string) func(Dice) []step {
-	return func(d Dice) []step { return []step{made(d.oneOf(texts...))} }
+// each returns a variant with a step for each text.
+func each(made func(text string) step, texts ...string) (out []variant) {
+	for _, text := range texts {
+		name := cmp.Or(conformance.Excerpt(text, 30), "empty")
+		out = append(out, variant{name, always(made(text))})
+	}
+	return out
+}
+
+// second makes the step of each variant the second one, after an answer of the service.
+func second(variants []variant) []variant {
+	for i, v := range variants {
+		variants[i].steps = always(served, v.steps(Dice{})[0])
+	}
+	return variants
+}
+
+// twice makes the step of each variant come twice.
+func twice(variants []variant) []variant {
+	for i, v := range variants {
+		variants[i].steps = always(repeat(2, v.steps(Dice{})[0])...)
+	}
+	return variants
+}
+
+// status is a step with this status, which is its name.
+func status(body string, fields ...string) func(status string) step {
+	return func(status string) step {
+		code, _ := strconv.Atoi(status)
+		return says(code, body, fields...)
+	}
 }
 
 func saysJSON(status int) func(body string) step {
@@ -151,13 +178,10 @@ var walkFaults = []Fault{
 	{Name: "a page is cut", steps: cuts(conformance.Whole, conformance.CutBody)},
 	{Name: "a page is lost", steps: always(served, comes(conformance.NoAnswer))},
 	{Name: "200 with a page to sign in", steps: always(served, says(200, signIn))},
-	{Name: "200 with JSON that is no page", steps: func(d Dice) []step {
-		return []step{served, says(200,
-			d.oneOf(`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`), "Content-Type",
-			"application/json")}
-	}},
+	{Name: "200 with JSON that is no page", variants: second(each(saysJSON(200),
+		`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`))},
 	{Name: "the first page is no page",
-		steps: oneOf(saysJSON(200), `{"page":"sign in"}`, `{}`, `null`, `[]`, signIn)},
+		variants: each(saysJSON(200), `{"page":"sign in"}`, `{}`, `null`, `[]`, signIn)},
 	{Name: "304 that was not asked for", steps: always(served, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(served, comes(conformance.Endless))},
 	{Name: "the cursor becomes invalid", Final: true,
@@ -186,9 +210,11 @@ const Missing = "there is no such product"
 // The client reads a product, whose name then changes, and reads it again.
 var productFaults = []Fault{
 	{Name: "nothing is wrong"},
-	{Name: "the answer has an Age", takes: Minutes,
-		steps: always(step{times: 1, edit: func(a *conformance.Answer) { a.Header.Set("Age", "55") }}),
-		pause: 10 * time.Second},
+	{Name: "the answer has an Age", pause: 2 * time.Second,
+		steps: always(step{times: 1, edit: func(a *conformance.Answer) {
+			a.Header.Set("Cache-Control", "private, max-age=60")
+			a.Header.Set("Age", "59")
+		}})},
 	{Name: "the answer is fresh for 5 s", takes: Minutes, steps: always(controlled("private, max-age=5")),
 		pause: 10 * time.Second},
 	{Name: "the answer is not to be reused", steps: always(controlled("private, max-age=60, no-cache")),
@@ -204,9 +230,8 @@ var productFaults = []Fault{
 	{Name: "the answer is lost", steps: always(comes(conformance.NoAnswer))},
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
 	{Name: "200 with a page to sign in", steps: always(says(200, signIn), says(200, signIn))},
-	{Name: "200 with JSON that is no product", steps: func(d Dice) []step {
-		return repeat(2, says(200, d.oneOf(`null`, `[]`, `"teapot"`, ``), "Content-Type", "application/json"))
-	}},
+	{Name: "200 with JSON that is no product",
+		variants: twice(each(saysJSON(200), `null`, `[]`, `"teapot"`, ``))},
 	{Name: "304 that was not asked for", steps: always(says(304, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403", Final: true, steps: always(says(403, html))},

@@ -282,7 +282,7 @@ func TestWhatAClientDoesIsJudged(t *testing.T) {
 	const orders, users, widgets = conformance.Orders, conformance.Users, conformance.Widgets
 	goOn := func(after time.Duration) func(w *world, b *buyer) {
 		return func(w *world, b *buyer) {
-			key, item := b.until(w, "a proxy forbids")
+			key, item := b.until(w, "a proxy forbids: 403")
 			time.Sleep(after)
 			if status := b.orderAs(key, item); status != 201 {
 				t.Errorf("the order is answered %d", status)
