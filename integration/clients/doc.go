@@ -1,3 +1,18 @@
-// Package clients tests what generators and other tools make of openapi.json. What they
-// make is compiled with the files in testdata, and kept nowhere.
+// Package clients tests what generators and other tools make of openapi.json, and the clients in
+// folder clients of the repository.
+//
+// What the tools make is compiled with the files in testdata, and kept nowhere.
+//
+// A program in testdata/runners does with one of those clients what lines of JSON on its standard
+// input say, at the service in STOREFRONT_URL, and prints a line of what came of each:
+//
+//	{"item":"teapot","qty":2}  becomes  {"item":"teapot","qty":2,"id":"ord_…"}
+//	{"list":"users"}                    {"list":"users","ids":["ada"]}
+//	{"product":"teapot"}                {"product":"teapot","name":"Teapot"}
+//
+// or has an error, whose kind comes first. An order that has failed is gone on with if it comes again.
+// With JOURNAL, a folder, orders are placed through a journal, under their items; the list pending is
+// that of its drafts. With STEPS, a file, a line is added to it before each step with which the journal
+// writes, and the runner kills itself before the step whose number is in KILL. With SLEEPS, it does not
+// sleep between tries, but prints for how many seconds it would.
 package clients

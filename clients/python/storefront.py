@@ -1,0 +1,439 @@
+"""A client for the storefront, one file to copy. It needs Python 3.9 or later and nothing else.
+
+    shop = Shop("http://localhost:8080")
+    journal = shop.journal("orders")                 # a folder
+    order = journal.order("basket 17", "teapot", 2)  # one order, whatever is killed meanwhile
+
+It keeps the rules of docs/wire.md, "How to retry well".
+"""
+
+from __future__ import annotations
+
+import contextlib, http.client, io, json, os, random, re, secrets, ssl, threading, time
+import urllib.request
+from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from urllib.parse import quote, urlencode
+
+TRY = 40.0  # seconds for one try, all of its answer included
+CONNECT = 10.0  # of them for a connection to one address
+PATIENCE = 12 * 3600.0  # for an order, in one call
+READ_PATIENCE = 120.0
+LIFETIME = 23 * 3600.0  # of a draft; the service remembers its key for 24 hours
+MOST = 1 << 26  # bytes of an answer
+PROBLEM = "urn:problem-type:storefront:"
+
+Headers = Union[Mapping[str, str], Callable[[], Mapping[str, str]]]
+
+
+class StorefrontError(Exception):
+    """What has not come. status and answer are of the last answer, if there was one; problem is its
+    problem document if the service wrote it; code is the end of its type, such as "order-refused"."""
+
+    def __init__(self, why: str, answer: Optional[_Answer] = None, draft: Optional[Draft] = None):
+        self.status = answer.status if answer else 0
+        self.answer = answer.text if answer else ""
+        self.problem = answer.problem if answer else None
+        self.code: str = self.problem["type"][len(PROBLEM) :] if self.problem else ""
+        self.draft = draft
+        what = f"the order with the key {draft.key}: " if draft else ""
+        last = f"{self.status}: {self.answer[:1000]}" if self.status else self.answer or "no answer"
+        super().__init__(f"{what}{why}: {last}")
+
+
+class Refused(StorefrontError):
+    """The service refused, as problem says. Of an order, no try has created anything."""
+
+
+class Blocked(StorefrontError):
+    """Something in front of the service has answered. An order may exist: put right what the answer says,
+    such as the URL or the sign-in, and go on with the same draft."""
+
+
+class Unknown(StorefrontError):
+    """No answer was final, or the last one does not say what became of earlier tries. An order may exist,
+    or still come to exist: keep the draft, and go on with it later. If it is too old, ask the shop."""
+
+
+class Draft:
+    """An order that is to be placed, with its key. However often it is sent, it is one order at most. Make
+    it when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is."""
+
+    def __init__(self, item: str, qty: int):
+        self.key = secrets.token_hex(16)
+        self.body = json.dumps({"item": item, "qty": qty})
+        self.made = time.time()
+        self._open = False  # whether a try may have created the order, or may still create it
+
+    def to_json(self) -> str:
+        return json.dumps({"key": self.key, "body": self.body, "made": self.made})
+
+    @classmethod
+    def from_json(cls, text: str) -> Draft:
+        return cls._of(json.loads(text))
+
+    @classmethod
+    def _of(cls, stored: Mapping[str, Any]) -> Draft:
+        draft = cls.__new__(cls)
+        draft.key, draft.body, draft.made = str(stored["key"]), str(stored["body"]), float(stored["made"])
+        draft._open = True  # nobody knows
+        return draft
+
+
+class Shop:
+    """A storefront. Its methods may be called by several threads at once.
+
+    headers are sent with each request, such as a sign-in; a function is called before each try. remember is
+    how many products are kept, so that the service need not send again what has not changed. patience is
+    for how many seconds one call of order goes on: twelve hours, or less for those who have a queue.
+    """
+
+    def __init__(self, url: str, *, headers: Headers = {}, patience: float = PATIENCE, remember: int = 0,
+                 read_patience: float = READ_PATIENCE, context: Optional[ssl.SSLContext] = None):
+        self.url = url.rstrip("/")
+        self.patience, self.read_patience = patience, read_patience
+        self._headers, self._remember = headers, remember
+        self._products: dict[str, tuple[str, str]] = {}  # tags and answers
+        self._lock = threading.Lock()  # for _products
+        self._opener = urllib.request.build_opener(_HTTP, _HTTPS(context=context), _AnyStatus)
+
+    def order(self, draft: Draft, *, patience: Optional[float] = None) -> dict[str, Any]:
+        """Sends a draft until an answer is final, and returns the order that was created. An error is
+        Refused, Blocked or Unknown."""
+        headers = {"Content-Type": "application/json", "Idempotency-Key": draft.key}
+        pauses = _Pauses(self.patience if patience is None else patience)
+        cuts, answer = 3, None
+        while abs(time.time() - draft.made) < LIFETIME:
+            earlier, draft._open = draft._open, True
+            answer = self._send("POST", "/v1/orders", headers, draft.body.encode())
+            if answer.status == 201 and (created := answer.object) and _is_id(created.get("id")):
+                return created
+            if refused := answer.refuses and answer.code != "idempotency-key-reused":
+                draft._open = earlier
+            cuts -= answer.code == "malformed-body"  # which it may have become on its way
+            if not answer.again and (answer.code != "malformed-body" or cuts < 0):
+                if refused and not draft._open:
+                    raise Refused("refused", answer, draft)
+                if answer.refuses:
+                    raise Unknown("refused, but the key may have an order", answer, draft)
+                raise Blocked("something in front of the service has answered", answer, draft)
+            if not pauses.wait(answer):
+                raise Unknown("no final answer", answer, draft)
+        raise Unknown("too old to be sent again", answer, draft)
+
+    def journal(self, folder: str) -> Journal:
+        return Journal(self, folder)
+
+    def users(self, limit: Optional[int] = None) -> Iterator[dict[str, Any]]:
+        """Yields the users, page by page. An error says that the list was not read to its end."""
+        return self._walk("/v1/users", "after", limit)
+
+    def widgets(self, limit: int = 50) -> Iterator[dict[str, Any]]:
+        return self._walk("/v2/widgets", "start", limit)
+
+    def product(self, id: str, *, max_age: Optional[int] = None) -> dict[str, Any]:
+        """Returns a product. With max_age, it may be as many seconds old. It raises Refused with the code
+        product-not-found if there is none."""
+        if id in ("", ".", "..", "/"):
+            raise ValueError("no URL leads to a product with this ID")
+        headers = {} if max_age is None else {"Cache-Control": f"max-age={max_age}"}
+        with self._lock:
+            tag, kept = self._products.get(id, ("", ""))
+        if tag:
+            headers["If-None-Match"] = tag
+        answer = self._read("/v1/products/" + quote(id, safe=""), headers, lambda p: p.get("id") == id)
+        if answer.status == 304:
+            return json.loads(kept)
+        tag = answer.header("ETag")
+        with self._lock:
+            self._products.pop(id, None)
+            if tag and "no-store" not in answer.header("Cache-Control").lower():
+                self._products[id] = tag, answer.text
+            while len(self._products) > self._remember:
+                del self._products[next(iter(self._products))]  # the oldest
+        return answer.object or {}
+
+    def _walk(self, path: str, parameter: str, limit: Optional[int]) -> Iterator[dict[str, Any]]:
+        query: dict[str, Any] = {} if limit is None else {"limit": limit}
+        while True:
+            answer = self._read(path + ("?" + urlencode(query) if query else ""), {}, _is_page)
+            page = answer.object or {}
+            yield from page["data"]
+            cursor = page.get("next")
+            if cursor is None:
+                return
+            if cursor == query.get(parameter):
+                raise Blocked("the list goes round in a circle", answer)
+            query[parameter] = cursor
+
+    def _read(self, path: str, headers: Mapping[str, str], usable: Callable[[Any], bool]) -> _Answer:
+        pauses = _Pauses(self.read_patience)
+        while True:
+            answer = self._send("GET", path, headers)
+            if answer.status == 200 and answer.object is not None and usable(answer.object):
+                return answer
+            if answer.status == 304 and "If-None-Match" in headers:
+                return answer
+            if answer.status not in (200, 304) and not answer.again or answer.code == "not-cached":
+                raise (Refused if answer.code else Blocked)("GET " + path, answer)
+            if not pauses.wait(answer):
+                raise Unknown("no final answer to GET " + path, answer)
+
+    def _send(self, method: str, path: str, headers: Mapping[str, str],
+              body: Optional[bytes] = None) -> _Answer:
+        own = self._headers() if callable(self._headers) else self._headers
+        all = {"User-Agent": "storefront.py", **own, **headers}
+        request = urllib.request.Request(self.url + path, body, all, method=method)
+        try:
+            with self._opener.open(request, timeout=TRY) as response:
+                text = b""
+                while part := response.read1(1 << 16):
+                    text += part
+                    if len(text) > MOST:
+                        raise OSError("the answer is too long")
+                if response.length:
+                    raise http.client.IncompleteRead(text, response.length)
+                return _Answer(response.status, response.headers, text)
+        except (OSError, http.client.HTTPException) as err:
+            return _Answer(0, {}, str(err or type(err).__name__).encode())  # no answer, or a part of one
+
+
+class Journal:
+    """Keeps drafts in a folder of a local disk until they are orders. The program names each order, for
+    example after its basket: of one name there is one order, by however many processes it is asked for, and
+    wherever one of them is killed. It needs flock, which Windows does not have."""
+
+    def __init__(self, shop: Shop, folder: str):
+        self.shop, self.folder = shop, folder
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        _sync(os.path.dirname(os.path.abspath(folder)))
+
+    def order(self, name: str, item: Optional[str] = None, qty: Optional[int] = None, *,
+              patience: Optional[float] = None) -> dict[str, Any]:
+        """Returns the order of this name. If the journal does not have it, it sends the draft of the name, or
+        a new one for the item. It goes on with what ended with an error, also in an earlier process. It
+        waits for another process that is at it."""
+        patience = self.shop.patience if patience is None else patience
+        end = time.monotonic() + patience
+        with self._locked(name, end):
+            record = self.read(name)
+            if record is None:
+                if item is None or qty is None:
+                    raise KeyError(name)
+                draft = Draft(item, qty)
+                self._write(name, draft)
+            else:
+                draft = Draft._of(record)
+                if item is not None and json.loads(draft.body) != {"item": item, "qty": qty}:
+                    raise ValueError(f"{name} is another order: {draft.body}")
+                if record.get("order"):
+                    return record["order"]
+                if record.get("refused"):  # until it is sent again
+                    draft._open = False
+                    self._write(name, draft)
+            try:
+                order = self.shop.order(draft, patience=end - time.monotonic())
+            except Refused as err:
+                self._write(name, draft, refused=err.problem)
+                raise
+            self._write(name, draft, order=order)
+            return order
+
+    def pending(self) -> list[str]:
+        """Returns the names of drafts of which nobody knows what became: go on with them at the start."""
+        names = [entry["name"] for file in sorted(os.listdir(self.folder)) if file.endswith(".json")
+                 if (entry := self._load(os.path.join(self.folder, file)))
+                 and not entry.get("order") and not entry.get("refused")]
+        return names
+
+    def read(self, name: str) -> Optional[dict[str, Any]]:
+        """Returns the record of a name: key, body and made of its draft, and order or refused, the
+        problem, once the answer was final."""
+        record = self._load(self._path(name))
+        if record is not None and record["name"] != name:
+            raise ValueError(f"{record['name']} has the file of {name}")
+        return record
+
+    def forget(self, name: str) -> None:
+        """Removes what the journal knows of a name, whatever that is. Do it when the program has the order
+        in its own books, or has said that there is none."""
+        with self._locked(name, time.monotonic() + self.shop.patience):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path(name))
+            _sync(self.folder)
+
+    def _path(self, name: str, end: str = ".json") -> str:
+        return os.path.join(self.folder, quote(name, safe="") + end)
+
+    def _load(self, path: str) -> Optional[dict[str, Any]]:
+        try:
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+
+    def _write(self, name: str, draft: Draft, **outcome: Any) -> None:
+        """Returns when the record is on the disk. The caller has the lock."""
+        path = self._path(name)
+        record = {"name": name, "key": draft.key, "body": draft.body, "made": draft.made, **outcome}
+        with open(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(record, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path + ".tmp", path)
+        _sync(self.folder)
+
+    @contextlib.contextmanager
+    def _locked(self, name: str, end: float) -> Iterator[None]:
+        """The lock of a name is the kernel's, on a file, and goes with the process that has it."""
+        import fcntl
+        path = self._path(name, ".lock")
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file), os.stat(path)):
+                    break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    os.close(file)
+                    raise Unknown(f"another process is sending {name}") from None
+                time.sleep(random.uniform(0.05, 0.25))
+            except FileNotFoundError:
+                pass  # who had the lock has removed the file
+            os.close(file)
+        try:
+            yield
+        finally:
+            os.unlink(path)
+            os.close(file)
+
+
+def _sync(folder: str) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+class _Answer:
+    """An answer. Its status is 0 if none came, or a part of one; then text says why."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes):
+        self.status, self._headers = status, headers
+        self.text = body.decode(errors="replace")
+        self.object: Optional[dict[str, Any]] = None
+        try:
+            value = json.loads(body) if status else None
+            self.object = value if isinstance(value, dict) else None
+        except (ValueError, RecursionError):
+            pass
+        type = (self.object or {}).get("type")
+        ours = status >= 400 and isinstance(type, str) and type.startswith(PROBLEM)
+        self.problem = self.object if ours else None
+        self.code = str(type)[len(PROBLEM) :] if ours else ""
+
+    def header(self, name: str) -> str:
+        return self._headers.get(name) or ""
+
+    @property
+    def again(self) -> bool:
+        return self.status in (0, 201, 408, 409, 429) or self.status >= 500 and self.status != 501
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the service has refused this request, which so has created nothing."""
+        return self.problem is not None and self.status < 500 and self.status != 409
+
+    @property
+    def retry_after(self) -> float:
+        value = self.header("Retry-After").strip()  # a date, or anything: it counts if it is a number
+        return min(int(value[:9]), 3600) if re.fullmatch("[0-9]+", value) else 0
+
+
+class _Pauses:
+    def __init__(self, patience: float):
+        self.end, self.limit = time.monotonic() + patience, 0.25
+
+    def wait(self, answer: _Answer) -> bool:
+        """Waits before the next try, and reports whether there is time for it."""
+        seconds = answer.retry_after + random.uniform(0, self.limit)
+        if time.monotonic() + seconds > self.end:
+            return False
+        time.sleep(seconds)
+        self.limit = min(2 * self.limit, 60)
+        return True
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_page(value: Any) -> bool:
+    data, cursor = value.get("data"), value.get("next")
+    return (isinstance(data, list) and all(isinstance(i, dict) and _is_id(i.get("id")) for i in data)
+            and (_is_id(cursor) or cursor is None and value.get("has_more") is not True))
+
+
+# For urllib, time limits are limits of each wait. Here, they are those of a whole try.
+
+
+class _AnyStatus(urllib.request.HTTPErrorProcessor):
+    def http_response(self, request: Any, response: Any) -> Any:
+        return response  # follow no redirect, raise no HTTPError
+
+    https_response = http_response
+
+
+class _HTTP(urllib.request.HTTPHandler):
+    def http_open(self, req: Any) -> Any:
+        return self.do_open(_Connection, req)
+
+
+class _HTTPS(urllib.request.HTTPSHandler):
+    def https_open(self, req: Any) -> Any:
+        return self.do_open(_TLSConnection, req, context=self._context)
+
+
+class _Raw(io.RawIOBase):
+    def __init__(self, raw: Any, sock: Any):
+        self.raw, self.sock, self.end = raw, sock, time.monotonic() + sock.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Any:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self.sock.settimeout(left)
+        return self.raw.readinto(buffer)
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: Any, *args: Any, **kwargs: Any):
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Raw(self.fp.detach(), sock))
+
+
+class _Connection(http.client.HTTPConnection):
+    response_class = _Response
+
+    def __init__(self, *args: Any, timeout: float = TRY, **kwargs: Any):
+        super().__init__(*args, timeout=min(timeout, CONNECT), **kwargs)
+        self.end = time.monotonic() + timeout
+
+    def connect(self) -> None:
+        super().connect()
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self.sock.settimeout(left)
+
+
+class _TLSConnection(_Connection, http.client.HTTPSConnection):
+    pass

@@ -1,0 +1,245 @@
+package clients
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+)
+
+// opening is what a journal does when it is opened, and steps before the first try of an order and
+// after its answer.
+const opening, steps = "flush\n", "flush\nrename\nflush\n"
+
+// A moment is one at which a client is killed.
+type moment struct {
+	request int  // that has come
+	created bool // whether its order was created
+	step    int  // of the journal that would come next
+}
+
+// Each of 2 orders is created once, and the client learns which it is, whenever it is killed.
+func TestJournalOutlivesItsProcess(t *testing.T) {
+	moments := []moment{{}, {request: 1}, {request: 1, created: true}, {request: 2, created: true}}
+	for step := range 8 {
+		moments = append(moments, moment{step: step + 1})
+	}
+	inLanguages(t, func(t *testing.T, l language) {
+		for _, m := range moments {
+			t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
+				t.Parallel()
+				killAt(t, l, m)
+			})
+		}
+	})
+}
+
+func killAt(t *testing.T, l language, m moment) {
+	var store storefront.MemStore
+	service := storefront.New(&store)
+	dir := t.TempDir()
+	env := []string{"JOURNAL=" + filepath.Join(dir, "journal"), "STEPS=" + filepath.Join(dir, "steps")}
+	done := func() string {
+		text, _ := os.ReadFile(filepath.Join(dir, "steps")) // none at first
+		return string(text)
+	}
+	var r *runner
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if requests++; m.step == 0 && (m.request == 0 || requests <= m.request) {
+			if got, want := done(), opening+strings.Repeat(steps, 2*requests-1); got != want {
+				t.Errorf("before order %d is sent, the journal has done %q, want %q", requests, got, want)
+			}
+		}
+		if requests != m.request {
+			service.ServeHTTP(w, req)
+			return
+		}
+		if m.created {
+			service.ServeHTTP(httptest.NewRecorder(), req)
+		}
+		r.cmd.Process.Kill()
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+
+	items, ids := []string{"a", "Ä /.lock"}, map[string]string{}
+	order := func() error {
+		for _, item := range items {
+			got, _, err := r.ask(outcome{Item: item, Qty: 2})
+			if err != nil {
+				return err
+			}
+			if got.Error != "" {
+				t.Errorf("%s: %s", item, got.Error)
+			}
+			ids[item] = got.ID
+		}
+		return nil
+	}
+	r = l.start(t, server.URL, append(env, "KILL="+strconv.Itoa(m.step))...)
+	err := order()
+	if killed := m != (moment{}); killed != (err != nil) {
+		t.Fatalf("killed at %+v, it ends with %v", m, err)
+	}
+	if err == nil {
+		if got, want := done(), opening+strings.Repeat(steps, 2*len(items)); got != want {
+			t.Errorf("in the end, the journal has done %q, want %q", got, want)
+		}
+	}
+
+	r = l.start(t, server.URL, env...)
+	want := []string(nil)
+	if m.request > 0 || m.step >= 4 && m.step <= 6 { // between the draft's rename and the order's
+		want = []string{items[max(0, m.request-1)]}
+	}
+	pending, _, err := r.ask(outcome{List: "pending"})
+	if err != nil || !slices.Equal(pending.IDs, want) {
+		t.Errorf("started again, its journal has the drafts %q, want %q (%v)", pending.IDs, want, err)
+	}
+	if err := order(); err != nil {
+		t.Fatal(err)
+	}
+	created := store.Orders()
+	if len(created) != len(items) {
+		t.Errorf("of %d orders, %d were created", len(items), len(created))
+	}
+	for _, o := range created {
+		if ids[o.Item] != o.ID {
+			t.Errorf("it believes that the order of %s is %s; it is %s", o.Item, ids[o.Item], o.ID)
+		}
+	}
+	if got, _, err := r.ask(outcome{Item: items[0], Qty: 3}); err != nil || got.Error == "" {
+		t.Errorf("another order of the same name: %+v, %v; want an error", got, err)
+	}
+}
+
+// What ended with an error is gone on with by the next process, with the same key. Only the
+// process itself knows that no earlier try can have created an order.
+func TestJournalGoesOnAfterErrors(t *testing.T) {
+	refused := problem(http.StatusUnprocessableEntity, "order-refused")
+	inLanguages(t, func(t *testing.T, l language) {
+		for _, c := range []struct {
+			name    string
+			answers []firstAnswer
+			errors  []string // one for each answer, and so for each process
+			pending int
+		}{
+			{"blocked", times(2, answers(401, htmlPage)), []string{"Blocked", "Blocked"}, 1},
+			{"refused", times(2, refused), []string{"Refused", "Refused"}, 0},
+			{"unknown", []firstAnswer{answers(401, htmlPage), refused}, []string{"Blocked", "Unknown"}, 1},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				s := &clientShop{first: c.answers}
+				s.service = storefront.New(&s.store)
+				server := httptest.NewServer(s)
+				defer server.Close()
+				dir := t.TempDir()
+				for i := range len(c.errors) + 1 {
+					r := l.start(t, server.URL, "JOURNAL="+dir)
+					got, _, err := r.ask(outcome{Item: "teapot", Qty: 2})
+					if i == len(c.errors) {
+						if created := s.store.Orders(); len(created) != 1 || got.ID != created[0].ID {
+							t.Errorf("it ends with %+v and %v, and there is %v", got, err, created)
+						}
+						break
+					}
+					if err != nil || !strings.HasPrefix(got.Error, c.errors[i]+":") {
+						t.Errorf("process %d ends with %+v and %v, want %s", i+1, got, err, c.errors[i])
+					}
+					if pending, _, err := r.ask(outcome{List: "pending"}); err != nil || i+1 == len(c.errors) &&
+						len(pending.IDs) != c.pending {
+						t.Errorf("process %d has the drafts %q (%v), want %d", i+1, pending.IDs, err, c.pending)
+					}
+				}
+				checkTries(t, s, true)
+			})
+		}
+	})
+}
+
+// Processes with one journal place each order once, and one goes on where another was killed.
+func TestJournalOfSeveralProcesses(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		var store storefront.MemStore
+		service := storefront.New(&store)
+		var mu sync.Mutex
+		sending, held := map[string]int{}, ""
+		arrived, killed := make(chan bool), make(chan bool)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Idempotency-Key")
+			mu.Lock()
+			sending[key]++
+			n, first := sending[key], len(sending) == 1
+			mu.Unlock()
+			if n > 1 {
+				t.Errorf("the draft with the key %s is sent by two processes at the same time", key)
+			}
+			if first {
+				held = key
+				close(arrived)
+				<-killed // with its request, which has not reached the service
+				return
+			}
+			time.Sleep(20 * time.Millisecond) // in which another may come
+			service.ServeHTTP(w, r)
+			mu.Lock()
+			sending[key]--
+			mu.Unlock()
+		}))
+		defer server.Close()
+
+		journal := "JOURNAL=" + t.TempDir()
+		victim := l.start(t, server.URL, journal)
+		io.WriteString(victim.in, `{"item":"held","qty":2}`+"\n")
+		<-arrived
+		items := []string{"held", "a", "b", "c", "d", "e", "f", "g"}
+		var ids [3]map[string]string
+		var wg sync.WaitGroup
+		for i := range ids {
+			r := l.start(t, server.URL, journal)
+			ids[i] = make(map[string]string)
+			mine := slices.Concat(items[1:], items[:1]) // the one that is held comes last
+			wg.Go(func() {
+				for _, item := range mine {
+					got, _, err := r.ask(outcome{Item: item, Qty: 2})
+					if err != nil || got.ID == "" {
+						text, _ := json.Marshal(got)
+						t.Errorf("process %d: %s, %v", i, text, err)
+					}
+					ids[i][item] = got.ID
+					if item == "g" && i == 0 {
+						mu.Lock()
+						sending[held]--
+						mu.Unlock()
+						victim.cmd.Process.Kill()
+						close(killed)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		created := store.Orders()
+		if len(created) != len(items) || len(sending) != len(items) {
+			t.Errorf("of %d orders, %d were created, with %d keys", len(items), len(created), len(sending))
+		}
+		for _, o := range created {
+			for i := range ids {
+				if ids[i][o.Item] != o.ID {
+					t.Errorf("process %d believes that the order of %s is %s; it is %s", i, o.Item, ids[i][o.Item], o.ID)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,426 @@
+package clients
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/clienttest"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/internal/must"
+)
+
+// A language has a client in its folder of folder clients, and a runner in testdata/runners.
+type language struct {
+	name, fence, extension string   // fence is of its blocks in documents
+	programs               []string // that it needs
+	interpreter            func() string
+}
+
+var languages = []language{
+	{"python", "python", ".py", []string{"python3"}, python},
+}
+
+// run returns the command of its runner.
+func (l language) run() []string {
+	return []string{l.interpreter(), "testdata/runners/run" + l.extension}
+}
+
+// python is the interpreter, of which a version manager may have put a script in the way that
+// takes longer than the tests.
+var python = sync.OnceValue(func() string {
+	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		return "python3" // which a test then finds missing
+	}
+	return strings.TrimSpace(string(path))
+})
+
+// inLanguages runs a test for each language.
+func inLanguages(t *testing.T, test func(*testing.T, language)) {
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			need.Programs(t, need.Tools, l.programs...)
+			test(t, l)
+		})
+	}
+}
+
+// An outcome is what a runner is asked, and answers.
+type outcome struct {
+	Item    string   `json:"item,omitempty"`
+	Qty     int64    `json:"qty,omitempty"`
+	List    string   `json:"list,omitempty"`
+	Product string   `json:"product,omitempty"`
+	ID      string   `json:"id,omitempty"`
+	IDs     []string `json:"ids,omitempty"`
+	Name    string   `json:"name,omitempty"`
+	Error   string   `json:"error,omitempty"`
+	Sleeps  *float64 `json:"sleeps,omitempty"`
+}
+
+// A runner is a process with a client.
+type runner struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Scanner
+	stderr bytes.Buffer
+}
+
+// start starts a runner, which ends with the test.
+func (l language) start(t *testing.T, url string, env ...string) *runner {
+	t.Helper()
+	args := l.run()
+	r := &runner{cmd: exec.CommandContext(t.Context(), args[0], args[1:]...)}
+	r.cmd.Env = append(append(os.Environ(), "STOREFRONT_URL="+url), env...)
+	r.cmd.Stderr = &r.stderr
+	r.in = must.Get(r.cmd.StdinPipe())(t)
+	out := must.Get(r.cmd.StdoutPipe())(t)
+	r.out = bufio.NewScanner(out)
+	must.OK(t, r.cmd.Start())
+	t.Cleanup(func() {
+		r.in.Close()
+		for r.out.Scan() {
+		}
+		r.cmd.Wait()
+	})
+	return r
+}
+
+// ask returns the outcome, for how long the client would have slept, and an error if the runner
+// has ended.
+func (r *runner) ask(o outcome) (got outcome, sleeps []float64, err error) {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return got, nil, err
+	}
+	r.in.Write(append(line, '\n')) // if it cannot read, it does not answer
+	for r.out.Scan() {
+		var got outcome
+		if err := json.Unmarshal(r.out.Bytes(), &got); err != nil {
+			return got, nil, fmt.Errorf("%w: %s", err, r.out.Bytes())
+		}
+		if got.Sleeps == nil {
+			return got, sleeps, nil
+		}
+		sleeps = append(sleeps, *got.Sleeps)
+	}
+	r.cmd.Wait()
+	return got, sleeps, fmt.Errorf("the runner has ended: %v\n%s", r.out.Err(), &r.stderr)
+}
+
+// A clientShop answers the first tries of an order in a way of the test's, and those
+// after them as the service does.
+type clientShop struct {
+	store   storefront.MemStore
+	service http.Handler
+	first   []firstAnswer
+
+	mu       sync.Mutex
+	requests []string // each request's line, key and body
+}
+
+func (s *clientShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mu.Lock()
+	key := r.Header.Get("Idempotency-Key")
+	s.requests = append(s.requests, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, key, body))
+	n := len(s.requests)
+	s.mu.Unlock()
+	switch {
+	case n <= len(s.first):
+		w.Header().Set("Connection", "close")
+		s.first[n-1](s, w, r)
+	case r.URL.Path == "/v1/orders":
+		s.service.ServeHTTP(w, r)
+	default: // a redirect was followed
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, forged)
+	}
+}
+
+// A firstAnswer answers a try.
+type firstAnswer func(*clientShop, http.ResponseWriter, *http.Request)
+
+// answers answers with a body and header fields, each a name and a value.
+func answers(status int, body string, fields ...string) firstAnswer {
+	return func(_ *clientShop, w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(fields); i += 2 {
+			w.Header().Set(fields[i], fields[i+1])
+		}
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+// cut creates the order and sends a part of the answer: so much of a hundred.
+func cut(percent int, chunked bool) firstAnswer {
+	return func(s *clientShop, w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		s.service.ServeHTTP(answer, r)
+		if percent > 0 {
+			if !chunked {
+				w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+			}
+			w.WriteHeader(answer.Code)
+			w.Write(answer.Body.Bytes()[:answer.Body.Len()*percent/100])
+			http.NewResponseController(w).Flush()
+		}
+		panic(http.ErrAbortHandler) // closes the connection
+	}
+}
+
+// closes answers nothing, and the service does not get the request.
+func closes(*clientShop, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func times(n int, a firstAnswer) []firstAnswer { return slices.Repeat([]firstAnswer{a}, n) }
+
+const (
+	forged   = `{"id":"ord_FORGED","item":"teapot","qty":2,"created_at":"2026-11-20T20:52:11.250Z"}`
+	htmlPage = "<!DOCTYPE html><p>Soci\xe9t\xe9 {\"id\":\"ord_FORGED\"}" // in Latin-1
+)
+
+// problem answers with a problem document of the service.
+func problem(status int, code string, fields ...string) firstAnswer {
+	return answers(status, `{"type":"urn:problem-type:storefront:`+code+`"}`,
+		append(fields, "Content-Type", "application/problem+json")...)
+}
+
+// The clients take an answer for what the table of docs/wire.md says.
+var clientRows = []struct {
+	name  string
+	first firstAnswer
+	error string // what the client then says, its kind first; without it, it sends the same again
+	wait  int    // seconds that it waits at least
+	then  []firstAnswer
+}{
+	{name: "200 with an order", first: answers(200, forged), error: "Blocked 200"},
+	{name: "202 with an order", first: answers(202, forged), error: "Blocked 202"},
+	{name: "204", first: answers(204, ""), error: "Blocked 204"},
+	{name: "301", first: answers(301, "", "Location", "/login"), error: "Blocked 301"},
+	{name: "302 to a page", first: answers(302, "", "Location", "/login"), error: "Blocked 302"},
+	{name: "303", first: answers(303, "", "Location", "/login"), error: "Blocked 303"},
+	{name: "307", first: answers(307, "", "Location", "/elsewhere/v1/orders"), error: "Blocked 307"},
+	{name: "308", first: answers(308, "", "Location", "/elsewhere/v1/orders"), error: "Blocked 308"},
+	{name: "400 HTML", first: answers(400, htmlPage), error: "Blocked 400"},
+	{name: "401", first: answers(401, htmlPage), error: "Blocked 401"},
+	{name: "403", first: answers(403, `{}`), error: "Blocked 403"},
+	{name: "404", first: answers(404, htmlPage), error: "Blocked 404"},
+	{name: "501", first: answers(501, htmlPage), error: "Blocked 501"},
+
+	{name: "422 refused", first: problem(422, `order-refused","reason":"sold-out`), error: "Refused sold-out"},
+	{name: "422 invalid", first: problem(422, "invalid-order"), error: "Refused invalid-order"},
+	{name: "422 key reused", first: problem(422, "idempotency-key-reused"), error: "Unknown key-reused"},
+	{name: "422 refused after no answer", first: closes, error: "Unknown order-refused",
+		then: []firstAnswer{problem(422, "order-refused")}},
+	{name: "422 refused after 503", first: problem(503, "unavailable"), error: "Unknown order-refused",
+		then: []firstAnswer{problem(422, "order-refused")}},
+	{name: "422 refused after 408", first: problem(408, "request-timeout"), error: "Refused order-refused",
+		then: []firstAnswer{problem(422, "order-refused")}},
+	{name: "401 after no answer", first: closes, error: "Blocked 401",
+		then: []firstAnswer{answers(401, htmlPage)}},
+	{name: "400 of a cut body", first: problem(400, "malformed-body"),
+		then: times(2, problem(400, "malformed-body"))},
+	{name: "400 of a wrong body", first: problem(400, "malformed-body"), error: "Refused malformed-body",
+		then: times(3, problem(400, "malformed-body"))},
+	{name: "422 invalid after 400", first: problem(400, "malformed-body"), error: "Refused invalid-order",
+		then: []firstAnswer{problem(422, "invalid-order")}},
+
+	{name: "201 HTML", first: answers(201, htmlPage, "Content-Type", "text/html")},
+	{name: "201 empty", first: answers(201, "")},
+	{name: "201 of something else", first: answers(201, `{"page":"sign in"}`)},
+	{name: "201 with an empty ID", first: answers(201, `{"id":""}`)},
+	{name: "201 with a number as ID", first: answers(201, `{"id":7}`)},
+	{name: "201 null", first: answers(201, "null")},
+	{name: "201 of a list", first: answers(201, `["id"]`)},
+	{name: "201 of half an order", first: answers(201, forged[:len(forged)/2])},
+	{name: "201 of two orders", first: answers(201, forged+forged)},
+	{name: "no answer", first: cut(0, false)},
+	{name: "half an answer", first: cut(50, false)},
+	{name: "half an answer, chunked", first: cut(50, true)},
+	{name: "408", first: problem(408, "request-timeout")},
+	{name: "409", first: problem(409, "idempotency-key-in-progress", "Retry-After", "1"), wait: 1},
+	{name: "409 HTML", first: answers(409, htmlPage)},
+	{name: "429", first: answers(429, htmlPage, "Retry-After", "30"), wait: 30},
+	{name: "500 HTML", first: answers(500, htmlPage)},
+	{name: "502 HTML", first: answers(502, htmlPage)},
+	{name: "503 with seconds", first: problem(503, "unavailable", "Retry-After", "5"), wait: 5},
+	{name: "503 with zeros", first: problem(503, "unavailable", "Retry-After", "0009"), wait: 9},
+	{name: "503 without Retry-After", first: answers(503, htmlPage)},
+	{name: "503 with a word", first: answers(503, htmlPage, "Retry-After", "soon")},
+	{name: "503 with a date", first: answers(503, htmlPage, "Retry-After", "Mon, 23 Nov 2026 10:00:00 GMT")},
+	{name: "503 with a negative number", first: answers(503, htmlPage, "Retry-After", "-100")},
+	{name: "503 with a fraction", first: answers(503, htmlPage, "Retry-After", "1.5")},
+	{name: "503 with digits that are not of ASCII", first: answers(503, htmlPage, "Retry-After", "٣٣")},
+	{name: "503 with code", first: answers(503, htmlPage, "Retry-After", "a[$(echo EVALUATED 1>&2)]")},
+	{name: "503 with a day", first: answers(503, htmlPage, "Retry-After", "86400"), wait: 3600},
+	{name: "503 with many digits", wait: 3600,
+		first: answers(503, htmlPage, "Retry-After", strings.Repeat("9", 5000))},
+	{name: "504 HTML", first: answers(504, htmlPage)},
+	{name: "520", first: answers(520, htmlPage)},
+	{name: "503 for long", first: answers(503, htmlPage), then: times(11, answers(503, htmlPage))},
+}
+
+// The clients do not sleep between their tries here, but say for how long they would have slept.
+func TestClientsTakeAnswersForWhatTheyAre(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		var mu sync.Mutex
+		var shop *clientShop
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			s := shop
+			mu.Unlock()
+			s.ServeHTTP(w, r)
+		}))
+		defer server.Close()
+		r := l.start(t, server.URL, "SLEEPS=1")
+		keys := make(map[string]bool)
+		for _, c := range clientRows {
+			t.Run(c.name, func(t *testing.T) {
+				s := &clientShop{first: append([]firstAnswer{c.first}, c.then...)}
+				s.service = storefront.New(&s.store)
+				mu.Lock()
+				shop = s
+				mu.Unlock()
+				got, sleeps, err := r.ask(outcome{Item: c.name, Qty: 2})
+				if err != nil {
+					t.Fatalf("%v\n%s", err, &r.stderr)
+				}
+				key := checkTries(t, s, c.error == "")
+				if keys[key] || len(key) < 20 {
+					t.Errorf("its key is %q, want a new one", key)
+				}
+				keys[key] = true
+				created := s.store.Orders()
+				kind, what, _ := strings.Cut(c.error, " ")
+				switch {
+				case c.error == "" && (len(created) != 1 || got.ID != created[0].ID):
+					t.Errorf("it says %+v; the store has %v, want one order, and its ID", got, created)
+				case c.error != "" && (!strings.HasPrefix(got.Error, kind+":") ||
+					!strings.Contains(got.Error, what) || !strings.Contains(got.Error, key)):
+					t.Errorf("its error is not %s with %s and the key %s: %s", kind, what, key, got.Error)
+				}
+				checkSleeps(t, sleeps, len(s.requests)-1, c.wait)
+			})
+		}
+		if strings.Contains(r.stderr.String(), "EVALUATED") {
+			t.Error("it evaluates what the server sends")
+		}
+	})
+}
+
+// checkTries checks that the client has sent one order so often as it was to, always with
+// the same key and body, and returns the key.
+func checkTries(t *testing.T, s *clientShop, again bool) (key string) {
+	t.Helper()
+	want := len(s.first)
+	if again {
+		want++
+	}
+	if len(s.requests) == 0 {
+		t.Fatal("it sends nothing")
+	}
+	if len(s.requests) != want || len(slices.Compact(slices.Clone(s.requests))) != 1 {
+		t.Errorf("it sends %q, want the same %d times", s.requests, want)
+	}
+	line := strings.SplitN(s.requests[0], " ", 4)
+	if line[0] != "POST" || line[1] != "/v1/orders" {
+		t.Errorf("it sends %q", s.requests[0])
+	}
+	return line[2]
+}
+
+// checkSleeps checks that a client has slept between its tries: for as long as it was told
+// and for a random time, up to a limit that doubles and is a minute at last.
+func checkSleeps(t *testing.T, sleeps []float64, times, told int) {
+	t.Helper()
+	limit := 0.25 // s
+	for i, seconds := range sleeps {
+		if seconds < float64(told) || seconds > float64(told)+limit {
+			t.Errorf("before try %d it sleeps for %v s, want from %d to %v more", i+2, seconds, told, limit)
+		}
+		limit = min(2*limit, 60)
+	}
+	if len(sleeps) != times {
+		t.Errorf("it sleeps %v, want %d times", sleeps, times)
+	}
+}
+
+// A suiteClient is a runner for package clienttest.
+type suiteClient struct{ *runner }
+
+func (c suiteClient) do(ctx context.Context, o outcome) (outcome, error) {
+	stop := context.AfterFunc(ctx, func() { c.cmd.Process.Kill() })
+	defer stop()
+	got, _, err := c.ask(o)
+	if err == nil && got.Error != "" {
+		err = &runnerError{o, got.Error}
+	}
+	return got, err
+}
+
+type runnerError struct {
+	asked outcome
+	text  string
+}
+
+func (e *runnerError) Error() string { return e.text }
+
+func (c suiteClient) CreateOrder(ctx context.Context, item string, qty int64) (string, error) {
+	got, err := c.do(ctx, outcome{Item: item, Qty: qty})
+	return got.ID, err
+}
+
+func (c suiteClient) ResumeOrder(ctx context.Context, failed error) (string, error) {
+	e, ok := errors.AsType[*runnerError](failed)
+	if !ok {
+		return "", failed
+	}
+	got, err := c.do(ctx, e.asked)
+	return got.ID, err
+}
+
+func (c suiteClient) ListUsers(ctx context.Context) ([]string, error) {
+	got, err := c.do(ctx, outcome{List: "users"})
+	return got.IDs, err
+}
+
+func (c suiteClient) ListWidgets(ctx context.Context) ([]string, error) {
+	got, err := c.do(ctx, outcome{List: "widgets"})
+	return got.IDs, err
+}
+
+func (c suiteClient) GetProduct(ctx context.Context, id string) (string, error) {
+	got, err := c.do(ctx, outcome{Product: id})
+	return got.Name, err
+}
+
+// The clients meet the faults of package clienttest, with a process for each.
+func TestClientsPassTheSuite(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		long.Test(t)
+		clienttest.Run(t, func(_ *testing.T, service clienttest.Service) clienttest.Client {
+			return suiteClient{l.start(t, service.URL)} // which all chapters of the suite outlive
+		})
+	})
+}

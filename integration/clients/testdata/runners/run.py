@@ -1,0 +1,60 @@
+# Does with clients/python/storefront.py what lines of JSON on standard input say, and prints what came of
+# it: see doc.go in integration/clients.
+
+import json, os, signal, sys, time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../clients/python"))
+sys.dont_write_bytecode = True
+import storefront
+
+steps = 0
+
+
+def stepped(name, call):
+    def step(*args, **kwargs):
+        global steps
+        steps += 1
+        if steps == int(os.environ.get("KILL", 0)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        with open(os.environ["STEPS"], "a") as file:
+            print(name, file=file)
+        return call(*args, **kwargs)
+
+    return step
+
+
+if "STEPS" in os.environ:
+    os.fsync, os.replace = stepped("flush", os.fsync), stepped("rename", os.replace)
+if "SLEEPS" in os.environ:
+    time.sleep = lambda seconds: say({"sleeps": seconds})
+
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], remember=10)
+journal = shop.journal(os.environ["JOURNAL"]) if "JOURNAL" in os.environ else None
+drafts = {}
+
+
+def say(outcome):
+    print(json.dumps(outcome), flush=True)
+
+
+def do(ask):
+    if ask.get("list") == "pending":
+        return {"ids": journal.pending()}
+    if "list" in ask:
+        return {"ids": [item["id"] for item in getattr(shop, ask["list"])()]}
+    if "product" in ask:
+        return {"name": shop.product(ask["product"])["name"]}
+    if journal:
+        return {"id": journal.order(ask["item"], ask["item"], ask["qty"])["id"]}
+    draft = drafts.setdefault(ask["item"], storefront.Draft(ask["item"], ask["qty"]))
+    order = shop.order(draft)
+    del drafts[ask["item"]]
+    return {"id": order["id"]}
+
+
+for line in sys.stdin:
+    ask = json.loads(line)
+    try:
+        say({**ask, **do(ask)})
+    except Exception as err:
+        say({**ask, "error": f"{type(err).__name__}: {err}"})
