@@ -1,8 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,33 +18,137 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-func TestFaultReportSaysWhatAClientDidWrong(t *testing.T) {
-	p := commandtest.Start(t, "-trouble", "7")
-	page := ""
-	for page == "" && p.Out.Scan() {
-		page = regexp.MustCompile(`http://\S+/-/\S+`).FindString(p.Out.Text())
+// client is a program that is asked for orders in lines of JSON.
+func client(how string) {
+	http.DefaultClient.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
 	}
-	client := &http.Client{Timeout: time.Second}
-	const wrong = "</span> one-key" // behind "failed"
-	body := ""
-	for i := 0; i < 100 && !strings.Contains(body, wrong); i++ {
-		order := fmt.Sprintf(`{"item":"teapot %d","qty":1}`, i/2)
-		r := must.Get(http.NewRequest("POST", p.Base+"/v1/orders", strings.NewReader(order)))(t)
+	for in := json.NewDecoder(os.Stdin); ; {
+		var ask map[string]any
+		if in.Decode(&ask) != nil {
+			return
+		}
+		switch {
+		case how == "dies":
+			os.Exit(3)
+		case how == "says hello":
+			fmt.Println("hello")
+		case ask["item"] == nil:
+			ask["error"] = "it only orders"
+		default:
+			status, id := place(os.Getenv("STOREFRONT_URL"), how, ask)
+			if ask["id"] = id; status != 201 && how != "believes" {
+				delete(ask, "id")
+				ask["error"] = fmt.Sprint(status)
+			}
+		}
+		json.NewEncoder(os.Stdout).Encode(ask)
+	}
+}
+
+// place places an order with a key, and returns the first final answer.
+func place(shop, key string, order map[string]any) (status int, id string) {
+	body, _ := json.Marshal(order)
+	key = fmt.Sprintf("%s %x", key, body)
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		r, _ := http.NewRequest("POST", shop+"/v1/orders", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", fmt.Sprint("key ", i))
-		r.Header.Set("User-Agent", "a key for each try")
-		if result, err := client.Do(r); err == nil {
-			result.Body.Close()
+		r.Header.Set("Idempotency-Key", key)
+		r.Header.Set("User-Agent", "shop client")
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			answer, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			var created struct{ ID string }
+			json.Unmarshal(answer, &created)
+			if err == nil && response.StatusCode < 500 && response.StatusCode != 409 {
+				return response.StatusCode, created.ID
+			}
 		}
-		_, body = commandtest.Get(t, page)
+		time.Sleep(pause)
 	}
-	if !strings.Contains(body, "<h2>a key for each try</h2>") || !strings.Contains(body, wrong) {
-		t.Errorf("%s does not say that one-key failed: %s", page, body)
+}
+
+func TestProgramIsJudged(t *testing.T) {
+	for _, row := range []struct {
+		how    string
+		status int
+		says   string // on the standard output or the standard error
+	}{
+		{"right", 0, `\A[0-9]+ passed(, [0-9]+ not met)?\n(.*\n)*.*not tried: users: it only orders\n`},
+		{"believes", 1, `\nlost order: failed success in order [0-9]+ \(teapot [0-9]+\), with the fault ` +
+			`"200 with an order": `},
+		{"dies", 1, `storefront: the program ended \(exit status 3\) when it was asked for {"`},
+		{"says hello", 1, `storefront: the program printed "hello", which is no outcome`},
+	} {
+		t.Run(row.how, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			junit, report := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "report.json")
+			cmd := commandtest.Command(t, "-addr", "localhost:0", "-trouble", "7", "-junit", junit,
+				"-json", report, "-only", "^orders/(the answer is lost|200 with an order|409 of)", "--",
+				must.Get(os.Executable())(t), row.how)
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			stdout, err := cmd.Output()
+			commandtest.WantStatus(t, err, row.status)
+			_, said, _ := strings.Cut(string(stdout), "Finishing the requests in flight.\n")
+			if said += stderr.String(); !regexp.MustCompile(row.says).MatchString(said) {
+				t.Errorf("%s is not in\n%s", row.says, said)
+			}
+			if text := must.Get(os.ReadFile(report))(t); !json.Valid(text) {
+				t.Errorf("the report is no JSON: %s", text)
+			}
+			failed := strings.Contains(string(must.Get(os.ReadFile(junit))(t)), "<failure")
+			if want := row.how == "believes"; failed != want {
+				t.Errorf("the file for CI has a failure: %t, want %t", failed, want)
+			}
+		})
 	}
-	said := p.End(t)
-	for _, want := range []string{"a key for each try: orders (", "failed one-key in order "} {
-		if !strings.Contains(said, want) {
-			t.Errorf("at the end, %q is not in\n%s", want, said)
+}
+
+// A client that is a program of its own is judged when the shop ends, and in full if it has reported what
+// it believes.
+func TestClientIsJudgedAtTheEnd(t *testing.T) {
+	for _, row := range []struct {
+		key, outcome string
+		status       int
+		says         string
+	}{
+		{"a", "", 3, ", 4 not judged: report your outcomes"},
+		{"b", "item=teapot&id=", 0, "shop client: orders (1 created): "},
+		{"c", "item=teapot&id=7", 1, "wrong data: failed right-id in order 1 (teapot)"},
+	} {
+		p := commandtest.Start(t, "-trouble", "7", "-only", "^orders/nothing")
+		_, id := place(p.Base, row.key, map[string]any{"item": "teapot", "qty": 1})
+		if row.outcome != "" {
+			form := must.Get(url.ParseQuery(row.outcome))(t)
+			if form.Get("id") == "" {
+				form.Set("id", id)
+			}
+			response := must.Get(http.PostForm(p.Base+"/-/trouble/outcomes", form))(t)
+			if response.Body.Close(); response.StatusCode != 204 {
+				t.Errorf("the outcome is answered %s", response.Status)
+			}
 		}
+		if _, page := commandtest.Get(t, p.Base+"/-/trouble"); !strings.Contains(page, "<h2>shop client</h2>") {
+			t.Errorf("the page does not tell of the client: %s", page)
+		}
+		p.Signal(t, os.Interrupt)
+		said := ""
+		for p.Out.Scan() {
+			said += p.Out.Text() + "\n"
+		}
+		commandtest.WantStatus(t, p.Wait(), row.status)
+		if !strings.Contains(said, row.says) {
+			t.Errorf("%q is not in\n%s", row.says, said)
+		}
+	}
+}
+
+func TestFaultFlagsThatAreWrong(t *testing.T) {
+	for _, args := range []string{"-trouble 7 -only (", "-trouble 7 -only nosuchfault", "-stay", "program",
+		"-trouble 7 -patience -1s", "-trouble 7 -- /no/such/program"} {
+		cmd := commandtest.Command(t, append([]string{"-addr", "localhost:0"}, strings.Fields(args)...)...)
+		commandtest.WantRefusal(t, cmd, 2)
 	}
 }

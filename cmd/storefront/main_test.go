@@ -21,7 +21,13 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-func TestMain(m *testing.M) { commandtest.Main(main, m.Run) }
+func TestMain(m *testing.M) {
+	if os.Getenv("STOREFRONT_URL") != "" {
+		client(os.Args[1])
+		return
+	}
+	commandtest.Main(main, m.Run)
+}
 
 // parseCurl makes the request that a shell with a printed line would have curl send.
 func parseCurl(t *testing.T, line string) *http.Request {

@@ -34,7 +34,7 @@ var trials = map[string]trial{
 
 	"go test ./...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
 	"go test ./... ./durable/... ./integration/...":                            inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
-	"go run ./cmd/storefront -trouble 7":                                       testedBy("TestFaultReportSaysWhatAClientDidWrong"),
+	"go run ./cmd/storefront -trouble 7":                                       testedBy("TestClientIsJudgedAtTheEnd"),
 	"go test -list '^Fuzz' .":                                                  testedBy("FuzzCursor"),
 	"go test -run '^$' -fuzz '^FuzzCursor$' -fuzztime 2m .":                    testedBy("FuzzCursor"),
 	"go test ./integration/browser -run '^TestEveryState$' -artifacts":         testedBy("TestEveryState"),

@@ -60,11 +60,14 @@ func (c *Call) change() {
 	if c.Changed == nil {
 		c.Changed = make(map[string]bool)
 	}
-	ids := slices.Collect(list.All())
-	gone, first, end := ids[2].ID(), "a0", "z9"
-	list.Delete(gone)
+	first, end := "a0", "z9"
+	if ids := slices.Collect(list.All()); len(ids) > 2 {
+		gone := ids[2].ID()
+		list.Delete(gone)
+		c.Changed[gone] = true
+	}
 	list.Put(storefront.MustResource(first, nil), storefront.MustResource(end, nil))
-	c.Changed[gone], c.Changed[first], c.Changed[end] = true, true, true
+	c.Changed[first], c.Changed[end] = true, true
 }
 
 // Outlived reports whether requests came after the fault was over. The caller is in

@@ -30,10 +30,10 @@ const (
 
 // MaxAge returns for how long a read is fresh.
 func (p Pace) MaxAge() time.Duration {
-	if p == Seconds {
-		return time.Second
+	if p == Days {
+		return time.Minute
 	}
-	return time.Minute
+	return time.Second
 }
 
 // A Fault is how the first requests of a call are answered. Those after them, the service

@@ -48,17 +48,23 @@ const mostCursors = 10000
 // New returns a shop for one client. The seed and the name decide what is left to chance.
 // Requests belong to the call that has begun last.
 func New(seed uint64, name string, pace Pace) *Shop {
-	s := newShop(new(storefront.MemStore), NewDice(seed, name, pace))
+	s := newShop(Lists(), NewDice(seed, name, pace))
 	s.perPage = 3
 	s.assign = func(*http.Request, *conformance.Exchange) *Call { return s.current }
-	for _, id := range []string{"ada", "barbara", "edsger", "frances", "grace", "linus", "tony"} {
-		s.store.Users.Put(storefront.MustResource(id, nil))
-	}
-	for i := range 7 {
-		s.store.Widgets.Put(storefront.MustResource(fmt.Sprint("w", i+1), nil))
-	}
 	s.PutProduct("teapot", "Teapot")
 	return s
+}
+
+// Lists returns a store with lists of three pages.
+func Lists() *storefront.MemStore {
+	store := new(storefront.MemStore)
+	for _, id := range []string{"ada", "barbara", "edsger", "frances", "grace", "linus", "tony"} {
+		store.Users.Put(storefront.MustResource(id, nil))
+	}
+	for i := range 7 {
+		store.Widgets.Put(storefront.MustResource(fmt.Sprint("w", i+1), nil))
+	}
+	return store
 }
 
 // NewOver returns a shop over a store, for clients that do not say when a call begins. It calls
@@ -89,9 +95,6 @@ func (s *Shop) Begin(kind conformance.Kind, f *Fault) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = s.NewCall(kind, f, s.dice)
-	if kind == conformance.Users || kind == conformance.Widgets {
-		s.current.Items = s.items(kind)
-	}
 	return s.current
 }
 
@@ -102,6 +105,9 @@ func (s *Shop) NewCall(kind conformance.Kind, f *Fault, d Dice) *Call {
 		Fault: f.Name, Lasting: f.forever || f.Later > 0, Clean: !f.Final,
 		Outage: f.Name == Outage && d.pace != Seconds, // in real time, a busy machine doubles waits
 	}}
+	if kind == conformance.Users || kind == conformance.Widgets {
+		c.Items = s.items(kind)
+	}
 	if f.steps != nil {
 		c.steps = f.steps(d)
 	}

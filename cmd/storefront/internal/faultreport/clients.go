@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 	"unicode"
 
 	"example.com/storefront"
@@ -23,45 +26,63 @@ const (
 	mostBytes     = 4 << 20 // of a client; what it has begun may take as much again
 )
 
-// A Server serves a store with faults to clients that cannot be asked what they believe, and at
-// [PagePath] and [JSONPath] what each client did right and wrong.
+// A Server serves a store with faults to clients, and at [PagePath] and [JSONPath] what each client
+// did right and wrong. What a client believes in the end, it reports at [OutcomesPath].
 //
-// A client is its User-Agent, or its address if it has none. Each of its orders meets the next
-// fault of a round that the seed has shuffled; so does each of its walks through a list. An
-// order is the requests that share a key, or the item and the quantity: each order of a client
-// has others.
+// A client is its User-Agent, or its address if it has none. Each has a copy of the store, as lists
+// and products change under it. Each of its orders meets the next fault of a round that the seed
+// has shuffled; so does each of its walks through a list. An order is the requests that share a key,
+// or the item and the quantity: each order of a client has others.
 //
 // [faults.Shop] says what its [http.Server] must be like.
 type Server struct {
-	seed uint64
-	shop *faults.Shop
+	Only     *regexp.Regexp // of kind/name of the faults that are injected; nil: all
+	Patience time.Duration  // see [conformance.Call]
 
-	// shop.View guards these.
+	seed    uint64
+	store   *storefront.MemStore
+	service http.Handler // without faults
+
+	mu      sync.Mutex
+	ended   bool
 	clients []*client // in the sequence in which they came
 	beyond  int       // requests of clients that were too many
 }
 
 // New returns a server of a store. The seed decides what is left to chance.
 func New(seed uint64, store *storefront.MemStore) *Server {
-	s := &Server{seed: seed}
-	s.shop = faults.NewOver(store, faults.NewDice(seed, "", faults.Minutes), s.assign)
-	return s
+	return &Server{seed: seed, store: store, service: storefront.New(store)}
 }
 
 // EndWaits ends the requests that wait because of a fault. Those that come later do not wait.
-func (s *Server) EndWaits() { s.shop.EndWaits() }
+func (s *Server) EndWaits() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, cl := range s.clients {
+		for _, shop := range cl.shops {
+			shop.EndWaits()
+		}
+	}
+}
 
 // ServeHTTP answers the requests of clients, and those for the page about them.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == PagePath || r.URL.Path == JSONPath:
 		s.servePage(w, r)
+		return
+	case r.URL.Path == OutcomesPath:
+		s.serveOutcomes(w, r)
+		return
 	case kindOf(r) != "" || (&conformance.Exchange{Path: r.URL.Path}).Redirected():
-		s.shop.ServeHTTP(w, r)
-	default:
-		w.Header().Set("Connection", "close")
-		s.shop.Service.ServeHTTP(w, r)
+		if cl := s.client(clientName(r)); cl != nil {
+			cl.shops[0].ServeHTTP(w, r)
+			return
+		}
 	}
+	w.Header().Set("Connection", "close")
+	s.service.ServeHTTP(w, r)
 }
 
 // kindOf returns "" for a request that meets no fault.
@@ -80,50 +101,108 @@ func kindOf(r *http.Request) conformance.Kind {
 	return ""
 }
 
-// assign returns a call that nobody remembers where a bound is reached.
-func (s *Server) assign(r *http.Request, e *conformance.Exchange) *faults.Call {
-	kind := kindOf(r)
-	forgotten := s.shop.NewCall(kind, new(faults.Fault), faults.Dice{})
-	cl := s.client(r)
-	if cl == nil {
-		s.beyond++
-		return forgotten
+// clientName returns the name of the client that has sent a request.
+func clientName(r *http.Request) string {
+	if name := shown(r.UserAgent()); name != "" {
+		return name
 	}
-	c, size := cl.find(kind, r, e), cl.size()
-	switch {
-	case c == nil && kind == "":
-		return forgotten
-	case c == nil && (len(cl.calls) == mostCalls || size > mostBytes), size > 2*mostBytes:
-		cl.beyond++
-		return forgotten
-	case c == nil:
-		return cl.begin(s.shop, kind, e)
-	case len(c.Exchanges) == mostExchanges:
-		cl.beyond++
-		c.Exchanges = c.Exchanges[:mostExchanges-1] // how the call stands stays known
-	}
-	return c
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return "no User-Agent, " + host
 }
 
-func (s *Server) client(r *http.Request) *client {
-	name := printable(conformance.Excerpt(r.UserAgent(), 100))
-	if name == "" {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		name = "no User-Agent, " + host
-	}
+// client returns nil where there are too many.
+func (s *Server) client(name string) *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, cl := range s.clients {
 		if cl.name == name {
 			return cl
 		}
 	}
 	if len(s.clients) == mostClients {
+		s.beyond++
 		return nil
 	}
-	cl := &client{name: name, dice: faults.NewDice(s.seed, name, faults.Minutes),
-		rounds: make(map[conformance.Kind]*round)}
+	cl := s.newClient(name)
+	cl.store = copyOf(s.store)
+	s.open(cl, cl.store, cl.dice, cl.assign)
 	s.clients = append(s.clients, cl)
 	return cl
 }
+
+func (s *Server) newClient(name string) *client {
+	return &client{server: s, name: name, dice: faults.NewDice(s.seed, name, faults.Minutes),
+		rounds: make(map[conformance.Kind]*round), reads: make(map[string]reads)}
+}
+
+// copyOf returns a store with the same lists and products.
+func copyOf(store *storefront.MemStore) *storefront.MemStore {
+	c := new(storefront.MemStore)
+	for from, to := range map[*storefront.Collection]*storefront.Collection{
+		&store.Users: &c.Users, &store.Products: &c.Products, &store.Widgets: &c.Widgets} {
+		to.Put(slices.Collect(from.All())...)
+	}
+	return c
+}
+
+// open opens a shop for a client.
+func (s *Server) open(cl *client, store *storefront.MemStore, dice faults.Dice,
+	assign func(*http.Request, *conformance.Exchange) *faults.Call) *faults.Shop {
+	shop := faults.NewOver(store, dice, assign)
+	if s.ended {
+		shop.EndWaits()
+	}
+	cl.shops = append(cl.shops, shop)
+	return shop
+}
+
+// assign returns a call that nobody remembers where a bound is reached. Its caller is in view.
+func (cl *client) assign(r *http.Request, e *conformance.Exchange) *faults.Call {
+	kind := kindOf(r)
+	c, size := cl.find(kind, r, e), cl.size()
+	if kind == conformance.Products {
+		cl.arrive(strings.TrimPrefix(e.Path, "/v1/products/"))
+	}
+	switch {
+	case c == nil && kind == "":
+		return cl.forgotten(kind)
+	case c == nil && (len(cl.calls) == mostCalls || size > mostBytes), size > 2*mostBytes:
+		cl.beyond++
+		return cl.forgotten(kind)
+	case c == nil:
+		return cl.begin(kind, e)
+	}
+	if limit(c) {
+		cl.beyond++
+	}
+	return c
+}
+
+// forgotten returns a call that nobody remembers.
+func (cl *client) forgotten(kind conformance.Kind) *faults.Call {
+	return cl.shops[0].NewCall(kind, new(faults.Fault), faults.Dice{})
+}
+
+// limit forgets the last request of a call that has as many as are remembered: so how the call stands
+// stays known.
+func limit(c *faults.Call) (beyond bool) {
+	if beyond = len(c.Exchanges) == mostExchanges; beyond {
+		c.Exchanges = c.Exchanges[:mostExchanges-1]
+	}
+	return beyond
+}
+
+// view calls f, during which no call of the client changes.
+func (cl *client) view(f func()) {
+	for _, shop := range cl.shops {
+		inner := f
+		f = func() { shop.View(inner) }
+	}
+	f()
+}
+
+// shown returns the name of a client as it is shown.
+func shown(name string) string { return printable(conformance.Excerpt(name, 100)) }
 
 // printable replaces what could disturb a terminal or turn a line around.
 func printable(text string) string {
@@ -136,17 +215,31 @@ func printable(text string) string {
 }
 
 type client struct {
+	server *Server
 	name   string
 	dice   faults.Dice
-	calls  []*faults.Call
-	rounds map[conformance.Kind]*round
-	beyond int // requests that were too many
+	shops  []*faults.Shop       // one; of a program, one for each of its processes
+	store  *storefront.MemStore // nil: it is a program
+
+	// Whoever uses these is in view.
+	calls   []*faults.Call
+	rounds  map[conformance.Kind]*round
+	reads   map[string]reads // by product
+	beyond  int              // requests that were too many
+	without []string         // what a program says that it does not do
 }
 
 // A round is the faults of a kind in the sequence in which calls meet them.
 type round struct {
 	number, of int
 	rest       []*faults.Fault
+}
+
+// begin begins a round of faults.
+func (r *round) begin(dice faults.Dice, all []*faults.Fault) {
+	r.number, r.of, r.rest = r.number+1, len(all), all
+	later := all[1:] // the first is that nothing is wrong
+	dice.Shuffle(len(later), func(i, j int) { later[i], later[j] = later[j], later[i] })
 }
 
 // next begins a new round after the last fault of one.
@@ -157,24 +250,40 @@ func (cl *client) next(kind conformance.Kind) *faults.Fault {
 		cl.rounds[kind] = r
 	}
 	if len(r.rest) == 0 {
-		for _, t := range faults.Of(kind, faults.Minutes) {
-			switch t.Name {
-			case faults.Missing, faults.ListChanges,
-				faults.TwoWalks: // for clients that can be asked; the lists are the program's
+		r.begin(cl.dice, cl.server.faults(kind, func(f *faults.Fault) int {
+			switch f.Name {
+			case faults.Missing, faults.TwoWalks: // these need a client that does as it is told
+				return 0
 			case faults.Outage: // each call is one client, and it takes three to compare their waits
-				r.rest = append(r.rest, t, t, t)
-			default:
-				r.rest = append(r.rest, t)
+				return 3
 			}
-		}
-		r.number, r.of = r.number+1, len(r.rest)
-		later := r.rest[1:] // the first is that nothing is wrong
-		cl.dice.Shuffle(len(later), func(i, j int) { later[i], later[j] = later[j], later[i] })
+			return 1
+		}))
 	}
-	t := r.rest[0]
+	f := r.rest[0]
 	r.rest = r.rest[1:]
-	return t
+	return f
 }
+
+// faults returns those of a kind that are injected, each so often as times says.
+func (s *Server) faults(kind conformance.Kind, times func(*faults.Fault) int) (all []*faults.Fault) {
+	for _, f := range faults.Of(kind, faults.Minutes) {
+		if f.None() || s.Only == nil || s.Only.MatchString(fullName(kind, f)) {
+			all = append(all, slices.Repeat([]*faults.Fault{f}, times(f))...)
+		}
+	}
+	return all
+}
+
+// Matches reports whether there is a fault with such a name.
+func Matches(name *regexp.Regexp) bool {
+	return slices.ContainsFunc(kinds, func(kind conformance.Kind) bool {
+		return slices.ContainsFunc(faults.Of(kind, faults.Minutes),
+			func(f *faults.Fault) bool { return name.MatchString(fullName(kind, f)) })
+	})
+}
+
+func fullName(kind conformance.Kind, f *faults.Fault) string { return string(kind) + "/" + f.Name }
 
 // size returns about how many bytes the client takes.
 func (cl *client) size() (bytes int) {
@@ -183,13 +292,19 @@ func (cl *client) size() (bytes int) {
 		for _, e := range c.Exchanges {
 			bytes += 500 + len(e.Target) + len(e.Key) + len(e.Tag) + len(e.Body) + len(e.Answer.Body)
 		}
+		for _, r := range c.Results {
+			bytes += 200 + len(r.Name) + len(r.ID) + len(r.Text) + len(strings.Join(r.IDs, "   "))
+			if r.Err != nil {
+				bytes += len(r.Err.Error())
+			}
+		}
 	}
 	return bytes
 }
 
-func (cl *client) begin(s *faults.Shop, kind conformance.Kind, e *conformance.Exchange) *faults.Call {
-	c := s.NewCall(kind, cl.next(kind), cl.dice)
-	c.Began = e.At
+func (cl *client) begin(kind conformance.Kind, e *conformance.Exchange) *faults.Call {
+	c := cl.shops[0].NewCall(kind, cl.next(kind), cl.dice)
+	c.Began, c.Patience = e.At, cl.server.Patience
 	switch kind {
 	case conformance.Orders:
 		for _, earlier := range cl.calls {
@@ -197,6 +312,7 @@ func (cl *client) begin(s *faults.Shop, kind conformance.Kind, e *conformance.Ex
 		}
 		c.Item, c.Qty = e.Order()
 	case conformance.Products:
+		c.Item = strings.TrimPrefix(e.Path, "/v1/products/")
 		// What the client has kept of the product has the tags of earlier calls.
 		if earlier := cl.newest(func(c *faults.Call) bool { return isOfProduct(c, e) }); earlier != nil {
 			c.Tags = slices.Compact(slices.Sorted(slices.Values(earlier.Tags)))
@@ -224,7 +340,7 @@ func (cl *client) find(kind conformance.Kind, r *http.Request, e *conformance.Ex
 
 // isOfProduct reports whether a call reads the product that a request asks for.
 func isOfProduct(c *faults.Call, e *conformance.Exchange) bool {
-	return c.Kind == conformance.Products && c.Exchanges[0].Path == e.Path
+	return c.Kind == conformance.Products && "/v1/products/"+c.Item == e.Path
 }
 
 // newest returns nil if there is none.
@@ -255,6 +371,11 @@ func (cl *client) findOrder(e *conformance.Exchange) *faults.Call {
 	})
 }
 
+// asksForMore reports whether a request is for another page than the first.
+func asksForMore(e *conformance.Exchange) bool {
+	return strings.Contains(e.Target, "after=") || strings.Contains(e.Target, "start=")
+}
+
 func (cl *client) findWalk(kind conformance.Kind, query url.Values) *faults.Call {
 	newest := cl.newest(func(c *faults.Call) bool { return c.Kind == kind })
 	if cursor := query.Get("after") + query.Get("start"); cursor != "" {
@@ -269,7 +390,7 @@ func (cl *client) findWalk(kind conformance.Kind, query url.Values) *faults.Call
 		return cmp.Or(gave, newest)
 	}
 	if newest != nil {
-		if last := newest.Last(); last.Cursor == "" && last.Done &&
+		if last := newest.Last(); newest.Results == nil && !asksForMore(last) && last.Done &&
 			(!last.FromService || last.Delivery != conformance.Whole) {
 			return newest // asked for its first page again
 		}

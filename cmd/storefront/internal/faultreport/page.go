@@ -3,7 +3,6 @@ package faultreport
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"maps"
@@ -14,6 +13,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/faults"
 	"example.com/storefront/internal/inline"
 )
 
@@ -23,6 +23,9 @@ const (
 	PagePath = "/-/trouble"
 	JSONPath = PagePath + ".json"
 )
+
+var kinds = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets,
+	conformance.Products}
 
 var (
 	//go:embed page.html
@@ -43,10 +46,12 @@ var (
 	}).Parse(pageHTML))
 )
 
-// unjudged are the checks that need to know what a client believes, or which requests are of
-// one read, or take a day.
-var unjudged = []string{
-	"silence", "success", "right-id", "takes-order", "ends",
+// takesADay is a check that no client can meet here.
+const takesADay = "ends"
+
+// byOutcome are the checks that need to know what a client believes, or which requests are of one read.
+var byOutcome = []string{
+	"silence", "success", "right-id", "takes-order",
 	"each-once", "whole-list", "walks", "walk-ends", "walk-stops", "walk-waits",
 	"fresh", "product", "reads", "read-ends", "read-stops", "read-waits",
 }
@@ -64,7 +69,7 @@ var unless = map[string]string{
 
 type report struct {
 	Seed       uint64         `json:"seed"`
-	NotJudged  []string       `json:"not_judged"` // checks
+	NotJudged  []string       `json:"not_judged"` // checks that need outcomes, and have none
 	Clients    []clientReport `json:"clients"`
 	Latest     []callReport   `json:"latest"`      // calls, the newest first
 	NotCounted int            `json:"not_counted"` // requests of clients that were too many
@@ -76,11 +81,13 @@ type clientReport struct {
 	Name       string         `json:"client"`
 	Kinds      []kindReport   `json:"kinds"`
 	Created    []createdOrder `json:"created"`
-	NotCounted int            `json:"not_counted"` // requests after a bound was reached
+	NotCounted int            `json:"not_counted"`       // requests after a bound was reached
+	Without    []string       `json:"without,omitempty"` // what a program says that it does not do
 }
 
 type kindReport struct {
 	Kind   conformance.Kind `json:"kind"`
+	Silent int              `json:"without_outcome"` // calls that have ended
 	Round  int              `json:"round"`
 	Met    int              `json:"met"` // faults of the round
 	Of     int              `json:"of"`
@@ -90,6 +97,7 @@ type kindReport struct {
 
 type verdict struct {
 	Check   string `json:"check"`
+	Means   string `json:"means"` // to the shop's owner
 	Promise string `json:"promise"`
 	Shop    string `json:"otherwise"`
 	Verdict string `json:"verdict"`         // passed, failed, not met
@@ -98,6 +106,7 @@ type verdict struct {
 	Call    string `json:"call,omitempty"`
 	Trouble string `json:"trouble,omitempty"`
 	Story   string `json:"story,omitempty"`
+	weight  conformance.Weight
 }
 
 type createdOrder struct {
@@ -118,50 +127,61 @@ type callReport struct {
 
 const latestCalls = 20
 
-func (s *Server) report() (r *report) {
-	s.shop.View(func() { r = s.reportNow() })
-	return r
-}
-
-func (s *Server) reportNow() *report {
+func (s *Server) report() *report {
+	s.mu.Lock()
+	clients := slices.Clone(s.clients)
 	r := &report{
-		Seed: s.seed, NotJudged: unjudged, NotCounted: s.beyond,
+		Seed: s.seed, NotJudged: []string{}, NotCounted: s.beyond,
 		Clients: []clientReport{}, Latest: []callReport{},
 		MostClients: mostClients, MostCalls: mostCalls, MostExchanges: mostExchanges,
 		MostMegabytes: mostBytes >> 20,
 	}
-	type named struct {
-		*conformance.Call
-		client, name string
+	s.mu.Unlock()
+	for _, cl := range clients {
+		cl.view(func() { r.add(cl) })
 	}
-	var all []named
-	for _, cl := range s.clients {
-		names := cl.names()
-		cr := clientReport{Name: cl.name, Created: []createdOrder{}, NotCounted: cl.beyond}
-		for _, kind := range []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets,
-			conformance.Products} {
-			cr.Kinds = append(cr.Kinds, cl.judge(kind, names))
+	slices.SortStableFunc(r.Latest, func(a, b callReport) int { return b.At.Compare(a.At) })
+	r.Latest = r.Latest[:min(latestCalls, len(r.Latest))]
+	slices.Sort(r.NotJudged)
+	r.NotJudged = slices.Compact(r.NotJudged)
+	return r
+}
+
+// add adds what there is of a client. Its caller is in view.
+func (r *report) add(cl *client) {
+	names := cl.names()
+	cr := clientReport{Name: cl.name, Created: []createdOrder{}, NotCounted: cl.beyond, Without: cl.without}
+	for _, kind := range kinds {
+		k := cl.judge(kind, names)
+		cr.Kinds = append(cr.Kinds, k)
+		for _, v := range k.NotJudged() {
+			r.NotJudged = append(r.NotJudged, v.Check)
 		}
-		for _, c := range cl.calls {
-			all = append(all, named{&c.Call, cl.name, names[&c.Call]})
-			for _, e := range c.Exchanges {
-				if e.Created != "" {
-					item, qty := e.Order()
-					cr.Created = append(cr.Created,
-						createdOrder{e.Created, printable(item), qty, names[&c.Call]})
-				}
+	}
+	for _, c := range cl.calls {
+		for _, e := range c.Exchanges {
+			if e.Created != "" {
+				item, qty := e.Order()
+				cr.Created = append(cr.Created, createdOrder{e.Created, printable(item), qty, names[&c.Call]})
 			}
 		}
-		r.Clients = append(r.Clients, cr)
 	}
-	at := func(c *conformance.Call) time.Time { return c.Exchanges[len(c.Exchanges)-1].At }
-	slices.SortStableFunc(all, func(a, b named) int { return at(b.Call).Compare(at(a.Call)) })
-	for _, c := range all[:min(latestCalls, len(all))] {
+	r.Clients = append(r.Clients, cr)
+	latest := slices.SortedStableFunc(slices.Values(cl.calls),
+		func(a, b *faults.Call) int { return lastAt(&b.Call).Compare(lastAt(&a.Call)) })
+	for _, c := range latest[:min(latestCalls, len(latest))] {
 		r.Latest = append(r.Latest, callReport{
-			c.client, c.name, c.Fault, stateOf(c.Call), at(c.Call), printable(c.Story()),
+			cl.name, names[&c.Call], c.Fault, stateOf(&c.Call), lastAt(&c.Call), printable(c.Story()),
 		})
 	}
-	return r
+}
+
+// lastAt returns when the last request of a call came, or the call began.
+func lastAt(c *conformance.Call) time.Time {
+	if n := len(c.Exchanges); n > 0 {
+		return c.Exchanges[n-1].At
+	}
+	return c.Began
 }
 
 // names returns those by which the page calls the calls, such as "order 3".
@@ -174,6 +194,9 @@ func (cl *client) names() map[*conformance.Call]string {
 			conformance.Widgets: "walk through widgets", conformance.Products: "product",
 		}[c.Kind]
 		names[&c.Call] = fmt.Sprint(what, " ", count[c.Kind])
+		if c.Item != "" {
+			names[&c.Call] += fmt.Sprintf(" (%s)", shown(c.Item))
+		}
 	}
 	return names
 }
@@ -191,12 +214,17 @@ func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]strin
 		}
 		state := stateOf(&c.Call)
 		kr.States[state]++
-		if state != underWay {
-			calls = append(calls, &c.Call)
+		if state == underWay {
+			continue
+		}
+		calls = append(calls, &c.Call)
+		if c.Results == nil {
+			kr.Silent++
 		}
 	}
 	for _, check := range conformance.Checks(kind) {
-		v := verdict{Check: check.Name, Promise: check.Promise, Shop: check.Harm, Verdict: "not met"}
+		v := verdict{Check: check.Name, Promise: check.Promise, Shop: check.Harm, Verdict: "not met",
+			Means: check.Weight.String(), weight: check.Weight}
 		met, violations := check.Judge(calls)
 		switch {
 		case violations != nil:
@@ -204,6 +232,8 @@ func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]strin
 			v.Verdict, v.Calls, v.Fault = "failed", len(violations), printable(violations[0].Text)
 			v.Call, v.Trouble, v.Story = names[of], of.Fault, printable(of.Story())
 			v.Fault += unless[check.Name]
+		case kr.Silent > 0 && slices.Contains(byOutcome, check.Name):
+			v.Verdict = "not judged"
 		case met:
 			v.Verdict = "passed"
 		}
@@ -212,15 +242,22 @@ func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]strin
 	return kr
 }
 
-const underWay = "under way"
+const (
+	underWay = "under way"
+	notFinal = "not final"
+)
 
 // stateOf says how far a call of a client is that cannot be asked.
 func stateOf(c *conformance.Call) string {
 	switch last := c.Last(); {
+	case last == nil && len(c.Results) > 0:
+		return "nothing was sent"
+	case last == nil:
+		return underWay
 	case slices.ContainsFunc(c.Exchanges, func(e *conformance.Exchange) bool { return !e.Done }):
 		return underWay
 	case last.Meaning() == conformance.Retryable && c.Kind == conformance.Orders:
-		return "not final"
+		return notFinal
 	case last.Meaning() == conformance.Created:
 		return "created"
 	case c.Kind == conformance.Orders:
@@ -232,12 +269,12 @@ func stateOf(c *conformance.Call) string {
 func (k kindReport) Failed() []verdict { return k.with("failed") }
 func (k kindReport) Passed() []verdict { return k.with("passed") }
 
-// NotMet leaves out the checks that no client can meet here.
-func (k kindReport) NotMet() []verdict { return k.with("not met") }
+func (k kindReport) NotMet() []verdict    { return k.with("not met") }
+func (k kindReport) NotJudged() []verdict { return k.with("not judged") }
 
 func (k kindReport) with(verdict string) (out []verdict) {
 	for _, v := range k.Checks {
-		if v.Verdict == verdict && !slices.Contains(unjudged, v.Check) {
+		if v.Verdict == verdict && v.Check != takesADay {
 			out = append(out, v)
 		}
 	}
@@ -261,29 +298,6 @@ func (v verdict) more() string {
 	return fmt.Sprint(" and ", v.Calls-1, " more")
 }
 
-// Summary says in lines which checks each client has failed.
-func (s *Server) Summary() string {
-	r := s.report()
-	var b strings.Builder
-	if len(r.Clients) == 0 {
-		b.WriteString("No client has met a fault.\n")
-	}
-	for _, c := range r.Clients {
-		for _, k := range c.Kinds {
-			if k.Round == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, "%s: %s (%s): %d checks passed, %d failed, %d not met\n", c.Name, k.Kind,
-				k.Calls(), len(k.Passed()), len(k.Failed()), len(k.NotMet()))
-			for _, v := range k.Failed() {
-				fmt.Fprintf(&b, "  failed %s in %s%s: %s\n    The broken promise: %s\n", v.Check, v.Call,
-					v.more(), v.Fault, v.Promise)
-			}
-		}
-	}
-	return b.String()
-}
-
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Connection", "close")
@@ -300,10 +314,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == JSONPath || strings.Contains(accept, "application/json") &&
 		!strings.Contains(accept, "text/html") {
 		h.Set("Content-Type", "application/json")
-		e := json.NewEncoder(&b)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		e.Encode(s.report())
+		b.Write(s.JSON())
 	} else {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Security-Policy", policy)
