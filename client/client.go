@@ -1,0 +1,251 @@
+// Package client calls a storefront from a Go program, and loses no order.
+//
+// A program makes a draft, and sends it until it is an order:
+//
+//	shop, err := client.New("https://shop.example/shop", nil)
+//	draft := client.NewDraft("teapot", 2)
+//	order, err := shop.Order(ctx, draft)
+//
+// One draft becomes one order at most, however often it is sent and by whatever process, as it
+// has an Idempotency-Key of its own. Order goes on until an answer is final: the network may lose
+// answers, the shop may be down for hours. What cannot be settled is an error whose type says
+// what the program can do next:
+//
+//   - [*RefusedError]: the service has refused the order, and nothing was created.
+//   - [*BlockedError]: something between client and service has answered, such as a page to sign
+//     in. Put it right, and go on with the same draft.
+//   - [*UnknownError]: the order may exist. Keep the draft, and go on with it later.
+//
+// A draft that is only in memory is lost with the program, and with it the only way to learn
+// whether its order exists. A [Journal] keeps drafts in a folder. A program with a database can
+// keep them there, in a transaction of its own: a Draft has a text for that.
+//
+// Lists are iterators, which read pages as they are needed:
+//
+//	for user, err := range shop.Users(ctx) {
+//		if err != nil {
+//			return err // the list was not read to its end
+//		}
+//		…
+//	}
+//
+// The rules that the package follows are in docs/wire.md. The statuses are those of RFC 9110, the
+// problem documents those of RFC 9457.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/storefront"
+)
+
+// Options are the options of a [Client]. Their zero values are the defaults.
+type Options struct {
+	// HTTPClient sends the requests. Its Transport, Jar and Timeout are used, but no redirect is
+	// followed. nil: http.DefaultClient.
+	HTTPClient *http.Client
+	// SignIn is called before each try of a request and adds what the shop asks for, such as
+	// Authorization. An error counts as a try without an answer.
+	SignIn func(*http.Request) error
+	// Patience is for how long one call of [Client.Order] goes on without a final answer. It is from
+	// 10 minutes to 20 hours; 0: 12 hours. To wait for less, end the call's context.
+	Patience time.Duration
+	// PageSize is how many items of a list one request asks for. A shop that allows fewer gets what
+	// it allows. 0: 50.
+	PageSize int
+	// Products is how many products the client remembers, with their entity tags, so that those which
+	// have not changed are not sent again. 0: none.
+	Products int
+	// Logger gets a record of each try that has to be repeated, without keys and bodies. nil:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// A Client calls one shop. Its methods may be called concurrently.
+type Client struct {
+	base string // without a slash at its end
+	http http.Client
+	opts Options
+
+	mu       sync.Mutex
+	products map[string]*remembered // by path
+}
+
+// New returns a client of the shop at a base URL, such as https://shop.example/shop. The URL has
+// the scheme http or https, a host, and neither a query nor a fragment. nil options are the
+// defaults.
+func New(baseURL string, opts *Options) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil {
+		// The text of err has the whole URL, and maybe a password.
+		return nil, errors.New("client: the base URL cannot be parsed")
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, fmt.Errorf("client: the base URL %s does not begin with http:// or https:// and a host",
+			u.Redacted())
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, fmt.Errorf("client: the base URL %s has a query or a fragment", u.Redacted())
+	}
+	c := &Client{base: strings.TrimRight(u.String(), "/"), products: make(map[string]*remembered)}
+	if opts != nil {
+		c.opts = *opts
+	}
+	switch o := &c.opts; {
+	case o.Patience != 0 && (o.Patience < 10*time.Minute || o.Patience > 20*time.Hour):
+		return nil, fmt.Errorf("client: a Patience of %v is not from 10 minutes to 20 hours", o.Patience)
+	case o.PageSize < 0 || o.Products < 0:
+		return nil, errors.New("client: PageSize and Products cannot be negative")
+	}
+	if c.opts.HTTPClient != nil {
+		c.http = *c.opts.HTTPClient
+	}
+	// A redirect of an order would turn into a GET, or lead to another shop.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if c.opts.Patience == 0 {
+		c.opts.Patience = 12 * time.Hour
+	}
+	if c.opts.PageSize == 0 {
+		c.opts.PageSize = 50
+	}
+	if c.opts.Logger == nil {
+		c.opts.Logger = slog.Default()
+	}
+	return c, nil
+}
+
+// tryLimit is how long a try may take, with the body of its answer. The service gives up the commit
+// of an order after 30 seconds.
+const tryLimit = 40 * time.Second
+
+// An answer is what a try got. Its status is 0 if no answer came, or a part of one.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	err    error // why there is no answer
+}
+
+// try sends a request once, unless prepare, which gets it as SignIn has left it, returns false: then
+// the answer is that nothing was modified.
+func (c *Client) try(ctx context.Context, method, path string, body []byte, most int64,
+	prepare func(*http.Request) (send bool)) answer {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	if c.opts.SignIn != nil {
+		if err := c.opts.SignIn(req); err != nil {
+			return answer{err: fmt.Errorf("signing in: %w", err)}
+		}
+	}
+	if !prepare(req) {
+		return answer{status: http.StatusNotModified}
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(io.LimitReader(res.Body, most+1))
+	if err == nil && int64(len(got)) > most {
+		err = fmt.Errorf("the answer is longer than %d bytes", most)
+	}
+	if err != nil {
+		return answer{err: err}
+	}
+	return answer{status: res.StatusCode, header: res.Header, body: got}
+}
+
+// repeatable reports whether the same request is sent again after the answer, whatever was asked.
+func (a *answer) repeatable() bool {
+	switch a.status {
+	case 0, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented:
+		return false
+	}
+	return a.status >= 500
+}
+
+const problemPrefix = "urn:problem-type:storefront:"
+
+// problem returns the problem document of the service, if the answer is one.
+func (a *answer) problem() (p storefront.Problem, ok bool) {
+	if json.Unmarshal(a.body, &p) != nil || !strings.HasPrefix(p.Type, problemPrefix) {
+		return storefront.Problem{}, false
+	}
+	return p, true
+}
+
+// retryAfter returns how long the answer tells the client to wait: seconds, or a date (RFC 9110,
+// Section 10.2.3). Anything else is 0, as proxies write what they like, and so is a date that is more
+// than a day away, which only a wrong clock can mean.
+func (a *answer) retryAfter() time.Duration {
+	value := a.header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(a.header.Get("Date")) // of the clock that wrote the other
+	if err != nil {
+		now = time.Now()
+	}
+	if wait := at.Sub(now); wait < 24*time.Hour {
+		return max(0, wait)
+	}
+	return 0
+}
+
+// String says what came, for logs and errors: no body, which may be a page.
+func (a *answer) String() string {
+	if a.err != nil {
+		return "no answer: " + a.err.Error()
+	}
+	if p, ok := a.problem(); ok {
+		return fmt.Sprintf("%d %s", a.status, strings.TrimPrefix(p.Type, problemPrefix))
+	}
+	return strings.TrimSpace(fmt.Sprint(a.status, " ", http.StatusText(a.status)))
+}
+
+// pauses are those between the tries of one call: random, up to a limit that doubles, so that
+// clients which failed together do not return together.
+type pauses struct{ limit time.Duration }
+
+// wait waits before the next try, for Retry-After as well, up to most of it.
+func (p *pauses) wait(ctx context.Context, told, most time.Duration) error {
+	p.limit = min(max(2*p.limit, time.Second/4), time.Minute)
+	timer := time.NewTimer(min(told, most) + rand.N(p.limit))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// elapsed returns the time since then. The clock of the wall and the one that counts are both asked:
+// one can be set, the other stands still while a computer sleeps.
+func elapsed(then time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
+}

@@ -1,0 +1,133 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
+
+	"example.com/storefront/client"
+	"example.com/storefront/clienttest"
+)
+
+// seeds are those of clienttest that each kind of client is tried with.
+const seeds = 3
+
+func TestClient(t *testing.T) {
+	every(t, clienttest.RunSynctest, func(t *testing.T, service clienttest.Service) clienttest.Client {
+		return &tested{newClient(t, service, nil), nil}
+	})
+}
+
+func TestJournal(t *testing.T) {
+	every(t, clienttest.RunSynctest, newJournaled)
+}
+
+func TestClientInRealTime(t *testing.T) { clienttest.Run(t, newJournaled) }
+
+func every(t *testing.T, run func(*testing.T, func(*testing.T, clienttest.Service) clienttest.Client),
+	newClient func(*testing.T, clienttest.Service) clienttest.Client) {
+	seed := flag.Lookup("clienttest.seed").Value
+	defer seed.Set(seed.String())
+	for n := range seeds {
+		seed.Set(fmt.Sprint(n + 1))
+		t.Run(seed.String(), func(t *testing.T) { run(t, newClient) })
+	}
+}
+
+func newJournaled(t *testing.T, service clienttest.Service) clienttest.Client {
+	c := newClient(t, service, nil)
+	journal, err := client.OpenJournal(t.TempDir(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tested{c, journal}
+}
+
+func newClient(t *testing.T, service clienttest.Service, opts *client.Options) *client.Client {
+	t.Helper()
+	if opts == nil {
+		opts = &client.Options{Products: 10, PageSize: 3}
+	}
+	opts.HTTPClient = &http.Client{Transport: service.Transport}
+	opts.Logger = slog.New(slog.DiscardHandler)
+	c, err := client.New(service.URL, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// tested makes a client one that clienttest can test.
+type tested struct {
+	*client.Client
+	journal *client.Journal // or nil
+}
+
+var _ interface {
+	clienttest.Resumer
+	clienttest.Lister
+	clienttest.ProductGetter
+} = (*tested)(nil)
+
+func (c *tested) CreateOrder(ctx context.Context, item string, qty int64) (id string, err error) {
+	return c.send(ctx, client.NewDraft(item, qty))
+}
+
+func (c *tested) send(ctx context.Context, draft *client.Draft) (id string, err error) {
+	send := c.Order
+	if c.journal != nil {
+		send = c.journal.Order
+	}
+	order, err := send(ctx, draft)
+	return order.ID, err
+}
+
+func (c *tested) ResumeOrder(ctx context.Context, err error) (id string, _ error) {
+	return c.send(ctx, draftOf(err))
+}
+
+// draftOf returns the draft of an error of Order.
+func draftOf(err error) *client.Draft {
+	if refused, ok := errors.AsType[*client.RefusedError](err); ok {
+		return refused.Draft
+	}
+	if blocked, ok := errors.AsType[*client.BlockedError](err); ok {
+		return blocked.Draft
+	}
+	if unknown, ok := errors.AsType[*client.UnknownError](err); ok {
+		return unknown.Draft
+	}
+	return nil
+}
+
+func (c *tested) ListUsers(ctx context.Context) (ids []string, err error) {
+	for user, err := range c.Users(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, user.ID())
+	}
+	return ids, nil
+}
+
+func (c *tested) ListWidgets(ctx context.Context) (ids []string, err error) {
+	for widget, err := range c.Widgets(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, widget.ID())
+	}
+	return ids, nil
+}
+
+func (c *tested) GetProduct(ctx context.Context, id string) (name string, err error) {
+	product, err := c.Product(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return member(product, "name"), nil
+}

@@ -1,0 +1,113 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http/httptest"
+	"os"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/client"
+)
+
+func Example() {
+	server := httptest.NewServer(storefront.New(new(storefront.MemStore)))
+	defer server.Close()
+
+	shop, err := client.New(server.URL, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	draft := client.NewDraft("teapot", 2)
+	order, err := shop.Order(context.Background(), draft)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(order.Qty, order.Item)
+	// Output: 2 teapot
+}
+
+// A program that answers its customer within 30 seconds, and leaves what then is open to a journal.
+func ExampleJournal() {
+	store := new(storefront.MemStore)
+	server := httptest.NewServer(storefront.New(store))
+	defer server.Close()
+	shop, err := client.New(server.URL, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "drafts")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	journal, err := client.OpenJournal(dir, shop)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_, err = journal.Order(ctx, client.NewDraft("teapot", 2))
+	if refused, ok := errors.AsType[*client.RefusedError](err); ok {
+		fmt.Println("The shop says no:", refused.Problem.Detail)
+	} else if err != nil {
+		fmt.Println("We have your order, and will write to you.")
+	}
+
+	// When the program starts, and from time to time:
+	for entry, err := range journal.Resume(context.Background()) {
+		if err != nil {
+			log.Print(err)
+			continue
+		}
+		fmt.Println("created:", entry.Order.Qty, entry.Order.Item) // keep it, and then
+		if err := entry.Remove(); err != nil {
+			log.Print(err)
+		}
+	}
+	// Output: created: 2 teapot
+}
+
+func ExampleClient_Users() {
+	store := new(storefront.MemStore)
+	store.Users.Put(storefront.MustResource("ada", nil), storefront.MustResource("grace", nil))
+	server := httptest.NewServer(storefront.New(store))
+	defer server.Close()
+	shop, err := client.New(server.URL, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for user, err := range shop.Users(context.Background()) {
+		if err != nil {
+			log.Fatal(err) // the list was not read to its end
+		}
+		fmt.Println(user.ID())
+	}
+	// Output:
+	// ada
+	// grace
+}
+
+func ExampleClient_Product() {
+	store := new(storefront.MemStore)
+	store.Products.Put(storefront.MustResource("teapot", map[string]string{"name": "Teapot"}))
+	server := httptest.NewServer(storefront.New(store))
+	defer server.Close()
+	shop, err := client.New(server.URL, &client.Options{Products: 1000})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	teapot, err := shop.Product(context.Background(), "teapot", client.MaxAge(5*time.Second))
+	fmt.Println(teapot, err)
+	_, err = shop.Product(context.Background(), "kettle")
+	fmt.Println(errors.Is(err, storefront.ErrNotFound))
+	// Output:
+	// {"id":"teapot","name":"Teapot"} <nil>
+	// true
+}

@@ -1,0 +1,334 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/client"
+)
+
+func open(t testing.TB, dir string, c *client.Client) *client.Journal {
+	t.Helper()
+	journal, err := client.OpenJournal(dir, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return journal
+}
+
+// resume returns the drafts that a journal yields, by item, with what became of each.
+func resume(t testing.TB, journal *client.Journal) map[string]string {
+	t.Helper()
+	got := make(map[string]string)
+	for entry, err := range journal.Resume(t.Context()) {
+		if entry == nil {
+			t.Fatal(err)
+		}
+		got[entry.Draft.Item()] = fmt.Sprintf("%.4s %T", entry.Order.ID, err)
+	}
+	return got
+}
+
+// files returns the contents of a folder's files.
+func files(t testing.TB, dir string) (out []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(data))
+	}
+	return out
+}
+
+func TestOrderIsKeptUntilItIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	shop, store := newScript()
+	journal := open(t, dir, shopOf(t, shop, client.Options{}))
+	draft := client.NewDraft("teapot", 2)
+	order, err := journal.Order(t.Context(), draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := journal.Order(t.Context(), draft)
+	if err != nil || !again.Equal(order) || len(shop.sent) != 1 {
+		t.Errorf("the same draft returned %v, %v with %d requests", again, err, len(shop.sent))
+	}
+	for entry, err := range journal.Resume(t.Context()) {
+		if err != nil || !entry.Order.Equal(order) || entry.Draft.Key() != draft.Key() {
+			t.Errorf("Resume yields %v, %v", entry, err)
+		}
+	}
+	if err := journal.Remove(t.Context(), draft); err != nil {
+		t.Fatal(err)
+	}
+	if got := resume(t, journal); len(got) > 0 || len(store.Orders()) != 1 || len(files(t, dir)) > 0 {
+		t.Errorf("after Remove, Resume yields %v, and the folder has %q", got, files(t, dir))
+	}
+}
+
+// TestProgramIsKilledAtAnyMoment has each number of bytes of an entry on the disk, as if the
+// program was killed then.
+func TestProgramIsKilledAtAnyMoment(t *testing.T) {
+	dir := t.TempDir()
+	shop, store := newScript()
+	journal := open(t, dir, shopOf(t, shop, client.Options{}))
+	draft := client.NewDraft("teapot", 2)
+	if err := journal.Put(t.Context(), draft); err != nil {
+		t.Fatal(err)
+	}
+	put := len(files(t, dir)[0])
+	if _, err := journal.Order(t.Context(), draft); err != nil {
+		t.Fatal(err)
+	}
+	whole := files(t, dir)[0]
+	name, _ := filepath.Glob(filepath.Join(dir, "*"))
+	for n := range len(whole) + 1 {
+		if err := os.WriteFile(name[0], []byte(whole[:n]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprint(resume(t, journal))
+		want := "map[teapot:ord_ <nil>]"
+		if n < put {
+			want = "map[]" // it was never acknowledged, and never sent
+		}
+		if got != want {
+			t.Errorf("with %d of %d bytes (%d of Put), Resume yields %v", n, len(whole), put, got)
+		}
+		if left := files(t, dir); n >= put && !strings.HasSuffix(left[0], "}}\n") || n < put && len(left) > 0 {
+			t.Errorf("with %d bytes, the folder has %q", n, left)
+		}
+	}
+	if n := len(store.Orders()); n != 1 {
+		t.Errorf("the shop has %d orders, want 1", n)
+	}
+}
+
+func TestDraftIsOnTheDiskBeforeItIsSent(t *testing.T) {
+	dir := t.TempDir()
+	var kept []string
+	shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kept = files(t, dir)
+		problem(422, "order-refused")(w, r)
+	})}
+	journal := open(t, dir, shopOf(t, shop, client.Options{}))
+	draft := client.NewDraft("teapot", 2)
+	_, err := journal.Order(t.Context(), draft)
+	if want := fmt.Sprintf("{\"draft\":%s}\n", text(t, draft)); !slices.Equal(kept, []string{want}) ||
+		!strings.Contains(want, "begun") {
+		t.Errorf("the shop was asked with %q in the folder, want %q", kept, want)
+	}
+	if _, ok := errors.AsType[*client.RefusedError](err); !ok || len(files(t, dir)) != 1 {
+		t.Errorf("Order returned %v, and the folder has %q", err, files(t, dir))
+	}
+}
+
+func TestNothingIsSentThatCannotBeKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	shop, _ := newScript()
+	journal := open(t, dir, shopOf(t, shop, client.Options{}))
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	order, err := journal.Order(t.Context(), client.NewDraft("teapot", 2))
+	if err == nil || draftOf(err) != nil || order.ID != "" || len(shop.sent) > 0 {
+		t.Errorf("Order returned %v, %v, and %d requests were sent", order, err, len(shop.sent))
+	}
+	if err := journal.Put(t.Context(), client.NewDraft("teapot", 2)); err == nil {
+		t.Error("Put returned nil")
+	}
+}
+
+func TestPutWaitsForResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop, store := newScript()
+		journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
+		draft := client.NewDraft("teapot", 2)
+		for range 2 {
+			if err := journal.Put(t.Context(), draft); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(100 * time.Hour) // the program is not running
+		if len(shop.sent) > 0 {
+			t.Error("Put sends")
+		}
+		if got := fmt.Sprint(resume(t, journal)); got != "map[teapot:ord_ <nil>]" || len(store.Orders()) != 1 {
+			t.Errorf("Resume yields %v", got)
+		}
+	})
+}
+
+func TestDraftThatWaitedIsRefusedForSure(t *testing.T) {
+	shop, _ := newScript(problem(422, "order-refused"))
+	journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
+	if err := journal.Put(t.Context(), client.NewDraft("teapot", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(resume(t, journal)); got != "map[teapot: *client.RefusedError]" {
+		t.Errorf("Resume yields %v", got)
+	}
+	// It may have been sent by a program that was killed.
+	shop.answers = []http.HandlerFunc{problem(422, "order-refused")}
+	if got := fmt.Sprint(resume(t, journal)); got != "map[teapot: *client.UnknownError]" {
+		t.Errorf("Resume yields %v", got)
+	}
+}
+
+// TestOneAtATimeSendsADraft has several journals on one folder send the same drafts.
+func TestOneAtATimeSendsADraft(t *testing.T) {
+	dir := t.TempDir()
+	store := new(storefront.MemStore)
+	service := atBase(storefront.New(store))
+	var sending sync.Map // keys
+	var created atomic.Int64
+	shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		if _, twice := sending.LoadOrStore(key, true); twice {
+			t.Error("a draft is sent twice at once")
+		}
+		service.ServeHTTP(w, r)
+		if w.Header().Get("Idempotent-Replayed") == "" {
+			created.Add(1)
+		}
+		sending.Delete(key)
+	})}
+	var drafts []string
+	for i := range 20 {
+		drafts = append(drafts, text(t, client.NewDraft(fmt.Sprint("item ", i), 1)))
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		journal := open(t, dir, shopOf(t, shop, client.Options{}))
+		wg.Go(func() {
+			for _, draft := range drafts {
+				if err := journal.Put(t.Context(), draftFrom(t, draft)); err != nil {
+					t.Error(err)
+				}
+			}
+			for entry, err := range journal.Resume(t.Context()) {
+				if err != nil {
+					t.Error(err)
+				} else if err := entry.Remove(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for _, draft := range drafts {
+				if order, err := journal.Order(t.Context(), draftFrom(t, draft)); err != nil || order.ID == "" {
+					t.Error(order, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if created.Load() != 20 || len(store.Orders()) != 20 {
+		t.Errorf("%d drafts became %d orders", len(drafts), len(store.Orders()))
+	}
+}
+
+func TestResumeGoesOnBesideOneThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(storefront.MemStore)
+		service := atBase(storefront.New(store))
+		shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if bytes.Contains(body, []byte("poison")) {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			service.ServeHTTP(w, r)
+		})}
+		journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
+		for _, item := range []string{"poison", "a", "b", "c"} {
+			if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		n := 0
+		for entry, err := range journal.Resume(t.Context()) {
+			if err != nil || entry.Order.ID == "" {
+				t.Fatal(entry, err)
+			}
+			if n++; n == 3 {
+				break // ends the tries of the other
+			}
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("Resume took %v for those that do not fail", took)
+		}
+		// The draft is free again: another call does not wait for it.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for entry, err := range journal.Resume(ctx) {
+			if err == nil {
+				entry.Remove()
+			}
+		}
+		if left := resumeItems(t, journal); !slices.Equal(left, []string{"poison"}) {
+			t.Errorf("the journal has %v", left)
+		}
+	})
+}
+
+// resumeItems returns the items of the drafts that a journal has.
+func resumeItems(t testing.TB, journal *client.Journal) (items []string) {
+	for entry := range journal.Resume(t.Context()) {
+		items = append(items, entry.Draft.Item())
+	}
+	return items
+}
+
+func TestForeignFilesStay(t *testing.T) {
+	dir := t.TempDir()
+	shop, _ := newScript()
+	for name, data := range map[string]string{"a.jsonl": "{}\n", "b.jsonl": "?\n", "README": "of others"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for entry, err := range open(t, dir, shopOf(t, shop, client.Options{})).Resume(t.Context()) {
+		if n++; entry != nil || err == nil {
+			t.Errorf("Resume yields %v, %v", entry, err)
+		}
+	}
+	if n != 2 || len(files(t, dir)) != 3 {
+		t.Errorf("Resume yields %d entries, and the folder has %q", n, files(t, dir))
+	}
+}
+
+func TestKeyHasOneOrder(t *testing.T) {
+	shop, _ := newScript()
+	journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
+	draft := client.NewDraft("teapot", 2)
+	if err := journal.Put(t.Context(), draft); err != nil {
+		t.Fatal(err)
+	}
+	other := draftFrom(t, text(t, draft), "teapot", "kettle")
+	if _, err := journal.Order(t.Context(), other); err == nil || len(shop.sent) > 0 {
+		t.Errorf("Order of another draft with the key returned %v", err)
+	}
+}

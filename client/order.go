@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"example.com/storefront"
+)
+
+// A RefusedError says that the service has refused a request, and why. If it was an order, nothing
+// was created by any of its tries: the draft can be dropped, or sent again later if the reason may
+// have gone, such as an item that is sold out. It matches [storefront.ErrNotFound] if there is no
+// such product.
+type RefusedError struct {
+	Problem storefront.Problem
+	Draft   *Draft // nil: it was a read
+}
+
+func (e *RefusedError) Error() string {
+	text := e.Problem.Detail
+	for _, f := range e.Problem.Errors {
+		if where := f.Pointer + f.Parameter + f.Header; where != "" && f.Detail != "" {
+			text += fmt.Sprintf(" %s: %s", where, f.Detail)
+		}
+	}
+	return fmt.Sprintf("client: the shop refused %s (%s): %s", request(e.Draft),
+		strings.TrimPrefix(e.Problem.Type, problemPrefix), strings.TrimSpace(text))
+}
+
+// Is reports whether target is storefront.ErrNotFound and there is no such product.
+func (e *RefusedError) Is(target error) bool {
+	return target == storefront.ErrNotFound && e.Problem.Type == problemPrefix+"product-not-found"
+}
+
+// A BlockedError says that something between client and service has answered, such as a proxy or a
+// page to sign in, and that the same request would get the same answer. An order may exist all the
+// same: put right what the answer says, and go on with the same draft.
+type BlockedError struct {
+	Status int
+	Header http.Header
+	Body   string // up to 1,000 bytes of it
+	Draft  *Draft // nil: it was a read
+}
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("client: not the service but something before it answered %s: %d %s%s",
+		request(e.Draft), e.Status, http.StatusText(e.Status), mayExist(e.Draft))
+}
+
+func blocked(a answer, draft *Draft) *BlockedError {
+	body := strings.ToValidUTF8(string(a.body[:min(len(a.body), 1000)]), "\uFFFD")
+	return &BlockedError{Status: a.status, Header: a.header, Body: body, Draft: draft}
+}
+
+// An UnknownError says that tries ended without a final answer. An order may exist, or still come
+// to exist, unless no try was sent. Keep the draft, and go on with it later. If the draft is older
+// than [Lifetime], only the shop can say whether there is an order.
+type UnknownError struct {
+	Err   error  // why the tries ended, such as the context's error
+	Last  string // answer, for people; "" if no try was sent
+	Draft *Draft // nil: it was a read
+	// Refused is what the service said if it has refused the last try. An earlier try may still be
+	// on its way, and be taken.
+	Refused *storefront.Problem
+}
+
+func (e *UnknownError) Error() string {
+	text := fmt.Sprintf("client: %s has no final answer%s: %v", request(e.Draft), mayExist(e.Draft), e.Err)
+	if e.Last != "" {
+		text += " (the last try: " + e.Last + ")"
+	}
+	return text
+}
+
+// Unwrap returns e.Err.
+func (e *UnknownError) Unwrap() error { return e.Err }
+
+func request(draft *Draft) string {
+	if draft == nil {
+		return "the request"
+	}
+	return fmt.Sprintf("the order of %d %q", draft.qty, draft.item)
+}
+
+func mayExist(draft *Draft) string {
+	if draft == nil {
+		return ""
+	}
+	return ", and the order may exist"
+}
+
+const (
+	longestOrder      = 1 << 20 // bytes of an answer to an order
+	longestRetryAfter = time.Hour
+	malformedTries    = 4 // tries of a body that was cut on its way
+)
+
+// Order sends a draft until an answer is final, and returns the order that was created: by this
+// call, or by an earlier one with the same draft. It goes on for Options.Patience, as long as ctx
+// is not done and the draft is not older than [Lifetime].
+//
+// The error is a [*RefusedError], a [*BlockedError] or an [*UnknownError]. It has the draft.
+func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, error) {
+	if !utf8.ValidString(draft.item) {
+		// JSON cannot say it, and its encoder would order something else.
+		return storefront.Order{}, &RefusedError{Draft: draft, Problem: storefront.Problem{
+			Type: problemPrefix + "invalid-order", Title: "Invalid order",
+			Status: http.StatusUnprocessableEntity, Detail: "The item is not valid UTF-8."}}
+	}
+	body, err := json.Marshal(map[string]any{"item": draft.item, "qty": draft.qty})
+	if err != nil {
+		return storefront.Order{}, err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, c.opts.Patience,
+		fmt.Errorf("no answer was final for %v", c.opts.Patience))
+	defer cancel()
+
+	var last answer
+	unknown := func(err error) (storefront.Order, error) {
+		e := &UnknownError{Err: err, Draft: draft}
+		if last.status != 0 || last.err != nil {
+			e.Last = last.String()
+		}
+		return storefront.Order{}, e
+	}
+	var pauses pauses
+	for malformed := 0; ; {
+		if limited.Err() != nil {
+			return unknown(context.Cause(limited))
+		}
+		if err := draft.sendable(); err != nil {
+			return unknown(err)
+		}
+		draft.sent()
+		last = c.try(limited, http.MethodPost, "/v1/orders", body, longestOrder, func(r *http.Request) bool {
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Idempotency-Key", draft.key)
+			return true
+		})
+		if order, ok := last.order(draft); ok {
+			return order, nil
+		}
+		problem, ofService := last.problem()
+		switch {
+		case last.repeatable(), last.status == http.StatusCreated:
+		case last.status/100 == 4 && ofService:
+			surely := draft.refused()
+			if problem.Type == problemPrefix+"malformed-body" && malformed+1 < malformedTries {
+				malformed++ // the body is right: it was cut on its way
+				break
+			}
+			if surely {
+				return storefront.Order{}, &RefusedError{Problem: problem, Draft: draft}
+			}
+			_, err := unknown(fmt.Errorf("the service refused a try, and may still take an earlier one: %s",
+				problem.Detail))
+			err.(*UnknownError).Refused = &problem
+			return storefront.Order{}, err
+		default:
+			return storefront.Order{}, blocked(last, draft)
+		}
+		c.opts.Logger.InfoContext(ctx, "storefront client: an order is tried again", "answer", last.String())
+		if pauses.wait(limited, last.retryAfter(), longestRetryAfter) != nil {
+			return unknown(context.Cause(limited))
+		}
+	}
+}
+
+// order returns the order of a draft, if the answer says that it was created. What says so of
+// another order, such as the answer that a cache has kept, does not.
+func (a *answer) order(draft *Draft) (storefront.Order, bool) {
+	var order storefront.Order
+	if a.status != http.StatusCreated || json.Unmarshal(a.body, &order) != nil || order.ID == "" ||
+		order.Item != draft.item || order.Qty != draft.qty {
+		return storefront.Order{}, false
+	}
+	return order, true
+}

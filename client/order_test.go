@@ -1,0 +1,332 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/client"
+)
+
+func TestErrorSaysWhatToDoNext(t *testing.T) {
+	refusal := problem(422, "order-refused")
+	for _, test := range []struct {
+		name    string
+		answers []http.HandlerFunc
+		want    error
+		refused bool // an UnknownError's Refused is set
+	}{
+		{"refused", []http.HandlerFunc{refusal}, &client.RefusedError{}, false},
+		{"refused twice", []http.HandlerFunc{problem(400, "malformed-body"), refusal}, &client.RefusedError{}, false},
+		{"refused for good", []http.HandlerFunc{problem(400, "malformed-body"), problem(400, "malformed-body"),
+			problem(400, "malformed-body"), problem(400, "malformed-body")}, &client.RefusedError{}, false},
+		{"refused while another may be taken", []http.HandlerFunc{lost, refusal}, &client.UnknownError{}, true},
+		{"refused after 503", []http.HandlerFunc{problem(503, "unavailable"), refusal}, &client.UnknownError{}, true},
+		{"refused after 409", []http.HandlerFunc{problem(409, "idempotency-key-in-progress"), refusal},
+			&client.UnknownError{}, true},
+		{"a page", []http.HandlerFunc{says(200, "<html>")}, &client.BlockedError{}, false},
+		{"an order with 200", []http.HandlerFunc{says(200, `{"id":"ord_1","item":"teapot","qty":2}`)},
+			&client.BlockedError{}, false},
+		{"401 of the shop's program", []http.HandlerFunc{storefront.Problem{Status: 401}.ServeHTTP},
+			&client.BlockedError{}, false},
+		{"a redirect", []http.HandlerFunc{says(307, "", "Location", "/elsewhere")}, &client.BlockedError{}, false},
+		{"501", []http.HandlerFunc{says(501, "")}, &client.BlockedError{}, false},
+		{"404 after an answer was lost", []http.HandlerFunc{lost, says(404, "")}, &client.BlockedError{}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shop, store := newScript(test.answers...)
+				draft := client.NewDraft("teapot", 2)
+				c := shopOf(t, shop, client.Options{})
+				order, err := c.Order(t.Context(), draft)
+				if fmt.Sprintf("%T", err) != fmt.Sprintf("%T", test.want) || order.ID != "" {
+					t.Fatalf("Order returned %v and a %T (%v), want a %T", order, err, err, test.want)
+				}
+				if draftOf(err) != draft {
+					t.Error("the error has not got the draft")
+				}
+				if unknown, ok := errors.AsType[*client.UnknownError](err); ok && (unknown.Refused != nil) != test.refused {
+					t.Errorf("Refused is %v", unknown.Refused)
+				}
+				if strings.Contains(err.Error(), draft.Key()) {
+					t.Errorf("the key is in the error: %v", err)
+				}
+				if len(shop.answers) > 0 {
+					t.Errorf("%d answers were not asked for", len(shop.answers))
+				}
+				// Whatever it was, the program can go on with the draft.
+				if order, err = c.Order(t.Context(), draft); err != nil || order.Item != "teapot" || order.Qty != 2 {
+					t.Errorf("Order returned %v, %v once nothing was wrong", order, err)
+				}
+				if n := len(store.Orders()); n != 1 {
+					t.Errorf("the shop has %d orders, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+func TestOrderOfAnotherIsNone(t *testing.T) {
+	for _, body := range []string{
+		`{"id":"ord_1","item":"kettle","qty":2,"created_at":"2026-11-20T20:52:11.250Z"}`,
+		`{"id":"ord_1","item":"teapot","qty":3,"created_at":"2026-11-20T20:52:11.250Z"}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			shop, _ := newScript(says(201, body))
+			order, err := shopOf(t, shop, client.Options{}).Order(t.Context(), client.NewDraft("teapot", 2))
+			if err != nil || order.ID == "ord_1" || len(shop.sent) != 2 {
+				t.Errorf("after %s, Order returned %v, %v with %d requests", body, order, err, len(shop.sent))
+			}
+		})
+	}
+}
+
+func TestItemThatJSONCannotSayIsRefused(t *testing.T) {
+	shop, store := newScript()
+	_, err := shopOf(t, shop, client.Options{}).Order(t.Context(), client.NewDraft("tea\xffpot", 2))
+	if _, ok := errors.AsType[*client.RefusedError](err); !ok || len(store.Orders()) > 0 {
+		t.Errorf("Order returned %v, and the shop has %v", err, store.Orders())
+	}
+}
+
+func TestDraftIsNotSentForLongerThanItsKeyLives(t *testing.T) {
+	now := time.Now()
+	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format(time.RFC3339Nano) }
+	for _, test := range []struct {
+		made, begun time.Duration // ago
+		sent        bool
+	}{
+		{made: client.Lifetime - time.Minute, sent: true},
+		{made: client.Lifetime + time.Minute},
+		{made: 100 * time.Hour, begun: client.Lifetime - time.Minute, sent: true},
+		{made: 100 * time.Hour, begun: client.Lifetime + time.Minute},
+		{made: -2 * time.Hour}, // the clock was put back, who knows by how much
+	} {
+		begun := ""
+		if test.begun != 0 {
+			begun = fmt.Sprintf(`,"begun":%q`, at(test.begun))
+		}
+		draft := draftFrom(t, fmt.Sprintf(`{"key":"k","item":"teapot","qty":2,"made":%q%s}`, at(test.made), begun))
+		shop, _ := newScript()
+		_, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draft)
+		if _, ok := errors.AsType[*client.UnknownError](err); ok == test.sent || (len(shop.sent) > 0) != test.sent {
+			t.Errorf("a draft made %v ago and begun %v ago: %v, sent: %v", test.made, test.begun, err, len(shop.sent) > 0)
+		}
+	}
+}
+
+func TestDraftThatWaitedIsSentOnceItHasBegun(t *testing.T) {
+	shop, _ := newScript()
+	draft := draftFrom(t, `{"key":"k","item":"teapot","qty":2,"made":"2026-01-01T00:00:00Z"}`)
+	if !draft.Begin() {
+		t.Fatal("Begin changed nothing")
+	}
+	kept := text(t, draft)
+	if _, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draft); err != nil {
+		t.Error(err)
+	}
+	if draft.Begin() || draftFrom(t, kept).Begin() {
+		t.Error("Begin changed a draft that has begun")
+	}
+}
+
+func TestTriesEnd(t *testing.T) {
+	outage := problem(503, "unavailable")
+	for _, test := range []struct {
+		name     string
+		patience time.Duration
+		limit    time.Duration // of the context
+		after    time.Duration // at least, and an hour more at most
+		want     error
+	}{
+		{"by default after 12 hours", 0, 0, 12 * time.Hour, nil},
+		{"with Patience", 15 * time.Minute, 0, 15 * time.Minute, nil},
+		{"by the context", 0, time.Second, time.Second, context.DeadlineExceeded},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if test.limit != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, test.limit)
+					defer cancel()
+				}
+				shop := &script{shop: outage}
+				began := time.Now()
+				_, err := shopOf(t, shop, client.Options{Patience: test.patience}).Order(ctx, client.NewDraft("teapot", 2))
+				if _, ok := errors.AsType[*client.UnknownError](err); !ok {
+					t.Errorf("Order returned %v, want an UnknownError", err)
+				}
+				if test.want != nil && !errors.Is(err, test.want) {
+					t.Errorf("Order returned %v, want %v", err, test.want)
+				}
+				if took := time.Since(began); took < test.after || took > test.after+time.Minute {
+					t.Errorf("Order ended after %v, want %v", took, test.after)
+				}
+			})
+		})
+	}
+}
+
+func TestSignIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop, _ := newScript(lost, lost)
+		n := 0
+		c := shopOf(t, shop, client.Options{SignIn: func(r *http.Request) error {
+			if n++; n == 2 {
+				return errors.New("there is no token now")
+			}
+			r.Header.Set("Authorization", fmt.Sprint("Bearer ", n))
+			return nil
+		}})
+		if _, err := c.Order(t.Context(), client.NewDraft("teapot", 2)); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range shop.sent {
+			got = append(got, r.Header.Get("Authorization"))
+		}
+		if want := "[Bearer 1 Bearer 3 Bearer 4]"; fmt.Sprint(got) != want {
+			t.Errorf("the tries had %v, want %v", got, want)
+		}
+	})
+}
+
+func TestNewChecks(t *testing.T) {
+	for _, url := range []string{"", "shop.example", "ftp://shop.example", "http://", "http://shop.example/?a=b",
+		"http://shop.example/#a", "http://ada:secret@sh op.example", "http://ada:secret@shop.example/?a=b"} {
+		_, err := client.New(url, nil)
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("New(%q) returned %v", url, err)
+		}
+	}
+	for _, opts := range []client.Options{{Patience: time.Minute}, {Patience: 21 * time.Hour}, {Patience: -1},
+		{PageSize: -1}, {Products: -1}} {
+		if _, err := client.New("http://shop.example", &opts); err == nil {
+			t.Errorf("New took %+v", opts)
+		}
+	}
+}
+
+func TestDraftText(t *testing.T) {
+	draft := client.NewDraft("Café <b>& 茶", 1<<53-1)
+	draft.Begin()
+	for _, kept := range []*client.Draft{draft, client.NewDraft("teapot", 2)} {
+		again := draftFrom(t, text(t, kept))
+		if again.Key() != kept.Key() || again.Item() != kept.Item() || again.Qty() != kept.Qty() ||
+			text(t, again) != text(t, kept) {
+			t.Errorf("%s was read as %s", text(t, kept), text(t, again))
+		}
+	}
+	for _, wrong := range []string{``, `null`, `{}`, `[]`, `{"item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
+		`{"key":"k","item":"teapot","qty":2}`, `{"key":"a b","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
+		`{"key":"a,b","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
+		`{"key":"k","item":"teapot","qty":2.5,"made":"2026-11-20T20:52:11Z"}`} {
+		if err := new(client.Draft).UnmarshalText([]byte(wrong)); err == nil {
+			t.Errorf("%s is a draft", wrong)
+		}
+	}
+}
+
+func FuzzDraft(f *testing.F) {
+	f.Add(text(f, client.NewDraft("teapot", 2)))
+	f.Add(`{"key":"k","item":"\ud800","qty":2,"made":"2026-11-20T20:52:11Z","begun":"2026-11-20T20:52:11Z"}`)
+	f.Fuzz(func(t *testing.T, kept string) {
+		draft := new(client.Draft)
+		if draft.UnmarshalText([]byte(kept)) != nil {
+			return
+		}
+		if again := text(t, draftFrom(t, text(t, draft))); again != text(t, draft) {
+			t.Errorf("%q became %q", text(t, draft), again)
+		}
+	})
+}
+
+// FuzzAnswer has the client get an answer to an order, and to reads.
+func FuzzAnswer(f *testing.F) {
+	f.Add(201, `{"id":"ord_1","item":"teapot","qty":2,"created_at":"2026-11-20T20:52:11.250Z"}`, "", "")
+	f.Add(503, `{"type":"urn:problem-type:storefront:unavailable"}`, "Sun, 06 Nov 1994 08:49:37 GMT", "3")
+	f.Add(200, `{"data":[{"id":"a"}],"has_more":true,"next":"A"}`, "0", "max-age=1, no-cache=\"a\"")
+	f.Fuzz(func(t *testing.T, status int, body, retryAfter, control string) {
+		if status < 200 || status > 599 {
+			return
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Retry-After"] = []string{retryAfter}
+			w.Header()["Cache-Control"] = []string{control}
+			w.Header()["Age"] = []string{retryAfter}
+			w.WriteHeader(status)
+			w.Write([]byte(body))
+			cancel() // one try is enough
+		})}
+		c := shopOf(t, shop, client.Options{Products: 1})
+		order, err := c.Order(ctx, client.NewDraft("teapot", 2))
+		if isOrder := status == 201 && order.ID != "" && order.Item == "teapot" && order.Qty == 2; (err == nil) != isOrder {
+			t.Errorf("%d %q: %v, %v", status, body, order, err)
+		}
+		for user, err := range c.Users(ctx) {
+			if err == nil && (status != 200 || user.ID() == "") {
+				t.Errorf("%d %q: a user %v", status, body, user)
+			}
+		}
+		if product, err := c.Product(ctx, "teapot", client.MaxAge(time.Minute)); err == nil && product.ID() != "teapot" {
+			t.Errorf("%d %q: the product %v", status, body, product)
+		}
+	})
+}
+
+// BenchmarkOrder compares the client, and the client with a journal, with an http.Client that sends
+// the same.
+func BenchmarkOrder(b *testing.B) {
+	server := httptest.NewServer(storefront.New(new(storefront.MemStore)))
+	defer server.Close()
+	c, err := client.New(server.URL, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("http.Client", func(b *testing.B) {
+		for i := range b.N {
+			r, _ := http.NewRequest("POST", server.URL+"/v1/orders", strings.NewReader(`{"item":"teapot","qty":2}`))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Idempotency-Key", fmt.Sprint("bare ", b.N, " ", i))
+			res, err := http.DefaultClient.Do(r)
+			if err != nil || res.StatusCode != 201 {
+				b.Fatal(res, err)
+			}
+			var order storefront.Order
+			if err := readJSON(res, &order); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("client", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := c.Order(b.Context(), client.NewDraft("teapot", 2)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("journal", func(b *testing.B) {
+		journal, err := client.OpenJournal(b.TempDir(), c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			draft := client.NewDraft("teapot", 2)
+			if _, err := journal.Order(b.Context(), draft); err != nil {
+				b.Fatal(err)
+			}
+			if err := journal.Remove(b.Context(), draft); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/client"
+)
+
+func TestListIsReadAsItIsNeeded(t *testing.T) {
+	shop, store := newScript()
+	for i := range 9 {
+		store.Users.Put(storefront.MustResource(fmt.Sprint("u", i), nil))
+	}
+	users := shopOf(t, shop, client.Options{PageSize: 2}).Users(t.Context())
+	for range 2 { // each loop is a walk
+		var got []string
+		shop.sent = nil
+		for user, err := range users {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, user.ID()); len(got) == 3 {
+				break
+			}
+		}
+		if fmt.Sprint(got) != "[u0 u1 u2]" || len(shop.sent) != 2 {
+			t.Errorf("got %v with %d requests", got, len(shop.sent))
+		}
+	}
+}
+
+func TestPageSizeIsWhatTheShopAllows(t *testing.T) {
+	store := new(storefront.MemStore)
+	for i := range 9 {
+		store.Widgets.Put(storefront.MustResource(fmt.Sprint("w", i), nil))
+	}
+	shop := &script{shop: atBase(storefront.NewWithOptions(store, &storefront.Options{MaxPageSize: 4}))}
+	n := 0
+	for _, err := range shopOf(t, shop, client.Options{}).Widgets(t.Context()) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 9 || len(shop.sent) != 4 {
+		t.Errorf("got %d widgets with %d requests", n, len(shop.sent))
+	}
+}
+
+func TestPageThatDoesNotAdvanceIsNone(t *testing.T) {
+	for _, page := range []string{
+		`{"data":[{"id":"u1"}],"has_more":true,"next":"A"}`, // again and again
+		`{"data":[{"id":"u2"},{"id":"u1"}],"has_more":false}`,
+		`{"data":[],"has_more":true,"next":"A"}`,
+		`{"data":[{"id":"u1"}],"has_more":true}`,
+		`{"data":[{"id":"u1"}],"has_more":false,"next":"A"}`,
+		`{"data":[null],"has_more":false}`,
+		`{"data":null,"has_more":false}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			shop := &script{shop: says(200, page)}
+			var last error
+			for _, err := range shopOf(t, shop, client.Options{}).Users(t.Context()) {
+				last = err
+			}
+			if _, ok := errors.AsType[*client.UnknownError](last); !ok || !errors.Is(last, storefront.ErrUnavailable) {
+				t.Errorf("the walk through %s ends with %v", page, last)
+			}
+		})
+	}
+}
+
+func TestProductIsNotFound(t *testing.T) {
+	shop, _ := newScript()
+	c := shopOf(t, shop, client.Options{})
+	for _, id := range []string{"kettle", "", ".", "..", "/"} {
+		if _, err := c.Product(t.Context(), id); !errors.Is(err, storefront.ErrNotFound) {
+			t.Errorf("Product(%q) returned %v", id, err)
+		}
+	}
+	shop.answers = []http.HandlerFunc{says(404, "<html>")}
+	_, err := c.Product(t.Context(), "kettle")
+	if _, ok := errors.AsType[*client.BlockedError](err); !ok || errors.Is(err, storefront.ErrNotFound) {
+		t.Errorf("after a page of a proxy, Product returned %v", err)
+	}
+}
+
+func TestAnotherProductIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop, store := newScript(says(200, `{"id":"kettle"}`))
+		store.Products.Put(storefront.MustResource("teapot", nil))
+		product, err := shopOf(t, shop, client.Options{}).Product(t.Context(), "teapot")
+		if err != nil || product.ID() != "teapot" || len(shop.sent) != 2 {
+			t.Errorf("Product returned %v, %v with %d requests", product, err, len(shop.sent))
+		}
+	})
+}
+
+// TestProductIsRemembered reads a product twice, which changes in between.
+func TestProductIsRemembered(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		products int
+		fields   []string // of the answers, in place of the service's, which are fresh for a minute
+		maxAge   []client.MaxAge
+		after    time.Duration
+		other    bool   // account
+		want     string // name
+		requests int
+		tagged   bool // the second request
+	}{
+		{name: "only for a MaxAge", products: 1, want: "new", requests: 2, tagged: true},
+		{name: "for a MaxAge", products: 1, maxAge: []client.MaxAge{client.MaxAge(time.Hour)}, after: 59 * time.Second,
+			want: "old", requests: 1},
+		{name: "not for longer than it is fresh", products: 1, maxAge: []client.MaxAge{client.MaxAge(time.Hour)},
+			after: 60 * time.Second, want: "new", requests: 2, tagged: true},
+		{name: "not for longer than MaxAge", products: 1, maxAge: []client.MaxAge{client.MaxAge(5 * time.Second)},
+			after: 5 * time.Second, want: "new", requests: 2, tagged: true},
+		{name: "less its Age", products: 1, maxAge: []client.MaxAge{client.MaxAge(time.Hour)}, after: 10 * time.Second,
+			fields: []string{"Age", "50"}, want: "new", requests: 2, tagged: true},
+		{name: "not with an Age that means nothing", products: 1, maxAge: []client.MaxAge{client.MaxAge(time.Hour)},
+			fields: []string{"Age", "soon"}, want: "new", requests: 2, tagged: true},
+		{name: "not for another account", products: 1, maxAge: []client.MaxAge{client.MaxAge(time.Hour)}, other: true,
+			want: "new", requests: 2},
+		{name: "not with Vary: *", products: 1, fields: []string{"Vary", "*"}, want: "new", requests: 2},
+		{name: "not with no-store", products: 1, fields: []string{"Cache-Control", "no-store"}, want: "new", requests: 2},
+		{name: "with no-cache for its tag", products: 1, fields: []string{"Cache-Control", "no-cache, max-age=60"},
+			maxAge: []client.MaxAge{client.MaxAge(time.Hour)}, want: "new", requests: 2, tagged: true},
+		{name: "not unless Products says so", maxAge: []client.MaxAge{client.MaxAge(time.Hour)}, want: "new", requests: 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				name, account := "old", "ada"
+				store := new(storefront.MemStore)
+				service := atBase(storefront.NewWithOptions(store, &storefront.Options{CacheSize: -1}))
+				shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					store.Products.Put(storefront.MustResource("teapot", map[string]string{"name": name}))
+					answer := httptest.NewRecorder()
+					service.ServeHTTP(answer, r)
+					maps.Copy(w.Header(), answer.Header())
+					for i := 0; i < len(test.fields); i += 2 {
+						w.Header().Set(test.fields[i], test.fields[i+1])
+					}
+					w.WriteHeader(answer.Code)
+					w.Write(answer.Body.Bytes())
+				})}
+				c := shopOf(t, shop, client.Options{Products: test.products, SignIn: func(r *http.Request) error {
+					r.Header.Set("Authorization", account)
+					return nil
+				}})
+				if _, err := c.Product(t.Context(), "teapot", test.maxAge...); err != nil {
+					t.Fatal(err)
+				}
+				name = "new"
+				if test.other {
+					account = "grace"
+				}
+				time.Sleep(test.after)
+				product, err := c.Product(t.Context(), "teapot", test.maxAge...)
+				if err != nil || member(product, "name") != test.want || len(shop.sent) != test.requests {
+					t.Errorf("Product returned %v, %v with %d requests", product, err, len(shop.sent))
+				}
+				if tag := shop.sent[len(shop.sent)-1].Header.Get("If-None-Match"); (tag != "") != test.tagged {
+					t.Errorf("If-None-Match of the last request is %q", tag)
+				}
+			})
+		})
+	}
+}
+
+func TestMemoryHasABound(t *testing.T) {
+	shop, store := newScript()
+	c := shopOf(t, shop, client.Options{Products: 2})
+	ids := []string{"a", "b", "c"}
+	for _, id := range ids {
+		store.Products.Put(storefront.MustResource(id, nil))
+	}
+	for range 2 {
+		for _, id := range ids {
+			if _, err := c.Product(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tagged := slices.DeleteFunc(shop.sent[3:], func(r *http.Request) bool { return r.Header.Get("If-None-Match") == "" })
+	if len(tagged) > 2 || len(tagged) == 0 {
+		t.Errorf("%d of 3 products are remembered, want 1 or 2", len(tagged))
+	}
+}
