@@ -29,8 +29,8 @@ type faultFlags struct {
 func defineFaultFlags() *faultFlags {
 	f := &faultFlags{
 		seed: flag.Uint64("trouble", 0, "inject faults, in a sequence that the `number` chooses; 0: none"),
-		patience: flag.Duration("patience", 0, "with -trouble: `time` after which the client leaves an order to "+
-			"a queue; 0: it has none"),
+		patience: flag.Duration("patience", 0,
+			"with -trouble: `time` after which the client leaves an order to a queue; 0: it has none"),
 		stay:  flag.Bool("stay", false, "with -trouble: serve on, and end by a signal alone"),
 		junit: flag.String("junit", "", "with -trouble: `file` to write the verdicts to, for CI"),
 		json:  flag.String("json", "", "with -trouble: `file` to write the report to"),
@@ -83,6 +83,10 @@ func (f *faultFlags) inject(ctx context.Context, end func(), server *http.Server
 	server.Handler = demo.WithExplorer(run.shop, server.Handler)
 	fmt.Printf("\nInjecting faults (seed %d). What each client does right and wrong:\n\n  http://%s%s\n",
 		*f.seed, listening, faultreport.PagePath)
+	if len(command) == 0 {
+		fmt.Printf("\nA client has met all of them after %s.\nLet it report what it believes at %s.\n",
+			run.shop.Plan(), faultreport.OutcomesPath)
+	}
 	server.RegisterOnShutdown(run.shop.EndWaits)
 	go func() {
 		var err error

@@ -130,9 +130,7 @@ func TestClientIsJudgedAtTheEnd(t *testing.T) {
 				t.Errorf("the outcome is answered %s", response.Status)
 			}
 		}
-		if _, page := commandtest.Get(t, p.Base+"/-/trouble"); !strings.Contains(page, "<h2>shop client</h2>") {
-			t.Errorf("the page does not tell of the client: %s", page)
-		}
+		wantAt(t, p, "/-/trouble", 200, "<h2>shop client</h2>")
 		p.Signal(t, os.Interrupt)
 		said := ""
 		for p.Out.Scan() {

@@ -3,6 +3,7 @@ package faultreport
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -250,19 +251,29 @@ func (cl *client) next(kind conformance.Kind) *faults.Fault {
 		cl.rounds[kind] = r
 	}
 	if len(r.rest) == 0 {
-		r.begin(cl.dice, cl.server.faults(kind, func(f *faults.Fault) int {
-			switch f.Name {
-			case faults.Missing, faults.TwoWalks: // these need a client that does as it is told
-				return 0
-			case faults.Outage: // each call is one client, and it takes three to compare their waits
-				return 3
-			}
-			return 1
-		}))
+		r.begin(cl.dice, cl.server.faults(kind, timesAlone))
 	}
 	f := r.rest[0]
 	r.rest = r.rest[1:]
 	return f
+}
+
+// timesAlone is how often clients that come by themselves meet a fault.
+func timesAlone(f *faults.Fault) int {
+	switch f.Name {
+	case faults.Missing, faults.TwoWalks: // these need a client that does as it is told
+		return 0
+	case faults.Outage: // each call is one client, and it takes three to compare their waits
+		return 3
+	}
+	return 1
+}
+
+// Plan says in words how much a client has to do until it has met all faults.
+func (s *Server) Plan() string {
+	n := func(kind conformance.Kind) int { return len(s.faults(kind, timesAlone)) }
+	return fmt.Sprintf("%d orders, each of another item, %d walks through each list and %d reads of products",
+		n(conformance.Orders), n(conformance.Users), n(conformance.Products))
 }
 
 // faults returns those of a kind that are injected, each so often as times says.

@@ -51,7 +51,7 @@ func (s *Server) settled() bool {
 				}
 				last = latest(last, at)
 				state := stateOf(&c.Call)
-				all = all && (reported || state != notFinal)
+				all = all && (reported || state != notFinal && !halfRead(&c.Call))
 				if state == underWay {
 					open++
 				}
@@ -223,8 +223,8 @@ func (s *Server) JUnit() []byte {
 				switch v.Verdict {
 				case "failed":
 					suite.Failures++
-					test.Failure = &message{v.Means + ": " + v.Fault, fmt.Sprintf(
-						"In %s%s, with the fault %q. %s\n%s", v.Call, v.more(), v.Trouble, v.Promise, v.Story)}
+					where := fmt.Sprintf("In %s%s, with the fault %q. ", v.Call, v.more(), v.Trouble)
+					test.Failure = &message{v.Means + ": " + v.Fault, where + v.Promise + "\n" + v.Story}
 				case "passed":
 				default:
 					suite.Skipped++

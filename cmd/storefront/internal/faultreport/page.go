@@ -41,7 +41,6 @@ var (
 	page   = template.Must(template.New("").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
-		"join":   func(texts []string) string { return strings.Join(texts, ", ") },
 		"lines":  func(story string) []string { return strings.Split(strings.TrimSuffix(story, "\n"), "\n") },
 	}).Parse(pageHTML))
 )
@@ -75,6 +74,9 @@ type report struct {
 	NotCounted int            `json:"not_counted"` // requests of clients that were too many
 
 	MostClients, MostCalls, MostExchanges, MostMegabytes int `json:"-"`
+
+	Orders   int    `json:"-"` // of a round
+	Outcomes string `json:"-"` // where they are reported
 }
 
 type clientReport struct {
@@ -135,6 +137,7 @@ func (s *Server) report() *report {
 		Clients: []clientReport{}, Latest: []callReport{},
 		MostClients: mostClients, MostCalls: mostCalls, MostExchanges: mostExchanges,
 		MostMegabytes: mostBytes >> 20,
+		Orders:        len(s.faults(conformance.Orders, timesAlone)), Outcomes: OutcomesPath,
 	}
 	s.mu.Unlock()
 	for _, cl := range clients {
@@ -226,6 +229,9 @@ func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]strin
 		v := verdict{Check: check.Name, Promise: check.Promise, Shop: check.Harm, Verdict: "not met",
 			Means: check.Weight.String(), weight: check.Weight}
 		met, violations := check.Judge(calls)
+		if check.Name == "whole-list" {
+			violations = append(violations, left(calls)...)
+		}
 		switch {
 		case violations != nil:
 			of := violations[0].Call
@@ -240,6 +246,23 @@ func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]strin
 		kr.Checks = append(kr.Checks, v)
 	}
 	return kr
+}
+
+// left returns the walks without an outcome that nobody goes on with, although the last page has a next.
+func left(calls []*conformance.Call) (violations []conformance.Violation) {
+	for _, c := range calls {
+		if halfRead(c) && time.Since(lastAt(c)) > conformance.Patience {
+			violations = append(violations, conformance.Violation{Call: c, Text: fmt.Sprintf(
+				"The walk ended after request %d, although its page has a next.", len(c.Exchanges))})
+		}
+	}
+	return violations
+}
+
+// halfRead reports whether a client that has no reason to fail has not read a list to its end, and says
+// nothing of it.
+func halfRead(c *conformance.Call) bool {
+	return isWalk(c.Kind) && c.Clean && c.Results == nil && !c.Last().LastPage
 }
 
 const (
