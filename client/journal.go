@@ -328,9 +328,6 @@ func (e *Entry) read() error {
 			e.Order = *r.Order
 		}
 	}
-	if e.Draft != nil && e.Draft.begun.IsZero() {
-		e.Draft.open = 0 // it was never sent
-	}
 	if len(whole) == len(data) {
 		return nil
 	}

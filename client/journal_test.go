@@ -114,6 +114,9 @@ func TestProgramIsKilledAtAnyMoment(t *testing.T) {
 		if got != want {
 			t.Errorf("with %d of %d bytes (%d of Put), Resume yields %v", n, len(whole), put, got)
 		}
+		if again := fmt.Sprint(resume(t, journal)); again != want {
+			t.Errorf("with %d of %d bytes, Resume yields %v the second time", n, len(whole), again)
+		}
 		if left := files(t, dir); n >= put && !strings.HasSuffix(left[0], "}}\n") || n < put && len(left) > 0 {
 			t.Errorf("with %d bytes, the folder has %q", n, left)
 		}
@@ -181,13 +184,18 @@ func TestPutWaitsForResume(t *testing.T) {
 func TestDraftThatWaitedIsRefusedForSure(t *testing.T) {
 	shop, _ := newScript(problem(422, "order-refused"))
 	journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
-	if err := journal.Put(t.Context(), client.NewDraft("teapot", 2)); err != nil {
-		t.Fatal(err)
+	draft := text(t, client.NewDraft("teapot", 2))
+	put := func() {
+		if err := journal.Put(t.Context(), draftFrom(t, draft)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	put()
 	if got := fmt.Sprint(resume(t, journal)); got != "map[teapot: *client.RefusedError]" {
 		t.Errorf("Resume yields %v", got)
 	}
 	// It may have been sent by a program that was killed.
+	put()
 	shop.answers = []http.HandlerFunc{problem(422, "order-refused")}
 	if got := fmt.Sprint(resume(t, journal)); got != "map[teapot: *client.UnknownError]" {
 		t.Errorf("Resume yields %v", got)

@@ -137,6 +137,38 @@ func TestDraftThatWaitedIsSentOnceItHasBegun(t *testing.T) {
 	}
 }
 
+func TestDraftLivesFromItsFirstTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop, _ := newScript()
+		c, draft := shopOf(t, shop, client.Options{}), client.NewDraft("teapot", 2)
+		for _, wait := range []time.Duration{100 * time.Hour, client.Lifetime - time.Minute} {
+			time.Sleep(wait)
+			if _, err := c.Order(t.Context(), draft); err != nil {
+				t.Errorf("after %v more, Order returned %v", wait, err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if _, err := c.Order(t.Context(), draft); err == nil || len(shop.sent) != 2 {
+			t.Errorf("Order returned %v, and %d tries were sent", err, len(shop.sent))
+		}
+	})
+}
+
+func TestNothingIsSentWhenTheContextIsDone(t *testing.T) {
+	shop, _ := newScript(problem(422, "order-refused"))
+	c, draft := shopOf(t, shop, client.Options{}), client.NewDraft("teapot", 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Order(ctx, draft); !errors.Is(err, context.Canceled) || len(shop.sent) > 0 {
+		t.Errorf("Order returned %v, and %d tries were sent", err, len(shop.sent))
+	}
+	// So it is sure that a refusal is of the only try.
+	_, err := c.Order(t.Context(), draft)
+	if _, ok := errors.AsType[*client.RefusedError](err); !ok {
+		t.Errorf("Order returned %v, want a RefusedError", err)
+	}
+}
+
 func TestTriesEnd(t *testing.T) {
 	outage := problem(503, "unavailable")
 	for _, test := range []struct {
@@ -201,7 +233,7 @@ func TestSignIn(t *testing.T) {
 
 func TestNewChecks(t *testing.T) {
 	for _, url := range []string{"", "shop.example", "ftp://shop.example", "http://", "http://shop.example/?a=b",
-		"http://shop.example/#a", "http://ada:secret@sh op.example", "http://ada:secret@shop.example/?a=b"} {
+		"http://shop.example/#a", "http://ada:secret@sh op.example", "http://ada:secret@shop.example/?a=b", "ftp://ada:secret@shop.example"} {
 		_, err := client.New(url, nil)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("New(%q) returned %v", url, err)
