@@ -61,6 +61,9 @@ type variant struct {
 // None reports whether nothing goes wrong.
 func (f *Fault) None() bool { return f.steps == nil && !f.Final }
 
+// Slow reports whether it takes most of a minute.
+func (f *Fault) Slow() bool { return f.takes > Seconds }
+
 // Endless reports whether it never ends.
 func (f *Fault) Endless() bool { return f.forever }
 

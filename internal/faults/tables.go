@@ -61,6 +61,9 @@ var orderFaults = []Fault{
 			unavailable(d.retryAfter()), says(429, html),
 			{times: 1, delivery: conformance.CutBody, part: d.Float64()}, says(409, html), says(201, signIn)}
 		d.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+		if d.pace == Minutes { // in which the waits of more tries take a minute
+			return steps[:6]
+		}
 		return steps
 	}},
 	{Name: Outage, Clients: 8, steps: func(d Dice) []step {

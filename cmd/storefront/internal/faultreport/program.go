@@ -114,23 +114,12 @@ func (s *Server) Run(ctx context.Context, command []string) error {
 type task struct {
 	kind   conformance.Kind
 	fault  *faults.Fault
-	number int
+	number int // 0: it is not of the round, and short
 }
 
-// tasks returns those in which nothing is wrong, and the others, those that take long first.
+// tasks returns one of each kind in which nothing is wrong, and those of a round, the longest first.
 func (cl *client) tasks() (calm, rest []task) {
-	const slow, slowest = -1, -2
-	speed := make(map[string]int) // by full name
 	for _, kind := range kinds {
-		for _, f := range faults.Of(kind, faults.Minutes) {
-			speed[fullName(kind, f)] = slowest
-		}
-		for _, f := range faults.Of(kind, faults.Seconds) {
-			speed[fullName(kind, f)] = 0
-			if f.Name == faults.Outage || kind == conformance.Products {
-				speed[fullName(kind, f)] = slow
-			}
-		}
 		all := cl.server.faults(kind, func(f *faults.Fault) int {
 			if f.None() {
 				return 1
@@ -144,18 +133,21 @@ func (cl *client) tasks() (calm, rest []task) {
 		r.begin(cl.dice, all)
 		cl.rounds[kind] = r
 		for i, f := range all {
-			t := task{kind, f, i + 1}
-			if i == 0 {
-				calm = append(calm, t)
-			} else {
-				rest = append(rest, t)
-			}
+			rest = append(rest, task{kind, f, i + 1})
 		}
+		calm = append(calm, task{kind, all[0], 0})
 	}
 	cl.dice.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	slices.SortStableFunc(rest, func(a, b task) int {
-		return speed[fullName(a.kind, a.fault)] - speed[fullName(b.kind, b.fault)]
-	})
+	rank := func(t task) int {
+		switch {
+		case t.fault.Slow():
+			return 0
+		case t.fault.Name == faults.Outage || t.kind == conformance.Products:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(rest, func(a, b task) int { return rank(a) - rank(b) })
 	return calm, rest
 }
 
@@ -281,6 +273,7 @@ func (p *process) do(ctx context.Context, t task) error {
 			return err
 		}
 		c.Change()
+		t.number = 0
 		return p.ask(ctx, p.begin(t, o), o)
 	}
 	c := p.begin(t, o)
@@ -297,7 +290,7 @@ func (p *process) do(ctx context.Context, t task) error {
 			sleep(ctx, t.fault.Pause(faults.Minutes))
 		}
 		o.result.Want = name
-		if err := p.ask(ctx, c, o); err != nil || p.stuck {
+		if err := p.ask(ctx, c, o); err != nil || p.stuck || t.number == 0 {
 			return err
 		}
 	}
@@ -317,8 +310,9 @@ func (p *process) begin(t task, o *outcome) (c *faults.Call) {
 		c.Item, c.Qty, c.Patience = o.what, o.qty, p.client.server.Patience
 		p.current, p.calls = c, append(p.calls, c)
 		p.client.calls = append(p.client.calls, c)
-		r := p.client.rounds[t.kind]
-		r.rest = r.rest[:max(0, len(r.rest)-1)]
+		if r := p.client.rounds[t.kind]; t.number > 0 {
+			r.rest = r.rest[1:]
+		}
 	})
 	return c
 }
