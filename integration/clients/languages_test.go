@@ -33,6 +33,7 @@ type language struct {
 }
 
 var languages = []language{
+	{"javascript", "js", ".mjs", []string{"node"}, func() string { return "node" }},
 	{"python", "python", ".py", []string{"python3"}, python},
 }
 

@@ -37,6 +37,20 @@ func TestNode(t *testing.T) {
 		})
 	}
 
+	t.Run("types of the client", func(t *testing.T) {
+		folder := nodeFolder(filepath.Join(string(dir), "client"))
+		must.OK(t, os.Mkdir(string(folder), 0o777))
+		folder.write(t, "storefront.mjs", read(t, "../../clients/javascript/storefront.mjs"))
+		folder.write(t, "use.mts", `import { Draft, Shop } from "./storefront.mjs";
+const order: { id: string, qty: number } = await new Shop("").order(new Draft("teapot", 2));
+for await (const user of new Shop("").users({ limit: 2 })) user.id.length;
+// @ts-expect-error
+new Draft("teapot", "2"), order.number;
+`)
+		dir.mustRun(t, strings.Fields("node_modules/.bin/tsc --allowJs --checkJs --strict --noEmit --types node "+
+			"--target es2024 --lib es2024,dom,dom.iterable,dom.asynciterable --module nodenext client/use.mts")...)
+	})
+
 	for generator, types := range map[string]func(t *testing.T){
 		"openapi-typescript": func(t *testing.T) {
 			dir.mustRun(t, "node_modules/.bin/openapi-typescript", "openapi.json", "--root-types", "--root-types-no-schema-prefix", "-o", "types.ts")

@@ -1,0 +1,530 @@
+// A client for the storefront, one file to copy, for browsers and for Node.js 20.16 or later. It needs
+// nothing else. It keeps the rules of docs/wire.md, "How to retry well".
+//
+//   const shop = new Shop("http://localhost:8080");
+//   const journal = await shop.journal("orders"); // a folder; in a browser, a database
+//   const order = await journal.order("basket 17", "teapot", 2); // one order, whatever is killed meanwhile
+
+/**
+ * @typedef {{ id: string, [member: string]: any }} Item of a list, or a product
+ * @typedef {{ id: string, item: string, qty: number, created_at: string }} Order
+ * @typedef {{ type: string, title?: string, status?: number, detail?: string, instance?: string,
+ *   errors?: any[], reason?: string }} Problem
+ * @typedef {{ name: string, key: string, body: string, made: number, order?: Order,
+ *   refused?: Problem }} Entry of a journal
+ * @typedef {Record<string, string>} Fields
+ * @typedef {{ signal?: AbortSignal }} Abort
+ * @typedef {Abort & { patience?: number }} Until when to go on: for so many seconds, or until it is aborted
+ */
+
+/**
+ * @typedef {object} Options
+ * @property {Fields | (() => Fields | Promise<Fields>)} [headers] to be sent with each request, such as a
+ *   sign-in; a function is called before each try
+ * @property {number} [patience] for how many seconds one call of order goes on: twelve hours, or less for
+ *   those who have a queue
+ * @property {number} [readPatience] the same for reads: two minutes
+ * @property {number} [remember] how many products are kept, so that the service need not send again what
+ *   has not changed
+ * @property {typeof fetch} [fetch] in place of the one that there is
+ */
+
+const TRY = 40; // seconds for one try, all of its answer included
+const LIFETIME = 23 * 3600; // of a draft; the service remembers its key for 24 hours
+const PROBLEM = "urn:problem-type:storefront:";
+
+/** What has not come: see its classes. status and answer are of the last answer, if there was one; problem
+ * is its problem document if the service wrote it; code is the end of its type, such as "order-refused". */
+export class StorefrontError extends Error {
+  /** @param {string} why @param {Answer} [answer] @param {Draft} [draft] */
+  constructor(why, answer, draft) {
+    let last = answer?.text || "no answer";
+    if (answer?.status) last = `${answer.status}: ${last.slice(0, 1000)}`;
+    super(`${draft ? `the order with the key ${draft.key}: ` : ""}${why}: ${last}`);
+    this.name = new.target.name;
+    this.status = answer?.status ?? 0;
+    this.answer = answer?.status ? answer.text : "";
+    this.problem = answer?.problem;
+    this.code = answer?.code ?? "";
+    this.draft = draft;
+  }
+}
+
+/** The service refused, as problem says. Of an order, no try has created anything. */
+export class Refused extends StorefrontError {}
+
+/** Something in front of the service has answered. An order may exist: put right what the answer says, such
+ * as the URL or the sign-in, and go on with the same draft. */
+export class Blocked extends StorefrontError {}
+
+/** No answer was final, or the last one does not say what became of earlier tries. An order may exist, or
+ * still come to exist: keep the draft, and go on with it later. If it is too old, ask the shop. */
+export class Unknown extends StorefrontError {}
+
+/** An order that is to be placed, with its key. However often it is sent, it is one order at most. Make it
+ * when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is. */
+export class Draft {
+  /** @param {string} item @param {number} qty */
+  constructor(item, qty) {
+    if (!Number.isSafeInteger(qty)) throw new RangeError(`${qty} is no quantity`);
+    this.key = random(16);
+    this.body = JSON.stringify({ item, qty });
+    this.made = Date.now() / 1000;
+    untried.add(this);
+  }
+
+  /** @param {{ key: string, body: string, made: number }} stored what JSON.stringify has made of a draft */
+  static from({ key, body, made }) {
+    return Object.assign(Object.create(Draft.prototype), { key, body, made });
+  }
+}
+
+/** Drafts of which it is known that no try may have created the order, or may still create it.
+ * @type {WeakSet<Draft>} */
+const untried = new WeakSet();
+
+export class Shop {
+  /** @param {string} url @param {Options} [options] */
+  constructor(url, { headers = {}, patience = 12 * 3600, readPatience = 120, remember = 0, fetch } = {}) {
+    this.url = url.replace(/\/+$/, "");
+    this.patience = patience;
+    this.readPatience = readPatience;
+    this.headers = headers;
+    this.remember = remember;
+    this.fetch = fetch;
+    /** @type {Map<string, { tag: string, text: string }>} */
+    this.products = new Map();
+  }
+
+  /** Sends a draft until an answer is final, and returns the order that was created. An error is Refused,
+   * Blocked or Unknown.
+   * @param {Draft} draft @param {Until} [until] @returns {Promise<Order>} */
+  async order(draft, { patience = this.patience, signal } = {}) {
+    const headers = { "Content-Type": "application/json", "Idempotency-Key": draft.key };
+    const pauses = new Pauses(patience, signal);
+    let answer, cuts = 3;
+    while (Math.abs(Date.now() / 1000 - draft.made) < LIFETIME) {
+      const fresh = untried.delete(draft);
+      answer = await this.send("POST", "/v1/orders", headers, draft.body, signal);
+      if (answer.status === 201 && isID(answer.object?.id)) return answer.object;
+      const refused = answer.refuses && answer.code !== "idempotency-key-reused";
+      if (refused && fresh) untried.add(draft);
+      const cut = answer.code === "malformed-body" && cuts-- > 0; // on its way
+      if (!answer.again && !cut) {
+        if (refused && fresh) throw new Refused("refused", answer, draft);
+        if (answer.refuses) throw new Unknown("refused, but the key may have an order", answer, draft);
+        throw new Blocked("something in front of the service has answered", answer, draft);
+      }
+      if (!(await pauses.wait(answer))) throw new Unknown("no final answer", answer, draft);
+    }
+    throw new Unknown("too old to be sent again", answer, draft);
+  }
+
+  /** Opens the journal in a folder of Node.js, or in a database of the browser.
+   * @param {string} name */
+  async journal(name) {
+    const node = globalThis.process?.getBuiltinModule;
+    return new Journal(this, node ? await openFolder(name, node) : await openDatabase(name));
+  }
+
+  /** Yields the users, page by page. An error says that the list was not read to its end.
+   * @param {Abort & { limit?: number }} [options] */
+  users({ limit, signal } = {}) {
+    return this.walk("/v1/users", "after", limit, signal);
+  }
+
+  /** @param {Abort & { limit?: number }} [options] */
+  widgets({ limit = 50, signal } = {}) {
+    return this.walk("/v2/widgets", "start", limit, signal);
+  }
+
+  /** Returns a product. With maxAge, it may be as many seconds old. It throws Refused with the code
+   * product-not-found if there is none.
+   * @param {string} id @param {Abort & { maxAge?: number }} [options] @returns {Promise<Item>} */
+  async product(id, { maxAge, signal } = {}) {
+    if (["", ".", "..", "/"].includes(id)) throw new RangeError("no URL leads to a product with this ID");
+    const kept = this.products.get(id);
+    /** @type {Fields} */
+    const headers = maxAge === undefined ? {} : { "Cache-Control": `max-age=${maxAge}` };
+    if (kept) headers["If-None-Match"] = kept.tag;
+    const path = `/v1/products/${encodeURIComponent(id)}`;
+    const answer = await this.read(path, headers, (product) => product.id === id, signal);
+    if (answer.status === 304 && kept) return JSON.parse(kept.text);
+    const tag = answer.header("ETag");
+    this.products.delete(id);
+    if (tag && !/no-store/i.test(answer.header("Cache-Control"))) {
+      this.products.set(id, { tag, text: answer.text });
+    }
+    for (const oldest of this.products.keys()) {
+      if (this.products.size <= this.remember) break;
+      this.products.delete(oldest);
+    }
+    return answer.object;
+  }
+
+  /** @private @param {string} path @param {string} parameter @param {number} [limit]
+   * @param {AbortSignal} [signal] @returns {AsyncGenerator<Item, void, void>} */
+  async *walk(path, parameter, limit, signal) {
+    const query = new URLSearchParams(limit === undefined ? {} : { limit: `${limit}` });
+    for (;;) {
+      const answer = await this.read(`${path}${`${query}` && "?"}${query}`, {}, isPage, signal);
+      yield* answer.object.data;
+      const next = answer.object.next ?? null;
+      if (next === null) return;
+      if (next === query.get(parameter)) throw new Blocked("the list goes round in a circle", answer);
+      query.set(parameter, next);
+    }
+  }
+
+  /** @private @param {string} path @param {Fields} headers @param {(value: any) => boolean} usable
+   * @param {AbortSignal} [signal] */
+  async read(path, headers, usable, signal) {
+    const pauses = new Pauses(this.readPatience, signal);
+    for (;;) {
+      const answer = await this.send("GET", path, headers, undefined, signal);
+      if (answer.status === 200 && answer.object && usable(answer.object)) return answer;
+      if (answer.status === 304 && headers["If-None-Match"]) return answer;
+      if ((![200, 304].includes(answer.status) && !answer.again) || answer.code === "not-cached") {
+        throw new (answer.code ? Refused : Blocked)(`GET ${path}`, answer);
+      }
+      if (!(await pauses.wait(answer))) throw new Unknown(`no final answer to GET ${path}`, answer);
+    }
+  }
+
+  /** @private @param {string} method @param {string} path @param {Fields} headers @param {string} [body]
+   * @param {AbortSignal} [signal] @returns {Promise<Answer>} */
+  async send(method, path, headers, body, signal) {
+    const own = typeof this.headers === "function" ? await this.headers() : this.headers;
+    const end = new AbortController();
+    const abort = () => end.abort(signal?.reason);
+    const timer = setTimeout(() => end.abort(new Error(`no answer within ${TRY} s`)), TRY * 1000);
+    signal?.addEventListener("abort", abort);
+    try {
+      if (signal?.aborted) throw signal.reason;
+      const response = await (this.fetch ?? fetch)(this.url + path, {
+        method, body, headers: { ...own, ...headers }, signal: end.signal, redirect: "manual",
+      });
+      const text = await response.text();
+      const status = response.status || 302; // browsers do not say which redirect it is
+      return new Answer(status, response.headers, text);
+    } catch (/** @type {any} */ err) {
+      return new Answer(0, new Headers(), String(err?.cause ?? err)); // no answer, or a part of one
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+}
+
+/** Keeps drafts until they are orders. The program names each order, for example after its basket: of one
+ * name there is one order, by however many processes it is asked for, and wherever one of them is killed. */
+export class Journal {
+  /** @param {Shop} shop @param {Store} store */
+  constructor(shop, store) {
+    this.shop = shop;
+    this.store = store;
+  }
+
+  /** Returns the order of this name. If the journal does not have it, it sends the draft of the name, or a
+   * new one for the item. It goes on with what ended with an error, also in an earlier process. It waits for
+   * another process that is at it.
+   * @param {string} name @param {string} [item] @param {number} [qty] @param {Until} [until]
+   * @returns {Promise<Order>} */
+  order(name, item, qty, { patience = this.shop.patience, signal } = {}) {
+    const end = now() + patience;
+    return this.store.locked(name, { patience, signal }, async () => {
+      const entry = await this.read(name);
+      let draft;
+      if (!entry) {
+        if (item === undefined || qty === undefined) throw new RangeError(`there is no draft of ${name}`);
+        draft = new Draft(item, qty);
+        await this.write(name, draft);
+      } else {
+        draft = Draft.from(entry);
+        if (item !== undefined && JSON.stringify({ item, qty }) !== draft.body) {
+          throw new RangeError(`${name} is another order: ${draft.body}`);
+        }
+        if (entry.order) return entry.order;
+        if (entry.refused) {
+          untried.add(draft);
+          await this.write(name, draft); // it is open until the next answer
+        }
+      }
+      try {
+        const order = await this.shop.order(draft, { patience: end - now(), signal });
+        await this.write(name, draft, { order });
+        return order;
+      } catch (err) {
+        if (err instanceof Refused) await this.write(name, draft, { refused: err.problem });
+        throw err;
+      }
+    });
+  }
+
+  /** Returns the names of drafts of which nobody knows what became: go on with them at the start. */
+  async pending() {
+    const entries = (await this.store.all()).map((text) => /** @type {Entry} */ (JSON.parse(text)));
+    return entries.filter((e) => !e.order && !e.refused).map((e) => e.name);
+  }
+
+  /** Returns what the journal knows of a name: its draft, and order or refused, the problem, once the answer
+   * was final.
+   * @param {string} name @returns {Promise<Entry | undefined>} */
+  async read(name) {
+    const text = await this.store.read(name);
+    const entry = text === undefined ? undefined : JSON.parse(text);
+    if (entry && entry.name !== name) throw new Error(`${entry.name} has the file of ${name}`);
+    return entry;
+  }
+
+  /** Removes what the journal knows of a name, whatever that is. Do it when the program has the order in its
+   * own books, or has said that there is none.
+   * @param {string} name @param {Until} [until] */
+  forget(name, { patience = this.shop.patience, signal } = {}) {
+    return this.store.locked(name, { patience, signal }, () => this.store.remove(name));
+  }
+
+  /** @private @param {string} name @param {Draft} draft
+   * @param {{ order?: Order, refused?: Problem }} [outcome] */
+  write(name, draft, outcome) {
+    return this.store.write(name, JSON.stringify({ name, ...draft, ...outcome }));
+  }
+}
+
+/**
+ * @typedef {object} Store
+ * @property {(name: string) => Promise<string | undefined>} read
+ * @property {() => Promise<string[]>} all
+ * @property {(name: string, text: string) => Promise<void>} write returns when it is on the disk
+ * @property {(name: string) => Promise<void>} remove
+ * @property {<T>(name: string, until: Until, work: () => Promise<T>) => Promise<T>} locked
+ */
+
+/** @param {string} name @returns {Promise<Store>} */
+async function openDatabase(name) {
+  /** @type {<T>(request: IDBRequest<T>) => Promise<T>} */
+  const result = (request) => new Promise((done, fail) => {
+    request.onsuccess = () => done(request.result);
+    request.onerror = () => fail(request.error);
+  });
+  const opening = indexedDB.open(`storefront ${name}`, 1);
+  opening.onupgradeneeded = () => opening.result.createObjectStore("drafts");
+  const database = await result(opening);
+  const drafts = () => database.transaction("drafts").objectStore("drafts");
+  /** @param {(drafts: IDBObjectStore) => void} change @returns {Promise<void>} */
+  const change = (change) => new Promise((done, fail) => {
+    const transaction = database.transaction("drafts", "readwrite", { durability: "strict" });
+    transaction.oncomplete = () => done();
+    transaction.onabort = () => fail(transaction.error);
+    change(transaction.objectStore("drafts"));
+  });
+  return {
+    read: (key) => result(drafts().get(key)),
+    all: () => result(drafts().getAll()),
+    write: (key, text) => change((drafts) => drafts.put(text, key)),
+    remove: (key) => change((drafts) => drafts.delete(key)),
+    async locked(key, { patience = 0, signal }, work) {
+      const end = new AbortController();
+      const abort = () => end.abort(signal?.reason);
+      const over = () => end.abort(new Unknown(`another page is sending ${key}`));
+      const timer = setTimeout(over, 1000 * Math.min(patience, 1e6));
+      signal?.addEventListener("abort", abort);
+      if (signal?.aborted) abort();
+      const waited = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", abort);
+      };
+      try {
+        return await navigator.locks.request(`storefront ${name} ${key}`, { signal: end.signal }, () => {
+          waited();
+          return work();
+        });
+      } finally {
+        waited();
+      }
+    },
+  };
+}
+
+/** A folder on a local disk. Node.js has no locks of files that go with their process, but a listening socket
+ * does. A process listens on a socket in the folder, and claims a name with a file that has the socket's name
+ * in it. It has the name if it then sees no claim of another socket that answers: of two processes, at least
+ * the later one sees the other's.
+ * @param {string} folder @param {typeof process.getBuiltinModule} node @returns {Promise<Store>} */
+async function openFolder(folder, node) {
+  const { openSync, renameSync, promises: fs } = node("node:fs");
+  const { createServer, connect } = node("node:net");
+  const { resolve, dirname, join } = node("node:path");
+  folder = resolve(folder);
+  const locks = join(folder, "locks");
+  await fs.mkdir(locks, { recursive: true, mode: 0o700 });
+  /** @param {string} path */
+  const flush = async (path) => {
+    const file = await fs.open(path);
+    await file.sync().finally(() => file.close());
+  };
+  await flush(dirname(folder));
+
+  // The path of a socket has some 100 bytes at most.
+  const fd = openSync(locks, "r");
+  const near = process.platform === "linux" ? `/proc/self/fd/${fd}` : locks;
+  if (near.length > 60) throw new Error(`the path ${locks} is too long`);
+  const id = random(16);
+  const server = createServer((socket) => socket.destroy()).unref();
+  await new Promise((done, fail) => {
+    const path = join(near, `${id}.tmp`);
+    server.once("error", fail).listen({ path, exclusive: true }, () => done(undefined));
+  });
+  renameSync(join(locks, `${id}.tmp`), join(locks, `${id}.sock`)); // now it listens
+
+  /** @param {string} file @returns {Promise<boolean>} */
+  const answers = (file) => new Promise((done) => {
+    const socket = connect(join(near, file));
+    const end = (/** @type {boolean} */ alive) => (socket.destroy(), done(alive));
+    socket.once("connect", () => end(true));
+    socket.once("error", (/** @type {any} */ err) => end(!["ECONNREFUSED", "ENOENT"].includes(err.code)));
+  });
+  /** @param {string} path */
+  const remove = (path) => fs.rm(path, { force: true });
+  for (const file of await fs.readdir(locks)) {
+    if (file.endsWith(".sock") && !(await answers(file))) await remove(join(locks, file));
+  }
+
+  /** @param {string} name */
+  const path = (name) => join(folder, `${encodeURIComponent(name)}.json`);
+  /** @param {string} path @returns {Promise<string | undefined>} */
+  const read = (path) => fs.readFile(path, "utf8").catch((err) => {
+    if (err.code !== "ENOENT") throw err;
+    return undefined;
+  });
+  /** @type {Set<string>} */
+  const held = new Set();
+  /** @param {string} name */
+  const claim = (name, of = id) => join(locks, `${encodeURIComponent(name)}.${of}.claim`);
+  /** @param {string} name */
+  const release = async (name) => {
+    await remove(claim(name));
+    held.delete(name);
+  };
+  /** @param {string} name */
+  const take = async (name) => {
+    if (held.has(name)) return false;
+    held.add(name);
+    await fs.writeFile(claim(name), "");
+    for (const file of await fs.readdir(locks)) {
+      const other = /\.([0-9a-f]{32})\.claim$/.exec(file)?.[1];
+      if (!other || other === id || join(locks, file) !== claim(name, other)) continue;
+      if (await answers(`${other}.sock`)) {
+        await release(name);
+        return false;
+      }
+      await remove(join(locks, file));
+    }
+    return true;
+  };
+  return {
+    read: (name) => read(path(name)),
+    async all() {
+      const files = (await fs.readdir(folder)).filter((file) => file.endsWith(".json")).sort();
+      const texts = await Promise.all(files.map((file) => read(join(folder, file))));
+      return texts.filter((text) => text !== undefined);
+    },
+    async write(name, text) {
+      const file = await fs.open(`${path(name)}.tmp`, "w", 0o600);
+      await file.writeFile(text).then(() => file.sync()).finally(() => file.close());
+      await fs.rename(`${path(name)}.tmp`, path(name));
+      await flush(folder);
+    },
+    async remove(name) {
+      await remove(path(name));
+      await flush(folder);
+    },
+    async locked(name, { patience = 0, signal }, work) {
+      const end = now() + patience;
+      while (!(await take(name))) {
+        if (signal?.aborted || now() > end) throw new Unknown(`another process is sending ${name}`);
+        await new Promise((done) => setTimeout(done, 50 + 200 * Math.random()));
+      }
+      return work().finally(() => release(name));
+    },
+  };
+}
+
+/** An answer. Its status is 0 if none came, or a part of one; then text says why. */
+class Answer {
+  /** @param {number} status @param {Headers} headers @param {string} text */
+  constructor(status, headers, text) {
+    this.status = status;
+    this.headers = headers;
+    this.text = text;
+    /** @type {any} */
+    this.object = undefined;
+    try {
+      const value = status ? JSON.parse(text) : null;
+      if (value !== null && typeof value === "object" && !Array.isArray(value)) this.object = value;
+    } catch {}
+    const type = status >= 400 ? this.object?.type : undefined;
+    /** @type {Problem | undefined} */
+    this.problem = typeof type === "string" && type.startsWith(PROBLEM) ? this.object : undefined;
+    this.code = this.problem ? type.slice(PROBLEM.length) : "";
+    this.again = [0, 201, 408, 409, 429].includes(status) || (status >= 500 && status !== 501);
+    // Whether the service has refused this request, which so has created nothing.
+    this.refuses = this.problem !== undefined && status < 500 && status !== 409;
+    const seconds = this.header("Retry-After"); // or a date, or anything
+    this.retryAfter = /^\d+$/.test(seconds) ? Math.min(Number(seconds), 3600) : 0;
+  }
+
+  /** @param {string} name */
+  header(name) {
+    return this.headers.get(name) ?? "";
+  }
+}
+
+class Pauses {
+  /** @param {number} patience @param {AbortSignal} [signal] */
+  constructor(patience, signal) {
+    this.end = now() + patience;
+    this.signal = signal;
+    this.limit = 0.25;
+  }
+
+  /** Waits before the next try, and reports whether there is time for it.
+   * @param {Answer} answer @returns {Promise<boolean>} */
+  async wait(answer) {
+    const { signal } = this;
+    const seconds = answer.retryAfter + Math.random() * this.limit;
+    if (signal?.aborted || now() + seconds > this.end) return false;
+    this.limit = Math.min(2 * this.limit, 60);
+    await new Promise((done) => {
+      const timer = setTimeout(wake, seconds * 1000);
+      function wake() {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", wake);
+        done(undefined);
+      }
+      signal?.addEventListener("abort", wake);
+    });
+    return !signal?.aborted;
+  }
+}
+
+/** @param {number} bytes */
+function random(bytes) {
+  const chosen = crypto.getRandomValues(new Uint8Array(bytes));
+  return Array.from(chosen, (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+function now() {
+  return performance.now() / 1000;
+}
+
+/** @param {any} value */
+function isID(value) {
+  return typeof value === "string" && value !== "";
+}
+
+/** @param {any} page */
+function isPage({ data, next, has_more }) {
+  const ends = next == null && has_more !== true;
+  return Array.isArray(data) && data.every((item) => isID(item?.id)) && (isID(next) || ends);
+}

@@ -1,0 +1,61 @@
+// Does with clients/javascript/storefront.mjs what lines of JSON on standard input say, and prints what
+// came of it: see doc.go in integration/clients.
+
+import { appendFileSync, promises as fs } from "node:fs";
+import { createInterface } from "node:readline";
+import { Draft, Shop, StorefrontError } from "../../../../clients/javascript/storefront.mjs";
+
+const { JOURNAL, KILL, SLEEPS, STEPS, STOREFRONT_URL } = process.env;
+const say = (outcome) => console.log(JSON.stringify(outcome));
+
+if (STEPS) {
+  let steps = 0;
+  const stepped = (name, call) =>
+    function (...args) {
+      steps++;
+      if (steps === Number(KILL)) process.kill(process.pid, "SIGKILL");
+      appendFileSync(STEPS, `${name}\n`);
+      return call.apply(this, args);
+    };
+  const file = await fs.open(import.meta.filename);
+  const handle = Object.getPrototypeOf(file);
+  await file.close();
+  handle.sync = stepped("flush", handle.sync);
+  fs.rename = stepped("rename", fs.rename);
+}
+if (SLEEPS) {
+  const real = globalThis.setTimeout;
+  globalThis.setTimeout = (f, ms, ...args) => {
+    if (f.name !== "wake") return real(f, ms, ...args);
+    say({ sleeps: ms / 1000 });
+    return real(f, 0);
+  };
+}
+
+const shop = new Shop(STOREFRONT_URL, { remember: 10, headers: { "User-Agent": "storefront.mjs" } });
+const journal = JOURNAL && (await shop.journal(JOURNAL));
+const drafts = new Map();
+
+async function act({ item, qty, list, product }) {
+  if (list === "pending") return { ids: await journal.pending() };
+  if (list) {
+    const ids = [];
+    for await (const { id } of shop[list]()) ids.push(id);
+    return { ids };
+  }
+  if (product) return { name: (await shop.product(product)).name };
+  if (journal) return { id: (await journal.order(item, item, qty)).id };
+  if (!drafts.has(item)) drafts.set(item, new Draft(item, qty));
+  const { id } = await shop.order(drafts.get(item));
+  drafts.delete(item);
+  return { id };
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const ask = JSON.parse(line);
+  try {
+    say({ ...ask, ...(await act(ask)) });
+  } catch (err) {
+    say({ ...ask, error: err instanceof StorefrontError ? `${err.name}: ${err.message}` : `${err.stack}` });
+  }
+}
