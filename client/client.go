@@ -230,8 +230,12 @@ func (a *answer) String() string {
 // clients which failed together do not return together.
 type pauses struct{ limit time.Duration }
 
-// wait waits before the next try, for Retry-After as well, up to most of it.
+// wait waits before the next try, for Retry-After as well, up to most of it. It returns an error if
+// ctx is done, also if it was done before.
 func (p *pauses) wait(ctx context.Context, told, most time.Duration) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	p.limit = min(max(2*p.limit, time.Second/4), time.Minute)
 	timer := time.NewTimer(min(told, most) + rand.N(p.limit))
 	defer timer.Stop()
@@ -248,4 +252,13 @@ func (p *pauses) wait(ctx context.Context, told, most time.Duration) error {
 func elapsed(then time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
+}
+
+// done returns why ctx is done: its error and its cause.
+func done(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }

@@ -253,7 +253,7 @@ func (j *Journal) wait(ctx context.Context, draft *Draft) (*Entry, error) {
 		}
 		pauses.limit = min(pauses.limit, time.Second/4)
 		if pauses.wait(ctx, 0, 0) != nil {
-			return nil, fmt.Errorf("client: another call or process sends the draft: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("client: another call or process sends the draft: %w", done(ctx))
 		}
 	}
 }

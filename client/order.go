@@ -116,8 +116,7 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 	if err != nil {
 		return storefront.Order{}, err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, c.opts.Patience,
-		fmt.Errorf("no answer was final for %v", c.opts.Patience))
+	limited, cancel := context.WithTimeout(ctx, c.opts.Patience)
 	defer cancel()
 
 	var last answer
@@ -131,7 +130,7 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 	var pauses pauses
 	for malformed := 0; ; {
 		if limited.Err() != nil {
-			return unknown(context.Cause(limited))
+			return unknown(c.ended(ctx))
 		}
 		if err := draft.sendable(); err != nil {
 			return unknown(err)
@@ -140,6 +139,7 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 		last = c.try(limited, http.MethodPost, "/v1/orders", body, longestOrder, func(r *http.Request) bool {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Idempotency-Key", draft.key)
+			r.GetBody = nil // each try is one that this loop knows of
 			return true
 		})
 		if order, ok := last.order(draft); ok {
@@ -166,9 +166,17 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 		}
 		c.opts.Logger.InfoContext(ctx, "storefront client: an order is tried again", "answer", last.String())
 		if pauses.wait(limited, last.retryAfter(), longestRetryAfter) != nil {
-			return unknown(context.Cause(limited))
+			return unknown(c.ended(ctx))
 		}
 	}
+}
+
+// ended returns why an order is tried no more: ctx is done, or Patience is over.
+func (c *Client) ended(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return done(ctx)
+	}
+	return fmt.Errorf("no answer was final for %v", c.opts.Patience)
 }
 
 // order returns the order of a draft, if the answer says that it was created. What says so of

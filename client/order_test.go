@@ -157,13 +157,15 @@ func TestDraftLivesFromItsFirstTry(t *testing.T) {
 func TestNothingIsSentWhenTheContextIsDone(t *testing.T) {
 	shop, _ := newScript(problem(422, "order-refused"))
 	c, draft := shopOf(t, shop, client.Options{}), client.NewDraft("teapot", 2)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Order(ctx, draft); !errors.Is(err, context.Canceled) || len(shop.sent) > 0 {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the program ends")
+	cancel(cause)
+	_, err := c.Order(ctx, draft)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || len(shop.sent) > 0 {
 		t.Errorf("Order returned %v, and %d tries were sent", err, len(shop.sent))
 	}
 	// So it is sure that a refusal is of the only try.
-	_, err := c.Order(t.Context(), draft)
+	_, err = c.Order(t.Context(), draft)
 	if _, ok := errors.AsType[*client.RefusedError](err); !ok {
 		t.Errorf("Order returned %v, want a RefusedError", err)
 	}
@@ -229,6 +231,36 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("the tries had %v, want %v", got, want)
 		}
 	})
+}
+
+// TestEachTryIsOneRequest has a server close a connection that was kept, for which net/http would
+// send a request with an Idempotency-Key again by itself.
+func TestEachTryIsOneRequest(t *testing.T) {
+	service := storefront.New(new(storefront.MemStore))
+	requests, tries := 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; requests == 2 {
+			service.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		service.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL, &client.Options{HTTPClient: server.Client(), SignIn: func(*http.Request) error {
+		tries++
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := c.Order(t.Context(), client.NewDraft("teapot", 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if requests != 3 || tries != 3 {
+		t.Errorf("%d tries were %d requests, want 3", tries, requests)
+	}
 }
 
 func TestNewChecks(t *testing.T) {

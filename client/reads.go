@@ -43,19 +43,15 @@ func (c *Client) read(ctx context.Context, path string, prepare func(*http.Reque
 		default:
 			return a, blocked(a, nil)
 		}
-		err := context.Cause(ctx)
-		switch {
-		case err != nil:
-		case try == readTries:
-			err = errNotRead
-		default:
-			c.opts.Logger.InfoContext(ctx, "storefront client: a read is tried again", "answer", a.String())
-			if pauses.wait(ctx, a.retryAfter(), longestWait) == nil {
-				continue
-			}
-			err = context.Cause(ctx)
+		if try == readTries {
+			return a, &UnknownError{Err: errNotRead, Last: a.String()}
 		}
-		return a, &UnknownError{Err: err, Last: a.String()}
+		if ctx.Err() == nil {
+			c.opts.Logger.InfoContext(ctx, "storefront client: a read is tried again", "answer", a.String())
+		}
+		if pauses.wait(ctx, a.retryAfter(), longestWait) != nil {
+			return a, &UnknownError{Err: done(ctx), Last: a.String()}
+		}
 	}
 }
 
