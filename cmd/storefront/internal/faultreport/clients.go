@@ -278,8 +278,8 @@ func (s *Server) Plan() string {
 
 // faults returns those of a kind that are injected, each so often as times says.
 func (s *Server) faults(kind conformance.Kind, times func(*faults.Fault) int) (all []*faults.Fault) {
-	for _, f := range faults.Of(kind, faults.Minutes) {
-		if f.None() || s.Only == nil || s.Only.MatchString(fullName(kind, f)) {
+	for i, f := range faults.Of(kind, faults.Minutes) { // of which the first is that nothing is wrong
+		if i == 0 || s.Only == nil || s.Only.MatchString(fullName(kind, f)) {
 			all = append(all, slices.Repeat([]*faults.Fault{f}, times(f))...)
 		}
 	}

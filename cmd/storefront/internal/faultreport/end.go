@@ -161,6 +161,9 @@ func (s *Server) Summary() string {
 			fmt.Fprintf(&b, "\n%s: failed %s in %s%s, with the fault %q: %s\n", v.Means, v.Check, v.Call,
 				v.more(), v.Trouble, v.Fault)
 			fmt.Fprintf(&b, "  The broken promise: %s\n  Otherwise: %s\n", v.Promise, v.Shop)
+			if len(v.Also) > 0 {
+				fmt.Fprintf(&b, "  Also in %s\n", strings.Join(v.Also, ";\n    "))
+			}
 			if story := c.Name + "\n" + v.Trouble; !told[story] {
 				told[story] = true
 				b.WriteString(v.Story)

@@ -108,7 +108,9 @@ type verdict struct {
 	Call    string `json:"call,omitempty"`
 	Trouble string `json:"trouble,omitempty"`
 	Story   string `json:"story,omitempty"`
-	weight  conformance.Weight
+	// Also has a failed call for each other fault.
+	Also   []string `json:"also,omitempty"`
+	weight conformance.Weight
 }
 
 type createdOrder struct {
@@ -238,6 +240,13 @@ func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]strin
 			v.Verdict, v.Calls, v.Fault = "failed", len(violations), printable(violations[0].Text)
 			v.Call, v.Trouble, v.Story = names[of], of.Fault, printable(of.Story())
 			v.Fault += unless[check.Name]
+			told := map[string]bool{of.Fault: true}
+			for _, other := range violations {
+				if f := other.Call.Fault; !told[f] {
+					told[f] = true
+					v.Also = append(v.Also, fmt.Sprintf("%s, with the fault %q", names[other.Call], f))
+				}
+			}
 		case kr.Silent > 0 && slices.Contains(byOutcome, check.Name):
 			v.Verdict = "not judged"
 		case met:

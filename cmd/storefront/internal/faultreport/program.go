@@ -121,10 +121,10 @@ type task struct {
 func (cl *client) tasks() (calm, rest []task) {
 	for _, kind := range kinds {
 		all := cl.server.faults(kind, func(f *faults.Fault) int {
-			if f.None() {
-				return 1
+			if f.Name == faults.Outage {
+				return f.Clients
 			}
-			return max(1, f.Clients)
+			return 1
 		})
 		if only := cl.server.Only; len(all) == 1 && only != nil && !only.MatchString(fullName(kind, all[0])) {
 			continue // which is not asked for
