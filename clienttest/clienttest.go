@@ -126,9 +126,9 @@ func RunSynctest(t *testing.T, newClient func(t *testing.T, service Service) Cli
 // Run is like [RunSynctest] for clients that need real time or a real network, such as those
 // that are other programs. It checks less: not what takes minutes, as limits of tries, late
 // answers and long outages do, and not how waits grow and differ, which a busy machine blurs.
-// The services are at ports of 127.0.0.1. All clients wait at the same time, so that a run
-// takes about ten seconds. newClient is called from one goroutine, but the methods of all
-// clients are called at the same time.
+// The services are at loopback addresses, 127.0.0.0/8. All clients wait at the same time, so
+// that a run takes about ten seconds. newClient is called from one goroutine, but the methods of
+// all clients are called at the same time.
 func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 	t.Helper()
 	run(t, &suite{newClient: newClient, pace: faults.Seconds, seed: *seed})

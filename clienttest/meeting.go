@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"runtime"
@@ -119,10 +120,43 @@ func (m *meeting) wait() {
 	}
 }
 
+// listen takes an address that no client of another test, which goes on for long, has had.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	own := net.IPv4(127, byte(1+rand.N(254)), byte(rand.N(256)), byte(1+rand.N(254)))
+	listener, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
+	if err != nil { // not all systems have more than one
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+// clients is how many meet the fault.
+func (m *meeting) clients() int {
+	if m.bubble() {
+		return max(1, m.fault.Clients)
+	}
+	return max(1, min(8, m.fault.Clients))
+}
+
+// stagger makes clients begin at times of their own in a bubble: some take their chance from the
+// clock.
+func (m *meeting) stagger(i int) {
+	if m.bubble() {
+		time.Sleep(time.Duration(i) * 2718281828)
+	}
+}
+
 // open makes the shops and the clients.
 func (m *meeting) open(t *testing.T) {
 	t.Helper()
-	for i := range max(1, m.fault.Clients) {
+	for i := range m.clients() {
+		if i > 0 {
+			m.stagger(1)
+		}
 		v := &visit{meeting: m, shop: faults.New(m.seed, fmt.Sprint(m.kind, m.fault.Name, i), m.pace)}
 		v.server = &http.Server{Handler: v.shop, ErrorLog: log.New(io.Discard, "", 0)}
 		v.server.SetKeepAlivesEnabled(false)
@@ -134,10 +168,7 @@ func (m *meeting) open(t *testing.T) {
 			client.DialContext = shop.Dial
 			listener, service.URL = shop, "http://shop.test"
 		} else {
-			var err error
-			if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-				t.Fatal(err)
-			}
+			listener = listen(t)
 			service.URL = "http://" + listener.Addr().String()
 		}
 		go v.server.Serve(listener)
@@ -153,8 +184,9 @@ func (m *meeting) open(t *testing.T) {
 // visit has all clients do what they are to do, and closes the shops.
 func (m *meeting) visit() {
 	var wg sync.WaitGroup
-	for _, v := range m.visits {
+	for i, v := range m.visits {
 		wg.Go(func() {
+			m.stagger(i)
 			switch m.kind {
 			case conformance.Orders:
 				v.order()

@@ -164,7 +164,8 @@ func stops(c *Call, _ int, p part) (met bool, violation string) {
 		}
 		met = true
 		for _, next := range p.tries[i+1:] {
-			if next.At.After(e.Ended) && next.Key == e.Key && next.Credentials == e.Credentials {
+			if next.At.After(e.Ended) && e.arrived(next.At) && next.Key == e.Key &&
+				next.Credentials == e.Credentials {
 				return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: "+
 					"%s", c.number(next), c.number(e), whyFinal(e))
 			}
@@ -232,15 +233,20 @@ func rightID(c *Call, _ int, p part) (met bool, violation string) {
 }
 
 func takesOrder(c *Call, _ int, p part) (met bool, violation string) {
-	i := slices.IndexFunc(p.tries, func(e *Exchange) bool { return e.Meaning() == Created })
-	if i < 0 || p.result == nil {
+	if p.result == nil {
 		return false, ""
 	}
-	if p.result.Err != nil && !p.result.Stuck {
-		return true, fmt.Sprintf("%s returned an error, although the answer to request %d is 201 with the "+
-			"order.", p.result.Name, c.number(p.tries[i]))
+	for _, e := range slices.Backward(p.tries) {
+		if e.Meaning() != Created {
+			continue
+		}
+		if p.result.Err != nil && !p.result.Stuck && e.arrived(p.result.At) {
+			return true, fmt.Sprintf("%s returned an error, although the answer to request %d is 201 with "+
+				"the order.", p.result.Name, c.number(e))
+		}
+		return true, ""
 	}
-	return true, ""
+	return false, ""
 }
 
 func agreement(c *Call) (bool, string) {
@@ -258,15 +264,26 @@ func agreement(c *Call) (bool, string) {
 }
 
 func waitsAsTold(c *Call, _ int, p part) (met bool, violation string) {
+	soon, waited := 0, 0 // where nobody knows whether the answer arrived
 	for i, e := range p.tries[:max(0, len(p.tries)-1)] {
-		if e.Delivery == Whole && e.Answer.RetryAfter() != 0 {
-			met = true
-			if violation := c.tooSoon(e, p.tries[i+1]); violation != "" {
-				return true, violation
-			}
+		if e.Delivery != Whole || e.Answer.RetryAfter() == 0 {
+			continue
+		}
+		met = true
+		text := c.tooSoon(e, p.tries[i+1])
+		switch {
+		case text == "":
+			waited++
+		case e.arrived(p.tries[i+1].At):
+			return true, text
+		default:
+			soon, violation = soon+1, text
 		}
 	}
-	return met, ""
+	if soon < 3 || waited > 0 { // a client may be stalled, but not each time
+		violation = ""
+	}
+	return met, violation
 }
 
 func comesBack(c *Call, _ int, p part) (met bool, violation string) {
@@ -277,8 +294,9 @@ func comesBack(c *Call, _ int, p part) (met bool, violation string) {
 			next = p.tries[i+1].At
 		case p.result != nil:
 			next = p.result.At
-		default:
-			continue
+		}
+		if next.IsZero() || e.Meaning() != Retryable {
+			continue // a program may go on with a final answer whenever it likes
 		}
 		met = met || e.Answer.Header.Get("Retry-After") != ""
 		if waited := next.Sub(e.Ended); waited > 62*time.Minute {
@@ -346,34 +364,48 @@ func randomKey(calls []*Call) (bool, *Call, string) {
 }
 
 var waitsGrow = inOutages(func(waits [][]time.Duration) string {
-	// Waits are left to chance, so the first and the last one of a few clients say little.
-	var first, last time.Duration
+	var first, last []time.Duration
+	few := len(waits) < 16
 	for _, w := range waits {
-		third := max(2, len(w)/3)
-		first += mean(w[:third])
-		last += mean(w[len(w)-third:])
+		first, last = append(first, w[:min(3, len(w)/2)]...), append(last, w[len(w)/2:]...)
+		few = few || len(w) < 12
 	}
-	if last <= 2*first {
-		n := time.Duration(len(waits))
-		return fmt.Sprintf("In an outage, the first waits of %d clients are %v on average, and the last %v.",
-			n, (first / n).Round(time.Millisecond), (last / n).Round(time.Millisecond))
-	}
-	return ""
-})
-
-var waitsDiffer = inOutages(func(waits [][]time.Duration) string {
-	for i := range waits[0] {
-		least, most := waits[0][i], waits[0][i]
-		for _, w := range waits {
-			if i < len(w) {
-				least, most = min(least, w[i]), max(most, w[i])
-			}
-		}
-		if float64(most) > 1.05*float64(least) {
+	first, last = usual(first), usual(last)
+	if few {
+		// Of waits at random, a few may be of any length. But waits that are nearly the same do not grow.
+		all := usual(slices.Concat(waits...))
+		if all[len(all)-1] > max(all[0], 50*time.Millisecond)*23/20 {
 			return ""
 		}
+	} else if mean(last) > mean(first)*8/5 {
+		return ""
 	}
-	same := waits[0]
+	return fmt.Sprintf("In an outage, the first waits of %d clients are %v on average, and the later ones %v.",
+		len(waits), mean(first).Round(time.Millisecond), mean(last).Round(time.Millisecond))
+})
+
+// usual returns waits without the longest quarter, which may be that of clients that were
+// stalled, sorted.
+func usual(waits []time.Duration) []time.Duration {
+	return slices.Sorted(slices.Values(waits))[:max(1, len(waits)*3/4)]
+}
+
+var waitsDiffer = inOutages(func(waits [][]time.Duration) string {
+	shortest := slices.MinFunc(waits, func(a, b []time.Duration) int { return cmp.Compare(len(a), len(b)) })
+	differ := 0
+	for i := range shortest {
+		least, most := waits[0][i], waits[0][i]
+		for _, w := range waits {
+			least, most = min(least, w[i]), max(most, w[i])
+		}
+		if most > least+least/50+10*time.Millisecond { // timers are not exact
+			differ++
+		}
+	}
+	if differ > len(shortest)/6 { // a few differ where a client is stalled
+		return ""
+	}
+	same := slices.Clone(shortest)
 	for i := range same {
 		same[i] = same[i].Round(time.Millisecond)
 	}
@@ -390,12 +422,8 @@ type part struct {
 func (c *Call) parts() []part {
 	var out []part
 	if len(c.Results) == 0 {
-		for i, e := range c.tries(0, len(c.Exchanges)) {
-			if i == 0 || out[len(out)-1].resumedBy(e) {
-				out = append(out, part{})
-			}
-			last := &out[len(out)-1]
-			last.tries = append(last.tries, e)
+		if tries := c.tries(0, len(c.Exchanges)); len(tries) > 0 {
+			out = append(out, part{tries: tries})
 		}
 		return out
 	}
@@ -409,16 +437,13 @@ func (c *Call) parts() []part {
 	return out
 }
 
-// Resumption is the time from a final answer to a try of the same order with which somebody
-// goes on with it, or a program that has crashed before it kept the answer. A client that did
-// not take the answer for final would have come back sooner.
-const Resumption = 30 * time.Second
+// Doubt is how long after its request nobody knows any more whether an answer that was sent has
+// arrived, or was too late for a client that was stalled or has short limits. Nor is it known
+// then whether somebody has put right what was wrong, and goes on.
+const Doubt = 5 * time.Second
 
-// resumedBy reports whether a try goes on with an order of a client that cannot be asked.
-func (p part) resumedBy(next *Exchange) bool {
-	last := p.tries[len(p.tries)-1]
-	return last.Done && last.Meaning() != Retryable && next.At.Sub(last.Ended) >= Resumption
-}
+// arrived reports whether a client certainly had the answer when it did something else.
+func (e *Exchange) arrived(then time.Time) bool { return then.Sub(e.At) < Doubt }
 
 // Patience is how long the shop waits for the next try of a client that cannot be asked,
 // before it takes the order for one that was given up: twice the longest pause.
@@ -431,7 +456,7 @@ const leastTime = 10 * time.Minute
 func (c *Call) tooSoon(e, next *Exchange) (violation string) {
 	told := e.Answer.RetryAfter()
 	waited := next.At.Sub(e.Ended)
-	if waited >= told-told/100 { // timers may be a little early
+	if waited >= told-max(told/100, 20*time.Millisecond) { // timers may be a tick early
 		return ""
 	}
 	return fmt.Sprintf("The answer to request %d has Retry-After: %s, and request %d came after %v.",
@@ -474,12 +499,15 @@ func inOutages(judge func(waits [][]time.Duration) (violation string)) func([]*C
 	}
 }
 
-// outages returns the waits of the calls that met one, and one of the calls.
+// outages returns the waits of the calls that met one, and one of the calls. Of calls that began
+// at the same time and went on together, it takes one: their chance may come from the clock.
 func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
+	var taken []*Call
 	for _, c := range calls {
-		if !c.Outage {
+		if !c.Outage || slices.ContainsFunc(taken, c.beganWith) {
 			continue
 		}
+		taken = append(taken, c)
 		var w []time.Duration
 		for _, p := range c.parts() { // between two of them, a queue has waited
 			for i := 1; i < len(p.tries); i++ {
@@ -491,6 +519,15 @@ func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
 		}
 	}
 	return waits, of
+}
+
+// beganWith reports whether two calls began at the same time, neither after the end of the other.
+func (c *Call) beganWith(other *Call) bool {
+	return c.Began.Sub(other.Began).Abs() < 2*time.Second && !c.follows(other) && !other.follows(c)
+}
+
+func (c *Call) follows(other *Call) bool {
+	return len(other.Exchanges) == 0 || !c.Began.Before(other.Exchanges[len(other.Exchanges)-1].At)
 }
 
 func mean(waits []time.Duration) (m time.Duration) {

@@ -96,11 +96,23 @@ func wholeList(c *Call, _ int, r *Result) (met bool, violation string) {
 // succeeds judges whether a client does where nothing is wrong.
 func succeeds(because string) func(*Call, int, *Result) (bool, string) {
 	return func(c *Call, _ int, r *Result) (met bool, violation string) {
-		if c.Clean && r.Err != nil {
+		if c.Clean && r.Err != nil && !c.stalled(r) {
 			return true, fmt.Sprintf("%s failed, although %s.", r.Name, because)
 		}
 		return c.Clean, ""
 	}
+}
+
+// stalled reports whether so much time went by somewhere that an answer may have been too late.
+func (c *Call) stalled(r *Result) bool {
+	was := r.Asked
+	for _, e := range c.Exchanges[r.From:r.To] {
+		if e.At.Sub(was) >= Doubt {
+			return true
+		}
+		was = e.At
+	}
+	return r.At.Sub(was) >= Doubt
 }
 
 func tagAsGiven(c *Call, i int, e *Exchange) (met bool, violation string) {
@@ -225,7 +237,7 @@ func stopsReading(c *Call, _ int, p reread) (met bool, violation string) {
 	if status := p.first.Answer.Status; status/100 != 4 || p.first.Answer.Meaning() == Retryable {
 		return false, ""
 	}
-	if p.again == nil {
+	if p.again == nil || !p.first.arrived(p.again.At) {
 		return true, ""
 	}
 	return true, fmt.Sprintf("Request %d was sent although the answer to request %d was final: %s",
@@ -235,6 +247,9 @@ func stopsReading(c *Call, _ int, p reread) (met bool, violation string) {
 func waitsToRead(c *Call, _ int, p reread) (met bool, violation string) {
 	if p.again == nil || p.first.Answer.RetryAfter() == 0 {
 		return false, ""
+	}
+	if !p.first.arrived(p.again.At) {
+		return true, ""
 	}
 	return true, c.tooSoon(p.first, p.again)
 }

@@ -33,7 +33,7 @@ var orderFaults = []Fault{
 	{Name: "503 with a Retry-After that means nothing",
 		variants: each(unavailable, "soon", "-100", "1.5", "a[$(exit 3)]", "٣٣", "")},
 	{Name: "503 with a huge Retry-After", takes: Days,
-		variants: each(unavailable, "86400", "31536000")},
+		variants: times(3, each(unavailable, "86400", "31536000"))},
 	{Name: "503 with a Retry-After of 40 digits", takes: Days,
 		steps: always(unavailable(strings.Repeat("9", 40)))},
 	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
@@ -66,8 +66,8 @@ var orderFaults = []Fault{
 		}
 		return steps
 	}},
-	{Name: Outage, Clients: 8, steps: func(d Dice) []step {
-		tries := map[Pace]int{Seconds: 5, Minutes: 6, Days: 12}[d.pace]
+	{Name: Outage, Clients: 32, steps: func(d Dice) []step {
+		tries := map[Pace]int{Seconds: 5, Minutes: 6, Days: 18}[d.pace]
 		return repeat(tries, says(503, html))
 	}},
 	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(says(503, html))},
@@ -130,10 +130,10 @@ func second(variants []variant) []variant {
 	return variants
 }
 
-// twice makes the step of each variant come twice.
-func twice(variants []variant) []variant {
+// times makes the step of each variant come n times.
+func times(n int, variants []variant) []variant {
 	for i, v := range variants {
-		variants[i].steps = always(repeat(2, v.steps(Dice{})[0])...)
+		variants[i].steps = always(repeat(n, v.steps(Dice{})[0])...)
 	}
 	return variants
 }
@@ -234,7 +234,7 @@ var productFaults = []Fault{
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
 	{Name: "200 with a page to sign in", steps: always(says(200, signIn), says(200, signIn))},
 	{Name: "200 with JSON that is no product",
-		variants: twice(each(saysJSON(200), `null`, `[]`, `"teapot"`, ``))},
+		variants: times(2, each(saysJSON(200), `null`, `[]`, `"teapot"`, ``))},
 	{Name: "304 that was not asked for", steps: always(says(304, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403", Final: true, steps: always(says(403, html))},

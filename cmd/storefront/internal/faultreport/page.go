@@ -63,7 +63,7 @@ var unless = map[string]string{
 	"agreement": anotherItem,
 	"goes-on":   " If its program was ended meanwhile: start it again, and it must go on.",
 	"stops": fmt.Sprintf(" If somebody had put right what was wrong and had the client go on: from %v "+
-		"after the answer, that is seen as such.", conformance.Resumption),
+		"after the try, that is seen as such.", conformance.Doubt),
 }
 
 type report struct {
