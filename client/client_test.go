@@ -13,33 +13,26 @@ import (
 	"example.com/storefront/clienttest"
 )
 
-// seeds are those of clienttest that each kind of client is tried with.
-const seeds = 3
-
 func TestClient(t *testing.T) {
-	every(t, clienttest.RunSynctest, func(t *testing.T, service clienttest.Service) clienttest.Client {
-		return &tested{newClient(t, service, nil), nil}
+	clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
+		return &tested{newClient(t, service), nil}
 	})
 }
 
+// TestJournal has several seeds decide what the faults leave to chance.
 func TestJournal(t *testing.T) {
-	every(t, clienttest.RunSynctest, newJournaled)
+	seed := flag.Lookup("clienttest.seed").Value
+	defer seed.Set(seed.String())
+	for n := range 3 {
+		seed.Set(fmt.Sprint(n + 1))
+		t.Run(seed.String(), func(t *testing.T) { clienttest.RunSynctest(t, newJournaled) })
+	}
 }
 
 func TestClientInRealTime(t *testing.T) { clienttest.Run(t, newJournaled) }
 
-func every(t *testing.T, run func(*testing.T, func(*testing.T, clienttest.Service) clienttest.Client),
-	newClient func(*testing.T, clienttest.Service) clienttest.Client) {
-	seed := flag.Lookup("clienttest.seed").Value
-	defer seed.Set(seed.String())
-	for n := range seeds {
-		seed.Set(fmt.Sprint(n + 1))
-		t.Run(seed.String(), func(t *testing.T) { run(t, newClient) })
-	}
-}
-
 func newJournaled(t *testing.T, service clienttest.Service) clienttest.Client {
-	c := newClient(t, service, nil)
+	c := newClient(t, service)
 	journal, err := client.OpenJournal(t.TempDir(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -47,14 +40,14 @@ func newJournaled(t *testing.T, service clienttest.Service) clienttest.Client {
 	return &tested{c, journal}
 }
 
-func newClient(t *testing.T, service clienttest.Service, opts *client.Options) *client.Client {
+func newClient(t *testing.T, service clienttest.Service) *client.Client {
 	t.Helper()
-	if opts == nil {
-		opts = &client.Options{Products: 10, PageSize: 3}
-	}
-	opts.HTTPClient = &http.Client{Transport: service.Transport}
-	opts.Logger = slog.New(slog.DiscardHandler)
-	c, err := client.New(service.URL, opts)
+	c, err := client.New(service.URL, &client.Options{
+		HTTPClient: &http.Client{Transport: service.Transport},
+		PageSize:   3,
+		Products:   10,
+		Logger:     slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -494,28 +494,3 @@ func TestRightClientsPass(t *testing.T) {
 func TestRightClientPassesInRealTime(t *testing.T) {
 	clienttest.Run(t, func(t *testing.T, s clienttest.Service) clienttest.Client { return newClient(s) })
 }
-
-// A shopClient makes the client of the example one that clienttest can test.
-type shopClient struct{ *Shop }
-
-var _ clienttest.Resumer = shopClient{}
-
-func (c shopClient) CreateOrder(ctx context.Context, item string, qty int64) (string, error) {
-	order, err := c.Order(ctx, item, qty)
-	return order.ID, err
-}
-
-func (c shopClient) ResumeOrder(ctx context.Context, err error) (string, error) {
-	open, ok := errors.AsType[*OpenOrder](err)
-	if !ok {
-		return "", err
-	}
-	order, err := c.Place(ctx, open)
-	return order.ID, err
-}
-
-func TestExampleClientPasses(t *testing.T) {
-	clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
-		return shopClient{&Shop{URL: service.URL, Transport: service.Transport}}
-	})
-}
