@@ -176,7 +176,8 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	// A client that has an answer may be quicker than this goroutine: that the exchange is
 	// over is noted before the answer is sent.
-	left := st.delivery == conformance.Late && !s.wait(r.Context(), 35*time.Second) ||
+	left := s.leaves(r.Context()) ||
+		st.delivery == conformance.Late && !s.wait(r.Context(), 35*time.Second) ||
 		st.delivery == conformance.Silent && !s.wait(r.Context(), conformance.LongestTry)
 	s.mu.Lock()
 	e.Left, e.Ended, e.Done = left, time.Now(), st.delivery != conformance.Endless
@@ -383,6 +384,13 @@ func (s *Shop) send(w http.ResponseWriter, a *conformance.Answer, st step) bool 
 		}
 	}
 	return true
+}
+
+// leaves reports whether the client leaves as soon as it has sent its request: after a stall, it
+// may do all at once for which the time has come.
+func (s *Shop) leaves(ctx context.Context) bool {
+	s.wait(ctx, 20*time.Millisecond)
+	return ctx.Err() != nil
 }
 
 // wait reports whether the client and the shop have stayed for so long.
