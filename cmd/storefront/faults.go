@@ -96,7 +96,9 @@ func (f *faultFlags) inject(ctx context.Context, end func(), server *http.Server
 			run.shop.Wait(ctx)
 		}
 		run.done <- err
-		if !*f.stay {
+		if *f.stay {
+			fmt.Println("The run is over. Ctrl-C ends.")
+		} else {
 			end()
 		}
 	}()

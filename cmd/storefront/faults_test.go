@@ -75,8 +75,8 @@ func TestProgramIsJudged(t *testing.T) {
 		says   string // on the standard output or the standard error
 	}{
 		{"right", 0, `\A[0-9]+ passed(, [0-9]+ not met)?\n(.*\n)*.*not tried: users: it only orders\n`},
-		{"believes", 1, `\nlost order: failed success in order [0-9]+ \(teapot [0-9]+\) and 1 more, with the ` +
-			`fault "200 with .*\n(.*\n)*  Also in order [0-9]+ \(teapot [0-9]+\), with the fault "200 with `},
+		{"believes", 1, `\nlost order: failed success in order [0-9]+ \(teapot [0-9]+\) and 1 more, with ` +
+			`the fault "200 with .*\n(.*\n)*  Also in order [0-9]+ \(teapot [0-9]+\), with the fault "200 with `},
 		{"dies", 1, `storefront: the program ended \(exit status 3\) when it was asked for {"`},
 		{"says hello", 1, `storefront: the program printed "hello", which is no outcome`},
 	} {
@@ -141,6 +141,15 @@ func TestClientIsJudgedAtTheEnd(t *testing.T) {
 			t.Errorf("%q is not in\n%s", row.says, said)
 		}
 	}
+}
+
+func TestItStaysIfItIsTold(t *testing.T) {
+	p := commandtest.Start(t, "-trouble", "7", "-stay", "-only", "^orders/nothing", "--",
+		must.Get(os.Executable())(t), "right")
+	for p.Out.Scan() && !strings.HasPrefix(p.Out.Text(), "The run is over.") {
+	}
+	wantAt(t, p, "/-/trouble", 200, "nothing is wrong")
+	p.End(t)
 }
 
 func TestFaultFlagsThatAreWrong(t *testing.T) {

@@ -17,10 +17,10 @@
 //
 // With -trouble, it tests clients: each order, walk through a list and read of a product
 // meets a fault, such as an answer that is lost, until each fault was met, in a sequence that the
-// number chooses. Each order has another item; walks and reads come one at a time. At the end it prints which checks each client has
-// passed, failed or not met; the page /-/trouble says so at any time, and /-/trouble.json to
-// programs. What a client believes in the end, it reports by POST to /-/trouble/outcomes, as a form
-// or as lines of JSON:
+// number chooses. Each order has another item; walks and reads come one at a time. At the end it
+// prints which checks each client has passed, failed or not met; the page /-/trouble says so at any
+// time, and /-/trouble.json to programs. What a client believes in the end, it reports by POST to
+// /-/trouble/outcomes, as a form or as lines of JSON:
 //
 //	{"item": "teapot 7", "id": "ord_…"}        or {"item": "teapot 7", "error": "…"}
 //	{"list": "users", "ids": ["ada", …]}       or {"list": "users", "error": "…"}

@@ -37,6 +37,15 @@ func TestWhatAClientBelievesIsJudged(t *testing.T) {
 			b.mustReport(members)
 		}
 	}
+	leaves := func(patience time.Duration) func(w *world, b *buyer) {
+		return func(w *world, b *buyer) {
+			w.shop.Patience = patience
+			b.tries, b.reports = 1, true
+			b.until(w, "the answer never comes") // for 40 s, after which it leaves the order
+			cl := w.shop.clients[0]
+			cl.calls = cl.calls[len(cl.calls)-1:]
+		}
+	}
 	for _, row := range []struct {
 		name   string
 		does   func(w *world, b *buyer)
@@ -61,6 +70,8 @@ func TestWhatAClientBelievesIsJudged(t *testing.T) {
 			b.reports = true
 			b.orderAs(key, item)
 		}, orders, ""},
+		{"left to a queue", leaves(30 * time.Second), orders, ""},
+		{"left too soon", leaves(time.Minute), orders, "goes-on"},
 		{"an item twice", walked(map[string]any{"ids": strings.Fields("u0 u1 u1 u2")}), users, "each-once"},
 		{"an item of another list", walked(map[string]any{"ids": strings.Fields("u0 u1 u2 w0")}), users,
 			"each-once"},
