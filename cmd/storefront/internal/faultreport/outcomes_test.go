@@ -10,6 +10,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/faults"
 )
 
 func TestWhatAClientBelievesIsJudged(t *testing.T) {
@@ -80,6 +81,12 @@ func TestWhatAClientBelievesIsJudged(t *testing.T) {
 		{"the whole list", walked(map[string]any{"ids": strings.Fields("u0 u1 u2")}), users, ""},
 		{"another product", read(0, map[string]any{"name": "Kettle"}), products, "product"},
 		{"no product", read(0, map[string]any{"error": "?"}), products, "reads"},
+		{"asked again, and not looked at", func(_ *world, b *buyer) {
+			for range 2 {
+				b.name("teapot")
+				b.reportName("teapot", "Teapot", true)
+			}
+		}, products, "product"},
 		{"kept while it is fresh", read(time.Second, map[string]any{"name": "Teapot"}), products, ""},
 		{"kept too long", read(time.Minute, map[string]any{"name": "Teapot"}), products, "fresh"},
 	} {
@@ -94,6 +101,27 @@ func TestWhatAClientBelievesIsJudged(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A list that changes for one walk changes for another, too.
+func TestWalksAtTheSameTimeAreRight(t *testing.T) {
+	inWorld(t, func(w *world, b *buyer) {
+		b.walk("/v1/users", "after") // in which nothing is wrong
+		cl := w.shop.clients[0]
+		r := cl.rounds[conformance.Users]
+		i := slices.IndexFunc(r.rest, func(f *faults.Fault) bool { return f.Name == faults.ListChanges })
+		r.rest = []*faults.Fault{{Name: "nothing is wrong"}, r.rest[i]}
+		var first struct{ Next string }
+		_, _, answer := b.send("GET", "/v1/users", nil)
+		json.Unmarshal(answer, &first)
+		ids, ok := b.walk("/v1/users", "after")
+		b.reportWalk("users", ids, ok)
+		b.send("GET", "/v1/users?after="+first.Next, nil)
+		b.reportWalk("users", []string{"u0", "u1", "z9"}, true)
+		if failed := w.failed("b", conformance.Users); failed != nil {
+			t.Errorf("failed are %q\n%s", failed, w.shop.Summary())
+		}
+	})
 }
 
 func TestOutcomesAreTakenOrRefused(t *testing.T) {
@@ -145,6 +173,10 @@ func TestOutcomesAreTakenOrRefused(t *testing.T) {
 		}
 		if status, _, _ := script.send("GET", OutcomesPath, nil); status != 405 {
 			t.Errorf("GET is answered %d, want 405", status)
+		}
+		w.shop.clients[1].store = nil // a program that the shop calls
+		if status, _ := script.report(map[string]any{"item": "kettle", "client": "c", "id": "1"}); status != 404 {
+			t.Errorf("an outcome of a program is answered %d, want 404", status)
 		}
 		for range mostResults {
 			script.send("POST", OutcomesPath, []byte(`{"item":"tea & pot","id":"1"}`))

@@ -25,7 +25,7 @@ const (
 	processes  = 16              // of a program
 	stuckAfter = 3 * time.Minute // without a request or a line; a try may take 150 s
 	lingering  = time.Second     // after the last outcome: a client that goes on is seen
-	endsWithin = 5 * time.Second // of the end of its standard input
+	endsWithin = 2 * time.Second // of the end of its standard input
 )
 
 // errStuck is the outcome of a call that has none.
