@@ -18,21 +18,20 @@ import (
 	"example.com/storefront"
 )
 
-// opening is what a journal does when it is opened, and steps before the first try of an order and
-// after its answer.
-const opening, steps = "flush\n", "flush\nrename\nflush\n"
+// steps are what a journal does before the first try of an order, and after its answer.
+const steps = "flush\nrename\nflush\n"
 
 // A moment is one at which a client is killed.
 type moment struct {
 	request int  // that has come
 	created bool // whether its order was created
-	step    int  // of the journal that would come next
+	step    int  // of the open journal that would come next
 }
 
 // Each of 2 orders is created once, and the client learns which it is, whenever it is killed.
 func TestJournalOutlivesItsProcess(t *testing.T) {
 	moments := []moment{{}, {request: 1}, {request: 1, created: true}, {request: 2, created: true}}
-	for step := range 8 {
+	for step := range 7 {
 		moments = append(moments, moment{step: step + 1})
 	}
 	inLanguages(t, func(t *testing.T, l language) {
@@ -58,7 +57,7 @@ func killAt(t *testing.T, l language, m moment) {
 	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if requests++; m.step == 0 && (m.request == 0 || requests <= m.request) {
-			if got, want := done(), opening+strings.Repeat(steps, 2*requests-1); got != want {
+			if got, want := done(), l.opening+strings.Repeat(steps, 2*requests-1); got != want {
 				t.Errorf("before order %d is sent, the journal has done %q, want %q", requests, got, want)
 			}
 		}
@@ -69,7 +68,7 @@ func killAt(t *testing.T, l language, m moment) {
 		if m.created {
 			service.ServeHTTP(httptest.NewRecorder(), req)
 		}
-		r.cmd.Process.Kill()
+		r.kill()
 		panic(http.ErrAbortHandler)
 	}))
 	defer server.Close()
@@ -88,20 +87,24 @@ func killAt(t *testing.T, l language, m moment) {
 		}
 		return nil
 	}
-	r = l.start(t, server.URL, append(env, "KILL="+strconv.Itoa(m.step))...)
+	kill := 0
+	if m.step > 0 {
+		kill = strings.Count(l.opening, "\n") + m.step
+	}
+	r = l.start(t, server.URL, append(env, "KILL="+strconv.Itoa(kill))...)
 	err := order()
 	if killed := m != (moment{}); killed != (err != nil) {
 		t.Fatalf("killed at %+v, it ends with %v", m, err)
 	}
 	if err == nil {
-		if got, want := done(), opening+strings.Repeat(steps, 2*len(items)); got != want {
+		if got, want := done(), l.opening+strings.Repeat(steps, 2*len(items)); got != want {
 			t.Errorf("in the end, the journal has done %q, want %q", got, want)
 		}
 	}
 
 	r = l.start(t, server.URL, env...)
 	want := []string(nil)
-	if m.request > 0 || m.step >= 4 && m.step <= 6 { // between the draft's rename and the order's
+	if m.request > 0 || m.step >= 3 && m.step <= 5 { // between the draft's rename and the order's
 		want = []string{items[max(0, m.request-1)]}
 	}
 	pending, _, err := r.ask(outcome{List: "pending"})
@@ -223,7 +226,7 @@ func TestJournalOfSeveralProcesses(t *testing.T) {
 						mu.Lock()
 						sending[held]--
 						mu.Unlock()
-						victim.cmd.Process.Kill()
+						victim.kill()
 						close(killed)
 					}
 				}

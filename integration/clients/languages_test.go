@@ -16,31 +16,37 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"example.com/storefront"
 	"example.com/storefront/clienttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
 
 // A language has a client in its folder of folder clients, and a runner in testdata/runners.
 type language struct {
 	name, fence, extension string   // fence is of its blocks in documents
+	opening                string   // what its journal does when it is opened
 	programs               []string // that it needs
 	interpreter            func() string
 }
 
 var languages = []language{
-	{"javascript", "js", ".mjs", []string{"node"}, func() string { return "node" }},
-	{"python", "python", ".py", []string{"python3"}, python},
+	{"bash", "bash", ".sh", "", []string{"bash", "curl", "jq", "flock"}, is("bash")},
+	{"javascript", "js", ".mjs", "flush\n", []string{"node"}, is("node")},
+	{"python", "python", ".py", "flush\n", []string{"python3"}, python},
 }
 
 // run returns the command of its runner.
 func (l language) run() []string {
 	return []string{l.interpreter(), "testdata/runners/run" + l.extension}
 }
+
+func is(name string) func() string { return func() string { return name } }
 
 // python is the interpreter, of which a version manager may have put a script in the way that
 // takes longer than the tests.
@@ -91,6 +97,7 @@ func (l language) start(t *testing.T, url string, env ...string) *runner {
 	r := &runner{cmd: exec.CommandContext(t.Context(), args[0], args[1:]...)}
 	r.cmd.Env = append(append(os.Environ(), "STOREFRONT_URL="+url), env...)
 	r.cmd.Stderr = &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.in = must.Get(r.cmd.StdinPipe())(t)
 	out := must.Get(r.cmd.StdoutPipe())(t)
 	r.out = bufio.NewScanner(out)
@@ -103,6 +110,9 @@ func (l language) start(t *testing.T, url string, env ...string) *runner {
 	})
 	return r
 }
+
+// kill kills it and its children.
+func (r *runner) kill() { syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) }
 
 // ask returns the outcome, for how long the client would have slept, and an error if the runner
 // has ended.
@@ -371,7 +381,7 @@ func checkSleeps(t *testing.T, sleeps []float64, times, told int) {
 type suiteClient struct{ *runner }
 
 func (c suiteClient) do(ctx context.Context, o outcome) (outcome, error) {
-	stop := context.AfterFunc(ctx, func() { c.cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, c.kill)
 	defer stop()
 	got, _, err := c.ask(o)
 	if err == nil && got.Error != "" {
@@ -414,6 +424,18 @@ func (c suiteClient) ListWidgets(ctx context.Context) ([]string, error) {
 func (c suiteClient) GetProduct(ctx context.Context, id string) (string, error) {
 	got, err := c.do(ctx, outcome{Product: id})
 	return got.Name, err
+}
+
+// The clients pass all checks of storefront -trouble, which asks their runners.
+func TestClientsInTrouble(t *testing.T) {
+	storefront := must.Get(process.Storefront())(t)
+	inLanguages(t, func(t *testing.T, l language) {
+		args := append([]string{"-addr", "127.0.0.1:0", "-trouble", "7", "--"}, l.run()...)
+		out, err := exec.CommandContext(t.Context(), storefront, args...).CombinedOutput()
+		if err != nil { // not all was judged, too
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 }
 
 // The clients meet the faults of package clienttest, with a process for each.

@@ -1,0 +1,232 @@
+#!/usr/bin/env bash
+# A client for the storefront, one file to copy, to run or to source. It needs Bash 4.4 or later, curl 7.84,
+# jq 1.6, and GNU's coreutils and flock, which a Linux has. It keeps the rules of docs/wire.md, "How to retry
+# well".
+#
+#   export STOREFRONT_URL=http://localhost:8080
+#   export STOREFRONT_JOURNAL=orders            # a folder
+#   ./storefront.sh order 'basket 17' teapot 2  # prints one order, whatever is killed meanwhile
+#   ./storefront.sh order 'basket 17'           # goes on with it
+#   ./storefront.sh pending                     # prints the names of drafts of which nobody knows what became
+#   ./storefront.sh forget 'basket 17'          # when the program has the order in its own books
+#   ./storefront.sh users [LIMIT]               # prints a line of JSON for each
+#   ./storefront.sh widgets [LIMIT]
+#   ./storefront.sh product ID [MAX_AGE]
+#
+# The status is 0 if all went well; 3 if the service refused, and no try has created anything; 4 if something
+# in front of the service has answered, and the order may exist; 5 if it is unknown whether it does. After 4
+# and 5, go on with it later. 2 is wrong usage, and 1 another error, such as a full disk.
+#
+# STOREFRONT_PATIENCE is for how many seconds a call goes on with an order, twelve hours by default.
+# STOREFRONT_CONFIG is a file of options of curl, such as header = "Authorization: …".
+
+storefront() (
+	set +eu
+	LC_ALL=C IFS=$' \t\n'
+	try=40 lifetime=$((23 * 3600)) ours=urn:problem-type:storefront:
+	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock=''
+	shift
+	case $command:$# in
+	order:1 | order:3 | forget:1)
+		[[ $1 != *$'\n'* ]] || _storefront_fail 2 'a name is one line'
+		patience=${STOREFRONT_PATIENCE:-43200}
+		_storefront_"$command" "$@"
+		;;
+	pending:0 | users:[01] | widgets:[01] | product:[12])
+		patience=120
+		_storefront_"$command" "$@"
+		;;
+	*)
+		_storefront_fail 2 'usage: storefront.sh order NAME [ITEM QTY], pending, forget NAME,' \
+			'users [LIMIT], widgets [LIMIT] or product ID [MAX_AGE]'
+		;;
+	esac
+)
+
+_storefront_order() {
+	local name=$1 item=${2-} qty=${3-} body='' made state open=1 cuts=3 refused age
+	local file now end
+	_storefront_now end $patience
+	if (($# > 1)); then
+		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] || _storefront_fail 2 "$qty is no quantity"
+		body=$(jq -cn --arg item "$item" --argjson qty "$qty" '{item: $item, qty: $qty}') || exit 1
+	fi
+	_storefront_lock "$name"
+	if [[ -e $file ]]; then
+		local fields=()
+		mapfile -t fields < <(jq -r '.name, .key, .body, (.made | floor), if .order then "order" elif .refused
+			then "refused" else "draft" end' "$file")
+		((${#fields[@]} == 5)) && [[ ${fields[0]} == "$name" ]] ||
+			_storefront_fail 1 "$file is no draft of $name"
+		[[ -z $body || $body == "${fields[2]}" ]] || _storefront_fail 2 "$name is another order: ${fields[2]}"
+		key=${fields[1]} body=${fields[2]} made=${fields[3]} state=${fields[4]}
+		case $state in
+		order) jq -c .order "$file" && exit || exit 1 ;;
+		refused) open=0 && _storefront_write ;; # it is open until the next answer
+		esac
+	else
+		[[ $body ]] || _storefront_fail 2 "there is no draft of $name"
+		key=$(od -An -v -N16 -tx1 /dev/urandom)
+		key=${key//[[:space:]]/}
+		((${#key} == 32)) || _storefront_fail 1 'no random key'
+		_storefront_now made 0
+		open=0
+		_storefront_write
+	fi
+	while _storefront_now age -$made && ((-lifetime < age && age < lifetime)); do
+		_storefront_send /v1/orders -X POST --data-binary "$body" -H 'Content-Type: application/json' \
+			-H "Idempotency-Key: $key"
+		if [[ $status == 201 ]] && _storefront_is '.id | type == "string" and . != ""'; then
+			_storefront_write --argjson order "$answer" && jq -c . <<<"$answer"
+			exit
+		fi
+		refused=0
+		if [[ $code && $status == 4?? && $status != 409 && $code != idempotency-key-reused ]]; then
+			refused=1 # by the service, which so has created nothing
+		else
+			((open += 1))
+		fi
+		if ! _storefront_again && [[ $code != malformed-body || $((cuts--)) -le 0 ]]; then
+			if ((refused && !open)); then
+				_storefront_write --argjson refused "$answer"
+				_storefront_fail 3 "Refused: $(_storefront_last)"
+			elif [[ $code && $status == 4?? ]]; then
+				_storefront_fail 5 "Unknown: refused, but the key may have an order: $(_storefront_last)"
+			fi
+			_storefront_fail 4 "Blocked: something in front of the service has answered: $(_storefront_last)"
+		fi
+		_storefront_wait || _storefront_fail 5 "Unknown: no final answer: $(_storefront_last)"
+	done
+	_storefront_fail 5 "Unknown: too old to be sent again: $(_storefront_last)"
+}
+
+_storefront_pending() {
+	shopt -s nullglob dotglob
+	local files=("${STOREFRONT_JOURNAL:?is the folder of the journal}"/*.json)
+	((${#files[@]} == 0)) || jq -r 'select(.order or .refused | not) | .name' "${files[@]}"
+}
+
+_storefront_forget() {
+	local name=$1 file
+	_storefront_lock "$name"
+	rm -f -- "$file" && sync -- "${file%/*}" && rm -f -- "${file%.json}.lock" || exit 1
+}
+
+_storefront_users() { _storefront_walk /v1/users after "${1:+limit=$1}"; }
+_storefront_widgets() { _storefront_walk /v2/widgets start "limit=${1:-50}"; }
+
+_storefront_walk() {
+	local query=$3 cursor='' next items=() # nothing is printed before the end: a part is not the list
+	while :; do
+		next=$query${cursor:+${query:+&}$2=$cursor}
+		_storefront_read "$1${next:+?$next}" 'def id: type == "string" and . != "";
+			(.data | type == "array" and all(type == "object" and (.id | id))) and
+			(.next | id) == (.next != null) and (.next != null or .has_more != true)'
+		items+=("$(jq -c '.data[]' <<<"$answer")")
+		next=$(jq -r '.next // empty' <<<"$answer")
+		[[ $next ]] || break
+		[[ $next != "$cursor" ]] || _storefront_fail 4 "Blocked: the list goes round in a circle"
+		cursor=$next
+	done
+	printf '%s\n' "${items[@]}" | grep . || :
+}
+
+_storefront_product() {
+	case $1 in '' | . | .. | /) _storefront_fail 2 'no URL leads to a product with this ID' ;; esac
+	local id
+	[[ ${2-} =~ ^[0-9]*$ ]] || _storefront_fail 2 "$2 is no number of seconds"
+	id=$(jq -rn --arg id "$1" '$id | @uri') || exit 1
+	_storefront_read "/v1/products/$id" ".id == $(jq -n --arg id "$1" '$id')" \
+		${2:+-H "Cache-Control: max-age=$2"}
+	jq -c . <<<"$answer"
+}
+
+# _storefront_read asks for a path until the answer is a JSON object that is right.
+_storefront_read() {
+	local path=$1 right=$2 now end
+	_storefront_now end $patience
+	shift 2
+	limit=250
+	while :; do
+		_storefront_send "$path" "$@"
+		[[ $status == 200 ]] && _storefront_is "$right" && return
+		if [[ $status != 200 && $status != 304 ]] && ! _storefront_again; then
+			[[ $code ]] && _storefront_fail 3 "Refused: GET $path: $(_storefront_last)"
+			_storefront_fail 4 "Blocked: GET $path: $(_storefront_last)"
+		fi
+		_storefront_wait || _storefront_fail 5 "Unknown: no final answer to GET $path: $(_storefront_last)"
+	done
+}
+
+# _storefront_send sends a request once. The status is 0 if no answer came, or a part of one. The file with
+# the lock stays open in curl: the lock lasts as long as the try, whatever becomes of this shell.
+_storefront_send() {
+	local url=${STOREFRONT_URL:?is the URL of the shop} path=$1 head
+	shift
+	answer=$(curl -q -A storefront.sh ${STOREFRONT_CONFIG:+-K "$STOREFRONT_CONFIG"} -s --no-location \
+		--retry 0 --max-time $try -w '\n%{http_code} %{exitcode} %header{retry-after}' "$@" \
+		"${url%/}$path" 2>/dev/null)
+	head=${answer##*$'\n'} answer=${answer%$'\n'*} code=''
+	read -r status head retry_after <<<"$head"
+	[[ $head == 0 ]] || status=0 answer="no answer, curl's status is ${head:-unknown}" retry_after=''
+	((status < 400)) || code=$(jq -rs --arg ours $ours 'if length == 1 then .[0].type else 0 end |
+		strings | select(startswith($ours)) | .[($ours | length):]' <<<"$answer" 2>/dev/null)
+}
+
+_storefront_again() {
+	[[ $code != not-cached && ($status =~ ^(0|201|408|409|429)$ || $status -ge 500 && $status != 501) ]]
+}
+
+# _storefront_is reports whether the answer is one JSON object with a property.
+_storefront_is() {
+	jq -es "length == 1 and (.[0] | type == \"object\" and ($1))" <<<"$answer" >/dev/null 2>&1
+}
+
+# _storefront_wait waits before the next try, and reports whether there is time for it.
+_storefront_wait() {
+	local seconds=0 ms=$(((RANDOM << 15 | RANDOM) % (limit + 1)))
+	if [[ $retry_after =~ ^[0-9]+$ ]]; then # or it is a date, or anything: never evaluate what a server sends
+		((${#retry_after} > 9)) && seconds=3600 || seconds=$((10#$retry_after))
+		((seconds <= 3600)) || seconds=3600
+	fi
+	((limit = limit < 30000 ? 2 * limit : 60000, ms += 1000 * seconds))
+	_storefront_now now $(((ms + 999) / 1000))
+	((now <= end)) || return
+	( # without the lock, as sleep may outlive this shell
+		[[ -z $lock ]] || exec {lock}>&-
+		sleep "$(printf '%d.%03d' $((ms / 1000)) $((ms % 1000)))"
+	)
+}
+
+# _storefront_lock sets file, and returns when this process has the name. The lock is the kernel's, and goes
+# with the process and its curl.
+_storefront_lock() {
+	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal}
+	file=$dir/$(jq -rn --arg name "$1" '$name | @uri').json && mkdir -p -m 700 -- "$dir" || exit 1
+	while exec {lock}>>"${file%.json}.lock" || exit 1; do
+		flock -w "$patience" "$lock" || _storefront_fail 5 "Unknown: another process is sending $1"
+		[[ ${file%.json}.lock -ef /proc/self/fd/$lock ]] && break
+		exec {lock}>&- # it was forgotten meanwhile
+	done
+}
+
+# _storefront_write returns when the draft, and its outcome, are on the disk.
+_storefront_write() {
+	local outcome=${2-}
+	jq -cn --arg name "$name" --arg key "$key" --arg body "$body" --argjson made "$made" "$@" >"$file.tmp" \
+		"{name: \$name, key: \$key, body: \$body, made: \$made${outcome:+, $outcome: \$$outcome}}" &&
+		sync -- "$file.tmp" && mv -fT -- "$file.tmp" "$file" && sync -- "${file%/*}" "${file%/*}/.." ||
+		_storefront_fail 1 "the journal cannot be written"
+}
+
+# _storefront_now sets a variable to the time, and as many seconds more.
+_storefront_now() { printf -v "$1" '%(%s)T' -1 && printf -v "$1" '%d' $(($1 + $2)); }
+_storefront_last() {
+	printf '%s' "${key:+the order with the key $key: }${status:+$status: }${answer:0:1000}"
+}
+_storefront_fail() {
+	printf '%s\n' "${*:2}" >&2
+	exit "$1"
+}
+
+[[ ${BASH_SOURCE[0]} != "$0" ]] || storefront "$@"

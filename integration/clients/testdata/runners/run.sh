@@ -1,0 +1,39 @@
+# Does with clients/bash/storefront.sh what lines of JSON on standard input say, and prints what came of it:
+# see doc.go in integration/clients.
+
+source "${BASH_SOURCE[0]%/*}/../../../../clients/bash/storefront.sh"
+exec 3>&1
+errors=$(mktemp)
+trap 'rm -rf "$errors" ${journal+"$journal"}' EXIT
+export STOREFRONT_JOURNAL=${JOURNAL-}
+[[ $STOREFRONT_JOURNAL ]] || STOREFRONT_JOURNAL=$(mktemp -d) journal=$STOREFRONT_JOURNAL
+
+if [[ ${STEPS-} ]]; then
+	touch "$STEPS"
+	step() {
+		(($(wc -l <"$STEPS") + 1 != ${KILL:-0})) || kill -9 -- -$$ # which the test has made a group
+		echo "$1" >>"$STEPS"
+	}
+	sync() { step flush && command sync "$@"; }
+	mv() { step rename && command mv "$@"; }
+fi
+if [[ ${SLEEPS-} ]]; then
+	sleep() { echo "{\"sleeps\":$1}" >&3; }
+fi
+
+while IFS= read -r ask; do
+	mapfile -t asked < <(jq -r '.list // "", .product // "", .item // "", .qty // ""' <<<"$ask")
+	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} ok=1
+	if [[ $list == pending ]]; then
+		member='{ids: ($out | split("\n"))}' out=$(storefront pending 2>"$errors") || ok=''
+	elif [[ $list ]]; then
+		member='{ids: [$out | split("\n")[] | fromjson.id]}' out=$(storefront "$list" 2>"$errors") || ok=''
+	elif [[ $product ]]; then
+		member='{name: $out | fromjson.name}' out=$(storefront product "$product" 2>"$errors") || ok=''
+	else
+		member='{id: $out | fromjson.id}' out=$(storefront order "$item" "$item" "$qty" 2>"$errors") || ok=''
+		[[ ! $ok || ${JOURNAL-} ]] || storefront forget "$item"
+	fi
+	[[ $ok ]] || member='{error: $error}'
+	jq -c --arg out "$out" --arg error "$(<"$errors")" ". + $member" <<<"$ask"
+done
