@@ -84,10 +84,14 @@ func TestPutOfALongResource(t *testing.T) {
 	}
 }
 
+// busy are options for many calls that wait for each other, which on a busy machine may need more time
+// than the default.
+var busy = &sqlstore.Options{Timeout: 10 * time.Minute}
+
 func TestConcurrentPutsOfTheSameResources(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
-		store := sqlstore.New(d.Pool, nil)
+		store := sqlstore.New(d.Pool, busy)
 		var up, down []storefront.Resource
 		for i := range 300 {
 			up = append(up, storefront.MustResource(fmt.Sprintf("u%03d", i), nil))
@@ -159,7 +163,7 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		forgotten := make([]int64, 4)
 		for i := range forgotten {
-			store := sqlstore.New(d.Connect(t), nil)
+			store := sqlstore.New(d.Connect(t), busy)
 			wg.Go(func() {
 				var err error
 				if forgotten[i], err = store.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime)); err != nil {
