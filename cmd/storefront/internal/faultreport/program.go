@@ -26,6 +26,9 @@ const (
 	stuckAfter = 3 * time.Minute // without a request or a line; a try may take 150 s
 	lingering  = time.Second     // after the last outcome: a client that goes on is seen
 	endsWithin = 2 * time.Second // of the end of its standard input
+
+	outages = 5                       // which are compared if they begin
+	apart   = 2100 * time.Millisecond // from each other
 )
 
 // errStuck is the outcome of a call that has none.
@@ -114,7 +117,8 @@ func (s *Server) Run(ctx context.Context, command []string) error {
 type task struct {
 	kind   conformance.Kind
 	fault  *faults.Fault
-	number int // 0: it is not of the round, and short
+	number int           // 0: it is not of the round, and short
+	delay  time.Duration // before it
 }
 
 // tasks returns one of each kind in which nothing is wrong, and those of a round, the longest first.
@@ -122,7 +126,7 @@ func (cl *client) tasks() (calm, rest []task) {
 	for _, kind := range kinds {
 		all := cl.server.faults(kind, func(f *faults.Fault) int {
 			if f.Name == faults.Outage {
-				return f.Clients
+				return outages
 			}
 			return 1
 		})
@@ -132,17 +136,22 @@ func (cl *client) tasks() (calm, rest []task) {
 		r := new(round)
 		r.begin(cl.dice, all)
 		cl.rounds[kind] = r
+		delay := time.Duration(0)
 		for i, f := range all {
-			rest = append(rest, task{kind, f, i + 1})
+			t := task{kind: kind, fault: f, number: i + 1}
+			if f.Name == faults.Outage {
+				t.delay, delay = delay, delay+apart
+			}
+			rest = append(rest, t)
 		}
-		calm = append(calm, task{kind, all[0], 0})
+		calm = append(calm, task{kind: kind, fault: all[0]})
 	}
 	cl.dice.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 	rank := func(t task) int {
 		switch {
-		case t.fault.Slow():
+		case t.fault.Slow(), t.fault.Name == faults.Outage: // of these there are fewer than processes
 			return 0
-		case t.fault.Name == faults.Outage || t.kind == conformance.Products:
+		case t.kind == conformance.Products:
 			return 1
 		}
 		return 2
@@ -259,6 +268,7 @@ func (p *process) assign(r *http.Request, e *conformance.Exchange) *faults.Call 
 // do has the process do a task, as package clienttest has its clients.
 func (p *process) do(ctx context.Context, t task) error {
 	const most = 1<<53 - 1
+	sleep(ctx, t.delay)
 	o := &outcome{kind: t.kind, what: fmt.Sprint("teapot ", t.number)}
 	switch {
 	case t.kind == conformance.Orders:

@@ -24,7 +24,7 @@ func asking() (*process, task) {
 			io.Closer
 		}{Writer: io.Discard}, lines: make(chan []byte, 10)}
 	p.shop = s.open(p.client, faults.Lists(), p.dice, p.assign)
-	return p, task{conformance.Orders, &faults.Fault{Name: "nothing is wrong"}, 0}
+	return p, task{kind: conformance.Orders, fault: &faults.Fault{Name: "nothing is wrong"}}
 }
 
 func TestProcessThatDoesNotAnswerIsLeft(t *testing.T) {
