@@ -205,6 +205,9 @@ var wrongClients = []wrongClient{
 	{"Retry-After is ignored",
 		pauses(func(tries int, _ answer) time.Duration { return pause(tries, answer{}) }),
 		[]string{"retry-after"}},
+	{"Retry-After is taken for 10 seconds at most", pauses(func(tries int, a answer) time.Duration {
+		return min(told(a), 10*time.Second) + pause(tries, answer{})
+	}), []string{"retry-after"}},
 	{"a date as Retry-After without a limit", pauses(func(tries int, a answer) time.Duration {
 		if at, err := http.ParseTime(a.header.Get("Retry-After")); err == nil {
 			return time.Until(at)

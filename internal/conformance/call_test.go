@@ -56,3 +56,59 @@ func TestHeaviestChecksComeFirst(t *testing.T) {
 		was = c.Weight
 	}
 }
+
+// Stalls make no right client wrong, and no wrong one right.
+func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
+	steps := func(client, try int) time.Duration { return time.Duration(try+1) * time.Second / 4 }
+	doubling := func(client, try int) time.Duration { return time.Second / 4 << try }
+	once := func(wait func(client, try int) time.Duration) func(client, try int) time.Duration {
+		return func(client, try int) time.Duration {
+			if client == 1 && try == 1 {
+				return wait(client, try) + 10*time.Second
+			}
+			return wait(client, try)
+		}
+	}
+	for _, row := range []struct {
+		name           string
+		clients, tries int
+		apart          time.Duration // from one client to the next
+		wait           func(client, try int) time.Duration
+		grow, differ   bool // is accused
+	}{
+		{"grow by steps, and a quarter of the first are stalled", 16, 18, time.Minute,
+			func(client, try int) time.Duration {
+				if client < 12 && try == 1 {
+					return 10 * time.Second
+				}
+				return steps(client, try) + time.Duration(client)*time.Second/30
+			}, false, false},
+		{"do not grow", 16, 18, time.Minute, func(client, try int) time.Duration {
+			return time.Duration(client*(try%3+1)) * time.Second / 10
+		}, true, false},
+		{"have no chance", 3, 6, time.Minute, doubling, false, true},
+		{"have no chance, and one is stalled", 3, 6, time.Minute, once(doubling), false, true},
+		{"have no chance, in one after the other", 3, 6, 0, func(int, int) time.Duration { return 0 }, true, true},
+		{"may have their chance from the clock", 3, 6, time.Millisecond, doubling, false, false},
+		{"are few, of any length", 3, 6, time.Minute, func(client, try int) time.Duration {
+			return time.Duration(7*(client+1)*(try+2)%5+1) * time.Second
+		}, false, false},
+	} {
+		var calls []*Call
+		for i := range row.clients {
+			at := time.Unix(0, 0).Add(time.Duration(i) * row.apart)
+			c := &Call{Kind: Orders, Began: at, Outage: true}
+			for try := range row.tries + 1 {
+				c.Exchanges = append(c.Exchanges, &Exchange{At: at, Ended: at, Expected: true})
+				at = at.Add(row.wait(i, try))
+			}
+			calls = append(calls, c)
+		}
+		for _, check := range Checks(Orders) {
+			want, known := map[string]bool{"waits-grow": row.grow, "waits-differ": row.differ}[check.Name]
+			if _, violations := check.Judge(calls); known && want != (violations != nil) {
+				t.Errorf("that waits %s: %s says %v", row.name, check.Name, violations)
+			}
+		}
+	}
+}
