@@ -88,7 +88,8 @@ func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 		}, true, false},
 		{"have no chance", 3, 6, time.Minute, doubling, false, true},
 		{"have no chance, and one is stalled", 3, 6, time.Minute, once(doubling), false, true},
-		{"have no chance, in one after the other", 3, 6, 0, func(int, int) time.Duration { return 0 }, true, true},
+		{"have no chance, in one after the other", 3, 6, 100 * time.Millisecond,
+			func(int, int) time.Duration { return 10 * time.Millisecond }, true, true},
 		{"may have their chance from the clock", 3, 6, time.Millisecond, doubling, false, false},
 		{"are few, of any length", 3, 6, time.Minute, func(client, try int) time.Duration {
 			return time.Duration(7*(client+1)*(try+2)%5+1) * time.Second

@@ -507,7 +507,6 @@ func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
 		if !c.Outage || slices.ContainsFunc(taken, c.beganWith) {
 			continue
 		}
-		taken = append(taken, c)
 		var w []time.Duration
 		for _, p := range c.parts() { // between two of them, a queue has waited
 			for i := 1; i < len(p.tries); i++ {
@@ -515,19 +514,16 @@ func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
 			}
 		}
 		if len(w) >= 4 {
-			waits, of = append(waits, w), c
+			taken, waits, of = append(taken, c), append(waits, w), c
 		}
 	}
 	return waits, of
 }
 
-// beganWith reports whether two calls began at the same time, neither after the end of the other.
-func (c *Call) beganWith(other *Call) bool {
-	return c.Began.Sub(other.Began).Abs() < 2*time.Second && !c.follows(other) && !other.follows(c)
-}
-
-func (c *Call) follows(other *Call) bool {
-	return len(other.Exchanges) == 0 || !c.Began.Before(other.Exchanges[len(other.Exchanges)-1].At)
+// beganWith reports whether the call began at the same time as an earlier one, and before its end.
+func (c *Call) beganWith(earlier *Call) bool {
+	last := earlier.Exchanges[len(earlier.Exchanges)-1]
+	return c.Began.Sub(earlier.Began) < 2*time.Second && c.Began.Before(last.At)
 }
 
 func mean(waits []time.Duration) (m time.Duration) {
