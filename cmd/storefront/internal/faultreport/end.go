@@ -51,7 +51,7 @@ func (s *Server) settled() bool {
 				}
 				last = latest(last, at)
 				state := stateOf(&c.Call)
-				all = all && (reported || state != notFinal && !halfRead(&c.Call))
+				all = all && (reported || state != notFinal)
 				if state == underWay {
 					open++
 				}
@@ -131,7 +131,8 @@ func (s *Server) Summary() string {
 	var b strings.Builder
 	total := r.total()
 	b.WriteString(counts(total))
-	if total["not judged"] > 0 {
+	alone := func(c clientReport) bool { return !c.asked }
+	if total["not judged"] > 0 && slices.ContainsFunc(r.Clients, alone) {
 		b.WriteString(": report your outcomes, by POST to " + OutcomesPath)
 	}
 	b.WriteString("\n")
@@ -162,7 +163,12 @@ func (s *Server) Summary() string {
 				v.more(), v.Trouble, v.Fault)
 			fmt.Fprintf(&b, "  The broken promise: %s\n  Otherwise: %s\n", v.Promise, v.Shop)
 			if len(v.Also) > 0 {
-				fmt.Fprintf(&b, "  Also in %s\n", strings.Join(v.Also, ";\n    "))
+				const most = 8
+				fmt.Fprintf(&b, "  Also in %s", strings.Join(v.Also[:min(most, len(v.Also))], ";\n    "))
+				if more := len(v.Also) - most; more > 0 {
+					fmt.Fprintf(&b, ";\n    and with %d other faults", more)
+				}
+				b.WriteString("\n")
 			}
 			if story := c.Name + "\n" + v.Trouble; !told[story] {
 				told[story] = true

@@ -39,7 +39,7 @@ func TestRunEndsOnceAllIsSettled(t *testing.T) {
 			for range 3 * len(newClient(7).aRound(conformance.Users)) {
 				b.send("GET", "/v1/users", nil)
 			}
-		}, 3 * time.Minute, 1, "wrong data: failed whole-list in walk through users "},
+		}, quiet, 1, "wrong data: failed whole-list in walk through users "},
 		{"it takes a key for each try", func(_ *world, b *buyer) {
 			b.keyPerTry = true
 			all(true)(nil, b)

@@ -127,7 +127,7 @@ func parseOutcome(object []byte) (*outcome, []storefront.Fault) {
 		wrong("", "An outcome has one of item, list and product.")
 		return nil, faults
 	}
-	if _, ok := has[believed]; ok == failed {
+	if _, ok := has[believed]; ok && failed { // a client may have neither: it believes, but has kept nothing
 		wrong("", "An outcome of %s has either %s or error.", subject, believed)
 	}
 	for _, m := range members {

@@ -47,6 +47,7 @@ func TestLinesOfAProcess(t *testing.T) {
 	for _, row := range []struct{ lines, err string }{
 		{`{"item":"teapot 0","qty":2,"id":"ord_1"}`, ""},
 		{`{"item":"teapot 0","error":"queued"}`, ""},
+		{`{"item":"teapot 0"}`, ""}, // as JavaScript writes an ID that is undefined
 		{"", "the program ended (exit status 0) when it was asked for"},
 		{`{"item":"teapot 0","qty":3,"id":"ord_1"}`, "for which it was not asked"},
 		{`{"list":"users","ids":[]}`, "for which it was not asked"},
