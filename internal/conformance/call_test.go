@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -110,6 +111,24 @@ func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 			if _, violations := check.Judge(calls); known && want != (violations != nil) {
 				t.Errorf("that waits %s: %s says %v", row.name, check.Name, violations)
 			}
+		}
+	}
+}
+
+// A client that was stalled may not have seen its order, but then it has gone on for long.
+func TestErrorInPlaceOfAnOrder(t *testing.T) {
+	for _, row := range []struct {
+		patience, said time.Duration // after the answer
+		right          bool
+	}{{0, 0, false}, {0, 8 * time.Minute, false}, {0, 10 * time.Minute, true},
+		{time.Minute, 30 * time.Second, false}, {time.Minute, 2 * time.Minute, true}, {time.Second, time.Second, false}} {
+		at := time.Unix(0, 0)
+		e := &Exchange{At: at, Ended: at, Expected: true, FromService: true, Done: true,
+			Answer: Answer{Status: 201, Body: []byte(`{"id":"ord_1"}`)}}
+		c := &Call{Kind: Orders, Began: at, Exchanges: []*Exchange{e}, Patience: row.patience,
+			Results: []*Result{{Err: errors.New("no answer"), To: 1, Asked: at, At: at.Add(row.said)}}}
+		if _, violation := takesOrder(c, 0, c.parts()[0]); (violation == "") != row.right {
+			t.Errorf("with a patience of %v, an error after %v: %q", row.patience, row.said, violation)
 		}
 	}
 }

@@ -135,26 +135,33 @@ func (c *Call) givesUp(p part) (violation string) {
 	if last.Meaning() != Retryable {
 		return ""
 	}
-	first, goesOn := p.tries[0].At, cmp.Or(c.Patience, leastTime)
 	if r == nil {
 		waited := time.Since(last.Ended)
 		// When a client that cannot be asked has left an order to its queue, nobody knows.
-		queued := c.Patience > 0 && (len(p.tries) > 1 || last.Ended.Sub(first) >= c.Patience)
+		queued := c.Patience > 0 && (len(p.tries) > 1 || last.Ended.Sub(p.tries[0].At) >= c.Patience)
 		if queued || waited <= Patience+last.Answer.RetryAfter() {
 			return ""
 		}
 		return fmt.Sprintf("For %v, no try has followed request %d, whose answer is not final. %s",
 			waited.Round(time.Second), c.number(last), whyRetryable(last))
 	}
-	if !r.Asked.IsZero() && r.Asked.Before(first) { // which may have been a while before
-		first = r.Asked
-	}
-	tried := r.At.Sub(first)
-	if r.Err == nil || r.Stuck || tried >= goesOn || c.Patience > 0 && r != c.Results[0] {
+	tried, early := c.tried(p)
+	if r.Err == nil || r.Stuck || !early {
 		return ""
 	}
 	return fmt.Sprintf("%s gave up after %v and request %d, whose answer is not final. %s",
 		r.Name, rounded(tried), c.number(last), whyRetryable(last))
+}
+
+// tried returns for how long a client has tried that says what came of it, and whether it must
+// have gone on unless an answer was final.
+func (c *Call) tried(p part) (tried time.Duration, early bool) {
+	r, first := p.result, p.tries[0].At
+	if !r.Asked.IsZero() && r.Asked.Before(first) { // which may have been a while before
+		first = r.Asked
+	}
+	tried = r.At.Sub(first)
+	return tried, tried < cmp.Or(c.Patience, leastTime) && (c.Patience == 0 || r == c.Results[0])
 }
 
 func stops(c *Call, _ int, p part) (met bool, violation string) {
@@ -240,7 +247,8 @@ func takesOrder(c *Call, _ int, p part) (met bool, violation string) {
 		if e.Meaning() != Created {
 			continue
 		}
-		if p.result.Err != nil && !p.result.Stuck && e.arrived(p.result.At) {
+		_, early := c.tried(p) // a client that has not seen the answer would have gone on
+		if p.result.Err != nil && !p.result.Stuck && (early || e.arrived(p.result.At)) {
 			return true, fmt.Sprintf("%s returned an error, although the answer to request %d is 201 with "+
 				"the order.", p.result.Name, c.number(e))
 		}
