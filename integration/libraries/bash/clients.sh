@@ -6,22 +6,24 @@ post=(-X POST -H 'Content-Type: application/json' -d)
 curl_once() { curl -sS -f -H "Idempotency-Key: $1" "${post[@]}" "$2" "$url"; }
 curl_retry() { curl -sS -f --retry 5 -H "Idempotency-Key: $1" "${post[@]}" "$2" "$url"; }
 curl_retry_all() {
-	curl -sS -f -L --retry 5 --retry-all-errors --max-time 40 -H "Idempotency-Key: $1" "${post[@]}" "$2" "$url"
+	curl -sS -f -L --retry 5 --retry-all-errors --max-time 40 \
+		-H "Idempotency-Key: $1" "${post[@]}" "$2" "$url"
 }
 wget_tries() {
 	wget -q -O - --tries=5 --retry-on-http-error=408,409,429,500,502,503,504 --timeout=40 \
 		--header="Idempotency-Key: $1" --header='Content-Type: application/json' --post-data="$2" "$url"
 }
 
-# careful is the loop of docs/wire.md: it calls a function that prints the body, then a line with the status and
-# Retry-After.
+# careful is the loop of docs/wire.md: it calls a function that prints the body, then a line with the
+# status and Retry-After.
 careful() {
 	local answer status wait body n end=$((SECONDS + 43200))
 	for ((n = 0; SECONDS < end; n++)); do
 		answer=$("$3" "$1" "$2") || answer=$'\n0 '
 		read -r status wait <<<"${answer##*$'\n'}"
 		body=${answer%$'\n'*}
-		if [[ $status == 201 ]] && jq -e '.id | type == "string" and . != ""' <<<"$body" >/dev/null 2>&1; then
+		if [[ $status == 201 ]] &&
+			jq -es 'length == 1 and (.[0].id | type == "string" and . != "")' <<<"$body" &>/dev/null; then
 			printf %s "$body"
 			return
 		fi
@@ -37,7 +39,8 @@ careful() {
 }
 curl_careful() { careful "$1" "$2" curl_try; }
 curl_try() {
-	curl -sS --max-time 40 -w '\n%{http_code} %header{retry-after}' -H "Idempotency-Key: $1" "${post[@]}" "$2" "$url"
+	curl -sS --max-time 40 -w '\n%{http_code} %header{retry-after}' \
+		-H "Idempotency-Key: $1" "${post[@]}" "$2" "$url"
 }
 
 clients='curl -f|curl_once|curl

@@ -8,16 +8,17 @@ import java.util.concurrent.*;
 import java.util.regex.*;
 
 /** The clients of Java, as people write them: with a name it speaks the lines of `storefront -trouble`;
- * alone, it prints each name, with the version. There is no JSON in Java's library: regular expressions do. */
+ * alone, it prints each name, with the version. Java's library has no JSON: regular expressions do. */
 public class Clients {
 	interface Client { String place(String key, String order) throws Exception; }
 
-	static final URI url = URI.create(Objects.requireNonNullElse(System.getenv("STOREFRONT_URL"), "http://x") + "/v1/orders");
+	static final URI url =
+		URI.create(Objects.requireNonNullElse(System.getenv("STOREFRONT_URL"), "http://x") + "/v1/orders");
 	static final Pattern ID = Pattern.compile("\"id\"\\s*:\\s*\"([^\"]+)\"");
 
 	static HttpRequest.Builder request(String key, String order) {
-		return HttpRequest.newBuilder(url).header("Content-Type", "application/json").header("Idempotency-Key", key)
-			.POST(HttpRequest.BodyPublishers.ofString(order));
+		return HttpRequest.newBuilder(url).header("Content-Type", "application/json")
+			.header("Idempotency-Key", key).POST(HttpRequest.BodyPublishers.ofString(order));
 	}
 
 	static String id(String body) {
@@ -72,10 +73,12 @@ public class Clients {
 			} catch (ExecutionException | TimeoutException e) {
 				call.cancel(true);
 			}
-			if (status == 201 && body.startsWith("{") && body.endsWith("}") && !id(body).isEmpty()) return id(body);
+			if (status == 201 && body.startsWith("{") && body.endsWith("}") && !id(body).isEmpty())
+				return id(body);
 			if (!List.of(0, 201, 408, 409, 429).contains(status) && (status < 500 || status == 501))
 				throw new IOException("status " + status + ": " + body);
-			long seconds = wait.matches("[0-9]+") ? wait.length() > 4 ? 3600 : Math.min(Long.parseLong(wait), 3600) : 0;
+			long seconds = !wait.matches("[0-9]+") ? 0 :
+				wait.length() > 4 ? 3600 : Math.min(Long.parseLong(wait), 3600);
 			Thread.sleep(seconds * 1000 + ThreadLocalRandom.current().nextLong(pause));
 		}
 		throw new IOException("no answer");
@@ -88,7 +91,8 @@ public class Clients {
 		clients.put("HttpURLConnection, one try", Clients::urlConnection);
 		clients.put("HttpClient, loop of wire.md", Clients::careful);
 		if (args.length == 0) {
-			for (String name : clients.keySet()) System.out.println(name + "\tJava " + System.getProperty("java.version"));
+			for (String name : clients.keySet())
+				System.out.println(name + "\tJava " + System.getProperty("java.version"));
 			return;
 		}
 		var client = clients.get(args[0]);

@@ -6,6 +6,8 @@ import { createInterface } from "node:readline";
 const url = process.env.STOREFRONT_URL + "/v1/orders";
 const uuid = () => crypto.randomUUID();
 const headersOf = (key) => ({ "Content-Type": "application/json", "Idempotency-Key": key });
+const post = (key, order, settings) =>
+  ({ method: "POST", headers: headersOf(key), body: JSON.stringify(order), ...settings });
 const json = async (response) => {
   if (!response.ok) throw new Error(`status ${response.status}`);
   return response.json();
@@ -35,22 +37,19 @@ const fetched = async (response) =>
 // Each entry: the packages, and a function that loads them and returns the client.
 const clients = {
   "fetch, one try": [[], async () => async (key, order) =>
-    json(await fetch(url, { method: "POST", headers: headersOf(key), body: JSON.stringify(order) }))],
-  "fetch, loop of wire.md": [[], async () => (key, order) => careful(async () => fetched(await fetch(url, {
-    method: "POST", headers: headersOf(key), body: JSON.stringify(order),
-    redirect: "manual", signal: AbortSignal.timeout(40e3) })))],
+    json(await fetch(url, post(key, order)))],
+  "fetch, loop of wire.md": [[], async () => (key, order) => careful(async () => fetched(await fetch(url,
+    post(key, order, { redirect: "manual", signal: AbortSignal.timeout(40e3) }))))],
 
   "p-retry, fetch": [["p-retry"], async () => {
     const { default: retry } = await import("p-retry");
-    return (key, order) => retry(async () =>
-      json(await fetch(url, { method: "POST", headers: headersOf(key), body: JSON.stringify(order) })),
-    { retries: 5, minTimeout: 250 });
+    return (key, order) => retry(async () => json(await fetch(url, post(key, order))),
+      { retries: 5, minTimeout: 250 });
   }],
   "fetch-retry": [["fetch-retry"], async () => {
     const retrying = (await import("fetch-retry")).default(fetch);
-    return async (key, order) => json(await retrying(url, { method: "POST", headers: headersOf(key),
-      body: JSON.stringify(order), retries: 5, retryDelay: (n) => 250 * 2 ** n,
-      retryOn: [408, 409, 429, 500, 502, 503, 504] }));
+    return async (key, order) => json(await retrying(url, post(key, order,
+      { retries: 5, retryDelay: (n) => 250 * 2 ** n, retryOn: [408, 409, 429, 500, 502, 503, 504] })));
   }],
 
   "node-fetch, loop": [["node-fetch"], async () => {
@@ -58,7 +57,7 @@ const clients = {
     return async (key, order) => {
       for (let n = 0; ; n++) {
         try {
-          return await json(await get(url, { method: "POST", headers: headersOf(key), body: JSON.stringify(order) }));
+          return await json(await get(url, post(key, order)));
         } catch (e) {
           if (n === 5) throw e;
           await new Promise((done) => setTimeout(done, 250 * 2 ** n));
@@ -68,8 +67,8 @@ const clients = {
   }],
   "node-fetch, loop of wire.md": [["node-fetch"], async () => {
     const { default: get } = await import("node-fetch");
-    return (key, order) => careful(async () => fetched(await get(url, { method: "POST", headers: headersOf(key),
-      body: JSON.stringify(order), redirect: "manual", signal: AbortSignal.timeout(40e3) })));
+    return (key, order) => careful(async () => fetched(await get(url,
+      post(key, order, { redirect: "manual", signal: AbortSignal.timeout(40e3) }))));
   }],
 
   "got": [["got"], async () => {
@@ -108,8 +107,9 @@ const clients = {
   }],
   "ky, loop of wire.md": [["ky"], async () => {
     const { default: ky } = await import("ky");
-    return (key, order) => careful(async () => fetched(await ky.post(url, { headers: headersOf(key), json: order,
-      retry: 0, timeout: false, signal: AbortSignal.timeout(40e3), redirect: "manual", throwHttpErrors: false })));
+    return (key, order) => careful(async () => fetched(await ky.post(url, {
+      headers: headersOf(key), json: order, retry: 0, timeout: false, signal: AbortSignal.timeout(40e3),
+      redirect: "manual", throwHttpErrors: false })));
   }],
 
   "axios": [["axios"], async () => {
@@ -123,17 +123,18 @@ const clients = {
   }],
   "axios-retry, POST retried": [["axios", "axios-retry"], async () => {
     const { default: axios } = await import("axios");
-    const { default: axiosRetry, exponentialDelay, isNetworkError, isRetryableError } = await import("axios-retry");
-    axiosRetry(axios, { retries: 5, retryDelay: exponentialDelay, shouldResetTimeout: true,
-      retryCondition: (e) => isNetworkError(e) || isRetryableError(e) });
-    return async (key, order) => (await axios.post(url, order, { headers: headersOf(key), timeout: 40e3 })).data;
+    const axiosRetry = await import("axios-retry");
+    axiosRetry.default(axios, { retries: 5, retryDelay: axiosRetry.exponentialDelay, shouldResetTimeout: true,
+      retryCondition: (e) => axiosRetry.isNetworkError(e) || axiosRetry.isRetryableError(e) });
+    return async (key, order) =>
+      (await axios.post(url, order, { headers: headersOf(key), timeout: 40e3 })).data;
   }],
   "axios-retry, POST retried, a key in an interceptor": [["axios", "axios-retry"], async () => {
     const { default: axios } = await import("axios");
-    const { default: axiosRetry, exponentialDelay, isNetworkError, isRetryableError } = await import("axios-retry");
+    const axiosRetry = await import("axios-retry");
     axios.interceptors.request.use((c) => { c.headers["Idempotency-Key"] = uuid(); return c; });
-    axiosRetry(axios, { retries: 5, retryDelay: exponentialDelay, shouldResetTimeout: true,
-      retryCondition: (e) => isNetworkError(e) || isRetryableError(e) });
+    axiosRetry.default(axios, { retries: 5, retryDelay: axiosRetry.exponentialDelay, shouldResetTimeout: true,
+      retryCondition: (e) => axiosRetry.isNetworkError(e) || axiosRetry.isRetryableError(e) });
     return async (key, order) => (await axios.post(url, order, { timeout: 40e3 })).data;
   }],
   "axios, loop of wire.md": [["axios"], async () => {
@@ -149,7 +150,7 @@ const clients = {
     const { RetryAgent, Agent, request } = await import("undici");
     const dispatcher = new RetryAgent(new Agent(), { methods: ["POST"], maxRetries: 5 });
     return async (key, order) => {
-      const r = await request(url, { method: "POST", headers: headersOf(key), body: JSON.stringify(order), dispatcher });
+      const r = await request(url, post(key, order, { dispatcher }));
       if (r.statusCode >= 400) throw new Error(`status ${r.statusCode}`);
       return r.body.json();
     };
@@ -157,8 +158,7 @@ const clients = {
   "undici, loop of wire.md": [["undici"], async () => {
     const { request } = await import("undici");
     return (key, order) => careful(async () => {
-      const r = await request(url, { method: "POST", headers: headersOf(key), body: JSON.stringify(order),
-        signal: AbortSignal.timeout(40e3) });
+      const r = await request(url, post(key, order, { signal: AbortSignal.timeout(40e3) }));
       return { status: r.statusCode, wait: r.headers["retry-after"], text: await r.body.text() };
     });
   }],
@@ -195,8 +195,7 @@ const clients = {
 
   "make-fetch-happen": [["make-fetch-happen"], async () => {
     const { default: get } = await import("make-fetch-happen");
-    return async (key, order) =>
-      json(await get(url, { method: "POST", headers: headersOf(key), body: JSON.stringify(order), retry: 5 }));
+    return async (key, order) => json(await get(url, post(key, order, { retry: 5 })));
   }],
 };
 

@@ -133,7 +133,7 @@ def requests_careful(key, order):
 
     def once():
         answer = requests.post(URL, json=order, headers=headers(key), timeout=40, allow_redirects=False)
-        return answer.status_code, answer.headers, answer.text
+        return answer.status_code, answer.headers, answer.content
     return careful(lambda: within(40, once))
 
 
@@ -161,7 +161,7 @@ def httpx_careful(key, order):
 
     def once():
         answer = httpx.post(URL, json=order, headers=headers(key), timeout=40)
-        return answer.status_code, answer.headers, answer.text
+        return answer.status_code, answer.headers, answer.content
     return careful(lambda: within(40, once))
 
 
@@ -183,7 +183,7 @@ def aiohttp_careful(key, order):
     async def once():
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=40)) as session:
             async with session.post(URL, json=order, headers=headers(key), allow_redirects=False) as answer:
-                return answer.status, answer.headers, await answer.text()
+                return answer.status, answer.headers, await answer.read()
     return careful(lambda: asyncio.run(once()))
 
 
