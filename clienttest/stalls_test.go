@@ -13,25 +13,22 @@ import (
 
 // A jitter is a way to wait for a time at random that people have written down; n returns a time
 // below another.
-type jitter struct {
-	name string
-	wait func(n func(time.Duration) time.Duration, tries int, was time.Duration) time.Duration
-}
+type jitter func(n func(time.Duration) time.Duration, tries int, was time.Duration) time.Duration
 
-var jitters = []jitter{
-	{"full", func(n func(time.Duration) time.Duration, tries int, _ time.Duration) time.Duration {
+var jitters = map[string]jitter{
+	"full": func(n func(time.Duration) time.Duration, tries int, _ time.Duration) time.Duration {
 		return n(waitLimit(tries))
-	}},
-	{"equal", func(n func(time.Duration) time.Duration, tries int, _ time.Duration) time.Duration {
+	},
+	"equal": func(n func(time.Duration) time.Duration, tries int, _ time.Duration) time.Duration {
 		return waitLimit(tries)/2 + n(waitLimit(tries)/2)
-	}},
-	{"decorrelated", func(n func(time.Duration) time.Duration, _ int, was time.Duration) time.Duration {
+	},
+	"decorrelated": func(n func(time.Duration) time.Duration, _ int, was time.Duration) time.Duration {
 		least := time.Second / 4
 		return min(time.Minute, least+n(max(3*was-least, 2*least)))
-	}},
-	{"linear", func(n func(time.Duration) time.Duration, tries int, _ time.Duration) time.Duration {
+	},
+	"linear": func(n func(time.Duration) time.Duration, tries int, _ time.Duration) time.Duration {
 		return min(time.Minute, time.Duration(tries+1)*time.Second) + n(time.Second)
-	}},
+	},
 }
 
 // chances are where clients get their seeds from.
@@ -43,7 +40,7 @@ var chances = map[string]func() uint64{
 
 // jittered makes a client wait so, with a generator that is seeded when the client starts or, if
 // eachOrder, when an order does.
-func (c *client) jittered(j jitter, seed func() uint64, eachOrder bool) {
+func (c *client) jittered(wait jitter, seed func() uint64, eachOrder bool) {
 	source := mathrand.NewPCG(seed(), 0)
 	random := mathrand.New(source)
 	n := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
@@ -55,7 +52,7 @@ func (c *client) jittered(j jitter, seed func() uint64, eachOrder bool) {
 				source.Seed(seed(), 0)
 			}
 		}
-		was = j.wait(n, tries, was)
+		was = wait(n, tries, was)
 		return told(a) + was
 	}
 }
@@ -93,12 +90,12 @@ func TestNoRightClientIsAccused(t *testing.T) {
 		change func(*client)
 	}
 	var kinds []kind
-	for _, j := range jitters {
+	for name, j := range jitters {
 		for from, seed := range chances {
 			for _, eachOrder := range []bool{false, true} {
 				for _, limit := range []time.Duration{10 * time.Second, 40 * time.Second} {
 					kinds = append(kinds, kind{
-						fmt.Sprintf("%s jitter, seeds from %s, each order: %t, %v a try", j.name, from, eachOrder, limit),
+						fmt.Sprintf("%s jitter, seeds from %s, each order: %t, %v a try", name, from, eachOrder, limit),
 						func(c *client) { c.http.Timeout = limit; c.jittered(j, seed, eachOrder) }})
 				}
 			}

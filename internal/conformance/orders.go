@@ -46,15 +46,15 @@ var orderChecks = []*Check{
 	{"comes-back", LostOrder, "A client is back within an hour and two minutes, whatever Retry-After says.",
 		"One wrong header, of any proxy, and the order is not placed today.",
 		eachOf((*Call).parts, comesBack), nil},
-	{"try-limit", LostOrder, "A try has a limit of two minutes at most, the body of its answer included; 40 " +
-		"seconds are right.",
+	{"try-limit", LostOrder, "A try has a limit of two minutes at most, the body of its answer included; " +
+		"40 seconds are right.",
 		"A connection that was cut off silently is never noticed, and the client waits for ever.",
 		(*Call).leaves, nil},
 	{"redirects", LostOrder, "The redirect of an order is not followed.",
 		"Libraries turn POST into GET, or send the order to another shop. A page to sign in answers " +
 			"200, and no order was placed.", eachOf(exchanges, followsNoRedirect), nil},
-	{"ends", SecondOrder, "Tries end within 24 hours of the first, also those of a client that goes on with an " +
-		"order later.",
+	{"ends", SecondOrder, "Tries end within 24 hours of the first, also those of a client that goes on " +
+		"with an order later.",
 		"The service may have forgotten the key by then, and a try creates a second order.", endsInADay, nil},
 	{"own-key", LostOrder, "Each order has a key of its own, also if it equals another.",
 		"The customer who orders twice gets one order, or the second order is refused.", nil, ownKey},
@@ -388,7 +388,7 @@ var waitsGrow = inOutages(func(waits [][]time.Duration) string {
 	} else if mean(last) > mean(first)*8/5 {
 		return ""
 	}
-	return fmt.Sprintf("In an outage, the first waits of %d clients are %v on average, and the later ones %v.",
+	return fmt.Sprintf("In an outage, the first waits of %d clients are %v on average, the later ones %v.",
 		len(waits), mean(first).Round(time.Millisecond), mean(last).Round(time.Millisecond))
 })
 

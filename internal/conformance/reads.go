@@ -20,8 +20,8 @@ var walkChecks = []*Check{
 		eachOf(results, wholeList), nil},
 	{"walks", WrongData, "A walk through a list that is well does not fail.",
 		"The list cannot be read at all.", eachOf(results, succeeds("each answer was a page")), nil},
-	{"walk-ends", WrongData, "A walk ends, with an error if need be, and waits no longer than two minutes for a " +
-		"page.",
+	{"walk-ends", WrongData, "A walk ends, with an error if need be, and waits no longer than two minutes " +
+		"for a page.",
 		"It reads the same page for ever, or waits for it.", (*Call).ends, nil},
 	{"walk-stops", Rude, "A page is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
@@ -38,16 +38,16 @@ var productChecks = []*Check{
 	{"tag", WrongData, "If-None-Match has tags that the service gave for the product.",
 		"The service says 304 for what the client does not have, and it shows another product.",
 		eachOf(exchanges, tagAsGiven), nil},
-	{"fresh", WrongData, "A product that the client has kept is used for no longer than its max-age, less its " +
-		"Age, and not with no-cache.",
+	{"fresh", WrongData, "A product that the client has kept is used for no longer than its max-age, less " +
+		"its Age, and not with no-cache.",
 		"The customer sees yesterday's price.", eachOf(results, freshEnough), nil},
 	{"product", WrongData, "Only 200 with the product, or 304 for one that was kept, is a product.",
 		"A page to sign in, or half an answer, passes for a product.", eachOf(results, onlyProducts), nil},
 	{"reads", WrongData, "A product that is there, and whose answers come, is read.",
 		"The customer sees an error in place of the product.",
 		eachOf(results, succeeds("nothing was wrong")), nil},
-	{"read-ends", WrongData, "The reading of a product ends, with an error if need be, and waits no longer than " +
-		"two minutes for an answer.",
+	{"read-ends", WrongData, "The reading of a product ends, with an error if need be, and waits no longer " +
+		"than two minutes for an answer.",
 		"The customer's page never comes.", (*Call).ends, nil},
 	{"read-stops", Rude, "A product is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",

@@ -40,41 +40,33 @@ func (b *buyer) stalled() {
 // Each order has a generator of its own, whose seed is the time. Orders that begin at once wait
 // for the same times, then.
 func TestNoRightClientIsAccused(t *testing.T) {
-	for name, wait := range map[string]func(n func(time.Duration) time.Duration, limit, was time.Duration) time.Duration{
-		"full": func(n func(time.Duration) time.Duration, limit, _ time.Duration) time.Duration { return n(limit) },
-		"equal": func(n func(time.Duration) time.Duration, limit, _ time.Duration) time.Duration {
-			return limit/2 + n(limit/2)
-		},
-		"decorrelated": func(n func(time.Duration) time.Duration, _, was time.Duration) time.Duration {
+	type times = time.Duration
+	for name, wait := range map[string]func(n func(times) times, limit, was times) times{
+		"full":   func(n func(times) times, limit, _ times) times { return n(limit) },
+		"equal":  func(n func(times) times, limit, _ times) times { return limit/2 + n(limit/2) },
+		"linear": func(n func(times) times, _, was times) times { return was + time.Second/2 + n(time.Second/2) },
+		"decorrelated": func(n func(times) times, _, was times) times {
 			return min(time.Minute, time.Second/4+n(max(time.Second/2, 3*was-time.Second/4)))
 		},
-		"linear": func(n func(time.Duration) time.Duration, _, was time.Duration) time.Duration {
-			return min(time.Minute, was+time.Second/2+n(time.Second/2))
-		},
 	} {
+		order := func(b *buyer, i int) {
+			random := mathrand.New(mathrand.NewPCG(uint64(time.Now().UnixNano()), 0))
+			var was time.Duration
+			b.pause = func(limit time.Duration) time.Duration {
+				was = wait(func(d times) times { return times(random.Int64N(int64(d))) }, limit, was)
+				return was
+			}
+			b.http.Timeout = []time.Duration{10 * time.Second, 40 * time.Second}[i%2]
+			b.stalled()
+			b.order(fmt.Sprint("teapot ", i))
+		}
 		for _, parallel := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, parallel), func(t *testing.T) {
 				inWorld(t, func(w *world, _ *buyer) {
 					var wg sync.WaitGroup
 					for i := range 3 * ofARound() {
-						b := w.buyer("b")
-						b.http.Timeout = []time.Duration{10 * time.Second, 40 * time.Second}[i%2]
-						b.stalled()
-						order := func() {
-							random := mathrand.New(mathrand.NewPCG(uint64(time.Now().UnixNano()), 0))
-							var was time.Duration
-							b.pause = func(limit time.Duration) time.Duration {
-								was = wait(func(d time.Duration) time.Duration {
-									return time.Duration(random.Int64N(int64(d)))
-								}, limit, was)
-								return was
-							}
-							b.order(fmt.Sprint("teapot ", i))
-						}
-						if parallel {
-							wg.Go(order)
-						} else {
-							order()
+						if wg.Go(func() { order(w.buyer("b"), i) }); !parallel {
+							wg.Wait()
 						}
 					}
 					wg.Wait()
