@@ -40,7 +40,7 @@ func client(how string) {
 			ask["error"] = "it only orders"
 		default:
 			status, id := place(os.Getenv("STOREFRONT_URL"), how, ask)
-			if ask["id"] = id; status != 201 && how != "believes" {
+			if ask["id"] = id; status != 201 && how != "believes" || how == "errs" {
 				delete(ask, "id")
 				ask["error"] = fmt.Sprint(status)
 			}
@@ -80,6 +80,7 @@ func TestProgramIsJudged(t *testing.T) {
 		{"right", 0, `\A[0-9]+ passed(, [0-9]+ not met)?\n(.*\n)*.*not tried: users: it only orders\n`},
 		{"believes", 1, `\nlost order: failed success in order [0-9]+ \(teapot [0-9]+\) and 1 more, with ` +
 			`the fault "200 with .*\n(.*\n)*  Also in order [0-9]+ \(teapot [0-9]+\), with the fault "200 `},
+		{"errs", 1, `; the faults were not tried, as it fails where nothing is wrong\n`},
 		{"stays", 0, `\A[0-9]+ passed`},
 		{"dies", 1, `storefront: the program ended \(exit status 3\) when it was asked for {"`},
 		{"says hello", 1, `storefront: the program printed "hello", which is no outcome`},
@@ -103,7 +104,7 @@ func TestProgramIsJudged(t *testing.T) {
 				t.Errorf("the report is no JSON: %s", text)
 			}
 			failed := strings.Contains(string(must.Get(os.ReadFile(junit))(t)), "<failure")
-			if want := row.how == "believes"; failed != want {
+			if want := row.how == "believes" || row.how == "errs"; failed != want {
 				t.Errorf("the file for CI has a failure: %t, want %t", failed, want)
 			}
 		})

@@ -145,7 +145,9 @@ func (s *Server) Summary() string {
 			}
 			fmt.Fprintf(&b, "%s: %s (%s): %s", c.Name, k.Kind, k.Calls(), counts((&report{
 				Clients: []clientReport{{Kinds: []kindReport{k}}}}).total()))
-			if k.Round == 1 && k.Met < k.Of {
+			if c.asked && k.Met == 0 && k.Failed() != nil {
+				b.WriteString("; the faults were not tried, as it fails where nothing is wrong")
+			} else if k.Round == 1 && k.Met < k.Of {
 				fmt.Fprintf(&b, "; %d of %d faults were not met", k.Of-k.Met, k.Of)
 			}
 			if k.Silent > 0 {

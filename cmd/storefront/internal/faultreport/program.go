@@ -317,7 +317,10 @@ func sleep(ctx context.Context, d time.Duration) {
 func (p *process) begin(t task, o *outcome) (c *faults.Call) {
 	p.client.view(func() {
 		c = p.shop.NewCall(t.kind, t.fault, p.dice)
-		c.Item, c.Qty, c.Patience = o.what, o.qty, p.client.server.Patience
+		c.Qty, c.Patience = o.qty, p.client.server.Patience
+		if !isWalk(t.kind) {
+			c.Item = o.what
+		}
 		p.current, p.calls = c, append(p.calls, c)
 		p.client.calls = append(p.client.calls, c)
 		if r := p.client.rounds[t.kind]; t.number > 0 {
