@@ -135,12 +135,15 @@ func (c *client) run(out, file, seed string) {
 			"-only", "^orders/", "-json", report, "--", "bash", "-c", `"$@" | tee -a "$0"`, outcomes},
 			append(strings.Fields(c.program), c.name)...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		text, err := cmd.CombinedOutput()
-		if cmd.Process == nil {
-			log.Fatal(err)
-		}
+		output, err := os.Create(file + ".txt") // no pipe, which would stay open as long as a client waits
+		check(err)
+		defer output.Close()
+		cmd.Stdout, cmd.Stderr = output, output
+		check(cmd.Start())
+		cmd.Wait()
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // those that go on
-		check(os.WriteFile(file+".txt", text, 0o666))
+		text, err := os.ReadFile(output.Name())
+		check(err)
 		if i := bytes.LastIndex(text, []byte("\nstorefront: ")); i >= 0 {
 			log.Printf("%s, seed %s:%s", c.name, seed, text[i:])
 		}
