@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -129,6 +130,20 @@ func TestErrorInPlaceOfAnOrder(t *testing.T) {
 			Results: []*Result{{Err: errors.New("no answer"), To: 1, Asked: at, At: at.Add(row.said)}}}
 		if _, violation := takesOrder(c, 0, c.parts()[0]); (violation == "") != row.right {
 			t.Errorf("with a patience of %v, an error after %v: %q", row.patience, row.said, violation)
+		}
+	}
+}
+
+func TestRetryAfterOfAnAnswerThatNobodyAwaitedSaysNothing(t *testing.T) {
+	at := time.Unix(0, 0)
+	e := Exchange{At: at, Ended: at, Expected: true, Done: true,
+		Answer: Answer{Status: 503, Header: http.Header{"Retry-After": {"5"}}}}
+	for _, left := range []bool{false, true} {
+		first, next := e, e
+		first.Left, next.At = left, at.Add(time.Second)
+		c := &Call{Kind: Orders, Began: at, Exchanges: []*Exchange{&first, &next}}
+		if _, violation := waitsAsTold(c, 0, c.parts()[0]); (violation == "") != left {
+			t.Errorf("the client left: %t; %q", left, violation)
 		}
 	}
 }

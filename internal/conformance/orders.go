@@ -274,7 +274,7 @@ func agreement(c *Call) (bool, string) {
 func waitsAsTold(c *Call, _ int, p part) (met bool, violation string) {
 	soon, waited := 0, 0 // where nobody knows whether the answer arrived
 	for i, e := range p.tries[:max(0, len(p.tries)-1)] {
-		if e.Delivery != Whole || e.Answer.RetryAfter() == 0 {
+		if e.Delivery != Whole || e.Left || e.Answer.RetryAfter() == 0 {
 			continue
 		}
 		met = true
