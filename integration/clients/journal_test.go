@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,10 +54,11 @@ func killAt(t *testing.T, l language, m moment) {
 		text, _ := os.ReadFile(filepath.Join(dir, "steps")) // none at first
 		return string(text)
 	}
-	var r *runner
-	requests := 0
+	var first atomic.Pointer[runner] // the one that is killed
+	var sent atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if requests++; m.step == 0 && (m.request == 0 || requests <= m.request) {
+		requests := int(sent.Add(1))
+		if m.step == 0 && (m.request == 0 || requests <= m.request) {
 			if got, want := done(), l.opening+strings.Repeat(steps, 2*requests-1); got != want {
 				t.Errorf("before order %d is sent, the journal has done %q, want %q", requests, got, want)
 			}
@@ -68,11 +70,12 @@ func killAt(t *testing.T, l language, m moment) {
 		if m.created {
 			service.ServeHTTP(httptest.NewRecorder(), req)
 		}
-		r.kill()
+		first.Load().kill()
 		panic(http.ErrAbortHandler)
 	}))
 	defer server.Close()
 
+	var r *runner
 	items, ids := []string{"a", "Ä /.lock"}, map[string]string{}
 	order := func() error {
 		for _, item := range items {
@@ -92,6 +95,7 @@ func killAt(t *testing.T, l language, m moment) {
 		kill = strings.Count(l.opening, "\n") + m.step
 	}
 	r = l.start(t, server.URL, append(env, "KILL="+strconv.Itoa(kill))...)
+	first.Store(r)
 	err := order()
 	if killed := m != (moment{}); killed != (err != nil) {
 		t.Fatalf("killed at %+v, it ends with %v", m, err)
