@@ -70,8 +70,8 @@ func send(ctx context.Context, db *sql.DB, shop *client.Client, text string) err
 		if err != nil {
 			return err
 		}
-		result, err := db.ExecContext(ctx, "UPDATE drafts SET draft = $1 WHERE idempotency_key = $2 AND draft = $3",
-			string(begun), draft.Key(), text)
+		result, err := db.ExecContext(ctx,
+			"UPDATE drafts SET draft = $1 WHERE idempotency_key = $2 AND draft = $3", string(begun), draft.Key(), text)
 		if err != nil {
 			return err
 		}
@@ -85,6 +85,7 @@ func send(ctx context.Context, db *sql.DB, shop *client.Client, text string) err
 	if err != nil {
 		return err // a program that wants the draft no more after a RefusedError deletes its row
 	}
-	_, err = db.ExecContext(ctx, "UPDATE drafts SET order_id = $1 WHERE idempotency_key = $2", order.ID, draft.Key())
+	_, err = db.ExecContext(ctx, "UPDATE drafts SET order_id = $1 WHERE idempotency_key = $2",
+		order.ID, draft.Key())
 	return err
 }
