@@ -71,7 +71,8 @@ func send(ctx context.Context, db *sql.DB, shop *client.Client, text string) err
 			return err
 		}
 		result, err := db.ExecContext(ctx,
-			"UPDATE drafts SET draft = $1 WHERE idempotency_key = $2 AND draft = $3", string(begun), draft.Key(), text)
+			"UPDATE drafts SET draft = $1 WHERE idempotency_key = $2 AND draft = $3",
+			string(begun), draft.Key(), text)
 		if err != nil {
 			return err
 		}
