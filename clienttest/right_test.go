@@ -492,5 +492,6 @@ func TestRightClientsPass(t *testing.T) {
 
 // In real time, all faults are met over a real network at the same time.
 func TestRightClientPassesInRealTime(t *testing.T) {
+	t.Parallel()
 	clienttest.Run(t, func(t *testing.T, s clienttest.Service) clienttest.Client { return newClient(s) })
 }

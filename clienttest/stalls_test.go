@@ -82,7 +82,7 @@ func (c *client) stalled() {
 	}
 }
 
-var runs = flag.Int("runs", 24, "how many runs of right clients TestNoRightClientIsAccused tries")
+var runs = flag.Int("runs", 12, "how many runs of right clients TestNoRightClientIsAccused tries")
 
 func TestNoRightClientIsAccused(t *testing.T) {
 	type kind struct {

@@ -429,16 +429,33 @@ func (c suiteClient) GetProduct(ctx context.Context, id string) (string, error) 
 	return got.Name, err
 }
 
-// The clients pass all checks of storefront -trouble, which asks their runners.
+// The clients pass all checks of storefront -trouble, which asks their runners. All do so at the same
+// time, as most of it is waiting.
 func TestClientsInTrouble(t *testing.T) {
+	t.Parallel()
 	storefront := must.Get(process.Storefront())(t)
-	inLanguages(t, func(t *testing.T, l language) {
+	type result struct {
+		out []byte
+		err error
+	}
+	results := make([]chan result, len(languages))
+	for i, l := range languages {
+		results[i] = make(chan result, 1)
 		args := append([]string{"-addr", "127.0.0.1:0", "-trouble", "7", "--"}, l.run()...)
-		out, err := exec.CommandContext(t.Context(), storefront, args...).CombinedOutput()
-		if err != nil { // not all was judged, too
-			t.Errorf("%v\n%s", err, out)
-		}
-	})
+		go func() {
+			out, err := exec.CommandContext(t.Context(), storefront, args...).CombinedOutput()
+			results[i] <- result{out, err}
+		}()
+	}
+	for i, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			r := <-results[i]
+			need.Programs(t, need.Tools, l.programs...)
+			if r.err != nil { // also if not all was judged
+				t.Errorf("%v\n%s", r.err, r.out)
+			}
+		})
+	}
 }
 
 // The clients meet the faults of package clienttest, with a process for each.

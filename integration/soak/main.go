@@ -43,7 +43,7 @@ var targets = []target{
 	{"integration/faults", "Kills$", "-seed={}"},
 	{"integration/clusters", ".", "-seed={}"},
 	{"integration/releases", "SideBySide", ""},
-	{"integration/docs", "^TestDocumentedClients", ""},
+	{"integration/clients", "^TestClientsPassTheSuite$", ""},
 	{"integration/soak", "^TestDurableDoesNotGrow$", "-seed={} -for={time}"},
 }
 
