@@ -349,6 +349,30 @@ func (b *buyer) until(w *world, fault string) (key, item string) {
 	panic("no order met " + fault)
 }
 
+// A row is what a buyer does, and a check that fails.
+type row struct {
+	name   string
+	does   func(w *world, b *buyer)
+	kind   conformance.Kind
+	failed string // "" if all is right
+}
+
+// inWorlds has buyers do what rows say, each in a world of its own.
+func inWorlds(t *testing.T, rows []row) {
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			inWorld(t, func(w *world, b *buyer) {
+				row.does(w, b)
+				failed := w.failed("b", row.kind)
+				if right := failed == nil; right != (row.failed == "") ||
+					!right && !slices.Contains(failed, row.failed) {
+					t.Errorf("failed are %q, want %q", failed, row.failed)
+				}
+			})
+		})
+	}
+}
+
 func TestWhatAClientDoesIsJudged(t *testing.T) {
 	const orders, users, widgets = conformance.Orders, conformance.Users, conformance.Widgets
 	goOn := func(after time.Duration) func(w *world, b *buyer) {
@@ -367,12 +391,7 @@ func TestWhatAClientDoesIsJudged(t *testing.T) {
 			}
 		}
 	}
-	for _, row := range []struct {
-		name   string
-		does   func(w *world, b *buyer)
-		kind   conformance.Kind
-		failed string // "" if all is right
-	}{
+	inWorlds(t, []row{
 		{"has given orders up just now", func(_ *world, b *buyer) { b.tries = 1; b.orders(10) }, orders, ""},
 		{"has given orders up", func(_ *world, b *buyer) {
 			b.tries = 1
@@ -429,18 +448,7 @@ func TestWhatAClientDoesIsJudged(t *testing.T) {
 				b.read("teapot", "If-None-Match", tag)
 			}
 		}, conformance.Products, ""},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			inWorld(t, func(w *world, b *buyer) {
-				row.does(w, b)
-				failed := w.failed("b", row.kind)
-				if right := failed == nil; right != (row.failed == "") ||
-					!right && !slices.Contains(failed, row.failed) {
-					t.Errorf("failed are %q, want %q", failed, row.failed)
-				}
-			})
-		})
-	}
+	})
 }
 
 func TestHeldRequestArrivesBeforeTheNextOrder(t *testing.T) {

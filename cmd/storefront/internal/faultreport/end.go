@@ -73,8 +73,9 @@ func latest(a, b time.Time) time.Time {
 // there are checks that could not be judged, or faults that were not met.
 func (s *Server) Status() int {
 	r := s.report()
-	total, incomplete := r.total(), len(r.Clients) == 0
-	for _, k := range r.kinds() {
+	kinds := r.kinds()
+	total, incomplete := count(kinds...), len(r.Clients) == 0
+	for _, k := range kinds {
 		incomplete = incomplete || k.Round == 1 && k.Met < k.Of
 	}
 	switch {
@@ -98,24 +99,25 @@ func (r *report) kinds() (all []kindReport) {
 	return all
 }
 
-// total counts verdicts.
-func (r *report) total() map[string]int {
-	count := make(map[string]int)
-	for _, k := range r.kinds() {
+// A tally is how many checks have which verdict.
+type tally map[string]int
+
+func count(kinds ...kindReport) tally {
+	verdicts := make(tally)
+	for _, k := range kinds {
 		for _, v := range k.Checks {
 			if v.Check != takesADay {
-				count[v.Verdict]++
+				verdicts[v.Verdict]++
 			}
 		}
 	}
-	return count
+	return verdicts
 }
 
-// counts says how many checks have which verdict.
-func counts(count map[string]int) string {
-	text := fmt.Sprintf("%d passed", count["passed"])
+func (t tally) String() string {
+	text := fmt.Sprintf("%d passed", t["passed"])
 	for _, verdict := range []string{"failed", "not met", "not judged"} {
-		if n := count[verdict]; n > 0 {
+		if n := t[verdict]; n > 0 {
 			text += fmt.Sprintf(", %d %s", n, verdict)
 		}
 	}
@@ -129,8 +131,8 @@ func (s *Server) Summary() string {
 		return "No client has met a fault.\n"
 	}
 	var b strings.Builder
-	total := r.total()
-	b.WriteString(counts(total))
+	total := count(r.kinds()...)
+	b.WriteString(total.String())
 	alone := func(c clientReport) bool { return !c.asked }
 	if total["not judged"] > 0 && slices.ContainsFunc(r.Clients, alone) {
 		b.WriteString(": report your outcomes, by POST to " + OutcomesPath)
@@ -143,8 +145,7 @@ func (s *Server) Summary() string {
 			if k.Round == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "%s: %s (%s): %s", c.Name, k.Kind, k.Calls(), counts((&report{
-				Clients: []clientReport{{Kinds: []kindReport{k}}}}).total()))
+			fmt.Fprintf(&b, "%s: %s (%s): %s", c.Name, k.Kind, k.Calls(), count(k))
 			if c.asked && k.Met == 0 && k.Failed() != nil {
 				b.WriteString("; the faults were not tried, as it fails where nothing is wrong")
 			} else if k.Round == 1 && k.Met < k.Of {

@@ -47,12 +47,7 @@ func TestWhatAClientBelievesIsJudged(t *testing.T) {
 			cl.calls = cl.calls[len(cl.calls)-1:]
 		}
 	}
-	for _, row := range []struct {
-		name   string
-		does   func(w *world, b *buyer)
-		kind   conformance.Kind
-		failed string // "" if all is right
-	}{
+	inWorlds(t, []row{
 		{"200 is an order", ordered("200 with an order", map[string]any{"id": "ord_FORGED"}), orders,
 			"success"},
 		{"200 is none", ordered("200 with an order", map[string]any{"error": "200"}), orders, ""},
@@ -89,18 +84,7 @@ func TestWhatAClientBelievesIsJudged(t *testing.T) {
 		}, products, "product"},
 		{"kept while it is fresh", read(time.Second, map[string]any{"name": "Teapot"}), products, ""},
 		{"kept too long", read(time.Minute, map[string]any{"name": "Teapot"}), products, "fresh"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			inWorld(t, func(w *world, b *buyer) {
-				row.does(w, b)
-				failed := w.failed("b", row.kind)
-				if right := failed == nil; right != (row.failed == "") ||
-					!right && !slices.Contains(failed, row.failed) {
-					t.Errorf("failed are %q, want %q", failed, row.failed)
-				}
-			})
-		})
-	}
+	})
 }
 
 // A list that changes for one walk changes for another, too.
