@@ -5,10 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"testing"
 
+	"example.com/storefront"
 	"example.com/storefront/client"
 	"example.com/storefront/clienttest"
 )
@@ -98,21 +100,19 @@ func draftOf(err error) *client.Draft {
 }
 
 func (c *tested) ListUsers(ctx context.Context) (ids []string, err error) {
-	for user, err := range c.Users(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, user.ID())
-	}
-	return ids, nil
+	return idsOf(c.Users(ctx))
 }
 
 func (c *tested) ListWidgets(ctx context.Context) (ids []string, err error) {
-	for widget, err := range c.Widgets(ctx) {
+	return idsOf(c.Widgets(ctx))
+}
+
+func idsOf(list iter.Seq2[storefront.Resource, error]) (ids []string, err error) {
+	for item, err := range list {
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, widget.ID())
+		ids = append(ids, item.ID())
 	}
 	return ids, nil
 }

@@ -196,7 +196,7 @@ func (j *Journal) resume(ctx context.Context, files []fs.DirEntry, results chan<
 		}
 		sending.Go(func() {
 			defer func() { <-places }()
-			entry, err := j.open(filepath.Join(j.dir, file.Name()), 0)
+			entry, err := openEntry(filepath.Join(j.dir, file.Name()), 0)
 			switch {
 			case errors.Is(err, errBusy), errors.Is(err, fs.ErrNotExist):
 				return // another has it
@@ -243,7 +243,7 @@ func (j *Journal) wait(ctx context.Context, draft *Draft) (*Entry, error) {
 	name := base32.HexEncoding.EncodeToString(sum[:20]) + extension
 	var pauses pauses
 	for {
-		e, err := j.open(filepath.Join(j.dir, name), os.O_CREATE)
+		e, err := openEntry(filepath.Join(j.dir, name), os.O_CREATE)
 		if err == nil && e.Draft != nil && (e.Draft.item != draft.item || e.Draft.qty != draft.qty) {
 			e.file.Close()
 			return nil, errors.New("client: the journal has another order with the key of the draft")
@@ -261,8 +261,8 @@ func (j *Journal) wait(ctx context.Context, draft *Draft) (*Entry, error) {
 // errBusy is why an entry is not opened that another has locked.
 var errBusy = errors.New("client: the draft is being sent")
 
-// open opens and locks a file. Its Draft is nil if it has none yet.
-func (j *Journal) open(path string, flag int) (e *Entry, err error) {
+// openEntry opens and locks a file. Its Draft is nil if it has none yet.
+func openEntry(path string, flag int) (*Entry, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
 		if err != nil {
