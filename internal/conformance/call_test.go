@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestHeaviestChecksComeFirst(t *testing.T) {
 	}
 }
 
-// Stalls make no right client wrong, and no wrong one right.
+// Stalls make no right client wrong, and no wrong one right. Of what says too little, nothing is said.
 func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 	steps := func(client, try int) time.Duration { return time.Duration(try+1) * time.Second / 4 }
 	doubling := func(client, try int) time.Duration { return time.Second / 4 << try }
@@ -71,12 +72,14 @@ func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 			return wait(client, try)
 		}
 	}
+	const passed, failed, notMet = "passed", "failed", "not met"
+	noise := mathrand.New(mathrand.NewPCG(7, 7))
 	for _, row := range []struct {
 		name           string
 		clients, tries int
 		apart          time.Duration // from one client to the next
 		wait           func(client, try int) time.Duration
-		grow, differ   bool // is accused
+		grow, differ   string
 	}{
 		{"grow by steps, and a quarter of the first are stalled", 16, 18, time.Minute,
 			func(client, try int) time.Duration {
@@ -84,18 +87,24 @@ func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 					return 10 * time.Second
 				}
 				return steps(client, try) + time.Duration(client)*time.Second/30
-			}, false, false},
+			}, passed, passed},
 		{"do not grow", 16, 18, time.Minute, func(client, try int) time.Duration {
 			return time.Duration(client*(try%3+1)) * time.Second / 10
-		}, true, false},
-		{"have no chance", 3, 6, time.Minute, doubling, false, true},
-		{"have no chance, and one is stalled", 3, 6, time.Minute, once(doubling), false, true},
+		}, failed, passed},
+		{"have no chance", 3, 6, time.Minute, doubling, passed, failed},
+		{"have no chance, and one is stalled", 3, 6, time.Minute, once(doubling), passed, failed},
 		{"have no chance, in one after the other", 3, 6, 100 * time.Millisecond,
-			func(int, int) time.Duration { return 10 * time.Millisecond }, true, true},
-		{"may have their chance from the clock", 3, 6, time.Millisecond, doubling, false, false},
+			func(int, int) time.Duration { return 10 * time.Millisecond }, failed, failed},
+		{"may have their chance from the clock", 3, 6, time.Millisecond, doubling, notMet, notMet},
 		{"are few, of any length", 3, 6, time.Minute, func(client, try int) time.Duration {
 			return time.Duration(7*(client+1)*(try+2)%5+1) * time.Second
-		}, false, false},
+		}, notMet, passed},
+		{"are none", 3, 6, time.Minute, func(int, int) time.Duration {
+			return time.Duration(noise.Int64N(5e7))
+		}, failed, notMet},
+		{"are none, and the machine is busy", 3, 6, time.Minute, func(int, int) time.Duration {
+			return 20*time.Millisecond + time.Duration(noise.Int64N(9e7))
+		}, notMet, notMet},
 	} {
 		var calls []*Call
 		for i := range row.clients {
@@ -108,9 +117,14 @@ func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 			calls = append(calls, c)
 		}
 		for _, check := range Checks(Orders) {
-			want, known := map[string]bool{"waits-grow": row.grow, "waits-differ": row.differ}[check.Name]
-			if _, violations := check.Judge(calls); known && want != (violations != nil) {
-				t.Errorf("that waits %s: %s says %v", row.name, check.Name, violations)
+			want, known := map[string]string{"waits-grow": row.grow, "waits-differ": row.differ}[check.Name]
+			met, violations := check.Judge(calls)
+			got := map[bool]string{true: passed, false: notMet}[met]
+			if violations != nil {
+				got = failed
+			}
+			if known && got != want {
+				t.Errorf("that waits %s: %s is %s, want %s: %v", row.name, check.Name, got, want, violations)
 			}
 		}
 	}

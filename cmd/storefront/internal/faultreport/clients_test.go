@@ -71,11 +71,11 @@ type buyer struct {
 }
 
 func (w *world) buyer(name string) *buyer {
-	return &buyer{agent: name, tries: 1000, pause: mathrand.N[time.Duration], http: &http.Client{
+	return &buyer{agent: name, tries: 1000, http: &http.Client{
 		Transport:     &http.Transport{DialContext: w.pipes.Dial, DisableKeepAlives: true},
 		Timeout:       40 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}, pause: func(limit time.Duration) time.Duration { return limit/2 + mathrand.N(limit/2) }}
 }
 
 // order returns the last status, and 0 if there is none.
