@@ -30,7 +30,7 @@ type language struct{ folder, build, program string }
 var languages = []language{
 	{"node", "cmp -s package-lock.json node_modules/lock || " +
 		"{ ../../npm-ci >&2; cp package-lock.json node_modules/lock; }", "node $DIR/clients.mjs"},
-	{"golang", "GOWORK=off go build -o $OUT/golang .", "$OUT/golang"},
+	{"golang", "./build", "$OUT/golang"},
 	{"python", "", "/usr/bin/python3 $DIR/clients.py"},
 	{"java", "javac -d $OUT Clients.java", "java -XX:TieredStopAtLevel=1 -cp $OUT Clients"},
 	{"bash", "", "bash $DIR/clients.sh"},

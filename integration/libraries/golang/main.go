@@ -24,9 +24,17 @@ import (
 	"github.com/gojek/heimdall/v7"
 	"github.com/gojek/heimdall/v7/httpclient"
 	"github.com/hashicorp/go-retryablehttp"
+	resty3 "resty.dev/v3"
+
+	"example.com/storefront/integration/libraries/golang/oapicodegen"
 )
 
-var url = os.Getenv("STOREFRONT_URL") + "/v1/orders"
+var (
+	base = os.Getenv("STOREFRONT_URL")
+	url  = base + "/v1/orders"
+
+	oapiCodegen string // its version, which the build says
+)
 
 type order struct {
 	ID   string `json:"id,omitempty"`
@@ -104,6 +112,12 @@ func once(do func(context.Context) (*http.Response, error)) (*http.Response, []b
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
+func params(key string) *oapicodegen.CreateOrderParams {
+	return &oapicodegen.CreateOrderParams{IdempotencyKey: key}
+}
+
+func newOrder(o order) oapicodegen.NewOrder { return oapicodegen.NewOrder{Item: o.Item, Qty: o.Qty} }
+
 func clients() []client {
 	bare := &http.Client{CheckRedirect: noRedirect}
 
@@ -145,6 +159,36 @@ func clients() []client {
 	})
 	restySingle := resty.New().SetRedirectPolicy(resty.RedirectPolicyFunc(noRedirect)).
 		SetDoNotParseResponse(true)
+
+	const resty3Module = "resty.dev/v3"
+	rest3 := func(c *resty3.Client, key string, o order) (string, error) {
+		var created order
+		res, err := c.R().SetHeader("Idempotency-Key", key).SetBody(o).SetResult(&created).Post(url)
+		if err == nil && res.IsStatusFailure() {
+			err = errors.New(res.Status())
+		}
+		return created.ID, err
+	}
+	resty3Tuned := resty3.New().SetRetryCount(5).SetRetryWaitTime(250*time.Millisecond).
+		SetTimeout(40*time.Second).SetRetryAllowNonIdempotent(true).
+		AddRetryConditions(resty3.RetryConditionStatusTooManyRequests, resty3.RetryConditionStatus5XX)
+	resty3Single := resty3.New().SetRedirectPolicy(resty3.RedirectNoPolicy()).SetResponseDoNotParse(true)
+
+	const generator = "github.com/oapi-codegen/oapi-codegen/v2"
+	generated := func(http *http.Client, key string, o order) (string, error) {
+		c, err := oapicodegen.NewClientWithResponses(base, oapicodegen.WithHTTPClient(http))
+		if err != nil {
+			return "", err
+		}
+		res, err := c.CreateOrderWithResponse(context.Background(), params(key), newOrder(o))
+		switch {
+		case err != nil:
+			return "", err
+		case res.JSON201 == nil:
+			return "", errors.New(res.Status())
+		}
+		return res.JSON201.Id, nil
+	}
 
 	const heimdallModule = "github.com/gojek/heimdall/v7"
 	backoff := heimdall.NewExponentialBackoff(250*time.Millisecond, 10*time.Second, 2, 100*time.Millisecond)
@@ -190,6 +234,35 @@ func clients() []client {
 				return res.RawResponse, err
 			})
 		}},
+		{"resty v3", []string{resty3Module}, func(key string, o order) (string, error) {
+			return rest3(resty3.New(), key, o)
+		}},
+		{"resty v3, POST retried", []string{resty3Module}, func(key string, o order) (string, error) {
+			return rest3(resty3Tuned, key, o)
+		}},
+		{"resty v3, loop of wire.md", []string{resty3Module}, func(key string, o order) (string, error) {
+			return careful(func(ctx context.Context) (*http.Response, error) {
+				r := resty3Single.R().SetContext(ctx).SetHeader("Idempotency-Key", key).SetBody(o)
+				res, err := r.Post(url)
+				return res.RawResponse, err
+			})
+		}},
+		{"oapi-codegen", []string{generator}, func(key string, o order) (string, error) {
+			return generated(http.DefaultClient, key, o)
+		}},
+		{"oapi-codegen, go-retryablehttp", []string{generator, retryable},
+			func(key string, o order) (string, error) {
+				return generated(tuned.StandardClient(), key, o)
+			}},
+		{"oapi-codegen, loop of wire.md", []string{generator}, func(key string, o order) (string, error) {
+			c, err := oapicodegen.NewClient(base, oapicodegen.WithHTTPClient(bare))
+			if err != nil {
+				return "", err
+			}
+			return careful(func(ctx context.Context) (*http.Response, error) {
+				return c.CreateOrder(ctx, params(key), newOrder(o))
+			})
+		}},
 		{"heimdall, retries", []string{heimdallModule}, func(key string, o order) (string, error) {
 			return decode(heim.Do(request(context.Background(), key, o)))
 		}},
@@ -206,7 +279,7 @@ func clients() []client {
 }
 
 func main() {
-	versions := make(map[string]string)
+	versions := map[string]string{"github.com/oapi-codegen/oapi-codegen/v2": oapiCodegen}
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {
 		versions[m.Path] = m.Version

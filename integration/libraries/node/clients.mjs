@@ -176,6 +176,27 @@ const clients = {
     });
   }],
 
+  "openapi-fetch": [["openapi-fetch"], async () => {
+    const { default: createClient } = await import("openapi-fetch");
+    const shop = createClient({ baseUrl: process.env.STOREFRONT_URL });
+    return async (key, order) => {
+      const { data, error } = await shop.POST("/v1/orders",
+        { params: { header: { "Idempotency-Key": key } }, body: order });
+      if (error) throw new Error(JSON.stringify(error));
+      return data;
+    };
+  }],
+  "openapi-fetch, loop of wire.md": [["openapi-fetch"], async () => {
+    const { default: createClient } = await import("openapi-fetch");
+    const shop = createClient({ baseUrl: process.env.STOREFRONT_URL, redirect: "manual" });
+    return (key, order) => careful(async () => {
+      const { data, error, response } = await shop.POST("/v1/orders",
+        { params: { header: { "Idempotency-Key": key } }, body: order, parseAs: "text",
+          signal: AbortSignal.timeout(40e3) });
+      return { status: response.status, wait: response.headers.get("retry-after"), text: data ?? error };
+    });
+  }],
+
   "needle": [["needle"], async () => {
     const { default: needle } = await import("needle");
     return async (key, order) => {
