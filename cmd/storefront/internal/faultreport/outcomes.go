@@ -17,6 +17,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/faults"
+	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
 )
 
@@ -365,12 +366,10 @@ func (cl *client) rename(id string) {
 // tooOld reports whether a client may no longer use an answer that it has kept, and could not have
 // read it from there before.
 func tooOld(e *conformance.Exchange) bool {
-	control := e.Answer.Header.Get("Cache-Control")
-	if strings.Contains(control, "no-") || e.Delivery != conformance.Whole {
+	control := httpfield.ParseCacheControl(e.Answer.Header["Cache-Control"])
+	if !control.AcceptsAge || control.NoCache || control.NoStore || e.Delivery != conformance.Whole {
 		return true
 	}
-	_, text, _ := strings.Cut(control, "max-age=")
-	maxAge, _ := strconv.Atoi(text)
 	age, _ := strconv.Atoi(e.Answer.Header.Get("Age"))
-	return time.Since(e.Ended) > time.Duration(maxAge-age)*time.Second+stall
+	return time.Since(e.Ended)-stall > control.MaxAge-time.Duration(age)*time.Second
 }

@@ -3,9 +3,11 @@ package faultreport
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.com/storefront"
@@ -192,4 +194,33 @@ func FuzzOutcomes(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A client that was stalled for 10 seconds may have read what it kept before that.
+func TestAnswerThatIsTooOldToBeUsed(t *testing.T) {
+	for _, row := range []struct {
+		control, age string
+		delivery     conformance.Delivery
+		after        time.Duration
+		old          bool
+	}{
+		{"private, max-age=60", "", conformance.Whole, 65 * time.Second, false},
+		{"max-age=60, private", "", conformance.Whole, 65 * time.Second, false},
+		{"private, max-age=60", "", conformance.Whole, 75 * time.Second, true},
+		{"private, max-age=60", "50", conformance.Whole, 15 * time.Second, false},
+		{"private, max-age=60", "50", conformance.Whole, 25 * time.Second, true},
+		{"private, max-age=60", "", conformance.CutBody, 0, true},
+		{"private, max-age=60, no-cache", "", conformance.Whole, 0, true},
+		{"private, max-age=60, no-store", "", conformance.Whole, 0, true},
+		{"private", "", conformance.Whole, 0, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &conformance.Exchange{Ended: time.Now().Add(-row.after), Delivery: row.delivery}
+			e.Answer.Header = http.Header{"Cache-Control": {row.control}, "Age": {row.age}}
+			if old := tooOld(e); old != row.old {
+				t.Errorf("%q, Age %q, %q, after %v: too old is %t", row.control, row.age, row.delivery,
+					row.after, old)
+			}
+		})
+	}
 }
