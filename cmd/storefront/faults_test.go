@@ -3,13 +3,18 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +28,27 @@ func client(how string) {
 	http.DefaultClient.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}
+	switch how {
+	case "starts another", "starts another and stays":
+		conn, err := net.Dial("tcp", os.Args[2])
+		if err != nil {
+			log.Fatal(err)
+		}
+		other := exec.Command(os.Args[0], "has a connection")
+		if other.Stdin, err = conn.(*net.TCPConn).File(); err == nil {
+			err = other.Start()
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+	case "has a connection":
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
 	for in := json.NewDecoder(os.Stdin); ; {
 		var ask map[string]any
 		if in.Decode(&ask) != nil {
-			if how == "stays" {
+			if strings.HasSuffix(how, "stays") {
 				time.Sleep(time.Hour)
 			}
 			return
@@ -108,6 +130,27 @@ func TestProgramIsJudged(t *testing.T) {
 				t.Errorf("the file for CI has a failure: %t, want %t", failed, want)
 			}
 		})
+	}
+}
+
+func TestWhatAProgramHasStartedEndsWithIt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no process groups")
+	}
+	for _, how := range []string{"starts another", "starts another and stays"} {
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer listener.Close()
+		out, err := commandtest.Command(t, "-addr", "localhost:0", "-trouble", "7", "-only", "^orders/nothing", "--",
+			must.Get(os.Executable())(t), how, listener.Addr().String()).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		conn := must.Get(listener.Accept())(t)
+		defer conn.Close() // which ends the other, too
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("of a program that %s, the other lives", how)
+		}
 	}
 }
 

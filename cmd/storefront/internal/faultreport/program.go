@@ -216,6 +216,7 @@ func (p *process) start(ctx context.Context, fail func(error), command []string)
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "STOREFRONT_URL=http://"+listener.Addr().String())
 	cmd.Stderr, cmd.WaitDelay = os.Stderr, time.Second
+	kill := inGroup(cmd)
 	output, printed := io.Pipe()
 	cmd.Stdout = printed
 	if p.input, err = cmd.StdinPipe(); err == nil {
@@ -227,6 +228,7 @@ func (p *process) start(ctx context.Context, fail func(error), command []string)
 	}
 	go func() {
 		p.ended = cmp.Or(cmd.Wait(), errors.New("exit status 0"))
+		kill() // what it has left running
 		printed.Close()
 	}()
 	go func() {
