@@ -77,15 +77,17 @@
 //	CREATE INDEX storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL
 //
 //	CREATE TABLE storefront_schema (
-//		version BIGINT NOT NULL PRIMARY KEY, -- of the tables: 2
+//		version BIGINT NOT NULL PRIMARY KEY, -- of the tables: 3
 //		oldest  BIGINT                       -- of the releases that may use them: 2
 //	)
 //
 // In MySQL, BYTEA is VARBINARY(255) in the first three tables, LONGBLOB for scope and
 // BINARY(32) for the other columns; id and item of orders are VARCHAR(255) and TEXT, body is
-// LONGTEXT, in utf8mb4. There, keyed_ms is NULL once the key is forgotten, the index has
-// all rows, and only the store uses one more table, storefront_replays (slot INT NOT NULL
-// PRIMARY KEY, number BIGINT NOT NULL). In SQLite, keyed_ms has no default, and each INSERT sets it.
+// LONGTEXT, in utf8mb4. There, keyed_ms is NULL once the key is forgotten, the index has all rows,
+// orders have a column more, place BINARY(8) DEFAULT (LEFT(key_hash, 8)), which stays when the key is
+// forgotten and by which Vitess chooses the shard, and only the store uses one more table,
+// storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL). In SQLite, keyed_ms has no
+// default, and each INSERT sets it.
 //
 // IDs of users, products and widgets are bytes, as lists are in the order of bytes, whatever the
 // collation of the database. body is the whole resource as JSON, with the row's ID as its "id";
@@ -101,8 +103,8 @@
 // Later releases only add to the tables, and columns that they add have defaults. So releases of
 // one major version run side by side on one database, and a program can be rolled back: Migrate
 // refuses the tables of a later release only if their oldest is above the version that this
-// release makes. Migrate turns tables of version 1, of 1.0.0-rc.1, into those of version 2; the
-// age of their keys counts from then on.
+// release makes. Migrate turns tables of version 1, of 1.0.0-rc.1, and of version 2, of 1.0.0-rc.2, into
+// those of version 3; the age of keys of version 1 counts from then on.
 //
 // # Accept
 //

@@ -37,6 +37,14 @@ type engine interface {
 	// none, it returns sql.ErrNoRows.
 	find(ctx context.Context, c *session, hash [sha256.Size]byte) (storefront.Order, [32]byte, error)
 
+	// upgrade makes the changes to the tables of an earlier version that take more than the statements of
+	// the schema, which have run.
+	upgrade(ctx context.Context, s *Store) error
+
+	// record returns the statements that record the version of the tables. One that another program has
+	// run may fail, as a row is there.
+	record() []string
+
 	// forgetKeys forgets the keys that were recorded before a time, and returns how many.
 	forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error)
 }

@@ -80,7 +80,7 @@ func newServer(engine engine) *server {
 		"PRAGMAS": []driver.Value{"shop.db", "wal", int64(0), int64(0)},
 		"BYTES":   []byte(`\`),
 		"PROBE":   int64(1),
-		"TABLES":  []driver.Value{int64(2), int64(2)}, // their version, and the oldest that may use them
+		"TABLES":  []driver.Value{int64(3), int64(2)}, // their version, and the oldest that may use them
 	}
 	return s
 }

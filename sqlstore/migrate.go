@@ -5,14 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"example.com/storefront"
 )
 
 const (
 	// schemaVersion is the version of these tables; increase it when they change.
-	schemaVersion = 2
+	schemaVersion = 3
 
 	// schemaOldest is the oldest version whose releases may use these tables. It stays the
 	// same as long as the tables are only added to, so that releases run side by side and can
@@ -27,10 +26,11 @@ const (
 // with the tables of a later release if they say that this release may use them; if they do
 // not, or if a table with one of its names is not the store's, it returns an error.
 //
-// From version 1, orders wait while Migrate adds a column and an index: with a million
-// orders, for a second or two on SQLite and PostgreSQL, and on MySQL and MariaDB for as long
-// as copying the table takes. If the table is large, give the Store a Timeout that is longer
-// than that: a statement that takes longer than Timeout is ended, and PostgreSQL begins anew.
+// On MySQL and MariaDB, orders go on while Migrate changes tables of versions 1 and 2, row by row; that
+// takes about a minute for a million orders. Elsewhere, version 3 is version 2, and from version 1, orders
+// wait while Migrate adds a column and an index: with a million orders, for a second or two. If the table is
+// large, give the Store a Timeout of minutes: a statement that takes longer than Timeout is ended, and
+// PostgreSQL begins anew.
 //
 // Migrate needs the right to create tables. Like the methods of [storefront.Store], it
 // waits up to Options.Timeout for a database that is away.
@@ -47,19 +47,31 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil || version == schemaVersion && missing == "" {
 		return err
 	}
-	st := s.database.Load().sql()
-	set := []string{
-		fmt.Sprintf(`UPDATE %sstorefront_schema SET version = %d, oldest = %d WHERE version < %[2]d`,
-			st.prefix, schemaVersion, schemaOldest),
-		fmt.Sprintf(`INSERT INTO %sstorefront_schema (version, oldest)
-			SELECT %d, %d FROM (SELECT 1 AS one) AS once
-			WHERE NOT EXISTS (SELECT 1 FROM %[1]sstorefront_schema)`, st.prefix, schemaVersion, schemaOldest),
+	db := s.database.Load()
+	// From version 2, there is nothing to do but upgrade: other statements may wait for locks.
+	if version < 2 || missing != "" {
+		err = s.change(ctx, db.sql().schema, false)
 	}
-	for i, statement := range slices.Concat(st.schema, set) {
+	if err == nil {
+		err = db.upgrade(ctx, s)
+	}
+	if err == nil {
+		err = s.change(ctx, db.record(), true)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlstore: migrate: %w", err)
+	}
+	_, err = s.lookAtTables(ctx) // the server may have made them otherwise
+	return err
+}
+
+// change runs statements that change the tables, or record their version.
+func (s *Store) change(ctx context.Context, statements []string, record bool) error {
+	for _, statement := range statements {
 		err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
 			_, err := c.exec(ctx, statement)
 			switch class := classOf(err); {
-			case class == exists, i >= len(st.schema) && class.isDuplicate(): // another program has set it
+			case class == exists, record && class.isDuplicate(): // another program has done it
 				return nil
 			case class == raced || class.isDuplicate():
 				err = classified{err, conflict}
@@ -67,12 +79,25 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("sqlstore: migrate: %w", err)
+			return err
 		}
 	}
-	_, err = s.lookAtTables(ctx) // the server may have made them otherwise
-	return err
+	return nil
 }
+
+// record is record of an engine on which one statement can see all rows.
+func (st *statements) record() []string {
+	return []string{
+		fmt.Sprintf(`UPDATE %sstorefront_schema SET version = %d, oldest = %d WHERE version < %[2]d`,
+			st.prefix, schemaVersion, schemaOldest),
+		fmt.Sprintf(`INSERT INTO %sstorefront_schema (version, oldest)
+			SELECT %d, %d FROM (SELECT 1 AS one) AS once
+			WHERE NOT EXISTS (SELECT 1 FROM %[1]sstorefront_schema)`, st.prefix, schemaVersion, schemaOldest),
+	}
+}
+
+// upgrade is upgrade of an engine whose statements of the schema are all that there is to do.
+func (st *statements) upgrade(context.Context, *Store) error { return nil }
 
 var errLaterRelease = errors.New("the tables are of a later release")
 

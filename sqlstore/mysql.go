@@ -210,37 +210,104 @@ func (tx groupTx) claim(ctx context.Context, a *attempt) error {
 
 const mySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
 
-// mySQLTables returns the schema of MySQL. MySQL cannot leave rows out of an index, so
-// keyed_ms is NULL once the key is forgotten, and those rows are at one end of the index.
+// placing is the default of place: the first bytes of the key's hash, which stay when the key is forgotten.
+// Vitess places an order by them, so that an order and its key are in one shard.
+const placing = ` DEFAULT (LEFT(key_hash, 8))`
+
+// mySQLTables returns the statements that make the tables of MySQL. MySQL cannot leave rows out of an
+// index, so keyed_ms is NULL once the key is forgotten, and those rows are at one end of the index.
+//
+// Each column names its character set and collation: otherwise, what SHOW CREATE TABLE prints depends on how
+// often the statement was run, and Vitess compares that of one shard with that of another.
 func mySQLTables() []string {
 	const (
-		options   = ` ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
+		charset   = ` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
+		options   = ` ENGINE = InnoDB DEFAULT` + charset
 		create    = `CREATE TABLE IF NOT EXISTS `
-		resources = ` (id VARBINARY(255) NOT NULL PRIMARY KEY, body LONGTEXT NOT NULL)` + options
+		resources = ` (id VARBINARY(255) NOT NULL PRIMARY KEY,
+			body LONGTEXT` + charset + ` NOT NULL)` + options
 	)
 	return []string{
 		create + `storefront_users` + resources,
 		create + `storefront_products` + resources,
 		create + `storefront_widgets` + resources,
 		create + `storefront_orders (
-			id VARCHAR(255) NOT NULL PRIMARY KEY,
-			item TEXT NOT NULL,
+			id VARCHAR(255)` + charset + ` NOT NULL PRIMARY KEY,
+			item TEXT` + charset + ` NOT NULL,
 			qty BIGINT NOT NULL,
 			created_ms BIGINT NOT NULL,
 			scope LONGBLOB NOT NULL,
 			key_hash BINARY(32) UNIQUE,
 			fingerprint BINARY(32),
 			keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
+			place BINARY(8)` + placing + `,
 			INDEX storefront_orders_keyed (keyed_ms)
 		)` + options,
 		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
 		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)` + options,
-		// From version 1.
-		`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
-			ADD INDEX storefront_orders_keyed (keyed_ms)`,
-		`ALTER TABLE storefront_orders DROP INDEX storefront_orders_keys, DROP COLUMN key_ms`,
-		`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
 	}
+}
+
+// upgrade adds what tables of earlier versions lack. No order waits for long: the server makes each change
+// without a copy of the table, or beside orders, a change waits for a second at most for transactions that
+// use the table, as orders wait behind it, and the orders get their values by their primary key, few at
+// a time.
+func (e *mySQL) upgrade(ctx context.Context, s *Store) error {
+	for _, change := range []string{
+		// From version 1. A column that had its default at once would take a copy of the table.
+		`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
+		`ALTER TABLE storefront_orders ALTER COLUMN keyed_ms SET DEFAULT (` + mySQLNow + `)`,
+		`ALTER TABLE storefront_orders ADD INDEX storefront_orders_keyed (keyed_ms)`,
+		`ALTER TABLE storefront_orders DROP INDEX storefront_orders_keys`,
+		`ALTER TABLE storefront_orders DROP COLUMN key_ms`,
+		`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
+		// From version 2.
+		`ALTER TABLE storefront_orders ADD COLUMN place BINARY(8)`,
+		`ALTER TABLE storefront_orders ALTER COLUMN place SET` + placing,
+	} {
+		err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
+			_, err := c.exec(ctx, `SET @storefront_wait = @@lock_wait_timeout, SESSION lock_wait_timeout = 1`)
+			if err != nil {
+				return err
+			}
+			_, err = c.exec(ctx, change)
+			if classOf(err) == exists {
+				err = nil
+			}
+			_, undone := c.exec(ctx, `SET SESSION lock_wait_timeout = @storefront_wait`)
+			return cmp.Or(err, undone)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for from, more := "", true; more; {
+		var ids []any // of orders that lack a value
+		last := from
+		err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
+			var lacks bool
+			ids, more = nil, false
+			return c.each(ctx, func() {
+				if more = true; lacks {
+					ids = append(ids, last)
+				}
+			}, []any{&last, &lacks}, `SELECT id, place IS NULL OR key_hash IS NOT NULL AND keyed_ms IS NULL
+				FROM storefront_orders WHERE id > ? ORDER BY id LIMIT 1000`, from)
+		})
+		if err == nil && len(ids) > 0 {
+			_, err = s.exec(ctx, func(st *statements) string {
+				return `UPDATE storefront_orders SET place = COALESCE(place, LEFT(key_hash, 8),
+						LEFT(UNHEX(SHA2(id, 256)), 8)),
+					keyed_ms = IF(key_hash IS NULL, keyed_ms, COALESCE(keyed_ms, ` + mySQLNow + `))
+					WHERE id IN ` + st.rows(1, len(ids))
+			}, ids...)
+		}
+		if err != nil {
+			return err
+		}
+		from = last
+	}
+	return nil
 }
 
 // isNumbered reports whether a version begins with its number, as those of MySQL, MariaDB and TiDB do:

@@ -167,8 +167,8 @@ func TestStatsCountWhoRunsAndWhoWaits(t *testing.T) {
 func TestCheckOfAStoreThatCanCreateOrders(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		for name, version := range map[string][]driver.Value{
-			"its own tables":                        {int64(2), int64(2)},
-			"tables of a later, compatible release": {int64(3), int64(2)},
+			"its own tables":                        {int64(3), int64(2)},
+			"tables of a later, compatible release": {int64(4), int64(2)},
 		} {
 			f := newFakeDB(engine)
 			f.server.says["TABLES"] = version
@@ -200,7 +200,7 @@ func TestCheckOfAStoreThatCannotCreateOrders(t *testing.T) {
 				"the tables are not there, or of version 1"},
 			"tables of an earlier release":  {map[string]any{"TABLES": []driver.Value{int64(1), nil}}, "Migrate"},
 			"no version":                    {map[string]any{"TABLES": [][]driver.Value{}}, "version 0"},
-			"tables of a later release":     {map[string]any{"TABLES": []driver.Value{int64(3), int64(3)}}, "later release"},
+			"tables of a later release":     {map[string]any{"TABLES": []driver.Value{int64(4), int64(4)}}, "later release"},
 			"no right to insert":            {map[string]any{"INSERT": fails("42501", "not authorized (23)", 1142)}, ""},
 			"no column of the orders":       {map[string]any{"INSERT": fails("42703", "no such column: key_hash (1)", 1054)}, ""},
 			"a database that is read only":  {map[string]any{"INSERT": readOnly}, ""},

@@ -34,42 +34,54 @@ func TestReleasesSideBySideOnClusters(t *testing.T) {
 
 func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) {
 	t.Helper()
-	this, later := thisRelease(t), laterRelease(t, 3, 2)
+	this, later := thisRelease(t), laterRelease(t, 4, 2)
 	return func(t *testing.T, d *testdb.DB, urls ...string) {
 		e := &exchange{faulttest.New(t), t, d, urls}
 		first, second, added := e.add(this), e.add(this), e.add(later)
 		both := []*faulttest.Replica{first, second}
 		e.run(both, []step{
-			{start(added), "3 2"},
-			{start(first), "3 2"},
-			{added.End, "3 2"},
-			{start(second), "3 2"},
+			{start(added), "4 2"},
+			{start(first), "4 2"},
+			{added.End, "4 2"},
+			{start(second), "4 2"},
 		}, both)
 	}
 }
 
-// TestReleaseCandidateSideBySide begins with replicas of 1.0.0-rc.1. This release changes
+// TestReleaseCandidatesSideBySide begins with replicas of a release candidate. This release changes
 // their tables under orders and the later one adds to them, while those replicas are replaced,
-// but for one that replays the orders of all in the end. None of them starts again.
-func TestReleaseCandidateSideBySide(t *testing.T) {
+// but for one that replays the orders of all in the end. Those of 1.0.0-rc.1 do not start again.
+func TestReleaseCandidatesSideBySide(t *testing.T) {
 	long.Test(t)
-	candidate, this, later := releaseCandidate(t), thisRelease(t), laterRelease(t, 3, 2)
+	t.Run("1.0.0-rc.1", func(t *testing.T) { besideCandidate(t, "1.0.0-rc.1", "integration/durable", "of a later release") })
+	t.Run("1.0.0-rc.2", func(t *testing.T) { besideCandidate(t, "1.0.0-rc.2", "durable", "") })
+}
+
+func besideCandidate(t *testing.T, name, program, refusal string) {
+	candidate, this, later := releaseCandidate(t, name, program), thisRelease(t), laterRelease(t, 4, 2)
 	test := func(t *testing.T, d *testdb.DB, urls ...string) {
 		e := &exchange{faulttest.New(t), t, d, urls}
 		old := []*faulttest.Replica{e.add(candidate), e.add(candidate), e.add(candidate)}
 		first, second, added := e.add(this), e.add(this), e.add(later)
 		e.run(old, []step{
-			{start(first), "2 2"},
-			{start(added), "3 2"},
-			{old[0].End, "3 2"},
-			{func() { expectRefusal(t, old[0], "of a later release") }, "3 2"},
-			{start(second), "3 2"},
-			{added.End, "3 2"},
-			{old[1].End, "3 2"},
 			{start(first), "3 2"},
-			{start(added), "3 2"},
+			{start(added), "4 2"},
+			{old[0].End, "4 2"},
+			{func() {
+				if refusal != "" {
+					expectRefusal(t, old[0], refusal)
+				} else {
+					start(old[0])()
+					old[0].End()
+				}
+			}, "4 2"},
+			{start(second), "4 2"},
+			{added.End, "4 2"},
+			{old[1].End, "4 2"},
+			{start(first), "4 2"},
+			{start(added), "4 2"},
 		}, []*faulttest.Replica{old[2], first, second, added})
-		if d.Driver == "mysql" {
+		if d.Driver == "mysql" && refusal != "" {
 			expectLogged(t, old[2], "keys are not forgotten")
 		}
 	}
@@ -80,15 +92,15 @@ func TestReleaseCandidateSideBySide(t *testing.T) {
 
 // A release whose tables this one cannot use says so, and it does not start beside it.
 func TestAReleaseWithOtherTablesIsRefused(t *testing.T) {
-	later := laterRelease(t, 3, 3)
+	later := laterRelease(t, 4, 4)
 	onDatabases(t, func(t *testing.T, d *testdb.DB, urls ...string) {
 		this := faulttest.StartReplicas(t, process.Durable, 1, urls[0])[0]
 		this.End()
 		other := faulttest.NewReplica(t, later, urls[0])
 		start(other)()
-		d.ExpectVersion(t, "3 3")
-		expectRefusal(t, this, "releases from version 3 on may use")
-		d.ExpectVersion(t, "3 3")
+		d.ExpectVersion(t, "4 4")
+		expectRefusal(t, this, "releases from version 4 on may use")
+		d.ExpectVersion(t, "4 4")
 		other.End()
 	})
 }
@@ -209,7 +221,7 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	)
 	binary := filepath.Join(process.Folder(t), "later")
 	err := process.GoBuildChanged(binary, "durable", []process.Change{
-		{File: "sqlstore/migrate.go", Old: "schemaVersion = 2", New: "schemaVersion = " + strconv.Itoa(version)},
+		{File: "sqlstore/migrate.go", Old: "schemaVersion = 3", New: "schemaVersion = " + strconv.Itoa(version)},
 		{File: "sqlstore/migrate.go", Old: "schemaOldest = 2", New: "schemaOldest = " + strconv.Itoa(oldest)},
 		{File: "sqlstore/sqlite.go", Old: portable, New: portable + added},
 		{File: "sqlstore/mysql.go", Old: portable, New: portable + added},
@@ -222,20 +234,19 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	return binary
 }
 
-// releaseCandidate builds durable as of 1.0.0-rc.1, but for how often it forgets keys: ten
+// releaseCandidate builds durable as of a release candidate, but for how often it forgets keys: ten
 // times a second in place of once an hour. It returns its file.
-func releaseCandidate(t *testing.T) string {
+func releaseCandidate(t *testing.T, name, program string) string {
 	t.Helper()
-	source := sourceOf(t, "1.0.0-rc.1")
-	program := filepath.Join(source, "integration/durable/main.go")
-	text := read(t, program)
+	source := sourceOf(t, name)
+	text := read(t, filepath.Join(source, program, "main.go"))
 	often := strings.Replace(text, "NewTicker(time.Hour)", "NewTicker(time.Second / 10)", 1)
 	if often == text {
-		t.Fatal("1.0.0-rc.1 forgets keys in another way than this edit knows")
+		t.Fatalf("%s forgets keys in another way than this edit knows", name)
 	}
-	write(t, source, "integration/durable/main.go", []byte(often))
-	binary := filepath.Join(process.Folder(t), "rc1")
-	must.OK(t, process.GoBuild(binary, "integration/durable", "-C", filepath.Join(source, "integration")))
+	write(t, source, filepath.Join(program, "main.go"), []byte(often))
+	binary := filepath.Join(process.Folder(t), name)
+	must.OK(t, process.GoBuild(binary, program, "-C", filepath.Join(source, strings.Split(program, "/")[0])))
 	return binary
 }
 

@@ -32,7 +32,7 @@ func testMigrateByManyAtOnce(t *testing.T, d *testdb.DB) {
 		})
 	}
 	wg.Wait()
-	d.ExpectVersion(t, "2 2")
+	d.ExpectVersion(t, "3 2")
 	store := sqlstore.New(d.Connect(t), nil)
 	must.OK(t, store.Users.Put(t.Context(), storefront.MustResource("ada", nil)))
 	if err := store.Migrate(t.Context()); err != nil {
@@ -170,7 +170,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 			t.Errorf("before Migrate, Check returns %v, want an error of the version", err)
 		}
 		d.Migrate(t)
-		d.ExpectVersion(t, "2 2")
+		d.ExpectVersion(t, "3 2")
 		if err := store.Check(t.Context()); err != nil {
 			t.Errorf("after Migrate, Check returns %v", err)
 		}
@@ -205,6 +205,59 @@ func TestMigrateFromVersion1(t *testing.T) {
 		}
 		if n := len(testdb.Column(t, d.Pool, "SELECT id FROM storefront_orders")); n != len(ids)+1 {
 			t.Errorf("there are %d orders, want %d", n, len(ids)+1)
+		}
+	})
+}
+
+// TestMigrateFromVersion2 has orders go on, also while a transaction reads the table, and a release that
+// does not know the column of MySQL's tables inserts beside.
+func TestMigrateFromVersion2(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		for i := range 2100 { // more than Migrate works on at a time
+			insertAsVersion1(t, d, fmt.Sprint(i), time.Now())
+		}
+		d.Exec(t, "UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL WHERE id LIKE '7%'",
+			"UPDATE storefront_schema SET version = 2")
+		if d.Driver == "mysql" {
+			d.Exec(t, "ALTER TABLE storefront_orders DROP COLUMN place")
+		}
+		if err := store.Check(t.Context()); err == nil || errors.Is(err, storefront.ErrUnavailable) {
+			t.Errorf("before Migrate, Check returns %v, want an error of the version", err)
+		}
+		if d.Driver != "sqlite" { // where a reader is in nobody's way
+			reading := must.Get(d.Connect(t).Begin())(t)
+			must.Get(reading.Exec("SELECT COUNT(*) FROM storefront_orders"))(t)
+			migrated := make(chan error)
+			go func() {
+				migrated <- sqlstore.New(d.Connect(t), &sqlstore.Options{Timeout: 10 * time.Minute}).Migrate(t.Context())
+			}()
+			for i := range 20 {
+				if _, err := testdb.Create(t.Context(), store, fmt.Sprint("meanwhile ", i), "kettle"); err != nil {
+					t.Error(err)
+				}
+			}
+			must.OK(t, reading.Rollback())
+			must.OK(t, <-migrated)
+		}
+		d.Migrate(t)
+		d.ExpectVersion(t, "3 2")
+		insertAsVersion1(t, d, "beside", time.Now())
+		if order, err := testdb.Create(t.Context(), store, "5", "kettle"); err != nil || order.ID != "5" {
+			t.Errorf("the key of an order of version 2 leads to %v, %v", order, err)
+		}
+		if d.Driver == "mysql" {
+			const places = "SELECT HEX(place) FROM storefront_orders ORDER BY id"
+			before := testdb.Column(t, d.Pool, places)
+			if wrong := testdb.Column(t, d.Pool, `SELECT id FROM storefront_orders WHERE place IS NULL
+				OR place <> LEFT(COALESCE(key_hash, place), 8)`); len(wrong) > 0 {
+				t.Errorf("%d orders have no place, or a wrong one: %.100q", len(wrong), wrong)
+			}
+			d.Exec(t, "UPDATE storefront_orders SET key_hash = NULL")
+			if !slices.Equal(testdb.Column(t, d.Pool, places), before) {
+				t.Error("an order has another place once its key is forgotten")
+			}
 		}
 	})
 }
