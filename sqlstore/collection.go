@@ -24,10 +24,10 @@ type Collection struct {
 }
 
 // Put adds resources, or replaces those with the same IDs. If an ID is given
-// twice, the last resource counts. Up to 400 resources of 512 KiB in all are one transaction; more
-// are put so many at a time, in order of ID. If Put returns an error, some may have
-// been put, and putting all again is safe. If one of them is the zero Resource,
-// Put returns an error and puts none.
+// twice, the last resource counts. Up to 400 resources of 512 KiB in all are one transaction (on Vitess,
+// those of each shard); more are put so many at a time, in order of ID. If Put returns an error, some may
+// have been put, and putting all again is safe. If one of them is the zero Resource, Put returns an error
+// and puts none.
 func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) error {
 	// Two concurrent calls that write in order of ID do not deadlock.
 	resources = slices.Clone(resources)
@@ -45,36 +45,49 @@ func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) e
 				break
 			}
 		}
-		batch := resources[:n]
-		resources = resources[n:]
-		args := make([]any, 0, 2*n)
-		for _, r := range batch {
-			args = append(args, []byte(r.ID()), r.String())
-		}
-		query := func(st *statements) string {
+		put := func(st *statements, batch []storefront.Resource) (string, []any) {
+			args := make([]any, 0, 2*len(batch))
+			for _, r := range batch {
+				args = append(args, []byte(r.ID()), r.String())
+			}
 			return "INSERT INTO " + st.prefix + c.table + " (id, body) VALUES " +
-				st.rows(len(batch), 2) + st.replace
+				st.rows(len(batch), 2) + st.replace, args
 		}
-		if _, err := c.store.exec(ctx, query, args...); err != nil {
+		if err := change(ctx, c.store, resources[:n], storefront.Resource.ID, put); err != nil {
 			return err
 		}
+		resources = resources[n:]
 	}
 	return nil
 }
 
+// change runs a statement that changes the resources of a batch, or one for those of each shard.
+func change[T any](ctx context.Context, s *Store, batch []T, id func(T) string,
+	statement func(*statements, []T) (string, []any)) error {
+	return s.retryWith(ctx, func(ctx context.Context, c *session) error {
+		for _, some := range byShard(batch, func(t T) int { return c.database.shardOf(id(t)) }) {
+			query, args := statement(c.database.sql(), some)
+			if _, err := c.exec(ctx, query, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Delete deletes the resources with these IDs, if they are there. Up to 400 are
-// one transaction; more are deleted 400 at a time. If Delete returns an error,
-// some may have been deleted, and deleting all again is safe.
+// one transaction (on Vitess, those of each shard); more are deleted 400 at a time. If Delete returns an
+// error, some may have been deleted, and deleting all again is safe.
 func (c Collection) Delete(ctx context.Context, ids ...string) error {
 	for batch := range slices.Chunk(ids, rowsPerStatement) {
-		args := make([]any, 0, len(batch))
-		for _, id := range batch {
-			args = append(args, []byte(id))
+		remove := func(st *statements, batch []string) (string, []any) {
+			args := make([]any, 0, len(batch))
+			for _, id := range batch {
+				args = append(args, []byte(id))
+			}
+			return "DELETE FROM " + st.prefix + c.table + " WHERE id IN " + st.rows(1, len(batch)), args
 		}
-		query := func(st *statements) string {
-			return "DELETE FROM " + st.prefix + c.table + " WHERE id IN " + st.rows(1, len(batch))
-		}
-		if _, err := c.store.exec(ctx, query, args...); err != nil {
+		if err := change(ctx, c.store, batch, func(id string) string { return id }, remove); err != nil {
 			return err
 		}
 	}

@@ -333,11 +333,3 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attemp
 	}
 	return out, nil
 }
-
-// rowsOf returns the arguments of insertOrders for the orders of attempts.
-func rowsOf(attempts []*attempt) (args []any) {
-	for _, a := range attempts {
-		args = append(args, a.row()...)
-	}
-	return args
-}

@@ -1,10 +1,12 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +46,9 @@ type engine interface {
 	// record returns the statements that record the version of the tables. One that another program has
 	// run may fail, as a row is there.
 	record() []string
+
+	// shardOf returns the number of the shard, from 0 on, that has the resource with an ID.
+	shardOf(id string) int
 
 	// forgetKeys forgets the keys that were recorded before a time, and returns how many.
 	forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error)
@@ -120,6 +125,9 @@ type statements struct {
 	// replace ends an INSERT of resources, so that it replaces those with the same IDs.
 	replace string
 
+	// placed says that an INSERT of an order names its place.
+	placed bool
+
 	// insert inserts an order. If its key is taken, it inserts nothing or fails.
 	insert string
 
@@ -150,12 +158,18 @@ func (st *statements) sql() *statements { return st }
 
 // find is find of an engine that shows no order before its commit is durable.
 func (st *statements) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
+	storefront.Order, [32]byte, error) {
+	return st.order(ctx, c, hash[:])
+}
+
+// order returns the order of orderOf with the given arguments, and its fingerprint.
+func (st *statements) order(ctx context.Context, c *session, args ...any) (
 	order storefront.Order, fingerprint [32]byte, err error) {
 	var ms int64
 	var print []byte
 	found := false
 	err = c.each(ctx, func() { found = true }, []any{&order.ID, &order.Item, &order.Qty, &ms, &print},
-		st.orderOf, hash[:])
+		st.orderOf, args...)
 	if err == nil && !found {
 		err = sql.ErrNoRows
 	}
@@ -174,12 +188,15 @@ func (st *statements) confirm(_ context.Context, _ *session, _ *attempt, refusal
 	return refusal, nil
 }
 
+// shardOf is shardOf of an engine without shards.
+func (st *statements) shardOf(string) int { return 0 }
+
 // A kind is a kind of database that the store knows.
 type kind struct {
 	// detect returns the engine of the database behind conn, nil if it is of another kind, or an
-	// error if its settings would break a promise of the store. version and err are the answer to
-	// SELECT version().
-	detect func(ctx context.Context, conn *sql.Conn, version string, err error) (engine, error)
+	// error if its settings would break a promise of a store with these options. version and err are the
+	// answer to SELECT version().
+	detect func(ctx context.Context, conn *sql.Conn, opts *Options, version string, err error) (engine, error)
 
 	// codeClass returns the class of an error by its code, and false if it has no code of this kind.
 	codeClass func(error) (class, bool)
@@ -203,13 +220,13 @@ func kinds() [3]kind {
 }
 
 // detect returns the engine of the database behind conn, or an error if its settings would
-// break a promise of the store.
-func detect(ctx context.Context, conn *sql.Conn) (engine, error) {
+// break a promise of a store with these options.
+func detect(ctx context.Context, conn *sql.Conn, opts *Options) (engine, error) {
 	var version string
 	// The LIMIT is for a MySQL whose sql_select_limit is 0.
 	unknown := conn.QueryRowContext(ctx, `SELECT version() LIMIT 1`).Scan(&version)
 	for _, k := range kinds() {
-		e, err := k.detect(ctx, conn, version, unknown)
+		e, err := k.detect(ctx, conn, opts, version, unknown)
 		if e != nil {
 			return e, nil
 		}
@@ -242,13 +259,49 @@ func nameOf(ctx context.Context, conn *sql.Conn, query string) (name string, err
 	return name, nil
 }
 
-// orderColumns are the columns of attempt.row.
+// orderColumns are the columns of proposal.row.
 const orderColumns = `id, item, qty, created_ms, scope, key_hash, fingerprint`
 
-// insertOrders returns the statement that inserts n orders, whose arguments are those of attempt.row
-// for each, where keyed_ms has a default that the database computes.
+// insertOrders returns the statement that inserts n orders, whose arguments are those of row for each, where
+// keyed_ms has a default that the database computes.
 func (st *statements) insertOrders(n int) string {
-	return `INSERT INTO ` + st.prefix + `storefront_orders (` + orderColumns + `) VALUES ` + st.rows(n, 7)
+	columns, width := orderColumns, 7
+	if st.placed {
+		columns, width = orderColumns+`, place`, 8
+	}
+	return `INSERT INTO ` + st.prefix + `storefront_orders (` + columns + `) VALUES ` + st.rows(n, width)
+}
+
+// row returns the arguments of insert.
+func (st *statements) row(p *proposal) []any {
+	row := p.row()
+	if st.placed {
+		row = append(row, p.hash[:placeSize])
+	}
+	return row
+}
+
+// rowsOf returns the arguments of insertOrders for the orders of attempts.
+func (st *statements) rowsOf(attempts []*attempt) (args []any) {
+	for _, a := range attempts {
+		args = append(args, st.row(a.proposal)...)
+	}
+	return args
+}
+
+// byShard returns the items of each shard, which keep their order.
+func byShard[T any](items []T, shard func(T) int) (parts [][]T) {
+	items = slices.Clone(items)
+	slices.SortStableFunc(items, func(a, b T) int { return cmp.Compare(shard(a), shard(b)) })
+	for len(items) > 0 {
+		n := 1
+		for n < len(items) && shard(items[n]) == shard(items[0]) {
+			n++
+		}
+		parts = append(parts, items[:n])
+		items = items[n:]
+	}
+	return parts
 }
 
 // ownTables returns the tables that all engines have, with the given types of the columns

@@ -238,6 +238,7 @@ func kindOf(query string) string {
 		return kind.(string)
 	}
 	text := qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2")
+	text = strings.Replace(text, "/*vt+ CONSOLIDATOR=disabled */ ", "", 1)
 	known := [][2]string{
 		{"SELECT version()", "VERSION"},
 		{"SELECT @@sql_select_limit, ", "LIMIT"},
@@ -268,6 +269,7 @@ func kindOf(query string) string {
 		{"INSERT INTO outbox", "NOTE"}, // of an argument, if it has one
 		{"SELECT key_hash FROM storefront_orders ", "TAKEN"},
 		{"SELECT id, keyed_ms FROM storefront_orders ", "OLD KEYS"},
+		{"SELECT key_hash, keyed_ms FROM storefront_orders ", "OLD KEYS"},
 	}
 	if table := subjected.FindStringSubmatch(text); table != nil {
 		known = append(known, map[string][][2]string{

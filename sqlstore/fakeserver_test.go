@@ -381,7 +381,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 	switch c.kind {
 	case "VARIABLES":
 		for _, name := range slices.Sorted(maps.Keys(s.variables)) {
-			if strings.Contains(c.query, "'"+name+"'") {
+			if strings.Contains(c.query, "'"+name+"'") || strings.HasPrefix(name, "rpl_") {
 				rows = append(rows, []driver.Value{name, s.variables[name]})
 			}
 		}

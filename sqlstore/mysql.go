@@ -98,36 +98,44 @@ func (e *mySQL) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 	return order, fingerprint, err
 }
 
-// insertMany inserts all orders or, if any of their keys is taken, asks which are and inserts the others.
-// Neither MySQL nor MariaDB can do that in one statement: INSERT IGNORE hides other errors, and ON
-// DUPLICATE KEY UPDATE takes any unique column for the key.
 func (e *mySQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
 	map[[sha256.Size]byte]bool, error) {
-	_, err := c.exec(ctx, e.insertOrders(len(attempts)), rowsOf(attempts)...)
+	inserted := make(map[[sha256.Size]byte]bool)
+	return inserted, e.insertFree(ctx, c, attempts, inserted, func(hashes []any) (string, []any) {
+		return `SELECT key_hash FROM storefront_orders WHERE key_hash IN ` + e.rows(1, len(hashes)), hashes
+	})
+}
+
+// insertFree inserts all orders or, if any of their keys is taken, asks which are, by the statement that
+// lookUp returns, and inserts the others. It adds the keys to inserted. Neither MySQL nor MariaDB can do that
+// in one statement: INSERT IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique column
+// for the key.
+func (e *mySQL) insertFree(ctx context.Context, c *session, attempts []*attempt,
+	inserted map[[sha256.Size]byte]bool, lookUp func(hashes []any) (string, []any)) error {
+	_, err := c.exec(ctx, e.insertOrders(len(attempts)), e.rowsOf(attempts)...)
 	if classOf(err).isDuplicate() {
-		var args []any
+		var hashes []any
 		for _, a := range attempts {
-			args = append(args, a.hash[:])
+			hashes = append(hashes, a.hash[:])
 		}
-		taken, lookErr := c.hashes(ctx, `SELECT key_hash FROM storefront_orders WHERE key_hash IN `+
-			e.rows(1, len(attempts)), args...)
+		query, args := lookUp(hashes)
+		taken, lookErr := c.hashes(ctx, query, args...)
 		if lookErr != nil {
-			return nil, lookErr
+			return lookErr
 		}
-		attempts = slices.DeleteFunc(attempts, func(a *attempt) bool { return taken[a.hash] })
+		attempts = slices.DeleteFunc(slices.Clone(attempts), func(a *attempt) bool { return taken[a.hash] })
 		if len(attempts) == 0 {
-			return nil, nil
+			return nil
 		}
-		_, err = c.exec(ctx, e.insertOrders(len(attempts)), rowsOf(attempts)...)
+		_, err = c.exec(ctx, e.insertOrders(len(attempts)), e.rowsOf(attempts)...)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	inserted := make(map[[sha256.Size]byte]bool)
 	for _, a := range attempts {
 		inserted[a.hash] = true
 	}
-	return inserted, nil
+	return nil
 }
 
 // A mySQLLink commits by a statement: the drivers' Commit and Rollback do not return when a ctx is done.
@@ -325,13 +333,22 @@ var mySQLDemands = []struct{ name, value, otherwise string }{
 	{"character_set_results", "utf8mb4", "some texts would be read as others"},
 }
 
-func detectMySQL(ctx context.Context, conn *sql.Conn, version string, err error) (engine, error) {
+func detectMySQL(ctx context.Context, conn *sql.Conn, opts *Options, version string, err error) (
+	engine, error) {
 	if err != nil || !isNumbered(version) {
 		return nil, nil
 	}
 	settings, err := mySQLSettings(ctx, conn)
 	if err != nil {
 		return nil, err
+	}
+	// vtgate may be told to give another version, but shows its own settings as numbers.
+	if strings.Contains(version, "Vitess") || settings["autocommit"] == "1" {
+		e := newVitess(opts.Accept != nil)
+		if err := e.look(ctx, conn); err != nil {
+			return nil, err
+		}
+		return e, nil
 	}
 	// Galera has lost acknowledged orders when nodes crashed while others were cut off. The
 	// variables do not tell whether a server is a node: wsrep_on may be ON without a provider,
@@ -390,12 +407,17 @@ func mySQLSettings(ctx context.Context, conn *sql.Conn) (map[string]string, erro
 		'completion_type', 'unique_checks', 'sql_log_bin', 'transaction_isolation', 'tx_isolation',
 		'character_set_client', 'character_set_connection', 'character_set_results',
 		'group_replication_group_name', 'group_replication_single_primary_mode',
-		'group_replication_consistency')`)
+		'group_replication_consistency', 'sync_binlog', 'innodb_flush_log_at_trx_commit')
+		OR Variable_name LIKE 'rpl_semi_sync_%'`)
 	if err != nil {
 		return nil, err
 	}
 	for _, demand := range mySQLDemands {
-		if value, ok := settings[demand.name]; ok && value != demand.value {
+		value, ok := settings[demand.name]
+		if as, isNumber := map[string]string{"0": "OFF", "1": "ON"}[value]; isNumber {
+			value = as
+		}
+		if ok && value != demand.value {
 			return nil, fmt.Errorf("sqlstore: with %s = %s, %s; it must be %s",
 				demand.name, value, demand.otherwise, demand.value)
 		}
@@ -510,6 +532,8 @@ var mySQLClasses = map[uint64]class{
 	1862: lost,       // the password has expired
 	1927: lost,       // connection killed
 	1969: passing,    // longer than the server allows (MariaDB)
+	2002: lost,       // Vitess: a tablet has lost its server
+	2003: lost,       // Vitess: the same
 	2006: lost,       // server gone
 	2013: lost,       // server gone while a statement was under way
 	3024: passing,    // longer than the server allows
@@ -557,6 +581,9 @@ func mySQLCodeClass(err error) (class, bool) {
 		return final, false
 	}
 	text := err.Error()
+	if class, ok := vitessClass(number, text); ok {
+		return class, true
+	}
 	switch class, ok := mySQLClasses[number]; {
 	case class == duplicate && (strings.Contains(text, "key_hash") || !strings.Contains(text, "for key")):
 		return keyTaken, true // only the text tells which unique column it is

@@ -219,7 +219,7 @@ func (s *Store) forgetByThousands(ctx context.Context, pause func(took time.Dura
 	total int64, err error) {
 	for from, more := int64(math.MinInt64), true; more; {
 		var ids []any
-		ids, from, err = s.oldKeys(ctx, from, before)
+		ids, from, err = s.oldKeys(ctx, from, before, keysPerLook)
 		if err != nil {
 			return total, err
 		}
@@ -241,13 +241,14 @@ func (s *Store) forgetByThousands(ctx context.Context, pause func(took time.Dura
 	return total, nil
 }
 
-// oldKeys returns the IDs of the orders with the oldest keys, and the time of the last of these keys.
-func (s *Store) oldKeys(ctx context.Context, from, before int64) (ids []any, last int64, err error) {
+// oldKeys returns the first column of the statement of this name for the orders with the oldest keys, at
+// most so many, and the time of the last of these keys.
+func (s *Store) oldKeys(ctx context.Context, from, before int64, most int) (ids []any, last int64, err error) {
 	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
 		var id string
 		ids, last = nil, from
 		return c.each(ctx, func() { ids = append(ids, id) }, []any{&id, &last}, c.database.sql().oldKeys,
-			from, before, keysPerLook)
+			from, before, most)
 	})
 	return ids, last, err
 }

@@ -90,7 +90,8 @@ func newPostgreSQL(schema string) *postgreSQL {
 	return e
 }
 
-func detectPostgreSQL(ctx context.Context, conn *sql.Conn, version string, err error) (engine, error) {
+func detectPostgreSQL(ctx context.Context, conn *sql.Conn, _ *Options, version string, err error) (
+	engine, error) {
 	if err != nil || isNumbered(version) { // PostgreSQL 15.4 …, CockroachDB CCL …
 		return nil, nil
 	}
@@ -168,7 +169,7 @@ func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*att
 	map[[sha256.Size]byte]bool, error) {
 	return c.hashes(ctx,
 		e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
-		rowsOf(attempts)...)
+		e.rowsOf(attempts)...)
 }
 
 // sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of

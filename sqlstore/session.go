@@ -102,7 +102,8 @@ func (s *Store) retryWith(ctx context.Context, try func(context.Context, *sessio
 
 // insert inserts the order of an attempt, and returns how many rows that were.
 func (c *session) insert(ctx context.Context, a *attempt) (int64, error) {
-	return c.exec(ctx, c.database.sql().insert, a.row()...)
+	st := c.database.sql()
+	return c.exec(ctx, st.insert, st.row(a.proposal)...)
 }
 
 // each runs a query, scans each row into dest, and then calls then.
@@ -156,7 +157,7 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 	if db := s.database.Load(); db != nil {
 		return db, nil
 	}
-	e, err := detect(ctx, conn)
+	e, err := detect(ctx, conn, &s.opts)
 	if err != nil {
 		return nil, err
 	}
@@ -407,7 +408,8 @@ func (tx *connTx) exec(ctx context.Context, query string, args ...any) (int64, e
 }
 
 func (tx *connTx) insert(ctx context.Context, a *attempt) (int64, error) {
-	return tx.exec(ctx, tx.store.database.Load().sql().insert, a.row()...)
+	st := tx.store.database.Load().sql()
+	return tx.exec(ctx, st.insert, st.row(a.proposal)...)
 }
 
 func (tx *connTx) accept(ctx context.Context, f func(*sql.Tx)) {

@@ -27,7 +27,8 @@ type sqlite struct {
 	date string
 }
 
-func detectSQLite(ctx context.Context, conn *sql.Conn, _ string, err error) (engine, error) {
+func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err error) (
+	engine, error) {
 	if err == nil || !strings.Contains(err.Error(), "no such function") {
 		return nil, nil
 	}

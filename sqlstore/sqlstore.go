@@ -16,18 +16,19 @@ import (
 type Store struct {
 	Users, Products, Widgets Collection
 
-	db       *sql.DB
-	opts     Options
-	database atomic.Pointer[database] // nil until a connection was asked for it
-	server   atomic.Pointer[string]   // the name of the server that answered last; "": not known
-	inFlight inFlight
-	made     time.Time
-	reading  health
-	ordering health
-	checked  atomic.Pointer[checked] // nil: the next Check writes
-	looked   looked
-	stats    counters
-	jitter   func(least, most time.Duration) time.Duration
+	db        *sql.DB
+	opts      Options
+	database  atomic.Pointer[database] // nil until a connection was asked for it
+	server    atomic.Pointer[string]   // the name of the server that answered last; "": not known
+	inFlight  inFlight
+	made      time.Time
+	reading   health
+	ordering  health
+	checked   atomic.Pointer[checked] // nil: the next Check writes
+	versioned atomic.Bool             // Check has read the version of the tables
+	looked    looked
+	stats     counters
+	jitter    func(least, most time.Duration) time.Duration
 }
 
 // Options are the options of a [Store]. The zero value of each field is a

@@ -94,7 +94,8 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 // Check returns nil if an order could be created now: the database is there, takes writes,
 // and has tables that this release may use. Check creates no order, and changes no row
 // except, in MySQL, a number in storefront_replays. It is for a readiness probe, and takes
-// up to Options.Timeout unless ctx is done before.
+// up to Options.Timeout unless ctx is done before. On Vitess, it returns nil if one of the shards could
+// create an order.
 //
 // The first Check looks at the tables, and commits a write. So does one that follows a failure of a
 // Check. One that follows a failure of an order, a restart of the server, or a change of PostgreSQL's
@@ -102,7 +103,12 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 // of an idle shop fill no log.
 func (s *Store) Check(ctx context.Context) error {
 	deadline := time.Now().Add(s.opts.Timeout)
-	_, err := s.schemaVersion(ctx)
+	var err error
+	// The version is in one shard, which may be away while others take orders.
+	if db := s.database.Load(); db == nil || !db.sql().placed || !s.versioned.Load() {
+		_, err = s.schemaVersion(ctx)
+		s.versioned.Store(err == nil)
+	}
 	if err == nil {
 		err = s.retry(ctx, deadline, func(ctx context.Context) error { return s.with(ctx, nil, s.check) })
 	}
@@ -125,10 +131,12 @@ func (s *Store) check(ctx context.Context, c *session) error {
 		}
 	}
 	// This INSERT of no row fails if a right or a column is missing, or if the database is
-	// read-only.
-	orders := st.prefix + `storefront_orders`
-	_, err := c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`)
+	// read-only. Where orders have a place, none would be asked.
+	var err error
+	if orders := st.prefix + `storefront_orders`; !st.placed {
+		_, err = c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`)
 			SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
+	}
 	now := checked{at: s.now()}
 	if err == nil && st.servers == "" {
 		s.checked.Store(&now)

@@ -1,0 +1,324 @@
+package sqlstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"example.com/storefront"
+)
+
+// vitess is the engine of MySQL servers behind vtgate, the server of Vitess, which divides the rows of the
+// tables among shards, as vschema.json says: an order by its place, anything else by its ID. Each statement
+// of an order, and each transaction, is one of one shard. So none is committed by halves, and no two wait
+// for each other in different shards, which nobody would notice.
+type vitess struct {
+	*mySQL
+	single bool                     // a transaction must stay in one shard, as Options.Accept works in it
+	bounds atomic.Pointer[[][]byte] // where each shard but the first begins, in order
+}
+
+// fresh makes a SELECT ask the database: a tablet would answer it together with an equal one that began
+// earlier, and so with what was there before this one began.
+const fresh = `SELECT /*vt+ CONSOLIDATOR=disabled */ `
+
+// placeSize is how many bytes of a key's hash are the place of its order.
+const placeSize = 8
+
+func newVitess(single bool) *vitess {
+	e := &vitess{newMySQL("8"), single, atomic.Pointer[[][]byte]{}}
+	e.bounds.Store(new([][]byte))
+	st := e.sql()
+	for _, query := range []*string{&st.users, &st.product, &st.widgets, &st.now} {
+		*query = fresh + strings.TrimPrefix(*query, `SELECT `)
+	}
+	st.placed = true
+	st.insert = st.insertOrders(1)
+	st.orderOf = fresh + `id, item, qty, created_ms, fingerprint FROM storefront_orders
+		WHERE place = ? AND key_hash = ?`
+	st.oldKeys = fresh + `key_hash, keyed_ms FROM storefront_orders
+		WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`
+	// Each try writes to another shard: where one of them is away, orders of the others go on.
+	st.write = `INSERT INTO storefront_replays (slot, number) VALUES (CRC32(UUID()) % 256, 1)
+		ON DUPLICATE KEY UPDATE number = number + 1`
+	// No statement names the servers of all shards, so they always seem to have changed.
+	st.servers = `SELECT UUID()`
+	return e
+}
+
+// server returns no name: what a statement without a table asks is a shard at random.
+func (e *vitess) server(context.Context, *sql.Conn) (string, error) { return "", nil }
+
+func (e *vitess) newCommitter(s *Store) committer { return newConcurrent(s, e) }
+
+func (e *vitess) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+	ctx, c, err := s.connection(ctx, w)
+	return ctx, vitessLink{mySQLLink{c}, e}, err
+}
+
+// A vitessLink reads the bounds of the shards anew when a statement was one of two shards.
+type vitessLink struct {
+	mySQLLink
+	engine *vitess
+}
+
+func (l vitessLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	n, err := l.mySQLLink.exec(ctx, query, args...)
+	if err != nil && strings.Contains(err.Error(), crossShard) {
+		if err := l.engine.readBounds(ctx, l.conn); err != nil {
+			return 0, err
+		}
+		err = classified{err, conflict}
+	}
+	return n, err
+}
+
+// crossShard is in the error of a statement that would make a transaction one of two shards.
+const crossShard = "multi-db transaction attempted"
+
+var (
+	// statementCodes are in the errors of statements that Vitess does not take. Its other codes, such as
+	// those of a fail-over, are of a moment.
+	statementCodes = regexp.MustCompile(`\bVT(03|05|07|09|10|12|13)\d{3}\b`)
+
+	// momentary is in errors of a primary that cannot be demoted yet, and of a transaction that can only
+	// be rolled back.
+	momentary = regexp.MustCompile(`\bVT(09031|09032|15001)\b`)
+)
+
+// vitessClass returns the class of an error by the number of vtgate, and false if that of MySQL holds. Where
+// vtgate has no number of MySQL's, it gives 1105 or, for an error of its own calls, 1815; one that was
+// aborted, or took too long, has 1317.
+func vitessClass(number uint64, text string) (class, bool) {
+	switch number {
+	case 1105, 1815, 1317:
+	default:
+		return final, false
+	}
+	switch {
+	case strings.Contains(text, crossShard), strings.Contains(text, "Row count exceeded"):
+		return final, true
+	case momentary.MatchString(text):
+		return passing, true
+	case statementCodes.MatchString(text):
+		return final, true
+	case number == 1815 && !strings.Contains(text, "rpc error"):
+		return final, true
+	}
+	return passing, true
+}
+
+// readBounds reads where the shards begin.
+func (e *vitess) readBounds(ctx context.Context, conn *sql.Conn) error {
+	var bounds [][]byte
+	err := ofKeyspace(ctx, conn, `SHOW VITESS_SHARDS`, func(keyspace string, row []string) {
+		name, ok := strings.CutPrefix(row[0], keyspace+"/") // such as 40-80
+		begin, _, _ := strings.Cut(name, "-")
+		if bound, err := hex.DecodeString(begin); ok && err == nil && len(bound) > 0 {
+			bounds = append(bounds, bound)
+		}
+	})
+	if err == nil {
+		slices.SortFunc(bounds, bytes.Compare)
+		e.bounds.Store(&bounds)
+	}
+	return err
+}
+
+// ofKeyspace calls f with the keyspace of the connection and each row that a statement of vtgate's shows.
+func ofKeyspace(ctx context.Context, conn *sql.Conn, show string,
+	f func(keyspace string, row []string)) error {
+	var keyspace string
+	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&keyspace); err != nil {
+		return err
+	}
+	keyspace, _, _ = strings.Cut(keyspace, "@") // as in shop@primary
+	rows, err := conn.QueryContext(ctx, show)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	row, dest := make([]string, len(columns)), make([]any, len(columns))
+	for i := range row {
+		dest[i] = &row[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		f(keyspace, row)
+	}
+	return rows.Err()
+}
+
+// shard returns the number of the shard to which Vitess assigns the bytes of a vindex.
+func (e *vitess) shard(keyspaceID []byte) int {
+	n := 0
+	for _, bound := range *e.bounds.Load() {
+		if bytes.Compare(bound, keyspaceID) > 0 {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (e *vitess) shardOf(id string) int {
+	sum := md5.Sum([]byte(id)) // binary_md5 in vschema.json
+	return e.shard(sum[:])
+}
+
+// find returns the order of a key. It is durable: these servers show an order to others only after it is in
+// the binary log, on the disk, and the acknowledgement of a replica has come (see look).
+func (e *vitess) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
+	storefront.Order, [32]byte, error) {
+	return e.order(ctx, c, hash[:placeSize], hash[:])
+}
+
+// insertMany inserts the orders of one shard after those of another, each in a transaction of its own. If one
+// fails, the orders of the others may be there, and their calls find them.
+func (e *vitess) insertMany(ctx context.Context, c *session, attempts []*attempt) (
+	map[[sha256.Size]byte]bool, error) {
+	inserted := make(map[[sha256.Size]byte]bool)
+	for _, some := range byShard(attempts, func(a *attempt) int { return e.shard(a.hash[:]) }) {
+		err := e.insertFree(ctx, c, some, inserted, func(hashes []any) (string, []any) {
+			in := e.rows(1, len(hashes))
+			return fresh + `key_hash FROM storefront_orders WHERE place IN ` + in + ` AND key_hash IN ` + in,
+				slices.Concat(places(hashes), hashes)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return inserted, nil
+}
+
+// places returns the places of the orders with these hashes.
+func places(hashes []any) (places []any) {
+	for _, hash := range hashes {
+		places = append(places, hash.([]byte)[:placeSize])
+	}
+	return places
+}
+
+// upgrade does nothing: no earlier release has made tables here.
+func (e *vitess) upgrade(context.Context, *Store) error { return nil }
+
+// record adds a row: the version, by which the rows are placed, cannot be changed.
+func (e *vitess) record() []string {
+	return []string{fmt.Sprintf(`INSERT INTO storefront_schema (version, oldest) VALUES (%d, %d)`,
+		schemaVersion, schemaOldest)}
+}
+
+// forgetKeys forgets keys of one shard at a time. Their age is by the clock of their shard.
+func (e *vitess) forgetKeys(ctx context.Context, s *Store, before time.Time) (total int64, err error) {
+	const most = 8 * keysPerStatement // a tablet returns at most 10,000 rows
+	for from, more := int64(math.MinInt64), true; more; {
+		var ids []any
+		ids, from, err = s.oldKeys(ctx, from, before.UnixMilli(), most)
+		if err != nil {
+			return total, err
+		}
+		more = false
+		for _, some := range byShard(ids, func(id any) int { return e.shard([]byte(id.(string))) }) {
+			for some := range slices.Chunk(some, keysPerStatement) {
+				n, err := e.forgetSome(ctx, s, before, some)
+				if err != nil {
+					return total, err
+				}
+				total += n
+				more = more || n > 0
+			}
+		}
+	}
+	return total, nil
+}
+
+func (e *vitess) forgetSome(ctx context.Context, s *Store, before time.Time, ids []any) (int64, error) {
+	hashes := make([]any, len(ids))
+	for i, id := range ids {
+		hashes[i] = []byte(id.(string))
+	}
+	in := e.rows(1, len(ids))
+	statement := fmt.Sprintf(`UPDATE storefront_orders
+		SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL
+		WHERE keyed_ms + 0 < LEAST(?, %s - %d) AND place IN %s AND key_hash IN %[3]s`,
+		mySQLNow, storefront.KeyLifetime.Milliseconds(), in)
+	return s.exec(ctx, func(*statements) string { return statement },
+		slices.Concat([]any{before.UnixMilli()}, places(hashes), hashes)...)
+}
+
+// look returns an error if a setting of vtgate, or of a shard at random, would break a promise.
+func (e *vitess) look(ctx context.Context, conn *sql.Conn) error {
+	settings, err := mySQLSettings(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"sync_binlog", "innodb_flush_log_at_trx_commit"} {
+		if value, ok := settings[name]; ok && value != "1" {
+			return fmt.Errorf("sqlstore: with %s = %s, a tablet could lose orders in a crash; it must be 1",
+				name, value)
+		}
+	}
+	if e.single {
+		var mode string
+		if err := conn.QueryRowContext(ctx, `SELECT @@transaction_mode`).Scan(&mode); err != nil {
+			return err
+		}
+		if mode != "SINGLE" && mode != "TWOPC" {
+			return fmt.Errorf("sqlstore: with Options.Accept and transaction_mode = %s, an order could be "+
+				"created without what Accept has written in another shard; it must be SINGLE", mode)
+		}
+	}
+	if err := lookAtReplicas(ctx, conn, settings); err != nil {
+		return err
+	}
+	return e.readBounds(ctx, conn)
+}
+
+// lookAtReplicas returns an error if a tablet acknowledges orders that no replica has, as long as there are
+// replicas, one of which may become the primary. While VTOrc mends it, that may pass.
+func lookAtReplicas(ctx context.Context, conn *sql.Conn, settings map[string]string) error {
+	semiSync := func(name string) string {
+		return cmp.Or(settings["rpl_semi_sync_source_"+name], settings["rpl_semi_sync_master_"+name])
+	}
+	var flaw string
+	switch {
+	case semiSync("enabled") != "ON":
+		flaw = "enabled is not ON: the keyspace needs the durability policy semi_sync, and VTOrc"
+	case semiSync("wait_point") != "AFTER_SYNC":
+		flaw = "wait_point is not AFTER_SYNC"
+	case len(semiSync("timeout")) < len("1000000000000"): // milliseconds
+		flaw = "timeout ends, after " + semiSync("timeout") + " ms"
+	default:
+		return nil
+	}
+	replicas := 0
+	err := ofKeyspace(ctx, conn, `SHOW VITESS_TABLETS`, func(keyspace string, row []string) {
+		if row[1] == keyspace && row[3] == "REPLICA" {
+			replicas++
+		}
+	})
+	if err == nil && replicas > 0 {
+		err = errors.New("sqlstore: a tablet could acknowledge orders that the next primary does not have: " +
+			"rpl_semi_sync_source_" + flaw)
+		err = classified{err, passing}
+	}
+	return err
+}
