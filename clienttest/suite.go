@@ -58,18 +58,21 @@ func run(t *testing.T, s *suite) {
 		chapters = slices.DeleteFunc(chapters,
 			func(c *chapter) bool { return !slices.Contains(s.kinds, c.kind) })
 	}
+	defer func() {
+		for _, c := range chapters {
+			for _, m := range c.meetings {
+				m.wait()
+			}
+		}
+	}()
 	for i, c := range chapters {
+		// In real time, all faults are met at the same time, once the client has shown that it can do
+		// without any. These clients may outlive the subtest.
+		start := func() { s.startAll(t, chapters[i:]) }
 		t.Run(string(c.kind), func(t *testing.T) {
 			s.need(t, c.needs, c.what)
-			// In real time, all faults are met at the same time, once the client has shown that
-			// it can do without any.
-			s.check(t, c, func() { s.startAll(t, chapters[i:]) })
+			s.check(t, c, start)
 		})
-	}
-	for _, c := range chapters {
-		for _, m := range c.meetings {
-			m.wait()
-		}
 	}
 	if s.missing != nil && !testing.Verbose() {
 		// Package testing shows nothing of a test that passes.

@@ -462,8 +462,8 @@ func TestClientsInTrouble(t *testing.T) {
 func TestClientsPassTheSuite(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
 		long.Test(t)
-		clienttest.Run(t, func(_ *testing.T, service clienttest.Service) clienttest.Client {
-			return suiteClient{l.start(t, service.URL)} // which all chapters of the suite outlive
+		clienttest.Run(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
+			return suiteClient{l.start(t, service.URL)}
 		})
 	})
 }
