@@ -1,7 +1,4 @@
-// Package clients tests what generators and other tools make of openapi.json, and the clients in
-// folder clients of the repository.
-//
-// What the tools make is compiled with the files in testdata, and kept nowhere.
+// Package clients tests the clients in folder clients of the repository.
 //
 // A program in testdata/runners does with one of those clients what lines of JSON on its standard
 // input say, at the service in STOREFRONT_URL, and prints a line of what came of each:

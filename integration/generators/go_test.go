@@ -1,4 +1,4 @@
-package clients
+package generators
 
 import (
 	"encoding/json"
