@@ -1,0 +1,55 @@
+package vitess
+
+import (
+	"fmt"
+	"testing"
+
+	"example.com/storefront/integration/internal/leak"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/integration/vitess/internal/cluster"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// vschema is what an operator applies before the first Migrate.
+const vschema = "../../sqlstore/vschema.json"
+
+// ranges are the names of the shards of a keyspace, by how many they are.
+var ranges = map[int][]string{
+	1: {"0"},
+	2: {"-80", "80-"},
+	4: {"-40", "40-80", "80-c0", "c0-"},
+}
+
+// clusters are those that the tests of this binary share, by the number of shards. Each shard has one
+// tablet: nobody kills it.
+var clusters = make(map[int]*cluster.Cluster)
+
+// A keyspace is a cluster and the store's tables in it.
+type keyspace struct {
+	*cluster.Cluster
+	*testdb.DB // by way of the first vtgate
+}
+
+// onShards runs a test on a keyspace of one, two and four shards with empty tables. Tests that use it run
+// one after the other.
+func onShards(t *testing.T, test func(t *testing.T, k keyspace)) {
+	for _, shards := range []int{1, 2, 4} {
+		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) { test(t, shared(t, shards)) })
+	}
+}
+
+// shared returns the keyspace of so many shards that the tests share.
+func shared(t *testing.T, shards int) keyspace {
+	t.Helper()
+	c := clusters[shards]
+	if c == nil {
+		c = cluster.StartShared(t, cluster.Options{Shards: ranges[shards], Tablets: 1, Gates: 2})
+		c.ApplyVSchema(t, vschema)
+		clusters[shards] = c
+	}
+	c.ShowLogs(t)
+	d := testdb.New(t, "mysql", c.Gates[0].DSN())
+	d.Clear(t)
+	return keyspace{c, d}
+}
