@@ -292,6 +292,7 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		"no bytes":                   {postgres, "BYTES", nil, "bytea_output"},
 		"bytes that cannot be given": {postgres, "BYTES", stateError("22P02"), "bytea_output"},
 		"rows that are not shown":    {mysql, "LIMIT", []driver.Value{"1", int64(0)}, "sql_select_limit"},
+		"no row that is shown":       {mysql, "LIMIT", []driver.Value{"0", int64(0)}, "sql_select_limit"},
 		"a clock that stands":        {mysql, "LIMIT", []driver.Value{"18446744073709551615", int64(400_000)}, "timestamp"},
 		"no file":                    {sqlite, "PRAGMAS", []driver.Value{"", "wal", int64(0), int64(0)}, "no file"},
 		"no journal":                 {sqlite, "PRAGMAS", []driver.Value{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},

@@ -24,6 +24,7 @@ import (
 func newVtgate(answer func(query string, args []driver.Value) ([][]driver.Value, error)) *fakeDB {
 	f := newFakeDB(mysql)
 	f.server.says["VERSION"] = "8.4.6-Vitess"
+	f.server.says["LIMIT"] = []driver.Value{"0", int64(0)} // none
 	f.server.variables = map[string]string{
 		"autocommit": "1", "sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1",
 		"rpl_semi_sync_source_enabled": "ON", "rpl_semi_sync_source_wait_point": "AFTER_SYNC",
