@@ -552,6 +552,8 @@ var mySQLClasses = map[uint64]class{
 	3799: notPrimary, // Group Replication: leaving
 	4031: lost,       // closed as it was idle
 	4151: lost,       // the account is locked (MariaDB)
+	8002: conflict,   // TiDB: write conflict
+	8005: conflict,   // TiDB: write conflict
 	8022: passing,    // TiDB: retry
 	8028: passing,    // TiDB: schema changed
 	9001: lost,       // TiDB: storage away

@@ -19,6 +19,7 @@ var ranges = map[int][]string{
 	1: {"0"},
 	2: {"-80", "80-"},
 	4: {"-40", "40-80", "80-c0", "c0-"},
+	8: {"-20", "20-40", "40-60", "60-80", "80-a0", "a0-c0", "c0-e0", "e0-"},
 }
 
 // clusters are those that the tests of this binary share, by the number of shards. Each shard has one
@@ -40,7 +41,7 @@ func onShards(t *testing.T, test func(t *testing.T, k keyspace)) {
 }
 
 // shared returns the keyspace of so many shards that the tests share.
-func shared(t *testing.T, shards int) keyspace {
+func shared(t testing.TB, shards int) keyspace {
 	t.Helper()
 	c := clusters[shards]
 	if c == nil {
