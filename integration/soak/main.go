@@ -5,6 +5,8 @@
 //	go run ./integration/soak -for 8h
 //	go run ./integration/soak -for 1h -seed 7 -run 'clusters|Kills'
 //
+// integration/vitess/fetch has built Vitess before, unless -run leaves that out.
+//
 // It prints a line for each run. If a test fails, it also prints what the test has printed and the
 // command that runs it again by its seed, and the exit status is 1.
 package main
@@ -37,6 +39,14 @@ type target struct {
 	flags      string // with {} for the seed, or {time} for the target's share of the time
 }
 
+// env returns what the go command must know to build the tests.
+func (g target) env() []string {
+	if g.pkg == "integration/vitess" {
+		return []string{"GOWORK=off"} // it is in no workspace
+	}
+	return nil
+}
+
 var targets = []target{
 	{"integration/faults", "^TestAtOnce$", "-seed={}"},
 	{"integration/faults", "Cuts$", "-seed={}"},
@@ -44,6 +54,7 @@ var targets = []target{
 	{"integration/clusters", ".", "-seed={}"},
 	{"integration/releases", "SideBySide", ""},
 	{"integration/clients", "^TestClientsPassTheSuite$", ""},
+	{"integration/vitess", ".", ""},
 	{"integration/soak", "^TestDurableDoesNotGrow$", "-seed={} -for={time}"},
 }
 
@@ -103,8 +114,9 @@ func soak(ctx context.Context, w io.Writer, targets []target, seed uint64, lasts
 			}
 			binary := filepath.Join(dir, strings.ReplaceAll(g.pkg, "/", "-"))
 			if seed == first {
-				if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary,
-					"./"+g.pkg).CombinedOutput(); err != nil {
+				build := exec.CommandContext(ctx, "go", "-C", g.pkg, "test", "-c", "-o", binary, ".")
+				build.Env = append(os.Environ(), g.env()...)
+				if out, err := build.CombinedOutput(); err != nil {
 					return fmt.Errorf("%s does not compile: %w\n%s", g.pkg, err, out)
 				}
 			}
@@ -113,7 +125,7 @@ func soak(ctx context.Context, w io.Writer, targets []target, seed uint64, lasts
 			started := time.Now()
 			test := exec.CommandContext(ctx, binary,
 				append([]string{"-test.run", g.tests, "-test.timeout", "0"}, strings.Fields(flags)...)...)
-			test.Dir = g.pkg
+			test.Dir, test.Env = g.pkg, append(os.Environ(), g.env()...)
 			out, err := test.CombinedOutput()
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -123,8 +135,8 @@ func soak(ctx context.Context, w io.Writer, targets []target, seed uint64, lasts
 				time.Since(started).Round(time.Second))
 			if err != nil {
 				failed++
-				fmt.Fprintf(w, "%s\nTo run it again: %s=1 go test -timeout 0 ./%s -run '%s' -args %s\n", out,
-					long.Variable, g.pkg, g.tests, flags)
+				fmt.Fprintf(w, "%s\nTo run it again: %s=1 go -C %s test -timeout 0 -run '%s' . -args %s\n", out,
+					strings.Join(append(g.env(), long.Variable), " "), g.pkg, g.tests, flags)
 			}
 		}
 	}
