@@ -32,8 +32,9 @@ func newMySQL(version string) *mySQL {
 			UNION ALL SELECT t.table_name, '', IF(t.create_options LIKE '%partitioned%', 'partitioned',
 				CONCAT('is of ', t.engine, ', which has no transactions: ALTER TABLE ', t.table_name,
 				' ENGINE = InnoDB'))
-			FROM information_schema.tables AS t JOIN information_schema.engines AS e ON e.engine = t.engine
-			WHERE t.table_schema = database() AND t.table_name LIKE 'storefront%'
+			FROM information_schema.tables AS t
+			LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
+			WHERE t.table_schema = database() AND t.table_name LIKE 'storefront%' AND t.engine IS NOT NULL
 			AND (t.create_options LIKE '%partitioned%' OR COALESCE(e.transactions, 'NO') <> 'YES')`,
 		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
 		param:   marked,
