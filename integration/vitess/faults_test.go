@@ -3,11 +3,9 @@ package vitess
 import (
 	"database/sql"
 	"testing"
-	"time"
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/vitess/internal/cluster"
 )
 
@@ -29,11 +27,7 @@ func TestFaults(t *testing.T) {
 		return func() { failed = primary(shard, func(p *cluster.Tablet) { p.Kill(t) }) }
 	}
 	rebuild := func() { failed.Rebuild(t) }
-	// Half of the orders of a step are sent before it, and the others after it.
-	steps := []struct {
-		name string
-		do   func()
-	}{
+	underLoad(t, f, []step{
 		{"planned reparents", func() {
 			c.PlannedReparent(t, "-80")
 			c.PlannedReparent(t, "80-")
@@ -52,23 +46,6 @@ func TestFaults(t *testing.T) {
 		{"started", func() { c.Gates[1].Start(t) }},
 		{"etcd killed", func() { c.Etcd.Kill(t) }},
 		{"started", func() { c.Etcd.Start(t) }},
-	}
-	each := long.Of(150, 5_000)
-	f.Orders = each * len(steps)
-	f.BeginAdmitting()
-	for i, step := range steps {
-		f.Admit(each / 2)
-		f.WaitUntilAcknowledged(i*each + each/4)
-		before, began := f.Audit.Progress(), time.Now()
-		step.do()
-		took := time.Since(began)
-		f.Kills[step.name]++
-		f.Admit(each - each/2)
-		f.WaitUntilAcknowledged((i + 1) * each)
-		p := f.Audit.Progress()
-		t.Logf("%s (%v): %v until its orders were there, %d requests failed", step.name,
-			took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), p.Failed-before.Failed)
-	}
-	f.End()
+	})
 	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", c.Gates[0].DSN()) })
 }

@@ -8,7 +8,6 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/vitess/internal/cluster"
 )
 
@@ -19,24 +18,20 @@ func TestReshard(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Shards: ranges[1], Tablets: 1, Gates: 2})
 	c.ApplyVSchema(t, vschema)
 	f.Start(2, c.URL())
-	each := long.Of(100, 2_500)
-	f.Orders = 8 * each
-	f.Begin()
-	acknowledged := func() { f.WaitUntilAcknowledged(f.Audit.Progress().Acknowledged + each) }
-	acknowledged()
+	var steps []step
 	for old, shards := 1, 2; shards <= 4; old, shards = shards, 2*shards {
-		c.AddShards(t, ranges[shards]...)
 		workflow := fmt.Sprint("to", shards)
-		c.Reshard(t, workflow, "create", "--source-shards", strings.Join(ranges[old], ","),
-			"--target-shards", strings.Join(ranges[shards], ","))
-		for _, command := range []string{"switchtraffic", "reversetraffic", "switchtraffic"} {
-			c.Reshard(t, workflow, command)
-			f.Kills[command]++
-			acknowledged()
+		command := func(name string, args ...string) step {
+			return step{name, func() { c.Reshard(t, workflow, name, args...) }}
 		}
-		c.Reshard(t, workflow, "complete")
-		c.EndShards(t, ranges[shards])
+		steps = append(steps,
+			step{"more tablets", func() { c.AddShards(t, ranges[shards]...) }},
+			command("create", "--source-shards", strings.Join(ranges[old], ","),
+				"--target-shards", strings.Join(ranges[shards], ",")),
+			command("switchtraffic"), command("reversetraffic"), command("switchtraffic"),
+			command("complete"),
+			step{"old tablets ended", func() { c.EndShards(t, ranges[shards]) }})
 	}
-	f.End()
+	underLoad(t, f, steps)
 	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", c.Gates[0].DSN()) })
 }
