@@ -101,9 +101,9 @@ var (
 	// those of a fail-over, are of a moment.
 	statementCodes = regexp.MustCompile(`\bVT(03|05|07|09|10|12|13)\d{3}\b`)
 
-	// momentary is in errors of a primary that cannot be demoted yet, and of a transaction that can only
-	// be rolled back.
-	momentary = regexp.MustCompile(`\bVT(09031|09032|15001)\b`)
+	// momentary is in errors of a primary that cannot be demoted yet, of a transaction that can only be
+	// rolled back, and of a statement that vtgate has sent again as its shard gave the rows to another.
+	momentary = regexp.MustCompile(`\bVT(09031|09032|15001)\b|unexpected 'autocommitted' state`)
 )
 
 // vitessClass returns the class of an error by the number of vtgate, and false if that of MySQL holds. Where

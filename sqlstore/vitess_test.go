@@ -165,6 +165,7 @@ func TestVitessErrors(t *testing.T) {
 		`2002: vttablet: Can't connect to local MySQL server through socket (errno 2002) (sqlstate HY000)`:              nil,
 		`2013: vttablet: Lost connection to MySQL server during query (errno 2013) (sqlstate HY000)`:                    nil,
 		`1290: The MySQL server is running with the --super-read-only option (errno 1290) (sqlstate HY000)`:             nil,
+		`1815: VT13001: [BUG] unexpected 'autocommitted' state in transaction`:                                          nil,
 		`1105: VT09023: could not map [NULL] to a keyspace id`:                                                          errAny,
 		`1105: VT12001: unsupported: multi-shard UPDATE with LIMIT`:                                                     errAny,
 		`1815: VT13001: [BUG] unexpected`: errAny,

@@ -231,7 +231,9 @@ func (c *Cluster) addTablet(t testing.TB, shard string) *Tablet {
 		"--grpc-bind-address", "127.0.0.1", "--grpc-port", strconv.Itoa(grpc),
 		"--service-map", "grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
 		"--health-check-interval", "1s", "--replication-connect-retry", "1s",
-		"--shard-sync-retry-delay", "1s")...)
+		"--shard-sync-retry-delay", "1s",
+		// When a shard gives its rows to others, vtgate leaves transactions behind, with their locks.
+		"--queryserver-config-transaction-timeout", "12s")...)
 	c.Tablets = append(c.Tablets, a)
 	return a
 }
