@@ -2,9 +2,7 @@ package vitess
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 	"testing"
 	"time"
@@ -56,11 +54,10 @@ func (k keyspace) makeSoldOut(t *testing.T) {
 		"PRIMARY KEY (place, item))")
 }
 
-// soldOutPlace returns the place, in the table sold_out, that is in the same shard as the order of a key.
-func soldOutPlace(key storefront.IdempotencyKey) []byte {
-	text := binary.BigEndian.AppendUint64(nil, uint64(len(key.Scope)))
-	sum := sha256.Sum256(append(text, key.Scope+key.Value...))
-	return []byte{sum[0] & 0xf0}
+// shelf returns the place, of 16, that is in the same shard as the order of a key.
+func shelf(key storefront.IdempotencyKey) []byte {
+	place := sqlstore.Place(key)
+	return []byte{place[0] & 0xf0}
 }
 
 // unlessSoldOut is an Accept.
@@ -68,7 +65,7 @@ func unlessSoldOut(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKe
 	order storefront.Order) error {
 	var gone int
 	err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sold_out WHERE place = ? AND item = ?",
-		soldOutPlace(key), order.Item).Scan(&gone)
+		shelf(key), order.Item).Scan(&gone)
 	if err == nil && gone > 0 {
 		return new(testdb.SoldOut)
 	}

@@ -1,0 +1,135 @@
+package vitess
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/sqlstore"
+)
+
+// withAccept returns stores, one for each vtgate, with Accept in transactions of one shard.
+func (k keyspace) withAccept(t *testing.T, accept testdb.Accept) (stores []storefront.Store) {
+	t.Helper()
+	for _, g := range k.Gates {
+		d := testdb.Open(t, "mysql", g.DSN()+single)
+		stores = append(stores, d.OpenWith(t, &sqlstore.Options{Accept: accept}))
+	}
+	return stores
+}
+
+// TestStock has Accept take pieces of a stock, and write an event, in the shard of the order: each of 16
+// places has pieces of its own. Each buyer asks both vtgates at the same time.
+func TestStock(t *testing.T) {
+	const places, pieces, buyers = 16, 3, 120
+	accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, o storefront.Order) error {
+		place := sqlstore.Place(key)
+		taken, err := tx.ExecContext(ctx, "UPDATE stock SET pieces = pieces - 1 WHERE place = ? AND pieces > 0",
+			shelf(key))
+		if err != nil {
+			return err
+		}
+		if n, err := taken.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, new(testdb.SoldOut))
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO outbox (place, order_id) VALUES (?, ?)", place[:], o.ID)
+		return err
+	}
+	onShards(t, func(t *testing.T, k keyspace) {
+		k.AddTables(t, map[string]string{"stock": placed, "outbox": placed})
+		k.Exec(t, "DROP TABLE IF EXISTS stock", "DROP TABLE IF EXISTS outbox",
+			"CREATE TABLE stock (place BINARY(1) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL)",
+			"CREATE TABLE outbox (place BINARY(8) NOT NULL, order_id VARCHAR(255) NOT NULL, "+
+				"PRIMARY KEY (place, order_id))")
+		for place := range places {
+			k.Exec(t, fmt.Sprintf("INSERT INTO stock (place, pieces) VALUES (x'%X0', %d)", place, pieces))
+		}
+		stores := k.withAccept(t, accept)
+		var mu sync.Mutex
+		var sold []string
+		var buying sync.WaitGroup
+		running := make(chan struct{}, 8)
+		for i := range buyers {
+			running <- struct{}{}
+			buying.Go(func() {
+				defer func() { <-running }()
+				var orders [2]storefront.Order
+				var errs [2]error
+				var asking sync.WaitGroup
+				for n, store := range stores {
+					asking.Go(func() {
+						orders[n], errs[n] = testdb.Create(t.Context(), store, fmt.Sprint("buyer ", i), "teapot")
+					})
+				}
+				asking.Wait()
+				refusal, refused := errors.AsType[*storefront.Refusal](errs[0])
+				switch {
+				case orders[0] != orders[1] || (errs[0] == nil) != (errs[1] == nil):
+					t.Errorf("a buyer was answered %v, %v and %v, %v", orders[0], errs[0], orders[1], errs[1])
+				case errs[0] == nil:
+					mu.Lock()
+					defer mu.Unlock()
+					sold = append(sold, orders[0].ID)
+				case !refused || refusal.Reason != testdb.SoldOut.Reason:
+					t.Errorf("a buyer was answered %v", errs[0])
+				}
+			})
+		}
+		buying.Wait()
+		left := 0
+		for _, text := range testdb.Column(t, k.Pool, "SELECT pieces FROM stock") {
+			var n int
+			if _, err := fmt.Sscan(text, &n); err != nil || n < 0 {
+				t.Errorf("there are %s pieces left", text)
+			}
+			left += n
+		}
+		if len(sold) != places*pieces-left {
+			t.Errorf("%d pieces were sold, and of %d are left %d", len(sold), places*pieces, left)
+		}
+		for what, query := range map[string]string{
+			"orders": "SELECT id FROM storefront_orders",
+			"events": "SELECT order_id FROM outbox",
+		} {
+			got := testdb.Column(t, k.Pool, query)
+			slices.Sort(got)
+			slices.Sort(sold)
+			if diff := cmp.Diff(sold, got); diff != "" {
+				t.Errorf("%s of those that buyers know of (-want +got):\n%s", what, diff)
+			}
+		}
+	})
+}
+
+// TestAcceptStaysInItsShard has Accept write to another shard than that of the order: neither is there.
+func TestAcceptStaysInItsShard(t *testing.T) {
+	accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, o storefront.Order) error {
+		place := sqlstore.Place(key)
+		place[0] ^= 0x80
+		_, err := tx.ExecContext(ctx, "INSERT INTO elsewhere (place, order_id) VALUES (?, ?)", place[:], o.ID)
+		return err
+	}
+	k := shared(t, 2)
+	k.AddTables(t, map[string]string{"elsewhere": placed})
+	k.Exec(t, "CREATE TABLE IF NOT EXISTS elsewhere (place BINARY(8) NOT NULL, "+
+		"order_id VARCHAR(255) NOT NULL, PRIMARY KEY (place, order_id))")
+	for i, store := range k.withAccept(t, accept) {
+		for n := range 4 {
+			if o, err := testdb.Create(t.Context(), store, fmt.Sprint("key ", i, n), "kettle"); err == nil {
+				t.Errorf("with Accept in two shards, the order %v was created", o)
+			}
+		}
+	}
+	written := testdb.Column(t, k.Pool, "SELECT order_id FROM elsewhere")
+	if stored := testdb.StoredOrders(t, k.Pool); len(stored)+len(written) > 0 {
+		t.Errorf("there are the orders %v, and what Accept has written: %q", stored, written)
+	}
+}
