@@ -32,8 +32,8 @@ func TestStock(t *testing.T) {
 	const places, pieces, buyers = 16, 3, 120
 	accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, o storefront.Order) error {
 		place := sqlstore.Place(key)
-		taken, err := tx.ExecContext(ctx, "UPDATE stock SET pieces = pieces - 1 WHERE place = ? AND pieces > 0",
-			shelf(key))
+		const take = "UPDATE stock SET pieces = pieces - 1 WHERE place = ? AND pieces > 0"
+		taken, err := tx.ExecContext(ctx, take, shelf(key))
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,8 @@ func TestStock(t *testing.T) {
 				var asking sync.WaitGroup
 				for n, store := range stores {
 					asking.Go(func() {
-						orders[n], errs[n] = testdb.Create(t.Context(), store, fmt.Sprint("buyer ", i), "teapot")
+						key := fmt.Sprint("buyer ", i)
+						orders[n], errs[n] = testdb.Create(t.Context(), store, key, "teapot")
 					})
 				}
 				asking.Wait()
