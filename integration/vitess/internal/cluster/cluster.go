@@ -51,6 +51,8 @@ type Cluster struct {
 	Tablets []*Tablet
 	lastUID int
 	serving []string // the shards that have the orders
+
+	unmanaged []*Program // the vttablets of AddUnsharded
 }
 
 // A Gate is a vtgate.
@@ -162,17 +164,22 @@ func (c *Cluster) web(port int) []string {
 		"--log-format", "text"}, c.topo...)
 }
 
-// Reshard runs a command of Reshard for a workflow, such as create or switchtraffic, once it may succeed:
-// what is copied may not be there yet, or not follow closely enough.
-func (c *Cluster) Reshard(t testing.TB, workflow, command string, args ...string) (out string) {
+// Workflow runs a command of a workflow of a kind, Reshard or MoveTables, such as create or switchtraffic,
+// once it may succeed: what is copied may not be there yet, or not follow closely enough.
+func (c *Cluster) Workflow(t testing.TB, kind, name, command string, args ...string) (out string) {
 	t.Helper()
-	args = append([]string{"Reshard", "--workflow", workflow, "--target-keyspace", Keyspace, command},
-		args...)
+	args = append([]string{kind, "--workflow", name, "--target-keyspace", Keyspace, command}, args...)
 	process.WaitFor(t, fmt.Sprintf("%q succeeds", args), patience, c.Vtctld.process, func() (err error) {
 		out, err = c.TryVtctl(args...)
 		return err
 	})
 	return out
+}
+
+// Reshard runs a command of a workflow of Reshard.
+func (c *Cluster) Reshard(t testing.TB, workflow, command string, args ...string) string {
+	t.Helper()
+	return c.Workflow(t, "Reshard", workflow, command, args...)
 }
 
 // Vtctl runs a command of vtctldclient and returns what it prints.
@@ -218,22 +225,13 @@ func (c *Cluster) addTablet(t testing.TB, shard string) *Tablet {
 	t.Helper()
 	c.lastUID++
 	uid := 100 + c.lastUID
-	grpc, web := process.FreePort(), process.FreePort()
 	a := &Tablet{cluster: c, Alias: fmt.Sprintf("%s-%010d", cell, uid), Shard: shard, uid: uid}
 	a.makeData(t)
 	a.MySQL = c.program(fmt.Sprint("mysqld of ", uid), 0)
 	a.MySQL.command = []string{filepath.Join(c.in.mysql, "sbin/mysqld"),
 		"--defaults-file=" + filepath.Join(tabletDir(c.dir, uid), "my.cnf"),
 		"--log-error-verbosity=2", "--log-error="} // to standard error
-	a.Server = c.program(fmt.Sprint("vttablet ", uid), web, append(c.web(web),
-		"--tablet-path", a.Alias, "--tablet-hostname", "127.0.0.1",
-		"--init-keyspace", Keyspace, "--init-shard", shard, "--init-tablet-type", "replica",
-		"--grpc-bind-address", "127.0.0.1", "--grpc-port", strconv.Itoa(grpc),
-		"--service-map", "grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
-		"--health-check-interval", "1s", "--replication-connect-retry", "1s",
-		"--shard-sync-retry-delay", "1s",
-		// When a shard gives its rows to others, vtgate leaves transactions behind, with their locks.
-		"--queryserver-config-transaction-timeout", "12s")...)
+	a.Server = c.vttablet(a, Keyspace)
 	c.Tablets = append(c.Tablets, a)
 	return a
 }
@@ -560,6 +558,7 @@ func (c *Cluster) programs() (all []*Program) {
 	for _, a := range c.Tablets {
 		all = append(all, a.Server, a.MySQL)
 	}
+	all = append(all, c.unmanaged...)
 	if c.Etcd != nil {
 		all = append(all, c.Etcd)
 	}
