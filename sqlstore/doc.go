@@ -1,5 +1,5 @@
 // Package sqlstore is a durable [storefront.Store] over [database/sql], on
-// PostgreSQL, SQLite, MySQL and MariaDB. The program brings the driver:
+// PostgreSQL, SQLite, MySQL and MariaDB, and on Vitess, sharded. The program brings the driver:
 //
 //	db, err := sql.Open("pgx",
 //		"postgres://shop@db1,db2/shop?target_session_attrs=read-write&connect_timeout=3")

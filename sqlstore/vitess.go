@@ -98,17 +98,18 @@ const crossShard = "multi-db transaction attempted"
 
 var (
 	// statementCodes are in the errors of statements that Vitess does not take. Its other codes, such as
-	// those of a fail-over, are of a moment.
-	statementCodes = regexp.MustCompile(`\bVT(03|05|07|09|10|12|13)\d{3}\b`)
+	// those of a fail-over, are of a moment; so are internal errors (VT13001), as of a statement that vtgate
+	// has sent again because its shard gave the rows to another.
+	statementCodes = regexp.MustCompile(`\bVT(03|05|07|09|10|12)\d{3}\b`)
 
-	// momentary is in errors of a primary that cannot be demoted yet, of a transaction that can only be
-	// rolled back, and of a statement that vtgate has sent again as its shard gave the rows to another.
-	momentary = regexp.MustCompile(`\bVT(09031|09032|15001)\b|unexpected 'autocommitted' state`)
+	// momentary is in errors of a primary that cannot be demoted yet, and of a transaction that can only be
+	// rolled back.
+	momentary = regexp.MustCompile(`\bVT(09031|09032|15001)\b`)
 )
 
 // vitessClass returns the class of an error by the number of vtgate, and false if that of MySQL holds. Where
-// vtgate has no number of MySQL's, it gives 1105 or, for an error of its own calls, 1815; one that was
-// aborted, or took too long, has 1317.
+// vtgate has no number of MySQL's, it gives 1105 or, for an internal error, 1815; one that was aborted, or
+// took too long, has 1317.
 func vitessClass(number uint64, text string) (class, bool) {
 	switch number {
 	case 1105, 1815, 1317:
@@ -121,8 +122,6 @@ func vitessClass(number uint64, text string) (class, bool) {
 	case momentary.MatchString(text):
 		return passing, true
 	case statementCodes.MatchString(text):
-		return final, true
-	case number == 1815 && !strings.Contains(text, "rpc error"):
 		return final, true
 	}
 	return passing, true
