@@ -1,0 +1,89 @@
+package vitess
+
+import (
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/integration/vitess/internal/cluster"
+	"example.com/storefront/internal/must"
+)
+
+// TestReleasesSideBySide has replicas of this release and of a later one, whose Migrate adds a column on all
+// shards, under orders: the later one comes, this one is started again beside it, and the later one is taken
+// back.
+func TestReleasesSideBySide(t *testing.T) {
+	f := faulttest.New(t)
+	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 1, Gates: 2})
+	c.ApplyVSchema(t, vschema)
+	gate := testdb.Open(t, "mysql", c.Gates[0].DSN())
+	durable := must.Get(process.Durable())(t)
+	first := faulttest.NewReplica(t, durable, c.URL())
+	second := faulttest.NewReplica(t, durable, c.URL())
+	later := faulttest.NewReplica(t, laterRelease(t), c.URL())
+	start := func(r *faulttest.Replica) func() {
+		return func() {
+			if r.Process != nil {
+				r.Process.Kill()
+			}
+			r.Start()
+			r.WaitUntilServing()
+		}
+	}
+	start(first)()
+	start(second)()
+	f.Use(first, second, later)
+	steps := []struct {
+		name     string
+		do       func()
+		versions []string // of the tables after it: what is recorded stays
+	}{
+		{"nothing", func() {}, []string{"3 2"}},
+		{"later release", start(later), []string{"3 2", "4 2"}},
+		{"this one again", start(first), []string{"3 2", "4 2"}},
+		{"later one again", start(later), []string{"3 2", "4 2"}},
+		{"taken back", later.End, []string{"3 2", "4 2"}},
+		{"this one again", start(second), []string{"3 2", "4 2"}},
+	}
+	each := long.Of(80, 1_000)
+	f.Orders = each * len(steps)
+	f.BeginAdmitting()
+	for _, step := range steps {
+		f.Admit(each - admitDuring(f, each, step.do))
+		f.WaitUntilAcknowledged(f.Admitted)
+		f.Kills[step.name]++
+		got := testdb.Column(t, gate.Pool,
+			"SELECT CONCAT(version, ' ', oldest) FROM storefront_schema ORDER BY version")
+		if !slices.Equal(got, step.versions) {
+			t.Errorf("after %s, the versions are %v, want %v", step.name, got, step.versions)
+		}
+	}
+	f.End()
+	odd := testdb.Column(t, gate.Pool, "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7")
+	if len(odd) > 0 {
+		t.Errorf("%d orders are without the column of the later release, such as %s", len(odd), odd[0])
+	}
+	f.Use(first, second)
+	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", c.Gates[0].DSN()) })
+}
+
+// laterRelease builds durable as of a release whose tables have one more version and column, which its
+// statements do not name, and returns its file.
+func laterRelease(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(process.Folder(t), "later")
+	const nothing = "upgrade(context.Context, *Store) error { return nil }"
+	must.OK(t, process.GoBuildChanged(binary, "durable",
+		process.Change{File: "sqlstore/migrate.go", Old: "schemaVersion = 3", New: "schemaVersion = 4"},
+		process.Change{File: "sqlstore/vitess.go", Old: "func (e *vitess) " + nothing, New: `
+func (e *vitess) upgrade(ctx context.Context, s *Store) error {
+	return s.change(ctx, []string{"ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7"}, false)
+}`}))
+	return binary
+}
