@@ -14,10 +14,13 @@ const json = async (response) => {
 };
 
 // careful is the loop of clients/javascript and docs/wire.md. `once` sends one try, without retries
-// of its own, and resolves with its status, Retry-After and body.
+// of its own, and resolves with its status, Retry-After and body. It is left after 40 s: a signal of which a
+// library makes another may be collected, and then never aborts (nodejs/node#57736).
 async function careful(once) {
   for (let pause = 250, end = Date.now() + 12 * 3600e3; Date.now() < end; pause = Math.min(2 * pause, 60e3)) {
-    const { status, wait, text } = await once().catch(() => ({ status: 0 }));
+    const none = { status: 0 };
+    const { status, wait, text } = await Promise.race([once().catch(() => none),
+      new Promise((done) => setTimeout(done, 40e3, none))]);
     let order;
     try {
       if (status === 201) order = JSON.parse(text);
