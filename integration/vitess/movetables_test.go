@@ -34,7 +34,8 @@ func TestMoveTables(t *testing.T) {
 	forgotten := forgottenOrders(t, plain, 5)
 	var widgets []storefront.Resource
 	for i := range 20 {
-		widgets = append(widgets, storefront.MustResource(fmt.Sprint("widget ", i), map[string]int{"number": i}))
+		widgets = append(widgets,
+			storefront.MustResource(fmt.Sprint("widget ", i), map[string]int{"number": i}))
 	}
 	must.OK(t, plain.OpenWith(t, nil).Widgets.Put(t.Context(), widgets...))
 	durable := must.Get(process.Durable())(t)
