@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
@@ -112,30 +110,6 @@ func TestOldOrdersAreDeleted(t *testing.T) {
 			t.Errorf("the order whose key is remembered is %v, want %v", got, kept)
 		}
 	})
-}
-
-func TestTableIsExchanged(t *testing.T) {
-	t.Parallel()
-	d := testdb.New(t, "pgx", dbserver.Postgres.Database(t))
-	store := sqlstore.New(d.Pool, nil)
-	createAt(t, store, "old", time.Now())
-	d.RecordKey(t, "old", time.Now().Add(-26*time.Hour))
-	kept := createAt(t, store, "kept", time.Now())
-	conn := must.Get(d.Pool.Conn(t.Context()))(t)
-	for _, statement := range statementsOf(t, d, "docs/operations.md", "TestTableIsExchanged") {
-		must.Get(conn.ExecContext(t.Context(), statement))(t)
-	}
-	must.OK(t, conn.Close())
-	for name, store := range map[string]*sqlstore.Store{"a running program": store, "a new one": sqlstore.New(d.Pool, nil)} {
-		if got := createAt(t, store, "kept", time.Now()); got != kept {
-			t.Errorf("the order whose key is remembered is %v in %s, want %v", got, name, kept)
-		}
-		createAt(t, store, name, time.Now())
-		must.OK(t, errors.Join(store.Check(t.Context()), store.Migrate(t.Context())))
-	}
-	if n := len(testdb.StoredOrders(t, d.Pool)); n != 3 {
-		t.Errorf("%d orders are there, want 3", n)
-	}
 }
 
 // Keys that a database has recorded while its clock was behind are as if they were older.
