@@ -101,6 +101,9 @@ type statements struct {
 	// may be run again, and may fail because its table, column or index is there.
 	schema []string
 
+	// changed is the version with which schema last changed: tables of it, or of a later one, need none.
+	changed int64
+
 	// catalog returns rows of three texts about the tables, views and the like whose names begin with
 	// storefront_: table, column and type of each column; table, column and "unique" for each column of
 	// which a constraint allows each value once; table, "" and "partitioned" for such a table; and

@@ -48,9 +48,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	db := s.database.Load()
-	// From version 2, there is nothing to do but upgrade: other statements may wait for locks.
-	if version < 2 || missing != "" {
-		err = s.change(ctx, db.sql().schema, false)
+	// Statements that change nothing may wait for locks, too.
+	if st := db.sql(); version < st.changed || missing != "" {
+		err = s.change(ctx, st.schema, false)
 	}
 	if err == nil {
 		err = db.upgrade(ctx, s)

@@ -19,7 +19,8 @@ type mySQL struct{ statements }
 
 func newMySQL(version string) *mySQL {
 	e := &mySQL{statements{
-		schema: mySQLTables(),
+		changed: 2,
+		schema:  mySQLTables(),
 		catalog: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''),
 				c.data_type, IF(c.character_set_name <> 'utf8mb4', CONCAT(' in ', c.character_set_name), ''))
 			FROM information_schema.columns AS c JOIN information_schema.tables AS t

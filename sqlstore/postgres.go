@@ -19,6 +19,7 @@ func newPostgreSQL(schema string) *postgreSQL {
 	create := `CREATE TABLE IF NOT EXISTS ` + p
 	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
 	e := &postgreSQL{statements{
+		changed: 2,
 		schema: []string{
 			create + `storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
 			create + `storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,

@@ -42,6 +42,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 	return &sqlite{statements: statements{
 		// SQLite knows no type BYTEA, and stores bytes as it is given them. It adds no column with a
 		// computed default to a table that has rows.
+		changed: 2,
 		schema: []string{
 			create + `storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
 			create + `storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,

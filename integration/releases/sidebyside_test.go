@@ -223,6 +223,8 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	err := process.GoBuildChanged(binary, "durable", []process.Change{
 		{File: "sqlstore/migrate.go", Old: "schemaVersion = 3", New: "schemaVersion = " + strconv.Itoa(version)},
 		{File: "sqlstore/migrate.go", Old: "schemaOldest = 2", New: "schemaOldest = " + strconv.Itoa(oldest)},
+		{File: "sqlstore/sqlite.go", Old: "changed: 2", New: "changed: " + strconv.Itoa(version)},
+		{File: "sqlstore/postgres.go", Old: "changed: 2", New: "changed: " + strconv.Itoa(version)},
 		{File: "sqlstore/sqlite.go", Old: portable, New: portable + added},
 		{File: "sqlstore/mysql.go", Old: portable, New: portable + added},
 		{File: "sqlstore/postgres.go", Old: postgres, New: postgres +
