@@ -1,11 +1,11 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -294,15 +294,13 @@ func (st *statements) rowsOf(attempts []*attempt) (args []any) {
 
 // byShard returns the items of each shard, which keep their order.
 func byShard[T any](items []T, shard func(T) int) (parts [][]T) {
-	items = slices.Clone(items)
-	slices.SortStableFunc(items, func(a, b T) int { return cmp.Compare(shard(a), shard(b)) })
-	for len(items) > 0 {
-		n := 1
-		for n < len(items) && shard(items[n]) == shard(items[0]) {
-			n++
-		}
-		parts = append(parts, items[:n])
-		items = items[n:]
+	of := make(map[int][]T)
+	for _, item := range items {
+		n := shard(item)
+		of[n] = append(of[n], item)
+	}
+	for _, n := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, of[n])
 	}
 	return parts
 }

@@ -125,7 +125,7 @@ func (e *mySQL) insertFree(ctx context.Context, c *session, attempts []*attempt,
 		if lookErr != nil {
 			return lookErr
 		}
-		attempts = slices.DeleteFunc(slices.Clone(attempts), func(a *attempt) bool { return taken[a.hash] })
+		attempts = slices.DeleteFunc(attempts, func(a *attempt) bool { return taken[a.hash] })
 		if len(attempts) == 0 {
 			return nil
 		}
@@ -344,10 +344,10 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, opts *Options, version str
 	if err != nil {
 		return nil, err
 	}
-	// vtgate may be told to give another version, but shows its own settings as numbers.
-	if strings.Contains(version, "Vitess") || settings["autocommit"] == "1" {
+	// vtgate may be told to give another version.
+	if strings.Contains(version, "Vitess") || areOfVtgate(settings) {
 		e := newVitess(opts.Accept != nil)
-		if err := e.look(ctx, conn); err != nil {
+		if err := e.lookAt(ctx, conn, settings); err != nil {
 			return nil, err
 		}
 		return e, nil
@@ -411,9 +411,8 @@ func mySQLSettings(ctx context.Context, conn *sql.Conn) (map[string]string, erro
 	if err != nil {
 		return nil, err
 	}
-	// vtgate, which shows numbers, has no limit where it says 0.
-	vtgate := settings["autocommit"] == "0" || settings["autocommit"] == "1"
-	if limit != "" && limit != "18446744073709551615" && (limit != "0" || !vtgate) {
+	// vtgate has no limit where it says 0.
+	if limit != "" && limit != "18446744073709551615" && (limit != "0" || !areOfVtgate(settings)) {
 		return nil, fmt.Errorf("sqlstore: with sql_select_limit = %s, some orders would not be found; "+
 			"it must be DEFAULT", limit)
 	}

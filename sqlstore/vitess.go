@@ -271,12 +271,21 @@ func (e *vitess) forgetSome(ctx context.Context, s *Store, before time.Time, ids
 		slices.Concat([]any{before.UnixMilli()}, places(hashes), hashes)...)
 }
 
-// look returns an error if a setting of vtgate, or of a shard at random, would break a promise.
+// areOfVtgate reports whether vtgate has shown these settings: it shows its own as numbers.
+func areOfVtgate(settings map[string]string) bool {
+	return settings["autocommit"] == "0" || settings["autocommit"] == "1"
+}
+
 func (e *vitess) look(ctx context.Context, conn *sql.Conn) error {
 	settings, err := mySQLSettings(ctx, conn)
 	if err != nil {
 		return err
 	}
+	return e.lookAt(ctx, conn, settings)
+}
+
+// lookAt returns an error if a setting of vtgate, or of a shard at random, would break a promise.
+func (e *vitess) lookAt(ctx context.Context, conn *sql.Conn, settings map[string]string) error {
 	for _, name := range []string{"sync_binlog", "innodb_flush_log_at_trx_commit"} {
 		if value, ok := settings[name]; ok && value != "1" {
 			return fmt.Errorf("sqlstore: with %s = %s, a tablet could lose orders in a crash; it must be 1",
