@@ -295,15 +295,15 @@ func (c *Cache[V]) run(ctx context.Context, call *call[V]) {
 // wait waits until the call ends or ctx is done. The last request to leave cancels the
 // call.
 func (c *Cache[V]) wait(ctx context.Context, call *call[V]) (value V, err error) {
+	defer c.leave(call)
 	select {
 	case <-call.done:
 	case <-ctx.Done():
 	}
-	c.leave(call)
 	select {
 	case <-call.done:
 		return call.value, call.err
-	default:
+	default: // not what the call returns once leave has cancelled it
 		return value, ctx.Err()
 	}
 }
