@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -13,6 +14,9 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/integration/vitess/internal/cluster"
+	"example.com/storefront/integration/vitess/internal/stock"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -29,30 +33,10 @@ func (k keyspace) withAccept(t *testing.T, accept testdb.Accept) (stores []store
 // TestStock has Accept take pieces of a stock, and write an event, in the shard of the order: each of 16
 // places has pieces of its own. Each buyer asks both vtgates at the same time.
 func TestStock(t *testing.T) {
-	const places, pieces, buyers = 16, 3, 120
-	accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, o storefront.Order) error {
-		place := sqlstore.Place(key)
-		const take = "UPDATE stock SET pieces = pieces - 1 WHERE place = ? AND pieces > 0"
-		taken, err := tx.ExecContext(ctx, take, shelf(key))
-		if err != nil {
-			return err
-		}
-		if n, err := taken.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, new(testdb.SoldOut))
-		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO outbox (place, order_id) VALUES (?, ?)", place[:], o.ID)
-		return err
-	}
+	const pieces, buyers = 3, 120
 	onShards(t, func(t *testing.T, k keyspace) {
-		k.AddTables(t, map[string]string{"stock": placed, "outbox": placed})
-		k.Exec(t, "DROP TABLE IF EXISTS stock", "DROP TABLE IF EXISTS outbox",
-			"CREATE TABLE stock (place BINARY(1) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL)",
-			"CREATE TABLE outbox (place BINARY(8) NOT NULL, order_id VARCHAR(255) NOT NULL, "+
-				"PRIMARY KEY (place, order_id))")
-		for place := range places {
-			k.Exec(t, fmt.Sprintf("INSERT INTO stock (place, pieces) VALUES (x'%X0', %d)", place, pieces))
-		}
-		stores := k.withAccept(t, accept)
+		fillStock(t, k.Cluster, k.DB, "teapot", pieces)
+		stores := k.withAccept(t, stock.Accept)
 		var mu sync.Mutex
 		var sold []string
 		var buying sync.WaitGroup
@@ -79,35 +63,61 @@ func TestStock(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					sold = append(sold, orders[0].ID)
-				case !refused || refusal.Reason != testdb.SoldOut.Reason:
+				case !refused || refusal.Reason != "sold-out":
 					t.Errorf("a buyer was answered %v", errs[0])
 				}
 			})
 		}
 		buying.Wait()
-		left := 0
-		for _, text := range testdb.Column(t, k.Pool, "SELECT pieces FROM stock") {
-			var n int
-			if _, err := fmt.Sscan(text, &n); err != nil || n < 0 {
-				t.Errorf("there are %s pieces left", text)
-			}
-			left += n
-		}
+		left := leftInStock(t, k.Pool)
 		if len(sold) != places*pieces-left {
 			t.Errorf("%d pieces were sold, and of %d are left %d", len(sold), places*pieces, left)
 		}
-		for what, query := range map[string]string{
-			"orders": "SELECT id FROM storefront_orders",
-			"events": "SELECT order_id FROM outbox",
-		} {
-			got := testdb.Column(t, k.Pool, query)
-			slices.Sort(got)
-			slices.Sort(sold)
-			if diff := cmp.Diff(sold, got); diff != "" {
-				t.Errorf("%s of those that buyers know of (-want +got):\n%s", what, diff)
-			}
-		}
+		checkOutbox(t, k.Pool, sold)
 	})
+}
+
+const places = 16
+
+// fillStock makes the tables of package stock, with so many pieces of an item at each place.
+func fillStock(t *testing.T, c *cluster.Cluster, d *testdb.DB, item string, pieces int) {
+	t.Helper()
+	c.AddTables(t, map[string]string{"stock": placed, "outbox": placed})
+	d.Exec(t, "DROP TABLE IF EXISTS stock", "DROP TABLE IF EXISTS outbox")
+	d.Exec(t, stock.Tables...)
+	for place := range places {
+		d.Exec(t, fmt.Sprintf("INSERT INTO stock (place, item, pieces) VALUES (x'%X0', '%s', %d)",
+			place, item, pieces))
+	}
+}
+
+// leftInStock returns how many pieces are left at all places.
+func leftInStock(t *testing.T, pool *sql.DB) (left int) {
+	t.Helper()
+	for _, text := range testdb.Column(t, pool, "SELECT pieces FROM stock") {
+		n := must.Get(strconv.Atoi(text))(t)
+		if n < 0 {
+			t.Errorf("there are %d pieces left", n)
+		}
+		left += n
+	}
+	return left
+}
+
+// checkOutbox expects that there are these orders, and an event of each.
+func checkOutbox(t *testing.T, pool *sql.DB, orders []string) {
+	t.Helper()
+	slices.Sort(orders)
+	for what, query := range map[string]string{
+		"orders": "SELECT id FROM storefront_orders",
+		"events": "SELECT order_id FROM outbox",
+	} {
+		got := testdb.Column(t, pool, query)
+		slices.Sort(got)
+		if diff := cmp.Diff(orders, got); diff != "" {
+			t.Errorf("%s of those that buyers know of (-want +got):\n%s", what, diff)
+		}
+	}
 }
 
 // TestAcceptStaysInItsShard has Accept write to another shard than that of the order: neither is there.

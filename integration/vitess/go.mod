@@ -11,12 +11,13 @@ replace (
 
 require (
 	example.com/storefront v0.0.0
+	example.com/storefront/durable v0.0.0
 	example.com/storefront/integration v0.0.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/go-cmp v0.7.0
 )
 
 require (
-	example.com/storefront/durable v0.0.0 // indirect
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -8,6 +8,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/vitess/internal/cluster"
 )
 
@@ -32,6 +33,6 @@ func TestReshard(t *testing.T) {
 			command("complete"),
 			step{"old tablets ended", func() { c.EndShards(t, ranges[shards]) }})
 	}
-	underLoad(t, f, steps)
+	underLoad(t, f, long.Of(300, 10_000), steps)
 	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", c.Gates[0].DSN()) })
 }

@@ -15,14 +15,13 @@ type step struct {
 	do   func()
 }
 
-// underLoad takes steps, each beside orders that come at a pace, and with as many that come at once after
-// it. All are acknowledged before the next step.
-func underLoad(t *testing.T, f *faulttest.Test, steps []step) {
+// underLoad takes steps, each with so many orders: half of them come at a pace while the step is taken, as
+// long as it takes, and the others at once after it. All are acknowledged before the next step.
+func underLoad(t *testing.T, f *faulttest.Test, each int, steps []step) {
+	t.Helper()
 	pace := time.NewTicker(20 * time.Millisecond)
 	defer pace.Stop()
-	each := 300
 	if long.Run() {
-		each = 10_000
 		pace.Reset(2 * time.Millisecond)
 	}
 	f.Orders = each * len(steps)

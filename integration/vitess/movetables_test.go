@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,10 +57,7 @@ func TestMoveTables(t *testing.T) {
 	move := func(command string, args ...string) func() {
 		return func() { c.Workflow(t, "MoveTables", "move", command, args...) }
 	}
-	steps := []struct {
-		name string
-		do   func()
-	}{
+	underLoad(t, f, long.Of(80, 1_000), []step{
 		{"vttablet", func() {
 			c.AddUnsharded(t, old, cluster.Database{
 				Addr: server.Addr(), Name: "shop", User: "vitess", Password: "secret"})
@@ -91,22 +87,7 @@ func TestMoveTables(t *testing.T) {
 		{"reversetraffic", move("reversetraffic")},
 		{"switchtraffic", move("switchtraffic")},
 		{"complete", move("complete")},
-	}
-	each := long.Of(80, 1_000)
-	f.Orders = each * len(steps)
-	f.BeginAdmitting()
-	for _, step := range steps {
-		p, began := f.Audit.Progress(), time.Now()
-		rest := each - admitDuring(f, each, step.do)
-		took := time.Since(began)
-		f.Admit(rest)
-		f.WaitUntilAcknowledged(f.Admitted)
-		f.Kills[step.name]++
-		t.Logf("%s took %v, beside %d orders; %d more by %v, with %d failed requests", step.name,
-			took.Round(time.Millisecond), each-rest, rest, time.Since(began).Round(time.Millisecond),
-			f.Audit.Progress().Failed-p.Failed)
-	}
-	f.End()
+	})
 
 	if left := testdb.Column(t, plain.Pool, "SHOW TABLES LIKE 'storefront%'"); len(left) > 0 {
 		t.Errorf("the server still has the tables %v", left)
@@ -124,31 +105,6 @@ func TestMoveTables(t *testing.T) {
 	}
 	f.Use(after...)
 	f.Check(func() *sql.DB { return gate.Pool })
-}
-
-// admitDuring admits up to so many orders one after the other until do returns, and returns how many.
-func admitDuring(f *faulttest.Test, most int, do func()) (admitted int) {
-	done := make(chan struct{})
-	var admitting sync.WaitGroup
-	admitting.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for admitted < most {
-			select {
-			case <-tick.C:
-				f.Admit(1)
-				admitted++
-			case <-done:
-				return
-			}
-		}
-	})
-	func() {
-		defer admitting.Wait()
-		defer close(done)
-		do()
-	}()
-	return admitted
 }
 
 // tables returns the names of the store's tables.

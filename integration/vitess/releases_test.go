@@ -27,44 +27,30 @@ func TestReleasesSideBySide(t *testing.T) {
 	first := faulttest.NewReplica(t, durable, c.URL())
 	second := faulttest.NewReplica(t, durable, c.URL())
 	later := faulttest.NewReplica(t, laterRelease(t), c.URL())
-	start := func(r *faulttest.Replica) func() {
+	start := func(r *faulttest.Replica, versions ...string) func() {
 		return func() {
 			if r.Process != nil {
 				r.Process.Kill()
 			}
 			r.Start()
 			r.WaitUntilServing()
+			got := testdb.Column(t, gate.Pool,
+				"SELECT CONCAT(version, ' ', oldest) FROM storefront_schema ORDER BY version")
+			if !slices.Equal(got, versions) {
+				t.Errorf("the versions are %v, want %v", got, versions)
+			}
 		}
 	}
-	start(first)()
-	start(second)()
+	start(first, "3 2")()
+	start(second, "3 2")()
 	f.Use(first, second, later)
-	steps := []struct {
-		name     string
-		do       func()
-		versions []string // of the tables after it: what is recorded stays
-	}{
-		{"nothing", func() {}, []string{"3 2"}},
-		{"later release", start(later), []string{"3 2", "4 2"}},
-		{"this one again", start(first), []string{"3 2", "4 2"}},
-		{"later one again", start(later), []string{"3 2", "4 2"}},
-		{"taken back", later.End, []string{"3 2", "4 2"}},
-		{"this one again", start(second), []string{"3 2", "4 2"}},
-	}
-	each := long.Of(80, 1_000)
-	f.Orders = each * len(steps)
-	f.BeginAdmitting()
-	for _, step := range steps {
-		f.Admit(each - admitDuring(f, each, step.do))
-		f.WaitUntilAcknowledged(f.Admitted)
-		f.Kills[step.name]++
-		got := testdb.Column(t, gate.Pool,
-			"SELECT CONCAT(version, ' ', oldest) FROM storefront_schema ORDER BY version")
-		if !slices.Equal(got, step.versions) {
-			t.Errorf("after %s, the versions are %v, want %v", step.name, got, step.versions)
-		}
-	}
-	f.End()
+	underLoad(t, f, long.Of(80, 1_000), []step{ // what is recorded stays
+		{"later release", start(later, "3 2", "4 2")},
+		{"this one again", start(first, "3 2", "4 2")},
+		{"later one again", start(later, "3 2", "4 2")},
+		{"taken back", later.End},
+		{"this one again", start(second, "3 2", "4 2")},
+	})
 	odd := testdb.Column(t, gate.Pool, "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7")
 	if len(odd) > 0 {
 		t.Errorf("%d orders are without the column of the later release, such as %s", len(odd), odd[0])

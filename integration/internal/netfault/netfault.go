@@ -21,7 +21,7 @@ import (
 // test has it do something else. It is the network, where that fails and the
 // processes do not.
 type Proxy struct {
-	Port     int // of 127.0.0.1
+	Port     int // of 127.0.0.1, but for StartAt
 	protocol Protocol
 	server   string
 	running  sync.WaitGroup
@@ -86,7 +86,13 @@ func (f Fault) String() string {
 // test.
 func Start(t testing.TB, protocol Protocol, server string) *Proxy {
 	t.Helper()
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	return StartAt(t, "127.0.0.1:0", protocol, server)
+}
+
+// StartAt is Start for a proxy that clients must find at an address.
+func StartAt(t testing.TB, addr string, protocol Protocol, server string) *Proxy {
+	t.Helper()
+	listener := must.Get(net.Listen("tcp", addr))(t)
 	p := &Proxy{
 		Port:     listener.Addr().(*net.TCPAddr).Port,
 		protocol: protocol,

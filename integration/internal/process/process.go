@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -305,29 +306,41 @@ func LogTail(name string) string {
 		errors.Join(errors.New(strings.TrimSpace(string(text))), err))
 }
 
+// ports are those that FreePort has returned, with what keeps other test binaries from them.
 var ports struct {
 	sync.Mutex
-	given map[int]bool
+	given map[int]net.Listener
 }
 
-// FreePort returns a port of 127.0.0.1 that no one listens on and that this test
-// binary is given once. It is below the ports that systems take for outgoing
-// connections, so that it is still free when a server comes back to it.
+// FreePort returns a port of 127.0.0.1 that no one listens on and that, on Linux, no test binary that
+// runs is given again. It is below the ports that systems take for outgoing connections, so that it is
+// still free when a server comes back to it.
 func FreePort() int {
 	ports.Lock()
 	defer ports.Unlock()
 	if ports.given == nil {
-		ports.given = make(map[int]bool)
+		ports.given = make(map[int]net.Listener)
 	}
 	for {
 		port := 12000 + rand.IntN(20000)
-		if ports.given[port] {
+		if _, given := ports.given[port]; given {
 			continue
+		}
+		var reserved net.Listener
+		if runtime.GOOS == "linux" { // which has names without files
+			var err error
+			reserved, err = net.Listen("unix", fmt.Sprintf("@storefront-test-port-%d", port))
+			if err != nil {
+				continue
+			}
 		}
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
-			ports.given[port] = true
+			ports.given[port] = reserved
 			return port
+		}
+		if reserved != nil {
+			reserved.Close()
 		}
 	}
 }

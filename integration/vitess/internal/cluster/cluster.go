@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
@@ -35,6 +36,7 @@ type Options struct {
 	Gates    int      // how many vtgates; 0 is one
 	GateArgs []string // of each vtgate
 	VTOrc    bool     // whether VTOrc makes another tablet the primary when that has gone
+	Networks bool     // whether each tablet has a Network; not for StartShared
 }
 
 // A Cluster is a cluster of Vitess.
@@ -67,6 +69,10 @@ type Tablet struct {
 	Alias, Shard  string
 	uid           int
 	MySQL, Server *Program // mysqld and vttablet
+
+	// Network is what vtgates, vtctld and VTOrc reach the vttablet through, or nil. The mysqlds of a shard
+	// reach each other without it.
+	Network *netfault.Proxy
 }
 
 // Start starts a cluster for the time of a test.
@@ -231,7 +237,7 @@ func (c *Cluster) addTablet(t testing.TB, shard string) *Tablet {
 	a.MySQL.command = []string{filepath.Join(c.in.mysql, "sbin/mysqld"),
 		"--defaults-file=" + filepath.Join(tabletDir(c.dir, uid), "my.cnf"),
 		"--log-error-verbosity=2", "--log-error="} // to standard error
-	a.Server = c.vttablet(a, Keyspace)
+	a.Server = c.vttablet(t, a, Keyspace)
 	c.Tablets = append(c.Tablets, a)
 	return a
 }

@@ -88,7 +88,7 @@ var install = sync.OnceValues(func() (*programs, error) {
 // mysqlSettings are for many small servers on one machine. A collation without regard to case is
 // the harder case.
 const mysqlSettings = `
-bind-address = 127.0.0.1
+bind-address = 127.0.0.1,127.0.0.2
 innodb_buffer_pool_size = 64M
 innodb_redo_log_capacity = 32M
 innodb_lock_wait_timeout = 2

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -31,7 +32,7 @@ func (c *Cluster) AddUnsharded(t testing.TB, keyspace string, d Database) {
 	for _, purpose := range []string{"app", "appdebug", "allprivs", "dba", "filtered", "repl"} {
 		flags = append(flags, "--db-"+purpose+"-user", d.User, "--db-"+purpose+"-password", d.Password)
 	}
-	a.Server = c.vttablet(a, keyspace, flags...)
+	a.Server = c.vttablet(t, a, keyspace, flags...)
 	c.unmanaged = append(c.unmanaged, a.Server)
 	a.Server.Start(t)
 	process.WaitFor(t, a.Alias+" is the primary of "+keyspace, patience, a.Server.process, func() error {
@@ -44,10 +45,16 @@ func (c *Cluster) AddUnsharded(t testing.TB, keyspace string, d Database) {
 }
 
 // vttablet returns a vttablet that is down.
-func (c *Cluster) vttablet(a *Tablet, keyspace string, more ...string) *Program {
+func (c *Cluster) vttablet(t testing.TB, a *Tablet, keyspace string, more ...string) *Program {
 	grpc, web := process.FreePort(), process.FreePort()
+	host := "127.0.0.1"
+	if c.opts.Networks { // at an address of its own, but with the port that the topology has
+		host = "127.0.0.2"
+		a.Network = netfault.StartAt(t, fmt.Sprint(host, ":", grpc), netfault.AnyProtocol,
+			fmt.Sprint("127.0.0.1:", grpc))
+	}
 	return c.program(fmt.Sprint("vttablet ", a.uid), web, append(append(c.web(web),
-		"--tablet-path", a.Alias, "--tablet-hostname", "127.0.0.1",
+		"--tablet-path", a.Alias, "--tablet-hostname", host,
 		"--init-keyspace", keyspace, "--init-shard", a.Shard, "--init-tablet-type", "replica",
 		"--grpc-bind-address", "127.0.0.1", "--grpc-port", strconv.Itoa(grpc),
 		"--service-map", "grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
