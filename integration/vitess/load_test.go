@@ -9,7 +9,8 @@ import (
 	"example.com/storefront/integration/internal/long"
 )
 
-// A step is what is done to a cluster while orders are created.
+// A step is what is done to a cluster while orders are created. One without a name prepares the next one,
+// before orders are created.
 type step struct {
 	name string
 	do   func()
@@ -24,10 +25,19 @@ func underLoad(t *testing.T, f *faulttest.Test, each int, steps []step) {
 	if long.Run() {
 		pace.Reset(2 * time.Millisecond)
 	}
-	f.Orders = each * len(steps)
+	f.Orders = 0
+	for _, s := range steps {
+		if s.name != "" {
+			f.Orders += each
+		}
+	}
 	f.BeginAdmitting()
-	for i, s := range steps {
-		began := time.Now()
+	for _, s := range steps {
+		if s.name == "" {
+			s.do()
+			continue
+		}
+		before, began := f.Admitted, time.Now()
 		var pacing sync.WaitGroup
 		done := make(chan struct{})
 		pacing.Go(func() {
@@ -45,16 +55,16 @@ func underLoad(t *testing.T, f *faulttest.Test, each int, steps []step) {
 			pacing.Wait()
 		})
 		defer stop()
-		f.WaitUntilAcknowledged(i*each + 10)
-		before, doing := f.Audit.Progress(), time.Now()
+		f.WaitUntilAcknowledged(before + 10)
+		failed, doing := f.Audit.Progress().Failed, time.Now()
 		s.do()
 		did := time.Since(doing)
 		f.Kills[s.name]++
 		stop()
-		f.Admit((i+1)*each - f.Admitted)
-		f.WaitUntilAcknowledged((i + 1) * each)
+		f.Admit(before + each - f.Admitted)
+		f.WaitUntilAcknowledged(before + each)
 		t.Logf("%s: %v, %v with its orders, of which %d requests failed", s.name, did.Round(time.Millisecond),
-			time.Since(began).Round(time.Millisecond), f.Audit.Progress().Failed-before.Failed)
+			time.Since(began).Round(time.Millisecond), f.Audit.Progress().Failed-failed)
 	}
 	f.End()
 }

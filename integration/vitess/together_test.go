@@ -20,11 +20,11 @@ func TestUse(t *testing.T) {
 // no call may wait for another in one shard, and be waited for in the next one.
 func TestPutsOfTheSameResources(t *testing.T) {
 	onShards(t, func(t *testing.T, k keyspace) {
-		const many = 200
+		const many, rounds = 40, 40
 		var up, down []storefront.Resource
 		for i := range many {
-			up = append(up, storefront.MustResource(fmt.Sprintf("u%03d", i), nil))
-			down = append(down, storefront.MustResource(fmt.Sprintf("u%03d", many-1-i), nil))
+			up = append(up, storefront.MustResource(fmt.Sprintf("u%02d", i), nil))
+			down = append(down, storefront.MustResource(fmt.Sprintf("u%02d", many-1-i), nil))
 		}
 		var putting sync.WaitGroup
 		for i := range 8 {
@@ -33,7 +33,7 @@ func TestPutsOfTheSameResources(t *testing.T) {
 			store := sqlstore.New(testdb.Open(t, "mysql", dsn).Pool, patient)
 			resources := [][]storefront.Resource{up, down}[i/2%2]
 			putting.Go(func() {
-				for range 3 {
+				for range rounds {
 					if err := store.Users.Put(t.Context(), resources...); err != nil {
 						t.Error(err)
 					}
