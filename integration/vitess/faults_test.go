@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 	defer others.Wait()
 	defer stop()
 	others.Go(func() { h.call(calling, c.Gates, 2) })
-	underLoad(t, f, eachFault, faults(t, f, c))
+	underLoad(t, f, long.Of(300, 10_000), faults(t, f, c))
 	stop()
 	others.Wait()
 	h.check()
@@ -53,7 +53,7 @@ func TestFaultsWithAccept(t *testing.T) {
 		c.Gates[0].Addr(), c.Gates[1].Addr())
 	url := "mysql://root@" + balancer + "/" + cluster.Keyspace + "?" + single[1:]
 	f.Use(faulttest.StartReplicas(t, seller, 2, url)...)
-	underLoad(t, f, eachFault, faults(t, f, c))
+	underLoad(t, f, long.Of(200, 1_000), faults(t, f, c))
 	f.Check(func() *sql.DB { return gate.Pool })
 	left, sold := leftInStock(t, gate.Pool), sum(t, gate.Pool, "SELECT SUM(qty) FROM storefront_orders")
 	if left != places*pieces-sold {
@@ -61,9 +61,6 @@ func TestFaultsWithAccept(t *testing.T) {
 	}
 	checkOutbox(t, gate.Pool, testdb.Column(t, gate.Pool, "SELECT id FROM storefront_orders"))
 }
-
-// eachFault is how many orders each fault has.
-var eachFault = long.Of(300, 10_000)
 
 func startFaulty(t *testing.T) *cluster.Cluster {
 	t.Helper()

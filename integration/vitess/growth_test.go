@@ -33,6 +33,6 @@ func TestReshard(t *testing.T) {
 			command("complete"),
 			step{"old tablets ended", func() { c.EndShards(t, ranges[shards]) }})
 	}
-	underLoad(t, f, long.Of(300, 10_000), steps)
+	underLoad(t, f, long.Of(300, 2_000), steps)
 	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", c.Gates[0].DSN()) })
 }

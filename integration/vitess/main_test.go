@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"example.com/storefront/integration/internal/leak"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/integration/vitess/internal/cluster"
 )
@@ -32,10 +33,14 @@ type keyspace struct {
 	*testdb.DB // by way of the first vtgate
 }
 
-// onShards runs a test on a keyspace of one, two and four shards with empty tables. Tests that use it run
-// one after the other.
+// onShards runs a test on a keyspace of two shards with empty tables or, if integration/soak runs it, also of
+// one and of four. Tests that use it run one after the other.
 func onShards(t *testing.T, test func(t *testing.T, k keyspace)) {
-	for _, shards := range []int{1, 2, 4} {
+	counts := []int{2}
+	if long.Run() {
+		counts = []int{1, 2, 4}
+	}
+	for _, shards := range counts {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) { test(t, shared(t, shards)) })
 	}
 }

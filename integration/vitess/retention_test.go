@@ -17,10 +17,10 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-// TestRetention forgets the keys of many orders in four shards by two stores at once, and then deletes the
+// TestRetention forgets the keys of many orders in several shards by two stores at once, and then deletes the
 // orders, a thousand of each shard by a statement, while others are created, whose keys stay.
 func TestRetention(t *testing.T) {
-	k := shared(t, 4)
+	k := shared(t, long.Of(2, 4))
 	old := long.Of(20_000, 1_000_000)
 	expired := time.Now().Add(-storefront.KeyLifetime)
 	began := time.Now()
