@@ -23,14 +23,14 @@ var ranges = map[int][]string{
 	8: {"-20", "20-40", "40-60", "60-80", "80-a0", "a0-c0", "c0-e0", "e0-"},
 }
 
-// clusters are those that the tests of this binary share, by the number of shards. Each shard has one
-// tablet: nobody kills it.
+// clusters are those that the tests of this binary share, by the number of shards.
 var clusters = make(map[int]*cluster.Cluster)
 
 // A keyspace is a cluster and the store's tables in it.
 type keyspace struct {
 	*cluster.Cluster
 	*testdb.DB // by way of the first vtgate
+	shards     int
 }
 
 // onShards runs a test on a keyspace of two shards with empty tables or, if integration/soak runs it, also of
@@ -50,12 +50,16 @@ func shared(t testing.TB, shards int) keyspace {
 	t.Helper()
 	c := clusters[shards]
 	if c == nil {
-		c = cluster.StartShared(t, cluster.Options{Shards: ranges[shards], Tablets: 1, Gates: 2})
+		tablets := 1 // of each shard: nobody kills it
+		if shards == 2 {
+			tablets = long.Of(1, 3)
+		}
+		c = cluster.StartShared(t, cluster.Options{Shards: ranges[shards], Tablets: tablets, Gates: 2})
 		c.ApplyVSchema(t, vschema)
 		clusters[shards] = c
 	}
 	c.ShowLogs(t)
 	d := testdb.New(t, "mysql", c.Gates[0].DSN())
 	d.Clear(t)
-	return keyspace{c, d}
+	return keyspace{c, d, shards}
 }

@@ -51,7 +51,7 @@ func TestAnOrderTouchesOneShard(t *testing.T) {
 				}
 				create(0, "which opens a connection", "kettle", nil)()
 				used := make(map[string]bool)
-				for i := range 8 * len(ranges[len(k.Tablets)]) {
+				for i := range 8 * k.shards {
 					key := fmt.Sprint(name, " ", i)
 					first := touched("an order", create(i, key, "kettle", nil))
 					again := touched("its replay", create(i, key, "kettle", nil))
@@ -61,8 +61,8 @@ func TestAnOrderTouchesOneShard(t *testing.T) {
 					}
 					used[first] = true
 				}
-				if len(used) != len(k.Tablets) {
-					t.Errorf("orders are in the shards %v, want all %d", used, len(k.Tablets))
+				if len(used) != k.shards {
+					t.Errorf("orders are in the shards %v, want all %d", used, k.shards)
 				}
 			})
 		}
