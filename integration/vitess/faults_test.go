@@ -2,7 +2,6 @@ package vitess
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -34,7 +33,7 @@ func TestFaults(t *testing.T) {
 	others.Wait()
 	h.check()
 	gate.Exec(t, "DELETE FROM storefront_orders WHERE item = '"+historyItem+"'")
-	f.Check(func() *sql.DB { return gate.Pool })
+	check(t, f, c)
 }
 
 // TestFaultsWithAccept is TestFaults for orders that take pieces of a stock, by way of vtgates that stand
@@ -54,12 +53,13 @@ func TestFaultsWithAccept(t *testing.T) {
 	url := "mysql://root@" + balancer + "/" + cluster.Keyspace + "?" + single[1:]
 	f.Use(faulttest.StartReplicas(t, seller, 2, url)...)
 	underLoad(t, f, long.Of(200, 1_000), faults(t, f, c))
-	f.Check(func() *sql.DB { return gate.Pool })
+	check(t, f, c)
 	left, sold := leftInStock(t, gate.Pool), sum(t, gate.Pool, "SELECT SUM(qty) FROM storefront_orders")
 	if left != places*pieces-sold {
 		t.Errorf("of %d pieces, %d are sold and %d are left", places*pieces, sold, left)
 	}
-	checkOutbox(t, gate.Pool, testdb.Column(t, gate.Pool, "SELECT id FROM storefront_orders"))
+	all := streaming(t, c)
+	checkOutbox(t, all, testdb.Column(t, all, "SELECT id FROM storefront_orders"))
 }
 
 func startFaulty(t *testing.T) *cluster.Cluster {

@@ -1,12 +1,10 @@
 package vitess
 
 import (
-	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/vitess/internal/cluster"
@@ -34,5 +32,5 @@ func TestReshard(t *testing.T) {
 			step{"old tablets ended", func() { c.EndShards(t, ranges[shards]) }})
 	}
 	underLoad(t, f, long.Of(300, 2_000), steps)
-	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", c.Gates[0].DSN()) })
+	check(t, f, c)
 }

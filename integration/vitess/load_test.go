@@ -1,12 +1,15 @@
 package vitess
 
 import (
+	"database/sql"
 	"sync"
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
+	"example.com/storefront/integration/vitess/internal/cluster"
 )
 
 // A step is what is done to a cluster while orders are created. One without a name prepares the next one,
@@ -67,4 +70,16 @@ func underLoad(t *testing.T, f *faulttest.Test, each int, steps []step) {
 			time.Since(began).Round(time.Millisecond), f.Audit.Progress().Failed-failed)
 	}
 	f.End()
+}
+
+// check accounts for all orders.
+func check(t *testing.T, f *faulttest.Test, c *cluster.Cluster) {
+	t.Helper()
+	f.Check(func() *sql.DB { return streaming(t, c) })
+}
+
+// streaming returns connections that read any number of rows. Others get at most 10,000 of a shard.
+func streaming(t *testing.T, c *cluster.Cluster) *sql.DB {
+	t.Helper()
+	return dbserver.Open(t, "mysql", c.Gates[0].DSN()+"&workload=%27olap%27")
 }

@@ -1,7 +1,6 @@
 package vitess
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -104,7 +103,7 @@ func TestMoveTables(t *testing.T) {
 		}
 	}
 	f.Use(after...)
-	f.Check(func() *sql.DB { return gate.Pool })
+	check(t, f, c)
 }
 
 // tables returns the names of the store's tables.

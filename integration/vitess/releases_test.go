@@ -1,12 +1,10 @@
 package vitess
 
 import (
-	"database/sql"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
@@ -56,7 +54,7 @@ func TestReleasesSideBySide(t *testing.T) {
 		t.Errorf("%d orders are without the column of the later release, such as %s", len(odd), odd[0])
 	}
 	f.Use(first, second)
-	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", c.Gates[0].DSN()) })
+	check(t, f, c)
 }
 
 // laterRelease builds durable as of a release whose tables have one more version and column, which its
