@@ -5,6 +5,7 @@ package shopdb
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -15,10 +16,11 @@ import (
 // has just released it. So a process that writes all the time kept the others waiting for seconds.
 //
 // Who is next has the lock of a file beside the database until SQLite's lock is free. The kernel releases it
-// when a process ends. A process that is frozen while it is next costs the others patience for each write.
+// when a process ends. For one that is frozen while it is next, others wait no longer than patience, once.
 type writers struct {
-	next chan struct{} // has room for the one of this process that is next, or waits for the file's lock
-	file *os.File      // nil: of this process alone
+	next  chan struct{}             // has room for the one that is next here, or waits for the file's lock
+	file  *os.File                  // nil: of this process alone
+	asked atomic.Pointer[time.Time] // since when this process waits for the file's lock, or nil
 }
 
 // patience is how long a writer waits until it is next, and then for SQLite's lock. It is longer than a
@@ -26,7 +28,7 @@ type writers struct {
 const patience = 4 * time.Second
 
 func newWriters(database string) *writers {
-	return &writers{make(chan struct{}, 1), openQueue(database)}
+	return &writers{next: make(chan struct{}, 1), file: openQueue(database)}
 }
 
 // write calls f, which asks for SQLite's lock and returns SQLITE_BUSY if it is not free. It calls it again
@@ -45,8 +47,11 @@ func (w *writers) write(ctx context.Context, f func() error) error {
 	}
 }
 
-// enter waits until the caller is next, for up to patience.
+// enter waits until the caller is next, for up to patience. The caller calls leave.
 func (w *writers) enter(ctx context.Context) (leave func(), err error) {
+	if asked := w.asked.Load(); asked != nil && time.Since(*asked) > patience {
+		return func() {}, nil
+	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -56,39 +61,51 @@ func (w *writers) enter(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if w.file == nil {
-		return func() { <-w.next }, nil
+	if w.file == nil || lock(w.file, false) {
+		return w.leave, nil
 	}
-	leave = func() {
-		unlock(w.file)
-		<-w.next
-	}
-	if lock(w.file, false) {
-		return leave, nil
-	}
+	w.asked.Store(new(time.Now()))
 	locked := make(chan struct{})
 	go func() {
 		defer close(locked)
 		lock(w.file, true)
+		w.asked.Store(nil)
 	}()
 	select {
 	case <-locked:
-		return leave, nil
+		return w.leave, nil
 	case <-timer.C:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	go func() {
 		<-locked
-		leave()
+		w.leave()
 	}()
 	return func() {}, err
 }
 
-// Close closes the file, which releases its lock.
+// leave lets the next one write.
+func (w *writers) leave() {
+	if w.file != nil {
+		unlock(w.file)
+	}
+	<-w.next
+}
+
+// Close closes the file, which releases its lock, once no goroutine waits for that.
 func (w *writers) Close() error {
 	if w.file == nil {
 		return nil
 	}
-	return w.file.Close()
+	select {
+	case w.next <- struct{}{}: // for ever
+		return w.file.Close()
+	default:
+		go func() {
+			w.next <- struct{}{}
+			w.file.Close()
+		}()
+		return nil
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,68 @@ func TestWritersOfOtherProcessesAreNext(t *testing.T) {
 	}
 	close(stop)
 	others.Wait()
+}
+
+// A writer that gives up while another process is next takes its place when that has left, and leaves it.
+func TestAWriterThatGivesUpHoldsUpNobody(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	one, other := newWriters(name), newWriters(name)
+	defer one.Close()
+	defer other.Close()
+	leave := must.Get(one.enter(t.Context()))(t)
+	ctx, giveUp := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := other.enter(ctx)
+		gaveUp <- err
+	}()
+	for other.asked.Load() == nil {
+		runtime.Gosched()
+	}
+	giveUp()
+	if err := <-gaveUp; err != context.Canceled {
+		t.Errorf("enter returned %v", err)
+	}
+	leave()
+	for range 2 {
+		leave := must.Get(other.enter(t.Context()))(t)
+		if lock(one.file, false) {
+			t.Error("two writers are next")
+		}
+		leave()
+		if !lock(one.file, false) {
+			t.Fatal("a writer that has left is next")
+		}
+		unlock(one.file)
+	}
+}
+
+// For a process that has been next for too long, such as a frozen one, each other process waits once.
+func TestWritersWaitForAFrozenProcessOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	frozen, other := newWriters(name), newWriters(name)
+	defer other.Close()
+	must.Get(frozen.enter(t.Context()))(t)
+	ctx, giveUp := context.WithCancel(t.Context())
+	go other.enter(ctx)
+	for other.asked.Load() == nil {
+		runtime.Gosched()
+	}
+	giveUp()
+	if _, err := other.enter(ctx); err != context.Canceled {
+		t.Errorf("a writer that has to wait returned %v", err)
+	}
+	other.asked.Store(new(time.Now().Add(-2 * patience)))
+	if leave, err := other.enter(ctx); err != nil {
+		t.Errorf("a writer that does not have to wait returned %v", err)
+	} else {
+		leave()
+	}
+	must.OK(t, frozen.file.Close()) // as the process ends
+	for other.asked.Load() != nil {
+		runtime.Gosched()
+	}
+	must.Get(other.enter(t.Context()))(t)()
 }
 
 // BenchmarkOrderBesideABusyProcess creates orders, one at a time, beside a process with 16 callers whose Accept
