@@ -111,7 +111,7 @@ func waitUntilReplaying(t *testing.T, f *faulttest.Test) {
 	text := must.Get(json.Marshal(map[string]any{"item": order.Item, "qty": order.Qty}))(t)
 	client := &http.Client{Timeout: 5 * time.Second}
 	for _, r := range f.Replicas {
-		process.WaitFor(t, r.URL+" replays", time.Minute, r.Process, func() error {
+		process.WaitFor(t, r.URL+" replays", 5*time.Minute, r.Process, func() error {
 			request, err := http.NewRequest(http.MethodPost, r.URL+"/v1/orders", bytes.NewReader(text))
 			if err != nil {
 				return err

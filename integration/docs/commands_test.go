@@ -252,7 +252,7 @@ func startService(t *testing.T, binary func() (string, error), args ...string) s
 		}
 	})
 	var url string
-	process.WaitFor(t, filepath.Base(name)+" serves", time.Minute, p, func() error {
+	process.WaitFor(t, filepath.Base(name)+" serves", 5*time.Minute, p, func() error {
 		text, err := os.ReadFile(out.Name())
 		if err != nil {
 			return err

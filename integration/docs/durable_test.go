@@ -76,7 +76,7 @@ func TestKubernetesProbes(t *testing.T) {
 	url := startService(t, process.Durable, shop.Args...)
 	for _, probe := range []kubernetesProbe{shop.StartupProbe, shop.LivenessProbe, shop.ReadinessProbe} {
 		// On a busy machine, what /readyz checks may take too long.
-		process.WaitFor(t, probe.HTTPGet.Path+" is answered", time.Minute, nil, func() error {
+		process.WaitFor(t, probe.HTTPGet.Path+" is answered", 5*time.Minute, nil, func() error {
 			w, err := http.Get(url + probe.HTTPGet.Path)
 			if err != nil {
 				return err

@@ -58,7 +58,7 @@ func TestDocumentedProgram(t *testing.T) {
 
 	// While it drains, it serves and is not ready, until a second signal comes.
 	must.OK(t, shop.Process.Signal(syscall.SIGTERM))
-	process.WaitFor(t, "/readyz fails", time.Minute, shop, func() error {
+	process.WaitFor(t, "/readyz fails", 5*time.Minute, shop, func() error {
 		if status, body := ask(t, base+"/readyz", "", ""); status != http.StatusServiceUnavailable {
 			return fmt.Errorf("it is answered with %d and %s", status, body)
 		}
@@ -166,7 +166,7 @@ func startDocumented(t *testing.T, binary, dir string) (base string, shop *proce
 		}
 	})
 	base = "http://" + address
-	process.WaitFor(t, "the program serves", time.Minute, shop, func() error {
+	process.WaitFor(t, "the program serves", 5*time.Minute, shop, func() error {
 		res, err := http.Get(base + "/readyz")
 		if err != nil {
 			return err
@@ -207,7 +207,7 @@ func ask(t *testing.T, url, credentials, key string) (status int, body string) {
 // the first one a moment to let the second one through.
 func terminate(t *testing.T, shop *process.Process) error {
 	t.Helper()
-	process.WaitFor(t, "the program ends", time.Minute, nil, func() error {
+	process.WaitFor(t, "the program ends", 5*time.Minute, nil, func() error {
 		if _, ended := shop.HasEnded(); ended {
 			return nil
 		}

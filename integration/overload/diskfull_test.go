@@ -94,7 +94,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 	r.End()
 	freeDisk := smalldisk.Fill(t, dir, 8<<20)
 	r.Start()
-	process.WaitFor(t, "a line of the log", time.Minute, r.Process, func() error {
+	process.WaitFor(t, "a line of the log", 5*time.Minute, r.Process, func() error {
 		if log := process.LogTail(r.Log); !strings.Contains(log, "waiting for the database") {
 			return errors.New(log)
 		}

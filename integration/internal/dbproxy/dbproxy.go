@@ -53,7 +53,7 @@ func start(t testing.TB, addr, config, program, debianPackage string, args ...st
 	must.OK(t, os.WriteFile(name, []byte(config), 0o644))
 	p := must.Get(process.Start(exec.Command(program, append(args, name)...), name+".log"))(t)
 	t.Cleanup(p.Kill)
-	process.WaitFor(t, program+" listens", time.Minute, p, func() error {
+	process.WaitFor(t, program+" listens", 5*time.Minute, p, func() error {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			conn.Close()
