@@ -4,15 +4,14 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"flag"
 	"log"
+	"net"
 	"net/http"
-	"os"
-	"os/signal"
 
 	"example.com/storefront"
 	"example.com/storefront/durable/shopdb"
+	"example.com/storefront/graceful"
 	"example.com/storefront/integration/vitess/internal/stock"
 	"example.com/storefront/sqlstore"
 )
@@ -33,11 +32,14 @@ func main() {
 	if err := store.Migrate(context.Background()); err != nil {
 		log.Fatal(err)
 	}
-	server := http.Server{Addr: *addr, Handler: storefront.New(store)}
-	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := graceful.NotifyContext(context.Background())
 	defer stop()
-	context.AfterFunc(interrupted, func() { server.Close() })
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	server := &http.Server{Handler: storefront.New(store)}
+	if err := graceful.Serve(ctx, server, listener, nil); err != nil {
 		log.Fatal(err)
 	}
 }
