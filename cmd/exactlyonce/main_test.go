@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -365,12 +366,33 @@ func TestReport(t *testing.T) {
 	if strings.Contains(stdout, "secret") || bytes.Contains(page, []byte("secret")) {
 		t.Error("a secret is shown")
 	}
-	if !strings.Contains(stdout, "timed out; the last: Post ") {
+	if !strings.Contains(stdout, "(the last: Post ") {
 		t.Errorf("the result does not say why there was no answer:\n%s", stdout)
 	}
 	for _, class := range []string{"acknowledged", "again", "failed"} {
 		if !bytes.Contains(page, []byte(`<rect class="`+class+`"`)) {
 			t.Errorf("the timeline shows nothing that is %s", class)
+		}
+	}
+}
+
+func TestTheSlowestIsInTheChart(t *testing.T) {
+	latencies := append(slices.Repeat([]time.Duration{time.Millisecond}, 9), time.Second)
+	for _, c := range newLatencyChart(&audit.Result{RequestLatencies: latencies, OrderLatencies: latencies}).Curves {
+		if !strings.HasSuffix(c.Path, "L1000.0 0.0") { // the corner, at the right and at the top
+			t.Errorf("the curve of each %s does not end at the slowest: %s", c.Class, c.Path)
+		}
+	}
+}
+
+func TestALongerLastIntervalIsSaid(t *testing.T) {
+	for length, want := range map[time.Duration]string{
+		1200 * time.Millisecond: "10 ms",
+		1195 * time.Millisecond: "10 ms, the last one longer",
+	} {
+		p := page{Timeline: newTimeline(&audit.Result{Creating: length})}
+		if got := p.Interval(); got != want {
+			t.Errorf("the intervals of %v are of %s, want %s", length, got, want)
 		}
 	}
 }

@@ -49,10 +49,14 @@ func (s *summary) writeHTML(w io.Writer) error {
 // Interval returns the length of the timeline's buckets, with a space before the unit.
 func (p page) Interval() string {
 	length := p.Timeline.Bucket
+	text := fmt.Sprintf("%g s", length.Seconds())
 	if length < time.Second {
-		return fmt.Sprintf("%d ms", length.Milliseconds())
+		text = fmt.Sprintf("%d ms", length.Milliseconds())
 	}
-	return fmt.Sprintf("%g s", length.Seconds())
+	if p.Timeline.Longer {
+		text += ", the last one longer"
+	}
+	return text
 }
 
 // The charts are drawn in a square of this side, which the page stretches. What is
@@ -88,6 +92,7 @@ func ticks(scale chart.Scale) (places []tick) {
 // A timeline has the requests of the creating by the time when they ended.
 type timeline struct {
 	Bucket time.Duration // its length
+	Longer bool          // the last bucket is
 	Bars   []bar
 	X, Y   []tick
 
@@ -132,6 +137,7 @@ func newTimeline(r *audit.Result) *timeline {
 		}
 		return bucket
 	}
+	t.Longer = lengthOf(n-1) > 1.001*bucket
 	perSecond := 1.0
 	for i, b := range t.Bars {
 		perSecond = max(perSecond, float64(b.Acknowledged+b.Again+b.Failed)/lengthOf(i))
@@ -229,7 +235,11 @@ func newLatencyChart(r *audit.Result) *latencyChart {
 		var points []chart.Point
 		for i := range steps + 1 {
 			nines := end * float64(i) / steps
-			value := audit.Percentile(l.values, 1-math.Pow(10, -nines))
+			p := 1 - math.Pow(10, -nines)
+			if i == steps {
+				p = 1 // the slowest
+			}
+			value := audit.Percentile(l.values, p)
 			points = append(points,
 				chart.Point{X: side * nines / right, Y: side * (1 - y.At(value.Seconds()))})
 		}

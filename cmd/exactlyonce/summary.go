@@ -90,7 +90,10 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	}
 	failure := ""
 	if r.Failure != "" {
-		failure = fmt.Sprintf("%d timed out; the last: %s", r.Timeouts, r.Failure)
+		failure = "the last: " + r.Failure
+		if r.Timeouts > 0 {
+			failure = fmt.Sprintf("%d timed out; %s", r.Timeouts, failure)
+		}
 	}
 	gap := ""
 	if r.LongestGap > 0 {
