@@ -255,7 +255,7 @@ function note(x) {
 const duration = ms => ms.toFixed(ms < 10 ? 1 : 0) + " ms";
 function summary(x) {
 	if (x.state === "sent") return `no answer yet, after ${Math.round((performance.now() - x.before) / 1000)} s`;
-	const time = duration(x.ms) + (x.queued < 20 ? "" : `, ${duration(x.queued)} of it queued in the browser`);
+	const time = duration(x.ms) + (x.queued < 20 ? "" : `, ${duration(x.queued)} of it before it was sent`);
 	if (x.state !== "answered") return x.state === "refused" ? "not sent" : time + " · " + x.state;
 	return [time, x.status === 304 || !x.bytes ? "no body" : count(x.bytes, "byte"), note(x)].filter(s => s).join(" · ");
 }
@@ -509,6 +509,8 @@ document.querySelector(".skip").onclick = () => { $("main").focus(); return fals
 
 let begun; // the key that was begun, and how many retries it had
 const orders = new Report($("orders-said"));
+const orderFields = [["pointer", "#/item", "item"], ["pointer", "#/qty", "qty"], ["header", "Idempotency-Key", "key"]]
+	.map(([kind, name, id]) => ({kind, name, input: $(id)}));
 const withKey = (key, body, ...headers) => order(body, ["Idempotency-Key", key], ...headers);
 const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers, body});
 // typed returns the JSON of what was typed: a number is sent as it stands, and all else is a string.
@@ -535,7 +537,9 @@ async function attempt(what, body) {
 		row.className = "created";
 		box.scrollTop = row.offsetTop - box.clientHeight / 2;
 	}
-	return of === begun ? x : undefined;
+	if (of !== begun) return undefined;
+	showFaults(x, orderFields);
+	return x;
 }
 function cameBack(x) {
 	const faults = faultsOf(x);
@@ -846,7 +850,9 @@ const breakers = wrong.map(([title, expected, what]) => {
 on("break-all", async () => {
 	const sent = [];
 	for (const run of breakers) if (sent.push(await run()) && sent.at(-1).state === "cancelled") break;
-	breaking.say(`${sent.filter(x => x.isExpected).length} of ${sent.length} had the expected status.`);
+	const failed = sent.filter(x => x.state === "failed").length;
+	breaking.say(`${sent.filter(x => x.isExpected).length} of ${sent.length} had the expected status.`
+		+ (failed ? ` No answer came to ${failed} of them.` : ""));
 });
 
 // All requests, as openapi.json describes them
@@ -932,7 +938,7 @@ function filledIn(method, path, fields) {
 function showFaults(x, fields) {
 	for (const f of fields) {
 		const its = faultsOf(x).filter(fault => isAbout(fault, f));
-		f.fault.textContent = its.map(fault => cut(fault.detail, 500)).join(" ");
+		if (f.fault) f.fault.textContent = its.map(fault => cut(fault.detail, 500)).join(" ");
 		f.input.ariaInvalid = its.length > 0;
 	}
 }

@@ -100,9 +100,14 @@ func TestExplorer(t *testing.T) {
 			p.set("#item", "", "#qty", "many")
 			p.click("#order", 1)
 			p.want("faults", len(p.texts("#tries .fault")), 2)
+			const marked = `[...document.querySelectorAll("#orders [aria-invalid=true]")].map(f => f.id)`
+			yields(p, marked, []string{"item", "qty"})
 			p.click("#other", 2)
 			p.said("#orders-said", "422, Invalid order. A refused request does not use up its key.")
-			p.statuses("422", "422")
+			p.set("#item", "teapot", "#qty", "2")
+			p.click("#retry", 3)
+			yields(p, marked, []string{})
+			p.statuses("201", "422", "422")
 		}},
 		{"a quantity is sent as it was typed", nil, func(p *page) {
 			for i, c := range [][2]string{{"2.0", "2.0"}, {"1e3", "1e3"}, {"-1", "-1"}, {"20E-1", "20E-1"},
@@ -353,7 +358,7 @@ func TestExplorer(t *testing.T) {
 			if answer := p.texts("#log pre")[1]; !strings.HasSuffix(answer, "\n\n"+teapot.String()) {
 				p.t.Errorf("as it came, the answer is shown as\n%s", answer)
 			}
-			summary := regexp.MustCompile(`200\s+GET /v1/products/teapot\s+[\d.]+ ms(, [\d.]+ ms of it queued in the browser)? · ` + fmt.Sprint(len(teapot.String())) + ` bytes`)
+			summary := regexp.MustCompile(`200\s+GET /v1/products/teapot\s+[\d.]+ ms(, [\d.]+ ms of it before it was sent)? · ` + fmt.Sprint(len(teapot.String())) + ` bytes`)
 			if text := p.text("#log li:not(.own) summary"); !summary.MatchString(text) {
 				p.t.Errorf("the log has %q, want status, method, target, time and size", text)
 			}
@@ -377,6 +382,9 @@ func TestExplorer(t *testing.T) {
 			p.click("#retry", 2)
 			p.statuses("none", "201")
 			p.said("#orders-said", "No answer")
+			p.tab("break")
+			p.click("#break-all", 22)
+			p.said("#break-said", "0 of 19 had the expected status. No answer came to 19 of them.")
 		}},
 		// An order whose answer got lost may be there. Whoever is told that it is not orders twice.
 		{"an unknown outcome is said", func(s *shop) {
