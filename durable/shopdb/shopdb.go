@@ -20,6 +20,9 @@
 //	postgres://shop@db1,db2/shop
 //	mysql://shop@db1,db2:3307,db3/shop
 //
+// A file is named without file:, parameters or ~, and none is in memory. ./file:x names a file that
+// is called file:x.
+//
 // The parameters of the URL are those of github.com/jackc/pgx, or of
 // github.com/go-sql-driver/mysql, such as tls=true, with system variables. In a user or a
 // password, characters such as / are escaped (%2F).
@@ -96,6 +99,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -176,7 +180,7 @@ func open(name string, o Options) (pool *sql.DB, watch func(context.Context), er
 		err = fmt.Errorf("%s is neither postgres nor mysql nor a file", scheme)
 	// It may have a password, which is not for a file's name.
 	case strings.HasPrefix(name, "postgres:"), strings.HasPrefix(name, "postgresql:"),
-		strings.Contains(name, "host="):
+		strings.Contains(name, "host="), strings.Contains(name, "dbname="):
 		err = errors.New("PostgreSQL is named by a URL: postgres://user@host/database")
 	case strings.HasPrefix(name, "mysql:"), strings.HasPrefix(name, "mariadb:"),
 		strings.Contains(name, "@tcp("):
@@ -184,9 +188,37 @@ func open(name string, o Options) (pool *sql.DB, watch func(context.Context), er
 	case name == "":
 		err = errors.New("no database is named")
 	default:
-		pool, watch, err = openSQLite(name, o)
+		if err = checkFile(name); err == nil {
+			pool, watch, err = openSQLite(name, o)
+		}
 	}
 	return pool, watch, err
+}
+
+// checkFile returns an error if a name is not meant as the plain name of a file, though there could be
+// a file of that name. Of the name, only what is no part of a password is said.
+func checkFile(name string) error {
+	scheme, _, found := strings.Cut(name, ":")
+	isScheme := found && len(scheme) > 1 && // C:\shop.db is a file
+		strings.Trim(strings.ToLower(scheme), "abcdefghijklmnopqrstuvwxyz0123456789+-.") == ""
+	_, query, _ := strings.Cut(name, "?")
+	switch {
+	case strings.HasPrefix(strings.ToLower(name), ":memory:"):
+		return errors.New("orders in memory would be lost: name a file (./:memory: if it is called so)")
+	case isScheme:
+		return fmt.Errorf("a SQLite file is named by its plain name, such as shop.db, without %s: "+
+			"before it (./%[1]s:… if it is called so)", scheme)
+	case strings.Contains(query, "="):
+		return errors.New("a SQLite file is named by its plain name, such as shop.db, without parameters" +
+			" behind a ?: Open sets what orders need")
+	case strings.HasPrefix(name, "~"):
+		return errors.New("~ is not replaced by a home folder: name it (./~… if a file is called so)")
+	case os.IsPathSeparator(name[len(name)-1]):
+		return errors.New("a SQLite file is named, and not a folder, as by a / at the end")
+	case strings.TrimSpace(name) != name:
+		return errors.New("the name begins or ends with white space")
+	}
+	return nil
 }
 
 // checkURL returns an error if it is not sure which part of a URL is the password, or what else is

@@ -20,6 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBadName(t *testing.T) {
+	t.Chdir(t.TempDir()) // where a file of a name that is taken is made
 	for _, row := range []struct{ name, says string }{
 		{"", "no database"},
 		{"oracle://shop:secret@localhost/shop", "oracle is neither postgres nor mysql"},
@@ -27,6 +28,22 @@ func TestBadName(t *testing.T) {
 		{"user=shop password=secret host=localhost", "postgres://"},
 		{"mysql:shop:secret@localhost/shop", "mysql://"},
 		{"shop:secret@tcp(localhost)/shop", "mysql://"},
+		{"user=shop password=secret dbname=shop", "postgres://"},
+		// There could be a file of each of these names, and nobody would look for orders in it.
+		{"shop:secret@unix(/run/mysqld.sock)/shop", "plain name"},
+		{":memory:", "./:memory:"},
+		{":MEMORY:?cache=shared", "memory"},
+		{"file:shop.db", "./file:"},
+		{"file::memory:?cache=shared", "./file:"},
+		{"SQLite3:shop.db", "./SQLite3:"},
+		{"jdbc:sqlite:shop.db", "plain name"},
+		{"shop.db?mode=ro", "parameters"},
+		{"./shop.db?_pragma=journal_mode(WAL)", "parameters"},
+		{"~/shop.db", "~"},
+		{"~", "~"},
+		{"shop.db/", "folder"},
+		{"shop.db\n", "white space"},
+		{" ", "white space"},
 	} {
 		wantRefused(t, row.name, row.says)
 	}
