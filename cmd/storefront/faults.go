@@ -81,12 +81,14 @@ func (f *faultFlags) inject(ctx context.Context, end func(), server *http.Server
 	run := &faultRun{f, faultreport.New(*f.seed, store), make(chan error, 1)}
 	run.shop.Only, run.shop.Patience = f.only, *f.patience
 	server.Handler = demo.WithExplorer(run.shop, server.Handler)
-	fmt.Printf("\nInjecting faults (seed %d). What each client does right and wrong:\n\n  http://%s%s\n",
-		*f.seed, listening, faultreport.PagePath)
+	base := demo.URL(listening)
+	fmt.Printf("Serving on %s/, with faults (seed %d). What each client does right and wrong:\n\n  %s%s\n\n",
+		base, *f.seed, base, faultreport.PagePath)
 	if len(command) == 0 {
-		fmt.Printf("\nA client has met all of them after %s.\nLet it report what it believes at %s.\n",
-			run.shop.Plan(), faultreport.OutcomesPath)
+		fmt.Printf("A client has met all of them after %s.\nLet it report what it believes at %s%s.\n",
+			run.shop.Plan(), base, faultreport.OutcomesPath)
 	}
+	fmt.Println("Ctrl-C ends.")
 	server.RegisterOnShutdown(run.shop.EndWaits)
 	go func() {
 		var err error

@@ -179,6 +179,10 @@ func TestClientIsJudgedAtTheEnd(t *testing.T) {
 			}
 		}
 		wantAt(t, p, "/-/trouble", 200, "<h2>shop client</h2>")
+		// It is nothing to try by hand: that would be a client with faults.
+		if first := p.Printed[0]; !strings.HasPrefix(first, "Serving on "+p.Base+"/, with faults (seed 7)") {
+			t.Errorf("it begins with %q", first)
+		}
 		p.Signal(t, os.Interrupt)
 		said := ""
 		for p.Out.Scan() {

@@ -95,12 +95,13 @@ func main() {
 	}
 	server := &http.Server{Handler: demo.WithExplorer(
 		storefront.New(store), atOwnNames(*addr, explorer.HandlerWithOptions("", page)))}
-	demo.TryThis(os.Stdout, listener.Addr(), page.Product)
 	opts := &graceful.Options{Delay: *delay, Progress: os.Stdout}
 	var run *faultRun
 	if inject {
 		opts.Delay = 0
 		run = faults.inject(ctx, end, server, store, listener.Addr(), flag.Args())
+	} else {
+		demo.TryThis(os.Stdout, listener.Addr(), page.Product)
 	}
 	if err = graceful.Serve(ctx, server, listener, opts); err != nil {
 		fail(1, err)

@@ -77,15 +77,20 @@ func WithExplorer(service, page http.Handler) http.Handler {
 	})
 }
 
-// TryThis prints example requests for a server that listens there. The product is the ID of one
-// that it has, or empty.
-func TryThis(w io.Writer, listening net.Addr, product string) {
+// URL returns the base URL of a server that listens there.
+func URL(listening net.Addr) string {
 	host, port, _ := net.SplitHostPort(listening.String())
 	switch host {
 	case "0.0.0.0", "::", "127.0.0.1", "::1": // it leads there, but not to, say, 127.0.0.2
 		host = "localhost"
 	}
-	base := (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes a zone
+	return (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes a zone
+}
+
+// TryThis prints example requests for a server that listens there. The product is the ID of one
+// that it has, or empty.
+func TryThis(w io.Writer, listening net.Addr, product string) {
+	base := URL(listening)
 	fmt.Fprintf(w, "Serving on %s/, which is a page to try it on in a browser. Or:\n\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v1/users?limit=2'\n", base)
 	fmt.Fprintf(w, "  curl -i '%s/v2/widgets?limit=2'\n", base)
