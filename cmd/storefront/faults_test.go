@@ -101,7 +101,7 @@ func TestProgramIsJudged(t *testing.T) {
 	}{
 		{"right", 0, `\A[0-9]+ passed(, [0-9]+ not met)?\n(.*\n)*.*not tried: users: it only orders\n`},
 		{"believes", 1, `\nlost order: failed success in order [0-9]+ \(teapot [0-9]+\) and 1 more, with ` +
-			`the fault "200 with .*\n(.*\n)*  Also in order [0-9]+ \(teapot [0-9]+\), with the fault "200 `},
+			`the fault “200 with .*\n(.*\n)*  Also in order [0-9]+ \(teapot [0-9]+\), with the fault “200 `},
 		{"errs", 1, `; the faults were not tried, as it fails where nothing is wrong\n`},
 		{"stays", 0, `\A[0-9]+ passed`},
 		{"dies", 1, `storefront: the program ended \(exit status 3\) when it was asked for {"`},

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -284,7 +285,7 @@ func (r *Result) String() string {
 	case r.Err != nil:
 		return "it returns the error: " + Excerpt(r.Err.Error(), 300)
 	case r.IDs != nil:
-		return "it returns " + strings.Join(r.IDs, ", ")
+		return "it returns " + cmp.Or(strings.Join(r.IDs, ", "), "an empty list")
 	case r.ID != "":
 		return fmt.Sprintf("it returns the order %q", r.ID)
 	default:
@@ -340,11 +341,11 @@ func (e *Exchange) answered() string {
 }
 
 // rounded returns a duration as people would say it.
-func rounded(d time.Duration) time.Duration {
+func rounded(d time.Duration) string {
 	if d < time.Minute {
-		return d.Round(time.Millisecond)
+		return fmt.Sprintf("%.3f s", d.Seconds())
 	}
-	return d.Round(time.Second)
+	return d.Round(time.Second).String()
 }
 
 // Excerpt returns the text in one line of no more than n bytes and something.

@@ -161,3 +161,22 @@ func TestRetryAfterOfAnAnswerThatNobodyAwaitedSaysNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEmptyListIsSaid(t *testing.T) {
+	for want, ids := range map[string][]string{"it returns an empty list": {}, "it returns ada, bob": {"ada", "bob"}} {
+		if got := (&Result{IDs: ids}).String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The story has them in seconds, too.
+func TestTimesBelowAMinuteAreInSeconds(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"0.977 s": 977 * time.Millisecond, "59.900 s": 59900 * time.Millisecond, "1m30s": 90 * time.Second,
+	} {
+		if got := rounded(d); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

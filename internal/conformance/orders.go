@@ -471,8 +471,7 @@ func (c *Call) tooSoon(e, next *Exchange) (violation string) {
 		return ""
 	}
 	return fmt.Sprintf("The answer to request %d has Retry-After: %s, and request %d came after %v.",
-		c.number(e), Excerpt(e.Answer.Header.Get("Retry-After"), 50), c.number(next),
-		waited.Round(time.Millisecond))
+		c.number(e), Excerpt(e.Answer.Header.Get("Retry-After"), 50), c.number(next), rounded(waited))
 }
 
 // leaves judges whether the client leaves where an answer does not end.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -657,6 +658,24 @@ func TestReportIsJSONForThoseWhoAcceptIt(t *testing.T) {
 			if err := json.Unmarshal(answer, &r); status != 200 || header.Get("Content-Type") != "application/json" ||
 				err != nil || len(r.Clients) != 1 || r.Clients[0].Kinds[0].Met != 3 {
 				t.Errorf("%q: %d, %v: %s", ask, status, err, answer)
+			}
+		}
+	})
+}
+
+func TestPageSaysWhatItsWordsMean(t *testing.T) {
+	inWorld(t, func(w *world, b *buyer) {
+		b.orders(3)
+		synctest.Wait()
+		_, _, page := b.send("GET", PagePath, nil)
+		for _, want := range []string{
+			`<p id="tally">[0-9]+ passed, [0-9]+ not met, [0-9]+ not judged</p>`,
+			`<dt>one-key<dd>[A-Z].*\.\n`, // passed
+			`<dt>silence<dd>[A-Z].*\.\n`, // not judged
+			`<dt>stops<dd>[A-Z].*\.\n`,   // not met
+		} {
+			if len(regexp.MustCompile(want).FindAll(page, -1)) != 1 {
+				t.Errorf("not once in the page: %s\n%s", want, page)
 			}
 		}
 	})

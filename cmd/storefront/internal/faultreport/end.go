@@ -99,6 +99,14 @@ func (r *report) kinds() (all []kindReport) {
 	return all
 }
 
+// Tally says how many checks have which verdict, once there is a client.
+func (r *report) Tally() string {
+	if len(r.Clients) == 0 {
+		return ""
+	}
+	return count(r.kinds()...).String()
+}
+
 // A tally is how many checks have which verdict.
 type tally map[string]int
 
@@ -130,7 +138,7 @@ func (s *Server) Summary() string {
 	}
 	var b strings.Builder
 	total := count(r.kinds()...)
-	b.WriteString(total.String())
+	b.WriteString(r.Tally())
 	alone := func(c clientReport) bool { return !c.asked }
 	if total["not judged"] > 0 && slices.ContainsFunc(r.Clients, alone) {
 		b.WriteString(": report your outcomes, by POST to " + OutcomesPath)
@@ -162,7 +170,7 @@ func (s *Server) Summary() string {
 		}
 		slices.SortStableFunc(failed, func(a, b verdict) int { return cmp.Compare(a.weight, b.weight) })
 		for _, v := range failed {
-			fmt.Fprintf(&b, "\n%s: failed %s in %s%s, with the fault %q: %s\n", v.Means, v.Check, v.Call,
+			fmt.Fprintf(&b, "\n%s: failed %s in %s%s, with the fault “%s”: %s\n", v.Means, v.Check, v.Call,
 				v.more(), v.Trouble, v.Fault)
 			fmt.Fprintf(&b, "  The broken promise: %s\n  Otherwise: %s\n", v.Promise, v.Shop)
 			if len(v.Also) > 0 {
@@ -244,7 +252,7 @@ func (s *Server) JUnit() []byte {
 				switch v.Verdict {
 				case "failed":
 					suite.Failures++
-					where := fmt.Sprintf("In %s%s, with the fault %q. ", v.Call, v.more(), v.Trouble)
+					where := fmt.Sprintf("In %s%s, with the fault “%s”. ", v.Call, v.more(), v.Trouble)
 					test.Failure = &message{v.Means + ": " + v.Fault, where + v.Promise + "\n" + v.Story}
 				case "passed":
 				default:

@@ -249,7 +249,7 @@ func (cl *client) judge(kind conformance.Kind, names map[*conformance.Call]strin
 			for _, other := range violations {
 				if f := other.Call.Fault; !told[f] {
 					told[f] = true
-					v.Also = append(v.Also, fmt.Sprintf("%s, with the fault %q", names[other.Call], f))
+					v.Also = append(v.Also, fmt.Sprintf("%s, with the fault “%s”", names[other.Call], f))
 				}
 			}
 		case kr.Silent > 0 && slices.Contains(byOutcome, check.Name):
@@ -301,7 +301,7 @@ func stateOf(c *conformance.Call) string {
 	case last.Meaning() == conformance.Created:
 		return "created"
 	case c.Kind == conformance.Orders:
-		return "final without an order"
+		return "with a final answer but no order"
 	}
 	return "answered"
 }
