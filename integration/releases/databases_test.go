@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -260,4 +262,30 @@ var tables = map[string]string{
 		FROM information_schema.statistics WHERE table_schema = database()
 		UNION ALL SELECT concat_ws(' ', table_name, engine, table_collation)
 		FROM information_schema.tables WHERE table_schema = database()`,
+}
+
+func recordVSchema(t *testing.T, _, release string) {
+	write(t, release, "vschema.json", []byte(read(t, root+"/sqlstore/vschema.json")))
+}
+
+// checkVSchema compares by what Vitess places the rows of each table. By anything else, those
+// that there are would be looked for in other shards.
+func checkVSchema(t *testing.T, release string) (lines []string) {
+	if _, err := os.Stat(release + "/vschema.json"); errors.Is(err, fs.ErrNotExist) {
+		return nil // before Vitess
+	}
+	var old, now struct{ Vindexes, Tables map[string]any }
+	must.OK(t, json.Unmarshal([]byte(read(t, release+"/vschema.json")), &old))
+	must.OK(t, json.Unmarshal([]byte(read(t, root+"/sqlstore/vschema.json")), &now))
+	for name, table := range old.Tables {
+		if !reflect.DeepEqual(now.Tables[name], table) {
+			lines = append(lines, fmt.Sprintf("table %s: placed by %v, and now by %v", name, table, now.Tables[name]))
+		}
+	}
+	for name, vindex := range old.Vindexes {
+		if !reflect.DeepEqual(now.Vindexes[name], vindex) {
+			lines = append(lines, fmt.Sprintf("vindex %s: was %v, and now is %v", name, vindex, now.Vindexes[name]))
+		}
+	}
+	return slices.Sorted(slices.Values(lines))
 }

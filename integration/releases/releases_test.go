@@ -41,6 +41,7 @@ var promises = []promise{
 	{"cursors", recordCursors, checkCursors},
 	{"tags", recordTags, checkTags},
 	{"fingerprints", recordFingerprints, checkFingerprints},
+	{"vschema", recordVSchema, checkVSchema},
 	{"database", recordSQLite, checkSQLite}, // up to here they need nothing
 	{"api", nil, checkAPI},
 	{"postgresql", postgres.record, postgres.check},
