@@ -142,6 +142,12 @@ const resumed = 16
 //		err := entry.Remove()
 //	}
 //
+// A draft that was tried before it was read from the journal, as by a program that was killed then, is
+// never a [*RefusedError] again: if the service refuses it, each Resume yields an [*UnknownError] whose
+// Refused says why, and after [Lifetime] an UnknownError without a try. So a program that wants such an
+// order no more waits some minutes after its last try, asks the shop whether the order exists, and removes
+// the entry.
+//
 // The loop may be left at any time. A file that is no entry is an error beside a nil Entry, and stays.
 func (j *Journal) Resume(ctx context.Context) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {

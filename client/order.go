@@ -65,7 +65,8 @@ type UnknownError struct {
 	Last  string // answer, for people; "" if no try was sent
 	Draft *Draft // nil: it was a read
 	// Refused is what the service said if it has refused the last try. An earlier try may still be
-	// on its way, and be taken.
+	// on its way, and be taken. Another call with the draft does not settle that. To give the order
+	// up, wait some minutes, and ask the shop whether it exists.
 	Refused *storefront.Problem
 }
 

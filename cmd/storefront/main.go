@@ -26,14 +26,14 @@
 //	{"list": "users", "ids": ["ada", …]}       or {"list": "users", "error": "…"}
 //	{"product": "teapot", "name": "Teapot"}    or {"product": "teapot", "error": "…"}
 //
-// A program that is named behind the flags is started several times, with the URL of its shop in
-// STOREFRONT_URL. It reads what it is asked for from its standard input, in lines such as
+// A program that is named behind the flags is started 16 times, all at once, each with the URL of a shop
+// of its own in STOREFRONT_URL. It reads what it is asked for from its standard input, in lines such as
 // {"item":"teapot 7","qty":2}, {"list":"users"} and {"product":"teapot 7"}, and prints the outcome
 // of each.
 //
 // It ends once all faults were met and nothing more comes, unless -stay is set. The exit status is
-// then 0 if all was judged and passed, 1 if a check failed or the program did not answer as it must,
-// and 3 if outcomes are missing, or faults were not met. With -patience, a client may leave an order
+// then 1 if a check failed or the program did not answer as it must, else 3 if outcomes are missing or
+// faults were not met, else 0: a check that was not met, which the text names, changes nothing. With -patience, a client may leave an order
 // to a queue of its own after that time, which goes on; without, only after 10 minutes. -only chooses
 // faults by kind and name, such as '^orders/.*lost'. -junit and -json write the verdicts to files.
 //

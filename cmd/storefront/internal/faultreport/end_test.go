@@ -27,9 +27,11 @@ func TestRunEndsOnceAllIsSettled(t *testing.T) {
 		says   string
 	}{
 		{"it does all and reports it", all(true), quiet, 0, `\A18 passed\nb: orders \(`},
-		{"it reports nothing", all(false), quiet, 3, `\A14 passed, 4 not judged: report your outcomes, by .*\n.*\n  not judged: success, silence, takes-order, right-id\n\z`},
+		{"it reports nothing", all(false), quiet, 3, `\A14 passed, 4 not judged: report your outcomes, by ` +
+			`.*\n.*\n  not judged: success, silence, takes-order, right-id\n\z`},
 		{"it stops early", func(_ *world, b *buyer) { b.orders(3) }, 3 * time.Minute, 3,
-			fmt.Sprintf("; %d of %d faults were not met; 3 have no outcome\n  not met: comes-back, try-limit, ", ofARound()-3, ofARound())},
+			fmt.Sprintf("; %d of %d faults were not met; 3 have no outcome\n  not met: comes-back, try-limit, ",
+				ofARound()-3, ofARound())},
 		{"it goes on after a pause", func(_ *world, b *buyer) {
 			b.order("the first")
 			time.Sleep(conformance.Patience)
