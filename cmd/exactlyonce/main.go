@@ -56,6 +56,9 @@
 //     with Retry-After. 408, 429, 502 and 504, and a 503 without a problem document,
 //     are taken as those of a proxy in front of the shop.
 //
+// If every promise was kept, and no request failed meanwhile, it says so: nothing was tried then. A
+// shop may take 10,000 orders within 2 seconds. Let -orders be many.
+//
 // The rest is how well it went, for you to judge. Requests without an answer are
 // usual while things are killed. The longest gap is the longest time in which no
 // order was acknowledged: how long a fail-over keeps customers waiting. The latency

@@ -111,7 +111,7 @@ func TestGoodShop(t *testing.T) {
 		for kind := range audit.Kinds {
 			expectFigure(t, stdout, kind.String(), "0")
 		}
-		if !strings.Contains(stdout, "\nEvery promise was kept.\n") {
+		if !strings.Contains(stdout, "\nEvery promise was kept. But no request failed meanwhile: ") {
 			t.Errorf("the result does not say that all is well:\n%s", stdout)
 		}
 		if !strings.Contains(stderr, "100 real orders") {
@@ -197,6 +197,11 @@ func TestWording(t *testing.T) {
 			[]string{"25.0 s (from 1.50 s to 26.5 s after the start)"}, ""},
 		{result{LongestGap: 25 * second, Creating: time.Minute, Replaying: second}, nil, 0,
 			[]string{"25.0 s (from the start)"}, "0.00 ms"},
+		{result{Statuses: map[int]int{409: 3}}, nil, 0,
+			[]string{"Every promise was kept. But no request failed meanwhile: did you make anything fail?\n"}, ""},
+		{result{Statuses: map[int]int{503: 1}}, nil, 0, []string{"\nEvery promise was kept.\n"}, "?"},
+		{result{Requests: []audit.Request{{Outcome: audit.NoAnswer}}}, nil, 0,
+			[]string{"\nEvery promise was kept.\n"}, "?"},
 
 		{result{}, &audit.NotStarted{URL: "http://a", Failure: "refused"}, 3,
 			[]string{"Nothing was acknowledged, so there was no promise to keep. http://a: refused.\n"},
@@ -439,7 +444,8 @@ func TestResultIsNotWritten(t *testing.T) {
 	var out, messages strings.Builder
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &messages, []*os.File{w}
 	commandtest.WantStatus(t, cmd.Run(), 4)
-	if !strings.HasSuffix(out.String(), "\nEvery promise was kept.\n") ||
+	if !strings.HasSuffix(out.String(), "\nEvery promise was kept. But no request failed meanwhile: did you make "+
+		"anything fail?\n") ||
 		!strings.Contains(messages.String(), "exactlyonce: -report: ") {
 		t.Errorf("it says\n%s%s", &out, &messages)
 	}

@@ -84,9 +84,16 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	for _, request := range r.Requests {
 		outcomes[request.Outcome]++
 	}
+	failed := outcomes[audit.NoAnswer]
 	var statuses []string
 	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
+		if status != http.StatusConflict { // which is right while an order is sent twice at once
+			failed += r.Statuses[status]
+		}
 		statuses = append(statuses, fmt.Sprintf("%d: %d", status, r.Statuses[status]))
+	}
+	if s.Kept() && failed == 0 {
+		s.Verdict += " But no request failed meanwhile: did you make anything fail?"
 	}
 	failure := ""
 	if r.Failure != "" {
