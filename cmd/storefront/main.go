@@ -33,9 +33,10 @@
 //
 // It ends once all faults were met and nothing more comes, unless -stay is set. The exit status is
 // then 1 if a check failed or the program did not answer as it must, else 3 if outcomes are missing or
-// faults were not met, else 0: a check that was not met, which the text names, changes nothing. With -patience, a client may leave an order
-// to a queue of its own after that time, which goes on; without, only after 10 minutes. -only chooses
-// faults by kind and name, such as '^orders/.*lost'. -junit and -json write the verdicts to files.
+// faults were not met, else 0: a check that was not met, which the text names, changes nothing. With
+// -patience, a client may leave an order to a queue of its own after that time, which goes on; without,
+// only after 10 minutes. -only chooses faults by kind and name, such as '^orders/.*lost'. -junit and -json
+// write the verdicts to files.
 //
 // Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
 // requests in flight, for up to a minute, and exits; a second signal ends it at

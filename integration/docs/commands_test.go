@@ -55,7 +55,7 @@ var trials = map[string]trial{
 	`git clone "$REPOSITORY" ../storefront`: instead(`git clone --quiet --no-checkout . "$dir/storefront"`),
 	"go mod tidy":                           testedBy("TestDocumentedProgram"),
 
-	"go run ./cmd/exactlyonce -url http://localhost:8080 -orders 10000 -clients 64 -report out.html": instead(
+	"go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200000 -clients 64 -report out.html": instead(
 		`go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200 -clients 64 -report "$dir/out.html"`),
 }
 

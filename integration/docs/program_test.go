@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"example.com/storefront/integration/internal/documents"
+	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
@@ -79,9 +81,27 @@ func TestDocumentedProgram(t *testing.T) {
 	if status, body := ask(t, base+"/v1/orders", "Bearer token-of-ada", "b"); status != http.StatusUnprocessableEntity {
 		t.Errorf("after a restart, an order beyond the stock is answered with %d and %s", status, body)
 	}
+	t.Run("exactlyonce", func(t *testing.T) { tryDocumented(t, base, dir) })
 	must.OK(t, shop.Process.Signal(syscall.SIGTERM))
 	if <-shop.Ended; shop.State != nil {
 		t.Errorf("it does not end cleanly: %v", shop.State)
+	}
+}
+
+// tryDocumented runs exactlyonce on the program, with the stock and the flags that docs/embedding.md has.
+func tryDocumented(t *testing.T, base, dir string) {
+	need.Programs(t, need.Tools, "sqlite3")
+	text := must.Get(os.ReadFile(filepath.Join(repository, "docs", "embedding.md")))(t)
+	found := regexp.MustCompile("(?s)`(sqlite3 [^`]+)`.*?`(-item [^`]+)`").FindSubmatch(text)
+	if found == nil {
+		t.Fatal("the document does not say how to stock and try it")
+	}
+	must.OK(t, process.GoBuild(filepath.Join(dir, "exactlyonce"), "cmd/exactlyonce"))
+	script := fmt.Sprintf("%s && ./exactlyonce -url %s -orders 200 %s", found[1], base, found[2])
+	cmd := exec.Command("sh", "-c", strings.ReplaceAll(script, "\n", ""))
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", script, err, out)
 	}
 }
 
