@@ -53,12 +53,19 @@ func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) 
 // but for one that replays the orders of all in the end. Those of 1.0.0-rc.1 do not start again.
 func TestReleaseCandidatesSideBySide(t *testing.T) {
 	long.Test(t)
-	t.Run("1.0.0-rc.1", func(t *testing.T) { besideCandidate(t, "1.0.0-rc.1", "integration/durable", "of a later release") })
-	t.Run("1.0.0-rc.2", func(t *testing.T) { besideCandidate(t, "1.0.0-rc.2", "durable", "") })
+	for _, c := range []struct{ name, program, hourly, refusal string }{
+		{"1.0.0-rc.1", "integration/durable", "integration/durable/main.go", "of a later release"},
+		{"1.0.0-rc.2", "durable", "durable/main.go", ""},
+		{"1.0.0-rc.3", "durable", "durable/shopdb/shopdb.go", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			besideCandidate(t, releaseCandidate(t, c.name, c.program, c.hourly), c.refusal)
+		})
+	}
 }
 
-func besideCandidate(t *testing.T, name, program, refusal string) {
-	candidate, this, later := releaseCandidate(t, name, program), thisRelease(t), laterRelease(t, 4, 2)
+func besideCandidate(t *testing.T, candidate, refusal string) {
+	this, later := thisRelease(t), laterRelease(t, 4, 2)
 	test := func(t *testing.T, d *testdb.DB, urls ...string) {
 		e := &exchange{faulttest.New(t), t, d, urls}
 		old := []*faulttest.Replica{e.add(candidate), e.add(candidate), e.add(candidate)}
@@ -237,16 +244,16 @@ func laterRelease(t *testing.T, version, oldest int) string {
 }
 
 // releaseCandidate builds durable as of a release candidate, but for how often it forgets keys: ten
-// times a second in place of once an hour. It returns its file.
-func releaseCandidate(t *testing.T, name, program string) string {
+// times a second in place of once an hour, as the file hourly says. It returns its file.
+func releaseCandidate(t *testing.T, name, program, hourly string) string {
 	t.Helper()
 	source := sourceOf(t, name)
-	text := read(t, filepath.Join(source, program, "main.go"))
+	text := read(t, filepath.Join(source, hourly))
 	often := strings.Replace(text, "NewTicker(time.Hour)", "NewTicker(time.Second / 10)", 1)
 	if often == text {
 		t.Fatalf("%s forgets keys in another way than this edit knows", name)
 	}
-	write(t, source, filepath.Join(program, "main.go"), []byte(often))
+	write(t, source, hourly, []byte(often))
 	binary := filepath.Join(process.Folder(t), name)
 	must.OK(t, process.GoBuild(binary, program, "-C", filepath.Join(source, strings.Split(program, "/")[0])))
 	return binary
