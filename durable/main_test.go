@@ -260,9 +260,9 @@ func TestRefusalToStart(t *testing.T) {
 		{"no such folder", []string{"-db", missing}, 2, []string{"-db", missing, "unable to open"}},
 		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{"in use"}},
 		{"no MySQL server", []string{"-db", "mysql://shop:secret@127.0.0.1:1/shop"}, 1,
-			[]string{"waiting for the database", "does not answer", "127.0.0.1:1", "refused"}},
+			[]string{"waiting for the database", "is not ready", "127.0.0.1:1", "refused"}},
 		{"no server", []string{"-db", "postgres://shop:secret@127.0.0.1:1/shop?sslmode=disable"}, 1,
-			[]string{"waiting for the database", "does not answer", "127.0.0.1:1", "refused"}},
+			[]string{"waiting for the database", "is not ready", "127.0.0.1:1", "refused"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +273,7 @@ func TestRefusalToStart(t *testing.T) {
 				t.Errorf("the message has the password: %s", message)
 			}
 			lines := 1
-			if slices.Contains(row.says, "does not answer") { // a warning goes before
+			if slices.Contains(row.says, "is not ready") { // a warning goes before
 				lines = 2
 			}
 			if n := strings.Count(message, "\n"); n != lines && row.name != "unknown flag" {

@@ -227,8 +227,8 @@ func (s *Store) connection(ctx context.Context, w *watch) (trying context.Contex
 	return s.look(trying, c)
 }
 
-// look looks at the settings of a connection that is new, and closes c if one would break a promise: the
-// server, or the role, may have got others since the store was made.
+// look looks at the settings of a connection that is new, or the first time since a Check, and closes c if
+// one would break a promise: the server, or the role, may have got others since the store was made.
 func (s *Store) look(ctx context.Context, c *connection) (context.Context, *connection, error) {
 	db := s.database.Load()
 	if db == nil || s.looked.at(c.conn, 0) {
@@ -266,6 +266,13 @@ func (l *looked) at(conn *sql.Conn, most int) (before bool) {
 		return nil
 	})
 	return before
+}
+
+// forget makes all connections as new ones.
+func (l *looked) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = nil
 }
 
 // connect returns a connection, new or of the pool.

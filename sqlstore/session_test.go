@@ -308,7 +308,8 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// The server may get other settings while the store is in use, which new connections have.
+// The server may get other settings while the store is in use, which new connections have, and some of
+// which, such as those of replication, old ones have, too: a Check looks at them.
 func TestNewConnectionsAreLookedAt(t *testing.T) {
 	for engine, test := range map[engine]struct {
 		kind string
@@ -342,6 +343,15 @@ func TestNewConnectionsAreLookedAt(t *testing.T) {
 			expect("over a new connection", true)
 			f.server.says[test.kind] = said
 			expect("with the old settings", false)
+			db.SetMaxIdleConns(10)
+			expect("over an old connection again", false)
+			f.server.says[test.kind] = test.says
+			if err := store.Check(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v: Check returned %v", engine, err)
+			}
+			expect("after a Check", true)
+			f.server.says[test.kind] = said
+			expect("with the old settings after a Check", false)
 		})
 	}
 }

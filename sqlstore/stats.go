@@ -100,9 +100,11 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 // The first Check looks at the tables, and commits a write. So does one that follows a failure of a
 // Check. One that follows a failure of an order, a restart of the server, or a change of PostgreSQL's
 // standbys commits a write. Others only ask the database whether it would take the write, so that probes
-// of an idle shop fill no log.
+// of an idle shop fill no log. After each Check, the store looks at the settings of its connections again:
+// if the server has got one that breaks a promise, neither Check nor an order succeeds.
 func (s *Store) Check(ctx context.Context) error {
 	deadline := time.Now().Add(s.opts.Timeout)
+	s.looked.forget()
 	var err error
 	// The version is in one shard, which may be away while others take orders.
 	if db := s.database.Load(); db == nil || !db.sql().placed || !s.versioned.Load() {

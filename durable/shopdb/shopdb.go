@@ -258,9 +258,16 @@ func (db *DB) Close() error {
 // any other error of prepare, such as for a wrong password, and that of the last try when ctx is
 // done. A primary that has been told to be read-only is not waited for.
 func (db *DB) Prepare(ctx context.Context, prepare func(context.Context) error) error {
+	waits := false
+	wait := func(err error) {
+		if !waits && ctx.Err() == nil && !isLasting(err) {
+			db.logger.Warn("waiting for the database", slog.Any("error", err))
+			waits = true
+		}
+	}
 	err := db.PingContext(ctx)
-	if err != nil && ctx.Err() == nil && !isLasting(err) {
-		db.logger.Warn("waiting for the database", slog.Any("error", err))
+	if err != nil {
+		wait(err)
 	}
 	for !isLasting(err) {
 		err = prepare(ctx)
@@ -268,10 +275,11 @@ func (db *DB) Prepare(ctx context.Context, prepare func(context.Context) error) 
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("the database does not answer: %w", err)
+			return fmt.Errorf("the database is not ready: %w", err)
 		case !errors.Is(err, storefront.ErrUnavailable):
 			return err
 		}
+		wait(err) // it answers, but has no primary, or a setting with which it takes no orders
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():

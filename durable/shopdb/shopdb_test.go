@@ -119,7 +119,7 @@ func TestPrepare(t *testing.T) {
 		{"a mistake", up, []error{mistake}, mistake, "denied", 1, false},
 		{"a mistake, after a while", down, []error{away, mistake}, mistake, "denied", 2, true},
 		{"a wrong password", up, []error{wrong}, storefront.ErrUnavailable, "access denied", 1, false},
-		{"never", down, []error{away}, storefront.ErrUnavailable, "does not answer", 0, true},
+		{"never", down, []error{away}, storefront.ErrUnavailable, "is not ready", 0, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
