@@ -2,7 +2,11 @@ package vitess
 
 import (
 	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +17,7 @@ import (
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/integration/vitess/internal/cluster"
+	"example.com/storefront/sqlstore"
 )
 
 // TestFaults creates orders by way of two vtgates in two shards of three tablets each, while one thing
@@ -34,6 +39,29 @@ func TestFaults(t *testing.T) {
 	h.check()
 	gate.Exec(t, "DELETE FROM storefront_orders WHERE item = '"+historyItem+"'")
 	check(t, f, c)
+	takePolicyAway(t, c, gate.Pool)
+}
+
+// takePolicyAway has the tablets acknowledge orders that no replica has. A store that runs takes none then,
+// once a Check has looked.
+func takePolicyAway(t *testing.T, c *cluster.Cluster, db *sql.DB) {
+	store := sqlstore.New(db, &sqlstore.Options{Timeout: time.Second})
+	expect := func(policy string, want func(check, create error) bool) {
+		c.Vtctl(t, "SetKeyspaceDurabilityPolicy", "--durability-policy="+policy, cluster.Keyspace)
+		process.WaitFor(t, "the store sees the policy "+policy, 5*time.Minute, nil, func() error {
+			check := store.Check(t.Context())
+			_, create := testdb.Create(t.Context(), store, rand.Text(), "kettle")
+			if !want(check, create) {
+				return fmt.Errorf("Check returned %v and CreateOrder %v", check, create)
+			}
+			return nil
+		})
+	}
+	names := func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "durability policy semi_sync")
+	}
+	expect("none", func(check, create error) bool { return names(check) && names(create) })
+	expect("semi_sync", func(check, create error) bool { return check == nil && create == nil })
 }
 
 // TestFaultsWithAccept is TestFaults for orders that take pieces of a stock, by way of vtgates that stand
