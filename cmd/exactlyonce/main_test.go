@@ -93,6 +93,10 @@ func expectFigure(t *testing.T, text, name, value string) {
 	}
 }
 
+// kept is the verdict on a good shop: on a busy machine, a request may fail by itself.
+var kept = regexp.MustCompile("\nEvery promise was kept\\.( But no request failed meanwhile: " +
+	"did you make anything fail\\?)?\n")
+
 func TestGoodShop(t *testing.T) {
 	var mu sync.Mutex
 	headers := make(map[string]int)
@@ -111,7 +115,7 @@ func TestGoodShop(t *testing.T) {
 		for kind := range audit.Kinds {
 			expectFigure(t, stdout, kind.String(), "0")
 		}
-		if !strings.Contains(stdout, "\nEvery promise was kept.") {
+		if !kept.MatchString(stdout) {
 			t.Errorf("the result does not say that all is well:\n%s", stdout)
 		}
 		if !strings.Contains(stderr, "100 real orders") {
@@ -444,7 +448,7 @@ func TestResultIsNotWritten(t *testing.T) {
 	var out, messages strings.Builder
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &messages, []*os.File{w}
 	commandtest.WantStatus(t, cmd.Run(), 4)
-	if !strings.Contains(out.String(), "\nEvery promise was kept.") ||
+	if verdict := kept.FindString(out.String()); verdict == "" || !strings.HasSuffix(out.String(), verdict) ||
 		!strings.Contains(messages.String(), "exactlyonce: -report: ") {
 		t.Errorf("it says\n%s%s", &out, &messages)
 	}

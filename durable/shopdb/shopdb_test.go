@@ -116,6 +116,7 @@ func TestPrepare(t *testing.T) {
 	}{
 		{"at once", up, []error{nil}, nil, "", 1, false},
 		{"the third time", down, []error{away, away, nil}, nil, "", 3, true},
+		{"a server that takes no orders yet", up, []error{away, away, nil}, nil, "", 3, true},
 		{"a mistake", up, []error{mistake}, mistake, "denied", 1, false},
 		{"a mistake, after a while", down, []error{away, mistake}, mistake, "denied", 2, true},
 		{"a wrong password", up, []error{wrong}, storefront.ErrUnavailable, "access denied", 1, false},
