@@ -277,15 +277,14 @@ func checkVSchema(t *testing.T, release string) (lines []string) {
 	var old, now struct{ Vindexes, Tables map[string]any }
 	must.OK(t, json.Unmarshal([]byte(read(t, release+"/vschema.json")), &old))
 	must.OK(t, json.Unmarshal([]byte(read(t, root+"/sqlstore/vschema.json")), &now))
-	for name, table := range old.Tables {
-		if !reflect.DeepEqual(now.Tables[name], table) {
-			lines = append(lines, fmt.Sprintf("table %s: placed by %v, and now by %v", name, table, now.Tables[name]))
+	compare := func(what string, old, now map[string]any) {
+		for name, was := range old {
+			if is := now[name]; !reflect.DeepEqual(is, was) {
+				lines = append(lines, fmt.Sprintf("%s %s: was %v, and now is %v", what, name, was, is))
+			}
 		}
 	}
-	for name, vindex := range old.Vindexes {
-		if !reflect.DeepEqual(now.Vindexes[name], vindex) {
-			lines = append(lines, fmt.Sprintf("vindex %s: was %v, and now is %v", name, vindex, now.Vindexes[name]))
-		}
-	}
+	compare("table", old.Tables, now.Tables)
+	compare("vindex", old.Vindexes, now.Vindexes)
 	return slices.Sorted(slices.Values(lines))
 }

@@ -33,10 +33,10 @@ func (c *lazy) Deadline() (time.Time, bool) { return c.deadline, true }
 func (c *lazy) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.real == nil && c.err != nil {
-		return closed
-	}
 	if c.real == nil {
+		if c.err != nil {
+			return closed
+		}
 		c.real, c.stop = context.WithDeadline(c.Context, c.deadline)
 	}
 	return c.real.Done()
@@ -81,12 +81,9 @@ func (c *lazy) Value(key any) any {
 func (c *lazy) cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.locked() != nil {
-		return
-	}
 	if c.real != nil {
 		c.stop()
-	} else {
+	} else if c.locked() == nil {
 		c.err = context.Canceled
 	}
 }

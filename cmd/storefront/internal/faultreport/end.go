@@ -138,7 +138,7 @@ func (s *Server) Summary() string {
 	}
 	var b strings.Builder
 	total := count(r.kinds()...)
-	b.WriteString(r.Tally())
+	b.WriteString(total.String())
 	alone := func(c clientReport) bool { return !c.asked }
 	if total["not judged"] > 0 && slices.ContainsFunc(r.Clients, alone) {
 		b.WriteString(": report your outcomes, by POST to " + OutcomesPath)
