@@ -56,8 +56,9 @@
 //     with Retry-After. 408, 429, 502 and 504, and a 503 without a problem document,
 //     are taken as those of a proxy in front of the shop.
 //
-// If every promise was kept, and no request failed meanwhile, it says so: nothing was tried then. A
-// shop may take 10,000 orders within 2 seconds. Let -orders be many.
+// If every promise was kept, and no request failed meanwhile, it asks whether you made anything fail: a
+// shop may take 10,000 orders within 2 seconds, so let -orders be many. What the shop hides by trying
+// again, as after a short outage of its database, is no failure.
 //
 // The rest is how well it went, for you to judge. Requests without an answer are
 // usual while things are killed. The longest gap is the longest time in which no
