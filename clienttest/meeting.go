@@ -345,8 +345,8 @@ func (v *visit) begin() *faults.Call {
 // errStuck is what a method returned that did not come to its end.
 var errStuck = errors.New("(it did not return, and was stopped)")
 
-// call calls a method of the client, and ends it if it does not return: a day and six hours
-// later where time passes in a bubble.
+// call calls a method of the client, and ends it if it does not return: two minutes after its last
+// request, or where time passes in a bubble, a day and six hours after the call.
 func call[T any](v *visit, method func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -360,16 +360,12 @@ func call[T any](v *visit, method func(context.Context) (T, error)) (T, error) {
 		defer func() { returned <- r }() // also if the transport ends the goroutine
 		r.value, r.err = method(ctx)
 	}()
-	patience := 30 * time.Hour
-	if !v.bubble() {
-		patience = 2 * time.Minute
+	patience, active := 2*time.Minute, v.active
+	if v.bubble() {
+		patience, active = 30*time.Hour, func() time.Time { return time.Time{} }
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case r := <-returned:
+	if r, ok := await(returned, patience, active); ok {
 		return r.value, r.err
-	case <-timer.C:
 	}
 	cancel()
 	v.transport.stop()
@@ -377,6 +373,39 @@ func call[T any](v *visit, method func(context.Context) (T, error)) (T, error) {
 		<-returned
 	}
 	return *new(T), errStuck
+}
+
+// active returns when the client has last sent a request of the latest call, or got an answer.
+func (v *visit) active() (at time.Time) {
+	v.shop.View(func() {
+		if exchanges := v.calls[len(v.calls)-1].Exchanges; len(exchanges) > 0 {
+			last := exchanges[len(exchanges)-1]
+			at = last.At
+			if last.Ended.After(at) {
+				at = last.Ended
+			}
+		}
+	})
+	return at
+}
+
+// await returns what comes from a channel, or false if nothing does for so long, and for so long after
+// what active returns. A slow machine must not make a client wrong that goes on.
+func await[T any](from <-chan T, patience time.Duration, active func() time.Time) (result T, ok bool) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case result = <-from:
+			return result, true
+		case <-timer.C:
+		}
+		left := patience - time.Since(active())
+		if left <= 0 {
+			return result, false
+		}
+		timer.Reset(left)
+	}
 }
 
 // A transport ends goroutines that send too many requests: a client that goes on for ever
