@@ -23,9 +23,8 @@ import (
 func TestEqualServers(t *testing.T) {
 	t.Run("members of a group", func(t *testing.T) {
 		long.Test(t)
-		members := dbserver.StartMySQLGroup(t, 2, dbserver.MultiPrimary).Servers()
-		nodes := clusterDatabases(t, members, dbserver.Before)
-		testBehindHAProxy(t, nodes[0], members[0].Addr(), members[1].Addr())
+		g := dbserver.StartMySQLGroup(t, 2, dbserver.MultiPrimary)
+		testBehindHAProxy(t, groupDatabases(t, g)[0], g.Hosts()...)
 	})
 	t.Run("PgBouncers", func(t *testing.T) {
 		t.Parallel()

@@ -30,7 +30,7 @@ import (
 // of them knows of the others before the commit.
 func TestMySQLGroup(t *testing.T) {
 	long.Test(t)
-	nodes := clusterDatabases(t, dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary).Servers(), dbserver.Before)
+	nodes := groupDatabases(t, dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary))
 	const keys, items = 300, 10
 	nodes[0].Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL PRIMARY KEY)",
 		"CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, taken BIGINT NOT NULL)")
@@ -199,13 +199,12 @@ func TestMySQLPrimaryKills(t *testing.T) {
 	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", g.Primary(t).DSN()) })
 }
 
-// clusterDatabases returns a new database of servers that replicate to each other, as
-// each of them has it by a data source name that set has changed.
-func clusterDatabases(t *testing.T, servers []*dbserver.Server, set func(dsn string) string) (nodes []*testdb.DB) {
+// groupDatabases returns a new database of a group, as each of its members has it.
+func groupDatabases(t *testing.T, g *dbserver.MySQLGroup) (nodes []*testdb.DB) {
 	t.Helper()
-	name := servers[0].NewDatabase(t)
-	for _, server := range servers {
-		nodes = append(nodes, testdb.New(t, "mysql", set(server.DSNOf(name))))
+	name := g.NewDatabase(t)
+	for _, m := range g.Members {
+		nodes = append(nodes, testdb.New(t, "mysql", dbserver.Before(m.DSNOf(name))))
 	}
 	return nodes
 }

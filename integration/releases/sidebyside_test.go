@@ -280,14 +280,12 @@ func onDatabases(t *testing.T, test func(t *testing.T, d *testdb.DB, urls ...str
 func onGroup(t *testing.T, single bool, test func(t *testing.T, d *testdb.DB, urls ...string)) {
 	t.Run("Group Replication", func(t *testing.T) {
 		const setting = "group_replication_consistency='BEFORE'"
-		members := dbserver.StartMySQLGroup(t, 3, single).Members
-		dsn := members[0].DSNOf(members[0].NewDatabase(t))
-		var hosts, urls []string
-		for _, m := range members {
-			hosts = append(hosts, m.Addr())
-		}
+		g := dbserver.StartMySQLGroup(t, 3, single)
+		dsn := g.Members[0].DSNOf(g.NewDatabase(t))
+		hosts, first := g.Hosts(), g.Members[0].Addr()
+		var urls []string
 		for range hosts {
-			url := strings.Replace(dbserver.MySQLURL(t, dsn), members[0].Addr(), strings.Join(hosts, ","), 1)
+			url := strings.Replace(dbserver.MySQLURL(t, dsn), first, strings.Join(hosts, ","), 1)
 			urls = append(urls, url+"?"+setting)
 			hosts = append(hosts[1:], hosts[0])
 		}

@@ -105,12 +105,20 @@ func (m *GroupMember) Exec(statement string) error {
 	return err
 }
 
-// Servers returns the members as servers.
-func (g *MySQLGroup) Servers() (servers []*Server) {
+// NewDatabase makes an empty database, and returns its name when every member has it.
+func (g *MySQLGroup) NewDatabase(t testing.TB) (name string) {
+	t.Helper()
+	name = g.Members[0].NewDatabase(t)
 	for _, m := range g.Members {
-		servers = append(servers, m.Server)
+		process.WaitFor(t, m.Name+" has "+name, 5*time.Minute, m.Process, func() error {
+			has, err := m.Query("SHOW DATABASES LIKE '" + name + "'")
+			if err == nil && has != name {
+				err = errors.New("not yet")
+			}
+			return err
+		})
 	}
-	return servers
+	return name
 }
 
 // Start starts a member that is down, and returns when it has what the others have
