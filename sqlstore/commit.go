@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/storefront"
 	"example.com/storefront/internal/batch"
 )
 
@@ -310,9 +311,13 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attemp
 		end = rollBackTo
 	}
 	_, ended := tx.exec(ctx, end) // it fails if Accept has ended the transaction
-	switch class := classOf(accepted); {
+	class, _ := codeClass(accepted)
+	_, refusal := errors.AsType[*storefront.Refusal](accepted)
+	switch {
 	case transient(ended):
 		return out, ended
+	case ended == nil && refusal:
+		out = outcome{refused, acceptError{accepted}} // whatever it says: a client may have written that
 	case ended != nil && class >= passing, tx.isDemoted(accepted):
 		return out, accepted // the database has ended the transaction, or soon will
 	case ended != nil && accepting.Err() != nil:

@@ -204,7 +204,7 @@ type kind struct {
 	// codeClass returns the class of an error by its code, and false if it has no code of this kind.
 	codeClass func(error) (class, bool)
 
-	// texts are parts of the texts of errors without a code. The first that occurs tells the class.
+	// texts are how texts of errors without a code begin or end. The first that does tells the class.
 	texts []textClass
 }
 
@@ -218,7 +218,7 @@ func kinds() [3]kind {
 	return [...]kind{
 		{detectPostgreSQL, postgreSQLCode, postgreSQLTexts},
 		{detectMySQL, mySQLCodeClass, mySQLTexts},
-		{detectSQLite, noCode, sqliteTexts},
+		{detectSQLite, sqliteCodeClass, sqliteTexts},
 	}
 }
 

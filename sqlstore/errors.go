@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 )
 
@@ -45,7 +46,7 @@ type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprint("panic: ", e.value) }
 
-// classOf returns the class of err.
+// classOf returns the class of the error of a statement of the store's.
 func classOf(err error) class {
 	switch err.(type) {
 	case nil, acceptError, *panicError: // the methods of an error or value of the program's may do anything
@@ -57,17 +58,16 @@ func classOf(err error) class {
 	if class, ok := codeClass(err); ok {
 		return class
 	}
-	// What an error says comes before what it looks like: errors of github.com/ncruces/go-sqlite3
-	// have the methods of a net.Error.
+	// A text may quote what a client has sent, but neither begins nor ends with that.
 	text := err.Error()
 	for _, k := range kinds() {
 		for _, known := range k.texts {
-			if strings.Contains(text, known.text) {
+			if strings.HasPrefix(text, known.text) || strings.HasSuffix(text, known.text) {
 				return known.class
 			}
 		}
 	}
-	if _, ok := errors.AsType[net.Error](err); ok && !strings.Contains(text, "sqlite3: ") {
+	if _, ok := errors.AsType[net.Error](err); ok {
 		return lost
 	}
 	for _, gone := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF} {
@@ -78,7 +78,8 @@ func classOf(err error) class {
 	return final
 }
 
-// codeClass returns the class of the code of err, and false if err has no code of any database.
+// codeClass returns the class of the code of err, and false if err has no code of any database. It
+// looks at no text but those of the database itself, so err may be an error of the program's.
 func codeClass(err error) (class, bool) {
 	for _, k := range kinds() {
 		if class, ok := k.codeClass(err); ok {
@@ -86,6 +87,36 @@ func codeClass(err error) (class, bool) {
 		}
 	}
 	return final, false
+}
+
+// find returns the first error in the tree of err for which is returns true, or nil.
+func find(err error, is func(error) bool) error {
+	if err == nil || is(err) {
+		return err
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return find(err.Unwrap(), is)
+	case interface{ Unwrap() []error }:
+		for _, err := range err.Unwrap() {
+			if found := find(err, is); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// field returns the field of an error that is a struct, or points to one.
+func field(err error, name string) reflect.Value {
+	v := reflect.ValueOf(err)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
 }
 
 // isDuplicate reports whether a row had the same value in a unique column.

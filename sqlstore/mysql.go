@@ -461,40 +461,25 @@ func namedValues(ctx context.Context, conn *sql.Conn, query string) (map[string]
 // any other error. The drivers' errors have them in fields, not in methods: Number and
 // SQLState in go-sql-driver/mysql, Code and State in go-mysql-org/go-mysql.
 func mySQLCode(err error) (number uint64, state string) {
-	if err == nil {
-		return 0, ""
-	}
-	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+	err = find(err, func(err error) bool {
 		for _, name := range []string{"Number", "Code"} {
-			if field := v.Elem().FieldByName(name); field.IsValid() && field.Kind() == reflect.Uint16 {
-				number = field.Uint()
+			if f := field(err, name); f.IsValid() && f.Kind() == reflect.Uint16 && f.Uint() != 0 {
+				number = f.Uint()
+				return true
 			}
 		}
-		for _, name := range []string{"SQLState", "State"} {
-			field := v.Elem().FieldByName(name)
-			switch {
-			case !field.IsValid():
-			case field.Kind() == reflect.String:
-				state = field.String()
-			case field.Kind() == reflect.Array && field.Type().Elem().Kind() == reflect.Uint8:
-				state = fmt.Sprintf("%s", field)
-			}
-		}
-		if number != 0 {
-			return number, state
+		return false
+	})
+	for _, name := range []string{"SQLState", "State"} {
+		switch f := field(err, name); {
+		case !f.IsValid():
+		case f.Kind() == reflect.String:
+			state = f.String()
+		case f.Kind() == reflect.Array && f.Type().Elem().Kind() == reflect.Uint8:
+			state = fmt.Sprintf("%s", f)
 		}
 	}
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		return mySQLCode(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, err := range err.Unwrap() {
-			if number, state := mySQLCode(err); number != 0 {
-				return number, state
-			}
-		}
-	}
-	return 0, ""
+	return number, state
 }
 
 // mySQLClasses maps the numbers of MySQL and MariaDB (Server Error Message Reference) and of TiDB to
@@ -581,18 +566,30 @@ var mySQLTexts = []textClass{
 	{"busy buffer", lost},        // go-sql-driver/mysql: the same
 }
 
+// mySQLText returns the text of an error without what Vitess adds to it: the statement and its arguments,
+// which clients have sent.
+func mySQLText(err error) string {
+	text, _, _ := strings.Cut(err.Error(), " (errno ")
+	text, _, _ = strings.Cut(text, `: Sql: "`)
+	return text
+}
+
 func mySQLCodeClass(err error) (class, bool) {
 	number, state := mySQLCode(err)
 	if number == 0 {
 		return final, false
 	}
-	text := err.Error()
+	text := mySQLText(err)
 	if class, ok := vitessClass(number, text); ok {
 		return class, true
 	}
 	switch class, ok := mySQLClasses[number]; {
-	case class == duplicate && (strings.Contains(text, "key_hash") || !strings.Contains(text, "for key")):
-		return keyTaken, true // only the text tells which unique column it is
+	case class == duplicate:
+		// Only the end of the text tells which index it is: "Duplicate entry '…' for key '…'".
+		if i := strings.LastIndex(text, "for key '"); i >= 0 && !strings.Contains(text[i:], "key_hash") {
+			return duplicate, true
+		}
+		return keyTaken, true
 	case ok:
 		return class, true
 	case (number == 1030 || number == 1181) && strings.Contains(text, "error 153"):

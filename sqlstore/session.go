@@ -425,7 +425,10 @@ func (tx *connTx) accept(ctx context.Context, f func(*sql.Tx)) {
 	f(tx.Tx)
 }
 
-func (tx *connTx) isDemoted(err error) bool { return classOf(err) == notPrimary }
+func (tx *connTx) isDemoted(err error) bool {
+	class, _ := codeClass(err)
+	return class == notPrimary
+}
 
 func (tx *connTx) commit(ctx context.Context) error {
 	defer tx.endWith(ctx)()

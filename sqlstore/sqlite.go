@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -443,13 +444,78 @@ func (c *serialCommit) acceptContext(n int) (context.Context, context.CancelFunc
 	return context.WithDeadline(accepting, deadline)
 }
 
-// noCode is codeClass of SQLite, whose drivers have no common type of error.
-func noCode(error) (class, bool) { return final, false }
+// sqliteCode returns the result code of an error of a driver of SQLite, the extended one if there is one,
+// and false for any other error. The drivers have no common type: modernc.org/sqlite has a method Code,
+// github.com/ncruces/go-sqlite3 and github.com/mattn/go-sqlite3 have ExtendedCode, as a method or a field.
+func sqliteCode(err error) (code int64, ok bool) {
+	integer := func(v reflect.Value) bool {
+		switch {
+		case v.IsValid() && v.CanInt():
+			code = v.Int()
+		case v.IsValid() && v.CanUint():
+			code = int64(v.Uint())
+		default:
+			return false
+		}
+		return true
+	}
+	found := find(err, func(err error) bool {
+		t := reflect.TypeOf(err)
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if !strings.Contains(strings.ToLower(t.PkgPath()+"."+t.Name()), "sqlite") {
+			return false
+		}
+		for _, name := range []string{"ExtendedCode", "Code"} {
+			method := reflect.ValueOf(err).MethodByName(name)
+			if method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 &&
+				integer(method.Call(nil)[0]) || integer(field(err, name)) {
+				return true
+			}
+		}
+		return false
+	})
+	return code, found != nil
+}
+
+// sqliteClasses maps result codes to classes: extended ones, and primary ones, which are their last 8 bits.
+var sqliteClasses = map[int64]class{
+	5:    passing,   // SQLITE_BUSY
+	6:    passing,   // SQLITE_LOCKED
+	13:   passing,   // SQLITE_FULL
+	14:   lost,      // SQLITE_CANTOPEN
+	1555: duplicate, // SQLITE_CONSTRAINT_PRIMARYKEY
+	2067: duplicate, // SQLITE_CONSTRAINT_UNIQUE
+	2579: duplicate, // SQLITE_CONSTRAINT_ROWID
+}
+
+func sqliteCodeClass(err error) (class, bool) {
+	code, ok := sqliteCode(err)
+	if !ok {
+		return final, false
+	}
+	switch primary := code & 0xFF; {
+	case primary == 5 && strings.Contains(err.Error(), inProgress):
+		return final, true // rows that Options.Accept has left open
+	case primary == 1 && strings.Contains(err.Error(), duplicateColumn):
+		return exists, true
+	case sqliteClasses[code] != final:
+		return sqliteClasses[code], true
+	default:
+		return sqliteClasses[primary], true
+	}
+}
+
+const (
+	inProgress      = "SQL statements in progress"
+	duplicateColumn = "duplicate column name" // ADD COLUMN knows no IF NOT EXISTS
+)
 
 // sqliteTexts has the texts of sqlite3_errstr, which all drivers use.
 var sqliteTexts = []textClass{
-	{"SQL statements in progress", final},   // rows that Options.Accept has left open, also SQLITE_BUSY
-	{"duplicate column name", exists},       // ADD COLUMN knows no IF NOT EXISTS
+	{inProgress, final},
+	{duplicateColumn, exists},
 	{"database is locked", passing},         // SQLITE_BUSY
 	{"database table is locked", passing},   // SQLITE_LOCKED
 	{"database or disk is full", passing},   // SQLITE_FULL

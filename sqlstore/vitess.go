@@ -84,7 +84,7 @@ type vitessLink struct {
 
 func (l vitessLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	n, err := l.mySQLLink.exec(ctx, query, args...)
-	if err != nil && strings.Contains(err.Error(), crossShard) {
+	if err != nil && strings.Contains(mySQLText(err), crossShard) {
 		if err := l.engine.readBounds(ctx, l.conn); err != nil {
 			return 0, err
 		}
