@@ -29,8 +29,8 @@
 // Which orders survive a crash is up to the database. None of these databases loses a
 // committed order unless a setting allows it, such as fsync=off in PostgreSQL. After a
 // fail-over, only a standby that was synchronous has every order. The store checks no such
-// setting. If any other setting would break a promise, the first call returns an error that
-// names it.
+// setting. If any other setting would break a promise, or the tables lack a constraint on which one rests,
+// the first call returns an error that names it. Orders look again every 15 seconds.
 //
 // Orders that arrive while others are being committed are committed together, up to 64 at
 // a time, in four commits at once; in SQLite, in one. An order that arrives alone goes at once.
@@ -57,8 +57,9 @@
 //
 // # Schema
 //
-// [Store.Migrate] makes these tables. In PostgreSQL, they are in the first schema of the
-// search_path that exists (current_schema), and the store uses the tables of no other schema.
+// [Store.Migrate] makes these tables, but begins no shop beside or in place of another. In
+// PostgreSQL, they are in the first schema of the search_path that exists (current_schema), and the
+// store uses the tables of no other schema.
 //
 //	CREATE TABLE storefront_users    (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
 //	CREATE TABLE storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -110,6 +111,17 @@ type statements struct {
 	// table, "" and what is wrong with it. For a view, the type is one that no column has.
 	catalog string
 
+	// place says where the tables are, for people.
+	place string
+
+	// beside returns the place of another shop beside which a new one must not begin, or nothing. It is
+	// "" if no such place can be known.
+	beside string
+
+	// source returns the name of what writes the orders of another server into these tables, or nothing.
+	// It is "" if that is a setting of the server (see look).
+	source string
+
 	// looksAgain is how often the catalog must say again that something is wrong.
 	looksAgain int
 
@@ -134,7 +146,10 @@ type statements struct {
 	// insert inserts an order. If its key is taken, it inserts nothing or fails.
 	insert string
 
-	// orderOf reads the order of a key.
+	// returns says that insert returns the key_hash of the row that it has inserted.
+	returns bool
+
+	// orderOf reads the order of a key, and its key_hash.
 	orderOf string
 
 	// oldKeys returns ID and keyed_ms of the orders whose keys were recorded from one time to before
@@ -162,19 +177,23 @@ func (st *statements) sql() *statements { return st }
 // find is find of an engine that shows no order before its commit is durable.
 func (st *statements) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 	storefront.Order, [32]byte, error) {
-	return st.order(ctx, c, hash[:])
+	return st.order(ctx, c, hash, hash[:])
 }
 
-// order returns the order of orderOf with the given arguments, and its fingerprint.
-func (st *statements) order(ctx context.Context, c *session, args ...any) (
+// order returns the order of orderOf with the given arguments, which has the key of a hash, and its
+// fingerprint.
+func (st *statements) order(ctx context.Context, c *session, hash [sha256.Size]byte, args ...any) (
 	order storefront.Order, fingerprint [32]byte, err error) {
 	var ms int64
-	var print []byte
+	var print, key []byte
 	found := false
-	err = c.each(ctx, func() { found = true }, []any{&order.ID, &order.Item, &order.Qty, &ms, &print},
-		st.orderOf, args...)
-	if err == nil && !found {
+	err = c.each(ctx, func() { found = true },
+		[]any{&order.ID, &order.Item, &order.Qty, &ms, &print, &key}, st.orderOf, args...)
+	switch {
+	case err == nil && !found:
 		err = sql.ErrNoRows
+	case err == nil && !bytes.Equal(key, hash[:]):
+		err = errOfAnother
 	}
 	order.CreatedAt = time.UnixMilli(ms).UTC()
 	copy(fingerprint[:], print)
@@ -273,6 +292,19 @@ func (st *statements) insertOrders(n int) string {
 		columns, width = orderColumns+`, place`, 8
 	}
 	return `INSERT INTO ` + st.prefix + `storefront_orders (` + columns + `) VALUES ` + st.rows(n, width)
+}
+
+// insertOrder inserts the order of an attempt, and returns how many rows that were.
+func (st *statements) insertOrder(ctx context.Context, to sender, a *attempt) (n int64, err error) {
+	if !st.returns {
+		return to.exec(ctx, st.insert, st.row(a.proposal)...)
+	}
+	var hash []byte
+	err = each(ctx, to, func() { n++ }, []any{&hash}, st.insert, st.row(a.proposal)...)
+	if err == nil && n > 0 && !bytes.Equal(hash, a.hash[:]) {
+		err = errOfAnother
+	}
+	return n, err
 }
 
 // row returns the arguments of insert.

@@ -24,7 +24,7 @@ const (
 	conflict                // another transaction was in the way
 	notPrimary              // this server is not the primary, or no longer; its connections are in order
 	lost                    // the connection or its server is gone, or there is none
-	silent                  // the server does not answer: give up the connection
+	silent                  // there is no answer, or that of another question: give up the connection
 )
 
 // A classified error has a class not evident from its text or code.
@@ -34,6 +34,12 @@ type classified struct {
 }
 
 func (e classified) Unwrap() error { return e.error }
+
+// errOfAnother is the error of a statement whose answer has the row of another one, as from a pooler that
+// mixes up its connections.
+var errOfAnother = classified{
+	errors.New("sqlstore: the database has answered with the row of another statement"), silent,
+}
 
 // An acceptError is an error of Options.Accept. It is final, whatever became of earlier
 // tries: the key was free when Accept was called.

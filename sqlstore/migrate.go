@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 
 	"example.com/storefront"
 )
@@ -19,12 +22,16 @@ const (
 	schemaOldest = 2
 )
 
-// Migrate makes the tables and indexes that the store needs, or those that are
-// missing, also in a database of an earlier release. In a database that has them all, it
-// changes nothing and makes no writer wait. Any number of programs may run it at once, so
-// every replica may run it at startup. It also works while an older release is running, and
-// with the tables of a later release if they say that this release may use them; if they do
+// Migrate makes the tables and indexes that the store needs, in a database that has none of them, and logs
+// where; or those that are missing because an earlier Migrate was cut off, or because they are of an earlier
+// release. In a database that has them all, it changes nothing and makes no writer wait. Any number of
+// programs may run it at once, so every replica may run it at startup. It also works while an older release
+// is running, and with the tables of a later release if they say that this release may use them; if they do
 // not, or if a table with one of its names is not the store's, it returns an error.
+//
+// Migrate begins no shop beside or in place of another one that it can see. It returns an error if a table
+// is missing though all have been made, as after a restore, and in PostgreSQL if the tables are in another
+// schema of the search_path than the first.
 //
 // On MySQL and MariaDB, orders go on while Migrate changes tables of versions 1 and 2, row by row; that
 // takes about a minute for a million orders. Elsewhere, version 3 is version 2, and from version 1, orders
@@ -37,19 +44,27 @@ const (
 func (s *Store) Migrate(ctx context.Context) error {
 	// CREATE INDEX IF NOT EXISTS may wait for all writers even if the index is there.
 	version, err := s.schemaVersion(ctx)
-	switch {
-	case ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease):
+	if ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease) {
 		return err
-	case version > schemaVersion:
-		return nil
 	}
 	missing, err := s.lookAtTables(ctx)
-	if err != nil || version == schemaVersion && missing == "" {
+	switch {
+	case err != nil:
 		return err
+	case version >= schemaVersion && len(missing) > 0:
+		return s.lost(missing)
+	case version >= schemaVersion:
+		return nil
 	}
 	db := s.database.Load()
+	isNew := slices.Contains(missing, "storefront_orders")
+	if isNew {
+		if err := s.isAlone(ctx); err != nil {
+			return err
+		}
+	}
 	// Statements that change nothing may wait for locks, too.
-	if st := db.sql(); version < st.changed || missing != "" {
+	if st := db.sql(); version < st.changed || len(missing) > 0 {
 		err = s.change(ctx, st.schema, false)
 	}
 	if err == nil {
@@ -61,8 +76,41 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
+	if isNew {
+		s.opts.Logger.Warn("made the tables of a new shop, which has no orders yet",
+			slog.String("place", s.text(ctx, func(st *statements) string { return st.place })))
+	}
 	_, err = s.lookAtTables(ctx) // the server may have made them otherwise
 	return err
+}
+
+// lost returns the error of tables that are missing though all have been made.
+func (s *Store) lost(missing []string) error {
+	return fmt.Errorf("sqlstore: the database has the tables of a shop, but not %s: restore what is missing, "+
+		"or orders that it had could be made again; if it is to begin empty, DELETE FROM storefront_schema "+
+		"and call Migrate", strings.Join(missing, ", "))
+}
+
+// isAlone returns an error if the database has another shop that this one would begin beside.
+func (s *Store) isAlone(ctx context.Context) error {
+	other := s.text(ctx, func(st *statements) string { return st.beside })
+	if other == "" {
+		return nil
+	}
+	return fmt.Errorf("sqlstore: there is a shop in %s, and Migrate would begin another one in %s: set the "+
+		"search_path to the schema of the shop alone, or to that of the new one alone", other,
+		s.text(ctx, func(st *statements) string { return st.place }))
+}
+
+// text returns the single text that a query returns, or "" if there is no query or no answer.
+func (s *Store) text(ctx context.Context, query func(*statements) string) (text string) {
+	s.retryWith(ctx, func(ctx context.Context, c *session) error {
+		if query := query(c.database.sql()); query != "" {
+			return c.each(ctx, func() {}, []any{&text}, query)
+		}
+		return nil
+	})
+	return text
 }
 
 // change runs statements that change the tables, or record their version.
@@ -101,23 +149,32 @@ func (st *statements) upgrade(context.Context, *Store) error { return nil }
 
 var errLaterRelease = errors.New("the tables are of a later release")
 
+// version returns the version of the tables, or 0 if none is recorded, or an error if this release may not
+// use them.
+func (c *session) version(ctx context.Context, st *statements) (version int64, err error) {
+	oldest := sql.NullInt64{}
+	err = c.each(ctx, func() {}, []any{&version, &oldest},
+		`SELECT version, oldest FROM `+st.prefix+`storefront_schema ORDER BY version`)
+	if err == nil && oldest.Int64 > schemaVersion {
+		err = fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on "+
+			"may use; this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
+	}
+	return version, err
+}
+
 // schemaVersion returns the version of the tables, or 0 if there are none, or an error if
 // this release may not use them.
 func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
-	oldest := sql.NullInt64{}
-	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
-		return c.each(ctx, func() {}, []any{&version, &oldest},
-			`SELECT version, oldest FROM `+c.database.sql().prefix+`storefront_schema ORDER BY version`)
+	err = s.retryWith(ctx, func(ctx context.Context, c *session) (err error) {
+		version, err = c.version(ctx, c.database.sql())
+		return err
 	})
 	switch {
-	case err != nil &&
-		(s.database.Load() == nil || ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable)):
-		return 0, err // the database is away, or one that the store refuses
+	case err != nil && (s.database.Load() == nil || ctx.Err() != nil ||
+		errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease)):
+		return version, err // among others, the database is away, or one that the store refuses
 	case err != nil:
 		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)
-	case oldest.Int64 > schemaVersion:
-		return version, fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on "+
-			"may use; this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
 	case version < schemaVersion:
 		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them",
 			version, schemaVersion)

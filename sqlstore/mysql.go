@@ -15,10 +15,13 @@ import (
 )
 
 // mySQL is the engine of MySQL and MariaDB. Both know all of its statements but replace.
-type mySQL struct{ statements }
+type mySQL struct {
+	statements
+	several bool // the server is one of several primaries of a group
+}
 
 func newMySQL(version string) *mySQL {
-	e := &mySQL{statements{
+	e := &mySQL{statements: statements{
 		changed: 2,
 		schema:  mySQLTables(),
 		catalog: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''),
@@ -37,13 +40,15 @@ func newMySQL(version string) *mySQL {
 			LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
 			WHERE t.table_schema = database() AND t.table_name LIKE 'storefront%' AND t.engine IS NOT NULL
 			AND (t.create_options LIKE '%partitioned%' OR COALESCE(e.transactions, 'NO') <> 'YES')`,
+		place:   `SELECT CONCAT('database ', DATABASE(), ' at ', @@hostname, ':', @@port)`,
 		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
 		param:   marked,
 		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
 		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
 		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM storefront_orders WHERE key_hash = ?`,
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM storefront_orders
+			WHERE key_hash = ?`,
 		oldKeys: `SELECT id, keyed_ms FROM storefront_orders
 			WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
 		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL
@@ -121,7 +126,7 @@ func (e *mySQL) insertFree(ctx context.Context, c *session, attempts []*attempt,
 			hashes = append(hashes, a.hash[:])
 		}
 		query, args := lookUp(hashes)
-		taken, lookErr := c.hashes(ctx, query, args...)
+		taken, lookErr := c.hashes(ctx, attempts, query, args...)
 		if lookErr != nil {
 			return lookErr
 		}
@@ -352,40 +357,122 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, opts *Options, version str
 		}
 		return e, nil
 	}
-	// Galera has lost acknowledged orders when nodes crashed while others were cut off. The
-	// variables do not tell whether a server is a node: wsrep_on may be ON without a provider,
-	// or OFF for this session alone, and wsrep_provider may name one that is not loaded.
-	status, err := namedValues(ctx, conn, `SHOW STATUS LIKE 'wsrep_provider_name'`)
+	several, err := lookAtMySQL(ctx, conn, settings)
 	if err != nil {
 		return nil, err
 	}
-	if provider := status["wsrep_provider_name"]; provider != "" {
-		return nil, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it has "+
-			"acknowledged (MDEV-38976): the store does not use it (see docs/databases.md)", provider)
-	}
-	// In a group with several primaries, a member must wait until it has the commits of the
-	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
-	// a single primary, the next primary must have all that the last one acknowledged before it
-	// answers.
 	e := newMySQL(version)
-	if settings["group_replication_group_name"] == "" {
-		return e, nil
-	}
-	primaries := settings["group_replication_single_primary_mode"] == "OFF"
-	switch consistency := settings["group_replication_consistency"]; {
-	case primaries && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER",
-		consistency == "EVENTUAL":
-		return nil, errors.New("sqlstore: this is a group of MySQL servers: every connection needs " +
-			"group_replication_consistency = 'BEFORE' (see the package's documentation)")
-	case primaries:
+	if e.several = several; several {
 		return mySQLGroup{e}, nil
 	}
 	return e, nil
 }
 
 func (e *mySQL) look(ctx context.Context, conn *sql.Conn) error {
-	_, err := mySQLSettings(ctx, conn)
+	settings, err := mySQLSettings(ctx, conn)
+	if err != nil {
+		return err
+	}
+	several, err := lookAtMySQL(ctx, conn, settings)
+	if err == nil && several != e.several {
+		err = errors.New("sqlstore: a group of MySQL servers has one primary now and had several, or the " +
+			"reverse: start the program anew")
+	}
 	return err
+}
+
+// lookAtMySQL returns an error if the server may lose or double what it acknowledges. It reports whether it
+// is one of several primaries of a group.
+func lookAtMySQL(ctx context.Context, conn *sql.Conn, settings map[string]string) (several bool, err error) {
+	// Galera has lost acknowledged orders when nodes crashed while others were cut off. The
+	// variables do not tell whether a server is a node: wsrep_on may be ON without a provider,
+	// or OFF for this session alone, and wsrep_provider may name one that is not loaded.
+	status, err := namedValues(ctx, conn,
+		`SHOW STATUS WHERE Variable_name IN ('wsrep_provider_name', 'Slaves_running')`)
+	if err != nil {
+		return false, err
+	}
+	if provider := status["wsrep_provider_name"]; provider != "" {
+		return false, fmt.Errorf("sqlstore: this is a node of a %s cluster, which may lose orders that it "+
+			"has acknowledged (MDEV-38976): the store does not use it (see docs/databases.md)", provider)
+	}
+	// A replica may be written to unless it is read_only, though the primary has other orders.
+	source, err := sourceOf(ctx, conn, settings["version"])
+	if running := status["Slaves_running"]; err == nil && source == "" && running != "" && running != "0" {
+		source = "another server"
+	}
+	if err == nil && source != "" {
+		err = classified{fmt.Errorf("sqlstore: this server replicates from %s, so it is no primary: set "+
+			"read_only there or, if it has become the primary, STOP REPLICA and RESET REPLICA ALL",
+			source), notPrimary}
+	}
+	if err != nil {
+		return false, err
+	}
+	// In a group with several primaries, a member must wait until it has the commits of the
+	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
+	// a single primary, the next primary must have all that the last one acknowledged before it
+	// answers.
+	if settings["group_replication_group_name"] == "" {
+		return false, nil
+	}
+	several = settings["group_replication_single_primary_mode"] == "OFF"
+	consistency := settings["group_replication_consistency"]
+	if several && consistency != "BEFORE" && consistency != "BEFORE_AND_AFTER" || consistency == "EVENTUAL" {
+		return false, errors.New("sqlstore: this is a group of MySQL servers: every connection needs " +
+			"group_replication_consistency = 'BEFORE' (see the package's documentation)")
+	}
+	return several, nil
+}
+
+// sourceOf returns the host from which the server replicates, or is set up to, or "" if it does not, knows
+// no replication, or does not tell this account.
+func sourceOf(ctx context.Context, conn *sql.Conn, version string) (host string, err error) {
+	queries := []string{`SHOW REPLICA STATUS`, `SHOW SLAVE STATUS`} // since MySQL 8.0.22, and before
+	if strings.Contains(version, "MariaDB") {
+		queries = []string{`SHOW ALL SLAVES STATUS`}
+	}
+	for _, query := range queries {
+		err = eachNamed(ctx, conn, query, func(row map[string]string) {
+			source := cmp.Or(row["Source_Host"], row["Master_Host"])
+			// The channels of a group are no replication of another server.
+			if !strings.HasPrefix(row["Channel_Name"], "group_replication_") {
+				host = cmp.Or(host, source)
+			}
+		})
+		if err == nil || transient(err) || ctx.Err() != nil {
+			return host, err
+		}
+	}
+	return "", nil
+}
+
+// eachNamed calls f with each row of a query, by the names of its columns.
+func eachNamed(ctx context.Context, conn *sql.Conn, query string, f func(row map[string]string)) error {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		row := make(map[string]string)
+		for i, name := range columns {
+			row[name] = values[i].String
+		}
+		f(row)
+	}
+	return rows.Err()
 }
 
 // mySQLSettings returns settings of the connection, or an error if one would break a promise.
@@ -402,8 +489,8 @@ func mySQLSettings(ctx context.Context, conn *sql.Conn) (map[string]string, erro
 		return nil, errors.New("sqlstore: with a timestamp that stands still, keys would have no age; " +
 			"it must be DEFAULT")
 	}
-	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'sql_mode',
-		'completion_type', 'unique_checks', 'sql_log_bin', 'transaction_isolation', 'tx_isolation',
+	settings, err := namedValues(ctx, conn, `SHOW VARIABLES WHERE Variable_name IN ('version', 'autocommit',
+		'sql_mode', 'completion_type', 'unique_checks', 'sql_log_bin', 'transaction_isolation', 'tx_isolation',
 		'character_set_client', 'character_set_connection', 'character_set_results',
 		'group_replication_group_name', 'group_replication_single_primary_mode',
 		'group_replication_consistency', 'sync_binlog', 'innodb_flush_log_at_trx_commit')

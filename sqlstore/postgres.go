@@ -63,6 +63,15 @@ func newPostgreSQL(schema string) *postgreSQL {
 				|| ' SET LOGGED' END
 			FROM c WHERE c.relkind IN ('r', 'p')
 			AND (c.relkind = 'p' OR c.relpersistence <> 'p' OR row_security_active(c.oid))`,
+		place: `SELECT concat('schema ', current_schema(), ' of database ', current_database(),
+			' at ' || host(inet_server_addr()) || ':' || inet_server_port())`,
+		// What comes first in a search_path may be new there, as the schema of the user's name.
+		beside: `SELECT 'schema ' || min(n.nspname) FROM pg_class AS c JOIN pg_namespace AS n
+			ON n.oid = c.relnamespace WHERE c.relname = 'storefront_orders'
+			AND n.nspname = ANY (current_schemas(false)) HAVING count(*) > 0`,
+		source: `SELECT min(s.subname) FROM pg_subscription AS s JOIN pg_subscription_rel AS r
+			ON r.srsubid = s.oid WHERE r.srrelid = '` +
+			strings.ReplaceAll(p, `'`, `''`) + `storefront_orders'::regclass HAVING count(*) > 0`,
 		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
 		prefix:  p,
 		param:   numbered,
@@ -75,7 +84,7 @@ func newPostgreSQL(schema string) *postgreSQL {
 		// would promise that it is kept. The lock is a write, whose commit waits for all
 		// commits before it. An UPDATE would do as well, but runs triggers and leaves dead
 		// rows.
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM ` + p + `storefront_orders
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM ` + p + `storefront_orders
 			WHERE key_hash = $1 FOR NO KEY UPDATE`,
 		oldKeys: `SELECT id, keyed_ms FROM ` + p + `storefront_orders
 			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT $3`,
@@ -87,7 +96,7 @@ func newPostgreSQL(schema string) *postgreSQL {
 			current_setting('synchronous_standby_names'),
 			(SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_replication))`,
 	}}
-	e.insert = e.insertOrders(1) + ` ON CONFLICT (key_hash) DO NOTHING`
+	e.insert, e.returns = e.insertOrders(1)+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`, true
 	return e
 }
 
@@ -168,7 +177,7 @@ func (e *postgreSQL) newCommitter(s *Store) committer { return newConcurrent(s, 
 // insertMany leaves out the orders whose key is taken.
 func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
 	map[[sha256.Size]byte]bool, error) {
-	return c.hashes(ctx,
+	return c.hashes(ctx, attempts,
 		e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
 		e.rowsOf(attempts)...)
 }

@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -102,13 +104,22 @@ func (s *Store) retryWith(ctx context.Context, try func(context.Context, *sessio
 
 // insert inserts the order of an attempt, and returns how many rows that were.
 func (c *session) insert(ctx context.Context, a *attempt) (int64, error) {
-	st := c.database.sql()
-	return c.exec(ctx, st.insert, st.row(a.proposal)...)
+	return c.database.sql().insertOrder(ctx, c, a)
 }
 
 // each runs a query, scans each row into dest, and then calls then.
 func (c *session) each(ctx context.Context, then func(), dest []any, query string, args ...any) error {
-	rows, err := c.query(ctx, query, args...)
+	return each(ctx, c, then, dest, query, args...)
+}
+
+// A sender sends statements: a link or a transaction.
+type sender interface {
+	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	exec(ctx context.Context, query string, args ...any) (int64, error)
+}
+
+func each(ctx context.Context, to sender, then func(), dest []any, query string, args ...any) error {
+	rows, err := to.query(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -123,12 +134,20 @@ func (c *session) each(ctx context.Context, then func(), dest []any, query strin
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// hashes returns the key_hash of each row of a statement.
-func (c *session) hashes(ctx context.Context, query string, args ...any) (map[[sha256.Size]byte]bool, error) {
+// hashes returns the key_hash of each row of a statement, which are those of some of the attempts.
+func (c *session) hashes(ctx context.Context, attempts []*attempt, query string, args ...any) (
+	map[[sha256.Size]byte]bool, error) {
 	hashes := make(map[[sha256.Size]byte]bool)
 	var hash []byte
-	err := c.each(ctx, func() { hashes[[sha256.Size]byte(hash)] = true }, []any{&hash}, query, args...)
-	return hashes, err
+	var other error
+	err := c.each(ctx, func() {
+		if !slices.ContainsFunc(attempts, func(a *attempt) bool { return bytes.Equal(a.hash[:], hash) }) {
+			other = errOfAnother
+			return
+		}
+		hashes[[sha256.Size]byte(hash)] = true
+	}, []any{&hash}, query, args...)
+	return hashes, cmp.Or(err, other)
 }
 
 // number returns the single value that a query returns.
@@ -142,14 +161,19 @@ func (s *Store) number(ctx context.Context, query func(*statements) string) (n i
 // known returns what is known of the database. If that is nothing, it asks the database.
 func (s *Store) known(ctx context.Context, w *watch) (db *database, err error) {
 	if db = s.database.Load(); db != nil {
-		return db, nil
+		if w != nil && w.health == &s.ordering {
+			err = s.lookAgain(ctx, w, db)
+		}
+		return db, err
 	}
 	ctx, c, err := s.openWith(ctx, w, nil, openConnection)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = c.close(err) }()
-	return s.detect(ctx, c.link.(*connection).conn)
+	link := c.link.(*connection)
+	link.call(func() { db, err = s.detect(ctx, link.conn) })
+	return db, err
 }
 
 // detect returns what is known of the database. If that is nothing, it asks the database over conn.
@@ -169,6 +193,7 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 	if _, err := c.lookAtTables(ctx, e.sql()); err != nil {
 		return nil, err
 	}
+	s.noteLook(nil)
 	s.looked.at(conn, 2*s.db.Stats().OpenConnections+16)
 	s.server.Store(&name)
 	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})
@@ -191,6 +216,7 @@ type connection struct {
 
 	until     <-chan struct{} // closes when conn can be given back; nil: it can be at once
 	closing   bool            // database/sql may be closing conn
+	inDriver  bool            // the driver has been called, and has not returned unless it panicked
 	answered  atomic.Bool     // the server has answered a statement of the try
 	accepting atomic.Bool     // Options.Accept has been called
 }
@@ -234,7 +260,8 @@ func (s *Store) look(ctx context.Context, c *connection) (context.Context, *conn
 	if db == nil || s.looked.at(c.conn, 0) {
 		return ctx, c, nil
 	}
-	if err := db.look(ctx, c.conn); err != nil {
+	var err error
+	if c.call(func() { err = db.look(ctx, c.conn) }); err != nil {
 		return nil, nil, c.close(err)
 	}
 	s.looked.at(c.conn, 2*s.db.Stats().OpenConnections+16)
@@ -346,7 +373,9 @@ func (c *connection) release(err error) {
 	if class := classOf(err); (class == silent || class == notPrimary) && !c.closing {
 		c.store.drop(c.conn)
 	}
-	c.conn.Close()
+	if !c.inDriver { // otherwise Close would wait for ever
+		c.conn.Close()
+	}
 }
 
 // drop closes a connection that must not go back to the pool.
@@ -355,8 +384,16 @@ func (s *Store) drop(conn *sql.Conn) {
 	conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-func (c *connection) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return c.conn.QueryContext(ctx, query, args...)
+func (c *connection) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
+	c.call(func() { rows, err = c.conn.QueryContext(ctx, query, args...) })
+	return rows, err
+}
+
+// call calls f, which uses conn. If the driver panics in a query, database/sql keeps the connection.
+func (c *connection) call(f func()) {
+	c.inDriver = true
+	f()
+	c.inDriver = false
 }
 
 func (c *connection) exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -410,13 +447,16 @@ func (c *connection) beginTx(ctx context.Context) (*connTx, error) {
 	return &connTx{tx, c, cancel, false}, nil
 }
 
+func (tx *connTx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return tx.QueryContext(ctx, query, args...)
+}
+
 func (tx *connTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	return rowsAffected(tx.ExecContext(ctx, query, args...))
 }
 
 func (tx *connTx) insert(ctx context.Context, a *attempt) (int64, error) {
-	st := tx.store.database.Load().sql()
-	return tx.exec(ctx, st.insert, st.row(a.proposal)...)
+	return tx.store.database.Load().sql().insertOrder(ctx, tx, a)
 }
 
 func (tx *connTx) accept(ctx context.Context, f func(*sql.Tx)) {

@@ -33,7 +33,11 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 	if err == nil || !strings.Contains(err.Error(), "no such function") {
 		return nil, nil
 	}
-	if err := checkPragmas(ctx, conn); err != nil {
+	file, journal, err := sqlitePragmas(ctx, conn)
+	if err == nil && journal != "" && journal != "wal" { // which SQLite cannot use without locks
+		err = checkLocks(context.WithoutCancel(ctx), conn, file)
+	}
+	if err != nil {
 		return nil, err
 	}
 	const (
@@ -73,6 +77,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 				pragma_index_info(i.name, 'main') AS k
 			WHERE m.type = 'table' AND m.name LIKE 'storefront_%' AND i."unique" AND NOT i.partial
 			GROUP BY m.name, i.name HAVING count(*) = 1 AND min(k.name) IS NOT NULL`,
+		place:  `SELECT file FROM pragma_database_list WHERE name = 'main'`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
 		prefix: `main.`, // no file that is attached, and no temporary table
 		param:  numbered,
@@ -84,7 +89,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		insert: `INSERT INTO main.storefront_orders (` + orderColumns + `, keyed_ms)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `) ON CONFLICT (key_hash) DO NOTHING`,
 		// An order that SQLite shows is on the disk.
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint FROM main.storefront_orders
+		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM main.storefront_orders
 			WHERE key_hash = $1`,
 		oldKeys: `SELECT id, keyed_ms FROM main.storefront_orders
 			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT +$3`,
@@ -96,33 +101,32 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		SELECT id FROM main.storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`}, nil
 }
 
-// checkPragmas returns an error if a setting of the connection would break a promise.
-func checkPragmas(ctx context.Context, conn *sql.Conn) error {
-	var file, journal string
+// sqlitePragmas returns the file and the journal mode of the connection, or an error if a setting would
+// break a promise. A library without these functions tells neither.
+func sqlitePragmas(ctx context.Context, conn *sql.Conn) (file, journal string, err error) {
 	var dirty, writable int
-	err := conn.QueryRowContext(ctx, `SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'),
+	err = conn.QueryRowContext(ctx, `SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'),
 		(SELECT journal_mode FROM pragma_journal_mode),
 		(SELECT read_uncommitted FROM pragma_read_uncommitted),
 		(SELECT writable_schema FROM pragma_writable_schema)`).Scan(&file, &journal, &dirty, &writable)
 	switch {
 	case err != nil && (transient(err) || ctx.Err() != nil):
-		return err
-	case err != nil: // a library without these functions
+		return "", "", err
+	case err != nil:
+		return "", "", nil
 	case file == "":
-		return errors.New("sqlstore: this database is no file: it would be gone with its connection")
+		err = errors.New("sqlstore: this database is no file: it would be gone with its connection")
 	case journal == "off" || journal == "memory":
-		return fmt.Errorf("sqlstore: with journal_mode = %s, the file does not survive a process that is "+
+		err = fmt.Errorf("sqlstore: with journal_mode = %s, the file does not survive a process that is "+
 			"killed; it must be another mode, such as wal", journal)
 	case dirty != 0:
-		return errors.New("sqlstore: with read_uncommitted = 1, the store would acknowledge orders that " +
+		err = errors.New("sqlstore: with read_uncommitted = 1, the store would acknowledge orders that " +
 			"another connection rolls back; it must be 0")
 	case writable != 0:
-		return errors.New(
+		err = errors.New(
 			"sqlstore: with writable_schema = 1, any statement may destroy the file; it must be 0")
-	case journal != "wal": // which SQLite cannot use without locks
-		return checkLocks(context.WithoutCancel(ctx), conn, file)
 	}
-	return nil
+	return file, journal, err
 }
 
 // checkLocks returns an error if conn takes no locks on its file: if, while it writes there, it can also
@@ -157,8 +161,10 @@ func checkLocks(ctx context.Context, conn *sql.Conn, file string) error {
 		"two writers would create orders twice, and destroy it")
 }
 
-// look returns nil: all connections have the settings of one URL.
-func (e *sqlite) look(context.Context, *sql.Conn) error { return nil }
+func (e *sqlite) look(ctx context.Context, conn *sql.Conn) error {
+	_, _, err := sqlitePragmas(ctx, conn)
+	return err
+}
 
 // server returns "": a file has no server.
 func (e *sqlite) server(context.Context, *sql.Conn) (string, error) { return "", nil }
@@ -343,6 +349,7 @@ type serialCommit struct {
 	store *Store
 	begun []*attempt // without those that wait for the next commit
 	until time.Time  // after it, no further attempt begins
+	saved bool       // each order is inserted after a savepoint
 }
 
 func (c *serialCommit) run(ctx context.Context) (err error) {
@@ -351,6 +358,21 @@ func (c *serialCommit) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = session.close(err) }()
+	c.saved = c.store.opts.Accept != nil
+	err = c.try(ctx, session)
+	if err == errUnsaved {
+		c.saved = true
+		err = c.try(ctx, session)
+	}
+	return err
+}
+
+// errUnsaved is the error of a commit of several orders one of which failed without a savepoint. SQLite may
+// not have undone its statement: after RAISE(FAIL) or a constraint with ON CONFLICT FAIL, the row stays.
+var errUnsaved = errors.New("sqlstore: the statement of an order has failed")
+
+// try commits the orders. If it returns an error, it has committed none.
+func (c *serialCommit) try(ctx context.Context, session *session) error {
 	tx, err := session.begin(ctx) // which may wait for another process
 	if err != nil {
 		return err
@@ -407,14 +429,22 @@ func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (
 	if err := a.ctx.Err(); err != nil {
 		return outcome{a.state, err}, false, nil
 	}
-	if c.store.opts.Accept == nil {
+	if !c.saved {
 		out, err = insertWith(ctx, tx, a)
-		if !transient(err) {
-			out.err, err = err, nil // SQLite has undone this statement alone, or the commit fails
+		switch {
+		case err == nil, transient(err): // SQLite has undone the statement, or the commit fails
+		case len(c.Members) > 1:
+			err = errUnsaved
+		default:
+			out.err, err = err, nil // there is nothing to commit
 		}
 		return out, false, err
 	}
 	if out, err = savedInsert(ctx, tx, a); out.state != created || err != nil {
+		return out, false, err
+	}
+	if c.store.opts.Accept == nil {
+		_, err = tx.exec(ctx, release)
 		return out, false, err
 	}
 	accepting, cancel := c.acceptContext(n)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +29,8 @@ type Store struct {
 	checked   atomic.Pointer[checked] // nil: the next Check writes
 	versioned atomic.Bool             // Check has read the version of the tables
 	looked    looked
+	lookDue   atomic.Int64          // when the store looks at its tables again, as now returns it
+	flaw      atomic.Pointer[error] // what the last look has found wrong with them; nil: nothing
 	stats     counters
 	jitter    func(least, most time.Duration) time.Duration
 }
@@ -64,6 +68,10 @@ type Options struct {
 	// of Timeout, or half of the time that another of its orders had left; Accept is then
 	// called again, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
+
+	// Logger gets a line when Migrate has made the tables of a new shop. If it is nil, it is
+	// slog.Default().
+	Logger *slog.Logger
 
 	// Timeout is the most time that a call of a method of storefront.Store, or a
 	// transaction of another method, may take, including the wait for a connection
@@ -103,6 +111,9 @@ func New(db *sql.DB, opts *Options) *Store {
 	if s.opts.Timeout < 0 || s.opts.MaxCalls < 0 {
 		panic("sqlstore: New with a negative option")
 	}
+	if s.opts.Logger == nil {
+		s.opts.Logger = slog.Default()
+	}
 	if s.opts.Timeout == 0 {
 		s.opts.Timeout = 10 * time.Second
 	}
@@ -120,17 +131,20 @@ func randomly(least, most time.Duration) time.Duration { return least + rand.N(m
 
 // ListUsers implements [storefront.Store].
 func (s *Store) ListUsers(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
-	return s.read(ctx, limit, func(st *statements) string { return st.users }, []byte(after), limit)
+	return s.read(ctx, limit, func(st *statements) string { return st.users },
+		func(id string) bool { return id > after }, []byte(after), limit)
 }
 
 // ListWidgets implements [storefront.Store].
 func (s *Store) ListWidgets(ctx context.Context, start string, limit int) ([]storefront.Resource, error) {
-	return s.read(ctx, limit, func(st *statements) string { return st.widgets }, []byte(start), limit)
+	return s.read(ctx, limit, func(st *statements) string { return st.widgets },
+		func(id string) bool { return id >= start }, []byte(start), limit)
 }
 
 // GetProduct implements [storefront.Store].
 func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	found, err := s.read(ctx, 1, func(st *statements) string { return st.product }, []byte(id))
+	found, err := s.read(ctx, 1, func(st *statements) string { return st.product },
+		func(found string) bool { return found == id }, []byte(id))
 	switch {
 	case err != nil:
 		return storefront.Resource{}, err
@@ -140,9 +154,10 @@ func (s *Store) GetProduct(ctx context.Context, id string) (storefront.Resource,
 	return found[0], nil
 }
 
-// read runs a query whose rows are IDs and bodies, at most n, and returns the resources.
-func (s *Store) read(ctx context.Context, n int, query func(*statements) string, args ...any) (
-	[]storefront.Resource, error) {
+// read runs a query whose rows are IDs and bodies, at most n, and returns the resources. Each ID is one
+// that was asked for.
+func (s *Store) read(ctx context.Context, n int, query func(*statements) string, asked func(id string) bool,
+	args ...any) ([]storefront.Resource, error) {
 	if n <= 0 {
 		return nil, ctx.Err()
 	}
@@ -154,7 +169,7 @@ func (s *Store) read(ctx context.Context, n int, query func(*statements) string,
 	}
 	defer c.end()
 	for {
-		list, err := s.readOnce(c.ctx, c.watch, n, query, args)
+		list, err := s.readOnce(c.ctx, c.watch, n, query, asked, args)
 		if err == nil {
 			return list, nil
 		}
@@ -164,8 +179,8 @@ func (s *Store) read(ctx context.Context, n int, query func(*statements) string,
 	}
 }
 
-func (s *Store) readOnce(ctx context.Context, w *watch, n int, query func(*statements) string, args []any) (
-	list []storefront.Resource, err error) {
+func (s *Store) readOnce(ctx context.Context, w *watch, n int, query func(*statements) string,
+	asked func(id string) bool, args []any) (list []storefront.Resource, err error) {
 	ctx, c, err := s.session(ctx, w)
 	if err != nil {
 		return nil, err
@@ -176,7 +191,11 @@ func (s *Store) readOnce(ctx context.Context, w *watch, n int, query func(*state
 		return nil, err
 	}
 	defer rows.Close()
-	return resources(rows, n)
+	list, err = resources(rows, n)
+	if slices.ContainsFunc(list, func(r storefront.Resource) bool { return !asked(r.ID()) }) {
+		return nil, errOfAnother
+	}
+	return list, err
 }
 
 func resources(rows *sql.Rows, n int) ([]storefront.Resource, error) {

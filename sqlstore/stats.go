@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -98,10 +97,11 @@ func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic
 // create an order.
 //
 // The first Check looks at the tables, and commits a write. So does one that follows a failure of a
-// Check. One that follows a failure of an order, a restart of the server, or a change of PostgreSQL's
-// standbys commits a write. Others only ask the database whether it would take the write, so that probes
-// of an idle shop fill no log. After each Check, the store looks at the settings of its connections again:
-// if the server has got one that breaks a promise, neither Check nor an order succeeds.
+// Check. Later ones look at the tables every 15 seconds, unless orders do. One that follows a failure
+// of an order, a restart of the server, or a change of PostgreSQL's standbys commits a write. Others
+// only ask the database whether it would take the write, so that probes of an idle shop fill no log.
+// After each Check, the store looks at the settings of its connections again: if the server has got
+// one that breaks a promise, neither Check nor an order succeeds.
 func (s *Store) Check(ctx context.Context) error {
 	deadline := time.Now().Add(s.opts.Timeout)
 	s.looked.forget()
@@ -123,10 +123,13 @@ func (s *Store) Check(ctx context.Context) error {
 // check checks that c could create an order now.
 func (s *Store) check(ctx context.Context, c *session) error {
 	st, last := c.database.sql(), s.checked.Load()
-	if last == nil {
+	if last == nil || int64(s.now()) >= s.lookDue.Load() {
 		missing, err := c.lookAtTables(ctx, st)
-		if err == nil && missing != "" {
-			err = fmt.Errorf("sqlstore: there is no table %s: call Migrate", missing)
+		if !transient(err) && ctx.Err() == nil {
+			s.noteLook(err)
+		}
+		if err == nil && len(missing) > 0 {
+			err = s.lost(missing) // Check has read the version of the tables
 		}
 		if err != nil {
 			return err

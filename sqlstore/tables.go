@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,8 +19,59 @@ var uniqueColumns = map[string][]string{
 	"storefront_replays":  {"slot"},
 }
 
+// lookEvery is how often the store looks at its tables, and at the settings of its connections, while
+// orders come. What a promise rests on, such as a constraint, may be gone since the last time.
+const lookEvery = 15 * time.Second
+
+// lookAgain looks at the tables if that is due, and returns what is wrong with them. Of several calls, one
+// looks, and the others go by the last look.
+func (s *Store) lookAgain(ctx context.Context, w *watch, db *database) error {
+	due, now := s.lookDue.Load(), int64(s.now())
+	if now >= due && s.lookDue.CompareAndSwap(due, now+int64(5*time.Second)) {
+		s.lookNow(ctx, w, db)
+	}
+	if flaw := s.flaw.Load(); flaw != nil {
+		return *flaw
+	}
+	return nil
+}
+
+// lookNow looks at the tables, and at the settings of one connection. If the database does not answer within
+// a quarter of Options.Timeout, the next look is soon.
+func (s *Store) lookNow(ctx context.Context, w *watch, db *database) {
+	s.looked.forget()
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout/4)
+	defer cancel()
+	looking, c, err := s.connection(ctx, w)
+	if err == nil {
+		session := &session{link: c, database: db, store: s}
+		_, err = session.lookAtTables(looking, db.sql())
+		if err == nil && !db.sql().placed { // as in Check
+			_, err = session.version(looking, db.sql())
+			if !transient(err) && !errors.Is(err, errLaterRelease) {
+				err = nil // a table that is missing is told by the statement that needs it
+			}
+		}
+		err = c.close(err)
+	}
+	if !transient(err) && ctx.Err() == nil {
+		s.noteLook(err)
+	}
+}
+
+// noteLook notes what a look at the tables has found.
+func (s *Store) noteLook(flaw error) {
+	if flaw != nil {
+		s.flaw.Store(&flaw)
+		s.lookDue.Store(int64(s.now() + time.Second))
+		return
+	}
+	s.flaw.Store(nil)
+	s.lookDue.Store(int64(s.now() + lookEvery))
+}
+
 // lookAtTables is session.lookAtTables, over any connection.
-func (s *Store) lookAtTables(ctx context.Context) (missing string, err error) {
+func (s *Store) lookAtTables(ctx context.Context) (missing []string, err error) {
 	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
 		missing, err = c.lookAtTables(ctx, c.database.sql())
 		return err
@@ -27,27 +79,27 @@ func (s *Store) lookAtTables(ctx context.Context) (missing string, err error) {
 	return missing, err
 }
 
-// lookAtTables returns an error if a table is not as the store needs it, or not the store's, and the name
-// of a table that is not there. It returns neither if the database does not tell.
+// lookAtTables returns an error if a table is not as the store needs it, or not the store's, and the names
+// of the tables that are not there. It returns neither if the database does not tell.
 //
 // Where the catalog may be wrong for a moment, what is wrong must stay.
-func (c *session) lookAtTables(ctx context.Context, st *statements) (missing string, err error) {
+func (c *session) lookAtTables(ctx context.Context, st *statements) (missing []string, err error) {
 	pause := 20 * time.Millisecond
 	for look := 0; ; look++ {
 		missing, err = c.lookOnce(ctx, st)
-		if err == nil || transient(err) || look == st.looksAgain {
+		if len(missing) == 0 && err == nil || transient(err) || look == st.looksAgain {
 			return missing, err
 		}
 		select {
 		case <-time.After(pause):
 			pause *= 2
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
 
-func (c *session) lookOnce(ctx context.Context, st *statements) (missing string, err error) {
+func (c *session) lookOnce(ctx context.Context, st *statements) (missing []string, err error) {
 	types := make(map[string]map[string]string) // by table and column, or ""
 	unique := make(map[[2]string]bool)          // by table and column
 	var table, column, kind string
@@ -66,32 +118,43 @@ func (c *session) lookOnce(ctx context.Context, st *statements) (missing string,
 	}, []any{&table, &column, &kind}, st.catalog)
 	switch {
 	case err != nil && (transient(err) || ctx.Err() != nil):
-		return "", err
+		return nil, err
 	case err != nil: // a role that may not know
-		return "", nil
+		return nil, nil
 	}
 	for _, table := range slices.Sorted(maps.Keys(st.tables)) {
 		there, ok := types[table]
 		if !ok {
-			missing = table
+			missing = append(missing, table)
 			continue
 		}
 		for column, want := range st.tables[table] {
 			if got := there[column]; got != want {
-				return "", fmt.Errorf("sqlstore: there is a table %s that is not the store's: "+
+				return nil, fmt.Errorf("sqlstore: there is a table %s that is not the store's: "+
 					"its column %s is %q, not %q", table, column, got, want)
 			}
 		}
 		flaw := there[""]
 		if flaw != "" && flaw != "partitioned" {
-			return "", fmt.Errorf("sqlstore: the table %s %s", table, flaw)
+			return nil, fmt.Errorf("sqlstore: the table %s %s", table, flaw)
 		}
 		for _, column := range uniqueColumns[table] {
 			// Where key_hash divides a table into partitions, no constraint of id is possible.
 			if !unique[[2]string{table, column}] && (flaw == "" || column != "id") {
-				return "", fmt.Errorf("sqlstore: the table %s has no unique constraint on %s alone: "+
+				return nil, fmt.Errorf("sqlstore: the table %s has no unique constraint on %s alone: "+
 					"CREATE UNIQUE INDEX %[1]s_%[2]s ON %[1]s (%[2]s)", table, column)
 			}
+		}
+	}
+	if st.source != "" && !slices.Contains(missing, "storefront_orders") {
+		var source string
+		err = c.each(ctx, func() {}, []any{&source}, st.source)
+		if source != "" {
+			return nil, fmt.Errorf("sqlstore: the subscription %s writes into storefront_orders, so this server "+
+				"is no primary: if it has become the primary, DROP SUBSCRIPTION %[1]s", source)
+		}
+		if transient(err) || ctx.Err() != nil {
+			return nil, err
 		}
 	}
 	return missing, nil

@@ -54,7 +54,7 @@ func newVitess(single bool) *vitess {
 	}
 	st.placed = true
 	st.insert = st.insertOrders(1)
-	st.orderOf = fresh + `id, item, qty, created_ms, fingerprint FROM storefront_orders
+	st.orderOf = fresh + `id, item, qty, created_ms, fingerprint, key_hash FROM storefront_orders
 		WHERE place = ? AND key_hash = ?`
 	st.oldKeys = fresh + `key_hash, keyed_ms FROM storefront_orders
 		WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`
@@ -195,7 +195,7 @@ func (e *vitess) shardOf(id string) int {
 // the binary log, on the disk, and the acknowledgement of a replica has come (see look).
 func (e *vitess) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 	storefront.Order, [32]byte, error) {
-	return e.order(ctx, c, hash[:placeSize], hash[:])
+	return e.order(ctx, c, hash, hash[:placeSize], hash[:])
 }
 
 // insertMany inserts the orders of one shard after those of another, each in a transaction of its own. If one
