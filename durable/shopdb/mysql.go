@@ -3,6 +3,7 @@
 package shopdb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -35,13 +36,13 @@ func openMySQL(name string) (*sql.DB, error) {
 	}
 	var list []server
 	for _, config := range configs {
-		list = append(list, func(ctx context.Context, _ bool) (conn, net.Conn, error) {
+		list = append(list, func(ctx context.Context, several bool) (conn, net.Conn, error) {
 			config := config.Clone()
 			var err error
 			if config.Passwd, err = password(config.Passwd); err != nil {
 				return nil, nil, err
 			}
-			return connectMySQL(ctx, config)
+			return connectMySQL(ctx, config, several)
 		})
 	}
 	db := sql.OpenDB(newServers(mysql.MySQLDriver{}, list...))
@@ -195,8 +196,8 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// connectMySQL connects to a server that is not read-only.
-func connectMySQL(ctx context.Context, config *mysql.Config) (_ conn, _ net.Conn, err error) {
+// connectMySQL connects to a server that is not read-only and, if it is one of several, no replica.
+func connectMySQL(ctx context.Context, config *mysql.Config, several bool) (_ conn, _ net.Conn, err error) {
 	name := config.Addr
 	defer func() {
 		if err != nil {
@@ -225,41 +226,115 @@ func connectMySQL(ctx context.Context, config *mysql.Config) (_ conn, _ net.Conn
 	c := dc.(conn)
 	checking, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	if err := checkMySQL(checking, c); err != nil {
+	if err := checkMySQL(checking, c, several); err != nil {
 		c.Close()
 		return nil, nil, err
 	}
 	return c, netConn, nil
 }
 
-// checkMySQL returns an error if the server is read-only.
-func checkMySQL(ctx context.Context, c conn) error {
+// checkMySQL returns an error if the server is read-only or, if it is one of several, if it may replicate from
+// another one: a replica can be written to unless somebody has set read_only there.
+func checkMySQL(ctx context.Context, c conn, several bool) error {
 	readOnly, err := lastValue(ctx, c, `SELECT @@global.read_only`)
+	switch {
+	case err != nil:
+		return err
+	case readOnly != "0" && readOnly != "OFF":
+		return errors.New("it is read-only (read_only)")
+	case !several:
+		return nil // sqlstore asks, too
+	}
+	version, err := lastValue(ctx, c, `SELECT version()`)
 	if err != nil {
 		return err
 	}
-	if readOnly != "0" && readOnly != "OFF" {
-		return errors.New("it is read-only (read_only)")
+	queries := []string{`SHOW REPLICA STATUS`, `SHOW SLAVE STATUS`} // since MySQL 8.0.22, and before
+	mariaDB := strings.Contains(version, "MariaDB")
+	if mariaDB {
+		queries = []string{`SHOW ALL SLAVES STATUS`}
 	}
-	return nil
+	for _, query := range queries {
+		var source string
+		err = eachRow(ctx, c, query, func(row map[string]string) {
+			// The channels of a group are no replication of another server.
+			if !strings.HasPrefix(row["Channel_Name"], "group_replication_") {
+				source = cmp.Or(source, row["Source_Host"], row["Master_Host"])
+			}
+		})
+		if source != "" {
+			return fmt.Errorf("it replicates from %s, so it is no primary (if it is: STOP REPLICA and RESET "+
+				"REPLICA ALL)", source)
+		}
+		if e, ok := errors.AsType[*mysql.MySQLError](err); !ok || e.Number != 1064 {
+			break // the server has answered, or knows no such statement
+		}
+	}
+	switch e, ok := errors.AsType[*mysql.MySQLError](err); {
+	case err == nil, ok && e.Number != 1227: // also one that knows no replication
+		return nil
+	case !ok:
+		return err
+	case mariaDB:
+		return checkUnasked(ctx, c)
+	}
+	group, err := lastValue(ctx, c, `SHOW VARIABLES LIKE 'group_replication_group_name'`)
+	if err == nil && group == "" {
+		err = lastingError{errors.New("it does not tell this account whether it is a replica, as must be known " +
+			"of one of several servers: GRANT REPLICATION CLIENT ON *.* to it")}
+	}
+	return err
+}
+
+// checkUnasked is the rest of checkMySQL on a MariaDB that does not tell this account from where it
+// replicates. The state of replication that runs is known to everybody, and so is a sign that it was set up
+// since the server has started, which stays when it is reset.
+func checkUnasked(ctx context.Context, c conn) error {
+	running, err := lastValue(ctx, c, `SHOW GLOBAL STATUS LIKE 'Slaves_running'`)
+	if err != nil {
+		return err
+	}
+	if running != "" && running != "0" {
+		return errors.New("it replicates from another server, so it is no primary")
+	}
+	period, err := lastValue(ctx, c, `SHOW GLOBAL STATUS LIKE 'Slave_heartbeat_period'`)
+	if err == nil && strings.Trim(period, "0.") != "" {
+		err = errors.New("it has been a replica, and does not tell this account whether it still is: " +
+			"GRANT REPLICA MONITOR ON *.* to it")
+	}
+	return err
 }
 
 // lastValue returns the last value of the first row of a query, or "" if there is no row.
-func lastValue(ctx context.Context, c conn, query string) (string, error) {
+func lastValue(ctx context.Context, c conn, query string) (value string, err error) {
+	err = eachRow(ctx, c, query, func(row map[string]string) { value = cmp.Or(value, row[""]) })
+	return value, err
+}
+
+// eachRow calls f with the values of each row of a query by the names of their columns, and the last one also
+// by "".
+func eachRow(ctx context.Context, c conn, query string, f func(row map[string]string)) error {
 	rows, err := c.QueryContext(ctx, query, nil)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer rows.Close()
-	row := make([]driver.Value, len(rows.Columns()))
-	switch err := rows.Next(row); {
-	case err == io.EOF:
-		return "", nil
-	case err != nil:
-		return "", err
+	values := make([]driver.Value, len(rows.Columns()))
+	for {
+		switch err := rows.Next(values); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		row := make(map[string]string)
+		for i, name := range rows.Columns() {
+			text, ok := values[i].([]byte)
+			if !ok {
+				text = fmt.Append(nil, values[i])
+			}
+			row[name], row[""] = string(text), string(text)
+		}
+		f(row)
 	}
-	if text, ok := row[len(row)-1].([]byte); ok {
-		return string(text), nil
-	}
-	return fmt.Sprint(row[len(row)-1]), nil
 }

@@ -243,7 +243,7 @@ func TestMySQLServerThatIsReadOnlyIsNotUsed(t *testing.T) {
 	for answer, says := range map[string]string{
 		"0": "", "OFF": "", "1": "read-only", "NO_LOCK": "read-only", "fails": "1053",
 	} {
-		err := checkMySQL(t.Context(), &fakeMySQL{answer: answer})
+		err := checkMySQL(t.Context(), &fakeMySQL{answer: answer}, false)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("read_only = %s: %v, want %q", answer, err, says)
 		}

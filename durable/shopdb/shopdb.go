@@ -57,8 +57,10 @@
 //     that has lost its synchronous standby, perhaps because the standby is the primary now, is
 //     used for reads only, until there is a better one. With target_session_attrs=any, or any other
 //     value than read-write and primary, the driver chooses, and nothing of this applies.
-//   - MySQL and MariaDB must not be read_only. A primary whose commits hang for other reasons, such
-//     as one in the minority of a group replication, is not noticed.
+//   - MySQL and MariaDB must not be read_only and, if there are several servers, must not replicate
+//     from another one, which the account must be told: GRANT REPLICATION CLIENT (MariaDB: REPLICA
+//     MONITOR). A primary whose commits hang for other reasons, such as one in the minority of a group
+//     replication, is not noticed.
 //
 // Give each server its own name: if a name has several addresses, the driver chooses.
 //

@@ -1,0 +1,142 @@
+package clusters
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/durable/shopdb"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
+	"example.com/storefront/sqlstore"
+)
+
+// TestReplicaThatCanBeWrittenToIsNoPrimary has a replica that nobody has set read_only. While the primary
+// stands still, no order may go there, even if replication has ended with an error: the primary has keys that
+// it has not.
+func TestReplicaThatCanBeWrittenToIsNoPrimary(t *testing.T) {
+	for _, row := range []struct {
+		kind            *dbserver.Kind
+		grant           string // to the account of the shop; "": it is not told of replication
+		source          string // the statement by which the replica follows the primary
+		start, end, was string // of replication
+		says            string // of the replica
+	}{
+		{dbserver.MariaDB, "", "CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root'",
+			"START SLAVE", "STOP SLAVE", "RESET SLAVE ALL", "replicates from another server"},
+		{dbserver.MariaDB, "REPLICA MONITOR", "CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root'",
+			"START SLAVE", "STOP SLAVE", "RESET SLAVE ALL", "replicates from 127.0.0.1"},
+		{dbserver.MySQL, "REPLICATION CLIENT", "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '%s', SOURCE_PORT = %s, SOURCE_USER = 'root'",
+			"START REPLICA", "STOP REPLICA", "RESET REPLICA ALL", "replicates from 127.0.0.1"},
+	} {
+		t.Run(row.kind.Name+" "+row.grant, func(t *testing.T) {
+			t.Parallel()
+			primary := row.kind.Start(t, "server-id=1", "log-bin=primary")
+			replica := row.kind.Start(t, "server-id=2")
+			first, second := dbserver.Open(t, "mysql", primary.DSN()), dbserver.Open(t, "mysql", replica.DSN())
+			host, port, _ := net.SplitHostPort(primary.Addr())
+			must.Get(second.Exec(fmt.Sprintf(row.source, host, port)))(t)
+			must.Get(second.Exec(row.start))(t)
+			account := []string{"CREATE USER clerk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON shop.* TO clerk@'%'"}
+			if row.grant != "" {
+				account = append(account, "GRANT "+row.grant+" ON *.* TO clerk@'%'")
+			}
+			for _, statement := range account {
+				must.Get(first.Exec(statement))(t)
+			}
+			db := must.Get(shopdb.Open("mysql://clerk:secret@"+primary.Addr()+","+replica.Addr()+"/shop", nil))(t)
+			t.Cleanup(func() { db.Close() })
+			store := sqlstore.New(db.DB, &sqlstore.Options{Timeout: 5 * time.Second})
+			must.OK(t, store.Migrate(t.Context()))
+
+			order := must.Get(testdb.Create(t.Context(), store, "key", "kettle"))(t)
+			for n := 0; n == 0; { // the replica gets it some time
+				second.QueryRow("SELECT COUNT(*) FROM storefront_orders").Scan(&n)
+			}
+			for _, broken := range []bool{false, true} {
+				if broken {
+					must.Get(second.Exec(row.end))(t)
+				}
+				primary.Freeze(t)
+				if got, err := testdb.Create(t.Context(), store, fmt.Sprint("meanwhile ", broken), "kettle"); !errors.Is(err, storefront.ErrUnavailable) {
+					t.Errorf("while the primary stands still, CreateOrder returned %v, %v", got, err)
+				}
+				primary.Thaw(t)
+				if again := must.Get(testdb.Create(t.Context(), store, "key", "kettle"))(t); again != order {
+					t.Errorf("then, the key has the order %v, want %v", again, order)
+				}
+			}
+			must.Get(second.Exec(row.start))(t)
+
+			// Nor does a store with a pool of its own.
+			clerk := dbserver.Open(t, "mysql", strings.Replace(replica.DSN(), "root@", "clerk:secret@", 1))
+			alone := sqlstore.New(clerk, &sqlstore.Options{Timeout: time.Second})
+			if _, err := testdb.Create(t.Context(), alone, "other", "kettle"); err == nil || !strings.Contains(err.Error(), row.says) ||
+				!errors.Is(err, storefront.ErrUnavailable) {
+				t.Errorf("by way of the replica alone, CreateOrder returned %v, want that it %s", err, row.says)
+			}
+			if row.grant == "" {
+				return // the server says no more to this account until it starts again
+			}
+
+			// Once it is the primary, it takes orders.
+			for _, statement := range []string{row.end, row.was} {
+				must.Get(second.Exec(statement))(t)
+			}
+			primary.Kill(t)
+			for _, s := range []*sqlstore.Store{store, alone} {
+				if again := must.Get(testdb.Create(t.Context(), s, "key", "kettle"))(t); again != order {
+					t.Errorf("on the new primary, the key has the order %v, want %v", again, order)
+				}
+			}
+		})
+	}
+}
+
+// TestOneOfSeveralServersMustTellWhetherItReplicates has an account that MySQL does not tell, so that a replica
+// could not be known.
+func TestOneOfSeveralServersMustTellWhetherItReplicates(t *testing.T) {
+	server := dbserver.MySQL.Start(t)
+	root := dbserver.Open(t, "mysql", server.DSN())
+	for _, statement := range []string{"CREATE USER clerk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON shop.* TO clerk@'%'"} {
+		must.Get(root.Exec(statement))(t)
+	}
+	prepare := func(servers string) error {
+		db := must.Get(shopdb.Open("mysql://clerk:secret@"+servers+"/shop", nil))(t)
+		defer db.Close()
+		return db.Prepare(t.Context(), sqlstore.New(db.DB, nil).Migrate)
+	}
+	several := server.Addr() + "," + server.Addr()
+	if err := prepare(several); err == nil || !strings.Contains(err.Error(), "GRANT REPLICATION CLIENT ON *.*") {
+		t.Errorf("with several servers, the start returned %v", err)
+	}
+	must.OK(t, prepare(server.Addr()))
+	must.Get(root.Exec("GRANT REPLICATION CLIENT ON *.* TO clerk@'%'"))(t)
+	must.OK(t, prepare(several))
+}
+
+// TestSubscriberIsNoPrimary has a PostgreSQL database that gets the orders of another one by logical replication,
+// and can be written to.
+func TestSubscriberIsNoPrimary(t *testing.T) {
+	primary := testdb.New(t, "pgx", dbserver.StartPostgres(t, "wal_level=logical").DSN())
+	replica := testdb.New(t, "pgx", dbserver.Postgres.Database(t))
+	running := sqlstore.New(replica.Connect(t), nil)
+	must.OK(t, running.Check(t.Context()))
+	primary.Exec(t, "CREATE PUBLICATION shop FOR TABLE storefront_orders")
+	replica.Exec(t, "CREATE SUBSCRIPTION shop CONNECTION '"+primary.URL+"' PUBLICATION shop")
+	refused := func(store *sqlstore.Store) {
+		t.Helper()
+		if _, err := testdb.Create(t.Context(), store, "key", "kettle"); err == nil || !strings.Contains(err.Error(), "the subscription shop writes into storefront_orders") {
+			t.Errorf("CreateOrder returned %v", err)
+		}
+	}
+	refused(sqlstore.New(replica.Connect(t), nil))
+	must.Get(testdb.Create(t.Context(), sqlstore.New(primary.Pool, nil), "key", "kettle"))(t)
+	replica.Exec(t, "DROP SUBSCRIPTION shop")
+	must.Get(testdb.Create(t.Context(), sqlstore.New(replica.Connect(t), nil), "other", "kettle"))(t)
+}
