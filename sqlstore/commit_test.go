@@ -349,7 +349,7 @@ func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
 // done.
 func TestCommitsThatTakeLongGiveWayToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(postgres)
+		d := newHeldDB(mysql)
 		d.deaf = true
 		store := sqlstore.New(open(t, d), &sqlstore.Options{Timeout: 8 * time.Second})
 		wg := create(t, store, "a", "b", "c", "d", "e", "f")
@@ -397,7 +397,7 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeDB(sqlite)
-		f.server.says["RELEASE"] = errors.New("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
+		f.server.says["RELEASE"] = sqliteError("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(nil)})
 		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
 			t.Errorf("CreateOrder returned %v", err)
@@ -955,4 +955,96 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A refusal is final whatever it says, as clients may have written that, and even if it comes with an error
+// that may pass.
+func TestRefusalIsFinalWhateverItSays(t *testing.T) {
+	onEach(t, func(t *testing.T, engine engine) {
+		texts := []string{"conn closed", "busy buffer", "invalid connection", "database is locked", "database table is locked",
+			"database or disk is full", "unable to open database file", "UNIQUE constraint failed", "SQL statements in progress",
+			"key_hash", "duplicate column name", "sqlite3: database is locked", "Error 1213 (40001): deadlock", "(SQLSTATE 40001)",
+			"multi-db transaction attempted", "VT15001", "EOF", "driver: bad connection", "context deadline exceeded"}
+		refusals := make(map[string]error)
+		for _, text := range texts {
+			refusals[text] = &storefront.Refusal{Reason: "no-such-item", Detail: text}
+			refusals["The shop has no "+text] = &storefront.Refusal{Detail: "The shop has no " + text}
+			refusals["wrapped "+text] = fmt.Errorf("%s: %w: %[1]s", text, &storefront.Refusal{Reason: "no-such-item"})
+		}
+		for name, err := range map[string]error{"state": stateError("40001"), "number": number(1213), "busy": errBusy, "demoted": stateError("25006"),
+			"gone": driver.ErrBadConn, "unavailable": storefront.ErrUnavailable, "late": context.DeadlineExceeded} {
+			refusals["with "+name] = errors.Join(&storefront.Refusal{Reason: "sold-out"}, err)
+		}
+		for name, refusal := range refusals {
+			runs := 0
+			store, _ := acceptedBy(t, engine, func(context.Context, *sql.Tx) error { runs++; return refusal })
+			began := time.Now()
+			_, err := store.CreateOrder(t.Context(), key, order)
+			if err != refusal || runs != 1 || time.Since(began) > 0 {
+				t.Errorf("%v, %s: CreateOrder returned %v after %d runs of Accept and %v", engine, name, err, runs, time.Since(began))
+			}
+		}
+		// So is any other error of Accept that only says such a thing.
+		for _, text := range texts {
+			runs := 0
+			store, _ := acceptedBy(t, engine, func(context.Context, *sql.Tx) error { runs++; return errors.New(text) })
+			if _, err := store.CreateOrder(t.Context(), key, order); err == nil || err.Error() != text || runs != 1 {
+				t.Errorf("%v, %s: CreateOrder returned %v after %d runs of Accept", engine, text, err, runs)
+			}
+		}
+	})
+}
+
+// A pooler may mix up the answers of its connections. The rows say what they are.
+func TestAnswerToAnotherStatementIsALostConnection(t *testing.T) {
+	onEach(t, func(t *testing.T, engine engine) {
+		other := storefront.IdempotencyKey{Value: "other", Fingerprint: key.Fingerprint}
+		theirs := storefront.Order{ID: "ord_theirs", Item: order.Item, Qty: order.Qty, CreatedAt: order.CreatedAt}
+		f := newFakeDB(engine)
+		f.server.addOrder(key, order)
+		f.server.addOrder(other, theirs)
+		f.server.addResource(kettle)
+		mixed, seen := true, map[string]int{}
+		hash := func(k storefront.IdempotencyKey) []byte { return []byte(keyHash(k)) }
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			kind := kindOf(query)
+			if !mixed {
+				return nil, errPassOn
+			}
+			seen[kind]++
+			switch {
+			case kind == "REPLAY":
+				mixed = false
+				return [][]driver.Value{{theirs.ID, theirs.Item, theirs.Qty, theirs.CreatedAt.UnixMilli(), other.Fingerprint[:], hash(other)}}, nil
+			case kind == "READ":
+				mixed = false
+				return [][]driver.Value{{[]byte("a"), `{"id":"a"}`}}, nil
+			case kind == "INSERT" && strings.Contains(query, " RETURNING "):
+				mixed = false
+				return [][]driver.Value{{hash(other)}}, nil
+			}
+			return nil, errPassOn
+		}
+		db := open(t, f)
+		store := inTime(db, nil)
+		wantOrder(t, store) // a replay
+		mixed = true
+		if got, err := store.GetProduct(t.Context(), "kettle"); err != nil || !got.Equal(kettle) {
+			t.Errorf("GetProduct returned %v, %v", got, err)
+		}
+		mixed = true
+		if got, err := store.ListUsers(t.Context(), "b", 10); err != nil || len(got) != 1 || !got[0].Equal(kettle) {
+			t.Errorf("ListUsers returned %v, %v", got, err)
+		}
+		mixed = engine == postgres
+		if got, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "new"}, storefront.Order{ID: "ord_new"}); err != nil || got.ID != "ord_new" {
+			t.Errorf("CreateOrder returned %v, %v", got, err)
+		}
+		if mixed {
+			t.Errorf("only the statements %v were answered so", seen)
+		}
+		if engine != sqlite && store.Stats().Dropped == 0 {
+			t.Error("no connection was given up")
+		}
+	})
 }

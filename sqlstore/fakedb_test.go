@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,6 +86,17 @@ func number(n uint16) error { return &mySQLError{n, fmt.Sprintf("Error %d", n)} 
 type sqliteError string
 
 func (e sqliteError) Error() string { return string(e) }
+
+// Code returns the code behind the text, as that of modernc.org/sqlite, or 1.
+func (e sqliteError) Code() int {
+	if code := coded.FindStringSubmatch(string(e)); code != nil {
+		n, _ := strconv.Atoi(code[1])
+		return n
+	}
+	return 1
+}
+
+var coded = regexp.MustCompile(`\((\d+)\)`)
 
 const errBusy = sqliteError("database is locked (5) (SQLITE_BUSY)")
 
@@ -244,6 +256,7 @@ func kindOf(query string) string {
 		{"SELECT @@sql_select_limit, ", "LIMIT"},
 		{"SHOW VARIABLES ", "VARIABLES"},
 		{"SHOW STATUS ", "VARIABLES"},
+		{"SHOW REPLICA STATUS", "SOURCE"},
 		{"SELECT quote_ident(current_schema())", "SCHEMA"},
 		{"PING", "PING"},
 		{"SELECT 1", "PROBE"},
@@ -318,7 +331,7 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 		return [][]driver.Value{{c.db.names[c.n%len(c.db.names)]}}, nil
 	}
 	switch kind {
-	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "PRAGMAS", "CATALOG", "SERVER":
+	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "PRAGMAS", "CATALOG", "SERVER", "SOURCE":
 		return nil, errPassOn
 	}
 	c.db.mu.Lock()

@@ -80,6 +80,7 @@ func newServer(engine engine) *server {
 		"PRAGMAS": []driver.Value{"shop.db", "wal", int64(0), int64(0)},
 		"BYTES":   []byte(`\`),
 		"PROBE":   int64(1),
+		"SOURCE":  [][]driver.Value{},
 		"TABLES":  []driver.Value{int64(3), int64(2)}, // their version, and the oldest that may use them
 	}
 	return s
@@ -452,7 +453,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			t.locked = s.engine == postgres
 		}
 		if row, _ := s.find(t, hash, ""); row != nil && err == nil {
-			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.ms, row.fingerprint[:]})
+			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.ms, row.fingerprint[:], []byte(row.hash)})
 		}
 	case "TAKEN":
 		for _, hash := range c.args {

@@ -394,3 +394,78 @@ func TestTableIsLookedAtAgainBeforeItIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// What a promise rests on may be gone while the store runs, also where nobody asks for a Check. Once it is back,
+// orders go on.
+func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
+	for engine, types := range map[engine][4]string{
+		postgres: {"text", "text", "bytea", "bytea"}, sqlite: {"text", "text", "bytea", "bytea"},
+		mysql: {"varchar", "text", "longblob", "binary"},
+	} {
+		for name, flaw := range map[string]func(f *fakeDB, flawed bool){
+			"a constraint": nil,
+			"a release of its own": func(f *fakeDB, flawed bool) {
+				f.server.says["TABLES"] = []driver.Value{int64(3), int64(2)}
+				if flawed {
+					f.server.says["TABLES"] = []driver.Value{int64(9), int64(9)}
+				}
+			},
+		} {
+			inBubble(t, fmt.Sprintf("%v/%s", engine, name), func(t *testing.T) {
+				f, flawed := newFakeDB(engine), false
+				f.catalog = func() (rows [][]driver.Value) {
+					for column, kind := range map[string]string{"id": types[0], "item": types[1], "qty": "bigint",
+						"created_ms": "bigint", "scope": types[2], "key_hash": types[3], "fingerprint": types[3]} {
+						rows = append(rows, []driver.Value{"storefront_orders", column, kind})
+					}
+					rows = append(rows, []driver.Value{"storefront_orders", "id", "unique"})
+					if flaw != nil || !flawed {
+						rows = append(rows, []driver.Value{"storefront_orders", "key_hash", "unique"})
+					}
+					return rows
+				}
+				store := sqlstore.New(open(t, f), nil)
+				wantOrder(t, store)
+				for _, flawed = range []bool{true, false} {
+					f.server.mu.Lock()
+					if flaw != nil {
+						flaw(f, flawed)
+					}
+					f.server.mu.Unlock()
+					time.Sleep(time.Minute)
+					before := len(f.ran)
+					for range 2 {
+						if _, err := store.CreateOrder(t.Context(), key, order); (err != nil) != flawed || errors.Is(err, storefront.ErrUnavailable) {
+							t.Errorf("a minute after the tables have become flawed (%t), CreateOrder returned %v", flawed, err)
+						}
+					}
+					if err := store.Check(t.Context()); flawed && err == nil {
+						t.Error("with flawed tables, Check returned nil")
+					}
+					if sent := fmt.Sprint(f.ran[before:]); flawed && strings.Contains(sent, "INSERT INTO storefront_orders (id") {
+						t.Errorf("with flawed tables, an order was sent: %s", sent)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Of many orders, one looks.
+func TestOneOrderLooksAtTheTables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, looks := newFakeDB(postgres), 0
+		f.catalog = func() [][]driver.Value {
+			looks++
+			return nil
+		}
+		store := inTime(open(t, f), nil)
+		create(t, store, "first").Wait()
+		looks = 0
+		time.Sleep(time.Minute)
+		create(t, store, strings.Split("abcdefghijkl", "")...).Wait()
+		if looks != 1 {
+			t.Errorf("12 orders looked at the tables %d times, want once", looks)
+		}
+	})
+}

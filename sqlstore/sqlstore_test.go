@@ -26,6 +26,7 @@ import (
 type sqliteNetError string
 
 func (e sqliteNetError) Error() string   { return string(e) }
+func (e sqliteNetError) Code() uint8     { return map[bool]uint8{true: 5, false: 1}[e.Timeout()] }
 func (e sqliteNetError) Timeout() bool   { return strings.Contains(string(e), "locked") }
 func (e sqliteNetError) Temporary() bool { return e.Timeout() }
 
@@ -145,7 +146,9 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"no right (MySQL)":    &mySQLError{Number: 1142},
 		"too large (MySQL)":   &packetError{Number: 1153, SQLState: [5]byte([]byte("08S01"))},
 		"no table (ncruces)":  sqliteNetError("sqlite3: SQL logic error: no such table: storefront_users"),
-		"corruption (MySQL)":  &mySQLError{Number: 1030, Message: "Error 1030 (HY000): Got error 180 - 'Index corrupted' from storage engine"},
+		"SQLITE_CORRUPT (its trigger says that it is locked)": sqliteError("database is locked (1811)"),
+		"a text that quotes one that passes":                  errors.New("no item database is locked for you"),
+		"corruption (MySQL)":                                  &mySQLError{Number: 1030, Message: "Error 1030 (HY000): Got error 180 - 'Index corrupted' from storage engine"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			f := &fakeDB{before: func(context.Context, string) error { return failure }}

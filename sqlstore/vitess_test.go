@@ -169,6 +169,9 @@ func TestVitessErrors(t *testing.T) {
 		`1105: VT09023: could not map [NULL] to a keyspace id`:                                                          errAny,
 		`1105: VT12001: unsupported: multi-shard UPDATE with LIMIT`:                                                     errAny,
 		`1317: Row count exceeded 10000`: errAny,
+		// What a client has sent decides nothing.
+		`1105: target: shop.-80.primary: vttablet: rpc error: code = Unavailable desc = gone (CallerID: shop): Sql: "insert into ` +
+			`storefront_orders(item) values (:v1)", BindVars: {v1: "VT12001 Row count exceeded multi-db transaction attempted"}`: nil,
 	} {
 		inBubble(t, text, func(t *testing.T) {
 			failed := false

@@ -41,8 +41,37 @@ var curses = map[string][]trigger{
 		{"undoes the statement", []string{
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
 		}},
+		{"undoes the statement before", []string{
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
+		}},
 		{"undoes the transaction", []string{
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ROLLBACK, 'it is cursed'); END`,
+		}},
+		{"undoes the transaction before", []string{
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ROLLBACK, 'it is cursed'); END`,
+		}},
+		// What the statement has done stays.
+		{"fails", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(FAIL, 'it is cursed'); END`,
+		}},
+		{"fails before, after it has written", []string{
+			`CREATE TABLE curses (item TEXT UNIQUE)`,
+			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN
+				INSERT INTO curses VALUES (hex(randomblob(8))); SELECT RAISE(FAIL, 'it is cursed'); END`,
+			`CREATE TRIGGER trace AFTER INSERT ON storefront_orders WHEN (SELECT count(*) FROM curses) > 0 BEGIN
+				SELECT RAISE(ABORT, 'a curse has stayed'); END`,
+		}},
+		{"has a constraint that fails", []string{
+			`CREATE TABLE curses (item TEXT UNIQUE ON CONFLICT FAIL)`,
+			`INSERT INTO curses VALUES ('cursed')`,
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN INSERT INTO curses VALUES (NEW.item); END`,
+		}},
+		// With texts of errors that pass.
+		{"says that the database is locked", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'database is locked'); END`,
+		}},
+		{"says that the disk is full", []string{
+			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END`,
 		}},
 		{"raises at the commit", []string{
 			`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
@@ -71,7 +100,13 @@ var mySQLCurses = []trigger{
 		`CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))`,
 		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO children VALUES (1); END IF`,
 	}},
-	// With the error that a taken key has, too.
+	// With the error that a taken key has, too, and its text.
+	{"finds a value taken that is called key_hash", []string{
+		`CREATE TABLE curses (name VARCHAR(255) PRIMARY KEY)`,
+		`INSERT INTO curses VALUES ('cursed key_hash')`,
+		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN
+			INSERT INTO curses VALUES (CONCAT(NEW.item, ' key_hash')); END IF`,
+	}},
 	{"finds a value taken", []string{
 		`CREATE TABLE curses (item VARCHAR(255) PRIMARY KEY)`,
 		`INSERT INTO curses VALUES ('cursed')`,

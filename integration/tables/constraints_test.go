@@ -8,7 +8,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/testdb"
-	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -63,7 +62,7 @@ var alterations = map[string][]alteration{
 // everywhere are those of all databases.
 var everywhere = []alteration{
 	{"ALTER TABLE storefront_orders ADD COLUMN shop INT DEFAULT 1; CREATE INDEX by_time ON storefront_orders (created_ms)", "", ""},
-	{"DROP TABLE storefront_orders", "storefront_orders", "the table is made by Migrate"},
+	{"ALTER TABLE storefront_orders RENAME TO gone", "storefront_orders", "ALTER TABLE gone RENAME TO storefront_orders"},
 }
 
 // TestTablesWithoutAPromiseAreRefused has every first call name what is missing, and how to mend it.
@@ -87,8 +86,6 @@ func TestTablesWithoutAPromiseAreRefused(t *testing.T) {
 				}
 				statement := regexp.MustCompile(`(CREATE|ALTER) .*`).FindString(order.Error())
 				switch err := store().Migrate(t.Context()); {
-				case strings.Contains(a.undo, "Migrate"):
-					must.OK(t, err)
 				case err == nil || !strings.Contains(err.Error(), a.want):
 					t.Errorf("after %s, Migrate returned %v", a.by, err)
 				case a.undo != "":
