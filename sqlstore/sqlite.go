@@ -478,17 +478,6 @@ func (c *serialCommit) acceptContext(n int) (context.Context, context.CancelFunc
 // and false for any other error. The drivers have no common type: modernc.org/sqlite has a method Code,
 // github.com/ncruces/go-sqlite3 and github.com/mattn/go-sqlite3 have ExtendedCode, as a method or a field.
 func sqliteCode(err error) (code int64, ok bool) {
-	integer := func(v reflect.Value) bool {
-		switch {
-		case v.IsValid() && v.CanInt():
-			code = v.Int()
-		case v.IsValid() && v.CanUint():
-			code = int64(v.Uint())
-		default:
-			return false
-		}
-		return true
-	}
 	found := find(err, func(err error) bool {
 		t := reflect.TypeOf(err)
 		if t.Kind() == reflect.Pointer {
@@ -497,16 +486,30 @@ func sqliteCode(err error) (code int64, ok bool) {
 		if !strings.Contains(strings.ToLower(t.PkgPath()+"."+t.Name()), "sqlite") {
 			return false
 		}
-		for _, name := range []string{"ExtendedCode", "Code"} {
-			method := reflect.ValueOf(err).MethodByName(name)
-			if method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 &&
-				integer(method.Call(nil)[0]) || integer(field(err, name)) {
+		v := reflect.ValueOf(err)
+		// With names that are constants, the linker keeps no other methods of the program.
+		for _, integer := range []reflect.Value{returned(v.MethodByName("ExtendedCode")), field(err, "ExtendedCode"),
+			returned(v.MethodByName("Code")), field(err, "Code")} {
+			switch {
+			case integer.IsValid() && integer.CanInt():
+				code = integer.Int()
+				return true
+			case integer.IsValid() && integer.CanUint():
+				code = int64(integer.Uint())
 				return true
 			}
 		}
 		return false
 	})
 	return code, found != nil
+}
+
+// returned returns what a method without arguments returns, if it is one value.
+func returned(method reflect.Value) reflect.Value {
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+		return reflect.Value{}
+	}
+	return method.Call(nil)[0]
 }
 
 // sqliteClasses maps result codes to classes: extended ones, and primary ones, which are their last 8 bits.
