@@ -2,7 +2,10 @@
 
 package shopdb
 
-import "syscall"
+import (
+	"io/fs"
+	"syscall"
+)
 
 // freeOf returns how many bytes this program may still write to the file system of a
 // folder.
@@ -19,4 +22,10 @@ func isReadOnly(dir string) bool {
 	const readOnly = 1 // ST_RDONLY, MNT_RDONLY
 	var s syscall.Statfs_t
 	return syscall.Statfs(dir, &s) == nil && s.Flags&readOnly != 0
+}
+
+// statOf returns the device of a file, and how many names it has.
+func statOf(info fs.FileInfo) (device, links uint64) {
+	s := info.Sys().(*syscall.Stat_t)
+	return uint64(s.Dev), uint64(s.Nlink)
 }

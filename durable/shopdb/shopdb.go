@@ -122,6 +122,12 @@ type Options struct {
 	// sqlstore tries again after it. For statements of the program's own, open the file a second
 	// time, with some seconds.
 	BusyTimeout time.Duration
+
+	// MustExist has Open make no new database: a SQLite file that is not there, or is empty, is an error.
+	// Set it once a shop has orders. Else, a start without its disk, or in another folder, begins a new
+	// shop, in which known keys create new orders. Servers make no database in any case; to make no tables
+	// either, give the method Check of the store to Prepare in place of Migrate.
+	MustExist bool
 }
 
 // A DB is a pool of connections to a database, and the work in the background that it needs.

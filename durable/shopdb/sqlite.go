@@ -45,18 +45,21 @@ const (
 // nor be cut. So nothing is written unless there is as much room left as the WAL takes.
 // And because SQLite copies only after a commit, watch does it when none succeeds.
 //
-// The file that was opened first must stay: see intact. The connection that is pinned stays open, so that
-// no other process is the last to close the file and removes the WAL.
+// The file that was opened first must stay, under one name: see intact. The connection that is pinned stays
+// open, so that no other process is the last to close the file and removes the WAL.
 type sqliteFile struct {
 	driver.Connector
-	path     string
-	free     func(dir string) (bytes uint64, err error) // what the disk has left for this program
-	readOnly func(dir string) bool                      // whether the file system can only be read
-	logger   *slog.Logger
+	alone     driver.Connector // of connections beside which there is no other, see checkAlone
+	name      string           // absolute; it may lead to path by symbolic links
+	path      string
+	mustExist bool
+	free      func(dir string) (bytes uint64, err error) // what the disk has left for this program
+	readOnly  func(dir string) bool                      // whether the file system can only be read
+	logger    *slog.Logger
 
-	writers *writers
 	pinned  *sql.DB // of one connection
 	first   sync.Mutex
+	writers *writers                       // once the connection is pinned
 	files   atomic.Pointer[[3]fs.FileInfo] // of each of suffixes, once the connection is pinned
 	fault   atomic.Pointer[error]          // what watch has last seen wrong with the files, or nil
 }
@@ -78,34 +81,36 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 				name, other)
 		}
 	}
-	path, err := realPath(name)
+	abs, err := filepath.Abs(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	if network := networkOf(filepath.Dir(path)); network != "" {
-		o.Logger.Warn("the SQLite file is on a network file system, where locks may not hold, and orders "+
-			"may be lost or made twice: put it on a local disk",
-			slog.String("file", path), slog.String("system", network))
-	}
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"},
-		"_txlock": {"immediate"}, // BEGIN takes the lock for which writers have waited
-		"_pragma": {
-			// SQLite waits for another writer in milliseconds, and does not notice
-			// meanwhile that a request's time is up; sqlstore tries again after it.
-			"busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")",
-			// Readers do not wait for the writer, nor the writer for them.
-			"journal_mode(WAL)",
-			// Each commit is on the disk before the order is acknowledged. WAL's
-			// usual NORMAL would lose the last ones when the power fails.
-			"synchronous(FULL)",
-			"journal_size_limit(" + strconv.Itoa(walLimit) + ")",
-		}}.Encode()}
-	connector, err := sqlite.NewConnector(dsn.String())
+	path, err := realPath(abs)
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &sqliteFile{Connector: connector, path: path, free: freeOf, readOnly: isReadOnly, logger: o.Logger}
-	f.writers = newWriters(path)
+	if system, warning := warningOf(filepath.Dir(path)); warning != "" {
+		o.Logger.Warn(warning, slog.String("file", path), slog.String("system", system))
+	}
+	// SQLite waits for another writer in milliseconds, and does not notice meanwhile that a
+	// request's time is up; sqlstore tries again after it.
+	timeout := "busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")"
+	connector, err := connectorOf(path, timeout,
+		// Readers do not wait for the writer, nor the writer for them.
+		"journal_mode(WAL)",
+		// Each commit is on the disk before the order is acknowledged. WAL's
+		// usual NORMAL would lose the last ones when the power fails.
+		"synchronous(FULL)",
+		"journal_size_limit("+strconv.Itoa(walLimit)+")")
+	if err != nil {
+		return nil, nil, err
+	}
+	alone, err := connectorOf(path, timeout, "locking_mode(EXCLUSIVE)")
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &sqliteFile{Connector: connector, alone: alone, name: abs, path: path, mustExist: o.MustExist,
+		free: freeOf, readOnly: isReadOnly, logger: o.Logger}
 	f.pinned = sql.OpenDB(connector)
 	f.pinned.SetMaxOpenConns(1)
 	db := sql.OpenDB(f)
@@ -116,12 +121,20 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	// What keeps a file from being written does not pass, unless it is another process or a
 	// full disk.
 	err = checkWritable(db)
-	passes := errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL,
+	passes := errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL,
 		sqlite3.SQLITE_IOERR) // such as SQLITE_IOERR_SHMSIZE
 	if err != nil && !passes {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
 	}
 	return db, f, nil
+}
+
+// connectorOf returns a connector to a file whose connections have the settings of some pragmas.
+func connectorOf(path string, pragmas ...string) (driver.Connector, error) {
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"mode": {"rw"},
+		"_txlock": {"immediate"}, // BEGIN takes the lock for which writers have waited
+		"_pragma": pragmas}.Encode()}
+	return sqlite.NewConnector(dsn.String())
 }
 
 // otherLibrary returns a module of the program that has SQLite a second time, or "". What is built on
@@ -142,35 +155,11 @@ func otherLibrary(info *debug.BuildInfo) string {
 	return ""
 }
 
-// create makes an empty file that only its owner can read, if there is none. SQLite would give a
-// new file to everyone to read, and gives the mode of the file to those that it makes beside it.
-// If it cannot be made, SQLite says why.
-func create(path string) {
-	// Another Open of this process may use the file as soon as it has its name. To close a
-	// descriptor of it then would release the locks that SQLite has.
-	if f, err := os.CreateTemp(filepath.Dir(path), ".shopdb-*"); err == nil { // of mode 0600
-		f.Close()
-		err = os.Link(f.Name(), path)
-		os.Remove(f.Name())
-		if err == nil || errors.Is(err, fs.ErrExist) {
-			return
-		}
-	}
-	// The file system has no hard links.
-	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
-		f.Close()
-	}
-}
-
-// realPath returns the absolute path of the file that a name leads to, which need not be
+// realPath returns the path of the file that an absolute path leads to, which need not be
 // there. SQLite follows symbolic links: the WAL is beside the file that is behind them,
 // and takes the room of that disk. And with an absolute path, no name is special, as
 // :memory: would be.
-func realPath(name string) (string, error) {
-	path, err := filepath.Abs(name)
-	if err != nil {
-		return "", err
-	}
+func realPath(path string) (string, error) {
 	for {
 		real, err := filepath.EvalSymlinks(path)
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -255,21 +244,28 @@ func (f *sqliteFile) makeRoom(ctx context.Context) error {
 	return f.room()
 }
 
-// intact returns an error if one of the files is no longer the one that was opened, or can only be read.
-// What is committed then may be in a file that nobody will see again, so no order is acknowledged. The
-// error matches ErrUnavailable, and the store does not try again.
+// intact returns an error if one of the files is no longer the one that was opened, or has another name,
+// too. What is committed then may be in a file that nobody will see again, or who opens the other name does
+// not see it, so no order is acknowledged. The error matches ErrUnavailable, and the store does not try again.
 func (f *sqliteFile) intact() error {
 	files := f.files.Load()
 	if files == nil {
 		return nil
 	}
 	for i, suffix := range suffixes {
-		now, err := os.Stat(f.path + suffix)
+		now, err := os.Lstat(f.path + suffix)
 		switch {
-		case err == nil && !os.SameFile(files[i], now):
-			err = errors.New("another file has its name")
 		case errors.Is(err, fs.ErrNotExist):
 			err = errors.New("it was removed or moved")
+		case err != nil:
+		case now.Mode()&fs.ModeSymlink != 0: // the WAL of who follows it is elsewhere
+			err = errors.New("a symbolic link has its name")
+		case !os.SameFile(files[i], now):
+			err = errors.New("another file has its name")
+		default:
+			if err := oneName(f.path+suffix, now); err != nil {
+				return fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %s is not the file that was opened (%w): stop all programs that use it, "+
@@ -403,8 +399,12 @@ func (f *sqliteFile) pin(ctx context.Context) error {
 	if f.files.Load() != nil {
 		return nil
 	}
-	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
-		create(f.path)
+	isNew, err := f.find()
+	if err == nil && !isNew {
+		err = f.checkAlone(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	var n int
 	if err := f.pinned.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
@@ -412,17 +412,31 @@ func (f *sqliteFile) pin(ctx context.Context) error {
 	}
 	var files [3]fs.FileInfo
 	for i, suffix := range suffixes {
-		var err error
-		if files[i], err = os.Stat(f.path + suffix); err != nil {
+		if files[i], err = os.Lstat(f.path + suffix); err == nil {
+			err = together(f.path+suffix, files[i])
+		}
+		if err != nil {
 			return err
 		}
 	}
+	f.writers = newWriters(f.path)
 	f.files.Store(&files)
+	if isNew {
+		f.logger.Warn("a new database is made", slog.String("file", f.path))
+	}
 	return nil
 }
 
 // Close closes the pinned connection. The pool calls it once its own are closed, see sql.DB.Close.
-func (f *sqliteFile) Close() error { return errors.Join(f.pinned.Close(), f.writers.Close()) }
+func (f *sqliteFile) Close() error {
+	f.first.Lock()
+	defer f.first.Unlock()
+	err := f.pinned.Close()
+	if f.writers != nil {
+		err = errors.Join(err, f.writers.Close())
+	}
+	return err
+}
 
 // A sqliteConn is what the driver's connections are.
 type sqliteConn interface {
@@ -441,6 +455,7 @@ type fileConn struct {
 	sqliteConn
 	file *sqliteFile
 	inTx bool // in a fileTx
+	room bool // there was, when the fileTx began, and no statement has been executed since
 	raw  bool // in a transaction that a statement began
 }
 
@@ -474,6 +489,9 @@ func (c *fileConn) exec(ctx context.Context, query string, f func() (driver.Resu
 	}
 	switch {
 	case ends:
+		err = try(nil)
+	case c.room:
+		c.room = false
 		err = try(nil)
 	case c.inTx || c.raw:
 		err = try(c.file.room())
@@ -524,7 +542,7 @@ func (c *fileConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	if err != nil {
 		return nil, c.file.explain(err)
 	}
-	c.inTx = true
+	c.inTx, c.room = true, !opts.ReadOnly
 	return &fileTx{tx, c}, nil
 }
 
@@ -536,7 +554,7 @@ type fileTx struct {
 
 // Commit implements driver.Tx. It fails if the files are not intact afterwards.
 func (tx *fileTx) Commit() error {
-	tx.conn.inTx = false
+	tx.conn.inTx, tx.conn.room = false, false
 	err := tx.Tx.Commit()
 	if err == nil {
 		err = tx.conn.file.intact()
@@ -546,7 +564,7 @@ func (tx *fileTx) Commit() error {
 
 // Rollback implements driver.Tx.
 func (tx *fileTx) Rollback() error {
-	tx.conn.inTx = false
+	tx.conn.inTx, tx.conn.room = false, false
 	return tx.Tx.Rollback()
 }
 

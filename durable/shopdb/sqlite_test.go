@@ -233,7 +233,7 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 			db.Close()
 			err = os.Chmod(name, row.file)
 			if row.file == 0 {
-				err = os.Remove(name)
+				err = errors.Join(os.Remove(name), os.Remove(name+"-queue"))
 			}
 			must.OK(t, errors.Join(err, os.Chmod(dir, row.folder)))
 			defer os.Chmod(dir, 0o755)

@@ -1,0 +1,58 @@
+//go:build !nosqlite
+
+package shopdb
+
+import (
+	"os"
+	"strings"
+	"syscall"
+)
+
+const (
+	ofNetwork = "the SQLite file is on a network file system, where locks may not hold, and orders may be " +
+		"lost or made twice: put it on a local disk"
+	ofMemory = "the SQLite file is in memory, and its orders are lost when the machine stops: put it on a disk"
+	ofLayer  = "the SQLite file is in a layer, such as that of a container, with which its orders are lost: " +
+		"mount a volume for its folder"
+)
+
+// systems names the file systems by statfs(2) that other machines may change, that have their own ideas of
+// locks, or that do not last, and what to warn of.
+var systems = map[uint32]struct{ name, warning string }{
+	0x00006969: {"NFS", ofNetwork}, 0x0000517b: {"SMB", ofNetwork}, 0xff534d42: {"CIFS", ofNetwork},
+	0xfe534d42: {"SMB2", ofNetwork}, 0x01021997: {"9p", ofNetwork}, 0x65735546: {"FUSE", ofNetwork},
+	0x5346414f: {"AFS", ofNetwork}, 0x6b414653: {"AFS", ofNetwork}, 0x00c36400: {"Ceph", ofNetwork},
+	0x73757245: {"Coda", ofNetwork}, 0x0000564c: {"NCP", ofNetwork}, 0x0bd00bd0: {"Lustre", ofNetwork},
+	0x01161970: {"GFS2", ofNetwork}, 0x7461636f: {"OCFS2", ofNetwork}, 0x47504653: {"GPFS", ofNetwork},
+	0x786f4256: {"vboxsf", ofNetwork},
+	0x01021994: {"tmpfs", ofMemory}, 0x858458f6: {"ramfs", ofMemory},
+	0x794c7630: {"overlay", ofLayer}, 0x61756673: {"aufs", ofLayer},
+}
+
+// warningOf returns the name of the file system of a folder, and what to warn of if it is one of systems.
+func warningOf(dir string) (system, warning string) {
+	var s syscall.Statfs_t
+	if syscall.Statfs(dir, &s) != nil {
+		return "", ""
+	}
+	found := systems[uint32(s.Type)]
+	return found.name, found.warning
+}
+
+// isMounted reports whether a file, and not the folder that it is in, is a mount point.
+func isMounted(path string) bool {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		// proc_pid_mountinfo(5): the fifth field, in which these are escaped.
+		fields := strings.Fields(line)
+		if len(fields) > 4 && unescape.Replace(fields[4]) == path {
+			return true
+		}
+	}
+	return false
+}
+
+var unescape = strings.NewReplacer(`\011`, "\t", `\012`, "\n", `\040`, " ", `\043`, "#", `\134`, `\`)
+
+// makeFile makes an empty file, without a descriptor.
+func makeFile(path string, mode uint32) error { return syscall.Mknod(path, syscall.S_IFREG|mode, 0) }

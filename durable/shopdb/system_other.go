@@ -1,0 +1,30 @@
+//go:build !nosqlite && !linux
+
+package shopdb
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// warningOf does not know.
+func warningOf(string) (system, warning string) { return "", "" }
+
+// isMounted reports whether a file is on another device than its folder.
+func isMounted(path string) bool {
+	file, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return false
+	}
+	device, _ := statOf(file)
+	ofDir, _ := statOf(dir)
+	return device != ofDir
+}
+
+// makeFile cannot make a file without a descriptor.
+func makeFile(string, uint32) error { return errors.ErrUnsupported }
