@@ -4,11 +4,11 @@
 //
 // Usage:
 //
-//	durable [-addr host:port] [-data shop.json] [-db file|url] [-metrics-addr host:port]
-//		[-shutdown-delay duration]
+//	durable [-addr host:port] [-data shop.json] [-db file|url] [-must-exist]
+//		[-metrics-addr host:port] [-shutdown-delay duration]
 //
-// The database is a SQLite file, which is made if it is not there, or a URL of one or
-// several servers, of which durable uses the one that takes orders:
+// The database is a SQLite file, or a URL of one or several servers, of which durable uses the
+// one that takes orders:
 //
 //	durable -db shop.db
 //	durable -db postgres://shop@db1,db2/shop
@@ -17,6 +17,11 @@
 // The package shopdb says where a password goes, what is asked of each server, and what durable
 // does for a SQLite file and its disk. Any number of durables may share a database. They may
 // also share a SQLite file, on one machine.
+//
+// A SQLite file that is not there is made, and a warning says where, and so are tables that are
+// not there. With -must-exist, nothing is made, and durable ends: set it once a shop has orders. A
+// start without the disk of the file, or in another folder, would else begin a new shop, in which
+// the keys of the old one create new orders.
 //
 // Open its address in a browser to try it.
 //
@@ -62,7 +67,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/storefront"
@@ -78,6 +85,7 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to put into the database")
 	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
+	mustExist := flag.Bool("must-exist", false, "make no new database: the file and the tables must be there")
 	metricsAddr := flag.String("metrics-addr", "", "`host:port` of /metrics (default: that of -addr)")
 	delay := flag.Duration("shutdown-delay", 10*time.Second,
 		"`time` from SIGTERM, when /readyz fails, until it stops listening")
@@ -96,13 +104,20 @@ func main() {
 	if err != nil {
 		fail(2, err)
 	}
-	db, err := shopdb.Open(*name, nil)
+	if *mustExist && *data == "" { // the sample is for a new one
+		shop = new(storefront.MemStore)
+	}
+	db, err := shopdb.Open(*name, &shopdb.Options{MustExist: *mustExist})
 	if err != nil {
 		fail(2, fmt.Errorf("-db: %w", err))
 	}
 	ctx, stop := graceful.NotifyContext(context.Background())
 	defer stop()
-	err = run(ctx, db, shop, *data == "", *addr, *metricsAddr, *delay)
+	place := "" // a URL may have a password
+	if !strings.Contains(*name, "://") {
+		place, _ = filepath.Abs(*name)
+	}
+	err = run(ctx, db, shop, settings{*data == "", *mustExist, place, *addr, *metricsAddr, *delay})
 	if err = errors.Join(err, db.Close()); err != nil {
 		fail(1, err)
 	}
@@ -113,18 +128,28 @@ func fail(status int, err error) {
 	os.Exit(status)
 }
 
-// run prepares the database and serves it until ctx is done. It puts the shop into the database,
-// or only if nothing is there if onlyIfNew is set.
-func run(
-	ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, onlyIfNew bool,
-	addr, metricsAddr string, delay time.Duration,
-) error {
+// settings are those of run.
+type settings struct {
+	onlyIfNew         bool   // the shop is for a database in which nothing is
+	mustExist         bool   // no tables of a new shop are made
+	place             string // where orders are kept, or ""
+	addr, metricsAddr string
+	delay             time.Duration
+}
+
+// run prepares the database, puts the shop into it, and serves it until ctx is done.
+func run(ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, s settings) error {
 	store := sqlstore.New(db.DB, nil)
 	var product string
 	waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err := db.Prepare(waiting, func(ctx context.Context) (err error) {
-		product, err = fill(ctx, db.DB, store, shop, onlyIfNew)
+		if s.mustExist {
+			if err := checkOrders(ctx, db.DB, store); err != nil {
+				return err
+			}
+		}
+		product, err = fill(ctx, db.DB, store, shop, s.onlyIfNew)
 		return err
 	})
 	if errors.Is(err, context.Canceled) { // asked to end while it waited
@@ -134,7 +159,7 @@ func run(
 		return err
 	}
 	db.ForgetKeysHourly(store)
-	listener, err := net.Listen("tcp", addr)
+	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {
 		return err
 	}
@@ -142,10 +167,10 @@ func run(
 	shown := metrics.New(db.DB, store)
 	handler := shown.Wrap(demo.WithExplorer(storefront.New(store), page))
 	var own net.Listener // of /metrics alone
-	if metricsAddr == "" {
+	if s.metricsAddr == "" {
 		handler = withMetrics(handler, shown.Handler())
 	} else {
-		if own, err = net.Listen("tcp", metricsAddr); err != nil {
+		if own, err = net.Listen("tcp", s.metricsAddr); err != nil {
 			return errors.Join(err, listener.Close())
 		}
 		exporter := &http.Server{
@@ -154,11 +179,14 @@ func run(
 		go exporter.Serve(own)
 	}
 	server := &http.Server{Handler: handler}
+	if s.place != "" {
+		fmt.Printf("Orders are kept in %s.\n", s.place)
+	}
 	demo.TryThis(os.Stdout, listener.Addr(), product)
 	if own != nil {
 		fmt.Printf("Metrics are on http://%s/metrics.\n", own.Addr())
 	}
-	opts := &graceful.Options{Check: store.Check, Delay: delay, Progress: os.Stdout}
+	opts := &graceful.Options{Check: store.Check, Delay: s.delay, Progress: os.Stdout}
 	return graceful.Serve(ctx, server, listener, opts)
 }
 
@@ -172,6 +200,19 @@ func withMetrics(next, shown http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// checkOrders returns an error if there is no table of orders, which may be one that Migrate has to change.
+func checkOrders(ctx context.Context, db *sql.DB, store *sqlstore.Store) error {
+	err := store.Check(ctx) // which knows what passes
+	if err == nil || errors.Is(err, storefront.ErrUnavailable) {
+		return err
+	}
+	var n int
+	if db.QueryRowContext(ctx, `SELECT count(*) FROM storefront_orders WHERE 1 = 0`).Scan(&n) != nil {
+		return fmt.Errorf("with -must-exist, no tables are made: %w", err)
+	}
+	return nil
 }
 
 // fill makes the tables and puts the shop into them, or only if nothing is in them if onlyIfNew

@@ -150,6 +150,20 @@ func TestShop(t *testing.T) {
 	})
 }
 
+// A shop that must exist is served as it is: it gets no sample, and says where its orders are.
+func TestShopThatMustExist(t *testing.T) {
+	db := newFile(t)
+	p := commandtest.Start(t, "-db", db, "-data", commandtest.DataFile(t, "{}"))
+	p.End(t)
+	p = commandtest.Start(t, "-must-exist", "-db", db)
+	wantAt(t, p, "/v1/users", 200, `{"data":[],"has_more":false}`)
+	if text := strings.Join(p.Printed, "\n"); !strings.Contains(text, "kept in "+db) {
+		t.Errorf("it prints %s, without the place %s", text, db)
+	}
+	order(t, p, "k", false)
+	p.End(t)
+}
+
 func TestWhatIsServedBesideTheService(t *testing.T) {
 	p := commandtest.Start(t)
 	order(t, p, "k", false)
@@ -242,6 +256,8 @@ func TestRefusalToStart(t *testing.T) {
 	taken := must.Get(net.Listen("tcp", "localhost:0"))(t)
 	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	missing := filepath.Join(t.TempDir(), "missing", "shop.db")
+	noTables := newFile(t)
+	must.OK(t, must.Get(shopdb.Open(noTables, nil))(t).Close())
 	for _, row := range []struct {
 		name   string
 		args   []string
@@ -258,7 +274,10 @@ func TestRefusalToStart(t *testing.T) {
 		{"another database", []string{"-db", "oracle://shop:secret@localhost/shop"}, 2,
 			[]string{"-db", "oracle", "postgres", "mysql"}},
 		{"no such folder", []string{"-db", missing}, 2, []string{"-db", missing, "unable to open"}},
-		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{"in use"}},
+		{"address in use", []string{"-addr", taken.Addr().String()}, 1,
+			[]string{"a new database is made", "storefront.db", "made the tables", "in use"}},
+		{"no file", []string{"-must-exist"}, 2, []string{"-db", "/storefront.db is not there", "must exist"}},
+		{"no tables", []string{"-must-exist", "-db", noTables}, 1, []string{"-must-exist", "tables are not there"}},
 		{"no MySQL server", []string{"-db", "mysql://shop:secret@127.0.0.1:1/shop"}, 1,
 			[]string{"waiting for the database", "is not ready", "127.0.0.1:1", "refused"}},
 		{"no server", []string{"-db", "postgres://shop:secret@127.0.0.1:1/shop?sslmode=disable"}, 1,
@@ -273,8 +292,10 @@ func TestRefusalToStart(t *testing.T) {
 				t.Errorf("the message has the password: %s", message)
 			}
 			lines := 1
-			if slices.Contains(row.says, "is not ready") { // a warning goes before
-				lines = 2
+			for _, warning := range []string{"waiting for the database", "a new database is made", "made the tables"} {
+				if slices.Contains(row.says, warning) {
+					lines++
+				}
 			}
 			if n := strings.Count(message, "\n"); n != lines && row.name != "unknown flag" {
 				t.Errorf("the message has %d lines, want %d: %s", n, lines, message)
