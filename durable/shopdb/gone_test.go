@@ -67,6 +67,9 @@ func TestFileThatIsGone(t *testing.T) {
 			return err
 		}
 	}
+	link := func(name, to string) func(dir string) error {
+		return func(dir string) error { return os.Symlink(filepath.Join(dir, to), filepath.Join(dir, name)) }
+	}
 	backup := func(dir string) error {
 		b, err := os.ReadFile(filepath.Join(dir, "backup.db"))
 		return errors.Join(err, os.WriteFile(filepath.Join(dir, "restored.db"), b, 0o600))
@@ -79,6 +82,11 @@ func TestFileThatIsGone(t *testing.T) {
 		{"all are removed", remove("shop/shop.db", "shop/shop.db-wal", "shop/shop.db-shm"), nil},
 		{"the file is removed", remove("shop/shop.db"), nil},
 		{"the file is moved", move("shop/shop.db", "old.db"), move("old.db", "shop/shop.db")},
+		{"the file is moved, and a link is in its place", both(move("shop/shop.db", "old.db"), link("shop/shop.db", "old.db")),
+			both(remove("shop/shop.db"), move("old.db", "shop/shop.db"))},
+		{"the WAL is moved, and a link is in its place",
+			both(move("shop/shop.db-wal", "old-wal"), link("shop/shop.db-wal", "old-wal")),
+			both(remove("shop/shop.db-wal"), move("old-wal", "shop/shop.db-wal"))},
 		{"a backup is moved over it", both(backup, move("restored.db", "shop/shop.db")), nil},
 		{"the WAL is removed", remove("shop/shop.db-wal"), nil},
 		{"the WAL is moved", move("shop/shop.db-wal", "old-wal"), move("old-wal", "shop/shop.db-wal")},

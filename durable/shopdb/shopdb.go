@@ -78,9 +78,17 @@
 //
 // A SQLite file stays the one that was opened. If it, or one of the two beside it, is removed, moved or
 // replaced, no order is acknowledged any more, not even one whose commit is under way: orders fail with
-// ErrUnavailable at once, and the log says what to do. Only its owner can read a new file and those beside
-// it. If the name is a symbolic link, all of this is true of the file that it leads to. The log warns of a
-// network file system.
+// ErrUnavailable at once, and the log says what to do. So it is while one of them has a second name (a hard
+// link). Only its owner can read a new file and those beside it. If the name is a symbolic link, all of this
+// is true of the file that it leads to.
+//
+// Whoever opens a SQLite file finds the last orders, which are in the WAL beside it. Open refuses a file that
+// is mounted by itself, without its folder, that has several names, or that was moved without its WAL, and
+// waits while another program has it open elsewhere. The log warns of a network file system, and of one that
+// does not outlive the machine or the container.
+//
+// A shop is not begun anew in silence. The log warns, with its place, of a new database. Where files of a
+// database are left, but not the database, none is made, and none anywhere with Options.MustExist.
 //
 // Those who write a file go one after the other, also in several processes: they wait for the lock of a
 // file beside it, whose name ends with -queue. A transaction that only reads should be begun as ReadOnly.
@@ -112,9 +120,9 @@ import (
 
 // Options are settings of [Open]. Zero values are defaults.
 type Options struct {
-	// Logger is told when the disk has no room for orders, or a file is gone, and when that has
-	// passed, what Prepare waits for, and why keys are not forgotten. If it is nil, it is
-	// slog.Default().
+	// Logger is told of a new database, when the disk has no room for orders, or a file is gone, and
+	// when that has passed, what Prepare waits for, and why keys are not forgotten. If it is nil, it
+	// is slog.Default().
 	Logger *slog.Logger
 
 	// BusyTimeout is how long a statement waits for the lock of a SQLite file. Zero means 100 ms,
