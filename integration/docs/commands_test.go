@@ -46,8 +46,8 @@ var trials = map[string]trial{
 	"go build -o shop ./cmd/storefront":                                                         instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./durable":                                                                instead(`go build -o /dev/null ./durable`),
 
-	`(umask 077; cd /var/backups && rm -f new.db && ` +
-		`sqlite3 /var/lib/shop/shop.db "VACUUM INTO 'new.db'" && mv new.db shop.db)`: backingUp,
+	`(umask 077; sqlite3 'file:/var/lib/shop/shop.db?mode=rw' ` +
+		`"VACUUM INTO '/var/backups/shop-$(date +%s).db'")`: backingUp,
 
 	"go mod edit -replace=example.com/storefront=../storefront":                 testedBy("TestDocumentedProgram"),
 	"go mod edit -replace=example.com/storefront/durable=../storefront/durable": testedBy("TestDocumentedProgram"),

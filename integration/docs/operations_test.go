@@ -86,7 +86,7 @@ func TestClocksThatDifferAreSeen(t *testing.T) {
 	})
 }
 
-// An order whose key is remembered is not deleted, whatever its time.
+// An order whose key is remembered is not deleted, whatever its time, and none that is not in the archive.
 func TestOldOrdersAreDeleted(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
@@ -98,7 +98,18 @@ func TestOldOrdersAreDeleted(t *testing.T) {
 		}
 		must.Get(store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)))(t)
 		kept := createAt(t, store, "kept", time.UnixMilli(1e12))
-		d.Exec(t, statementsOf(t, d, "docs/operations.md", "TestOldOrdersAreDeleted")...)
+		statements := statementsOf(t, d, "docs/operations.md", "TestOldOrdersAreDeleted")
+		last := len(statements) - 1
+		d.Exec(t, statements[:last-1]...)
+		d.Exec(t, statements[last]) // before any was archived
+		if n := len(testdb.StoredOrders(t, d.Pool)); n != 3 {
+			t.Errorf("%d orders are left where none is archived, want 3", n)
+		}
+		d.Exec(t, statements[last-1:]...)
+		if ids := testdb.Column(t, d.Pool, "SELECT id FROM shop_archive WHERE item = 'teapot'"); len(ids) != 1 ||
+			ids[0] != "forgotten" {
+			t.Errorf("archived are %q, want forgotten", ids)
+		}
 		var left []string
 		for _, order := range testdb.StoredOrders(t, d.Pool) {
 			left = append(left, order.ID)
@@ -154,8 +165,8 @@ func TestDocumentedVersionOfTheTables(t *testing.T) {
 	})
 }
 
-// backingUp tries a command that copies the SQLite file of durable, which replaces the last copy: the
-// copy is for its owner alone, and would not be without the umask.
+// backingUp tries a command that copies the SQLite file of durable: the copy is for its owner alone, and would
+// not be without the umask. It replaces no copy, and makes no file where there is no database.
 func backingUp(t *testing.T, command string) {
 	need.Programs(t, need.Tools, "sqlite3")
 	dir := process.Folder(t)
@@ -166,13 +177,20 @@ func backingUp(t *testing.T, command string) {
 		if err := os.Mkdir(backups, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		name := filepath.Join(backups, "shop.db")
-		script := strings.NewReplacer(
-			"umask 077;", umask, "/var/lib/shop", dir, "/var/backups", backups).Replace(command)
-		for range 2 {
-			if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", script, err, out)
+		name := filepath.Join(backups, "shop-1.db")
+		script := strings.NewReplacer("umask 077;", umask, "/var/lib/shop", dir, "/var/backups", backups,
+			"$(date +%s)", "1").Replace(command)
+		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		missing := strings.Replace(script, "shop.db", "missing.db", 1)
+		for _, script := range []string{script, missing} {
+			if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err == nil {
+				t.Errorf("%s succeeds: %s", script, out)
 			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "missing.db")); err == nil {
+			t.Errorf("%s makes a database", missing)
 		}
 		info := must.Get(os.Stat(name))(t)
 		if info.Mode() != want {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
@@ -76,6 +77,15 @@ func TestDocumentedProgram(t *testing.T) {
 		t.Error("a second signal does not end it at once")
 	}
 
+	old := func(statement string) (n int) {
+		db := dbserver.Open(t, "sqlite", filepath.Join(dir, "shop.db"))
+		defer db.Close()
+		must.OK(t, db.QueryRow(statement).Scan(&n))
+		return n
+	}
+	old(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope) VALUES ('old', 'teapot', 1, 1, '')
+		RETURNING qty`)
+
 	// Started again, it has what is left of the stock, and after one signal it ends cleanly.
 	base, shop = startDocumented(t, binary(0), dir)
 	if status, body := ask(t, base+"/v1/orders", "Bearer token-of-ada", "b"); status != http.StatusUnprocessableEntity {
@@ -85,6 +95,9 @@ func TestDocumentedProgram(t *testing.T) {
 	must.OK(t, shop.Process.Signal(syscall.SIGTERM))
 	if <-shop.Ended; shop.State != nil {
 		t.Errorf("it does not end cleanly: %v", shop.State)
+	}
+	if old(`SELECT count(*) FROM storefront_orders WHERE id = 'old'`) != 1 {
+		t.Error("it has deleted an order, which is old and whose key is forgotten")
 	}
 }
 
