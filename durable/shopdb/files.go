@@ -23,6 +23,9 @@ import (
 // find returns whether the database is new, and is going to be made: there is no file, which it makes, or an
 // empty one. It returns an error if a database was there, or must be, or if others do not find its files.
 func (f *sqliteFile) find() (isNew bool, err error) {
+	if err := f.checkLink(); err != nil {
+		return false, err
+	}
 	// Who makes a database makes the file first, so what is beside it is looked for first.
 	left := ""
 	for _, suffix := range []string{"-queue", "-shm", "-wal"} {
@@ -42,7 +45,7 @@ func (f *sqliteFile) find() (isNew bool, err error) {
 			return false, err
 		}
 		if info.Size() > 0 {
-			return false, f.checkLink()
+			return false, nil
 		}
 	}
 	if left != "" { // SQLite would remove the WAL
@@ -59,19 +62,18 @@ func (f *sqliteFile) find() (isNew bool, err error) {
 	return true, nil
 }
 
-// checkLink returns an error if the name is a symbolic link, and a WAL is beside the link. The file was moved
+// checkLink returns an error if the name is a symbolic link, and a WAL is beside the link: the file was moved
 // without it.
 func (f *sqliteFile) checkLink() error {
-	left, err := os.Lstat(f.name + "-wal")
-	if err != nil {
+	info, err := os.Lstat(f.name)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return nil
 	}
-	if used, err := os.Lstat(f.path + "-wal"); err == nil && os.SameFile(left, used) { // the folder is the link
+	if _, err := os.Lstat(f.name + "-wal"); err != nil {
 		return nil
 	}
-	return fmt.Errorf("%s is a symbolic link to %s, and %s-wal, which has the last orders, is beside the link: "+
-		"stop all programs that use it, by SIGTERM, then move all files of the database at once",
-		f.name, f.path, f.name)
+	return fmt.Errorf("%s is a symbolic link to %s, and %[1]s-wal, which has the last orders, is beside the link: "+
+		"stop all programs that use it, by SIGTERM, then move all files of the database at once", f.name, f.path)
 }
 
 // checkAlone returns an error if another program has the file open, but what SQLite keeps beside an open file
