@@ -221,8 +221,13 @@ func (f *sqliteFile) size() uint64 {
 	return uint64(info.Size())
 }
 
-// errNoRoom has SQLite's text for a full disk, which tells the store to try again.
-var errNoRoom = errors.New("database or disk is full, but for what it takes to empty the WAL")
+// errNoRoom is SQLite's error of a full disk, which tells the store to try again, in Accept, too.
+var errNoRoom error = sqliteFull{}
+
+type sqliteFull struct{}
+
+func (sqliteFull) Error() string { return "database or disk is full, but for what it takes to empty the WAL" }
+func (sqliteFull) Code() int     { return sqlite3.SQLITE_FULL }
 
 // room returns errNoRoom if the database might not have the room to take what the WAL has.
 func (f *sqliteFile) room() error {
