@@ -54,10 +54,11 @@ func AppendCanonical(b, value []byte) []byte {
 	for len(value) > 0 {
 		switch c := value[0]; {
 		case c == '"':
-			p := parser{rest: value}
-			text, _ := p.str()
+			s := scanner{text: value}
+			s.quoted()
+			text, _ := s.unquote()
 			b = AppendString(b, string(text))
-			value = p.rest
+			value = value[s.at:]
 		case isSpace(c):
 			value = value[1:]
 		default:
@@ -71,69 +72,103 @@ func AppendCanonical(b, value []byte) []byte {
 // IsCanonical reports whether text is a single I-JSON value that AppendCanonical would not
 // change. It may say false for some such values, but it is much faster than Parse and
 // AppendCanonical.
-func IsCanonical(text []byte) bool { return canonicalValue(text, 1) == len(text) && len(text) > 0 }
-
-// canonicalValue returns the length of the JSON value at the beginning of b, or 0 if
-// AppendCanonical might change it or Parse refuse it.
-func canonicalValue(b []byte, depth int) int {
-	if len(b) == 0 || depth > MaxDepth {
-		return 0
+func IsCanonical(text []byte) bool {
+	const (
+		most = 64 // levels
+		few  = 16 // names of an object, so that a linear search is fast
+	)
+	var (
+		depth   int
+		objects uint64                  // a bit for each open level, the innermost the lowest: 1 is an object
+		names   = make([][]byte, 0, 32) // of the open objects, behind a nil for each of these
+	)
+	for i := 0; i < len(text); {
+		if depth > 0 && objects&1 == 1 {
+			n := canonicalString(text[i:])
+			if n == 0 || i+n == len(text) || text[i+n] != ':' {
+				return false
+			}
+			name := text[i : i+n]
+			for j := len(names) - 1; names[j] != nil; j-- {
+				if len(names)-j == few || bytes.Equal(names[j], name) {
+					return false
+				}
+			}
+			names = append(names, name)
+			if i += n + 1; i == len(text) {
+				return false
+			}
+		}
+		n := 0
+		switch c := text[i]; c {
+		case '{', '[':
+			if n = 2; i+1 < len(text) && text[i+1] == c+2 { // } or ]
+				break
+			}
+			if depth == most {
+				return false
+			}
+			depth++
+			objects <<= 1
+			if c == '{' {
+				objects |= 1
+				names = append(names, nil)
+			}
+			i++
+			continue
+		case '"':
+			n = canonicalString(text[i:])
+		default:
+			n = scalar(text[i:])
+		}
+		if n == 0 {
+			return false
+		}
+		// A value has ended, and perhaps those that it is in.
+		for i += n; depth > 0 && i < len(text) && text[i] != ','; i++ {
+			if objects&1 == 1 {
+				if text[i] != '}' {
+					return false
+				}
+				for names[len(names)-1] != nil {
+					names = names[:len(names)-1]
+				}
+				names = names[:len(names)-1]
+			} else if text[i] != ']' {
+				return false
+			}
+			depth--
+			objects >>= 1
+		}
+		if depth == 0 {
+			return i == len(text)
+		}
+		i++ // ,
 	}
-	switch b[0] {
-	case '{', '[':
-		return canonicalContainer(b, depth)
-	case '"':
-		return canonicalString(b)
-	}
-	return scalar(b)
+	return false
 }
 
 // scalar returns the length of the number, true, false or null at the beginning of b, or 0
 // if there is none.
 func scalar(b []byte) int {
-	for _, word := range []string{"true", "false", "null"} {
-		if bytes.HasPrefix(b, []byte(word)) {
-			return len(word)
+	word := ""
+	if len(b) > 0 {
+		switch b[0] {
+		case 't':
+			word = "true"
+		case 'f':
+			word = "false"
+		case 'n':
+			word = "null"
 		}
 	}
-	return number(b)
-}
-
-func canonicalContainer(b []byte, depth int) int {
-	end := b[0] + 2 // } or ]
-	if len(b) > 1 && b[1] == end {
-		return 2
+	if word == "" {
+		return number(b)
 	}
-	var names [16][]byte // so few that a linear search is fast
-	for i, count := 1, 0; i < len(b); count++ {
-		if end == '}' {
-			n := canonicalString(b[i:])
-			if n == 0 || i+n == len(b) || b[i+n] != ':' || count == len(names) {
-				return 0
-			}
-			name := b[i : i+n]
-			for _, earlier := range names[:count] {
-				if bytes.Equal(earlier, name) {
-					return 0
-				}
-			}
-			names[count] = name
-			i += n + 1
-		}
-		n := canonicalValue(b[i:], depth+1)
-		i += n
-		if n == 0 || i == len(b) {
-			return 0
-		}
-		if b[i] == end {
-			return i + 1
-		}
-		if b[i] != ',' {
-			return 0
-		}
-		i++
+	if !bytes.HasPrefix(b, []byte(word)) {
+		return 0
 	}
-	return 0
+	return len(word)
 }
 
 func canonicalString(b []byte) int {

@@ -9,16 +9,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// MaxDepth is how many levels of objects and arrays may be nested, so that no text can
-// make the stack grow at will.
+// MaxDepth is how many levels of objects and arrays may be nested, as programs that read the
+// text recurse. Nothing in this package does: a goroutine keeps a stack that has grown, and one
+// that serves a connection may then wait for long.
 const MaxDepth = 1000
 
 // An Error says why a text is not I-JSON.
@@ -112,262 +113,367 @@ func Parse(text []byte) (members []Member, isObject bool, err error) {
 	case len(text) == 0:
 		return nil, false, &Error{Reason: "is empty"}
 	}
-	p := parser{text: text, rest: text, most: MaxDepth}
-	members, isObject = p.document()
-	if p.reason == "" {
-		return members, isObject, nil
-	}
-	if !p.malformed {
-		if err := Syntax(text); err != nil && err.malformed {
-			return nil, false, err
+	var (
+		s     = scanner{text: text}
+		names = make([][]byte, 0, 8) // as in addName
+		many  []nameSet              // of the open objects with more than few names
+		isNew bool
+		value int // where the value of the last of members begins
+	)
+	for reason := ""; s.next() != endOfText; {
+		var unquoted []byte
+		switch s.last {
+		case '{', '[':
+			if s.depth > MaxDepth {
+				return nil, false, s.fault("is nested too deeply", s.depth-1)
+			}
+			if s.last == '{' {
+				names = append(names, nil)
+				if s.depth == 1 {
+					members, isObject = make([]Member, 0, 2), true
+				}
+			}
+			continue
+		case ':':
+			if unquoted, reason = s.unquote(); reason != "" {
+				return nil, false, s.fault(reason, s.depth-1)
+			}
+			if names, many, isNew = addName(names, many, unquoted, s.depth); !isNew {
+				return nil, false, s.fault("has a duplicate member", s.depth)
+			}
+			if isObject && s.depth == 1 {
+				members, value = append(members, Member{Name: unquoted}), s.at
+			}
+			continue
+		case '"':
+			if unquoted, reason = s.unquote(); reason != "" {
+				return nil, false, s.fault(reason, s.depth)
+			}
+		case '}':
+			for names[len(names)-1] != nil {
+				names = names[:len(names)-1]
+			}
+			names = names[:len(names)-1]
+			if i := len(many) - 1; i >= 0 && many[i].depth > s.depth {
+				many = many[:i]
+			}
+		}
+		if isObject && s.depth == 1 { // the value of a member has ended
+			m := &members[len(members)-1]
+			m.Value, m.text = text[value:s.at], unquoted
 		}
 	}
-	return nil, false, p.err()
+	if s.err != nil {
+		return nil, false, s.err
+	}
+	return members, isObject, nil
+}
+
+// A nameSet is the names of an open object.
+type nameSet struct {
+	depth int // of the object
+	names map[string]bool
+}
+
+// few is how many names an object has at most for which a linear search is fast.
+const few = 8
+
+// addName adds a name to the innermost object and reports whether it is new. names has those of
+// all open objects, a nil before those of each; of an object with more than a few, it has the first
+// ones, and the last of many has all.
+func addName(names [][]byte, many []nameSet, name []byte, depth int) (_ [][]byte, _ []nameSet, isNew bool) {
+	if i := len(many) - 1; i >= 0 && many[i].depth == depth {
+		before := len(many[i].names)
+		many[i].names[string(name)] = true
+		return names, many, len(many[i].names) > before
+	}
+	first := len(names)
+	for ; names[first-1] != nil; first-- {
+		if bytes.Equal(names[first-1], name) {
+			return names, many, false
+		}
+	}
+	names = append(names, name)
+	if own := names[first:]; len(own) > few {
+		set := make(map[string]bool)
+		for _, name := range own {
+			set[string(name)] = true
+		}
+		many = append(many, nameSet{depth, set})
+	}
+	return names, many, true
+}
+
+// fault returns the error for a text that has shown to be no I-JSON with its last token, or to be
+// no JSON behind that. The path has as many levels.
+func (s *scanner) fault(reason string, levels int) *Error {
+	fault := &Error{Path: s.path(levels), Reason: reason}
+	for s.next() != endOfText {
+	}
+	if s.err != nil && s.err.malformed {
+		return s.err
+	}
+	return fault
+}
+
+// path returns the names and indexes of the last token in the outermost levels. It reads
+// the text again, as hardly any has a fault.
+func (s *scanner) path(levels int) []string {
+	type place struct {
+		name  []byte // as it is written; nil in an array
+		index int
+	}
+	places := make([]place, levels)
+	for again := (scanner{text: s.text}); again.at < s.at; {
+		kind := again.next()
+		if again.depth == 0 || again.depth > levels {
+			continue
+		}
+		switch p := &places[again.depth-1]; {
+		case kind == '{' || kind == '[':
+			*p = place{}
+		case kind == ':':
+			p.name = again.token()
+		case again.at < s.at: // a value has ended that is not the last token
+			p.index++
+		}
+	}
+	path := make([]string, levels)
+	for i, p := range places {
+		if p.name == nil {
+			path[i] = strconv.Itoa(p.index)
+		} else {
+			path[i] = string(unquote(p.name))
+		}
+	}
+	return path
 }
 
 // Syntax returns nil if text is a single JSON value (RFC 8259) with at most 10,000 levels
 // of objects and arrays. The error says where the fault is, by the line and the column in
 // characters, both from 1.
 func Syntax(text []byte) *Error {
-	p := parser{text: text, rest: text, most: 10_000, lenient: true}
-	p.document()
-	err := p.err()
-	if err != nil {
-		err.Path = nil // if the text is nested too deeply, a path of 10,000 names helps nobody
+	s := scanner{text: text}
+	for s.next() != endOfText {
 	}
-	return err
+	return s.err
 }
 
-// A parser walks a text. Its methods report whether they found no fault.
-type parser struct {
-	text, rest []byte
-	depth      int
-	most       int      // the largest depth allowed
-	lenient    bool     // JSON that is not I-JSON is no fault
-	reason     string   // Error.Reason, or "" while there is no fault
-	malformed  bool     // as in Error
-	found      string   // as in Error
-	path       []string // Error.Path, innermost first
+// Children returns what is in an object, by name, or in an array, as it is written. Syntax has found
+// no fault with the text.
+func Children(text []byte) iter.Seq2[string, []byte] {
+	return func(yield func(name string, value []byte) bool) {
+		s, name, value := scanner{text: text}, "", 0
+		for s.next() != endOfText {
+			switch s.last {
+			case ':':
+				if s.depth == 1 {
+					name = string(unquote(s.token()))
+				}
+				continue
+			case '{', '[':
+				if s.depth == 2 {
+					value = s.at - 1
+				}
+				continue
+			case '"', '0':
+				if s.depth == 1 {
+					value = s.start
+				}
+			}
+			if s.depth == 1 && !yield(name, text[value:s.at]) { // a value has ended
+				return
+			}
+		}
+	}
 }
 
-func (p *parser) err() *Error {
-	if p.reason == "" {
-		return nil
-	}
-	slices.Reverse(p.path)
-	return &Error{p.path, p.reason, p.malformed, p.found}
+// A scanner splits JSON (RFC 8259), which need not be I-JSON, into tokens. A level of objects and
+// arrays takes it one bit of memory, on the heap.
+type scanner struct {
+	text       []byte
+	at         int    // where the text goes on
+	start, end int    // of the last name, string, number or word, as it is written
+	plain      bool   // the last name or string has ASCII characters alone, and no escapes
+	last       byte   // what next has returned
+	err        *Error // why the text is no JSON
+
+	depth int
+	inner uint64   // the innermost up to 64 levels, a bit for each: 1 is an object
+	outer []uint64 // the others, by 64
 }
 
-// fault notes that the text is not I-JSON, although it may be JSON.
-func (p *parser) fault(reason string, path ...string) bool {
-	if !p.lenient {
-		p.reason, p.path = reason, path
-	}
-	return p.lenient
+// maxLevels is how many levels a scanner reads.
+const maxLevels = 10_000
+
+// endOfText is what next returns at the end, or at the fault that is in err.
+const endOfText = 0
+
+// next reads a token and returns its kind: one of {}[] is itself, a colon is the name of a
+// member with the colon behind it, a quotation mark is a string, and a zero is a number, true,
+// false or null. After a name, the text goes on with the value.
+func (s *scanner) next() byte {
+	s.last = s.read()
+	return s.last
 }
 
-// syntax notes that the text stops being JSON at the first character of rest, or if rest is
-// empty, at the last one of the text.
-func (p *parser) syntax() bool {
-	end := len(p.text) - len(p.rest)
-	if len(p.rest) == 0 {
-		_, n := utf8.DecodeLastRune(p.text)
-		end -= n
+func (s *scanner) read() byte {
+	if s.at == 0 && bytes.HasPrefix(s.text, []byte("\ufeff")) {
+		s.err = &Error{Reason: "begins with a byte order mark, which it must not have", malformed: true}
+		return endOfText
 	}
-	before := p.text[:end]
-	start := bytes.LastIndexByte(before, '\n') + 1
-	p.reason = fmt.Sprintf("is not well-formed, at line %d, column %d", 1+bytes.Count(before, []byte("\n")),
-		1+utf8.RuneCount(before[start:]))
-	p.malformed, p.found = true, "unexpected end"
-	if len(p.rest) > 0 {
-		r, _ := utf8.DecodeRune(p.rest)
-		p.found = fmt.Sprintf("invalid character %q", r)
+	c := s.space()
+	inObject := s.depth > 0 && s.inner&1 == 1
+	closes := inObject && c == '}' || s.depth > 0 && !inObject && c == ']'
+	switch s.last {
+	case '}', ']', '"', '0': // a value has ended
+		switch {
+		case closes:
+			return s.close()
+		case s.depth > 0 && c == ',':
+			s.at++
+			c = s.space()
+		case s.depth == 0 && s.at == len(s.text):
+			return endOfText
+		default:
+			return s.malformed()
+		}
+	case '{', '[':
+		if closes {
+			return s.close()
+		}
+	case ':':
+		inObject = false // the value comes
 	}
-	return false
+	if inObject {
+		if c != '"' || !s.quoted() || s.space() != ':' {
+			return s.malformed()
+		}
+		s.at++
+		s.space()
+		return ':'
+	}
+	switch c {
+	case '{', '[':
+		return s.open()
+	case '"':
+		if !s.quoted() {
+			return s.malformed()
+		}
+		return '"'
+	}
+	n := scalar(s.text[s.at:])
+	if n == 0 {
+		return s.malformed()
+	}
+	s.start = s.at
+	s.at += n
+	s.end = s.at
+	return '0'
 }
 
-// document consumes the whole text, and returns its members if it is an object.
-func (p *parser) document() (members []Member, isObject bool) {
-	if bytes.HasPrefix(p.text, []byte("\ufeff")) {
-		p.reason, p.malformed = "begins with a byte order mark, which it must not have", true
-		return nil, false
+// space skips white space, and returns the character behind it, or at the end 0, which is in
+// no JSON.
+func (s *scanner) space() byte {
+	for ; s.at < len(s.text); s.at++ {
+		if c := s.text[s.at]; !isSpace(c) {
+			return c
+		}
 	}
-	p.space()
-	ok := false
-	if p.next() == '{' {
-		p.depth = 1
-		members, ok = p.object()
-	} else {
-		_, ok = p.value()
-	}
-	if p.space(); ok && len(p.rest) > 0 {
-		ok = p.syntax()
-	}
-	if !ok {
-		return nil, false
-	}
-	return members, members != nil
-}
-
-// next returns the first byte of rest, or at the end 0, which is in no JSON.
-func (p *parser) next() byte {
-	if len(p.rest) == 0 {
-		return 0
-	}
-	return p.rest[0]
-}
-
-func (p *parser) space() {
-	for len(p.rest) > 0 && isSpace(p.rest[0]) {
-		p.rest = p.rest[1:]
-	}
+	return 0
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// object consumes the object at the beginning of rest and returns its members, which are
-// not nil.
-func (p *parser) object() (members []Member, ok bool) {
-	members = make([]Member, 0, 2)
-	var names map[string]bool // nil while there are so few that a linear search is fast
-	for {
-		p.rest = p.rest[1:] // { or ,
-		p.space()
-		if len(members) == 0 && p.next() == '}' {
-			break
-		}
-		var m Member
-		if m.Name, ok = p.str(); !ok {
-			return nil, false
-		}
-		if len(members) == 8 {
-			names = make(map[string]bool)
-			for _, earlier := range members {
-				names[string(earlier.Name)] = true
-			}
-		}
-		if names[string(m.Name)] || len(members) < 8 && slices.ContainsFunc(members, m.sameName) {
-			if !p.fault("has a duplicate member", string(m.Name)) {
-				return nil, false
-			}
-		}
-		if names != nil {
-			names[string(m.Name)] = true
-		}
-		if p.space(); p.next() != ':' {
-			return nil, p.syntax()
-		}
-		p.rest = p.rest[1:]
-		p.space()
-		before := p.rest
-		if m.text, ok = p.value(); !ok {
-			if !p.malformed {
-				p.path = append(p.path, string(m.Name))
-			}
-			return nil, false
-		}
-		m.Value = before[:len(before)-len(p.rest)]
-		members = append(members, m)
-		if p.space(); p.next() == '}' {
-			break
-		}
-		if p.next() != ',' {
-			return nil, p.syntax()
-		}
+func (s *scanner) open() byte {
+	if s.depth == maxLevels {
+		s.err = &Error{Reason: "is nested too deeply"}
+		return endOfText
 	}
-	p.rest = p.rest[1:]
-	return members, true
+	if s.depth > 0 && s.depth%64 == 0 {
+		s.outer = append(s.outer, s.inner)
+	}
+	c := s.text[s.at]
+	s.inner <<= 1
+	if c == '{' {
+		s.inner |= 1
+	}
+	s.depth++
+	s.at++
+	return c
 }
 
-func (m Member) sameName(other Member) bool { return bytes.Equal(m.Name, other.Name) }
-
-// value consumes the value at the beginning of rest and returns its text if it is a string.
-func (p *parser) value() (text []byte, ok bool) {
-	switch p.next() {
-	case '{', '[':
-		if p.depth++; p.depth > p.most {
-			p.reason = "is nested too deeply"
-			return nil, false
-		}
-		if p.rest[0] == '{' {
-			_, ok = p.object()
-		} else {
-			ok = p.array()
-		}
-		p.depth--
-		return nil, ok
-	case '"':
-		return p.str()
+func (s *scanner) close() byte {
+	s.depth--
+	s.inner >>= 1
+	if s.depth > 0 && s.depth%64 == 0 {
+		s.inner = s.outer[len(s.outer)-1]
+		s.outer = s.outer[:len(s.outer)-1]
 	}
-	n := scalar(p.rest)
-	if n == 0 {
-		return nil, p.syntax()
-	}
-	p.rest = p.rest[n:]
-	return nil, true
+	s.at++
+	return s.text[s.at-1]
 }
 
-func (p *parser) array() bool {
-	for i := 0; ; i++ {
-		p.rest = p.rest[1:] // [ or ,
-		p.space()
-		if i == 0 && p.next() == ']' {
-			break
-		}
-		if _, ok := p.value(); !ok {
-			if !p.malformed {
-				p.path = append(p.path, strconv.Itoa(i))
-			}
+// malformed notes that the text stops being JSON where it would go on, or at its last character.
+func (s *scanner) malformed() byte {
+	end, found := s.at, "unexpected end"
+	if end < len(s.text) {
+		r, _ := utf8.DecodeRune(s.text[end:])
+		found = fmt.Sprintf("invalid character %q", r)
+	} else {
+		_, n := utf8.DecodeLastRune(s.text)
+		end -= n
+	}
+	before := s.text[:end]
+	line := bytes.LastIndexByte(before, '\n') + 1
+	reason := fmt.Sprintf("is not well-formed, at line %d, column %d", 1+bytes.Count(before, []byte("\n")),
+		1+utf8.RuneCount(before[line:]))
+	s.err = &Error{Reason: reason, malformed: true, found: found}
+	return endOfText
+}
+
+// quoted consumes a string, at whose quotation mark the text goes on. If it is none, the text
+// goes on where it stops being one.
+func (s *scanner) quoted() bool {
+	s.start, s.plain = s.at, true
+	for s.at++; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; {
+		case c == '"':
+			s.at++
+			s.end = s.at
+			return true
+		case c < ' ':
 			return false
-		}
-		if p.space(); p.next() == ']' {
-			break
-		}
-		if p.next() != ',' {
-			return p.syntax()
+		case c >= utf8.RuneSelf:
+			s.plain = false
+		case c == '\\':
+			s.plain = false
+			n := escape(s.text[s.at:])
+			if n == 0 {
+				return false
+			}
+			s.at += n - 1
 		}
 	}
-	p.rest = p.rest[1:]
-	return true
+	return false
 }
 
-// str consumes the string that must be at the beginning of rest and returns its text.
-func (p *parser) str() (text []byte, ok bool) {
-	if p.next() != '"' {
-		return nil, p.syntax()
+// token returns the last name, string, number or word, as it is written.
+func (s *scanner) token() []byte { return s.text[s.start:s.end] }
+
+// unquote returns the text of the last name or string, and the reason why it is not I-JSON, or "".
+func (s *scanner) unquote() (text []byte, reason string) {
+	if s.plain {
+		return s.text[s.start+1 : s.end-1], ""
 	}
-	end, escaped, ascii := 1, false, true
-	for end < len(p.rest) && p.rest[end] != '"' {
-		n := 1
-		ascii = ascii && p.rest[end] < utf8.RuneSelf
-		if p.rest[end] == '\\' {
-			escaped = true
-			n = escape(p.rest[end:])
-		}
-		if n == 0 || p.rest[end] < ' ' {
-			break
-		}
-		end += n
+	if hasLoneSurrogate(s.token()) {
+		return nil, `has a surrogate (\uD800 to \uDFFF) that is not one of a pair`
 	}
-	if end == len(p.rest) || p.rest[end] != '"' {
-		p.rest = p.rest[end:]
-		return nil, p.syntax()
+	text = unquote(s.token())
+	if bytes.ContainsFunc(text, IsNoncharacter) {
+		return nil, "has a noncharacter, such as U+FFFF"
 	}
-	literal := p.rest[:end+1]
-	p.rest = p.rest[end+1:]
-	text = literal[1:end]
-	if escaped {
-		if hasLoneSurrogate(literal) &&
-			!p.fault(`has a surrogate (\uD800 to \uDFFF) that is not one of a pair`) {
-			return nil, false
-		}
-		text = unescape(literal)
-	}
-	if (escaped || !ascii) && bytes.ContainsFunc(text, IsNoncharacter) &&
-		!p.fault("has a noncharacter, such as U+FFFF") {
-		return nil, false
-	}
-	return text, true
+	return text, ""
 }
 
 // escape returns the length of the escape sequence at the beginning of b, or 0 if the
@@ -386,8 +492,11 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// unescape returns the text of a valid JSON string.
-func unescape(literal []byte) []byte {
+// unquote returns the text of a valid JSON string.
+func unquote(literal []byte) []byte {
+	if bytes.IndexByte(literal, '\\') < 0 {
+		return literal[1 : len(literal)-1]
+	}
 	var text string
 	if err := json.Unmarshal(literal, &text); err != nil {
 		panic(err) // the string is not valid

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/big"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -462,6 +463,81 @@ func FuzzParse(f *testing.F) {
 			}
 		case !ok || members != nil || isObject:
 			t.Fatalf("%q: %v, %t, %v, want an *Error alone", text, members, isObject, fault)
+		}
+	})
+}
+
+// FuzzChildren compares Children with encoding/json.
+func FuzzChildren(f *testing.F) {
+	for _, text := range []string{
+		`[]`, ` [ 1 , "a" , [ 2 ] , {"b" : 3} , null ] `, `{}`, ` { "a" : 1 , "\u0061" : [ "b" ] , "" : { } } `, `{"a":"b"}`,
+		`"a"`, `1`, `[[1],[[2]]]`, `{"a":{"b":{"c":1}},"d":2}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) || Syntax([]byte(text)) != nil {
+			return
+		}
+		type child struct{ name, value string }
+		var got, want []child
+		for name, value := range Children([]byte(text)) {
+			got = append(got, child{name, string(value)})
+		}
+		dec := json.NewDecoder(strings.NewReader(text))
+		start, _ := dec.Token()
+		for _, isContainer := start.(json.Delim); isContainer && dec.More(); {
+			var c child
+			if start == json.Delim('{') {
+				name, _ := dec.Token()
+				c.name = name.(string)
+			}
+			var value json.RawMessage
+			if err := dec.Decode(&value); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			c.value = string(value)
+			want = append(want, c)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	})
+}
+
+// FuzzCostIsBounded is for texts that repeat something. Whatever that is, they cost a little memory for
+// each byte, and no stack, which a goroutine would keep.
+func FuzzCostIsBounded(f *testing.F) {
+	for _, unit := range []string{
+		"[", `{"a":`, `[{"a":`, `{"a":[`, `[[],`, `{"a":{},"b":`, `{"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7,"8":8,"9":`,
+		" ", "1", `"`, `\u0061`, `\ud83d`, "x", `"a":1,`, "é", "1,",
+	} {
+		f.Add("", unit, uint16(60_000), "")
+		f.Add(`{"a":`, unit, uint16(990), `}`)
+		f.Add(`["`, unit, uint16(60_000), `"]`)
+	}
+	f.Fuzz(func(t *testing.T, start, unit string, times uint16, end string) {
+		text := []byte(start + strings.Repeat(unit, min(int(times), 64<<10/max(1, len(unit)))) + end)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		read, idle := make(chan bool), make(chan bool)
+		go func() {
+			if _, _, err := Parse(text); err == nil {
+				AppendCanonical(nil, text)
+			}
+			Syntax(text)
+			IsCanonical(text)
+			read <- true
+			<-idle
+		}()
+		<-read
+		runtime.ReadMemStats(&after)
+		close(idle)
+		if stack := int64(after.StackInuse - before.StackInuse); stack > 256<<10 { // the runtime's own are less
+			t.Errorf("%.99q, of %d bytes: the stack has %d", text, len(text), stack)
+		}
+		if allocated, most := int(after.TotalAlloc-before.TotalAlloc), 64<<10+64*len(text); allocated > most {
+			t.Errorf("%.99q, of %d bytes: %d are allocated, more than %d", text, len(text), allocated, most)
 		}
 	})
 }
