@@ -206,12 +206,14 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 	if r.Body == nil { // in a request not made by a server
 		return nil, true
 	}
-	// The declared length is only a hint: middleware that decodes the body may
-	// have left it unchanged.
-	body = make([]byte, 0, max(r.ContentLength, 0)+1)
+	// The declared length is only a hint: what it promises may never come, and middleware
+	// that decodes the body may have left it unchanged.
+	body = make([]byte, 0, min(uint64(r.ContentLength), 4<<10-1)+1) // -1 is unknown
 	var err error
 	for err == nil && len(body) <= maxOrderBody {
-		body = slices.Grow(body, 1)
+		if len(body) == cap(body) {
+			body = slices.Grow(body, 1+min(len(body), max(0, int(r.ContentLength)-len(body))))
+		}
 		var n int
 		n, err = r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
@@ -249,6 +251,9 @@ func decodeOrder(body []byte) (Order, problemType, []Fault) {
 		hasItem, hasQty bool
 	)
 	for _, m := range members {
+		if len(faults) == maxFaults { // no more are sent
+			break
+		}
 		var f *Fault
 		switch string(m.Name) {
 		case "item":

@@ -164,11 +164,14 @@ func NewResource(id string, fields any) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, fmt.Errorf("storefront: resource: %w", err)
 	}
-	text, err := ijson.Marshal(fields)
-	if err != nil {
-		return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
+	text, isText := fields.(json.RawMessage) // perhaps a stranger's, that encoding/json need not check, too
+	if !isText || text == nil {
+		var err error
+		if text, err = ijson.Marshal(fields); err != nil {
+			return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
+		}
 	}
-	if string(text) == "null" {
+	if string(bytes.Trim(text, " \t\r\n")) == "null" {
 		text = []byte("{}")
 	}
 	r, err := renderResource(id, text)
@@ -519,22 +522,20 @@ func (m *MemStore) load(r io.Reader) error {
 	if err := ijson.Syntax(text); err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(text)) // has no syntax errors from here on
-	if start, _ := dec.Token(); start != json.Delim('{') {
+	text = bytes.TrimSpace(text)
+	if text[0] != '{' {
 		return errors.New("it is not a JSON object")
 	}
 	collections := map[string]*Collection{"users": &m.Users, "products": &m.Products, "widgets": &m.Widgets}
 	loaded := make(map[string][]Resource)
-	for dec.More() {
-		token, _ := dec.Token()
-		name, _ := token.(string)
+	for name, list := range ijson.Children(text) {
 		if collections[name] == nil {
 			return fmt.Errorf("unknown collection %q: there are users, products and widgets", name)
 		}
 		if _, twice := loaded[name]; twice {
 			return fmt.Errorf("duplicate collection %q", name)
 		}
-		if loaded[name], err = loadCollection(dec); err != nil {
+		if loaded[name], err = loadCollection(list); err != nil {
 			return fmt.Errorf("%s%w", name, err)
 		}
 	}
@@ -545,13 +546,13 @@ func (m *MemStore) load(r io.Reader) error {
 }
 
 // loadCollection reads an array of resources. Its errors begin with the index, if it is an array.
-func loadCollection(dec *json.Decoder) (resources []Resource, err error) {
-	var texts []json.RawMessage
-	if dec.Decode(&texts) != nil || texts == nil {
+func loadCollection(list []byte) (resources []Resource, err error) {
+	if list[0] != '[' {
 		return nil, errors.New(": it is not an array")
 	}
 	seen := make(map[string]int)
-	for i, text := range texts {
+	for _, text := range ijson.Children(list) {
+		i := len(resources)
 		r, err := renderResource("", text)
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
