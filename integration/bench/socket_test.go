@@ -90,8 +90,13 @@ func flushTime() time.Duration {
 // runServer serves one side of an operation until standard input ends. It prints
 // the address.
 func runServer(name, kind string) {
-	op := operations[slices.IndexFunc(operations, func(op operation) bool { return op.name == name })]
-	handler := benchmarkHandlers(op)[kind]
+	var handler http.Handler
+	if name == "memory" {
+		handler = memoryHandler()
+	} else {
+		op := operations[slices.IndexFunc(operations, func(op operation) bool { return op.name == name })]
+		handler = benchmarkHandlers(op)[kind]
+	}
 	runtime.GC()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
