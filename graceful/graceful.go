@@ -15,7 +15,7 @@
 // server's handler, in plain text:
 //
 //   - /livez is 200 as long as the process serves.
-//   - /readyz is 200 if Check succeeds, and 503 if it fails, or does not return within 2
+//   - /readyz is 200 if Check succeeds, and 503 if it fails, panics, or does not return within 2
 //     seconds. Its answer may be a second old, and requests share a call of Check, so that a
 //     crowd of probes costs nothing. The answer has nothing of the error: the log has it, once.
 //     From the moment that ctx is done, /readyz is 503.
@@ -34,7 +34,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -108,23 +107,22 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
+	logger := slog.New(safeHandler{o.Logger.Handler()})
+	progress := &progress{to: o.Progress, logger: logger}
 	server.ReadHeaderTimeout = cmp.Or(server.ReadHeaderTimeout, 5*time.Second)
 	server.ReadTimeout = cmp.Or(server.ReadTimeout, 15*time.Second)
 	server.WriteTimeout = cmp.Or(server.WriteTimeout, time.Minute)
 	server.IdleTimeout = cmp.Or(server.IdleTimeout, 2*time.Minute)
 	server.MaxHeaderBytes = cmp.Or(server.MaxHeaderBytes, 32<<10)
 	if server.ErrorLog == nil {
-		server.ErrorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)
+		server.ErrorLog = slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	}
 	handler := server.Handler
 	if handler == nil {
 		handler = http.DefaultServeMux
 	}
 	if o.Check != nil {
-		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: o.Logger}, handler)
+		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: logger}, handler)
 	}
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx.Err() != nil {
@@ -134,27 +132,45 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	})
 
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	var panicked error // of the listener, or of a function in server
+	go func() {
+		err := errNoReturn
+		defer func() {
+			if v := recover(); v != nil {
+				panicked = stopped("the server", v)
+			} else if err == errNoReturn {
+				err = stopped("the server", nil)
+			}
+			served <- err
+		}()
+		err = server.Serve(listener)
+	}()
+	ended := func(err error) error {
+		if panicked != nil { // which is the caller's to recover from, as that of server.Serve
+			panic(panicked)
+		}
+		return err
+	}
 	select {
 	case err := <-served:
-		return err
+		return ended(err)
 	case <-ctx.Done():
 	}
 	if o.Delay > 0 && context.Cause(ctx) != errInterrupted {
-		fmt.Fprintf(o.Progress, "Serving for another %v, in which clients connect anew.\n", o.Delay)
+		progress.say("Serving for another %v, in which clients connect anew.", o.Delay)
 		select {
 		case err := <-served:
-			return err
+			return ended(err)
 		case <-time.After(o.Delay):
 		}
 	}
-	fmt.Fprintln(o.Progress, "Finishing the requests in flight.")
+	progress.say("Finishing the requests in flight.")
 	grace, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
 	err := server.Shutdown(grace)
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	<-served
+	ended(<-served)
 	return err
 }

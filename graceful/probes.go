@@ -27,7 +27,9 @@ type probes struct {
 	mu      sync.Mutex
 	last    *check // nil: there was none
 	busy    bool   // the last one has not returned, perhaps although its time is up
-	unready bool   // by the last result
+	result  error  // the last one
+	logged  error  // the last one that was logged
+	logging bool
 }
 
 // A check has a result once done is closed.
@@ -119,33 +121,71 @@ func (p *probes) current() *check {
 	return c
 }
 
-// run runs a check. One that goes on although its time is up has failed, and is the last
-// one until it returns.
+// run runs a check, which is the program's code. One that panics or ends its goroutine has failed. So
+// has one that goes on although its time is up, and it is the last one until it returns.
 func (p *probes) run(c *check) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { p.settle(c, ctx.Err()) })
-	err := p.check(ctx)
-	if stop() {
-		p.settle(c, err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.busy = false
+	stop := context.AfterFunc(ctx, func() {
+		p.settle(c, ctx.Err())
+		p.log()
+	})
+	err := errNoReturn
+	defer func() {
+		v := recover()
+		returned := v == nil && err != errNoReturn
+		if !returned {
+			err = stopped("Check", v)
+		}
+		inTime := stop()
+		if inTime {
+			p.settle(c, err)
+		}
+		p.mu.Lock()
+		p.busy = false
+		p.mu.Unlock()
+		switch {
+		case inTime:
+			p.log()
+		case !returned:
+			p.logger.Warn("the check whose time was up has failed", slog.Any("error", err))
+		}
+	}()
+	err = p.check(ctx)
 }
 
-// settle gives a check its result. It is logged if it is another than that of the last.
+// settle gives a check its result.
 func (p *probes) settle(c *check, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.err, c.at = err, time.Now()
+	p.result = err
 	close(c.done)
-	if unready := err != nil; unready != p.unready {
-		p.unready = unready
-		if unready {
-			p.logger.Warn("not ready: no order could be created now", slog.Any("error", err))
-		} else {
-			p.logger.Info("ready again")
+}
+
+// log logs the last result if it is another than the one that was logged before. The Logger is the
+// program's, too: if it hangs, one goroutine waits for it, and no probe.
+func (p *probes) log() {
+	for {
+		p.mu.Lock()
+		err := p.result
+		if p.logging || (err == nil) == (p.logged == nil) {
+			p.mu.Unlock()
+			return
 		}
+		p.logging, p.logged = true, err
+		p.mu.Unlock()
+		func() {
+			defer func() { // also if the Logger ends the goroutine
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.logging = false
+			}()
+			if err != nil {
+				p.logger.Warn("not ready: no order could be created now", slog.Any("error", err))
+			} else {
+				p.logger.Info("ready again")
+			}
+		}()
 	}
 }
