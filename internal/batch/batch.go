@@ -68,12 +68,12 @@ type Batch[T any] struct {
 // have other members.
 func (q *Queue[T]) Do(ctx context.Context, v T) error {
 	m := &member[T]{v, make(chan func()), make(chan struct{}), make(chan struct{})}
+	defer q.leave(m) // also if Run panics or ends the goroutine, which may have put m back
 	if q.enter(m) && q.run(ctx, []*member[T]{m}, true) {
 		q.mu.Lock()
 		q.handOver()
 		q.mu.Unlock()
 	}
-	defer q.leave(m)
 	for {
 		select {
 		case <-m.done:
