@@ -13,6 +13,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -210,17 +211,41 @@ func (j *Journal) resume(ctx context.Context, files []fs.DirEntry, results chan<
 				entry.Remove()
 				entry.file.Close()
 				return
-			case err == nil:
+			}
+			defer func() {
+				select {
+				case results <- result{entry, err}:
+				case <-ctx.Done():
+					if entry != nil {
+						entry.file.Close()
+					}
+				}
+			}()
+			if err == nil {
+				err = errNoReturn
+				defer func() {
+					if v := recover(); v != nil || err == errNoReturn {
+						err = fmt.Errorf("client: the draft was not sent to its end: %w", didNotReturn(v))
+					}
+				}()
 				err = j.send(ctx, entry)
 			}
-			select {
-			case results <- result{entry, err}:
-			case <-ctx.Done():
-				if entry != nil {
-					entry.file.Close()
-				}
-			}
 		})
+	}
+}
+
+var errNoReturn = errors.New("what the program has given to the client ended its goroutine")
+
+// didNotReturn returns the error for a function of the program's, such as the Transport, that has
+// panicked with v or, if v is nil, ended its goroutine, which is none of the program's.
+func didNotReturn(v any) error {
+	switch v := v.(type) {
+	case nil:
+		return fmt.Errorf("%w\n\n%s", errNoReturn, debug.Stack())
+	case error:
+		return fmt.Errorf("panic: %w\n\n%s", v, debug.Stack())
+	default:
+		return fmt.Errorf("panic: %v\n\n%s", v, debug.Stack())
 	}
 }
 

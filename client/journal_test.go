@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -301,6 +302,51 @@ func TestResumeGoesOnBesideOneThatFails(t *testing.T) {
 			t.Errorf("the journal has %v", left)
 		}
 	})
+}
+
+// Resume sends in goroutines of its own, in which a panic would end the program.
+func TestResumeYieldsTheDraftWhoseTransportDoesNotReturn(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		end  func()
+		says string
+	}{
+		{"panics", func() { panic("out of tea") }, "panic: out of tea"},
+		{"panics with an error", func() { panic(io.ErrNoProgress) }, "panic: " + io.ErrNoProgress.Error()},
+		{"ends its goroutine", runtime.Goexit, "ended its goroutine"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			service := atBase(storefront.New(new(storefront.MemStore)))
+			broken := true
+			shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if broken && bytes.Contains(body, []byte("poison")) {
+					row.end()
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				service.ServeHTTP(w, r)
+			})}
+			journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
+			for _, item := range []string{"poison", "tea"} {
+				if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n := 0
+			for entry, err := range journal.Resume(t.Context()) {
+				n++
+				poison := entry.Draft.Item() == "poison"
+				if poison != (err != nil) || poison && !strings.Contains(err.Error(), row.says) {
+					t.Errorf("%s: %v", entry.Draft.Item(), err)
+				}
+			}
+			broken = false
+			got := resume(t, journal) // the draft is free again
+			if n != 2 || got["poison"] != "ord_ <nil>" {
+				t.Errorf("%d drafts were yielded, and then %v", n, got)
+			}
+		})
+	}
 }
 
 // resumeItems returns the items of the drafts that a journal has.
