@@ -10,7 +10,9 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -286,6 +288,9 @@ func (c *Cache[V]) join(ctx context.Context, key Key, d *Directives) (joined *ca
 func (c *Cache[V]) run(ctx context.Context, call *call[V]) {
 	call.err = errNoReturn
 	defer func() {
+		if call.err == errNoReturn {
+			call.err = fmt.Errorf("%w\n\n%s", errNoReturn, debug.Stack())
+		}
 		c.end(call.read, call.value, call.err)
 		close(call.done)
 	}()

@@ -156,7 +156,7 @@ func play(t *testing.T, name string, reads []outcome, requests []request) {
 func describe(a Answer[int], err error, began time.Time) string {
 	text := fmt.Sprint(a.Value)
 	if err != nil {
-		text = err.Error()
+		text, _, _ = strings.Cut(err.Error(), "\n")
 	}
 	text += fmt.Sprint(" at ", time.Since(began))
 	if a.Forwarded != "" {
