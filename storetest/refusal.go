@@ -243,9 +243,10 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 	var wg sync.WaitGroup
 	var failure error
 	wg.Go(func() {
+		defer close(sold) // also if SellOut ends the goroutine, as t.Fatal does
 		<-now
+		failure = errNoReturn
 		_, failure = refuser.SellOut(t.Context(), teapot)
-		close(sold)
 	})
 	var later [callers / 2]error
 	for i := range later {

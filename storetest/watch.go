@@ -44,7 +44,10 @@ func (w watchedStore) ListWidgets(ctx context.Context, start string,
 	})
 }
 
-var errStuck = errors.New("a call has not returned")
+var (
+	errStuck    = errors.New("a call has not returned")
+	errNoReturn = errors.New("a call has ended its goroutine, as t.FailNow does")
+)
 
 // watch makes a call and waits until it returns. If the call takes too long, watch
 // fails the subtest and returns errStuck, as all further calls then do at once.
@@ -66,8 +69,9 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 	}
 	returned := make(chan result, 1)
 	go func() {
-		value, err := callOfTheSuite(call)
-		returned <- result{value, err}
+		r := result{err: errNoReturn}
+		defer func() { returned <- r }()
+		r.value, r.err = callOfTheSuite(call)
 	}()
 	// However long a machine stalls, that is one of the ticks: the call has the others.
 	const ticks = 100
