@@ -41,6 +41,14 @@ var stuckStores = []wrongStore{
 			return s.MemStore.GetProduct(ctx, id)
 		}
 	}, []string{done}, "GetProduct has not returned 2s after it was called, though its context is done"},
+	{"GetProduct ends its goroutine if ctx is done", func(s *store) { // as t.FailNow does
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				runtime.Goexit()
+			}
+			return s.MemStore.GetProduct(ctx, id)
+		}
+	}, []string{done}, "a call has ended its goroutine"},
 }
 
 // The subtests, by their beginnings.
