@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -212,6 +213,39 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 		panics = false
 		wantOrder(t, store)
 	})
+}
+
+// Where no call waits for the driver, its panic ends neither the process nor a call.
+func TestPanicOfTheDriverInTheBackgroundIsLogged(t *testing.T) {
+	for _, engine := range []engine{postgres, mysql} {
+		synctest.Test(t, func(t *testing.T) {
+			panics := true
+			f := newFakeDB(engine)
+			f.before = func(_ context.Context, kind string) error {
+				if kind == "ROLLBACK" && panics {
+					panic("a broken driver")
+				}
+				return nil
+			}
+			db := sql.OpenDB(f)
+			defer db.Close()
+			defer f.hangUp() // database/sql keeps a connection whose driver panics
+			var log strings.Builder
+			refusal := error(&storefront.Refusal{Reason: "sold-out"})
+			store := sqlstore.New(db, &sqlstore.Options{
+				Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return refusal },
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			if _, err := store.CreateOrder(t.Context(), key, order); err != refusal {
+				t.Errorf("%v: CreateOrder returned %v, want the refusal", engine, err)
+			}
+			if !strings.Contains(log.String(), "a broken driver") {
+				t.Errorf("%v: the log has %q", engine, &log)
+			}
+			panics, refusal = false, nil
+			create(t, store, "another").Wait() // the transaction keeps its locks
+		})
+	}
 }
 
 // acceptedBy returns a store with this Accept, on a database that takes every order.

@@ -156,7 +156,6 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 		w.asking = q
 		go func() {
 			defer func() {
-				recover() // a driver's panic is no answer
 				cancel()
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -165,6 +164,7 @@ func (w *watch) isThere(ctx context.Context, s *Store, server *string, within ti
 				}
 				close(q.ended)
 			}()
+			defer s.survive() // a driver's panic is no answer
 			q.servers = s.askServers(asking, w.question, *server)
 		}()
 	}
@@ -257,6 +257,7 @@ func (s *Store) dropIdle(ctx context.Context, limit time.Duration) {
 	var all sync.WaitGroup
 	for range s.db.Stats().Idle {
 		all.Go(func() {
+			defer s.survive()
 			if conn, err := s.db.Conn(ctx); err == nil {
 				s.drop(conn)
 			}

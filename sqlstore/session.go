@@ -9,7 +9,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -358,10 +360,21 @@ func (c *connection) close(err error) error {
 		return err
 	}
 	go func() {
+		defer c.store.survive()
 		<-c.until
 		c.release(err)
 	}()
 	return err
+}
+
+// survive is deferred in goroutines of the store's that call the driver: nobody else would recover from its
+// panic, which no call waits for.
+func (s *Store) survive() {
+	if value := recover(); value != nil {
+		defer func() { recover() }() // nor from that of the Logger
+		s.opts.Logger.Error("the driver of the database has panicked",
+			slog.Any("error", fmt.Errorf("%v\n\n%s", value, debug.Stack())))
+	}
 }
 
 // release gives the connection back to the pool after a try that has ended with err.
@@ -500,9 +513,12 @@ func (tx *connTx) rollBack(ctx context.Context) {
 			tx.cancel()
 			close(late)
 		}).Stop()
-		if err := tx.Rollback(); err == sql.ErrTxDone && !tx.ended {
-			tx.closing = true
-		}
+		defer tx.store.survive()
+		tx.call(func() {
+			if err := tx.Rollback(); err == sql.ErrTxDone && !tx.ended {
+				tx.closing = true
+			}
+		})
 	}()
 	select {
 	case <-ended:

@@ -69,8 +69,8 @@ type Options struct {
 	// called again, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
 
-	// Logger gets a line when Migrate has made the tables of a new shop. If it is nil, it is
-	// slog.Default().
+	// Logger gets a line when Migrate has made the tables of a new shop, and when the driver has
+	// panicked where no call waits for it. If it is nil, it is slog.Default().
 	Logger *slog.Logger
 
 	// Timeout is the most time that a call of a method of storefront.Store, or a

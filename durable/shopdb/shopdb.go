@@ -173,6 +173,7 @@ func withDefaults(opts *Options) (o Options) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.Logger = guard(o.Logger)
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 100 * time.Millisecond
 	}

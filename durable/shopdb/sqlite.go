@@ -226,8 +226,10 @@ var errNoRoom error = sqliteFull{}
 
 type sqliteFull struct{}
 
-func (sqliteFull) Error() string { return "database or disk is full, but for what it takes to empty the WAL" }
-func (sqliteFull) Code() int     { return sqlite3.SQLITE_FULL }
+func (sqliteFull) Error() string {
+	return "database or disk is full, but for what it takes to empty the WAL"
+}
+func (sqliteFull) Code() int { return sqlite3.SQLITE_FULL }
 
 // room returns errNoRoom if the database might not have the room to take what the WAL has.
 func (f *sqliteFile) room() error {
