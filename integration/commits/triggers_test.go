@@ -3,6 +3,7 @@ package commits
 import (
 	"crypto/sha256"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/big"
 	"sync"
@@ -147,7 +148,9 @@ func TestOrderThatTheDatabaseRefuses(t *testing.T) {
 						cursed := func(item string) bool { return item == "cursed" && curse.name != takes }
 						check := func(purchases []*testdb.Purchase) {
 							for _, p := range purchases {
-								if (p.Err != nil) != cursed(p.Item) {
+								// What is left out without an error may be there later.
+								passes := errors.Is(p.Err, storefront.ErrUnavailable) && curse.name != "leaves it out"
+								if (p.Err != nil) != cursed(p.Item) || passes {
 									t.Errorf("%s of %s: %v", p.Key, p.Item, p.Err)
 								}
 							}
