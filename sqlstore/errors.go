@@ -113,6 +113,16 @@ func find(err error, is func(error) bool) error {
 	return nil
 }
 
+// isOf reports whether the type of an error, or its package, has a word in its name: those of the drivers
+// have that of their database. Other types may have the same fields and methods, with codes of their own.
+func isOf(err error, word string) bool {
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return strings.Contains(strings.ToLower(t.PkgPath()+"."+t.Name()), word)
+}
+
 // field returns the field of an error that is a struct, or points to one.
 func field(err error, name string) reflect.Value {
 	v := reflect.ValueOf(err)

@@ -549,6 +549,9 @@ func namedValues(ctx context.Context, conn *sql.Conn, query string) (map[string]
 // SQLState in go-sql-driver/mysql, Code and State in go-mysql-org/go-mysql.
 func mySQLCode(err error) (number uint64, state string) {
 	err = find(err, func(err error) bool {
+		if !isOf(err, "mysql") {
+			return false
+		}
 		for _, name := range []string{"Number", "Code"} {
 			if f := field(err, name); f.IsValid() && f.Kind() == reflect.Uint16 && f.Uint() != 0 {
 				number = f.Uint()

@@ -479,17 +479,15 @@ func (c *serialCommit) acceptContext(n int) (context.Context, context.CancelFunc
 // github.com/ncruces/go-sqlite3 and github.com/mattn/go-sqlite3 have ExtendedCode, as a method or a field.
 func sqliteCode(err error) (code int64, ok bool) {
 	found := find(err, func(err error) bool {
-		t := reflect.TypeOf(err)
-		if t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		if !strings.Contains(strings.ToLower(t.PkgPath()+"."+t.Name()), "sqlite") {
+		if !isOf(err, "sqlite") {
 			return false
 		}
 		v := reflect.ValueOf(err)
 		// With names that are constants, the linker keeps no other methods of the program.
-		for _, integer := range []reflect.Value{returned(v.MethodByName("ExtendedCode")), field(err, "ExtendedCode"),
-			returned(v.MethodByName("Code")), field(err, "Code")} {
+		for _, integer := range []reflect.Value{
+			returned(v.MethodByName("ExtendedCode")), field(err, "ExtendedCode"),
+			returned(v.MethodByName("Code")), field(err, "Code"),
+		} {
 			switch {
 			case integer.IsValid() && integer.CanInt():
 				code = integer.Int()

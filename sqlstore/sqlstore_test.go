@@ -30,13 +30,13 @@ func (e sqliteNetError) Code() uint8     { return map[bool]uint8{true: 5, false:
 func (e sqliteNetError) Timeout() bool   { return strings.Contains(string(e), "locked") }
 func (e sqliteNetError) Temporary() bool { return e.Timeout() }
 
-// A packetError is an error like those of go-sql-driver/mysql, with a SQLSTATE.
-type packetError struct {
+// A mySQLPacketError is an error like those of go-sql-driver/mysql, with a SQLSTATE.
+type mySQLPacketError struct {
 	Number   uint16
 	SQLState [5]byte
 }
 
-func (e *packetError) Error() string {
+func (e *mySQLPacketError) Error() string {
 	return "Error 1153 (08S01): Got a packet bigger than 'max_allowed_packet' bytes"
 }
 
@@ -144,7 +144,7 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"constraint violated":                stateError("23514"),
 		"no table (MySQL)":                   &mySQLError{Number: 1146, Message: "invalid connection"},
 		"no right (MySQL)":                   &mySQLError{Number: 1142},
-		"too large (MySQL)":                  &packetError{Number: 1153, SQLState: [5]byte([]byte("08S01"))},
+		"too large (MySQL)":                  &mySQLPacketError{Number: 1153, SQLState: [5]byte([]byte("08S01"))},
 		"no table (ncruces)":                 sqliteNetError("sqlite3: SQL logic error: no such table: storefront_users"),
 		"what a trigger of SQLite says":      sqliteError("database is locked (1811)"),
 		"a text that quotes one that passes": errors.New("no item database is locked for you"),
