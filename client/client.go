@@ -67,7 +67,8 @@ type Options struct {
 	// it allows. 0: 50.
 	PageSize int
 	// Products is how many products the client remembers, with their entity tags, so that those which
-	// have not changed are not sent again. 0: none.
+	// have not changed are not sent again to requests with the same header fields. The shop is asked each
+	// time. 0: none.
 	Products int
 	// Logger gets a record of each try that has to be repeated, without keys and bodies. nil:
 	// slog.Default().
@@ -81,7 +82,7 @@ type Client struct {
 	opts Options
 
 	mu       sync.Mutex
-	products map[string]*remembered // by path
+	products map[string]remembered // by path
 }
 
 // New returns a client of the shop at a base URL, such as https://shop.example/shop. The URL has
@@ -100,7 +101,7 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, fmt.Errorf("client: the base URL %s has a query or a fragment", u.Redacted())
 	}
-	c := &Client{base: strings.TrimRight(u.String(), "/"), products: make(map[string]*remembered)}
+	c := &Client{base: strings.TrimRight(u.String(), "/"), products: make(map[string]remembered)}
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -139,10 +140,9 @@ type answer struct {
 	err    error // why there is no answer
 }
 
-// try sends a request once, unless prepare, which gets it as SignIn has left it, returns false: then
-// the answer is that nothing was modified.
+// try sends a request once. prepare gets it as SignIn has left it.
 func (c *Client) try(ctx context.Context, method, path string, body []byte, most int64,
-	prepare func(*http.Request) (send bool)) answer {
+	prepare func(*http.Request)) answer {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
@@ -154,9 +154,7 @@ func (c *Client) try(ctx context.Context, method, path string, body []byte, most
 			return answer{err: fmt.Errorf("signing in: %w", err)}
 		}
 	}
-	if !prepare(req) {
-		return answer{status: http.StatusNotModified}
-	}
+	prepare(req)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return answer{err: err}

@@ -137,11 +137,10 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 			return unknown(err)
 		}
 		draft.sent()
-		last = c.try(limited, http.MethodPost, "/v1/orders", body, longestOrder, func(r *http.Request) bool {
+		last = c.try(limited, http.MethodPost, "/v1/orders", body, longestOrder, func(r *http.Request) {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Idempotency-Key", draft.key)
 			r.GetBody = nil // each try is one that this loop knows of
-			return true
 		})
 		if order, ok := last.order(draft); ok {
 			return order, nil

@@ -8,10 +8,10 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/httpfield"
@@ -27,7 +27,7 @@ const (
 var errNotRead = fmt.Errorf("%w: %d tries have failed", storefront.ErrUnavailable, readTries)
 
 // read sends a GET until an answer is right, or final, or no more tries are left.
-func (c *Client) read(ctx context.Context, path string, prepare func(*http.Request) (send bool),
+func (c *Client) read(ctx context.Context, path string, prepare func(*http.Request),
 	right func(answer) bool) (answer, error) {
 	var pauses pauses
 	for try := 1; ; try++ {
@@ -80,7 +80,7 @@ func (c *Client) list(ctx context.Context, path, position string) iter.Seq2[stor
 				query.Set(position, cursor)
 			}
 			var p page
-			_, err := c.read(ctx, path+"?"+query.Encode(), func(*http.Request) bool { return true },
+			_, err := c.read(ctx, path+"?"+query.Encode(), func(*http.Request) {},
 				func(a answer) (ok bool) {
 					p, ok = parsePage(a, cursor, last)
 					return ok
@@ -148,131 +148,85 @@ func mostItems(err error) int {
 type MaxAge time.Duration
 
 // Product returns a product as the store has it. With a MaxAge it may be as old as that, out of the
-// client's memory (see Options.Products) or the service's, if the service allows it.
+// service's memory, if the service allows it.
+//
+// The shop is asked each time, as only the shop knows who is signed in, by a Transport or by a certificate.
+// What the client remembers (see Options.Products) is returned if the shop says that it would send the same.
 //
 // The error matches [storefront.ErrNotFound] if there is no such product. Others are as those of
 // [Client.Users].
 func (c *Client) Product(ctx context.Context, id string, maxAge ...MaxAge) (storefront.Resource, error) {
-	if id == "" || id == "." || id == ".." || id == "/" {
+	if id == "" || id == "." || id == ".." || id == "/" || !utf8.ValidString(id) {
 		return storefront.Resource{}, fmt.Errorf("client: no URL leads to a product with the ID %q: %w", id,
 			storefront.ErrNotFound)
 	}
 	path := "/v1/products/" + url.PathEscape(id)
-	known := c.remembered(path)
-	var accept time.Duration
-	if len(maxAge) > 0 {
-		accept = max(0, time.Duration(maxAge[0]).Truncate(time.Second))
-	}
-	var request *http.Request // the last; nil: memory has answered
+	var known remembered
+	var signIn string
 	var product storefront.Resource
-	var sent time.Time
-	a, err := c.read(ctx, path, func(r *http.Request) (send bool) {
-		request, sent = r, time.Now()
-		if !known.isFor(r) {
-			known = nil
+	a, err := c.read(ctx, path, func(r *http.Request) {
+		signIn = c.signIn(r)
+		known = c.remembered(path)
+		if known.signIn != signIn {
+			known = remembered{}
 		}
-		if known != nil && elapsed(known.read) < min(accept, known.fresh) {
-			request = nil
-			return false
-		}
-		if known != nil && known.tag != "" {
+		if known.tag != "" {
 			r.Header.Set("If-None-Match", known.tag)
 		}
 		if len(maxAge) > 0 {
-			r.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", accept/time.Second))
+			r.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", max(0, time.Duration(maxAge[0])/time.Second)))
 		}
-		return true
 	}, func(a answer) bool {
-		product = storefront.Resource{}
-		switch {
-		case a.status == http.StatusOK:
-			return json.Unmarshal(a.body, &product) == nil && product.ID() == id
-		case known == nil || request != nil && known.tag == "":
-			return false // nothing was asked for that could be unmodified
-		}
 		product = known.product
-		return true
+		if a.status == http.StatusNotModified {
+			return known.tag != "" // else nothing was asked for that could be unmodified
+		}
+		product = storefront.Resource{}
+		return json.Unmarshal(a.body, &product) == nil && product.ID() == id
 	})
 	if err != nil {
 		return storefront.Resource{}, err
 	}
-	if request != nil {
-		c.remember(path, newRemembered(product, request, a, sent))
+	if a.status == http.StatusOK {
+		m := remembered{product, a.header.Get("ETag"), signIn}
+		if httpfield.ParseCacheControl(a.header.Values("Cache-Control")).NoStore || a.header.Get("Vary") == "*" {
+			m.tag = ""
+		}
+		c.remember(path, m)
 	}
 	return product, nil
 }
 
-// A remembered product may be used again for requests with the same fields.
+// A remembered product is what an answer with an entity tag had.
 type remembered struct {
 	product storefront.Resource
-	tag     string        // "" if the answer had none
-	fields  http.Header   // of the request, on which the answer depends
-	read    time.Time     // from the store, or earlier
-	fresh   time.Duration // since then; what is older has to be asked for
+	tag     string // "": nothing is remembered
+	signIn  string // with which it was asked for, as far as the client sees that
 }
 
-// newRemembered returns nil if the product must not be kept.
-func newRemembered(product storefront.Resource, r *http.Request, a answer, sent time.Time) *remembered {
-	control := httpfield.ParseCacheControl(a.header.Values("Cache-Control"))
-	if control.NoStore {
-		return nil
+// signIn returns the fields of a request, with the cookies that it will have.
+func (c *Client) signIn(r *http.Request) string {
+	var cookies []*http.Cookie
+	if c.http.Jar != nil {
+		cookies = c.http.Jar.Cookies(r.URL)
 	}
-	m := &remembered{product: product, tag: a.header.Get("ETag"), fields: make(http.Header), read: sent}
-	if m.tag == "" {
-		m.tag = r.Header.Get("If-None-Match") // of which this is the 304
-	}
-	// Nobody gets what another account has read, whatever Vary says.
-	vary := append(a.header.Values("Vary"), "Authorization", "Cookie")
-	for name := range strings.SplitSeq(strings.Join(vary, ","), ",") {
-		if name = strings.TrimSpace(name); name == "*" {
-			return nil
-		}
-		name = http.CanonicalHeaderKey(name)
-		m.fields[name] = r.Header[name]
-	}
-	if control.NoCache || control.MaxAge == httpfield.Forever {
-		return m // a lifetime that nobody has given is none
-	}
-	if value := a.header.Get("Age"); value != "" {
-		age, err := strconv.ParseUint(value, 10, 31)
-		if err != nil {
-			return m
-		}
-		m.read = sent.Add(-time.Duration(age) * time.Second)
-	}
-	m.fresh = control.MaxAge
-	return m
+	return fmt.Sprint(r.Header, cookies)
 }
 
-// isFor reports whether there is a product that was the answer to such a request.
-func (m *remembered) isFor(r *http.Request) bool {
-	if m == nil {
-		return false
-	}
-	for name, values := range m.fields {
-		if !slices.Equal(values, r.Header[name]) {
-			return false
-		}
-	}
-	return true
-}
-
-// remembered returns nil if there is none.
-func (c *Client) remembered(path string) *remembered {
+// remembered returns the zero value if there is none.
+func (c *Client) remembered(path string) remembered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.products[path]
 }
 
-// remember replaces what is remembered of a product, by nothing if m is nil.
-func (c *Client) remember(path string, m *remembered) {
+// remember replaces what is remembered of a product. That is nothing without a strong entity tag: a weak
+// one may be that of what another account gets, too (RFC 9110, Section 8.8.1).
+func (c *Client) remember(path string, m remembered) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.products[path]; old != nil && m != nil && old.read.After(m.read) {
-		return // it was read after this one was
-	}
 	delete(c.products, path)
-	if m == nil || c.opts.Products == 0 {
+	if !strings.HasPrefix(m.tag, `"`) || c.opts.Products == 0 {
 		return
 	}
 	for other := range c.products {
