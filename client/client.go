@@ -58,7 +58,7 @@ type Options struct {
 	// followed. nil: http.DefaultClient.
 	HTTPClient *http.Client
 	// SignIn is called before each try of a request and adds what the shop asks for, such as
-	// Authorization. An error counts as a try without an answer.
+	// Authorization. After an error the request is not sent, and tried again as if no answer had come.
 	SignIn func(*http.Request) error
 	// Patience is for how long one call of [Client.Order] goes on without a final answer. It is from
 	// 10 minutes to 20 hours; 0: 12 hours. To wait for less, end the call's context.

@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"example.com/storefront"
+	"example.com/storefront/internal/ijson"
 )
 
 // A Draft is an order that is to be placed, with its Idempotency-Key: sent any number of times, by
@@ -71,6 +76,22 @@ func (d *Draft) sendable() error {
 	return nil
 }
 
+// check returns a RefusedError if JSON cannot say the item, so that its encoder would keep and order
+// something else, or if the draft is of nobody's making. It comes before anything is kept or sent.
+func (d *Draft) check() error {
+	detail := ""
+	switch {
+	case d.key == "":
+		detail = "The draft has no key: NewDraft makes one that has."
+	case !utf8.ValidString(d.item) || strings.ContainsFunc(d.item, ijson.IsNoncharacter):
+		detail = "The item is not valid UTF-8, or has a noncharacter."
+	default:
+		return nil
+	}
+	return &RefusedError{Draft: d, Problem: storefront.Problem{Type: problemPrefix + "invalid-order",
+		Title: "Invalid order", Status: http.StatusUnprocessableEntity, Detail: detail}}
+}
+
 // since returns when the draft may have been sent first.
 func (d *Draft) since() time.Time {
 	switch {
@@ -107,8 +128,12 @@ type draftJSON struct {
 	Begun time.Time `json:"begun,omitzero"`
 }
 
-// MarshalJSON returns the draft as a JSON object.
+// MarshalJSON returns the draft as a JSON object. The error is a [*RefusedError] if the item is not
+// Unicode text, which JSON cannot say.
 func (d *Draft) MarshalJSON() ([]byte, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return json.Marshal(draftJSON{d.key, d.item, d.qty, d.made.UTC(), d.begun.UTC()})
@@ -117,7 +142,11 @@ func (d *Draft) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what [Draft.MarshalJSON] returned.
 func (d *Draft) UnmarshalJSON(data []byte) error {
 	var kept draftJSON
-	if err := json.Unmarshal(data, &kept); err != nil {
+	_, _, err := ijson.Parse(data) // which is no other text to another program
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err != nil {
 		return fmt.Errorf("client: not a draft: %w", err)
 	}
 	switch {

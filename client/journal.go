@@ -78,6 +78,9 @@ func (e *Entry) Remove() error {
 // Put keeps a draft, for [Journal.Resume] to send. When it returns nil, the draft is on the disk. A
 // draft that is kept already stays as it is.
 func (j *Journal) Put(ctx context.Context, draft *Draft) error {
+	if err := draft.check(); err != nil {
+		return err
+	}
 	e, err := j.wait(ctx, draft)
 	if err != nil {
 		return err
@@ -97,6 +100,9 @@ func (j *Journal) Put(ctx context.Context, draft *Draft) error {
 // without an order, nothing was sent; if it comes with one, the order was created, and only the
 // journal does not have it.
 func (j *Journal) Order(ctx context.Context, draft *Draft) (storefront.Order, error) {
+	if err := draft.check(); err != nil {
+		return storefront.Order{}, err
+	}
 	e, err := j.wait(ctx, draft)
 	if err != nil {
 		return storefront.Order{}, err

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"example.com/storefront"
 )
@@ -107,11 +106,8 @@ const (
 //
 // The error is a [*RefusedError], a [*BlockedError] or an [*UnknownError]. It has the draft.
 func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, error) {
-	if !utf8.ValidString(draft.item) {
-		// JSON cannot say it, and its encoder would order something else.
-		return storefront.Order{}, &RefusedError{Draft: draft, Problem: storefront.Problem{
-			Type: problemPrefix + "invalid-order", Title: "Invalid order",
-			Status: http.StatusUnprocessableEntity, Detail: "The item is not valid UTF-8."}}
+	if err := draft.check(); err != nil {
+		return storefront.Order{}, err
 	}
 	body, err := json.Marshal(map[string]any{"item": draft.item, "qty": draft.qty})
 	if err != nil {
@@ -136,11 +132,11 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 		if err := draft.sendable(); err != nil {
 			return unknown(err)
 		}
-		draft.sent()
 		last = c.try(limited, http.MethodPost, "/v1/orders", body, longestOrder, func(r *http.Request) {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Idempotency-Key", draft.key)
 			r.GetBody = nil // each try is one that this loop knows of
+			draft.sent()
 		})
 		if order, ok := last.order(draft); ok {
 			return order, nil

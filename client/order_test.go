@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -88,12 +89,56 @@ func TestOrderOfAnotherIsNone(t *testing.T) {
 	}
 }
 
+// TestItemThatJSONCannotSayIsRefused by whatever a draft can be given to, and is neither kept nor sent.
 func TestItemThatJSONCannotSayIsRefused(t *testing.T) {
-	shop, store := newScript()
-	_, err := shopOf(t, shop, client.Options{}).Order(t.Context(), client.NewDraft("tea\xffpot", 2))
-	if _, ok := errors.AsType[*client.RefusedError](err); !ok || len(store.Orders()) > 0 {
-		t.Errorf("Order returned %v, and the shop has %v", err, store.Orders())
+	for name, draft := range map[string]*client.Draft{
+		"invalid UTF-8": client.NewDraft("tea\xffpot", 2), "half of a surrogate pair": client.NewDraft("\xed\xa0\x80", 2),
+		"a noncharacter": client.NewDraft("tea\uffffpot", 2), "no key": new(client.Draft),
+	} {
+		shop, _ := newScript()
+		dir := t.TempDir()
+		c := shopOf(t, shop, client.Options{})
+		journal := open(t, dir, c)
+		for entrance, try := range map[string]func() error{
+			"Client.Order":  func() error { _, err := c.Order(t.Context(), draft); return err },
+			"Journal.Order": func() error { _, err := journal.Order(t.Context(), draft); return err },
+			"Put":           func() error { return journal.Put(t.Context(), draft) },
+			"MarshalText":   func() error { _, err := draft.MarshalText(); return err },
+			"json.Marshal":  func() error { _, err := json.Marshal(draft); return err },
+		} {
+			err := try()
+			if _, ok := errors.AsType[*client.RefusedError](err); !ok || draftOf(err) != draft {
+				t.Errorf("%s, %s: %v, want a RefusedError", name, entrance, err)
+			}
+		}
+		if got := resume(t, journal); len(got)+len(files(t, dir))+len(shop.sent) > 0 {
+			t.Errorf("%s: Resume yields %v, and %d requests were sent", name, got, len(shop.sent))
+		}
 	}
+	kept := text(t, client.NewDraft("teapot", 2))
+	for _, item := range []string{"tea\xffpot", `tea\ud800pot`, `tea\uffffpot`} {
+		wrong := strings.ReplaceAll(kept, "teapot", item)
+		if err := new(client.Draft).UnmarshalText([]byte(wrong)); err == nil {
+			t.Errorf("%q is a draft", wrong)
+		}
+	}
+}
+
+// TestOnlyWhatWasSentMayHaveCreated has no token at first.
+func TestOnlyWhatWasSentMayHaveCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop, _ := newScript(problem(422, "order-refused"))
+		n := 0
+		_, err := shopOf(t, shop, client.Options{SignIn: func(*http.Request) error {
+			if n++; n == 1 {
+				return errors.New("there is no token now")
+			}
+			return nil
+		}}).Order(t.Context(), client.NewDraft("teapot", 2))
+		if _, ok := errors.AsType[*client.RefusedError](err); !ok {
+			t.Errorf("Order returned %v, want a RefusedError", err)
+		}
+	})
 }
 
 func TestDraftIsNotSentForLongerThanItsKeyLives(t *testing.T) {
