@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +28,13 @@ import (
 //
 // Several journals, of any number of processes, may use one folder: a draft is locked while it is
 // sent, by a lock that ends with its process. The folder is on a file system with locks, which some
-// network file systems have not, and of this machine alone.
+// network file systems have not, and of this machine alone. If it is moved or replaced while a draft is
+// being sent, no more tries are sent.
+//
+// A journal is of one shop and one account, and does not know which: whatever is kept is sent to the shop
+// of the journal's client, with the sign-in that the client has then. A draft of another account, or one
+// that was sent to another shop, may so become a second order, in the wrong account. Use a folder for
+// each account of each shop.
 //
 // A draft that is in a journal is sent by journals alone. Each is a file, whose lines are JSON: the
 // draft, and then its order. A Journal's methods may be called concurrently.
@@ -52,7 +60,7 @@ func OpenJournal(dir string, client *Client) (*Journal, error) {
 		return nil, fmt.Errorf("client: journal: %w", err)
 	}
 	if err := syncDir(filepath.Dir(dir)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("client: journal: %w", err)
 	}
 	return &Journal{client, dir}, nil
 }
@@ -69,10 +77,17 @@ type Entry struct {
 // Remove deletes the entry: the program has kept what it needs of the order, or wants the draft
 // no more.
 func (e *Entry) Remove() error {
-	if err := os.Remove(e.file.Name()); err != nil {
+	err := e.held() // or it would be another's
+	if err == nil {
+		err = os.Remove(e.file.Name())
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(e.file.Name()))
+	}
+	if err != nil {
 		return fmt.Errorf("client: journal: %w", err)
 	}
-	return syncDir(filepath.Dir(e.file.Name()))
+	return nil
 }
 
 // Put keeps a draft, for [Journal.Resume] to send. When it returns nil, the draft is on the disk. A
@@ -115,7 +130,7 @@ func (j *Journal) Order(ctx context.Context, draft *Draft) (storefront.Order, er
 		}
 		e.Draft = draft
 	}
-	err = j.send(ctx, e)
+	err = j.send(ctx, e, false)
 	return e.Order, err
 }
 
@@ -129,15 +144,25 @@ func (j *Journal) Remove(ctx context.Context, draft *Draft) error {
 	return e.Remove()
 }
 
-// extension is that of the files.
+// extension is that of the files. A file with it that has another name is none of the journal's.
 const extension = ".jsonl"
 
-// resumed is how many drafts Resume sends at a time, so that one that fails for long does not hold
-// up the others.
+// fileName returns the name of a draft's file. Keys may differ in case alone, and file names may not.
+func fileName(draft *Draft) string {
+	sum := sha256.Sum256([]byte(draft.key))
+	return base32.HexEncoding.EncodeToString(sum[:20]) + extension
+}
+
+// resumed is how many drafts Resume sends at a time.
 const resumed = 16
 
 // Resume sends every draft that is kept and that no other call or process sends, and yields each with
 // its order, or the error of [Client.Order]. It also yields those whose orders are kept already.
+//
+// Each draft has its turn: it is tried once, first the one whose last try is the longest ago, and those
+// without a final answer again when the others have been tried, for Options.Patience in all. So one that
+// fails holds up no other, however soon ctx is done each time. Then Resume ends, and the rest stays.
+//
 // A program calls it when it starts, and again from time to time:
 //
 //	for entry, err := range journal.Resume(ctx) {
@@ -155,10 +180,11 @@ const resumed = 16
 // order no more waits some minutes after its last try, asks the shop whether the order exists, and removes
 // the entry.
 //
-// The loop may be left at any time. A file that is no entry is an error beside a nil Entry, and stays.
+// The loop may be left at any time. What has the name of an entry, or .jsonl at its end, and is none is an
+// error beside a nil Entry, and stays.
 func (j *Journal) Resume(ctx context.Context) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		files, err := os.ReadDir(j.dir)
+		drafts, err := j.drafts()
 		if err != nil {
 			yield(nil, fmt.Errorf("client: journal: %w", err))
 			return
@@ -170,7 +196,7 @@ func (j *Journal) Resume(ctx context.Context) iter.Seq2[*Entry, error] {
 		defer cancel() // the loop may end by a panic
 		sending.Go(func() {
 			defer close(results)
-			j.resume(ctx, files, results)
+			j.resume(ctx, drafts, results)
 		})
 		for r := range results {
 			if !r.yield(yield) {
@@ -193,51 +219,118 @@ func (r result) yield(yield func(*Entry, error) bool) bool {
 	return yield(r.entry, r.err)
 }
 
-// resume returns when all results were received, or ctx is done.
-func (j *Journal) resume(ctx context.Context, files []fs.DirEntry, results chan<- result) {
-	var sending sync.WaitGroup
-	defer sending.Wait()
-	places := make(chan struct{}, resumed)
+// A kept draft is one that Resume sends.
+type kept struct {
+	path    string
+	regular bool      // it is a file
+	tried   time.Time // when it was looked at last; zero: nobody knows
+	due     time.Time // when it may be tried again
+}
+
+// drafts returns what may be drafts, that of the longest wait first.
+func (j *Journal) drafts() ([]*kept, error) {
+	files, err := os.ReadDir(j.dir)
+	if err != nil {
+		return nil, err
+	}
+	var drafts []*kept
 	for _, file := range files {
-		if filepath.Ext(file.Name()) != extension {
+		info, err := file.Info()
+		if filepath.Ext(file.Name()) != extension || err != nil { // it is gone
 			continue
 		}
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			return
+		k := &kept{path: filepath.Join(j.dir, file.Name()), regular: info.Mode().IsRegular()}
+		if !info.ModTime().After(time.Now()) { // else a clock was wrong
+			k.tried = info.ModTime()
 		}
-		sending.Go(func() {
-			defer func() { <-places }()
-			entry, err := openEntry(filepath.Join(j.dir, file.Name()), 0)
-			switch {
-			case errors.Is(err, errBusy), errors.Is(err, fs.ErrNotExist):
-				return // another has it
-			case err == nil && entry.Draft == nil: // its program was killed before it was kept
-				entry.Remove()
-				entry.file.Close()
+		drafts = append(drafts, k)
+	}
+	slices.SortStableFunc(drafts, func(a, b *kept) int { return a.tried.Compare(b.tried) })
+	return drafts, nil
+}
+
+// resume sends the drafts in rounds. It returns when all results were received, or ctx is done.
+func (j *Journal) resume(ctx context.Context, drafts []*kept, results chan<- result) {
+	began := time.Now()
+	places := make(chan struct{}, resumed)
+	var pauses pauses
+	for len(drafts) > 0 && ctx.Err() == nil {
+		last := elapsed(began) >= j.client.opts.Patience
+		var mu sync.Mutex
+		var again []*kept
+		var sending sync.WaitGroup
+		for _, k := range drafts {
+			if !last && time.Now().Before(k.due) {
+				mu.Lock()
+				again = append(again, k)
+				mu.Unlock()
+				continue
+			}
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+				sending.Wait()
 				return
 			}
-			defer func() {
-				select {
-				case results <- result{entry, err}:
-				case <-ctx.Done():
-					if entry != nil {
-						entry.file.Close()
-					}
+			sending.Go(func() {
+				defer func() { <-places }()
+				entry, err := k.open()
+				if entry == nil && err == nil {
+					return
 				}
-			}()
-			if err == nil {
-				err = errNoReturn
 				defer func() {
-					if v := recover(); v != nil || err == errNoReturn {
-						err = fmt.Errorf("client: the draft was not sent to its end: %w", didNotReturn(v))
+					if unknown, ok := errors.AsType[*UnknownError](err); ok && unknown.again && !last {
+						entry.file.Close()
+						k.due = time.Now().Add(unknown.after)
+						mu.Lock()
+						again = append(again, k)
+						mu.Unlock()
+						return
+					}
+					select {
+					case results <- result{entry, err}:
+					case <-ctx.Done():
+						if entry != nil {
+							entry.file.Close()
+						}
 					}
 				}()
-				err = j.send(ctx, entry)
-			}
-		})
+				if err == nil {
+					err = errNoReturn
+					defer func() {
+						if v := recover(); v != nil || err == errNoReturn {
+							err = fmt.Errorf("client: the draft was not sent to its end: %w", didNotReturn(v))
+						}
+					}()
+					err = j.send(ctx, entry, true)
+				}
+			})
+		}
+		sending.Wait()
+		if drafts = again; len(drafts) > 0 {
+			pauses.wait(ctx, 0, 0)
+		}
 	}
+}
+
+// open returns no entry and no error if there is nothing to send.
+func (k *kept) open() (*Entry, error) {
+	sum, err := base32.HexEncoding.DecodeString(strings.TrimSuffix(filepath.Base(k.path), extension))
+	if err != nil || len(sum) != 20 || !k.regular {
+		return nil, fmt.Errorf("client: journal: %s is no entry", k.path)
+	}
+	e, err := openEntry(k.path, 0)
+	switch {
+	case errors.Is(err, errBusy), errors.Is(err, fs.ErrNotExist):
+		return nil, nil // another has it
+	case err != nil:
+		return nil, err
+	case e.Draft == nil: // its program was killed before it was kept
+		e.Remove()
+		e.file.Close()
+		return nil, nil
+	}
+	return e, nil
 }
 
 var errNoReturn = errors.New("what the program has given to the client ended its goroutine")
@@ -255,17 +348,18 @@ func didNotReturn(v any) error {
 	}
 }
 
-// send sends the entry's draft, unless its order is kept, and keeps the order.
-func (j *Journal) send(ctx context.Context, e *Entry) error {
-	if e.Order.ID != "" {
-		return nil
-	}
-	if e.Draft.Begin() { // it has waited here until now
+// send sends the entry's draft, unless its order is kept, and keeps the order. With once, it is sent once.
+func (j *Journal) send(ctx context.Context, e *Entry, once bool) error {
+	if e.Order.ID == "" && e.Draft.Begin() { // it has waited here until now
 		if err := e.append(record{Draft: e.Draft}); err != nil {
 			return err
 		}
 	}
-	order, err := j.client.Order(ctx, e.Draft)
+	os.Chtimes(e.file.Name(), time.Time{}, time.Now()) // others come first the next time
+	if e.Order.ID != "" {
+		return nil
+	}
+	order, err := j.client.order(ctx, e.Draft, once, e.held)
 	if err != nil {
 		return err
 	}
@@ -275,12 +369,10 @@ func (j *Journal) send(ctx context.Context, e *Entry) error {
 
 // wait opens the entry of a draft when no other has it.
 func (j *Journal) wait(ctx context.Context, draft *Draft) (*Entry, error) {
-	// Keys may differ in case alone, and file names may not.
-	sum := sha256.Sum256([]byte(draft.key))
-	name := base32.HexEncoding.EncodeToString(sum[:20]) + extension
+	path := filepath.Join(j.dir, fileName(draft))
 	var pauses pauses
 	for {
-		e, err := openEntry(filepath.Join(j.dir, name), os.O_CREATE)
+		e, err := openEntry(path, os.O_CREATE)
 		if err == nil && e.Draft != nil && (e.Draft.item != draft.item || e.Draft.qty != draft.qty) {
 			e.file.Close()
 			return nil, errors.New("client: the journal has another order with the key of the draft")
@@ -309,35 +401,46 @@ func openEntry(path string, flag int) (*Entry, error) {
 			f.Close()
 			return nil, err
 		}
-		// Until the lock was there, another may have removed the file.
-		if gone, err := isGone(f); gone || err != nil {
-			f.Close()
-			if err != nil {
-				return nil, fmt.Errorf("client: journal: %w", err)
-			}
-			continue
-		}
 		e := &Entry{file: f}
-		if err := e.read(); err != nil {
-			f.Close()
-			return nil, err
+		// Until the lock was there, another may have removed the file.
+		if err = e.held(); err == nil {
+			err = e.read()
 		}
-		return e, nil
+		if err == nil {
+			return e, nil
+		}
+		f.Close()
+		if !errors.Is(err, errReplaced) {
+			return nil, fmt.Errorf("client: journal: %w", err)
+		}
 	}
 }
 
-// isGone reports whether the file is not in the folder any more.
-func isGone(f *os.File) (bool, error) {
-	own, err := f.Stat()
+var errReplaced = errors.New("the file of the draft was removed or replaced while it was open")
+
+// held returns an error unless the file is that in the folder. If it was removed, or the folder moved,
+// its lock tells others nothing.
+func (e *Entry) held() error {
+	own, err := e.file.Stat()
 	if err != nil {
-		return false, err
+		return err
 	}
-	now, err := os.Stat(f.Name())
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
+	now, err := os.Lstat(e.file.Name())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errReplaced
+	case err != nil:
+		return err
+	case !now.Mode().IsRegular() || now.Size() > longestEntry:
+		return fmt.Errorf("%s is no entry", e.file.Name())
+	case !os.SameFile(own, now):
+		return errReplaced
 	}
-	return err == nil && !os.SameFile(own, now), err
+	return nil
 }
+
+// longestEntry is how many bytes a file has at most. A longer one is of others.
+const longestEntry = 16 << 20
 
 // A record is a line of a file. The last of each kind counts.
 type record struct {
@@ -350,13 +453,13 @@ type record struct {
 func (e *Entry) read() error {
 	data, err := io.ReadAll(e.file)
 	if err != nil {
-		return fmt.Errorf("client: journal: %w", err)
+		return err
 	}
 	whole := data[:bytes.LastIndexByte(data, '\n')+1]
 	for line := range bytes.Lines(whole) {
 		var r record
 		if err := json.Unmarshal(line, &r); err != nil || r.Draft == nil && r.Order == nil {
-			return fmt.Errorf("client: journal: %s is no entry: %q", e.file.Name(), line[:min(len(line), 80)])
+			return fmt.Errorf("%s is no entry: %q", e.file.Name(), line[:min(len(line), 80)])
 		}
 		if r.Draft != nil {
 			e.Draft = r.Draft
@@ -365,47 +468,51 @@ func (e *Entry) read() error {
 			e.Order = *r.Order
 		}
 	}
+	if len(whole) > 0 && (e.Draft == nil || fileName(e.Draft) != filepath.Base(e.file.Name())) {
+		return fmt.Errorf("%s is no entry of its name", e.file.Name())
+	}
 	if len(whole) == len(data) {
 		return nil
 	}
-	if err := e.file.Truncate(int64(len(whole))); err != nil {
-		return fmt.Errorf("client: journal: %w", err)
-	}
-	return nil
+	return e.file.Truncate(int64(len(whole)))
 }
 
-// append writes a line, and returns when it is on the disk. A new file is then in its folder, too.
+// append writes a line, and returns when it is on the disk, in a file that others see. A new file is then
+// in its folder, too.
 func (e *Entry) append(r record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("client: journal: %w", err)
 	}
 	size, err := e.file.Seek(0, io.SeekEnd)
+	if err == nil && size+int64(len(line)) >= longestEntry {
+		err = errors.New("the entry is too long")
+	}
 	if err == nil {
 		_, err = e.file.Write(append(line, '\n'))
 	}
 	if err == nil {
 		err = e.file.Sync()
 	}
+	if err == nil && size == 0 {
+		err = syncDir(filepath.Dir(e.file.Name()))
+	}
+	if err == nil {
+		err = e.held()
+	}
 	if err != nil {
 		e.file.Truncate(size) // what nobody may count on
 		return fmt.Errorf("client: journal: %w", err)
 	}
-	if size > 0 {
-		return nil
-	}
-	return syncDir(filepath.Dir(e.file.Name()))
+	return nil
 }
 
 // syncDir returns when the names in a folder are on the disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("client: journal: %w", err)
+		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("client: journal: %w", err)
-	}
-	return nil
+	return d.Sync()
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -357,23 +359,201 @@ func resumeItems(t testing.TB, journal *client.Journal) (items []string) {
 	return items
 }
 
+// TestDraftsThatFailHoldUpNoOther has many that fail in a journal, and all the others sent by a few calls of
+// Resume.
+func TestDraftsThatFailHoldUpNoOther(t *testing.T) {
+	hang := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done(); panic(http.ErrAbortHandler) }
+	for _, test := range []struct {
+		name  string
+		fails http.HandlerFunc
+		limit time.Duration // of each call; 0: none, and the loop is left when all have come
+		calls int
+	}{
+		{"at once, with a limit", says(500, ""), 3 * time.Second, 2},
+		{"at once, without a limit", says(500, ""), 0, 1},
+		{"by silence, with a limit", hang, 3 * time.Second, 8},
+		{"by silence, without a limit", hang, 0, 1},
+		{"with a wait, without a limit", says(503, "", "Retry-After", "3600"), 0, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(storefront.MemStore)
+				service := atBase(storefront.New(store))
+				transport := roundTripper(func(r *http.Request) (res *http.Response, err error) {
+					body, _ := io.ReadAll(r.Body)
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					w := httptest.NewRecorder()
+					defer func() {
+						if recover() != nil {
+							err = r.Context().Err()
+						}
+					}()
+					if bytes.Contains(body, []byte("poison")) {
+						test.fails(w, r)
+					} else {
+						service.ServeHTTP(w, r)
+					}
+					return w.Result(), nil
+				})
+				journal := open(t, t.TempDir(), shopOf(t, transport, client.Options{}))
+				const good, bad = 20, 100
+				for i := range good + bad {
+					item := "poison"
+					if i < good {
+						item = fmt.Sprint("item ", i)
+					}
+					if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				began, left := time.Now(), good
+				for range test.calls {
+					ctx, cancel := context.WithCancel(t.Context())
+					if test.limit != 0 {
+						ctx, cancel = context.WithTimeout(ctx, test.limit)
+					}
+					for entry, err := range journal.Resume(ctx) {
+						if err != nil {
+							continue
+						}
+						if err := entry.Remove(); err != nil {
+							t.Error(err)
+						}
+						if left--; left == 0 && test.limit == 0 {
+							break
+						}
+					}
+					cancel()
+				}
+				if n := len(store.Orders()); n != good || left > 0 || time.Since(began) > 5*time.Minute {
+					t.Errorf("after %d calls and %v, %d of %d are orders, and %d have not come", test.calls,
+						time.Since(began), n, good, left)
+				}
+			})
+		})
+	}
+}
+
+// TestResumeYieldsWhatFailsInTheEnd, once, and with its lock.
+func TestResumeYieldsWhatFailsInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journal := open(t, t.TempDir(), shopOf(t, &script{shop: says(500, "")}, client.Options{}))
+		if err := journal.Put(t.Context(), client.NewDraft("teapot", 2)); err != nil {
+			t.Fatal(err)
+		}
+		began, n := time.Now(), 0
+		for entry, err := range journal.Resume(t.Context()) {
+			unknown, ok := errors.AsType[*client.UnknownError](err)
+			if n++; !ok || !strings.Contains(unknown.Last, "500") || entry.Remove() != nil {
+				t.Errorf("Resume yields %v, %v", entry, err)
+			}
+		}
+		if took := time.Since(began); n != 1 || took < 12*time.Hour || took > 13*time.Hour {
+			t.Errorf("Resume yields %d entries within %v", n, took)
+		}
+	})
+}
+
+// TestForeignFilesStay has what is no entry between two that are.
 func TestForeignFilesStay(t *testing.T) {
 	dir := t.TempDir()
 	shop, _ := newScript()
-	for name, data := range map[string]string{"a.jsonl": "{}\n", "b.jsonl": "?\n", "README": "of others"} {
+	journal := open(t, dir, shopOf(t, shop, client.Options{}))
+	for _, item := range []string{"a", "b"} {
+		if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, _ := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	entry, name := files(t, dir)[0], filepath.Base(entries[0])
+	other := func(letter string) string { return strings.Repeat(letter, 32) + ".jsonl" }
+	foreign := map[string]string{"a.jsonl": "{}\n", "b.jsonl": "?\n", "README": "of others", "empty.jsonl": "",
+		"line.jsonl": `{"level":"info"}`, "._" + name: "\x00\x05\x16\x07", "copy.jsonl": entry, other("0"): entry,
+		other("1"): "{\"order\":{\"id\":\"ord_1\"}}\n", other("2"): strings.Replace(entry, `"key":"`, `"key":"é`, 1),
+		other("3"): strings.Replace(entry, `"item":"`, "\"item\":\"\xff", 1)}
+	for name, data := range foreign {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n := 0
-	for entry, err := range open(t, dir, shopOf(t, shop, client.Options{})).Resume(t.Context()) {
-		if n++; entry != nil || err == nil {
-			t.Errorf("Resume yields %v, %v", entry, err)
+	odd := []string{other("4"), other("5"), other("6"), other("7")}
+	for i, err := range []error{os.Mkdir(filepath.Join(dir, odd[0]), 0o700), os.Symlink("nowhere", filepath.Join(dir, odd[1])),
+		exec.Command("mkfifo", filepath.Join(dir, odd[2])).Run(), os.WriteFile(filepath.Join(dir, odd[3]), nil, 0o600),
+		os.Truncate(filepath.Join(dir, odd[3]), 1<<40)} {
+		if err != nil {
+			t.Fatal(i, err)
 		}
 	}
-	if n != 2 || len(files(t, dir)) != 3 {
-		t.Errorf("Resume yields %d entries, and the folder has %q", n, files(t, dir))
+	said, sent := 0, 0
+	for entry, err := range journal.Resume(t.Context()) {
+		switch {
+		case entry == nil && err != nil:
+			said++
+		case entry.Order.ID == "":
+			t.Error(err)
+		default:
+			sent++
+		}
 	}
+	if said != len(foreign)-1+len(odd) || sent != 2 {
+		t.Errorf("Resume yields %d orders, and says of %d files that they are no entries", sent, said)
+	}
+	for name, data := range foreign {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); string(got) != data {
+			t.Errorf("%s has become %q (%v)", name, got, err)
+		}
+	}
+	for _, name := range odd {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFolderIsMovedAway and copied back while a draft is being sent, or is in the hands of a program.
+func TestFolderIsMovedAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "drafts")
+		move := func() {
+			if err := os.Rename(dir, dir+".old"); err != nil {
+				t.Error(err)
+			}
+			if err := os.CopyFS(dir, os.DirFS(dir+".old")); err != nil {
+				t.Error(err)
+			}
+			os.RemoveAll(dir + ".old")
+		}
+		shop, store := newScript(func(w http.ResponseWriter, r *http.Request) {
+			move()
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		journal := open(t, dir, shopOf(t, shop, client.Options{}))
+		draft := client.NewDraft("teapot", 2)
+		_, err := journal.Order(t.Context(), draft)
+		if _, ok := errors.AsType[*client.UnknownError](err); !ok || len(shop.sent) != 1 {
+			t.Errorf("Order returned %v, with %d requests; others cannot see that it sends the draft", err, len(shop.sent))
+		}
+		shop.answers = []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+			move()
+			shop.shop.ServeHTTP(w, r)
+		}}
+		order, err := journal.Order(t.Context(), draft)
+		if order.ID == "" || err == nil || draftOf(err) != nil {
+			t.Errorf("Order returned %v, %v, want an order that the journal does not have", order, err)
+		}
+		for entry, err := range journal.Resume(t.Context()) {
+			if err != nil || entry.Order.ID != order.ID {
+				t.Errorf("Resume yields %v, %v", entry, err)
+			}
+			move()
+			if err := entry.Remove(); err == nil || len(files(t, dir)) != 1 {
+				t.Errorf("Remove returned %v, and the folder that another process sees has %q", err, files(t, dir))
+			}
+		}
+		if n := len(store.Orders()); n != 1 {
+			t.Errorf("the shop has %d orders, want 1", n)
+		}
+	})
 }
 
 func TestKeyHasOneOrder(t *testing.T) {

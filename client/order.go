@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,6 +68,9 @@ type UnknownError struct {
 	// on its way, and be taken. Another call with the draft does not settle that. To give the order
 	// up, wait some minutes, and ask the shop whether it exists.
 	Refused *storefront.Problem
+
+	again bool          // the next try may have a final answer
+	after time.Duration // before it, the shop says
 }
 
 func (e *UnknownError) Error() string {
@@ -106,6 +110,13 @@ const (
 //
 // The error is a [*RefusedError], a [*BlockedError] or an [*UnknownError]. It has the draft.
 func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, error) {
+	return c.order(ctx, draft, false, func() error { return nil })
+}
+
+// order is Order. With once, it returns after one answer, unless the body was cut on its way. held is
+// called before each try, which is not sent if it returns an error.
+func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func() error) (storefront.Order,
+	error) {
 	if err := draft.check(); err != nil {
 		return storefront.Order{}, err
 	}
@@ -117,20 +128,20 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 	defer cancel()
 
 	var last answer
-	unknown := func(err error) (storefront.Order, error) {
+	unknown := func(err error) *UnknownError {
 		e := &UnknownError{Err: err, Draft: draft}
 		if last.status != 0 || last.err != nil {
 			e.Last = last.String()
 		}
-		return storefront.Order{}, e
+		return e
 	}
 	var pauses pauses
 	for malformed := 0; ; {
 		if limited.Err() != nil {
-			return unknown(c.ended(ctx))
+			return storefront.Order{}, unknown(c.ended(ctx))
 		}
-		if err := draft.sendable(); err != nil {
-			return unknown(err)
+		if err := cmp.Or(draft.sendable(), held()); err != nil {
+			return storefront.Order{}, unknown(err)
 		}
 		last = c.try(limited, http.MethodPost, "/v1/orders", body, longestOrder, func(r *http.Request) {
 			r.Header.Set("Content-Type", "application/json")
@@ -142,27 +153,33 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 			return order, nil
 		}
 		problem, ofService := last.problem()
+		cut := false // the body is right: it was cut on its way
 		switch {
 		case last.repeatable(), last.status == http.StatusCreated:
 		case last.status/100 == 4 && ofService:
 			surely := draft.refused()
-			if problem.Type == problemPrefix+"malformed-body" && malformed+1 < malformedTries {
-				malformed++ // the body is right: it was cut on its way
+			malformed++
+			if cut = problem.Type == problemPrefix+"malformed-body" && malformed < malformedTries; cut {
 				break
 			}
 			if surely {
 				return storefront.Order{}, &RefusedError{Problem: problem, Draft: draft}
 			}
-			_, err := unknown(fmt.Errorf("the service refused a try, and may still take an earlier one: %s",
+			e := unknown(fmt.Errorf("the service refused a try, and may still take an earlier one: %s",
 				problem.Detail))
-			err.(*UnknownError).Refused = &problem
-			return storefront.Order{}, err
+			e.Refused = &problem
+			return storefront.Order{}, e
 		default:
 			return storefront.Order{}, blocked(last, draft)
 		}
 		c.opts.Logger.InfoContext(ctx, "storefront client: an order is tried again", "answer", last.String())
+		if once && !cut {
+			e := unknown(c.ended(ctx))
+			e.again, e.after = ctx.Err() == nil, min(last.retryAfter(), longestRetryAfter)
+			return storefront.Order{}, e
+		}
 		if pauses.wait(limited, last.retryAfter(), longestRetryAfter) != nil {
-			return unknown(c.ended(ctx))
+			return storefront.Order{}, unknown(c.ended(ctx))
 		}
 	}
 }
