@@ -9,7 +9,7 @@ It keeps the rules of docs/wire.md, "How to retry well".
 
 from __future__ import annotations
 
-import contextlib, http.client, io, json, os, random, re, secrets, ssl, threading, time
+import contextlib, http.client, io, json, logging, os, random, re, secrets, ssl, stat, threading, time
 import urllib.request
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 from urllib.parse import quote, urlencode
@@ -59,6 +59,7 @@ class Draft:
     it when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is."""
 
     def __init__(self, item: str, qty: int):
+        item.encode()  # or JSON would have half a surrogate pair, which is no text: a ValueError
         self.key = secrets.token_hex(16)
         self.body = json.dumps({"item": item, "qty": qty})
         self.made = time.time()
@@ -72,9 +73,16 @@ class Draft:
         return cls._of(json.loads(text))
 
     @classmethod
-    def _of(cls, stored: Mapping[str, Any]) -> Draft:
+    def _of(cls, stored: Any) -> Draft:
         draft = cls.__new__(cls)
-        draft.key, draft.body, draft.made = str(stored["key"]), str(stored["body"]), float(stored["made"])
+        try:
+            draft.key, draft.body, draft.made = stored["key"], stored["body"], float(stored["made"])
+            json.dumps([json.loads(draft.body), draft.body], ensure_ascii=False).encode()
+            valid = re.fullmatch(r"[!#-+\--\[\]-~]{1,255}", draft.key)
+        except Exception as err:
+            raise ValueError(f"no draft: {err!r}") from err
+        if not valid:
+            raise ValueError("no draft: the key is none")
         draft._open = True  # nobody knows
         return draft
 
@@ -92,17 +100,24 @@ class Shop:
         self.url = url.rstrip("/")
         self.patience, self.read_patience = patience, read_patience
         self._headers, self._remember = headers, remember
-        self._products: dict[str, tuple[str, str]] = {}  # tags and answers
+        # Tags, answers, and the headers for which they came.
+        self._products: dict[str, tuple[str, str, dict[str, str]]] = {}
         self._lock = threading.Lock()  # for _products
         self._opener = urllib.request.build_opener(_HTTP, _HTTPS(context=context), _AnyStatus)
+        if not callable(headers):
+            self._own()
 
     def order(self, draft: Draft, *, patience: Optional[float] = None) -> dict[str, Any]:
         """Sends a draft until an answer is final, and returns the order that was created. An error is
-        Refused, Blocked or Unknown."""
-        headers = {"Content-Type": "application/json", "Idempotency-Key": draft.key}
-        pauses = _Pauses(self.patience if patience is None else patience)
+        Refused, Blocked or Unknown. It is sent once at least."""
+        return self._order(draft, self.patience if patience is None else patience, lambda: None)
+
+    def _order(self, draft: Draft, patience: float, held: Callable[[], None]) -> dict[str, Any]:
+        pauses = _Pauses(patience)
         cuts, answer = 3, None
         while abs(time.time() - draft.made) < LIFETIME:
+            headers = {**self._own(), "Content-Type": "application/json", "Idempotency-Key": draft.key}
+            held()
             earlier, draft._open = draft._open, True
             answer = self._send("POST", "/v1/orders", headers, draft.body.encode())
             if answer.status == 201 and (created := answer.object) and _is_id(created.get("id")):
@@ -137,17 +152,17 @@ class Shop:
             raise ValueError("no URL leads to a product with this ID")
         headers = {} if max_age is None else {"Cache-Control": f"max-age={max_age}"}
         with self._lock:
-            tag, kept = self._products.get(id, ("", ""))
-        if tag:
-            headers["If-None-Match"] = tag
-        answer = self._read("/v1/products/" + quote(id, safe=""), headers, lambda p: p.get("id") == id)
+            tag, kept, asker = self._products.get(id, ("", "", {}))
+        path = "/v1/products/" + quote(id, safe="")
+        answer = self._read(path, headers, lambda p: p.get("id") == id, tag, asker)
         if answer.status == 304:
             return json.loads(kept)
         tag = answer.header("ETag")
         with self._lock:
             self._products.pop(id, None)
-            if tag and "no-store" not in answer.header("Cache-Control").lower():
-                self._products[id] = tag, answer.text
+            # A weak tag may be that of what another account gets, too.
+            if tag.startswith('"') and "no-store" not in answer.header("Cache-Control").lower():
+                self._products[id] = tag, answer.text, answer.asker
             while len(self._products) > self._remember:
                 del self._products[next(iter(self._products))]  # the oldest
         return answer.object or {}
@@ -165,10 +180,16 @@ class Shop:
                 raise Blocked("the list goes round in a circle", answer)
             query[parameter] = cursor
 
-    def _read(self, path: str, headers: Mapping[str, str], usable: Callable[[Any], bool]) -> _Answer:
+    def _read(self, path: str, headers: dict[str, str], usable: Callable[[Any], bool], tag: str = "",
+              asker: Mapping[str, str] = {}) -> _Answer:
         pauses = _Pauses(self.read_patience)
         while True:
-            answer = self._send("GET", path, headers)
+            own = self._own()
+            headers.pop("If-None-Match", None)
+            if tag and asker == own:
+                headers["If-None-Match"] = tag
+            answer = self._send("GET", path, {**own, **headers})
+            answer.asker = own
             if answer.status == 200 and answer.object is not None and usable(answer.object):
                 return answer
             if answer.status == 304 and "If-None-Match" in headers:
@@ -178,10 +199,16 @@ class Shop:
             if not pauses.wait(answer):
                 raise Unknown("no final answer to GET " + path, answer)
 
+    def _own(self) -> dict[str, str]:
+        own = dict(self._headers() if callable(self._headers) else self._headers)
+        for name, value in own.items():
+            if not re.fullmatch(r"[\t -~\x80-\xff]*", f"{name}{value}"):
+                raise ValueError(f"the header {name!r} has what HTTP cannot say")
+        return own
+
     def _send(self, method: str, path: str, headers: Mapping[str, str],
               body: Optional[bytes] = None) -> _Answer:
-        own = self._headers() if callable(self._headers) else self._headers
-        all = {"User-Agent": "storefront.py", **own, **headers}
+        all = {"User-Agent": "storefront.py", **headers}
         request = urllib.request.Request(self.url + path, body, all, method=method)
         try:
             with self._opener.open(request, timeout=TRY) as response:
@@ -200,12 +227,15 @@ class Shop:
 class Journal:
     """Keeps drafts in a folder of a local disk until they are orders. The program names each order, for
     example after its basket: of one name there is one order, by however many processes it is asked for, and
-    wherever one of them is killed. It needs flock, which Windows does not have."""
+    wherever one of them is killed. It needs flock, which Windows does not have.
+
+    A journal is of one shop and one account, and does not know which: what it has is sent to shop, with the
+    sign-in that shop has then. A draft of another account may so become a second order, in the wrong one."""
 
     def __init__(self, shop: Shop, folder: str):
-        self.shop, self.folder = shop, folder
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        _sync(os.path.dirname(os.path.abspath(folder)))
+        self.shop, self.folder = shop, os.path.abspath(folder)  # the working directory may change
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        _sync(os.path.dirname(self.folder))
 
     def order(self, name: str, item: Optional[str] = None, qty: Optional[int] = None, *,
               patience: Optional[float] = None) -> dict[str, Any]:
@@ -214,13 +244,13 @@ class Journal:
         waits for another process that is at it."""
         patience = self.shop.patience if patience is None else patience
         end = time.monotonic() + patience
-        with self._locked(name, end):
+        with self._locked(name, end) as held:
             record = self.read(name)
             if record is None:
                 if item is None or qty is None:
                     raise KeyError(name)
                 draft = Draft(item, qty)
-                self._write(name, draft)
+                self._write(held, name, draft)
             else:
                 draft = Draft._of(record)
                 if item is not None and json.loads(draft.body) != {"item": item, "qty": qty}:
@@ -229,34 +259,43 @@ class Journal:
                     return record["order"]
                 if record.get("refused"):  # until it is sent again
                     draft._open = False
-                    self._write(name, draft)
+                    self._write(held, name, draft)
+                os.utime(self._path(name))  # others come first in pending
             try:
-                order = self.shop.order(draft, patience=end - time.monotonic())
+                order = self.shop._order(draft, end - time.monotonic(), held)
             except Refused as err:
-                self._write(name, draft, refused=err.problem)
+                self._write(held, name, draft, refused=err.problem)
                 raise
-            self._write(name, draft, order=order)
+            self._write(held, name, draft, order=order)
             return order
 
     def pending(self) -> list[str]:
-        """Returns the names of drafts of which nobody knows what became: go on with them at the start."""
-        names = [entry["name"] for file in sorted(os.listdir(self.folder)) if file.endswith(".json")
-                 if (entry := self._load(os.path.join(self.folder, file)))
-                 and not entry.get("order") and not entry.get("refused")]
-        return names
+        """Returns the names of drafts of which nobody knows what became: go on with them at the start, and
+        from time to time. The one whose last try is the longest ago comes first. A .json that is no entry is
+        left as it is, and named in the log "storefront"."""
+        found = []
+        for file in sorted(os.listdir(self.folder)):
+            if file.endswith(".json"):
+                try:
+                    record, tried = self._load(os.path.join(self.folder, file)) or ({"order": "gone"}, 0)
+                except (OSError, ValueError) as err:
+                    logging.getLogger("storefront").warning("the journal leaves out %r: %s", file, err)
+                    continue
+                if not record.get("order") and not record.get("refused"):
+                    found.append((tried if tried <= time.time() else 0, record["name"]))
+        return [name for _, name in sorted(found)]
 
     def read(self, name: str) -> Optional[dict[str, Any]]:
         """Returns the record of a name: key, body and made of its draft, and order or refused, the
         problem, once the answer was final."""
-        record = self._load(self._path(name))
-        if record is not None and record["name"] != name:
-            raise ValueError(f"{record['name']} has the file of {name}")
-        return record
+        loaded = self._load(self._path(name))
+        return loaded and loaded[0]
 
     def forget(self, name: str) -> None:
         """Removes what the journal knows of a name, whatever that is. Do it when the program has the order
         in its own books, or has said that there is none."""
-        with self._locked(name, time.monotonic() + self.shop.patience):
+        with self._locked(name, time.monotonic() + self.shop.patience) as held:
+            held()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(name))
             _sync(self.folder)
@@ -264,17 +303,29 @@ class Journal:
     def _path(self, name: str, end: str = ".json") -> str:
         return os.path.join(self.folder, quote(name, safe="") + end)
 
-    def _load(self, path: str) -> Optional[dict[str, Any]]:
+    def _load(self, path: str) -> Optional[tuple[dict[str, Any], float]]:
+        """Returns what a file has, and when it was tried last. A ValueError says that it is no entry."""
+        flags = os.O_NONBLOCK | os.O_NOFOLLOW  # or a pipe would be waited for
         try:
-            with open(path, encoding="utf-8") as file:
-                return json.load(file)
+            with open(path, "rb", opener=lambda path, mode: os.open(path, mode | flags)) as file:
+                info = os.fstat(file.fileno())
+                if not stat.S_ISREG(info.st_mode) or info.st_size > MOST:
+                    raise ValueError("no entry, but no file or a long one")
+                record = json.loads(file.read())
+                Draft._of(record)
+                if self._path(record["name"]) != path:
+                    raise ValueError(f"the entry of {record['name']!r} is not in its own file")
+                return record, info.st_mtime
         except FileNotFoundError:
             return None
+        except (LookupError, RecursionError, TypeError) as err:
+            raise ValueError(f"no entry: {err!r}") from err
 
-    def _write(self, name: str, draft: Draft, **outcome: Any) -> None:
+    def _write(self, held: Callable[[], None], name: str, draft: Draft, **outcome: Any) -> None:
         """Returns when the record is on the disk. The caller has the lock."""
         path = self._path(name)
         record = {"name": name, "key": draft.key, "body": draft.body, "made": draft.made, **outcome}
+        held()
         with open(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(record, file)
             file.flush()
@@ -283,29 +334,43 @@ class Journal:
         _sync(self.folder)
 
     @contextlib.contextmanager
-    def _locked(self, name: str, end: float) -> Iterator[None]:
-        """The lock of a name is the kernel's, on a file, and goes with the process that has it."""
+    def _locked(self, name: str, end: float) -> Iterator[Callable[[], None]]:
+        """The lock of a name is the kernel's, on a file, and goes with the process that has it. What it yields
+        raises Unknown if others do not see the lock, as its folder was moved or replaced."""
         import fcntl
         path = self._path(name, ".lock")
+
+        def seen() -> bool:
+            try:
+                return os.path.samestat(os.fstat(file), os.stat(path))
+            except FileNotFoundError:
+                return False
+
+        def held() -> None:
+            if not seen():
+                raise Unknown(f"the lock of {name} has gone from the folder of the journal")
+
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(file), os.stat(path)):
-                    break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(file)
-                    raise Unknown(f"another process is sending {name}") from None
-                time.sleep(random.uniform(0.05, 0.25))
-            except FileNotFoundError:
-                pass  # who had the lock has removed the file
-            os.close(file)
-        try:
-            yield
-        finally:
-            os.unlink(path)
-            os.close(file)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise Unknown(f"another process is sending {name}") from None
+                    time.sleep(random.uniform(0.05, 0.25))
+                    continue
+                if not seen():
+                    continue  # who had the lock has removed the file
+                try:
+                    yield held
+                finally:
+                    with contextlib.suppress(OSError):
+                        if seen():
+                            os.unlink(path)
+                return
+            finally:
+                os.close(file)
 
 
 def _sync(folder: str) -> None:
@@ -321,6 +386,7 @@ class _Answer:
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes):
         self.status, self._headers = status, headers
+        self.asker: dict[str, str] = {}  # the headers that are not of this client
         self.text = body.decode(errors="replace")
         self.object: Optional[dict[str, Any]] = None
         try:
