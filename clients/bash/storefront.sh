@@ -7,7 +7,8 @@
 #   export STOREFRONT_JOURNAL=orders            # a folder
 #   ./storefront.sh order 'basket 17' teapot 2  # prints one order, whatever is killed meanwhile
 #   ./storefront.sh order 'basket 17'           # goes on with it
-#   ./storefront.sh pending                     # prints the names of drafts of which nobody knows what became
+#   ./storefront.sh pending                     # prints the names of drafts of which nobody knows what became,
+#                                               # first the one whose last try is the longest ago
 #   ./storefront.sh forget 'basket 17'          # when the program has the order in its own books
 #   ./storefront.sh users [LIMIT]               # prints a line of JSON for each
 #   ./storefront.sh widgets [LIMIT]
@@ -18,7 +19,10 @@
 # and 5, go on with it later. 2 is wrong usage, and 1 another error, such as a full disk.
 #
 # STOREFRONT_PATIENCE is for how many seconds a call goes on with an order, twelve hours by default.
-# STOREFRONT_CONFIG is a file of options of curl, such as header = "Authorization: …".
+# It is sent once at least. STOREFRONT_CONFIG is a file of options of curl, such as header = "Authorization: …".
+#
+# A journal is of one shop and one account, and does not know which: what it has is sent to STOREFRONT_URL, with
+# the sign-in that there is then. A draft of another account may so become a second order, in the wrong one.
 
 storefront() (
 	set +eu
@@ -26,6 +30,13 @@ storefront() (
 	try=40 lifetime=$((23 * 3600)) ours=urn:problem-type:storefront:
 	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock=''
 	shift
+	# A function of jq, which makes the draft of a line of _storefront_entry, or null.
+	entry='def entry: index("\t") as $i | .[:$i] as $file | .[$i + 1:] | (fromjson? // null) |
+		if type == "object" and all(.name, .key, .body; type == "string") and
+			"\(.name | @uri).json" == $file and (.name | contains("\n") | not) and
+			(.key | test("^[!#-+\\--\\[\\]-~]{1,255}$")) and (.made | type == "number" and . > 0 and . < 1e12)
+		then . else null end;'
+	_storefront_utf8 "$*" || _storefront_fail 2 'an argument is not UTF-8'
 	case $command:$# in
 	order:1 | order:3 | forget:1)
 		[[ $1 != *$'\n'* ]] || _storefront_fail 2 'a name is one line'
@@ -45,25 +56,27 @@ storefront() (
 
 _storefront_order() {
 	local name=$1 item=${2-} qty=${3-} body='' made state open=1 cuts=3 refused age
-	local file now end
+	local file line now end
 	_storefront_now end $patience
 	if (($# > 1)); then
 		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] || _storefront_fail 2 "$qty is no quantity"
 		body=$(jq -cn --arg item "$item" --argjson qty "$qty" '{item: $item, qty: $qty}') || exit 1
 	fi
 	_storefront_lock "$name"
-	if [[ -e $file ]]; then
+	if [[ -e $file || -L $file ]]; then
 		local fields=()
-		mapfile -t fields < <(jq -r '.name, .key, .body, (.made | floor), if .order then "order" elif .refused
-			then "refused" else "draft" end' "$file")
-		((${#fields[@]} == 5)) && [[ ${fields[0]} == "$name" ]] ||
-			_storefront_fail 1 "$file is no draft of $name"
+		line=$(_storefront_entry "$file")
+		! _storefront_utf8 "$line" || mapfile -t fields < <(jq -Rr "$entry"' entry | objects |
+			.name, .key, .body, (.made | floor), if .order then "order" elif .refused then "refused" else "draft" end
+			' <<<"$line")
+		((${#fields[@]} == 5)) || _storefront_fail 1 "$file is no draft of $name"
 		[[ -z $body || $body == "${fields[2]}" ]] || _storefront_fail 2 "$name is another order: ${fields[2]}"
 		key=${fields[1]} body=${fields[2]} made=${fields[3]} state=${fields[4]}
 		case $state in
 		order) jq -c .order "$file" && exit || exit 1 ;;
 		refused) open=0 && _storefront_write ;; # it is open until the next answer
 		esac
+		touch -c -- "$file" # others come first in pending
 	else
 		[[ $body ]] || _storefront_fail 2 "there is no draft of $name"
 		key=$(od -An -v -N16 -tx1 /dev/urandom)
@@ -74,6 +87,7 @@ _storefront_order() {
 		_storefront_write
 	fi
 	while _storefront_now age -$made && ((-lifetime < age && age < lifetime)); do
+		_storefront_held
 		_storefront_send /v1/orders -X POST --data-binary "$body" -H 'Content-Type: application/json' \
 			-H "Idempotency-Key: $key"
 		if [[ $status == 201 ]] && _storefront_is '.id | type == "string" and . != ""'; then
@@ -100,15 +114,31 @@ _storefront_order() {
 	_storefront_fail 5 "Unknown: too old to be sent again: $(_storefront_last)"
 }
 
+# _storefront_entry prints the name of a file, without its folder, and its first line.
+_storefront_entry() {
+	local line=''
+	# A pipe would be waited for, and a long file fill the memory.
+	[[ ! -f $1 || -L $1 || ! -r $1 ]] || IFS= read -r -d '' -n 1000000 line <"$1"
+	printf '%s\t%s\n' "${1##*/}" "${line%%$'\n'*}"
+}
+
 _storefront_pending() {
-	shopt -s nullglob dotglob
-	local files=("${STOREFRONT_JOURNAL:?is the folder of the journal}"/*.json)
-	((${#files[@]} == 0)) || jq -r 'select(.order or .refused | not) | .name' "${files[@]}"
+	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file
+	[[ ! -d $dir ]] || ls -Atr --quoting-style=escape -- "$dir" | while IFS= read -r file; do
+		[[ $file != *.json ]] || _storefront_entry "$dir/$file"
+	done | jq -Rr "$entry"' . as $line | entry | if . == null then "-" + $line elif .order or .refused then empty
+		else "+" + .name end' | while IFS= read -r file; do
+		case $file in
+		+*) printf '%s\n' "${file#+}" ;;
+		*) printf 'the journal leaves out %s, which is no entry\n' "$(cut -f1 <<<"${file#-}")" >&2 ;;
+		esac
+	done
 }
 
 _storefront_forget() {
 	local name=$1 file
 	_storefront_lock "$name"
+	_storefront_held
 	rm -f -- "$file" && sync -- "${file%/*}" && rm -f -- "${file%.json}.lock" || exit 1
 }
 
@@ -210,9 +240,20 @@ _storefront_lock() {
 	done
 }
 
+# _storefront_utf8 reports whether a text is UTF-8. jq would put U+FFFD in the place of what is not, which is
+# another item, or the name of another order.
+_storefront_utf8() { [[ $(jq -nj --arg text "$1" '$text + "."') == "$1." ]]; }
+
+# _storefront_held fails if the lock is not where others look: the folder may have been moved or replaced.
+_storefront_held() {
+	[[ ${file%.json}.lock -ef /proc/self/fd/$lock ]] ||
+		_storefront_fail 5 "Unknown: the lock of $name has gone from the folder of the journal: $(_storefront_last)"
+}
+
 # _storefront_write returns when the draft, and its outcome, are on the disk.
 _storefront_write() {
 	local outcome=${2-}
+	_storefront_held
 	jq -cn --arg name "$name" --arg key "$key" --arg body "$body" --argjson made "$made" "$@" >"$file.tmp" \
 		"{name: \$name, key: \$key, body: \$body, made: \$made${outcome:+, $outcome: \$$outcome}}" &&
 		sync -- "$file.tmp" && mv -fT -- "$file.tmp" "$file" && sync -- "${file%/*}" "${file%/*}/.." ||
