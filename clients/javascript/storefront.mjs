@@ -17,6 +17,8 @@
  * @typedef {Abort & { patience?: number }} Until when to go on: for so many seconds, or until it is aborted
  */
 
+/** @typedef {{ tag: string, text: string, asker: string }} Kept product, and the headers for which it came */
+
 /**
  * @typedef {object} Options
  * @property {Fields | (() => Fields | Promise<Fields>)} [headers] to be sent with each request, such as a
@@ -31,6 +33,7 @@
 
 const TRY = 40; // seconds for one try, all of its answer included
 const LIFETIME = 23 * 3600; // of a draft; the service remembers its key for 24 hours
+const MOST = 2 ** 26; // bytes of an entry of a journal
 const PROBLEM = "urn:problem-type:storefront:";
 
 /** What has not come: see its classes. status and answer are of the last answer, if there was one; problem
@@ -67,6 +70,7 @@ export class Draft {
   /** @param {string} item @param {number} qty */
   constructor(item, qty) {
     if (!Number.isSafeInteger(qty)) throw new RangeError(`${qty} is no quantity`);
+    check(item);
     this.key = random(16);
     this.body = JSON.stringify({ item, qty });
     this.made = Date.now() / 1000;
@@ -75,6 +79,9 @@ export class Draft {
 
   /** @param {{ key: string, body: string, made: number }} stored what JSON.stringify has made of a draft */
   static from({ key, body, made }) {
+    if (!/^[!#-+\--[\]-~]{1,255}$/.test(key) || typeof made !== "number") throw new RangeError("this is no draft");
+    check(body);
+    check(JSON.parse(body).item);
     return Object.assign(Object.create(Draft.prototype), { key, body, made });
   }
 }
@@ -92,18 +99,29 @@ export class Shop {
     this.headers = headers;
     this.remember = remember;
     this.fetch = fetch;
-    /** @type {Map<string, { tag: string, text: string }>} */
+    /** @type {Map<string, Kept>} */
     this.products = new Map();
+    if (typeof headers !== "function") new Headers(headers); // throws if HTTP cannot say them
   }
 
   /** Sends a draft until an answer is final, and returns the order that was created. An error is Refused,
-   * Blocked or Unknown.
+   * Blocked or Unknown. It is sent once at least.
    * @param {Draft} draft @param {Until} [until] @returns {Promise<Order>} */
-  async order(draft, { patience = this.patience, signal } = {}) {
-    const headers = { "Content-Type": "application/json", "Idempotency-Key": draft.key };
+  order(draft, { patience = this.patience, signal } = {}) {
+    return this.settle(draft, patience, signal, async () => {});
+  }
+
+  /** Is order, for a journal. held is called before each try, which is not sent if it throws.
+   * @param {Draft} draft @param {number} patience @param {AbortSignal | undefined} signal
+   * @param {() => Promise<void>} held @returns {Promise<Order>} */
+  async settle(draft, patience, signal, held) {
     const pauses = new Pauses(patience, signal);
     let answer, cuts = 3;
     while (Math.abs(Date.now() / 1000 - draft.made) < LIFETIME) {
+      const headers = await this.own();
+      headers.set("Content-Type", "application/json");
+      headers.set("Idempotency-Key", draft.key);
+      await held();
       const fresh = untried.delete(draft);
       answer = await this.send("POST", "/v1/orders", headers, draft.body, signal);
       if (answer.status === 201 && isID(answer.object?.id)) return answer.object;
@@ -143,17 +161,16 @@ export class Shop {
    * @param {string} id @param {Abort & { maxAge?: number }} [options] @returns {Promise<Item>} */
   async product(id, { maxAge, signal } = {}) {
     if (["", ".", "..", "/"].includes(id)) throw new RangeError("no URL leads to a product with this ID");
+    check(id);
     const kept = this.products.get(id);
-    /** @type {Fields} */
-    const headers = maxAge === undefined ? {} : { "Cache-Control": `max-age=${maxAge}` };
-    if (kept) headers["If-None-Match"] = kept.tag;
     const path = `/v1/products/${encodeURIComponent(id)}`;
-    const answer = await this.read(path, headers, (product) => product.id === id, signal);
+    const answer = await this.read(path, (product) => product.id === id, { signal, maxAge, kept });
     if (answer.status === 304 && kept) return JSON.parse(kept.text);
     const tag = answer.header("ETag");
     this.products.delete(id);
-    if (tag && !/no-store/i.test(answer.header("Cache-Control"))) {
-      this.products.set(id, { tag, text: answer.text });
+    // A weak tag may be that of what another account gets, too.
+    if (tag.startsWith('"') && !/no-store/i.test(answer.header("Cache-Control"))) {
+      this.products.set(id, { tag, text: answer.text, asker: answer.asker });
     }
     for (const oldest of this.products.keys()) {
       if (this.products.size <= this.remember) break;
@@ -167,7 +184,7 @@ export class Shop {
   async *walk(path, parameter, limit, signal) {
     const query = new URLSearchParams(limit === undefined ? {} : { limit: `${limit}` });
     for (;;) {
-      const answer = await this.read(`${path}${`${query}` && "?"}${query}`, {}, isPage, signal);
+      const answer = await this.read(`${path}${`${query}` && "?"}${query}`, isPage, { signal });
       yield* answer.object.data;
       const next = answer.object.next ?? null;
       if (next === null) return;
@@ -176,14 +193,20 @@ export class Shop {
     }
   }
 
-  /** @private @param {string} path @param {Fields} headers @param {(value: any) => boolean} usable
-   * @param {AbortSignal} [signal] */
-  async read(path, headers, usable, signal) {
+  /** @private @param {string} path @param {(value: any) => boolean} usable
+   * @param {Abort & { maxAge?: number, kept?: Kept }} options */
+  async read(path, usable, { signal, maxAge, kept }) {
     const pauses = new Pauses(this.readPatience, signal);
     for (;;) {
+      const headers = await this.own();
+      const asker = JSON.stringify([...headers]);
+      const tag = kept?.asker === asker ? kept.tag : "";
+      if (tag) headers.set("If-None-Match", tag);
+      if (maxAge !== undefined) headers.set("Cache-Control", `max-age=${maxAge}`);
       const answer = await this.send("GET", path, headers, undefined, signal);
+      answer.asker = asker;
       if (answer.status === 200 && answer.object && usable(answer.object)) return answer;
-      if (answer.status === 304 && headers["If-None-Match"]) return answer;
+      if (answer.status === 304 && tag) return answer;
       if ((![200, 304].includes(answer.status) && !answer.again) || answer.code === "not-cached") {
         throw new (answer.code ? Refused : Blocked)(`GET ${path}`, answer);
       }
@@ -191,10 +214,14 @@ export class Shop {
     }
   }
 
-  /** @private @param {string} method @param {string} path @param {Fields} headers @param {string} [body]
+  /** @private */
+  async own() {
+    return new Headers(typeof this.headers === "function" ? await this.headers() : this.headers);
+  }
+
+  /** @private @param {string} method @param {string} path @param {Headers} headers @param {string} [body]
    * @param {AbortSignal} [signal] @returns {Promise<Answer>} */
   async send(method, path, headers, body, signal) {
-    const own = typeof this.headers === "function" ? await this.headers() : this.headers;
     const end = new AbortController();
     const abort = () => end.abort(signal?.reason);
     const timer = setTimeout(() => end.abort(new Error(`no answer within ${TRY} s`)), TRY * 1000);
@@ -202,7 +229,8 @@ export class Shop {
     try {
       if (signal?.aborted) throw signal.reason;
       const response = await (this.fetch ?? fetch)(this.url + path, {
-        method, body, headers: { ...own, ...headers }, signal: end.signal, redirect: "manual",
+        method, body, headers, signal: end.signal, redirect: "manual",
+        cache: "no-store", // a browser's may have what another account was sent
       });
       const text = await response.text();
       const status = response.status || 302; // browsers do not say which redirect it is
@@ -217,7 +245,10 @@ export class Shop {
 }
 
 /** Keeps drafts until they are orders. The program names each order, for example after its basket: of one
- * name there is one order, by however many processes it is asked for, and wherever one of them is killed. */
+ * name there is one order, by however many processes it is asked for, and wherever one of them is killed.
+ *
+ * A journal is of one shop and one account, and does not know which: what it has is sent to shop, with the
+ * sign-in that there is then. A draft of another account may so become a second order, in the wrong one. */
 export class Journal {
   /** @param {Shop} shop @param {Store} store */
   constructor(shop, store) {
@@ -232,13 +263,13 @@ export class Journal {
    * @returns {Promise<Order>} */
   order(name, item, qty, { patience = this.shop.patience, signal } = {}) {
     const end = now() + patience;
-    return this.store.locked(name, { patience, signal }, async () => {
+    return this.store.locked(check(name), { patience, signal }, async (held) => {
       const entry = await this.read(name);
       let draft;
       if (!entry) {
         if (item === undefined || qty === undefined) throw new RangeError(`there is no draft of ${name}`);
         draft = new Draft(item, qty);
-        await this.write(name, draft);
+        await this.write(held, name, draft);
       } else {
         draft = Draft.from(entry);
         if (item !== undefined && JSON.stringify({ item, qty }) !== draft.body) {
@@ -247,57 +278,86 @@ export class Journal {
         if (entry.order) return entry.order;
         if (entry.refused) {
           untried.add(draft);
-          await this.write(name, draft); // it is open until the next answer
+          await this.write(held, name, draft); // it is open until the next answer
         }
+        await this.store.touch(name);
       }
       try {
-        const order = await this.shop.order(draft, { patience: end - now(), signal });
-        await this.write(name, draft, { order });
+        const order = await this.shop.settle(draft, end - now(), signal, held);
+        await this.write(held, name, draft, { order });
         return order;
       } catch (err) {
-        if (err instanceof Refused) await this.write(name, draft, { refused: err.problem });
+        if (err instanceof Refused) await this.write(held, name, draft, { refused: err.problem });
         throw err;
       }
     });
   }
 
-  /** Returns the names of drafts of which nobody knows what became: go on with them at the start. */
+  /** Returns the names of drafts of which nobody knows what became: go on with them at the start, and from
+   * time to time. In a folder, the one whose last try is the longest ago comes first; a database has them in
+   * random sequence. What is no entry stays as it is, and is named by console.warn. */
   async pending() {
-    const entries = (await this.store.all()).map((text) => /** @type {Entry} */ (JSON.parse(text)));
-    return entries.filter((e) => !e.order && !e.refused).map((e) => e.name);
+    const keys = await this.store.keys();
+    /** @type {[number, string][]} */
+    const found = [];
+    while (keys.length > 0) { // so many files are open at a time
+      await Promise.all(keys.splice(0, 100).map(async (key) => {
+        try {
+          const { entry, tried } = (await this.load(key)) ?? {};
+          if (entry && !entry.order && !entry.refused) found.push([tried ?? 0, entry.name]);
+        } catch (err) {
+          console.warn(`storefront: the journal leaves out ${key}: ${err}`);
+        }
+      }));
+    }
+    return found.sort(([a], [b]) => a - b).map(([, name]) => name);
   }
 
   /** Returns what the journal knows of a name: its draft, and order or refused, the problem, once the answer
    * was final.
    * @param {string} name @returns {Promise<Entry | undefined>} */
   async read(name) {
-    const text = await this.store.read(name);
-    const entry = text === undefined ? undefined : JSON.parse(text);
-    if (entry && entry.name !== name) throw new Error(`${entry.name} has the file of ${name}`);
-    return entry;
+    return (await this.load(this.store.key(check(name))))?.entry;
+  }
+
+  /** @private @param {string} key */
+  async load(key) {
+    const kept = await this.store.read(key);
+    if (!kept) return undefined;
+    const entry = /** @type {Entry} */ (JSON.parse(kept.text));
+    Draft.from(entry);
+    if (this.store.key(entry.name) !== key) throw new Error(`this is the entry of ${entry.name}`);
+    return { entry, tried: kept.tried };
   }
 
   /** Removes what the journal knows of a name, whatever that is. Do it when the program has the order in its
    * own books, or has said that there is none.
    * @param {string} name @param {Until} [until] */
   forget(name, { patience = this.shop.patience, signal } = {}) {
-    return this.store.locked(name, { patience, signal }, () => this.store.remove(name));
+    return this.store.locked(check(name), { patience, signal }, async (held) => {
+      await held();
+      await this.store.remove(name);
+    });
   }
 
-  /** @private @param {string} name @param {Draft} draft
+  /** @private @param {() => Promise<void>} held @param {string} name @param {Draft} draft
    * @param {{ order?: Order, refused?: Problem }} [outcome] */
-  write(name, draft, outcome) {
+  async write(held, name, draft, outcome) {
+    await held();
     return this.store.write(name, JSON.stringify({ name, ...draft, ...outcome }));
   }
 }
 
 /**
  * @typedef {object} Store
- * @property {(name: string) => Promise<string | undefined>} read
- * @property {() => Promise<string[]>} all
+ * @property {(name: string) => string} key
+ * @property {() => Promise<string[]>} keys of all entries
+ * @property {(key: string) => Promise<{ text: string, tried: number } | undefined>} read
  * @property {(name: string, text: string) => Promise<void>} write returns when it is on the disk
  * @property {(name: string) => Promise<void>} remove
- * @property {<T>(name: string, until: Until, work: () => Promise<T>) => Promise<T>} locked
+ * @property {(name: string) => Promise<void>} touch says that a draft is tried
+ * @property {<T>(name: string, until: Until, work: (held: () => Promise<void>) => Promise<T>) => Promise<T>} locked
+ *   held throws if another process would not wait any more
  */
 
 /** @param {string} name @returns {Promise<Store>} */
@@ -319,8 +379,13 @@ async function openDatabase(name) {
     change(transaction.objectStore("drafts"));
   });
   return {
-    read: (key) => result(drafts().get(key)),
-    all: () => result(drafts().getAll()),
+    key: (name) => name,
+    keys: async () => /** @type {string[]} */ (await result(drafts().getAllKeys())),
+    async read(key) {
+      const text = await result(drafts().get(key));
+      return text === undefined ? undefined : { text, tried: Math.random() };
+    },
+    touch: async () => {},
     write: (key, text) => change((drafts) => drafts.put(text, key)),
     remove: (key) => change((drafts) => drafts.delete(key)),
     async locked(key, { patience = 0, signal }, work) {
@@ -337,7 +402,7 @@ async function openDatabase(name) {
       try {
         return await navigator.locks.request(`storefront ${name} ${key}`, { signal: end.signal }, () => {
           waited();
-          return work();
+          return work(async () => void (await result(drafts().count()))); // unless the database was deleted
         });
       } finally {
         waited();
@@ -347,105 +412,167 @@ async function openDatabase(name) {
 }
 
 /** A folder on a local disk. Node.js has no locks of files that go with their process, but a listening socket
- * does. A process listens on a socket in the folder, and claims a name with a file that has the socket's name
- * in it. It has the name if it then sees no claim of another socket that answers: of two processes, at least
- * the later one sees the other's.
+ * does. While a process has names, it listens on a socket in the folder, and claims each with a file that has
+ * the socket's name in its own. It has the name if it then sees no other claim whose socket answers: of two, at
+ * least the later one sees the other's.
  * @param {string} folder @param {typeof process.getBuiltinModule} node @returns {Promise<Store>} */
 async function openFolder(folder, node) {
-  const { openSync, renameSync, promises: fs } = node("node:fs");
+  const { constants, renameSync, promises: fs } = node("node:fs");
   const { createServer, connect } = node("node:net");
   const { resolve, dirname, join } = node("node:path");
   folder = resolve(folder);
   const locks = join(folder, "locks");
-  await fs.mkdir(locks, { recursive: true, mode: 0o700 });
+  // The path of a socket has some 100 bytes at most. Linux has a short one for every open folder.
+  const linux = process.platform === "linux";
+  if (!linux && locks.length > 60) throw new Error(`the path ${locks} is too long`);
+  /** @param {number} ms */
+  const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+  /** @param {string} path @param {string | number} [flags] */
+  const open = async (path, flags) => {
+    for (let left = 600; ; left--) {
+      try {
+        return await fs.open(path, flags, 0o600);
+      } catch (/** @type {any} */ err) {
+        if (err.code !== "EMFILE" || left === 0) throw err;
+      }
+      await sleep(100); // until this process has fewer files and connections open
+    }
+  };
   /** @param {string} path */
   const flush = async (path) => {
-    const file = await fs.open(path);
+    const file = await open(path);
     await file.sync().finally(() => file.close());
   };
+  await fs.mkdir(folder, { recursive: true, mode: 0o700 });
   await flush(dirname(folder));
 
-  // The path of a socket has some 100 bytes at most.
-  const fd = openSync(locks, "r");
-  const near = process.platform === "linux" ? `/proc/self/fd/${fd}` : locks;
-  if (near.length > 60) throw new Error(`the path ${locks} is too long`);
-  const id = random(16);
-  const server = createServer((socket) => socket.destroy()).unref();
-  await new Promise((done, fail) => {
-    const path = join(near, `${id}.tmp`);
-    server.once("error", fail).listen({ path, exclusive: true }, () => done(undefined));
-  });
-  renameSync(join(locks, `${id}.tmp`), join(locks, `${id}.sock`)); // now it listens
-
-  /** @param {string} file @returns {Promise<boolean>} */
-  const answers = (file) => new Promise((done) => {
-    const socket = connect(join(near, file));
+  /** @param {string} path @returns {Promise<boolean>} */
+  const answers = (path) => new Promise((done) => {
+    const socket = connect(path);
     const end = (/** @type {boolean} */ alive) => (socket.destroy(), done(alive));
     socket.once("connect", () => end(true));
     socket.once("error", (/** @type {any} */ err) => end(!["ECONNREFUSED", "ENOENT"].includes(err.code)));
   });
-  /** @param {string} path */
-  const remove = (path) => fs.rm(path, { force: true });
-  for (const file of await fs.readdir(locks)) {
-    if (file.endsWith(".sock") && !(await answers(file))) await remove(join(locks, file));
-  }
+  /** @param {string} file */
+  const remove = (file) => fs.rm(join(locks, file), { force: true });
+  /** Calls use with a path of the folder of the locks.
+   * @template T @param {(near: string) => Promise<T>} use */
+  const nearLocks = async (use) => {
+    await fs.mkdir(locks, 0o700).catch((err) => {
+      if (err.code !== "EEXIST") throw err;
+    });
+    const dir = await open(locks);
+    return use(linux ? `/proc/self/fd/${dir.fd}` : locks).finally(() => dir.close());
+  };
+  const listen = () => {
+    const id = random(16), server = createServer((socket) => socket.destroy()).unref();
+    const ready = nearLocks(async (near) => {
+      await new Promise((done, fail) => {
+        const path = join(near, `${id}.tmp`);
+        server.on("error", fail).listen({ path, exclusive: true }, () => done(undefined));
+      });
+      renameSync(join(near, `${id}.tmp`), join(near, `${id}.sock`)); // now it listens
+      return fs.lstat(join(near, `${id}.sock`), { bigint: true });
+    });
+    return { id, server, ready, claims: 0 };
+  };
+  /** @type {ReturnType<typeof listen> | undefined} */
+  let listener; // of new claims
+  /** Claims a name, and returns nothing if another has it. Whatever fails, the name is free again: what the
+   * folder keeps of a claim means nothing once its socket is closed.
+   * @param {string} name */
+  const claim = async (name) => {
+    const own = listener ??= listen();
+    own.claims++;
+    const prefix = `${encodeURIComponent(name)}.`;
+    const file = `${prefix}${random(8)}.${own.id}.claim`;
+    /** @type {import("node:fs").BigIntStats | undefined} */
+    let socket;
+    let claimed = false, fault = false;
+    const release = async () => {
+      await remove(file).catch(() => (fault = true));
+      own.claims--;
+      if (listener === own && (fault || own.claims === 0)) listener = undefined;
+      if (own.claims > 0) return;
+      own.server.close();
+      await remove(`${own.id}.sock`).catch(() => {});
+    };
+    // Whether the claim is where others look: the folder may have been moved or replaced.
+    const seen = async () => {
+      const now = await fs.lstat(join(locks, `${own.id}.sock`), { bigint: true }).catch(() => undefined);
+      const there = await fs.lstat(join(locks, file)).catch(() => undefined);
+      fault ||= !there || now?.ino !== socket?.ino || now?.dev !== socket?.dev;
+      return !fault;
+    };
+    const held = async () => {
+      if (!(await seen())) throw new Unknown(`the claim of ${name} has gone from the folder of the journal`);
+    };
+    try {
+      socket = await own.ready;
+      claimed = await nearLocks(async (near) => {
+        await fs.writeFile(join(near, file), "");
+        for (const other of await fs.readdir(near)) {
+          const id = /^[0-9a-f]{16}\.([0-9a-f]{32})\.claim$/.exec(other.slice(prefix.length))?.[1];
+          if (!id || other === file || !other.startsWith(prefix)) continue;
+          if (await answers(join(near, `${id}.sock`))) return false;
+          await remove(other);
+          await remove(`${id}.sock`);
+        }
+        return seen();
+      });
+      return claimed ? { held, release } : undefined;
+    } catch (/** @type {any} */ err) {
+      fault = !socket || err.code !== "EMFILE";
+      if (err.code === "EMFILE") return undefined; // so many orders are on their way in this process
+      throw err;
+    } finally {
+      if (!claimed) await release();
+    }
+  };
 
   /** @param {string} name */
-  const path = (name) => join(folder, `${encodeURIComponent(name)}.json`);
-  /** @param {string} path @returns {Promise<string | undefined>} */
-  const read = (path) => fs.readFile(path, "utf8").catch((err) => {
-    if (err.code !== "ENOENT") throw err;
-    return undefined;
-  });
-  /** @type {Set<string>} */
-  const held = new Set();
+  const key = (name) => `${encodeURIComponent(name)}.json`;
   /** @param {string} name */
-  const claim = (name, of = id) => join(locks, `${encodeURIComponent(name)}.${of}.claim`);
-  /** @param {string} name */
-  const release = async (name) => {
-    await remove(claim(name));
-    held.delete(name);
-  };
-  /** @param {string} name */
-  const take = async (name) => {
-    if (held.has(name)) return false;
-    held.add(name);
-    await fs.writeFile(claim(name), "");
-    for (const file of await fs.readdir(locks)) {
-      const other = /\.([0-9a-f]{32})\.claim$/.exec(file)?.[1];
-      if (!other || other === id || join(locks, file) !== claim(name, other)) continue;
-      if (await answers(`${other}.sock`)) {
-        await release(name);
-        return false;
-      }
-      await remove(join(locks, file));
-    }
-    return true;
-  };
+  const path = (name) => join(folder, key(name));
   return {
-    read: (name) => read(path(name)),
-    async all() {
-      const files = (await fs.readdir(folder)).filter((file) => file.endsWith(".json")).sort();
-      const texts = await Promise.all(files.map((file) => read(join(folder, file))));
-      return texts.filter((text) => text !== undefined);
+    key,
+    keys: async () => (await fs.readdir(folder)).filter((file) => file.endsWith(".json")).sort(),
+    async read(key) {
+      // A pipe would be waited for.
+      const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
+      const file = await open(join(folder, key), flags).catch((err) => {
+        if (err.code !== "ENOENT") throw err;
+        return undefined;
+      });
+      if (!file) return undefined;
+      try {
+        const info = await file.stat();
+        if (!info.isFile() || info.size > MOST) throw new Error("this is no file, or a long one");
+        const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.readFile());
+        return { text, tried: info.mtimeMs > Date.now() ? 0 : info.mtimeMs };
+      } finally {
+        await file.close();
+      }
     },
     async write(name, text) {
-      const file = await fs.open(`${path(name)}.tmp`, "w", 0o600);
+      const file = await open(`${path(name)}.tmp`, "w");
       await file.writeFile(text).then(() => file.sync()).finally(() => file.close());
       await fs.rename(`${path(name)}.tmp`, path(name));
       await flush(folder);
     },
     async remove(name) {
-      await remove(path(name));
+      await fs.rm(path(name), { force: true });
       await flush(folder);
     },
+    touch: (name) => fs.utimes(path(name), new Date(), new Date()),
     async locked(name, { patience = 0, signal }, work) {
       const end = now() + patience;
-      while (!(await take(name))) {
+      let claimed;
+      while (!(claimed = await claim(name))) {
         if (signal?.aborted || now() > end) throw new Unknown(`another process is sending ${name}`);
-        await new Promise((done) => setTimeout(done, 50 + 200 * Math.random()));
+        await sleep(50 + 200 * Math.random());
       }
-      return work().finally(() => release(name));
+      return work(claimed.held).finally(claimed.release);
     },
   };
 }
@@ -457,6 +584,7 @@ class Answer {
     this.status = status;
     this.headers = headers;
     this.text = text;
+    this.asker = ""; // the headers of the program with which it was asked for
     /** @type {any} */
     this.object = undefined;
     try {
@@ -512,6 +640,13 @@ class Pauses {
 function random(bytes) {
   const chosen = crypto.getRandomValues(new Uint8Array(bytes));
   return Array.from(chosen, (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/** Throws if a text has half a surrogate pair, which JSON and UTF-8 cannot say.
+ * @param {string} text */
+function check(text) {
+  if (/\p{Cs}/u.test(text)) throw new RangeError(`${JSON.stringify(text)} is no text`);
+  return text;
 }
 
 function now() {
