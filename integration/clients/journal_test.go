@@ -182,21 +182,30 @@ func TestJournalOfSeveralProcesses(t *testing.T) {
 		var store storefront.MemStore
 		service := storefront.New(&store)
 		var mu sync.Mutex
-		sending, held := map[string]int{}, ""
-		arrived, killed := make(chan bool), make(chan bool)
+		sending, held, killed := map[string]int{}, "", false
+		arrived := make(chan bool)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			key := r.Header.Get("Idempotency-Key")
 			mu.Lock()
 			sending[key]++
-			n, first := sending[key], len(sending) == 1
+			n := sending[key]
+			if held == "" {
+				held = key
+				close(arrived)
+			}
+			hold := key == held && !killed
 			mu.Unlock()
 			if n > 1 {
 				t.Errorf("the draft with the key %s is sent by two processes at the same time", key)
 			}
-			if first {
-				held = key
-				close(arrived)
-				<-killed // with its request, which has not reached the service
+			if hold { // it does not reach the service, also if it is tried again after its time limit
+				io.Copy(io.Discard, r.Body) // after which the server sees that the client has gone
+				<-r.Context().Done()
+				mu.Lock()
+				if !killed {
+					sending[key]--
+				}
+				mu.Unlock()
 				return
 			}
 			time.Sleep(20 * time.Millisecond) // in which another may come
@@ -228,10 +237,9 @@ func TestJournalOfSeveralProcesses(t *testing.T) {
 					ids[i][item] = got.ID
 					if item == "g" && i == 0 {
 						mu.Lock()
-						sending[held]--
+						killed, sending[held] = true, 0
 						mu.Unlock()
 						victim.kill()
-						close(killed)
 					}
 				}
 			})
