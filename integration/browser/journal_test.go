@@ -2,6 +2,7 @@ package browser
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -81,5 +82,51 @@ func TestJournalOfAPage(t *testing.T) {
 	p.want("the drafts then", eval[[]string](p, `opened.then((journal) => journal.pending())`), []string{})
 	if created := store.Orders(); len(created) != 1 || created[0].ID != id || requests.Load() != 2 {
 		t.Errorf("it has the order %s; there are %v", id, created)
+	}
+}
+
+// A product that one account has read is not what another gets, not even out of the browser's cache.
+func TestProductOfAPageIsNotAnothers(t *testing.T) {
+	source := must.Get(os.ReadFile("../../clients/javascript/storefront.mjs"))(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, `<link rel=icon href="data:,"><script type=module>
+				import { Shop } from "/storefront.mjs";
+				globalThis.shops = [0, 10].map((remember) => new Shop(location.origin, { remember }));
+				globalThis.read = async (shop, account) => {
+					document.cookie = `+"`account=${account}`"+`;
+					return (await shop.product("teapot", { maxAge: 3600 })).name;
+				};</script>`)
+		case "/storefront.mjs":
+			w.Header().Set("Content-Type", "text/javascript")
+			w.Write(source)
+		default:
+			cookie := must.Get(r.Cookie("account"))(t)
+			tag := `"` + cookie.Value + `"`
+			w.Header().Set("ETag", tag)
+			w.Header().Set("Cache-Control", "private, max-age=60")
+			if r.Header.Get("If-None-Match") == tag {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			fmt.Fprintf(w, `{"id":"teapot","name":%q}`, cookie.Value)
+		}
+	}))
+	defer server.Close()
+	browser, err := chromium()
+	if err != nil {
+		need.Missing(t, need.Browser, err)
+	}
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	defer cancel()
+	must.OK(t, chromedp.Do(ctx)) // which must not have a time limit
+	p := &page{t: t, ctx: ctx}
+	p.send(chromedp.Navigate(server.URL))
+	for _, shop := range []string{"shops[0]", "shops[1]"} {
+		for _, account := range []string{"ada", "grace", "grace", "ada"} {
+			p.want("the product's account", eval[string](p, fmt.Sprintf("read(%s, %q)", shop, account)), account)
+		}
 	}
 }

@@ -9,7 +9,8 @@
 //
 // or has an error, whose kind comes first. An order that has failed is gone on with if it comes again.
 // With JOURNAL, a folder, orders are placed through a journal, under their items; the list pending is
-// that of its drafts. With STEPS, a file, a line is added to it before each step with which the journal
-// writes, and the runner kills itself before the step whose number is in KILL. With SLEEPS, it does not
-// sleep between tries, but prints for how many seconds it would.
+// that of its drafts. STOREFRONT_PATIENCE is for how many seconds it goes on with an order. With STEPS,
+// a file, a line is added to it before each step with which the journal writes, and the runner kills
+// itself before the step whose number is in KILL. With SLEEPS, it does not sleep between tries, but
+// prints for how many seconds it would.
 package clients

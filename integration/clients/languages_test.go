@@ -33,17 +33,18 @@ type language struct {
 	opening                string   // what its journal does when it is opened
 	programs               []string // that it needs
 	interpreter            func() string
+	arguments              []string // of the interpreter
 }
 
 var languages = []language{
-	{"bash", "bash", ".sh", "", []string{"bash", "curl", "jq", "flock"}, is("bash")},
-	{"javascript", "js", ".mjs", "flush\n", []string{"node"}, is("node")},
-	{"python", "python", ".py", "flush\n", []string{"python3"}, python},
+	{"bash", "bash", ".sh", "", []string{"bash", "curl", "jq", "flock"}, is("bash"), nil},
+	{"javascript", "js", ".mjs", "flush\n", []string{"node"}, is("node"), nil},
+	{"python", "python", ".py", "flush\n", []string{"python3"}, python, nil},
 }
 
 // run returns the command of its runner.
 func (l language) run() []string {
-	return []string{l.interpreter(), "testdata/runners/run" + l.extension}
+	return slices.Concat([]string{l.interpreter()}, l.arguments, []string{"testdata/runners/run" + l.extension})
 }
 
 func is(name string) func() string { return func() string { return name } }
@@ -101,6 +102,7 @@ func (l language) start(t *testing.T, url string, env ...string) *runner {
 	r.in = must.Get(r.cmd.StdinPipe())(t)
 	out := must.Get(r.cmd.StdoutPipe())(t)
 	r.out = bufio.NewScanner(out)
+	r.out.Buffer(nil, 1<<20)
 	must.OK(t, r.cmd.Start())
 	t.Cleanup(r.end)
 	return r

@@ -5,7 +5,7 @@ import { appendFileSync, promises as fs } from "node:fs";
 import { createInterface } from "node:readline";
 import { Draft, Shop, StorefrontError } from "../../../../clients/javascript/storefront.mjs";
 
-const { JOURNAL, KILL, SLEEPS, STEPS, STOREFRONT_URL } = process.env;
+const { JOURNAL, KILL, SLEEPS, STEPS, STOREFRONT_PATIENCE, STOREFRONT_URL } = process.env;
 const say = (outcome) => console.log(JSON.stringify(outcome));
 
 if (STEPS) {
@@ -32,7 +32,9 @@ if (SLEEPS) {
   };
 }
 
-const shop = new Shop(STOREFRONT_URL, { remember: 10, headers: { "User-Agent": "storefront.mjs" } });
+const shop = new Shop(STOREFRONT_URL, {
+  remember: 10, patience: Number(STOREFRONT_PATIENCE ?? 12 * 3600), headers: { "User-Agent": "storefront.mjs" },
+});
 const journal = JOURNAL && (await shop.journal(JOURNAL));
 const drafts = new Map();
 

@@ -28,7 +28,8 @@ if "STEPS" in os.environ:
 if "SLEEPS" in os.environ:
     time.sleep = lambda seconds: say({"sleeps": seconds})
 
-shop = storefront.Shop(os.environ["STOREFRONT_URL"], remember=10)
+patience = float(os.environ.get("STOREFRONT_PATIENCE", storefront.PATIENCE))
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], remember=10, patience=patience)
 journal = shop.journal(os.environ["JOURNAL"]) if "JOURNAL" in os.environ else None
 drafts = {}
 

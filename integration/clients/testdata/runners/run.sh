@@ -34,6 +34,8 @@ while IFS= read -r ask; do
 		member='{id: $out | fromjson.id}' out=$(storefront order "$item" "$item" "$qty" 2>"$errors") || ok=''
 		[[ ! $ok || ${JOURNAL-} ]] || storefront forget "$item"
 	fi
-	[[ $ok ]] || member='{error: $error}'
-	jq -c --arg out "$out" --arg error "$(<"$errors")" ". + $member" <<<"$ask"
+	[[ $ok ]] || member='{error: ($error | rtrimstr("\n"))}'
+	cat "$errors" >&2
+	# Neither is an argument, which has 128 KiB at most.
+	jq -c --rawfile out <(printf '%s' "$out") --rawfile error "$errors" ". + $member" <<<"$ask"
 done

@@ -1,0 +1,372 @@
+package clients
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"example.com/storefront"
+	"example.com/storefront/internal/must"
+)
+
+// A folderShop counts the requests and, until it is told otherwise, is out of order.
+type folderShop struct {
+	*httptest.Server
+	store    storefront.MemStore
+	requests atomic.Int32
+	answer   atomic.Pointer[http.HandlerFunc]
+}
+
+func newFolderShop(t *testing.T) *folderShop {
+	s := new(folderShop)
+	s.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		(*s.answer.Load())(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *folderShop) answers(answer http.HandlerFunc) { s.answer.Store(&answer) }
+
+// order asks a runner for an order, and returns its error.
+func order(t *testing.T, r *runner, name string) (failed string) {
+	t.Helper()
+	got, _, err := r.ask(outcome{Item: name, Qty: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Error
+}
+
+// pending returns what a runner says.
+func pending(t *testing.T, r *runner) []string {
+	t.Helper()
+	got, _, err := r.ask(outcome{List: "pending"})
+	if err != nil || got.Error != "" {
+		t.Fatal(got.Error, err)
+	}
+	return got.IDs
+}
+
+// oneTry is for runners that send an order once.
+const oneTry = "STOREFRONT_PATIENCE=0"
+
+// What is in the folder of a journal, and none of its entries, stops no one, is named, and stays as it is.
+func TestJournalLeavesOutWhatIsNoEntry(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		order(t, r, "basket")
+		order(t, r, "m")
+		entry := string(must.Get(os.ReadFile(filepath.Join(dir, "m.json")))(t))
+		foreign := map[string]string{"empty.json": "", "._m.json": "\x00\x05\x16\x07\xff", "text.json": "not JSON\n",
+			"half.json": entry[:len(entry)/2], "other.json": `{"name":"other","version":"1.0.0"}`, "null.json": "null",
+			"list.json": "[1]", "deep.json": strings.Repeat("[", 1e5), "copy.json": entry,
+			"key.json":   strings.NewReplacer(`"m"`, `"key"`, `"key": "`, `"key": "é`, `"key":"`, `"key":"é`).Replace(entry),
+			"lines.json": "{\n\"name\": \"lines\"\n}", "notes.txt": "of others",
+			"number.json": strings.Replace(entry, `"m"`, `7`, 1)}
+		for name, text := range foreign {
+			must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		must.OK(t, os.Mkdir(filepath.Join(dir, "folder.json"), 0o700))
+		must.OK(t, os.Symlink("nowhere", filepath.Join(dir, "link.json")))
+		must.OK(t, exec.Command("mkfifo", filepath.Join(dir, "pipe.json")).Run())
+		must.OK(t, os.WriteFile(filepath.Join(dir, "long.json"), nil, 0o600))
+		must.OK(t, os.Truncate(filepath.Join(dir, "long.json"), 1<<40))
+		if got := pending(t, r); !slices.Equal(got, []string{"basket", "m"}) {
+			t.Errorf("its drafts are %q", got)
+		}
+		for _, name := range []string{"link", "pipe", "empty"} {
+			if failed := order(t, r, name); failed == "" || shop.requests.Load() != 2 {
+				t.Errorf("where there is another %s.json, it sends an order", name)
+			}
+		}
+		r.end()
+		for name, text := range foreign {
+			if got := string(must.Get(os.ReadFile(filepath.Join(dir, name)))(t)); got != text {
+				t.Errorf("%s has become %q", name, got)
+			}
+			if said := strings.Contains(r.stderr.String(), name); said != (name != "notes.txt") {
+				t.Errorf("it says something of %s: %v, in\n%s", name, said, &r.stderr)
+			}
+		}
+		for _, name := range []string{"folder.json", "link.json", "pipe.json", "long.json"} {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err != nil || !strings.Contains(r.stderr.String(), name) {
+				t.Errorf("%s: %v; it says\n%s", name, err, &r.stderr)
+			}
+		}
+	})
+}
+
+// A journal has more drafts than its process may open files, or give to another as arguments.
+func TestJournalHasManyDrafts(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		order(t, l.start(t, shop.URL, "JOURNAL="+dir, oneTry), "m")
+		entry := string(must.Get(os.ReadFile(filepath.Join(dir, "m.json")))(t))
+		const n = 1500
+		for i := range n - 1 {
+			name := fmt.Sprintf("basket-%0100d", i)
+			text := strings.Replace(entry, `"m"`, `"`+name+`"`, 1)
+			must.OK(t, os.WriteFile(filepath.Join(dir, name+".json"), []byte(text), 0o600))
+		}
+		limit := "-n 100"
+		if l.name == "bash" {
+			limit = "-s 512" // KB, and so 128 KB of arguments
+		}
+		limited := l
+		limited.interpreter = func() string { return "bash" }
+		limited.arguments = []string{"-c", `ulimit ` + limit + ` && exec "$@"`, "limited", l.interpreter()}
+		if got := pending(t, limited.start(t, shop.URL, "JOURNAL="+dir)); len(got) != n {
+			t.Errorf("it has %d drafts, want %d", len(got), n)
+		}
+	})
+}
+
+// Drafts at which a process always ends, such as by its supervisor, keep no other from being sent.
+func TestPendingDraftsTakeTurns(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		for _, name := range []string{"bad 1", "bad 2", "bad 3", "good", "well"} {
+			order(t, r, name)
+		}
+		r.end()
+		service := storefront.New(&shop.store)
+		var current atomic.Pointer[runner]
+		shop.answers(func(w http.ResponseWriter, req *http.Request) {
+			body, _ := io.ReadAll(req.Body)
+			if bytes.Contains(body, []byte("bad")) {
+				current.Load().kill()
+				return
+			}
+			req.Body = io.NopCloser(bytes.NewReader(body))
+			service.ServeHTTP(w, req)
+		})
+		for range 4 {
+			r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+			current.Store(r)
+			for _, name := range pending(t, r) {
+				if _, _, err := r.ask(outcome{Item: name, Qty: 2}); err != nil {
+					break
+				}
+			}
+		}
+		if created := shop.store.Orders(); len(created) != 2 {
+			t.Errorf("after 4 processes, of 2 drafts that do not fail, there are %v", created)
+		}
+	})
+}
+
+// A name that could not be locked is free again, for the same process too.
+func TestFailedLockLeavesTheNameFree(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		shop.answers(storefront.New(&shop.store).ServeHTTP)
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		order(t, r, "first") // so that it is open
+		lock := filepath.Join(dir, "teapot.lock")
+		if l.name == "javascript" {
+			lock = filepath.Join(dir, "locks")
+			must.OK(t, os.RemoveAll(lock))
+			must.OK(t, os.WriteFile(lock, nil, 0o600))
+		} else {
+			must.OK(t, os.Mkdir(lock, 0o700))
+		}
+		if failed := order(t, r, "teapot"); failed == "" {
+			t.Error("it has no lock, and sends")
+		}
+		must.OK(t, os.Remove(lock))
+		if failed := order(t, r, "teapot"); failed != "" {
+			t.Errorf("once nothing is wrong: %s", failed)
+		}
+	})
+}
+
+// moved moves a folder away and copies it back.
+func moved(t *testing.T, dir string) {
+	must.OK(t, os.Rename(dir, dir+".old"))
+	must.OK(t, exec.Command("cp", "-a", dir+".old", dir).Run())
+	must.OK(t, os.RemoveAll(dir+".old"))
+}
+
+// The folder of a journal is moved and copied back: those who open it then wait for the one who has it open.
+func TestFolderIsMovedBeforeAnOrder(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), filepath.Join(t.TempDir(), "drafts")
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		order(t, r, "first")
+		moved(t, dir)
+		other := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		service := storefront.New(&shop.store)
+		shop.answers(func(w http.ResponseWriter, req *http.Request) {
+			shop.answers(service.ServeHTTP)
+			before := shop.requests.Load()
+			if failed := order(t, other, "teapot"); failed == "" || shop.requests.Load() != before {
+				t.Errorf("while a process sends a draft, another does: %s", failed)
+			}
+			service.ServeHTTP(w, req)
+		})
+		if failed := order(t, r, "teapot"); failed != "" {
+			t.Error(failed)
+		}
+	})
+}
+
+// The folder of a journal is moved, or only its locks are removed, while an order is on its way: as others
+// do not see that, no more tries are sent.
+func TestFolderIsMovedDuringAnOrder(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, dir string){
+		"moved": moved,
+		"replaced": func(t *testing.T, dir string) {
+			must.OK(t, os.RemoveAll(dir))
+			must.OK(t, os.Mkdir(dir, 0o700))
+		},
+		"locks": func(t *testing.T, dir string) {
+			for _, file := range must.Get(filepath.Glob(filepath.Join(dir, "*lock*")))(t) {
+				must.OK(t, os.RemoveAll(file))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLanguages(t, func(t *testing.T, l language) {
+				shop, dir := newFolderShop(t), filepath.Join(t.TempDir(), "drafts")
+				r := l.start(t, shop.URL, "JOURNAL="+dir)
+				shop.answers(func(w http.ResponseWriter, req *http.Request) {
+					change(t, dir)
+					shop.answers(storefront.New(&shop.store).ServeHTTP)
+					w.WriteHeader(http.StatusServiceUnavailable)
+				})
+				if failed := order(t, r, "teapot"); !strings.Contains(failed, "Unknown") || shop.requests.Load() != 1 {
+					t.Errorf("with %d requests: %q, want one, and Unknown", shop.requests.Load(), failed)
+				}
+				if failed := order(t, r, "teapot"); failed != "" {
+					t.Errorf("asked again: %s", failed)
+				}
+			})
+		})
+	}
+}
+
+// What is no text is refused by whatever it is given to, before anything is kept or sent.
+func TestTextThatIsNone(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		runProgram(t, l, shop.URL, dir, map[string]string{
+			"bash": `
+				for ask in 'order x '$'tea\xffpot'' 2' 'order x '$'\xed\xa0\x80'' 2' 'order '$'\xff'' teapot 2' 'order '$'\xff' \
+					'forget '$'\xff' 'product '$'\xff'; do
+					bash storefront.sh $ask && echo "taken: $ask"
+				done; :`,
+			"javascript": `
+				import { Draft, Shop } from "./storefront.mjs";
+				const { JOURNAL, STOREFRONT_URL } = process.env;
+				const shop = new Shop(STOREFRONT_URL, { patience: 0, readPatience: 0 }), journal = await shop.journal(JOURNAL);
+				const kept = JSON.stringify(new Draft("teapot", 2));
+				for (const take of [
+					() => new Draft("tea\ud800pot", 2), () => journal.order("x", "\udfff", 2), () => journal.order("\ud800", "teapot", 2),
+					() => journal.read("\ud800"), () => journal.forget("\ud800"), () => shop.product("\ud800"),
+					() => Draft.from(JSON.parse(kept.replace("teapot", "\\\\ud800"))),
+					() => Draft.from(JSON.parse(kept.replace('"key":"', '"key":"\\ud800'))),
+					() => new Shop(STOREFRONT_URL, { headers: { Authorization: "\u20ac" } }),
+					() => new Shop(STOREFRONT_URL, { headers: () => ({ Authorization: "\ud800" }), patience: 0 }).order(new Draft("teapot", 2)),
+				]) await Promise.resolve().then(take).then(() => console.log("taken: " + take), () => {});`,
+			"python": `
+import os, storefront
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], patience=0, read_patience=0)
+journal = shop.journal(os.environ["JOURNAL"])
+kept = storefront.Draft("teapot", 2).to_json()
+signed_in = lambda value: storefront.Shop(shop.url, headers=lambda: {"Authorization": value}, patience=0)
+for i, take in enumerate([
+    lambda: storefront.Draft("tea\udcffpot", 2), lambda: journal.order("x", "\ud800", 2),
+    lambda: journal.order("\ud800", "teapot", 2), lambda: journal.read("\ud800"), lambda: journal.forget("\ud800"),
+    lambda: shop.product("\ud800"), lambda: storefront.Draft.from_json(kept.replace("teapot", "\\\\ud800")),
+    lambda: storefront.Draft.from_json(kept.replace('"key": "', '"key": "\\ud800')),
+    lambda: storefront.Shop(shop.url, headers={"Authorization": "\u20ac"}),
+    lambda: signed_in("\ud800").order(storefront.Draft("teapot", 2)),
+]):
+    try:
+        take()
+        print("taken:", i)
+    except ValueError:
+        pass`,
+		})
+		files := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
+		files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == "locks" })
+		if n := shop.requests.Load(); n > 0 || len(files) > 0 {
+			t.Errorf("%d requests were sent, and %q are kept", n, files)
+		}
+	})
+}
+
+// A product that one account has read is not what another gets, even if the shop has one weak tag for both.
+func TestProductIsNotAnothers(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		if l.name == "bash" {
+			return // it remembers nothing
+		}
+		shop := newFolderShop(t)
+		for _, tag := range []string{"", `W/"1"`, `"1"`} {
+			shop.answers(func(w http.ResponseWriter, r *http.Request) {
+				account := r.Header.Get("Authorization")
+				own := tag
+				if own == "" {
+					own = `"` + account + `"`
+				}
+				w.Header().Set("ETag", own)
+				w.Header().Set("Cache-Control", "private, max-age=60")
+				if r.Header.Get("If-None-Match") == own {
+					w.WriteHeader(http.StatusNotModified)
+					return
+				}
+				fmt.Fprintf(w, `{"id":"teapot","name":%q}`, account)
+			})
+			runProgram(t, l, shop.URL, "", map[string]string{
+				"javascript": `
+					import { Shop } from "./storefront.mjs";
+					let account = "";
+					const shop = new Shop(process.env.STOREFRONT_URL, { remember: 10, headers: () => ({ Authorization: account }) });
+					for (account of ["ada", "grace", "grace", "ada"]) {
+						const { name } = await shop.product("teapot", { maxAge: 3600 });
+						if (name !== account) console.log(account, "gets the product of", name);
+					}`,
+				"python": `
+import os, storefront
+account = ""
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], remember=10, headers=lambda: {"Authorization": account})
+for account in ["ada", "grace", "grace", "ada"]:
+    name = shop.product("teapot", max_age=3600)["name"]
+    if name != account:
+        print(account, "gets the product of", name)`,
+			})
+		}
+	})
+}
+
+// runProgram runs a program in a language, beside its client. It has to print nothing.
+func runProgram(t *testing.T, l language, url, journal string, programs map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	must.OK(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "clients", l.name))))
+	file := filepath.Join(dir, "program"+l.extension)
+	must.OK(t, os.WriteFile(file, []byte(programs[l.name]), 0o600))
+	cmd := exec.Command(l.interpreter(), file)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "STOREFRONT_URL="+url, "STOREFRONT_JOURNAL="+journal, "JOURNAL="+journal, oneTry)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if out, err := cmd.Output(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s\n%s", err, out, &stderr)
+	}
+}
