@@ -59,8 +59,13 @@ func (s *Store) Migrate(ctx context.Context) error {
 	db := s.database.Load()
 	isNew := slices.Contains(missing, "storefront_orders")
 	if isNew {
-		if err := s.isAlone(ctx); err != nil {
-			return err
+		if other := s.isAlone(ctx); other != nil {
+			// It may be this shop, which another Migrate has begun since.
+			missing, err = s.lookAtTables(ctx)
+			if err != nil || slices.Contains(missing, "storefront_orders") {
+				return other
+			}
+			isNew = false
 		}
 	}
 	// Statements that change nothing may wait for locks, too.

@@ -441,6 +441,36 @@ func TestMigrateBesideAnotherMigrate(t *testing.T) {
 	}
 }
 
+// Its tables are no other shop, although they were not there a moment before.
+func TestMigrateBesideOneThatIsFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, made := newFakeDB(postgres), false
+		f.catalog = func() (rows [][]driver.Value) {
+			if !made {
+				return nil
+			}
+			for column, kind := range map[string]string{"id": "text", "item": "text", "qty": "bigint", "created_ms": "bigint",
+				"scope": "bytea", "key_hash": "bytea", "fingerprint": "bytea"} {
+				rows = append(rows, []driver.Value{"storefront_orders", column, kind}, []driver.Value{"storefront_orders", column, "unique"})
+			}
+			return rows
+		}
+		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
+			switch {
+			case kindOf(query) == "TABLES" && !made:
+				return nil, stateError("42P01")
+			case strings.HasPrefix(query, "SELECT 'schema '"):
+				made = true
+				return [][]driver.Value{{"schema public"}}, nil
+			}
+			return nil, nil
+		}
+		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil || !made {
+			t.Errorf("Migrate returned %v; it asked for another shop: %t", err, made)
+		}
+	})
+}
+
 func TestMigrateWithoutTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeDB{before: func(context.Context, string) error { return stateError("42501") }}
