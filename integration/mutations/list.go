@@ -169,7 +169,7 @@ var mutations = []mutation{
 		"sqlstore", "Store.accept", "end = rollBackTo", "",
 		"TestFaultsOfAnyStatement"},
 	{"On SQLite, an order is acknowledged although its commit has failed",
-		"sqlstore", "serialCommit.run",
+		"sqlstore", "serialCommit.try",
 		"err := tx.commit(ctx); err != nil", "err := tx.commit(ctx); err != nil && false",
 		"TestFaultsOfAnyStatement"},
 	{"An order of a caller who has left is inserted",
