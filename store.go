@@ -11,7 +11,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -19,6 +18,7 @@ import (
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
 	"example.com/storefront/internal/ordered"
+	"example.com/storefront/internal/slots"
 )
 
 // Errors returned by a [Store]. The service matches them with [errors.Is], so a
@@ -355,11 +355,7 @@ type MemStore struct {
 	// panics, there is no order. It must not be changed after first use.
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
-	mu sync.Mutex // guards queue, and is never held for long
-	// The callers of enter, first come first served. The first, whose channel is nil or
-	// closed, holds the lock on the fields below; each other one waits for its channel. One
-	// channel for all would belong to the synctest bubble in which it was made.
-	queue []chan struct{}
+	lock slots.Slots // of the fields below
 
 	keys      map[[32]byte]int // the index of the order that was created with it
 	orders    [][]keyedOrder   // all of them, oldest first, in blocks: one slice would be copied as it grows
@@ -405,11 +401,10 @@ func (m *MemStore) GetProduct(ctx context.Context, id string) (Resource, error) 
 
 // CreateOrder implements [Store].
 func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Order) (Order, error) {
-	place, err := m.enter(ctx)
-	if err != nil {
+	if err := m.lock.Acquire(ctx); err != nil {
 		return Order{}, err
 	}
-	defer m.leave(place)
+	defer m.lock.Release()
 	now, digest := time.Now(), key.digest()
 	m.forgetKeys(now)
 	if i, ok := m.keys[digest]; ok {
@@ -427,38 +422,6 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 	}
 	m.record(keyedOrder{order, digest, key.Fingerprint, now})
 	return order, nil
-}
-
-// enter queues for the lock, which leave releases, and waits until ctx is done.
-func (m *MemStore) enter(ctx context.Context) (place chan struct{}, err error) {
-	m.mu.Lock()
-	if len(m.queue) > 0 {
-		place = make(chan struct{})
-	}
-	m.queue = append(m.queue, place)
-	m.mu.Unlock()
-	if place != nil {
-		select {
-		case <-place:
-		case <-ctx.Done():
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		m.leave(place)
-		return nil, err
-	}
-	return place, nil
-}
-
-// leave releases the lock, or gives up the wait for it.
-func (m *MemStore) leave(place chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	i := slices.Index(m.queue, place)
-	m.queue = slices.Delete(m.queue, i, i+1)
-	if i == 0 && len(m.queue) > 0 {
-		close(m.queue[0])
-	}
 }
 
 const ordersPerBlock = 128
@@ -489,8 +452,8 @@ func (m *MemStore) forgetKeys(now time.Time) {
 // Orders returns a copy of all orders, oldest first, for tests and for a look at a small
 // shop; to follow orders, use Accept. It waits for an Accept that is under way.
 func (m *MemStore) Orders() []Order {
-	place, _ := m.enter(context.Background())
-	defer m.leave(place)
+	m.lock.Acquire(context.Background())
+	defer m.lock.Release()
 	orders := make([]Order, m.count)
 	for i := range orders {
 		orders[i] = m.at(i).order

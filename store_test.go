@@ -211,8 +211,8 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	for _, c := range []*Collection{&m.Users, &m.Products, &m.Widgets} {
 		c.Put(MustResource("a", nil))
 	}
-	place, _ := m.enter(t.Context())
-	defer m.leave(place)
+	m.lock.Acquire(t.Context())
+	defer m.lock.Release()
 	users, _ := m.ListUsers(t.Context(), "", 9)
 	widgets, _ := m.ListWidgets(t.Context(), "", 9)
 	product, _ := m.GetProduct(t.Context(), "a")

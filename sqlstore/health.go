@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"example.com/storefront/internal/slots"
 )
 
 // A health records how the database has answered the calls of one kind: those that read,
@@ -22,7 +24,7 @@ type health struct {
 	// question returns the statement that asks whether the server can serve these calls.
 	question func(*statements) string
 
-	slots *slots // the connections that these calls may use at once; nil: any number
+	slots *slots.Slots // the connections that these calls may use at once; nil: any number
 
 	mu     sync.Mutex
 	asking *question // the one that is not answered yet, or nil

@@ -52,7 +52,7 @@ func (s *Store) session(ctx context.Context, w *watch) (context.Context, *sessio
 func (s *Store) openWith(ctx context.Context, w *watch, db *database, open opener) (
 	context.Context, *session, error) {
 	if w != nil && w.slots != nil {
-		if err := w.slots.take(ctx, s.ordersAtOnce); err != nil {
+		if err := w.slots.Acquire(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -83,7 +83,7 @@ func (c *session) end(err error) {
 		c.watch.note(c.began, c.store.now(), err)
 	}
 	if c.watch.slots != nil {
-		c.watch.slots.giveBack()
+		c.watch.slots.Release()
 	}
 }
 
@@ -328,7 +328,7 @@ func (c *connection) giveWay(ctx context.Context, w *watch) context.Context {
 	check = func() {
 		switch {
 		case c.accepting.Load() || running.Err() != nil:
-		case w.slots.wanted():
+		case w.slots.Wanted():
 			cancel()
 		default:
 			time.AfterFunc(c.store.jitter(long/8, long/4), check)
@@ -527,58 +527,4 @@ func (tx *connTx) rollBack(ctx context.Context) {
 	case <-late:
 	}
 	tx.until = ended
-}
-
-// slots limits how many calls do something at once, such as use the connections of orders. Those that wait
-// for a slot get one in the sequence of their arrival.
-type slots struct {
-	mu      sync.Mutex
-	used    int
-	waiting []chan struct{}
-}
-
-// take waits for a slot while most() slots are used. If most() is 0, there is no limit.
-func (s *slots) take(ctx context.Context, most func() int) error {
-	s.mu.Lock()
-	if limit := most(); limit == 0 || s.used < limit {
-		s.used++
-		s.mu.Unlock()
-		return nil
-	}
-	free := make(chan struct{})
-	s.waiting = append(s.waiting, free)
-	s.mu.Unlock()
-	select {
-	case <-free:
-		return nil
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	i := slices.Index(s.waiting, free)
-	if i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-	}
-	s.mu.Unlock()
-	if i < 0 {
-		s.giveBack() // giveBack has passed a slot on to this call in the same moment
-	}
-	return ctx.Err()
-}
-
-// wanted reports whether a call waits for a slot.
-func (s *slots) wanted() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.waiting) > 0
-}
-
-func (s *slots) giveBack() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.waiting) == 0 {
-		s.used--
-		return
-	}
-	close(s.waiting[0])
-	s.waiting = s.waiting[1:]
 }

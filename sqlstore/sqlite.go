@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/storefront/internal/batch"
+	"example.com/storefront/internal/slots"
 )
 
 // sqlite is the engine of SQLite, which lets one transaction write at a time: orders that share a commit
@@ -21,7 +22,7 @@ type sqlite struct {
 
 	// writing has one slot, for the call that writes. At the lock of SQLite, who asks at the right instant
 	// goes first, and some would wait for ever.
-	writing slots
+	writing slots.Slots
 
 	// date sets keyed_ms to the present time in up to a number of rows that have a key and no
 	// keyed_ms, as a release that does not know the column inserts them.
@@ -228,13 +229,11 @@ func (l *preparedLink) query(ctx context.Context, query string, args ...any) (*s
 	return statement.QueryContext(ctx, args...)
 }
 
-func oneWriter() int { return 1 }
-
 func (l *preparedLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	if err := l.writing.take(ctx, oneWriter); err != nil {
+	if err := l.writing.Acquire(ctx); err != nil {
 		return 0, err
 	}
-	defer l.writing.giveBack()
+	defer l.writing.Release()
 	conn, err := l.store.db.Conn(ctx)
 	if err != nil {
 		return 0, err
@@ -265,13 +264,13 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.writing.take(ctx, oneWriter); err != nil {
+	if err := l.writing.Acquire(ctx); err != nil {
 		return nil, err
 	}
 	var tx *sql.Tx
 	defer func() {
 		if tx == nil { // also if the driver panics
-			l.writing.giveBack()
+			l.writing.Release()
 		}
 	}()
 	if tx, err = l.store.db.BeginTx(ctx, nil); err != nil {
@@ -289,7 +288,7 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 
 type sqliteTx struct {
 	*sql.Tx
-	writing   *slots
+	writing   *slots.Slots
 	insertion func(ctx context.Context, args ...any) (sql.Result, error)
 }
 
@@ -306,7 +305,7 @@ func (tx *sqliteTx) isDemoted(error) bool                      { return false }
 func (tx *sqliteTx) commit(context.Context) error              { return tx.Commit() }
 
 func (tx *sqliteTx) rollBack(context.Context) {
-	defer tx.writing.giveBack()
+	defer tx.writing.Release()
 	tx.Rollback()
 }
 

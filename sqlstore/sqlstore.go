@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/slots"
 )
 
 // A Store is a [storefront.Store] in a SQL database. Make one with [New]. Its
@@ -104,7 +105,7 @@ func New(db *sql.DB, opts *Options) *Store {
 	s.server.Store(new(string))
 	s.reading.question = func(*statements) string { return `SELECT 1` }
 	s.ordering.question = func(st *statements) string { return st.write }
-	s.ordering.slots = new(slots)
+	s.ordering.slots = &slots.Slots{Limit: s.ordersAtOnce}
 	if opts != nil {
 		s.opts = *opts
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/storefront/internal/slots"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
@@ -18,7 +19,7 @@ import (
 // Who is next has the lock of a file beside the database until SQLite's lock is free. The kernel releases it
 // when a process ends. For one that is frozen while it is next, others wait no longer than patience, once.
 type writers struct {
-	next  chan struct{}             // has room for the one that is next here, or waits for the file's lock
+	next  slots.Slots               // of the one that is next here, or waits for the file's lock
 	file  *os.File                  // nil: of this process alone
 	asked atomic.Pointer[time.Time] // since when this process waits for the file's lock, or nil
 }
@@ -28,7 +29,7 @@ type writers struct {
 const patience = 4 * time.Second
 
 func newWriters(database string) *writers {
-	return &writers{next: make(chan struct{}, 1), file: openQueue(database)}
+	return &writers{file: openQueue(database)}
 }
 
 // write calls f, which asks for SQLite's lock and returns SQLITE_BUSY if it is not free. It calls it again
@@ -52,14 +53,10 @@ func (w *writers) enter(ctx context.Context) (leave func(), err error) {
 	if asked := w.asked.Load(); asked != nil && time.Since(*asked) > patience {
 		return func() {}, nil
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case w.next <- struct{}{}:
-	case <-timer.C:
-		return func() {}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if w.next.Acquire(patient) != nil {
+		return func() {}, ctx.Err()
 	}
 	if w.file == nil || lock(w.file, false) {
 		return w.leave, nil
@@ -74,15 +71,13 @@ func (w *writers) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case <-locked:
 		return w.leave, nil
-	case <-timer.C:
-	case <-ctx.Done():
-		err = ctx.Err()
+	case <-patient.Done():
 	}
 	go func() {
 		<-locked
 		w.leave()
 	}()
-	return func() {}, err
+	return func() {}, ctx.Err()
 }
 
 // leave lets the next one write.
@@ -90,7 +85,7 @@ func (w *writers) leave() {
 	if w.file != nil {
 		unlock(w.file)
 	}
-	<-w.next
+	w.next.Release()
 }
 
 // Close closes the file, which releases its lock, once no goroutine waits for that.
@@ -98,14 +93,12 @@ func (w *writers) Close() error {
 	if w.file == nil {
 		return nil
 	}
-	select {
-	case w.next <- struct{}{}: // for ever
+	if w.next.TryAcquire() { // for ever
 		return w.file.Close()
-	default:
-		go func() {
-			w.next <- struct{}{}
-			w.file.Close()
-		}()
-		return nil
 	}
+	go func() {
+		w.next.Acquire(context.Background())
+		w.file.Close()
+	}()
+	return nil
 }
