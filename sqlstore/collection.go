@@ -93,13 +93,3 @@ func (c Collection) Delete(ctx context.Context, ids ...string) error {
 	}
 	return nil
 }
-
-// exec runs a statement, again after an error that may pass, and returns how many rows it
-// affected the last time.
-func (s *Store) exec(ctx context.Context, query func(*statements) string, args ...any) (n int64, err error) {
-	err = s.retryWith(ctx, func(ctx context.Context, c *session) (err error) {
-		n, err = c.exec(ctx, query(c.database.sql()), args...)
-		return err
-	})
-	return n, err
-}

@@ -1,0 +1,182 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// ordersAtOnce returns how many connections orders may use at once: half of the pool, so
+// that reads go on while orders wait for a lock. 0 means any number.
+func (s *Store) ordersAtOnce() int {
+	most := s.db.Stats().MaxOpenConnections
+	return min(most, max(1, most/2))
+}
+
+// A connection is a link over one connection of the pool, which it holds for one try.
+type connection struct {
+	store   *Store
+	conn    *sql.Conn
+	monitor *monitor              // nil: nothing ends the try early
+	yield   func(err error) error // nil, or ends what giveWay has begun
+
+	until     <-chan struct{} // closes when conn can be given back; nil: it can be at once
+	closing   bool            // database/sql may be closing conn
+	inDriver  bool            // the driver has been called, and has not returned unless it panicked
+	answered  atomic.Bool     // the server has answered a statement of the try
+	accepting atomic.Bool     // Options.Accept has been called
+}
+
+func openConnection(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+	ctx, c, err := s.connection(ctx, w)
+	return ctx, c, err
+}
+
+// connection opens a link over one connection.
+func (s *Store) connection(ctx context.Context, w *watch) (trying context.Context, c *connection, err error) {
+	c = &connection{store: s}
+	if w == nil {
+		if c.conn, err = s.connect(ctx); err != nil {
+			return nil, nil, err
+		}
+		return s.look(ctx, c)
+	}
+	// Connecting may take long, so w does not limit it. But before a driver hands out a
+	// connection of the pool, it may ask the server whether it is there, and get
+	// no answer.
+	if s.db.Stats().Idle > 0 {
+		trying, c.monitor = w.monitor(ctx, s, &c.answered)
+		if c.conn, err = s.connect(trying); err != nil {
+			return nil, nil, c.monitor.end(err)
+		}
+	} else {
+		if c.conn, err = s.connect(ctx); err != nil {
+			return nil, nil, err
+		}
+		trying, c.monitor = w.monitor(ctx, s, &c.answered)
+	}
+	s.stats.running.Add(1)
+	return s.look(trying, c)
+}
+
+// connect returns a connection, new or of the pool.
+func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil && err.Error() != "sql: database is closed" {
+		if _, ok := codeClass(err); !ok {
+			err = classified{err, lost} // no server was reached, or none that is the primary
+		}
+	}
+	return conn, err
+}
+
+// giveWay returns a ctx that is also done once an order has taken a quarter of Options.Timeout while
+// other orders wait for a connection, unless it has called Options.Accept. So the orders that wait for
+// locks do not keep all connections from those that need not wait.
+func (c *connection) giveWay(ctx context.Context, w *watch) context.Context {
+	if w == nil || w.slots == nil {
+		return ctx
+	}
+	running, cancel := context.WithCancel(ctx)
+	long := c.store.opts.Timeout / 4
+	var check func()
+	check = func() {
+		switch {
+		case c.accepting.Load() || running.Err() != nil:
+		case w.slots.Wanted():
+			cancel()
+		default:
+			time.AfterFunc(c.store.jitter(long/8, long/4), check)
+		}
+	}
+	timer := time.AfterFunc(long, check)
+	c.yield = func(err error) error {
+		timer.Stop()
+		if err != nil && ctx.Err() == nil && running.Err() != nil {
+			err = fmt.Errorf("sqlstore: the order gave up its connection to waiting orders: %w", err)
+			err = classified{err, conflict}
+		}
+		cancel()
+		return err
+	}
+	return running
+}
+
+func (c *connection) close(err error) error {
+	if c.yield != nil {
+		err = c.yield(err)
+	}
+	if c.monitor != nil {
+		c.store.stats.running.Add(-1)
+		err = c.monitor.end(err)
+	}
+	if c.until == nil {
+		c.release(err)
+		return err
+	}
+	go func() {
+		defer c.store.survive()
+		<-c.until
+		c.release(err)
+	}()
+	return err
+}
+
+// survive is deferred in goroutines of the store's that call the driver: nobody else would recover from its
+// panic, which no call waits for.
+func (s *Store) survive() {
+	if value := recover(); value != nil {
+		defer func() { recover() }() // nor from that of the Logger
+		s.opts.Logger.Error("the driver of the database has panicked",
+			slog.Any("error", fmt.Errorf("%v\n\n%s", value, debug.Stack())))
+	}
+}
+
+// release gives the connection back to the pool after a try that has ended with err.
+func (c *connection) release(err error) {
+	// A connection to a server that is no longer the primary may be in order, but must not go
+	// back to the pool. While database/sql ends the transaction of a ctx that is done, it may
+	// close conn, and conn.Raw, which drop calls, must not run; database/sql itself drops a
+	// connection that is not in order.
+	if class := classOf(err); (class == silent || class == notPrimary) && !c.closing {
+		c.store.drop(c.conn)
+	}
+	if !c.inDriver { // otherwise Close would wait for ever
+		c.conn.Close()
+	}
+}
+
+// drop closes a connection that must not go back to the pool.
+func (s *Store) drop(conn *sql.Conn) {
+	s.stats.dropped.Add(1)
+	conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+func (c *connection) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
+	c.call(func() { rows, err = c.conn.QueryContext(ctx, query, args...) })
+	return rows, err
+}
+
+// call calls f, which uses conn. If the driver panics in a query, database/sql keeps the connection.
+func (c *connection) call(f func()) {
+	c.inDriver = true
+	f()
+	c.inDriver = false
+}
+
+func (c *connection) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return rowsAffected(c.conn.ExecContext(ctx, query, args...))
+}
+
+// rowsAffected returns how many rows a statement affected whose connection is still held.
+func rowsAffected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
