@@ -69,14 +69,14 @@ func (c *concurrent) run(ctx context.Context, b *batch.Batch[*attempt]) {
 
 // commitBatch commits the orders of a batch, and reports whether any of them was sent.
 //
-// A commit that takes a quarter of Options.Timeout lets another one begin beside it, so
+// A commit that takes longer than times.commit lets another one begin beside it, so
 // that neither a lock on one of its keys nor a server that hangs holds up all orders that
 // wait. If it has several orders, it also ends then, and each of them is tried alone.
 func (c *concurrent) commitBatch(ctx context.Context, b *batch.Batch[*attempt]) (sent bool, err error) {
-	w, timeout := watchOf(c.store, b.Members), c.store.opts.Timeout
+	w, times := watchOf(c.store, b.Members), &c.store.times
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
+		ctx, cancel = context.WithTimeout(ctx, times.call)
 		defer cancel()
 	}
 	ctx, session, err := c.store.session(ctx, w)
@@ -84,7 +84,7 @@ func (c *concurrent) commitBatch(ctx context.Context, b *batch.Batch[*attempt]) 
 		return false, err
 	}
 	defer func() { err = session.close(err) }()
-	defer time.AfterFunc(timeout/4, b.HandOver).Stop()
+	defer time.AfterFunc(times.commit, b.HandOver).Stop()
 	if len(b.Members) == 1 {
 		out, err := insertWith(ctx, session, b.Members[0])
 		if err == nil {
@@ -93,7 +93,7 @@ func (c *concurrent) commitBatch(ctx context.Context, b *batch.Batch[*attempt]) 
 		return true, err
 	}
 	w.left.Store(true) // no need to give up the connection: the commit ends soon
-	ctx, cancel := context.WithTimeout(ctx, timeout/4)
+	ctx, cancel := context.WithTimeout(ctx, times.commit)
 	defer cancel()
 	// Two statements that insert the same keys in the same sequence do not deadlock. No two orders have
 	// the same key (see inFlight).

@@ -75,7 +75,7 @@ func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 	return conn, err
 }
 
-// giveWay returns a ctx that is also done once an order has taken a quarter of Options.Timeout while
+// giveWay returns a ctx that is also done once an order has kept its connection for times.keep while
 // other orders wait for a connection, unless it has called Options.Accept. So the orders that wait for
 // locks do not keep all connections from those that need not wait.
 func (c *connection) giveWay(ctx context.Context, w *watch) context.Context {
@@ -83,7 +83,7 @@ func (c *connection) giveWay(ctx context.Context, w *watch) context.Context {
 		return ctx
 	}
 	running, cancel := context.WithCancel(ctx)
-	long := c.store.opts.Timeout / 4
+	long := c.store.times.keep
 	var check func()
 	check = func() {
 		switch {

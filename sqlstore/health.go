@@ -46,17 +46,15 @@ func (h *health) note(began, now time.Duration, err error) {
 
 // isDown reports whether a call should give up early unless another call is answered.
 // Once tries have failed for as long as Options.Timeout, most calls need not wait as long
-// to learn the same. But finding that the database is back may take long, as where a driver
-// asks several servers in turn, so one call in each fortieth of Timeout gets all of its time. Of calls
-// that come one at a time, that would be each, so one in twice Timeout does.
-func (h *health) isDown(now, timeout time.Duration) bool {
+// to learn the same.
+func (h *health) isDown(now time.Duration, times *times) bool {
 	failing := time.Duration(h.failing.Load())
-	if failing == 0 || now-failing < timeout {
+	if failing == 0 || now-failing < times.call {
 		return false
 	}
-	every := timeout / 40
+	every := times.probe
 	if h.calls.Load() == 1 {
-		every = 2 * timeout
+		every = times.probeAlone
 	}
 	last := h.probed.Load()
 	return last != 0 && now-time.Duration(last) < every || !h.probed.CompareAndSwap(last, int64(now))
@@ -69,7 +67,7 @@ type watch struct {
 	left  atomic.Bool   // the call has given up a connection although the server is there
 }
 
-func (s *Store) newWatch(h *health) *watch { return &watch{health: h, limit: s.opts.Timeout / 5} }
+func (s *Store) newWatch(h *health) *watch { return &watch{health: h, limit: s.times.silence} }
 
 // A monitor ends one try if the server does not answer it.
 type monitor struct {

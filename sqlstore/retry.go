@@ -10,13 +10,6 @@ import (
 	"example.com/storefront"
 )
 
-// The first pause between two tries is at most minPause. The limit then doubles, up to
-// maxPause.
-const (
-	minPause = 2 * time.Millisecond
-	maxPause = 500 * time.Millisecond
-)
-
 // tries are the tries of one call, until a deadline.
 type tries struct {
 	store  *Store
@@ -98,7 +91,7 @@ func (s *Store) begin(ctx context.Context, deadline time.Time, h *health) (*call
 		return nil, fmt.Errorf("%w: %d calls are in progress", storefront.ErrUnavailable, s.opts.MaxCalls)
 	}
 	c := &call{caller: ctx, health: h, watch: s.newWatch(h)}
-	if h.isDown(s.now(), s.opts.Timeout) {
+	if h.isDown(s.now(), &s.times) {
 		c.watch.limit /= 4
 		ctx = c.giveUpEarly(ctx, s)
 	}
@@ -106,10 +99,10 @@ func (s *Store) begin(ctx context.Context, deadline time.Time, h *health) (*call
 	return c, nil
 }
 
-// giveUpEarly returns a ctx that is also done after a tenth of Options.Timeout if the database has
+// giveUpEarly returns a ctx that is also done after times.early if the database has
 // answered no call by then.
 func (c *call) giveUpEarly(ctx context.Context, s *Store) context.Context {
-	began, early := s.now(), s.opts.Timeout/10
+	began, early := s.now(), s.times.early
 	hoping, giveUp := context.WithCancel(ctx)
 	timer := time.AfterFunc(s.jitter(early, early+early/8), func() {
 		if time.Duration(c.health.answered.Load()) < began {

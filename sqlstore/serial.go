@@ -40,8 +40,8 @@ func (c *serial) run(ctx context.Context, b *batch.Batch[*attempt]) {
 	err = commit.run(ctx)
 }
 
-// A serialCommit commits the orders of a batch in one transaction. If it takes a quarter of
-// Options.Timeout, it commits those that are inserted by then, and the others wait for the next commit.
+// A serialCommit commits the orders of a batch in one transaction. If it takes
+// longer than times.commit, it commits those that are inserted by then, and the others wait for the next commit.
 type serialCommit struct {
 	*batch.Batch[*attempt]
 	store *Store
@@ -76,7 +76,7 @@ func (c *serialCommit) try(ctx context.Context, session *session) error {
 		return err
 	}
 	defer tx.rollBack(ctx)
-	c.until = time.Now().Add(c.store.opts.Timeout / 4)
+	c.until = time.Now().Add(c.store.times.commit)
 	outcomes := make([]outcome, len(c.Members))
 	anyCreated := false
 	for n, a := range c.Members {

@@ -31,6 +31,7 @@ type Store struct {
 	lookDue   atomic.Int64          // when the store looks at its tables again, as now returns it
 	flaw      atomic.Pointer[error] // what the last look has found wrong with them; nil: nothing
 	stats     counters
+	times     times
 	jitter    func(least, most time.Duration) time.Duration
 }
 
@@ -119,6 +120,7 @@ func New(db *sql.DB, opts *Options) *Store {
 	if s.opts.MaxCalls == 0 {
 		s.opts.MaxCalls = 1000
 	}
+	s.times = timesOf(s.opts.Timeout)
 	s.Users = Collection{s, "storefront_users"}
 	s.Products = Collection{s, "storefront_products"}
 	s.Widgets = Collection{s, "storefront_widgets"}

@@ -19,15 +19,11 @@ var uniqueColumns = map[string][]string{
 	"storefront_replays":  {"slot"},
 }
 
-// lookEvery is how often the store looks at its tables, and at the settings of its connections, while
-// orders come. What a promise rests on, such as a constraint, may be gone since the last time.
-const lookEvery = 15 * time.Second
-
 // lookAgain looks at the tables if that is due, and returns what is wrong with them. Of several calls, one
 // looks, and the others go by the last look.
 func (s *Store) lookAgain(ctx context.Context, w *watch, db *database) error {
 	due, now := s.lookDue.Load(), int64(s.now())
-	if now >= due && s.lookDue.CompareAndSwap(due, now+int64(5*time.Second)) {
+	if now >= due && s.lookDue.CompareAndSwap(due, now+int64(inspectOnce)) {
 		s.lookNow(ctx, w, db)
 	}
 	if flaw := s.flaw.Load(); flaw != nil {
@@ -36,11 +32,11 @@ func (s *Store) lookAgain(ctx context.Context, w *watch, db *database) error {
 	return nil
 }
 
-// lookNow looks at the tables, and at the settings of one connection. If the database does not answer within
-// a quarter of Options.Timeout, the next look is soon.
+// lookNow looks at the tables, and at the settings of one connection. If the database does not answer in time,
+// the next look is soon.
 func (s *Store) lookNow(ctx context.Context, w *watch, db *database) {
 	s.looked.forget()
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout/4)
+	ctx, cancel := context.WithTimeout(ctx, s.times.inspect)
 	defer cancel()
 	looking, c, err := s.connection(ctx, w)
 	if err == nil {
@@ -63,11 +59,11 @@ func (s *Store) lookNow(ctx context.Context, w *watch, db *database) {
 func (s *Store) noteLook(flaw error) {
 	if flaw != nil {
 		s.flaw.Store(&flaw)
-		s.lookDue.Store(int64(s.now() + time.Second))
+		s.lookDue.Store(int64(s.now() + inspectFlawed))
 		return
 	}
 	s.flaw.Store(nil)
-	s.lookDue.Store(int64(s.now() + lookEvery))
+	s.lookDue.Store(int64(s.now() + inspectEvery))
 }
 
 // lookAtTables is session.lookAtTables, over any connection.
@@ -84,7 +80,7 @@ func (s *Store) lookAtTables(ctx context.Context) (missing []string, err error) 
 //
 // Where the catalog may be wrong for a moment, what is wrong must stay.
 func (c *session) lookAtTables(ctx context.Context, st *statements) (missing []string, err error) {
-	pause := 20 * time.Millisecond
+	pause := inspectPause
 	for look := 0; ; look++ {
 		missing, err = c.lookOnce(ctx, st)
 		if len(missing) == 0 && err == nil || transient(err) || look == st.looksAgain {

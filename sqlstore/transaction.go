@@ -87,15 +87,15 @@ func (tx *connTx) endWith(ctx context.Context) func() {
 	}
 }
 
-// rollBack does not wait for a server that hangs for longer than ctx, or than a fifth of
-// Options.Timeout: the result of the call is known by then. The connection is given back when the
+// rollBack does not wait for a server that hangs for longer than ctx, or than
+// times.rollBack: the result of the call is known by then. The connection is given back when the
 // driver is done with it.
 func (tx *connTx) rollBack(ctx context.Context) {
 	ended, late := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer tx.cancel()
-		defer time.AfterFunc(tx.store.opts.Timeout/5, func() {
+		defer time.AfterFunc(tx.store.times.rollBack, func() {
 			tx.cancel()
 			close(late)
 		}).Stop()
