@@ -69,7 +69,7 @@ func (s *Store) check(ctx context.Context, c *session) error {
 		return unknown
 	}
 	if unknown == nil && last != nil && last.servers == now.servers &&
-		s.ordering.failed.Load() < int64(last.at) {
+		s.ordering.Failed() < last.at {
 		return nil
 	}
 	if _, err := c.exec(ctx, st.write); err != nil {

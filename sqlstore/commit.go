@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/watchdog"
 )
 
 // A state says what is known of an order.
@@ -32,7 +33,7 @@ type outcome struct {
 type attempt struct {
 	*proposal
 	ctx   context.Context // the caller's
-	watch *watch
+	watch *watchdog.Watch
 	outcome
 }
 
@@ -83,10 +84,10 @@ func fail(attempts []*attempt, err error, several bool) {
 }
 
 // watchOf returns the watch of a commit: that of the call, or a new one if several calls share it.
-func watchOf(s *Store, attempts []*attempt) *watch {
+func watchOf(attempts []*attempt) *watchdog.Watch {
 	w := attempts[0].watch
 	if len(attempts) > 1 {
-		w = s.newWatch(w.health)
+		w = w.Health.Watch()
 	}
 	return w
 }

@@ -73,10 +73,10 @@ func (c *concurrent) run(ctx context.Context, b *batch.Batch[*attempt]) {
 // that neither a lock on one of its keys nor a server that hangs holds up all orders that
 // wait. If it has several orders, it also ends then, and each of them is tried alone.
 func (c *concurrent) commitBatch(ctx context.Context, b *batch.Batch[*attempt]) (sent bool, err error) {
-	w, times := watchOf(c.store, b.Members), &c.store.times
+	w, times := watchOf(b.Members), &c.store.times
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, times.call)
+		ctx, cancel = context.WithTimeout(ctx, times.Call)
 		defer cancel()
 	}
 	ctx, session, err := c.store.session(ctx, w)
@@ -92,7 +92,7 @@ func (c *concurrent) commitBatch(ctx context.Context, b *batch.Batch[*attempt]) 
 		}
 		return true, err
 	}
-	w.left.Store(true) // no need to give up the connection: the commit ends soon
+	w.Keep() // no need to give up the connection: the commit ends soon
 	ctx, cancel := context.WithTimeout(ctx, times.commit)
 	defer cancel()
 	// Two statements that insert the same keys in the same sequence do not deadlock. No two orders have

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"example.com/storefront/internal/watchdog"
 )
 
 // ordersAtOnce returns how many connections orders may use at once: half of the pool, so
@@ -20,25 +22,24 @@ func (s *Store) ordersAtOnce() int {
 
 // A connection is a link over one connection of the pool, which it holds for one try.
 type connection struct {
-	store   *Store
-	conn    *sql.Conn
-	monitor *monitor              // nil: nothing ends the try early
-	yield   func(err error) error // nil, or ends what giveWay has begun
+	store *Store
+	conn  *sql.Conn
+	try   *watchdog.Try         // nil: nothing ends the try early
+	yield func(err error) error // nil, or ends what giveWay has begun
 
 	until     <-chan struct{} // closes when conn can be given back; nil: it can be at once
 	closing   bool            // database/sql may be closing conn
 	inDriver  bool            // the driver has been called, and has not returned unless it panicked
-	answered  atomic.Bool     // the server has answered a statement of the try
 	accepting atomic.Bool     // Options.Accept has been called
 }
 
-func openConnection(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+func openConnection(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
 	return ctx, c, err
 }
 
 // connection opens a link over one connection.
-func (s *Store) connection(ctx context.Context, w *watch) (trying context.Context, c *connection, err error) {
+func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (trying context.Context, c *connection, err error) {
 	c = &connection{store: s}
 	if w == nil {
 		if c.conn, err = s.connect(ctx); err != nil {
@@ -50,15 +51,15 @@ func (s *Store) connection(ctx context.Context, w *watch) (trying context.Contex
 	// connection of the pool, it may ask the server whether it is there, and get
 	// no answer.
 	if s.db.Stats().Idle > 0 {
-		trying, c.monitor = w.monitor(ctx, s, &c.answered)
+		trying, c.try = w.Try(ctx)
 		if c.conn, err = s.connect(trying); err != nil {
-			return nil, nil, c.monitor.end(err)
+			return nil, nil, c.endTry(err)
 		}
 	} else {
 		if c.conn, err = s.connect(ctx); err != nil {
 			return nil, nil, err
 		}
-		trying, c.monitor = w.monitor(ctx, s, &c.answered)
+		trying, c.try = w.Try(ctx)
 	}
 	s.stats.running.Add(1)
 	return s.look(trying, c)
@@ -78,8 +79,8 @@ func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 // giveWay returns a ctx that is also done once an order has kept its connection for times.keep while
 // other orders wait for a connection, unless it has called Options.Accept. So the orders that wait for
 // locks do not keep all connections from those that need not wait.
-func (c *connection) giveWay(ctx context.Context, w *watch) context.Context {
-	if w == nil || w.slots == nil {
+func (c *connection) giveWay(ctx context.Context, w *watchdog.Watch) context.Context {
+	if !c.store.isOrdering(w) {
 		return ctx
 	}
 	running, cancel := context.WithCancel(ctx)
@@ -88,7 +89,7 @@ func (c *connection) giveWay(ctx context.Context, w *watch) context.Context {
 	check = func() {
 		switch {
 		case c.accepting.Load() || running.Err() != nil:
-		case w.slots.Wanted():
+		case c.store.slots.Wanted():
 			cancel()
 		default:
 			time.AfterFunc(c.store.jitter(long/8, long/4), check)
@@ -111,9 +112,9 @@ func (c *connection) close(err error) error {
 	if c.yield != nil {
 		err = c.yield(err)
 	}
-	if c.monitor != nil {
+	if c.try != nil {
 		c.store.stats.running.Add(-1)
-		err = c.monitor.end(err)
+		err = c.endTry(err)
 	}
 	if c.until == nil {
 		c.release(err)
@@ -124,6 +125,14 @@ func (c *connection) close(err error) error {
 		<-c.until
 		c.release(err)
 	}()
+	return err
+}
+
+// endTry ends the watch of a try that has ended with err, and returns the error to go by.
+func (c *connection) endTry(err error) error {
+	if _, accepted := err.(acceptError); c.try.End(err != nil && !accepted) {
+		err = classified{fmt.Errorf("sqlstore: the database does not answer: %v", err), silent}
+	}
 	return err
 }
 

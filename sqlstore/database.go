@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"reflect"
 	"sync"
+
+	"example.com/storefront/internal/watchdog"
 )
 
 // A database is what the store has found out about its database.
@@ -14,9 +16,9 @@ type database struct {
 }
 
 // known returns what is known of the database. If that is nothing, it asks the database.
-func (s *Store) known(ctx context.Context, w *watch) (db *database, err error) {
+func (s *Store) known(ctx context.Context, w *watchdog.Watch) (db *database, err error) {
 	if db = s.database.Load(); db != nil {
-		if w != nil && w.health == &s.ordering {
+		if s.isOrdering(w) {
 			err = s.lookAgain(ctx, w, db)
 		}
 		return db, err

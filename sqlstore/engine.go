@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/watchdog"
 )
 
 // An engine is what the store leaves to one kind of database. Each has a file of its own, with its
@@ -31,7 +32,7 @@ type engine interface {
 
 	// open opens a link for one try. w, if it is not nil, ends a try that the server does not
 	// answer: then the ctx that open returns is done.
-	open(ctx context.Context, s *Store, w *watch) (context.Context, link, error)
+	open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error)
 
 	// newCommitter returns what commits the orders of s.
 	newCommitter(s *Store) committer

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/watchdog"
 )
 
 // mySQL is the engine of MySQL and MariaDB. Both know all of its statements but replace.
@@ -80,7 +81,7 @@ func (e *mySQL) server(ctx context.Context, conn *sql.Conn) (string, error) {
 
 // open opens a link over one connection. An order keeps it while it waits for a lock: the server goes on
 // with a statement after the caller has gone, and ends the wait after innodb_lock_wait_timeout.
-func (e *mySQL) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+func (e *mySQL) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
 	return ctx, mySQLLink{c}, err
 }
@@ -165,7 +166,7 @@ func (tx mySQLTx) commit(ctx context.Context) error {
 // mySQLGroup is the engine of a group with several primaries, which do not see each other's locks.
 type mySQLGroup struct{ *mySQL }
 
-func (e mySQLGroup) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+func (e mySQLGroup) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
 	return ctx, groupLink{mySQLLink{c}}, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/watchdog"
 )
 
 // A proposal is an order that a call proposes to create with a key.
@@ -112,7 +113,7 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 
 // commit commits the order of p, in an attempt that begins as pending or solo. If that is suspect, it
 // commits the order alone.
-func (s *Store) commit(ctx context.Context, w *watch, p *proposal, begins state) outcome {
+func (s *Store) commit(ctx context.Context, w *watchdog.Watch, p *proposal, begins state) outcome {
 	db, err := s.known(ctx, w)
 	if err != nil {
 		return outcome{err: err}
@@ -144,7 +145,7 @@ var errNeither = classified{
 // find returns the order that has the key of p, after an INSERT that failed with err or, if err is nil,
 // inserted nothing. A database may check other constraints before the key, and their errors do not
 // matter if the key is taken.
-func (s *Store) find(ctx context.Context, w *watch, p *proposal, err error) (r result) {
+func (s *Store) find(ctx context.Context, w *watchdog.Watch, p *proposal, err error) (r result) {
 	foundErr := s.with(ctx, w, func(ctx context.Context, c *session) (err error) {
 		r.order, r.fingerprint, err = c.database.find(ctx, c, p.hash)
 		return err

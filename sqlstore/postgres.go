@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"example.com/storefront/internal/watchdog"
 )
 
 // postgreSQL is the engine of PostgreSQL.
@@ -164,7 +166,7 @@ func (e *postgreSQL) server(ctx context.Context, conn *sql.Conn) (string, error)
 
 // open opens a link that an order gives up while others wait for one: PostgreSQL may let it wait for a
 // lock for ever.
-func (e *postgreSQL) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+func (e *postgreSQL) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
 	if err != nil {
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/watchdog"
 )
 
 // ListUsers implements [storefront.Store].
@@ -60,7 +61,7 @@ func (s *Store) read(ctx context.Context, n int, query func(*statements) string,
 	}
 }
 
-func (s *Store) readOnce(ctx context.Context, w *watch, n int, query func(*statements) string,
+func (s *Store) readOnce(ctx context.Context, w *watchdog.Watch, n int, query func(*statements) string,
 	asked func(id string) bool, args []any) (list []storefront.Resource, err error) {
 	ctx, c, err := s.session(ctx, w)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/watchdog"
 )
 
 // tries are the tries of one call, until a deadline.
@@ -74,53 +75,26 @@ func (s *Store) retry(ctx context.Context, deadline time.Time, try func(context.
 // A call is a call of a method of storefront.Store.
 type call struct {
 	*tries
-	caller context.Context
-	health *health
-	watch  *watch
-	giveUp func() // nil unless the call gives up early
+	watch *watchdog.Watch
 }
 
 // begin begins a call: at most MaxCalls at once, until the deadline, with less time while the database
 // is down.
-func (s *Store) begin(ctx context.Context, deadline time.Time, h *health) (*call, error) {
+func (s *Store) begin(ctx context.Context, deadline time.Time, h *watchdog.Health) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if h.calls.Add(1) > int64(s.opts.MaxCalls) {
-		h.calls.Add(-1)
+	if !h.Enter(s.opts.MaxCalls) {
 		return nil, fmt.Errorf("%w: %d calls are in progress", storefront.ErrUnavailable, s.opts.MaxCalls)
 	}
-	c := &call{caller: ctx, health: h, watch: s.newWatch(h)}
-	if h.isDown(s.now(), &s.times) {
-		c.watch.limit /= 4
-		ctx = c.giveUpEarly(ctx, s)
-	}
-	c.tries = s.newTries(ctx, deadline)
-	return c, nil
-}
-
-// giveUpEarly returns a ctx that is also done after times.early if the database has
-// answered no call by then.
-func (c *call) giveUpEarly(ctx context.Context, s *Store) context.Context {
-	began, early := s.now(), s.times.early
-	hoping, giveUp := context.WithCancel(ctx)
-	timer := time.AfterFunc(s.jitter(early, early+early/8), func() {
-		if time.Duration(c.health.answered.Load()) < began {
-			giveUp()
-		}
-	})
-	c.giveUp = func() {
-		timer.Stop()
-		giveUp()
-	}
-	return hoping
+	ctx, w := h.WatchCall(ctx)
+	return &call{s.newTries(ctx, deadline), w}, nil
 }
 
 // next is next of tries, and tells why a call gave up early.
 func (c *call) next(err error) error {
 	err = c.tries.next(err)
-	early := c.giveUp != nil && c.caller.Err() == nil && c.parent.Err() != nil
-	if err != nil && early && errors.Is(err, context.Canceled) {
+	if err != nil && c.watch.GaveUp() && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: the database has not answered for more than %v: %v",
 			storefront.ErrUnavailable, c.store.opts.Timeout, err)
 	}
@@ -130,8 +104,6 @@ func (c *call) next(err error) error {
 // end ends the call.
 func (c *call) end() {
 	c.cancel()
-	if c.giveUp != nil {
-		c.giveUp()
-	}
-	c.health.calls.Add(-1)
+	c.watch.Stop()
+	c.watch.Leave()
 }

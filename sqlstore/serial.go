@@ -51,7 +51,7 @@ type serialCommit struct {
 }
 
 func (c *serialCommit) run(ctx context.Context) (err error) {
-	ctx, session, err := c.store.session(ctx, watchOf(c.store, c.Members))
+	ctx, session, err := c.store.session(ctx, watchOf(c.Members))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"example.com/storefront/internal/watchdog"
 )
 
 // A session is a link that one try uses, and what it holds meanwhile.
@@ -16,18 +18,18 @@ type session struct {
 	link
 	database *database // nil: not known yet
 	store    *Store
-	watch    *watch
+	watch    *watchdog.Watch
 	began    time.Duration
 	caller   context.Context
 }
 
 // An opener is engine.open.
-type opener func(context.Context, *Store, *watch) (context.Context, link, error)
+type opener func(context.Context, *Store, *watchdog.Watch) (context.Context, link, error)
 
 // session opens a session with the database, and returns the ctx of its statements. It first finds out
 // which database that is, if that is not known yet. w, if it is not nil, ends a try that the server does
 // not answer, and records the outcome.
-func (s *Store) session(ctx context.Context, w *watch) (context.Context, *session, error) {
+func (s *Store) session(ctx context.Context, w *watchdog.Watch) (context.Context, *session, error) {
 	db, err := s.known(ctx, w)
 	if err != nil {
 		return nil, nil, err
@@ -36,10 +38,10 @@ func (s *Store) session(ctx context.Context, w *watch) (context.Context, *sessio
 }
 
 // openWith opens a session over the link that open opens.
-func (s *Store) openWith(ctx context.Context, w *watch, db *database, open opener) (
+func (s *Store) openWith(ctx context.Context, w *watchdog.Watch, db *database, open opener) (
 	context.Context, *session, error) {
-	if w != nil && w.slots != nil {
-		if err := w.slots.Acquire(ctx); err != nil {
+	if s.isOrdering(w) {
+		if err := s.slots.Acquire(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -67,15 +69,17 @@ func (c *session) end(err error) {
 		return
 	}
 	if c.caller.Err() != context.Canceled && err != errNoReturn {
-		c.watch.note(c.began, c.store.now(), err)
+		// An error that is not transient is an answer, too, and so is a conflict with another transaction.
+		class := classOf(err)
+		c.watch.Note(c.began, class < passing || class == conflict)
 	}
-	if c.watch.slots != nil {
-		c.watch.slots.Release()
+	if c.store.isOrdering(c.watch) {
+		c.store.slots.Release()
 	}
 }
 
 // with calls f with a session.
-func (s *Store) with(ctx context.Context, w *watch, f func(context.Context, *session) error) (err error) {
+func (s *Store) with(ctx context.Context, w *watchdog.Watch, f func(context.Context, *session) error) (err error) {
 	ctx, c, err := s.session(ctx, w)
 	if err != nil {
 		return err

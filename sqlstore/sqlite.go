@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/storefront/internal/slots"
+	"example.com/storefront/internal/watchdog"
 )
 
 // sqlite is the engine of SQLite, which lets one transaction write at a time: orders that share a commit
@@ -195,7 +196,7 @@ func (e *sqlite) forgetKeys(ctx context.Context, s *Store, before time.Time) (in
 }
 
 // open opens a link over any connection of the pool. Nothing ends a try early: a file does not fall silent.
-func (e *sqlite) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+func (e *sqlite) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	if w != nil {
 		s.stats.running.Add(1)
 	}
@@ -207,7 +208,7 @@ func (e *sqlite) open(ctx context.Context, s *Store, w *watch) (context.Context,
 type preparedLink struct {
 	*sqlite
 	store *Store
-	watch *watch
+	watch *watchdog.Watch
 }
 
 func (l *preparedLink) close(err error) error {

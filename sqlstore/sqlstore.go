@@ -10,6 +10,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/slots"
+	"example.com/storefront/internal/watchdog"
 )
 
 // A Store is a [storefront.Store] in a SQL database. Make one with [New]. Its
@@ -23,8 +24,9 @@ type Store struct {
 	server    atomic.Pointer[string]   // the name of the server that answered last; "": not known
 	inFlight  inFlight
 	made      time.Time
-	reading   health
-	ordering  health
+	reading   watchdog.Health
+	ordering  watchdog.Health
+	slots     slots.Slots             // the connections that orders may use at once
 	checked   atomic.Pointer[checked] // nil: the next Check writes
 	versioned atomic.Bool             // Check has read the version of the tables
 	looked    looked
@@ -102,9 +104,7 @@ func New(db *sql.DB, opts *Options) *Store {
 	}
 	s := &Store{db: db, made: time.Now().Add(-1), jitter: randomly}
 	s.server.Store(new(string))
-	s.reading.question = func(*statements) string { return `SELECT 1` }
-	s.ordering.question = func(st *statements) string { return st.write }
-	s.ordering.slots = &slots.Slots{Limit: s.ordersAtOnce}
+	s.slots.Limit = s.ordersAtOnce
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -121,6 +121,8 @@ func New(db *sql.DB, opts *Options) *Store {
 		s.opts.MaxCalls = 1000
 	}
 	s.times = timesOf(s.opts.Timeout)
+	s.watches(&s.reading, func(*statements) string { return `SELECT 1` })
+	s.watches(&s.ordering, func(st *statements) string { return st.write })
 	s.Users = Collection{s, "storefront_users"}
 	s.Products = Collection{s, "storefront_products"}
 	s.Widgets = Collection{s, "storefront_widgets"}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"example.com/storefront/internal/watchdog"
 )
 
 // uniqueColumns are the columns, by table, that the store relies on to have each value once.
@@ -21,7 +23,7 @@ var uniqueColumns = map[string][]string{
 
 // lookAgain looks at the tables if that is due, and returns what is wrong with them. Of several calls, one
 // looks, and the others go by the last look.
-func (s *Store) lookAgain(ctx context.Context, w *watch, db *database) error {
+func (s *Store) lookAgain(ctx context.Context, w *watchdog.Watch, db *database) error {
 	due, now := s.lookDue.Load(), int64(s.now())
 	if now >= due && s.lookDue.CompareAndSwap(due, now+int64(inspectOnce)) {
 		s.lookNow(ctx, w, db)
@@ -34,7 +36,7 @@ func (s *Store) lookAgain(ctx context.Context, w *watch, db *database) error {
 
 // lookNow looks at the tables, and at the settings of one connection. If the database does not answer in time,
 // the next look is soon.
-func (s *Store) lookNow(ctx context.Context, w *watch, db *database) {
+func (s *Store) lookNow(ctx context.Context, w *watchdog.Watch, db *database) {
 	s.looked.forget()
 	ctx, cancel := context.WithTimeout(ctx, s.times.inspect)
 	defer cancel()

@@ -1,12 +1,24 @@
 package sqlstore
 
-import "time"
+import (
+	"time"
+
+	"example.com/storefront/internal/watchdog"
+)
 
 // times are how long things may take. Most are parts of [Options].Timeout, so that whatever fails, a call has
 // time left to try again.
 type times struct {
-	// call is Timeout: a call, with all its tries and the pauses between them.
-	call time.Duration
+	// Call is Timeout: a call, with all its tries and the pauses between them.
+	//
+	// Silence is 1/5. Tries of a fifth and of two fifths fit into a call, and a pause of a server that is in
+	// order does not end one.
+	//
+	// Early is 1/10: enough for a call to try another server.
+	//
+	// Probe is 1/40, and ProbeAlone twice Timeout. Finding that the database is back may take long, as where
+	// a driver asks several servers in turn.
+	watchdog.Times
 
 	// commit is 1/4 of it, for a commit that orders share. Then the next commit begins beside it, and its
 	// orders are tried one by one: three quarters are left for them.
@@ -21,33 +33,21 @@ type times struct {
 
 	// rollBack is 1/5: the outcome of the call is known by then, and its caller waits.
 	rollBack time.Duration
-
-	// silence is 1/5: a server that answers nobody for so long is silent. Tries of a fifth, and of two
-	// fifths, fit into a call, and a pause of a server that is in order does not end one.
-	silence time.Duration
-
-	// early is 1/10, for a call while the database is down: it has time to try another server.
-	early time.Duration
-
-	// probe is 1/40. One call in so long has all of its time though the database is down, as finding that
-	// it is back may take long, as where a driver asks several servers in turn.
-	probe time.Duration
-
-	// probeAlone is twice Timeout. Of calls that come one at a time, each would be a probe.
-	probeAlone time.Duration
 }
 
 func timesOf(timeout time.Duration) times {
 	return times{
-		call:       timeout,
-		commit:     timeout / 4,
-		keep:       timeout / 4,
-		inspect:    timeout / 4,
-		rollBack:   timeout / 5,
-		silence:    timeout / 5,
-		early:      timeout / 10,
-		probe:      timeout / 40,
-		probeAlone: 2 * timeout,
+		Times: watchdog.Times{
+			Call:       timeout,
+			Silence:    timeout / 5,
+			Early:      timeout / 10,
+			Probe:      timeout / 40,
+			ProbeAlone: 2 * timeout,
+		},
+		commit:   timeout / 4,
+		keep:     timeout / 4,
+		inspect:  timeout / 4,
+		rollBack: timeout / 5,
 	}
 }
 

@@ -42,7 +42,9 @@ func (c *connection) beginTx(ctx context.Context) (*connTx, error) {
 		cancel()
 		return nil, err
 	}
-	c.answered.Store(true)
+	if c.try != nil {
+		c.try.Heard()
+	}
 	return &connTx{tx, c, cancel, false}, nil
 }
 

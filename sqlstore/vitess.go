@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/watchdog"
 )
 
 // vitess is the engine of MySQL servers behind vtgate, the server of Vitess, which divides the rows of the
@@ -71,7 +72,7 @@ func (e *vitess) server(context.Context, *sql.Conn) (string, error) { return "",
 
 func (e *vitess) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
-func (e *vitess) open(ctx context.Context, s *Store, w *watch) (context.Context, link, error) {
+func (e *vitess) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
 	return ctx, vitessLink{mySQLLink{c}, e}, err
 }
