@@ -10,34 +10,24 @@ import (
 	"example.com/storefront/internal/watchdog"
 )
 
-// A state says what is known of an order.
+// A state says what is known of an order after a try.
 type state int
 
 const (
-	pending state = iota // nothing: it waits for a commit, which it may share
-	solo                 // nothing: it waits for a commit of its own
-	suspect              // a shared commit has failed, perhaps because of this order
+	unknown state = iota // nothing: the try has failed
+	suspect              // a commit that it shared has failed, perhaps because of this order
 	created              // a commit of this call has created the order
 	taken                // its key has an order
-	refused              // Options.Accept has refused it, or ended its transaction
+	refused              // Options.Accept has refused it
+	endedTx              // the same, and Accept has ended the transaction, and so failed the commit
 )
 
-// An outcome is the state of an order after a commit. err is nil if the order is created or its key
+// An outcome is the state of an order after a try. err is nil if the order is created or its key
 // taken; otherwise it says why not.
 type outcome struct {
 	state state
 	err   error
 }
-
-// An attempt is an attempt to create an order in one commit, which sets its outcome when it ends.
-type attempt struct {
-	*proposal
-	ctx   context.Context // the caller's
-	watch *watchdog.Watch
-	outcome
-}
-
-func (a *attempt) isSolo() bool { return a.state == solo }
 
 // errNotAccepted stands for the error of an Accept that panicked.
 var errNotAccepted = errors.New("sqlstore: Accept has not returned")
@@ -54,12 +44,23 @@ func orPanic(err error, value any) error {
 	return err
 }
 
-// finish sets the outcomes of a commit that has succeeded, and counts the orders.
-func (s *Store) finish(attempts []*attempt, outcomes []outcome) {
+// settle sets the outcomes of a commit. If it has failed with err, outcomes has what is known of the first
+// proposals. If the fault may be that of one of several orders, all are suspects, except the order whose
+// Accept has ended the transaction. Nothing else sets an outcome.
+func (s *Store) settle(proposals []*proposal, outcomes []outcome, err error, several bool) {
 	n := 0
-	for i, a := range attempts {
-		a.outcome = outcomes[i]
-		if a.state == created {
+	for i, p := range proposals {
+		switch {
+		case err == nil:
+			p.outcome = outcomes[i]
+		case i < len(outcomes) && outcomes[i].state == endedTx:
+			p.outcome = outcome{refused, outcomes[i].err}
+		case several:
+			p.outcome = outcome{suspect, err}
+		default:
+			p.outcome = outcome{unknown, err}
+		}
+		if p.state == created {
 			n++
 		}
 	}
@@ -69,24 +70,10 @@ func (s *Store) finish(attempts []*attempt, outcomes []outcome) {
 	}
 }
 
-// fail sets the outcomes of a commit that has failed with err; nil does nothing. If the fault may be
-// that of one of several orders, all are suspects, except an order that Accept has decided.
-func fail(attempts []*attempt, err error, several bool) {
-	for _, a := range attempts {
-		if err == nil || a.state == refused {
-			continue
-		}
-		a.err = err
-		if several {
-			a.state = suspect
-		}
-	}
-}
-
 // watchOf returns the watch of a commit: that of the call, or a new one if several calls share it.
-func watchOf(attempts []*attempt) *watchdog.Watch {
-	w := attempts[0].watch
-	if len(attempts) > 1 {
+func watchOf(proposals []*proposal) *watchdog.Watch {
+	w := proposals[0].watch
+	if len(proposals) > 1 {
 		w = w.Health.Watch()
 	}
 	return w
@@ -95,19 +82,19 @@ func watchOf(attempts []*attempt) *watchdog.Watch {
 // mostShared is how many orders share a commit at most.
 const mostShared = 64
 
-// commitAccepted commits the order of an attempt with what Options.Accept does for it.
-func (s *Store) commitAccepted(ctx context.Context, c *session, a *attempt) (outcome, error) {
+// createAccepted creates the order of a proposal in a transaction, with what Options.Accept does for it.
+func (s *Store) createAccepted(ctx context.Context, c *session, p *proposal) (outcome, error) {
 	tx, err := c.begin(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer tx.rollBack(ctx) // in case of an error, or a panic of Accept
-	if err := a.ctx.Err(); err != nil {
-		return outcome{a.state, err}, nil
+	if err := p.ctx.Err(); err != nil {
+		return outcome{err: err}, nil
 	}
-	out, err := savedInsert(ctx, tx, a)
+	out, err := insertSaved(ctx, tx, p)
 	if err == nil && out.state == created {
-		out, err = s.accept(ctx, ctx, tx, a, func(accept func()) error { accept(); return nil })
+		out, err = s.accept(ctx, ctx, tx, p, func(accept func()) error { accept(); return nil })
 	}
 	if err == nil && out.state == created {
 		err = tx.commit(ctx)
@@ -115,15 +102,12 @@ func (s *Store) commitAccepted(ctx context.Context, c *session, a *attempt) (out
 	return out, err
 }
 
-// insertWith inserts the order of an attempt over a link or in a transaction.
-func insertWith(ctx context.Context, to interface {
-	insert(context.Context, *attempt) (int64, error)
-}, a *attempt) (outcome, error) {
-	inserted, err := to.insert(ctx, a)
+// inserted returns the outcome of an INSERT of one order that has inserted n rows.
+func inserted(n int64, err error) (outcome, error) {
 	switch {
 	case err != nil:
-		return outcome{state: a.state}, err
-	case inserted == 1:
+		return outcome{}, err
+	case n == 1:
 		return outcome{state: created}, nil
 	}
 	return outcome{state: taken}, nil
@@ -135,16 +119,16 @@ const (
 	rollBackTo = "ROLLBACK TO SAVEPOINT storefront_order"
 )
 
-// savedInsert inserts the order of an attempt after a savepoint, which stays only if the order is
+// insertSaved inserts the order of a proposal after a savepoint, which stays only if the order is
 // created. It returns an error only if tx cannot go on.
-func savedInsert(ctx context.Context, tx transaction, a *attempt) (outcome, error) {
+func insertSaved(ctx context.Context, tx transaction, p *proposal) (outcome, error) {
 	// The savepoint comes first: where Group Replication has made the transaction give way
 	// to one of another member, a savepoint would begin a new transaction, which would be
 	// committed.
 	if _, err := tx.exec(ctx, savepoint); err != nil {
 		return outcome{}, err
 	}
-	out, err := insertWith(ctx, tx, a)
+	out, err := inserted(tx.insert(ctx, p))
 	switch {
 	case transient(err):
 		return out, err
@@ -162,15 +146,14 @@ func savedInsert(ctx context.Context, tx transaction, a *attempt) (outcome, erro
 	return out, nil
 }
 
-// accept lets Options.Accept work for the order of an attempt, which is inserted after a savepoint, and
+// accept lets Options.Accept work for the order of a proposal, which is inserted after a savepoint, and
 // keeps or undoes both. accepting is the ctx of Accept, and call calls a function in the goroutine of
-// the attempt's caller. It returns an error only if tx cannot go on.
-func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attempt, call func(func()) error) (
-	outcome, error) {
-	out := outcome{state: a.state}
+// the call. It returns an error only if tx cannot go on.
+func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *proposal, call func(func()) error) (
+	out outcome, err error) {
 	accepted := errNotAccepted
 	if err := call(func() {
-		tx.accept(accepting, func(tx *sql.Tx) { accepted = s.opts.Accept(accepting, tx, a.key, a.order) })
+		tx.accept(accepting, func(tx *sql.Tx) { accepted = s.opts.Accept(accepting, tx, p.key, p.order) })
 	}); err != nil {
 		accepted = err // the caller has left
 	}
@@ -191,10 +174,10 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, a *attemp
 	case ended != nil && accepting.Err() != nil:
 		return out, accepting.Err()
 	case ended != nil:
-		a.outcome = outcome{refused, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on "+
+		out = outcome{endedTx, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on "+
 			"after Accept, which must not end it and must return the errors of its statements: %w (it "+
 			"returned %v)", ended, accepted)}}
-		return a.outcome, a.err
+		return out, out.err
 	case accepted == nil:
 		out.state = created
 	case accepting.Err() != nil && errors.Is(accepted, accepting.Err()):

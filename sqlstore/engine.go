@@ -56,11 +56,11 @@ type engine interface {
 	forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error)
 }
 
-// A committer commits orders in the way of its engine.
+// A committer creates orders in the way of its engine: it decides which of them share a commit.
 type committer interface {
-	// commit makes an attempt, and sets its outcome. If ctx is done before the attempt has ended,
-	// commit may return ctx.Err() and leave the attempt, which may go on.
-	commit(ctx context.Context, a *attempt) error
+	// create makes a try for the order of p, and settles it. If ctx is done before the try has ended,
+	// create may return ctx.Err() and leave the try, which may go on.
+	create(ctx context.Context, p *proposal) error
 }
 
 // A link sends statements to the database.
@@ -82,8 +82,8 @@ type link interface {
 type transaction interface {
 	exec(ctx context.Context, query string, args ...any) (int64, error)
 
-	// insert inserts the order of an attempt, and returns how many rows that were.
-	insert(ctx context.Context, a *attempt) (int64, error)
+	// insert inserts the order of a proposal, and returns how many rows that were.
+	insert(ctx context.Context, p *proposal) (int64, error)
 
 	// accept calls f, which may use the transaction until ctx is done.
 	accept(ctx context.Context, f func(*sql.Tx))
@@ -144,10 +144,10 @@ type statements struct {
 	// placed says that an INSERT of an order names its place.
 	placed bool
 
-	// insert inserts an order. If its key is taken, it inserts nothing or fails.
-	insert string
+	// insertOne inserts an order. If its key is taken, it inserts nothing or fails.
+	insertOne string
 
-	// returns says that insert returns the key_hash of the row that it has inserted.
+	// returns says that insertOne returns the key_hash of the row that it has inserted.
 	returns bool
 
 	// orderOf reads the order of a key, and its key_hash.
@@ -207,7 +207,7 @@ func (st *statements) forgetKeys(ctx context.Context, s *Store, before time.Time
 }
 
 // confirm is confirm of an engine with one primary, on which any refusal stands.
-func (st *statements) confirm(_ context.Context, _ *session, _ *attempt, refusal outcome) (outcome, error) {
+func (st *statements) confirm(_ context.Context, _ *session, _ *proposal, refusal outcome) (outcome, error) {
 	return refusal, nil
 }
 
@@ -285,9 +285,9 @@ func nameOf(ctx context.Context, conn *sql.Conn, query string) (name string, err
 // orderColumns are the columns of proposal.row.
 const orderColumns = `id, item, qty, created_ms, scope, key_hash, fingerprint`
 
-// insertOrders returns the statement that inserts n orders, whose arguments are those of row for each, where
+// insertion returns the statement that inserts n orders, whose arguments are those of row for each, where
 // keyed_ms has a default that the database computes.
-func (st *statements) insertOrders(n int) string {
+func (st *statements) insertion(n int) string {
 	columns, width := orderColumns, 7
 	if st.placed {
 		columns, width = orderColumns+`, place`, 8
@@ -295,20 +295,20 @@ func (st *statements) insertOrders(n int) string {
 	return `INSERT INTO ` + st.prefix + `storefront_orders (` + columns + `) VALUES ` + st.rows(n, width)
 }
 
-// insertOrder inserts the order of an attempt, and returns how many rows that were.
-func (st *statements) insertOrder(ctx context.Context, to sender, a *attempt) (n int64, err error) {
+// insert inserts the order of a proposal, and returns how many rows that were.
+func (st *statements) insert(ctx context.Context, to sender, p *proposal) (n int64, err error) {
 	if !st.returns {
-		return to.exec(ctx, st.insert, st.row(a.proposal)...)
+		return to.exec(ctx, st.insertOne, st.row(p)...)
 	}
 	var hash []byte
-	err = each(ctx, to, func() { n++ }, []any{&hash}, st.insert, st.row(a.proposal)...)
-	if err == nil && n > 0 && !bytes.Equal(hash, a.hash[:]) {
+	err = each(ctx, to, func() { n++ }, []any{&hash}, st.insertOne, st.row(p)...)
+	if err == nil && n > 0 && !bytes.Equal(hash, p.hash[:]) {
 		err = errOfAnother
 	}
 	return n, err
 }
 
-// row returns the arguments of insert.
+// row returns the arguments of insertOne.
 func (st *statements) row(p *proposal) []any {
 	row := p.row()
 	if st.placed {
@@ -317,10 +317,10 @@ func (st *statements) row(p *proposal) []any {
 	return row
 }
 
-// rowsOf returns the arguments of insertOrders for the orders of attempts.
-func (st *statements) rowsOf(attempts []*attempt) (args []any) {
-	for _, a := range attempts {
-		args = append(args, st.row(a.proposal)...)
+// rowsOf returns the arguments of insertion for the orders of proposals.
+func (st *statements) rowsOf(proposals []*proposal) (args []any) {
+	for _, p := range proposals {
+		args = append(args, st.row(p)...)
 	}
 	return args
 }

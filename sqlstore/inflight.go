@@ -25,10 +25,10 @@ type inFlight struct {
 
 // sameKey has the calls with one key: now is the try that is under way, or that its leader is about to
 // make, and next is the try of the calls that wait for now to end.
-type sameKey struct{ now, next *sharedTry }
+type sameKey struct{ now, next *flight }
 
-// A sharedTry is a try that calls share.
-type sharedTry struct {
+// A flight is a try that calls share.
+type flight struct {
 	waiters []*waiter     // in the sequence in which they came, without the leader
 	ended   chan struct{} // closed when result is set
 	result
@@ -55,13 +55,13 @@ type leader struct {
 	calls *inFlight
 	key   [sha256.Size]byte
 	same  *sameKey
-	try   *sharedTry
+	try   *flight
 }
 
-func newSharedTry() *sharedTry { return &sharedTry{ended: make(chan struct{})} }
+func newFlight() *flight { return &flight{ended: make(chan struct{})} }
 
 // add adds a waiter to a try.
-func (t *sharedTry) add(w *waiter) {
+func (t *flight) add(w *waiter) {
 	i, _ := slices.BinarySearchFunc(t.waiters, w.came, func(w *waiter, came uint64) int {
 		return cmp.Compare(w.came, came)
 	})
@@ -79,14 +79,14 @@ func (f *inFlight) join(ctx context.Context, key, fingerprint [sha256.Size]byte)
 			if f.keys == nil {
 				f.keys = make(map[[sha256.Size]byte]*sameKey)
 			}
-			same = &sameKey{now: newSharedTry()}
+			same = &sameKey{now: newFlight()}
 			f.keys[key] = same
 			f.mu.Unlock()
 			return result{}, &leader{f, key, same, same.now}
 		}
 		now := same.now
 		if same.next == nil {
-			same.next = newSharedTry()
+			same.next = newFlight()
 		}
 		next := same.next
 		if w.came == 0 {

@@ -59,7 +59,7 @@ func newMySQL(version string) *mySQL {
 			ON DUPLICATE KEY UPDATE number = number + 1`,
 		servers: `SELECT CONCAT_WS(' ', @@hostname, @@port)`,
 	}}
-	e.insert = e.insertOrders(1)
+	e.insertOne = e.insertion(1)
 	e.tables["storefront_replays"] = map[string]string{"slot": "int", "number": "bigint"}
 	// MySQL has deprecated VALUES() since 8.0.20, and MariaDB has nothing else. Both know a
 	// SELECT in place of the values, but it is slower, and MySQL then takes no more than
@@ -106,42 +106,42 @@ func (e *mySQL) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 	return order, fingerprint, err
 }
 
-func (e *mySQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
+func (e *mySQL) insertMany(ctx context.Context, c *session, proposals []*proposal) (
 	map[[sha256.Size]byte]bool, error) {
 	inserted := make(map[[sha256.Size]byte]bool)
-	return inserted, e.insertFree(ctx, c, attempts, inserted, func(hashes []any) (string, []any) {
+	return inserted, e.insertFree(ctx, c, proposals, inserted, func(hashes []any) (string, []any) {
 		return `SELECT key_hash FROM storefront_orders WHERE key_hash IN ` + e.rows(1, len(hashes)), hashes
 	})
 }
 
 // insertFree inserts all orders or, if any of their keys is taken, asks which are, by the statement that
-// lookUp returns, and inserts the others. It adds the keys to inserted. Neither MySQL nor MariaDB can do that
+// takenBy returns, and inserts the others. It adds the keys to inserted. Neither MySQL nor MariaDB can do that
 // in one statement: INSERT IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique column
 // for the key.
-func (e *mySQL) insertFree(ctx context.Context, c *session, attempts []*attempt,
-	inserted map[[sha256.Size]byte]bool, lookUp func(hashes []any) (string, []any)) error {
-	_, err := c.exec(ctx, e.insertOrders(len(attempts)), e.rowsOf(attempts)...)
+func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposal,
+	inserted map[[sha256.Size]byte]bool, takenBy func(hashes []any) (string, []any)) error {
+	_, err := c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
 	if classOf(err).isDuplicate() {
 		var hashes []any
-		for _, a := range attempts {
-			hashes = append(hashes, a.hash[:])
+		for _, p := range proposals {
+			hashes = append(hashes, p.hash[:])
 		}
-		query, args := lookUp(hashes)
-		taken, lookErr := c.hashes(ctx, attempts, query, args...)
+		query, args := takenBy(hashes)
+		taken, lookErr := c.hashes(ctx, proposals, query, args...)
 		if lookErr != nil {
 			return lookErr
 		}
-		attempts = slices.DeleteFunc(attempts, func(a *attempt) bool { return taken[a.hash] })
-		if len(attempts) == 0 {
+		proposals = slices.DeleteFunc(proposals, func(p *proposal) bool { return taken[p.hash] })
+		if len(proposals) == 0 {
 			return nil
 		}
-		_, err = c.exec(ctx, e.insertOrders(len(attempts)), e.rowsOf(attempts)...)
+		_, err = c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
 	}
 	if err != nil {
 		return err
 	}
-	for _, a := range attempts {
-		inserted[a.hash] = true
+	for _, p := range proposals {
+		inserted[p.hash] = true
 	}
 	return nil
 }
@@ -176,18 +176,18 @@ func (e mySQLGroup) newCommitter(s *Store) committer { return newConcurrent(s, e
 // confirm makes sure that the key of a refused order is free on all primaries: it commits a transaction
 // with the key's claim, which fails if another one has created an order with the key. If the order is
 // there, it takes the refusal back.
-func (e mySQLGroup) confirm(ctx context.Context, c *session, a *attempt, refusal outcome) (outcome, error) {
+func (e mySQLGroup) confirm(ctx context.Context, c *session, p *proposal, refusal outcome) (outcome, error) {
 	tx, err := c.begin(ctx)
 	if err != nil {
 		return refusal, err
 	}
 	defer tx.rollBack(ctx)
 	group := tx.(groupTx)
-	if err := group.claim(ctx, a); err != nil {
+	if err := group.claim(ctx, p); err != nil {
 		return refusal, err
 	}
 	var id string
-	row := group.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, a.hash[:])
+	row := group.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, p.hash[:])
 	switch err := row.Scan(&id); err {
 	case nil:
 		return outcome{state: taken}, nil
@@ -209,18 +209,18 @@ func (l groupLink) begin(ctx context.Context) (transaction, error) {
 // refuse an order that another primary is about to commit.
 type groupTx struct{ mySQLTx }
 
-func (tx groupTx) insert(ctx context.Context, a *attempt) (int64, error) {
-	if err := tx.claim(ctx, a); err != nil {
+func (tx groupTx) insert(ctx context.Context, p *proposal) (int64, error) {
+	if err := tx.claim(ctx, p); err != nil {
 		return 0, err
 	}
-	return tx.mySQLTx.insert(ctx, a)
+	return tx.mySQLTx.insert(ctx, p)
 }
 
 // claim writes a row that the key's number names, so that only one of two transactions of different
 // primaries with the key can commit.
-func (tx groupTx) claim(ctx context.Context, a *attempt) error {
+func (tx groupTx) claim(ctx context.Context, p *proposal) error {
 	// There are 65536 numbers, which few orders share, and find uses none of them.
-	_, err := tx.exec(ctx, numberRow, 256+int(a.hash[1])<<8+int(a.hash[2]))
+	_, err := tx.exec(ctx, numberRow, 256+int(p.hash[1])<<8+int(p.hash[2]))
 	return err
 }
 

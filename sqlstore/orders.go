@@ -13,12 +13,33 @@ import (
 	"example.com/storefront/internal/watchdog"
 )
 
-// A proposal is an order that a call proposes to create with a key.
+// The way of an order. At each station, what is still open is whether the order is there, and:
+//
+//	CreateOrder        who else sends the key: one call leads a flight for all
+//	createOnce         how many tries it takes, until the call's deadline
+//	tryOrder           which database this is, and whether the order may share a commit
+//	committer.create   with which orders: concurrent or serial
+//	batch.Queue.Do     when the commit begins, and in which goroutine
+//	run                what becomes of each order if the commit panics
+//	createBatch        over which connection; or createAlone, or serialCommit.transact, with Accept
+//	insert, insertMany by which statement of the engine: whose keys are free
+//	link, transaction  what the database does
+//
+// What has become of the order goes back as an outcome, which settle alone sets.
+
+// A proposal is an order that a call proposes to create with a key. It is the same in all tries of the call.
 type proposal struct {
 	key   storefront.IdempotencyKey
 	order storefront.Order
 	hash  [sha256.Size]byte // the column key_hash
+
+	ctx   context.Context // of the tries
+	watch *watchdog.Watch // of the call
+	alone bool            // it shares no commit, in no further try: one has failed, perhaps by its fault
+	outcome
 }
+
+func (p *proposal) isAlone() bool { return p.alone }
 
 // row returns the values of orderColumns.
 func (p *proposal) row() []any {
@@ -60,7 +81,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 }
 
 // createOnce creates the order of p, unless the key has one, which it returns then. No two
-// calls of the process run it for one key at the same time: lead is the place of this one.
+// calls of the process run it for one key at the same time: lead leads the flight of this one.
 func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal, lead *leader) (r result) {
 	defer func() { lead.end(r) }() // also if it panics
 	c, err := s.begin(ctx, deadline, &s.ordering)
@@ -68,26 +89,23 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 		return result{outcome: outcome{err: err}}
 	}
 	defer c.end()
-	begins := pending // how the next attempt begins
-	unknown := false  // whether an attempt may have created the order though its commit failed
-	missing := 0      // tries whose key was neither free nor taken
+	p.ctx, p.watch = c.ctx, c.watch
+	open := false // whether a try may have created the order though its commit failed
+	missing := 0  // tries whose key was neither free nor taken
 	// Trying again is safe, whatever became of the try before: if that one has
 	// created the order, this one finds it.
 	for {
-		out := s.commit(c.ctx, c.watch, p, begins)
+		out := s.tryOrder(p)
 		if out.state == created {
 			return result{p.order, p.key.Fingerprint, out}
-		}
-		if out.state == solo {
-			begins = solo
 		}
 		err := out.err
 		switch {
 		case out.state == refused:
 		case err != nil && (transient(err) || c.ctx.Err() != nil):
-			unknown = true
+			open = true
 		default:
-			found := s.find(c.ctx, c.watch, p, err)
+			found := s.find(p, err)
 			if found.err == nil {
 				return found
 			}
@@ -104,35 +122,34 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 		switch {
 		case decided && ctx.Err() == nil: // otherwise, Accept may have failed because ctx is done
 			return result{fingerprint: p.key.Fingerprint, outcome: outcome{refused, err}}
-		case !decided && unknown && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
+		case !decided && open && ctx.Err() == nil && !errors.Is(err, storefront.ErrUnavailable):
 			err = fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
 		}
 		return result{outcome: outcome{err: err}}
 	}
 }
 
-// commit commits the order of p, in an attempt that begins as pending or solo. If that is suspect, it
-// commits the order alone.
-func (s *Store) commit(ctx context.Context, w *watchdog.Watch, p *proposal, begins state) outcome {
-	db, err := s.known(ctx, w)
+// tryOrder makes a try for the order of p, in a shared commit or alone. If a shared one has failed, and may
+// have failed because of this order, it tries it alone.
+func (s *Store) tryOrder(p *proposal) outcome {
+	db, err := s.known(p.ctx, p.watch)
 	if err != nil {
 		return outcome{err: err}
 	}
 	for {
-		a := &attempt{proposal: p, ctx: ctx, watch: w, outcome: outcome{state: begins}}
-		if err := db.commit(ctx, a); err != nil {
-			return outcome{err: err}
+		if err := db.create(p.ctx, p); err != nil {
+			return outcome{err: err} // what becomes of p is not known yet
 		}
-		if a.state == suspect {
-			a.state, begins = solo, solo // in all further attempts of the call
-			if !transient(a.err) {
+		if p.state == suspect {
+			p.alone = true
+			if !transient(p.err) {
 				continue
 			}
 		}
-		if driver, ok := a.err.(*panicError); ok {
+		if driver, ok := p.err.(*panicError); ok {
 			panic(driver.value)
 		}
-		return a.outcome
+		return p.outcome
 	}
 }
 
@@ -145,8 +162,8 @@ var errNeither = classified{
 // find returns the order that has the key of p, after an INSERT that failed with err or, if err is nil,
 // inserted nothing. A database may check other constraints before the key, and their errors do not
 // matter if the key is taken.
-func (s *Store) find(ctx context.Context, w *watchdog.Watch, p *proposal, err error) (r result) {
-	foundErr := s.with(ctx, w, func(ctx context.Context, c *session) (err error) {
+func (s *Store) find(p *proposal, err error) (r result) {
+	foundErr := s.with(p.ctx, p.watch, func(ctx context.Context, c *session) (err error) {
 		r.order, r.fingerprint, err = c.database.find(ctx, c, p.hash)
 		return err
 	})

@@ -98,7 +98,7 @@ func newPostgreSQL(schema string) *postgreSQL {
 			current_setting('synchronous_standby_names'),
 			(SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_replication))`,
 	}}
-	e.insert, e.returns = e.insertOrders(1)+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`, true
+	e.insertOne, e.returns = e.insertion(1)+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`, true
 	return e
 }
 
@@ -177,11 +177,11 @@ func (e *postgreSQL) open(ctx context.Context, s *Store, w *watchdog.Watch) (con
 func (e *postgreSQL) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
 // insertMany leaves out the orders whose key is taken.
-func (e *postgreSQL) insertMany(ctx context.Context, c *session, attempts []*attempt) (
+func (e *postgreSQL) insertMany(ctx context.Context, c *session, proposals []*proposal) (
 	map[[sha256.Size]byte]bool, error) {
-	return c.hashes(ctx, attempts,
-		e.insertOrders(len(attempts))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
-		e.rowsOf(attempts)...)
+	return c.hashes(ctx, proposals,
+		e.insertion(len(proposals))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
+		e.rowsOf(proposals)...)
 }
 
 // sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of

@@ -11,15 +11,15 @@ import (
 // A serial committer commits the orders of an engine that lets one transaction write at a time.
 type serial struct {
 	store *Store
-	queue *batch.Queue[*attempt]
+	queue *batch.Queue[*proposal]
 }
 
 func newSerial(s *Store) *serial {
 	c := &serial{store: s}
-	c.queue = &batch.Queue[*attempt]{
+	c.queue = &batch.Queue[*proposal]{
 		Run:    c.run,
 		Limits: func(n int) (int, int) { return 1, min(n, mostShared) },
-		Alone:  (*attempt).isSolo,
+		Alone:  (*proposal).isAlone,
 		// CreateOrder returns when its ctx is done, but the statements of its order go on (see
 		// acceptContext).
 		Detached: func() bool { return true },
@@ -27,27 +27,28 @@ func newSerial(s *Store) *serial {
 	return c
 }
 
-// commit commits the order together with those that wait, in the goroutine of the queue.
-func (c *serial) commit(ctx context.Context, a *attempt) error { return c.queue.Do(ctx, a) }
+// create creates the order together with those that wait, in the goroutine of the queue.
+func (c *serial) create(ctx context.Context, p *proposal) error { return c.queue.Do(ctx, p) }
 
-// run commits the orders of a batch.
-func (c *serial) run(ctx context.Context, b *batch.Batch[*attempt]) {
+// run creates the orders of a batch, and settles them whatever happens.
+func (c *serial) run(ctx context.Context, b *batch.Batch[*proposal]) {
 	commit, err := &serialCommit{Batch: b, store: c.store, begun: b.Members}, errNoReturn
 	defer func() {
 		err := orPanic(err, recover())
-		fail(commit.begun, err, len(b.Members) > 1 && !transient(err))
+		c.store.settle(commit.begun, commit.outcomes, err, len(b.Members) > 1 && !transient(err))
 	}()
 	err = commit.run(ctx)
 }
 
-// A serialCommit commits the orders of a batch in one transaction. If it takes
+// A serialCommit creates the orders of a batch in one transaction. If it takes
 // longer than times.commit, it commits those that are inserted by then, and the others wait for the next commit.
 type serialCommit struct {
-	*batch.Batch[*attempt]
-	store *Store
-	begun []*attempt // without those that wait for the next commit
-	until time.Time  // after it, no further attempt begins
-	saved bool       // each order is inserted after a savepoint
+	*batch.Batch[*proposal]
+	store    *Store
+	begun    []*proposal // without those that wait for the next commit
+	outcomes []outcome   // of those that are inserted, in the last transaction
+	until    time.Time   // after it, no further order is inserted
+	saved    bool        // each order is inserted after a savepoint
 }
 
 func (c *serialCommit) run(ctx context.Context) (err error) {
@@ -57,10 +58,10 @@ func (c *serialCommit) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = session.close(err) }()
 	c.saved = c.store.opts.Accept != nil
-	err = c.try(ctx, session)
+	err = c.transact(ctx, session)
 	if err == errUnsaved {
 		c.saved = true
-		err = c.try(ctx, session)
+		err = c.transact(ctx, session)
 	}
 	return err
 }
@@ -69,66 +70,63 @@ func (c *serialCommit) run(ctx context.Context) (err error) {
 // not have undone its statement: after RAISE(FAIL) or a constraint with ON CONFLICT FAIL, the row stays.
 var errUnsaved = errors.New("sqlstore: the statement of an order has failed")
 
-// try commits the orders. If it returns an error, it has committed none.
-func (c *serialCommit) try(ctx context.Context, session *session) error {
+// transact creates the orders. If it returns an error, it has created none.
+func (c *serialCommit) transact(ctx context.Context, session *session) error {
 	tx, err := session.begin(ctx) // which may wait for another process
 	if err != nil {
 		return err
 	}
 	defer tx.rollBack(ctx)
 	c.until = time.Now().Add(c.store.times.commit)
-	outcomes := make([]outcome, len(c.Members))
+	c.outcomes = make([]outcome, len(c.Members))
 	anyCreated := false
-	for n, a := range c.Members {
+	for n, p := range c.Members {
 		if n > 0 && time.Now().After(c.until) {
 			c.putBack(n)
 			break
 		}
 		late := false
-		if outcomes[n], late, err = c.insert(ctx, tx, n); err != nil {
+		if c.outcomes[n], late, err = c.insert(ctx, tx, n); err != nil {
 			return err
 		}
 		if late {
 			c.putBack(n)
 			break
 		}
-		if outcomes[n].state != created {
+		if c.outcomes[n].state != created {
 			continue
 		}
 		anyCreated = true
 		// The commit ends while the callers whose orders it has still wait for it.
-		if deadline, ok := a.ctx.Deadline(); ok {
+		if deadline, ok := p.ctx.Deadline(); ok {
 			if half := time.Now().Add(time.Until(deadline) / 2); half.Before(c.until) {
 				c.until = half
 			}
 		}
 	}
 	if anyCreated {
-		if err := tx.commit(ctx); err != nil {
-			return err
-		}
+		return tx.commit(ctx)
 	}
-	c.store.finish(c.begun, outcomes)
 	return nil
 }
 
-// putBack makes the attempts from the n-th on wait for the next commit.
+// putBack makes the proposals from the n-th on wait for the next commit.
 func (c *serialCommit) putBack(n int) {
 	c.begun = c.Members[:n]
 	c.PutBack(n)
 }
 
-// insert inserts the order of the n-th attempt, and lets Options.Accept work. It returns an error only if
-// tx cannot go on. It reports that the attempt was late if the time of the commit ended before Accept
+// insert inserts the order of the n-th proposal, and lets Options.Accept work. It returns an error only if
+// tx cannot go on. It reports that the order was late if the time of the commit ended before Accept
 // returned.
 func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (
 	out outcome, late bool, err error) {
-	a := c.Members[n]
-	if err := a.ctx.Err(); err != nil {
-		return outcome{a.state, err}, false, nil
+	p := c.Members[n]
+	if err := p.ctx.Err(); err != nil {
+		return outcome{err: err}, false, nil
 	}
 	if !c.saved {
-		out, err = insertWith(ctx, tx, a)
+		out, err = inserted(tx.insert(ctx, p))
 		switch {
 		case err == nil, transient(err): // SQLite has undone the statement, or the commit fails
 		case len(c.Members) > 1:
@@ -138,7 +136,7 @@ func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (
 		}
 		return out, false, err
 	}
-	if out, err = savedInsert(ctx, tx, a); out.state != created || err != nil {
+	if out, err = insertSaved(ctx, tx, p); out.state != created || err != nil {
 		return out, false, err
 	}
 	if c.store.opts.Accept == nil {
@@ -147,25 +145,25 @@ func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (
 	}
 	accepting, cancel := c.acceptContext(n)
 	defer cancel()
-	out, err = c.store.accept(ctx, accepting, tx, a, func(f func()) error { return c.Call(n, f) })
-	late = n > 0 && out.state != created && accepting.Err() != nil && a.ctx.Err() == nil
-	if late && a.state == pending {
-		a.state = solo
+	out, err = c.store.accept(ctx, accepting, tx, p, func(f func()) error { return c.Call(n, f) })
+	late = n > 0 && out.state != created && accepting.Err() != nil && p.ctx.Err() == nil
+	if late {
+		p.alone = true
 	}
 	return out, late, err
 }
 
-// acceptContext returns the ctx of Accept for the n-th attempt, with the values and the deadline of
+// acceptContext returns the ctx of Accept for the n-th proposal, with the values and the deadline of
 // the caller's ctx. In a commit of several orders, the caller cannot cancel it: SQLite may roll back
 // the other orders, too, when a statement is cancelled. And Accept then has no more time than the
 // commit, except for the first order.
 func (c *serialCommit) acceptContext(n int) (context.Context, context.CancelFunc) {
-	a := c.Members[n]
-	accepting := a.ctx
+	p := c.Members[n]
+	accepting := p.ctx
 	if len(c.Members) > 1 {
-		accepting = context.WithoutCancel(a.ctx)
+		accepting = context.WithoutCancel(p.ctx)
 	}
-	deadline, _ := a.ctx.Deadline()
+	deadline, _ := p.ctx.Deadline()
 	if n > 0 && c.until.Before(deadline) {
 		deadline = c.until
 	}

@@ -95,11 +95,6 @@ func (s *Store) retryWith(ctx context.Context, try func(context.Context, *sessio
 	})
 }
 
-// insert inserts the order of an attempt, and returns how many rows that were.
-func (c *session) insert(ctx context.Context, a *attempt) (int64, error) {
-	return c.database.sql().insertOrder(ctx, c, a)
-}
-
 // each runs a query, scans each row into dest, and then calls then.
 func (c *session) each(ctx context.Context, then func(), dest []any, query string, args ...any) error {
 	return each(ctx, c, then, dest, query, args...)
@@ -127,14 +122,14 @@ func each(ctx context.Context, to sender, then func(), dest []any, query string,
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// hashes returns the key_hash of each row of a statement, which are those of some of the attempts.
-func (c *session) hashes(ctx context.Context, attempts []*attempt, query string, args ...any) (
+// hashes returns the key_hash of each row of a statement, which are those of some of the proposals.
+func (c *session) hashes(ctx context.Context, proposals []*proposal, query string, args ...any) (
 	map[[sha256.Size]byte]bool, error) {
 	hashes := make(map[[sha256.Size]byte]bool)
 	var hash []byte
 	var other error
 	err := c.each(ctx, func() {
-		if !slices.ContainsFunc(attempts, func(a *attempt) bool { return bytes.Equal(a.hash[:], hash) }) {
+		if !slices.ContainsFunc(proposals, func(p *proposal) bool { return bytes.Equal(p.hash[:], hash) }) {
 			other = errOfAnother
 			return
 		}

@@ -87,7 +87,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		product: `SELECT id, body FROM main.storefront_products WHERE id = $1`,
 		widgets: `SELECT id, body FROM main.storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
-		insert: `INSERT INTO main.storefront_orders (` + orderColumns + `, keyed_ms)
+		insertOne: `INSERT INTO main.storefront_orders (` + orderColumns + `, keyed_ms)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `) ON CONFLICT (key_hash) DO NOTHING`,
 		// An order that SQLite shows is on the disk.
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM main.storefront_orders
@@ -260,7 +260,7 @@ func (l *preparedLink) statement(ctx context.Context, query string) (*sql.Stmt, 
 
 func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 	// Before the transaction: the pool may have one connection only.
-	statement, err := l.statement(ctx, l.insert)
+	statement, err := l.statement(ctx, l.insertOne)
 	if err != nil {
 		return nil, err
 	}
@@ -277,27 +277,27 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 		return nil, err
 	}
 	t := &sqliteTx{Tx: tx, writing: &l.writing}
-	t.insertion = func(ctx context.Context, args ...any) (sql.Result, error) {
-		return tx.ExecContext(ctx, l.insert, args...)
+	t.prepared = func(ctx context.Context, args ...any) (sql.Result, error) {
+		return tx.ExecContext(ctx, l.insertOne, args...)
 	}
 	if statement != nil {
-		t.insertion = tx.StmtContext(ctx, statement).ExecContext
+		t.prepared = tx.StmtContext(ctx, statement).ExecContext
 	}
 	return t, nil
 }
 
 type sqliteTx struct {
 	*sql.Tx
-	writing   *slots.Slots
-	insertion func(ctx context.Context, args ...any) (sql.Result, error)
+	writing  *slots.Slots
+	prepared func(ctx context.Context, args ...any) (sql.Result, error)
 }
 
 func (tx *sqliteTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	return rowsAffected(tx.ExecContext(ctx, query, args...))
 }
 
-func (tx *sqliteTx) insert(ctx context.Context, a *attempt) (int64, error) {
-	return rowsAffected(tx.insertion(ctx, a.row()...))
+func (tx *sqliteTx) insert(ctx context.Context, p *proposal) (int64, error) {
+	return rowsAffected(tx.prepared(ctx, p.row()...))
 }
 
 func (tx *sqliteTx) accept(_ context.Context, f func(*sql.Tx)) { f(tx.Tx) }

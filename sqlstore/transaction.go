@@ -56,8 +56,8 @@ func (tx *connTx) exec(ctx context.Context, query string, args ...any) (int64, e
 	return rowsAffected(tx.ExecContext(ctx, query, args...))
 }
 
-func (tx *connTx) insert(ctx context.Context, a *attempt) (int64, error) {
-	return tx.store.database.Load().sql().insertOrder(ctx, tx, a)
+func (tx *connTx) insert(ctx context.Context, p *proposal) (int64, error) {
+	return tx.store.database.Load().sql().insert(ctx, tx, p)
 }
 
 func (tx *connTx) accept(ctx context.Context, f func(*sql.Tx)) {

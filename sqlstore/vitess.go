@@ -54,7 +54,7 @@ func newVitess(single bool) *vitess {
 		*query = fresh + strings.TrimPrefix(*query, `SELECT `)
 	}
 	st.placed = true
-	st.insert = st.insertOrders(1)
+	st.insertOne = st.insertion(1)
 	st.orderOf = fresh + `id, item, qty, created_ms, fingerprint, key_hash FROM storefront_orders
 		WHERE place = ? AND key_hash = ?`
 	st.oldKeys = fresh + `key_hash, keyed_ms FROM storefront_orders
@@ -201,10 +201,10 @@ func (e *vitess) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 
 // insertMany inserts the orders of one shard after those of another, each in a transaction of its own. If one
 // fails, the orders of the others may be there, and their calls find them.
-func (e *vitess) insertMany(ctx context.Context, c *session, attempts []*attempt) (
+func (e *vitess) insertMany(ctx context.Context, c *session, proposals []*proposal) (
 	map[[sha256.Size]byte]bool, error) {
 	inserted := make(map[[sha256.Size]byte]bool)
-	for _, some := range byShard(attempts, func(a *attempt) int { return e.shard(a.hash[:]) }) {
+	for _, some := range byShard(proposals, func(p *proposal) int { return e.shard(p.hash[:]) }) {
 		err := e.insertFree(ctx, c, some, inserted, func(hashes []any) (string, []any) {
 			in := e.rows(1, len(hashes))
 			return fresh + `key_hash FROM storefront_orders WHERE place IN ` + in + ` AND key_hash IN ` + in,
