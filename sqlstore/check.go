@@ -38,10 +38,10 @@ func (s *Store) Check(ctx context.Context) error {
 // check checks that c could create an order now.
 func (s *Store) check(ctx context.Context, c *session) error {
 	st, last := c.database.sql(), s.checked.Load()
-	if last == nil || int64(s.now()) >= s.lookDue.Load() {
-		missing, err := c.lookAtTables(ctx, st)
+	if last == nil || int64(s.now()) >= s.inspectDue.Load() {
+		missing, err := c.inspect(ctx, st)
 		if !transient(err) && ctx.Err() == nil {
-			s.noteLook(err)
+			s.noteFlaw(err)
 		}
 		if err == nil && len(missing) > 0 {
 			err = s.lost(missing) // Check has read the version of the tables

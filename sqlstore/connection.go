@@ -39,7 +39,8 @@ func openConnection(ctx context.Context, s *Store, w *watchdog.Watch) (context.C
 }
 
 // connection opens a link over one connection.
-func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (trying context.Context, c *connection, err error) {
+func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (
+	trying context.Context, c *connection, err error) {
 	c = &connection{store: s}
 	if w == nil {
 		if c.conn, err = s.connect(ctx); err != nil {

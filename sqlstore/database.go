@@ -19,7 +19,7 @@ type database struct {
 func (s *Store) known(ctx context.Context, w *watchdog.Watch) (db *database, err error) {
 	if db = s.database.Load(); db != nil {
 		if s.isOrdering(w) {
-			err = s.lookAgain(ctx, w, db)
+			err = s.inspectIfDue(ctx, w, db)
 		}
 		return db, err
 	}
@@ -47,10 +47,10 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 		return nil, err
 	}
 	c := &session{link: &connection{store: s, conn: conn}}
-	if _, err := c.lookAtTables(ctx, e.sql()); err != nil {
+	if _, err := c.inspect(ctx, e.sql()); err != nil {
 		return nil, err
 	}
-	s.noteLook(nil)
+	s.noteFlaw(nil)
 	s.looked.at(conn, 2*s.db.Stats().OpenConnections+16)
 	s.server.Store(&name)
 	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})

@@ -123,8 +123,8 @@ type statements struct {
 	// It is "" if that is a setting of the server (see look).
 	source string
 
-	// looksAgain is how often the catalog must say again that something is wrong.
-	looksAgain int
+	// inspectsAgain is how often the catalog must say again that something is wrong.
+	inspectsAgain int
 
 	// tables are the store's tables, with the types of the columns that all versions have.
 	tables map[string]map[string]string

@@ -46,8 +46,8 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 	return n, err
 }
 
-// keysPerLook bounds how many IDs ForgetKeys keeps in memory.
-const keysPerLook = 100 * keysPerStatement
+// keysPerSearch bounds how many IDs ForgetKeys keeps in memory.
+const keysPerSearch = 100 * keysPerStatement
 
 // forgetByThousands forgets the keys that were recorded before a time, in milliseconds, and returns how
 // many. It pauses after each transaction.
@@ -58,7 +58,7 @@ func (s *Store) forgetByThousands(ctx context.Context, pause func(took time.Dura
 	total int64, err error) {
 	for from, more := int64(math.MinInt64), true; more; {
 		var ids []any
-		ids, from, err = s.oldKeys(ctx, from, before, keysPerLook)
+		ids, from, err = s.oldKeys(ctx, from, before, keysPerSearch)
 		if err != nil {
 			return total, err
 		}
@@ -69,7 +69,7 @@ func (s *Store) forgetByThousands(ctx context.Context, pause func(took time.Dura
 				func(st *statements) string { return st.forget + st.rowsFrom(2, 1, len(some)) },
 				slices.Insert(some, 0, any(before))...)
 			if total += n; err == nil && n > 0 {
-				more = len(ids) == keysPerLook
+				more = len(ids) == keysPerSearch
 				err = pause(time.Since(began))
 			}
 			if err != nil {

@@ -47,7 +47,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease) {
 		return err
 	}
-	missing, err := s.lookAtTables(ctx)
+	missing, err := s.inspect(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -85,7 +85,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		s.opts.Logger.Warn("made the tables of a new shop, which has no orders yet",
 			slog.String("place", s.text(ctx, func(st *statements) string { return st.place })))
 	}
-	_, err = s.lookAtTables(ctx) // the server may have made them otherwise
+	_, err = s.inspect(ctx) // the server may have made them otherwise
 	return err
 }
 

@@ -21,7 +21,8 @@ type mySQL struct {
 	several bool // the server is one of several primaries of a group
 }
 
-func newMySQL(version string) *mySQL {
+// newMySQL returns the engine of a server of a version. get begins the queries of rows, and of the time.
+func newMySQL(version, get string) *mySQL {
 	e := &mySQL{statements: statements{
 		changed: 2,
 		schema:  mySQLTables(),
@@ -44,9 +45,9 @@ func newMySQL(version string) *mySQL {
 		place:   `SELECT CONCAT('database ', DATABASE(), ' at ', @@hostname, ':', @@port)`,
 		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
 		param:   marked,
-		users:   `SELECT id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
-		product: `SELECT id, body FROM storefront_products WHERE id = ?`,
-		widgets: `SELECT id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
+		users:   get + `id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
+		product: get + `id, body FROM storefront_products WHERE id = ?`,
+		widgets: get + `id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
 		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM storefront_orders
 			WHERE key_hash = ?`,
@@ -54,7 +55,7 @@ func newMySQL(version string) *mySQL {
 			WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
 		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL
 			WHERE keyed_ms + 0 < ? AND id IN `,
-		now: `SELECT ` + mySQLNow,
+		now: get + mySQLNow,
 		write: `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1)
 			ON DUPLICATE KEY UPDATE number = number + 1`,
 		servers: `SELECT CONCAT_WS(' ', @@hostname, @@port)`,
@@ -68,7 +69,7 @@ func newMySQL(version string) *mySQL {
 	switch {
 	case strings.Contains(version, "MariaDB"):
 		// While an ALTER TABLE ends, as of a Migrate elsewhere, a part of the catalog leaves the table out.
-		e.looksAgain = 4
+		e.inspectsAgain = 4
 	case major != "5" && major != "8":
 		e.replace = ` AS given ON DUPLICATE KEY UPDATE body = given.body`
 	}
@@ -127,9 +128,9 @@ func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposa
 			hashes = append(hashes, p.hash[:])
 		}
 		query, args := takenBy(hashes)
-		taken, lookErr := c.hashes(ctx, proposals, query, args...)
-		if lookErr != nil {
-			return lookErr
+		taken, readErr := c.hashes(ctx, proposals, query, args...)
+		if readErr != nil {
+			return readErr
 		}
 		proposals = slices.DeleteFunc(proposals, func(p *proposal) bool { return taken[p.hash] })
 		if len(proposals) == 0 {
@@ -353,7 +354,7 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, opts *Options, version str
 	// vtgate may be told to give another version.
 	if strings.Contains(version, "Vitess") || areOfVtgate(settings) {
 		e := newVitess(opts.Accept != nil)
-		if err := e.lookAt(ctx, conn, settings); err != nil {
+		if err := e.lookAtSettings(ctx, conn, settings); err != nil {
 			return nil, err
 		}
 		return e, nil
@@ -362,7 +363,7 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, opts *Options, version str
 	if err != nil {
 		return nil, err
 	}
-	e := newMySQL(version)
+	e := newMySQL(version, `SELECT `)
 	if e.several = several; several {
 		return mySQLGroup{e}, nil
 	}

@@ -26,6 +26,11 @@ import (
 //	link, transaction  what the database does
 //
 // What has become of the order goes back as an outcome, which settle alone sets.
+//
+// The words: a call (retry.go) makes one try after the other, each over a session (session.go), which is a
+// link of the engine in use. Calls with one key share a flight (inflight.go). What a call proposes is a
+// proposal; a commit (commit.go) settles one or more, each with an outcome. To insert is to send an INSERT of
+// orders. The store looks at settings (database.go), and inspects tables (tables.go).
 
 // A proposal is an order that a call proposes to create with a key. It is the same in all tries of the call.
 type proposal struct {

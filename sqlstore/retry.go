@@ -11,7 +11,8 @@ import (
 	"example.com/storefront/internal/watchdog"
 )
 
-// tries are the tries of one call, until a deadline.
+// tries are the tries of one call, until a deadline. A try is one go at what the call is for, over one
+// session; if it fails with an error that may pass, the next one follows.
 type tries struct {
 	store  *Store
 	parent context.Context
@@ -72,7 +73,7 @@ func (s *Store) retry(ctx context.Context, deadline time.Time, try func(context.
 	}
 }
 
-// A call is a call of a method of storefront.Store.
+// A call is a call of a method of storefront.Store, with all its tries.
 type call struct {
 	*tries
 	watch *watchdog.Watch

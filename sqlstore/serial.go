@@ -40,8 +40,8 @@ func (c *serial) run(ctx context.Context, b *batch.Batch[*proposal]) {
 	err = commit.run(ctx)
 }
 
-// A serialCommit creates the orders of a batch in one transaction. If it takes
-// longer than times.commit, it commits those that are inserted by then, and the others wait for the next commit.
+// A serialCommit creates the orders of a batch in one transaction. If it takes longer than times.commit, it
+// commits those that are inserted by then, and the others wait for the next commit.
 type serialCommit struct {
 	*batch.Batch[*proposal]
 	store    *Store

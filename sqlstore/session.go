@@ -79,7 +79,8 @@ func (c *session) end(err error) {
 }
 
 // with calls f with a session.
-func (s *Store) with(ctx context.Context, w *watchdog.Watch, f func(context.Context, *session) error) (err error) {
+func (s *Store) with(ctx context.Context, w *watchdog.Watch, f func(context.Context, *session) error) (
+	err error) {
 	ctx, c, err := s.session(ctx, w)
 	if err != nil {
 		return err

@@ -18,23 +18,23 @@ import (
 type Store struct {
 	Users, Products, Widgets Collection
 
-	db        *sql.DB
-	opts      Options
-	database  atomic.Pointer[database] // nil until a connection was asked for it
-	server    atomic.Pointer[string]   // the name of the server that answered last; "": not known
-	inFlight  inFlight
-	made      time.Time
-	reading   watchdog.Health
-	ordering  watchdog.Health
-	slots     slots.Slots             // the connections that orders may use at once
-	checked   atomic.Pointer[checked] // nil: the next Check writes
-	versioned atomic.Bool             // Check has read the version of the tables
-	looked    looked
-	lookDue   atomic.Int64          // when the store looks at its tables again, as now returns it
-	flaw      atomic.Pointer[error] // what the last look has found wrong with them; nil: nothing
-	stats     counters
-	times     times
-	jitter    func(least, most time.Duration) time.Duration
+	db         *sql.DB
+	opts       Options
+	database   atomic.Pointer[database] // nil until a connection was asked for it
+	server     atomic.Pointer[string]   // the name of the server that answered last; "": not known
+	inFlight   inFlight
+	made       time.Time
+	reading    watchdog.Health
+	ordering   watchdog.Health
+	slots      slots.Slots             // the connections that orders may use at once
+	checked    atomic.Pointer[checked] // nil: the next Check writes
+	versioned  atomic.Bool             // Check has read the version of the tables
+	looked     looked
+	inspectDue atomic.Int64          // when the store inspects its tables again, as now returns it
+	flaw       atomic.Pointer[error] // what the last inspection has found wrong with them; nil: nothing
+	stats      counters
+	times      times
+	jitter     func(least, most time.Duration) time.Duration
 }
 
 // Options are the options of a [Store]. The zero value of each field is a

@@ -21,12 +21,12 @@ var uniqueColumns = map[string][]string{
 	"storefront_replays":  {"slot"},
 }
 
-// lookAgain looks at the tables if that is due, and returns what is wrong with them. Of several calls, one
-// looks, and the others go by the last look.
-func (s *Store) lookAgain(ctx context.Context, w *watchdog.Watch, db *database) error {
-	due, now := s.lookDue.Load(), int64(s.now())
-	if now >= due && s.lookDue.CompareAndSwap(due, now+int64(inspectOnce)) {
-		s.lookNow(ctx, w, db)
+// inspectIfDue inspects the tables if that is due, and returns what is wrong with them. Of several calls, one
+// inspects them, and the others go by the last inspection.
+func (s *Store) inspectIfDue(ctx context.Context, w *watchdog.Watch, db *database) error {
+	due, now := s.inspectDue.Load(), int64(s.now())
+	if now >= due && s.inspectDue.CompareAndSwap(due, now+int64(inspectWait)) {
+		s.inspectNow(ctx, w, db)
 	}
 	if flaw := s.flaw.Load(); flaw != nil {
 		return *flaw
@@ -34,16 +34,16 @@ func (s *Store) lookAgain(ctx context.Context, w *watchdog.Watch, db *database) 
 	return nil
 }
 
-// lookNow looks at the tables, and at the settings of one connection. If the database does not answer in time,
-// the next look is soon.
-func (s *Store) lookNow(ctx context.Context, w *watchdog.Watch, db *database) {
+// inspectNow inspects the tables, and looks at the settings of one connection. If the database does not answer
+// in time, the next inspection is soon.
+func (s *Store) inspectNow(ctx context.Context, w *watchdog.Watch, db *database) {
 	s.looked.forget()
 	ctx, cancel := context.WithTimeout(ctx, s.times.inspect)
 	defer cancel()
 	looking, c, err := s.connection(ctx, w)
 	if err == nil {
 		session := &session{link: c, database: db, store: s}
-		_, err = session.lookAtTables(looking, db.sql())
+		_, err = session.inspect(looking, db.sql())
 		if err == nil && !db.sql().placed { // as in Check
 			_, err = session.version(looking, db.sql())
 			if !transient(err) && !errors.Is(err, errLaterRelease) {
@@ -53,39 +53,39 @@ func (s *Store) lookNow(ctx context.Context, w *watchdog.Watch, db *database) {
 		err = c.close(err)
 	}
 	if !transient(err) && ctx.Err() == nil {
-		s.noteLook(err)
+		s.noteFlaw(err)
 	}
 }
 
-// noteLook notes what a look at the tables has found.
-func (s *Store) noteLook(flaw error) {
+// noteFlaw notes what an inspection has found.
+func (s *Store) noteFlaw(flaw error) {
 	if flaw != nil {
 		s.flaw.Store(&flaw)
-		s.lookDue.Store(int64(s.now() + inspectFlawed))
+		s.inspectDue.Store(int64(s.now() + inspectFlawed))
 		return
 	}
 	s.flaw.Store(nil)
-	s.lookDue.Store(int64(s.now() + inspectEvery))
+	s.inspectDue.Store(int64(s.now() + inspectEvery))
 }
 
-// lookAtTables is session.lookAtTables, over any connection.
-func (s *Store) lookAtTables(ctx context.Context) (missing []string, err error) {
+// inspect is session.inspect, over any connection.
+func (s *Store) inspect(ctx context.Context) (missing []string, err error) {
 	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
-		missing, err = c.lookAtTables(ctx, c.database.sql())
+		missing, err = c.inspect(ctx, c.database.sql())
 		return err
 	})
 	return missing, err
 }
 
-// lookAtTables returns an error if a table is not as the store needs it, or not the store's, and the names
+// inspect returns an error if a table is not as the store needs it, or not the store's, and the names
 // of the tables that are not there. It returns neither if the database does not tell.
 //
 // Where the catalog may be wrong for a moment, what is wrong must stay.
-func (c *session) lookAtTables(ctx context.Context, st *statements) (missing []string, err error) {
+func (c *session) inspect(ctx context.Context, st *statements) (missing []string, err error) {
 	pause := inspectPause
-	for look := 0; ; look++ {
-		missing, err = c.lookOnce(ctx, st)
-		if len(missing) == 0 && err == nil || transient(err) || look == st.looksAgain {
+	for n := 0; ; n++ {
+		missing, err = c.inspectOnce(ctx, st)
+		if len(missing) == 0 && err == nil || transient(err) || n == st.inspectsAgain {
 			return missing, err
 		}
 		select {
@@ -97,7 +97,7 @@ func (c *session) lookAtTables(ctx context.Context, st *statements) (missing []s
 	}
 }
 
-func (c *session) lookOnce(ctx context.Context, st *statements) (missing []string, err error) {
+func (c *session) inspectOnce(ctx context.Context, st *statements) (missing []string, err error) {
 	types := make(map[string]map[string]string) // by table and column, or ""
 	unique := make(map[[2]string]bool)          // by table and column
 	var table, column, kind string

@@ -28,7 +28,7 @@ type times struct {
 	// ever. Those that have waited as long have more than half of their time left.
 	keep time.Duration
 
-	// inspect is 1/4, for a look at the tables on the way of an order, which goes on without it.
+	// inspect is 1/4, for an inspection of the tables on the way of an order, which goes on without it.
 	inspect time.Duration
 
 	// rollBack is 1/5: the outcome of the call is known by then, and its caller waits.
@@ -59,15 +59,15 @@ const (
 	minPause = 2 * time.Millisecond
 	maxPause = 500 * time.Millisecond
 
-	// inspectEvery is how often the store looks at its tables, and at the settings of its connections, while
-	// orders come. What a promise rests on, such as a constraint, may be gone since the last time.
+	// inspectEvery is how often the store inspects its tables, and looks at the settings of its connections,
+	// while orders come. What a promise rests on, such as a constraint, may be gone since the last time.
 	inspectEvery = 15 * time.Second
 
 	// inspectFlawed is the same while something is wrong with them: orders soon go on once it is mended.
 	inspectFlawed = time.Second
 
-	// inspectOnce is for how long the other orders leave the look to one of them.
-	inspectOnce = 5 * time.Second
+	// inspectWait is for how long the other orders leave the inspection to one of them.
+	inspectWait = 5 * time.Second
 
 	// inspectPause is the first pause before a catalog that may be wrong for a moment is read again. Each
 	// further one is twice as long.

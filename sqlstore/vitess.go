@@ -47,12 +47,9 @@ func Place(key storefront.IdempotencyKey) [8]byte {
 }
 
 func newVitess(single bool) *vitess {
-	e := &vitess{newMySQL("8"), single, atomic.Pointer[[][]byte]{}}
+	e := &vitess{newMySQL("8", fresh), single, atomic.Pointer[[][]byte]{}}
 	e.bounds.Store(new([][]byte))
 	st := e.sql()
-	for _, query := range []*string{&st.users, &st.product, &st.widgets, &st.now} {
-		*query = fresh + strings.TrimPrefix(*query, `SELECT `)
-	}
 	st.placed = true
 	st.insertOne = st.insertion(1)
 	st.orderOf = fresh + `id, item, qty, created_ms, fingerprint, key_hash FROM storefront_orders
@@ -282,11 +279,11 @@ func (e *vitess) look(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	return e.lookAt(ctx, conn, settings)
+	return e.lookAtSettings(ctx, conn, settings)
 }
 
-// lookAt returns an error if a setting of vtgate, or of a shard at random, would break a promise.
-func (e *vitess) lookAt(ctx context.Context, conn *sql.Conn, settings map[string]string) error {
+// lookAtSettings returns an error if a setting of vtgate, or of a shard at random, would break a promise.
+func (e *vitess) lookAtSettings(ctx context.Context, conn *sql.Conn, settings map[string]string) error {
 	for _, name := range []string{"sync_binlog", "innodb_flush_log_at_trx_commit"} {
 		if value, ok := settings[name]; ok && value != "1" {
 			return fmt.Errorf("sqlstore: with %s = %s, a tablet could lose orders in a crash; it must be 1",
