@@ -96,7 +96,7 @@ func (c *concurrent) createBatch(ctx context.Context, b *batch.Batch[*proposal])
 	ctx, cancel := context.WithTimeout(ctx, times.commit)
 	defer cancel()
 	// Two statements that insert the same keys in the same sequence do not deadlock. No two orders have
-	// the same key (see inFlight).
+	// the same key (see flights).
 	proposals := slices.SortedFunc(slices.Values(b.Members), func(a, b *proposal) int {
 		return bytes.Compare(a.hash[:], b.hash[:])
 	})

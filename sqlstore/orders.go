@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/flight"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -28,7 +29,7 @@ import (
 // What has become of the order goes back as an outcome, which settle alone sets.
 //
 // The words: a call (retry.go) makes one try after the other, each over a session (session.go), which is a
-// link of the engine in use. Calls with one key share a flight (inflight.go). What a call proposes is a
+// link of the engine in use. Calls with one key share a flight (internal/flight). What a call proposes is a
 // proposal; a commit (commit.go) settles one or more, each with an outcome. To insert is to send an INSERT of
 // orders. The store looks at settings (database.go), and inspects tables (tables.go).
 
@@ -52,6 +53,24 @@ func (p *proposal) row() []any {
 		[]byte(p.key.Scope), p.hash[:], p.key.Fingerprint[:]}
 }
 
+// A result is the outcome of a flight: of a call and all its tries. Only one call of those that have the same
+// key can create the order, and the others would wait for its locks, each with a connection. So they share
+// what it learns: an order with the key, and a refusal of Accept if they have the same fingerprint and came
+// before the flight began, as the stock may have changed since. Any other failure is the leader's alone.
+type result struct {
+	order       storefront.Order  // the one that has the key
+	fingerprint [sha256.Size]byte // of order, or of the order that Accept has refused
+	outcome
+}
+
+type (
+	flights = flight.Group[[sha256.Size]byte, result] // by key_hash
+	leader  = flight.Leader[[sha256.Size]byte, result]
+)
+
+// hasOrder reports whether the key has an order.
+func (r result) hasOrder() bool { return r.state == created || r.state == taken }
+
 // CreateOrder implements [storefront.Store]. It never returns
 // [storefront.ErrInProgress]: the database makes concurrent calls with the same
 // key wait for each other, and those of this process share one try.
@@ -67,9 +86,13 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 	p := &proposal{key: key, order: order, hash: keyHash(key.Scope, key.Value)}
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	r, lead := s.inFlight.join(waiting, p.hash, key.Fingerprint)
+	r, lead, err := s.flights.Join(waiting, p.hash, func(r result) bool {
+		return r.state == refused && r.fingerprint == key.Fingerprint // Accept has refused the same order
+	})
 	if lead != nil {
 		r = s.createOnce(ctx, deadline, p, lead)
+	} else if err != nil {
+		r.err = err
 	}
 	switch {
 	case r.err == nil && r.fingerprint != key.Fingerprint:
@@ -88,7 +111,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 // createOnce creates the order of p, unless the key has one, which it returns then. No two
 // calls of the process run it for one key at the same time: lead leads the flight of this one.
 func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal, lead *leader) (r result) {
-	defer func() { lead.end(r) }() // also if it panics
+	defer func() { lead.End(r) }() // also if it panics
 	c, err := s.begin(ctx, deadline, &s.ordering)
 	if err != nil {
 		return result{outcome: outcome{err: err}}

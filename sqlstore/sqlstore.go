@@ -22,7 +22,7 @@ type Store struct {
 	opts       Options
 	database   atomic.Pointer[database] // nil until a connection was asked for it
 	server     atomic.Pointer[string]   // the name of the server that answered last; "": not known
-	inFlight   inFlight
+	flights    flights
 	made       time.Time
 	reading    watchdog.Health
 	ordering   watchdog.Health
@@ -104,6 +104,7 @@ func New(db *sql.DB, opts *Options) *Store {
 	}
 	s := &Store{db: db, made: time.Now().Add(-1), jitter: randomly}
 	s.server.Store(new(string))
+	s.flights.IsFinal = result.hasOrder
 	s.slots.Limit = s.ordersAtOnce
 	if opts != nil {
 		s.opts = *opts
