@@ -2,7 +2,6 @@ package sqlstore_test
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"database/sql/driver"
 	"encoding/binary"
@@ -31,7 +30,6 @@ type server struct {
 	epoch   int        // how many fail-overs there were
 	state   tables
 	locks   map[string]*tx
-	wrote   int        // how many transactions have written
 	early   bool       // the next statement of its own is answered before its commit
 	commits [][]string // the items of the orders of each commit that has begun
 	misused bool       // a result was asked for its rows after its connection was given back
@@ -40,26 +38,25 @@ type server struct {
 // tables have the rows that are committed.
 type tables struct {
 	orders    map[string]*orderRow // by ID
-	keys      map[string]*orderRow // by key_hash, unless it is forgotten
+	keys      map[string]*orderRow // by key_hash
 	resources map[string]string    // the bodies, by the table, a slash and the ID
 	notes     map[any]int          // how often each was noted
 }
 
 type orderRow struct {
-	id, item       string
-	qty, ms, keyed int64
-	hash           string
-	fingerprint    [32]byte
+	id, item    string
+	qty, ms     int64
+	hash        string
+	fingerprint [32]byte
 }
 
 // A change changes one row. One of its fields is set, or resource and body, or none: a row that no
 // test looks at.
 type change struct {
 	order    *orderRow
-	forgets  *orderRow // the order whose key is forgotten
-	note     any       // what was noted
-	resource string    // the table, a slash and the ID
-	body     string    // of the resource, or "" if it is deleted
+	note     any    // what was noted
+	resource string // the table, a slash and the ID
+	body     string // of the resource, or "" if it is deleted
 }
 
 func newServer(engine engine) *server {
@@ -88,7 +85,7 @@ func newServer(engine engine) *server {
 
 // addOrder adds an order.
 func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
-	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), s.clock(), keyHash(key), key.Fingerprint}})
+	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), keyHash(key), key.Fingerprint}})
 }
 
 // addResource adds a resource to all collections.
@@ -140,13 +137,10 @@ func keyHash(key storefront.IdempotencyKey) string {
 }
 
 func (s *server) apply(changes []change) {
-	s.wrote++
 	for _, c := range changes {
 		switch {
 		case c.order != nil:
 			s.state.orders[c.order.id], s.state.keys[c.order.hash] = c.order, c.order
-		case c.forgets != nil:
-			delete(s.state.keys, c.forgets.hash)
 		case c.note != nil:
 			s.state.notes[c.note]++
 		case c.body != "":
@@ -178,14 +172,13 @@ func (s *server) clock() int64 { return time.Now().UnixMilli() }
 // A tx is a transaction in progress. It keeps its locks until it ends. If it has written
 // nothing, its commit takes no time.
 type tx struct {
-	server   *server
-	changes  []change
-	marks    []mark // its savepoints
-	outside  bool   // it began with a statement other than BEGIN
-	failed   bool   // in PostgreSQL, it can only be rolled back
-	locked   bool   // in PostgreSQL, it has locked a row, which counts as a write
-	snapshot int    // in SQLite, 1 and how many transactions had written when it first read
-	ended    chan struct{}
+	server  *server
+	changes []change
+	marks   []mark // its savepoints
+	outside bool   // it began with a statement other than BEGIN
+	failed  bool   // in PostgreSQL, it can only be rolled back
+	locked  bool   // in PostgreSQL, it has locked a row, which counts as a write
+	ended   chan struct{}
 }
 
 // A mark is a savepoint: its name and the number of changes before it.
@@ -279,7 +272,7 @@ func (s *session) broken() reply {
 // transaction, too.
 func (s *session) interrupted(c *call) reply {
 	switch c.kind {
-	case "INSERT", "FORGET", "PUT", "DELETE":
+	case "INSERT", "PUT", "DELETE":
 		s.abort()
 	}
 	return reply{err: errInterrupted}
@@ -390,17 +383,12 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		return [][]driver.Value{{fmt.Sprintf("server %d", s.born)}}, 0, nil
 	case "CLOCK":
 		return [][]driver.Value{{s.clock()}}, 0, nil
-	case "PING":
+	case "PING", "OLD KEYS", "FORGET": // no key is old
 	case "NOTE":
 		if len(c.args) > 0 {
 			t.changes = append(t.changes, change{note: c.args[0]})
 		}
 	case "BEGIN":
-		if s.tx != nil && s.engine == mysql {
-			err = s.commit(t, c)
-		} else if s.tx != nil {
-			return nil, 0, s.error("25001", "cannot start a transaction within a transaction", 0)
-		}
 		s.tx = newTx(s.server)
 	case "SAVEPOINT":
 		if s.tx == nil {
@@ -446,7 +434,6 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 	case "INSERT":
 		return s.insert(t, c)
 	case "REPLAY":
-		s.read(t)
 		hash := string(c.args[0].([]byte))
 		if row, _ := s.find(t, hash, ""); row != nil && strings.HasSuffix(c.query, " UPDATE") {
 			err = s.write(t, c, "row "+hash)
@@ -462,7 +449,6 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 		}
 	case "READ":
-		s.read(t)
 		rows = s.resources(c)
 	case "PUT", "DELETE":
 		n := 1
@@ -479,18 +465,6 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 			t.changes = append(t.changes, r)
 			affected++
-		}
-	case "OLD KEYS":
-		for _, o := range s.oldKeys(t, c.args[1]) {
-			rows = append(rows, []driver.Value{o.id, o.keyed})
-		}
-	case "FORGET":
-		for _, o := range s.oldKeys(t, c.args[0]) {
-			if slices.Contains(c.args[1:], driver.Value(o.id)) && err == nil {
-				err = s.write(t, c, "key "+o.hash)
-				t.changes = append(t.changes, change{forgets: o})
-				affected++
-			}
 		}
 	case "EMIT": // a record in the log
 		if err = s.readOnly; err == nil {
@@ -527,17 +501,6 @@ func (s *session) resources(c *call) (rows [][]driver.Value) {
 	return rows
 }
 
-// oldKeys returns the orders whose keys were recorded before a time, oldest first.
-func (s *session) oldKeys(t *tx, before driver.Value) []*orderRow {
-	s.read(t)
-	old := slices.Collect(maps.Values(s.state.keys))
-	old = slices.DeleteFunc(old, func(o *orderRow) bool { return o.keyed >= before.(int64) })
-	slices.SortFunc(old, func(a, b *orderRow) int {
-		return cmp.Or(cmp.Compare(a.keyed, b.keyed), strings.Compare(a.id, b.id))
-	})
-	return old
-}
-
 // find returns the order with a key and the one with an ID, as t sees them.
 func (s *session) find(t *tx, hash, id string) (byKey, byID *orderRow) {
 	byKey, byID = s.state.keys[hash], s.state.orders[id]
@@ -553,13 +516,6 @@ func (s *session) find(t *tx, hash, id string) (byKey, byID *orderRow) {
 }
 
 func lastWord(query string) string { return query[strings.LastIndexByte(query, ' ')+1:] }
-
-// read takes the snapshot of t, unless it has one.
-func (s *session) read(t *tx) {
-	if t.snapshot == 0 {
-		t.snapshot = 1 + s.wrote
-	}
-}
 
 // write takes a lock for t, before it writes.
 func (s *session) write(t *tx, c *call, lock string) error {
@@ -592,12 +548,6 @@ func (s *session) write(t *tx, c *call, lock string) error {
 			return errNoAnswer
 		}
 	}
-	if s.engine == sqlite {
-		s.read(t)
-		if t.snapshot != 1+s.wrote {
-			return sqliteError("database is locked (517) (SQLITE_BUSY_SNAPSHOT)")
-		}
-	}
 	s.locks[lock] = t
 	return nil
 }
@@ -605,7 +555,7 @@ func (s *session) write(t *tx, c *call, lock string) error {
 // insert inserts orders, except those whose key is taken. In MySQL, it fails if a key is.
 func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
 	for row := range slices.Chunk(c.args, 7) {
-		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), s.clock(), string(row[5].([]byte)), [32]byte(row[6].([]byte))}
+		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), string(row[5].([]byte)), [32]byte(row[6].([]byte))}
 		if o.item == "rejected" {
 			return nil, 0, s.errRejected()
 		}

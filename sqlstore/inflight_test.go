@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,58 +236,6 @@ func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 	})
 }
 
-// Calls that are refused and come again at once do not keep another one from its try.
-func TestTryIsOfTheCallThatCameFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var tries []string
-		store := sqlstore.New(open(t, newFakeDB(postgres)), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
-			mu.Lock()
-			tries = append(tries, order.ID)
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			return &storefront.Refusal{Reason: "sold-out"}
-		}))
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		for range 100 {
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					store.CreateOrder(ctx, key, order)
-				}
-			})
-		}
-		for range 20 {
-			synctest.Wait()
-			before := len(tries)
-			<-share(t, store, "patient", 9).ended
-			// One try is for those who came before, and one for who came while it waited.
-			mu.Lock()
-			if i := slices.Index(tries[before:], "patient"); i < 0 || i > 2 {
-				t.Errorf("it was tried after %d others", i)
-			}
-			mu.Unlock()
-		}
-	})
-}
-
-func TestWhoWaitsForATryMayLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, store := newScript(t, postgres)
-		first, second, third := share(t, store, "first"), share(t, store, "second"), share(t, store, "third")
-		second.leave()
-		<-second.ended
-		if second.err != context.Canceled {
-			t.Errorf("who left got %v", second.err)
-		}
-		s.end <- accept
-		first.want(t, "first")
-		third.want(t, "first")
-	})
-}
-
 // The time of a call begins when the call does, not when it makes a try.
 func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -310,26 +256,4 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 		s.end <- accept
 		calls[3].want(t, "last")
 	})
-}
-
-// The call that is to make the next try may leave in the same moment. It is chance whether
-// it learns first of its turn or of its ctx.
-func TestTryIsNotLeftToWhoLeaves(t *testing.T) {
-	for range 100 {
-		synctest.Test(t, func(t *testing.T) {
-			s, store := newScript(t, postgres)
-			ctx, cancel := context.WithCancel(t.Context())
-			var calls []result
-			for range 4 {
-				calls = append(calls, proposeWith(ctx, store, key, order))
-			}
-			cancel()
-			for _, call := range calls {
-				wantCanceled(t, call)
-			}
-			next := share(t, store, "next")
-			s.end <- accept
-			next.want(t, "next")
-		})
-	}
 }

@@ -146,6 +146,61 @@ func TestVitessStatementsStayInOneShard(t *testing.T) {
 	})
 }
 
+// A statement of two shards shows that the bounds of the shards are old ones. Orders of a shared commit whose
+// keys are taken are replays.
+func TestVitessShardsMayChange(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		crossed, inserts := false, 0
+		taken := []byte(keyHash(storefront.IdempotencyKey{Value: "taken"}))
+		f := newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
+			switch kindOf(query) {
+			case "INSERT":
+				if inserts++; inserts > 4 && !crossed {
+					crossed = true
+					return nil, &mySQLError{1105, "Error 1105 (HY000): multi-db transaction attempted"}
+				}
+				for row := range slices.Chunk(args, 8) {
+					if bytes.Equal(row[5].([]byte), taken) {
+						return nil, &mySQLError{1062, "Error 1062 (23000): Duplicate entry for key 'orders.key_hash'"}
+					}
+				}
+				return slices.Repeat([][]driver.Value{{int64(1)}}, len(args)/8), nil
+			case "TAKEN":
+				if places := args[:len(args)/2]; len(places) == 0 || shardOf(places[0].([]byte)) != shardOf(taken) {
+					t.Errorf("which keys are taken was asked of another shard: %x", args)
+				}
+				return [][]driver.Value{{taken}}, nil
+			case "REPLAY":
+				return [][]driver.Value{{"ord_there", "taken", int64(1), int64(0), make([]byte, 32), taken}}, nil
+			}
+			return nil, errPassOn
+		})
+		f.server.took = time.Millisecond
+		run := f.run
+		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
+			time.Sleep(time.Millisecond) // so that orders share a commit
+			return run(ctx, conn, query, args)
+		}
+		store := sqlstore.New(open(t, f), nil)
+		wg := create(t, store, strings.Split("abcdefgh", "")...)
+		replay := propose(t.Context(), store, "taken")
+		wg.Go(create(t, store, strings.Split("ijklmnop", "")...).Wait)
+		wg.Wait()
+		if got, err := replay(); err != nil || got.ID != "ord_there" {
+			t.Errorf("the call whose key was taken returned %v, %v", got, err)
+		}
+		bounds := 0
+		for _, query := range f.ran {
+			if query == "SHOW VITESS_SHARDS" {
+				bounds++
+			}
+		}
+		if !crossed || bounds < 2 {
+			t.Errorf("after a statement of two shards (%t), their bounds were read %d times", crossed, bounds)
+		}
+	})
+}
+
 // TestVitessErrors has what vtgate and tablets answered while tablets were killed, moved and stopped.
 func TestVitessErrors(t *testing.T) {
 	for text, want := range map[string]error{
