@@ -572,6 +572,7 @@ func callsOf(t *testing.T, store *sqlstore.Store, items []string) map[string]err
 	for item, call := range calls {
 		_, errs[item] = call()
 	}
+	synctest.Wait() // a commit may begin in the instant in which its callers leave
 	return errs
 }
 

@@ -150,11 +150,14 @@ func TestVitessStatementsStayInOneShard(t *testing.T) {
 // keys are taken are replays.
 func TestVitessShardsMayChange(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
+		var mu sync.Mutex
 		crossed, inserts := false, 0
 		taken := []byte(keyHash(storefront.IdempotencyKey{Value: "taken"}))
 		f := newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
 			switch kindOf(query) {
 			case "INSERT":
+				mu.Lock()
+				defer mu.Unlock()
 				if inserts++; inserts > 4 && !crossed {
 					crossed = true
 					return nil, &mySQLError{1105, "Error 1105 (HY000): multi-db transaction attempted"}
