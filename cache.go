@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"example.com/storefront/internal/agecache"
 	"example.com/storefront/internal/httpfield"
 )
 
@@ -89,60 +88,4 @@ func (s *service) cacheControl(r *http.Request, rep *representation) string {
 // isPresent reports whether a header field is present and not empty.
 func isPresent(lines []string) bool {
 	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
-}
-
-// findProduct returns the product with this ID, from memory if the request's Cache-Control allows
-// it. A request without Cache-Control has nothing to do with the memory.
-func (s *service) findProduct(r *http.Request, id string) (answer agecache.Answer[Resource], err error) {
-	lines, ok := r.Header["Cache-Control"]
-	if !ok {
-		answer.Value, err = s.store.GetProduct(r.Context(), id)
-		return answer, err
-	}
-	d := agecache.Directives(httpfield.ParseCacheControl(lines))
-	if s.bypassesMemory(r) {
-		if d.OnlyIfCached {
-			return answer, agecache.ErrNotCached
-		}
-		answer.Forwarded = "bypass"
-		answer.Value, err = s.store.GetProduct(r.Context(), id)
-		return answer, err
-	}
-	if isPresent(r.Header["If-Match"]) { // only the origin can evaluate it (RFC 9111, Section 4.3.2)
-		d.NoCache, d.StaleIfError = true, -1
-	}
-	key := agecache.Key{ID: id}
-	if s.opts.Scope != nil && !s.opts.Shared {
-		key.Scope = s.opts.Scope(r)
-	}
-	return s.products.Get(r.Context(), key, &d)
-}
-
-// bypassesMemory reports whether no product in memory may answer r. Without a scope,
-// the response to a request with credentials may be for its sender alone.
-func (s *service) bypassesMemory(r *http.Request) bool {
-	if s.opts.CacheSize < 0 || s.opts.MaxAge < 0 {
-		return true
-	}
-	differs := func(name string) bool {
-		// net/http keeps the header Host in a field.
-		return name == "*" || r.Header[name] != nil || name == "Host" && r.Host != ""
-	}
-	return !s.opts.Shared && s.opts.Scope == nil && slices.ContainsFunc(s.bypassHeaders, differs)
-}
-
-// cacheStatus returns the Cache-Status (RFC 9211) of the response to a request for which
-// findProduct returned answer and err, or "" if the request has no Cache-Control.
-func (s *service) cacheStatus(answer *agecache.Answer[Resource], err error) string {
-	switch {
-	case err == agecache.ErrNotCached:
-		return "storefront"
-	case answer.Forwarded != "" && answer.Collapsed:
-		return "storefront; fwd=" + string(answer.Forwarded) + "; collapsed"
-	case answer.Forwarded != "":
-		return "storefront; fwd=" + string(answer.Forwarded)
-	case !answer.Began.IsZero():
-		return "storefront; hit; ttl=" + strconv.FormatInt(int64((s.opts.MaxAge-answer.Age)/time.Second), 10)
-	}
-	return ""
 }
