@@ -19,7 +19,6 @@ import (
 
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
-	"example.com/storefront/internal/lazyctx"
 )
 
 // An Order is what POST /v1/orders creates.
@@ -120,7 +119,7 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 	if d, ok := r.Context().Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
-	ctx, cancel := lazyctx.WithDeadline(context.WithoutCancel(r.Context()), deadline)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
 	defer cancel()
 	stored, err := s.store.CreateOrder(ctx, key, order)
 	if err != nil {
