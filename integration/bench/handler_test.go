@@ -147,14 +147,14 @@ var benchmarked = []string{"records", "service"}
 type turns map[string][]float64
 
 // report writes the mean time of each handler per request, and the ratio.
-func (took turns) report(b *testing.B, requests int, unit string) {
+func (took turns) report(b *testing.B, requests int) {
 	b.ReportMetric(0, "ns/op")
 	for _, kind := range benchmarked {
 		sum := 0.0
 		for _, t := range took[kind] {
 			sum += t
 		}
-		b.ReportMetric(sum/float64(len(took[kind])*requests), kind+unit)
+		b.ReportMetric(sum/float64(len(took[kind])*requests), kind+"-ns")
 	}
 	ratios := make([]float64, len(took["records"]))
 	for i, t := range took["service"] {
@@ -213,7 +213,7 @@ func BenchmarkHandler(b *testing.B) {
 					took[kind] = append(took[kind], float64(time.Since(start)))
 				}
 			}
-			took.report(b, len(requests), "-ns")
+			took.report(b, len(requests))
 			own := 0.0
 			if op.name == "create" {
 				own = 2 // the key and its header

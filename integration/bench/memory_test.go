@@ -89,12 +89,29 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
+// TestMain lets the test binary also run as the server of BenchmarkMemory. It prints the address, and
+// serves until standard input ends.
+func TestMain(m *testing.M) {
+	if os.Getenv("STOREFRONT_BENCHMARK_SERVER") == "" {
+		os.Exit(m.Run())
+	}
+	handler := memoryHandler()
+	runtime.GC()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(listener.Addr())
+	go http.Serve(listener, handler)
+	io.Copy(io.Discard, os.Stdin)
+}
+
 // residentPerConnection returns how much of a new server's memory is resident, in bytes, for each of
 // 1,000 connections that have sent a body three times.
 func residentPerConnection(b *testing.B, target, body string) float64 {
 	const connections, times, callers = 1000, 3, 16
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "STOREFRONT_BENCHMARK_SERVER=memory/")
+	cmd.Env = append(os.Environ(), "STOREFRONT_BENCHMARK_SERVER=memory")
 	cmd.Stderr = os.Stderr
 	stdin := must.Get(cmd.StdinPipe())(b)
 	stdout := must.Get(cmd.StdoutPipe())(b)

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"example.com/storefront/integration/internal/netfault"
 	"example.com/storefront/integration/internal/process"
@@ -535,20 +534,6 @@ func (g *Gate) Calls(t testing.TB) map[string]int {
 		}
 	}
 	return calls
-}
-
-// CPU returns the CPU time that all programs of each kind have used.
-func (c *Cluster) CPU(t testing.TB) map[string]time.Duration {
-	t.Helper()
-	used := make(map[string]time.Duration)
-	for _, g := range c.Gates {
-		used["vtgate"] += g.CPU(t)
-	}
-	for _, a := range c.Tablets {
-		used["vttablets"] += a.Server.CPU(t)
-		used["mysqlds"] += a.MySQL.CPU(t)
-	}
-	return used
 }
 
 // programs returns all programs of the cluster.

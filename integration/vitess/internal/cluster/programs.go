@@ -222,15 +222,3 @@ func (p *Program) Thaw(t testing.TB) {
 	t.Helper()
 	must.OK(t, p.process.Thaw())
 }
-
-// CPU returns the CPU time that the program has used since it was started.
-func (p *Program) CPU(t testing.TB) time.Duration {
-	t.Helper()
-	stat := string(must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.process.Process.Pid)))(t))
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	var ticks int // of 10 ms, in user mode and in that of the kernel
-	for _, field := range fields[11:13] {
-		ticks += must.Get(strconv.Atoi(field))(t)
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
-}
