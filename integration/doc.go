@@ -19,6 +19,5 @@
 //	bench       benchmarks, whose tables are in docs/figures.md
 //	internal    what several of them share
 //
-// mutations and soak are commands: they break the code to test the tests, and repeat what chooses
-// at random for as long as they are told.
+// soak is a command: it repeats what chooses at random for as long as it is told.
 package integration
