@@ -74,12 +74,10 @@ type shop struct {
 	change func(ctx context.Context, change explorer.Change) error
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
-	product            string // for the explorer to begin with
 
 	mu       sync.Mutex
 	before   answerer
 	received []received
-	came     chan struct{} // has an element after each
 }
 
 // An answerer is called before each request to the service. It may answer it, and returns false if it has.
@@ -100,7 +98,7 @@ type received struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{store: new(storefront.MemStore), path: "/", came: make(chan struct{}, 10_000)}
+	s := &shop{store: new(storefront.MemStore), path: "/"}
 	for _, id := range []string{"ada", "barbara", "edsger", "grace", "linus"} {
 		s.store.Users.Put(storefront.MustResource(id, nil))
 		s.store.Widgets.Put(storefront.MustResource("w-"+id, map[string]any{"of": id}))
@@ -120,7 +118,7 @@ func newShop(t *testing.T) *shop {
 	service := storefront.NewWithOptions(s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.path {
-			page := explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change, Product: s.product})
+			page := explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change})
 			page.ServeHTTP(w, r)
 			return
 		}
@@ -132,7 +130,6 @@ func newShop(t *testing.T) *shop {
 		s.received = append(s.received, received{r.Method, r.RequestURI, string(body), r.Header.Clone()})
 		before := s.before
 		s.mu.Unlock()
-		s.came <- struct{}{}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if before != nil && !before(w, r) {
 			return
@@ -154,13 +151,6 @@ func (s *shop) requests(path string) []received {
 		}
 	}
 	return list
-}
-
-// waitForRequests waits until n requests for this path were received.
-func (s *shop) waitForRequests(path string, n int) {
-	for len(s.requests(path)) < n {
-		<-s.came
-	}
 }
 
 // take returns what was received since the last take.
@@ -377,13 +367,6 @@ func (p *page) press(keys string) {
 	p.send(chromedp.KeyEvent(keys))
 }
 
-// reload loads the page again, as its user may.
-func (p *page) reload() {
-	p.t.Helper()
-	p.send(chromedp.Reload())
-	p.waitLoaded()
-}
-
 // click clicks the button and waits until n exchanges are in the log and the button can be used again.
 func (p *page) click(button string, n int) {
 	p.t.Helper()
@@ -456,11 +439,11 @@ func yields[T any](p *page, expression string, want T) {
 	p.want(expression, eval[T](p, expression), want)
 }
 
-// unfoldLog unfolds the log, whose entries have n requests.
-func (p *page) unfoldLog(n int) {
+// unfoldLog unfolds the log, whose entries all have requests.
+func (p *page) unfoldLog() {
 	p.t.Helper()
 	p.run(`document.querySelectorAll("#log details").forEach(d => { d.open = true; })`)
-	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log pre:first-of-type").length === %d`, n))
+	p.waitFor(`[...document.querySelectorAll("#log details")].every(d => d.querySelector("pre"))`)
 }
 
 // keepsPictures reports whether they were asked for.
@@ -475,23 +458,4 @@ func (p *page) screenshot(v view, name string) {
 	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
 	p.must(err)
 	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+"-"+v.String()+".png"), picture, 0o666))
-}
-
-// hold has the service keep every request from then on, but that for the document, until
-// release. left has an element for each that left meanwhile.
-func (s *shop) hold() (release func(), left <-chan struct{}) {
-	held, gone := make(chan struct{}), make(chan struct{}, 100)
-	s.answerBefore(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/openapi.json" {
-			return true
-		}
-		select {
-		case <-held:
-			return true
-		case <-r.Context().Done():
-			gone <- struct{}{}
-			return false
-		}
-	})
-	return sync.OnceFunc(func() { close(held) }), gone
 }
