@@ -1,6 +1,7 @@
 package storefront_test
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -9,7 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"example.com/storefront/internal/exchanges"
+	"example.com/storefront/internal/must"
 )
 
 var record = flag.Bool("record", false,
@@ -35,27 +39,35 @@ func TestContract(t *testing.T) {
 	}
 }
 
-func TestContractHasEveryProblem(t *testing.T) {
-	var all strings.Builder
+// Tests of the service see that no problem is sent that the document does not have.
+func TestContractHasEveryProblemOfTheDocument(t *testing.T) {
+	problem := regexp.MustCompile(`"type": "(urn:problem-type:[^"]+)",\s+"title": "([^"]+)",\s+"status": (\d+)`)
+	name := strings.NewReplacer(" ", "", "-", "")
+	recorded := make(map[string]string)
 	for _, file := range contractFiles(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		for _, m := range problem.FindAllStringSubmatch(string(must.Get(os.ReadFile(file))(t)), -1) {
+			recorded[m[1]] = m[3] + " " + strings.ToLower(name.Replace(m[2]))
 		}
-		all.Write(text)
 	}
-	document, err := os.ReadFile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	types := regexp.MustCompile(`(?m)^ *("urn:problem-type:[^"]+"),?$`).FindAllSubmatch(document, -1)
-	if len(types) == 0 {
-		t.Fatal("openapi.json has no problem types")
-	}
-	for _, m := range types {
-		if !strings.Contains(all.String(), string(m[1])) {
-			t.Errorf("no recorded exchange has the problem %s", m[1])
+	var document struct {
+		Components struct {
+			Schemas struct {
+				KnownProblemType struct {
+					Types        []string `json:"enum"`
+					Names        []string `json:"x-enum-varnames"`
+					Descriptions []string `json:"x-enum-descriptions"`
+				}
+			}
 		}
+	}
+	must.OK(t, json.Unmarshal(must.Get(os.ReadFile("openapi.json"))(t), &document))
+	documented, known := make(map[string]string), document.Components.Schemas.KnownProblemType
+	for i, typ := range known.Types {
+		status, _, _ := strings.Cut(known.Descriptions[i], ": ")
+		documented[typ] = status + " " + strings.ToLower(known.Names[i])
+	}
+	if diff := cmp.Diff(recorded, documented); diff != "" {
+		t.Errorf("problems that are recorded (-) and documented (+):\n%s", diff)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -41,12 +39,10 @@ func TestTextOfAClientCostsNoStackAndLittleMemory(t *testing.T) {
 	service := quiet(new(MemStore))
 	uses := map[string]func(text string){
 		"an order": func(text string) {
-			service.ServeHTTP(httptest.NewRecorder(), orderRequest(text))
+			do(service, newOrderRequest("k", strings.NewReader(text)))
 		},
 		"an order in chunks": func(text string) {
-			r := orderRequest(text)
-			r.ContentLength = -1
-			service.ServeHTTP(httptest.NewRecorder(), r)
+			do(service, newOrderRequest("k", io.MultiReader(strings.NewReader(text))))
 		},
 		"NewResource": func(text string) { NewResource("r", json.RawMessage(text)) },
 		"UnmarshalJSON": func(text string) {
@@ -102,18 +98,10 @@ func TestDeclaredLengthTakesNoMemory(t *testing.T) {
 		}
 		return 0, io.ErrUnexpectedEOF
 	})
-	r := orderRequest("")
-	r.Body, r.ContentLength = io.NopCloser(body), maxOrderBody
-	w := httptest.NewRecorder()
-	New(new(MemStore)).ServeHTTP(w, r)
-	if w.Code != http.StatusBadRequest || first == 0 || first > 4<<10 {
-		t.Errorf("%d, and there is room for %d bytes before any has come", w.Code, first)
+	r := newOrderRequest("k", body)
+	r.ContentLength = maxOrderBody
+	do(New(new(MemStore)), r).wantProblem(t, 400, "malformed-body")
+	if first == 0 || first > 4<<10 {
+		t.Errorf("there is room for %d bytes before any has come", first)
 	}
-}
-
-func orderRequest(body string) *http.Request {
-	r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", "k")
-	return r
 }

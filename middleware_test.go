@@ -3,66 +3,11 @@ package storefront
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func TestEveryResponse(t *testing.T) {
-	for _, r := range trials() {
-		t.Run(r.String(), func(t *testing.T) {
-			got := r.send(quiet(newTrialStore()))
-			got.wantStatus(t, r.status)
-			want := http.Header{
-				"X-Content-Type-Options": {"nosniff"}, "Content-Length": {strconv.Itoa(len(got.body))},
-				"Content-Type": {"application/json"}, "Cache-Control": got.header["Cache-Control"],
-			}
-			if r.status == 204 || r.status == 304 {
-				want = http.Header{"Content-Length": nil, "Content-Type": nil, "X-Content-Type-Options": nil}
-			}
-			if r.status >= 400 {
-				want.Set("Content-Type", "application/problem+json")
-			}
-			if r.status >= 400 || r.method == "POST" {
-				want.Set("Cache-Control", "no-store")
-			}
-			for name, values := range want {
-				if !slices.Equal(got.header[name], values) {
-					t.Errorf("%s: %q, want %q", name, got.header[name], values)
-				}
-			}
-			_, allow := got.header["Allow"]
-			_, retry := got.header["Retry-After"]
-			if allow != (r.status == 405 || r.status == 204) ||
-				retry != (r.status == 503 || r.status == 409) {
-				t.Errorf("Allow: %t, Retry-After: %t with status %d", allow, retry, r.status)
-			}
-		})
-	}
-}
-
-func TestHeadHasTheHeadersOfGetAndNoBody(t *testing.T) {
-	for _, r := range trials() {
-		if r.method != "GET" || r.target == "/v1/orders" {
-			continue
-		}
-		t.Run(r.String(), func(t *testing.T) {
-			h := quiet(newTrialStore())
-			want := r.send(h)
-			r.method = "HEAD"
-			got := r.send(h)
-			if got.body != "" {
-				t.Errorf("HEAD has the body %q", got.body)
-			}
-			want.body = ""
-			if diff := want.diff(got); diff != "" {
-				t.Errorf("-GET +HEAD:\n%s", diff)
-			}
-		})
-	}
-}
 
 // Nothing in a response depends on the host, on the place where the service is
 // mounted, on what a proxy says, or on what a wrapper's writer can do.
@@ -167,29 +112,5 @@ func TestAddingToOneHeaderChangesNoOther(t *testing.T) {
 				t.Errorf("%v, -want +got:\n%s", trial, diff)
 			}
 		}))
-	}
-}
-
-// The service replaces the headers that it sets, and leaves all others alone.
-func TestHeadersOfMiddlewares(t *testing.T) {
-	h := quiet(newTrialStore())
-	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Strict-Transport-Security", "max-age=9")
-		w.Header().Set("X-Content-Type-Options", "other")
-		w.Header().Set("Cache-Control", "public")
-		h.ServeHTTP(w, r)
-	})
-	for _, r := range trials() {
-		if r.method == "OPTIONS" {
-			continue
-		}
-		want := r.send(h)
-		want.header.Set("Strict-Transport-Security", "max-age=9")
-		if r.status == http.StatusNotModified { // without a body, that is nothing of the service's
-			want.header.Set("X-Content-Type-Options", "other")
-		}
-		if diff := want.diff(r.send(outer)); diff != "" {
-			t.Errorf("%v, -want +got:\n%s", r, diff)
-		}
 	}
 }

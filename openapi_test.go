@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,10 +58,8 @@ func (d apiDocument) schema(name string) map[string]any {
 
 // methods are the operations of a path, in lower case.
 func (d apiDocument) methods(path string) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(d.object(d.root, "paths", path))),
-		func(key string) bool {
-			return key == "parameters"
-		})
+	keys := slices.Sorted(maps.Keys(d.object(d.root, "paths", path)))
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "parameters" })
 }
 
 // parameters returns those of an operation that are in query, header or path.
@@ -80,95 +77,15 @@ func (d apiDocument) parameters(path, method, in string) map[string]map[string]a
 	return all
 }
 
-// packageSource returns the text of the package.
-func packageSource(t *testing.T) string {
-	t.Helper()
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var source strings.Builder
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(name, "_test.go") {
-			source.Write(text)
-		}
-	}
-	return source.String()
-}
-
-func TestOpenAPIDocumentsTheRoutes(t *testing.T) {
-	source := packageSource(t)
-	routes, documented := map[string]bool{}, map[string]bool{}
-	paths := 0
-	pattern := regexp.MustCompile(`(?m)^[^/\n]*"(/(?:v[0-9]+/|openapi)[^"]*)"`)
-	for _, m := range pattern.FindAllStringSubmatch(source, -1) {
-		paths++
-		allow := send(New(new(MemStore)), "OPTIONS", m[1], "").header.Get("Allow")
-		for method := range strings.SplitSeq(strings.ToLower(allow), ", ") {
-			routes[m[1]+" "+method] = true
-		}
-	}
-	if n := strings.Count(source, "\ts.handle("); n != paths {
-		t.Errorf("%d routes are registered, and the source has %d paths", n, paths)
-	}
+// An undocumented route has no recorded exchange either, as integration/wire holds these against the document.
+func TestOpenAPIDocumentsTheMethods(t *testing.T) {
 	d := decodeAPI(t, openAPI)
 	for path := range d.object(d.root, "paths") {
-		for _, method := range d.methods(path) {
-			documented[path+" "+method] = true
+		allow := send(New(new(MemStore)), "OPTIONS", path, "").header.Get("Allow")
+		want := slices.Sorted(strings.SplitSeq(strings.ToLower(allow), ", "))
+		if diff := cmp.Diff(want, d.methods(path)); diff != "" {
+			t.Errorf("%s: methods of the code (-) and of the document (+):\n%s", path, diff)
 		}
-	}
-	if diff := cmp.Diff(routes, documented); diff != "" {
-		t.Errorf("routes of the code (-) and of the document (+):\n%s", diff)
-	}
-}
-
-func TestOpenAPIDocumentsTheRequestHeaders(t *testing.T) {
-	read := map[string]bool{}
-	pattern := regexp.MustCompile(`\br\.Header(?:\[|\.\w+\()([^])]+)`)
-	for _, m := range pattern.FindAllStringSubmatch(packageSource(t), -1) {
-		if m[1] != "name" { // of Options.Vary
-			read[strings.Trim(m[1], `"`)] = true
-		}
-	}
-	documented := map[string]bool{
-		"Content-Type":  true, // by the content of the request body
-		"Authorization": true, // in the description of Cache-Control
-		"Cookie":        true, // there, too
-		"Expect":        true, // in the description of the whole
-	}
-	d := decodeAPI(t, openAPI)
-	for path := range d.object(d.root, "paths") {
-		for _, method := range d.methods(path) {
-			for name := range d.parameters(path, method, "header") {
-				documented[name] = true
-			}
-		}
-	}
-	if diff := cmp.Diff(read, documented); diff != "" {
-		t.Errorf("read by the code (-) and documented (+):\n%s", diff)
-	}
-}
-
-func TestOpenAPIListsTheProblemTypes(t *testing.T) {
-	d := decodeAPI(t, openAPI)
-	var want, got []string
-	for _, typ := range problemTypes(t) {
-		p := typ.problem("")
-		name := strings.NewReplacer(" ", "", "-", "").Replace(p.Title)
-		want = append(want, fmt.Sprintf("%s, %s, %d", p.Type, strings.ToLower(name), p.Status))
-	}
-	known := d.schema("KnownProblemType")
-	names, descriptions := known["x-enum-varnames"].([]any), known["x-enum-descriptions"].([]any)
-	for i, typ := range known["enum"].([]any) {
-		status, _, _ := strings.Cut(descriptions[i].(string), ": ")
-		got = append(got, fmt.Sprintf("%s, %s, %s", typ, strings.ToLower(names[i].(string)), status))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("code (-) and document (+):\n%s", diff)
 	}
 }
 

@@ -68,28 +68,12 @@ func TestARequestThatJoinsACallSaysSo(t *testing.T) {
 		first := getLater(t.Context(), h)
 		time.Sleep(49 * time.Second)
 		joined, own := <-getLater(t.Context(), h), <-first
-		for r, want := range map[*response][3]string{
-			&joined: {"storefront; fwd=uri-miss; collapsed", "50", date}, &own: {"storefront; fwd=uri-miss"},
-		} {
+		for r, want := range map[*response][3]string{&own: {"storefront; fwd=uri-miss"},
+			&joined: {"storefront; fwd=uri-miss; collapsed", "50", date}} {
 			got := [3]string{r.header.Get("Cache-Status"), r.header.Get("Age"), r.header.Get("Date")}
 			if got != want {
 				t.Errorf("Cache-Status, Age and Date are %q, want %q", got, want)
 			}
-		}
-	})
-}
-
-func TestARequestThatStopsWaitingIs503(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newShelf(nil, taking(5*time.Second))
-		timed, stop := context.WithTimeout(t.Context(), 2*time.Second)
-		defer stop()
-		gone, cancel := context.WithCancel(t.Context())
-		hurried, left := getLater(timed, h), getLater(gone, h)
-		synctest.Wait()
-		cancel()
-		for _, r := range []response{<-hurried, <-left} {
-			r.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
 		}
 	})
 }

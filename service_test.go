@@ -114,8 +114,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 			list := func(ctx context.Context, _ string, _ int) ([]Resource, error) { return nil, wait(ctx) }
 			h := New(&stubStore{listUsers: list, listWidgets: list,
 				getProduct: func(ctx context.Context, _ string) (Resource, error) {
-					return Resource{},
-						wait(ctx)
+					return Resource{}, wait(ctx)
 				}})
 			for _, path := range []string{"v1/users", "v2/widgets?limit=1", "v1/products/p",
 				"v1/products/p"} {

@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +81,9 @@ func (r response) wantProblem(t *testing.T, status int, code string) Problem {
 	if want := "urn:problem-type:storefront:" + code; r.status != status || p.Type != want {
 		t.Fatalf("got %d %s, want %d %s\n%s", r.status, p.Type, status, want, r.body)
 	}
+	if !strings.Contains(openAPI, `"`+p.Type+`"`) {
+		t.Errorf("openapi.json does not have %s", p.Type)
+	}
 	if p.Status != status || p.Title == "" || p.Detail == "" {
 		t.Errorf("want status %d, a title and a detail in the problem: %s", status, r.body)
 	}
@@ -102,23 +103,6 @@ func (r response) wantProblem(t *testing.T, status int, code string) Problem {
 		t.Errorf("Cache-Control: %s, want no-store", got)
 	}
 	return p
-}
-
-// problemTypes returns all problem types, in the sequence of the source.
-func problemTypes(t *testing.T) (types []problemType) {
-	t.Helper()
-	source, err := os.ReadFile("service.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`= problemType{(\d+), "(.+)", "(.+)"}`).FindAllSubmatch(source, -1) {
-		status, _ := strconv.Atoi(string(m[1]))
-		types = append(types, problemType{status, string(m[2]), string(m[3])})
-	}
-	if len(types) == 0 {
-		t.Fatal("service.go has no problem types")
-	}
-	return types
 }
 
 // A stubStore is a Store made of functions. Calling a method whose function is
@@ -275,8 +259,8 @@ var incident = regexp.MustCompile(`urn:storefront:incident:[A-Z2-7]{26}"`)
 // diff returns what is in r (-) or in other (+) alone, but for the incidents, which
 // are random.
 func (r response) diff(other response) string {
-	r.body, other.body = incident.ReplaceAllString(r.body, "incident"), incident.ReplaceAllString(other.body,
-		"incident")
+	r.body = incident.ReplaceAllString(r.body, "incident")
+	other.body = incident.ReplaceAllString(other.body, "incident")
 	return cmp.Diff(r, other, cmp.AllowUnexported(response{}))
 }
 
@@ -311,8 +295,20 @@ func failingBy(fail func() error) *stubStore {
 			return Order{ID: "ord_secret"}, fail()
 		},
 		getProduct: func(_ context.Context, id string) (Resource, error) {
-			return MustResource(id, nil),
-				fail()
+			return MustResource(id, nil), fail()
 		},
 	}
+}
+
+// cacheableTargets are all reads, of the store that newCacheableStore makes. The
+// lists have a next page.
+var cacheableTargets = []string{"/v1/users?limit=1", "/v1/products/p1", "/v2/widgets?limit=1",
+	"/openapi.json"}
+
+func newCacheableStore() *MemStore {
+	store := new(MemStore)
+	store.Users.Put(bareResources("u1", "u2")...)
+	store.Products.Put(bareResources("p1")...)
+	store.Widgets.Put(bareResources("w1", "w2")...)
+	return store
 }
