@@ -220,22 +220,23 @@ func TestLogging(t *testing.T) {
 		name           string
 		ctx            context.Context
 		method, target string
+		status         int
 		err            error
 		want           []logLine
 	}{
-		{"a client that went away is nothing", gone, "GET", product,
+		{"a client that went away is nothing", gone, "GET", product, 503,
 			fmt.Errorf("query: %w", context.Canceled), nil},
-		{"a store that fails while the client goes away is an error", gone, "GET", product,
+		{"a store that fails while the client goes away is an error", gone, "GET", product, 500,
 			errors.New("disk full"),
 			[]logLine{{"ERROR", "", "GET", productRoute, "disk full"}}},
-		{"an unknown path is nothing", t.Context(), "GET", "/nowhere", nil, nil},
-		{"a product that is not cached is information", t.Context(), "GET", product + "?only-if-cached", nil,
+		{"an unknown path is nothing", t.Context(), "GET", "/nowhere", 404, nil, nil},
+		{"a product that is not cached is information", t.Context(), "GET", product + "?only-if-cached", 504, nil,
 			[]logLine{{"INFO", "", "GET", productRoute, ""}}},
-		{"an unknown method is information", t.Context(), "BREW", "/v1/users", nil,
+		{"an unknown method is information", t.Context(), "BREW", "/v1/users", 501, nil,
 			[]logLine{{"INFO", "", "BREW", "/v1/users", ""}}},
-		{"an unknown method of an unknown path is information", t.Context(), "BREW", "/v1//users", nil,
+		{"an unknown method of an unknown path is information", t.Context(), "BREW", "/v1//users", 501, nil,
 			[]logLine{{"INFO", "", "BREW", "/", ""}}},
-		{"an unknown method is cut", t.Context(), strings.Repeat("M", 100_000), "/", nil,
+		{"an unknown method is cut", t.Context(), strings.Repeat("M", 100_000), "/", 501, nil,
 			[]logLine{{"INFO", "", strings.Repeat("M", 32), "/", ""}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -243,8 +244,8 @@ func TestLogging(t *testing.T) {
 			target, directive, _ := strings.Cut(row.target, "?")
 			r := do(h, newRequest(row.method, target, "", "Cache-Control: "+directive).WithContext(row.ctx))
 			var p Problem
-			if err := json.Unmarshal([]byte(r.body), &p); err != nil {
-				t.Fatal(err)
+			if err := json.Unmarshal([]byte(r.body), &p); err != nil || r.status != row.status {
+				t.Fatalf("status %d, want %d: %v", r.status, row.status, err)
 			}
 			for i := range row.want {
 				row.want[i].Incident = p.Instance
