@@ -14,18 +14,6 @@ import (
 )
 
 var wrongMethods = []wrongStore{
-	{"a database that allows one read at a time", func(s *store) {
-		var mu sync.Mutex
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			if !mu.TryLock() {
-				return resource{}, errors.New("database is locked")
-			}
-			defer mu.Unlock()
-			time.Sleep(time.Microsecond)
-			return s.MemStore.GetProduct(ctx, id)
-		}
-		s.lookFirst()
-	}, []string{concurrently}, "database is locked"},
 	{"scratch space that calls share", func(s *store) {
 		var mu sync.Mutex
 		var position string

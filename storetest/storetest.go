@@ -29,8 +29,8 @@
 // is not used after the next was made. Three subtests need 1,600 resources each,
 // the others fewer than 200.
 //
-// A store with all optional methods gets about these calls. The times of the calls
-// that are made one after another add up:
+// A store with all optional methods gets about as many calls as this table has, which
+// was counted once. The times of the calls that are made one after another add up:
 //
 //	             in all  one after another
 //	CreateOrder   2,700              1,750
