@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"net"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -144,28 +143,6 @@ func FuzzMySQLURL(f *testing.F) {
 			}
 			if _, err := mysql.NewConnector(c); err != nil {
 				t.Errorf("%s: %v", name, err)
-			}
-		}
-	})
-}
-
-func FuzzMySQLUser(f *testing.F) {
-	f.Add("shop", "sec:ret@/?#%", "shop")
-	f.Fuzz(func(t *testing.T, user, password, database string) {
-		name := "mysql://" + url.UserPassword(user, password).String() + "@db1,db2:3307/" + url.PathEscape(database)
-		configs, _, err := parseMySQL(name)
-		switch {
-		case user == "" || database == "" || strings.Contains(database, "/"):
-			if err == nil {
-				t.Errorf("%s: no error", name)
-			}
-		case err != nil:
-			t.Errorf("%s: %v", name, err)
-		default:
-			for _, c := range configs {
-				if c.User != user || c.Passwd != password || c.DBName != database {
-					t.Errorf("%s: user %q, password %q, database %q", name, c.User, c.Passwd, c.DBName)
-				}
 			}
 		}
 	})
