@@ -5,8 +5,6 @@
 // Usage:
 //
 //	storefront [-addr host:port] [-data shop.json] [-shutdown-delay duration]
-//	storefront -trouble number [-only regexp] [-patience duration] [-junit file] [-json file]
-//		[-stay] [--] [program [argument …]]
 //
 // The file is read once, at startup:
 //
@@ -15,35 +13,12 @@
 // Its address, opened in a browser, is a page to try it on. With the sample, the page
 // can also change the lists.
 //
-// With -trouble, it tests clients: each order, walk through a list and read of a product
-// meets a fault, such as an answer that is lost, until each fault was met, in a sequence that the
-// number chooses. Each order has another item; walks and reads come one at a time. At the end it
-// prints which checks each client has passed, failed or not met; the page /-/trouble says so at any
-// time, and /-/trouble.json to programs. What a client believes in the end, it reports by POST to
-// /-/trouble/outcomes, as a form or as lines of JSON:
-//
-//	{"item": "teapot 7", "id": "ord_…"}        or {"item": "teapot 7", "error": "…"}
-//	{"list": "users", "ids": ["ada", …]}       or {"list": "users", "error": "…"}
-//	{"product": "teapot", "name": "Teapot"}    or {"product": "teapot", "error": "…"}
-//
-// A program that is named behind the flags is started 16 times, all at once, each with the URL of a shop
-// of its own in STOREFRONT_URL. It reads what it is asked for from its standard input, in lines such as
-// {"item":"teapot 7","qty":2}, {"list":"users"} and {"product":"teapot 7"}, and prints the outcome
-// of each.
-//
-// It ends once all faults were met and nothing more comes, unless -stay is set. The exit status is
-// then 1 if a check failed or the program did not answer as it must, else 3 if outcomes are missing or
-// faults were not met, else 0: a check that was not met, which the text names, changes nothing. With
-// -patience, a client may leave an order to a queue of its own after that time, which goes on; without,
-// only after 10 minutes. -only chooses faults by kind and name, such as '^orders/.*lost'. -junit and -json
-// write the verdicts to files.
-//
 // Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
 // requests in flight, for up to a minute, and exits; a second signal ends it at
 // once. After SIGTERM it first serves for the time of -shutdown-delay, a second unless it is
 // set, and closes the connection after each answer, so that a client that keeps connections
 // and never retries sees none break if it sends anything in that time. The exit status is 2
-// for a bad flag or file, and without -trouble 1 for any other failure.
+// for a bad flag or file, and 1 for any other failure.
 package main
 
 import (
@@ -69,11 +44,9 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
 	delay := flag.Duration("shutdown-delay", time.Second, "`time` from SIGTERM until it stops listening")
-	faults := defineFaultFlags()
 	flag.Parse()
-	inject := *faults.seed != 0
-	if err := faults.check(flag.Args()); err != nil {
-		fail(2, err)
+	if flag.NArg() > 0 {
+		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
 	}
 	if err := demo.CheckFlags(*addr, *delay); err != nil {
 		fail(2, err)
@@ -83,12 +56,10 @@ func main() {
 		fail(2, err)
 	}
 	page := &explorer.Options{Product: product(store)}
-	if *data == "" && !inject { // each client of which has a copy
+	if *data == "" {
 		page.Change = changeSample(store)
 	}
-	parent, end := context.WithCancel(context.Background())
-	defer end()
-	ctx, stop := graceful.NotifyContext(parent)
+	ctx, stop := graceful.NotifyContext(context.Background())
 	defer stop()
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
@@ -97,20 +68,9 @@ func main() {
 	server := &http.Server{Handler: demo.WithExplorer(
 		storefront.New(store), atOwnNames(*addr, explorer.HandlerWithOptions("", page)))}
 	opts := &graceful.Options{Delay: *delay, Progress: os.Stdout}
-	var run *faultRun
-	if inject {
-		opts.Delay = 0
-		run = faults.inject(ctx, end, server, store, listener.Addr(), flag.Args())
-	} else {
-		demo.TryThis(os.Stdout, listener.Addr(), page.Product)
-	}
+	demo.TryThis(os.Stdout, listener.Addr(), page.Product)
 	if err = graceful.Serve(ctx, server, listener, opts); err != nil {
 		fail(1, err)
-	}
-	if run != nil {
-		if status := run.end(); status != 0 {
-			os.Exit(status)
-		}
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 	"example.com/storefront/clienttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
-	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
 
@@ -429,35 +428,6 @@ func (c suiteClient) ListWidgets(ctx context.Context) ([]string, error) {
 func (c suiteClient) GetProduct(ctx context.Context, id string) (string, error) {
 	got, err := c.do(ctx, outcome{Product: id})
 	return got.Name, err
-}
-
-// The clients pass all checks of storefront -trouble, which asks their runners. All do so at the same
-// time, as most of it is waiting.
-func TestClientsInTrouble(t *testing.T) {
-	t.Parallel()
-	storefront := must.Get(process.Storefront())(t)
-	type result struct {
-		out []byte
-		err error
-	}
-	results := make([]chan result, len(languages))
-	for i, l := range languages {
-		results[i] = make(chan result, 1)
-		args := append([]string{"-addr", "127.0.0.1:0", "-trouble", "7", "--"}, l.run()...)
-		go func() {
-			out, err := exec.CommandContext(t.Context(), storefront, args...).CombinedOutput()
-			results[i] <- result{out, err}
-		}()
-	}
-	for i, l := range languages {
-		t.Run(l.name, func(t *testing.T) {
-			r := <-results[i]
-			need.Programs(t, need.Tools, l.programs...)
-			if r.err != nil { // also if not all was judged
-				t.Errorf("%v\n%s", r.err, r.out)
-			}
-		})
-	}
 }
 
 // The clients meet the faults of package clienttest, with a process for each.

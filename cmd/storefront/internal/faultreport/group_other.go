@@ -1,8 +1,0 @@
-//go:build !unix
-
-package faultreport
-
-import "os/exec"
-
-// inGroup returns what kills the command.
-func inGroup(cmd *exec.Cmd) (kill func() error) { return cmd.Cancel }
