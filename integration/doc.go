@@ -15,7 +15,6 @@
 //	fronts      proxies before the service
 //	browser     the explorer
 //	docs        README.md and docs: their commands, code, links and configurations
-//	libraries   a command: what clients of HTTP libraries do, and what the judge says of them
 //	bench       benchmarks, whose tables are in docs/figures.md
 //	internal    what several of them share
 //
