@@ -33,8 +33,7 @@ type Call struct {
 	Changed map[string]bool // items that came or went during the walk
 	Tags    []string        // that products were given, behind their paths
 
-	// Results are what the client said, if it can be asked: of the call, and of those by
-	// which it went on with an order.
+	// Results are what the client said of the call, and of those by which it went on with an order.
 	Results []*Result
 	// Running are the stacks of goroutines that the client has left, once all is over.
 	Running string
@@ -78,7 +77,6 @@ type Exchange struct {
 	LastPage    bool      // the page has no next
 	Created     string    // the ID of the order that the request created
 	Ended       time.Time // when its answer began to come, or failed to; 0 before
-	Done        bool      // nothing more of it comes
 }
 
 // An Answer is a response.

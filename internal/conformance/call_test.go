@@ -26,30 +26,6 @@ func TestNumbersAreValues(t *testing.T) {
 	}
 }
 
-// A client that cannot be asked may have left an order to its queue, but not before its time.
-func TestQueueTakesOverAfterThePatienceOfTheClient(t *testing.T) {
-	for _, row := range []struct {
-		patience time.Duration
-		tries    []time.Duration // when they ended, without an answer
-		right    bool
-	}{
-		{0, []time.Duration{0, time.Second}, false},
-		{30 * time.Second, []time.Duration{0, time.Second}, true},
-		{30 * time.Second, []time.Duration{time.Second}, false},
-		{30 * time.Second, []time.Duration{40 * time.Second}, true}, // which was a long one
-	} {
-		began := time.Now().Add(-time.Hour)
-		c := &Call{Kind: Orders, Began: began, Patience: row.patience}
-		for _, after := range row.tries {
-			c.Exchanges = append(c.Exchanges, &Exchange{At: began, Ended: began.Add(after), Expected: true,
-				Delivery: NoAnswer, Done: true})
-		}
-		if _, violation := goesOn(c, 0, c.parts()[0]); (violation == "") != row.right {
-			t.Errorf("with a patience of %v, tries that ended after %v: %q", row.patience, row.tries, violation)
-		}
-	}
-}
-
 func TestHeaviestChecksComeFirst(t *testing.T) {
 	var was Weight
 	for _, c := range Checks(Orders) {
@@ -114,6 +90,7 @@ func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 				c.Exchanges = append(c.Exchanges, &Exchange{At: at, Ended: at, Expected: true})
 				at = at.Add(row.wait(i, try))
 			}
+			c.Results = []*Result{{To: len(c.Exchanges)}}
 			calls = append(calls, c)
 		}
 		for _, check := range Checks(Orders) {
@@ -138,7 +115,7 @@ func TestErrorInPlaceOfAnOrder(t *testing.T) {
 	}{{0, 0, false}, {0, 8 * time.Minute, false}, {0, 10 * time.Minute, true},
 		{time.Minute, 30 * time.Second, false}, {time.Minute, 2 * time.Minute, true}, {time.Second, time.Second, false}} {
 		at := time.Unix(0, 0)
-		e := &Exchange{At: at, Ended: at, Expected: true, FromService: true, Done: true,
+		e := &Exchange{At: at, Ended: at, Expected: true, FromService: true,
 			Answer: Answer{Status: 201, Body: []byte(`{"id":"ord_1"}`)}}
 		c := &Call{Kind: Orders, Began: at, Exchanges: []*Exchange{e}, Patience: row.patience,
 			Results: []*Result{{Err: errors.New("no answer"), To: 1, Asked: at, At: at.Add(row.said)}}}
@@ -150,12 +127,12 @@ func TestErrorInPlaceOfAnOrder(t *testing.T) {
 
 func TestRetryAfterOfAnAnswerThatNobodyAwaitedSaysNothing(t *testing.T) {
 	at := time.Unix(0, 0)
-	e := Exchange{At: at, Ended: at, Expected: true, Done: true,
+	e := Exchange{At: at, Ended: at, Expected: true,
 		Answer: Answer{Status: 503, Header: http.Header{"Retry-After": {"5"}}}}
 	for _, left := range []bool{false, true} {
 		first, next := e, e
 		first.Left, next.At = left, at.Add(time.Second)
-		c := &Call{Kind: Orders, Began: at, Exchanges: []*Exchange{&first, &next}}
+		c := &Call{Kind: Orders, Began: at, Exchanges: []*Exchange{&first, &next}, Results: []*Result{{To: 2}}}
 		if _, violation := waitsAsTold(c, 0, c.parts()[0]); (violation == "") != left {
 			t.Errorf("the client left: %t; %q", left, violation)
 		}

@@ -117,15 +117,14 @@ func goesOn(c *Call, _ int, p part) (met bool, violation string) {
 		return true, text
 	}
 	retryable := func(e *Exchange) bool { return e.Meaning() == Retryable }
-	return slices.ContainsFunc(p.tries, retryable) &&
-		(p.result != nil || !retryable(p.tries[len(p.tries)-1])), ""
+	return slices.ContainsFunc(p.tries, retryable), ""
 }
 
 // givesUp says how the client ended its tries too early.
 func (c *Call) givesUp(p part) (violation string) {
 	r := p.result
 	if len(p.tries) == 0 {
-		if r != nil && r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil && !r.Stuck &&
+		if r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil && !r.Stuck &&
 			r.At.Sub(c.Exchanges[0].At) < leastTime {
 			return r.Name + " sent nothing and failed."
 		}
@@ -134,16 +133,6 @@ func (c *Call) givesUp(p part) (violation string) {
 	last := p.tries[len(p.tries)-1]
 	if last.Meaning() != Retryable {
 		return ""
-	}
-	if r == nil {
-		waited := time.Since(last.Ended)
-		// When a client that cannot be asked has left an order to its queue, nobody knows.
-		queued := c.Patience > 0 && (len(p.tries) > 1 || last.Ended.Sub(p.tries[0].At) >= c.Patience)
-		if queued || waited <= Patience+last.Answer.RetryAfter() {
-			return ""
-		}
-		return fmt.Sprintf("For %v, no try has followed request %d, whose answer is not final. %s",
-			waited.Round(time.Second), c.number(last), whyRetryable(last))
 	}
 	tried, early := c.tried(p)
 	if r.Err == nil || r.Stuck || !early {
@@ -192,8 +181,8 @@ func silence(c *Call) (bool, string) {
 }
 
 func success(c *Call, _ int, p part) (met bool, violation string) {
-	if p.result == nil || p.result.Err != nil {
-		return p.result != nil, ""
+	if p.result.Err != nil {
+		return true, ""
 	}
 	before := c.Exchanges[:p.result.To]
 	if !slices.ContainsFunc(before, (*Exchange).createdByService) {
@@ -223,7 +212,7 @@ func whyNoOrder(exchanges []*Exchange) string {
 }
 
 func rightID(c *Call, _ int, p part) (met bool, violation string) {
-	if p.result == nil || p.result.Err != nil {
+	if p.result.Err != nil {
 		return false, ""
 	}
 	var ids []string
@@ -240,9 +229,6 @@ func rightID(c *Call, _ int, p part) (met bool, violation string) {
 }
 
 func takesOrder(c *Call, _ int, p part) (met bool, violation string) {
-	if p.result == nil {
-		return false, ""
-	}
 	for _, e := range slices.Backward(p.tries) {
 		if e.Meaning() != Created {
 			continue
@@ -296,14 +282,11 @@ func waitsAsTold(c *Call, _ int, p part) (met bool, violation string) {
 
 func comesBack(c *Call, _ int, p part) (met bool, violation string) {
 	for i, e := range p.tries {
-		var next time.Time
-		switch {
-		case i+1 < len(p.tries):
+		next := p.result.At
+		if i+1 < len(p.tries) {
 			next = p.tries[i+1].At
-		case p.result != nil:
-			next = p.result.At
 		}
-		if next.IsZero() || e.Meaning() != Retryable {
+		if e.Meaning() != Retryable {
 			continue // a program may go on with a final answer whenever it likes
 		}
 		met = met || e.Answer.Header.Get("Retry-After") != ""
@@ -427,17 +410,11 @@ var waitsDiffer = inOutages(func(waits [][]time.Duration) (met bool, violation s
 type part struct {
 	tries  []*Exchange
 	after  []*Exchange // that came when it had returned
-	result *Result     // nil if the client cannot be asked
+	result *Result
 }
 
 func (c *Call) parts() []part {
 	var out []part
-	if len(c.Results) == 0 {
-		if tries := c.tries(0, len(c.Exchanges)); len(tries) > 0 {
-			out = append(out, part{tries: tries})
-		}
-		return out
-	}
 	for i, r := range c.Results {
 		next := len(c.Exchanges)
 		if i+1 < len(c.Results) {
@@ -455,10 +432,6 @@ const Doubt = 5 * time.Second
 
 // arrived reports whether a client certainly had the answer when it did something else.
 func (e *Exchange) arrived(then time.Time) bool { return then.Sub(e.At) < Doubt }
-
-// Patience is how long the shop waits for the next try of a client that cannot be asked,
-// before it takes the order for one that was given up: twice the longest pause.
-const Patience = 2 * time.Minute
 
 // leastTime is for how long a client goes on with an order, from its first try.
 const leastTime = 10 * time.Minute

@@ -70,12 +70,8 @@ func (c *Call) change() {
 	c.Changed[first], c.Changed[end] = true, true
 }
 
-// Outlived reports whether requests came after the fault was over. The caller is in
-// [Shop.View], or in the function that assigns requests.
-func (c *Call) Outlived() bool { return c.taken > len(c.steps) }
-
-// Arrive has what was held up on its way arrive. Its caller is one of Outlived's.
-func (c *Call) Arrive() {
+// arrive has what was held up on its way arrive.
+func (c *Call) arrive() {
 	for _, h := range c.held {
 		h.e.Created = created(c.shop.ask(h.r, h.r.URL.RawQuery, h.e.Body))
 	}

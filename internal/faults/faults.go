@@ -169,8 +169,8 @@ type Dice struct {
 	pace Pace
 }
 
-// NewDice returns those of a client with this name.
-func NewDice(seed uint64, name string, pace Pace) Dice {
+// newDice returns those of a client with this name.
+func newDice(seed uint64, name string, pace Pace) Dice {
 	stream := fnv.New64a()
 	stream.Write([]byte(name))
 	return Dice{rand.New(rand.NewPCG(seed, stream.Sum64())), pace}

@@ -28,35 +28,22 @@ import (
 type Shop struct {
 	Service http.Handler // without faults
 
-	store   *storefront.MemStore
-	perPage int // items; 0: a third of the list
-	once    sync.Once
-	closed  chan struct{}
-	open    sync.WaitGroup // requests
+	store  *storefront.MemStore
+	closed chan struct{}
+	open   sync.WaitGroup // requests
 
 	mu      sync.Mutex
 	dice    Dice
-	assign  func(*http.Request, *conformance.Exchange) *Call // finds the call to which a request belongs
 	current *Call
 	cursors map[string]string // those that were given out, and those of the service
-	given   []string          // the former, in their sequence
 }
 
-// mostCursors are remembered.
-const mostCursors = 10000
+// perPage is how many items a page has, of lists of three pages.
+const perPage = 3
 
 // New returns a shop for one client. The seed and the name decide what is left to chance.
 // Requests belong to the call that has begun last.
 func New(seed uint64, name string, pace Pace) *Shop {
-	s := newShop(Lists(), NewDice(seed, name, pace))
-	s.perPage = 3
-	s.assign = func(*http.Request, *conformance.Exchange) *Call { return s.current }
-	s.PutProduct("teapot", "Teapot")
-	return s
-}
-
-// Lists returns a store with lists of three pages.
-func Lists() *storefront.MemStore {
 	store := new(storefront.MemStore)
 	for _, id := range []string{"ada", "barbara", "edsger", "frances", "grace", "linus", "tony"} {
 		store.Users.Put(storefront.MustResource(id, nil))
@@ -64,25 +51,15 @@ func Lists() *storefront.MemStore {
 	for i := range 7 {
 		store.Widgets.Put(storefront.MustResource(fmt.Sprint("w", i+1), nil))
 	}
-	return store
-}
-
-// NewOver returns a shop over a store, for clients that do not say when a call begins. It calls
-// assign for each request, one at a time, which returns the request's call.
-func NewOver(store *storefront.MemStore, dice Dice,
-	assign func(*http.Request, *conformance.Exchange) *Call) *Shop {
-	s := newShop(store, dice)
-	s.assign = assign
-	return s
-}
-
-func newShop(store *storefront.MemStore, dice Dice) *Shop {
-	return &Shop{
-		store: store, closed: make(chan struct{}), dice: dice, cursors: make(map[string]string),
+	s := &Shop{
+		store: store, closed: make(chan struct{}), dice: newDice(seed, name, pace),
+		cursors: make(map[string]string),
 		Service: storefront.NewWithOptions(store, &storefront.Options{
-			MaxAge: dice.pace.MaxAge(), Logger: slog.New(slog.DiscardHandler),
+			MaxAge: pace.MaxAge(), Logger: slog.New(slog.DiscardHandler),
 		}),
 	}
+	s.PutProduct("teapot", "Teapot")
+	return s
 }
 
 // PutProduct changes the name of a product.
@@ -94,26 +71,21 @@ func (s *Shop) PutProduct(id, name string) {
 func (s *Shop) Begin(kind conformance.Kind, f *Fault) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = s.NewCall(kind, f, s.dice)
-	return s.current
-}
-
-// NewCall returns a call for assign to return; see [NewOver].
-func (s *Shop) NewCall(kind conformance.Kind, f *Fault, d Dice) *Call {
 	c := &Call{shop: s, fault: f, Call: conformance.Call{
 		Kind: kind, Began: time.Now(),
 		Fault: f.Name, Lasting: f.forever || f.Later > 0, Clean: !f.Final,
-		Outage: f.Name == Outage && d.pace != Seconds, // in real time, a busy machine doubles waits
+		Outage: f.Name == Outage && s.dice.pace != Seconds, // in real time, a busy machine doubles waits
 	}}
 	if kind == conformance.Users || kind == conformance.Widgets {
 		c.Items = s.items(kind)
 	}
 	if f.steps != nil {
-		c.steps = f.steps(d)
+		c.steps = f.steps(s.dice)
 	}
 	for _, st := range c.steps {
 		c.Clean = c.Clean && st.answer == nil && st.delivery == conformance.Whole
 	}
+	s.current = c
 	return c
 }
 
@@ -139,12 +111,9 @@ func (s *Shop) View(f func()) {
 	f()
 }
 
-// EndWaits ends the requests that wait because of a fault. Those that come later do not wait.
-func (s *Shop) EndWaits() { s.once.Do(func() { close(s.closed) }) }
-
 // Close ends the requests that are under way.
 func (s *Shop) Close() {
-	s.EndWaits()
+	close(s.closed)
 	s.open.Wait()
 }
 
@@ -168,19 +137,14 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Credentials: r.Header.Get("Authorization") + "\n" + r.Header.Get("Cookie"),
 	}
 	a, st := s.take(r, e)
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		e.Done = true
-	}()
 
-	// A client that has an answer may be quicker than this goroutine: that the exchange is
-	// over is noted before the answer is sent.
+	// A client that has an answer may be quicker than this goroutine: when the answer comes is
+	// noted before it is sent.
 	left := s.leaves(r.Context()) ||
 		st.delivery == conformance.Late && !s.wait(r.Context(), 35*time.Second) ||
 		st.delivery == conformance.Silent && !s.wait(r.Context(), conformance.LongestTry)
 	s.mu.Lock()
-	e.Left, e.Ended, e.Done = left, time.Now(), st.delivery != conformance.Endless
+	e.Left, e.Ended = left, time.Now()
 	s.mu.Unlock()
 	if left { // or the shop closes, and the client is still there
 		panic(http.ErrAbortHandler)
@@ -205,10 +169,10 @@ func key(line string) string {
 func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answer, step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := s.assign(r, e)
+	call := s.current
 	st := call.take(e)
 	if st.times > 0 {
-		call.Arrive()
+		call.arrive()
 	}
 	a := new(conformance.Answer)
 	for range st.times {
@@ -290,10 +254,6 @@ func (s *Shop) page(c *Call, e *conformance.Exchange, r *http.Request, st step) 
 	}
 	a := s.ask(r, sent, e.Body)
 	limit := query.Get("limit")
-	perPage := s.perPage
-	if perPage == 0 {
-		perPage = max(1, len(s.items(c.Kind))/3)
-	}
 	// What the service refuses stays refused.
 	if n, _ := strconv.Atoi(limit); a.Status == http.StatusOK && (limit == "" || n > perPage) {
 		query.Set("limit", strconv.Itoa(perPage))
@@ -346,10 +306,6 @@ func (s *Shop) cursor(real string) string {
 	}
 	name := base64.RawURLEncoding.EncodeToString(b)
 	s.cursors[name] = real
-	if s.given = append(s.given, name); len(s.given) > mostCursors {
-		delete(s.cursors, s.given[0])
-		s.given = s.given[1:]
-	}
 	return name
 }
 
