@@ -51,6 +51,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/internal/conformance/drive"
 	"example.com/storefront/internal/faults"
 )
 
@@ -120,16 +121,39 @@ type ProductGetter interface {
 // half a second.
 func RunSynctest(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 	t.Helper()
-	run(t, &suite{newClient: newClient, pace: faults.Days, seed: *seed})
+	run(t, &suite{Run: drive.Run{Pace: faults.Days, Seed: *seed}, newClient: newClient})
 }
 
-// Run is like [RunSynctest] for clients that need real time or a real network, such as those
-// that are other programs. It checks less: not what takes minutes, as limits of tries, late
-// answers and long outages do, and not how waits grow and differ, which a busy machine blurs.
-// The services are at loopback addresses, 127.0.0.0/8. All clients wait at the same time, so
-// that a run takes about ten seconds. newClient is called from one goroutine, but the methods of
-// all clients are called at the same time.
+// Run is like [RunSynctest] for clients that need real time or a real network. It checks less: not
+// what takes hours, as the end of tries and long outages do. The services are at loopback addresses,
+// 127.0.0.0/8. The clients meet all faults at the same time, 48 of them, so that a run takes about a
+// minute, and ten seconds with -short, which leaves out answers that come late or never end, and how
+// waits grow and differ. newClient is called from one goroutine, but the methods of all clients are
+// called at the same time.
 func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 	t.Helper()
-	run(t, &suite{newClient: newClient, pace: faults.Seconds, seed: *seed})
+	run(t, &suite{Run: drive.Run{Pace: realTime(), Seed: *seed}, newClient: newClient, places: 48})
+}
+
+// RunProgram is like [Run] for a client in any language: a program that reads what it is asked for
+// from its standard input, a line each, and prints what came of it, also a line each. docs/wire.md
+// has the lines, and "go run ./cmd/storefront -faults 7 -- PROGRAM" is the same without a Go test.
+// For each client, the command is started with [Service.URL] in the variable STOREFRONT_URL, 16 at a
+// time. When its standard input ends, it is to end within two seconds. Its standard error is that of
+// the test.
+func RunProgram(t *testing.T, command ...string) {
+	t.Helper()
+	newClient, err := drive.Program(context.Background(), command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, &suite{Run: drive.Run{New: newClient, Pace: realTime(), Seed: *seed}, places: drive.Processes})
+}
+
+// realTime leaves out what takes most of a minute if the test is to be short.
+func realTime() faults.Pace {
+	if testing.Short() {
+		return faults.Seconds
+	}
+	return faults.Minutes
 }

@@ -5,14 +5,15 @@ import (
 	"testing"
 
 	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/conformance/drive"
 	"example.com/storefront/internal/faults"
 )
 
 // Broken returns the names of the checks that fail, sorted, each once. It runs the checks of
 // the kinds that have one of these names.
 func Broken(t *testing.T, seed uint64, names []string, newClient func(*testing.T, Service) Client) []string {
-	s := &suite{newClient: newClient, pace: faults.Days, seed: seed}
-	for _, kind := range kinds {
+	s := &suite{Run: drive.Run{Pace: faults.Days, Seed: seed}, newClient: newClient}
+	for _, kind := range drive.Kinds {
 		if slices.ContainsFunc(conformance.Checks(kind),
 			func(c *conformance.Check) bool { return slices.Contains(names, c.Name) }) {
 			s.kinds = append(s.kinds, kind)
@@ -25,13 +26,10 @@ func Broken(t *testing.T, seed uint64, names []string, newClient func(*testing.T
 	return slices.Compact(broken)
 }
 
-var kinds = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets,
-	conformance.Products}
-
 // Checks returns the names of all checks.
 func Checks() []string {
 	var names []string
-	for _, kind := range kinds {
+	for _, kind := range drive.Kinds {
 		for _, c := range conformance.Checks(kind) {
 			names = append(names, c.Name)
 		}

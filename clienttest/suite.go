@@ -1,7 +1,9 @@
 package clienttest
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"reflect"
 	"slices"
@@ -10,84 +12,111 @@ import (
 	"testing/synctest"
 
 	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/conformance/drive"
 	"example.com/storefront/internal/faults"
 )
 
 // A suite is a run.
 type suite struct {
-	newClient func(*testing.T, Service) Client
-	pace      faults.Pace
-	seed      uint64
-	broken    func(check string) // is told of each failure, which then is none; nil: the test fails
-	kinds     []conformance.Kind // nil: all
+	drive.Run
+	newClient func(*testing.T, Service) Client // nil: the clients are processes
+	places    int                              // of meetings at the same time, in real time
+	broken    func(check string)               // is told of each failure, which then is none; nil: the test fails
+	kinds     []conformance.Kind               // nil: all
 
-	places  chan struct{}  // of meetings at the same time
-	client  reflect.Type   // of the clients
-	told    map[string]int // how often a story was told, by check
-	missing []string       // names of optional methods' types
+	t       *testing.T       // that of the clients which are made
+	able    *drive.Client    // to say what the clients can do
+	begun   []*drive.Meeting // in real time
+	client  reflect.Type     // of the clients
+	missing []string         // what they lack
 }
 
 // bubble is whether each fault has a bubble of its own.
-func (s *suite) bubble() bool { return s.pace == faults.Days }
+func (s *suite) bubble() bool { return s.Pace == faults.Days }
 
 // A chapter is what a run checks of one kind.
 type chapter struct {
 	kind     conformance.Kind
-	needs    reflect.Type
-	what     string // is not checked without the methods
-	meetings []*meeting
+	what     string // is not checked without
+	methods  reflect.Type
+	ability  string // of a program
+	meetings []*drive.Meeting
 }
 
 func run(t *testing.T, s *suite) {
 	t.Helper()
-	s.told = make(map[string]int)
-	s.places = make(chan struct{}, 48)
+	s.Chance = fmt.Sprint("-clienttest.seed=", s.Seed)
+	if s.newClient != nil {
+		s.New = s.goClient
+	}
 	chapters := []*chapter{
-		{kind: conformance.Orders, needs: reflect.TypeFor[Client]()},
-		{kind: conformance.Users, needs: reflect.TypeFor[Lister](), what: "walks through users"},
-		{kind: conformance.Widgets, needs: reflect.TypeFor[Lister](), what: "walks through widgets"},
-		{kind: conformance.Products, needs: reflect.TypeFor[ProductGetter](), what: "products"},
+		{kind: conformance.Orders},
+		{conformance.Users, "walks through users", reflect.TypeFor[Lister](), "lists", nil},
+		{conformance.Widgets, "walks through widgets", reflect.TypeFor[Lister](), "lists", nil},
+		{conformance.Products, "products", reflect.TypeFor[ProductGetter](), "products", nil},
 	}
 	for _, c := range chapters {
-		for _, f := range faults.Of(c.kind, s.pace) {
-			c.meetings = append(c.meetings, &meeting{suite: s, kind: c.kind, fault: f})
-		}
+		c.meetings = s.Meetings(c.kind)
 	}
-	s.look(t, *chapters[0].meetings[0])
+	s.look(t)
+	s.t = t
 	if s.kinds != nil {
 		chapters = slices.DeleteFunc(chapters,
 			func(c *chapter) bool { return !slices.Contains(s.kinds, c.kind) })
 	}
 	defer func() {
-		for _, c := range chapters {
-			for _, m := range c.meetings {
-				m.wait()
-			}
+		for _, m := range s.begun {
+			m.Wait()
 		}
 	}()
 	for i, c := range chapters {
 		// In real time, all faults are met at the same time, once the client has shown that it can do
 		// without any. These clients may outlive the subtest.
-		start := func() { s.startAll(t, chapters[i:]) }
+		start := func() { s.beginAll(chapters[i:]) }
 		t.Run(string(c.kind), func(t *testing.T) {
-			s.need(t, c.needs, c.what)
+			s.need(t, s.able.Can(c.kind), c.what, c.methods, c.ability)
 			s.check(t, c, start)
 		})
 	}
 	if s.missing != nil && !testing.Verbose() {
 		// Package testing shows nothing of a test that passes.
-		fmt.Fprintf(os.Stdout, "%s has left unchecked what needs methods that the client lacks (go test -v "+
-			"names them): %s\n", t.Name(), strings.Join(s.missing, ", "))
+		fmt.Fprintf(os.Stdout, "%s has left unchecked what the client cannot do (go test -v says what it "+
+			"lacks): %s\n", t.Name(), strings.Join(s.missing, ", "))
 	}
 }
 
-// look finds out which methods the clients have.
-func (s *suite) look(t *testing.T, m meeting) {
+// goClient returns a client of a Go program.
+func (s *suite) goClient(url string, way http.RoundTripper) *drive.Client {
+	client := s.newClient(s.t, Service{url, way})
+	if client == nil {
+		s.t.Fatal("newClient returned nil.")
+	}
+	s.client = reflect.TypeOf(client)
+	c := &drive.Client{CreateOrder: client.CreateOrder}
+	if r, ok := client.(Resumer); ok {
+		c.ResumeOrder = r.ResumeOrder
+	}
+	if p, ok := client.(Patient); ok {
+		c.Patience = p.Patience()
+	}
+	if l, ok := client.(Lister); ok {
+		c.ListUsers, c.ListWidgets = l.ListUsers, l.ListWidgets
+	}
+	if p, ok := client.(ProductGetter); ok {
+		c.GetProduct = p.GetProduct
+	}
+	return c
+}
+
+// look finds out what the clients can do.
+func (s *suite) look(t *testing.T) {
 	t.Helper()
 	look := func(t *testing.T) {
-		m.open(t)
-		s.client = reflect.TypeOf(m.visits[0].client)
-		m.close()
+		s.t = t
+		m := s.Meetings(conformance.Orders)[0]
+		m.Open()
+		s.able = m.Client()
+		m.Close()
 	}
 	if s.bubble() {
 		synctest.Test(t, look)
@@ -96,17 +125,36 @@ func (s *suite) look(t *testing.T, m meeting) {
 	}
 }
 
-func (s *suite) startAll(t *testing.T, chapters []*chapter) {
+// beginAll begins all meetings of some chapters, in real time.
+func (s *suite) beginAll(chapters []*chapter) {
 	if s.bubble() {
 		return
 	}
+	var all []*drive.Meeting
 	for _, c := range chapters {
-		for _, m := range c.meetings {
-			if s.client.Implements(c.needs) && m.over == nil {
-				m.start(t)
-			}
+		if s.able.Can(c.kind) {
+			all = append(all, c.meetings...)
 		}
 	}
+	s.begin(all)
+}
+
+// begin holds meetings in the background, unless they have begun.
+func (s *suite) begin(all []*drive.Meeting) {
+	all = slices.DeleteFunc(slices.Clone(all),
+		func(m *drive.Meeting) bool { return slices.Contains(s.begun, m) })
+	s.begun = append(s.begun, all...)
+	s.Begin(context.Background(), s.places, all...)
+}
+
+// hold returns when a meeting is over.
+func (s *suite) hold(t *testing.T, m *drive.Meeting) {
+	if s.bubble() {
+		s.holdInBubble(t, m)
+		return
+	}
+	s.begin([]*drive.Meeting{m})
+	m.Wait()
 }
 
 // check has the clients meet the faults of a chapter, and judges them.
@@ -117,23 +165,27 @@ func (s *suite) check(t *testing.T, c *chapter, started func()) {
 		if i == 1 {
 			started()
 		}
-		t.Run(m.fault.Name, func(t *testing.T) {
-			m.hold(t)
-			calm = s.judge(t, c.kind, m.calls, false) || !m.fault.None()
+		t.Run(m.Fault.Name, func(t *testing.T) {
+			s.hold(t, m)
+			if m.Err != nil {
+				calm = calm && !m.Fault.None()
+				t.Fatal(m.Err)
+			}
+			calls = append(calls, m.Calls...)
+			calm = s.judge(t, c.kind, m.Calls, false) || !m.Fault.None()
 		})
 		if !calm {
 			t.Log("The other faults were not tried, as the client fails where nothing is wrong.")
 			return
 		}
-		calls = append(calls, m.calls...)
 	}
 	if len(calls) > 1 {
 		s.judge(t, c.kind, calls, true)
 	}
 	if c.kind == conformance.Orders {
 		t.Run("ResumeOrder", func(t *testing.T) {
-			s.need(t, reflect.TypeFor[Resumer](), "that a client can go on with an order, with the same "+
-				"key, when a password, a URL or the stock was put right")
+			s.need(t, s.able.ResumeOrder != nil, "that a client can go on with an order, with the same "+
+				"key, when a password, a URL or the stock was put right", reflect.TypeFor[Resumer](), "resume")
 		})
 	}
 }
@@ -155,7 +207,7 @@ func (s *suite) judge(t *testing.T, kind conformance.Kind, calls []*conformance.
 		case met || violations != nil:
 			t.Run(check.Name, func(t *testing.T) {
 				if violations != nil {
-					t.Error(s.explain(check, violations[0]))
+					t.Error(s.Explain(check, violations[0]))
 				}
 			})
 		}
@@ -163,32 +215,26 @@ func (s *suite) judge(t *testing.T, kind conformance.Kind, calls []*conformance.
 	return right
 }
 
-// explain says what a client did wrong. Of the stories, which are long, two are enough.
-func (s *suite) explain(check *conformance.Check, v conformance.Violation) string {
-	text := fmt.Sprintf("%s\nThe broken promise (%v): %s", v.Text, check.Weight, check.Promise)
-	if s.told[check.Name]++; s.told[check.Name] > 2 {
-		return text
-	}
-	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and "+
-		"-clienttest.seed=%d:\n%s",
-		text, check.Harm, v.Call.Fault, s.seed, strings.TrimRight(v.Call.Story(), "\n"))
-}
-
-// need skips the test if the client has not got methods.
-func (s *suite) need(t *testing.T, methods reflect.Type, what string) {
-	if s.client.Implements(methods) {
+// need skips the test if the client cannot do something, and says what it lacks.
+func (s *suite) need(t *testing.T, able bool, what string, methods reflect.Type, ability string) {
+	if able {
 		return
 	}
-	text := fmt.Sprintf("Not checked: %s. To have it checked, give the client that newClient returns the "+
-		"methods of clienttest.%s:", what, methods.Name())
-	for m := range methods.Methods() {
-		text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
-		if has, ok := s.client.MethodByName(m.Name); ok {
-			text += fmt.Sprintf(" (%v has one with this name: %v)", s.client, has.Type)
+	lacks := ability
+	text := fmt.Sprintf("Not checked: %s. The program does not say that it can %q.", what, ability)
+	if s.client != nil {
+		lacks = methods.Name()
+		text = fmt.Sprintf("Not checked: %s. To have it checked, give the client that newClient returns the "+
+			"methods of clienttest.%s:", what, methods.Name())
+		for m := range methods.Methods() {
+			text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
+			if has, ok := s.client.MethodByName(m.Name); ok {
+				text += fmt.Sprintf(" (%v has one with this name: %v)", s.client, has.Type)
+			}
 		}
 	}
-	if !slices.Contains(s.missing, methods.Name()) {
-		s.missing = append(s.missing, methods.Name())
+	if !slices.Contains(s.missing, lacks) {
+		s.missing = append(s.missing, lacks)
 	}
 	t.Skip(text)
 }

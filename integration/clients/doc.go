@@ -6,6 +6,7 @@
 //	{"item":"teapot","qty":2}  becomes  {"item":"teapot","qty":2,"id":"ord_…"}
 //	{"list":"users"}                    {"list":"users","ids":["ada"]}
 //	{"product":"teapot"}                {"product":"teapot","name":"Teapot"}
+//	{"can":["resume","lists"]}          {"can":["resume","lists","products"]}
 //
 // or has an error, whose kind comes first. An order that has failed is gone on with if it comes again.
 // With JOURNAL, a folder, orders are placed through a journal, under their items; the list pending is

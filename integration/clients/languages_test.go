@@ -3,9 +3,7 @@ package clients
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,7 +19,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/clienttest"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/internal/must"
 )
@@ -381,61 +378,7 @@ func checkSleeps(t *testing.T, sleeps []float64, times, told int) {
 	}
 }
 
-// A suiteClient is a runner for package clienttest.
-type suiteClient struct{ *runner }
-
-func (c suiteClient) do(ctx context.Context, o outcome) (outcome, error) {
-	stop := context.AfterFunc(ctx, c.kill)
-	defer stop()
-	got, _, err := c.ask(o)
-	if err == nil && got.Error != "" {
-		err = &runnerError{o, got.Error}
-	}
-	return got, err
-}
-
-type runnerError struct {
-	asked outcome
-	text  string
-}
-
-func (e *runnerError) Error() string { return e.text }
-
-func (c suiteClient) CreateOrder(ctx context.Context, item string, qty int64) (string, error) {
-	got, err := c.do(ctx, outcome{Item: item, Qty: qty})
-	return got.ID, err
-}
-
-func (c suiteClient) ResumeOrder(ctx context.Context, failed error) (string, error) {
-	e, ok := errors.AsType[*runnerError](failed)
-	if !ok {
-		return "", failed
-	}
-	got, err := c.do(ctx, e.asked)
-	return got.ID, err
-}
-
-func (c suiteClient) ListUsers(ctx context.Context) ([]string, error) {
-	got, err := c.do(ctx, outcome{List: "users"})
-	return got.IDs, err
-}
-
-func (c suiteClient) ListWidgets(ctx context.Context) ([]string, error) {
-	got, err := c.do(ctx, outcome{List: "widgets"})
-	return got.IDs, err
-}
-
-func (c suiteClient) GetProduct(ctx context.Context, id string) (string, error) {
-	got, err := c.do(ctx, outcome{Product: id})
-	return got.Name, err
-}
-
-// The clients meet the faults of package clienttest, with a process for each.
+// The clients meet the faults of package clienttest. All do so at the same time, as most of it is waiting.
 func TestClientsPassTheSuite(t *testing.T) {
-	inLanguages(t, func(t *testing.T, l language) {
-		long.Test(t)
-		clienttest.Run(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
-			return suiteClient{l.start(t, service.URL)}
-		})
-	})
+	inLanguages(t, func(t *testing.T, l language) { clienttest.RunProgram(t, l.run()...) })
 }

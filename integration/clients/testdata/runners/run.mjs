@@ -38,7 +38,8 @@ const shop = new Shop(STOREFRONT_URL, {
 const journal = JOURNAL && (await shop.journal(JOURNAL));
 const drafts = new Map();
 
-async function act({ item, qty, list, product }) {
+async function act({ can, item, qty, list, product }) {
+  if (can) return { can: ["resume", "lists", "products"] };
   if (list === "pending") return { ids: await journal.pending() };
   if (list) {
     const ids = [];

@@ -39,6 +39,8 @@ def say(outcome):
 
 
 def do(ask):
+    if "can" in ask:
+        return {"can": ["resume", "lists", "products"]}
     if ask.get("list") == "pending":
         return {"ids": journal.pending()}
     if "list" in ask:

@@ -22,6 +22,10 @@ if [[ ${SLEEPS-} ]]; then
 fi
 
 while IFS= read -r ask; do
+	if jq -e .can <<<"$ask" >/dev/null; then
+		echo '{"can":["resume","lists","products"]}'
+		continue
+	fi
 	mapfile -t asked < <(jq -r '.list // "", .product // "", .item // "", .qty // ""' <<<"$ask")
 	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} ok=1
 	if [[ $list == pending ]]; then

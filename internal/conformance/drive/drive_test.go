@@ -1,4 +1,4 @@
-package clienttest
+package drive
 
 import (
 	"testing"

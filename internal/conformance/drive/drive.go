@@ -1,0 +1,494 @@
+// Package drive has clients meet faults, for package conformance to judge what they did.
+//
+// A [Client] is a few functions: those of a Go program's own client, which package clienttest has,
+// or of a program in any language; see [Program].
+package drive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/storefront/internal/conformance"
+	"example.com/storefront/internal/faults"
+	"example.com/storefront/internal/pipes"
+)
+
+// Kinds are all, in the sequence in which they are judged.
+var Kinds = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products}
+
+// A Client is one that has just started. What is nil, it cannot do. Package clienttest says what
+// the functions do that have names of its methods.
+type Client struct {
+	Start func() error // before the first call
+	End   func() error // after the last
+
+	CreateOrder            func(ctx context.Context, item string, qty int64) (id string, err error)
+	ResumeOrder            func(ctx context.Context, err error) (id string, _ error)
+	Patience               time.Duration // 0: it leaves no order to a queue
+	ListUsers, ListWidgets func(ctx context.Context) (ids []string, err error)
+	GetProduct             func(ctx context.Context, id string) (name string, err error)
+}
+
+// Can reports whether the client does what is of a kind.
+func (c *Client) Can(kind conformance.Kind) bool {
+	switch kind {
+	case conformance.Users:
+		return c.ListUsers != nil
+	case conformance.Widgets:
+		return c.ListWidgets != nil
+	case conformance.Products:
+		return c.GetProduct != nil
+	}
+	return c.CreateOrder != nil
+}
+
+// A Run drives clients.
+type Run struct {
+	// New returns a client of the service at a URL. It may have a way of its own to get there. It
+	// is called from one goroutine.
+	New    func(url string, way http.RoundTripper) *Client
+	Pace   faults.Pace // Days: in bubbles of testing/synctest
+	Seed   uint64
+	Chance string // where the seed is set, as users write it
+
+	told map[string]int // how often a story was told, by check
+}
+
+// Meetings returns one for each fault of a kind. In the first, nothing is wrong.
+func (r *Run) Meetings(kind conformance.Kind) (all []*Meeting) {
+	for _, f := range faults.Of(kind, r.Pace) {
+		all = append(all, &Meeting{Kind: kind, Fault: f, run: r, over: make(chan struct{})})
+	}
+	return all
+}
+
+func (r *Run) bubble() bool { return r.Pace == faults.Days }
+
+// Begin opens meetings, and holds them in the background, the longest first, a number of them at
+// the same time.
+func (r *Run) Begin(ctx context.Context, places int, meetings ...*Meeting) {
+	queue := make(chan *Meeting, len(meetings))
+	longest := func(a, b *Meeting) int { return b.length() - a.length() }
+	for _, m := range slices.SortedStableFunc(slices.Values(meetings), longest) {
+		m.Open()
+		queue <- m
+	}
+	close(queue)
+	for range places {
+		go func() {
+			for m := range queue {
+				m.Hold(ctx)
+			}
+		}()
+	}
+}
+
+// A Meeting is that of a fault and the clients that meet it at the same time.
+type Meeting struct {
+	Kind  conformance.Kind
+	Fault *faults.Fault
+	// Once it is over:
+	Calls []*conformance.Call
+	Err   error // a client could not be driven, or ctx was done: the calls are not to be judged
+
+	run    *Run
+	visits []*visit
+	over   chan struct{}
+}
+
+// length orders meetings by how long they take.
+func (m *Meeting) length() int {
+	switch {
+	case m.Fault.Slow(), m.Fault.Name == faults.Outage:
+		return 2
+	case m.Kind == conformance.Products:
+		return 1
+	}
+	return 0
+}
+
+// A visit is a client and its shop.
+type visit struct {
+	*Meeting
+	ctx       context.Context
+	shop      *faults.Shop
+	server    *http.Server
+	transport *transport
+	client    *Client
+	calls     []*conformance.Call
+	stuck     bool  // a call did not return
+	err       error // see [Meeting.Err]
+}
+
+// Wait returns when the meeting, which has begun, is over.
+func (m *Meeting) Wait() { <-m.over }
+
+// listen takes an address that no client of another test, which goes on for long, has had.
+func listen() net.Listener {
+	own := net.IPv4(127, byte(1+rand.N(254)), byte(rand.N(256)), byte(1+rand.N(254)))
+	listener, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
+	if err != nil { // not all systems have more than one
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		panic(err)
+	}
+	return listener
+}
+
+// clients is how many meet the fault.
+func (m *Meeting) clients() int {
+	n := max(1, m.Fault.Clients)
+	if !m.run.bubble() {
+		n = min(n, 5)
+	}
+	return n
+}
+
+// stagger makes clients begin at times of their own: some take their chance from the clock.
+func (m *Meeting) stagger(i int) {
+	switch {
+	case m.run.bubble():
+		time.Sleep(time.Duration(i) * 2718281828)
+	case m.Fault.Name == faults.Outage: // in which their waits are compared
+		time.Sleep(time.Duration(i) * 2100 * time.Millisecond)
+	}
+}
+
+// Open makes the shops and the clients.
+func (m *Meeting) Open() {
+	for i := range m.clients() {
+		if i > 0 && m.run.bubble() {
+			m.stagger(1)
+		}
+		name := fmt.Sprint(m.Kind, m.Fault.Name, i)
+		v := &visit{Meeting: m, shop: faults.New(m.run.Seed, name, m.run.Pace)}
+		v.server = &http.Server{Handler: v.shop, ErrorLog: log.New(io.Discard, "", 0)}
+		v.server.SetKeepAlivesEnabled(false)
+		var listener net.Listener
+		url, way := "http://shop.test", &http.Transport{DisableKeepAlives: true}
+		if m.run.bubble() {
+			shop := pipes.Listen()
+			way.DialContext = shop.Dial
+			listener = shop
+		} else {
+			listener = listen()
+			url = "http://" + listener.Addr().String()
+		}
+		go v.server.Serve(listener)
+		v.transport = newTransport(way)
+		v.client = m.run.New(url, v.transport)
+		m.visits = append(m.visits, v)
+	}
+}
+
+// Client returns one of those that Open has made.
+func (m *Meeting) Client() *Client { return m.visits[0].client }
+
+// Hold has all clients do what they are to do, and closes the meeting.
+func (m *Meeting) Hold(ctx context.Context) {
+	defer close(m.over)
+	var wg sync.WaitGroup
+	for i, v := range m.visits {
+		v.ctx = ctx
+		wg.Go(func() {
+			m.stagger(i)
+			v.hold()
+		})
+	}
+	wg.Wait()
+	m.Close()
+	for _, v := range m.visits {
+		m.Calls = append(m.Calls, v.calls...)
+		m.Err = cmp.Or(m.Err, v.err)
+	}
+}
+
+// hold has a client do what it is to do.
+func (v *visit) hold() {
+	if v.err = v.ctx.Err(); v.err != nil {
+		return
+	}
+	if v.client.End != nil {
+		defer func() { v.err = cmp.Or(v.err, v.client.End()) }()
+	}
+	if v.client.Start != nil {
+		if v.err = v.client.Start(); v.err != nil {
+			return
+		}
+	}
+	switch v.Kind {
+	case conformance.Orders:
+		v.order()
+	case conformance.Users:
+		v.walk("ListUsers", v.client.ListUsers)
+	case conformance.Widgets:
+		v.walk("ListWidgets", v.client.ListWidgets)
+	case conformance.Products:
+		v.read()
+	}
+	// A client that goes on after it has said that it gave up is seen.
+	if v.run.bubble() {
+		time.Sleep(2 * time.Hour)
+	} else {
+		time.Sleep(time.Second)
+	}
+}
+
+// Close closes a meeting that is open.
+func (m *Meeting) Close() {
+	for _, v := range m.visits {
+		v.transport.stop()
+		v.shop.Close()
+		v.server.Close()
+		v.transport.idle()
+	}
+}
+
+// order places orders, and goes on with those that end with an error.
+func (v *visit) order() {
+	type order struct {
+		item string
+		qty  int64
+	}
+	easy, hard := order{"teapot", 2}, order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1}
+	orders := []order{easy}
+	switch {
+	case v.Fault.None():
+		orders = append(orders, easy, hard)
+	case v.Fault.Hard:
+		orders[0] = hard
+	}
+	for _, o := range orders {
+		c := v.begin()
+		c.Item, c.Qty = o.item, o.qty
+		said := c.Asked(fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty))
+		id, err := call(v, func(ctx context.Context) (string, error) {
+			return v.client.CreateOrder(ctx, o.item, o.qty)
+		})
+		said(&conformance.Result{ID: id, Err: err, Stuck: v.stuck})
+		if v.client.ResumeOrder != nil {
+			v.resume(c, err)
+		}
+		c.Fix()
+		if v.stuck || v.err != nil {
+			return
+		}
+	}
+}
+
+// resume goes on with an order as the program would: when what was wrong is put right, and as the
+// queue of a client with [Client.Patience].
+func (v *visit) resume(c *faults.Call, err error) {
+	queue := 0 // for how many times more
+	if c.Patience = v.client.Patience; c.Patience > 0 {
+		queue = mostResumptions
+	}
+	for mayFix := v.Fault.Final && !v.Fault.Endless(); err != nil && !v.stuck && v.err == nil; {
+		final, wait := true, v.run.Pace.MaxAge()
+		v.shop.View(func() {
+			if last := c.Last(); last != nil {
+				final = last.Meaning() != conformance.Retryable && last.Meaning() != conformance.Created
+				wait = max(wait, last.Answer.RetryAfter())
+			}
+		})
+		switch {
+		case queue > 0 && !final:
+			queue--
+			time.Sleep(wait)
+		case mayFix:
+			mayFix = false
+			time.Sleep(v.Fault.Later)
+			c.Fix()
+		default:
+			return
+		}
+		said := c.Asked("ResumeOrder(ctx, err)")
+		var id string
+		id, err = call(v, func(ctx context.Context) (string, error) { return v.client.ResumeOrder(ctx, err) })
+		said(&conformance.Result{ID: id, Err: err, Stuck: v.stuck})
+	}
+}
+
+// mostResumptions is more than any fault needs that has an end.
+const mostResumptions = 30
+
+// walk walks through a list, twice where it changes in between.
+func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {
+	walk := func() *faults.Call {
+		c := v.begin()
+		said := c.Asked(name + "(ctx)")
+		ids, err := call(v, list)
+		said(&conformance.Result{IDs: ids, Err: err, Stuck: v.stuck})
+		return c
+	}
+	if first := walk(); v.Fault.Name == faults.TwoWalks && !v.stuck && v.err == nil {
+		first.Change()
+		walk()
+	}
+}
+
+// read reads a product four times. Its name changes in between, but not before the third time,
+// and the fourth is when all that was kept is too old. Where nothing is wrong, it reads two
+// more products, whose IDs differ in case, and have to be escaped.
+func (v *visit) read() {
+	c := v.begin()
+	get := func(id, want string) {
+		if v.stuck || v.err != nil {
+			return
+		}
+		said := c.Asked(fmt.Sprintf("GetProduct(ctx, %q)", id))
+		got, err := call(v, func(ctx context.Context) (string, error) {
+			return v.client.GetProduct(ctx, id)
+		})
+		said(&conformance.Result{Text: got, Want: want, Err: err, Stuck: v.stuck})
+	}
+	if v.Fault.Name == faults.Missing {
+		get("samovar", "")
+		return
+	}
+	for i, name := range []string{"Teapot", "Teapot, blue", "Teapot, blue", "Teapot, green"} {
+		v.shop.PutProduct("teapot", name)
+		switch i {
+		case 0:
+		case 3:
+			time.Sleep(2 * v.run.Pace.MaxAge())
+		default:
+			time.Sleep(v.Fault.Pause(v.run.Pace))
+		}
+		get("teapot", name)
+	}
+	if v.Fault.None() {
+		for _, id := range []string{"Teapot", "a/b c+d%20?ü"} {
+			v.shop.PutProduct(id, id)
+			get(id, id)
+		}
+	}
+}
+
+func (v *visit) begin() *faults.Call {
+	c := v.shop.Begin(v.Kind, v.Fault)
+	v.calls = append(v.calls, &c.Call)
+	return c
+}
+
+// errStuck is what a method returned that did not come to its end.
+var errStuck = errors.New("(it did not return, and was stopped)")
+
+// call calls a method of the client, and ends it if it does not return: two minutes after its last
+// request, or where time passes in a bubble, a day and six hours after the call.
+func call[T any](v *visit, method func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithCancel(v.ctx)
+	defer cancel()
+	returned := make(chan result, 1)
+	go func() {
+		r := result{err: errStuck}
+		defer func() { returned <- r }() // also if the transport ends the goroutine
+		r.value, r.err = method(ctx)
+	}()
+	patience, active := 2*time.Minute, v.active
+	if v.run.bubble() {
+		patience, active = 30*time.Hour, func() time.Time { return time.Time{} }
+	}
+	if r, ok := await(returned, patience, active); ok {
+		if broken, ok := errors.AsType[*brokenError](r.err); ok {
+			v.err = broken
+		}
+		v.err = cmp.Or(v.err, v.ctx.Err())
+		v.stuck = r.err == errStuck
+		return r.value, r.err
+	}
+	v.stuck = true
+	cancel()
+	v.transport.stop()
+	if v.run.bubble() { // where nothing may be left running
+		<-returned
+	}
+	return *new(T), errStuck
+}
+
+// active returns when the client has last sent a request of the latest call, or got an answer.
+func (v *visit) active() (at time.Time) {
+	v.shop.View(func() {
+		if exchanges := v.calls[len(v.calls)-1].Exchanges; len(exchanges) > 0 {
+			last := exchanges[len(exchanges)-1]
+			at = last.At
+			if last.Ended.After(at) {
+				at = last.Ended
+			}
+		}
+	})
+	return at
+}
+
+// await returns what comes from a channel, or false if nothing does for so long, and for so long after
+// what active returns. A slow machine must not make a client wrong that goes on.
+func await[T any](from <-chan T, patience time.Duration, active func() time.Time) (result T, ok bool) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case result = <-from:
+			return result, true
+		case <-timer.C:
+		}
+		left := patience - time.Since(active())
+		if left <= 0 {
+			return result, false
+		}
+		timer.Reset(left)
+	}
+}
+
+// A transport ends goroutines that send too many requests: a client that goes on for ever
+// cannot be stopped in another way.
+type transport struct {
+	*http.Transport
+	left atomic.Int64
+}
+
+func newTransport(t *http.Transport) *transport {
+	limited := &transport{Transport: t}
+	limited.left.Store(conformance.MostRequests)
+	return limited
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.left.Add(-1) < 0 {
+		runtime.Goexit()
+	}
+	return t.Transport.RoundTrip(r)
+}
+
+func (t *transport) stop() { t.left.Store(0) }
+func (t *transport) idle() { t.CloseIdleConnections() }
+
+// Explain says what a client did wrong. Of the stories, which are long, two of a check are enough.
+func (r *Run) Explain(check *conformance.Check, v conformance.Violation) string {
+	text := fmt.Sprintf("%s\nThe broken promise (%v): %s", v.Text, check.Weight, check.Promise)
+	if r.told == nil {
+		r.told = make(map[string]int)
+	}
+	if r.told[check.Name]++; r.told[check.Name] > 2 {
+		return text
+	}
+	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and %s:\n%s",
+		text, check.Harm, v.Call.Fault, r.Chance, strings.TrimRight(v.Call.Story(), "\n"))
+}
