@@ -5,6 +5,7 @@
 // Usage:
 //
 //	storefront [-addr host:port] [-data shop.json] [-shutdown-delay duration]
+//	storefront -faults number [-only regexp] [--] program [argument …]
 //
 // The file is read once, at startup:
 //
@@ -12,6 +13,17 @@
 //
 // Its address, opened in a browser, is a page to try it on. With the sample, the page
 // can also change the lists.
+//
+// With -faults, it serves nothing, but tries a client, as package clienttest does: the program meets
+// faults, such as an answer that is lost, and what it did wrong is printed, what costs a shop most
+// first. The program reads what it is asked for from its standard input, and prints what came of it,
+// in lines of JSON: docs/wire.md of the repository has them. The number decides what is left to
+// chance; -only chooses faults by kind and name, such as '^orders/.*lost'. The exit status is
+//
+//   - 0 if all that was tried is right,
+//   - 1 if a check failed, or the program did not answer as it must,
+//   - 3 if the program sent nothing more and never said what came of a call, or a signal came before
+//     all faults were met.
 //
 // Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
 // requests in flight, for up to a minute, and exits; a second signal ends it at
@@ -31,7 +43,9 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"example.com/storefront"
@@ -44,9 +58,17 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
 	delay := flag.Duration("shutdown-delay", time.Second, "`time` from SIGTERM until it stops listening")
+	trial := defineTrial()
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
+	if err := trial.check(); err != nil {
+		fail(2, err)
+	}
+	if trial.set {
+		fmt.Println("The program meets the faults, which takes a minute or two. Ctrl-C ends.")
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		status := trial.run(ctx, os.Stdout)
+		stop()
+		os.Exit(status)
 	}
 	if err := demo.CheckFlags(*addr, *delay); err != nil {
 		fail(2, err)

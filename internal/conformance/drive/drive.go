@@ -159,12 +159,12 @@ func (m *Meeting) clients() int {
 }
 
 // stagger makes clients begin at times of their own: some take their chance from the clock.
-func (m *Meeting) stagger(i int) {
+func (m *Meeting) stagger(ctx context.Context, i int) {
 	switch {
 	case m.run.bubble():
-		time.Sleep(time.Duration(i) * 2718281828)
+		sleep(ctx, time.Duration(i)*2718281828)
 	case m.Fault.Name == faults.Outage: // in which their waits are compared
-		time.Sleep(time.Duration(i) * 2100 * time.Millisecond)
+		sleep(ctx, time.Duration(i)*2100*time.Millisecond)
 	}
 }
 
@@ -172,7 +172,7 @@ func (m *Meeting) stagger(i int) {
 func (m *Meeting) Open() {
 	for i := range m.clients() {
 		if i > 0 && m.run.bubble() {
-			m.stagger(1)
+			m.stagger(context.Background(), 1)
 		}
 		name := fmt.Sprint(m.Kind, m.Fault.Name, i)
 		v := &visit{Meeting: m, shop: faults.New(m.run.Seed, name, m.run.Pace)}
@@ -205,7 +205,7 @@ func (m *Meeting) Hold(ctx context.Context) {
 	for i, v := range m.visits {
 		v.ctx = ctx
 		wg.Go(func() {
-			m.stagger(i)
+			m.stagger(ctx, i)
 			v.hold()
 		})
 	}
@@ -242,9 +242,18 @@ func (v *visit) hold() {
 	}
 	// A client that goes on after it has said that it gave up is seen.
 	if v.run.bubble() {
-		time.Sleep(2 * time.Hour)
+		sleep(v.ctx, 2*time.Hour)
 	} else {
-		time.Sleep(time.Second)
+		sleep(v.ctx, time.Second)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -308,10 +317,10 @@ func (v *visit) resume(c *faults.Call, err error) {
 		switch {
 		case queue > 0 && !final:
 			queue--
-			time.Sleep(wait)
+			sleep(v.ctx, wait)
 		case mayFix:
 			mayFix = false
-			time.Sleep(v.Fault.Later)
+			sleep(v.ctx, v.Fault.Later)
 			c.Fix()
 		default:
 			return
@@ -365,9 +374,9 @@ func (v *visit) read() {
 		switch i {
 		case 0:
 		case 3:
-			time.Sleep(2 * v.run.Pace.MaxAge())
+			sleep(v.ctx, 2*v.run.Pace.MaxAge())
 		default:
-			time.Sleep(v.Fault.Pause(v.run.Pace))
+			sleep(v.ctx, v.Fault.Pause(v.run.Pace))
 		}
 		get("teapot", name)
 	}
