@@ -51,6 +51,7 @@ import (
 	"testing"
 	"time"
 
+	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/conformance/drive"
 	"example.com/storefront/internal/faults"
 )
@@ -71,15 +72,22 @@ type Service struct {
 type Client interface {
 	// CreateOrder places an order as the program would, with all tries that it takes, and
 	// returns the ID of the order that the service created. Each call is a new order, even
-	// if item and qty are those of an order before. An error says that there is no order or
-	// that nobody knows. ctx has no deadline; it is done when the suite waits no longer.
+	// if item and qty are those of an order before. An error says that nobody knows whether there
+	// is an order, unless it is [ErrNotCreated]. ctx has no deadline; it is done when the suite
+	// waits no longer.
 	CreateOrder(ctx context.Context, item string, qty int64) (id string, err error)
 }
+
+// ErrNotCreated is in the tree of an error (see [errors.Is]) by which a client says that there is no
+// order, such as because the shop has refused it: the program may place another one, with a new key.
+// Where one of the tries has created the order after all, that is a failure.
+var ErrNotCreated = conformance.ErrNotCreated
 
 // A Resumer is a client that can go on with an order that ended with an error, once
 // somebody has put right what was wrong: a URL, a password.
 type Resumer interface {
-	// ResumeOrder goes on with the order for which CreateOrder has returned err: it sends
+	// ResumeOrder goes on with the order for which CreateOrder has returned err, which is not
+	// [ErrNotCreated]: it sends
 	// the same order again, with the same key, or returns an error if the first try is too long
 	// ago. The rest is as with CreateOrder.
 	ResumeOrder(ctx context.Context, err error) (id string, _ error)

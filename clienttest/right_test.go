@@ -39,6 +39,7 @@ type client struct {
 	limit  int
 
 	patience time.Duration // 0: it leaves nothing to a queue
+	refused  func(tries int, open *openError) error
 }
 
 // asked returns the client with the methods that it has.
@@ -110,6 +111,7 @@ func newClient(service clienttest.Service) *client {
 	c.resume = func(ctx context.Context, open *openError) (string, error) {
 		return c.place(ctx, open.key, open.body, open.first)
 	}
+	c.refused = func(_ int, open *openError) error { return open }
 	c.page = readPage
 	c.list = c.walk
 	c.get = c.product
@@ -140,7 +142,7 @@ func (c *client) place(ctx context.Context, key string, body []byte, first time.
 		case created:
 			return id, nil
 		case final:
-			return "", &openError{key, body, first, fmt.Sprintf("%d: %s", a.status, a.body)}
+			return "", c.refused(tries, &openError{key, body, first, fmt.Sprintf("%d: %s", a.status, a.body)})
 		}
 		if err := sleep(ctx, c.pause(tries, a)); err != nil {
 			return "", &openError{key, body, first, err.Error()}
@@ -443,6 +445,32 @@ var rightClients = []struct {
 			}
 			return a
 		}
+	}},
+	{"it says that nothing was created if the first answer is final", func(c *client) {
+		c.refused = func(tries int, open *openError) error {
+			if tries == 0 {
+				return fmt.Errorf("%w: %w", clienttest.ErrNotCreated, open)
+			}
+			return open
+		}
+	}},
+	{"it looks around at each request", func(c *client) {
+		whole := c.http.Transport
+		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			for _, look := range []string{"OPTIONS " + r.URL.EscapedPath(), "GET /openapi.json", "HEAD /openapi.json",
+				"GET /v2/widgets?limit=1", "GET /v1/users", "GET /v1/products/kettle"} {
+				method, target, _ := strings.Cut(look, " ")
+				path, _, _ := strings.Cut(target, "?")
+				if method != "OPTIONS" && strings.HasPrefix(r.URL.Path, strings.TrimSuffix(path, "kettle")) {
+					continue // what it reads anyway
+				}
+				req, _ := http.NewRequestWithContext(r.Context(), method, c.url+target, nil)
+				if res, err := whole.RoundTrip(req); err == nil {
+					res.Body.Close()
+				}
+			}
+			return whole.RoundTrip(r)
+		})
 	}},
 	{"reads are not tried again", func(c *client) {
 		c.limit = 2

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -83,6 +84,9 @@ var wrongClients = []wrongClient{
 	{"a key for each client", func(c *client) {
 		key := rand.Text()
 		c.key = func(string) string { return key }
+	}, []string{"own-key"}},
+	{"a key that is a hash of what is ordered", func(c *client) {
+		c.key = func(item string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(item))) }
 	}, []string{"own-key"}},
 	{"a key with 32 bits", func(c *client) {
 		c.key = func(string) string { return fmt.Sprintf("order-2026-%08x", mathrand.Uint32()) }
@@ -195,6 +199,11 @@ var wrongClients = []wrongClient{
 			return "order-1", v
 		}
 	}, []string{"right-id"}},
+	{"it says that nothing was created whenever an answer is final", func(c *client) {
+		c.refused = func(_ int, open *openError) error {
+			return fmt.Errorf("%w: %w", clienttest.ErrNotCreated, open)
+		}
+	}, []string{"not-created"}},
 	{"no chance in the waits",
 		pauses(func(tries int, a answer) time.Duration { return told(a) + waitLimit(tries) }),
 		[]string{"waits-differ"}},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -43,6 +44,9 @@ type Call struct {
 	Lasting bool   // the fault outlasts the time in which a client may try
 	Outage  bool   // the fault is an outage in which the waits of clients can be compared
 }
+
+// ErrNotCreated is what a client says, by an error that wraps it, if there is no order.
+var ErrNotCreated = errors.New("no order was created")
 
 // A Result is what a client said in the end.
 type Result struct {
@@ -178,6 +182,15 @@ func (e *Exchange) Meaning() Meaning {
 // Redirected reports whether the request follows one of the redirects to [SignInPath] and
 // [ElsewherePath].
 func (e *Exchange) Redirected() bool { return e.Path == SignInPath || e.Path == ElsewherePath }
+
+// stray reports whether a request is for nothing that a client may ask meanwhile: it may look at
+// whatever the service has, such as a product or the OpenAPI document, or what is allowed.
+func (e *Exchange) stray() bool {
+	read := e.Method == http.MethodGet || e.Method == http.MethodHead || e.Method == http.MethodOptions
+	unknown := e.Answer.Status == http.StatusNotFound &&
+		strings.Contains(string(e.Answer.Body), `"`+ProblemPrefix+`not-found"`)
+	return !e.Expected && !e.Redirected() && (!read || unknown)
+}
 
 // Where redirects lead.
 const (

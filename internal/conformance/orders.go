@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -37,6 +38,9 @@ var orderChecks = []*Check{
 	{"takes-order", SecondOrder, "201 with an order is success, also with Idempotent-Replayed.",
 		"The order is there, the program believes that it is not, and places it again.",
 		eachOf((*Call).parts, takesOrder), nil},
+	{"not-created", SecondOrder, "A client says that nothing was created only if no try can have created the order.",
+		"The order is there. The program believes that it is not, and places it again, or tells its customer so.",
+		eachOf((*Call).parts, notCreated), nil},
 	{"agreement", SecondOrder, "In the end, the shop has one order at most.",
 		"It delivers all of them.", agreement, nil},
 	{"retry-after", Rude, "A client waits for the seconds of Retry-After, and where these are more than a " +
@@ -72,20 +76,21 @@ var orderChecks = []*Check{
 func orderRequest(c *Call) (bool, string) {
 	for i, e := range c.Exchanges {
 		switch {
-		case e.Redirected():
-		case !e.Expected:
+		case e.stray():
 			return true, fmt.Sprintf("Request %d is not POST /v1/orders.", i+1)
-		case e.FromService && e.Answer.Status >= 400 && e.Answer.Status < 500 &&
+		case e.Expected && e.FromService && e.Answer.Status >= 400 && e.Answer.Status < 500 &&
 			!strings.Contains(string(e.Answer.Body), "idempotency-key-reused"):
 			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
 		}
 	}
-	if len(c.Exchanges) == 0 {
+	tries := c.tries(0, len(c.Exchanges))
+	if len(tries) == 0 {
 		return true, "No request has come. Does the client send to Service.URL, through " +
 			"Service.Transport, and before it returns?"
 	}
-	if item, qty := c.Exchanges[0].Order(); c.Item != "" && (item != c.Item || qty != c.Qty) {
-		return true, fmt.Sprintf("Request 1 is another order than item %q, qty %d.", c.Item, c.Qty)
+	if item, qty := tries[0].Order(); c.Item != "" && (item != c.Item || qty != c.Qty) {
+		return true, fmt.Sprintf("Request %d is another order than item %q, qty %d.", c.number(tries[0]), c.Item,
+			c.Qty)
 	}
 	return true, ""
 }
@@ -124,8 +129,8 @@ func goesOn(c *Call, _ int, p part) (met bool, violation string) {
 func (c *Call) givesUp(p part) (violation string) {
 	r := p.result
 	if len(p.tries) == 0 {
-		if r.From == r.To && len(c.Exchanges) > 0 && r.Err != nil && !r.Stuck &&
-			r.At.Sub(c.Exchanges[0].At) < leastTime {
+		before := c.tries(0, r.From)
+		if len(before) > 0 && r.Err != nil && !r.Stuck && r.At.Sub(before[0].At) < leastTime {
 			return r.Name + " sent nothing and failed."
 		}
 		return ""
@@ -184,7 +189,8 @@ func success(c *Call, _ int, p part) (met bool, violation string) {
 	if p.result.Err != nil {
 		return true, ""
 	}
-	before := c.Exchanges[:p.result.To]
+	before := slices.DeleteFunc(slices.Clone(c.Exchanges[:p.result.To]),
+		func(e *Exchange) bool { return !e.Expected && !e.Redirected() })
 	if !slices.ContainsFunc(before, (*Exchange).createdByService) {
 		return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with an order: %s.",
 			p.result.Name, whyNoOrder(before))
@@ -234,13 +240,26 @@ func takesOrder(c *Call, _ int, p part) (met bool, violation string) {
 			continue
 		}
 		_, early := c.tried(p) // a client that has not seen the answer would have gone on
-		if p.result.Err != nil && !p.result.Stuck && (early || e.arrived(p.result.At)) {
-			return true, fmt.Sprintf("%s returned an error, although the answer to request %d is 201 with "+
+		if p.result.Err != nil && (early || p.result.Stuck || e.arrived(p.result.At)) {
+			return true, fmt.Sprintf("%s did not return the order, although the answer to request %d is 201 with "+
 				"the order.", p.result.Name, c.number(e))
 		}
 		return true, ""
 	}
 	return false, ""
+}
+
+func notCreated(c *Call, _ int, p part) (met bool, violation string) {
+	if !errors.Is(p.result.Err, ErrNotCreated) {
+		return false, ""
+	}
+	for _, e := range c.Exchanges[:p.result.To] {
+		if e.Created != "" {
+			return true, fmt.Sprintf("%s says that no order was created, but request %d has created %s.",
+				p.result.Name, c.number(e), e.Created)
+		}
+	}
+	return true, ""
 }
 
 func agreement(c *Call) (bool, string) {

@@ -157,19 +157,22 @@ func onlyProducts(c *Call, i int, r *Result) (met bool, violation string) {
 }
 
 func (c *Call) readsRightly() (met bool, violation string) {
+	reads := 0
 	for i, e := range c.Exchanges {
 		switch {
-		case e.Redirected():
-		case !e.Expected:
+		case e.stray():
 			return true, fmt.Sprintf("Request %d is another than one for %s.", i+1, c.Kind)
+		case !e.Expected:
+			continue
 		case e.Method != http.MethodGet && e.Method != http.MethodHead:
 			return true, fmt.Sprintf("Request %d is not a GET.", i+1)
 		case e.FromService && e.Answer.Status >= 400 && (e.Cursor == "" || e.CursorKnown) &&
 			e.Answer.Status != http.StatusNotFound:
 			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
 		}
+		reads++
 	}
-	if len(c.Exchanges) == 0 {
+	if reads == 0 {
 		return true, "No request has come."
 	}
 	return true, ""
@@ -177,17 +180,17 @@ func (c *Call) readsRightly() (met bool, violation string) {
 
 // whyNotWhole says by what the last answer was no end.
 func (c *Call) whyNotWhole() string {
-	i := len(c.Exchanges) - 1
-	if i < 0 {
+	e := c.Last()
+	if e == nil {
 		return "No request has come: it made the list of pages that it had kept, which say no-cache."
 	}
-	switch e := c.Exchanges[i]; {
+	switch i := c.number(e); {
 	case e.Delivery != Whole:
-		return fmt.Sprintf("The answer to request %d, the last, did not come whole.", i+1)
+		return fmt.Sprintf("The answer to request %d, the last, did not come whole.", i)
 	case !e.FromService || e.Answer.Status != http.StatusOK && e.Answer.Status != http.StatusNotModified:
-		return fmt.Sprintf("The answer to request %d, the last, is no page.", i+1)
+		return fmt.Sprintf("The answer to request %d, the last, is no page.", i)
 	case !e.LastPage:
-		return fmt.Sprintf("The walk ended after request %d, although its page has a next.", i+1)
+		return fmt.Sprintf("The walk ended after request %d, although its page has a next.", i)
 	}
 	return "The last page came."
 }
@@ -216,7 +219,7 @@ func (c *Call) rereads() (out []reread) {
 	for _, r := range c.Results {
 		for i := r.From; i < r.To; i++ {
 			e := c.Exchanges[i]
-			if e.Delivery != Whole || e.Left {
+			if !e.Expected || e.Delivery != Whole || e.Left {
 				continue
 			}
 			pair := reread{first: e}

@@ -170,6 +170,9 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	call := s.current
+	if len(call.Exchanges) >= conformance.MostRequests {
+		panic(http.ErrAbortHandler)
+	}
 	st := call.take(e)
 	if st.times > 0 {
 		call.arrive()

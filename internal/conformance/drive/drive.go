@@ -306,7 +306,8 @@ func (v *visit) resume(c *faults.Call, err error) {
 	if c.Patience = v.client.Patience; c.Patience > 0 {
 		queue = mostResumptions
 	}
-	for mayFix := v.Fault.Final && !v.Fault.Endless(); err != nil && !v.stuck && v.err == nil; {
+	over := func() bool { return err == nil || errors.Is(err, conformance.ErrNotCreated) || v.stuck || v.err != nil }
+	for mayFix := v.Fault.Final && !v.Fault.Endless(); !over(); {
 		final, wait := true, v.run.Pace.MaxAge()
 		v.shop.View(func() {
 			if last := c.Last(); last != nil {

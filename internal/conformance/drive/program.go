@@ -181,8 +181,15 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 			return wrong("printed %q; its standard output is for such lines of JSON alone as docs/wire.md has",
 				p.printed)
 		}
-		if (got.ID != "" || got.IDs != nil || got.Name != "") && got.Error != nil {
-			return wrong("printed %s, which is an outcome and an error", p.printed)
+		said := 0
+		for _, one := range []bool{got.ID != "" || got.IDs != nil || got.Name != "", got.Error != nil,
+			got.Refused != nil} {
+			if one {
+				said++
+			}
+		}
+		if said > 1 {
+			return wrong("printed %s, which is more than one outcome", p.printed)
 		}
 		return got, nil
 	case <-ctx.Done():
@@ -192,8 +199,11 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 
 // err is the error that the program tells.
 func (r reply) err() error {
-	if r.Error != nil {
+	switch {
+	case r.Error != nil:
 		return errors.New(*r.Error)
+	case r.Refused != nil:
+		return fmt.Errorf("%w: %s", conformance.ErrNotCreated, *r.Refused)
 	}
 	return nil
 }
