@@ -82,6 +82,9 @@ type failure struct {
 // run has the program meet the faults, prints what it did wrong, and returns the exit status.
 func (t *trial) run(ctx context.Context, out io.Writer) (status int) {
 	newClient, err := drive.Program(ctx, t.command)
+	if ctx.Err() != nil {
+		return 3
+	}
 	if err != nil {
 		fmt.Fprintln(out, err)
 		return 1

@@ -64,8 +64,8 @@ func main() {
 		fail(2, err)
 	}
 	if trial.set {
-		fmt.Println("The program meets the faults, which takes a minute or two. Ctrl-C ends.")
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		fmt.Println("The program meets the faults, which takes a minute or two. Ctrl-C ends.")
 		status := trial.run(ctx, os.Stdout)
 		stop()
 		os.Exit(status)

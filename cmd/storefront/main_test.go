@@ -22,6 +22,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("STOREFRONT_URL") != "" {
+		client(os.Args[1])
+		return
+	}
 	commandtest.Main(main, m.Run)
 }
 

@@ -98,7 +98,7 @@ type reply struct {
 	IDs      []string `json:"ids"`
 	Name     string   `json:"name"`
 	Error    *string  `json:"error"`
-	Refused  *string  `json:"refused"`
+	Created  *bool    `json:"created"` // false: there is no order
 }
 
 // start starts the process, and returns what it can do.
@@ -139,7 +139,8 @@ func (p *process) start() (able reply, err error) {
 	able, err = p.ask(ctx, request{Can: abilities})
 	unknown := func(name string) bool { return !slices.Contains(abilities, name) }
 	if err == nil && (able.Error != nil || slices.ContainsFunc(able.Can, unknown)) {
-		err = broken("the program printed %s when it was asked which of %q it can", p.printed, abilities)
+		err = broken("when the program was asked which of %q it can, it printed %s, but not a part of them in can",
+			abilities, p.printed)
 	}
 	return able, err
 }
@@ -181,15 +182,8 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 			return wrong("printed %q; its standard output is for such lines of JSON alone as docs/wire.md has",
 				p.printed)
 		}
-		said := 0
-		for _, one := range []bool{got.ID != "" || got.IDs != nil || got.Name != "", got.Error != nil,
-			got.Refused != nil} {
-			if one {
-				said++
-			}
-		}
-		if said > 1 {
-			return wrong("printed %s, which is more than one outcome", p.printed)
+		if (got.ID != "" || got.IDs != nil || got.Name != "") && got.err() != nil {
+			return wrong("printed %s, which is an outcome and an error", p.printed)
 		}
 		return got, nil
 	case <-ctx.Done():
@@ -197,13 +191,15 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 	}
 }
 
-// err is the error that the program tells.
+// err is the error of a call, which says that there is no order, or that nobody knows.
 func (r reply) err() error {
 	switch {
+	case r.Created != nil && !*r.Created && r.Error != nil:
+		return fmt.Errorf("%w: %s", conformance.ErrNotCreated, *r.Error)
+	case r.Created != nil && !*r.Created:
+		return conformance.ErrNotCreated
 	case r.Error != nil:
 		return errors.New(*r.Error)
-	case r.Refused != nil:
-		return fmt.Errorf("%w: %s", conformance.ErrNotCreated, *r.Refused)
 	}
 	return nil
 }

@@ -3,7 +3,7 @@
 
 import { appendFileSync, promises as fs } from "node:fs";
 import { createInterface } from "node:readline";
-import { Draft, Shop, StorefrontError } from "../../../../clients/javascript/storefront.mjs";
+import { Draft, Refused, Shop, StorefrontError } from "../../../../clients/javascript/storefront.mjs";
 
 const { JOURNAL, KILL, SLEEPS, STEPS, STOREFRONT_PATIENCE, STOREFRONT_URL } = process.env;
 const say = (outcome) => console.log(JSON.stringify(outcome));
@@ -59,6 +59,11 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     say({ ...ask, ...(await act(ask)) });
   } catch (err) {
-    say({ ...ask, error: err instanceof StorefrontError ? `${err.name}: ${err.message}` : `${err.stack}` });
+    const created = err instanceof Refused ? { created: false } : {};
+    say({
+      ...ask,
+      error: err instanceof StorefrontError ? `${err.name}: ${err.message}` : `${err.stack}`,
+      ...created,
+    });
   }
 }

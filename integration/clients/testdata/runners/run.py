@@ -60,4 +60,5 @@ for line in sys.stdin:
     try:
         say({**ask, **do(ask)})
     except Exception as err:
-        say({**ask, "error": f"{type(err).__name__}: {err}"})
+        created = {"created": False} if isinstance(err, storefront.Refused) else {}
+        say({**ask, "error": f"{type(err).__name__}: {err}", **created})

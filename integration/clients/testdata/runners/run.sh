@@ -39,6 +39,7 @@ while IFS= read -r ask; do
 		[[ ! $ok || ${JOURNAL-} ]] || storefront forget "$item"
 	fi
 	[[ $ok ]] || member='{error: ($error | rtrimstr("\n"))}'
+	[[ $(<"$errors") != Refused:* ]] || member+=' + {created: false}'
 	cat "$errors" >&2
 	# Neither is an argument, which has 128 KiB at most.
 	jq -c --rawfile out <(printf '%s' "$out") --rawfile error "$errors" ". + $member" <<<"$ask"

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/storefront/internal/commandtest"
+	"example.com/storefront/internal/must"
+)
+
+// client is a program that is asked for orders in lines of JSON.
+func client(how string) {
+	http.DefaultClient.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}
+	switch how {
+	case "starts another", "starts another and stays":
+		conn, err := net.Dial("tcp", os.Args[2])
+		if err != nil {
+			log.Fatal(err)
+		}
+		other := exec.Command(os.Args[0], "has a connection")
+		if other.Stdin, err = conn.(*net.TCPConn).File(); err == nil {
+			err = other.Start()
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+	case "has a connection":
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	for in := json.NewDecoder(os.Stdin); ; {
+		var ask map[string]any
+		if in.Decode(&ask) != nil {
+			if strings.HasSuffix(how, "stays") {
+				time.Sleep(time.Hour)
+			}
+			return
+		}
+		switch {
+		case ask["can"] != nil:
+			ask["can"] = []string{}
+		case how == "dies":
+			os.Exit(3)
+		case how == "says hello":
+			fmt.Println("hello")
+		default:
+			status, id := place(how, ask)
+			switch {
+			case how == "errs" || how == "refuses" && status != 201:
+				ask["error"], ask["created"] = fmt.Sprint(status), how != "refuses"
+			case status != 201 && how != "believes":
+				ask["error"] = fmt.Sprint(status)
+			default:
+				ask["id"] = id
+			}
+		}
+		json.NewEncoder(os.Stdout).Encode(ask)
+	}
+}
+
+// place places an order, and returns the first final answer.
+func place(how string, order map[string]any) (status int, id string) {
+	body, _ := json.Marshal(order)
+	key := rand.Text()
+	if how == "has a hash as its key" {
+		key = fmt.Sprintf("%x", body)
+	}
+	for pause := 1100 * time.Millisecond; ; pause *= 2 { // which is more than any Retry-After here
+		r, _ := http.NewRequest("POST", os.Getenv("STOREFRONT_URL")+"/v1/orders", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", key)
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			answer, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			var created struct{ ID string }
+			json.Unmarshal(answer, &created)
+			if err == nil && response.StatusCode < 500 && response.StatusCode != 409 {
+				return response.StatusCode, created.ID
+			}
+		}
+		time.Sleep(pause)
+	}
+}
+
+func TestProgramIsJudged(t *testing.T) {
+	for _, row := range []struct {
+		how    string
+		status int
+		says   string
+	}{
+		{"right", 0, `users: not tried: .*\n(.*\n)*orders: ([0-9]+) of ([0-9]+) checks passed\n\z`},
+		{"stays", 0, `checks passed\n\z`},
+		{"believes", 1, `--- FAIL: orders/200 with an order/success\n(.*\n)*It fails also with the faults "200 with a page`},
+		{"refuses", 1, `--- FAIL: orders/order-refused while the first try is held up/not-created\n`},
+		{"has a hash as its key", 1, `--- FAIL: orders/.*/own-key\n`},
+		{"errs", 1, `orders: the faults were not tried, as the client fails where nothing is wrong\n`},
+		{"dies", 1, `asked for {"item":"teapot","qty":2}, it ended \(exit status 3\)\n`},
+		{"says hello", 1, `asked for {"item":"teapot","qty":2}, it printed "hello"`},
+	} {
+		t.Run(row.how, func(t *testing.T) {
+			t.Parallel()
+			cmd := commandtest.Command(t, "-faults", "7", "-only",
+				"^orders/(the answer is lost|200 with|409 of|order-refused)|users/nothing", "--",
+				must.Get(os.Executable())(t), row.how)
+			out, err := cmd.CombinedOutput()
+			commandtest.WantStatus(t, err, row.status)
+			if !regexp.MustCompile(row.says).Match(out) {
+				t.Errorf("%s is not in\n%s", row.says, out)
+			}
+		})
+	}
+}
+
+func TestSignalEndsTheTrial(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	cmd := commandtest.Command(t, "-faults", "7", "--", must.Get(os.Executable())(t), "right")
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
+	must.Get(out.Read(make([]byte, 1)))(t)
+	cmd.Process.Signal(os.Interrupt)
+	io.Copy(io.Discard, out)
+	commandtest.WantStatus(t, cmd.Wait(), 3)
+}
+
+func TestWhatAProgramHasStartedEndsWithIt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no process groups")
+	}
+	for _, how := range []string{"starts another", "starts another and stays"} {
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer listener.Close()
+		out, err := commandtest.Command(t, "-faults", "7", "-only", "^orders/nothing", "--",
+			must.Get(os.Executable())(t), how, listener.Addr().String()).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		conn := must.Get(listener.Accept())(t)
+		defer conn.Close() // which ends the other, too
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("of a program that %s, the other lives", how)
+		}
+	}
+}
+
+func TestFaultFlagsThatAreWrong(t *testing.T) {
+	for _, args := range []string{"-faults 7", "-faults 7 -only ( true", "-faults 7 -only nosuchfault true",
+		"-only orders", "program", "-faults 7 -addr localhost:0 true", "-faults 7 -- /no/such/program", "-faults x true"} {
+		commandtest.WantRefusal(t, commandtest.Command(t, strings.Fields(args)...), 2)
+	}
+}
