@@ -33,7 +33,8 @@ var trials = map[string]trial{
 	".ci/run":                 instead("bash -n .ci/run"),
 
 	"go test ./...": inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
-	"go test ./... ./durable/... ./integration/...":                            inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
+	"go test ./... ./durable/... ./integration/...":                                            inCI("go test -race -shuffle=on ./... ./durable/... ./integration/..."),
+	"go run ./cmd/storefront -faults 7 -- python3 integration/clients/testdata/runners/run.py": testedBy("TestProgramIsJudged"),
 	"go test -list '^Fuzz' .":                                                  testedBy("FuzzCursor"),
 	"go test -run '^$' -fuzz '^FuzzCursor$' -fuzztime 2m .":                    testedBy("FuzzCursor"),
 	"go test ./integration/browser -run '^TestEveryState$' -artifacts":         testedBy("TestEveryState"),
