@@ -21,7 +21,7 @@ type suite struct {
 	drive.Run
 	newClient func(*testing.T, Service) Client // nil: the clients are processes
 	places    int                              // of meetings at the same time, in real time
-	broken    func(check string)               // is told of each failure, which then is none; nil: the test fails
+	broken    func(check string)               // gets each failure; nil: the test fails
 	kinds     []conformance.Kind               // nil: all
 
 	t       *testing.T       // that of the clients which are made

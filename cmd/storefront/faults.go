@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"example.com/storefront/internal/conformance"
@@ -29,10 +30,11 @@ func defineTrial() *trial {
 	t := new(trial)
 	flag.Uint64Var(&t.seed, "faults", 0,
 		"try a client, the program behind the flags, with faults; the `number` decides what is left to chance")
-	flag.Func("only", "with -faults: `regexp` of the faults, such as '^orders/.*lost'", func(text string) (err error) {
-		t.only, err = regexp.Compile(text)
-		return err
-	})
+	flag.Func("only", "with -faults: `regexp` of the faults, such as '^orders/.*lost'",
+		func(text string) (err error) {
+			t.only, err = regexp.Compile(text)
+			return err
+		})
 	return t
 }
 
@@ -65,7 +67,8 @@ func (t *trial) check() (err error) {
 
 // wants reports whether a fault of a kind is asked for.
 func (t *trial) wants(kind conformance.Kind) bool {
-	return slices.ContainsFunc(faults.Of(kind, faults.Minutes), func(f *faults.Fault) bool { return t.chosen(kind, f) })
+	return slices.ContainsFunc(faults.Of(kind, faults.Minutes),
+		func(f *faults.Fault) bool { return t.chosen(kind, f) })
 }
 
 func (t *trial) chosen(kind conformance.Kind, f *faults.Fault) bool {
@@ -130,7 +133,8 @@ func (t *trial) run(ctx context.Context, out io.Writer) (status int) {
 		fmt.Fprintf(out, "%s: %d of %d checks passed\n", m.Kind, len(judged)-len(failed), len(judged))
 		failures = append(failures, failed...)
 	}
-	slices.SortStableFunc(failures, func(a, b failure) int { return cmp.Compare(a.check.Weight, b.check.Weight) })
+	slices.SortStableFunc(failures,
+		func(a, b failure) int { return cmp.Compare(a.check.Weight, b.check.Weight) })
 	for _, f := range failures {
 		f.print(out, run)
 		status = 1
@@ -178,11 +182,13 @@ func (f failure) failed() bool { return f.violations != nil }
 func (f failure) print(out io.Writer, run *drive.Run) {
 	first, others := f.violations[0], []string(nil)
 	for _, v := range f.violations[1:] {
-		if fault := fmt.Sprintf("%q", v.Call.Fault); v.Call.Fault != first.Call.Fault && !slices.Contains(others, fault) {
-			others = append(others, fault)
+		if v.Call.Fault != first.Call.Fault {
+			others = append(others, strconv.Quote(v.Call.Fault))
 		}
 	}
-	fmt.Fprintf(out, "\n--- FAIL: %s/%s/%s\n%s\n", f.kind, first.Call.Fault, f.check.Name, run.Explain(f.check, first))
+	others = slices.Compact(others)
+	fmt.Fprintf(out, "\n--- FAIL: %s/%s/%s\n%s\n", f.kind, first.Call.Fault, f.check.Name,
+		run.Explain(f.check, first))
 	const most = 8
 	if more := len(others) - most; more > 0 {
 		others = append(others[:most], fmt.Sprintf("and %d more", more))

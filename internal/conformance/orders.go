@@ -38,7 +38,7 @@ var orderChecks = []*Check{
 	{"takes-order", SecondOrder, "201 with an order is success, also with Idempotent-Replayed.",
 		"The order is there, the program believes that it is not, and places it again.",
 		eachOf((*Call).parts, takesOrder), nil},
-	{"not-created", SecondOrder, "A client says that nothing was created only if no try can have created the order.",
+	{"not-created", SecondOrder, "A client says that nothing was created only if no try has created the order.",
 		"The order is there. The program believes that it is not, and places it again, or tells its customer so.",
 		eachOf((*Call).parts, notCreated), nil},
 	{"agreement", SecondOrder, "In the end, the shop has one order at most.",

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/faults"
@@ -27,7 +28,9 @@ import (
 )
 
 // Kinds are all, in the sequence in which they are judged.
-var Kinds = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products}
+var Kinds = []conformance.Kind{
+	conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products,
+}
 
 // A Client is one that has just started. What is nil, it cannot do. Package clienttest says what
 // the functions do that have names of its methods.
@@ -306,7 +309,9 @@ func (v *visit) resume(c *faults.Call, err error) {
 	if c.Patience = v.client.Patience; c.Patience > 0 {
 		queue = mostResumptions
 	}
-	over := func() bool { return err == nil || errors.Is(err, conformance.ErrNotCreated) || v.stuck || v.err != nil }
+	over := func() bool {
+		return err == nil || errors.Is(err, conformance.ErrNotCreated) || v.stuck || v.err != nil
+	}
 	for mayFix := v.Fault.Final && !v.Fault.Endless(); !over(); {
 		final, wait := true, v.run.Pace.MaxAge()
 		v.shop.View(func() {
@@ -496,9 +501,19 @@ func (r *Run) Explain(check *conformance.Check, v conformance.Violation) string 
 	if r.told == nil {
 		r.told = make(map[string]int)
 	}
-	if r.told[check.Name]++; r.told[check.Name] > 2 {
-		return text
+	if r.told[check.Name]++; r.told[check.Name] <= 2 {
+		text += fmt.Sprintf("\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and %s:\n%s",
+			check.Harm, v.Call.Fault, r.Chance, strings.TrimRight(v.Call.Story(), "\n"))
 	}
-	return fmt.Sprintf("%s\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and %s:\n%s",
-		text, check.Harm, v.Call.Fault, r.Chance, strings.TrimRight(v.Call.Story(), "\n"))
+	return printable(text)
+}
+
+// printable replaces what could disturb a terminal, or turn a line around.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }

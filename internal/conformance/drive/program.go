@@ -36,7 +36,9 @@ type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
 
-func broken(format string, args ...any) error { return &brokenError{fmt.Sprintf(format, args...)} }
+func broken(format string, args ...any) error {
+	return &brokenError{printable(fmt.Sprintf(format, args...))}
+}
 
 // Program starts a program to ask it what it can do, and returns what [Run.New] calls to make clients
 // of it, each of which is a process. When ctx is done, all end.

@@ -34,7 +34,8 @@ func TestWhatAProgramPrints(t *testing.T) {
 		{can, `{"error":"503"}`, "", "503"},
 		{can, `{"error":"none left","created":false}`, "", "no order was created: none left"},
 		{can, `{"error":"503","created":true}`, "", "503"},
-		{can, `{"id":"ord_1","error":"503"}`, "", "asked for " + asked + `, it printed {"id":"ord_1","error":"503"}, which`},
+		{can, `{"id":"ord_1","error":"503"}`, "", "for " + asked + `, it printed {"id":"ord_1","error":"503"}, which`},
+		{can, "{\"id\":\"\u202e\",\"error\":\"\"}", "", "it printed {\"id\":\"\ufffd\",\"error\":\"\"}"},
 		{can, `{"id":"ord_1","created":false}`, "", "which is an outcome and an error"},
 		{can, "{\"id\":\"ord_1\"}\n{}", "ord_1", `the program printed "{}", for which it was not asked`},
 		{can, "", "", `it printed ""`},
@@ -46,7 +47,8 @@ func TestWhatAProgramPrints(t *testing.T) {
 		{`{"error":"what?"}`, "", "", `it printed {"error":"what?"}, but`},
 	} {
 		id, err := try(t, os.Args[0], row.can, row.line)
-		if id != row.id || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
+		if id != row.id || (err == nil) != (row.err == "") ||
+			err != nil && !strings.Contains(err.Error(), row.err) {
 			t.Errorf("%.99s, %.99s: %q, %v; want %q, %s", row.can, row.line, id, err, row.id, row.err)
 		}
 		if errors.Is(err, conformance.ErrNotCreated) != strings.Contains(row.err, "no order was created") {
