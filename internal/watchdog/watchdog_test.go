@@ -368,7 +368,8 @@ func TestACallThatIsCancelledHasNotGivenUp(t *testing.T) {
 func TestCallsBeyondTheMostDoNotEnter(t *testing.T) {
 	var h Health
 	for range 2 {
-		if !h.Enter(2) || !h.Enter(2) || h.Enter(2) {
+		first, second, third := h.Enter(2), h.Enter(2), h.Enter(2)
+		if !first || !second || third {
 			t.Error("not 2 calls enter")
 		}
 		h.Leave()
