@@ -21,6 +21,7 @@ func TestImports(t *testing.T) {
 	above := []string{"audit", "commandtest", "conformance", "demo", "exchanges", "faults"}
 	for importer, imported := range moduleImports(t) {
 		name, internal := strings.CutPrefix(importer, module+"/internal/")
+		name, _, _ = strings.Cut(name, "/")
 		room := internal && !slices.Contains(above, name)
 		for _, name := range imported {
 			first, _, _ := strings.Cut(name, "/")
