@@ -61,7 +61,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if isNew {
 		if other := s.isAlone(ctx); other != nil {
 			// It may be this shop, which another Migrate has begun since.
-			missing, err = s.lookAtTables(ctx)
+			missing, err = s.inspect(ctx)
 			if err != nil || slices.Contains(missing, "storefront_orders") {
 				return other
 			}
