@@ -35,26 +35,62 @@ func newHeldDB(engine engine) *fakeDB {
 	return f
 }
 
-// A result waits until a call has returned, and returns the same.
-type result func() (storefront.Order, error)
-
-func proposeWith(ctx context.Context, store *sqlstore.Store, key storefront.IdempotencyKey, order storefront.Order) result {
-	var got storefront.Order
-	var err error
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		got, err = store.CreateOrder(ctx, key, order)
-	}()
-	synctest.Wait()
-	return func() (storefront.Order, error) { <-ended; return got, err }
+// A pending is a call of CreateOrder on its way.
+type pending struct {
+	id       string // of the order that it proposes
+	leave    func() // cancels its ctx
+	got      storefront.Order
+	err      error // errNotReturned if it has panicked, or its goroutine has ended
+	panicked any
+	took     time.Duration
+	ended    chan struct{}
 }
 
-// wantCanceled checks that the ctx of a call ended it.
-func wantCanceled(t *testing.T, call result) {
+var errNotReturned = errors.New("the call has not returned")
+
+// proposeWith calls CreateOrder, and returns when the call waits.
+func proposeWith(ctx context.Context, store *sqlstore.Store, key storefront.IdempotencyKey,
+	order storefront.Order) *pending {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &pending{id: order.ID, leave: cancel, err: errNotReturned, ended: make(chan struct{})}
+	began := time.Now()
+	go func() {
+		defer close(p.ended)
+		defer cancel()
+		defer func() { p.panicked = recover() }()
+		p.got, p.err = store.CreateOrder(ctx, key, order)
+		p.took = time.Since(began)
+	}()
+	synctest.Wait()
+	return p
+}
+
+// propose calls CreateOrder with the item as the key.
+func propose(t *testing.T, store *sqlstore.Store, item string) *pending {
+	return proposeWith(t.Context(), store, storefront.IdempotencyKey{Value: item},
+		storefront.Order{ID: "ord_" + item, Item: item, Qty: 1})
+}
+
+// wait returns the error with which the call has ended.
+func (p *pending) wait() error {
+	<-p.ended
+	return p.err
+}
+
+// want checks that the call has returned an order.
+func (p *pending) want(t *testing.T, id string) {
 	t.Helper()
-	if got, err := call(); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call whose ctx was cancelled returned %v, %v", got, err)
+	if err := p.wait(); err != nil || p.got.ID != id {
+		t.Errorf("the call for %s returned %v, %v, or panicked with %v; want the order %s",
+			p.id, p.got, err, p.panicked, id)
+	}
+}
+
+// wantCanceled checks that the ctx of the call has ended it.
+func (p *pending) wantCanceled(t *testing.T) {
+	t.Helper()
+	if err := p.wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call whose ctx was cancelled returned %v, %v", p.got, err)
 	}
 }
 
@@ -79,19 +115,10 @@ func always(err error) acceptor {
 func create(t *testing.T, store *sqlstore.Store, items ...string) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for _, item := range items {
-		call := propose(t.Context(), store, item)
-		wg.Go(func() {
-			if got, err := call(); err != nil || got.ID != "ord_"+item {
-				t.Errorf("CreateOrder of %s returned %v, %v", item, got, err)
-			}
-		})
+		call := propose(t, store, item)
+		wg.Go(func() { call.want(t, "ord_"+item) })
 	}
 	return &wg
-}
-
-// propose calls CreateOrder with the item as the key, and returns when the call waits for its commit.
-func propose(ctx context.Context, store *sqlstore.Store, item string) result {
-	return proposeWith(ctx, store, storefront.IdempotencyKey{Value: item}, storefront.Order{ID: "ord_" + item, Item: item, Qty: 1})
 }
 
 // accepts returns options with this Accept.
@@ -136,14 +163,12 @@ func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
 		d.server.addOrder(storefront.IdempotencyKey{Value: "y"}, order)
 		store := sqlstore.New(open(t, d), nil)
 		wg := create(t, store, "a", "b", "c", "d")
-		replays := []result{propose(t.Context(), store, "x"), propose(t.Context(), store, "y")}
+		replays := []*pending{propose(t, store, "x"), propose(t, store, "y")}
 		wg.Go(create(t, store, "e", "f").Wait)
 		close(d.server.let)
 		wg.Wait()
 		for _, replay := range replays {
-			if got, err := replay(); err != nil || got != order {
-				t.Errorf("CreateOrder with a taken key returned %v, %v, want %v", got, err, order)
-			}
+			replay.want(t, order.ID)
 		}
 		if got := d.server.begun(); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
 			t.Errorf("the commits were %s", got)
@@ -171,15 +196,12 @@ func TestCallerWhoLeavesCancelsNobodyElse(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		d := newHeldDB(engine)
 		store := sqlstore.New(open(t, d), nil)
-		ctx, leaveFirst := context.WithCancel(t.Context())
-		first := propose(ctx, store, "first") // its commit is under way
+		first := propose(t, store, "first") // its commit is under way
 		wg := create(t, store, "a", "b", "c", "d")
-		ctx, leave := context.WithCancel(t.Context())
-		waiting := propose(ctx, store, "waiting")
-		leave()
-		wantCanceled(t, waiting)
-		leaveFirst()
-		wantCanceled(t, first)
+		for _, call := range []*pending{propose(t, store, "waiting"), first} {
+			call.leave()
+			call.wantCanceled(t)
+		}
 		close(d.server.let)
 		wg.Wait()
 		if got := d.server.begun(); strings.Contains(got, "waiting") {
@@ -202,14 +224,10 @@ func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
 		defer db.Close()
 		defer f.hangUp() // database/sql keeps a connection whose driver panics
 		store := sqlstore.New(db, nil)
-		func() {
-			defer func() {
-				if value := recover(); value == nil || !strings.Contains(fmt.Sprint(value), "a broken driver") {
-					t.Errorf("the panic was %v", value)
-				}
-			}()
-			store.CreateOrder(t.Context(), key, order)
-		}()
+		call := propose(t, store, "a")
+		if call.wait(); !strings.Contains(fmt.Sprint(call.panicked), "a broken driver") {
+			t.Errorf("the panic was %v", call.panicked)
+		}
 		panics = false
 		wantOrder(t, store)
 	})
@@ -335,7 +353,26 @@ func TestErrorOfAcceptIsDefinite(t *testing.T) {
 	})
 }
 
-// In SQLite, others share the commit.
+// bad creates an order with this Accept beside others that are accepted: first orders, and then their replays.
+// In SQLite, they share a commit. It returns the call after all have ended.
+func bad(t *testing.T, engine engine, others []string, accept func(*sql.Tx) error) *pending {
+	f := newHeldDB(engine)
+	store := sqlstore.New(open(t, f), accepts(func(_ context.Context, tx *sql.Tx, order storefront.Order) error {
+		if order.Item == "bad" {
+			return accept(tx)
+		}
+		return nil
+	}))
+	wg := create(t, store, others...)
+	call := propose(t, store, "bad")
+	wg.Go(create(t, store, others...).Wait)
+	close(f.server.let)
+	wg.Wait()
+	call.wait()
+	create(t, store, "after").Wait()
+	return call
+}
+
 func TestAcceptThatEndsTheTransactionIsReportedToItsCallerAlone(t *testing.T) {
 	for name, end := range map[string]func(*sql.Tx) error{
 		"commit":               func(tx *sql.Tx) error { return tx.Commit() },
@@ -344,19 +381,8 @@ func TestAcceptThatEndsTheTransactionIsReportedToItsCallerAlone(t *testing.T) {
 	} {
 		for _, others := range [][]string{nil, {"a", "b"}} {
 			onEach(t, func(t *testing.T, engine engine) {
-				f := newHeldDB(engine)
-				store := sqlstore.New(open(t, f), accepts(func(_ context.Context, tx *sql.Tx, order storefront.Order) error {
-					if order.Item == "bad" {
-						return end(tx)
-					}
-					return nil
-				}))
-				wg := create(t, store, others...)
-				bad := propose(t.Context(), store, "bad")
-				wg.Go(create(t, store, others...).Wait)
-				close(f.server.let)
-				wg.Wait()
-				if _, err := bad(); err == nil || !strings.Contains(err.Error(), "must not end it") ||
+				err := bad(t, engine, others, end).err
+				if err == nil || !strings.Contains(err.Error(), "must not end it") ||
 					errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
 					t.Errorf("%v, %s, beside %q: CreateOrder returned %v", engine, name, others, err)
 				}
@@ -374,7 +400,8 @@ func TestReplayWhoseCallerLeavesIsNoKeyReused(t *testing.T) {
 				cancel() // during the INSERT, which finds the key taken
 				return nil, nil
 			}}
-			wantCanceled(t, proposeWith(ctx, sqlstore.New(open(t, f), nil), storefront.IdempotencyKey{Fingerprint: print}, order))
+			key := storefront.IdempotencyKey{Fingerprint: print}
+			proposeWith(ctx, sqlstore.New(open(t, f), nil), key, order).wantCanceled(t)
 		}
 	})
 }
@@ -442,19 +469,19 @@ func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(sqlite)
-		ctx, cancel := context.WithCancel(t.Context())
+		var c *pending
 		store := sqlstore.New(open(t, d), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
 			if order.Item == "b" {
-				cancel()
+				c.leave()
 				synctest.Wait()
 			}
 			return nil
 		}))
 		wg := create(t, store, "a", "b")
-		c := propose(ctx, store, "c")
+		c = propose(t, store, "c")
 		close(d.server.let)
 		wg.Wait()
-		wantCanceled(t, c)
+		c.wantCanceled(t)
 		sent := 0
 		for _, query := range d.ran {
 			if kindOf(query) == "INSERT" {
@@ -471,21 +498,21 @@ func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T
 func TestCallerWhoLeavesDuringASharedCommitOfSQLiteDoesNotCancelAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(sqlite)
-		ctx, leave := context.WithCancel(t.Context())
+		var leaves *pending
 		var during error
 		store := sqlstore.New(open(t, d), accepts(func(ctx context.Context, _ *sql.Tx, order storefront.Order) error {
 			if order.Item == "leaves" {
-				leave()
+				leaves.leave()
 				during = ctx.Err()
 			}
 			return nil
 		}))
 		wg := create(t, store, "a", "b")
-		leaves := propose(ctx, store, "leaves")
+		leaves = propose(t, store, "leaves")
 		wg.Go(create(t, store, "c").Wait)
 		close(d.server.let)
 		wg.Wait()
-		if _, err := leaves(); err != nil && !errors.Is(err, context.Canceled) {
+		if err := leaves.wait(); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("CreateOrder returned %v", err)
 		}
 		if got := d.server.begun(); got != "[[a] [b leaves c]]" || during != nil {
@@ -565,12 +592,12 @@ func TestFailureToLookForTheKeyIsReturned(t *testing.T) {
 
 // callsOf calls CreateOrder for all items at once, and returns the errors by item.
 func callsOf(t *testing.T, store *sqlstore.Store, items []string) map[string]error {
-	calls, errs := make(map[string]result), make(map[string]error)
+	calls, errs := make(map[string]*pending), make(map[string]error)
 	for _, item := range items {
-		calls[item] = propose(t.Context(), store, item)
+		calls[item] = propose(t, store, item)
 	}
 	for item, call := range calls {
-		_, errs[item] = call()
+		errs[item] = call.wait()
 	}
 	synctest.Wait() // a commit may begin in the instant in which its callers leave
 	return errs
@@ -661,44 +688,53 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 	}
 }
 
-// An error that is of another database, or of a deadline that Accept has set, is no error of
-// the order's connection.
-func TestErrorOfAcceptsOwnErrandsIsFinal(t *testing.T) {
-	for name, want := range map[string]error{
-		"connection of another database": driver.ErrBadConn,
-		"wrapped":                        fmt.Errorf("warehouse: %w", driver.ErrBadConn),
-		"HTTP":                           &url.Error{Op: "Get", URL: "http://warehouse", Err: syscall.ECONNREFUSED},
-		"its own deadline":               context.DeadlineExceeded,
-		"its own cancellation":           context.Canceled,
-		"end of a stream":                io.ErrUnexpectedEOF,
-		"unavailable":                    storefront.ErrUnavailable,
-		"too many connections of":        stateError("53300"),
-		"duplicate (MySQL)":              number(1062),
-		"SQLite file of its own":         sqliteError("unable to open database file (14)"),
-	} {
-		for _, others := range [][]string{nil, {"a", "b"}} {
-			onEach(t, func(t *testing.T, engine engine) {
-				f := newHeldDB(engine)
-				runs := 0
-				store := sqlstore.New(open(t, f), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
-					if order.Item != "bad" {
-						return nil
-					}
-					runs++
-					return want
-				}))
-				wg := create(t, store, others...)
-				bad := propose(t.Context(), store, "bad")
-				wg.Go(create(t, store, others...).Wait) // these are replays
-				close(f.server.let)
-				wg.Wait()
-				if _, err := bad(); err != want || runs != 1 {
-					t.Errorf("%v, %s, beside %q: CreateOrder returned %v after %d runs, want %v itself after 1", engine, name, others, err, runs, want)
-				}
-			})
-		}
+// An error that is of another database, or of a deadline that Accept has set, is no error of the order's
+// connection. A refusal is final whatever it says, as clients may have written that, and even if it comes with
+// an error that may pass.
+func TestErrorOfAcceptIsFinal(t *testing.T) {
+	refusal := &storefront.Refusal{Reason: "sold-out"}
+	finals := []error{
+		fmt.Errorf("warehouse: %w", driver.ErrBadConn),
+		&url.Error{Op: "Get", URL: "http://warehouse", Err: syscall.ECONNREFUSED},
+		stateError("53300"), // too many connections of another database
+		number(1062),        // a duplicate
+		sqliteError("unable to open database file (14)"),
+		&serviceError{1213},
+		errors.Join(refusal, stateError("40001")), errors.Join(refusal, number(1213)), errors.Join(refusal, errBusy),
+		errors.Join(refusal, stateError("25006")), errors.Join(refusal, &serviceError{1213}),
 	}
+	for _, err := range []error{driver.ErrBadConn, context.DeadlineExceeded, context.Canceled, io.ErrUnexpectedEOF,
+		storefront.ErrUnavailable} {
+		finals = append(finals, err, errors.Join(refusal, err))
+	}
+	for _, text := range []string{"conn closed", "busy buffer", "invalid connection", "database is locked",
+		"database table is locked", "database or disk is full", "unable to open database file",
+		"UNIQUE constraint failed", "SQL statements in progress", "key_hash", "duplicate column name",
+		"sqlite3: database is locked", "Error 1213 (40001): deadlock", "(SQLSTATE 40001)",
+		"multi-db transaction attempted", "VT15001", "EOF", "driver: bad connection", "context deadline exceeded"} {
+		finals = append(finals, errors.New(text),
+			&storefront.Refusal{Reason: "no-such-item", Detail: text},
+			&storefront.Refusal{Detail: "The shop has no " + text},
+			fmt.Errorf("%s: %w: %[1]s", text, &storefront.Refusal{Reason: "no-such-item"}))
+	}
+	onEach(t, func(t *testing.T, engine engine) {
+		for _, others := range [][]string{nil, {"a", "b"}} {
+			for _, want := range finals {
+				runs := 0
+				call := bad(t, engine, others, func(*sql.Tx) error { runs++; return want })
+				if call.err != want || runs != 1 || call.took > 0 {
+					t.Errorf("%v, beside %q: CreateOrder returned %v after %d runs and %v, want %v itself after 1",
+						engine, others, call.err, runs, call.took, want)
+				}
+			}
+		}
+	})
 }
+
+// A serviceError is an error of the program's that has a code, as those of MySQL's drivers have.
+type serviceError struct{ Code uint16 }
+
+func (e *serviceError) Error() string { return fmt.Sprint("the warehouse said ", e.Code) }
 
 func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
 	for name, failure := range map[string]error{
@@ -739,38 +775,23 @@ func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
 		"pointer": value, "incomparable": incomparable{}, "error": errors.New("broken"),
 		"nil error of a type": (*net.OpError)(nil), "transient error": driver.ErrBadConn, "Goexit": nil,
 	} {
-		for _, others := range [][]string{nil, {"a"}} {
+		for _, others := range [][]string{nil, {"a", "b"}} {
 			onEach(t, func(t *testing.T, engine engine) {
-				f := newHeldDB(engine)
 				runs := 0
-				store := sqlstore.New(open(t, f), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
-					if order.Item == "bad" {
-						runs++
-						if want == nil {
-							runtime.Goexit()
-						}
-						panic(want)
+				call := bad(t, engine, others, func(*sql.Tx) error {
+					runs++
+					if want == nil {
+						runtime.Goexit()
 					}
-					return nil
-				}))
-				wg := create(t, store, others...)
-				wg.Go(func() {
-					returned := false
-					defer func() {
-						got := recover()
-						pointer, ok := got.(*incomparable)
-						if ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) || returned || runs != 1 {
-							t.Errorf("%v, %s: it returned: %t, the panic was %v after %d runs, want %v after 1", engine, name, returned, got, runs, want)
-						}
-					}()
-					store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "bad"}, storefront.Order{ID: "ord_bad", Item: "bad"})
-					returned = true
+					panic(want)
 				})
-				synctest.Wait()
-				wg.Go(create(t, store, "b", "c").Wait)
-				close(f.server.let)
-				wg.Wait()
-				create(t, store, "d").Wait()
+				got := call.panicked
+				pointer, ok := got.(*incomparable)
+				if ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) ||
+					call.err != errNotReturned || runs != 1 {
+					t.Errorf("%v, %s: it returned %v, the panic was %v after %d runs, want %v after 1",
+						engine, name, call.err, got, runs, want)
+				}
 			})
 		}
 	}
@@ -867,13 +888,12 @@ func TestCommitOfTheQueueEndsInTime(t *testing.T) {
 			}
 			return nil, errPassOn
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		left := proposeWith(ctx, store, key, order)
+		left := proposeWith(t.Context(), store, key, order)
 		close(f.server.let)
 		first.Wait()
 		synctest.Wait()
-		cancel()
-		wantCanceled(t, left)
+		left.leave()
+		left.wantCanceled(t)
 		if n := db.Stats().InUse; n != 1 {
 			t.Errorf("%d connections are in use, want that of the commit", n)
 		}
@@ -991,53 +1011,6 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 		}
 	}
 }
-
-// A refusal is final whatever it says, as clients may have written that, and even if it comes with an error
-// that may pass.
-func TestRefusalIsFinalWhateverItSays(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		texts := []string{"conn closed", "busy buffer", "invalid connection", "database is locked", "database table is locked",
-			"database or disk is full", "unable to open database file", "UNIQUE constraint failed", "SQL statements in progress",
-			"key_hash", "duplicate column name", "sqlite3: database is locked", "Error 1213 (40001): deadlock", "(SQLSTATE 40001)",
-			"multi-db transaction attempted", "VT15001", "EOF", "driver: bad connection", "context deadline exceeded"}
-		refusals := make(map[string]error)
-		for _, text := range texts {
-			refusals[text] = &storefront.Refusal{Reason: "no-such-item", Detail: text}
-			refusals["The shop has no "+text] = &storefront.Refusal{Detail: "The shop has no " + text}
-			refusals["wrapped "+text] = fmt.Errorf("%s: %w: %[1]s", text, &storefront.Refusal{Reason: "no-such-item"})
-		}
-		for name, err := range map[string]error{"state": stateError("40001"), "number": number(1213), "busy": errBusy, "demoted": stateError("25006"),
-			"a code of its own": &serviceError{1213}, "gone": driver.ErrBadConn, "unavailable": storefront.ErrUnavailable, "late": context.DeadlineExceeded} {
-			refusals["with "+name] = errors.Join(&storefront.Refusal{Reason: "sold-out"}, err)
-		}
-		for name, refusal := range refusals {
-			runs := 0
-			store, _ := acceptedBy(t, engine, func(context.Context, *sql.Tx) error { runs++; return refusal })
-			began := time.Now()
-			_, err := store.CreateOrder(t.Context(), key, order)
-			if err != refusal || runs != 1 || time.Since(began) > 0 {
-				t.Errorf("%v, %s: CreateOrder returned %v after %d runs of Accept and %v", engine, name, err, runs, time.Since(began))
-			}
-		}
-		// So is any other error of Accept that only says such a thing.
-		others := []error{&serviceError{1213}}
-		for _, text := range texts {
-			others = append(others, errors.New(text))
-		}
-		for _, other := range others {
-			runs := 0
-			store, _ := acceptedBy(t, engine, func(context.Context, *sql.Tx) error { runs++; return other })
-			if _, err := store.CreateOrder(t.Context(), key, order); err != other || runs != 1 {
-				t.Errorf("%v: CreateOrder returned %v after %d runs of Accept, want %v", engine, err, runs, other)
-			}
-		}
-	})
-}
-
-// A serviceError is an error of the program's that has a code, as those of MySQL's drivers have.
-type serviceError struct{ Code uint16 }
-
-func (e *serviceError) Error() string { return fmt.Sprint("the warehouse said ", e.Code) }
 
 // A pooler may mix up the answers of its connections. The rows say what they are.
 func TestAnswerToAnotherStatementIsALostConnection(t *testing.T) {

@@ -338,6 +338,27 @@ func byShard[T any](items []T, shard func(T) int) (parts [][]T) {
 	return parts
 }
 
+// ownSchema returns the statements that make the tables of PostgreSQL and SQLite, with a default of keyed_ms.
+func ownSchema(create, keyed string) []string {
+	const resources = ` (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`
+	return []string{
+		create + `storefront_users` + resources,
+		create + `storefront_products` + resources,
+		create + `storefront_widgets` + resources,
+		create + `storefront_orders (
+			id TEXT NOT NULL PRIMARY KEY,
+			item TEXT NOT NULL,
+			qty BIGINT NOT NULL,
+			created_ms BIGINT NOT NULL,
+			scope BYTEA NOT NULL,
+			key_hash BYTEA UNIQUE,
+			fingerprint BYTEA,
+			keyed_ms BIGINT` + keyed + `
+		)`,
+		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
+	}
+}
+
 // ownTables returns the tables that all engines have, with the given types of the columns
 // whose types differ.
 func ownTables(id, body, orderID, scope, hash string) map[string]map[string]string {

@@ -178,8 +178,8 @@ func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
 		probe := proposeWith(t.Context(), store, key, order)
 		late := proposeWith(t.Context(), store, key, order)
 		f.away.Store(false)
-		probe()
-		if _, err := late(); err != failure {
+		probe.wait()
+		if err := late.wait(); err != failure {
 			t.Errorf("CreateOrder returned %v, want %v", err, failure)
 		}
 	})

@@ -13,44 +13,12 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A sharer is one of several calls of CreateOrder with one key. Each proposes another order.
-type sharer struct {
-	leave    func() // cancels its ctx
-	id       string // that it proposes
-	got      storefront.Order
-	err      error
-	panicked any
-	took     time.Duration
-	ended    chan struct{}
-}
-
 // share calls CreateOrder with key, or a key that differs in its fingerprint.
-func share(t *testing.T, store *sqlstore.Store, id string, fingerprint ...byte) *sharer {
-	t.Helper()
+func share(t *testing.T, store *sqlstore.Store, id string, fingerprint ...byte) *pending {
 	key, proposed := key, order
 	proposed.ID = id
 	copy(key.Fingerprint[:], fingerprint)
-	ctx, cancel := context.WithCancel(t.Context())
-	c := &sharer{leave: cancel, id: id, ended: make(chan struct{})}
-	began := time.Now()
-	go func() {
-		defer close(c.ended)
-		defer cancel()
-		defer func() { c.panicked = recover() }()
-		c.got, c.err = store.CreateOrder(ctx, key, proposed)
-		c.took = time.Since(began)
-	}()
-	synctest.Wait() // in this sequence
-	return c
-}
-
-// want checks that the call has returned an order.
-func (c *sharer) want(t *testing.T, id string) {
-	t.Helper()
-	<-c.ended
-	if c.err != nil || c.got.ID != id {
-		t.Errorf("the call for %s returned %v, %v, or panicked with %v; want the order %s", c.id, c.got, c.err, c.panicked, id)
-	}
+	return proposeWith(t.Context(), store, key, proposed)
 }
 
 // A script is an Accept that ends each of its calls when the test says how.
@@ -83,7 +51,7 @@ func TestCallsWithOneKeyShareATry(t *testing.T) {
 		s := &script{end: make(chan func() error)}
 		db := open(t, newFakeDB(engine))
 		store := sqlstore.New(db, &sqlstore.Options{Accept: s.accept, MaxCalls: 1})
-		var calls []*sharer
+		var calls []*pending
 		for i := range 300 {
 			calls = append(calls, share(t, store, fmt.Sprint("ord_", i)))
 		}
@@ -120,7 +88,7 @@ func TestCallsThatShareATryGetTheOrderThatWasThere(t *testing.T) {
 			return nil
 		}
 		f.server.addOrder(key, order)
-		calls := []*sharer{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
+		calls := []*pending{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
 		close(let)
 		for _, c := range calls {
 			c.want(t, order.ID)
@@ -133,15 +101,15 @@ func TestCallsThatShareATryGetTheOrderThatWasThere(t *testing.T) {
 
 func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 	broken := errors.New("broken")
-	for name, stop := range map[string]func(*sharer, *script){
-		"cancelled": func(c *sharer, _ *script) { c.leave() },
-		"panics":    func(_ *sharer, s *script) { s.end <- func() error { panic("a value") } },
-		"fails":     func(_ *sharer, s *script) { s.end <- func() error { return broken } },
+	for name, stop := range map[string]func(*pending, *script){
+		"cancelled": func(c *pending, _ *script) { c.leave() },
+		"panics":    func(_ *pending, s *script) { s.end <- func() error { panic("a value") } },
+		"fails":     func(_ *pending, s *script) { s.end <- func() error { return broken } },
 	} {
 		onEach(t, func(t *testing.T, engine engine) {
 			s, store := newScript(t, engine)
 			first := share(t, store, "first")
-			var calls []*sharer
+			var calls []*pending
 			for i := range 5 {
 				calls = append(calls, share(t, store, fmt.Sprint(i)))
 			}
@@ -171,7 +139,7 @@ func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 		refuse := func() error { return refusal }
 		s, store := newScript(t, postgres)
 		first := share(t, store, "first")
-		before := []*sharer{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
+		before := []*pending{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
 		s.end <- refuse
 		<-first.ended
 		synctest.Wait()
@@ -222,7 +190,7 @@ func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 		s, store := newScript(t, postgres)
 		refuse := func() error { return &storefront.Refusal{Reason: "sold-out"} }
 		first := share(t, store, "first")
-		calls := map[string]*sharer{"2": share(t, store, "2", 2), "3": share(t, store, "3", 3)}
+		calls := map[string]*pending{"2": share(t, store, "2", 2), "3": share(t, store, "3", 3)}
 		s.end <- refuse
 		<-first.ended
 		synctest.Wait()
@@ -240,7 +208,7 @@ func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store := newScript(t, postgres)
-		calls := []*sharer{share(t, store, "first")}
+		calls := []*pending{share(t, store, "first")}
 		time.Sleep(4 * time.Second)
 		calls = append(calls, share(t, store, "second"), share(t, store, "third"))
 		time.Sleep(4 * time.Second)

@@ -435,11 +435,14 @@ func sourceOf(ctx context.Context, conn *sql.Conn, version string) (host string,
 		queries = []string{`SHOW ALL SLAVES STATUS`}
 	}
 	for _, query := range queries {
-		err = eachNamed(ctx, conn, query, func(row map[string]string) {
-			source := cmp.Or(row["Source_Host"], row["Master_Host"])
+		err = eachRow(ctx, conn, query, func(columns, row []string) {
+			named := make(map[string]string)
+			for i, name := range columns {
+				named[name] = row[i]
+			}
 			// The channels of a group are no replication of another server.
-			if !strings.HasPrefix(row["Channel_Name"], "group_replication_") {
-				host = cmp.Or(host, source)
+			if !strings.HasPrefix(named["Channel_Name"], "group_replication_") {
+				host = cmp.Or(host, named["Source_Host"], named["Master_Host"])
 			}
 		})
 		if err == nil || transient(err) || ctx.Err() != nil {
@@ -449,8 +452,8 @@ func sourceOf(ctx context.Context, conn *sql.Conn, version string) (host string,
 	return "", nil
 }
 
-// eachNamed calls f with each row of a query, by the names of its columns.
-func eachNamed(ctx context.Context, conn *sql.Conn, query string, f func(row map[string]string)) error {
+// eachRow calls f with the names of the columns and each row of a statement, where NULL is "".
+func eachRow(ctx context.Context, conn *sql.Conn, query string, f func(columns, row []string)) error {
 	rows, err := conn.QueryContext(ctx, query)
 	if err != nil {
 		return err
@@ -460,7 +463,8 @@ func eachNamed(ctx context.Context, conn *sql.Conn, query string, f func(row map
 	if err != nil {
 		return err
 	}
-	values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	values, row := make([]sql.NullString, len(columns)), make([]string, len(columns))
+	dest := make([]any, len(columns))
 	for i := range values {
 		dest[i] = &values[i]
 	}
@@ -468,11 +472,10 @@ func eachNamed(ctx context.Context, conn *sql.Conn, query string, f func(row map
 		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
-		row := make(map[string]string)
-		for i, name := range columns {
-			row[name] = values[i].String
+		for i := range row {
+			row[i] = values[i].String
 		}
-		f(row)
+		f(columns, row)
 	}
 	return rows.Err()
 }
@@ -530,20 +533,9 @@ func mySQLSettings(ctx context.Context, conn *sql.Conn) (map[string]string, erro
 
 // namedValues returns the rows of a statement of MySQL's that shows names and values.
 func namedValues(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
-	rows, err := conn.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	values := make(map[string]string)
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		values[name] = value
-	}
-	return values, rows.Err()
+	err := eachRow(ctx, conn, query, func(_, row []string) { values[row[0]] = row[1] })
+	return values, err
 }
 
 // mySQLCode returns the number and the SQLSTATE of an error of MySQL or MariaDB, or 0 for

@@ -22,29 +22,15 @@ func newPostgreSQL(schema string) *postgreSQL {
 	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
 	e := &postgreSQL{statements{
 		changed: 2,
-		schema: []string{
-			create + `storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-			create + `storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-			create + `storefront_widgets (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-			create + `storefront_orders (
-				id TEXT NOT NULL PRIMARY KEY,
-				item TEXT NOT NULL,
-				qty BIGINT NOT NULL,
-				created_ms BIGINT NOT NULL,
-				scope BYTEA NOT NULL,
-				key_hash BYTEA UNIQUE,
-				fingerprint BYTEA,
-				keyed_ms BIGINT DEFAULT ` + now + `
-			)`,
-			create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
+		schema: append(ownSchema(create, ` DEFAULT `+now),
 			// All rows that are there get the same default, which PostgreSQL keeps with the
 			// column: it writes no row.
-			`ALTER TABLE ` + p + `storefront_orders ADD COLUMN IF NOT EXISTS keyed_ms BIGINT DEFAULT ` + now,
-			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON ` + p + `storefront_orders (keyed_ms)
+			`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS keyed_ms BIGINT DEFAULT `+now,
+			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON `+p+`storefront_orders (keyed_ms)
 				WHERE key_hash IS NOT NULL`,
-			`DROP INDEX IF EXISTS ` + p + `storefront_orders_keys`, // of version 1
-			`ALTER TABLE ` + p + `storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
-		},
+			`DROP INDEX IF EXISTS `+p+`storefront_orders_keys`, // of version 1
+			`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
+		),
 		// information_schema shows neither materialized views and sequences nor the tables
 		// of others that this role may not use. With quote_all_identifiers, names of types have quotes.
 		catalog: `WITH c AS (SELECT c.oid, c.relname, c.relkind, c.relpersistence

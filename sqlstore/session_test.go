@@ -143,11 +143,10 @@ func TestOrdersThatWaitForHalfOfThePoolGoInTurn(t *testing.T) {
 			return nil
 		}))
 		wg := create(t, store, "a", "b")
-		ctx, cancel := context.WithCancel(t.Context())
-		left := propose(ctx, store, "left")
+		left := propose(t, store, "left")
 		wg.Go(create(t, store, "c", "d").Wait)
-		cancel()
-		wantCanceled(t, left)
+		left.leave()
+		left.wantCanceled(t)
 		for range 4 {
 			let <- struct{}{}
 			synctest.Wait()

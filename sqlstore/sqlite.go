@@ -49,27 +49,13 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		// SQLite knows no type BYTEA, and stores bytes as it is given them. It adds no column with a
 		// computed default to a table that has rows.
 		changed: 2,
-		schema: []string{
-			create + `storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-			create + `storefront_products (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-			create + `storefront_widgets (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`,
-			create + `storefront_orders (
-			id TEXT NOT NULL PRIMARY KEY,
-			item TEXT NOT NULL,
-			qty BIGINT NOT NULL,
-			created_ms BIGINT NOT NULL,
-			scope BYTEA NOT NULL,
-			key_hash BYTEA UNIQUE,
-			fingerprint BYTEA,
-			keyed_ms BIGINT
-		)`,
-			create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
+		schema: append(ownSchema(create, ``),
 			`ALTER TABLE main.storefront_orders ADD COLUMN keyed_ms BIGINT`,
-			`CREATE INDEX IF NOT EXISTS main.storefront_orders_keyed ON storefront_orders (keyed_ms) ` +
+			`CREATE INDEX IF NOT EXISTS main.storefront_orders_keyed ON storefront_orders (keyed_ms) `+
 				`WHERE key_hash IS NOT NULL`,
 			`DROP INDEX IF EXISTS main.storefront_orders_keys`,
 			`ALTER TABLE main.storefront_schema ADD COLUMN oldest BIGINT`,
-		},
+		),
 		catalog: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type
 			FROM main.sqlite_master AS m, pragma_table_info(m.name, 'main') AS c
 			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'

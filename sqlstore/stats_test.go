@@ -60,14 +60,8 @@ func TestStatsCountEachOutcomeOnce(t *testing.T) {
 			if strings.HasPrefix(step.what, "canceled") {
 				with = ctx
 			}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				defer func() { recover() }()
-				key := storefront.IdempotencyKey{Value: step.key, Fingerprint: [32]byte{step.fingerprint}}
-				store.CreateOrder(with, key, storefront.Order{ID: "ord_" + step.what, Item: "kettle"})
-			}()
-			<-ended
+			key := storefront.IdempotencyKey{Value: step.key, Fingerprint: [32]byte{step.fingerprint}}
+			proposeWith(with, store, key, storefront.Order{ID: "ord_" + step.what, Item: "kettle"}).wait()
 			synctest.Wait() // on SQLite, a commit may end after its caller
 			*step.counter++
 			if step.what == "created" {
@@ -90,15 +84,14 @@ func TestStatsCountCommitsAndTheirOrders(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newHeldDB(engine)
 			store := sqlstore.New(open(t, d), nil)
-			ctx, cancel := context.WithCancel(t.Context())
 			wg := create(t, store, strings.Split("abcdefghi", "")...)
-			left := propose(ctx, store, "left")
+			left := propose(t, store, "left")
 			for range int(commits) - 1 {
 				d.server.let <- struct{}{}
 				synctest.Wait()
 			}
-			cancel() // its order is in the last commit, which goes on
-			wantCanceled(t, left)
+			left.leave() // its order is in the last commit, which goes on
+			left.wantCanceled(t)
 			close(d.server.let)
 			wg.Wait()
 			synctest.Wait()

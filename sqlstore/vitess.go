@@ -150,26 +150,7 @@ func ofKeyspace(ctx context.Context, conn *sql.Conn, show string,
 		return err
 	}
 	keyspace, _, _ = strings.Cut(keyspace, "@") // as in shop@primary
-	rows, err := conn.QueryContext(ctx, show)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	row, dest := make([]string, len(columns)), make([]any, len(columns))
-	for i := range row {
-		dest[i] = &row[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			return err
-		}
-		f(keyspace, row)
-	}
-	return rows.Err()
+	return eachRow(ctx, conn, show, func(_, row []string) { f(keyspace, row) })
 }
 
 // shard returns the number of the shard to which Vitess assigns the bytes of a vindex.

@@ -28,8 +28,7 @@ func (s *Slots) Acquire(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	if s.free() {
-		s.taken++
+	if s.take() {
 		s.mu.Unlock()
 		return nil
 	}
@@ -51,20 +50,20 @@ func (s *Slots) Acquire(ctx context.Context) error {
 func (s *Slots) TryAcquire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	free := s.free()
-	if free {
-		s.taken++
-	}
-	return free
+	return s.take()
 }
 
-// free reports whether a slot is free. Slots are locked.
-func (s *Slots) free() bool {
+// take takes a slot if one is free, and reports whether it has. Slots are locked.
+func (s *Slots) take() bool {
 	limit := 1
 	if s.Limit != nil {
 		limit = s.Limit()
 	}
-	return limit == 0 || s.taken < limit
+	free := limit == 0 || s.taken < limit
+	if free {
+		s.taken++
+	}
+	return free
 }
 
 // leave gives up the wait for a turn, or the slot if it has come in the same moment.
