@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql/driver"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -166,16 +165,12 @@ func (s *server) error(state stateError, text sqliteError, n uint16) error {
 	return [...]error{postgres: state, sqlite: text, mysql: number(n)}[s.engine]
 }
 
-// clock returns the time by the server's clock, in milliseconds.
-func (s *server) clock() int64 { return time.Now().UnixMilli() }
-
 // A tx is a transaction in progress. It keeps its locks until it ends. If it has written
 // nothing, its commit takes no time.
 type tx struct {
 	server  *server
 	changes []change
 	marks   []mark // its savepoints
-	outside bool   // it began with a statement other than BEGIN
 	failed  bool   // in PostgreSQL, it can only be rolled back
 	locked  bool   // in PostgreSQL, it has locked a row, which counts as a write
 	ended   chan struct{}
@@ -287,7 +282,7 @@ func (s *session) process(c *call) (r reply) {
 	case s.born != s.epoch:
 		s.abort()
 		return reply{err: errNoAnswer}
-	case s.tx != nil && s.tx.failed && c.kind != "ROLLBACK TO" && c.kind != "ROLLBACK" && c.kind != "COMMIT":
+	case s.tx != nil && s.tx.failed && c.kind != "ROLLBACK TO" && c.kind != "ROLLBACK":
 		return reply{err: stateError("25P02")}
 	case c.fate == stuck:
 		return reply{err: errNoAnswer}
@@ -298,14 +293,13 @@ func (s *session) process(c *call) (r reply) {
 	case c.fate == demoted:
 		s.readOnly = s.error("25006", "", 1290)
 	}
-	t := s.tx
-	if t == nil {
+	t, alone := s.tx, s.tx == nil
+	if alone {
 		t = newTx(s.server)
-		t.outside = true
 	}
 	before := len(t.changes)
 	r.rows, r.affected, r.err = s.execute(t, c)
-	alone := s.tx == nil && t.outside && c.kind != "RELEASE"
+	alone = alone && s.tx == nil // it is no BEGIN
 	if r.err != nil {
 		t.changes = t.changes[:before]
 		if alone {
@@ -382,7 +376,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 	case "SERVER", "SERVERS":
 		return [][]driver.Value{{fmt.Sprintf("server %d", s.born)}}, 0, nil
 	case "CLOCK":
-		return [][]driver.Value{{s.clock()}}, 0, nil
+		return [][]driver.Value{{time.Now().UnixMilli()}}, 0, nil
 	case "PING", "OLD KEYS", "FORGET": // no key is old
 	case "NOTE":
 		if len(c.args) > 0 {
@@ -391,14 +385,8 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 	case "BEGIN":
 		s.tx = newTx(s.server)
 	case "SAVEPOINT":
-		if s.tx == nil {
-			switch s.engine {
-			case postgres:
-				return nil, 0, stateError("25P01")
-			case mysql:
-				return nil, 0, nil // the savepoint ends with the statement
-			}
-			s.tx = t
+		if s.tx == nil && s.engine == postgres {
+			return nil, 0, stateError("25P01")
 		}
 		t.marks = append(t.marks, mark{lastWord(c.query), len(t.changes)})
 	case "RELEASE", "ROLLBACK TO":
@@ -414,20 +402,9 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			t.marks, t.failed = t.marks[:i+1], false
 		default:
 			t.marks = t.marks[:i]
-			if i == 0 && t.outside {
-				s.tx = nil
-				return nil, 0, s.commit(t, c)
-			}
 		}
 	case "COMMIT":
-		if s.tx == nil && s.engine == sqlite {
-			return nil, 0, sqliteError("cannot commit - no transaction is active")
-		}
 		s.tx = nil
-		if t.failed {
-			t.end()
-			return nil, 0, errors.New("commit unexpectedly resulted in rollback")
-		}
 		return nil, 0, s.commit(t, c)
 	case "ROLLBACK":
 		s.abort()
@@ -435,16 +412,16 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		return s.insert(t, c)
 	case "REPLAY":
 		hash := string(c.args[0].([]byte))
-		if row, _ := s.find(t, hash, ""); row != nil && strings.HasSuffix(c.query, " UPDATE") {
+		if s.state.keys[hash] != nil && strings.HasSuffix(c.query, " UPDATE") {
 			err = s.write(t, c, "row "+hash)
 			t.locked = s.engine == postgres
 		}
-		if row, _ := s.find(t, hash, ""); row != nil && err == nil {
+		if row := s.state.keys[hash]; row != nil && err == nil {
 			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.ms, row.fingerprint[:], []byte(row.hash)})
 		}
 	case "TAKEN":
 		for _, hash := range c.args {
-			if row, _ := s.find(t, string(hash.([]byte)), ""); row != nil {
+			if s.state.keys[string(hash.([]byte))] != nil {
 				rows = append(rows, []driver.Value{hash})
 			}
 		}
@@ -501,20 +478,6 @@ func (s *session) resources(c *call) (rows [][]driver.Value) {
 	return rows
 }
 
-// find returns the order with a key and the one with an ID, as t sees them.
-func (s *session) find(t *tx, hash, id string) (byKey, byID *orderRow) {
-	byKey, byID = s.state.keys[hash], s.state.orders[id]
-	for _, c := range t.changes {
-		if c.order != nil && c.order.hash == hash {
-			byKey = c.order
-		}
-		if c.order != nil && c.order.id == id {
-			byID = c.order
-		}
-	}
-	return byKey, byID
-}
-
 func lastWord(query string) string { return query[strings.LastIndexByte(query, ' ')+1:] }
 
 // write takes a lock for t, before it writes.
@@ -564,8 +527,8 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 			if err := s.write(t, c, lock); err != nil {
 				return nil, 0, err
 			}
-			byKey, byID := s.find(t, o.hash, o.id)
-			if known = byKey != nil; byKey == nil && byID != nil || known && s.engine == mysql {
+			known = s.state.keys[o.hash] != nil
+			if !known && s.state.orders[o.id] != nil || known && s.engine == mysql {
 				return nil, 0, s.error("23505", "UNIQUE constraint failed: storefront_orders.id (1555)", 1062)
 			}
 			if known {
