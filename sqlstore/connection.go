@@ -93,7 +93,7 @@ func (c *connection) giveWay(ctx context.Context, w *watchdog.Watch) context.Con
 		case c.store.slots.Wanted():
 			cancel()
 		default:
-			time.AfterFunc(c.store.jitter(long/8, long/4), check)
+			time.AfterFunc(randomly(long/8, long/4), check)
 		}
 	}
 	timer := time.AfterFunc(long, check)

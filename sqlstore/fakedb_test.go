@@ -157,7 +157,6 @@ type fakeDB struct {
 	away   atomic.Bool  // the server says that it is starting up
 
 	asks time.Duration // how long a connection must have been idle for the driver to ask whether the server is there; 0: it never asks
-	deaf bool          // the driver waits for the server even if ctx is done
 
 	mu       sync.Mutex
 	conns    []*fakeConn
@@ -378,9 +377,6 @@ func (c *fakeConn) await(ctx context.Context, sent *call) (reply, error) {
 	begun := cmp.Or(c.begun, ctx) // when begun is done, database/sql rolls back, and waits for this call
 	if c.engine == mysql {
 		begun = ctx // the driver of MySQL looks at ctx alone
-	}
-	if c.db.deaf {
-		ctx, begun = context.Background(), context.Background()
 	}
 	select {
 	case r := <-sent.replies:

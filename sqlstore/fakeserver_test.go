@@ -100,20 +100,6 @@ func (s *server) happen(c change) {
 	s.apply([]change{c})
 }
 
-// meetOnce lets one statement of a kind, or of any if that is empty, meet a fate, and returns
-// whether it has.
-func (s *server) meetOnce(kind string, what fate) (met *bool) {
-	met = new(bool)
-	s.meets = func(is string) fate {
-		if *met || kind != "" && is != kind {
-			return answered
-		}
-		*met = true
-		return what
-	}
-	return met
-}
-
 // begun returns the items of the orders of each commit that has begun.
 func (s *server) begun() string {
 	s.mu.Lock()

@@ -165,26 +165,6 @@ func TestDatabaseThatRefusesIsNotAway(t *testing.T) {
 	}
 }
 
-// A call that is given less time returns the error of Accept, unless its time was up.
-func TestErrorOfAcceptIsReturnedWhileCallsAreGivenLessTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failure := fmt.Errorf("a warehouse that the program asks: %w", context.Canceled)
-		f := new(fakeDB)
-		f.away.Store(true)
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(failure)})
-		for range 2 { // the second is the first probe
-			store.CreateOrder(t.Context(), key, order)
-		}
-		probe := proposeWith(t.Context(), store, key, order)
-		late := proposeWith(t.Context(), store, key, order)
-		f.away.Store(false)
-		probe.wait()
-		if err := late.wait(); err != failure {
-			t.Errorf("CreateOrder returned %v, want %v", err, failure)
-		}
-	})
-}
-
 // wait returns an Accept that takes a time d, and counts its calls.
 func wait(d time.Duration, calls *int) acceptor {
 	return func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
@@ -238,54 +218,6 @@ func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-func TestServerThatAnswersNoQuestionIsLeftAfterAFifth(t *testing.T) {
-	for _, engine := range []engine{postgres, mysql} {
-		for _, pool := range []int{0, 2} {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFakeDB(engine)
-				db := open(t, f)
-				db.SetMaxOpenConns(pool)
-				store := inTime(db, nil)
-				create(t, store, "first").Wait()
-				f.silent.Store(1000)
-				began := time.Now()
-				time.AfterFunc(timeout/5, func() { f.silent.Store(0) }) // who is not left goes on to hang
-				create(t, store, "second").Wait()
-				if took := time.Since(began); took < timeout/5 || took > timeout/4 {
-					t.Errorf("%v, a pool of %d: the order was created after %v, want a fifth of %v", engine, pool, took, timeout)
-				}
-			})
-		}
-	}
-}
-
-// After a fail-over, another server may answer the questions, also if the one before has answered some.
-func TestServerThatAnswersInPlaceOfAnotherIsNotIt(t *testing.T) {
-	for _, after := range []time.Duration{100 * time.Millisecond, 2500 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeDB(postgres)
-			f.server.took = time.Millisecond
-			runs := 0
-			store := sqlstore.New(open(t, f), accepts(func(context.Context, *sql.Tx, storefront.Order) error {
-				if runs++; runs == 2 {
-					time.Sleep(after)
-				}
-				time.Sleep(time.Second)
-				return nil
-			}))
-			create(t, store, "first").Wait()
-			began := time.Now()
-			wg := create(t, store, "a")
-			time.Sleep(after) // until Accept runs
-			f.server.failOver()
-			wg.Wait()
-			if took := time.Since(began) - after; took > timeout/2 || runs != 3 {
-				t.Errorf("%v after a fail-over, and after %d runs, the order was created", took, runs)
-			}
-		})
 	}
 }
 
@@ -394,50 +326,6 @@ func TestOrderIsNotCutWhileOthersHaveTheConnections(t *testing.T) {
 			others.Wait()
 		})
 	}
-}
-
-// Connecting may have to wait for a fail-over. A server that was not reached is not silent.
-func TestConnectingMayTakeLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		connections := 0
-		f := newProductDB()
-		f.connect = func(ctx context.Context) error {
-			connections++
-			return pause(ctx, 9*time.Second)
-		}
-		store := inTime(open(t, f), nil)
-		fill(t, store, 1)
-		if connections != 1 || store.Stats().Retries != 0 {
-			t.Errorf("there were %d connections, and the store has %+v", connections, store.Stats())
-		}
-	})
-}
-
-// A call that is cancelled soon says nothing about the database.
-func TestCallsThatAreCancelledAreNoFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProductDB()
-		slow := 100 * time.Millisecond
-		f.before = func(ctx context.Context, kind string) error {
-			if kind == "READ" && pause(ctx, slow) != nil {
-				return driver.ErrBadConn // as many drivers word it
-			}
-			return nil
-		}
-		store := inTime(open(t, f), nil)
-		fill(t, store, 1)
-		for began := time.Now(); time.Since(began) < 2*timeout; {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			time.AfterFunc(slow/2, cancel)
-			if _, err := store.GetProduct(ctx, "kettle"); !errors.Is(err, context.Canceled) {
-				t.Errorf("GetProduct returned %v", err)
-			}
-			cancel()
-		}
-		// Longer than a call has while the database is away.
-		slow = timeout / 2
-		fill(t, store, 4)
-	})
 }
 
 // While database/sql ends the transaction of a ctx that is done, it may close the connection.

@@ -166,24 +166,6 @@ func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	})
 }
 
-// So a lock on one key holds up one connection of the pool, whatever is sent with the key.
-func TestCallsWithAnotherFingerprintWaitForTheTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, store := newScript(t, postgres)
-		first := share(t, store, "first")
-		other := share(t, store, "other", 2)
-		if got := store.Stats(); got.Running != 1 || got.Waiting != 1 {
-			t.Errorf("the store has %+v, want one call that waits for the other", got)
-		}
-		s.end <- accept
-		first.want(t, "first")
-		<-other.ended
-		if other.err != storefront.ErrKeyReused || other.got != (storefront.Order{}) || len(s.calls) != 1 {
-			t.Errorf("CreateOrder with another fingerprint returned %v, %v; Accept was called for %q", other.got, other.err, s.calls)
-		}
-	})
-}
-
 // Accept has refused another order than theirs.
 func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

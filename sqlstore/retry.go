@@ -47,7 +47,7 @@ func (t *tries) next(err error) error {
 		t.most = min(2*t.most, maxPause)
 		// The pause is random, so that two transactions that conflicted do not again.
 		select {
-		case <-time.After(t.store.jitter(0, pause)):
+		case <-time.After(randomly(0, pause)):
 			return nil
 		case <-t.ctx.Done():
 		}

@@ -12,8 +12,7 @@ import (
 // watches makes h watch the calls of one kind: those that read, or those that create orders. question
 // returns the statement that asks whether the server can serve these calls.
 func (s *Store) watches(h *watchdog.Health, question func(*statements) string) {
-	h.Times, h.Now, h.Drop = s.times.Times, s.now, s.dropIdle
-	h.Jitter = func(least, most time.Duration) time.Duration { return s.jitter(least, most) }
+	h.Times, h.Now, h.Drop, h.Jitter = s.times.Times, s.now, s.dropIdle, randomly
 	h.Server = func() string { return *s.server.Load() }
 	h.CanAsk = func() bool { return s.db.Stats().MaxOpenConnections != 1 } // or the try itself has the only one
 	h.Ask = func(ctx context.Context, server string) (answered []string) {

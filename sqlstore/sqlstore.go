@@ -34,7 +34,6 @@ type Store struct {
 	flaw       atomic.Pointer[error] // what the last inspection has found wrong with them; nil: nothing
 	stats      counters
 	times      times
-	jitter     func(least, most time.Duration) time.Duration
 }
 
 // Options are the options of a [Store]. The zero value of each field is a
@@ -102,7 +101,7 @@ func New(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		panic("sqlstore: New with a nil DB")
 	}
-	s := &Store{db: db, made: time.Now().Add(-1), jitter: randomly}
+	s := &Store{db: db, made: time.Now().Add(-1)}
 	s.server.Store(new(string))
 	s.flights.IsFinal = result.hasOrder
 	s.slots.Limit = s.ordersAtOnce
