@@ -26,7 +26,6 @@ type server struct {
 	meets     func(kind string) fate // if it is not nil, decides the fate of a statement of a kind
 
 	mu      sync.Mutex // never held while time passes
-	epoch   int        // how many fail-overs there were
 	state   tables
 	locks   map[string]*tx
 	early   bool       // the next statement of its own is answered before its commit
@@ -136,11 +135,10 @@ func (s *server) apply(changes []change) {
 	}
 }
 
-// failOver makes another server take over, with all commits. Connections to the former one get no answers.
-func (s *server) failOver() {
+// endAll ends all transactions, as a server does that falls.
+func (s *server) endAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.epoch++
 	for _, holder := range s.locks {
 		holder.end()
 	}
@@ -184,7 +182,6 @@ func (t *tx) end() {
 // A session is the server's end of a connection.
 type session struct {
 	*server
-	born     int // the epoch in which it was connected
 	tx       *tx
 	readOnly error         // the error of all writes
 	calls    chan *call    // the client's statements, until it leaves
@@ -192,7 +189,7 @@ type session struct {
 }
 
 func (s *server) connect() *session {
-	return &session{server: s, born: s.epoch, calls: make(chan *call, 1), gone: make(chan struct{})}
+	return &session{server: s, calls: make(chan *call, 1), gone: make(chan struct{})}
 }
 
 // run serves the client until it has gone, and rolls back the transaction that it has left behind.
@@ -208,7 +205,7 @@ func (s *session) run() {
 		}
 		r := s.process(c)
 		if r.err == errNoAnswer {
-			if s.born != s.epoch || c.fate == hung || c.fate == stuck {
+			if c.fate == hung || c.fate == stuck {
 				s.pass(time.Minute, s.gone)
 			}
 			r = s.broken()
@@ -265,9 +262,6 @@ func (s *session) process(c *call) (r reply) {
 		return s.interrupted(c)
 	}
 	switch {
-	case s.born != s.epoch:
-		s.abort()
-		return reply{err: errNoAnswer}
 	case s.tx != nil && s.tx.failed && c.kind != "ROLLBACK TO" && c.kind != "ROLLBACK":
 		return reply{err: stateError("25P02")}
 	case c.fate == stuck:
@@ -309,11 +303,8 @@ func (s *session) process(c *call) (r reply) {
 		return reply{err: errNoAnswer}
 	}
 	s.pass(s.took/2, c.interrupt)
-	switch {
-	case c.fate == lost:
+	if c.fate == lost {
 		return s.broken()
-	case s.born != s.epoch:
-		return reply{err: errNoAnswer}
 	}
 	return r
 }
@@ -360,7 +351,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			}
 		}
 	case "SERVER", "SERVERS":
-		return [][]driver.Value{{fmt.Sprintf("server %d", s.born)}}, 0, nil
+		return [][]driver.Value{{"the server"}}, 0, nil
 	case "CLOCK":
 		return [][]driver.Value{{time.Now().UnixMilli()}}, 0, nil
 	case "PING", "OLD KEYS", "FORGET": // no key is old
@@ -493,9 +484,6 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		if err != nil {
 			return err
 		}
-		if s.born != s.epoch {
-			return errNoAnswer
-		}
 	}
 	s.locks[lock] = t
 	return nil
@@ -556,9 +544,6 @@ func (s *session) commit(t *tx, c *call) error {
 		if !s.isLet(c) {
 			return errNoAnswer
 		}
-	}
-	if s.born != s.epoch {
-		return errNoAnswer
 	}
 	s.apply(t.changes)
 	return nil

@@ -93,43 +93,20 @@ func TestServerThatDoesNotAnswerIsLeft(t *testing.T) {
 	}
 }
 
-// While the database is away, calls find out in a tenth of their time, except the first
-// ones, which wait for it to come back.
+// While the database is away, calls find out in a tenth of their time, except the first ones, which wait for it
+// to come back. Which calls these are is up to the watchdog.
 func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newProductDB()
 		f.away.Store(true)
 		store := inTime(open(t, f), nil)
-		for range 2 { // the second is the first probe
-			if took := get(t, store); took != timeout {
-				t.Errorf("the first calls took %v, want all of Timeout", took)
+		for _, most := range []time.Duration{timeout, timeout, timeout / 5} { // the second is the first probe
+			if took := get(t, store); took > most || took < most/2 {
+				t.Errorf("a call took %v, want up to %v", took, most)
 			}
-		}
-		var wg sync.WaitGroup
-		var soon atomic.Int32
-		for range 100 { // in 10 seconds
-			wg.Go(func() {
-				if get(t, store) <= 2*time.Second {
-					soon.Add(1)
-				}
-			})
-			time.Sleep(100 * time.Millisecond)
-		}
-		if n := soon.Load(); n < 40 { // by now, and one in each 250 milliseconds was a probe
-			t.Errorf("%d of 100 calls failed soon, want 40 at least", n)
 		}
 		f.away.Store(false)
 		fill(t, store, 100) // who comes now is answered
-		f.away.Store(true)
-		wg.Wait()
-		for range 4 { // not one, which might be the probe
-			wg.Go(func() {
-				if took := get(t, store); took != timeout {
-					t.Errorf("when it is away anew, one of the first calls took %v, want all of Timeout", took)
-				}
-			})
-		}
-		wg.Wait()
 	})
 }
 
@@ -268,7 +245,7 @@ func TestSilentOneOfEqualServersIsLeft(t *testing.T) {
 			}
 			store := sqlstore.New(db, accepts(func(context.Context, *sql.Tx, storefront.Order) error {
 				if !silent.Swap(true) {
-					f.server.failOver() // ends its transactions
+					f.server.endAll()
 				}
 				return nil
 			}))
