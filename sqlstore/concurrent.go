@@ -58,7 +58,7 @@ func (c *concurrent) create(ctx context.Context, p *proposal) error {
 	return nil
 }
 
-// run creates the orders of a batch, and settles them whatever happens.
+// run creates the orders of a batch, and settles them whatever happens. What becomes of each is open.
 func (c *concurrent) run(ctx context.Context, b *batch.Batch[*proposal]) {
 	var outcomes []outcome
 	sent, err := false, errNoReturn
@@ -69,7 +69,8 @@ func (c *concurrent) run(ctx context.Context, b *batch.Batch[*proposal]) {
 	outcomes, sent, err = c.createBatch(ctx, b)
 }
 
-// createBatch creates the orders of a batch in one commit, and reports whether any of them was sent.
+// createBatch creates the orders of a batch in one commit, and reports whether any of them was sent. Over which
+// connection is open, and whose keys are free.
 //
 // A commit that takes longer than times.commit lets another one begin beside it, so
 // that neither a lock on one of its keys nor a server that hangs holds up all orders that

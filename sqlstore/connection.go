@@ -85,7 +85,7 @@ func (c *connection) giveWay(ctx context.Context, w *watchdog.Watch) context.Con
 		return ctx
 	}
 	running, cancel := context.WithCancel(ctx)
-	long := c.store.times.keep
+	times := &c.store.times
 	var check func()
 	check = func() {
 		switch {
@@ -93,10 +93,10 @@ func (c *connection) giveWay(ctx context.Context, w *watchdog.Watch) context.Con
 		case c.store.slots.Wanted():
 			cancel()
 		default:
-			time.AfterFunc(randomly(long/8, long/4), check)
+			time.AfterFunc(randomly(times.yield, 2*times.yield), check)
 		}
 	}
-	timer := time.AfterFunc(long, check)
+	timer := time.AfterFunc(times.keep, check)
 	c.yield = func(err error) error {
 		timer.Stop()
 		if err != nil && ctx.Err() == nil && running.Err() != nil {

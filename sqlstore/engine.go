@@ -58,12 +58,13 @@ type engine interface {
 
 // A committer creates orders in the way of its engine: it decides which of them share a commit.
 type committer interface {
-	// create makes a try for the order of p, and settles it. If ctx is done before the try has ended,
+	// create makes a try for the order of p, and settles it. When its commit begins, and in which goroutine, is
+	// open: that is up to the queue. If ctx is done before the try has ended,
 	// create may return ctx.Err() and leave the try, which may go on.
 	create(ctx context.Context, p *proposal) error
 }
 
-// A link sends statements to the database.
+// A link sends statements to the database. What that does is all that is open.
 type link interface {
 	// query runs a query. Its callers use a fixed set of texts.
 	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,57 +133,36 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 	}
 }
 
-// A later call may be accepted: there may be more in stock since the refusal.
+// A later call may be accepted: there may be more in stock since the refusal. So may one with another fingerprint,
+// whose order Accept has not seen.
 func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}
-		refuse := func() error { return refusal }
 		s, store := newScript(t, postgres)
 		first := share(t, store, "first")
-		before := []*pending{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
-		s.end <- refuse
-		<-first.ended
-		synctest.Wait()
-		if len(s.calls) != 2 {
-			t.Fatalf("after a refusal, Accept was called for %q, want one more", s.calls)
-		}
-		late := share(t, store, "late")
-		s.end <- refuse
-		for _, c := range append(before, first) {
-			<-c.ended
-			if c.err != refusal {
-				t.Errorf("the call for %s returned %v, %v, want the refusal", c.id, c.got, c.err)
+		same := []*pending{first, share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
+		other := share(t, store, "other", 2)
+		refuse := func(want ...string) {
+			s.end <- func() error { return refusal }
+			synctest.Wait()
+			if !slices.Equal(s.calls, want) {
+				t.Fatalf("after a refusal, Accept was called for %q, want %q", s.calls, want)
 			}
 		}
-		synctest.Wait()
-		if len(s.calls) != 3 {
-			t.Fatalf("Accept was called for %q, want one more for who came late", s.calls)
+		refuse("first", "a")
+		late := share(t, store, "late")
+		refuse("first", "a", "late")
+		refuse("first", "a", "late", "other")
+		for _, c := range append(same, late) {
+			if err := c.wait(); err != refusal {
+				t.Errorf("the call for %s returned %v, %v, want the refusal", c.id, c.got, err)
+			}
 		}
 		s.end <- accept
-		late.want(t, "late")
-		if got := store.Stats(); got.Refused != 4 || got.Created != 1 {
+		other.want(t, "other")
+		if got := store.Stats(); got.Refused != 5 || got.Created != 1 {
 			t.Errorf("the store has %+v", got)
 		}
-	})
-}
-
-// Accept has refused another order than theirs.
-func TestRefusalIsForNoOtherFingerprint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, store := newScript(t, postgres)
-		refuse := func() error { return &storefront.Refusal{Reason: "sold-out"} }
-		first := share(t, store, "first")
-		calls := map[string]*pending{"2": share(t, store, "2", 2), "3": share(t, store, "3", 3)}
-		s.end <- refuse
-		<-first.ended
-		synctest.Wait()
-		s.end <- refuse // the order of either of the two
-		synctest.Wait()
-		if len(s.calls) != 3 {
-			t.Fatalf("Accept was called for %q, want each of the three", s.calls)
-		}
-		s.end <- accept
-		calls[s.calls[2]].want(t, s.calls[2])
 	})
 }
 

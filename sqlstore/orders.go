@@ -73,7 +73,7 @@ func (r result) hasOrder() bool { return r.state == created || r.state == taken 
 
 // CreateOrder implements [storefront.Store]. It never returns
 // [storefront.ErrInProgress]: the database makes concurrent calls with the same
-// key wait for each other, and those of this process share one try.
+// key wait for each other, and those of this process share one try. Who else sends the key is open.
 func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (
 	stored storefront.Order, err error) {
 	counted := &s.stats.failed // if it panics
@@ -101,7 +101,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 		r.err = fmt.Errorf("%w: another call with the key has not ended: %w",
 			storefront.ErrUnavailable, r.err)
 	}
-	counted = s.stats.outcome(ctx, r.err, lead != nil && r.state == created)
+	counted = s.stats.of(ctx, r.err, lead != nil && r.state == created)
 	if accepted, ok := r.err.(acceptError); ok {
 		return storefront.Order{}, accepted.error
 	}
@@ -109,7 +109,8 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 }
 
 // createOnce creates the order of p, unless the key has one, which it returns then. No two
-// calls of the process run it for one key at the same time: lead leads the flight of this one.
+// calls of the process run it for one key at the same time: lead leads the flight of this one. How many tries
+// the order takes is open.
 func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal, lead *leader) (r result) {
 	defer func() { lead.End(r) }() // also if it panics
 	c, err := s.begin(ctx, deadline, &s.ordering)
@@ -158,7 +159,8 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 }
 
 // tryOrder makes a try for the order of p, in a shared commit or alone. If a shared one has failed, and may
-// have failed because of this order, it tries it alone.
+// have failed because of this order, it tries it alone. Which database this is, and with whom p shares a
+// commit, is open.
 func (s *Store) tryOrder(p *proposal) outcome {
 	db, err := s.known(p.ctx, p.watch)
 	if err != nil {

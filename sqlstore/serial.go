@@ -30,7 +30,7 @@ func newSerial(s *Store) *serial {
 // create creates the order together with those that wait, in the goroutine of the queue.
 func (c *serial) create(ctx context.Context, p *proposal) error { return c.queue.Do(ctx, p) }
 
-// run creates the orders of a batch, and settles them whatever happens.
+// run creates the orders of a batch, and settles them whatever happens. What becomes of each is open.
 func (c *serial) run(ctx context.Context, b *batch.Batch[*proposal]) {
 	commit, err := &serialCommit{Batch: b, store: c.store, begun: b.Members}, errNoReturn
 	defer func() {
@@ -70,7 +70,7 @@ func (c *serialCommit) run(ctx context.Context) (err error) {
 // not have undone its statement: after RAISE(FAIL) or a constraint with ON CONFLICT FAIL, the row stays.
 var errUnsaved = errors.New("sqlstore: the statement of an order has failed")
 
-// transact creates the orders. If it returns an error, it has created none.
+// transact creates the orders. If it returns an error, it has created none. Whose keys are free is open.
 func (c *serialCommit) transact(ctx context.Context, session *session) error {
 	tx, err := session.begin(ctx) // which may wait for another process
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -232,33 +233,62 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		engine engine
 		kind   string
-		says   any
-		want   string // in the error
+		says   any    // the answer to the kind of statement; or variables of MySQL
+		want   string // in the error; "": it fits
 	}{
-		"no schema":                  {postgres, "SCHEMA", []driver.Value{nil, "UTF8", "UTF8", "origin"}, "search_path"},
-		"texts of another encoding":  {postgres, "SCHEMA", []driver.Value{"public", "LATIN1", "UTF8", "origin"}, "client_encoding"},
-		"a database of another one":  {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "LATIN1", "origin"}, "server_encoding"},
-		"a database of another kind": {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
-		"a number and no variables":  {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
-		"temporary tables":           {postgres, "SCHEMA", []driver.Value{`"pg_temp_3"`, "UTF8", "UTF8", "origin"}, "search_path"},
-		"no triggers":                {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
-		"bytes as text of another":   {postgres, "BYTES", []byte(`\\`), "bytea_output"},
-		"bytes as hexadecimal text":  {postgres, "BYTES", []byte(`\x5c`), "bytea_output"},
-		"no bytes":                   {postgres, "BYTES", nil, "bytea_output"},
-		"bytes that cannot be given": {postgres, "BYTES", stateError("22P02"), "bytea_output"},
-		"rows that are not shown":    {mysql, "LIMIT", []driver.Value{"1", int64(0)}, "sql_select_limit"},
-		"no row that is shown":       {mysql, "LIMIT", []driver.Value{"0", int64(0)}, "sql_select_limit"},
-		"a clock that stands":        {mysql, "LIMIT", []driver.Value{"18446744073709551615", int64(400_000)}, "timestamp"},
-		"no file":                    {sqlite, "PRAGMAS", []driver.Value{"", "wal", int64(0), int64(0)}, "no file"},
-		"no journal":                 {sqlite, "PRAGMAS", []driver.Value{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},
-		"a journal in memory":        {sqlite, "PRAGMAS", []driver.Value{"shop.db", "memory", int64(0), int64(0)}, "journal_mode"},
-		"reads of what is undone":    {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(1), int64(0)}, "read_uncommitted"},
-		"a schema that is written":   {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(0), int64(1)}, "writable_schema"},
+		"no schema":                              {postgres, "SCHEMA", []driver.Value{nil, "UTF8", "UTF8", "origin"}, "search_path"},
+		"texts of another encoding":              {postgres, "SCHEMA", []driver.Value{"public", "LATIN1", "UTF8", "origin"}, "client_encoding"},
+		"a database of another one":              {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "LATIN1", "origin"}, "server_encoding"},
+		"a database of another kind":             {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
+		"a number and no variables":              {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
+		"temporary tables":                       {postgres, "SCHEMA", []driver.Value{`"pg_temp_3"`, "UTF8", "UTF8", "origin"}, "search_path"},
+		"no triggers":                            {postgres, "SCHEMA", []driver.Value{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
+		"bytes as text of another":               {postgres, "BYTES", []byte(`\\`), "bytea_output"},
+		"bytes as hexadecimal text":              {postgres, "BYTES", []byte(`\x5c`), "bytea_output"},
+		"no bytes":                               {postgres, "BYTES", nil, "bytea_output"},
+		"bytes that cannot be given":             {postgres, "BYTES", stateError("22P02"), "bytea_output"},
+		"rows that are not shown":                {mysql, "LIMIT", []driver.Value{"1", int64(0)}, "sql_select_limit"},
+		"no row that is shown":                   {mysql, "LIMIT", []driver.Value{"0", int64(0)}, "sql_select_limit"},
+		"a clock that stands":                    {mysql, "LIMIT", []driver.Value{"18446744073709551615", int64(400_000)}, "timestamp"},
+		"no file":                                {sqlite, "PRAGMAS", []driver.Value{"", "wal", int64(0), int64(0)}, "no file"},
+		"no journal":                             {sqlite, "PRAGMAS", []driver.Value{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},
+		"a journal in memory":                    {sqlite, "PRAGMAS", []driver.Value{"shop.db", "memory", int64(0), int64(0)}, "journal_mode"},
+		"reads of what is undone":                {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(1), int64(0)}, "read_uncommitted"},
+		"a schema that is written":               {sqlite, "PRAGMAS", []driver.Value{"shop.db", "wal", int64(0), int64(1)}, "writable_schema"},
+		"Galera is compiled in, but off":         {mysql, "", map[string]string{"wsrep_provider_name": ""}, ""},
+		"node of a Galera cluster":               {mysql, "", map[string]string{"wsrep_provider_name": "Galera"}, "Galera"},
+		"nothing is committed":                   {mysql, "", map[string]string{"autocommit": "OFF"}, "autocommit"},
+		"what follows a commit is not committed": {mysql, "", map[string]string{"completion_type": "CHAIN"}, "completion_type"},
+		"keys are not unique":                    {mysql, "", map[string]string{"unique_checks": "OFF"}, "unique_checks"},
+		"replicas get nothing":                   {mysql, "", map[string]string{"sql_log_bin": "OFF"}, "sql_log_bin"},
+		"reads of what is rolled back":           {mysql, "", map[string]string{"transaction_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
+		"the same on an older MariaDB":           {mysql, "", map[string]string{"tx_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
+		"reads of what is committed":             {mysql, "", map[string]string{"transaction_isolation": "READ-COMMITTED"}, ""},
+		"server that is in no group":             {mysql, "", map[string]string{"group_replication_group_name": "", "group_replication_consistency": "EVENTUAL"}, ""},
+		"member that waits for nobody":           {mysql, "", group("OFF", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
+		"one of several primaries that waits after a fail-over only": {mysql, "", group("OFF", "BEFORE_ON_PRIMARY_FAILOVER"), "group_replication_consistency = 'BEFORE'"},
+		"one of several primaries that waits for those who write":    {mysql, "", group("OFF", "AFTER"), "group_replication_consistency = 'BEFORE'"},
+		"one of several primaries that waits":                        {mysql, "", group("OFF", "BEFORE"), ""},
+		"one of several primaries that always waits":                 {mysql, "", group("OFF", "BEFORE_AND_AFTER"), ""},
+		"primary that waits for nobody":                              {mysql, "", group("ON", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
+		"primary that waits after a fail-over":                       {mysql, "", group("ON", "BEFORE_ON_PRIMARY_FAILOVER"), ""},
+		"primary that waits":                                         {mysql, "", group("ON", "BEFORE"), ""},
+		"texts in another charset":                                   {mysql, "", map[string]string{"character_set_client": "latin1"}, "character_set_client"},
+		"texts of three bytes a character":                           {mysql, "", map[string]string{"character_set_connection": "utf8mb3"}, "character_set_connection"},
+		"texts that come back in another charset":                    {mysql, "", map[string]string{"character_set_results": "utf8mb3"}, "character_set_results"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			f := newFakeDB(test.engine)
-			f.server.says[test.kind] = test.says
-			wantRefused(t, f, test.want)
+			if variables, ok := test.says.(map[string]string); ok {
+				maps.Copy(f.server.variables, variables)
+			} else {
+				f.server.says[test.kind] = test.says
+			}
+			if test.want != "" {
+				wantRefused(t, f, test.want)
+			} else if _, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1); err != nil {
+				t.Errorf("ListUsers returned %v", err)
+			}
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -289,46 +288,6 @@ func group(singlePrimary, consistency string) map[string]string {
 		"group_replication_group_name":          "8a94f357-aab4-11df-86ab-c80aa9429562",
 		"group_replication_single_primary_mode": singlePrimary,
 		"group_replication_consistency":         consistency,
-	}
-}
-
-func TestMySQLWithUnfitSettingsIsRefused(t *testing.T) {
-	for _, test := range []struct {
-		name      string
-		variables map[string]string
-		want      string // in the error
-	}{
-		{"Galera is compiled in, but off", map[string]string{"wsrep_provider_name": ""}, ""},
-		{"node of a Galera cluster", map[string]string{"wsrep_provider_name": "Galera"}, "Galera"},
-		{"nothing is committed", map[string]string{"autocommit": "OFF"}, "autocommit"},
-		{"what follows a commit is not committed", map[string]string{"completion_type": "CHAIN"}, "completion_type"},
-		{"keys are not unique", map[string]string{"unique_checks": "OFF"}, "unique_checks"},
-		{"replicas get nothing", map[string]string{"sql_log_bin": "OFF"}, "sql_log_bin"},
-		{"reads of what is rolled back", map[string]string{"transaction_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
-		{"the same on an older MariaDB", map[string]string{"tx_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
-		{"reads of what is committed", map[string]string{"transaction_isolation": "READ-COMMITTED"}, ""},
-		{"server that is in no group", map[string]string{"group_replication_group_name": "", "group_replication_consistency": "EVENTUAL"}, ""},
-		{"member that waits for nobody", group("OFF", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
-		{"one of several primaries that waits after a fail-over only", group("OFF", "BEFORE_ON_PRIMARY_FAILOVER"), "group_replication_consistency = 'BEFORE'"},
-		{"one of several primaries that waits for those who write", group("OFF", "AFTER"), "group_replication_consistency = 'BEFORE'"},
-		{"one of several primaries that waits", group("OFF", "BEFORE"), ""},
-		{"one of several primaries that always waits", group("OFF", "BEFORE_AND_AFTER"), ""},
-		{"primary that waits for nobody", group("ON", "EVENTUAL"), "group_replication_consistency = 'BEFORE'"},
-		{"primary that waits after a fail-over", group("ON", "BEFORE_ON_PRIMARY_FAILOVER"), ""},
-		{"primary that waits", group("ON", "BEFORE"), ""},
-		{"texts in another charset", map[string]string{"character_set_client": "latin1"}, "character_set_client"},
-		{"texts of three bytes a character", map[string]string{"character_set_connection": "utf8mb3"}, "character_set_connection"},
-		{"texts that come back in another charset", map[string]string{"character_set_results": "utf8mb3"}, "character_set_results"},
-	} {
-		inBubble(t, test.name, func(t *testing.T) {
-			f := newFakeDB(mysql)
-			maps.Copy(f.server.variables, test.variables)
-			if test.want != "" {
-				wantRefused(t, f, test.want)
-			} else if _, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1); err != nil {
-				t.Errorf("ListUsers returned %v", err)
-			}
-		})
 	}
 }
 

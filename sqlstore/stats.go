@@ -66,8 +66,8 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// outcome returns the counter for a call of CreateOrder with ctx that returns err.
-func (c *counters) outcome(ctx context.Context, err error, created bool) *atomic.Int64 {
+// of returns the counter for a call of CreateOrder with ctx that returns err.
+func (c *counters) of(ctx context.Context, err error, created bool) *atomic.Int64 {
 	accepted, ok := err.(acceptError)
 	switch {
 	case created:

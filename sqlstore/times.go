@@ -28,6 +28,10 @@ type times struct {
 	// ever. Those that have waited as long have more than half of their time left.
 	keep time.Duration
 
+	// yield is 1/32, after which such an order looks again whether others wait, or up to twice that: at random,
+	// so that not all give way in one instant.
+	yield time.Duration
+
 	// inspect is 1/4, for an inspection of the tables on the way of an order, which goes on without it.
 	inspect time.Duration
 
@@ -46,6 +50,7 @@ func timesOf(timeout time.Duration) times {
 		},
 		commit:   timeout / 4,
 		keep:     timeout / 4,
+		yield:    timeout / 32,
 		inspect:  timeout / 4,
 		rollBack: timeout / 5,
 	}
