@@ -104,9 +104,8 @@ var (
 	errChecked     = number(4025)
 	errInvalidConn = errors.New("invalid connection") // of go-sql-driver/mysql
 
-	errInterrupted = errors.New("interrupted (9)")
-	errNoAnswer    = errors.New("there is no answer")
-	errPassOn      = errors.New("the server is to answer")
+	errNoAnswer = errors.New("there is no answer")
+	errPassOn   = errors.New("the server is to answer")
 )
 
 // A fate is what happens to a statement.
@@ -218,13 +217,12 @@ func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
 
 // A call is a statement on its way.
 type call struct {
-	kind      string
-	query     string
-	args      []driver.Value
-	fate      fate
-	left      chan struct{} // closed when the client no longer waits
-	interrupt chan struct{} // left, if the server then ends the statement; otherwise nil
-	replies   chan reply    // has room for two, so that no reply blocks
+	kind    string
+	query   string
+	args    []driver.Value
+	fate    fate
+	left    chan struct{} // closed when the client no longer waits
+	replies chan reply    // has room for two, so that no reply blocks
 }
 
 // A reply is the server's answer to a statement.
@@ -364,9 +362,6 @@ func (c *fakeConn) send(ctx context.Context, query string, args []driver.Value) 
 	if c.meets != nil {
 		sent.fate = c.meets(sent.kind)
 	}
-	if c.engine == sqlite {
-		sent.interrupt = sent.left
-	}
 	c.used = time.Now()
 	c.calls <- sent
 	return sent, nil
@@ -388,11 +383,7 @@ func (c *fakeConn) await(ctx context.Context, sent *call) (reply, error) {
 	case <-begun.Done():
 	}
 	close(sent.left)
-	if c.engine == sqlite {
-		<-sent.replies // it comes at once
-	} else {
-		c.hangUp() // as pgx and go-sql-driver/mysql do
-	}
+	c.hangUp() // as pgx and go-sql-driver/mysql do; no statement of SQLite hangs
 	return reply{}, cmp.Or(ctx.Err(), begun.Err())
 }
 

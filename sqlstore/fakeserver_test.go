@@ -206,7 +206,7 @@ func (s *session) run() {
 		r := s.process(c)
 		if r.err == errNoAnswer {
 			if c.fate == hung || c.fate == stuck {
-				s.pass(time.Minute, s.gone)
+				s.pass(time.Minute)
 			}
 			r = s.broken()
 		}
@@ -215,19 +215,16 @@ func (s *session) run() {
 	s.abort()
 }
 
-// pass lets time pass, and reports whether all of it has passed without an interrupt. It
-// unlocks the server meanwhile.
-func (s *session) pass(d time.Duration, interrupt <-chan struct{}) bool {
+// pass lets time pass until the client has gone. It unlocks the server meanwhile.
+func (s *session) pass(d time.Duration) {
 	if d <= 0 {
-		return true
+		return
 	}
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	select {
 	case <-time.After(d):
-		return true
-	case <-interrupt:
-		return false
+	case <-s.gone:
 	}
 }
 
@@ -246,21 +243,9 @@ func (s *session) broken() reply {
 	return reply{broken: true, err: io.ErrUnexpectedEOF}
 }
 
-// interrupted ends a statement of SQLite whose client did not wait. A write ends the
-// transaction, too.
-func (s *session) interrupted(c *call) reply {
-	switch c.kind {
-	case "INSERT", "PUT", "DELETE":
-		s.abort()
-	}
-	return reply{err: errInterrupted}
-}
-
 // process lets a statement travel, executes it, and lets the answer travel.
 func (s *session) process(c *call) (r reply) {
-	if !s.pass(s.took/2, c.interrupt) {
-		return s.interrupted(c)
-	}
+	s.pass(s.took / 2)
 	switch {
 	case s.tx != nil && s.tx.failed && c.kind != "ROLLBACK TO" && c.kind != "ROLLBACK":
 		return reply{err: stateError("25P02")}
@@ -285,15 +270,12 @@ func (s *session) process(c *call) (r reply) {
 		if alone {
 			t.end()
 		}
-		if r.err == errInterrupted {
-			return s.interrupted(c)
-		}
 		t.failed = s.engine == postgres
 	} else if alone {
 		if len(r.rows) > 0 && s.engine != sqlite {
 			// The server may send the rows before the commit.
 			if s.early = !s.early; s.early {
-				s.pass(s.took/2, nil)
+				s.pass(s.took / 2)
 				c.replies <- reply{rows: r.rows, more: true}
 			}
 		}
@@ -302,7 +284,7 @@ func (s *session) process(c *call) (r reply) {
 	if r.err == errNoAnswer || c.fate == hung {
 		return reply{err: errNoAnswer}
 	}
-	s.pass(s.took/2, c.interrupt)
+	s.pass(s.took / 2)
 	if c.fate == lost {
 		return s.broken()
 	}
@@ -390,7 +372,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 	case "REPLAY":
 		hash := string(c.args[0].([]byte))
 		if s.state.keys[hash] != nil && strings.HasSuffix(c.query, " UPDATE") {
-			err = s.write(t, c, "row "+hash)
+			err = s.write(t, "row "+hash)
 			t.locked = s.engine == postgres
 		}
 		if row := s.state.keys[hash]; row != nil && err == nil {
@@ -414,7 +396,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			if n == 2 {
 				r.body = row[1].(string)
 			}
-			if err = s.write(t, c, r.resource); err != nil {
+			if err = s.write(t, r.resource); err != nil {
 				break
 			}
 			t.changes = append(t.changes, r)
@@ -426,7 +408,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			rows = [][]driver.Value{{"0/1"}}
 		}
 	case "SETTLE":
-		if err = s.write(t, c, fmt.Sprint("slot ", c.args)); err == nil {
+		if err = s.write(t, fmt.Sprint("slot ", c.args)); err == nil {
 			t.changes = append(t.changes, change{})
 			affected = 1
 		}
@@ -458,7 +440,7 @@ func (s *session) resources(c *call) (rows [][]driver.Value) {
 func lastWord(query string) string { return query[strings.LastIndexByte(query, ' ')+1:] }
 
 // write takes a lock for t, before it writes.
-func (s *session) write(t *tx, c *call, lock string) error {
+func (s *session) write(t *tx, lock string) error {
 	if s.readOnly != nil {
 		return s.readOnly
 	}
@@ -470,19 +452,14 @@ func (s *session) write(t *tx, c *call, lock string) error {
 		patience = time.After(50 * time.Second) // innodb_lock_wait_timeout
 	}
 	for s.locks[lock] != nil && s.locks[lock] != t {
-		holder := s.locks[lock]
-		var err error
+		ended := s.locks[lock].ended
 		s.mu.Unlock()
 		select {
-		case <-holder.ended:
+		case <-ended:
+			s.mu.Lock()
 		case <-patience:
-			err = s.error("55P03", errBusy, 1205)
-		case <-c.interrupt:
-			err = errInterrupted
-		}
-		s.mu.Lock()
-		if err != nil {
-			return err
+			s.mu.Lock()
+			return s.error("55P03", errBusy, 1205)
 		}
 	}
 	s.locks[lock] = t
@@ -498,7 +475,7 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 		}
 		known := false
 		for _, lock := range []string{"key " + o.hash, "id " + o.id} {
-			if err := s.write(t, c, lock); err != nil {
+			if err := s.write(t, lock); err != nil {
 				return nil, 0, err
 			}
 			known = s.state.keys[o.hash] != nil

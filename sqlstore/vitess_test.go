@@ -151,7 +151,7 @@ func TestVitessStatementsStayInOneShard(t *testing.T) {
 func TestVitessShardsMayChange(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		var mu sync.Mutex
-		crossed, inserts := false, 0
+		crossed, inserts, made := false, 0, 0
 		taken := []byte(keyHash(storefront.IdempotencyKey{Value: "taken"}))
 		f := newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
 			switch kindOf(query) {
@@ -167,6 +167,7 @@ func TestVitessShardsMayChange(t *testing.T) {
 						return nil, &mySQLError{1062, "Error 1062 (23000): Duplicate entry for key 'orders.key_hash'"}
 					}
 				}
+				made += len(args) / 8
 				return slices.Repeat([][]driver.Value{{int64(1)}}, len(args)/8), nil
 			case "TAKEN":
 				if places := args[:len(args)/2]; len(places) == 0 || shardOf(places[0].([]byte)) != shardOf(taken) {
@@ -196,8 +197,9 @@ func TestVitessShardsMayChange(t *testing.T) {
 				bounds++
 			}
 		}
-		if !crossed || bounds < 2 {
-			t.Errorf("after a statement of two shards (%t), their bounds were read %d times", crossed, bounds)
+		if !crossed || bounds < 2 || made != 16 {
+			t.Errorf("after a statement of two shards (%t), their bounds were read %d times, and %d orders inserted, "+
+				"want 16", crossed, bounds, made)
 		}
 	})
 }
