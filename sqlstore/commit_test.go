@@ -981,7 +981,8 @@ func newScript(t *testing.T, engine engine) (*script, *sqlstore.Store) {
 	return s, inTime(open(t, newFakeDB(engine)), s.accept)
 }
 
-func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, order storefront.Order) error {
+func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey,
+	order storefront.Order) error {
 	s.calls = append(s.calls, order.ID)
 	select {
 	case end := <-s.end:
@@ -1080,8 +1081,8 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 	}
 }
 
-// A later call may be accepted: there may be more in stock since the refusal. So may one with another fingerprint,
-// whose order Accept has not seen.
+// A later call may be accepted: there may be more in stock since the refusal. So may one with another
+// fingerprint, whose order Accept has not seen.
 func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := &storefront.Refusal{Reason: "sold-out"}

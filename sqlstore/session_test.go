@@ -230,6 +230,11 @@ func TestListsOfNothingAskNothing(t *testing.T) {
 }
 
 func TestUnfitSettingsAreRefused(t *testing.T) {
+	type (
+		row      = []driver.Value
+		settings = map[string]string
+	)
+	const before = "group_replication_consistency = 'BEFORE'"
 	for name, test := range map[string]struct {
 		engine engine
 		kind   string

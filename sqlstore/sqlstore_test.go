@@ -418,7 +418,8 @@ func TestMigrateBesideOneOfALaterRelease(t *testing.T) {
 			if strings.HasPrefix(query, "SELECT version, oldest") {
 				return nil, stateError("42703") // the column oldest is not there yet
 			}
-			fmt.Sscanf(query, "UPDATE public.storefront_schema SET version = %d, oldest = 2 WHERE version < %d", &set, &below)
+			fmt.Sscanf(query, "UPDATE public.storefront_schema SET version = %d, oldest = 2 WHERE version < %d",
+				&set, &below)
 			return nil, nil
 		}}
 		must.OK(t, sqlstore.New(open(t, f), nil).Migrate(t.Context()))
@@ -636,7 +637,8 @@ func TestStatementsAreSmall(t *testing.T) {
 				size = large[i]<<10 - 100
 			}
 			ids = append(ids, fmt.Sprintf("%03d", i))
-			resources = append(resources, storefront.MustResource(ids[i], map[string]string{"text": strings.Repeat("x", size)}))
+			body := map[string]string{"text": strings.Repeat("x", size)}
+			resources = append(resources, storefront.MustResource(ids[i], body))
 		}
 		store := sqlstore.New(open(t, f), nil)
 		must.OK(t, store.Users.Put(t.Context(), resources...))
