@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -131,9 +129,6 @@ func (s server) record(t *testing.T, last, release string) {
 
 // check loads the released database into a server.
 func (s server) check(t *testing.T, release string) []string {
-	if filepath.Base(release) == "1.0.0-rc.1" {
-		return nil // SQLite alone was recorded
-	}
 	url := s.kind.Database(t)
 	// The SQL changes the settings of its connection.
 	testdb.Open(t, s.driver, url+s.many).Exec(t, read(t, filepath.Join(release, s.file)))
@@ -271,9 +266,6 @@ func recordVSchema(t *testing.T, _, release string) {
 // checkVSchema compares by what Vitess places the rows of each table. By anything else, those
 // that there are would be looked for in other shards.
 func checkVSchema(t *testing.T, release string) (lines []string) {
-	if _, err := os.Stat(release + "/vschema.json"); errors.Is(err, fs.ErrNotExist) {
-		return nil // before Vitess
-	}
 	var old, now struct{ Vindexes, Tables map[string]any }
 	must.OK(t, json.Unmarshal([]byte(read(t, release+"/vschema.json")), &old))
 	must.OK(t, json.Unmarshal([]byte(read(t, root+"/sqlstore/vschema.json")), &now))

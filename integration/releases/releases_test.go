@@ -94,14 +94,18 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// releases returns the folders of the releases, the oldest first. CHANGELOG.md lists the same.
+// releases returns the folders of the releases, the oldest first. CHANGELOG.md lists the same, and
+// prereleases of which nothing is kept.
 func releases(t *testing.T) (folders []string) {
 	t.Helper()
 	folders = must.Get(filepath.Glob("testdata/*"))(t)
 	var listed []string
 	heading := regexp.MustCompile(`(?m)^## \[([0-9][^]]*)\]`)
 	for _, m := range heading.FindAllStringSubmatch(read(t, root+"/CHANGELOG.md"), -1) {
-		listed = append(listed, "testdata/"+m[1])
+		folder := "testdata/" + m[1]
+		if semver.Prerelease("v"+m[1]) == "" || slices.Contains(folders, folder) {
+			listed = append(listed, folder)
+		}
 	}
 	byVersion := func(a, b string) int { return semver.Compare("v"+filepath.Base(a), "v"+filepath.Base(b)) }
 	slices.SortFunc(folders, byVersion)

@@ -48,55 +48,6 @@ func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) 
 	}
 }
 
-// TestReleaseCandidatesSideBySide begins with replicas of a release candidate. This release changes
-// their tables under orders and the later one adds to them, while those replicas are replaced,
-// but for one that replays the orders of all in the end. Those of 1.0.0-rc.1 do not start again.
-func TestReleaseCandidatesSideBySide(t *testing.T) {
-	long.Test(t)
-	for _, c := range []struct{ name, program, hourly, refusal string }{
-		{"1.0.0-rc.1", "integration/durable", "integration/durable/main.go", "of a later release"},
-		{"1.0.0-rc.2", "durable", "durable/main.go", ""},
-		{"1.0.0-rc.3", "durable", "durable/shopdb/shopdb.go", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			besideCandidate(t, releaseCandidate(t, c.name, c.program, c.hourly), c.refusal)
-		})
-	}
-}
-
-func besideCandidate(t *testing.T, candidate, refusal string) {
-	this, later := thisRelease(t), laterRelease(t, 4, 2)
-	test := func(t *testing.T, d *testdb.DB, urls ...string) {
-		e := &exchange{faulttest.New(t), t, d, urls}
-		old := []*faulttest.Replica{e.add(candidate), e.add(candidate), e.add(candidate)}
-		first, second, added := e.add(this), e.add(this), e.add(later)
-		e.run(old, []step{
-			{start(first), "3 2"},
-			{start(added), "4 2"},
-			{old[0].End, "4 2"},
-			{func() {
-				if refusal != "" {
-					expectRefusal(t, old[0], refusal)
-				} else {
-					start(old[0])()
-					old[0].End()
-				}
-			}, "4 2"},
-			{start(second), "4 2"},
-			{added.End, "4 2"},
-			{old[1].End, "4 2"},
-			{start(first), "4 2"},
-			{start(added), "4 2"},
-		}, []*faulttest.Replica{old[2], first, second, added})
-		if d.Driver == "mysql" && refusal != "" {
-			expectLogged(t, old[2], "keys are not forgotten")
-		}
-	}
-	onDatabases(t, test)
-	// Of several primaries, 1.0.0-rc.1 answers a conflict at the commit with 500.
-	onGroup(t, dbserver.SinglePrimary, test)
-}
-
 // A release whose tables this one cannot use says so, and it does not start beside it.
 func TestAReleaseWithOtherTablesIsRefused(t *testing.T) {
 	later := laterRelease(t, 4, 4)
@@ -126,11 +77,6 @@ func expectRefusal(t *testing.T, r *faulttest.Replica, want string) {
 	if r.Process.State == nil {
 		t.Error("beside it, the release ended with status 0")
 	}
-	expectLogged(t, r, want)
-}
-
-func expectLogged(t *testing.T, r *faulttest.Replica, want string) {
-	t.Helper()
 	text, err := os.ReadFile(r.Log)
 	if err != nil || !strings.Contains(string(text), want) {
 		t.Errorf("the release logged %q, %v, want %q", text, err, want)
@@ -240,22 +186,6 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return binary
-}
-
-// releaseCandidate builds durable as of a release candidate, but for how often it forgets keys: ten
-// times a second in place of once an hour, as the file hourly says. It returns its file.
-func releaseCandidate(t *testing.T, name, program, hourly string) string {
-	t.Helper()
-	source := sourceOf(t, name)
-	text := read(t, filepath.Join(source, hourly))
-	often := strings.Replace(text, "NewTicker(time.Hour)", "NewTicker(time.Second / 10)", 1)
-	if often == text {
-		t.Fatalf("%s forgets keys in another way than this edit knows", name)
-	}
-	write(t, source, hourly, []byte(often))
-	binary := filepath.Join(process.Folder(t), name)
-	must.OK(t, process.GoBuild(binary, program, "-C", filepath.Join(source, strings.Split(program, "/")[0])))
 	return binary
 }
 
