@@ -17,7 +17,6 @@ import (
 func TestGo(t *testing.T) {
 	for folder, generate := range map[string][]string{
 		"testdata/oapicodegen": {"oapi-codegen", "-config", "testdata/oapicodegen/config.yaml", "-o", "api.gen.go"},
-		"testdata/ogen":        {"ogen", "--package", "ogen", "--target", "."},
 	} {
 		t.Run(generate[0], func(t *testing.T) {
 			t.Parallel()

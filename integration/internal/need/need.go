@@ -24,20 +24,17 @@ const (
 	Browser    = "browser"
 	Node       = "node"
 	Tools      = "tools" // of the documents' commands
-
-	// Java is not in "all": it takes 190 MB, and recorded exchanges hold what its test shows.
-	Java = "java"
 )
 
 // Names are all of them.
-var Names = []string{Postgres, Postgres18, MariaDB, MySQL, Fronts, Browser, Node, Tools, Java}
+var Names = []string{Postgres, Postgres18, MariaDB, MySQL, Fronts, Browser, Node, Tools}
 
 // Required reports whether what has a name must be there. It panics if the variable has a
 // name that nothing has, which would demand nothing.
 func Required(name string) bool {
 	list := os.Getenv(Variable)
 	if list == "all" {
-		return name != Java
+		return true
 	}
 	required := false
 	for each := range strings.SplitSeq(list, ",") {
