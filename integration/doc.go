@@ -18,5 +18,5 @@
 //	bench       benchmarks, whose tables are in docs/figures.md
 //	internal    what several of them share
 //
-// soak is a command: it repeats what chooses at random for as long as it is told.
+// soak/run repeats what chooses at random for as long as it is told.
 package integration

@@ -39,7 +39,7 @@ var trials = map[string]trial{
 	"go test -run '^$' -fuzz '^FuzzCursor$' -fuzztime 2m .":                    testedBy("FuzzCursor"),
 	"go test ./integration/browser -run '^TestEveryState$' -artifacts":         testedBy("TestEveryState"),
 	"go test ./integration/bench -run '^$' -bench 'Handwritten' -benchtime 1x": testedBy("BenchmarkHandwritten"),
-	"go run ./integration/soak -for 8h":                                        testedBy("TestTargetsExist"),
+	"timeout 8h integration/soak/run":                                          instead("bash -n integration/soak/run"),
 	"go mod init example.org/shop":                                             testedBy("TestDocumentedProgram"),
 	"go build -o shop ./cmd/storefront":                                        instead(`go build -o /dev/null ./cmd/storefront`),
 	"go build -o shop ./durable":                                               instead(`go build -o /dev/null ./durable`),

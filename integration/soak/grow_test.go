@@ -1,4 +1,6 @@
-package main
+// Package soak has a test that takes as long as it is told, and run, which repeats the tests that choose at
+// random.
+package soak
 
 import (
 	"database/sql"

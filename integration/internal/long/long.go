@@ -1,4 +1,4 @@
-// Package long tells tests whether integration/soak runs them, which takes as long as it is told.
+// Package long tells tests whether integration/soak/run runs them, which takes as long as it is told.
 // It sets the environment variable STOREFRONT_LONG. Without it, no test chooses at random, and
 // all tests together take minutes.
 package long
@@ -12,7 +12,7 @@ import (
 // Variable is the environment variable.
 const Variable = "STOREFRONT_LONG"
 
-// Seed is of the random choices of a test, or of the first round of integration/soak.
+// Seed is of the random choices of a test, or of the first round of integration/soak/run.
 var Seed = flag.Uint64("seed", 1, "of random choices; each round of soak has the next one")
 
 // Run reports whether integration/soak runs the test.
@@ -22,7 +22,7 @@ func Run() bool { return os.Getenv(Variable) != "" }
 func Test(t testing.TB) {
 	t.Helper()
 	if !Run() {
-		t.Skip("only in the long run: go run ./integration/soak")
+		t.Skip("only in the long run: integration/soak/run")
 	}
 	t.Logf("seed %d", *Seed)
 }
