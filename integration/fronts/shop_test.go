@@ -25,8 +25,8 @@ type front struct {
 	dial   func() (net.Conn, error) // to the proxy
 	client *http.Client             // its requests go to the proxy, whatever host they name
 	sever  func()                   // breaks off the connection to the proxy, without an answer
-	replay atomic.Pointer[replay]   // what is served in place of the shops
 
+	cuts    bool     // it answers Range, with a part
 	streams bool     // it does not wait for a whole body before it asks the service
 	shops   sync.Map // of *shop by host: what the server behind it serves
 	opened  atomic.Int64
@@ -37,10 +37,6 @@ type front struct {
 
 // ServeHTTP serves the shop that the request names as its host.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if replay := f.replay.Load(); replay != nil && r.URL.Path != "/readyz" && r.URL.Path != "/livez" {
-		replay.pass(w, r)
-		return
-	}
 	if s, ok := f.shops.Load(r.Host); ok {
 		s.(*shop).ServeHTTP(w, r)
 		return

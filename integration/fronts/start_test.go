@@ -2,6 +2,7 @@ package fronts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -10,9 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
 
@@ -74,45 +78,28 @@ func newFront(t *testing.T, by behind, program, debianPackage string) (f *front,
 	return f, by(t, f, dir), dir
 }
 
-// The proxy ends when this shell's input does, also if this test binary is killed.
-const untilEOF = `exec 3<&0
-"$@" </dev/null & server=$!
-{ cat <&3; kill $server; } >/dev/null 2>&1 &
-wait $server`
-
 // run runs the proxy's program until the test ends, and returns when the front serves.
 func (f *front) run(t *testing.T, dir string, command ...string) {
 	t.Helper()
-	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
-	defer log.Close()
-	cmd := exec.Command("sh", append([]string{"-c", untilEOF, "sh"}, command...)...)
-	cmd.Stdout, cmd.Stderr = log, log
-	stdin := must.Get(cmd.StdinPipe())(t)
-	must.OK(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
+	log := filepath.Join(dir, "log")
+	p := must.Get(process.Start(exec.Command(command[0], command[1:]...), log))(t)
 	t.Cleanup(func() {
-		stdin.Close()
-		<-ended
-		if text, err := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("%s has logged (%v):\n%s", command[0], err, text)
+		p.Process.Signal(syscall.SIGTERM) // it ends its children
+		<-p.Ended
+		if t.Failed() {
+			t.Log(process.LogTail(log))
 		}
 	})
-	wait(t, "an answer of "+command[0], func() bool {
-		select {
-		case <-ended:
-			t.Fatalf("%s has ended", command[0])
-		default:
-		}
+	process.WaitFor(t, command[0]+" answers", 5*time.Minute, p, func() error {
 		res, err := f.client.Get("http://front.example/")
 		if err != nil {
-			return false
+			return err
 		}
 		res.Body.Close()
-		return res.StatusCode < http.StatusInternalServerError // 404 beside a prefix
+		if res.StatusCode >= http.StatusInternalServerError { // 404 beside a prefix
+			return errors.New(res.Status)
+		}
+		return nil
 	})
 }
 
@@ -221,6 +208,7 @@ func startLighttpd(t *testing.T, by behind, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/lighttpd"
 	f, behind, dir := newFront(t, by, program, "lighttpd")
+	f.cuts = true
 	config = addressed(config, behind)
 	if host, port, err := net.SplitHostPort(behind); err == nil {
 		config = replaced(t, config, `"127.0.0.1"`, `"`+host+`"`, "8080", port)
