@@ -33,7 +33,7 @@ func TestFailover(t *testing.T) {
 		standby.Promote(t)
 		primary, standby = standby, primary
 	}
-	f.Run(2000, func() {
+	f.Run(func() {
 		failOver()
 		standby.Follow(t, primary)
 	})

@@ -153,6 +153,7 @@ type fault struct {
 type shop struct {
 	*faulttest.Test
 	t       *testing.T
+	Rand    *rand.Rand
 	parts   [][]fault // the database's come last
 	losable []fault
 	gone    *faulttest.Replica // once it is lost
@@ -301,4 +302,17 @@ func (s *shop) run(open func() *sql.DB) {
 	s.End()
 	s.Use(slices.DeleteFunc(slices.Clone(s.Replicas), func(r *faulttest.Replica) bool { return r == s.gone })...)
 	s.Check(open)
+}
+
+// randomLinkFault returns one that a network may have.
+func randomLinkFault(rng *rand.Rand) netfault.Fault {
+	f := netfault.Fault{
+		To:   netfault.MessageKind(rng.IntN(int(netfault.MessageKinds))),
+		Pass: []float64{0, rng.Float64(), 1}[rng.IntN(3)],
+		Then: netfault.Ending(rng.IntN(int(netfault.Endings))),
+	}
+	if f.To == netfault.Request && f.Then == netfault.HalfClose {
+		f.Pass = 1 // else the server would answer what the client has not sent
+	}
+	return f
 }

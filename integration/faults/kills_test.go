@@ -7,7 +7,6 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
-	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 )
 
@@ -16,21 +15,16 @@ func TestReplicaKills(t *testing.T) {
 	f := faulttest.New(t)
 	server := dbserver.StartPostgres(t)
 	f.Start(3, server.DSN())
-	f.Run(250, f.KillReplica)
+	f.Run(f.KillReplica)
 	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 }
 
-// TestPostgresKills kills the PostgreSQL that replicas share, and at random also a
-// replica.
+// TestPostgresKills kills the PostgreSQL that replicas share.
 func TestPostgresKills(t *testing.T) {
 	f := faulttest.New(t)
 	server := dbserver.StartPostgres(t)
 	f.Start(3, server.DSN())
-	f.Run(800, func() {
-		if f.Rand != nil && f.Rand.IntN(4) == 0 {
-			f.KillReplica()
-			return
-		}
+	f.Run(func() {
 		f.Kills["PostgreSQL"]++
 		server.Restart(t)
 	})
@@ -44,8 +38,8 @@ func TestMySQLKills(t *testing.T) {
 			f := faulttest.New(t)
 			server := k.Start(t)
 			f.Start(3, dbserver.MySQLURL(t, server.DSN()))
-			f.Orders = long.Of(400, 2500)
-			f.Run(625, func() {
+			f.Orders = 400
+			f.Run(func() {
 				f.Kills[k.Name]++
 				server.Restart(t)
 			})
@@ -64,6 +58,6 @@ func testSQLiteKills(t *testing.T, replicas int) {
 	f := faulttest.New(t)
 	file := filepath.Join(process.Folder(t), "shop.db")
 	f.Start(replicas, file)
-	f.Run(250, f.KillReplica)
+	f.Run(f.KillReplica)
 	f.Check(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
 }

@@ -30,7 +30,7 @@ func TestLitestream(t *testing.T) {
 	f.Start(1, file)
 	litestream := must.Get(process.Start(exec.Command(program, "replicate", file, copies), filepath.Join(dir, "log")))(t)
 	t.Cleanup(litestream.Kill)
-	f.Run(f.Orders, func() {})
+	f.Run(func() {})
 	open := func() *sql.DB { return dbserver.Open(t, "sqlite", restored) }
 	process.WaitFor(t, "Litestream has copied all orders", 5*time.Minute, litestream, func() error {
 		os.Remove(restored)

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -31,8 +30,7 @@ const clients = 16
 // Check. Others call Start, Begin, what they do and wait for meanwhile, End and Check.
 type Test struct {
 	t        *testing.T
-	Orders   int        // to be acknowledged, until Begin
-	Rand     *rand.Rand // of the test's goroutine; nil unless integration/soak runs the test
+	Orders   int // to be acknowledged, until Begin
 	Replicas []*Replica
 	URLs     []string       // where clients find them
 	Kills    map[string]int // by what was killed, or whatever else was done
@@ -49,15 +47,11 @@ type Test struct {
 func New(t *testing.T) *Test {
 	t.Helper()
 	t.Parallel() // much of it is waiting
-	f := &Test{
+	return &Test{
 		t:      t,
 		Orders: long.Of(600, 10_000),
 		Kills:  make(map[string]int),
 	}
-	if long.Run() {
-		f.Rand = rand.New(rand.NewPCG(*long.Seed, 0))
-	}
-	return f
 }
 
 // Start starts replicas on a database and waits until they serve.
@@ -77,23 +71,12 @@ func (f *Test) Use(replicas ...*Replica) {
 	}
 }
 
-// Run has clients create orders until enough are acknowledged. It calls fault once, when half of
-// them are; if integration/soak runs the test, whenever about every more of them are.
-func (f *Test) Run(every int, fault func()) {
+// Run has clients create orders until enough are acknowledged, and calls fault when half of them are.
+func (f *Test) Run(fault func()) {
 	f.t.Helper()
 	f.Begin()
-	if f.Rand == nil {
-		f.WaitUntilAcknowledged(f.Orders / 2)
-		fault()
-	}
-	for next := 0; f.Rand != nil; {
-		next += every/2 + f.Rand.IntN(every)
-		if next >= f.Orders {
-			break
-		}
-		f.WaitUntilAcknowledged(next)
-		fault()
-	}
+	f.WaitUntilAcknowledged(f.Orders / 2)
+	fault()
 	f.End()
 }
 
@@ -204,15 +187,11 @@ func (f *Test) logged(problem []byte) string {
 	return "not logged"
 }
 
-// KillReplica kills one of the replicas, the first unless integration/soak runs the test, and
-// starts it again.
+// KillReplica kills the first replica, and starts it again.
 func (f *Test) KillReplica() {
 	f.t.Helper()
 	f.Kills["replica"]++
 	r := f.Replicas[0]
-	if f.Rand != nil {
-		r = f.Replicas[f.Rand.IntN(len(f.Replicas))]
-	}
 	if state, ended := r.Process.HasEnded(); ended {
 		f.t.Fatalf("a replica has ended by itself: %v", state)
 	}
