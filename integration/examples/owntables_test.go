@@ -2,8 +2,8 @@ package examples
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 
 	"example.com/storefront"
@@ -11,119 +11,57 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
-	"example.com/storefront/storetest"
 )
 
-// A columnStore is a store that makes its resources of columns. The suite wants those
-// back that it has put, with any members: each is put as the text of a column, and
-// taken out of it again.
-type columnStore struct {
-	*owntables.Shop
-	database *testdb.DB
-}
-
-var _ storetest.Editor = columnStore{}
-
-func (s columnStore) ListUsers(ctx context.Context, after string, limit int) (users []storefront.Resource, err error) {
-	made, err := s.Shop.ListUsers(ctx, after, limit)
-	for _, r := range made {
-		user, textErr := ofColumn(r)
-		users, err = append(users, user), errors.Join(err, textErr)
-	}
-	return users, err
-}
-
-func (s columnStore) GetProduct(ctx context.Context, id string) (storefront.Resource, error) {
-	made, err := s.Shop.GetProduct(ctx, id)
-	if err != nil {
-		return made, err
-	}
-	return ofColumn(made)
-}
-
-// ofColumn returns the resource whose text is the name or the title of another one.
-func ofColumn(made storefront.Resource) (r storefront.Resource, err error) {
-	var columns struct{ ID, Name, Title string }
-	if err := json.Unmarshal([]byte(made.String()), &columns); err != nil {
-		return r, err
-	}
-	if err := r.UnmarshalJSON([]byte(columns.Name + columns.Title)); err != nil {
-		return r, err
-	}
-	if r.ID() != made.ID() || columns.ID != made.ID() {
-		return r, errors.New("the row of " + r.ID() + " was read as that of " + made.ID())
-	}
-	return r, nil
-}
-
-func (s columnStore) Put(ctx context.Context, contents storetest.Contents) error {
-	tx, err := s.database.Pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	put := func(insert string, resources []storefront.Resource) error {
-		statement, err := tx.PrepareContext(ctx, insert)
-		if err != nil {
-			return err
-		}
-		defer statement.Close()
-		for _, r := range resources {
-			if _, err := statement.ExecContext(ctx, r.ID(), r.String()); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return errors.Join(
-		put(`INSERT INTO customers VALUES ($1, $2) ON CONFLICT (login) DO UPDATE SET name = excluded.name`, contents.Users),
-		put(`INSERT INTO goods VALUES ($1, $2, 100) ON CONFLICT (sku) DO UPDATE SET title = excluded.title`, contents.Products),
-		tx.Commit(),
-		s.Widgets.Put(ctx, contents.Widgets...))
-}
-
-func (s columnStore) Delete(ctx context.Context, contents storetest.Contents) error {
-	err := s.Widgets.Delete(ctx, testdb.IDs(contents.Widgets)...)
-	for _, id := range testdb.IDs(contents.Users) {
-		_, deleteErr := s.database.Pool.ExecContext(ctx, `DELETE FROM customers WHERE login = $1`, id)
-		err = errors.Join(err, deleteErr)
-	}
-	for _, id := range testdb.IDs(contents.Products) {
-		_, deleteErr := s.database.Pool.ExecContext(ctx, `DELETE FROM goods WHERE sku = $1`, id)
-		err = errors.Join(err, deleteErr)
-	}
-	return err
-}
-
-// A store that embeds sqlstore's and reads tables of the program's keeps the contract.
+// A store that embeds sqlstore's and reads tables of the program's keeps the contract of what it reads.
 func TestOwnTables(t *testing.T) {
-	test := func(t *testing.T, d *testdb.DB, tables string) {
-		t.Parallel()
-		d.Exec(t, tables)
-		storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-			d.Clear(t)
-			d.Exec(t, "DELETE FROM customers", "DELETE FROM goods")
-			store := columnStore{owntables.New(d.Connect(t), nil), d}
-			must.OK(t, store.Put(t.Context(), contents))
-			return store
+	for driver, tables := range map[string]string{"sqlite": owntables.SQLiteTables, "pgx": owntables.PostgresTables} {
+		t.Run(driver, func(t *testing.T) {
+			url := testdb.SQLiteFile(t)
+			if driver == "pgx" {
+				url = dbserver.Postgres.Database(t)
+			}
+			d := testdb.New(t, driver, url)
+			d.Exec(t, tables, "INSERT INTO goods VALUES ('teapot', 'Teapot', 2450)")
+			var all []string // in the order of bytes
+			for i, id := range []string{"A", "Z", "a", "a b", "b", "ä", "😀"} {
+				must.Get(d.Pool.Exec("INSERT INTO customers VALUES ($1, $2)", id, fmt.Sprint("Ada ", i)))(t)
+				all = append(all, fmt.Sprintf(`{"id":"%s","name":"Ada %d"}`, id, i))
+			}
+			shop, ctx := owntables.New(d.Pool, nil), t.Context()
+			for after, want := range map[string][]string{"": all[:2], "Z": all[2:4], "a": all[3:5], "aa": all[4:6], "b": all[5:], "😀": nil} {
+				list, err := shop.ListUsers(ctx, after, 2)
+				var got []string
+				for _, user := range list {
+					got = append(got, user.String())
+				}
+				if fmt.Sprint(got) != fmt.Sprint(want) || err != nil {
+					t.Errorf("users after %q are %v, %v, want %v", after, got, err, want)
+				}
+			}
+			product, err := shop.GetProduct(ctx, "teapot")
+			if err != nil || product.String() != `{"id":"teapot","title":"Teapot","cents":2450}` {
+				t.Errorf("the product is %v, %v", product, err)
+			}
+			if _, err := shop.GetProduct(ctx, "kettle"); !errors.Is(err, storefront.ErrNotFound) {
+				t.Errorf("a product that is not there: %v", err)
+			}
+			first, err := testdb.Create(ctx, shop, "key", "teapot")
+			if again, err2 := testdb.Create(ctx, shop, "key", "teapot"); err != nil || err2 != nil || again != first {
+				t.Errorf("a key has the orders %v, %v and %v, %v", first, err, again, err2)
+			}
+			cancelled, cancel := context.WithCancel(ctx)
+			cancel()
+			failing := func(ctx context.Context, want error) {
+				_, product := shop.GetProduct(ctx, "teapot")
+				_, list := shop.ListUsers(ctx, "", 2)
+				if !errors.Is(product, want) || !errors.Is(list, want) {
+					t.Errorf("the calls return %v and %v, want %v", product, list, want)
+				}
+			}
+			failing(cancelled, context.Canceled)
+			d.Exec(t, "DROP TABLE goods", "DROP TABLE customers")
+			failing(ctx, storefront.ErrUnavailable)
 		})
-	}
-	t.Run("SQLite", func(t *testing.T) { test(t, testdb.New(t, "sqlite", testdb.SQLiteFile(t)), owntables.SQLiteTables) })
-	t.Run("PostgreSQL", func(t *testing.T) {
-		test(t, testdb.New(t, "pgx", dbserver.Postgres.Database(t)), owntables.PostgresTables)
-	})
-}
-
-func TestOwnTablesHaveTheirColumns(t *testing.T) {
-	d := testdb.New(t, "sqlite", testdb.SQLiteFile(t))
-	d.Exec(t, owntables.SQLiteTables, "INSERT INTO customers VALUES ('ada', 'Ada')", "INSERT INTO goods VALUES ('teapot', 'Teapot', 2450)")
-	shop := owntables.New(d.Pool, nil)
-	users, err := shop.ListUsers(t.Context(), "", 10)
-	if err != nil || len(users) != 1 || users[0].String() != `{"id":"ada","name":"Ada"}` {
-		t.Errorf("users are %v, %v", users, err)
-	}
-	product, err := shop.GetProduct(t.Context(), "teapot")
-	if err != nil || product.String() != `{"id":"teapot","title":"Teapot","cents":2450}` {
-		t.Errorf("the product is %v, %v", product, err)
 	}
 }
