@@ -84,10 +84,6 @@ func MySQLURL(t testing.TB, dsn string) string {
 	return "mysql://" + config.User + "@" + config.Addr + "/" + config.DBName
 }
 
-// Interpolating returns a data source name with which the driver puts arguments into the
-// text of statements: it is as it is.
-func Interpolating(dsn string) string { return dsn }
-
 // Preparing returns a data source name with which the driver has the server
 // prepare each statement that has arguments, instead of putting them into its text.
 func Preparing(dsn string) string {
