@@ -51,16 +51,8 @@ func TestJournalOfAPage(t *testing.T) {
 			sending.Add(-1)
 		}
 	}))
-	defer server.Close()
-	browser, err := chromium()
-	if err != nil {
-		need.Missing(t, need.Browser, err)
-	}
-	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	defer cancel()
-	must.OK(t, chromedp.Do(ctx)) // which must not have a time limit
-	p := &page{t: t, ctx: ctx}
-	p.send(chromedp.Navigate(server.URL))
+	t.Cleanup(server.Close)
+	p := openAt(t, server.URL)
 	// The first page is a frame, which another can remove.
 	eval[int](p, `new Promise((done) => {
 		globalThis.frame = document.body.appendChild(document.createElement("iframe"));
@@ -114,19 +106,26 @@ func TestProductOfAPageIsNotAnothers(t *testing.T) {
 			fmt.Fprintf(w, `{"id":"teapot","name":%q}`, cookie.Value)
 		}
 	}))
-	defer server.Close()
-	browser, err := chromium()
-	if err != nil {
-		need.Missing(t, need.Browser, err)
-	}
-	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	defer cancel()
-	must.OK(t, chromedp.Do(ctx)) // which must not have a time limit
-	p := &page{t: t, ctx: ctx}
-	p.send(chromedp.Navigate(server.URL))
+	t.Cleanup(server.Close)
+	p := openAt(t, server.URL)
 	for _, shop := range []string{"shops[0]", "shops[1]"} {
 		for _, account := range []string{"ada", "grace", "grace", "ada"} {
 			p.want("the product's account", eval[string](p, fmt.Sprintf("read(%s, %q)", shop, account)), account)
 		}
 	}
+}
+
+// openAt opens a page that is not the explorer.
+func openAt(t *testing.T, url string) *page {
+	t.Helper()
+	browser, err := chromium()
+	if err != nil {
+		need.Missing(t, need.Browser, err)
+	}
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	must.OK(t, chromedp.Do(ctx)) // which must not have a time limit
+	p := &page{t: t, ctx: ctx}
+	p.send(chromedp.Navigate(url))
+	return p
 }

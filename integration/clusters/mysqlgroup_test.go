@@ -177,28 +177,6 @@ func TestMySQLMemberKills(t *testing.T) {
 	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", dbserver.Before(g.Members[0].DSN())) })
 }
 
-// TestMySQLPrimaryKills kills the primary of a group, and then the one after it.
-func TestMySQLPrimaryKills(t *testing.T) {
-	long.Test(t)
-	f := faulttest.New(t)
-	g := dbserver.StartMySQLGroup(t, 3, dbserver.SinglePrimary)
-	f.Start(3, "mysql://shop@"+strings.Join(g.Hosts(), ",")+"/shop")
-	f.Orders = 1200
-	f.Begin()
-	for n := range 2 {
-		f.WaitUntilAcknowledged((n + 1) * f.Orders / 3)
-		g.WaitUntilOnline(t, g.Members...) // the others must be most of them
-		f.Kills["primary"]++
-		killed := g.Primary(t)
-		killed.Kill(t)
-		f.WaitUntilAcknowledged((n+1)*f.Orders/3 + 100) // by the next one
-		killed.Start(t)
-	}
-	f.End()
-	g.WaitUntilOnline(t, g.Members...)
-	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", g.Primary(t).DSN()) })
-}
-
 // groupDatabases returns a new database of a group, as each of its members has it.
 func groupDatabases(t *testing.T, g *dbserver.MySQLGroup) (nodes []*testdb.DB) {
 	t.Helper()

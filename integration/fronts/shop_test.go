@@ -2,6 +2,7 @@ package fronts
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
 
@@ -249,10 +251,10 @@ func (a answer) wantProblem(t testing.TB, status int, code string) {
 // wait calls done until it returns true.
 func wait(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	const limit = time.Minute
-	for end := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("within %v, there was not %s", limit, what)
+	process.WaitFor(t, what, time.Minute, nil, func() error {
+		if !done() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // A Document is openapi.json as a third party reads it: kin-openapi. Check sees to all that it does not
-// look at: HEAD, 304, text behind the JSON, and headers that are not documented.
+// look at: HEAD, 304, text behind the JSON, and headers and members that are not documented.
 type Document struct{ *openapi3.T }
 
 // Served returns the document that the service serves by default.
@@ -130,7 +130,36 @@ func (d Document) Check(method, path string, status int, header http.Header, bod
 	if err := openapi3filter.ValidateResponse(context.Background(), input.SetBodyBytes(body)); err != nil {
 		return fmt.Errorf("%d: %w", status, err)
 	}
+	for _, content := range documented.Value.Content {
+		var value any
+		if hasBody && json.Unmarshal(body, &value) == nil {
+			if names := undocumented(content.Schema.Value, value, ""); names != nil {
+				return fmt.Errorf("%d: the members %q are not documented for %s", status, names, operation.OperationID)
+			}
+		}
+	}
 	return nil
+}
+
+// undocumented returns the members of a value, which is at a place in a body, that its
+// schema does not have.
+func undocumented(schema *openapi3.Schema, value any, at string) (names []string) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			names = append(names, undocumented(schema.Items.Value, item, at)...)
+		}
+	case map[string]any:
+		open := schema.AdditionalProperties.Has != nil || schema.AdditionalProperties.Schema != nil
+		for name, member := range value {
+			if property := schema.Properties[name]; property != nil {
+				names = append(names, undocumented(property.Value, member, at+"/"+name)...)
+			} else if len(schema.Properties) > 0 && !open {
+				names = append(names, at+"/"+name)
+			}
+		}
+	}
+	return names
 }
 
 func hasHeader(r *openapi3.Response, canonical string) bool {

@@ -3,12 +3,15 @@ package smalldisk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 
+	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
 
@@ -25,10 +28,16 @@ func Folder(t testing.TB) string {
 // FolderOf is Folder of another size.
 func FolderOf(t testing.TB, size int64) string {
 	t.Helper()
-	dir, err := mount(t, size)
-	if err != nil {
-		t.Skip("no small disk can be mounted: ", err)
+	dir := process.Folder(t) // else the disk may outlive the test binary
+	options := fmt.Sprintf("size=%d,mode=0755", size)
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("no small disk can be mounted: %v %s", err, out)
 	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "--lazy", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v %s", err, out)
+		}
+	})
 	return dir
 }
 

@@ -88,9 +88,7 @@ func New(t testing.TB, driver, url string) *DB {
 // Open leaves a database as it is.
 func Open(t testing.TB, driver, url string) *DB {
 	t.Helper()
-	d := &DB{Driver: driver, URL: url}
-	d.Pool = d.Connect(t)
-	return d
+	return OpenBy(t, driver, url, driver)
 }
 
 // OpenBy is Open by another driver, whose name is the last one, for the databases that the first one is for.
