@@ -243,10 +243,8 @@ func (s *shop) start(url string) {
 				return r.Start
 			}},
 			fault{"replica frozen", func() func() {
-				must.OK(s.t, r.Process.Freeze())
-				return func() {
-					must.OK(s.t, r.Process.Thaw())
-				}
+				r.Process.Freeze(s.t)
+				return func() { r.Process.Thaw(s.t) }
 			}},
 		)
 		s.losable = append(s.losable, fault{"replica", func() func() {

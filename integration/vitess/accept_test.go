@@ -3,10 +3,8 @@ package vitess
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,53 +25,6 @@ func (k keyspace) withAccept(t *testing.T, accept testdb.Accept) (stores []store
 		stores = append(stores, d.OpenWith(t, &sqlstore.Options{Accept: accept}))
 	}
 	return stores
-}
-
-// TestStock has Accept take pieces of a stock, and write an event, in the shard of the order: each of 16
-// places has pieces of its own. Each buyer asks both vtgates at the same time.
-func TestStock(t *testing.T) {
-	const pieces, buyers = 3, 120
-	onShards(t, func(t *testing.T, k keyspace) {
-		fillStock(t, k.Cluster, k.DB, "teapot", pieces)
-		stores := k.withAccept(t, stock.Accept)
-		var mu sync.Mutex
-		var sold []string
-		var buying sync.WaitGroup
-		running := make(chan struct{}, 8)
-		for i := range buyers {
-			running <- struct{}{}
-			buying.Go(func() {
-				defer func() { <-running }()
-				var orders [2]storefront.Order
-				var errs [2]error
-				var asking sync.WaitGroup
-				for n, store := range stores {
-					asking.Go(func() {
-						key := fmt.Sprint("buyer ", i)
-						orders[n], errs[n] = testdb.Create(t.Context(), store, key, "teapot")
-					})
-				}
-				asking.Wait()
-				refusal, refused := errors.AsType[*storefront.Refusal](errs[0])
-				switch {
-				case orders[0] != orders[1] || (errs[0] == nil) != (errs[1] == nil):
-					t.Errorf("a buyer was answered %v, %v and %v, %v", orders[0], errs[0], orders[1], errs[1])
-				case errs[0] == nil:
-					mu.Lock()
-					defer mu.Unlock()
-					sold = append(sold, orders[0].ID)
-				case !refused || refusal.Reason != "sold-out":
-					t.Errorf("a buyer was answered %v", errs[0])
-				}
-			})
-		}
-		buying.Wait()
-		left := leftInStock(t, k.Pool)
-		if len(sold) != places*pieces-left {
-			t.Errorf("%d pieces were sold, and of %d are left %d", len(sold), places*pieces, left)
-		}
-		checkOutbox(t, k.Pool, sold)
-	})
 }
 
 const places = 16

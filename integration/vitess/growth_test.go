@@ -21,7 +21,7 @@ func TestReshard(t *testing.T) {
 	for old, shards := 1, 2; shards <= 4; old, shards = shards, 2*shards {
 		workflow := fmt.Sprint("to", shards)
 		command := func(name string, args ...string) step {
-			return step{name, func() { c.Reshard(t, workflow, name, args...) }}
+			return step{name, func() { c.Workflow(t, "Reshard", workflow, name, args...) }}
 		}
 		steps = append(steps,
 			step{"more tablets", func() { c.AddShards(t, ranges[shards]...) }},

@@ -64,6 +64,10 @@ func TestRetention(t *testing.T) {
 		t.Errorf("two stores forgot %d keys, want %d", n, old)
 	}
 
+	if unplaced := testdb.Column(t, k.Pool, "SELECT id FROM storefront_orders WHERE place IS NULL LIMIT 1"); len(unplaced) > 0 {
+		t.Errorf("the order %s has no place once its key is forgotten", unplaced[0])
+	}
+
 	deleted := 0
 	for {
 		result := must.Get(k.Pool.Exec("DELETE FROM `shop[-]`.storefront_orders WHERE key_hash IS NULL AND "+

@@ -164,8 +164,9 @@ type Server struct {
 	log      string
 	port     int // of 127.0.0.1; 0 until the first start
 	settings []string
-	disk     string           // a folder on the disk that it has to itself, or empty
-	Process  *process.Process // nil while it is down
+	disk     string // a folder on the disk that it has to itself, or empty
+
+	*process.Process // nil while it is down
 }
 
 // Start starts a server with these settings, such as "max_connections=20", for the time
@@ -312,18 +313,6 @@ func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill(t)
 	s.Start(t)
-}
-
-// Freeze stops the server and all its processes, which keep their connections, until Thaw.
-func (s *Server) Freeze(t testing.TB) {
-	t.Helper()
-	must.OK(t, s.Process.Freeze())
-}
-
-// Thaw lets what Freeze has stopped go on.
-func (s *Server) Thaw(t testing.TB) {
-	t.Helper()
-	must.OK(t, s.Process.Thaw())
 }
 
 // Addr returns where the server listens.

@@ -226,19 +226,13 @@ func (p *Process) KillAll() error {
 
 // Freeze stops the process and its children, which keep their connections, until Thaw, or
 // until this test binary is gone.
-func (p *Process) Freeze() error {
-	g, err := theGroup()
-	if err != nil {
-		return err
+func (p *Process) Freeze(t testing.TB) {
+	t.Helper()
+	g := must.Get(theGroup())(t)
+	must.OK(t, g.freeze(p.Process.Pid)) // it shall start no more of them
+	for _, pid := range must.Get(Children(p.Process.Pid))(t) {
+		must.OK(t, g.freeze(pid))
 	}
-	if err := g.freeze(p.Process.Pid); err != nil { // it shall start no more of them
-		return err
-	}
-	children, err := Children(p.Process.Pid)
-	for _, pid := range children {
-		err = errors.Join(err, g.freeze(pid))
-	}
-	return err
 }
 
 func (g *group) freeze(pid int) error {
@@ -249,12 +243,11 @@ func (g *group) freeze(pid int) error {
 }
 
 // Thaw lets what Freeze has stopped go on.
-func (p *Process) Thaw() error {
-	children, err := Children(p.Process.Pid)
-	for _, pid := range append(children, p.Process.Pid) {
-		err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT))
+func (p *Process) Thaw(t testing.TB) {
+	t.Helper()
+	for _, pid := range append(must.Get(Children(p.Process.Pid))(t), p.Process.Pid) {
+		must.OK(t, syscall.Kill(pid, syscall.SIGCONT))
 	}
-	return err
 }
 
 // Children returns the children of a process.

@@ -32,10 +32,9 @@ type Options struct {
 	// until another has what it commits.
 	Tablets int
 
-	Gates    int      // how many vtgates; 0 is one
-	GateArgs []string // of each vtgate
-	VTOrc    bool     // whether VTOrc makes another tablet the primary when that has gone
-	Networks bool     // whether each tablet has a Network; not for StartShared
+	Gates    int  // how many vtgates; 0 is one
+	VTOrc    bool // whether VTOrc makes another tablet the primary when that has gone
+	Networks bool // whether each tablet has a Network; not for StartShared
 }
 
 // A Cluster is a cluster of Vitess.
@@ -80,8 +79,8 @@ func Start(t testing.TB, opts Options) *Cluster {
 	c := StartShared(t, opts)
 	t.Cleanup(func() {
 		for _, p := range c.programs() {
-			if p.process != nil {
-				p.process.KillAll()
+			if p.Process != nil {
+				p.Process.KillAll()
 			}
 		}
 		os.RemoveAll(c.dir)
@@ -174,17 +173,11 @@ func (c *Cluster) web(port int) []string {
 func (c *Cluster) Workflow(t testing.TB, kind, name, command string, args ...string) (out string) {
 	t.Helper()
 	args = append([]string{kind, "--workflow", name, "--target-keyspace", Keyspace, command}, args...)
-	process.WaitFor(t, fmt.Sprintf("%q succeeds", args), patience, c.Vtctld.process, func() (err error) {
+	process.WaitFor(t, fmt.Sprintf("%q succeeds", args), patience, c.Vtctld.Process, func() (err error) {
 		out, err = c.TryVtctl(args...)
 		return err
 	})
 	return out
-}
-
-// Reshard runs a command of a workflow of Reshard.
-func (c *Cluster) Reshard(t testing.TB, workflow, command string, args ...string) string {
-	t.Helper()
-	return c.Workflow(t, "Reshard", workflow, command, args...)
 }
 
 // Vtctl runs a command of vtctldclient and returns what it prints.
@@ -255,12 +248,12 @@ func (a *Tablet) makeData(t testing.TB) {
 func (a *Tablet) await(t testing.TB) {
 	t.Helper()
 	socket := filepath.Join(tabletDir(a.cluster.dir, a.uid), "mysql.sock")
-	process.WaitFor(t, a.MySQL.name+" is up", patience, a.MySQL.process, func() error {
+	process.WaitFor(t, a.MySQL.name+" is up", patience, a.MySQL.Process, func() error {
 		_, err := os.Stat(socket)
 		return err
 	})
 	a.Server.Start(t) // it gives up if mysqld is not there
-	process.WaitFor(t, a.Alias+" is up", patience, a.Server.process, func() error {
+	process.WaitFor(t, a.Alias+" is up", patience, a.Server.Process, func() error {
 		_, err := a.cluster.TryVtctl("PingTablet", a.Alias)
 		return err
 	})
@@ -318,12 +311,12 @@ func (c *Cluster) addGate(t testing.TB) {
 	t.Helper()
 	port, web := process.FreePort(), process.FreePort()
 	g := &Gate{port: port, web: web}
-	g.Program = c.program(fmt.Sprint("vtgate ", len(c.Gates)), web, append(append(c.web(web),
+	g.Program = c.program(fmt.Sprint("vtgate ", len(c.Gates)), web, append(c.web(web),
 		"--cell", cell, "--cells-to-watch", cell, "--tablet-types-to-wait", "PRIMARY",
 		"--mysql-server-bind-address", "127.0.0.1", "--mysql-server-port", strconv.Itoa(port),
 		"--mysql-auth-server-impl", "none", "--vschema-ddl-authorized-users", "%",
 		"--tablet-refresh-interval", "1s", "--healthcheck-timeout", "10s",
-		"--enable-buffer", "--buffer-min-time-between-failovers", "2s"), c.opts.GateArgs...)...)
+		"--enable-buffer", "--buffer-min-time-between-failovers", "2s")...)
 	c.Gates = append(c.Gates, g)
 	g.launch(t)
 }
@@ -351,7 +344,7 @@ func (c *Cluster) WaitUntilServing(t testing.TB, g *Gate) {
 	g.await(t)
 	db := must.Get(sql.Open("mysql", g.DSN()))(t)
 	defer db.Close()
-	process.WaitFor(t, g.name+" serves", patience, g.process, func() error {
+	process.WaitFor(t, g.name+" serves", patience, g.Process, func() error {
 		known, err := g.primaries(db)
 		for _, shard := range c.serving {
 			if err == nil && known[shard] == "" {
@@ -412,7 +405,7 @@ func (c *Cluster) WaitUntilReplicating(t testing.TB) {
 		if primaries[a] {
 			continue
 		}
-		process.WaitFor(t, a.Alias+" replicates", patience, a.Server.process, func() error {
+		process.WaitFor(t, a.Alias+" replicates", patience, a.Server.Process, func() error {
 			out, err := c.TryVtctl("GetFullStatus", a.Alias)
 			if err != nil {
 				return err
@@ -483,7 +476,7 @@ func (c *Cluster) apply(t testing.TB, v VSchema) {
 func (c *Cluster) waitUntilKnown(t testing.TB, v VSchema) {
 	t.Helper()
 	for _, g := range c.Gates {
-		process.WaitFor(t, g.name+" knows the VSchema", patience, g.process, func() error {
+		process.WaitFor(t, g.name+" knows the VSchema", patience, g.Process, func() error {
 			db, err := sql.Open("mysql", g.DSN())
 			if err != nil {
 				return err

@@ -165,7 +165,8 @@ type Program struct {
 	env     []string
 	log     string
 	health  string // an address that answers 200 once the program is up, or ""
-	process *process.Process
+
+	*process.Process // nil while it is down
 }
 
 // Start starts a program that is down, and waits until it is up.
@@ -179,7 +180,7 @@ func (p *Program) launch(t testing.TB) {
 	t.Helper()
 	cmd := p.in.Command(p.command[0], p.command[1:]...)
 	cmd.Env = append(cmd.Env, p.env...)
-	p.process = must.Get(process.Start(cmd.Cmd, p.log))(t)
+	p.Process = must.Get(process.Start(cmd.Cmd, p.log))(t)
 }
 
 // await waits until a program that was launched is up.
@@ -188,7 +189,7 @@ func (p *Program) await(t testing.TB) {
 	if p.health == "" {
 		return
 	}
-	process.WaitFor(t, p.name+" is up", patience, p.process, func() error {
+	process.WaitFor(t, p.name+" is up", patience, p.Process, func() error {
 		w, err := http.Get(p.health)
 		if err != nil {
 			return err
@@ -205,20 +206,8 @@ func (p *Program) await(t testing.TB) {
 // gone.
 func (p *Program) Kill(t testing.TB) {
 	t.Helper()
-	if err := p.process.KillAll(); err != nil {
+	if err := p.Process.KillAll(); err != nil {
 		t.Error(err)
 	}
-	p.process = nil
-}
-
-// Freeze stops the program, which keeps its connections, until Thaw.
-func (p *Program) Freeze(t testing.TB) {
-	t.Helper()
-	must.OK(t, p.process.Freeze())
-}
-
-// Thaw lets what Freeze has stopped go on.
-func (p *Program) Thaw(t testing.TB) {
-	t.Helper()
-	must.OK(t, p.process.Thaw())
+	p.Process = nil
 }

@@ -35,7 +35,7 @@ func (c *Cluster) AddUnsharded(t testing.TB, keyspace string, d Database) {
 	a.Server = c.vttablet(t, a, keyspace, flags...)
 	c.unmanaged = append(c.unmanaged, a.Server)
 	a.Server.Start(t)
-	process.WaitFor(t, a.Alias+" is the primary of "+keyspace, patience, a.Server.process, func() error {
+	process.WaitFor(t, a.Alias+" is the primary of "+keyspace, patience, a.Server.Process, func() error {
 		_, err := c.TryVtctl("TabletExternallyReparented", a.Alias)
 		if err == nil { // and whether a workflow can be created
 			_, err = c.TryVtctl("GetWorkflows", keyspace)
@@ -67,7 +67,7 @@ func (c *Cluster) vttablet(t testing.TB, a *Tablet, keyspace string, more ...str
 // WaitUntilCopied waits until a workflow of MoveTables has copied what there was, and made the indexes.
 func (c *Cluster) WaitUntilCopied(t testing.TB, workflow string) {
 	t.Helper()
-	process.WaitFor(t, workflow+" has copied", patience, c.Vtctld.process, func() error {
+	process.WaitFor(t, workflow+" has copied", patience, c.Vtctld.Process, func() error {
 		out, err := c.TryVtctl("MoveTables", "--workflow", workflow, "--target-keyspace", Keyspace, "show")
 		if err != nil {
 			return err
