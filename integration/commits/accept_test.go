@@ -231,29 +231,30 @@ func checkThatAcceptRunsAgain(t *testing.T, d *testdb.DB) {
 	testdb.CheckOrders(t, d, purchases, func(string) bool { return false }, true)
 }
 
+// withAndWithout runs a test of stores without Accept, and with one that notes orders.
+func withAndWithout(t *testing.T, test func(t *testing.T, accept testdb.Accept)) {
+	t.Run("without Accept", func(t *testing.T) { test(t, nil) })
+	t.Run("with Accept", func(t *testing.T) { test(t, testdb.Noted) })
+}
+
 func TestCallersThatLeave(t *testing.T) {
-	for _, accept := range []struct {
-		name   string
-		accept testdb.Accept
-	}{{"without Accept", nil}, {"with Accept", testdb.Noted}} {
-		t.Run(accept.name, func(t *testing.T) {
-			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-				t.Parallel()
-				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-				for round := range 2 {
-					purchases := mixed(round, "kettle")
-					for i, p := range purchases {
-						p.Leaves = i%3 == 1
-					}
-					sendTogether(t, d, accept.accept, purchases)
-					for _, p := range purchases {
-						if p.Err != nil && !(p.Leaves && errors.Is(p.Err, context.Canceled)) {
-							t.Errorf("%s, whose caller left: %t: %v", p.Key, p.Leaves, p.Err)
-						}
-					}
-					testdb.CheckOrders(t, d, purchases, func(string) bool { return false }, accept.accept != nil)
+	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
+		testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+			t.Parallel()
+			d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+			for round := range 2 {
+				purchases := mixed(round, "kettle")
+				for i, p := range purchases {
+					p.Leaves = i%3 == 1
 				}
-			})
+				sendTogether(t, d, accept, purchases)
+				for _, p := range purchases {
+					if p.Err != nil && !(p.Leaves && errors.Is(p.Err, context.Canceled)) {
+						t.Errorf("%s, whose caller left: %t: %v", p.Key, p.Leaves, p.Err)
+					}
+				}
+				testdb.CheckOrders(t, d, purchases, func(string) bool { return false }, accept != nil)
+			}
 		})
-	}
+	})
 }

@@ -124,68 +124,58 @@ var mySQLCurses = []trigger{
 // The database may have a reason of its own for not taking an order. The
 // orders that share its commit are created all the same.
 func TestOrderThatTheDatabaseRefuses(t *testing.T) {
-	for _, accept := range []struct {
-		name   string
-		accept testdb.Accept
-	}{{"without Accept", nil}, {"with Accept", testdb.Noted}} {
-		t.Run(accept.name, func(t *testing.T) {
-			for engine, curses := range curses {
-				for _, curse := range curses {
-					t.Run(engine+"/"+curse.name, func(t *testing.T) {
-						var d *testdb.DB
-						switch engine {
-						case "SQLite":
-							d = testdb.New(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=foreign_keys(1)")
-						case "PostgreSQL":
-							d = testdb.New(t, "pgx", dbserver.Postgres.Database(t))
-						case "MariaDB":
-							d = testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
-						case "MySQL":
-							d = testdb.New(t, "mysql", dbserver.MySQL.Database(t))
-						}
-						d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-						d.Exec(t, curse.statements...)
-						cursed := func(item string) bool { return item == "cursed" && curse.name != takes }
-						check := func(purchases []*testdb.Purchase) {
-							for _, p := range purchases {
-								// What is left out without an error may be there later.
-								passes := errors.Is(p.Err, storefront.ErrUnavailable) && curse.name != "leaves it out"
-								if (p.Err != nil) != cursed(p.Item) || passes {
-									t.Errorf("%s of %s: %v", p.Key, p.Item, p.Err)
-								}
+	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
+		for engine, curses := range curses {
+			for _, curse := range curses {
+				t.Run(engine+"/"+curse.name, func(t *testing.T) {
+					var d *testdb.DB
+					switch engine {
+					case "SQLite":
+						d = testdb.New(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=foreign_keys(1)")
+					case "PostgreSQL":
+						d = testdb.New(t, "pgx", dbserver.Postgres.Database(t))
+					case "MariaDB":
+						d = testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
+					case "MySQL":
+						d = testdb.New(t, "mysql", dbserver.MySQL.Database(t))
+					}
+					d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+					d.Exec(t, curse.statements...)
+					cursed := func(item string) bool { return item == "cursed" && curse.name != takes }
+					check := func(purchases []*testdb.Purchase) {
+						for _, p := range purchases {
+							// What is left out without an error may be there later.
+							passes := errors.Is(p.Err, storefront.ErrUnavailable) && curse.name != "leaves it out"
+							if (p.Err != nil) != cursed(p.Item) || passes {
+								t.Errorf("%s of %s: %v", p.Key, p.Item, p.Err)
 							}
-							testdb.CheckOrders(t, d, purchases, cursed, accept.accept != nil)
 						}
-						for round := range 2 {
-							purchases := mixed(round, "cursed")
-							sendTogether(t, d, accept.accept, purchases)
-							check(purchases)
-						}
-						alone := &testdb.Purchase{Key: "alone", Item: "cursed"}
-						alone.Send(t.Context(), d.OpenWith(t, &sqlstore.Options{Accept: accept.accept}))
-						check([]*testdb.Purchase{alone})
-					})
-				}
+						testdb.CheckOrders(t, d, purchases, cursed, accept != nil)
+					}
+					for round := range 2 {
+						purchases := mixed(round, "cursed")
+						sendTogether(t, d, accept, purchases)
+						check(purchases)
+					}
+					alone := &testdb.Purchase{Key: "alone", Item: "cursed"}
+					alone.Send(t.Context(), d.OpenWith(t, &sqlstore.Options{Accept: accept}))
+					check([]*testdb.Purchase{alone})
+				})
 			}
-		})
-	}
+		}
+	})
 }
 
 // An order whose key is locked by someone else waits for them, and no other order
 // waits with it.
 func TestOrdersWhoseKeysAreLocked(t *testing.T) {
-	for _, accept := range []struct {
-		name   string
-		accept testdb.Accept
-	}{{"without Accept", nil}, {"with Accept", testdb.Noted}} {
-		t.Run(accept.name, func(t *testing.T) {
-			testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
-				t.Parallel()
-				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-				checkLockedKeys(t, d, d.OpenWith(t, &sqlstore.Options{Accept: accept.accept}))
-			})
+	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
+		testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+			t.Parallel()
+			d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+			checkLockedKeys(t, d, d.OpenWith(t, &sqlstore.Options{Accept: accept}))
 		})
-	}
+	})
 }
 
 func checkLockedKeys(t *testing.T, d *testdb.DB, store storefront.Store) {

@@ -13,14 +13,12 @@ import (
 	_ "github.com/lib/pq"
 	_ "github.com/mattn/go-sqlite3"
 	"github.com/ngrok/sqlmw"
-	_ "github.com/proullon/ramsql/driver"
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
-	"example.com/storefront/sqlstore"
 )
 
 // A driver is one that people use, and modes that it has.
@@ -104,13 +102,4 @@ func TestWrappedDrivers(t *testing.T) {
 			must.OK(t, testdb.OpenBy(t, d.Driver, d.URL, name).Use(t))
 		}
 	})
-}
-
-// A database of another kind is not taken for one that the store knows.
-func TestOtherDatabasesAreRefused(t *testing.T) {
-	db := dbserver.Open(t, "ramsql", t.Name())
-	err := sqlstore.New(db, nil).Migrate(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "*ramsql.Conn does not say that it is PostgreSQL") {
-		t.Errorf("Migrate returned %v", err)
-	}
 }

@@ -17,32 +17,30 @@ import (
 )
 
 func TestMigrateByManyAtOnce(t *testing.T) {
-	testdb.OnDatabasesWithoutTables(t, testMigrateByManyAtOnce)
-}
-
-func testMigrateByManyAtOnce(t *testing.T, d *testdb.DB) {
-	var wg sync.WaitGroup
-	for range 12 {
-		db := d.Connect(t)
-		wg.Go(func() {
-			if err := sqlstore.New(db, nil).Migrate(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	d.ExpectVersion(t, "3 2")
-	store := sqlstore.New(d.Connect(t), nil)
-	must.OK(t, store.Users.Put(t.Context(), storefront.MustResource("ada", nil)))
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Errorf("again: %v", err)
-	}
-	if list, err := store.ListUsers(t.Context(), "", 2); err != nil || len(list) != 1 {
-		t.Errorf("after another Migrate, users are %v, %v", list, err)
-	}
-	if _, err := testdb.Create(t.Context(), store, "key", "kettle"); err != nil {
-		t.Error(err)
-	}
+	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		var wg sync.WaitGroup
+		for range 12 {
+			db := d.Connect(t)
+			wg.Go(func() {
+				if err := sqlstore.New(db, nil).Migrate(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		d.ExpectVersion(t, "3 2")
+		store := sqlstore.New(d.Connect(t), nil)
+		must.OK(t, store.Users.Put(t.Context(), storefront.MustResource("ada", nil)))
+		if err := store.Migrate(t.Context()); err != nil {
+			t.Errorf("again: %v", err)
+		}
+		if list, err := store.ListUsers(t.Context(), "", 2); err != nil || len(list) != 1 {
+			t.Errorf("after another Migrate, users are %v, %v", list, err)
+		}
+		if _, err := testdb.Create(t.Context(), store, "key", "kettle"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Some of the tables may be there, as after a Migrate that was killed.

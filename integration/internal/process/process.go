@@ -1,5 +1,5 @@
 // Package process starts the programs that tests need, servers and replicas, and sees to
-// it that none of them, nor any file of theirs, outlives the test binary.
+// it that none of them, nor any file of theirs, outlives the test binary. It needs Linux.
 package process
 
 import (
@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -253,22 +252,9 @@ func (p *Process) Thaw(t testing.TB) {
 // Children returns the children of a process.
 func Children(pid int) (children []int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err == nil {
-		for field := range strings.FieldsSeq(string(text)) {
-			child, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, err
-			}
-			children = append(children, child)
-		}
-		return children, nil
-	}
-	text, err = exec.Command("ps", "-A", "-o", "pid=,ppid=").Output() // not on Linux
-	for line := range strings.Lines(string(text)) {
-		var child, parent int
-		if _, err := fmt.Sscan(line, &child, &parent); err == nil && parent == pid {
-			children = append(children, child)
-		}
+	for field := range strings.FieldsSeq(string(text)) {
+		child, parseErr := strconv.Atoi(field)
+		children, err = append(children, child), errors.Join(err, parseErr)
 	}
 	return children, err
 }
@@ -305,8 +291,8 @@ var ports struct {
 	given map[int]net.Listener
 }
 
-// FreePort returns a port of 127.0.0.1 that no one listens on and that, on Linux, no test binary that
-// runs is given again. It is below the ports that systems take for outgoing connections, so that it is
+// FreePort returns a port of 127.0.0.1 that no one listens on and that no test binary that runs is given
+// again. It is below the ports that systems take for outgoing connections, so that it is
 // still free when a server comes back to it.
 func FreePort() int {
 	ports.Lock()
@@ -319,22 +305,16 @@ func FreePort() int {
 		if _, given := ports.given[port]; given {
 			continue
 		}
-		var reserved net.Listener
-		if runtime.GOOS == "linux" { // which has names without files
-			var err error
-			reserved, err = net.Listen("unix", fmt.Sprintf("@storefront-test-port-%d", port))
-			if err != nil {
-				continue
-			}
+		reserved, err := net.Listen("unix", fmt.Sprintf("@storefront-test-port-%d", port)) // a name without a file
+		if err != nil {
+			continue
 		}
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
 			ports.given[port] = reserved
 			return port
 		}
-		if reserved != nil {
-			reserved.Close()
-		}
+		reserved.Close()
 	}
 }
 
