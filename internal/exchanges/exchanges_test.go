@@ -20,6 +20,7 @@ func faultsOf(t *testing.T, recorded, now string) string {
 
 func TestCheckAllowsOnlyAddedHeaders(t *testing.T) {
 	const recorded = `HTTP/1.1 200 OK
+Allow: GET, HEAD
 Content-Length: 7
 Content-Type: application/json
 Etag: "t1"
@@ -35,6 +36,8 @@ Vary: Cookie
 		{"a member is added, and the tag and the length follow", "7\nContent-Type: application/json\nEtag: \"t1\"\nVary: Accept\nVary: Cookie\n!Age\n\n{\"n\":1}",
 			"13\nContent-Type: application/json\nEtag: \"t2\"\nVary: Accept\nVary: Cookie\n\n{\"n\":1,\"m\":2}", ""},
 
+		{"a method is added", "GET, HEAD", "GET, POST, HEAD", ""},
+
 		{"the status changes", "200 OK", "203 OK", "status 203, recorded is 200"},
 		{"a header changes", "application/json", "text/json", `Content-Type: ["text/json"], recorded is ["application/json"]`},
 		{"a header goes", "Content-Type: application/json\n", "", `Content-Type is missing, recorded is ["application/json"]`},
@@ -42,6 +45,7 @@ Vary: Cookie
 		{"a header loses a value", "Vary: Cookie\n", "", `Vary: ["Accept"], recorded is ["Accept" "Cookie"]`},
 		{"the order of a header's values changes", "Vary: Accept\nVary: Cookie", "Vary: Cookie\nVary: Accept", `Vary: ["Cookie" "Accept"], recorded is ["Accept" "Cookie"]`},
 		{"a header comes that was absent", "!Age", "Age: 0", `Age: ["0"], recorded is that there is none`},
+		{"a method goes", "GET, HEAD", "GET, POST", `Allow: "GET, POST", recorded is that HEAD is among them`},
 		{"the length goes", "Content-Length: 7\n", "", `Content-Length is missing, recorded is ["7"]`},
 		{"the length is not the body's", "Content-Length: 7", "Content-Length: 8", "Content-Length: 8 with 7 bytes"},
 		{"the tag changes and the bytes do not", `"t1"`, `"t2"`, `Etag: ["\"t2\""], recorded is ["\"t1\""]`},

@@ -77,6 +77,12 @@ func (r *recorded) faults(got response) (faults []string) {
 			if slices.Equal(want, have) {
 				fault("Etag is still %q, but the bytes have changed", have)
 			}
+		case name == "Allow":
+			for method := range strings.SplitSeq(want[0], ", ") {
+				if !slices.Contains(strings.Split(have[0], ", "), method) {
+					fault("Allow: %q, recorded is that %s is among them", have[0], method)
+				}
+			}
 		case !slices.Equal(want, have):
 			fault("%s: %q, recorded is %q", name, have, want)
 		}
