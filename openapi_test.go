@@ -104,12 +104,8 @@ func TestOpenAPIStatesTheLimitsOfTheCode(t *testing.T) {
 		{"users per page without limit", limit("/v1/users")["default"], float64(opts.PageSize)},
 		{"users per page", limit("/v1/users")["maximum"], float64(opts.MaxPageSize)},
 		{"widgets per page", limit("/v2/widgets")["maximum"], float64(opts.MaxPageSize)},
-		{"bytes of a cursor", d.schema("Cursor")["maxLength"], maxCursor},
 		{"characters of item", d.schema("Item")["maxLength"], maxItem},
 		{"qty", d.schema("Qty")["maximum"], maxQty},
-		{"bytes of a pointer", d.at(d.schema("Fault"), "properties", "pointer", "maxLength"),
-			float64(len(pointer(strings.Repeat("x", 2046))))},
-		{"faults of a problem", d.at(d.schema("Problem"), "properties", "errors", "maxItems"), maxFaults},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: documented %v, want %v", c.limit, c.got, c.want)
@@ -124,6 +120,82 @@ func TestOpenAPIStatesTheLimitsOfTheCode(t *testing.T) {
 	if got := d.parameters("/v1/orders", "post",
 		"header")["Idempotency-Key"]["description"]; !strings.Contains(got.(string), keyLifetime) {
 		t.Errorf("Idempotency-Key is described as %q, want %q in it", got, keyLifetime)
+	}
+}
+
+// walk calls visit with every object below v, and with each that a reference leads to if follow is true.
+func (d apiDocument) walk(v any, follow bool, visit func(map[string]any)) {
+	switch v := v.(type) {
+	case []any:
+		for _, element := range v {
+			d.walk(element, follow, visit)
+		}
+	case map[string]any:
+		visit(v)
+		if follow && v["$ref"] != nil {
+			d.walk(d.at(v), follow, visit)
+		}
+		for key, value := range v {
+			if key != "example" && key != "examples" {
+				d.walk(value, follow, visit)
+			}
+		}
+	}
+}
+
+// What a later release adds must not fail a client that was generated from this document, such as a method
+// in Allow or a longer item, and neither must what something on the way takes off.
+func TestOpenAPIDemandsOfAnswersOnlyWhatIsPromised(t *testing.T) {
+	d := decodeAPI(t, openAPI)
+	for path := range d.object(d.root, "paths") {
+		for _, method := range d.methods(path) {
+			d.walk(d.at(d.root, "paths", path, method, "responses"), true, func(v map[string]any) {
+				for _, key := range []string{"pattern", "enum", "const", "minimum", "maximum", "minLength",
+					"maxLength", "minItems", "maxItems"} {
+					if _, isMember := v[key].(map[string]any); v[key] != nil && !isMember {
+						t.Errorf("%s %s: an answer has the bound %s: %v", method, path, key, v)
+					}
+				}
+				if v["required"] == true || v["additionalProperties"] == false {
+					t.Errorf("%s %s demands of an answer: %v", method, path, v)
+				}
+			})
+		}
+	}
+	if diff := cmp.Diff([]any{"type", "title", "status"}, d.schema("Problem")["required"]); diff != "" {
+		t.Errorf("what a Problem of a program has (-), and what one must have (+):\n%s", diff)
+	}
+}
+
+// Specmatic takes " @ ~ & # < outside of brackets for operators, and has no type for a $ref beside other keys.
+func TestOpenAPIHasFormsThatEveryToolReads(t *testing.T) {
+	d := decodeAPI(t, openAPI)
+	bracketed := regexp.MustCompile(`\\.|\[(\\.|[^\]\\])*\]`)
+	d.walk(d.root, false, func(v map[string]any) {
+		if v["$ref"] != nil && len(v) > 1 {
+			t.Errorf("a $ref is beside other keys: %v", v)
+		}
+		if pattern, ok := v["pattern"].(string); ok {
+			if rest := bracketed.ReplaceAllString(pattern, ""); strings.ContainsAny(rest, `"@~&#<`) {
+				t.Errorf("the pattern %s has operators: %s", pattern, rest)
+			}
+		}
+	})
+}
+
+// Tools that try a document by hand fill in its examples: with one of If-Match, every answer would be 412.
+func TestOpenAPIHasNoExampleThatFails(t *testing.T) {
+	d := decodeAPI(t, openAPI)
+	for path := range d.object(d.root, "paths") {
+		for _, method := range d.methods(path) {
+			for _, in := range []string{"query", "header"} {
+				for name, p := range d.parameters(path, method, in) {
+					if p["example"] != nil && name != "limit" {
+						t.Errorf("%s %s has an example of %s", method, path, name)
+					}
+				}
+			}
+		}
 	}
 }
 

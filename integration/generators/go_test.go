@@ -16,6 +16,7 @@ import (
 // files for files beside the tests in testdata.
 func TestGo(t *testing.T) {
 	for folder, generate := range map[string][]string{
+		"testdata/ogen":        {"ogen", "--package", "ogen", "--target", "."},
 		"testdata/oapicodegen": {"oapi-codegen", "-config", "testdata/oapicodegen/config.yaml", "-o", "api.gen.go"},
 	} {
 		t.Run(generate[0], func(t *testing.T) {
