@@ -423,9 +423,6 @@ type announcingStore struct {
 	publish func(storefront.Order)
 }
 
-// Unwrap lets the service find optional methods of the Store.
-func (s announcingStore) Unwrap() storefront.Store { return s.Store }
-
 func (s announcingStore) CreateOrder(ctx context.Context, key storefront.IdempotencyKey,
 	order storefront.Order) (storefront.Order, error) {
 	stored, err := s.Store.CreateOrder(ctx, key, order)

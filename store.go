@@ -62,8 +62,8 @@ const KeyLifetime = 24 * time.Hour
 // Requests for a product share a call, so the ctx of GetProduct may carry the values of another
 // request, which may have ended: one of the same scope or, with Options.Shared, of any.
 //
-// A wrapper of a Store has a method Unwrap() Store that returns what it wraps, so
-// that optional methods of later versions are found through it.
+// What later versions ask of a store comes as a field of [Options] with an interface of its own. The
+// service finds nothing by type assertion, so a wrapper hides nothing.
 //
 // No method reads an order back, as no endpoint returns orders. None writes
 // users, products or widgets: how they get into the store is up to the embedding
