@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -183,17 +184,31 @@ func TestOpenAPIHasFormsThatEveryToolReads(t *testing.T) {
 	})
 }
 
-// Tools that try a document by hand fill in its examples: with one of If-Match, every answer would be 412.
+// Tools that try a document by hand fill in the example of a parameter, or a text of their own.
 func TestOpenAPIHasNoExampleThatFails(t *testing.T) {
 	d := decodeAPI(t, openAPI)
+	store := new(MemStore)
+	store.Products.Put(MustResource("teapot", nil))
 	for path := range d.object(d.root, "paths") {
 		for _, method := range d.methods(path) {
-			for _, in := range []string{"query", "header"} {
-				for name, p := range d.parameters(path, method, in) {
-					if p["example"] != nil && name != "limit" {
-						t.Errorf("%s %s has an example of %s", method, path, name)
-					}
+			query, lines := url.Values{}, []string{"Content-Type: application/json"}
+			for name, p := range d.parameters(path, method, "query") {
+				query.Set(name, fmt.Sprint(p["example"]))
+			}
+			for name, p := range d.parameters(path, method, "header") {
+				example := p["example"]
+				if example == nil {
+					example = "string"
 				}
+				lines = append(lines, fmt.Sprint(name, ": ", example))
+			}
+			target := strings.Replace(path, "{product_id}", "teapot", 1)
+			if len(query) > 0 {
+				target += "?" + query.Encode()
+			}
+			got := send(New(store), strings.ToUpper(method), target, `{"item":"teapot","qty":2}`, lines...)
+			if got.status > 299 {
+				t.Errorf("%s %s with %q: %d %s", method, target, lines, got.status, got.body)
 			}
 		}
 	}
