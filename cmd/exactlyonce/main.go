@@ -73,7 +73,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -113,7 +112,7 @@ func main() {
 	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
 	flag.DurationVar(&c.Patience, "patience", 5*time.Minute,
 		"how long nothing may be acknowledged, or a URL not replay, before this ends")
-	name := flag.String("report", "", "`file` to write a report to, in HTML: a regular one, a pipe or a FIFO")
+	name := flag.String("report", "", "`file` to write a report to, in HTML")
 	flag.Usage = usage
 	flag.Parse()
 	var wrong []error
@@ -129,7 +128,9 @@ func main() {
 	var report *os.File
 	if *name != "" {
 		var err error
-		if report, err = openReport(*name); err != nil {
+		// Before any order is sent for it in vain. A FIFO is opened once somebody reads it.
+		report, err = os.OpenFile(*name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+		if err != nil {
 			fail(statusFlags, fmt.Errorf("-report: %w", err))
 		}
 	}
@@ -245,14 +246,13 @@ func check(c audit.Config, wait time.Duration) error {
 func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 	creating, stop := notified()
 	defer stop()
-	out := newLine(os.Stderr)
-	end := out.show("the first order", func() string { return firstProgress(a.Progress()) })
+	end := show(os.Stderr, "the first order", func() string { return firstProgress(a.Progress()) })
 	err := a.First(creating, wait)
 	end()
 	if notStarted, ok := errors.AsType[*audit.NotStarted](err); ok {
 		return notStarted
 	}
-	end = out.show("creating", func() string {
+	end = show(os.Stderr, "creating", func() string {
 		r := a.Progress()
 		if !r.Created {
 			return creatingProgress(r, a.Config.Orders)
@@ -268,7 +268,7 @@ func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 			"No more orders are created. What was acknowledged is replayed now; Ctrl-C ends that, too.")
 	}
 	acknowledged := a.Progress().Acknowledged
-	end = out.show("replaying", func() string {
+	end = show(os.Stderr, "replaying", func() string {
 		p := a.Progress()
 		return fmt.Sprintf("%d of %d replayed%s", p.Replayed, acknowledged*len(a.Config.URLs), faults(p))
 	})
@@ -282,46 +282,12 @@ func notified() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }
 
-// openReport opens what the report is written to in the end, before any order is sent for it in
-// vain. A FIFO is opened once somebody reads it.
-func openReport(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if nothing, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, nothing) {
-		return f, nil
-	}
-	if info.Mode()&os.ModeDevice != 0 {
-		return nil, fmt.Errorf("%s is a device, which cannot hold a report", name)
-	}
-	for _, taken := range []*os.File{os.Stdout, os.Stderr} {
-		if other, err := taken.Stat(); err == nil && os.SameFile(info, other) {
-			return nil, fmt.Errorf("%s is where the result is written as text", name)
-		}
-	}
-	return f, nil
-}
-
-// writeReport replaces what is in the file, if it is a regular one, by the report. Without a file,
-// there is none.
+// writeReport writes the report into the file. Without a file, there is none.
 func writeReport(f *os.File, s *summary) error {
 	if f == nil {
 		return nil
 	}
-	var page bytes.Buffer
-	err := s.writeHTML(&page)
-	if info, statErr := f.Stat(); err == nil && statErr == nil && info.Mode().IsRegular() {
-		err = f.Truncate(0)
-	}
-	if err == nil {
-		_, err = page.WriteTo(f)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(reportTemplate.Execute(f, s), f.Close()); err != nil {
 		return fmt.Errorf("-report: %w", err)
 	}
 	return nil

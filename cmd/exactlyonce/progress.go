@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"example.com/storefront/internal/audit"
@@ -40,48 +39,18 @@ func faults(p audit.Progress) string {
 	return fmt.Sprintf(", %d FAULTS", p.Faults)
 }
 
-// A line is where progress is shown.
-type line struct {
-	w        io.Writer
-	terminal bool
-}
-
-func newLine(f *os.File) *line {
-	info, err := f.Stat()
-	return &line{f, err == nil && info.Mode()&os.ModeCharDevice != 0}
-}
-
-// What a terminal does instead of showing it: go to the line's beginning and clear it, and
-// cut off what is wider than the line (DECAWM), and wrap it again.
-const (
-	clearLine = "\r\x1b[K"
-	cutOff    = "\x1b[?7l"
-	wrap      = "\x1b[?7h"
-)
-
-// show shows how far something has come, until end is called: on a terminal in one line
-// that changes and is never wrapped, else as a line from time to time.
-func (l *line) show(what string, progress func() string) (end func()) {
-	every, format := 10*time.Second, "%s: %s\n"
-	if l.terminal {
-		every, format = 100*time.Millisecond, clearLine+cutOff+"%s: %s"+wrap
-	}
-	update := func() { fmt.Fprintf(l.w, format, what, progress()) }
+// show shows how far something has come, as a line every two seconds and one at the end, until end is called.
+func show(w io.Writer, what string, progress func() string) (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(every)
+		tick := time.NewTicker(2 * time.Second)
 		defer tick.Stop()
-		for {
+		for running := true; running; fmt.Fprintf(w, "%s: %s\n", what, progress()) {
 			select {
 			case <-tick.C:
-				update()
 			case <-stop:
-				update()
-				if l.terminal {
-					fmt.Fprintln(l.w)
-				}
-				return
+				running = false
 			}
 		}
 	}()

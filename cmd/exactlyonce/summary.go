@@ -1,7 +1,9 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
+	"html/template"
 	"io"
 	"maps"
 	"net/http"
@@ -12,6 +14,12 @@ import (
 
 	"example.com/storefront/internal/audit"
 )
+
+//go:embed report.html
+var reportHTML string
+
+// reportTemplate is executed with a summary.
+var reportTemplate = template.Must(template.New("report").Parse(reportHTML))
 
 // A summary is what a result comes to, for people.
 type summary struct {
@@ -80,11 +88,10 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		s.Status, s.Verdict = statusKept, "Every promise was kept."
 	}
 
-	outcomes := make(map[audit.Outcome]int)
-	for _, request := range r.Requests {
-		outcomes[request.Outcome]++
+	failed, requests := r.Outcomes[audit.NoAnswer], 0
+	for _, n := range r.Outcomes {
+		requests += n
 	}
-	failed := outcomes[audit.NoAnswer]
 	var statuses []string
 	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
 		if status != http.StatusConflict { // which is right while an order is sent twice at once
@@ -111,12 +118,12 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		}
 	}
 	s.Requests = []figure{
-		{"requests", count(len(r.Requests)), "while orders were created", false},
-		{"acknowledged", count(outcomes[audit.Acknowledged]), fmt.Sprintf("%d as replays", r.Replays), false},
-		{"told to try again", count(outcomes[audit.TryAgain]), strings.Join(statuses, ", "), false},
-		{"no answer", count(outcomes[audit.NoAnswer]), failure, false},
-		{"unexpected answers", count(outcomes[audit.Odd]), "", outcomes[audit.Odd] > 0},
-		{"hung up early, on purpose", count(outcomes[audit.HungUp]), "", false},
+		{"requests", count(requests), "while orders were created", false},
+		{"acknowledged", count(r.Outcomes[audit.Acknowledged]), fmt.Sprintf("%d as replays", r.Replays), false},
+		{"told to try again", count(r.Outcomes[audit.TryAgain]), strings.Join(statuses, ", "), false},
+		{"no answer", count(r.Outcomes[audit.NoAnswer]), failure, false},
+		{"unexpected answers", count(r.Outcomes[audit.Odd]), "", r.Outcomes[audit.Odd] > 0},
+		{"hung up early, on purpose", count(r.Outcomes[audit.HungUp]), "", false},
 		{"retries of orders", count(r.Retries), "", false},
 		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL",
 			r.Replayed < replays},
@@ -251,14 +258,14 @@ func (s *summary) writeText(w io.Writer) error {
 	if s.Detail != "" {
 		fmt.Fprintf(t, "\n%s\n", s.Detail)
 	}
-	for _, f := range s.faults(3) {
+	for _, f := range s.Faults(3) {
 		fmt.Fprintf(t, "\n%s\n", f)
 	}
 	return t.Flush()
 }
 
-// faults returns some faults of each kind.
-func (s *summary) faults(most int) (faults []audit.Fault) {
+// Faults returns some faults of each kind.
+func (s *summary) Faults(most int) (faults []audit.Fault) {
 	for _, some := range s.Result.Faults {
 		faults = append(faults, some[:min(most, len(some))]...)
 	}

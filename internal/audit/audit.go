@@ -103,14 +103,8 @@ const (
 	NoAnswer                    // none at all, or not all of it, in time
 	Odd                         // any other response
 	HungUp                      // the client did, on purpose
+	Outcomes                    // how many there are
 )
-
-// A Request is one that was sent while orders were created.
-type Request struct {
-	Ended   time.Duration // since the creating began
-	Took    time.Duration
-	Outcome Outcome
-}
 
 // An Audit creates orders and then replays them. Call First, if it is not known that
 // orders are acknowledged at all, then Create, then Replay, each once, and then Result;
@@ -119,32 +113,13 @@ type Audit struct {
 	Config Config
 	client http.Client
 
-	mu       sync.Mutex
-	changed  chan struct{}     // closed and replaced when Progress has changed
-	orders   []*order          // that were sent
-	keys     map[string]string // by the ID of the order
-	faults   [Kinds][]Fault    // the first ones of each kind
-	broken   [Kinds]int        // how many there are
-	progress Progress
-
-	// Of the creating:
-	began     time.Time
-	creating  time.Duration // once it has ended: how long it took
-	gaveUp    bool
-	typical   time.Duration   // of an acknowledged request
-	lastAck   time.Time       // or when it began
-	acks      []time.Duration // when each order was acknowledged, since it began
-	latencies []time.Duration // of the orders, from the first try to the acknowledgement
-	requests  []Request
-	statuses  map[int]int // of the responses that say to try again
-	timeouts  int         // of the requests without an answer
-	failure   string      // of the last request without an answer
-	replays   int         // acknowledgements that say that they are one
-	retries   int         // times that an order was sent again
-
-	// Of the replaying:
-	replaying time.Duration
-	again     int // times that a key was sent again as it had no answer
+	mu      sync.Mutex
+	changed chan struct{}     // closed and replaced when Progress has changed
+	orders  []*order          // that were sent
+	keys    map[string]string // by the ID of the order
+	result  Result            // without what current adds
+	lastAck time.Time         // or when the creating began
+	typical time.Duration     // of an acknowledged request
 }
 
 // A Progress is how far an Audit has come.
@@ -181,10 +156,10 @@ func New(c Config) *Audit {
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		changed:  make(chan struct{}),
-		keys:     make(map[string]string),
-		typical:  2 * time.Millisecond,
-		statuses: make(map[int]int),
+		changed: make(chan struct{}),
+		keys:    make(map[string]string),
+		typical: 2 * time.Millisecond,
+		result:  Result{Statuses: make(map[int]int)},
 	}
 }
 
@@ -196,8 +171,8 @@ func (a *Audit) Progress() Progress {
 }
 
 func (a *Audit) current() Progress {
-	p := a.progress
-	if !a.began.IsZero() && !p.Created {
+	p := a.result.Progress
+	if !a.result.Began.IsZero() && !p.Created {
 		p.Gap = time.Since(a.lastAck)
 	}
 	return p
@@ -266,9 +241,10 @@ func (a *Audit) First(ctx context.Context, wait time.Duration) error {
 	for {
 		a.change(func() {
 			a.begin()
-			a.requests, a.statuses, a.timeouts, a.failure = nil, make(map[int]int), 0, ""
-			a.progress.Failed = 0
-			o.began = a.began
+			r := &a.result
+			r.Outcomes, r.Statuses, r.Timeouts, r.Failure = [Outcomes]int{}, make(map[int]int), 0, ""
+			r.Failed = 0
+			o.began = r.Began
 		})
 		for _, url := range a.Config.URLs {
 			answer := a.exchange(ctx, o, url)
@@ -310,8 +286,8 @@ func (a *Audit) First(ctx context.Context, wait time.Duration) error {
 
 // begin begins the creating. The mutex is locked.
 func (a *Audit) begin() {
-	a.began = time.Now()
-	a.lastAck = a.began
+	a.lastAck = time.Now()
+	a.result.Began = a.lastAck
 }
 
 // Create creates the orders. It returns once all are acknowledged or refused, ctx
@@ -347,9 +323,19 @@ func (a *Audit) Create(ctx context.Context) {
 	cancel()
 	watch.Wait()
 	a.change(func() {
-		a.creating = time.Since(a.began)
-		a.progress.Created = true
+		now := time.Now()
+		a.result.Creating = now.Sub(a.result.Began)
+		a.result.Created = true
+		a.endGap(now)
 	})
+}
+
+// endGap notes how long no order was acknowledged until now. The mutex is locked.
+func (a *Audit) endGap(now time.Time) {
+	if gap := now.Sub(a.lastAck); gap > a.result.LongestGap {
+		a.result.GapBegan, a.result.LongestGap = a.lastAck.Sub(a.result.Began), gap
+	}
+	a.lastAck = now
 }
 
 // giveUp calls cancel when nothing was acknowledged for long, unless ctx is done
@@ -358,7 +344,7 @@ func (a *Audit) giveUp(ctx context.Context, cancel func()) {
 	for {
 		left := a.Config.Patience - a.Progress().Gap
 		if left <= 0 {
-			a.change(func() { a.gaveUp = true })
+			a.change(func() { a.result.GaveUp = true })
 			cancel()
 			return
 		}
@@ -383,7 +369,7 @@ func (a *Audit) newOrder(n int) *order {
 // sent notes an order that is sent. The mutex is locked.
 func (a *Audit) sent(o *order) {
 	a.orders = append(a.orders, o)
-	a.progress.Sent++
+	a.result.Sent++
 }
 
 // create sends an order, in the ways that clients do, until it is acknowledged.
@@ -391,7 +377,7 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 	o := a.newOrder(n)
 	a.change(func() { a.sent(o) })
 	retrying, problem := 0, "no answer yet"
-	defer func() { a.change(func() { a.progress.Retrying -= retrying }) }()
+	defer func() { a.change(func() { a.result.Retrying -= retrying }) }()
 	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
 		var first answer
 		acknowledged := false
@@ -414,14 +400,14 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 			return
 		}
 		a.change(func() {
-			a.retries++
+			a.result.Retries++
 			if first.outcome == HungUp {
 				return
 			}
 			problem = first.problem
 			if retrying == 0 {
 				retrying = 1
-				a.progress.Retrying++
+				a.result.Retrying++
 			}
 		})
 		after := first.after
@@ -453,7 +439,7 @@ func (a *Audit) usual() time.Duration {
 func (a *Audit) gaveUpCreating() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.gaveUp
+	return a.result.GaveUp
 }
 
 // An answer is what came of a request.
@@ -617,25 +603,26 @@ func Shown(text string) string {
 // record keeps what became of a request of the creating.
 func (a *Audit) record(result answer) {
 	a.change(func() {
-		took := time.Since(result.began)
-		a.requests = append(a.requests,
-			Request{Ended: time.Since(a.began), Took: took, Outcome: result.outcome})
+		r := &a.result
+		r.Outcomes[result.outcome]++
 		switch result.outcome {
 		case Acknowledged:
+			took := time.Since(result.began)
+			r.RequestLatencies = append(r.RequestLatencies, took)
 			a.typical += (took - a.typical) / 64
 			return
 		case HungUp:
 			return
 		case TryAgain:
-			a.statuses[result.status]++
+			r.Statuses[result.status]++
 		case NoAnswer:
-			a.failure = result.problem
+			r.Failure = result.problem
 			if result.timeout {
-				a.timeouts++
+				r.Timeouts++
 			}
 		}
-		a.progress.Failed++
-		a.progress.Failure = result.brief
+		r.Failed++
+		r.Progress.Failure = result.brief
 	})
 }
 
@@ -656,10 +643,9 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 		if o.Body == nil {
 			now := time.Now()
 			o.Body = body
-			a.acks = append(a.acks, now.Sub(a.began))
-			a.latencies = append(a.latencies, now.Sub(o.began))
-			a.lastAck = now
-			a.progress.Acknowledged++
+			a.result.OrderLatencies = append(a.result.OrderLatencies, now.Sub(o.began))
+			a.endGap(now)
+			a.result.Acknowledged++
 		}
 		same = bytes.Equal(body, o.Body) || bytes.Equal(atInstant(body), atInstant(o.Body))
 		if err == nil && got.ID != "" {
@@ -669,14 +655,14 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 			otherKey = a.keys[got.ID]
 		}
 		if replayed && !replaying {
-			a.replays++
+			a.result.Replays++
 		}
 		if !replayed {
 			o.created++
 		}
 		created, lost = o.created, o.broken[Lost]
 		if replaying && replayed && same {
-			a.progress.Replayed++
+			a.result.Replayed++
 		}
 	})
 	switch {
@@ -720,10 +706,11 @@ func (a *Audit) fault(kind Kind, o *order, body []byte, format string, args ...a
 			return
 		}
 		o.broken[kind] = true
-		a.broken[kind]++
-		a.progress.Faults++
-		if len(a.faults[kind]) < keptFaults {
-			a.faults[kind] = append(a.faults[kind], f)
+		r := &a.result
+		r.Broken[kind]++
+		r.Progress.Faults++
+		if len(r.Faults[kind]) < keptFaults {
+			r.Faults[kind] = append(r.Faults[kind], f)
 		}
 	})
 	if !known && a.Config.OnFault != nil {
@@ -767,7 +754,7 @@ func (a *Audit) Replay(ctx context.Context) {
 	}
 	clients.Wait()
 	a.client.CloseIdleConnections()
-	a.change(func() { a.replaying = time.Since(began) })
+	a.change(func() { a.result.Replaying = time.Since(began) })
 }
 
 // A replica is one that keys are sent to again.
@@ -807,7 +794,7 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 		if now.Sub(began) > a.Config.Patience {
 			problem = answer.problem
 		}
-		a.change(func() { a.again++ })
+		a.change(func() { a.result.Again++ })
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

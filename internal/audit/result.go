@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -14,7 +15,7 @@ type Result struct {
 	Replaying time.Duration
 	GaveUp    bool // the creating ended because nothing was acknowledged for long
 
-	Requests []Request // of the creating, in the sequence in which they ended
+	Outcomes [Outcomes]int // of the requests of the creating
 	Statuses map[int]int
 	Timeouts int    // requests without an answer that took too long
 	Failure  string // the last reason for having no answer
@@ -37,49 +38,15 @@ type Result struct {
 func (a *Audit) Result() *Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := &Result{
-		Progress:       a.current(),
-		Began:          a.began,
-		Creating:       a.creating,
-		Replaying:      a.replaying,
-		GaveUp:         a.gaveUp,
-		Requests:       slices.Clone(a.requests),
-		Statuses:       make(map[int]int),
-		Timeouts:       a.timeouts,
-		Failure:        a.failure,
-		Replays:        a.replays,
-		Retries:        a.retries,
-		Again:          a.again,
-		OrderLatencies: slices.Sorted(slices.Values(a.latencies)),
-		Broken:         a.broken,
-	}
-	for status, n := range a.statuses {
-		r.Statuses[status] = n
-	}
-	for kind, faults := range a.faults {
+	r := a.result
+	r.Progress = a.current()
+	r.Statuses = maps.Clone(r.Statuses)
+	for kind, faults := range r.Faults {
 		r.Faults[kind] = slices.Clone(faults)
 	}
-	for _, request := range r.Requests {
-		if request.Outcome == Acknowledged {
-			r.RequestLatencies = append(r.RequestLatencies, request.Took)
-		}
-	}
-	slices.Sort(r.RequestLatencies)
-	r.GapBegan, r.LongestGap = longestGap(a.acks, a.creating)
-	return r
-}
-
-// longestGap returns the longest time between 0 and end without any of the times
-// in it, which ascend.
-func longestGap(times []time.Duration, end time.Duration) (began, gap time.Duration) {
-	last := time.Duration(0)
-	for _, at := range append(slices.Clone(times), end) {
-		if at-last > gap {
-			began, gap = last, at-last
-		}
-		last = at
-	}
-	return began, gap
+	r.RequestLatencies = slices.Sorted(slices.Values(r.RequestLatencies))
+	r.OrderLatencies = slices.Sorted(slices.Values(r.OrderLatencies))
+	return &r
 }
 
 // Percentile returns the value that a share p of the ascending values do not
