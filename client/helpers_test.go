@@ -104,8 +104,3 @@ func draftFrom(t testing.TB, text string, replace ...string) *client.Draft {
 	}
 	return draft
 }
-
-func readJSON(res *http.Response, v any) error {
-	defer res.Body.Close()
-	return json.NewDecoder(res.Body).Decode(v)
-}

@@ -4,17 +4,13 @@ package shopdb
 
 import (
 	"context"
-	"crypto/rand"
-	"database/sql"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"example.com/storefront"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
@@ -122,48 +118,4 @@ func TestWritersWaitForAFrozenProcessOnce(t *testing.T) {
 		runtime.Gosched()
 	}
 	must.Get(other.enter(t.Context()))(t)()
-}
-
-// BenchmarkOrderBesideABusyProcess creates orders, one at a time, beside a process with 16 callers whose Accept
-// takes 20 ms, and tells how long the orders waited.
-func BenchmarkOrderBesideABusyProcess(b *testing.B) {
-	name := filepath.Join(b.TempDir(), "shop.db")
-	open := func(accept time.Duration) *sqlstore.Store {
-		db := must.Get(Open(name, nil))(b)
-		b.Cleanup(func() { db.Close() })
-		store := sqlstore.New(db.DB, &sqlstore.Options{
-			Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error {
-				time.Sleep(accept)
-				return nil
-			},
-		})
-		must.OK(b, store.Migrate(b.Context()))
-		return store
-	}
-	store, busy := open(0), open(20*time.Millisecond)
-	var stop atomic.Bool
-	var others sync.WaitGroup
-	for range 16 {
-		others.Go(func() {
-			for !stop.Load() {
-				createOrder(b.Context(), busy, rand.Text())
-			}
-		})
-	}
-	var took []time.Duration
-	failed := 0
-	for b.Loop() {
-		began := time.Now()
-		if createOrder(b.Context(), store, rand.Text()) != nil {
-			failed++
-		}
-		took = append(took, time.Since(began))
-	}
-	stop.Store(true)
-	others.Wait()
-	slices.Sort(took)
-	for name, part := range map[string]float64{"p50": 0.5, "p99": 0.99, "most": 1} {
-		b.ReportMetric(float64(took[int(part*float64(len(took)-1))].Milliseconds()), name+"-ms")
-	}
-	b.ReportMetric(float64(failed), "unavailable")
 }
