@@ -36,16 +36,6 @@ var tagLines = map[bool][]string{
 	},
 }
 
-func TestMatchETag(t *testing.T) {
-	for want, fields := range tagLines {
-		for _, field := range fields {
-			if got := MatchETag(strings.Split(field, "\n"), `"tag"`, true); got != want {
-				t.Errorf("%q: %t", field, got)
-			}
-		}
-	}
-}
-
 func TestETagMatchesItself(t *testing.T) {
 	etag := ETag([16]byte{0xFB, 0xFF, 2})
 	if want := `"-_8CAAAAAAAAAAAAAAAAAA"`; etag != want {
@@ -53,16 +43,6 @@ func TestETagMatchesItself(t *testing.T) {
 	}
 	if !MatchETag([]string{`"a", ` + etag}, etag, false) {
 		t.Errorf("%s is not found in a list", etag)
-	}
-}
-
-func TestStrongComparisonMatchesNoWeakTag(t *testing.T) {
-	for line, want := range map[string]bool{
-		`"tag"`: true, `W/"tag"`: false, `W/"tag", "tag"`: true, `"a", W/"tag"`: false, `*`: true,
-	} {
-		if got := MatchETag([]string{line}, `"tag"`, false); got != want {
-			t.Errorf("%s: %t", line, got)
-		}
 	}
 }
 
@@ -283,8 +263,11 @@ func FuzzStringItem(f *testing.F) {
 // 9110, Section 5.3).
 func FuzzMatchETag(f *testing.F) {
 	const etag = `"tag"`
-	for _, fields := range tagLines {
+	for want, fields := range tagLines {
 		for _, field := range fields {
+			if got := MatchETag(strings.Split(field, "\n"), etag, true); got != want {
+				f.Errorf("%q: %t", field, got)
+			}
 			f.Add(field, true)
 			f.Add(field, false)
 		}
