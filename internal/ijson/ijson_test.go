@@ -259,33 +259,6 @@ func FuzzInt64(f *testing.F) {
 	})
 }
 
-func TestParseOfWhatIsNoObject(t *testing.T) {
-	for _, text := range []string{
-		`null`, `[]`, `[{}]`, `[0, [], {"a": 1}]`, `""`, ` "a" `, `0`, "\ttrue\n", `-1e999`, nested(MaxDepth),
-	} {
-		if members, isObject, err := Parse([]byte(text)); members != nil || isObject || err != nil {
-			t.Errorf("%.50s: %v, %t, %v", text, members, isObject, err)
-		}
-	}
-}
-
-func TestPointer(t *testing.T) {
-	for _, test := range []struct {
-		path []string
-		want string
-	}{
-		{nil, "#"},
-		{[]string{""}, "#/"},
-		{[]string{"a", "0"}, "#/a/0"},
-		{[]string{"~", "/", "~1"}, "#/~0/~1/~01"},
-		{[]string{"%2F #\"é😀\x00"}, "#/%252F%20%23%22%C3%A9%F0%9F%98%80%00"},
-	} {
-		if got := Pointer(test.path...); got != test.want {
-			t.Errorf("%q: %s, want %s", test.path, got, test.want)
-		}
-	}
-}
-
 var canonicalCases = []struct{ name, text, want string }{
 	{"white space", " { \"a\" : [ 1 , 2 ] ,\r\n\t\"b\" : { } } ", `{"a":[1,2],"b":{}}`},
 	{"spaces in strings", `{"a b": " [ \" ] "}`, `{"a b":" [ \" ] "}`},
