@@ -2,7 +2,6 @@ package batch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -254,20 +253,6 @@ func TestWhoGoesAtOnceRunsWithItsOwnCtx(t *testing.T) {
 			t.Error("not the first batch alone has the ctx of its caller")
 		}
 		wantEnded(t, all...)
-	})
-}
-
-func TestDetachedBatchDoesNotKeepItsMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue()
-		q.detached = true
-		d := q.do("a")[0]
-		d.leave()
-		<-d.ended
-		if !errors.Is(d.err, context.Canceled) || q.ctxs[0].Err() != nil {
-			t.Errorf("Do returned %v, and the ctx of its batch is done: %v", d.err, q.ctxs[0].Err())
-		}
-		q.letEnd(1)
 	})
 }
 
