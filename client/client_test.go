@@ -118,7 +118,7 @@ func idsOf(list iter.Seq2[storefront.Resource, error]) (ids []string, err error)
 }
 
 func (c *tested) GetProduct(ctx context.Context, id string) (name string, err error) {
-	product, err := c.Product(ctx, id)
+	product, err := c.Product(ctx, id, nil)
 	if err != nil {
 		return "", err
 	}

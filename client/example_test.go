@@ -103,9 +103,9 @@ func ExampleClient_Product() {
 		log.Fatal(err)
 	}
 
-	teapot, err := shop.Product(context.Background(), "teapot", client.MaxAge(5*time.Second))
+	teapot, err := shop.Product(context.Background(), "teapot", &client.ProductOptions{MaxAge: 5 * time.Second})
 	fmt.Println(teapot, err)
-	_, err = shop.Product(context.Background(), "kettle")
+	_, err = shop.Product(context.Background(), "kettle", nil)
 	fmt.Println(errors.Is(err, storefront.ErrNotFound))
 	// Output:
 	// {"id":"teapot","name":"Teapot"} <nil>

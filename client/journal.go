@@ -75,9 +75,13 @@ type Entry struct {
 }
 
 // Remove deletes the entry: the program has kept what it needs of the order, or wants the draft
-// no more.
+// no more. When the loop has gone on, the entry may be another's: then Remove returns an error, and
+// [Journal.Remove] removes the draft.
 func (e *Entry) Remove() error {
-	err := e.held() // or it would be another's
+	err := e.held()
+	if errors.Is(err, os.ErrClosed) {
+		err = errors.New("the loop has gone on, and others may send the draft: use Journal.Remove")
+	}
 	if err == nil {
 		err = os.Remove(e.file.Name())
 	}

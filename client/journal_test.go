@@ -22,6 +22,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/client"
+	"example.com/storefront/internal/must"
 )
 
 func open(t testing.TB, dir string, c *client.Client) *client.Journal {
@@ -554,6 +555,22 @@ func TestFolderIsMovedAway(t *testing.T) {
 			t.Errorf("the shop has %d orders, want 1", n)
 		}
 	})
+}
+
+func TestEntryIsRemovedInTheLoopAlone(t *testing.T) {
+	shop, _ := newScript()
+	dir := t.TempDir()
+	journal := open(t, dir, shopOf(t, shop, client.Options{}))
+	must.OK(t, journal.Put(t.Context(), client.NewDraft("teapot", 2)))
+	var kept *client.Entry
+	for entry, err := range journal.Resume(t.Context()) {
+		must.OK(t, err)
+		kept = entry
+	}
+	if err := kept.Remove(); err == nil || len(files(t, dir)) != 1 {
+		t.Errorf("behind the loop, Remove returned %v and left the files %q", err, files(t, dir))
+	}
+	must.OK(t, journal.Remove(t.Context(), kept.Draft))
 }
 
 func TestKeyHasOneOrder(t *testing.T) {

@@ -386,7 +386,7 @@ func FuzzAnswer(f *testing.F) {
 				t.Errorf("%d %q: a user %v", status, body, user)
 			}
 		}
-		if product, err := c.Product(ctx, "teapot", client.MaxAge(time.Minute)); err == nil && product.ID() != "teapot" {
+		if product, err := c.Product(ctx, "teapot", &client.ProductOptions{MaxAge: time.Minute}); err == nil && product.ID() != "teapot" {
 			t.Errorf("%d %q: the product %v", status, body, product)
 		}
 	})

@@ -143,19 +143,21 @@ func mostItems(err error) int {
 	return 0
 }
 
-// MaxAge lets [Client.Product] return what was read from the store up to this time ago, in whole
-// seconds.
-type MaxAge time.Duration
+// ProductOptions are the options of [Client.Product]. Their zero values are the defaults.
+type ProductOptions struct {
+	// MaxAge is how long ago the service may have read the product from the store, in whole seconds, if it
+	// allows that. 0: it is read anew.
+	MaxAge time.Duration
+}
 
-// Product returns a product as the store has it. With a MaxAge it may be as old as that, out of the
-// service's memory, if the service allows it.
+// Product returns a product. nil options are the defaults.
 //
 // The shop is asked each time, as only the shop knows who is signed in, by a Transport or by a certificate.
 // What the client remembers (see Options.Products) is returned if the shop says that it would send the same.
 //
 // The error matches [storefront.ErrNotFound] if there is no such product. Others are as those of
 // [Client.Users].
-func (c *Client) Product(ctx context.Context, id string, maxAge ...MaxAge) (storefront.Resource, error) {
+func (c *Client) Product(ctx context.Context, id string, opts *ProductOptions) (storefront.Resource, error) {
 	if id == "" || id == "." || id == ".." || id == "/" || !utf8.ValidString(id) {
 		return storefront.Resource{}, fmt.Errorf("client: no URL leads to a product with the ID %q: %w", id,
 			storefront.ErrNotFound)
@@ -173,8 +175,8 @@ func (c *Client) Product(ctx context.Context, id string, maxAge ...MaxAge) (stor
 		if known.tag != "" {
 			r.Header.Set("If-None-Match", known.tag)
 		}
-		if len(maxAge) > 0 {
-			r.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", max(0, time.Duration(maxAge[0])/time.Second)))
+		if opts != nil && opts.MaxAge != 0 {
+			r.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", max(0, opts.MaxAge/time.Second)))
 		}
 	}, func(a answer) bool {
 		product = known.product

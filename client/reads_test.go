@@ -84,12 +84,12 @@ func TestProductIsNotFound(t *testing.T) {
 	shop, _ := newScript()
 	c := shopOf(t, shop, client.Options{})
 	for _, id := range []string{"kettle", "", ".", "..", "/"} {
-		if _, err := c.Product(t.Context(), id); !errors.Is(err, storefront.ErrNotFound) {
+		if _, err := c.Product(t.Context(), id, nil); !errors.Is(err, storefront.ErrNotFound) {
 			t.Errorf("Product(%q) returned %v", id, err)
 		}
 	}
 	shop.answers = []http.HandlerFunc{says(404, "<html>")}
-	_, err := c.Product(t.Context(), "kettle")
+	_, err := c.Product(t.Context(), "kettle", nil)
 	if _, ok := errors.AsType[*client.BlockedError](err); !ok || errors.Is(err, storefront.ErrNotFound) {
 		t.Errorf("after a page of a proxy, Product returned %v", err)
 	}
@@ -99,7 +99,7 @@ func TestAnotherProductIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop, store := newScript(says(200, `{"id":"kettle"}`))
 		store.Products.Put(storefront.MustResource("teapot", nil))
-		product, err := shopOf(t, shop, client.Options{}).Product(t.Context(), "teapot")
+		product, err := shopOf(t, shop, client.Options{}).Product(t.Context(), "teapot", nil)
 		if err != nil || product.ID() != "teapot" || len(shop.sent) != 2 {
 			t.Errorf("Product returned %v, %v with %d requests", product, err, len(shop.sent))
 		}
@@ -144,7 +144,7 @@ func TestProductIsRemembered(t *testing.T) {
 				}})
 				for i, now := range []string{"old", name} {
 					store.Products.Put(storefront.MustResource("teapot", map[string]string{"name": now}))
-					product, err := c.Product(t.Context(), "teapot", client.MaxAge(time.Hour))
+					product, err := c.Product(t.Context(), "teapot", &client.ProductOptions{MaxAge: time.Hour})
 					if err != nil || member(product, "name") != now || len(shop.sent) != i+1 {
 						t.Errorf("Product returned %v, %v with %d requests", product, err, len(shop.sent))
 					}
@@ -207,7 +207,7 @@ func TestProductIsNotAnothers(t *testing.T) {
 				base, _ := url.Parse(server.URL)
 				for _, account = range []string{"", "ada", "grace", "grace", "ada", ""} {
 					jar.SetCookies(base, []*http.Cookie{{Name: "account", Value: account}})
-					product, err := c.Product(t.Context(), "teapot", client.MaxAge(time.Hour))
+					product, err := c.Product(t.Context(), "teapot", &client.ProductOptions{MaxAge: time.Hour})
 					if err != nil || member(product, "name") != account {
 						t.Errorf("%q gets the product of %q (%v)", account, member(product, "name"), err)
 					}
@@ -226,7 +226,7 @@ func TestMemoryHasABound(t *testing.T) {
 	c := shopOf(t, shop, client.Options{Products: 1})
 	store.Products.Put(storefront.MustResource("a", nil), storefront.MustResource("b", nil))
 	for i, id := range []string{"a", "b", "b", "a"} {
-		if _, err := c.Product(t.Context(), id); err != nil {
+		if _, err := c.Product(t.Context(), id, nil); err != nil {
 			t.Fatal(err)
 		}
 		remembered := shop.sent[i].Header.Get("If-None-Match") != ""
