@@ -143,7 +143,7 @@ func run(ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, s settin
 	var product string
 	waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	err := db.Prepare(waiting, func(ctx context.Context) (err error) {
+	err := db.WaitFor(waiting, func(ctx context.Context) (err error) {
 		if s.mustExist {
 			if err := checkOrders(ctx, db.DB, store); err != nil {
 				return err

@@ -35,7 +35,7 @@ func Example() {
 	store := sqlstore.New(db.DB, nil)
 	starting, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := db.Prepare(starting, store.Migrate); err != nil {
+	if err := db.WaitFor(starting, store.Migrate); err != nil {
 		log.Fatal(err)
 	}
 	db.ForgetKeysHourly(store)

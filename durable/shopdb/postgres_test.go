@@ -242,7 +242,7 @@ func TestReadOnlySettingIsSaidAtOnce(t *testing.T) {
 		opts := &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		db := must.Get(Open("postgres://shop:secret@"+hosts+"/shop?sslmode=disable", opts))(t)
 		defer db.Close()
-		err := db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
+		err := db.WaitFor(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
 		if err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on (user)") ||
 			strings.Contains(err.Error(), "secret") || log.Len() > 0 {
 			t.Errorf("%v, want an error that says what is wrong; the log is %s", err, &log)
@@ -336,7 +336,7 @@ func TestWrongPasswordIsSaidAtOnce(t *testing.T) {
 		server := fakePostgres{wantPassword: "28P01"}.start(t, nil)
 		db := must.Get(Open("postgres://shop:secret@"+server+"/shop?sslmode=disable&target_session_attrs="+attrs, nil))(t)
 		defer db.Close()
-		err := db.Prepare(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
+		err := db.WaitFor(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
 		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "28P01" ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("with target_session_attrs=%s: %v, want that of the server", attrs, err)

@@ -6,7 +6,7 @@
 //	…
 //	defer db.Close()
 //	store := sqlstore.New(db.DB, nil)
-//	if err := db.Prepare(ctx, store.Migrate); err != nil {
+//	if err := db.WaitFor(ctx, store.Migrate); err != nil {
 //		…
 //	}
 //	db.ForgetKeysHourly(store)
@@ -40,7 +40,7 @@
 // The files are read anew for each connection, and so are those of certificates in PostgreSQL. To
 // change a password, have the server take both for a while, or write the file right after the
 // change: open connections go on. While the server refuses the password, the database is unavailable;
-// [DB.Prepare] returns the error at once.
+// [DB.WaitFor] returns the error at once.
 //
 // # Which promise each part keeps
 //
@@ -121,7 +121,7 @@ import (
 // Options are settings of [Open]. Zero values are defaults.
 type Options struct {
 	// Logger is told of a new database, when the disk has no room for orders, or a file is gone, and
-	// when that has passed, what Prepare waits for, and why keys are not forgotten. If it is nil, it
+	// when that has passed, what WaitFor waits for, and why keys are not forgotten. If it is nil, it
 	// is slog.Default().
 	Logger *slog.Logger
 
@@ -134,7 +134,7 @@ type Options struct {
 	// MustExist has Open make no new database: a SQLite file that is not there, or is empty, is an error.
 	// Set it once a shop has orders. Else, a start without its disk, or in another folder, begins a new
 	// shop, in which known keys create new orders. Servers make no database in any case; to make no tables
-	// either, give the method Check of the store to Prepare in place of Migrate.
+	// either, give the method Check of the store to WaitFor in place of Migrate.
 	MustExist bool
 }
 
@@ -149,7 +149,7 @@ type DB struct {
 }
 
 // Open returns the database with a name: see the package's documentation. If opts is nil, the
-// defaults are used. A server need not answer yet, see [DB.Prepare]. A SQLite file that cannot be
+// defaults are used. A server need not answer yet, see [DB.WaitFor]. A SQLite file that cannot be
 // written is an error, unless another process has locked it or the disk is full: that may pass.
 // No error has a password.
 func Open(name string, opts *Options) (*DB, error) {
@@ -269,12 +269,12 @@ func (db *DB) Close() error {
 	return db.DB.Close()
 }
 
-// Prepare calls prepare, such as the method Migrate of a store, until it succeeds. It tries again
+// WaitFor calls prepare, such as the method Migrate of a store, until it succeeds. It tries again
 // as long as prepare fails with [storefront.ErrUnavailable], which is what sqlstore returns for a
 // database that does not answer yet, or has no primary, and logs once that it waits. It returns
 // any other error of prepare, such as for a wrong password, and that of the last try when ctx is
 // done. A primary that has been told to be read-only is not waited for.
-func (db *DB) Prepare(ctx context.Context, prepare func(context.Context) error) error {
+func (db *DB) WaitFor(ctx context.Context, prepare func(context.Context) error) error {
 	waits := false
 	wait := func(err error) {
 		if !waits && ctx.Err() == nil && !isLasting(err) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -129,7 +130,7 @@ func TestPrepare(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				attempts := 0
-				err := db.Prepare(ctx, func(context.Context) error {
+				err := db.WaitFor(ctx, func(context.Context) error {
 					attempts++
 					return row.results[min(attempts, len(row.results))-1]
 				})
@@ -170,4 +171,16 @@ func TestCloseEndsTheSearchForAServer(t *testing.T) {
 		}
 		db.Close() // again
 	})
+}
+
+// A program that uses a DB as the *sql.DB that it embeds gets what that has.
+func TestMethodsOfSQLAreThoseOfSQL(t *testing.T) {
+	own, embedded := reflect.TypeFor[*DB](), reflect.TypeFor[*sql.DB]()
+	for method := range embedded.Methods() {
+		m, ok := own.MethodByName(method.Name)
+		got, want := fmt.Sprint(m.Type), fmt.Sprint(method.Type)
+		if !ok || strings.Replace(got, own.String(), embedded.String(), 1) != want {
+			t.Errorf("DB.%s is %s, and that of sql.DB is %s", method.Name, got, want)
+		}
+	}
 }

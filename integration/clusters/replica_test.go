@@ -109,7 +109,7 @@ func TestOneOfSeveralServersMustTellWhetherItReplicates(t *testing.T) {
 	prepare := func(servers string) error {
 		db := must.Get(shopdb.Open("mysql://clerk:secret@"+servers+"/shop", nil))(t)
 		defer db.Close()
-		return db.Prepare(t.Context(), sqlstore.New(db.DB, nil).Migrate)
+		return db.WaitFor(t.Context(), sqlstore.New(db.DB, nil).Migrate)
 	}
 	several := server.Addr() + "," + server.Addr()
 	if err := prepare(several); err == nil || !strings.Contains(err.Error(), "GRANT REPLICATION CLIENT ON *.*") {
