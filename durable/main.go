@@ -72,6 +72,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"example.com/storefront"
 	"example.com/storefront/durable/metrics"
 	"example.com/storefront/durable/shopdb"
@@ -164,17 +168,24 @@ func run(ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, s settin
 		return err
 	}
 	page := explorer.HandlerWithOptions("", &explorer.Options{Product: product})
-	shown := metrics.New(db.DB, store)
-	handler := shown.Wrap(demo.WithExplorer(storefront.New(store), page))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	counted, err := metrics.New(registry, &metrics.Options{DB: db.DB, Store: store})
+	if err != nil {
+		return err
+	}
+	shown := promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
+	handler := counted.Wrap(demo.WithExplorer(storefront.New(store), page))
 	var own net.Listener // of /metrics alone
 	if s.metricsAddr == "" {
-		handler = withMetrics(handler, shown.Handler())
+		handler = withMetrics(handler, shown)
 	} else {
 		if own, err = net.Listen("tcp", s.metricsAddr); err != nil {
 			return errors.Join(err, listener.Close())
 		}
 		exporter := &http.Server{
-			Handler: withMetrics(http.NotFoundHandler(), shown.Handler()), ReadTimeout: time.Minute}
+			Handler: withMetrics(http.NotFoundHandler(), shown), ReadTimeout: time.Minute}
 		defer exporter.Close()
 		go exporter.Serve(own)
 	}

@@ -175,9 +175,9 @@ func TestWhatIsServedBesideTheService(t *testing.T) {
 		{"/", 200, "<!doctype html>"},
 		{"//", 404, `"status":404`},
 		{"/%6detrics", 404, `"status":404`},
-		{"/metrics", 200, `sqlstore_create_order_calls_total{outcome="created"} 1` + "\n"},
-		{"/metrics", 200, `requests_total{code="201",method="post",route="POST /v1/orders"} 1` + "\n"},
-		{"/metrics", 200, `go_sql_max_open_connections{db_name="shop"} 4` + "\n"},
+		{"/metrics", 200, `storefront_create_order_calls_total{outcome="created"} 1` + "\n"},
+		{"/metrics", 200, `storefront_requests_total{code="201",method="post",route="POST /v1/orders"} 1` + "\n"},
+		{"/metrics", 200, `storefront_go_sql_max_open_connections{db_name="shop"} 4` + "\n"},
 	} {
 		status, body := commandtest.Get(t, p.Base+row.path)
 		if status != row.status || !strings.Contains(body, row.text) {
@@ -199,7 +199,7 @@ func TestMetricsHaveAnAddressOfTheirOwn(t *testing.T) {
 	for url == "" && p.Out.Scan() {
 		url = regexp.MustCompile(`http://.*/metrics`).FindString(p.Out.Text())
 	}
-	if status, body := commandtest.Get(t, url); status != 200 || !strings.Contains(body, "sqlstore_calls{") {
+	if status, body := commandtest.Get(t, url); status != 200 || !strings.Contains(body, "storefront_calls{") {
 		t.Errorf("%s: %d %s", url, status, body)
 	}
 	p.End(t)

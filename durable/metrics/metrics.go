@@ -1,27 +1,31 @@
-// Package metrics gives the metrics of a shop to Prometheus.
+// Package metrics registers the metrics of a shop with Prometheus.
 //
-//	m := metrics.New(db.DB, store) // of shopdb.Open and sqlstore.New
-//	mux.Handle("GET /metrics", m.Handler())
+//	m, err := metrics.New(prometheus.DefaultRegisterer, &metrics.Options{DB: db.DB, Store: store})
+//	mux.Handle("GET /metrics", promhttp.Handler())
 //	mux.Handle("/", m.Wrap(storefront.New(store)))
 //
-// These are the metrics, beside those of the Go runtime (go_…), of the process (process_…) and of the pool
-// of connections (go_sql_…, with db_name="shop"):
+// These are the metrics:
 //
-//	requests_total                       requests answered, by code, method and route
-//	request_duration_seconds             a histogram of the time that they took, by code and route
-//	requests_in_flight                   requests that are being answered
-//	sqlstore_create_order_calls_total    calls of CreateOrder, by outcome
-//	sqlstore_commits_total               transactions that have created orders
-//	sqlstore_committed_orders_total      orders that these have created
-//	sqlstore_retries_total               tries that followed a failed one
-//	sqlstore_dropped_connections_total   connections that were given up
-//	sqlstore_forgotten_keys_total        keys that were forgotten
-//	sqlstore_calls                       calls now, by state: running, or waiting
+//	storefront_requests_total                    requests answered, by code, method and route
+//	storefront_request_duration_seconds          a histogram of the time that they took, by code and route
+//	storefront_requests_in_flight                requests that are being answered
+//	storefront_create_order_calls_total          calls of CreateOrder, by outcome
+//	storefront_commits_total                     transactions that have created orders
+//	storefront_committed_orders_total            orders that these have created
+//	storefront_retries_total                     tries that followed a failed one
+//	storefront_dropped_connections_total         connections that were given up
+//	storefront_forgotten_keys_total              keys that were forgotten
+//	storefront_calls                             calls of the store now, by state: running, or waiting
+//	storefront_go_sql_…                          those of [collectors.NewDBStatsCollector]: the pool
 //
 // The outcomes and the numbers of the store are those of [sqlstore.Stats]. A route is one of
 // [storefront.Route], so that its values are few, whatever clients send; the route of a request that does
 // not reach the service is "". docs/operations.md of the repository has alerts on these metrics, and
 // docs/deploy/dashboard.json is a dashboard for Grafana.
+//
+// Two shops of one program are told apart by a label that the program chooses:
+//
+//	metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"shop": "tea"}, registerer), …)
 //
 // The metrics tell how many orders there are. Do not show them to everybody.
 package metrics
@@ -38,46 +42,53 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// Metrics are the metrics of one shop. Make them with [New].
-type Metrics struct {
-	// Registry has all metrics. The program may add its own.
-	Registry *prometheus.Registry
+const prefix = "storefront_"
 
+// Options say what has metrics beside requests.
+type Options struct {
+	Store *sqlstore.Store // nil: there are no metrics of a store
+	DB    *sql.DB         // its pool of connections; nil: there are none of a pool
+}
+
+// Metrics count the requests to one shop. Make them with [New].
+type Metrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 }
 
-// New returns the metrics of a store and of its pool of connections. Without the metrics of either, it is
-// nil.
-func New(db *sql.DB, store *sqlstore.Store) *Metrics {
+// New registers the metrics of a shop. nil options are those of no store. The error is that of the
+// registerer, such as [prometheus.AlreadyRegisteredError] for a second shop without a label of its own. Then
+// nothing stays registered.
+func New(registerer prometheus.Registerer, opts *Options) (*Metrics, error) {
 	m := &Metrics{
-		Registry: prometheus.NewRegistry(),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "requests_total", Help: "Requests answered.",
+			Name: prefix + "requests_total", Help: "Requests answered.",
 		}, []string{"code", "method", "route"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "request_duration_seconds", Help: "Time that requests took.",
+			Name: prefix + "request_duration_seconds", Help: "Time that requests took.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"code", "route"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "requests_in_flight", Help: "Requests that are being answered.",
+			Name: prefix + "requests_in_flight", Help: "Requests that are being answered.",
 		}),
 	}
-	m.Registry.MustRegister(m.total, m.duration, m.inFlight, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if db != nil {
-		m.Registry.MustRegister(collectors.NewDBStatsCollector(db, "shop"))
+	all := []prometheus.Collector{m.total, m.duration, m.inFlight}
+	if opts != nil && opts.Store != nil {
+		all = append(all, collector(opts.Store.Stats))
 	}
-	if store != nil {
-		m.Registry.MustRegister(collector(store.Stats))
+	if opts != nil && opts.DB != nil {
+		all = append(all, prometheus.WrapCollectorWithPrefix(prefix, collectors.NewDBStatsCollector(opts.DB, "shop")))
 	}
-	return m
-}
-
-// Handler returns a handler that serves the metrics, in a format that Prometheus accepts.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{Registry: m.Registry})
+	for i, c := range all {
+		if err := registerer.Register(c); err != nil {
+			for _, registered := range all[:i] {
+				registerer.Unregister(registered)
+			}
+			return nil, err
+		}
+	}
+	return m, nil
 }
 
 // Wrap returns a handler that counts and times the requests that next answers. The storefront may be
@@ -96,7 +107,7 @@ func (m *Metrics) Wrap(next http.Handler) http.Handler {
 type collector func() sqlstore.Stats
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("sqlstore_"+name, help, labels, nil)
+	return prometheus.NewDesc(prefix+name, help, labels, nil)
 }
 
 // Describe implements [prometheus.Collector].

@@ -1,25 +1,90 @@
 package metrics
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"example.com/storefront"
 	"example.com/storefront/sqlstore"
 )
 
 // scrape returns what Prometheus reads.
-func scrape(m *Metrics) string {
+func scrape(registry *prometheus.Registry) string {
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
+}
+
+// A program may have metrics of its own, with the names that everybody takes, and two shops.
+func TestMetricsStandBesideThoseOfTheProgram(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	db := sql.OpenDB(nil)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewDBStatsCollector(db, "shop"),
+		prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "Ours."}, []string{"ours"}))
+	opts := &Options{DB: db, Store: sqlstore.New(db, nil)}
+	var shops []*Metrics
+	for _, shop := range []string{"tea", "coffee"} {
+		m, err := New(prometheus.WrapRegistererWith(prometheus.Labels{"shop": shop}, registry), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shops = append(shops, m)
+	}
+	service := shops[1].Wrap(storefront.New(new(storefront.MemStore)))
+	service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/users", nil))
+	want := `storefront_requests_total{code="200",method="get",route="GET /v1/users",shop="coffee"} 1`
+	if text := scrape(registry); !strings.Contains(text, want) {
+		t.Errorf("there is no %s:\n%s", want, text)
+	}
+
+	again := prometheus.WrapRegistererWith(prometheus.Labels{"shop": "tea"}, registry)
+	if _, err := New(again, opts); !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+		t.Errorf("a second shop with the label of another is %v", err)
+	}
+}
+
+func TestNamesOfMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	db := sql.OpenDB(nil)
+	m, err := New(registry, &Options{DB: db, Store: sqlstore.New(db, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "storefront_go_sql_") {
+			got = append(got, family.GetName())
+		}
+	}
+	want := []string{
+		"storefront_calls", "storefront_commits_total", "storefront_committed_orders_total",
+		"storefront_create_order_calls_total", "storefront_dropped_connections_total",
+		"storefront_forgotten_keys_total", "storefront_request_duration_seconds", "storefront_requests_in_flight",
+		"storefront_requests_total", "storefront_retries_total",
+	}
+	if !slices.Equal(got, want) || len(families) == len(want) {
+		t.Errorf("the metrics are %q, and some of the pool, want %q: dashboards have these names", got, want)
+	}
 }
 
 // Wrappers between the metrics and the service make another request of each. Unknown methods and paths
@@ -28,7 +93,11 @@ func TestRequestsAreCountedByRoute(t *testing.T) {
 	store := new(storefront.MemStore)
 	store.Products.Put(storefront.MustResource("teapot", nil))
 	service := storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
-	m := New(nil, nil)
+	registry := prometheus.NewRegistry()
+	m, err := New(registry, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler := m.Wrap(http.TimeoutHandler(http.StripPrefix("/shop", service), time.Minute, ""))
 	for _, line := range []string{
 		"GET /shop/v1/products/teapot", "GET /shop/v1/products/kettle", "HEAD /shop/v1/products/teapot",
@@ -37,19 +106,19 @@ func TestRequestsAreCountedByRoute(t *testing.T) {
 		method, path, _ := strings.Cut(line, " ")
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
 	}
-	text := scrape(m)
-	got := strings.Join(regexp.MustCompile(`(?m)^requests_total.*$`).FindAllString(text, -1), "\n")
-	want := `requests_total{code="200",method="get",route="GET /v1/products/{product_id}"} 1
-requests_total{code="200",method="head",route="GET /v1/products/{product_id}"} 1
-requests_total{code="404",method="get",route=""} 1
-requests_total{code="404",method="get",route="/"} 1
-requests_total{code="404",method="get",route="GET /v1/products/{product_id}"} 1
-requests_total{code="405",method="put",route="/v1/products/{product_id}"} 1
-requests_total{code="501",method="unknown",route="/v1/orders"} 1`
+	text := scrape(registry)
+	got := strings.Join(regexp.MustCompile(`(?m)^storefront_requests_total.*$`).FindAllString(text, -1), "\n")
+	want := `storefront_requests_total{code="200",method="get",route="GET /v1/products/{product_id}"} 1
+storefront_requests_total{code="200",method="head",route="GET /v1/products/{product_id}"} 1
+storefront_requests_total{code="404",method="get",route=""} 1
+storefront_requests_total{code="404",method="get",route="/"} 1
+storefront_requests_total{code="404",method="get",route="GET /v1/products/{product_id}"} 1
+storefront_requests_total{code="405",method="put",route="/v1/products/{product_id}"} 1
+storefront_requests_total{code="501",method="unknown",route="/v1/orders"} 1`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	timed := `request_duration_seconds_count{code="200",route="GET /v1/products/{product_id}"} 2`
+	timed := `storefront_request_duration_seconds_count{code="200",route="GET /v1/products/{product_id}"} 2`
 	if !strings.Contains(text, timed+"\n") {
 		t.Errorf("there is no %s", timed)
 	}
@@ -61,11 +130,11 @@ func TestAllThatTheStoreCountsIsShown(t *testing.T) {
 	for i := range fields.NumField() {
 		fields.Field(i).SetInt(int64(1000 + i))
 	}
-	m := New(nil, nil)
-	m.Registry.MustRegister(collector(func() sqlstore.Stats { return stats }))
-	text := scrape(m)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector(func() sqlstore.Stats { return stats }))
+	text := scrape(registry)
 	for i := range fields.NumField() {
-		value := regexp.MustCompile(fmt.Sprintf(`(?m)^sqlstore_.* %d$`, 1000+i))
+		value := regexp.MustCompile(fmt.Sprintf(`(?m)^storefront_.* %d$`, 1000+i))
 		if len(value.FindAllString(text, -1)) != 1 {
 			t.Errorf("%s is not the value of one metric:\n%s", fields.Type().Field(i).Name, text)
 		}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"example.com/storefront"
 	"example.com/storefront/durable/metrics"
 	"example.com/storefront/internal/must"
@@ -18,13 +21,14 @@ import (
 // TestDocumentedMetrics has the documents and the dashboard name only metrics and labels that there are.
 func TestDocumentedMetrics(t *testing.T) {
 	db := new(sql.DB)
-	m := metrics.New(db, sqlstore.New(db, nil))
+	registry := prometheus.NewRegistry()
+	m := must.Get(metrics.New(registry, &metrics.Options{DB: db, Store: sqlstore.New(db, nil)}))(t)
 	service := m.Wrap(storefront.New(new(storefront.MemStore)))
 	service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/users", nil))
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	have := w.Body.String()
-	names := regexp.MustCompile(`\b(?:(?:requests?|go|process)_\w+|sqlstore_\w+(?:\{.*?\})?)`)
+	names := regexp.MustCompile(`\b(?:storefront|requests?|go|process|sqlstore)_\w+(?:\{(?:outcome|state)=.*?\})?`)
 	for _, document := range []string{"operations.md", "failures.md", "deploy/dashboard.json"} {
 		text := must.Get(os.ReadFile(filepath.Join(repository, "docs", document)))(t)
 		found := names.FindAllString(strings.ReplaceAll(string(text), `\"`, `"`), -1)
