@@ -50,16 +50,14 @@ var wrongCrashes = []wrongStore{
 	{"Reopen returns nil", func(s *store) {
 		s.reopen = func() storefront.Store { return nil }
 	}, []string{atomic, crash, ordered, noTrace}, "Reopen returned nil."},
-	{"Reopen returns a store without Orders", func(s *store) {
+	{"Reopen returns a store without a clock", func(s *store) {
 		s.reopen = func() storefront.Store {
 			return struct {
 				storefront.Store
-				storetest.Editor
-				storetest.Refuser
 				storetest.Reopener
-			}{s, s, s, s}
+			}{s, s}
 		}
-	}, []string{atomic, crash, ordered, noTrace}, "has not got the methods of storetest.OrderLister"},
+	}, []string{atomic, crash, ordered, noTrace}, "has not got the methods of storetest.Clock"},
 	{"the last orders are not on disk yet", func(s *store) {
 		s.reopen = func() storefront.Store { return newStore(storetest.Contents{}) }
 	}, []string{crash}, "acknowledged before it is on disk"},

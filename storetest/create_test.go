@@ -12,7 +12,7 @@ var wrongCreation = []wrongStore{
 		s.create = func(ctx ctxt, _ key, _ order) (order, error) {
 			return order{}, cmp.Or(ctx.Err(), errors.New("not written yet"))
 		}
-	}, append([]string{concurrently, done, notLater}, everyOrder...), "failed: not written yet"},
+	}, []string{concurrently, done, notLater, everyOrder}, "failed: not written yet"},
 
 	{"SELECT, then INSERT", func(s *store) {
 		s.races(func(_ key, o, stored order, err error) (order, error) {

@@ -9,23 +9,23 @@ import (
 )
 
 // Promises returns the names of all subtests, with their groups.
-func Promises() []string {
-	var out []string
+func Promises() (names []string) {
 	for _, g := range groups() {
 		for _, p := range g.promises {
-			out = append(out, g.name+"/"+p.sentence)
+			names = append(names, g.name+"/"+p.sentence)
 		}
 	}
-	return out
+	return names
 }
 
-// RunWithPatience is like Run, but waits for a call no longer than patience.
-func RunWithPatience(t *testing.T, patience time.Duration, newStore func(*testing.T, Contents) storefront.Store) {
-	run(t, &suite{makeStore: newStore, patience: patience}, groups())
-}
-
-// RunGroups is like RunSynctest, but runs the subtests of some groups only.
-func RunGroups(t *testing.T, names []string, newStore func(*testing.T, Contents) storefront.Store) {
-	some := slices.DeleteFunc(groups(), func(g group) bool { return !slices.Contains(names, g.name) })
-	run(t, &suite{makeStore: newStore, patience: time.Minute, bubble: true}, some)
+// Failures returns the subtests that fail, in sequence, each once for each of its failures, and what
+// these say. It runs those of some groups, in bubbles or, with a patience for calls, in real time.
+func Failures(t *testing.T, groupNames []string, patience time.Duration,
+	newStore func(*testing.T, Contents) storefront.Store) (subtests, texts []string) {
+	s := &suite{makeStore: newStore, patience: patience, bubble: patience == 0}
+	s.told = func(subtest, failure string) {
+		subtests, texts = append(subtests, subtest), append(texts, failure)
+	}
+	run(t, s, slices.DeleteFunc(groups(), func(g group) bool { return !slices.Contains(groupNames, g.name) }))
+	return subtests, texts
 }

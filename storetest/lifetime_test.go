@@ -9,6 +9,9 @@ import (
 )
 
 var wrongLifetimes = []wrongStore{
+	{"keys for a day but two minutes", func(s *store) {
+		s.expireKeys(24*time.Hour - 2*time.Minute)
+	}, []string{lifetime}, "23h59m0s after"},
 	{"the last 100 keys", func(s *store) {
 		var last []string
 		s.forgetKeys(func(name string, forget func(name string)) {
@@ -24,8 +27,9 @@ var wrongLifetimes = []wrongStore{
 	{"keys for a calendar day", func(s *store) {
 		s.keys(func(k *key) { k.Scope += time.Now().UTC().Format(time.DateOnly) })
 	}, []string{lifetime}, "whole days"},
-	{"keys for a day but two minutes", func(s *store) { s.expireKeys(24*time.Hour - 2*time.Minute) }, []string{lifetime}, "23h59m0s after"},
-	{"keys for a day but two nanoseconds", func(s *store) { s.expireKeys(storefront.KeyLifetime - 2) }, []string{lifetime}, "23h59m59.999999999s after"},
+	{"keys for a day but two nanoseconds", func(s *store) {
+		s.expireKeys(storefront.KeyLifetime - 2)
+	}, []string{lifetime}, "23h59m59.999999999s after"},
 	{"keys for 13 hours from their last use", func(s *store) {
 		used := make(map[string]time.Time)
 		s.forgetKeys(func(name string, forget func(name string)) {
@@ -37,13 +41,10 @@ var wrongLifetimes = []wrongStore{
 	}, []string{lifetime}, "23h59m0s after an order was created"},
 	{"keys for 12 hours, forgotten by every hundredth call", func(s *store) {
 		calls := 0
-		s.sweepKeys(12*time.Hour, func(keys int) int {
-			calls++
-			return keys * (calls % 100 / 99)
-		})
+		s.sweepKeys(func(keys int) bool { calls++; return calls%100 == 0 })
 	}, []string{lifetime}, "23h59m0s after an order was created"},
 	{"keys for 12 hours, forgotten where there are 256", func(s *store) {
-		s.sweepKeys(12*time.Hour, func(keys int) int { return keys * (keys / 256) })
+		s.sweepKeys(func(keys int) bool { return keys >= 256 })
 	}, []string{lifetime}, "23h59m0s after an order was created"},
 }
 
@@ -63,28 +64,26 @@ func (s *store) expireKeys(lifetime time.Duration) {
 	created := make(map[string]time.Time)
 	s.forgetKeys(func(name string, forget func(name string)) {
 		at, ok := created[name]
-		if ok && time.Since(at) > lifetime {
+		if ok = ok && s.now().Sub(at) <= lifetime; !ok {
 			forget(name)
-		}
-		if !ok || time.Since(at) > lifetime {
-			created[name] = time.Now()
+			created[name] = s.now()
 		}
 	})
 }
 
-// sweepKeys makes the store forget keys after a time, the oldest first. Each call forgets
-// no more keys than most returns, given the number of all keys.
-func (s *store) sweepKeys(lifetime time.Duration, most func(keys int) int) {
-	var names []string // the oldest first
+// sweepKeys makes the store forget all keys that are older than 12 hours before some calls.
+func (s *store) sweepKeys(now func(keys int) bool) {
 	created := make(map[string]time.Time)
 	s.forgetKeys(func(name string, forget func(name string)) {
-		for left := most(len(names)); left > 0 && len(names) > 0 && time.Since(created[names[0]]) > lifetime; left-- {
-			forget(names[0])
-			delete(created, names[0])
-			names = names[1:]
+		if now(len(created)) {
+			for old, at := range created {
+				if time.Since(at) > 12*time.Hour {
+					forget(old)
+					delete(created, old)
+				}
+			}
 		}
 		if _, ok := created[name]; !ok {
-			names = append(names, name)
 			created[name] = time.Now()
 		}
 	})

@@ -242,7 +242,6 @@ func (l list) checkFewer(t *test) {
 			}
 		}
 	}
-	l.checkWalk(t, store, ids)
 
 	editor, ok := optional[Editor](t, store, "that pages are full where "+l.items+" have been deleted")
 	if !ok {
@@ -263,23 +262,6 @@ func (l list) checkFewer(t *test) {
 		if d := difference(got[:min(limit, len(got))], want); d != "" {
 			t.wrong(tooFew, "After some %s were deleted, %s returned %s.", l.items, l.text(ids[0], limit), d)
 		}
-	}
-}
-
-// checkWalk checks that a walk in pages comes to the last of the IDs.
-func (l list) checkWalk(t *test, store storefront.Store, ids []string) {
-	position := ids[0]
-	for seen := 1; position != ids[len(ids)-1]; {
-		page := l.list(t, store, position, 100)
-		if l.inclusive && len(page) > 0 {
-			page = page[1:] // the position itself
-		}
-		if len(page) == 0 {
-			t.broken(tooFew, "A walk in pages of 100 ended after %d of %d %s, at %q.", seen, len(ids),
-				l.items, position)
-		}
-		seen += len(page)
-		position = page[len(page)-1]
 	}
 }
 

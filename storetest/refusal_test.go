@@ -1,7 +1,6 @@
 package storetest_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -51,13 +50,13 @@ var wrongRefusals = []wrongStore{
 		})
 	}, []string{decided}, `refused with Pointer "", want "#/item"`},
 	{"all are refused that are committed with one", func(s *store) {
-		s.commitTogether(func(b *batch, err error) error { return cmp.Or(b.refusal, err) }, nil)
+		s.decideTogether(func(own error) (error, bool) { return &soldOut, false })
 	}, []string{decided}, "all of them are refused if one is"},
 	{"all are rolled back that are committed with one that is refused", func(s *store) {
-		s.commitTogether(nil, func(b *batch) bool { return b.refusal != nil })
+		s.decideTogether(func(own error) (error, bool) { return own, own == nil })
 	}, []string{decided, ordered}, "all of them are rolled back if one is refused"},
-	{"all are decided as one of those that are committed together", func(s *store) {
-		s.commitTogether(func(b *batch, _ error) error { return b.first }, nil)
+	{"none is refused that is committed with one that is not", func(s *store) {
+		s.decideTogether(func(error) (error, bool) { return nil, false })
 	}, []string{decided}, "committed together"},
 	{"a refused order is not rolled back", func(s *store) {
 		s.returns(func(_ key, o, stored order, err error) (order, error) {
@@ -174,47 +173,31 @@ func (s *store) refusalIs(instead func(storefront.Refusal) error) {
 	})
 }
 
-// A batch is orders that are committed together.
-type batch struct {
-	first, refusal error // of the first order, and of any
-}
-
-// commitTogether makes the store commit orders together whose calls meet. If decide is not
-// nil, it is given a batch and the refusal of one order, and returns the refusal to be
-// used. If lost is not nil, it reports whether the orders of a batch are not recorded,
-// though the calls return them.
-func (s *store) commitTogether(decide func(b *batch, own error) error, lost func(b *batch) bool) {
-	var mu sync.Mutex
-	var open *batch
+// decideTogether makes the store decide orders whose calls meet together. Where one is to be refused and
+// another is not, instead decides anew, and whether what is not refused is lost.
+func (s *store) decideTogether(instead func(own error) (_ error, lost bool)) {
+	var refused, accepted atomics.Int64
 	s.Accept = nil
 	s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		if s.isKnown(k) {
+		own, lost := s.decide(o), false
+		if ctx.Err() != nil || s.isKnown(k) {
 			return right(ctx, k, o)
 		}
-		own := s.decide(o)
-		if ctx.Err() != nil { // where the suite has time for what meets this call
-			return order{}, ctx.Err()
+		same, others := &accepted, &refused
+		if own != nil {
+			same, others = others, same
 		}
-		mu.Lock()
-		if open == nil {
-			open = &batch{first: own}
-		}
-		b := open
-		b.refusal = cmp.Or(b.refusal, own)
-		mu.Unlock()
+		same.Add(1)
 		time.Sleep(time.Microsecond)
-		mu.Lock()
-		if open == b {
-			open = nil
+		if others.Load() > 0 {
+			own, lost = instead(own)
 		}
-		if decide != nil {
-			own = decide(b, own)
-		}
-		mu.Unlock()
+		time.Sleep(time.Microsecond) // until the others have seen it
+		same.Add(-1)
 		if own != nil {
 			return order{}, own
 		}
-		if lost != nil && lost(b) {
+		if lost {
 			return o, nil
 		}
 		return right(context.WithoutCancel(ctx), k, o)

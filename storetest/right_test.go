@@ -67,7 +67,7 @@ var rightStores = []struct {
 	{"refusals of the store's own words", func(s *store) {
 		s.refusal = storefront.Refusal{Reason: soldOut.Reason}
 		s.refusalIs(func(r storefront.Refusal) error {
-			return fmt.Errorf("the store: %w", &storefront.Refusal{Reason: r.Reason, Detail: "There were some until " + time.Now().String()})
+			return wrapped(&storefront.Refusal{Reason: r.Reason, Detail: "There were some until " + time.Now().String()})
 		})
 	}},
 	{"what is sold out is back after a crash", func(s *store) {
@@ -119,6 +119,10 @@ func TestRightStoresPass(t *testing.T) {
 			storetest.RunSynctest(t, changed(r.change))
 		})
 	}
+	t.Run("a key's time by the store's own clock", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, changed(func(s *store) { s.expireKeys(storefront.KeyLifetime + time.Minute) }))
+	})
 }
 
 // A bareStore has the four methods, and of the optional ones but half of an Editor.
@@ -126,7 +130,6 @@ type bareStore struct{ storefront.Store }
 
 func (bareStore) Put(ctxt, storetest.Contents) error { return nil }
 
-// A movableStore has a clock, but one whose type is wrong.
-type movableStore struct{ *store }
-
-func (movableStore) Advance(seconds int) {}
+func TestBareStorePasses(t *testing.T) {
+	storetest.Run(t, func(_ *testing.T, c storetest.Contents) storefront.Store { return bareStore{newStore(c)} })
+}

@@ -1,12 +1,10 @@
 package storetest_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -77,14 +75,11 @@ var wrongMethods = []wrongStore{
 		}
 	}, []string{done}, `does not match "context deadline exceeded"`},
 	{"more attempts though ctx is done", func(s *store) {
-		s.get = func(ctx ctxt, id string) (r resource, err error) {
-			for range 3 {
-				if r, err = s.MemStore.GetProduct(ctx, id); err == nil || errors.Is(err, storefront.ErrNotFound) {
-					return r, err
-				}
-				time.Sleep(time.Second)
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			if ctx.Err() != nil {
+				time.Sleep(3 * time.Second)
 			}
-			return r, err
+			return s.MemStore.GetProduct(ctx, id)
 		}
 	}, []string{done}, "took 3s to return"},
 	{"a pause that does not end with ctx", func(s *store) {
@@ -116,73 +111,47 @@ var wrongMethods = []wrongStore{
 		s.lookFirst()
 	}, []string{done}, `cancelled at use 2 of its context, returned an error that does not match "context canceled"`},
 	{"the context of the first call is kept", func(s *store) {
-		var mu sync.Mutex
-		var first ctxt
+		var contexts sync.Map
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if first != nil && first.Err() != nil {
-				return nil, first.Err()
+			if first, _ := contexts.LoadOrStore("first", ctx); first.(ctxt).Err() != nil {
+				return nil, first.(ctxt).Err()
 			}
-			page, err := s.MemStore.ListUsers(ctx, after, limit)
-			if err == nil && first == nil {
-				first = ctx
-			}
-			return page, err
+			return s.MemStore.ListUsers(ctx, after, limit)
 		}
 	}, []string{notLater}, "which was given another context"},
 	{"a value of an earlier context is read", func(s *store) {
-		var mu sync.Mutex
-		var last ctxt
+		var contexts sync.Map
 		s.get = func(ctx ctxt, id string) (resource, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if last != nil {
-				last.Value("trace")
+			if last, ok := contexts.Swap("last", ctx); ok {
+				last.(ctxt).Value("trace")
 			}
-			last = ctx
 			return s.MemStore.GetProduct(ctx, id)
 		}
 	}, []string{notLater}, "used 1 times by other calls"},
 	{"pages are cached and not copied", func(s *store) {
-		var mu sync.Mutex
-		cached := make(map[string][]resource)
+		var cached sync.Map
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			name := fmt.Sprint(after, limit, len(slices.Collect(s.Users.All())))
-			if page, ok := cached[name]; ok && ctx.Err() == nil {
-				return page, nil
-			}
 			page, err := s.MemStore.ListUsers(ctx, after, limit)
-			if err == nil {
-				cached[name] = page
+			if err != nil {
+				return nil, err
 			}
-			return page, err
+			first, _ := cached.LoadOrStore(fmt.Sprint(ids(page)), page)
+			return first.([]resource), nil
 		}
 	}, []string{slice}, "slices.Clone"},
 	{"resources are decoded into maps", func(s *store) {
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			r, err := s.MemStore.GetProduct(ctx, id)
-			if err != nil {
-				return r, err
-			}
+		s.resources(func(r resource) resource {
 			var fields map[string]any
-			if err := json.Unmarshal([]byte(r.String()), &fields); err != nil {
-				return r, err
-			}
-			return storefront.NewResource(id, fields)
-		}
+			json.Unmarshal([]byte(r.String()), &fields)
+			return storefront.MustResource(r.ID(), fields)
+		})
 	}, []string{asPut}, "decoded and encoded again"},
 	{"long JSON is cut", func(s *store) {
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			page, err := l.right(ctx, position, limit)
-			for i, r := range page {
-				if len(r.String()) > 64<<10 {
-					page[i] = storefront.MustResource(r.ID(), nil)
-				}
+		s.resources(func(r resource) resource {
+			if len(r.String()) > 64<<10 {
+				return storefront.MustResource(r.ID(), nil)
 			}
-			return page, err
+			return r
 		})
 	}, []string{asPut}, "decoded and encoded again"},
 	{"products are looked for among users, too", func(s *store) {
@@ -194,15 +163,10 @@ var wrongMethods = []wrongStore{
 		})
 	}, []string{apart}, "returned what is no product"},
 	{"one list for users and widgets", func(s *store) {
-		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
-			widgets, err := s.MemStore.ListWidgets(ctx, start, limit)
-			for u := range s.Users.All() {
-				if u.ID() >= start && !slices.Contains(ids(widgets), u.ID()) {
-					widgets = append(widgets, u)
-				}
+		for u := range s.Users.All() {
+			if _, ok := s.Widgets.Get(u.ID()); !ok {
+				s.Widgets.Put(u)
 			}
-			slices.SortFunc(widgets, func(a, b resource) int { return cmp.Compare(a.ID(), b.ID()) })
-			return widgets[:min(limit, len(widgets))], err
 		}
 	}, []string{apart}, "one table or map for all"},
 	{"the key in the error of a reused key", func(s *store) {
@@ -214,10 +178,9 @@ var wrongMethods = []wrongStore{
 		})
 	}, []string{errorText}, "wrapped into the error"},
 	{"the item in the error of a done context", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
-			if ctx.Err() != nil {
-				err = fmt.Errorf("creating %v: %w", o, ctx.Err())
+		s.returns(func(_ key, o, stored order, err error) (order, error) {
+			if errors.Is(err, context.Canceled) {
+				err = fmt.Errorf("creating %v: %w", o, err)
 			}
 			return stored, err
 		})

@@ -55,8 +55,7 @@
 // [Editor], [OrderLister], [Refuser] and [Reopener]. They usually belong to a type
 // that is made for the test and embeds the store. Where a method is missing, the
 // subtest checks as much as it can without the method, and is then skipped with a
-// message that says what was not checked, and whether the store has a method of that
-// name but of another type.
+// message that says what was not checked.
 //
 // Package testing shows such messages with -v only. Without -v, a run writes to
 // standard output what it has not checked, in a line for each of the five types. If
@@ -99,7 +98,9 @@ type Contents struct {
 // Where an engine forgets keys by itself, when their time to live or their lease
 // ends, its clock need not be moved: Advance takes d off the time that each key has
 // left, and deletes the keys that have no time left. Keys that are created later have
-// their full time. Engines may round times down to whole seconds, and a lease may
+// their full time. In Redis that is PTTL, then PEXPIRE or DEL. In etcd, whose leases cannot
+// be shortened, it is TimeToLive, then a lease of the time left for the same value, or
+// Revoke. Engines may round times down to whole seconds, and a lease may
 // begin before its order is recorded: a lease of somewhat more than
 // [storefront.KeyLifetime] keeps the promise.
 type Clock interface {
@@ -211,9 +212,10 @@ func groups() []group {
 // A suite is what the subtests of a run have in common.
 type suite struct {
 	makeStore func(*testing.T, Contents) storefront.Store
-	bubble    bool          // whether subtests run in bubbles
-	patience  time.Duration // the most that a call may take outside of a bubble
-	impatient atomic.Bool   // whether a call has not come to an end
+	bubble    bool                          // whether subtests run in bubbles
+	patience  time.Duration                 // the most that a call may take outside of a bubble
+	impatient atomic.Bool                   // whether a call has not come to an end
+	told      func(subtest, failure string) // in place of testing; nil: the test fails
 }
 
 func run(t *testing.T, s *suite, groups []group) {
@@ -223,20 +225,19 @@ func run(t *testing.T, s *suite, groups []group) {
 		t.Run(g.name, func(t *testing.T) {
 			for _, p := range g.promises {
 				t.Run(p.sentence, func(t *testing.T) {
-					var unchecked []gap
+					c := &test{suite: s, name: g.name + "/" + p.sentence, sentence: p.sentence}
 					check := func(t *testing.T) {
-						c := &test{T: t, suite: s, sentence: p.sentence}
+						c.T = t
 						p.check(c)
-						unchecked = c.unchecked
 					}
 					if s.bubble {
 						synctest.Test(t, check)
 					} else {
 						check(t)
 					}
-					gaps = append(gaps, unchecked...)
-					if unchecked != nil {
-						t.Skip(explain(unchecked))
+					gaps = append(gaps, c.unchecked...)
+					if c.unchecked != nil {
+						t.Skip(explain(c.unchecked))
 					}
 				})
 			}
@@ -252,17 +253,6 @@ func run(t *testing.T, s *suite, groups []group) {
 type gap struct {
 	what    string
 	methods reflect.Type
-	store   reflect.Value
-}
-
-// mistyped returns the type of the store's method with the name of an optional one, if
-// there is such a method and its type is another.
-func (g gap) mistyped(optional reflect.Method) (reflect.Type, bool) {
-	m := g.store.MethodByName(optional.Name)
-	if !m.IsValid() || m.Type() == optional.Type {
-		return nil, false
-	}
-	return m.Type(), true
 }
 
 // explain says what was not checked in a subtest, and how it would be.
@@ -273,10 +263,6 @@ func explain(gaps []gap) string {
 			"methods of storetest.%s:", g.what, g.methods.Name())
 		for m := range g.methods.Methods() {
 			text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
-			if has, ok := g.mistyped(m); ok {
-				text += fmt.Sprintf(" (%v has one with this name, but its type is another: %v)",
-					g.store.Type(), has)
-			}
 		}
 		texts = append(texts, text)
 	}
@@ -286,19 +272,14 @@ func explain(gaps []gap) string {
 // summary says what was not checked in a run, in a line for each type of optional
 // methods.
 func summary(gaps []gap) string {
-	lines := make(map[reflect.Type]string)
+	lines := make(map[string]string)
 	for _, g := range gaps {
-		switch line := lines[g.methods]; {
+		name := g.methods.Name()
+		switch line := lines[name]; {
 		case line == "":
-			name := g.methods.Name()
-			for m := range g.methods.Methods() {
-				if has, ok := g.mistyped(m); ok {
-					name += fmt.Sprintf(" (whose %s is not to be a %v)", m.Name, has)
-				}
-			}
-			lines[g.methods] = fmt.Sprintf("\t%s: %s", name, g.what)
+			lines[name] = "\t" + name + ": " + g.what
 		case !strings.Contains(line, g.what):
-			lines[g.methods] += "; " + g.what
+			lines[name] += "; " + g.what
 		}
 	}
 	return " has left unchecked, as the store lacks optional methods (go test -v names them):\n" +
@@ -309,6 +290,7 @@ func summary(gaps []gap) string {
 type test struct {
 	*testing.T
 	*suite
+	name      string // with that of its group
 	sentence  string
 	advanced  time.Duration // by how much the store's clock is ahead
 	unchecked []gap         // what was not checked
@@ -372,7 +354,7 @@ func (t *test) wrong(cause, format string, args ...any) {
 	if t.wrongs++; t.wrongs == 3 || t.stuck.Load() {
 		t.broken(cause, format, args...)
 	}
-	t.Error(t.brokenText(cause, format, args...))
+	t.fail(t.brokenText(cause, format, args...))
 }
 
 func (t *test) brokenText(cause, format string, args ...any) string {
@@ -391,10 +373,22 @@ func (t *test) unable(format string, args ...any) {
 // end ends the subtest. Where a call has not returned, that has been said.
 func (t *test) end(text string) {
 	t.Helper()
-	if t.stuck.Load() {
-		t.FailNow()
+	if !t.stuck.Load() {
+		t.fail(text)
 	}
-	t.Fatal(text)
+	if t.told != nil {
+		t.SkipNow()
+	}
+	t.FailNow()
+}
+
+func (t *test) fail(text string) {
+	t.Helper()
+	if t.told == nil {
+		t.Error(text)
+	} else {
+		t.told(t.name, text)
+	}
 }
 
 // must ends the subtest if a call has failed or returned a wrongResult.
@@ -417,7 +411,7 @@ func optional[T any](t *test, store storefront.Store, unchecked string) (T, bool
 	if ok || unchecked == "" {
 		return o, ok
 	}
-	t.unchecked = append(t.unchecked, gap{unchecked, reflect.TypeFor[T](), reflect.ValueOf(store)})
+	t.unchecked = append(t.unchecked, gap{unchecked, reflect.TypeFor[T]()})
 	return o, false
 }
 

@@ -25,7 +25,7 @@ type (
 )
 
 // A store keeps the contract until one of its functions is changed. It has all optional
-// methods but Advance, as it is tested in bubbles.
+// methods.
 type store struct {
 	*storefront.MemStore
 	listUsers, listWidgets lister
@@ -38,6 +38,8 @@ type store struct {
 
 	knowing sync.Mutex
 	known   map[string]bool // the keys that have an order
+
+	ahead time.Duration // of the clock
 }
 
 func newStore(contents storetest.Contents) *store {
@@ -74,6 +76,8 @@ func (s *store) GetProduct(ctx ctxt, id string) (resource, error)    { return s.
 func (s *store) Put(_ ctxt, contents storetest.Contents) error       { s.put(contents); return nil }
 func (s *store) Delete(_ ctxt, contents storetest.Contents) error    { s.delete(contents); return nil }
 func (s *store) Reopen(*testing.T) storefront.Store                  { return s.reopen() }
+func (s *store) Advance(d time.Duration)                             { s.ahead += d }
+func (s *store) now() time.Time                                      { return time.Now().Add(s.ahead) }
 
 // createRight creates an order as the contract says.
 func (s *store) createRight(ctx ctxt, k key, o order) (order, error) {
@@ -154,6 +158,24 @@ func (s *store) lists(instead func(l list, ctx ctxt, position string, limit int)
 	}
 	s.listUsers = replace(list{s.listUsers, &s.Users, false})
 	s.listWidgets = replace(list{s.listWidgets, &s.Widgets, true})
+}
+
+// resources changes those that GetProduct and the lists return.
+func (s *store) resources(change func(resource) resource) {
+	s.get = func(ctx ctxt, id string) (resource, error) {
+		r, err := s.MemStore.GetProduct(ctx, id)
+		if err == nil {
+			r = change(r)
+		}
+		return r, err
+	}
+	s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+		page, err := l.right(ctx, position, limit)
+		for i := range page {
+			page[i] = change(page[i])
+		}
+		return page, err
+	})
 }
 
 // around replaces CreateOrder with a function that may call the one that it replaces.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"example.com/storefront"
@@ -86,12 +87,12 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 	}
 	t.impatient.Store(true)
 	if err := ctx.Err(); !t.stuck.Swap(true) {
+		text := fmt.Sprintf("%s has not returned %v after it was called", method, limit)
 		if err != nil {
-			t.Errorf("%s has not returned %v after it was called, though its context is done: %v.\nThe "+
-				"broken promise: %s.", method, limit, err, promptly)
+			t.fail(fmt.Sprintf("%s, though its context is done: %v.\nThe broken promise: %s.", text, err, promptly))
 		} else {
-			t.Errorf("%s has not returned %v after it was called. Does it wait for a lock that another "+
-				"call has not released?\nSo it was not checked: %s.", method, limit, t.sentence)
+			t.fail(text + ". Does it wait for a lock that another call has not released?\nSo it was not checked: " +
+				t.sentence + ".")
 		}
 	}
 	return none, errStuck
