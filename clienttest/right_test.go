@@ -405,14 +405,6 @@ var rightClients = []struct {
 			return c.send(ctx, key, body)
 		}
 	}},
-	{"keys are UUIDs", func(c *client) {
-		c.key = func(string) string {
-			b := make([]byte, 16)
-			rand.Read(b)
-			b[6], b[8] = b[6]&15|64, b[8]&63|128
-			return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-		}
-	}},
 	{"keys begin with the time", func(c *client) {
 		c.key = func(string) string { return fmt.Sprint(time.Now().UnixNano(), "-", rand.Text()) }
 	}},

@@ -228,9 +228,6 @@ func (s *suite) need(t *testing.T, able bool, what string, methods reflect.Type,
 			"methods of clienttest.%s:", what, methods.Name())
 		for m := range methods.Methods() {
 			text += fmt.Sprintf("\n\t%s%s", m.Name, strings.TrimPrefix(m.Type.String(), "func"))
-			if has, ok := s.client.MethodByName(m.Name); ok {
-				text += fmt.Sprintf(" (%v has one with this name: %v)", s.client, has.Type)
-			}
 		}
 	}
 	if !slices.Contains(s.missing, lacks) {
