@@ -125,8 +125,8 @@ type ProductGetter interface {
 // while all goroutines wait, so that hours of waiting take no time. newClient returns a
 // client of a program that has just started, for which it is called about 180 times. The
 // client takes the time from package time, uses [Service.Transport] and waits for nothing
-// else outside of the bubble. What it leaves running is ended in t.Cleanup. A run takes about
-// half a second.
+// else outside of the bubble. What it leaves running is ended in t.Cleanup, or package synctest
+// panics two hours after the client has returned, and shows it. A run takes about half a second.
 func RunSynctest(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 	t.Helper()
 	run(t, &suite{Run: drive.Run{Pace: faults.Days, Seed: *seed}, newClient: newClient})

@@ -143,14 +143,6 @@ var wrongClients = []wrongClient{
 			return a
 		}
 	}, []string{"goes-on", "silence"}},
-	{"it goes on in the background for long", func(c *client) {
-		c.judge = func(a answer) (string, verdict) {
-			if a.status == 401 {
-				go time.Sleep(24 * time.Hour)
-			}
-			return judge(a)
-		}
-	}, []string{"silence"}},
 	{"it never gives up", func(c *client) { c.end = 1e6 * time.Hour }, []string{"agreement", "ends"}},
 	{"it takes 200 for success", also(created, status(200)), []string{"success"}},
 	{"it takes 202 for success", also(created, status(202)), []string{"success"}},

@@ -36,8 +36,6 @@ type Call struct {
 
 	// Results are what the client said of the call, and of those by which it went on with an order.
 	Results []*Result
-	// Running are the stacks of goroutines that the client has left, once all is over.
-	Running string
 
 	Fault   string // the name of what went wrong
 	Clean   bool   // every answer is a page or a product: the client has no reason to fail

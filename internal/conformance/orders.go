@@ -182,7 +182,7 @@ func silence(c *Call) (bool, string) {
 				p.result.Name)
 		}
 	}
-	return len(c.Results) > 0, c.stillRunning()
+	return len(c.Results) > 0, ""
 }
 
 func success(c *Call, _ int, p part) (met bool, violation string) {
@@ -479,15 +479,6 @@ func (c *Call) leaves() (met bool, violation string) {
 		}
 	}
 	return met, ""
-}
-
-// stillRunning says what the client has left running.
-func (c *Call) stillRunning() (violation string) {
-	if c.Running == "" {
-		return ""
-	}
-	return "Two hours after the client had returned, it still has goroutines that wait for something. Have " +
-		"them end before it returns, or in t.Cleanup.\n" + c.Running
 }
 
 // inOutages judges the waits of clients that have met an outage, if there are enough.
