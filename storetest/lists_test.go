@@ -40,11 +40,21 @@ func trimmed(a, b string) int {
 }
 
 var wrongLists = []wrongStore{
-	{"order without case", func(s *store) { s.compareInMemory(ignoringCase, strings.Compare) }, []string{inOrder}, `COLLATE "C"`},
-	{"order of UTF-16", func(s *store) { s.compareInMemory(inUTF16, strings.Compare) }, []string{inOrder}, `returned "\U0010fffd" before "\ue000"`},
-	{"positions without case", func(s *store) { s.compareInMemory(strings.Compare, ignoringCase) }, []string{begin}, "compares in another way than by bytes"},
-	{"positions of UTF-16", func(s *store) { s.compareInMemory(strings.Compare, inUTF16) }, []string{begin}, "compares in another way than by bytes"},
-	{"positions of trimmed IDs", func(s *store) { s.compareInMemory(strings.Compare, trimmed) }, []string{begin}, "compares in another way than by bytes"},
+	{"order without case", func(s *store) {
+		s.compareInMemory(ignoringCase, strings.Compare)
+	}, []string{inOrder}, `COLLATE "C"`},
+	{"order of UTF-16", func(s *store) {
+		s.compareInMemory(inUTF16, strings.Compare)
+	}, []string{inOrder}, `returned "\U0010fffd" before "\ue000"`},
+	{"positions without case", func(s *store) {
+		s.compareInMemory(strings.Compare, ignoringCase)
+	}, []string{begin}, "compares in another way than by bytes"},
+	{"positions of UTF-16", func(s *store) {
+		s.compareInMemory(strings.Compare, inUTF16)
+	}, []string{begin}, "compares in another way than by bytes"},
+	{"positions of trimmed IDs", func(s *store) {
+		s.compareInMemory(strings.Compare, trimmed)
+	}, []string{begin}, "compares in another way than by bytes"},
 	{"a first page of at most 100", func(s *store) {
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
 			if position == "" {

@@ -67,7 +67,7 @@ var rightStores = []struct {
 	{"refusals of the store's own words", func(s *store) {
 		s.refusal = storefront.Refusal{Reason: soldOut.Reason}
 		s.refusalIs(func(r storefront.Refusal) error {
-			return wrapped(&storefront.Refusal{Reason: r.Reason, Detail: "There were some until " + time.Now().String()})
+			return wrapped(&storefront.Refusal{Reason: r.Reason, Detail: time.Now().String()})
 		})
 	}},
 	{"what is sold out is back after a crash", func(s *store) {

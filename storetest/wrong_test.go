@@ -185,7 +185,7 @@ var stuckStores = []wrongStore{
 			}
 			return stored, err
 		})
-	}, []string{crash, reused, ordered, errorText}, "CreateOrder has not returned 2s after it was called. Does it"},
+	}, []string{crash, reused, ordered, errorText}, "CreateOrder has not returned 2s after it was called."},
 	{"GetProduct waits though ctx is done", func(s *store) {
 		s.get = func(ctx ctxt, id string) (resource, error) {
 			if ctx.Err() != nil {
