@@ -21,16 +21,19 @@ import (
 	"example.com/storefront/internal/ijson"
 )
 
-// An Order is what POST /v1/orders creates.
+// An Order is what POST /v1/orders creates. It cannot be compared by ==: later versions may add fields of
+// any type. Equal compares two.
 type Order struct {
-	ID        string    `json:"id"`         // "ord_" and 26 random characters
+	_ [0]func()
+
+	ID        string    `json:"id"`         // begins with "ord_"
 	Item      string    `json:"item"`       // 1 to 255 characters (code points)
 	Qty       int64     `json:"qty"`        // 1 to 2^53-1
 	CreatedAt time.Time `json:"created_at"` // UTC, whole milliseconds
 }
 
 // Equal reports whether o and other are the same in all fields, with their times as
-// instants: == also compares how a time is held, which a database or JSON changes.
+// instants, however they are held, which a database or JSON changes.
 func (o Order) Equal(other Order) bool {
 	return o.ID == other.ID && o.Item == other.Item && o.Qty == other.Qty &&
 		o.CreatedAt.Equal(other.CreatedAt)

@@ -487,8 +487,8 @@ func TestProblemWritesItself(t *testing.T) {
 			`{"type":"about:blank","title":"Error","status":499}`},
 		{"status beyond", Problem{Status: 600}, 500,
 			`{"type":"about:blank","title":"Internal Server Error","status":500}`},
-		{"all members", Problem{"urn:a", "A", 429, "Too <many> & more", "r", "urn:b",
-			[]Fault{{"d", "p", "h", "#/x", new(int64(0)), new(int64(2))}}}, 429,
+		{"all members", Problem{"urn:a", "A", 429, "Too <many> & more", "r", "urn:b", []Fault{{Detail: "d",
+			Parameter: "p", Header: "h", Pointer: "#/x", Minimum: new(int64(0)), Maximum: new(int64(2))}}}, 429,
 			`{"type":"urn:a","title":"A","status":429,"detail":"Too <many> & more","reason":"r",` +
 				`"instance":"urn:b","errors":[{"detail":"d","parameter":"p",` +
 				`"header":"h","pointer":"#/x","minimum":0,"maximum":2}]}`},

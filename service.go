@@ -401,8 +401,11 @@ type Problem struct {
 
 // A Fault is one thing wrong with a request. At most one of Parameter, Header and
 // Pointer says where. Minimum and Maximum are bounds of a number's value (limit, qty), or
-// of a string's length in characters, which are code points (item).
+// of a string's length in characters, which are code points (item). A Fault cannot be compared by ==:
+// later versions may add fields of any type.
 type Fault struct {
+	_ [0]func()
+
 	Detail    string `json:"detail"`              // what is wrong, for people
 	Parameter string `json:"parameter,omitempty"` // the name of a query parameter, perhaps cut
 	Header    string `json:"header,omitempty"`    // the name of a header field

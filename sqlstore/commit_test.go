@@ -97,7 +97,7 @@ func (p *pending) wantCanceled(t *testing.T) {
 // wantOrder checks that an order can be created.
 func wantOrder(t *testing.T, store *sqlstore.Store) {
 	t.Helper()
-	if got, err := store.CreateOrder(t.Context(), key, order); err != nil || got != order {
+	if got, err := store.CreateOrder(t.Context(), key, order); err != nil || !got.Equal(order) {
 		t.Errorf("CreateOrder returned %v, %v, want %v", got, err, order)
 	}
 }
@@ -251,7 +251,7 @@ func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx
 	f := newFakeDB(engine)
 	return sqlstore.New(open(t, f), &sqlstore.Options{
 		Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
-			if !reflect.DeepEqual(k, key) || o != order {
+			if !reflect.DeepEqual(k, key) || !o.Equal(order) {
 				t.Errorf("Accept was called with %v and %v", k, o)
 			}
 			return accept(ctx, tx)
@@ -285,7 +285,7 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 			}
 			store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(refusal)})
 			got, err := store.CreateOrder(t.Context(), key, storefront.Order{ID: "ord_2", Item: "kettle"})
-			if exists && (err != nil || got != order) {
+			if exists && (err != nil || !got.Equal(order)) {
 				t.Errorf("another node was faster, and CreateOrder returned %v, %v, want its order", got, err)
 			}
 			if !exists && (err != refusal || commits != 1) {
@@ -895,7 +895,7 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 						forgotten = 0
 						wantOrder(t, store)
 					case times < 4:
-						if err != nil || got != order {
+						if err != nil || !got.Equal(order) {
 							t.Errorf("CreateOrder returned %v, %v", got, err)
 						}
 					case !errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, sql.ErrNoRows) || forgotten != 4:
@@ -1127,7 +1127,7 @@ func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 			<-c.ended
 			// The first call ends with the error of Accept. Each of the others ends in its own try,
 			// or while it waits for that of another.
-			if c.took != timeout || c.got != (storefront.Order{}) || !errors.Is(c.err, storefront.ErrUnavailable) {
+			if c.took != timeout || !c.got.Equal((storefront.Order{})) || !errors.Is(c.err, storefront.ErrUnavailable) {
 				t.Errorf("the call for %s returned %v, %v after %v", c.id, c.got, c.err, c.took)
 			}
 		}

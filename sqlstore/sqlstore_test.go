@@ -275,7 +275,7 @@ func TestReplayWaitsForACommit(t *testing.T) {
 			again := order // also if it has the same ID, the stored one is returned
 			again.CreatedAt = again.CreatedAt.Add(time.Hour)
 			got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, again)
-			if last := f.ran[len(f.ran)-1]; err != nil || got != order || !strings.HasSuffix(strings.Join(strings.Fields(last), " "), want) {
+			if last := f.ran[len(f.ran)-1]; err != nil || !got.Equal(order) || !strings.HasSuffix(strings.Join(strings.Fields(last), " "), want) {
 				t.Errorf("%v: CreateOrder returned %v, %v after %s", engine, got, err, last)
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -104,11 +103,13 @@ func (s *store) deleteAll(c storetest.Contents) {
 
 // Orders returns each order once, even if it has two keys.
 func (s *store) Orders() []order {
-	orders := make(map[order]bool)
+	var orders []order
 	for _, o := range s.MemStore.Orders() {
-		orders[o] = true
+		if !slices.ContainsFunc(orders, o.Equal) {
+			orders = append(orders, o)
+		}
 	}
-	return slices.Collect(maps.Keys(orders))
+	return orders
 }
 
 var soldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}

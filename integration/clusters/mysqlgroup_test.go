@@ -80,7 +80,7 @@ func TestMySQLGroup(t *testing.T) {
 							})
 						}
 						same.Wait()
-						if orders[1] != orders[0] || orders[2] != orders[0] {
+						if !orders[1].Equal(orders[0]) || !orders[2].Equal(orders[0]) {
 							t.Errorf("key %d: the nodes returned %v", n, orders)
 						}
 						acknowledged[n] = orders[0]
@@ -143,7 +143,7 @@ func TestMySQLGroup(t *testing.T) {
 		if refusal != nil && slow.Err == nil {
 			t.Errorf("one caller was told that there is none left, and then another that this was created: %v", slow.Order)
 		}
-		if slow.Err == nil && err == nil && order != slow.Order {
+		if slow.Err == nil && err == nil && !order.Equal(slow.Order) {
 			t.Errorf("one key was acknowledged as %v and %v", slow.Order, order)
 		}
 		t.Logf("the slow call: %v, the other: %v", slow.Err, err)

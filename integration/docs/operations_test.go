@@ -117,7 +117,7 @@ func TestOldOrdersAreDeleted(t *testing.T) {
 		if len(left) != 2 || strings.Contains(fmt.Sprintf("%q", left), `"forgotten"`) {
 			t.Errorf("left are %q, want all but forgotten", left)
 		}
-		if got := createAt(t, store, "kept", time.Now()); got != kept {
+		if got := createAt(t, store, "kept", time.Now()); !got.Equal(kept) {
 			t.Errorf("the order whose key is remembered is %v, want %v", got, kept)
 		}
 	})
@@ -135,7 +135,7 @@ func TestKeysThatWereRecordedTooEarlyAreKept(t *testing.T) {
 		if n, err := store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)); err != nil || n != 0 {
 			t.Errorf("ForgetKeys returned %d, %v", n, err)
 		}
-		if again := createAt(t, store, "key", time.Now().Add(time.Hour)); again != order {
+		if again := createAt(t, store, "key", time.Now().Add(time.Hour)); !again.Equal(order) {
 			t.Errorf("the order, sent again, is %v, want %v", again, order)
 		}
 	})
@@ -197,7 +197,7 @@ func backingUp(t *testing.T, command string) {
 			t.Errorf("%s makes a file of mode %v, want %v", script, info.Mode(), want)
 		}
 		got := testdb.StoredOrders(t, testdb.Open(t, "sqlite", "file:"+name).Pool)
-		if len(got) != 1 || got[0] != order {
+		if len(got) != 1 || !got[0].Equal(order) {
 			t.Errorf("the copy has %v, want %v", got, order)
 		}
 	}

@@ -284,7 +284,7 @@ func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
 
 	standby.Start(t)
 	standby.WaitUntilSynchronous(t, primary)
-	if got, err := create(store, "key", "ord_3"); err != nil || got != order {
+	if got, err := create(store, "key", "ord_3"); err != nil || !got.Equal(order) {
 		t.Errorf("with the standby back, the replay is %v, %v", got, err)
 	}
 }

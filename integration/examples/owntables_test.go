@@ -47,7 +47,7 @@ func TestOwnTables(t *testing.T) {
 				t.Errorf("a product that is not there: %v", err)
 			}
 			first, err := testdb.Create(ctx, shop, "key", "teapot")
-			if again, err2 := testdb.Create(ctx, shop, "key", "teapot"); err != nil || err2 != nil || again != first {
+			if again, err2 := testdb.Create(ctx, shop, "key", "teapot"); err != nil || err2 != nil || !again.Equal(first) {
 				t.Errorf("a key has the orders %v, %v and %v, %v", first, err, again, err2)
 			}
 			cancelled, cancel := context.WithCancel(ctx)

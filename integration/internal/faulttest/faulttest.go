@@ -258,7 +258,7 @@ func account(sent []audit.Order, stored []storefront.Order) (lost, duplicated, u
 			continue
 		}
 		var acknowledged storefront.Order // releases write the same time with different digits
-		if err := json.Unmarshal(o.Body, &acknowledged); err != nil || !slices.Contains(there, acknowledged) {
+		if err := json.Unmarshal(o.Body, &acknowledged); err != nil || !slices.ContainsFunc(there, acknowledged.Equal) {
 			lost = append(lost, o.Item)
 		}
 	}

@@ -95,7 +95,7 @@ func CheckOrders(t *testing.T, d *DB, purchases []*Purchase, never func(item str
 		}
 	}
 	for _, p := range purchases {
-		if p.Err == nil && !slices.Contains(stored, p.Order) {
+		if p.Err == nil && !slices.ContainsFunc(stored, p.Order.Equal) {
 			t.Errorf("%s of %s: the order %v was acknowledged and is not there", p.Key, p.Item, p.Order)
 		}
 	}
