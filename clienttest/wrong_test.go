@@ -46,10 +46,6 @@ func status(codes ...int) func(answer) bool {
 	return func(a answer) bool { return slices.Contains(codes, a.status) }
 }
 
-func says(text string) func(answer) bool {
-	return func(a answer) bool { return strings.Contains(string(a.body), text) }
-}
-
 // tries changes the tries of an order, which are counted from 1.
 func tries(change func(try int, key string, body []byte) (string, []byte)) func(*client) {
 	return func(c *client) {
