@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"example.com/storefront"
@@ -22,6 +24,7 @@ import (
 func TestDocumentedMetrics(t *testing.T) {
 	db := new(sql.DB)
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := must.Get(metrics.New(registry, &metrics.Options{DB: db, Store: sqlstore.New(db, nil)}))(t)
 	service := m.Wrap(storefront.New(new(storefront.MemStore)))
 	service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/users", nil))
@@ -33,8 +36,9 @@ func TestDocumentedMetrics(t *testing.T) {
 		text := must.Get(os.ReadFile(filepath.Join(repository, "docs", document)))(t)
 		found := names.FindAllString(strings.ReplaceAll(string(text), `\"`, `"`), -1)
 		for _, name := range found {
-			isFile := strings.HasSuffix(name, "_test")
-			if !isFile && !strings.Contains(have, "\n"+name+" ") && !strings.Contains(have, "\n"+name+"{") {
+			isOther := strings.HasSuffix(name, "_test") || // a file
+				slices.Contains([]string{"storefront_schema", "storefront_orders", "storefront_products"}, name) // tables
+			if !isOther && !strings.Contains(have, "\n"+name+" ") && !strings.Contains(have, "\n"+name+"{") {
 				t.Errorf("%s: there is no %s", document, name)
 			}
 		}
