@@ -17,10 +17,10 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-// The journal of clients/javascript/storefront.mjs outlives its page: another page goes on with a draft, but
+// The journal of sdk/javascript/storefront.mjs outlives its page: another page goes on with a draft, but
 // not while it is being sent.
 func TestJournalOfAPage(t *testing.T) {
-	source := must.Get(os.ReadFile("../../clients/javascript/storefront.mjs"))(t)
+	source := must.Get(os.ReadFile("../../sdk/javascript/storefront.mjs"))(t)
 	var store storefront.MemStore
 	service := storefront.New(&store)
 	arrived := make(chan string, 100) // keys
@@ -79,7 +79,7 @@ func TestJournalOfAPage(t *testing.T) {
 
 // A product that one account has read is not what another gets, not even out of the browser's cache.
 func TestProductOfAPageIsNotAnothers(t *testing.T) {
-	source := must.Get(os.ReadFile("../../clients/javascript/storefront.mjs"))(t)
+	source := must.Get(os.ReadFile("../../sdk/javascript/storefront.mjs"))(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/":

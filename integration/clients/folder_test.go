@@ -358,7 +358,7 @@ for account in ["ada", "grace", "grace", "ada"]:
 func runProgram(t *testing.T, l language, url, journal string, programs map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
-	must.OK(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "clients", l.name))))
+	must.OK(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "sdk", l.name))))
 	file := filepath.Join(dir, "program"+l.extension)
 	must.OK(t, os.WriteFile(file, []byte(programs[l.name]), 0o600))
 	cmd := exec.Command(l.interpreter(), file)

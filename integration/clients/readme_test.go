@@ -23,7 +23,7 @@ func TestDocumentedClients(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			need.Programs(t, need.Tools, l.programs...)
-			folder := filepath.Join(root, "clients", l.name)
+			folder := filepath.Join(root, "sdk", l.name)
 			count := map[string]int{}
 			for _, file := range []string{filepath.Join(folder, "README.md"), root + "/docs/wire.md"} {
 				source := must.Get(os.ReadFile(file))(t)

@@ -40,7 +40,7 @@ func TestNode(t *testing.T) {
 	t.Run("types of the client", func(t *testing.T) {
 		folder := nodeFolder(filepath.Join(string(dir), "client"))
 		must.OK(t, os.Mkdir(string(folder), 0o777))
-		folder.write(t, "storefront.mjs", read(t, "../../clients/javascript/storefront.mjs"))
+		folder.write(t, "storefront.mjs", read(t, "../../sdk/javascript/storefront.mjs"))
 		folder.write(t, "use.mts", `import { Draft, Shop } from "./storefront.mjs";
 const order: { id: string, qty: number } = await new Shop("").order(new Draft("teapot", 2));
 for await (const user of new Shop("").users({ limit: 2 })) user.id.length;

@@ -1,9 +1,9 @@
-// Does with clients/javascript/storefront.mjs what lines of JSON on standard input say, and prints what
+// Does with sdk/javascript/storefront.mjs what lines of JSON on standard input say, and prints what
 // came of it: see doc.go in integration/clients.
 
 import { appendFileSync, promises as fs } from "node:fs";
 import { createInterface } from "node:readline";
-import { Draft, Refused, Shop, StorefrontError } from "../../../../clients/javascript/storefront.mjs";
+import { Draft, Refused, Shop, StorefrontError } from "../../../../sdk/javascript/storefront.mjs";
 
 const { JOURNAL, KILL, SLEEPS, STEPS, STOREFRONT_PATIENCE, STOREFRONT_URL } = process.env;
 const say = (outcome) => console.log(JSON.stringify(outcome));

@@ -1,9 +1,9 @@
-# Does with clients/python/storefront.py what lines of JSON on standard input say, and prints what came of
+# Does with sdk/python/storefront.py what lines of JSON on standard input say, and prints what came of
 # it: see doc.go in integration/clients.
 
 import json, os, signal, sys, time
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../clients/python"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../sdk/python"))
 sys.dont_write_bytecode = True
 import storefront
 

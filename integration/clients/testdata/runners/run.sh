@@ -1,7 +1,7 @@
-# Does with clients/bash/storefront.sh what lines of JSON on standard input say, and prints what came of it:
+# Does with sdk/bash/storefront.sh what lines of JSON on standard input say, and prints what came of it:
 # see doc.go in integration/clients.
 
-source "${BASH_SOURCE[0]%/*}/../../../../clients/bash/storefront.sh"
+source "${BASH_SOURCE[0]%/*}/../../../../sdk/bash/storefront.sh"
 exec 3>&1
 errors=$(mktemp)
 trap 'rm -rf "$errors" ${journal+"$journal"}' EXIT
