@@ -197,7 +197,7 @@ func run(ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, s settin
 	if own != nil {
 		fmt.Printf("Metrics are on http://%s/metrics.\n", own.Addr())
 	}
-	opts := &graceful.Options{Check: store.Check, Delay: s.delay, Progress: os.Stdout}
+	opts := &graceful.Options{Check: store.Check, Delay: s.delay}
 	return graceful.Serve(ctx, server, listener, opts)
 }
 

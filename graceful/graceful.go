@@ -34,7 +34,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -58,12 +57,10 @@ type Options struct {
 	// terminal, it does so anyway, if ctx is from [NotifyContext].
 	Delay time.Duration
 
-	// Logger gets the errors of Check, when they begin and end, and those of the server. If it
-	// is nil, it is slog.Default().
+	// Logger gets the errors of Check, when they begin and end, and those of the server. It is also told
+	// that Serve serves, drains and has finished. If it is nil, it is slog.Default(). The end waits for
+	// each record for a second at most.
 	Logger *slog.Logger
-
-	// Progress gets a line, for people, for each step of the end. If it is nil, nothing does.
-	Progress io.Writer
 }
 
 // errInterrupted is the cause of the end of a context that SIGINT has ended.
@@ -72,9 +69,13 @@ var errInterrupted = errors.New("interrupted")
 // NotifyContext returns a context that is done after SIGINT or SIGTERM, when parent is done, or
 // when stop is called. A second signal ends the program at once. The program calls stop when it
 // does not need the context any more: it gives the signals their usual effect again.
+//
+// Until then, a write to a pipe whose reader has gone, such as a pager or another program that gets the
+// log, is an error of the write. Otherwise it would end the program.
 func NotifyContext(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
 	ctx, end := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 1)
+	signals, broken := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		var cause error
@@ -88,7 +89,10 @@ func NotifyContext(parent context.Context) (ctx context.Context, stop context.Ca
 		signal.Stop(signals)
 		end(cause)
 	}()
-	return ctx, func() { end(nil) }
+	return ctx, func() {
+		signal.Stop(broken)
+		end(nil)
+	}
 }
 
 // Serve serves on listener until ctx is done, for another Options.Delay, and then finishes the
@@ -108,7 +112,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		o.Logger = slog.Default()
 	}
 	logger := slog.New(safeHandler{o.Logger.Handler()})
-	progress := &progress{to: o.Progress, logger: logger}
+	steps := steps{logger: logger}
 	server.ReadHeaderTimeout = cmp.Or(server.ReadHeaderTimeout, 5*time.Second)
 	server.ReadTimeout = cmp.Or(server.ReadTimeout, 15*time.Second)
 	server.WriteTimeout = cmp.Or(server.WriteTimeout, time.Minute)
@@ -131,6 +135,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		handler.ServeHTTP(w, r)
 	})
 
+	steps.log("serving", slog.String("address", listener.Addr().String()))
 	served := make(chan error, 1)
 	var panicked error // of the listener, or of a function in server
 	go func() {
@@ -157,14 +162,14 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	case <-ctx.Done():
 	}
 	if o.Delay > 0 && context.Cause(ctx) != errInterrupted {
-		progress.say("Serving for another %v, in which clients connect anew.", o.Delay)
+		steps.log("draining: clients connect anew", slog.Duration("for", o.Delay))
 		select {
 		case err := <-served:
 			return ended(err)
 		case <-time.After(o.Delay):
 		}
 	}
-	progress.say("Finishing the requests in flight.")
+	steps.log("finishing the requests in flight", slog.Duration("for", finishLimit))
 	grace, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
 	err := server.Shutdown(grace)
@@ -172,5 +177,8 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		err = errors.Join(err, server.Close())
 	}
 	ended(<-served)
+	if err == nil {
+		steps.log("finished")
+	}
 	return err
 }

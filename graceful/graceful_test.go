@@ -1,12 +1,16 @@
 package graceful
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,6 +110,16 @@ func testDelay(t *testing.T, version string) {
 	}
 }
 
+// messages returns a logger that writes messages alone, a line each.
+func messages(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key != slog.MessageKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
 func TestDelay(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -122,17 +136,18 @@ func TestDelay(t *testing.T) {
 				ctx, end := context.WithCancelCause(t.Context())
 				end(row.cause)
 				began := time.Now()
-				var progress strings.Builder
-				err := Serve(ctx, new(http.Server), pipes.Listen(), &Options{Delay: row.delay, Progress: &progress})
+				log := new(bytes.Buffer)
+				err := Serve(ctx, new(http.Server), pipes.Listen(), &Options{Delay: row.delay, Logger: messages(log)})
 				if took := time.Since(began); err != nil || took != row.want {
 					t.Errorf("it ended after %v with %v, want %v", took, err, row.want)
 				}
-				want := "Finishing the requests in flight.\n"
+				want := "msg=serving\n"
 				if row.want > 0 {
-					want = "Serving for another 10s, in which clients connect anew.\n" + want
+					want += "msg=\"draining: clients connect anew\"\n"
 				}
-				if progress.String() != want {
-					t.Errorf("it says\n%swant\n%s", &progress, want)
+				want += "msg=\"finishing the requests in flight\"\nmsg=finished\n"
+				if log.String() != want {
+					t.Errorf("the log has\n%swant\n%s", log, want)
 				}
 			})
 		})
@@ -233,5 +248,31 @@ func TestContextEndsWithoutASignal(t *testing.T) {
 		}
 		stop()
 		end()
+	}
+}
+
+// The log of a program may go to one that has ended.
+func TestBrokenPipeEndsNothing(t *testing.T) {
+	if os.Getenv("GRACEFUL_TEST_CHILD") != "" {
+		parent, end := context.WithCancel(t.Context())
+		defer end()
+		ctx, stop := NotifyContext(parent)
+		defer stop()
+		for range 2 { // the second time while it drains
+			if _, err := os.Stdout.WriteString("a line\n"); err == nil {
+				return
+			}
+			end()
+			<-ctx.Done()
+		}
+		os.Exit(7)
+	}
+	reader, writer, err := os.Pipe()
+	must.OK(t, err)
+	reader.Close()
+	child := exec.Command(os.Args[0], "-test.run=^TestBrokenPipeEndsNothing$")
+	child.Env, child.Stdout = append(os.Environ(), "GRACEFUL_TEST_CHILD=1"), writer
+	if err := child.Run(); child.ProcessState.ExitCode() != 7 {
+		t.Errorf("the program ended with %v", err)
 	}
 }

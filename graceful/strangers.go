@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -48,37 +47,28 @@ func (safeHandler) recover() {
 	}
 }
 
-// progressLimit is how long a line may take that is for people.
-const progressLimit = time.Second
+// stepLimit is how long Serve waits for the record of a step.
+const stepLimit = time.Second
 
-// progress writes Options.Progress. The end of the process does not wait for long for a writer, such as a
-// pipe that nobody reads, nor does its panic keep it from finishing the requests.
-type progress struct {
-	to     io.Writer
+// steps logs what Serve does. It does not wait for long for a logger whose records go nowhere, such as into a
+// pipe that nobody reads.
+type steps struct {
 	logger *slog.Logger
-	last   chan struct{} // closed after the line before
+	last   chan struct{} // closed after the record before
 }
 
-func (p *progress) say(format string, args ...any) {
-	if p.to == nil {
-		return
-	}
-	before, written := p.last, make(chan struct{})
-	p.last = written
+func (s *steps) log(message string, attrs ...slog.Attr) {
+	before, written := s.last, make(chan struct{})
+	s.last = written
 	go func() {
 		defer close(written)
-		defer func() {
-			if v := recover(); v != nil {
-				p.logger.Error("a line was not written", slog.Any("error", stopped("Progress", v)))
-			}
-		}()
 		if before != nil {
 			<-before
 		}
-		fmt.Fprintf(p.to, format+"\n", args...)
+		s.logger.LogAttrs(context.Background(), slog.LevelInfo, message, attrs...)
 	}()
 	select {
 	case <-written:
-	case <-time.After(progressLimit):
+	case <-time.After(stepLimit):
 	}
 }

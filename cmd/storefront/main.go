@@ -89,7 +89,7 @@ func main() {
 	}
 	server := &http.Server{Handler: demo.WithExplorer(
 		storefront.New(store), atOwnNames(*addr, explorer.HandlerWithOptions("", page)))}
-	opts := &graceful.Options{Delay: *delay, Progress: os.Stdout}
+	opts := &graceful.Options{Delay: *delay}
 	demo.TryThis(os.Stdout, listener.Addr(), page.Product)
 	if err = graceful.Serve(ctx, server, listener, opts); err != nil {
 		fail(1, err)
