@@ -235,7 +235,7 @@ func TestSignalFinishesTheRequestInFlight(t *testing.T) {
 	}{
 		{syscall.SIGINT, "1h", []string{inFlight}},
 		{syscall.SIGTERM, "0", []string{inFlight}},
-		{syscall.SIGTERM, "1ms", []string{"another 1ms", inFlight}},
+		{syscall.SIGTERM, "1ms", []string{"for=1ms", inFlight}},
 	} {
 		p := commandtest.Start(t, "-shutdown-delay", row.delay)
 		order := p.BeginOrder(t)

@@ -99,6 +99,7 @@ type Running struct {
 	Base    string   // of its URLs
 	Printed []string // its first lines, up to the one that says how to end it
 	Out     *bufio.Scanner
+	log     chan string // lines
 }
 
 // Start starts the command on a port of its own and waits until it serves.
@@ -113,10 +114,27 @@ func Start(t T, args ...string) *Running {
 func Begin(t T, args ...string) *Running {
 	t.Helper()
 	cmd := Command(t, append([]string{"-addr", "localhost:0", "-shutdown-delay", "0"}, args...)...)
-	cmd.Stderr = t.Output()
+	log := logged{t.Output(), make(chan string, 1000)}
+	cmd.Stderr = log
 	stdout := must.Get(cmd.StdoutPipe())(t)
 	must.OK(t, cmd.Start())
-	return &Running{Cmd: cmd, Out: bufio.NewScanner(stdout)}
+	return &Running{Cmd: cmd, Out: bufio.NewScanner(stdout), log: log.lines}
+}
+
+// A logged command writes its log into the output of the test, and the first lines into a channel.
+type logged struct {
+	io.Writer
+	lines chan string
+}
+
+func (l logged) Write(b []byte) (int, error) {
+	for line := range strings.Lines(string(b)) {
+		select {
+		case l.lines <- line:
+		default:
+		}
+	}
+	return l.Writer.Write(b)
 }
 
 func (p *Running) WaitUntilItServes(t T) {
@@ -133,13 +151,12 @@ func (p *Running) WaitUntilItServes(t T) {
 	}
 }
 
-// Signal signals the command and checks the lines that it prints then.
+// Signal signals the command and waits for lines of its log.
 func (p *Running) Signal(t T, sig os.Signal, lines ...string) {
 	t.Helper()
 	must.OK(t, p.Process.Signal(sig))
 	for _, line := range lines {
-		if !p.Out.Scan() || !strings.Contains(p.Out.Text(), line) {
-			t.Fatalf("it says %q, want a line with %q", p.Out.Text(), line)
+		for !strings.Contains(<-p.log, line) {
 		}
 	}
 }
