@@ -90,7 +90,7 @@ _storefront_order() {
 		_storefront_held
 		_storefront_send /v1/orders -X POST --data-binary "$body" -H 'Content-Type: application/json' \
 			-H "Idempotency-Key: $key"
-		if [[ $status == 201 ]] && _storefront_is '.id | type == "string" and . != ""'; then
+		if [[ $status == 201 ]] && _storefront_is '.id | type == "string" and . != ""' && _storefront_ordered; then
 			_storefront_write --argjson order "$answer" && jq -c . <<<"$answer"
 			exit
 		fi
@@ -210,6 +210,12 @@ _storefront_again() {
 # _storefront_is reports whether the answer is one JSON object with a property.
 _storefront_is() {
 	jq -es "length == 1 and (.[0] | type == \"object\" and ($1))" <<<"$answer" >/dev/null 2>&1
+}
+
+# _storefront_ordered reports whether the answer has the item and quantity that were sent: proxies have mixed
+# up answers.
+_storefront_ordered() {
+	jq -es '.[0].item == .[1].item and .[0].qty == .[1].qty' <<<"$answer$body" >/dev/null 2>&1
 }
 
 # _storefront_wait waits before the next try, and reports whether there is time for it.
