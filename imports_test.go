@@ -18,7 +18,7 @@ const module = "example.com/storefront"
 // can be read, tested and changed alone: they know nothing of it nor of each other.
 func TestImports(t *testing.T) {
 	suites := []string{module + "/storetest", module + "/clienttest"}
-	above := []string{"audit", "commandtest", "conformance", "demo", "exchanges", "faults"}
+	above := []string{"audit", "commandtest", "conformance", "demo", "exchanges", "faults", "trypage"}
 	for importer, imported := range moduleImports(t) {
 		name, internal := strings.CutPrefix(importer, module+"/internal/")
 		name, _, _ = strings.Cut(name, "/")

@@ -49,9 +49,9 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/explorer"
 	"example.com/storefront/graceful"
 	"example.com/storefront/internal/demo"
+	"example.com/storefront/internal/trypage"
 )
 
 func main() {
@@ -77,7 +77,7 @@ func main() {
 	if err != nil {
 		fail(2, err)
 	}
-	page := &explorer.Options{Product: product(store)}
+	page := &trypage.Options{Product: product(store)}
 	if *data == "" {
 		page.Change = changeSample(store)
 	}
@@ -88,7 +88,7 @@ func main() {
 		fail(1, err)
 	}
 	server := &http.Server{Handler: demo.WithExplorer(
-		storefront.New(store), atOwnNames(*addr, explorer.HandlerWithOptions("", page)))}
+		storefront.New(store), atOwnNames(*addr, trypage.Handler("", page)))}
 	opts := &graceful.Options{Delay: *delay}
 	demo.TryThis(os.Stdout, listener.Addr(), page.Product)
 	if err = graceful.Serve(ctx, server, listener, opts); err != nil {
@@ -102,8 +102,8 @@ func fail(status int, err error) {
 }
 
 // changeSample returns what lets the explorer change the lists.
-func changeSample(store *storefront.MemStore) func(ctx context.Context, change explorer.Change) error {
-	return func(_ context.Context, change explorer.Change) error {
+func changeSample(store *storefront.MemStore) func(ctx context.Context, change trypage.Change) error {
+	return func(_ context.Context, change trypage.Change) error {
 		var items *storefront.Collection
 		switch change.List {
 		case "users":
@@ -113,7 +113,7 @@ func changeSample(store *storefront.MemStore) func(ctx context.Context, change e
 		case "widgets":
 			items = &store.Widgets
 		default:
-			return explorer.ErrUnknownList
+			return trypage.ErrUnknownList
 		}
 		if change.Deleted {
 			items.Delete(change.ID)

@@ -15,9 +15,9 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/explorer"
 	"example.com/storefront/internal/commandtest"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/internal/trypage"
 )
 
 func TestMain(m *testing.M) {
@@ -175,8 +175,8 @@ func TestSampleIsChangedUnderItsOwnNamesOnly(t *testing.T) {
 
 // A later version of the explorer may have more lists.
 func TestSampleRefusesAListThatItDoesNotKnow(t *testing.T) {
-	err := changeSample(new(storefront.MemStore))(t.Context(), explorer.Change{List: "orders", ID: "ada"})
-	if !errors.Is(err, explorer.ErrUnknownList) {
+	err := changeSample(new(storefront.MemStore))(t.Context(), trypage.Change{List: "orders", ID: "ada"})
+	if !errors.Is(err, trypage.ErrUnknownList) {
 		t.Errorf("%v, want ErrUnknownList", err)
 	}
 }

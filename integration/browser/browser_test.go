@@ -33,8 +33,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
-	"example.com/storefront/explorer"
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/internal/trypage"
 )
 
 func TestMain(m *testing.M) {
@@ -71,7 +71,7 @@ type shop struct {
 	*httptest.Server
 	store *storefront.MemStore
 	// change is what the explorer may change the lists with.
-	change func(ctx context.Context, change explorer.Change) error
+	change func(ctx context.Context, change trypage.Change) error
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
 
@@ -105,7 +105,7 @@ func newShop(t *testing.T) *shop {
 	}
 	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{
 		"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
-	s.change = func(_ context.Context, change explorer.Change) error {
+	s.change = func(_ context.Context, change trypage.Change) error {
 		items := map[string]*storefront.Collection{
 			"users": &s.store.Users, "products": &s.store.Products, "widgets": &s.store.Widgets}[change.List]
 		if change.Deleted {
@@ -118,7 +118,7 @@ func newShop(t *testing.T) *shop {
 	service := storefront.NewWithOptions(s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.path {
-			page := explorer.HandlerWithOptions(s.base, &explorer.Options{Change: s.change})
+			page := trypage.Handler(s.base, &trypage.Options{Change: s.change})
 			page.ServeHTTP(w, r)
 			return
 		}

@@ -1,4 +1,4 @@
-package explorer_test
+package trypage_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/explorer"
+	"example.com/storefront/internal/trypage"
 )
 
 func send(h http.Handler, method, target, form string, header ...string) *httptest.ResponseRecorder {
@@ -32,7 +32,7 @@ func get(h http.Handler, path string, header ...string) *httptest.ResponseRecord
 	return send(h, "GET", path, "", header...)
 }
 
-func pageFor(base string) string { return get(explorer.Handler(base), "/").Body.String() }
+func pageFor(base string) string { return get(trypage.Handler(base, nil), "/").Body.String() }
 
 // wantProblem checks that an answer is a problem of a status.
 func wantProblem(t *testing.T, what string, w *httptest.ResponseRecorder, want int) {
@@ -49,7 +49,7 @@ func TestPageIsUnder60KiB(t *testing.T) {
 }
 
 func TestLinesOfThePageCanBeRead(t *testing.T) {
-	for _, text := range []string{*explorer.Page, *explorer.Style, *explorer.Script} {
+	for _, text := range []string{*trypage.Page, *trypage.Style, *trypage.Script} {
 		for line := range strings.Lines(text) {
 			if n := len([]rune(strings.TrimRight(line, "\r\n"))); n >= 120 {
 				t.Errorf("%d characters: %s", n, line)
@@ -75,7 +75,7 @@ func TestWithoutScriptNoButtonCanBePressed(t *testing.T) {
 func TestPageIsServedAtAnyPath(t *testing.T) {
 	want := pageFor("")
 	for _, path := range []string{"/", "/try", "/a/b/", "/index.html"} {
-		w := get(explorer.Handler(""), path)
+		w := get(trypage.Handler("", nil), path)
 		kind := w.Header().Get("Content-Type")
 		if w.Code != 200 || kind != "text/html; charset=utf-8" || w.Body.String() != want {
 			t.Errorf("%s: the answer is %d, %s, or another page", path, w.Code, kind)
@@ -94,7 +94,7 @@ func TestPageHasNoSourceButItself(t *testing.T) {
 // in the policy.
 func TestPolicyAllowsThePageAlone(t *testing.T) {
 	t.Run("LF", testPolicy)
-	for _, file := range []*string{explorer.Page, explorer.Style, explorer.Script} {
+	for _, file := range []*string{trypage.Page, trypage.Style, trypage.Script} {
 		original := *file
 		defer func() { *file = original }()
 		*file = strings.ReplaceAll(original, "\n", "\r\n")
@@ -103,7 +103,7 @@ func TestPolicyAllowsThePageAlone(t *testing.T) {
 }
 
 func testPolicy(t *testing.T) {
-	w := get(explorer.Handler(""), "/")
+	w := get(trypage.Handler("", nil), "/")
 	policy := w.Header().Get("Content-Security-Policy")
 	wants := []string{"default-src 'none'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'",
 		"frame-ancestors 'none'", "require-trusted-types-for 'script'"}
@@ -125,26 +125,26 @@ func testPolicy(t *testing.T) {
 }
 
 func TestPageIsRevalidated(t *testing.T) {
-	w := get(explorer.Handler(""), "/")
+	w := get(trypage.Handler("", nil), "/")
 	tag := w.Header().Get("Etag")
 	if got := w.Header().Get("Cache-Control"); got != "no-cache" {
 		t.Errorf("Cache-Control is %q", got)
 	}
-	if got := get(explorer.Handler(""), "/", "If-None-Match", tag); got.Code != 304 || got.Body.Len() != 0 {
+	if got := get(trypage.Handler("", nil), "/", "If-None-Match", tag); got.Code != 304 || got.Body.Len() != 0 {
 		t.Errorf("with its own tag %s, the answer is %d", tag, got.Code)
 	}
-	if got := get(explorer.Handler("/shop"), "/", "If-None-Match", tag); got.Code != 200 {
+	if got := get(trypage.Handler("/shop", nil), "/", "If-None-Match", tag); got.Code != 200 {
 		t.Errorf("with the tag of a page for another base, the answer is %d", got.Code)
 	}
 }
 
 func TestMethods(t *testing.T) {
-	w := send(explorer.Handler(""), "HEAD", "/", "")
+	w := send(trypage.Handler("", nil), "HEAD", "/", "")
 	if w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") == "" {
 		t.Errorf("HEAD: %d, %d bytes, %v", w.Code, w.Body.Len(), w.Header())
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
-		w := send(explorer.Handler(""), method, "/", "")
+		w := send(trypage.Handler("", nil), method, "/", "")
 		wantProblem(t, method, w, 405)
 		if allow := w.Header().Get("Allow"); allow != "GET, HEAD" {
 			t.Errorf("%s: Allow is %q", method, allow)
@@ -161,7 +161,7 @@ func TestBaseAndProductAreWrittenIntoThePage(t *testing.T) {
 			t.Errorf("the base %q is not in the page as %q", base, want)
 		}
 	}
-	h := explorer.HandlerWithOptions("", &explorer.Options{Product: `a"b`})
+	h := trypage.Handler("", &trypage.Options{Product: `a"b`})
 	const want = `<meta name="storefront-product" content="a&#34;b">`
 	if body := get(h, "/").Body.String(); !strings.Contains(body, want) {
 		t.Error("the product is not in the page")
@@ -179,16 +179,16 @@ func TestBaseThatIsNotAPathPanics(t *testing.T) {
 					t.Errorf("no panic for the base %q", base)
 				}
 			}()
-			explorer.Handler(base)
+			trypage.Handler(base, nil)
 		}()
 	}
 }
 
 // changes returns a page with changes that fail with err, which it records.
-func changes(err error) (page http.Handler, all *[]explorer.Change) {
-	all = new([]explorer.Change)
-	return explorer.HandlerWithOptions("", &explorer.Options{
-		Change: func(_ context.Context, change explorer.Change) error {
+func changes(err error) (page http.Handler, all *[]trypage.Change) {
+	all = new([]trypage.Change)
+	return trypage.Handler("", &trypage.Options{
+		Change: func(_ context.Context, change trypage.Change) error {
 			*all = append(*all, change)
 			return err
 		},
@@ -204,7 +204,7 @@ func TestChangeIsCalled(t *testing.T) {
 			t.Errorf("%s: the answer is %d", form, w.Code)
 		}
 	}
-	want := []explorer.Change{
+	want := []trypage.Change{
 		{List: "users", ID: "bob"}, {List: "products", ID: "teapot"},
 		{List: "widgets", ID: "a/b", Deleted: true},
 	}
@@ -241,7 +241,7 @@ func TestWrongChangeIsRefused(t *testing.T) {
 func TestFailedChange(t *testing.T) {
 	secret := errors.New("secret")
 	for err, want := range map[error]int{
-		explorer.ErrUnknownList: 400, fmt.Errorf("%w: %w", secret, explorer.ErrUnknownList): 400, secret: 500,
+		trypage.ErrUnknownList: 400, fmt.Errorf("%w: %w", secret, trypage.ErrUnknownList): 400, secret: 500,
 	} {
 		var log strings.Builder
 		before := slog.Default()

@@ -1,3 +1,0 @@
-package explorer
-
-var Page, Style, Script = &page, &style, &script

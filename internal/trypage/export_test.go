@@ -1,0 +1,3 @@
+package trypage
+
+var Page, Style, Script = &text, &style, &script

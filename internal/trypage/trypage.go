@@ -1,0 +1,157 @@
+// Package trypage is the page of package trypage, with buttons for programs that can change their lists.
+package trypage
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/internal/inline"
+)
+
+var (
+	//go:embed page.html
+	text string
+	//go:embed page.css
+	style string
+	//go:embed page.js
+	script string
+)
+
+// Options are what a program adds to the page.
+type Options struct {
+	// Product is the ID of the product that the page begins with. Empty: that of the
+	// samples, "teapot".
+	Product string
+	// Change, if it is not nil, puts an item into a list, in place of one with the same
+	// ID, or deletes it if it is there. With it, the page has buttons that change a list
+	// in the middle of a walk from page to page, and a product between two reads; so an
+	// item that is put should keep the members that it has and get something new, such as
+	// the time. It is for samples: whoever can open the page can change the lists. It is
+	// called from many goroutines at the same time.
+	//
+	// For a list that it does not know, it changes nothing and returns [ErrUnknownList],
+	// which is answered with 400. Any other error is logged to [slog.Default] and answered
+	// with 500.
+	Change func(ctx context.Context, change Change) error
+}
+
+// A Change is what a button of the page asks for.
+type Change struct {
+	// List is "users", "products" or "widgets".
+	List string
+	// ID is the ID of the item. It follows the rules of [storefront.NewResource].
+	ID string
+	// Deleted says that the item is to be deleted; otherwise it is to be put.
+	Deleted bool
+}
+
+// ErrUnknownList is what [Options].Change returns, perhaps wrapped, for a list that it
+// does not know.
+var ErrUnknownList = errors.New("explorer: unknown list")
+
+// Handler returns the page of a service at a base, as explorer.Handler does; nil options stand for none.
+// With Change, it also answers POST, which browsers can send only from pages of the same origin, see
+// [http.CrossOriginProtection]: over plain HTTP, a proxy in front must pass the Host on.
+func Handler(base string, opts *Options) http.Handler {
+	if u, err := url.Parse(base); err != nil || u.Path != base && u.EscapedPath() != base ||
+		strings.HasPrefix(base, "//") || strings.Contains(base, `\`) { // browsers take \ for /
+
+		panic("explorer: the base is not a path: " + base)
+	}
+	e := &handler{allow: "GET, HEAD"}
+	if opts == nil {
+		opts = new(Options)
+	}
+	changes := ""
+	if opts.Change != nil {
+		e.change = opts.Change
+		e.allow += ", POST"
+		changes = "yes"
+	}
+	style, script := inline.Text(style), inline.Text(script)
+	served := strings.NewReplacer(
+		"{{base}}", html.EscapeString(base), "{{product}}", html.EscapeString(opts.Product),
+		"{{changes}}", changes, "{{style}}", style, "{{script}}", script,
+	).Replace(inline.Text(text))
+	e.page = served
+	e.tag = `"` + inline.Hash(served) + `"`
+	e.policy = inline.Policy(script, style)
+	sameOrigin := http.NewCrossOriginProtection()
+	sameOrigin.SetDenyHandler(storefront.Problem{Status: http.StatusForbidden,
+		Detail: "A page of another origin may not do that."})
+	return sameOrigin.Handler(e)
+}
+
+type handler struct {
+	page   string
+	tag    string
+	policy string
+	allow  string
+	change func(ctx context.Context, change Change) error // nil: none
+}
+
+func (e *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		e.servePage(w, r)
+	case r.Method == http.MethodPost && e.change != nil:
+		e.serveChange(w, r)
+	default:
+		w.Header().Set("Allow", e.allow)
+		storefront.Problem{Status: http.StatusMethodNotAllowed,
+			Detail: "This is a page to look at: " + e.allow + "."}.ServeHTTP(w, r)
+	}
+}
+
+func (e *handler) servePage(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", e.policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Etag", e.tag)
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(e.page))
+}
+
+// serveChange answers the page's form: list, id, and op, which is put or delete.
+func (e *handler) serveChange(w http.ResponseWriter, r *http.Request) {
+	refuse := func(status int, detail string) {
+		storefront.Problem{Status: status, Detail: detail}.ServeHTTP(w, r)
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	if err := r.ParseForm(); err != nil {
+		refuse(http.StatusBadRequest, "The body is not a form of at most 16 KiB.")
+		return
+	}
+	op := r.PostFormValue("op")
+	change := Change{List: r.PostFormValue("list"), ID: r.PostFormValue("id"), Deleted: op == "delete"}
+	if !slices.Contains([]string{"users", "products", "widgets"}, change.List) ||
+		op != "put" && op != "delete" {
+		refuse(http.StatusBadRequest, "The list is users, products or widgets, and op is put or delete.")
+		return
+	}
+	if _, err := storefront.NewResource(change.ID, nil); err != nil {
+		refuse(http.StatusUnprocessableEntity,
+			"An ID has 1 to 255 bytes of UTF-8 without control characters.")
+		return
+	}
+	switch err := e.change(r.Context(), change); {
+	case errors.Is(err, ErrUnknownList):
+		refuse(http.StatusBadRequest, "This program does not change "+change.List+".")
+	case err != nil:
+		slog.ErrorContext(r.Context(), "explorer: the change failed", slog.Any("error", err))
+		refuse(http.StatusInternalServerError, "The change failed.")
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
