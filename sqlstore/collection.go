@@ -24,8 +24,8 @@ type Collection struct {
 }
 
 // Put adds resources, or replaces those with the same IDs. If an ID is given
-// twice, the last resource counts. Up to 400 resources of 512 KiB in all are one transaction (on Vitess,
-// those of each shard); more are put so many at a time, in order of ID. If Put returns an error, some may
+// twice, the last resource counts. A few are one transaction (on Vitess, those of each shard), at present up
+// to 400 of 512 KiB in all; more are put so many at a time, in order of ID. If Put returns an error, some may
 // have been put, and putting all again is safe. If one of them is the zero Resource, Put returns an error
 // and puts none.
 func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) error {
@@ -75,8 +75,8 @@ func change[T any](ctx context.Context, s *Store, batch []T, id func(T) string,
 	})
 }
 
-// Delete deletes the resources with these IDs, if they are there. Up to 400 are
-// one transaction (on Vitess, those of each shard); more are deleted 400 at a time. If Delete returns an
+// Delete deletes the resources with these IDs, if they are there. A few are one transaction (on Vitess,
+// those of each shard), at present up to 400; more are deleted so many at a time. If Delete returns an
 // error, some may have been deleted, and deleting all again is safe.
 func (c Collection) Delete(ctx context.Context, ids ...string) error {
 	for batch := range slices.Chunk(ids, rowsPerStatement) {

@@ -32,11 +32,11 @@
 // setting. If any other setting would break a promise, or the tables lack a constraint on which one rests,
 // the first call returns an error that names it. Orders look again every 15 seconds.
 //
-// Orders that arrive while others are being committed are committed together, up to 64 at
-// a time, in four commits at once; in SQLite, in one. An order that arrives alone goes at once.
+// Orders that arrive while others are being committed are committed together: at present up to 64
+// at a time, in four commits at once; in SQLite, in one. An order that arrives alone goes at once.
 // An order that cannot be committed fails alone, and a caller who leaves cancels nobody else's
-// order. When a commit has taken a quarter of Options.Timeout, the store tries its orders one by
-// one, and begins the next commit without waiting for this one; in SQLite, it commits the orders
+// order. When a commit takes long, at present a quarter of Options.Timeout, the store tries its orders
+// one by one, and begins the next commit without waiting for this one; in SQLite, it commits the orders
 // inserted so far, and the others wait for the next commit. The driver gets a ctx without the
 // values of any caller for the statements of a shared commit. Calls of one process with the same
 // key share one try: when one of them has created the order, the others return it, or

@@ -65,9 +65,9 @@ type Options struct {
 	//
 	// In SQLite, Accept should be quick: there is one writer at a time, so that all other
 	// orders wait. If several orders share the commit there, the ctx of Accept is not done
-	// when CreateOrder's ctx is cancelled. But it is done when the commit has taken a quarter
-	// of Timeout, or half of the time that another of its orders had left; Accept is then
-	// called again, in a commit of its own.
+	// when CreateOrder's ctx is cancelled. But it is done when the commit takes long, at present
+	// a quarter of Timeout, or half of the time that another of its orders had left; Accept is
+	// then called again, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
 
 	// Logger gets a line when Migrate has made the tables of a new shop, and when the driver has

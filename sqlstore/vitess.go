@@ -38,8 +38,8 @@ const fresh = `SELECT /*vt+ CONSOLIDATOR=disabled */ `
 // placeSize is how many bytes of a key's hash are the place of its order.
 const placeSize = 8
 
-// Place returns the place of the order of a key: the first bytes of key_hash, by which Vitess chooses the
-// order's shard. What [Options].Accept reads and writes there must be in the same shard, in rows that are
+// Place returns the place of the order of a key, by which Vitess chooses the order's shard. It is the same in
+// every version. What [Options].Accept reads and writes there must be in the same shard, in rows that are
 // placed by Place, or by its first byte or bits, with the same vindex.
 func Place(key storefront.IdempotencyKey) [8]byte {
 	hash := keyHash(key.Scope, key.Value)
