@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -139,12 +140,16 @@ func (d *Draft) MarshalJSON() ([]byte, error) {
 	return json.Marshal(draftJSON{d.key, d.item, d.qty, d.made.UTC(), d.begun.UTC()})
 }
 
-// UnmarshalJSON reads what [Draft.MarshalJSON] returned.
+// UnmarshalJSON reads what [Draft.MarshalJSON] returned. What a later version has added is an error, as it
+// would be lost: go on with that version.
 func (d *Draft) UnmarshalJSON(data []byte) error {
 	var kept draftJSON
 	_, _, err := ijson.Parse(data) // which is no other text to another program
 	if err == nil {
-		err = json.Unmarshal(data, &kept)
+		// A member of a later version belongs to the order: without it, another one would be sent.
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&kept)
 	}
 	if err != nil {
 		return fmt.Errorf("client: not a draft: %w", err)

@@ -337,7 +337,8 @@ func TestDraftText(t *testing.T) {
 	for _, wrong := range []string{``, `null`, `{}`, `[]`, `{"item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
 		`{"key":"k","item":"teapot","qty":2}`, `{"key":"a b","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
 		`{"key":"a,b","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
-		`{"key":"k","item":"teapot","qty":2.5,"made":"2026-11-20T20:52:11Z"}`} {
+		`{"key":"k","item":"teapot","qty":2.5,"made":"2026-11-20T20:52:11Z"}`,
+		`{"key":"k","item":"teapot","qty":2,"note":"a later version's","made":"2026-11-20T20:52:11Z"}`} {
 		if err := new(client.Draft).UnmarshalText([]byte(wrong)); err == nil {
 			t.Errorf("%s is a draft", wrong)
 		}
