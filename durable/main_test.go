@@ -325,7 +325,7 @@ func TestSignalEndsTheWaitForADatabase(t *testing.T) {
 func TestTermIsUnreadyAndServesOn(t *testing.T) {
 	p := commandtest.Start(t, "-shutdown-delay", "1h")
 	waitForReadyz(t, p, 200)
-	p.Signal(t, syscall.SIGTERM, "another 1h0m0s")
+	p.Signal(t, syscall.SIGTERM, "for=1h0m0s")
 	http.DefaultClient.CloseIdleConnections() // it takes new connections, too
 	wantAt(t, p, "/readyz", 503, "not ready: it is about to end\n")
 	wantAt(t, p, "/livez", 200, "ok\n")
