@@ -58,8 +58,8 @@ type Options struct {
 	Delay time.Duration
 
 	// Logger gets the errors of Check, when they begin and end, and those of the server. It is also told
-	// that Serve serves, drains and has finished. If it is nil, it is slog.Default(). The end waits for
-	// each record for a second at most.
+	// that Serve serves, drains and has finished, and Serve waits for a second at most for each of these
+	// records. If it is nil, it is slog.Default().
 	Logger *slog.Logger
 }
 
