@@ -46,7 +46,7 @@ func moduleImports(t *testing.T) map[string][]string {
 			return err
 		}
 		if entry.IsDir() {
-			if base := entry.Name(); slices.Contains([]string{"durable", "integration", "testdata"}, name) ||
+			if base := entry.Name(); slices.Contains([]string{"shopdb", "integration", "testdata"}, name) ||
 				base == "testdata" || base != "." && (base[0] == '.' || base[0] == '_') {
 				return fs.SkipDir
 			}

@@ -5,7 +5,7 @@
 //	engines     sqlstore on each database
 //	commits     orders that share a commit, and what Accept and others do in it
 //	tables      the tables of sqlstore: migration, indexes, schemas, settings
-//	examples    the examples of durable
+//	examples    the examples of shopdb
 //	faults      processes and networks that fail under orders
 //	overload    databases that are busy, stand still or are full
 //	releases    what each release has promised, and replicas of several on one database

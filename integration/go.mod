@@ -5,12 +5,12 @@ go 1.26.0
 // Until example.com/storefront has a home; see its README.
 replace (
 	example.com/storefront => ../
-	example.com/storefront/durable => ../durable
+	example.com/storefront/shopdb => ../shopdb
 )
 
 require (
 	example.com/storefront v0.0.0
-	example.com/storefront/durable v0.0.0
+	example.com/storefront/shopdb v0.0.0
 	github.com/XSAM/otelsql v0.44.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0

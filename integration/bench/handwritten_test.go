@@ -148,7 +148,7 @@ func sender(b *testing.B, h http.Handler, callers int) func(caller int) error {
 	}
 }
 
-// servingPool returns a pool of connections as durable has it.
+// servingPool returns a pool of connections as storefrontd has it.
 func servingPool(b *testing.B, d *testdb.DB) *sql.DB {
 	b.Helper()
 	connections := 20

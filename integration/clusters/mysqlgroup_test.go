@@ -159,7 +159,7 @@ func TestMySQLMemberKills(t *testing.T) {
 	g := dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary)
 	hosts := g.Hosts()
 	for range hosts {
-		r := faulttest.StartReplicas(t, process.Durable, 1, "mysql://shop@"+strings.Join(hosts, ",")+"/shop?group_replication_consistency='BEFORE'")[0]
+		r := faulttest.StartReplicas(t, process.Storefrontd, 1, "mysql://shop@"+strings.Join(hosts, ",")+"/shop?group_replication_consistency='BEFORE'")[0]
 		f.Use(append(f.Replicas, r)...)
 		hosts = append(hosts[1:], hosts[0])
 	}

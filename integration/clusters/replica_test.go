@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/shopdb"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/sqlstore"
 )
 

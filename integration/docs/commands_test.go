@@ -28,12 +28,12 @@ type trial func(t *testing.T, command string)
 // trials has the commands of blocks of sh and of the text, but for those that only
 // read (see isReading). A command that is not here is not run: it may do anything.
 var trials = map[string]trial{
-	"go run ./cmd/storefront": serving(process.Storefront),
-	"go run ./durable":        serving(process.Durable),
-	".ci/run":                 instead("bash -n .ci/run"),
+	"go run ./cmd/storefront":         serving(process.Storefront),
+	"go run ./shopdb/cmd/storefrontd": serving(process.Storefrontd),
+	".ci/run":                         instead("bash -n .ci/run"),
 
 	"go test ./...": elsewhere,
-	"go test ./... ./durable/... ./integration/...":                                            elsewhere,
+	"go test ./... ./shopdb/... ./integration/...":                                             elsewhere,
 	"go run ./cmd/storefront -faults 7 -- python3 integration/clients/testdata/runners/run.py": elsewhere,
 	"go test -list '^Fuzz' .":                                                  elsewhere,
 	"go test -run '^$' -fuzz '^FuzzCursor$' -fuzztime 2m .":                    elsewhere,
@@ -42,13 +42,13 @@ var trials = map[string]trial{
 	"timeout 8h integration/soak/run":                                          instead("bash -n integration/soak/run"),
 	"go mod init example.org/shop":                                             elsewhere,
 	"go build -o shop ./cmd/storefront":                                        instead(`go build -o /dev/null ./cmd/storefront`),
-	"go build -o shop ./durable":                                               instead(`go build -o /dev/null ./durable`),
+	"go build -o shop ./shopdb/cmd/storefrontd":                                instead(`go build -o /dev/null ./shopdb/cmd/storefrontd`),
 
 	`(umask 077; sqlite3 'file:/var/lib/shop/shop.db?mode=rw' ` +
 		`"VACUUM INTO '/var/backups/shop-$(date +%s).db'")`: backingUp,
 
-	"go mod edit -replace=example.com/storefront=../storefront":                 elsewhere,
-	"go mod edit -replace=example.com/storefront/durable=../storefront/durable": elsewhere,
+	"go mod edit -replace=example.com/storefront=../storefront":               elsewhere,
+	"go mod edit -replace=example.com/storefront/shopdb=../storefront/shopdb": elsewhere,
 
 	`git clone "$REPOSITORY" ../storefront`: instead(`git clone --quiet --no-checkout . "$dir/storefront"`),
 	"go mod tidy":                           elsewhere,
@@ -221,7 +221,7 @@ func startService(t *testing.T, binary func() (string, error), args ...string) s
 	name := must.Get(binary())(t)
 	dir := process.Folder(t)
 	cmd := exec.Command(name, append(args, "-addr", "localhost:0")...)
-	cmd.Dir = dir // where durable makes storefront.db
+	cmd.Dir = dir // where storefrontd makes storefront.db
 	out := must.Get(os.Create(filepath.Join(dir, "stdout")))(t)
 	defer out.Close()
 	cmd.Stdout = out

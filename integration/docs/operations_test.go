@@ -165,7 +165,7 @@ func TestDocumentedVersionOfTheTables(t *testing.T) {
 	})
 }
 
-// backingUp tries a command that copies the SQLite file of durable: the copy is for its owner alone, and would
+// backingUp tries a command that copies the SQLite file of storefrontd: the copy is for its owner alone, and would
 // not be without the umask. It replaces no copy, and makes no file where there is no database.
 func backingUp(t *testing.T, command string) {
 	need.Programs(t, need.Tools, "sqlite3")

@@ -149,7 +149,7 @@ func buildDocumented(t *testing.T, commands []string, program string) func(drain
 	root := must.Get(filepath.Abs(repository))(t)
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "shop")
-	sums, err := os.ReadFile(filepath.Join(root, "durable", "go.sum"))
+	sums, err := os.ReadFile(filepath.Join(root, "shopdb", "go.sum"))
 	must.OK(t, errors.Join(err,
 		os.Symlink(root, filepath.Join(dir, "storefront")),
 		os.Mkdir(folder, 0o700),

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/metrics"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/metrics"
 	"example.com/storefront/sqlstore"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/client"
-	"example.com/storefront/durable/examples/drafts"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/examples/drafts"
 )
 
 // TestDraftsInATransaction keeps drafts, some of them in transactions that are rolled back, and

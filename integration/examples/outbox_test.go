@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/examples/outbox"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/examples/outbox"
 	"example.com/storefront/sqlstore"
 )
 

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/examples/owntables"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/examples/owntables"
 )
 
 // A store that embeds sqlstore's and reads tables of the program's keeps the contract of what it reads.

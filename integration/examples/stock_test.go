@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/examples/outbox"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/shopdb/examples/outbox"
 )
 
 const (

@@ -201,22 +201,22 @@ func (s *shop) link(protocol netfault.Protocol, server string) string {
 	return p.Addr()
 }
 
-// Each is durable with a clock that is off by more than a day.
+// Each is storefrontd with a clock that is off by more than a day.
 var (
-	behind = durableOff("durable-behind", -30*time.Hour)
-	ahead  = durableOff("durable-ahead", 30*time.Hour)
+	behind = storefrontdOff("storefrontd-behind", -30*time.Hour)
+	ahead  = storefrontdOff("storefrontd-ahead", 30*time.Hour)
 )
 
-// durableOff returns a function that builds durable when it is called for the first time.
-func durableOff(name string, off time.Duration) func() (string, error) {
+// storefrontdOff returns a function that builds storefrontd when it is called for the first time.
+func storefrontdOff(name string, off time.Duration) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		binary, err := process.Path(name)
 		if err != nil {
 			return "", err
 		}
-		return binary, process.GoBuildChanged(binary, "durable",
+		return binary, process.GoBuildChanged(binary, "shopdb/cmd/storefrontd",
 			process.Change{File: "orders.go", Old: "= now.UTC()", New: fmt.Sprintf("= now.Add(%d).UTC()", off)},
-			process.Change{File: "durable/shopdb/shopdb.go", Old: "time.Now().Add(-storefront", New: fmt.Sprintf("time.Now().Add(%d-storefront", off)},
+			process.Change{File: "shopdb/shopdb.go", Old: "time.Now().Add(-storefront", New: fmt.Sprintf("time.Now().Add(%d-storefront", off)},
 		)
 	})
 }
@@ -226,10 +226,10 @@ func (s *shop) start(url string) {
 	s.t.Helper()
 	s.Start(2, url)
 	clock := []struct {
-		name    string
-		durable func() (string, error)
+		name        string
+		storefrontd func() (string, error)
 	}{{"clock behind", behind}, {"clock ahead", ahead}}[s.Rand.IntN(2)]
-	binary := must.Get(clock.durable())(s.t)
+	binary := must.Get(clock.storefrontd())(s.t)
 	wrong := faulttest.NewReplica(s.t, binary, url)
 	wrong.Start()
 	wrong.WaitUntilServing()

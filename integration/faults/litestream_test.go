@@ -49,6 +49,6 @@ func TestLitestream(t *testing.T) {
 	f.Replicas[0].Process.Kill()
 	litestream.Kill()
 	f.Kills["machine"]++
-	f.Use(faulttest.StartReplicas(t, process.Durable, 1, restored)...)
+	f.Use(faulttest.StartReplicas(t, process.Storefrontd, 1, restored)...)
 	f.Check(open)
 }

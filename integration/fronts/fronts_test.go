@@ -202,7 +202,7 @@ func TestCGI(t *testing.T) {
 	}
 }
 
-// The metrics of durable tell how many orders there are.
+// The metrics of storefrontd tell how many orders there are.
 func testMetricsStayInside(t *testing.T, f *front) {
 	t.Run("the metrics stay inside", func(t *testing.T) {
 		s := f.open(t, nil)

@@ -85,12 +85,12 @@ func holdSnapshot(t *testing.T, file string) (end func()) {
 	}
 }
 
-// A durable that starts on a full disk waits for room: its supervisor starts no process anew that has ended
+// A storefrontd that starts on a full disk waits for room: its supervisor starts no process anew that has ended
 // with status 2.
 func TestStartOnAFullDisk(t *testing.T) {
 	dir := smalldisk.FolderOf(t, 8<<20)
 	file := filepath.Join(dir, "shop.db")
-	r := faulttest.StartReplicas(t, process.Durable, 1, file)[0]
+	r := faulttest.StartReplicas(t, process.Storefrontd, 1, file)[0]
 	r.End()
 	freeDisk := smalldisk.Fill(t, dir, 8<<20)
 	r.Start()

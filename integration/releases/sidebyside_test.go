@@ -52,7 +52,7 @@ func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) 
 func TestAReleaseWithOtherTablesIsRefused(t *testing.T) {
 	later := laterRelease(t, 4, 4)
 	onDatabases(t, func(t *testing.T, d *testdb.DB, urls ...string) {
-		this := faulttest.StartReplicas(t, process.Durable, 1, urls[0])[0]
+		this := faulttest.StartReplicas(t, process.Storefrontd, 1, urls[0])[0]
 		this.End()
 		other := faulttest.NewReplica(t, later, urls[0])
 		start(other)()
@@ -156,14 +156,14 @@ func (e *exchange) run(before []*faulttest.Replica, steps []step, after []*fault
 	}
 }
 
-// thisRelease builds durable as it is, and returns its file.
+// thisRelease builds storefrontd as it is, and returns its file.
 func thisRelease(t *testing.T) string {
 	t.Helper()
-	binary := must.Get(process.Durable())(t)
+	binary := must.Get(process.Storefrontd())(t)
 	return binary
 }
 
-// laterRelease builds durable as of a release whose tables have a version and a column
+// laterRelease builds storefrontd as of a release whose tables have a version and a column
 // more, which its statements do not name, and returns its file.
 func laterRelease(t *testing.T, version, oldest int) string {
 	t.Helper()
@@ -173,7 +173,7 @@ func laterRelease(t *testing.T, version, oldest int) string {
 		added    = "`ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,\n"
 	)
 	binary := filepath.Join(process.Folder(t), "later")
-	err := process.GoBuildChanged(binary, "durable", []process.Change{
+	err := process.GoBuildChanged(binary, "shopdb/cmd/storefrontd", []process.Change{
 		{File: "sqlstore/migrate.go", Old: "schemaVersion = 3", New: "schemaVersion = " + strconv.Itoa(version)},
 		{File: "sqlstore/migrate.go", Old: "schemaOldest = 2", New: "schemaOldest = " + strconv.Itoa(oldest)},
 		{File: "sqlstore/sqlite.go", Old: "changed: 2", New: "changed: " + strconv.Itoa(version)},
@@ -190,7 +190,7 @@ func laterRelease(t *testing.T, version, oldest int) string {
 }
 
 // onDatabases runs test on a database without tables of each kind, with the name or URL that
-// durable takes for it.
+// storefrontd takes for it.
 func onDatabases(t *testing.T, test func(t *testing.T, d *testdb.DB, urls ...string)) {
 	t.Run("SQLite", func(t *testing.T) {
 		file := filepath.Join(process.Folder(t), "shop.db")

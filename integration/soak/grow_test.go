@@ -22,12 +22,12 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-var during = flag.Duration("for", time.Minute, "`time` for which orders are sent to durable")
+var during = flag.Duration("for", time.Minute, "`time` for which orders are sent to storefrontd")
 
-// TestDurableDoesNotGrow sends durable orders and reads at a constant rate, on the database that
+// TestStorefrontdDoesNotGrow sends storefrontd orders and reads at a constant rate, on the database that
 // the seed chooses. In the last quarter of the time, its memory, goroutines and open files, by its own metrics, are as
 // many as in the second, and every acknowledged order is there once.
-func TestDurableDoesNotGrow(t *testing.T) {
+func TestStorefrontdDoesNotGrow(t *testing.T) {
 	long.Test(t)
 	const perSecond = 200 // orders, and as many reads
 	var driver, url, dsn string

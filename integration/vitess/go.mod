@@ -5,13 +5,13 @@ go 1.26.0
 // Until example.com/storefront has a home; see its README.
 replace (
 	example.com/storefront => ../../
-	example.com/storefront/durable => ../../durable
+	example.com/storefront/shopdb => ../../shopdb
 	example.com/storefront/integration => ../
 )
 
 require (
 	example.com/storefront v0.0.0
-	example.com/storefront/durable v0.0.0
+	example.com/storefront/shopdb v0.0.0
 	example.com/storefront/integration v0.0.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/go-cmp v0.7.0
@@ -49,7 +49,7 @@ require (
 
 // What the tests run.
 tool (
-	example.com/storefront/durable
-	example.com/storefront/durable/examples/outbox
-	example.com/storefront/durable/examples/stock
+	example.com/storefront/shopdb
+	example.com/storefront/shopdb/examples/outbox
+	example.com/storefront/shopdb/examples/stock
 )

@@ -36,14 +36,14 @@ func TestMoveTables(t *testing.T) {
 			storefront.MustResource(fmt.Sprint("widget ", i), map[string]int{"number": i}))
 	}
 	must.OK(t, plain.OpenWith(t, nil).Widgets.Put(t.Context(), widgets...))
-	durable := must.Get(process.Durable())(t)
+	storefrontd := must.Get(process.Storefrontd())(t)
 	var before, after []*faulttest.Replica
 	for range 2 {
-		before = append(before, faulttest.NewReplica(t, durable, "mysql://shop@"+server.Addr()+"/shop"))
+		before = append(before, faulttest.NewReplica(t, storefrontd, "mysql://shop@"+server.Addr()+"/shop"))
 	}
 	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 1, Gates: 2})
 	for range 2 {
-		after = append(after, faulttest.NewReplica(t, durable, c.URL()))
+		after = append(after, faulttest.NewReplica(t, storefrontd, c.URL()))
 	}
 	f.Use(slices.Concat(before, after)...)
 	start := func(r *faulttest.Replica) {

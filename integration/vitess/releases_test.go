@@ -21,9 +21,9 @@ func TestReleasesSideBySide(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 1, Gates: 2})
 	c.ApplyVSchema(t, vschema)
 	gate := testdb.Open(t, "mysql", c.Gates[0].DSN())
-	durable := must.Get(process.Durable())(t)
-	first := faulttest.NewReplica(t, durable, c.URL())
-	second := faulttest.NewReplica(t, durable, c.URL())
+	storefrontd := must.Get(process.Storefrontd())(t)
+	first := faulttest.NewReplica(t, storefrontd, c.URL())
+	second := faulttest.NewReplica(t, storefrontd, c.URL())
 	later := faulttest.NewReplica(t, laterRelease(t), c.URL())
 	start := func(r *faulttest.Replica, versions ...string) func() {
 		return func() {
@@ -57,13 +57,13 @@ func TestReleasesSideBySide(t *testing.T) {
 	check(t, f, c)
 }
 
-// laterRelease builds durable as of a release whose tables have one more version and column, which its
+// laterRelease builds storefrontd as of a release whose tables have one more version and column, which its
 // statements do not name, and returns its file.
 func laterRelease(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(process.Folder(t), "later")
 	const nothing = "upgrade(context.Context, *Store) error { return nil }"
-	must.OK(t, process.GoBuildChanged(binary, "durable",
+	must.OK(t, process.GoBuildChanged(binary, "shopdb/cmd/storefrontd",
 		process.Change{File: "sqlstore/migrate.go", Old: "schemaVersion = 3", New: "schemaVersion = 4"},
 		process.Change{File: "sqlstore/vitess.go", Old: "func (e *vitess) " + nothing, New: `
 func (e *vitess) upgrade(ctx context.Context, s *Store) error {

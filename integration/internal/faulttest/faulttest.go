@@ -1,4 +1,4 @@
-// Package faulttest creates orders through replicas of durable while a test has things
+// Package faulttest creates orders through replicas of storefrontd while a test has things
 // fail, and then accounts for every order.
 package faulttest
 
@@ -23,7 +23,7 @@ import (
 
 const clients = 16
 
-// A Test creates orders through replicas of the command durable while a
+// A Test creates orders through replicas of the command storefrontd while a
 // test makes them, or what they depend on, fail, and then accounts for every order.
 //
 // A test that fails things when enough orders are acknowledged calls Start, Run and
@@ -57,7 +57,7 @@ func New(t *testing.T) *Test {
 // Start starts replicas on a database and waits until they serve.
 func (f *Test) Start(replicas int, db string) {
 	f.t.Helper()
-	f.Use(StartReplicas(f.t, process.Durable, replicas, db)...)
+	f.Use(StartReplicas(f.t, process.Storefrontd, replicas, db)...)
 }
 
 // Use has the clients ask these replicas. It is not for while they create orders.

@@ -61,7 +61,7 @@ type Replica struct {
 	Process *process.Process
 
 	// Supervised says that a service manager starts it again when it has given up waiting for
-	// its database, as durable does after 30 seconds.
+	// its database, as storefrontd does after 30 seconds.
 	Supervised bool
 }
 

@@ -15,9 +15,9 @@ import (
 
 // Commands of the repository, each a function that returns the name of its binary.
 var (
-	Durable    = binaryOf("durable")
-	Stock      = binaryOf("durable/examples/stock")
-	Storefront = binaryOf("cmd/storefront")
+	Storefrontd = binaryOf("shopdb/cmd/storefrontd")
+	Stock       = binaryOf("shopdb/examples/stock")
+	Storefront  = binaryOf("cmd/storefront")
 )
 
 // binaryOf returns a function that builds a command when it is called for the first time.

@@ -1,7 +1,7 @@
 // Package testdb runs a test on each of the databases that sqlstore is for, and has the
 // stores that tests open on them.
 //
-// The drivers are chosen for programs like durable. pgx is the one
+// The drivers are chosen for programs like storefrontd. pgx is the one
 // for PostgreSQL that is developed further, and it notices at once when a context
 // is done. go-sql-driver/mysql, for MySQL and MariaDB, does so, too, except in Commit
 // and Rollback. For SQLite, modernc.org/sqlite needs no C compiler and builds from an

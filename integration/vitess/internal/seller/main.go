@@ -10,9 +10,9 @@ import (
 	"net/http"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/shopdb"
 	"example.com/storefront/graceful"
 	"example.com/storefront/integration/vitess/internal/stock"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/sqlstore"
 )
 

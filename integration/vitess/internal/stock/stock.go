@@ -1,4 +1,4 @@
-// Package stock sells what is in stock, as durable/examples/stock does, in a keyspace of several shards.
+// Package stock sells what is in stock, as shopdb/examples/stock does, in a keyspace of several shards.
 package stock
 
 import (

@@ -1,4 +1,4 @@
-package main
+package shopdb
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 )
 
 // What the tests try is what users get. In the workspace, another module may require a later version of
-// one that durable imports. And modernc.org/sqlite wants the libc of its own go.mod exactly.
+// one that shopdb imports. And modernc.org/sqlite wants the libc of its own go.mod exactly.
 func TestVersionsAreThoseThatUsersGet(t *testing.T) {
 	goList := func(format string, paths ...string) []string {
 		args := append([]string{"list", "-m", "-f", format}, paths...)

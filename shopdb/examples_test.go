@@ -1,4 +1,4 @@
-package main
+package shopdb
 
 import (
 	"os"
@@ -27,7 +27,7 @@ func TestExamplesBuildAloneWhereTheyAreCopied(t *testing.T) {
 			}
 			for _, args := range [][]string{
 				{"mod", "edit", "-module=example.org/copy", "-replace=example.com/storefront=" + filepath.Dir(here),
-					"-require=example.com/storefront/durable@v0.0.0", "-replace=example.com/storefront/durable=" + here},
+					"-require=example.com/storefront/shopdb@v0.0.0", "-replace=example.com/storefront/shopdb=" + here},
 				{"build", "-o", os.DevNull, "."},
 			} {
 				cmd := exec.CommandContext(t.Context(), "go", args...)

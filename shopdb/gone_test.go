@@ -212,8 +212,8 @@ func TestFileSystemThatBecomesReadOnly(t *testing.T) {
 func TestSecondLibraryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
-	mod, err := os.ReadFile("../go.mod")
-	sum, sumErr := os.ReadFile("../go.sum")
+	mod, err := os.ReadFile("go.mod")
+	sum, sumErr := os.ReadFile("go.sum")
 	must.OK(t, errors.Join(err, sumErr, os.Mkdir(filepath.Join(dir, "other"), 0o700)))
 	write("go.sum", string(sum))
 	write("go.mod", string(mod)+"\nrequire github.com/mattn/go-sqlite3 v1.0.0\n"+
@@ -226,7 +226,7 @@ import (
 	"fmt"
 	"os"
 
-	"example.com/storefront/durable/shopdb"
+	"example.com/storefront/shopdb"
 	_ "github.com/mattn/go-sqlite3"
 )
 

@@ -54,7 +54,7 @@ func TestKubernetesProbes(t *testing.T) {
 	pod := deployment.Spec.Template.Spec
 	shop := pod.Containers[0]
 
-	delay := must.Get(time.ParseDuration(durableFlags(t)["shutdown-delay"]))(t)
+	delay := must.Get(time.ParseDuration(storefrontdFlags(t)["shutdown-delay"]))(t)
 	const inFlight, waitForDatabase, check = time.Minute, 30 * time.Second, 2 * time.Second
 	for what, d := range map[string]struct{ got, more time.Duration }{
 		"terminationGracePeriodSeconds": {seconds(pod.TerminationGracePeriodSeconds), delay + inFlight},
@@ -73,7 +73,7 @@ func TestKubernetesProbes(t *testing.T) {
 		t.Fatalf("the arguments are %q, want a database and the port %d", shop.Args, shop.Ports[0].ContainerPort)
 	}
 	shop.Args[db] = "shop.db" // in the folder of the service
-	url := startService(t, process.Durable, shop.Args...)
+	url := startService(t, process.Storefrontd, shop.Args...)
 	for _, probe := range []kubernetesProbe{shop.StartupProbe, shop.LivenessProbe, shop.ReadinessProbe} {
 		// On a busy machine, what /readyz checks may take too long.
 		process.WaitFor(t, probe.HTTPGet.Path+" is answered", 5*time.Minute, nil, func() error {
@@ -96,7 +96,7 @@ func TestKubernetesProbes(t *testing.T) {
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// TestDocumentedFlags has the table of docs/operations.md name each flag of durable.
+// TestDocumentedFlags has the table of docs/operations.md name each flag of storefrontd.
 func TestDocumentedFlags(t *testing.T) {
 	text := must.Get(os.ReadFile(filepath.Join(repository, "docs", "operations.md")))(t)
 	documented := make(map[string]string)
@@ -104,15 +104,15 @@ func TestDocumentedFlags(t *testing.T) {
 	for _, found := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[found[1]] = found[2]
 	}
-	if flags := durableFlags(t); !maps.Equal(documented, flags) {
-		t.Errorf("docs/operations.md has the flags and defaults %v, durable %v", documented, flags)
+	if flags := storefrontdFlags(t); !maps.Equal(documented, flags) {
+		t.Errorf("docs/operations.md has the flags and defaults %v, storefrontd %v", documented, flags)
 	}
 }
 
-// durableFlags returns the flags of durable and their defaults.
-func durableFlags(t *testing.T) map[string]string {
+// storefrontdFlags returns the flags of storefrontd and their defaults.
+func storefrontdFlags(t *testing.T) map[string]string {
 	t.Helper()
-	binary := must.Get(process.Durable())(t)
+	binary := must.Get(process.Storefrontd())(t)
 	usage, _ := exec.Command(binary, "-h").CombinedOutput()
 	flags := make(map[string]string)
 	described := regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`)

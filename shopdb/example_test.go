@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/shopdb"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/sqlstore"
 )
 

@@ -7,7 +7,7 @@
 //	stock [-addr host:port] [-db file|url]
 //
 // The database is a SQLite file, or a URL of servers of PostgreSQL, MySQL or MariaDB, as for
-// durable. Any number of stocks may share it. It needs these tables, the second as in the
+// storefrontd. Any number of stocks may share it. It needs these tables, the second as in the
 // example outbox, which publishes the events:
 //
 //	CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL);
@@ -25,7 +25,7 @@ import (
 	"strings"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/shopdb"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/sqlstore"
 )
 

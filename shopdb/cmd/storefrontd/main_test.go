@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/storefront/durable/shopdb"
 	"example.com/storefront/internal/commandtest"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/sqlstore"
 )
 

@@ -1,4 +1,4 @@
-module example.com/storefront/durable
+module example.com/storefront/shopdb
 
 go 1.26.0
 

@@ -1,25 +1,25 @@
-// Command durable serves a shop from a database: a SQLite file, PostgreSQL, or MySQL
+// Command storefrontd serves a shop from a database: a SQLite file, PostgreSQL, or MySQL
 // or MariaDB. It is cmd/storefront with a store that keeps the orders. The package shopdb
 // beside it opens the database; docs/operations.md of the repository says how to run it.
 //
 // Usage:
 //
-//	durable [-addr host:port] [-data shop.json] [-db file|url] [-must-exist]
+//	storefrontd [-addr host:port] [-data shop.json] [-db file|url] [-must-exist]
 //		[-metrics-addr host:port] [-shutdown-delay duration]
 //
-// The database is a SQLite file, or a URL of one or several servers, of which durable uses the
+// The database is a SQLite file, or a URL of one or several servers, of which storefrontd uses the
 // one that takes orders:
 //
-//	durable -db shop.db
-//	durable -db postgres://shop@db1,db2/shop
-//	durable -db mysql://shop@db1,db2:3307,db3/shop
+//	storefrontd -db shop.db
+//	storefrontd -db postgres://shop@db1,db2/shop
+//	storefrontd -db mysql://shop@db1,db2:3307,db3/shop
 //
-// The package shopdb says where a password goes, what is asked of each server, and what durable
-// does for a SQLite file and its disk. Any number of durables may share a database. They may
+// The package shopdb says where a password goes, what is asked of each server, and what storefrontd
+// does for a SQLite file and its disk. Any number of storefrontds may share a database. They may
 // also share a SQLite file, on one machine.
 //
 // A SQLite file that is not there is made, and a warning says where, and so are tables that are
-// not there. With -must-exist, nothing is made, and durable ends: set it once a shop has orders. A
+// not there. With -must-exist, nothing is made, and storefrontd ends: set it once a shop has orders. A
 // start without the disk of the file, or in another folder, would else begin a new shop, in which
 // the keys of the old one create new orders.
 //
@@ -53,7 +53,7 @@
 //
 // On SIGTERM, /readyz is 503 for the time of -shutdown-delay, 10 seconds unless it is
 // set, while everything is served as before, but each answer closes its connection. Only then
-// durable stops listening, so a balancer that asks often enough sends it no request that would
+// storefrontd stops listening, so a balancer that asks often enough sends it no request that would
 // be refused, and a client that sends anything in that time has no connection that would break.
 // On SIGINT, as from a terminal, it does not wait.
 package main
@@ -77,11 +77,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"example.com/storefront"
-	"example.com/storefront/durable/metrics"
-	"example.com/storefront/durable/shopdb"
 	"example.com/storefront/explorer"
 	"example.com/storefront/graceful"
 	"example.com/storefront/internal/demo"
+	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/metrics"
 	"example.com/storefront/sqlstore"
 )
 
@@ -128,7 +128,7 @@ func main() {
 }
 
 func fail(status int, err error) {
-	fmt.Fprintln(os.Stderr, "durable:", err)
+	fmt.Fprintln(os.Stderr, "storefrontd:", err)
 	os.Exit(status)
 }
 
