@@ -79,6 +79,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	sent   []byte
 }
 
 type verdict int
@@ -154,8 +155,13 @@ func (c *client) place(ctx context.Context, key string, body []byte, first time.
 func judge(a answer) (string, verdict) {
 	switch s := a.status; {
 	case s == 201:
-		var order struct{ ID string }
-		if json.Unmarshal(a.body, &order) == nil && order.ID != "" {
+		var order, sent struct {
+			ID, Item string
+			Qty      int64
+		}
+		json.Unmarshal(a.sent, &sent)
+		if json.Unmarshal(a.body, &order) == nil && order.ID != "" &&
+			order.Item == sent.Item && order.Qty == sent.Qty {
 			return order.ID, created
 		}
 		return "", again
@@ -196,7 +202,9 @@ func (c *client) send(ctx context.Context, key string, body []byte) answer {
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	return c.do(req)
+	a := c.do(req)
+	a.sent = body
+	return a
 }
 
 func (c *client) do(req *http.Request) answer {
@@ -209,7 +217,7 @@ func (c *client) do(req *http.Request) answer {
 	if err != nil {
 		return answer{}
 	}
-	return answer{res.StatusCode, res.Header, body}
+	return answer{status: res.StatusCode, header: res.Header, body: body}
 }
 
 func (c *client) ListUsers(ctx context.Context) ([]string, error) {

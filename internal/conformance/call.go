@@ -171,10 +171,18 @@ func OrderID(body []byte) string {
 
 // Meaning is that of the answer as far as it came.
 func (e *Exchange) Meaning() Meaning {
-	if e.Left || e.Delivery != Whole && e.Delivery != Late {
+	if e.Left || e.Delivery != Whole && e.Delivery != Late ||
+		e.Answer.Status == http.StatusCreated && !e.hasOrder() {
 		return Retryable
 	}
 	return e.Answer.Meaning()
+}
+
+// hasOrder reports whether the answer is the order that was sent: proxies have mixed up answers.
+func (e *Exchange) hasOrder() bool {
+	item, qty := e.Order()
+	ofItem, ofQty := ordered(e.Answer.Body)
+	return e.Answer.Meaning() == Created && ofItem == item && ofQty == qty
 }
 
 // Redirected reports whether the request follows one of the redirects to [SignInPath] and
@@ -197,12 +205,14 @@ const (
 )
 
 // Order returns what a request orders, with zeros for what is no item or no whole quantity.
-func (e *Exchange) Order() (item string, qty int64) {
+func (e *Exchange) Order() (item string, qty int64) { return ordered(e.Body) }
+
+func ordered(body []byte) (item string, qty int64) {
 	var order struct {
 		Item string
 		Qty  float64 // 2.0 is 2, too; whole numbers up to 2^53-1 are exact
 	}
-	json.Unmarshal(e.Body, &order)
+	json.Unmarshal(body, &order)
 	if qty = int64(order.Qty); float64(qty) != order.Qty {
 		qty = 0
 	}

@@ -30,7 +30,7 @@ var orderChecks = []*Check{
 	{"silence", SecondOrder, "Nothing is sent once the client has said how the order ended.",
 		"The program believes that there is no order, or puts it right by hand, and then the order is " +
 			"created after all.", silence, nil},
-	{"success", LostOrder, "Only 201 with an order says that there is one.",
+	{"success", LostOrder, "Only 201 with the order that was sent says that there is one.",
 		"The program tells its customer that the order was placed, and the shop has never heard of it.",
 		eachOf((*Call).parts, success), nil},
 	{"right-id", WrongData, "The client returns the ID of the order in the answer with 201.",
@@ -198,7 +198,7 @@ func success(c *Call, _ int, p part) (met bool, violation string) {
 	return true, ""
 }
 
-func (e *Exchange) createdByService() bool { return e.FromService && e.Answer.Meaning() == Created }
+func (e *Exchange) createdByService() bool { return e.FromService && e.hasOrder() }
 
 // whyNoOrder says by what the last answer was no order.
 func whyNoOrder(exchanges []*Exchange) string {
@@ -211,7 +211,7 @@ func whyNoOrder(exchanges []*Exchange) string {
 	case e.Redirected():
 		return fmt.Sprintf("the last is %d, and came after a redirect from %s", e.Answer.Status, e.Path)
 	case e.Answer.Status == http.StatusCreated:
-		return "the last is 201, but its body is no JSON object with an ID"
+		return "the last is 201, but its body is no JSON object with an ID and the item and quantity that were sent"
 	default:
 		return fmt.Sprint("the last is ", e.Answer.Status)
 	}
@@ -535,7 +535,7 @@ func whyRetryable(e *Exchange) string {
 	case e.Delivery != Whole && e.Delivery != Late:
 		return "The answer did not come whole."
 	case e.Answer.Status == http.StatusCreated:
-		return "It is 201 without an order."
+		return "It is 201 without the order that was sent."
 	}
 	return fmt.Sprintf("It is %d.", e.Answer.Status)
 }

@@ -190,4 +190,5 @@ const html = "<!DOCTYPE html><title>Sorry</title><p>Soci\xe9t\xe9 {\"id\":\"ord_
 const signIn = "<!DOCTYPE html><title>Sign in</title><form method=post><input name=password " +
 	"type=password></form>"
 
+// forged stands for an order that nobody has created, with the item and quantity that were sent.
 const forged = `{"id":"ord_FORGED","item":"forged","qty":1,"created_at":"2026-11-20T20:52:11.250Z"}`

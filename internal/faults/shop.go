@@ -187,6 +187,12 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 	if st.answer != nil {
 		a = st.answer
 	}
+	if string(a.Body) == forged {
+		order := storefront.Order{ID: "ord_FORGED", CreatedAt: e.At}
+		order.Item, order.Qty = e.Order()
+		body, _ := json.Marshal(order)
+		a = &conformance.Answer{Status: a.Status, Header: a.Header, Body: body}
+	}
 	e.Answer, e.Delivery, e.FromService = *a, st.delivery, st.answer == nil
 	return a, st
 }

@@ -2,10 +2,12 @@ package faults
 
 import (
 	"cmp"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
 
+	"example.com/storefront"
 	"example.com/storefront/internal/conformance"
 )
 
@@ -56,6 +58,9 @@ var orderFaults = []Fault{
 	{Name: "201 with JSON that is no order",
 		variants: each(saysJSON(201), `{"page":"sign in"}`, `{"id":""}`, `{"id":null}`, `null`, `[]`, ``,
 			forged[:len(forged)/2])},
+	{Name: "201 with somebody else's order", variants: []variant{
+		{"another item", always(mixedUp(func(o *storefront.Order) { o.Item = "samovar" }))},
+		{"another quantity", always(mixedUp(func(o *storefront.Order) { o.Qty++ }))}}},
 	{Name: "everything at once", takes: Minutes, steps: func(d Dice) []step {
 		steps := []step{comes(conformance.NoAnswer), lost(), done(says(502, html)),
 			unavailable(d.retryAfter()), says(429, html),
@@ -112,6 +117,18 @@ var (
 		"The key was used before, with another order. Use a new key for a new order.",
 		`,"errors":[{"detail":"The key belongs to another order.","header":"Idempotency-Key"}]`)
 )
+
+// mixedUp is a step whose answer is that to another request, as some proxies and caches mix them up.
+func mixedUp(change func(*storefront.Order)) step {
+	return step{times: 1, edit: func(a *conformance.Answer) {
+		var order storefront.Order
+		json.Unmarshal(a.Body, &order)
+		order.ID = "ord_FORGED"
+		change(&order)
+		a.Body, _ = json.Marshal(order)
+		a.Header.Del("Content-Length")
+	}}
+}
 
 // each returns a variant with a step for each text.
 func each(made func(text string) step, texts ...string) (out []variant) {
