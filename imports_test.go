@@ -3,13 +3,14 @@ package storefront
 import (
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"example.com/storefront/internal/must"
 )
 
 const module = "example.com/storefront"
@@ -40,38 +41,21 @@ func inModule(name string) bool { return name == module || strings.HasPrefix(nam
 // on any system.
 func moduleImports(t *testing.T) map[string][]string {
 	t.Helper()
-	imports := make(map[string][]string)
-	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if base := entry.Name(); slices.Contains([]string{"shopdb", "integration", "testdata"}, name) ||
-				base == "testdata" || base != "." && (base[0] == '.' || base[0] == '_') {
-				return fs.SkipDir
+	imports, others := make(map[string][]string), must.Get(filepath.Glob("*/go.mod"))(t)
+	for _, pattern := range []string{"*.go", "*/*.go", "*/*/*.go", "*/*/*/*.go"} {
+		for _, name := range must.Get(filepath.Glob(pattern))(t) {
+			folder, _, _ := strings.Cut(filepath.ToSlash(name), "/")
+			if strings.HasSuffix(name, "_test.go") || strings.Contains(name, "testdata") ||
+				slices.Contains(others, filepath.Join(folder, "go.mod")) {
+				continue
 			}
-			return nil
-		}
-		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
-		}
-		importer := path.Join(module, filepath.ToSlash(filepath.Dir(name)))
-		imports[importer] = append(imports[importer], "") // though it imports nothing
-		for _, spec := range file.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				return err
+			file := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly))(t)
+			importer := path.Join(module, filepath.ToSlash(filepath.Dir(name)))
+			imports[importer] = append(imports[importer], "") // though it imports nothing
+			for _, spec := range file.Imports {
+				imports[importer] = append(imports[importer], must.Get(strconv.Unquote(spec.Path.Value))(t))
 			}
-			imports[importer] = append(imports[importer], imported)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, name := range []string{module, module + "/internal/ijson", module + "/storetest"} {
 		if imports[name] == nil {

@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -53,33 +52,6 @@ func storing() (http.Handler, *Order) {
 		return order, nil
 	}
 	return New(&stubStore{createOrder: create}), given
-}
-
-// unreadBody is a body that fails the test when it is read.
-type unreadBody struct{ t *testing.T }
-
-func (b unreadBody) Read([]byte) (int, error) {
-	b.t.Error("the body was read")
-	return 0, io.EOF
-}
-
-// where returns what the faults point at, each with its bounds, in order.
-func where(faults []Fault) string {
-	places := make([]string, len(faults))
-	for i, f := range faults {
-		places[i] = f.Header + f.Parameter + f.Pointer
-		if f.Minimum != nil || f.Maximum != nil {
-			bound := func(b *int64) (text string) {
-				if b != nil {
-					text = strconv.FormatInt(*b, 10)
-				}
-				return text
-			}
-			places[i] += "[" + bound(f.Minimum) + "," + bound(f.Maximum) + "]"
-		}
-	}
-	slices.Sort(places)
-	return strings.Join(places, " ")
 }
 
 func TestOrderChecksComeInOrder(t *testing.T) {
@@ -121,6 +93,11 @@ func TestOrderBody(t *testing.T) {
 	exact := teapots + strings.Repeat(" ", 64<<10-len(teapots))
 	reading := func(text string) io.Reader { return strings.NewReader(text) }
 	then := func(err error) io.Reader { return io.MultiReader(reading(teapots), iotest.ErrReader(err)) }
+	unread := readerFunc(func([]byte) (int, error) {
+		t.Error("the body was read")
+		return 0, io.EOF
+	})
+	endless := readerFunc(func(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(" "), len(p))), nil })
 	const created, malformed, tooLarge, late = "", "malformed-body", "body-too-large", "request-timeout"
 	size := int64(len(teapots))
 	for _, row := range []struct {
@@ -130,9 +107,9 @@ func TestOrderBody(t *testing.T) {
 		status   int
 		code     string
 	}{
-		{"a byte too much, declared, which is not read", unreadBody{t}, 64<<10 + 1, 413, tooLarge},
+		{"a byte too much, declared, which is not read", unread, 64<<10 + 1, 413, tooLarge},
 		{"a byte too much, not declared", reading(exact + " "), -1, 413, tooLarge},
-		{"without end", endless{}, -1, 413, tooLarge},
+		{"without end", endless, -1, 413, tooLarge},
 		{"64 KiB, declared", reading(exact), 64 << 10, 201, created},
 		{"64 KiB, not declared", reading(exact), -1, 201, created},
 		{"nothing", reading(""), 0, 400, malformed},
@@ -172,16 +149,6 @@ func TestOrderBody(t *testing.T) {
 			}
 		})
 	}
-}
-
-// endless is a body of white space without end.
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = ' '
-	}
-	return len(p), nil
 }
 
 // orderBodies are accepted, wrong and malformed bodies. FuzzOrderBody knows which.

@@ -271,31 +271,13 @@ func TestNilLoggerIsTheDefaultOfThatTime(t *testing.T) {
 	}
 }
 
-// The log says what the store panicked with, and where.
-func TestPanicOfTheStoreIsAFailureOfTheStore(t *testing.T) {
-	checkPanic := func(t *testing.T, value any, logs ...string) {
-		for _, request := range storeRequests {
-			h, log := logged(failingBy(func() error { panic(value) }))
-			p := request.trial.send(h).wantProblem(t, http.StatusInternalServerError, "internal-error")
-			lines := log.incidents(t)
-			if len(lines) != 1 || lines[0].Incident != p.Instance || lines[0].Level != "ERROR" {
-				t.Fatalf("%s: the log is %s, want the incident %s", request.route, log, p.Instance)
-			}
-			for _, text := range logs {
-				if !strings.Contains(lines[0].Error, text) {
-					t.Errorf("%s: the log does not say %s: %s", request.route, text, log)
-				}
-			}
-		}
-	}
-	synctest.Test(t, func(t *testing.T) { // as an error is given little time to answer
-		checkPanic(t, "a text", "the store panicked: a text", "shared_test.go")
-	})
-	t.Setenv("GODEBUG", "panicnil=1") // with which recover does not tell of it
-	checkPanic(t, nil)
+func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
+	testErrorsOfAStranger(t)
+	t.Setenv("GODEBUG", "panicnil=1") // with which recover does not tell of a panic with nil
+	testErrorsOfAStranger(t)
 }
 
-func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
+func testErrorsOfAStranger(t *testing.T) {
 	var nilRefusal *Refusal
 	panics := func() error { panic("a trap") }
 	returns := func(err error) func() error { return func() error { return err } }
@@ -307,6 +289,7 @@ func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 		"an error whose Error panics":      returns(trap{text: panics}),
 		"an error that cannot be compared": returns(uncomparable{"not to be sent"}),
 		"a panic with nil":                 func() error { panic(any(nil)) },
+		"a panic with a text":              func() error { panic("a text") },
 		"a panic with such an error":       func() error { panic(trap{text: panics, is: panics}) },
 		"a panic with what is temporary":   func() error { panic(ErrUnavailable) },
 		"a final error before one": returns(errors.Join(errors.New("not to be sent"),
@@ -323,12 +306,17 @@ func TestErrorsOfAStoreAreAStrangersCode(t *testing.T) {
 					r := request.trial.send(h)
 					p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
 					if lines := log.incidents(t); len(lines) != i+1 || lines[i].Incident != p.Instance ||
-						lines[i].Error == "" {
+						lines[i].Error == "" || lines[i].Level != "ERROR" {
 						t.Errorf("%s: %s, %s handler: the log is %s, want the incident %s",
 							name, request.route, handlerName, log, p.Instance)
 					}
 					if strings.Contains(r.body, "not to be sent") {
 						t.Errorf("%s: %s: the error is sent: %s", name, request.route, r.body)
+					}
+					for _, text := range []string{"the store panicked: a text", "shared_test.go"} { // and where
+						if name == "a panic with a text" && !strings.Contains(log.incidents(t)[i].Error, text) {
+							t.Errorf("%s: the log does not say %s: %s", request.route, text, log)
+						}
 					}
 				}
 				*store = *failing(nil) // and nothing else is disturbed

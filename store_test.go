@@ -192,75 +192,6 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	}
 }
 
-// In a bubble, time passes only while whoever waits for the lock waits on a channel.
-func TestMemStoreCallersLeaveWhileAnotherTakesItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
-			time.Sleep(time.Minute)
-			return nil
-		}}
-		create := func(ctx context.Context, name string) error {
-			_, err := m.CreateOrder(ctx, IdempotencyKey{Value: name}, Order{ID: name})
-			return err
-		}
-		began := time.Now()
-		first := make(chan error)
-		go func() { first <- create(t.Context(), "first") }()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := create(ctx, "second"); !errors.Is(err, context.DeadlineExceeded) ||
-			time.Since(began) != time.Second {
-			t.Errorf("the call whose time was up returned %v after %v", err, time.Since(began))
-		}
-		if err := create(t.Context(), "third"); err != nil || time.Since(began) != 2*time.Minute {
-			t.Errorf("the one that waited for its turn returned %v after %v", err, time.Since(began))
-		}
-		if err := <-first; err != nil {
-			t.Error(err)
-		}
-		if orders := m.Orders(); len(orders) != 2 || orders[0].ID != "first" || orders[1].ID != "third" {
-			t.Errorf("the orders are %v, want the first and the third", orders)
-		}
-	})
-}
-
-// As one that is given its channel by the first bubble that it is used in would.
-func TestMemStoreGoesFromOneBubbleToAnother(t *testing.T) {
-	m := MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
-		time.Sleep(time.Minute)
-		return nil
-	}}
-	for _, bubble := range []string{"a", "b"} {
-		synctest.Test(t, func(t *testing.T) {
-			for i := range 3 {
-				name := fmt.Sprint(bubble, i)
-				go m.CreateOrder(t.Context(), IdempotencyKey{Value: name}, Order{ID: name})
-			}
-			time.Sleep(time.Hour)
-		})
-		if got := len(m.Orders()); got != 3 && bubble == "a" || got != 6 && bubble == "b" {
-			t.Errorf("%d orders after the bubble %s", got, bubble)
-		}
-	}
-}
-
-// A caller who gets the lock when its context is done has left.
-func TestMemStoreCreatesNothingForACallerWhoLeft(t *testing.T) {
-	var m MemStore
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 100 { // a select takes one of two that are ready
-		if _, err := m.CreateOrder(ctx, IdempotencyKey{Value: "k"}, Order{ID: "ord_1"}); !errors.Is(err,
-			context.Canceled) {
-			t.Fatalf("CreateOrder returned %v", err)
-		}
-	}
-	if orders := m.Orders(); len(orders) != 0 {
-		t.Errorf("there are the orders %v", orders)
-	}
-}
-
 func idsOf(c *Collection) string {
 	var ids []string
 	for r := range c.All() {
@@ -291,7 +222,11 @@ func TestOrdersReturnsACopyInTheSequenceOfCreation(t *testing.T) {
 func TestMemStoreRemembersAKeyForItsLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day, keys = 24 * time.Hour, 3 * ordersPerBlock // one a minute
-		var m MemStore
+		pause := 29 * time.Second
+		m := MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
+			time.Sleep(pause)
+			return nil
+		}}
 		create := func(key int, id string) string {
 			got, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: strconv.Itoa(key)}, Order{ID: id})
 			if err != nil {
@@ -301,9 +236,11 @@ func TestMemStoreRemembersAKeyForItsLifetime(t *testing.T) {
 		}
 		for i := range keys {
 			create(i, fmt.Sprint("first ", i))
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute - pause)
 		}
-		time.Sleep(day - keys*time.Minute) // the first key is of the day before, to the nanosecond
+		// The first key is of the day before, to the nanosecond: it lives from the end of Accept.
+		time.Sleep(day - keys*time.Minute + pause)
+		pause = 0
 		for i := range keys {
 			if got, want := create(i, "second"), fmt.Sprint("first ", i); got != want {
 				t.Errorf("a key of a day ago or less has the order %s, want %s", got, want)
@@ -523,26 +460,6 @@ func FuzzCanonicalResource(f *testing.F) {
 		again, err := renderResource("", []byte(r.String()))
 		if err != nil || !again.Equal(r) || again.ID() != r.ID() || again.ETag() != r.ETag() {
 			t.Errorf("%v with the ID %q becomes %v with the ID %q: %v", r, r.ID(), again, again.ID(), err)
-		}
-	})
-}
-
-func TestKeyLivesForADayFromTheEndOfAccept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
-			time.Sleep(29 * time.Second)
-			return nil
-		}}
-		order := Order{ID: "ord_1", Item: "teapot", Qty: 1}
-		if _, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: "k"}, order); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(KeyLifetime)
-		again := order
-		again.ID = "ord_2"
-		if stored, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: "k"}, again); err != nil ||
-			stored.ID != order.ID {
-			t.Errorf("CreateOrder returned %s and the error %v, want %s", stored.ID, err, order.ID)
 		}
 	})
 }

@@ -43,14 +43,11 @@ func (s *suiteMemStore) Put(_ context.Context, c storetest.Contents) error {
 }
 
 func (s *suiteMemStore) Delete(_ context.Context, c storetest.Contents) error {
-	for _, u := range c.Users {
-		s.Users.Delete(u.ID())
-	}
-	for _, p := range c.Products {
-		s.Products.Delete(p.ID())
-	}
-	for _, w := range c.Widgets {
-		s.Widgets.Delete(w.ID())
+	for collection, resources := range map[*storefront.Collection][]storefront.Resource{
+		&s.Users: c.Users, &s.Products: c.Products, &s.Widgets: c.Widgets} {
+		for _, r := range resources {
+			collection.Delete(r.ID())
+		}
 	}
 	return nil
 }
