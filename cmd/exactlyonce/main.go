@@ -7,7 +7,7 @@
 // Usage:
 //
 //	exactlyonce -url http://a:8080,http://b:8080 [-orders 10000] [-clients 64] [-item teapot]
-//		[-header 'Authorization: Bearer …'] [-report out.html]
+//		[-header 'Authorization: Bearer …']
 //
 // A URL has the prefix of the service, such as http://a:8080/shop, and not /v1/orders. Without
 // -item, each order is of an item of its own. If the shop knows its items and refuses others,
@@ -32,9 +32,9 @@
 //
 //   - 0 if every promise was kept,
 //   - 1 if one was broken, or it is not known whether each was kept,
-//   - 2 for bad flags, and for a -report that nothing could be written to,
+//   - 2 for bad flags,
 //   - 3 if the first order was not acknowledged, so that there was no promise to keep,
-//   - 4 if every promise was kept, but the result or the report could not be written.
+//   - 4 if every promise was kept, but the result could not be written.
 //
 // "go run" ends with 1 for each of them but 0: build the program where the status matters.
 //
@@ -112,7 +112,6 @@ func main() {
 	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
 	flag.DurationVar(&c.Patience, "patience", 5*time.Minute,
 		"how long nothing may be acknowledged, or a URL not replay, before this ends")
-	name := flag.String("report", "", "`file` to write a report to, in HTML")
 	flag.Usage = usage
 	flag.Parse()
 	var wrong []error
@@ -125,15 +124,6 @@ func main() {
 	if err := cmp.Or(append(wrong, check(c, *wait))...); err != nil {
 		fail(statusFlags, err)
 	}
-	var report *os.File
-	if *name != "" {
-		var err error
-		// Before any order is sent for it in vain. A FIFO is opened once somebody reads it.
-		report, err = os.OpenFile(*name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-		if err != nil {
-			fail(statusFlags, fmt.Errorf("-report: %w", err))
-		}
-	}
 
 	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n",
 		c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
@@ -141,7 +131,7 @@ func main() {
 	a := audit.New(c)
 	notStarted := run(a, *wait)
 	s := summarize(c, a.Result(), notStarted)
-	if err := errors.Join(writeReport(report, s), s.writeText(os.Stdout)); err != nil {
+	if err := s.writeText(os.Stdout); err != nil {
 		fail(cmp.Or(s.Status, statusUnwritten), err)
 	}
 	os.Exit(s.Status)
@@ -169,9 +159,9 @@ Usage: exactlyonce -url http://a:8080,http://b:8080 [flags]
 The exit status is
   0  if every promise was kept
   1  if one was broken, or it is not known whether each was kept
-  2  for bad flags, and for a -report that nothing could be written to
+  2  for bad flags
   3  if the first order was not acknowledged, so that there was no promise to keep
-  4  if every promise was kept, but the result or the report could not be written
+  4  if every promise was kept, but the result could not be written
 "go run" ends with 1 for each of them but 0: build the program where the status matters.
 `)
 }
@@ -280,15 +270,4 @@ func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 // notified returns a context that is done at the next signal to end.
 func notified() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-}
-
-// writeReport writes the report into the file. Without a file, there is none.
-func writeReport(f *os.File, s *summary) error {
-	if f == nil {
-		return nil
-	}
-	if err := errors.Join(reportTemplate.Execute(f, s), f.Close()); err != nil {
-		return fmt.Errorf("-report: %w", err)
-	}
-	return nil
 }

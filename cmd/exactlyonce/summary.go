@@ -1,9 +1,7 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"net/http"
@@ -14,12 +12,6 @@ import (
 
 	"example.com/storefront/internal/audit"
 )
-
-//go:embed report.html
-var reportHTML string
-
-// reportTemplate is executed with a summary.
-var reportTemplate = template.Must(template.New("report").Parse(reportHTML))
 
 // A summary is what a result comes to, for people.
 type summary struct {

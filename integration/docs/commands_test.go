@@ -53,8 +53,8 @@ var trials = map[string]trial{
 	`git clone "$REPOSITORY" ../storefront`: instead(`git clone --quiet --no-checkout . "$dir/storefront"`),
 	"go mod tidy":                           elsewhere,
 
-	"go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200000 -clients 64 -report out.html": instead(
-		`go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200 -clients 64 -report "$dir/out.html"`),
+	"go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200000 -clients 64": instead(
+		`go run ./cmd/exactlyonce -url http://localhost:8080 -orders 200 -clients 64`),
 }
 
 // serving tries a command that serves until it is ended: a page for people, too.
