@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	markdown "github.com/yuin/goldmark/ast"
-
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
 	"example.com/storefront/integration/internal/testdb"
@@ -54,7 +52,6 @@ func TestDocumentedGoCompiles(t *testing.T) {
 			}
 			sources = append(sources, s)
 		}
-		sources = append(sources, goSource{d.Name, expressionsOf(d), noSuchName.MatchString})
 	}
 	root := must.Get(filepath.Abs(repository))(t)
 	dir := t.TempDir()
@@ -97,30 +94,7 @@ var (
 	// incomplete matches what the compiler says of a snippet that needs its context.
 	incomplete = regexp.MustCompile(
 		`: undefined: \w+$|: declared and not used: \w+$|: "\S+" imported and not used$|: missing return$`)
-
-	// noSuchName matches what it says of a package's name that is not there.
-	noSuchName = regexp.MustCompile(`: undefined: \w+\.\w+$`)
 )
-
-// expressionsOf returns the Go in the text of the document that names a package.
-func expressionsOf(d *documents.Document) string {
-	var body strings.Builder
-	d.Walk(func(n markdown.Node) {
-		if n.Kind() != markdown.KindCodeSpan {
-			return
-		}
-		span := strings.Join(strings.Fields(d.TextOf(n)), " ")
-		x, err := parser.ParseExpr(span)
-		if err == nil && len(imports(x)) > 0 {
-			fmt.Fprintf(&body, "var _ = %s\n", span)
-		}
-	})
-	file, err := parsed("package documented\n" + body.String())
-	if err != nil {
-		panic(err) // each is an expression
-	}
-	return "package documented\n" + strings.Join(imports(file), "\n") + "\n" + body.String()
-}
 
 func parsed(source string) (*ast.File, error) {
 	return parser.ParseFile(token.NewFileSet(), "", source, parser.SkipObjectResolution)

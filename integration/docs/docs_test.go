@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -13,7 +12,6 @@ import (
 	"github.com/yuin/goldmark/ast"
 
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/internal/must"
 )
 
 // repository is its root, for this package's tests.
@@ -21,7 +19,6 @@ const repository = "../.."
 
 // A block of a document is run, compiled, or the property of a test.
 func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
-	tests := testFunctions(t)
 	for _, d := range documents.All(t, repository) {
 		d.Walk(func(n ast.Node) {
 			if _, ok := n.(*ast.CodeBlock); ok {
@@ -29,10 +26,8 @@ func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
 			}
 		})
 		for _, b := range d.Blocks() {
-			switch test, marked := strings.CutPrefix(b.Note, "tested by "); {
-			case marked && !tests[test]:
-				t.Errorf("%s:%d: there is no %s", d.Name, b.Line, test)
-			case marked, strings.HasPrefix(b.Note, "from "):
+			switch {
+			case strings.HasPrefix(b.Note, "tested by "), strings.HasPrefix(b.Note, "from "):
 			case b.Language == "console", b.Language == "sh", b.Language == "go":
 			default:
 				t.Errorf("%s:%d: nothing tests a block of %q", d.Name, b.Line, b.Language)
@@ -81,10 +76,7 @@ func withoutIndentation(s string) string {
 	return b.String()
 }
 
-var (
-	inHTML   = regexp.MustCompile(`\b(?:src|srcset|href)="([^"]*)"`)
-	testName = regexp.MustCompile(`^(?:Test|Example|Benchmark|Fuzz)(?:[A-Z_]\w*)?$`)
-)
+var inHTML = regexp.MustCompile(`\b(?:src|srcset|href)="([^"]*)"`)
 
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	anchors := make(map[string]map[string]bool) // by the path of a document
@@ -157,52 +149,4 @@ func anchorsOf(d *documents.Document) map[string]bool {
 		anchors[unique] = true
 	})
 	return anchors
-}
-
-// Tests and examples are named by the functions that they are.
-func TestDocumentsNameTestsThatAreThere(t *testing.T) {
-	tests := testFunctions(t)
-	for _, d := range documents.All(t, repository) {
-		d.Walk(func(n ast.Node) {
-			if link, ok := n.(*ast.Link); ok && testName.MatchString(d.TextOf(n)) {
-				file := filepath.Join(repository, filepath.Dir(d.Name), string(link.Destination))
-				if name := d.TextOf(n); !slices.Contains(testFunctionsIn(t, file), name) {
-					t.Errorf("%s: the link of %s leads to %s, which does not have it", d.Name, name, link.Destination)
-				}
-			}
-			if n.Kind() != ast.KindCodeSpan {
-				return
-			}
-			if name := d.TextOf(n); testName.MatchString(name) && !tests[name] {
-				t.Errorf("%s names %s, which no file of tests has", d.Name, name)
-			}
-		})
-	}
-}
-
-var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark|Fuzz)\w*)\(`)
-
-// testFunctions returns the names of the tests, examples, benchmarks and fuzz targets
-// of all packages.
-func testFunctions(t *testing.T) map[string]bool {
-	t.Helper()
-	names := make(map[string]bool)
-	for _, pattern := range []string{"*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go"} {
-		files := must.Get(filepath.Glob(filepath.Join(repository, pattern)))(t)
-		for _, file := range files {
-			for _, name := range testFunctionsIn(t, file) {
-				names[name] = true
-			}
-		}
-	}
-	return names
-}
-
-func testFunctionsIn(t *testing.T, file string) (names []string) {
-	t.Helper()
-	source := must.Get(os.ReadFile(file))(t)
-	for _, found := range testFunction.FindAllSubmatch(source, -1) {
-		names = append(names, string(found[1]))
-	}
-	return names
 }
