@@ -18,7 +18,8 @@
 //
 // A draft that is only in memory is lost with the program, and with it the only way to learn
 // whether its order exists. A [Journal] keeps drafts in a folder. A program with a database can
-// keep them there, in a transaction of its own: a Draft has a text for that.
+// keep them there: a Draft has a text for that, to be stored before the first try. docs/formats.md
+// has the format of both, which later releases read.
 //
 // Lists are iterators, which read pages as they are needed:
 //
@@ -34,7 +35,7 @@
 package client
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"example.com/storefront"
 )
@@ -60,6 +62,11 @@ type Options struct {
 	// SignIn is called before each try of a request and adds what the shop asks for, such as
 	// Authorization. After an error the request is not sent, and tried again as if no answer had come.
 	SignIn func(*http.Request) error
+	// Account is a label of the account with which requests are sent, such as its number: what is
+	// permanent, never a token. A [Journal] keeps it with each draft, and leaves those of other accounts
+	// alone. A Client is of one account: make another one for whoever signs in next, and let SignIn of this
+	// one return an error from then on. "": the user in the base URL, if it has one.
+	Account string
 	// Patience is for how long one call of [Client.Order] goes on without a final answer. It is from
 	// 10 minutes to 20 hours; 0: 12 hours. To wait for less, end the call's context.
 	Patience time.Duration
@@ -78,6 +85,7 @@ type Options struct {
 // A Client calls one shop. Its methods may be called concurrently.
 type Client struct {
 	base string // without a slash at its end
+	shop string // the same in one form, without a user
 	http http.Client
 	opts Options
 
@@ -105,11 +113,16 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	if opts != nil {
 		c.opts = *opts
 	}
+	c.opts.Account = cmp.Or(c.opts.Account, u.User.Username())
+	u.User, u.Host = nil, strings.TrimSuffix(strings.ToLower(u.Host), defaultPort[u.Scheme])
+	c.shop = strings.TrimRight(u.String(), "/")
 	switch o := &c.opts; {
 	case o.Patience != 0 && (o.Patience < 10*time.Minute || o.Patience > 20*time.Hour):
 		return nil, fmt.Errorf("client: a Patience of %v is not from 10 minutes to 20 hours", o.Patience)
 	case o.PageSize < 0 || o.Products < 0:
 		return nil, errors.New("client: PageSize and Products cannot be negative")
+	case !utf8.ValidString(o.Account):
+		return nil, errors.New("client: Account is not valid UTF-8")
 	}
 	if c.opts.HTTPClient != nil {
 		c.http = *c.opts.HTTPClient
@@ -128,6 +141,8 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	return c, nil
 }
 
+var defaultPort = map[string]string{"http": ":80", "https": ":443"}
+
 // tryLimit is how long a try may take, with the body of its answer. The service gives up the commit
 // of an order after 30 seconds.
 const tryLimit = 40 * time.Second
@@ -140,12 +155,13 @@ type answer struct {
 	err    error // why there is no answer
 }
 
-// try sends a request once. prepare gets it as SignIn has left it.
-func (c *Client) try(ctx context.Context, method, path string, body []byte, most int64,
-	prepare func(*http.Request)) answer {
+// try sends a request once. prepare gets it as SignIn has left it, right before it is sent, unless it returns
+// an error.
+func (c *Client) try(ctx context.Context, method, path, body string, most int64,
+	prepare func(*http.Request) error) answer {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
 	}
@@ -154,7 +170,9 @@ func (c *Client) try(ctx context.Context, method, path string, body []byte, most
 			return answer{err: fmt.Errorf("signing in: %w", err)}
 		}
 	}
-	prepare(req)
+	if err := prepare(req); err != nil {
+		return answer{err: err}
+	}
 	res, err := c.http.Do(req)
 	if err != nil {
 		return answer{err: err}

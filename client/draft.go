@@ -1,14 +1,15 @@
 package client
 
 import (
-	"bytes"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -20,13 +21,19 @@ import (
 // any number of processes, it becomes one order at most. Keep it for as long as it is not known what
 // became of it. Its methods may be called concurrently.
 type Draft struct {
-	key, item string
-	qty       int64
+	key  string
+	body string // of the request: it is sent and kept byte for byte
+	item string // of body, as qty
+	qty  int64
 
-	mu    sync.Mutex
-	made  time.Time
-	begun time.Time // 0: no try is known
-	open  int       // tries that may have created the order, or may still create it
+	mu      sync.Mutex
+	made    time.Time
+	begun   time.Time // 0: no try is known
+	shared  bool      // others may have sent it since it was made: it has a text, or was in a journal
+	journal string    // folder of the journal that alone may send it, which has not yet; or ""
+	open    int       // tries that may have created the order, or may still create it
+
+	yielded atomic.Bool // by Resume, in whose loop it is
 }
 
 // NewDraft returns a draft with a key of its own. The customer who orders the same twice needs two
@@ -34,7 +41,11 @@ type Draft struct {
 //
 // What the service would refuse, such as a qty of 0, [Client.Order] returns as a [*RefusedError].
 func NewDraft(item string, qty int64) *Draft {
-	return &Draft{key: rand.Text(), item: item, qty: qty, made: time.Now()}
+	body, _ := ijson.Marshal(struct { // has no errors
+		Item string `json:"item"`
+		Qty  int64  `json:"qty"`
+	}{item, qty})
+	return &Draft{key: rand.Text(), body: string(body), item: item, qty: qty, made: time.Now()}
 }
 
 // Key returns the Idempotency-Key.
@@ -46,35 +57,89 @@ func (d *Draft) Item() string { return d.item }
 // Qty returns how many are ordered.
 func (d *Draft) Qty() int64 { return d.qty }
 
-// Begin says that the draft has never been sent and now will be, and reports whether it changed.
+// Lifetime is for how long a draft is sent, as the service may forget its key an hour later
+// (storefront.KeyLifetime), and a try after that could create a second order. Clocks that differ by up to
+// an hour do no harm.
 //
-// The service remembers a key for a day, so that a draft is sent for [Lifetime] at most. This time
-// begins when the draft is made, unless a program that keeps drafts calls Begin, keeps the draft
-// as it is then, and calls Order after that. So a draft may wait for long before it is sent first.
-func (d *Draft) Begin() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.begun.IsZero() {
-		return false
-	}
-	d.begun, d.open = time.Now(), 0
-	return true
-}
-
-// Lifetime is how long after its first try, or after it was made, a draft may be sent. A key lives
-// for an hour more: storefront.KeyLifetime. A later try might create a second order.
+// It begins with the first try of a draft that nobody else can have sent: one that is in memory alone, or
+// that [Journal.Put] has kept. For any other, such as one that was read from its text, it begins when the
+// draft was made, unless the text has the time of the first try.
 const Lifetime = 23 * time.Hour
 
-var errExpired = errors.New("the draft is too old to be sent again: ask the shop whether the order exists")
+var (
+	errExpired = errors.New("the draft is too old to be sent again, or a clock was put back: ask the shop " +
+		"whether the order exists")
+	errInJournal = errors.New("the draft is in a journal, which alone sends it")
+)
 
-// sendable returns errExpired if the draft must not be sent any more, as far as clocks can tell.
-func (d *Draft) sendable() error {
+// begin notes that a try begins, which may create the order, or returns why it must not.
+func (d *Draft) begin() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if age := elapsed(d.since()); age >= Lifetime || age < -time.Hour {
+	if d.journal != "" {
+		return errInJournal
+	}
+	since := d.since()
+	if expired(since) {
 		return errExpired
 	}
+	d.begun = since
+	d.open++
 	return nil
+}
+
+// since returns when the draft may have been sent first.
+func (d *Draft) since() time.Time {
+	switch {
+	case !d.begun.IsZero():
+		return d.begun
+	case d.shared:
+		return d.made
+	}
+	return time.Now()
+}
+
+// expired reports whether a draft that may have been sent then must not be sent any more, as far as clocks
+// can tell.
+func expired(since time.Time) bool {
+	age := elapsed(since)
+	return age >= Lifetime || age < -clockError
+}
+
+// clockError is by how much a clock may be ahead of another, or of itself once it was put right.
+const clockError = time.Hour
+
+// refused notes that a try has created nothing, and reports whether the same is known of all.
+func (d *Draft) refused() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open--
+	return d.open == 0
+}
+
+// enter returns the text with which a journal in a folder takes the draft, to send it now or later. Later,
+// its life begins anew if no other can have sent it; from now on, no other can.
+func (d *Draft) enter(journal string, now bool) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.journal != "" && d.journal != journal {
+		return nil, errInJournal
+	}
+	d.journal = journal
+	if now || d.shared || !d.begun.IsZero() {
+		d.begun, d.journal = d.since(), ""
+	}
+	d.shared = true
+	return d.text(d.begun)
+}
+
+// leave notes that a journal has not got the draft, or not any more.
+func (d *Draft) leave(journal string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.journal == journal {
+		d.journal = ""
+	}
 }
 
 // check returns a RefusedError if JSON cannot say the item, so that its encoder would keep and order
@@ -93,79 +158,136 @@ func (d *Draft) check() error {
 		Title: "Invalid order", Status: http.StatusUnprocessableEntity, Detail: detail}}
 }
 
-// since returns when the draft may have been sent first.
-func (d *Draft) since() time.Time {
-	switch {
-	case !d.begun.IsZero():
-		return d.begun
-	case d.open == 0:
-		return time.Now()
+// formatVersion is that of drafts and of entries of a journal; see docs/formats.md.
+const formatVersion = 1
+
+// text returns the draft as a program keeps it, with the time of its first try.
+func (d *Draft) text(begun time.Time) ([]byte, error) {
+	kept := struct {
+		Version int     `json:"version"`
+		Key     string  `json:"key"`
+		Body    string  `json:"body"`
+		Made    float64 `json:"made"`
+		Begun   float64 `json:"begun,omitzero"`
+	}{formatVersion, d.key, d.body, float64(d.made.UnixMilli()) / 1000, 0}
+	if !begun.IsZero() {
+		kept.Begun = float64(begun.UnixMilli()) / 1000
 	}
-	return d.made
+	return ijson.Marshal(kept)
 }
 
-// sent notes that a try begins, which may create the order.
-func (d *Draft) sent() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.begun = d.since()
-	d.open++
-}
-
-// refused notes that a try has created nothing, and reports whether the same is known of all.
-func (d *Draft) refused() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open--
-	return d.open == 0
-}
-
-// draftJSON is a draft as a program keeps it.
-type draftJSON struct {
-	Key   string    `json:"key"`
-	Item  string    `json:"item"`
-	Qty   int64     `json:"qty"`
-	Made  time.Time `json:"made"`
-	Begun time.Time `json:"begun,omitzero"`
-}
-
-// MarshalJSON returns the draft as a JSON object. The error is a [*RefusedError] if the item is not
-// Unicode text, which JSON cannot say.
+// MarshalJSON returns the draft as a JSON object, which has the bytes that are sent as the body; see
+// docs/formats.md. From then on, [Lifetime] begins when the draft was made, as whoever has the text may have
+// sent it. The error is a [*RefusedError] if the item is not Unicode text, which JSON cannot say. A draft
+// that only a journal may send, as it waits there since [Journal.Put], has no text either.
 func (d *Draft) MarshalJSON() ([]byte, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return json.Marshal(draftJSON{d.key, d.item, d.qty, d.made.UTC(), d.begun.UTC()})
+	if d.journal != "" {
+		return nil, fmt.Errorf("client: %w", errInJournal)
+	}
+	d.shared = true
+	return d.text(d.begun)
 }
 
-// UnmarshalJSON reads what [Draft.MarshalJSON] returned. What a later version has added is an error, as it
-// would be lost: go on with that version.
+// UnmarshalJSON reads what [Draft.MarshalJSON] returned, or what a client in another language has kept. What a
+// later version wrote in another form is an error, as a part of it would be lost: go on with that version. So
+// is a time that is more than an hour ahead.
 func (d *Draft) UnmarshalJSON(data []byte) error {
-	var kept draftJSON
-	_, _, err := ijson.Parse(data) // which is no other text to another program
-	if err == nil {
-		// A member of a later version belongs to the order: without it, another one would be sent.
-		decoder := json.NewDecoder(bytes.NewReader(data))
-		decoder.DisallowUnknownFields()
-		err = decoder.Decode(&kept)
-	}
+	kept, err := parseDraft(data)
 	if err != nil {
 		return fmt.Errorf("client: not a draft: %w", err)
 	}
-	switch {
-	case kept.Key == "" || len(kept.Key) > 255 || strings.ContainsFunc(kept.Key, notOfKey):
-		return errors.New("client: not a draft: key is not 1 to 255 visible ASCII characters without a " +
-			"double quote, comma or backslash")
-	case kept.Made.IsZero():
-		return errors.New("client: not a draft: made is missing")
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.key, d.item, d.qty, d.made, d.begun = kept.Key, kept.Item, kept.Qty, kept.Made, kept.Begun
+	d.key, d.body, d.item, d.qty = kept.key, kept.body, kept.item, kept.qty
+	d.made, d.begun, d.shared, d.journal = kept.made, kept.begun, true, ""
 	d.open = 1 // nobody knows
 	return nil
+}
+
+// parseDraft returns a draft with the fields that its text has, and item and qty of its body.
+func parseDraft(data []byte) (*Draft, error) {
+	members, isObject, err := ijson.Parse(data) // which is no other text to another program
+	if err == nil && !isObject {
+		err = errors.New("it is no JSON object")
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := new(Draft)
+	var version int64
+	var wrong error
+	for _, m := range members {
+		right := true
+		switch string(m.Name) {
+		case "version":
+			version, right = m.Int64()
+		case "key":
+			d.key, right = m.Text()
+		case "body":
+			d.body, right = m.Text()
+		case "made":
+			d.made, right = parseTime(m.Value)
+		case "begun":
+			d.begun, right = parseTime(m.Value)
+		default:
+			wrong = fmt.Errorf("it has a member %.40q: %w", m.Name, errLater)
+		}
+		if !right {
+			wrong = fmt.Errorf("%s is %.40s", m.Name, m.Value)
+		}
+	}
+	switch {
+	case version == 0:
+		return nil, errNoVersion
+	case version != formatVersion:
+		return nil, fmt.Errorf("it has version %d: %w", version, errLater)
+	case wrong != nil:
+		return nil, wrong
+	case d.key == "" || len(d.key) > 255 || strings.ContainsFunc(d.key, notOfKey):
+		return nil, errors.New("key is not 1 to 255 visible ASCII characters without a double quote, comma or " +
+			"backslash")
+	case d.made.IsZero():
+		return nil, errors.New("made is missing")
+	case time.Until(d.made) > clockError || time.Until(d.begun) > clockError:
+		return nil, fmt.Errorf("made or begun is more than an hour ahead of the clock here (%s): one of both was "+
+			"wrong", time.Now().UTC().Format(time.RFC3339))
+	}
+	members, _, err = ijson.Parse([]byte(d.body))
+	if err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	item, qty := false, false
+	for _, m := range members {
+		switch string(m.Name) {
+		case "item":
+			d.item, item = m.Text()
+		case "qty":
+			d.qty, qty = m.Int64()
+		}
+	}
+	if !item || !qty {
+		return nil, errors.New("body is no object with a string as item and a whole number as qty")
+	}
+	return d, nil
+}
+
+var (
+	errLater     = errors.New("a later release wrote it: go on with that one")
+	errNoVersion = errors.New("it has no version, as what candidates for 1.0.0 wrote, which no release reads")
+)
+
+// parseTime returns the time of a JSON number: seconds since 1970.
+func parseTime(number []byte) (t time.Time, ok bool) {
+	seconds, err := strconv.ParseFloat(string(number), 64)
+	if err != nil || seconds <= 0 || seconds > 1e11 {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(math.Round(seconds * 1000))), true
 }
 
 // notOfKey leaves out what a bare key cannot have; see docs/wire.md.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/ijson"
 )
 
 // A Journal keeps drafts in a folder until the program has seen what became of them. A draft is on
@@ -31,13 +32,12 @@ import (
 // network file systems have not, and of this machine alone. If it is moved or replaced while a draft is
 // being sent, no more tries are sent.
 //
-// A journal is of one shop and one account, and does not know which: whatever is kept is sent to the shop
-// of the journal's client, with the sign-in that the client has then. A draft of another account, or one
-// that was sent to another shop, may so become a second order, in the wrong account. Use a folder for
-// each account of each shop.
+// A draft belongs to the shop and the account (Options.Account) of the journal's client. Journals whose
+// client has another one may use the same folder: they neither send, yield nor remove it.
 //
 // A draft that is in a journal is sent by journals alone. Each is a file, whose lines are JSON: the
-// draft, and then its order. A Journal's methods may be called concurrently.
+// draft, and then what became of it; see docs/formats.md. Do not restore a folder from a backup: it may have
+// drafts that were sent since, as if they had not been. A Journal's methods may be called concurrently.
 type Journal struct {
 	client *Client
 	dir    string
@@ -71,7 +71,9 @@ type Entry struct {
 	Draft *Draft
 	Order storefront.Order // its ID is "" unless the order was created
 
-	file *os.File
+	file    *os.File
+	waits   bool                // the draft has never been sent
+	refused *storefront.Problem // nil: no try has been, or may have created the order
 }
 
 // Remove deletes the entry: the program has kept what it needs of the order, or wants the draft
@@ -108,11 +110,27 @@ func (j *Journal) Put(ctx context.Context, draft *Draft) error {
 	if e.Draft != nil {
 		return nil
 	}
-	return e.append(record{Draft: draft})
+	return j.enter(e, draft, false)
+}
+
+// enter has a draft be the first of an entry, to be sent now or later.
+func (j *Journal) enter(e *Entry, draft *Draft, now bool) error {
+	text, err := draft.enter(j.dir, now)
+	if err != nil {
+		return fmt.Errorf("client: journal: %w", err)
+	}
+	c := j.client
+	err = e.append(firstRecord{formatVersion, c.shop, &c.opts.Account, record{Draft: text}})
+	if err != nil {
+		draft.leave(j.dir)
+	}
+	return err
 }
 
 // Order keeps a draft, sends it as [Client.Order] does, and keeps its order. It waits while another
-// call or process sends the same draft, and returns the order that is kept if there is one.
+// call or process sends the same draft, and returns the order that is kept if there is one. In the loop of
+// Resume that has yielded the draft, it returns an error, as Put and [Journal.Remove] do. A draft that was
+// refused is sent anew.
 //
 // Call [Journal.Remove] when the program has kept the order, or wants the draft no more. Otherwise
 // Resume yields it again. An error that is none of Client.Order is one of the journal. If it comes
@@ -128,8 +146,7 @@ func (j *Journal) Order(ctx context.Context, draft *Draft) (storefront.Order, er
 	}
 	defer e.file.Close()
 	if e.Draft == nil { // it is new
-		draft.Begin()
-		if err := e.append(record{Draft: draft}); err != nil {
+		if err := j.enter(e, draft, true); err != nil {
 			return storefront.Order{}, err
 		}
 		e.Draft = draft
@@ -145,7 +162,11 @@ func (j *Journal) Remove(ctx context.Context, draft *Draft) error {
 		return err
 	}
 	defer e.file.Close()
-	return e.Remove()
+	if err := e.Remove(); err != nil {
+		return err
+	}
+	draft.leave(j.dir)
+	return nil
 }
 
 // extension is that of the files. A file with it that has another name is none of the journal's.
@@ -178,14 +199,15 @@ const resumed = 16
 //		err := entry.Remove()
 //	}
 //
-// A draft that was tried before it was read from the journal, as by a program that was killed then, is
-// never a [*RefusedError] again: if the service refuses it, each Resume yields an [*UnknownError] whose
+// A draft that was refused, so that no try can have created its order, is yielded as that [*RefusedError]
+// and not sent: Order sends it anew, behind the loop. If one is refused of which an earlier try may still be on
+// its way, as from a program that was killed then, each Resume sends it and yields an [*UnknownError] whose
 // Refused says why, and after [Lifetime] an UnknownError without a try. So a program that wants such an
 // order no more waits some minutes after its last try, asks the shop whether the order exists, and removes
 // the entry.
 //
-// The loop may be left at any time. What has the name of an entry, or .jsonl at its end, and is none is an
-// error beside a nil Entry, and stays.
+// The loop may be left at any time. What has the name of an entry, or .jsonl at its end, and is none, or one
+// that a later release wrote, is an error beside a nil Entry, and stays.
 func (j *Journal) Resume(ctx context.Context) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		drafts, err := j.drafts()
@@ -217,8 +239,10 @@ type result struct {
 }
 
 func (r result) yield(yield func(*Entry, error) bool) bool {
-	if r.entry != nil {
-		defer r.entry.file.Close()
+	if e := r.entry; e != nil {
+		e.Draft.yielded.Store(true)
+		defer e.Draft.yielded.Store(false)
+		defer e.file.Close()
 	}
 	return yield(r.entry, r.err)
 }
@@ -278,7 +302,7 @@ func (j *Journal) resume(ctx context.Context, drafts []*kept, results chan<- res
 			}
 			sending.Go(func() {
 				defer func() { <-places }()
-				entry, err := k.open()
+				entry, err := j.open(k)
 				if entry == nil && err == nil {
 					return
 				}
@@ -318,14 +342,14 @@ func (j *Journal) resume(ctx context.Context, drafts []*kept, results chan<- res
 }
 
 // open returns no entry and no error if there is nothing to send.
-func (k *kept) open() (*Entry, error) {
+func (j *Journal) open(k *kept) (*Entry, error) {
 	sum, err := base32.HexEncoding.DecodeString(strings.TrimSuffix(filepath.Base(k.path), extension))
 	if err != nil || len(sum) != 20 || !k.regular {
 		return nil, fmt.Errorf("client: journal: %s is no entry", k.path)
 	}
-	e, err := openEntry(k.path, 0)
+	e, err := j.openEntry(k.path, 0)
 	switch {
-	case errors.Is(err, errBusy), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, errBusy), errors.Is(err, fs.ErrNotExist), errors.Is(err, errOthers):
 		return nil, nil // another has it
 	case err != nil:
 		return nil, err
@@ -352,18 +376,34 @@ func didNotReturn(v any) error {
 	}
 }
 
-// send sends the entry's draft, unless its order is kept, and keeps the order. With once, it is sent once.
+// send sends the entry's draft, unless its order is kept, and keeps what becomes of it. With once, it is sent
+// once at most, and not if it was refused.
 func (j *Journal) send(ctx context.Context, e *Entry, once bool) error {
-	if e.Order.ID == "" && e.Draft.Begin() { // it has waited here until now
-		if err := e.append(record{Draft: e.Draft}); err != nil {
+	final := e.Order.ID != "" || e.refused != nil && (once || expired(e.Draft.begun))
+	if !final && (e.refused != nil || e.waits) {
+		begun := e.Draft.begun
+		if e.waits {
+			begun = time.Now()
+		}
+		text, _ := e.Draft.text(begun) // has no errors
+		if err := e.append(record{Draft: text}); err != nil {
 			return err
 		}
+		e.Draft.begun, e.Draft.journal = begun, ""
 	}
 	os.Chtimes(e.file.Name(), time.Time{}, time.Now()) // others come first the next time
-	if e.Order.ID != "" {
+	switch {
+	case e.Order.ID != "":
 		return nil
+	case final:
+		return &RefusedError{Problem: *e.refused, Draft: e.Draft}
 	}
 	order, err := j.client.order(ctx, e.Draft, once, e.held)
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		if err := e.append(record{Refused: &refused.Problem}); err != nil {
+			return errors.Join(refused, err)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -373,11 +413,15 @@ func (j *Journal) send(ctx context.Context, e *Entry, once bool) error {
 
 // wait opens the entry of a draft when no other has it.
 func (j *Journal) wait(ctx context.Context, draft *Draft) (*Entry, error) {
+	if draft.yielded.Load() {
+		return nil, errors.New("client: journal: the loop of Resume has the draft until it goes on: use " +
+			"Entry.Remove, or the journal behind the loop")
+	}
 	path := filepath.Join(j.dir, fileName(draft))
 	var pauses pauses
 	for {
-		e, err := openEntry(path, os.O_CREATE)
-		if err == nil && e.Draft != nil && (e.Draft.item != draft.item || e.Draft.qty != draft.qty) {
+		e, err := j.openEntry(path, os.O_CREATE)
+		if err == nil && e.Draft != nil && e.Draft.body != draft.body {
 			e.file.Close()
 			return nil, errors.New("client: the journal has another order with the key of the draft")
 		}
@@ -391,11 +435,14 @@ func (j *Journal) wait(ctx context.Context, draft *Draft) (*Entry, error) {
 	}
 }
 
-// errBusy is why an entry is not opened that another has locked.
-var errBusy = errors.New("client: the draft is being sent")
+var (
+	// errBusy is why an entry is not opened that another has locked.
+	errBusy   = errors.New("client: the draft is being sent")
+	errOthers = errors.New("the draft is another shop's or another account's")
+)
 
 // openEntry opens and locks a file. Its Draft is nil if it has none yet.
-func openEntry(path string, flag int) (*Entry, error) {
+func (j *Journal) openEntry(path string, flag int) (*Entry, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
 		if err != nil {
@@ -408,7 +455,7 @@ func openEntry(path string, flag int) (*Entry, error) {
 		e := &Entry{file: f}
 		// Until the lock was there, another may have removed the file.
 		if err = e.held(); err == nil {
-			err = e.read()
+			err = j.read(e)
 		}
 		if err == nil {
 			return e, nil
@@ -446,33 +493,39 @@ func (e *Entry) held() error {
 // longestEntry is how many bytes a file has at most. A longer one is of others.
 const longestEntry = 16 << 20
 
-// A record is a line of a file. The last of each kind counts.
+// A record is a line of a file. The last draft and the last order count, and a refusal that no draft follows.
 type record struct {
-	Draft *Draft            `json:"draft,omitempty"`
-	Order *storefront.Order `json:"order,omitempty"`
+	Draft   json.RawMessage     `json:"draft,omitempty"`
+	Order   *storefront.Order   `json:"order,omitempty"`
+	Refused *storefront.Problem `json:"refused,omitempty"`
 }
 
-// read reads the file. What follows the last end of a line was never acknowledged: its program was
-// killed, or the disk was full.
-func (e *Entry) read() error {
+// A firstRecord is the first line, which says whose the draft is.
+type firstRecord struct {
+	Version int     `json:"version"`
+	Shop    string  `json:"shop"`
+	Account *string `json:"account"`
+	record
+}
+
+// read reads the file, unless it is another shop's or account's. What follows the last end of a line was never
+// acknowledged: its program was killed, or the disk was full.
+func (j *Journal) read(e *Entry) error {
 	data, err := io.ReadAll(e.file)
 	if err != nil {
 		return err
 	}
 	whole := data[:bytes.LastIndexByte(data, '\n')+1]
 	for line := range bytes.Lines(whole) {
-		var r record
-		if err := json.Unmarshal(line, &r); err != nil || r.Draft == nil && r.Order == nil {
-			return fmt.Errorf("%s is no entry: %q", e.file.Name(), line[:min(len(line), 80)])
+		r, err := j.parse(line, e.Draft == nil)
+		if err == nil {
+			err = e.add(r)
 		}
-		if r.Draft != nil {
-			e.Draft = r.Draft
-		}
-		if r.Order != nil {
-			e.Order = *r.Order
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.file.Name(), err)
 		}
 	}
-	if len(whole) > 0 && (e.Draft == nil || fileName(e.Draft) != filepath.Base(e.file.Name())) {
+	if len(whole) > 0 && fileName(e.Draft) != filepath.Base(e.file.Name()) {
 		return fmt.Errorf("%s is no entry of its name", e.file.Name())
 	}
 	if len(whole) == len(data) {
@@ -481,10 +534,63 @@ func (e *Entry) read() error {
 	return e.file.Truncate(int64(len(whole)))
 }
 
+// parse reads a line. A first one of another shop or account is errOthers.
+func (j *Journal) parse(line []byte, first bool) (record, error) {
+	var r firstRecord
+	err := json.Unmarshal(line, &r)
+	var as any = &r.record
+	if first {
+		as = &r
+		switch {
+		case r.Version > formatVersion:
+			return record{}, fmt.Errorf("the entry has version %d: %w", r.Version, errLater)
+		case err == nil && r.Version == 0:
+			return record{}, fmt.Errorf("this is no entry: %w", errNoVersion)
+		case err != nil || r.Version < 0 || r.Shop == "" || r.Account == nil || r.Draft == nil:
+			return record{}, errors.New("this is no entry")
+		case r.Shop != j.client.shop || *r.Account != j.client.opts.Account:
+			return record{}, errOthers
+		}
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("this is no entry: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(as); err != nil {
+		return record{}, fmt.Errorf("%w: %w", err, errLater)
+	}
+	return r.record, nil
+}
+
+// add notes what a line has.
+func (e *Entry) add(r record) error {
+	if r.Draft != nil {
+		d := new(Draft)
+		if err := d.UnmarshalJSON(r.Draft); err != nil {
+			return err
+		}
+		e.Draft, e.waits, e.refused = d, d.begun.IsZero(), nil
+		if e.waits { // for the journal alone
+			d.open, d.journal = 0, filepath.Dir(e.file.Name())
+		}
+	}
+	if r.Refused != nil {
+		e.Draft.open, e.refused = 0, r.Refused
+	}
+	if r.Order != nil {
+		e.Order = *r.Order
+	}
+	if r.Draft == nil && r.Refused == nil && r.Order == nil {
+		return errors.New("this is no entry")
+	}
+	return nil
+}
+
 // append writes a line, and returns when it is on the disk, in a file that others see. A new file is then
 // in its folder, too.
-func (e *Entry) append(r record) error {
-	line, err := json.Marshal(r)
+func (e *Entry) append(r any) error {
+	line, err := ijson.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("client: journal: %w", err)
 	}

@@ -3,9 +3,11 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -140,7 +142,8 @@ func TestDraftIsOnTheDiskBeforeItIsSent(t *testing.T) {
 	journal := open(t, dir, shopOf(t, shop, client.Options{}))
 	draft := client.NewDraft("teapot", 2)
 	_, err := journal.Order(t.Context(), draft)
-	if want := fmt.Sprintf("{\"draft\":%s}\n", text(t, draft)); !slices.Equal(kept, []string{want}) ||
+	if want := fmt.Sprintf(`{"version":1,"shop":"http://shop.test/base","account":"","draft":%s}`+"\n",
+		text(t, draft)); !slices.Equal(kept, []string{want}) ||
 		!strings.Contains(want, "begun") {
 		t.Errorf("the shop was asked with %q in the folder, want %q", kept, want)
 	}
@@ -185,27 +188,270 @@ func TestPutWaitsForResume(t *testing.T) {
 	})
 }
 
-func TestDraftThatWaitedIsRefusedForSure(t *testing.T) {
-	shop, _ := newScript(problem(422, "order-refused"))
-	journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
-	draft := text(t, client.NewDraft("teapot", 2))
-	put := func() {
-		if err := journal.Put(t.Context(), draftFrom(t, draft)); err != nil {
-			t.Fatal(err)
+// A refusal is for sure as long as no try can have created the order, and then kept instead of sent again.
+func TestRefusalIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusal := problem(422, "order-refused")
+		shop, store := newScript()
+		dir := t.TempDir()
+		draft, elsewhere := client.NewDraft("teapot", 2), client.NewDraft("kettle", 1)
+		text := text(t, elsewhere) // with which another may have sent it
+		journal := open(t, dir, shopOf(t, shop, client.Options{}))
+		must.OK(t, journal.Put(t.Context(), draft))
+		must.OK(t, journal.Put(t.Context(), draftFrom(t, text)))
+		resumes := func(*client.Journal) string { return fmt.Sprint(resume(t, journal)) }
+		orders := func(*client.Journal) string {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			order, err := journal.Order(ctx, draft)
+			return fmt.Sprintf("%.4s %T", order.ID, err)
 		}
-	}
-	put()
-	if got := fmt.Sprint(resume(t, journal)); got != "map[teapot: *client.RefusedError]" {
-		t.Errorf("Resume yields %v", got)
-	}
-	// It may have been sent by a program that was killed, however often that is asked.
-	put()
-	for range 2 {
-		shop.answers = []http.HandlerFunc{problem(422, "order-refused")}
-		if got := fmt.Sprint(resume(t, journal)); got != "map[teapot: *client.UnknownError]" {
-			t.Errorf("Resume yields %v", got)
+		const refused, both = " *client.RefusedError", "map[kettle: *client.UnknownError teapot: *client.RefusedError]"
+		for i, step := range []struct {
+			does    func(*client.Journal) string
+			answers []http.HandlerFunc
+			want    string
+		}{
+			{resumes, []http.HandlerFunc{refusal, refusal}, both},
+			{resumes, []http.HandlerFunc{refusal}, both},
+			{orders, []http.HandlerFunc{refusal}, refused}, // anew
+			{resumes, []http.HandlerFunc{refusal}, both},
+			{orders, []http.HandlerFunc{lost}, " *client.UnknownError"}, // it may be on its way
+			{orders, []http.HandlerFunc{refusal}, " *client.UnknownError"},
+			{resumes, []http.HandlerFunc{refusal, refusal}, "map[kettle: *client.UnknownError teapot: *client.UnknownError]"},
+			{orders, []http.HandlerFunc{shop.shop.ServeHTTP}, "ord_ <nil>"},
+		} {
+			journal = open(t, dir, shopOf(t, shop, client.Options{})) // as after a restart
+			shop.answers, shop.sent = step.answers, nil
+			if got := step.does(journal); got != step.want || len(shop.sent) != len(step.answers) {
+				t.Errorf("step %d yields %s with %d requests, want %s with %d", i+1, got, len(shop.sent), step.want,
+					len(step.answers))
+			}
 		}
+		late := client.NewDraft("late", 1)
+		shop.answers = []http.HandlerFunc{refusal}
+		journal.Order(t.Context(), late)
+		time.Sleep(client.Lifetime)
+		shop.sent = nil
+		_, err := journal.Order(t.Context(), late)
+		if _, ok := errors.AsType[*client.RefusedError](err); !ok || len(shop.sent) > 0 || len(store.Orders()) != 1 {
+			t.Errorf("a draft that was refused and is too old: %v, with %d requests", err, len(shop.sent))
+		}
+	})
+}
+
+// An entry is of the shop and the account that it was made for, whoever has the same folder.
+func TestEntryIsOfOneShopAndOneAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop, store := newScript()
+		dir := t.TempDir()
+		journalOf := func(url, account string) *client.Journal {
+			return open(t, dir, must.Get(client.New(url, &client.Options{HTTPClient: &http.Client{Transport: shop},
+				Account: account, Logger: slog.New(slog.DiscardHandler)}))(t))
+		}
+		alice := journalOf("http://shop.test/base", "alice")
+		lostDraft, put := client.NewDraft("lost", 1), client.NewDraft("put", 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		shop.answers = []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+			shop.shop.ServeHTTP(httptest.NewRecorder(), r)
+			cancel()
+			w.WriteHeader(http.StatusBadGateway)
+		}}
+		if _, err := alice.Order(ctx, lostDraft); err == nil {
+			t.Fatal("it was not lost")
+		}
+		must.OK(t, alice.Put(t.Context(), put))
+		before := files(t, dir)
+		if all := fmt.Sprint(before); strings.Contains(all, "secret") || strings.Count(all, `"account":"alice"`) != 2 {
+			t.Error(all)
+		}
+		for _, other := range [][2]string{{"http://shop.test/base", "bob"}, {"http://shop.test/base", ""},
+			{"http://shop.test/base", "Alice"}, {"http://bob:secret@shop.test/base", ""}, {"https://shop.test/base", "alice"},
+			{"http://shop.test/Base", "alice"}, {"http://shop.test", "alice"}, {"http://shop.test:8080/base", "alice"}} {
+			journal := journalOf(other[0], other[1])
+			shop.sent = nil
+			if got := resume(t, journal); len(got) > 0 {
+				t.Errorf("%q: Resume yields %v", other, got)
+			}
+			_, err := journal.Order(t.Context(), lostDraft)
+			for what, err := range map[string]error{"Order": err, "Put": journal.Put(t.Context(), put),
+				"Remove": journal.Remove(t.Context(), put)} {
+				if err == nil || !strings.Contains(err.Error(), "another account") {
+					t.Errorf("%q: %s of Alice's draft returned %v", other, what, err)
+				}
+			}
+			if after := files(t, dir); !slices.Equal(after, before) || len(shop.sent) > 0 {
+				t.Errorf("%q: %d requests were sent, and the folder has %q", other, len(shop.sent), after)
+			}
+		}
+		for _, same := range [][2]string{{"HTTP://SHOP.test:80/base//", "alice"}, {"http://alice:secret@shop.test/base", ""}} {
+			if got := fmt.Sprint(resume(t, journalOf(same[0], same[1]))); got != "map[lost:ord_ <nil> put:ord_ <nil>]" {
+				t.Errorf("%q: Resume yields %s", same, got)
+			}
+		}
+		if n := len(store.Orders()); n != 2 {
+			t.Errorf("the shop has %d orders, want 2", n)
+		}
+	})
+}
+
+// Whatever has a draft, and however it has come to it, no try is sent when the key may be forgotten.
+func TestNoDraftHasASecondLife(t *testing.T) {
+	for name, way := range map[string]func(t *testing.T, c *client.Client, a, b *client.Journal) error{
+		"text, then a journal": func(t *testing.T, c *client.Client, a, _ *client.Journal) error {
+			kept := text(t, client.NewDraft("teapot", 2))
+			must.Get(c.Order(t.Context(), draftFrom(t, kept)))(t)
+			time.Sleep(30 * time.Hour)
+			_, err := a.Order(t.Context(), draftFrom(t, kept))
+			return err
+		},
+		"text that is read twice": func(t *testing.T, c *client.Client, a, _ *client.Journal) error {
+			kept := text(t, client.NewDraft("teapot", 2))
+			must.OK(t, a.Put(t.Context(), draftFrom(t, kept)))
+			must.Get(c.Order(t.Context(), draftFrom(t, kept)))(t)
+			time.Sleep(30 * time.Hour)
+			return resumed(t, a)
+		},
+		"text of a draft that stays in memory": func(t *testing.T, c *client.Client, a, _ *client.Journal) error {
+			draft := client.NewDraft("teapot", 2)
+			must.Get(c.Order(t.Context(), draftFrom(t, text(t, draft))))(t)
+			time.Sleep(30 * time.Hour)
+			_, err := c.Order(t.Context(), draft)
+			return err
+		},
+		"sent, then a journal": func(t *testing.T, c *client.Client, a, _ *client.Journal) error {
+			draft := client.NewDraft("teapot", 2)
+			must.Get(c.Order(t.Context(), draft))(t)
+			must.OK(t, a.Put(t.Context(), draft))
+			time.Sleep(30 * time.Hour)
+			return resumed(t, a)
+		},
+		"a journal, then sent": func(t *testing.T, c *client.Client, a, _ *client.Journal) error {
+			draft := client.NewDraft("teapot", 2)
+			must.OK(t, a.Put(t.Context(), draft))
+			_, err := c.Order(t.Context(), draft)
+			time.Sleep(30 * time.Hour)
+			must.OK(t, resumed(t, a))
+			return err
+		},
+		"a journal, then a text": func(t *testing.T, _ *client.Client, a, _ *client.Journal) error {
+			draft := client.NewDraft("teapot", 2)
+			must.OK(t, a.Put(t.Context(), draft))
+			_, err := draft.MarshalText()
+			return err
+		},
+		"two journals": func(t *testing.T, _ *client.Client, a, b *client.Journal) error {
+			draft := client.NewDraft("teapot", 2)
+			must.OK(t, a.Put(t.Context(), draft))
+			err := b.Put(t.Context(), draft)
+			must.OK(t, resumed(t, b))
+			time.Sleep(30 * time.Hour)
+			must.OK(t, resumed(t, a))
+			return err
+		},
+		"removed by another": func(t *testing.T, _ *client.Client, a, _ *client.Journal) error {
+			draft := client.NewDraft("teapot", 2)
+			must.OK(t, a.Put(t.Context(), draft))
+			for entry := range a.Resume(t.Context()) {
+				must.OK(t, entry.Remove())
+			}
+			time.Sleep(30 * time.Hour)
+			_, err := a.Order(t.Context(), draft)
+			return err
+		},
+		"removed, then sent": func(t *testing.T, c *client.Client, a, b *client.Journal) error {
+			draft := client.NewDraft("teapot", 2)
+			must.OK(t, a.Put(t.Context(), draft))
+			must.OK(t, a.Remove(t.Context(), draft))
+			must.Get(c.Order(t.Context(), draft))(t)
+			must.OK(t, b.Put(t.Context(), draft))
+			time.Sleep(30 * time.Hour)
+			return resumed(t, b)
+		},
+		"a sign-in that takes long": func(t *testing.T, _ *client.Client, _, _ *client.Journal) error {
+			shop, _ := newScript(lost)
+			wait := time.Duration(0)
+			c := shopOf(t, shop, client.Options{Patience: 20 * time.Hour, SignIn: func(*http.Request) error {
+				time.Sleep(wait)
+				wait = 30 * time.Hour
+				return nil
+			}})
+			_, err := c.Order(t.Context(), client.NewDraft("teapot", 2))
+			if len(shop.sent) != 1 {
+				t.Errorf("%d tries were sent", len(shop.sent))
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				service := atBase(storefront.New(new(storefront.MemStore)))
+				var first time.Time // try
+				shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if first.IsZero() {
+						first = time.Now()
+					}
+					if age := time.Since(first); age >= client.Lifetime {
+						t.Errorf("a try is sent %v after the first one", age)
+					}
+					service.ServeHTTP(w, r)
+				})}
+				c := shopOf(t, shop, client.Options{})
+				if err := way(t, c, open(t, t.TempDir(), c), open(t, t.TempDir(), c)); err == nil {
+					t.Error("there is no error")
+				}
+			})
+		})
 	}
+}
+
+// resumed returns the error of the one entry of a journal, or nil if there is none.
+func resumed(t *testing.T, journal *client.Journal) (last error) {
+	for _, err := range journal.Resume(t.Context()) {
+		last = err
+	}
+	return last
+}
+
+// What is kept in version 1 is read, and gone on with. The recorded files never change.
+func TestRecordedDraftsAndJournalsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // whose clock begins with the year 2000, as that of the files did
+		sent := make(map[string]string) // bodies by keys
+		shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			sent[r.Header.Get("Idempotency-Key")] = string(body)
+			says(201, `{"id":"ord_new",`+string(body[1:]))(w, r)
+		})}
+		c := shopOf(t, shop, client.Options{Account: "alice"})
+		time.Sleep(22 * time.Hour)
+		recorded := string(must.Get(os.ReadFile("testdata/formats/1/draft.json"))(t))
+		draft := draftFrom(t, recorded)
+		order, err := c.Order(t.Context(), draftFrom(t, recorded))
+		if err != nil || order.ID != "ord_new" || text(t, draft) != recorded {
+			t.Errorf("the draft %s: %v, %v", text(t, draft), order, err)
+		}
+		dir := t.TempDir()
+		must.OK(t, os.CopyFS(dir, os.DirFS("testdata/formats/1/journal")))
+		got := make(map[string]string)
+		for entry, err := range open(t, dir, c).Resume(t.Context()) {
+			if entry == nil {
+				t.Fatal(err)
+			}
+			got[entry.Draft.Item()] = entry.Order.ID
+			if refused, ok := errors.AsType[*client.RefusedError](err); ok {
+				got[entry.Draft.Item()] = refused.Problem.Reason
+			}
+		}
+		if want := "map[begun:ord_new created:ord_old refused:sold-out waiting:ord_new]"; fmt.Sprint(got) != want {
+			t.Errorf("Resume yields %v, want %s", got, want)
+		}
+		const rest = `","qty":2, "fields":{"note":"<é>"}}`
+		want := map[string]string{"KEYOFDRAFT": `{"item":"draft` + rest, "KEYOFBEGUN": `{"item":"begun` + rest,
+			"KEYOFWAITING": `{"item":"waiting` + rest}
+		if fmt.Sprint(sent) != fmt.Sprint(want) {
+			t.Errorf("it sends %v, want %v", sent, want)
+		}
+	})
 }
 
 // TestOneAtATimeSendsADraft has several journals on one folder send the same drafts.
@@ -573,15 +819,69 @@ func TestEntryIsRemovedInTheLoopAlone(t *testing.T) {
 	must.OK(t, journal.Remove(t.Context(), kept.Draft))
 }
 
+// A program that calls the journal instead of the entry would wait for its own loop.
+func TestLoopDoesNotWaitForItself(t *testing.T) {
+	shop, _ := newScript()
+	journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
+	must.OK(t, journal.Put(t.Context(), client.NewDraft("teapot", 2)))
+	for entry, err := range journal.Resume(t.Context()) {
+		must.OK(t, err)
+		_, err := journal.Order(t.Context(), entry.Draft)
+		for _, err := range []error{err, journal.Put(t.Context(), entry.Draft), journal.Remove(t.Context(), entry.Draft)} {
+			if err == nil || !strings.Contains(err.Error(), "Entry.Remove") {
+				t.Errorf("in the loop: %v", err)
+			}
+		}
+		defer func() { must.OK(t, journal.Remove(t.Context(), entry.Draft)) }()
+	}
+}
+
 func TestKeyHasOneOrder(t *testing.T) {
 	shop, _ := newScript()
 	journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
 	draft := client.NewDraft("teapot", 2)
-	if err := journal.Put(t.Context(), draft); err != nil {
-		t.Fatal(err)
-	}
-	other := draftFrom(t, text(t, draft), "teapot", "kettle")
+	other := draftFrom(t, text(t, draft), `2}"`, `2,\"fields\":{}}"`)
+	must.OK(t, journal.Put(t.Context(), draft))
 	if _, err := journal.Order(t.Context(), other); err == nil || len(shop.sent) > 0 {
 		t.Errorf("Order of another draft with the key returned %v", err)
 	}
+}
+
+// FuzzEntry has a file of the name of an entry. What is no entry of the journal's stays as it is, and of what is
+// one, the last whole draft is sent as it stands.
+func FuzzEntry(f *testing.F) {
+	const first = `{"version":1,"shop":"http://shop.test/base","account":"","draft":`
+	f.Add(first + strings.TrimSpace(kept()) + "}\n{\"refused\":{}}\n{\"draft\":")
+	f.Add(first + strings.TrimSpace(kept("begun", "1")) + `,"order":{"id":"ord_1"}}` + "\n")
+	f.Fuzz(func(t *testing.T, content string) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "G9AC6AD9518FDL9PRKRMUI0MTOJM8KBT.jsonl") // of the key k
+		must.OK(t, os.WriteFile(file, []byte(content), 0o600))
+		var sent []byte
+		ctx, cancel := context.WithCancel(t.Context())
+		shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent, _ = io.ReadAll(r.Body)
+			cancel()
+		})}
+		whole := content[:strings.LastIndex(content, "\n")+1]
+		for entry, err := range open(t, dir, shopOf(t, shop, client.Options{})).Resume(ctx) {
+			after := files(t, dir)[0]
+			switch {
+			case entry == nil && (err == nil || after != content):
+				t.Errorf("%q is none with %v, and has become %q", content, err, after)
+			case entry != nil && (!strings.HasPrefix(after, whole) || entry.Draft.Key() != "k"):
+				t.Errorf("%q has become %q", content, after)
+			}
+		}
+		if len(sent) > 0 {
+			literal, _ := json.Marshal(string(sent))
+			var line struct{ Draft struct{ Body string } }
+			for text := range strings.Lines(whole) {
+				json.Unmarshal([]byte(text), &line)
+			}
+			if line.Draft.Body != string(sent) {
+				t.Errorf("of %q, it sends %s", content, literal)
+			}
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -114,14 +113,10 @@ func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, err
 }
 
 // order is Order. With once, it returns after one answer, unless the body was cut on its way. held is
-// called before each try, which is not sent if it returns an error.
+// called right before each try, which is not sent if it returns an error.
 func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func() error) (storefront.Order,
 	error) {
 	if err := draft.check(); err != nil {
-		return storefront.Order{}, err
-	}
-	body, err := json.Marshal(map[string]any{"item": draft.item, "qty": draft.qty})
-	if err != nil {
 		return storefront.Order{}, err
 	}
 	limited, cancel := context.WithTimeout(ctx, c.opts.Patience)
@@ -140,15 +135,20 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 		if limited.Err() != nil {
 			return storefront.Order{}, unknown(c.ended(ctx))
 		}
-		if err := cmp.Or(draft.sendable(), held()); err != nil {
-			return storefront.Order{}, unknown(err)
-		}
-		last = c.try(limited, http.MethodPost, "/v1/orders", body, longestOrder, func(r *http.Request) {
+		var kept error // why no more tries are sent
+		a := c.try(limited, http.MethodPost, "/v1/orders", draft.body, longestOrder, func(r *http.Request) error {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Idempotency-Key", draft.key)
 			r.GetBody = nil // each try is one that this loop knows of
-			draft.sent()
+			if kept = held(); kept == nil {
+				kept = draft.begin()
+			}
+			return kept
 		})
+		if kept != nil {
+			return storefront.Order{}, unknown(kept)
+		}
+		last = a
 		if order, ok := last.order(draft); ok {
 			return order, nil
 		}

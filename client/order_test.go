@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -115,13 +116,6 @@ func TestItemThatJSONCannotSayIsRefused(t *testing.T) {
 			t.Errorf("%s: Resume yields %v, and %d requests were sent", name, got, len(shop.sent))
 		}
 	}
-	kept := text(t, client.NewDraft("teapot", 2))
-	for _, item := range []string{"tea\xffpot", `tea\ud800pot`, `tea\uffffpot`} {
-		wrong := strings.ReplaceAll(kept, "teapot", item)
-		if err := new(client.Draft).UnmarshalText([]byte(wrong)); err == nil {
-			t.Errorf("%q is a draft", wrong)
-		}
-	}
 }
 
 // TestOnlyWhatWasSentMayHaveCreated has no token at first.
@@ -141,9 +135,12 @@ func TestOnlyWhatWasSentMayHaveCreated(t *testing.T) {
 	})
 }
 
+// at is a time of now as drafts have it.
+func at(ago time.Duration) string {
+	return fmt.Sprint(float64(time.Now().Add(-ago).UnixMilli()) / 1000)
+}
+
 func TestDraftIsNotSentForLongerThanItsKeyLives(t *testing.T) {
-	now := time.Now()
-	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format(time.RFC3339Nano) }
 	for _, test := range []struct {
 		made, begun time.Duration // ago
 		sent        bool
@@ -152,33 +149,17 @@ func TestDraftIsNotSentForLongerThanItsKeyLives(t *testing.T) {
 		{made: client.Lifetime + time.Minute},
 		{made: 100 * time.Hour, begun: client.Lifetime - time.Minute, sent: true},
 		{made: 100 * time.Hour, begun: client.Lifetime + time.Minute},
-		{made: -2 * time.Hour}, // the clock was put back, who knows by how much
+		{made: -59 * time.Minute, sent: true},
 	} {
-		begun := ""
+		kept := kept("made", at(test.made))
 		if test.begun != 0 {
-			begun = fmt.Sprintf(`,"begun":%q`, at(test.begun))
+			kept = strings.Replace(kept, "}\n", `,"begun":`+at(test.begun)+"}\n", 1)
 		}
-		draft := draftFrom(t, fmt.Sprintf(`{"key":"k","item":"teapot","qty":2,"made":%q%s}`, at(test.made), begun))
 		shop, _ := newScript()
-		_, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draft)
+		_, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draftFrom(t, kept))
 		if _, ok := errors.AsType[*client.UnknownError](err); ok == test.sent || (len(shop.sent) > 0) != test.sent {
 			t.Errorf("a draft made %v ago and begun %v ago: %v, sent: %v", test.made, test.begun, err, len(shop.sent) > 0)
 		}
-	}
-}
-
-func TestDraftThatWaitedIsSentOnceItHasBegun(t *testing.T) {
-	shop, _ := newScript()
-	draft := draftFrom(t, `{"key":"k","item":"teapot","qty":2,"made":"2026-01-01T00:00:00Z"}`)
-	if !draft.Begin() {
-		t.Fatal("Begin changed nothing")
-	}
-	kept := text(t, draft)
-	if _, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draft); err != nil {
-		t.Error(err)
-	}
-	if draft.Begin() || draftFrom(t, kept).Begin() {
-		t.Error("Begin changed a draft that has begun")
 	}
 }
 
@@ -324,36 +305,103 @@ func TestNewChecks(t *testing.T) {
 	}
 }
 
-func TestDraftText(t *testing.T) {
-	draft := client.NewDraft("Café <b>& 茶", 1<<53-1)
-	draft.Begin()
-	for _, kept := range []*client.Draft{draft, client.NewDraft("teapot", 2)} {
-		again := draftFrom(t, text(t, kept))
-		if again.Key() != kept.Key() || again.Item() != kept.Item() || again.Qty() != kept.Qty() ||
-			text(t, again) != text(t, kept) {
-			t.Errorf("%s was read as %s", text(t, kept), text(t, again))
+// kept is a draft of 2 teapots that was made now, with members in place of its own.
+func kept(members ...string) string {
+	own := map[string]string{"version": "1", "key": `"k"`, "body": `"{\"item\":\"teapot\",\"qty\":2}"`, "made": at(0)}
+	for i := 0; i < len(members); i += 2 {
+		own[members[i]] = members[i+1]
+	}
+	text := ""
+	for name, value := range own {
+		if value != "" {
+			text += fmt.Sprintf(",%q:%s", name, value)
 		}
 	}
-	for _, wrong := range []string{``, `null`, `{}`, `[]`, `{"item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
-		`{"key":"k","item":"teapot","qty":2}`, `{"key":"a b","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
-		`{"key":"a,b","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`,
-		`{"key":"k","item":"teapot","qty":2.5,"made":"2026-11-20T20:52:11Z"}`,
-		`{"key":"k","item":"teapot","qty":2,"note":"a later version's","made":"2026-11-20T20:52:11Z"}`} {
-		if err := new(client.Draft).UnmarshalText([]byte(wrong)); err == nil {
-			t.Errorf("%s is a draft", wrong)
+	return "{" + text[1:] + "}\n"
+}
+
+func TestDraftText(t *testing.T) {
+	for _, draft := range []*client.Draft{client.NewDraft("Café <b>& 茶", 1<<53-1), client.NewDraft("", -1<<63),
+		draftFrom(t, kept("begun", at(time.Hour))), draftFrom(t, kept("made", "1")),
+		draftFrom(t, kept("body", `"{\"QTY\":null, \"qty\":2e0,\"item\":\"\\u0074ea\",\"fields\":[]}"`))} {
+		again := draftFrom(t, text(t, draft))
+		if again.Key() != draft.Key() || again.Item() != draft.Item() || again.Qty() != draft.Qty() ||
+			text(t, again) != text(t, draft) {
+			t.Errorf("%s was read as %s", text(t, draft), text(t, again))
 		}
+	}
+	for _, row := range []struct{ text, says string }{
+		{``, "empty"}, {`null`, "no JSON object"}, {`{}`, "candidates"}, {`[]`, "no JSON object"}, {kept() + kept(), ""},
+		{`{"key":"k","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`, "candidates"},
+		{kept("version", "2"), "a later release"}, {kept("version", "2", "body", ""), "a later release"},
+		{kept("version", `"1"`), "version"}, {kept("version", "1.5"), "version"}, {kept("version", "-1"), "version"},
+		{kept("version", "3", "key", "7", "made", "{}"), "a later release"},
+		{kept("note", "null"), `"note": a later release`}, {kept("Key", `"k"`), "a later release"},
+		{strings.Replace(kept(), "{", `{"made":1,`, 1), "duplicate"},
+		{kept("key", ""), "key"}, {kept("key", `"a b"`), "key"}, {kept("key", `"a,b"`), "key"}, {kept("key", "7"), "key"},
+		{kept("made", ""), "made"}, {kept("made", "0"), "made"}, {kept("made", "-1"), "made"}, {kept("made", "1e400"), "made"},
+		{kept("made", "true"), "made"}, {kept("made", `"2026-11-20T20:52:11Z"`), "made"}, {kept("begun", "null"), "begun"},
+		{kept("made", "9e9"), "ahead"}, {kept("begun", at(-61*time.Minute)), "ahead"},
+		{kept("body", ""), "body"}, {kept("body", `"[]"`), "body"}, {kept("body", `{"item":"teapot","qty":2}`), "body"},
+		{kept("body", `"{\"item\":\"teapot\"}"`), "body"}, {kept("body", `"{\"qty\":2}"`), "body"},
+		{kept("body", `"{\"item\":\"teapot\",\"qty\":2.5}"`), "body"}, {kept("body", `"{\"item\":7,\"qty\":2}"`), "body"},
+		{kept("body", `"{\"item\":\"teapot\",\"qty\":2,\"qty\":2}"`), "body"},
+		{kept("body", "\"{\\\"item\\\":\\\"tea\xffpot\\\",\\\"qty\\\":2}\""), "UTF-8"},
+		{kept("body", `"{\"item\":\"tea\\ud800pot\",\"qty\":2}"`), "body"},
+		{kept("body", `"{\"item\":\"tea\uffffpot\",\"qty\":2}"`), "noncharacter"},
+	} {
+		draft := client.NewDraft("kettle", 1)
+		err := draft.UnmarshalText([]byte(row.text))
+		if err == nil || !strings.Contains(err.Error(), row.says) || draft.Item() != "kettle" {
+			t.Errorf("%q is read as %s with %v, want an error with %q", row.text, draft.Item(), err, row.says)
+		}
+	}
+}
+
+// Members of the body that this version does not know are sent and kept, byte for byte.
+func TestBodyOfADraftIsNotChanged(t *testing.T) {
+	const body = `{ "fields":{"a":1e2,"b":"\u0041"}, "qty":2.0,"item":"tea\u0070ot" }`
+	literal, _ := json.Marshal(body)
+	var got []byte
+	shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, _ = io.ReadAll(r.Body)
+		says(201, `{"id":"ord_1","item":"teapot","qty":2}`)(w, r)
+	})}
+	draft := draftFrom(t, kept("body", string(literal)))
+	order, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draftFrom(t, text(t, draft)))
+	if err != nil || order.ID != "ord_1" || string(got) != body {
+		t.Errorf("%s is sent as %s; Order returned %v, %v", body, got, order, err)
 	}
 }
 
 func FuzzDraft(f *testing.F) {
 	f.Add(text(f, client.NewDraft("teapot", 2)))
-	f.Add(`{"key":"k","item":"\ud800","qty":2,"made":"2026-11-20T20:52:11Z","begun":"2026-11-20T20:52:11Z"}`)
+	f.Add(`{"version":1,"key":"k","body":"{\"qty\":20e-1,\"item\":\"\ud800\"}","made":1.5,"begun":1764353600}`)
 	f.Fuzz(func(t *testing.T, kept string) {
 		draft := new(client.Draft)
 		if draft.UnmarshalText([]byte(kept)) != nil {
 			return
 		}
-		if again := text(t, draftFrom(t, text(t, draft))); again != text(t, draft) {
+		var members struct {
+			Version     int
+			Key, Body   string
+			Made, Begun float64
+		}
+		var body struct {
+			Item string
+			Qty  json.Number
+		}
+		strict := json.NewDecoder(strings.NewReader(kept))
+		strict.DisallowUnknownFields()
+		if err := errors.Join(strict.Decode(&members), json.Unmarshal([]byte(members.Body), &body)); err != nil {
+			t.Fatalf("%q: %v", kept, err)
+		}
+		latest := float64(time.Now().Unix()) + 3601
+		if members.Version != 1 || members.Key != draft.Key() || members.Made > latest || members.Begun > latest {
+			t.Errorf("%q is read with the key %q", kept, draft.Key())
+		}
+		if again := text(t, draftFrom(t, text(t, draft))); again != text(t, draft) || !strings.Contains(again, fmt.Sprintf(
+			`"key":%q`, members.Key)) {
 			t.Errorf("%q became %q", text(t, draft), again)
 		}
 	})

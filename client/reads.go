@@ -27,11 +27,11 @@ const (
 var errNotRead = fmt.Errorf("%w: %d tries have failed", storefront.ErrUnavailable, readTries)
 
 // read sends a GET until an answer is right, or final, or no more tries are left.
-func (c *Client) read(ctx context.Context, path string, prepare func(*http.Request),
+func (c *Client) read(ctx context.Context, path string, prepare func(*http.Request) error,
 	right func(answer) bool) (answer, error) {
 	var pauses pauses
 	for try := 1; ; try++ {
-		a := c.try(ctx, http.MethodGet, path, nil, longestRead, prepare)
+		a := c.try(ctx, http.MethodGet, path, "", longestRead, prepare)
 		if (a.status == http.StatusOK || a.status == http.StatusNotModified) && right(a) {
 			return a, nil
 		}
@@ -80,7 +80,7 @@ func (c *Client) list(ctx context.Context, path, position string) iter.Seq2[stor
 				query.Set(position, cursor)
 			}
 			var p page
-			_, err := c.read(ctx, path+"?"+query.Encode(), func(*http.Request) {},
+			_, err := c.read(ctx, path+"?"+query.Encode(), func(*http.Request) error { return nil },
 				func(a answer) (ok bool) {
 					p, ok = parsePage(a, cursor, last)
 					return ok
@@ -166,7 +166,7 @@ func (c *Client) Product(ctx context.Context, id string, opts *ProductOptions) (
 	var known remembered
 	var signIn string
 	var product storefront.Resource
-	a, err := c.read(ctx, path, func(r *http.Request) {
+	a, err := c.read(ctx, path, func(r *http.Request) error {
 		signIn = c.signIn(r)
 		known = c.remembered(path)
 		if known.signIn != signIn {
@@ -178,6 +178,7 @@ func (c *Client) Product(ctx context.Context, id string, opts *ProductOptions) (
 		if opts != nil && opts.MaxAge != 0 {
 			r.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", max(0, opts.MaxAge/time.Second)))
 		}
+		return nil
 	}, func(a answer) bool {
 		product = known.product
 		if a.status == http.StatusNotModified {

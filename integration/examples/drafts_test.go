@@ -42,7 +42,7 @@ func TestDraftsInATransaction(t *testing.T) {
 			for i := range 20 {
 				tx := must.Get(db.BeginTx(t.Context(), nil))(t)
 				item := fmt.Sprint("item ", i)
-				must.OK(t, drafts.Keep(t.Context(), tx, client.NewDraft(item, 1)))
+				must.OK(t, drafts.Keep(t.Context(), tx, fmt.Sprint(i), item, 1))
 				if i%4 == 0 {
 					must.OK(t, tx.Rollback())
 					continue

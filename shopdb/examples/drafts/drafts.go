@@ -12,72 +12,76 @@ import (
 	"example.com/storefront/client"
 )
 
-// Table makes the table. A row without an order is a draft whose order is still to come.
+// Table makes the table. What is ordered may wait for long before its first try, as when the program does
+// not run: it gets a draft right before that, as a draft is sent for client.Lifetime.
 const Table = `CREATE TABLE drafts (
-	idempotency_key TEXT PRIMARY KEY,
-	draft TEXT NOT NULL,
+	id TEXT PRIMARY KEY, -- the program's own
+	item TEXT NOT NULL,
+	qty BIGINT NOT NULL,
+	draft TEXT,
 	order_id TEXT
 )`
 
-// Keep keeps a draft, in the transaction in which the program decides that it orders.
-func Keep(ctx context.Context, tx *sql.Tx, draft *client.Draft) error {
-	text, err := draft.MarshalText()
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO drafts (idempotency_key, draft) VALUES ($1, $2)", draft.Key(),
-		string(text))
+// Keep keeps what is ordered, in the transaction in which the program decides that.
+func Keep(ctx context.Context, tx *sql.Tx, id, item string, qty int64) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO drafts (id, item, qty) VALUES ($1, $2, $3)", id, item, qty)
 	return err
 }
 
-// Send sends the drafts that have no order yet, and stores the orders. A program calls it when it
+// Send sends what has no order yet, and stores the orders. A program calls it when it
 // starts, after each commit, and from time to time. Several may do so at once: a draft that two of them
-// send is still one order. The error joins those of all drafts.
+// send is still one order. The error joins those of all.
 func Send(ctx context.Context, db *sql.DB, shop *client.Client) error {
-	texts, err := waiting(ctx, db)
+	all, err := waiting(ctx, db)
 	if err != nil {
 		return err
 	}
-	for _, text := range texts {
-		err = errors.Join(err, send(ctx, db, shop, text))
+	for _, w := range all {
+		err = errors.Join(err, w.send(ctx, db, shop))
 	}
 	return err
 }
 
-func waiting(ctx context.Context, db *sql.DB) (texts []string, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT draft FROM drafts WHERE order_id IS NULL")
+type waits struct {
+	id, item string
+	qty      int64
+	draft    sql.NullString
+}
+
+func waiting(ctx context.Context, db *sql.DB) (all []waits, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT id, item, qty, draft FROM drafts WHERE order_id IS NULL")
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
+		var w waits
+		if err := rows.Scan(&w.id, &w.item, &w.qty, &w.draft); err != nil {
 			return nil, err
 		}
-		texts = append(texts, text)
+		all = append(all, w)
 	}
-	return texts, rows.Err()
+	return all, rows.Err()
 }
 
-func send(ctx context.Context, db *sql.DB, shop *client.Client, text string) error {
-	draft := new(client.Draft)
-	if err := draft.UnmarshalText([]byte(text)); err != nil {
-		return err
-	}
-	if draft.Begin() { // the time of the first try is stored before it
-		begun, err := draft.MarshalText()
+func (w waits) send(ctx context.Context, db *sql.DB, shop *client.Client) error {
+	draft := client.NewDraft(w.item, w.qty)
+	if w.draft.Valid {
+		if err := draft.UnmarshalText([]byte(w.draft.String)); err != nil {
+			return err
+		}
+	} else { // it is stored before its first try
+		text, err := draft.MarshalText()
 		if err != nil {
 			return err
 		}
-		result, err := db.ExecContext(ctx,
-			"UPDATE drafts SET draft = $1 WHERE idempotency_key = $2 AND draft = $3",
-			string(begun), draft.Key(), text)
+		result, err := db.ExecContext(ctx, "UPDATE drafts SET draft = $1 WHERE id = $2 AND draft IS NULL",
+			string(text), w.id)
 		if err != nil {
 			return err
 		}
 		if n, err := result.RowsAffected(); n == 0 || err != nil {
-			return err // another has begun it
+			return err // another sends it
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that one which fails holds up few
@@ -86,7 +90,6 @@ func send(ctx context.Context, db *sql.DB, shop *client.Client, text string) err
 	if err != nil {
 		return err // a program that wants the draft no more after a RefusedError deletes its row
 	}
-	_, err = db.ExecContext(ctx, "UPDATE drafts SET order_id = $1 WHERE idempotency_key = $2",
-		order.ID, draft.Key())
+	_, err = db.ExecContext(ctx, "UPDATE drafts SET order_id = $1 WHERE id = $2", order.ID, w.id)
 	return err
 }
