@@ -193,9 +193,9 @@ func (d *Draft) MarshalJSON() ([]byte, error) {
 	return d.text(d.begun)
 }
 
-// UnmarshalJSON reads what [Draft.MarshalJSON] returned, or what a client in another language has kept. What a
-// later version wrote in another form is an error, as a part of it would be lost: go on with that version. So
-// is a time that is more than an hour ahead.
+// UnmarshalJSON reads what [Draft.MarshalJSON] returned, or what a client in another language has kept.
+// What a later version wrote in another form is an error, as a part of it would be lost: go on with that
+// version. So is a time that is more than an hour ahead.
 func (d *Draft) UnmarshalJSON(data []byte) error {
 	kept, err := parseDraft(data)
 	if err != nil {
@@ -284,7 +284,7 @@ var (
 // parseTime returns the time of a JSON number: seconds since 1970.
 func parseTime(number []byte) (t time.Time, ok bool) {
 	seconds, err := strconv.ParseFloat(string(number), 64)
-	if err != nil || seconds <= 0 || seconds > 1e11 {
+	if err != nil || seconds < 0 || seconds > 1e11 {
 		return time.Time{}, false
 	}
 	return time.UnixMilli(int64(math.Round(seconds * 1000))), true

@@ -200,11 +200,11 @@ const resumed = 16
 //	}
 //
 // A draft that was refused, so that no try can have created its order, is yielded as that [*RefusedError]
-// and not sent: Order sends it anew, behind the loop. If one is refused of which an earlier try may still be on
-// its way, as from a program that was killed then, each Resume sends it and yields an [*UnknownError] whose
-// Refused says why, and after [Lifetime] an UnknownError without a try. So a program that wants such an
-// order no more waits some minutes after its last try, asks the shop whether the order exists, and removes
-// the entry.
+// and not sent: Order sends it anew, behind the loop. If one is refused of which an earlier try may still be
+// on its way, as from a program that was killed then, each Resume sends it and yields an [*UnknownError]
+// whose Refused says why, and after [Lifetime] an UnknownError without a try. So a program that wants such
+// an order no more waits some minutes after its last try, asks the shop whether the order exists, and
+// removes the entry.
 //
 // The loop may be left at any time. What has the name of an entry, or .jsonl at its end, and is none, or one
 // that a later release wrote, is an error beside a nil Entry, and stays.
@@ -508,8 +508,8 @@ type firstRecord struct {
 	record
 }
 
-// read reads the file, unless it is another shop's or account's. What follows the last end of a line was never
-// acknowledged: its program was killed, or the disk was full.
+// read reads the file, unless it is another shop's or account's. What follows the last end of a line was
+// never acknowledged: its program was killed, or the disk was full.
 func (j *Journal) read(e *Entry) error {
 	data, err := io.ReadAll(e.file)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,26 +126,44 @@ func sourceOf(t *testing.T, version string) string {
 	return source
 }
 
-// The recorded exchanges of testdata/contract stay there, as later commits replay them. A
-// release has their sums, as sha256sum prints them.
-func recordExchanges(t *testing.T, _, release string) {
-	files := must.Get(filepath.Glob(root + "/testdata/contract/*.txt"))(t)
-	var b strings.Builder
-	for _, file := range append(files, root+"/testdata/contract/store.json") {
-		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256([]byte(read(t, file))), filepath.Base(file))
-	}
-	write(t, release, "contract.sha256", []byte(b.String()))
+// Recorded files stay where they are, as later commits replay the exchanges and go on with the drafts and
+// journals. A release has their sums, as sha256sum prints them.
+var recorded = map[string][]string{
+	"contract.sha256": {root + "/testdata/contract"},
+	"formats.sha256":  {root + "/client/testdata/formats", root + "/integration/clients/testdata/formats"},
 }
 
-func checkExchanges(t *testing.T, release string) (lines []string) {
-	for line := range strings.Lines(read(t, release+"/contract.sha256")) {
-		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		text, err := os.ReadFile(filepath.Join(root, "testdata/contract", name))
-		if now := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil {
-			lines = append(lines, name+" is gone")
-		} else if now != sum {
-			lines = append(lines, name+" has been edited since it was released: its sum is now "+now)
+func recordFiles(sums string) func(t *testing.T, _, release string) {
+	return func(t *testing.T, _, release string) {
+		var b strings.Builder
+		for _, folder := range recorded[sums] {
+			filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.Type().IsRegular() && entry.Name() != "README.md" {
+					name := must.Get(filepath.Rel(recorded[sums][0], file))(t)
+					fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256([]byte(read(t, file))), filepath.ToSlash(name))
+				}
+				return nil
+			})
 		}
+		write(t, release, sums, []byte(b.String()))
 	}
-	return lines
+}
+
+func checkFiles(sums string) func(t *testing.T, release string) []string {
+	return func(t *testing.T, release string) (lines []string) {
+		text, err := os.ReadFile(filepath.Join(release, sums))
+		if err != nil && filepath.Base(release) != "1.0.0-rc.3" { // which had no formats
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			text, err := os.ReadFile(filepath.Join(recorded[sums][0], name))
+			if now := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil {
+				lines = append(lines, name+" is gone")
+			} else if now != sum {
+				lines = append(lines, name+" has been edited since it was released: its sum is now "+now)
+			}
+		}
+		return lines
+	}
 }

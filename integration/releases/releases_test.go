@@ -37,7 +37,8 @@ type promise struct {
 
 var promises = []promise{
 	{"openapi", recordOpenAPI, checkOpenAPI},
-	{"exchanges", recordExchanges, checkExchanges},
+	{"exchanges", recordFiles("contract.sha256"), checkFiles("contract.sha256")},
+	{"formats", recordFiles("formats.sha256"), checkFiles("formats.sha256")},
 	{"cursors", recordCursors, checkCursors},
 	{"tags", recordTags, checkTags},
 	{"fingerprints", recordFingerprints, checkFingerprints},
