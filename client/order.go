@@ -135,18 +135,18 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 		if limited.Err() != nil {
 			return storefront.Order{}, unknown(c.ended(ctx))
 		}
-		var kept error // why no more tries are sent
+		var stop error // why no more tries are sent
 		a := c.try(limited, http.MethodPost, "/v1/orders", draft.body, longestOrder, func(r *http.Request) error {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Idempotency-Key", draft.key)
 			r.GetBody = nil // each try is one that this loop knows of
-			if kept = held(); kept == nil {
-				kept = draft.begin()
+			if stop = held(); stop == nil {
+				stop = draft.begin()
 			}
-			return kept
+			return stop
 		})
-		if kept != nil {
-			return storefront.Order{}, unknown(kept)
+		if stop != nil {
+			return storefront.Order{}, unknown(stop)
 		}
 		last = a
 		if order, ok := last.order(draft); ok {
