@@ -28,9 +28,8 @@ type Draft struct {
 
 	mu      sync.Mutex
 	made    time.Time
-	begun   time.Time // 0: no try is known
-	shared  bool      // others may have sent it since it was made: it has a text, or was in a journal
-	journal string    // folder of the journal that alone may send it, which has not yet; or ""
+	begun   time.Time // since when it may have been sent; 0: it has not been, and nobody else has it
+	journal string    // folder of the journal that alone sends it, as it may not have begun; or ""
 	open    int       // tries that may have created the order, or may still create it
 
 	yielded atomic.Bool // by Resume, in whose loop it is
@@ -61,9 +60,8 @@ func (d *Draft) Qty() int64 { return d.qty }
 // (storefront.KeyLifetime), and a try after that could create a second order. Clocks that differ by up to
 // an hour do no harm.
 //
-// It begins with the first try of a draft that nobody else can have sent: one that is in memory alone, or
-// that [Journal.Put] has kept. For any other, such as one that was read from its text, it begins when the
-// draft was made, unless the text has the time of the first try.
+// It begins with the first try, or when a program has asked for the draft's text, as whoever has that may
+// send it. A draft that [Journal.Put] has kept begins when the journal sends it.
 const Lifetime = 23 * time.Hour
 
 var (
@@ -76,27 +74,25 @@ var (
 func (d *Draft) begin() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.journal != "" {
-		return errInJournal
+	if err := d.share(); err != nil {
+		return err
 	}
-	since := d.since()
-	if expired(since) {
+	if expired(d.begun) {
 		return errExpired
 	}
-	d.begun = since
 	d.open++
 	return nil
 }
 
-// since returns when the draft may have been sent first.
-func (d *Draft) since() time.Time {
-	switch {
-	case !d.begun.IsZero():
-		return d.begun
-	case d.shared:
-		return d.made
+// share notes that the draft may be sent from now on, unless only a journal may do that.
+func (d *Draft) share() error {
+	if d.journal != "" {
+		return errInJournal
 	}
-	return time.Now()
+	if d.begun.IsZero() {
+		d.begun = time.Now()
+	}
+	return nil
 }
 
 // expired reports whether a draft that may have been sent then must not be sent any more, as far as clocks
@@ -117,24 +113,27 @@ func (d *Draft) refused() bool {
 	return d.open == 0
 }
 
-// enter returns the text with which a journal in a folder takes the draft, to send it now or later. Later,
-// its life begins anew if no other can have sent it; from now on, no other can.
+// enter returns the text with which a journal in a folder takes the draft, to send it now or later. Later, it
+// begins only then if it has not yet; until then, no other may send it.
 func (d *Draft) enter(journal string, now bool) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.journal != "" && d.journal != journal {
-		return nil, errInJournal
+	if d.journal == journal {
+		d.journal = "" // if it was there, it is there no more
 	}
-	d.journal = journal
-	if now || d.shared || !d.begun.IsZero() {
-		d.begun, d.journal = d.since(), ""
+	later := !now && d.begun.IsZero()
+	if err := d.share(); err != nil {
+		return nil, err
 	}
-	d.shared = true
+	if later {
+		d.journal = journal
+		return d.text(time.Time{})
+	}
 	return d.text(d.begun)
 }
 
-// leave notes that a journal has not got the draft, or not any more.
-func (d *Draft) leave(journal string) {
+// left notes that a journal has not got the draft, or not any more.
+func (d *Draft) left(journal string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.journal == journal {
@@ -177,19 +176,18 @@ func (d *Draft) text(begun time.Time) ([]byte, error) {
 }
 
 // MarshalJSON returns the draft as a JSON object, which has the bytes that are sent as the body; see
-// docs/formats.md. From then on, [Lifetime] begins when the draft was made, as whoever has the text may have
-// sent it. The error is a [*RefusedError] if the item is not Unicode text, which JSON cannot say. A draft
-// that only a journal may send, as it waits there since [Journal.Put], has no text either.
+// docs/formats.md. Its [Lifetime] begins, if it has not before. The error is a [*RefusedError] if the item is
+// not Unicode text, which JSON cannot say. A draft that [Journal.Put] has kept has no text, as only the
+// journal may send it.
 func (d *Draft) MarshalJSON() ([]byte, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.journal != "" {
-		return nil, fmt.Errorf("client: %w", errInJournal)
+	if err := d.share(); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
 	}
-	d.shared = true
 	return d.text(d.begun)
 }
 
@@ -204,8 +202,10 @@ func (d *Draft) UnmarshalJSON(data []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.key, d.body, d.item, d.qty = kept.key, kept.body, kept.item, kept.qty
-	d.made, d.begun, d.shared, d.journal = kept.made, kept.begun, true, ""
-	d.open = 1 // nobody knows
+	d.made, d.begun, d.journal, d.open = kept.made, kept.begun, "", 1 // nobody knows
+	if d.begun.IsZero() {
+		d.begun = d.made
+	}
 	return nil
 }
 

@@ -122,7 +122,7 @@ func (j *Journal) enter(e *Entry, draft *Draft, now bool) error {
 	c := j.client
 	err = e.append(firstRecord{formatVersion, c.shop, &c.opts.Account, record{Draft: text}})
 	if err != nil {
-		draft.leave(j.dir)
+		draft.left(j.dir)
 	}
 	return err
 }
@@ -165,7 +165,7 @@ func (j *Journal) Remove(ctx context.Context, draft *Draft) error {
 	if err := e.Remove(); err != nil {
 		return err
 	}
-	draft.leave(j.dir)
+	draft.left(j.dir)
 	return nil
 }
 
@@ -566,13 +566,15 @@ func (j *Journal) parse(line []byte, first bool) (record, error) {
 // add notes what a line has.
 func (e *Entry) add(r record) error {
 	if r.Draft != nil {
-		d := new(Draft)
-		if err := d.UnmarshalJSON(r.Draft); err != nil {
-			return err
+		d, err := parseDraft(r.Draft)
+		if err != nil {
+			return fmt.Errorf("no draft: %w", err)
 		}
 		e.Draft, e.waits, e.refused = d, d.begun.IsZero(), nil
-		if e.waits { // for the journal alone
-			d.open, d.journal = 0, filepath.Dir(e.file.Name())
+		if e.waits {
+			d.journal = filepath.Dir(e.file.Name())
+		} else {
+			d.open = 1 // nobody knows
 		}
 	}
 	if r.Refused != nil {
