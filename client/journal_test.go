@@ -206,7 +206,8 @@ func TestRefusalIsKept(t *testing.T) {
 			order, err := journal.Order(ctx, draft)
 			return fmt.Sprintf("%.4s %T", order.ID, err)
 		}
-		const refused, both = " *client.RefusedError", "map[kettle: *client.UnknownError teapot: *client.RefusedError]"
+		const refused, unknown = " *client.RefusedError", " *client.UnknownError"
+		const both = "map[kettle:" + unknown + " teapot:" + refused + "]"
 		for i, step := range []struct {
 			does    func(*client.Journal) string
 			answers []http.HandlerFunc
@@ -216,9 +217,9 @@ func TestRefusalIsKept(t *testing.T) {
 			{resumes, []http.HandlerFunc{refusal}, both},
 			{orders, []http.HandlerFunc{refusal}, refused}, // anew
 			{resumes, []http.HandlerFunc{refusal}, both},
-			{orders, []http.HandlerFunc{lost}, " *client.UnknownError"}, // it may be on its way
-			{orders, []http.HandlerFunc{refusal}, " *client.UnknownError"},
-			{resumes, []http.HandlerFunc{refusal, refusal}, "map[kettle: *client.UnknownError teapot: *client.UnknownError]"},
+			{orders, []http.HandlerFunc{lost}, unknown}, // it may be on its way
+			{orders, []http.HandlerFunc{refusal}, unknown},
+			{resumes, []http.HandlerFunc{refusal, refusal}, "map[kettle:" + unknown + " teapot:" + unknown + "]"},
 			{orders, []http.HandlerFunc{shop.shop.ServeHTTP}, "ord_ <nil>"},
 		} {
 			journal = open(t, dir, shopOf(t, shop, client.Options{})) // as after a restart
@@ -234,7 +235,8 @@ func TestRefusalIsKept(t *testing.T) {
 		time.Sleep(client.Lifetime)
 		shop.sent = nil
 		_, err := journal.Order(t.Context(), late)
-		if _, ok := errors.AsType[*client.RefusedError](err); !ok || len(shop.sent) > 0 || len(store.Orders()) != 1 {
+		_, ok := errors.AsType[*client.RefusedError](err)
+		if !ok || len(shop.sent) > 0 || len(store.Orders()) != 1 {
 			t.Errorf("a draft that was refused and is too old: %v, with %d requests", err, len(shop.sent))
 		}
 	})
@@ -262,12 +264,13 @@ func TestEntryIsOfOneShopAndOneAccount(t *testing.T) {
 		}
 		must.OK(t, alice.Put(t.Context(), put))
 		before := files(t, dir)
-		if all := fmt.Sprint(before); strings.Contains(all, "secret") || strings.Count(all, `"account":"alice"`) != 2 {
+		if all := fmt.Sprint(before); strings.Count(all, `"account":"alice"`) != 2 {
 			t.Error(all)
 		}
 		for _, other := range [][2]string{{"http://shop.test/base", "bob"}, {"http://shop.test/base", ""},
-			{"http://shop.test/base", "Alice"}, {"http://bob:secret@shop.test/base", ""}, {"https://shop.test/base", "alice"},
-			{"http://shop.test/Base", "alice"}, {"http://shop.test", "alice"}, {"http://shop.test:8080/base", "alice"}} {
+			{"http://shop.test/base", "Alice"}, {"http://bob:secret@shop.test/base", ""},
+			{"https://shop.test/base", "alice"}, {"http://shop.test/Base", "alice"}, {"http://shop.test", "alice"},
+			{"http://shop.test:8080/base", "alice"}} {
 			journal := journalOf(other[0], other[1])
 			shop.sent = nil
 			if got := resume(t, journal); len(got) > 0 {
@@ -284,9 +287,11 @@ func TestEntryIsOfOneShopAndOneAccount(t *testing.T) {
 				t.Errorf("%q: %d requests were sent, and the folder has %q", other, len(shop.sent), after)
 			}
 		}
-		for _, same := range [][2]string{{"HTTP://SHOP.test:80/base//", "alice"}, {"http://alice:secret@shop.test/base", ""}} {
-			if got := fmt.Sprint(resume(t, journalOf(same[0], same[1]))); got != "map[lost:ord_ <nil> put:ord_ <nil>]" {
-				t.Errorf("%q: Resume yields %s", same, got)
+		for _, same := range [][2]string{{"HTTP://SHOP.test:80/base//", "alice"},
+			{"http://alice:secret@shop.test/base", ""}} {
+			got := fmt.Sprint(resume(t, journalOf(same[0], same[1])))
+			if got != "map[lost:ord_ <nil> put:ord_ <nil>]" || strings.Contains(fmt.Sprint(files(t, dir)), "secret") {
+				t.Errorf("%q: Resume yields %s, and the folder has %q", same, got, files(t, dir))
 			}
 		}
 		if n := len(store.Orders()); n != 2 {
@@ -759,8 +764,8 @@ func TestForeignFilesStay(t *testing.T) {
 
 // What a later release, or a candidate, wrote in another form stays as it is.
 func TestEntryOfAnotherReleaseIsRefused(t *testing.T) {
-	const order, refused = `{"order":{"id":"ord_1","item":"teapot","qty":2,"created_at":"2026-11-20T20:52:11Z"}}` + "\n",
-		`{"refused":{"type":"urn:problem-type:storefront:order-refused","title":"No","status":422}}` + "\n"
+	const order = `{"order":{"id":"ord_1","item":"teapot","qty":2,"created_at":"2026-11-20T20:52:11Z"}}` + "\n"
+	const refused = `{"refused":{"type":"urn:problem-type:storefront:order-refused","title":"No","status":422}}` + "\n"
 	for _, row := range []struct {
 		old, new, more, says string
 	}{
@@ -873,13 +878,14 @@ func TestLoopDoesNotWaitForItself(t *testing.T) {
 	must.OK(t, journal.Put(t.Context(), client.NewDraft("teapot", 2)))
 	for entry, err := range journal.Resume(t.Context()) {
 		must.OK(t, err)
-		_, err := journal.Order(t.Context(), entry.Draft)
-		for _, err := range []error{err, journal.Put(t.Context(), entry.Draft), journal.Remove(t.Context(), entry.Draft)} {
+		ctx, draft := t.Context(), entry.Draft
+		_, err := journal.Order(ctx, draft)
+		for _, err := range []error{err, journal.Put(ctx, draft), journal.Remove(ctx, draft)} {
 			if err == nil || !strings.Contains(err.Error(), "Entry.Remove") {
 				t.Errorf("in the loop: %v", err)
 			}
 		}
-		defer func() { must.OK(t, journal.Remove(t.Context(), entry.Draft)) }()
+		defer func() { must.OK(t, journal.Remove(ctx, draft)) }()
 	}
 }
 
@@ -894,8 +900,8 @@ func TestKeyHasOneOrder(t *testing.T) {
 	}
 }
 
-// FuzzEntry has a file of the name of an entry. What is no entry of the journal's stays as it is, and of what is
-// one, the last whole draft is sent as it stands.
+// FuzzEntry has a file of the name of an entry. What is no entry of the journal's stays as it is, and of what
+// is one, the last whole draft is sent as it stands.
 func FuzzEntry(f *testing.F) {
 	const first = `{"version":1,"shop":"http://shop.test/base","account":"","draft":`
 	f.Add(first + strings.TrimSpace(kept()) + "}\n{\"refused\":{}}\n{\"draft\":")

@@ -307,7 +307,8 @@ func TestNewChecks(t *testing.T) {
 
 // kept is a draft of 2 teapots that was made now, with members in place of its own.
 func kept(members ...string) string {
-	own := map[string]string{"version": "1", "key": `"k"`, "body": `"{\"item\":\"teapot\",\"qty\":2}"`, "made": at(0)}
+	own := map[string]string{"version": "1", "key": `"k"`, "made": at(0),
+		"body": `"{\"item\":\"teapot\",\"qty\":2}"`}
 	for i := 0; i < len(members); i += 2 {
 		own[members[i]] = members[i+1]
 	}
@@ -330,25 +331,26 @@ func TestDraftText(t *testing.T) {
 			t.Errorf("%s was read as %s", text(t, draft), text(t, again))
 		}
 	}
+	body := func(text string) string {
+		literal, _ := json.Marshal(text)
+		return kept("body", string(literal))
+	}
 	for _, row := range []struct{ text, says string }{
-		{``, "empty"}, {`null`, "no JSON object"}, {`{}`, "candidates"}, {`[]`, "no JSON object"}, {kept() + kept(), ""},
-		{`{"key":"k","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`, "candidates"},
-		{kept("version", "2"), "a later release"}, {kept("version", "2", "body", ""), "a later release"},
+		{``, "empty"}, {`null`, "no JSON object"}, {`[]`, "no JSON object"}, {kept() + kept(), ""},
+		{`{}`, "candidates"}, {`{"key":"k","item":"teapot","qty":2,"made":"2026-11-20T20:52:11Z"}`, "candidates"},
 		{kept("version", `"1"`), "version"}, {kept("version", "1.5"), "version"}, {kept("version", "-1"), "version"},
-		{kept("version", "3", "key", "7", "made", "{}"), "a later release"},
+		{kept("version", "2"), "a later release"}, {kept("version", "3", "key", "7", "made", "{}"), "a later release"},
 		{kept("note", "null"), `"note": a later release`}, {kept("Key", `"k"`), "a later release"},
 		{strings.Replace(kept(), "{", `{"made":1,`, 1), "duplicate"},
-		{kept("key", ""), "key"}, {kept("key", `"a b"`), "key"}, {kept("key", `"a,b"`), "key"}, {kept("key", "7"), "key"},
-		{kept("made", ""), "made"}, {kept("made", "-1"), "made"}, {kept("made", "1e400"), "made"},
-		{kept("made", "true"), "made"}, {kept("made", `"2026-11-20T20:52:11Z"`), "made"}, {kept("begun", "null"), "begun"},
-		{kept("made", "9e9"), "ahead"}, {kept("begun", at(-61*time.Minute)), "ahead"},
-		{kept("body", ""), "body"}, {kept("body", `"[]"`), "body"}, {kept("body", `{"item":"teapot","qty":2}`), "body"},
-		{kept("body", `"{\"item\":\"teapot\"}"`), "body"}, {kept("body", `"{\"qty\":2}"`), "body"},
-		{kept("body", `"{\"item\":\"teapot\",\"qty\":2.5}"`), "body"}, {kept("body", `"{\"item\":7,\"qty\":2}"`), "body"},
-		{kept("body", `"{\"item\":\"teapot\",\"qty\":2,\"qty\":2}"`), "body"},
-		{kept("body", "\"{\\\"item\\\":\\\"tea\xffpot\\\",\\\"qty\\\":2}\""), "UTF-8"},
-		{kept("body", `"{\"item\":\"tea\\ud800pot\",\"qty\":2}"`), "body"},
-		{kept("body", `"{\"item\":\"tea\uffffpot\",\"qty\":2}"`), "noncharacter"},
+		{kept("key", ""), "key"}, {kept("key", `"a b"`), "key"}, {kept("key", `"a,b"`), "key"},
+		{kept("key", "7"), "key"}, {kept("made", ""), "made"}, {kept("made", "-1"), "made"},
+		{kept("made", "1e400"), "made"}, {kept("made", "true"), "made"}, {kept("made", `"2026"`), "made"},
+		{kept("made", "9e9"), "ahead"}, {kept("begun", at(-61*time.Minute)), "ahead"}, {kept("begun", "null"), "begun"},
+		{kept("body", ""), "body"}, {kept("body", `{"item":"teapot","qty":2}`), "body"}, {body("[]"), "body"},
+		{body(`{"item":"teapot"}`), "body"}, {body(`{"qty":2}`), "body"}, {body(`{"item":"teapot","qty":2.5}`), "body"},
+		{body(`{"item":7,"qty":2}`), "body"}, {body(`{"item":"teapot","qty":2,"qty":2}`), "body"},
+		{body(`{"item":"tea\ud800pot","qty":2}`), "body"}, {body(`{"item":"tea\uffffpot","qty":2}`), "noncharacter"},
+		{strings.Replace(kept(), "teapot", "tea\xffpot", 1), "UTF-8"},
 	} {
 		draft := client.NewDraft("kettle", 1)
 		err := draft.UnmarshalText([]byte(row.text))
@@ -400,8 +402,7 @@ func FuzzDraft(f *testing.F) {
 		if members.Version != 1 || members.Key != draft.Key() || members.Made > latest || members.Begun > latest {
 			t.Errorf("%q is read with the key %q", kept, draft.Key())
 		}
-		if again := text(t, draftFrom(t, text(t, draft))); again != text(t, draft) || !strings.Contains(again, fmt.Sprintf(
-			`"key":%q`, members.Key)) {
+		if again := text(t, draftFrom(t, text(t, draft))); again != text(t, draft) {
 			t.Errorf("%q became %q", text(t, draft), again)
 		}
 	})
