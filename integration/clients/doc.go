@@ -1,4 +1,4 @@
-// Package clients tests the clients in folder clients of the repository.
+// Package clients tests the clients in folder sdk of the repository.
 //
 // A program in testdata/runners does with one of those clients what lines of JSON on its standard
 // input say, at the service in STOREFRONT_URL, and prints a line of what came of each:
@@ -10,7 +10,8 @@
 //
 // or has an error, whose kind comes first. An order that has failed is gone on with if it comes again.
 // With JOURNAL, a folder, orders are placed through a journal, under their items; the list pending is
-// that of its drafts. STOREFRONT_PATIENCE is for how many seconds it goes on with an order. With STEPS,
+// that of its drafts, and without qty, it goes on with the order. STOREFRONT_ACCOUNT is the account, and sent
+// as Authorization. STOREFRONT_PATIENCE is for how many seconds it goes on with an order. With STEPS,
 // a file, a line is added to it before each step with which the journal writes, and the runner kills
 // itself before the step whose number is in KILL. With SLEEPS, it does not sleep between tries, but
 // prints for how many seconds it would.

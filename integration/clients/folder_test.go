@@ -2,8 +2,11 @@ package clients
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,14 +42,39 @@ func newFolderShop(t *testing.T) *folderShop {
 
 func (s *folderShop) answers(answer http.HandlerFunc) { s.answer.Store(&answer) }
 
+// entryFile is where the journal in a folder has the order of a name of an account.
+func entryFile(dir, url, account, name string) string {
+	return filepath.Join(dir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(url+"\n"+account+"\n"+name))))
+}
+
+// changedEntry is the text of an entry with other members. One whose value is nil is left out.
+func changedEntry(t *testing.T, entry string, members map[string]any) string {
+	t.Helper()
+	var changed map[string]any
+	must.OK(t, json.Unmarshal([]byte(entry), &changed))
+	for member, value := range members {
+		if changed[member] = value; value == nil {
+			delete(changed, member)
+		}
+	}
+	return string(must.Get(json.Marshal(changed))(t))
+}
+
 // order asks a runner for an order, and returns its error.
 func order(t *testing.T, r *runner, name string) (failed string) {
 	t.Helper()
-	got, _, err := r.ask(outcome{Item: name, Qty: 2})
+	_, failed = orderID(t, r, outcome{Item: name, Qty: 2})
+	return failed
+}
+
+// orderID asks a runner for an order, or without a quantity to go on with it.
+func orderID(t *testing.T, r *runner, ask outcome) (id, failed string) {
+	t.Helper()
+	got, _, err := r.ask(ask)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got.Error
+	return got.ID, got.Error
 }
 
 // pending returns what a runner says.
@@ -62,49 +90,68 @@ func pending(t *testing.T, r *runner) []string {
 // oneTry is for runners that send an order once.
 const oneTry = "STOREFRONT_PATIENCE=0"
 
-// What is in the folder of a journal, and none of its entries, stops no one, is named, and stays as it is.
+// What is in the folder of a journal and none of its entries, or of another version, stops no one, is named,
+// and stays as it is, also where a name has its entry.
 func TestJournalLeavesOutWhatIsNoEntry(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
 		shop, dir := newFolderShop(t), t.TempDir()
 		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
 		order(t, r, "basket")
 		order(t, r, "m")
-		entry := string(must.Get(os.ReadFile(filepath.Join(dir, "m.json")))(t))
-		foreign := map[string]string{"empty.json": "", "._m.json": "\x00\x05\x16\x07\xff", "text.json": "not JSON\n",
-			"half.json": entry[:len(entry)/2], "other.json": `{"name":"other","version":"1.0.0"}`, "null.json": "null",
-			"list.json": "[1]", "deep.json": strings.Repeat("[", 1e5), "copy.json": entry,
-			"key.json":   strings.NewReplacer(`"m"`, `"key"`, `"key": "`, `"key": "é`, `"key":"`, `"key":"é`).Replace(entry),
-			"lines.json": "{\n\"name\": \"lines\"\n}", "notes.txt": "of others",
-			"number.json": strings.Replace(entry, `"m"`, `7`, 1)}
-		for name, text := range foreign {
-			must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		entry := string(must.Get(os.ReadFile(entryFile(dir, shop.URL, "", "m")))(t))
+		foreign := map[string]string{"empty": "", "bytes": "\x00\x05\x16\x07\xff", "text": "not JSON\n",
+			"half": entry[:len(entry)/2], "other": `{"name":"other","version":"1.0.0"}`, "null": "null", "list": "[1]",
+			"deep": strings.Repeat("[", 1e5), "copy": entry, "lines": entry + "\n" + entry}
+		for name, members := range map[string]map[string]any{
+			"candidate": {"version": nil, "shop": nil, "account": nil, "begun": nil}, "later": {"version": 2},
+			"version": {"version": "1"}, "unknown": {"state": "sent"}, "key": {"key": "é"}, "line": {"key": "a\n"},
+			"no body": {"body": nil}, "cut body": {"body": `{"item":"cut body"`}, "list body": {"body": "[2]"},
+			"no item": {"body": `{"qty":2}`}, "no qty": {"body": `{"item":"no qty"}`}, "fraction": {"body": `{"item":"a","qty":2.5}`},
+			"text qty": {"body": `{"item":"text qty","qty":"2"}`}, "huge qty": {"body": `{"item":"huge qty","qty":9007199254740992}`},
+			"no made": {"made": nil}, "text made": {"made": "1"}, "text begun": {"begun": "1"}, "number": {"name": 7},
+			"no shop": {"shop": nil}, "account": {"account": true}, "answer": {"order": map[string]any{"id": "ord_1", "item": "x", "qty": 2}},
+			"half answer": {"order": "ord_1"},
+		} {
+			if _, ok := members["name"]; !ok {
+				members["name"] = name
+			}
+			foreign[name] = changedEntry(t, entry, members)
 		}
-		must.OK(t, os.Mkdir(filepath.Join(dir, "folder.json"), 0o700))
-		must.OK(t, os.Symlink("nowhere", filepath.Join(dir, "link.json")))
-		must.OK(t, exec.Command("mkfifo", filepath.Join(dir, "pipe.json")).Run())
-		must.OK(t, os.WriteFile(filepath.Join(dir, "long.json"), nil, 0o600))
-		must.OK(t, os.Truncate(filepath.Join(dir, "long.json"), 1<<40))
+		for name, text := range foreign {
+			must.OK(t, os.WriteFile(entryFile(dir, shop.URL, "", name), []byte(text), 0o600))
+		}
+		at := func(name string) string { return entryFile(dir, shop.URL, "", name) }
+		must.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("of others"), 0o600))
+		must.OK(t, os.Mkdir(at("folder"), 0o700))
+		must.OK(t, os.Symlink("nowhere", at("link")))
+		must.OK(t, exec.Command("mkfifo", at("pipe")).Run())
+		must.OK(t, os.WriteFile(at("long"), nil, 0o600))
+		must.OK(t, os.Truncate(at("long"), 1<<40))
 		if got := pending(t, r); !slices.Equal(got, []string{"basket", "m"}) {
 			t.Errorf("its drafts are %q", got)
 		}
-		for _, name := range []string{"link", "pipe", "empty"} {
+		names := append(slices.Collect(maps.Keys(foreign)), "folder", "link", "pipe", "long")
+		for _, name := range names {
 			if failed := order(t, r, name); failed == "" || shop.requests.Load() != 2 {
-				t.Errorf("where there is another %s.json, it sends an order", name)
+				t.Errorf("%s is no entry, and it sends an order", name)
 			}
 		}
 		r.end()
-		for name, text := range foreign {
-			if got := string(must.Get(os.ReadFile(filepath.Join(dir, name)))(t)); got != text {
-				t.Errorf("%s has become %q", name, got)
+		for _, name := range names {
+			file := at(name)
+			if text, ok := foreign[name]; ok {
+				if got := string(must.Get(os.ReadFile(file))(t)); got != text {
+					t.Errorf("%s has become %q", name, got)
+				}
+			} else if _, err := os.Lstat(file); err != nil {
+				t.Error(err)
 			}
-			if said := strings.Contains(r.stderr.String(), name); said != (name != "notes.txt") {
-				t.Errorf("it says something of %s: %v, in\n%s", name, said, &r.stderr)
+			if !strings.Contains(r.stderr.String(), filepath.Base(file)) {
+				t.Errorf("it says nothing of %s in\n%s", name, &r.stderr)
 			}
 		}
-		for _, name := range []string{"folder.json", "link.json", "pipe.json", "long.json"} {
-			if _, err := os.Lstat(filepath.Join(dir, name)); err != nil || !strings.Contains(r.stderr.String(), name) {
-				t.Errorf("%s: %v; it says\n%s", name, err, &r.stderr)
-			}
+		if strings.Contains(r.stderr.String(), "notes.txt") {
+			t.Errorf("it says something of notes.txt in\n%s", &r.stderr)
 		}
 	})
 }
@@ -114,12 +161,12 @@ func TestJournalHasManyDrafts(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
 		shop, dir := newFolderShop(t), t.TempDir()
 		order(t, l.start(t, shop.URL, "JOURNAL="+dir, oneTry), "m")
-		entry := string(must.Get(os.ReadFile(filepath.Join(dir, "m.json")))(t))
+		entry := string(must.Get(os.ReadFile(entryFile(dir, shop.URL, "", "m")))(t))
 		const n = 1500
 		for i := range n - 1 {
 			name := fmt.Sprintf("basket-%0100d", i)
-			text := strings.Replace(entry, `"m"`, `"`+name+`"`, 1)
-			must.OK(t, os.WriteFile(filepath.Join(dir, name+".json"), []byte(text), 0o600))
+			text := changedEntry(t, entry, map[string]any{"name": name})
+			must.OK(t, os.WriteFile(entryFile(dir, shop.URL, "", name), []byte(text), 0o600))
 		}
 		limit := "-n 100"
 		if l.name == "bash" {
@@ -176,7 +223,7 @@ func TestFailedLockLeavesTheNameFree(t *testing.T) {
 		shop.answers(storefront.New(&shop.store).ServeHTTP)
 		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
 		order(t, r, "first") // so that it is open
-		lock := filepath.Join(dir, "teapot.lock")
+		lock := strings.TrimSuffix(entryFile(dir, shop.URL, "", "teapot"), "json") + "lock"
 		if l.name == "javascript" {
 			lock = filepath.Join(dir, "locks")
 			must.OK(t, os.RemoveAll(lock))

@@ -23,7 +23,7 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-// A language has a client in its folder of folder clients, and a runner in testdata/runners.
+// A language has a client in its folder of folder sdk, and a runner in testdata/runners.
 type language struct {
 	name, fence, extension string   // fence is of its blocks in documents
 	opening                string   // what its journal does when it is opened

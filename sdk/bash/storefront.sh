@@ -19,60 +19,74 @@
 # and 5, go on with it later. 2 is wrong usage, and 1 another error, such as a full disk.
 #
 # STOREFRONT_PATIENCE is for how many seconds a call goes on with an order, twelve hours by default.
-# It is sent once at least. STOREFRONT_CONFIG is a file of options of curl, such as header = "Authorization: …".
-#
-# A journal is of one shop and one account, and does not know which: what it has is sent to STOREFRONT_URL, with
-# the sign-in that there is then. A draft of another account may so become a second order, in the wrong one.
+# It is sent once at least. STOREFRONT_CONFIG is a file of options of curl, such as header = "Authorization: …",
+# and STOREFRONT_ACCOUNT says whose sign-in that is, by a name that stays. A name of an order belongs to the
+# URL and the account: what the journal has of others is left alone.
 
 storefront() (
 	set +eu
 	LC_ALL=C IFS=$' \t\n'
 	try=40 lifetime=$((23 * 3600)) ours=urn:problem-type:storefront:
-	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock=''
+	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock='' account=${STOREFRONT_ACCOUNT-}
 	shift
-	# A function of jq, which makes the draft of a line of _storefront_entry, or null.
-	entry='def entry: index("\t") as $i | .[:$i] as $file | .[$i + 1:] | (fromjson? // null) |
-		if type == "object" and all(.name, .key, .body; type == "string") and
-			"\(.name | @uri).json" == $file and (.name | contains("\n") | not) and
-			(.key | test("^[!#-+\\--\\[\\]-~]{1,255}$")) and (.made | type == "number" and . > 0 and . < 1e12)
-		then . else null end;'
-	_storefront_utf8 "$*" || _storefront_fail 2 'an argument is not UTF-8'
+	# A function of jq, which makes the entry of a line of _storefront_entry, or null.
+	entry='def entry: .[index("\t") + 1:] | (fromjson? // null) | select(type == "object" and .version == 1 and
+		keys - ["version", "shop", "account", "name", "key", "body", "made", "begun", "order", "refused"] == [] and
+		all(.shop, .account, .name, .key; type == "string" and (contains("\n") | not)) and
+		(.key | test("^[!#-+\\--\\[\\]-~]{1,255}$")) and
+		all(.made, if has("begun") then .begun else .made end; type == "number" and . > 0 and . < 1e12) and
+		(.order as $order | .body | strings | (fromjson? // null) | type == "object" and
+			(.item | type == "string") and (.qty | type == "number" and . == floor and fabs < 9007199254740992) and
+			($order == null or ($order | type == "object" and (.id | type == "string" and . != "")) and
+				.item == $order.item and .qty == $order.qty))) // null;'
 	case $command:$# in
-	order:1 | order:3 | forget:1)
-		[[ $1 != *$'\n'* ]] || _storefront_fail 2 'a name is one line'
-		patience=${STOREFRONT_PATIENCE:-43200}
-		_storefront_"$command" "$@"
-		;;
-	pending:0 | users:[01] | widgets:[01] | product:[12])
-		patience=120
-		_storefront_"$command" "$@"
-		;;
+	order:1 | order:3 | forget:1 | pending:0 | users:[01] | widgets:[01] | product:[12]) ;;
 	*)
 		_storefront_fail 2 'usage: storefront.sh order NAME [ITEM QTY], pending, forget NAME,' \
 			'users [LIMIT], widgets [LIMIT] or product ID [MAX_AGE]'
 		;;
 	esac
+	: "${STOREFRONT_URL:?is the URL of the shop}"
+	[[ $STOREFRONT_URL =~ ^([Hh][Tt][Tt][Pp][Ss]?://[^[:space:]/?#@]+)(/[^[:space:]?#]*)?$ ]] ||
+		_storefront_fail 2 'STOREFRONT_URL is http(s)://host/path, without a user, ? and #'
+	shop=${BASH_REMATCH[1],,} path=${BASH_REMATCH[2]} # in one form, as entries have it
+	[[ ! $shop =~ ^(http:.*):80$ && ! $shop =~ ^(https:.*):443$ ]] || shop=${BASH_REMATCH[1]}
+	while [[ $path == */ ]]; do path=${path%/}; done
+	shop+=$path
+	_storefront_utf8 "$*"$'\n'"$account"$'\n'"$shop" || _storefront_fail 2 'an argument is not UTF-8'
+	patience=120
+	case $command in
+	order | forget)
+		[[ $1$account != *$'\n'* ]] || _storefront_fail 2 'a name is one line, and so is an account'
+		patience=${STOREFRONT_PATIENCE:-43200}
+		;;
+	esac
+	_storefront_"$command" "$@"
 )
 
 _storefront_order() {
-	local name=$1 item=${2-} qty=${3-} body='' made state open=1 cuts=3 refused age
+	local name=$1 item=${2-} qty=${3-} body='' made begun state open=1 cuts=3 refused
 	local file line now end
 	_storefront_now end $patience
 	if (($# > 1)); then
-		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] || _storefront_fail 2 "$qty is no quantity"
+		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] && ((qty < 1 << 53)) || _storefront_fail 2 "$qty is no quantity"
 		body=$(jq -cn --arg item "$item" --argjson qty "$qty" '{item: $item, qty: $qty}') || exit 1
 	fi
 	_storefront_lock "$name"
 	if [[ -e $file || -L $file ]]; then
 		local fields=()
 		line=$(_storefront_entry "$file")
-		! _storefront_utf8 "$line" || mapfile -t fields < <(jq -Rr "$entry"' entry | objects |
-			.name, .key, .body, (.made | floor), if .order then "order" elif .refused then "refused" else "draft" end
-			' <<<"$line")
-		((${#fields[@]} == 5)) || _storefront_fail 1 "$file is no draft of $name"
-		[[ -z $body || $body == "${fields[2]}" ]] || _storefront_fail 2 "$name is another order: ${fields[2]}"
-		key=${fields[1]} body=${fields[2]} made=${fields[3]} state=${fields[4]}
+		! _storefront_utf8 "$line" || mapfile -d '' -t fields < <(jq -Rj --arg shop "$shop" --arg account "$account" \
+			--arg name "$name" --argjson asked "${body:-null}" "$entry"' entry | objects |
+			select(.shop == $shop and .account == $account and .name == $name) |
+			.key, .body, (.made, .begun // .made | floor),
+			if $asked != null and $asked != (.body | fromjson) then "another" elif .order then "order"
+			elif .refused then "refused" else "draft" end | "\(.)\u0000"' <<<"$line")
+		((${#fields[@]} == 5)) ||
+			_storefront_fail 1 "$file is no entry of $name, or one that another version has to go on with"
+		key=${fields[0]} body=${fields[1]} made=${fields[2]} begun=${fields[3]} state=${fields[4]}
 		case $state in
+		another) _storefront_fail 2 "$name is another order: $body" ;;
 		order) jq -c .order "$file" && exit || exit 1 ;;
 		refused) open=0 && _storefront_write ;; # it is open until the next answer
 		esac
@@ -83,10 +97,11 @@ _storefront_order() {
 		key=${key//[[:space:]]/}
 		((${#key} == 32)) || _storefront_fail 1 'no random key'
 		_storefront_now made 0
+		begun=$made # since when it may have been sent
 		open=0
 		_storefront_write
 	fi
-	while _storefront_now age -$made && ((-lifetime < age && age < lifetime)); do
+	while _storefront_now now 0 && ((now < begun + lifetime && (made > begun ? made : begun) < now + 3600)); do
 		_storefront_held
 		_storefront_send /v1/orders -X POST --data-binary "$body" -H 'Content-Type: application/json' \
 			-H "Idempotency-Key: $key"
@@ -111,27 +126,31 @@ _storefront_order() {
 		fi
 		_storefront_wait || _storefront_fail 5 "Unknown: no final answer: $(_storefront_last)"
 	done
-	_storefront_fail 5 "Unknown: too old to be sent again: $(_storefront_last)"
+	_storefront_fail 5 "Unknown: too old to be sent again, or made in the future: $(_storefront_last)"
 }
 
-# _storefront_entry prints the name of a file, without its folder, and its first line.
+# _storefront_entry prints the name of a file, without its folder, and its line.
 _storefront_entry() {
 	local line=''
 	# A pipe would be waited for, and a long file fill the memory.
 	[[ ! -f $1 || -L $1 || ! -r $1 ]] || IFS= read -r -d '' -n 1000000 line <"$1"
-	printf '%s\t%s\n' "${1##*/}" "${line%%$'\n'*}"
+	[[ $line != *$'\n'?* ]] || line=''
+	printf '%s\t%s\n' "${1##*/}" "${line%$'\n'}"
 }
 
 _storefront_pending() {
-	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file
+	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file line
 	[[ ! -d $dir ]] || ls -Atr --quoting-style=escape -- "$dir" | while IFS= read -r file; do
 		[[ $file != *.json ]] || _storefront_entry "$dir/$file"
-	done | jq -Rr "$entry"' . as $line | entry | if . == null then "-" + $line elif .order or .refused then empty
-		else "+" + .name end' | while IFS= read -r file; do
-		case $file in
-		+*) printf '%s\n' "${file#+}" ;;
-		*) printf 'the journal leaves out %s, which is no entry\n' "$(cut -f1 <<<"${file#-}")" >&2 ;;
-		esac
+	done | jq -Rr --arg shop "$shop" --arg account "$account" "$entry"' .[:index("\t")] as $file | entry |
+		if . == null then $file elif .order or .refused or .shop != $shop or .account != $account then empty
+		else $file + "\t" + .name end' | while IFS= read -r line; do
+		_storefront_file "${line#*$'\t'}"
+		if [[ $line == *$'\t'* && $file == "$dir/${line%%$'\t'*}" ]]; then
+			printf '%s\n' "${line#*$'\t'}"
+		else
+			printf 'the journal leaves out %s, which is no entry, or of another version\n' "${line%%$'\t'*}" >&2
+		fi
 	done
 }
 
@@ -191,11 +210,11 @@ _storefront_read() {
 # _storefront_send sends a request once. The status is 0 if no answer came, or a part of one. The file with
 # the lock stays open in curl: the lock lasts as long as the try, whatever becomes of this shell.
 _storefront_send() {
-	local url=${STOREFRONT_URL:?is the URL of the shop} path=$1 head
+	local path=$1 head
 	shift
 	answer=$(curl -q -A storefront.sh ${STOREFRONT_CONFIG:+-K "$STOREFRONT_CONFIG"} -s --no-location \
 		--retry 0 --max-time $try -w '\n%{http_code} %{exitcode} %header{retry-after}' "$@" \
-		"${url%/}$path" 2>/dev/null)
+		"$shop$path" 2>/dev/null)
 	head=${answer##*$'\n'} answer=${answer%$'\n'*} code=''
 	read -r status head retry_after <<<"$head"
 	[[ $head == 0 ]] || status=0 answer="no answer, curl's status is ${head:-unknown}" retry_after=''
@@ -234,13 +253,20 @@ _storefront_wait() {
 	)
 }
 
+# _storefront_file sets file to that of a name.
+_storefront_file() {
+	file=$(printf '%s\n%s\n%s' "$shop" "$account" "$1" | sha256sum) || exit 1
+	file=$dir/${file%% *}.json
+}
+
 # _storefront_lock sets file, and returns when this process has the name. The lock is the kernel's, and goes
 # with the process and its curl.
 _storefront_lock() {
 	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal}
-	file=$dir/$(jq -rn --arg name "$1" '$name | @uri').json && mkdir -p -m 700 -- "$dir" || exit 1
+	_storefront_file "$1"
+	mkdir -p -m 700 -- "$dir" || exit 1
 	while exec {lock}>>"${file%.json}.lock" || exit 1; do
-		flock -w "$patience" "$lock" || _storefront_fail 5 "Unknown: another process is sending $1"
+		flock -w "$patience" "$lock" || _storefront_fail 5 "Unknown: another process is sending this order"
 		[[ ${file%.json}.lock -ef /proc/self/fd/$lock ]] && break
 		exec {lock}>&- # it was forgotten meanwhile
 	done
@@ -253,15 +279,17 @@ _storefront_utf8() { [[ $(jq -nj --arg text "$1" '$text + "."') == "$1." ]]; }
 # _storefront_held fails if the lock is not where others look: the folder may have been moved or replaced.
 _storefront_held() {
 	[[ ${file%.json}.lock -ef /proc/self/fd/$lock ]] ||
-		_storefront_fail 5 "Unknown: the lock of $name has gone from the folder of the journal: $(_storefront_last)"
+		_storefront_fail 5 "Unknown: the lock has gone from the folder of the journal: $(_storefront_last)"
 }
 
 # _storefront_write returns when the draft, and its outcome, are on the disk.
 _storefront_write() {
 	local outcome=${2-}
 	_storefront_held
-	jq -cn --arg name "$name" --arg key "$key" --arg body "$body" --argjson made "$made" "$@" >"$file.tmp" \
-		"{name: \$name, key: \$key, body: \$body, made: \$made${outcome:+, $outcome: \$$outcome}}" &&
+	jq -cn --arg shop "$shop" --arg account "$account" --arg name "$name" --arg key "$key" --arg body "$body" \
+		--argjson made "$made" --argjson begun "$begun" "$@" >"$file.tmp" "{version: 1, shop: \$shop,
+			account: \$account, name: \$name, key: \$key, body: \$body, made: \$made, begun: \$begun${outcome:+,
+			$outcome: \$$outcome}}" &&
 		sync -- "$file.tmp" && mv -fT -- "$file.tmp" "$file" && sync -- "${file%/*}" "${file%/*}/.." ||
 		_storefront_fail 1 "the journal cannot be written"
 }

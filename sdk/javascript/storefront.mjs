@@ -10,8 +10,9 @@
  * @typedef {{ id: string, item: string, qty: number, created_at: string }} Order
  * @typedef {{ type: string, title?: string, status?: number, detail?: string, instance?: string,
  *   errors?: any[], reason?: string }} Problem
- * @typedef {{ name: string, key: string, body: string, made: number, order?: Order,
- *   refused?: Problem }} Entry of a journal
+ * @typedef {{ version: 1, key: string, body: string, made: number, begun: number }} Stored draft
+ * @typedef {{ shop: string, account: string, name: string }} ID of an order
+ * @typedef {Stored & ID & { order?: Order, refused?: Problem }} Entry of a journal
  * @typedef {Record<string, string>} Fields
  * @typedef {{ signal?: AbortSignal }} Abort
  * @typedef {Abort & { patience?: number }} Until when to go on: for so many seconds, or until it is aborted
@@ -23,6 +24,8 @@
  * @typedef {object} Options
  * @property {Fields | (() => Fields | Promise<Fields>)} [headers] to be sent with each request, such as a
  *   sign-in; a function is called before each try
+ * @property {string | (() => string | Promise<string>)} [account] says whose sign-in that is, by a name that
+ *   stays, or as a function: an order is sent as long as it is the same
  * @property {number} [patience] for how many seconds one call of order goes on: twelve hours, or less for
  *   those who have a queue
  * @property {number} [readPatience] the same for reads: two minutes
@@ -33,7 +36,9 @@
 
 const TRY = 40; // seconds for one try, all of its answer included
 const LIFETIME = 23 * 3600; // of a draft; the service remembers its key for 24 hours
+const AHEAD = 3600; // so far a clock may have been ahead when it made a draft
 const MOST = 2 ** 26; // bytes of an entry of a journal
+const ORDERS = "/v1/orders";
 const PROBLEM = "urn:problem-type:storefront:";
 
 /** What has not come: see its classes. status and answer are of the last answer, if there was one; problem
@@ -65,25 +70,55 @@ export class Blocked extends StorefrontError {}
 export class Unknown extends StorefrontError {}
 
 /** An order that is to be placed, with its key. However often it is sent, it is one order at most. Make it
- * when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is. */
+ * when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is, with the
+ * shop and the account that it is for. */
 export class Draft {
   /** @param {string} item @param {number} qty */
   constructor(item, qty) {
-    if (!Number.isSafeInteger(qty)) throw new RangeError(`${qty} is no quantity`);
-    check(item);
     this.key = random(16);
-    this.body = JSON.stringify({ item, qty });
+    this.body = JSON.stringify({ item, qty }); // of a later version, it may have more
     this.made = Date.now() / 1000;
+    this.begun = this.made; // since when it may have been sent
+    ordered(this);
     untried.add(this);
   }
 
-  /** @param {{ key: string, body: string, made: number }} stored what JSON.stringify has made of a draft */
-  static from({ key, body, made }) {
-    if (!/^[!#-+\--[\]-~]{1,255}$/.test(key) || typeof made !== "number") throw new RangeError("this is no draft");
-    check(body);
-    check(JSON.parse(body).item);
-    return Object.assign(Object.create(Draft.prototype), { key, body, made });
+  /** An error says that it is no draft, or that another version wrote it, which can go on with it.
+   * @param {any} stored what JSON.stringify has made of a draft */
+  static from({ version, key, body, made, begun = made, ...others }) {
+    const unknown = Object.keys(others);
+    if (version !== 1 || unknown.length > 0) {
+      throw new RangeError(`another version has to go on with this draft of version ${version}: ${unknown}`);
+    }
+    /** @type {Draft} */
+    const draft = Object.assign(Object.create(Draft.prototype), { key, body, made, begun });
+    ordered(draft);
+    return draft;
   }
+
+  /** @returns {Stored} */
+  toJSON() {
+    const { key, body, made, begun } = this;
+    return { version: 1, key, body, made, begun };
+  }
+}
+
+/** Returns what a draft orders, or throws if it is none.
+ * @param {Draft} draft @returns {{ item: string, qty: number }} */
+function ordered({ key, body, made, begun }) {
+  const order = JSON.parse(check(body));
+  if (!/^[!#-+\--[\]-~]{1,255}$/.test(check(key)) || !Number.isFinite(made) || !Number.isFinite(begun)) {
+    throw new RangeError("this is no draft");
+  }
+  if (!Number.isSafeInteger(order?.qty)) throw new RangeError(`${order?.qty} is no quantity`);
+  check(order.item);
+  return order;
+}
+
+/** @param {Draft} draft */
+function sendable({ made, begun }) {
+  const seconds = Date.now() / 1000;
+  return Math.max(made, begun) < seconds + AHEAD && seconds < begun + LIFETIME;
 }
 
 /** Drafts of which it is known that no try may have created the order, or may still create it.
@@ -92,8 +127,16 @@ const untried = new WeakSet();
 
 export class Shop {
   /** @param {string} url @param {Options} [options] */
-  constructor(url, { headers = {}, patience = 12 * 3600, readPatience = 120, remember = 0, fetch } = {}) {
-    this.url = url.replace(/\/+$/, "");
+  constructor(url, {
+    headers = {}, account = "", patience = 12 * 3600, readPatience = 120, remember = 0, fetch,
+  } = {}) {
+    const base = globalThis.document?.baseURI ?? globalThis.location?.href;
+    const { href, origin, pathname, protocol } = new URL(`${url.replace(/\/+$/, "")}${ORDERS}`, base);
+    if (!/^https?:$/.test(protocol) || href !== origin + pathname || !pathname.endsWith(ORDERS)) {
+      throw new RangeError("the URL of a shop is http(s)://host/path, without a user, ? and #");
+    }
+    this.url = href.slice(0, -ORDERS.length); // in one form, as entries of journals have it
+    this.account = account;
     this.patience = patience;
     this.readPatience = readPatience;
     this.headers = headers;
@@ -107,23 +150,24 @@ export class Shop {
   /** Sends a draft until an answer is final, and returns the order that was created. An error is Refused,
    * Blocked or Unknown. It is sent once at least.
    * @param {Draft} draft @param {Until} [until] @returns {Promise<Order>} */
-  order(draft, { patience = this.patience, signal } = {}) {
-    return this.settle(draft, patience, signal, async () => {});
+  async order(draft, { patience = this.patience, signal } = {}) {
+    return this.settle(draft, patience, signal, await this.signedIn(), async () => {});
   }
 
   /** Is order, for a journal. held is called before each try, which is not sent if it throws.
    * @param {Draft} draft @param {number} patience @param {AbortSignal | undefined} signal
-   * @param {() => Promise<void>} held @returns {Promise<Order>} */
-  async settle(draft, patience, signal, held) {
+   * @param {string} account @param {() => Promise<void>} held @returns {Promise<Order>} */
+  async settle(draft, patience, signal, account, held) {
     const pauses = new Pauses(patience, signal);
     let answer, cuts = 3;
-    while (Math.abs(Date.now() / 1000 - draft.made) < LIFETIME) {
+    while (sendable(draft)) {
       const headers = await this.own();
       headers.set("Content-Type", "application/json");
       headers.set("Idempotency-Key", draft.key);
       await held();
+      if (account !== (await this.signedIn())) throw new Unknown("another account has signed in", answer, draft);
       const fresh = untried.delete(draft);
-      answer = await this.send("POST", "/v1/orders", headers, draft.body, signal);
+      answer = await this.send("POST", ORDERS, headers, draft.body, signal);
       if (answer.status === 201 && isOrder(answer.object, draft)) return answer.object;
       const refused = answer.refuses && answer.code !== "idempotency-key-reused";
       if (refused && fresh) untried.add(draft);
@@ -135,7 +179,12 @@ export class Shop {
       }
       if (!(await pauses.wait(answer))) throw new Unknown("no final answer", answer, draft);
     }
-    throw new Unknown("too old to be sent again", answer, draft);
+    throw new Unknown("too old to be sent again, or made in the future", answer, draft);
+  }
+
+  /** Returns whose sign-in it is now. */
+  async signedIn() {
+    return typeof this.account === "function" ? this.account() : this.account;
   }
 
   /** Opens the journal in a folder of Node.js, or in a database of the browser.
@@ -247,8 +296,7 @@ export class Shop {
 /** Keeps drafts until they are orders. The program names each order, for example after its basket: of one
  * name there is one order, by however many processes it is asked for, and wherever one of them is killed.
  *
- * A journal is of one shop and one account, and does not know which: what it has is sent to shop, with the
- * sign-in that there is then. A draft of another account may so become a second order, in the wrong one. */
+ * A name belongs to the URL and the account of shop: what the journal has of others is left alone. */
 export class Journal {
   /** @param {Shop} shop @param {Store} store */
   constructor(shop, store) {
@@ -261,33 +309,35 @@ export class Journal {
    * another process that is at it.
    * @param {string} name @param {string} [item] @param {number} [qty] @param {Until} [until]
    * @returns {Promise<Order>} */
-  order(name, item, qty, { patience = this.shop.patience, signal } = {}) {
+  async order(name, item, qty, { patience = this.shop.patience, signal } = {}) {
     const end = now() + patience;
-    return this.store.locked(check(name), { patience, signal }, async (held) => {
-      const entry = await this.read(name);
+    const id = await this.id(name);
+    const key = this.key(id);
+    return this.store.locked(key, { patience, signal }, async (held) => {
+      const kept = await this.load(key);
       let draft;
-      if (!entry) {
+      if (!kept) {
         if (item === undefined || qty === undefined) throw new RangeError(`there is no draft of ${name}`);
         draft = new Draft(item, qty);
-        await this.write(held, name, draft);
+        await this.write(held, id, draft);
       } else {
-        draft = Draft.from(entry);
-        if (item !== undefined && JSON.stringify({ item, qty }) !== draft.body) {
-          throw new RangeError(`${name} is another order: ${draft.body}`);
-        }
-        if (entry.order) return entry.order;
-        if (entry.refused) {
+        draft = kept.draft;
+        const known = ordered(draft);
+        const same = known.item === item && known.qty === qty && Object.keys(known).length === 2;
+        if (item !== undefined && !same) throw new RangeError(`${name} is another order: ${draft.body}`);
+        if (kept.entry.order) return kept.entry.order;
+        if (kept.entry.refused) {
           untried.add(draft);
-          await this.write(held, name, draft); // it is open until the next answer
+          await this.write(held, id, draft); // it is open until the next answer
         }
-        await this.store.touch(name);
+        await this.store.touch(key);
       }
       try {
-        const order = await this.shop.settle(draft, end - now(), signal, held);
-        await this.write(held, name, draft, { order });
+        const order = await this.shop.settle(draft, end - now(), signal, id.account, held);
+        await this.write(held, id, draft, { order });
         return order;
       } catch (err) {
-        if (err instanceof Refused) await this.write(held, name, draft, { refused: err.problem });
+        if (err instanceof Refused) await this.write(held, id, draft, { refused: err.problem });
         throw err;
       }
     });
@@ -295,8 +345,10 @@ export class Journal {
 
   /** Returns the names of drafts of which nobody knows what became: go on with them at the start, and from
    * time to time. In a folder, the one whose last try is the longest ago comes first; a database has them in
-   * random sequence. What is no entry stays as it is, and is named by console.warn. */
+   * random sequence. What is no entry, or was written by another version, stays as it is, and is named by
+   * console.warn. */
   async pending() {
+    const { shop, account } = await this.id("");
     const keys = await this.store.keys();
     /** @type {[number, string][]} */
     const found = [];
@@ -304,7 +356,8 @@ export class Journal {
       await Promise.all(keys.splice(0, 100).map(async (key) => {
         try {
           const { entry, tried } = (await this.load(key)) ?? {};
-          if (entry && !entry.order && !entry.refused) found.push([tried ?? 0, entry.name]);
+          const open = entry && !entry.order && !entry.refused;
+          if (open && entry.shop === shop && entry.account === account) found.push([tried ?? 0, entry.name]);
         } catch (err) {
           console.warn(`storefront: the journal leaves out ${key}: ${err}`);
         }
@@ -317,7 +370,17 @@ export class Journal {
    * was final.
    * @param {string} name @returns {Promise<Entry | undefined>} */
   async read(name) {
-    return (await this.load(this.store.key(check(name))))?.entry;
+    return (await this.load(this.key(await this.id(name))))?.entry;
+  }
+
+  /** @private @param {string} name @returns {Promise<ID>} */
+  async id(name) {
+    return { shop: this.shop.url, account: line(await this.shop.signedIn()), name: check(name) };
+  }
+
+  /** @private @param {ID} id */
+  key({ shop, account, name }) {
+    return this.store.key(`${line(shop)}\n${line(account)}\n${check(name)}`);
   }
 
   /** @private @param {string} key */
@@ -325,38 +388,41 @@ export class Journal {
     const kept = await this.store.read(key);
     if (!kept) return undefined;
     const entry = /** @type {Entry} */ (JSON.parse(kept.text));
-    Draft.from(entry);
-    if (this.store.key(entry.name) !== key) throw new Error(`this is the entry of ${entry.name}`);
-    return { entry, tried: kept.tried };
+    const { shop, account, name, order, refused, ...stored } = entry;
+    const draft = Draft.from(stored);
+    if (this.key({ shop, account, name }) !== key) throw new Error(`this is the entry of ${name}`);
+    if (order && !isOrder(order, draft)) throw new Error("its order is another");
+    return { entry, draft, tried: kept.tried };
   }
 
   /** Removes what the journal knows of a name, whatever that is. Do it when the program has the order in its
    * own books, or has said that there is none.
    * @param {string} name @param {Until} [until] */
-  forget(name, { patience = this.shop.patience, signal } = {}) {
-    return this.store.locked(check(name), { patience, signal }, async (held) => {
+  async forget(name, { patience = this.shop.patience, signal } = {}) {
+    const key = this.key(await this.id(name));
+    return this.store.locked(key, { patience, signal }, async (held) => {
       await held();
-      await this.store.remove(name);
+      await this.store.remove(key);
     });
   }
 
-  /** @private @param {() => Promise<void>} held @param {string} name @param {Draft} draft
+  /** @private @param {() => Promise<void>} held @param {ID} id @param {Draft} draft
    * @param {{ order?: Order, refused?: Problem }} [outcome] */
-  async write(held, name, draft, outcome) {
+  async write(held, id, draft, outcome) {
     await held();
-    return this.store.write(name, JSON.stringify({ name, ...draft, ...outcome }));
+    return this.store.write(this.key(id), JSON.stringify({ ...draft.toJSON(), ...id, ...outcome }));
   }
 }
 
 /**
  * @typedef {object} Store
- * @property {(name: string) => string} key
+ * @property {(id: string) => string} key of the entry of an order
  * @property {() => Promise<string[]>} keys of all entries
  * @property {(key: string) => Promise<{ text: string, tried: number } | undefined>} read
- * @property {(name: string, text: string) => Promise<void>} write returns when it is on the disk
- * @property {(name: string) => Promise<void>} remove
- * @property {(name: string) => Promise<void>} touch says that a draft is tried
- * @property {<T>(name: string, until: Until, work: (held: () => Promise<void>) => Promise<T>) => Promise<T>} locked
+ * @property {(key: string, text: string) => Promise<void>} write returns when it is on the disk
+ * @property {(key: string) => Promise<void>} remove
+ * @property {(key: string) => Promise<void>} touch says that a draft is tried
+ * @property {<T>(key: string, until: Until, work: (held: () => Promise<void>) => Promise<T>) => Promise<T>} locked
  *   held throws if another process would not wait any more
  */
 
@@ -379,7 +445,7 @@ async function openDatabase(name) {
     change(transaction.objectStore("drafts"));
   });
   return {
-    key: (name) => name,
+    key: (id) => id,
     keys: async () => /** @type {string[]} */ (await result(drafts().getAllKeys())),
     async read(key) {
       const text = await result(drafts().get(key));
@@ -389,9 +455,15 @@ async function openDatabase(name) {
     write: (key, text) => change((drafts) => drafts.put(text, key)),
     remove: (key) => change((drafts) => drafts.delete(key)),
     async locked(key, { patience = 0, signal }, work) {
+      const lock = `storefront ${name} ${key}`;
+      const held = async () => void (await result(drafts().count())); // unless the database was deleted
+      const go = async () => ({ done: await work(held) });
+      // A lock that is free is had without patience, too.
+      const free = await navigator.locks.request(lock, { ifAvailable: true }, (lock) => lock && go());
+      if (free) return free.done;
       const end = new AbortController();
       const abort = () => end.abort(signal?.reason);
-      const over = () => end.abort(new Unknown(`another page is sending ${key}`));
+      const over = () => end.abort(new Unknown("another page is sending this order"));
       const timer = setTimeout(over, 1000 * Math.min(patience, 1e6));
       signal?.addEventListener("abort", abort);
       if (signal?.aborted) abort();
@@ -400,10 +472,7 @@ async function openDatabase(name) {
         signal?.removeEventListener("abort", abort);
       };
       try {
-        return await navigator.locks.request(`storefront ${name} ${key}`, { signal: end.signal }, () => {
-          waited();
-          return work(async () => void (await result(drafts().count()))); // unless the database was deleted
-        });
+        return (await navigator.locks.request(lock, { signal: end.signal }, () => (waited(), go()))).done;
       } finally {
         waited();
       }
@@ -417,6 +486,7 @@ async function openDatabase(name) {
  * least the later one sees the other's.
  * @param {string} folder @param {typeof process.getBuiltinModule} node @returns {Promise<Store>} */
 async function openFolder(folder, node) {
+  const { createHash } = node("node:crypto");
   const { constants, renameSync, promises: fs } = node("node:fs");
   const { createServer, connect } = node("node:net");
   const { resolve, dirname, join } = node("node:path");
@@ -478,13 +548,13 @@ async function openFolder(folder, node) {
   };
   /** @type {ReturnType<typeof listen> | undefined} */
   let listener; // of new claims
-  /** Claims a name, and returns nothing if another has it. Whatever fails, the name is free again: what the
-   * folder keeps of a claim means nothing once its socket is closed.
-   * @param {string} name */
-  const claim = async (name) => {
+  /** Claims an entry, and returns nothing if another has it. Whatever fails, the entry is free again: what
+   * the folder keeps of a claim means nothing once its socket is closed.
+   * @param {string} key */
+  const claim = async (key) => {
     const own = listener ??= listen();
     own.claims++;
-    const prefix = `${encodeURIComponent(name)}.`;
+    const prefix = key.replace(/json$/, "");
     const file = `${prefix}${random(8)}.${own.id}.claim`;
     /** @type {import("node:fs").BigIntStats | undefined} */
     let socket;
@@ -505,7 +575,7 @@ async function openFolder(folder, node) {
       return !fault;
     };
     const held = async () => {
-      if (!(await seen())) throw new Unknown(`the claim of ${name} has gone from the folder of the journal`);
+      if (!(await seen())) throw new Unknown("the claim has gone from the folder of the journal");
     };
     try {
       socket = await own.ready;
@@ -530,17 +600,15 @@ async function openFolder(folder, node) {
     }
   };
 
-  /** @param {string} name */
-  const key = (name) => `${encodeURIComponent(name)}.json`;
-  /** @param {string} name */
-  const path = (name) => join(folder, key(name));
+  /** @param {string} key */
+  const path = (key) => join(folder, key);
   return {
-    key,
+    key: (id) => `${createHash("sha256").update(id).digest("hex")}.json`, // short, and without case
     keys: async () => (await fs.readdir(folder)).filter((file) => file.endsWith(".json")).sort(),
     async read(key) {
       // A pipe would be waited for.
       const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
-      const file = await open(join(folder, key), flags).catch((err) => {
+      const file = await open(path(key), flags).catch((err) => {
         if (err.code !== "ENOENT") throw err;
         return undefined;
       });
@@ -554,22 +622,22 @@ async function openFolder(folder, node) {
         await file.close();
       }
     },
-    async write(name, text) {
-      const file = await open(`${path(name)}.tmp`, "w");
+    async write(key, text) {
+      const file = await open(`${path(key)}.tmp`, "w");
       await file.writeFile(text).then(() => file.sync()).finally(() => file.close());
-      await fs.rename(`${path(name)}.tmp`, path(name));
+      await fs.rename(`${path(key)}.tmp`, path(key));
       await flush(folder);
     },
-    async remove(name) {
-      await fs.rm(path(name), { force: true });
+    async remove(key) {
+      await fs.rm(path(key), { force: true });
       await flush(folder);
     },
-    touch: (name) => fs.utimes(path(name), new Date(), new Date()),
-    async locked(name, { patience = 0, signal }, work) {
+    touch: (key) => fs.utimes(path(key), new Date(), new Date()),
+    async locked(key, { patience = 0, signal }, work) {
       const end = now() + patience;
       let claimed;
-      while (!(claimed = await claim(name))) {
-        if (signal?.aborted || now() > end) throw new Unknown(`another process is sending ${name}`);
+      while (!(claimed = await claim(key))) {
+        if (signal?.aborted || now() > end) throw new Unknown("another process is sending this order");
         await sleep(50 + 200 * Math.random());
       }
       return work(claimed.held).finally(claimed.release);
@@ -642,10 +710,16 @@ function random(bytes) {
   return Array.from(chosen, (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** Throws if a text has half a surrogate pair, which JSON and UTF-8 cannot say.
+/** Throws if a text is none, or has half a surrogate pair, which JSON and UTF-8 cannot say.
  * @param {string} text */
 function check(text) {
-  if (/\p{Cs}/u.test(text)) throw new RangeError(`${JSON.stringify(text)} is no text`);
+  if (typeof text === "string" && !/\p{Cs}/u.test(text)) return text;
+  throw new RangeError(`${JSON.stringify(text)} is no text`);
+}
+
+/** @param {string} text */
+function line(text) {
+  if (check(text).includes("\n")) throw new RangeError(`${JSON.stringify(text)} is more than a line`);
   return text;
 }
 

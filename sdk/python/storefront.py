@@ -9,8 +9,8 @@ It keeps the rules of docs/wire.md, "How to retry well".
 
 from __future__ import annotations
 
-import contextlib, http.client, io, json, logging, os, random, re, secrets, ssl, stat, threading, time
-import urllib.request
+import contextlib, hashlib, http.client, io, json, logging, os, random, re, secrets, ssl, stat, threading
+import time, urllib.request
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 from urllib.parse import quote, urlencode
 
@@ -19,6 +19,7 @@ CONNECT = 10.0  # of them for a connection to one address
 PATIENCE = 12 * 3600.0  # for an order, in one call
 READ_PATIENCE = 120.0
 LIFETIME = 23 * 3600.0  # of a draft; the service remembers its key for 24 hours
+AHEAD = 3600.0  # so far a clock may have been ahead when it made a draft
 MOST = 1 << 26  # bytes of an answer
 PROBLEM = "urn:problem-type:storefront:"
 
@@ -56,48 +57,77 @@ class Unknown(StorefrontError):
 
 class Draft:
     """An order that is to be placed, with its key. However often it is sent, it is one order at most. Make
-    it when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is."""
+    it when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is, with
+    the shop and the account that it is for."""
 
     def __init__(self, item: str, qty: int):
-        item.encode()  # or JSON would have half a surrogate pair, which is no text: a ValueError
-        self.key = secrets.token_hex(16)
-        self.body = json.dumps({"item": item, "qty": qty})
-        self.made = time.time()
+        body = json.dumps({"item": item, "qty": qty})
+        self._set({"version": 1, "key": secrets.token_hex(16), "body": body, "made": time.time()})
         self._open = False  # whether a try may have created the order, or may still create it
 
     def to_json(self) -> str:
-        return json.dumps({"key": self.key, "body": self.body, "made": self.made})
+        return json.dumps(self._members())
 
     @classmethod
     def from_json(cls, text: str) -> Draft:
+        """A ValueError says that it is no draft, or that another version wrote it, which can go on with it."""
         return cls._of(json.loads(text))
 
     @classmethod
     def _of(cls, stored: Any) -> Draft:
         draft = cls.__new__(cls)
-        try:
-            draft.key, draft.body, draft.made = stored["key"], stored["body"], float(stored["made"])
-            json.dumps([json.loads(draft.body), draft.body], ensure_ascii=False).encode()
-            valid = re.fullmatch(r"[!#-+\--\[\]-~]{1,255}", draft.key)
-        except Exception as err:
-            raise ValueError(f"no draft: {err!r}") from err
-        if not valid:
-            raise ValueError("no draft: the key is none")
+        draft._set(stored)
         draft._open = True  # nobody knows
         return draft
+
+    def _set(self, stored: Any) -> None:
+        try:
+            others = dict(stored)
+            version = others.pop("version", None)
+            if version != 1 or version is True:
+                raise ValueError(f"its version is {version!r}, not 1")
+            self.key, self.body, self.made = others.pop("key"), others.pop("body"), others.pop("made")
+            self.begun = others.pop("begun", self.made)  # since when it may have been sent
+            if others:
+                raise ValueError(f"it has unknown members: {', '.join(others)}")
+            self.made, self.begun = _number(self.made), _number(self.begun)
+            self._sent = json.loads(self.body)  # in it, members of later versions are sent, too
+            json.dumps([self._sent, self.body], ensure_ascii=False).encode()  # text has no half surrogate pair
+            qty = _number(self._sent["qty"])
+            if not isinstance(self._sent["item"], str) or not qty.is_integer() or abs(qty) >= 1 << 53:
+                raise ValueError("its body has no item and quantity")
+            if not re.fullmatch(r"[!#-+\--\[\]-~]{1,255}", self.key):
+                raise ValueError("the key is none")
+        except Exception as err:
+            raise ValueError(f"no draft, or one that another version has to go on with: {err!r}") from err
+
+    def _members(self) -> dict[str, Any]:
+        return {"version": 1, "key": self.key, "body": self.body, "made": self.made, "begun": self.begun}
+
+    def _sendable(self) -> bool:
+        now = time.time()
+        return max(self.made, self.begun) < now + AHEAD and now < self.begun + LIFETIME
 
 
 class Shop:
     """A storefront. Its methods may be called by several threads at once.
 
-    headers are sent with each request, such as a sign-in; a function is called before each try. remember is
-    how many products are kept, so that the service need not send again what has not changed. patience is
-    for how many seconds one call of order goes on: twelve hours, or less for those who have a queue.
+    headers are sent with each request, such as a sign-in; a function is called before each try. account says
+    whose sign-in that is, by a name that stays, or as a function: an order is sent as long as it is the same.
+    remember is how many products are kept, so that the service need not send again what has not changed.
+    patience is for how many seconds one call of order goes on: twelve hours, or less for those who have a
+    queue.
     """
 
-    def __init__(self, url: str, *, headers: Headers = {}, patience: float = PATIENCE, remember: int = 0,
-                 read_patience: float = READ_PATIENCE, context: Optional[ssl.SSLContext] = None):
-        self.url = url.rstrip("/")
+    def __init__(self, url: str, *, headers: Headers = {}, account: Union[str, Callable[[], str]] = "",
+                 patience: float = PATIENCE, remember: int = 0, read_patience: float = READ_PATIENCE,
+                 context: Optional[ssl.SSLContext] = None):
+        to = re.fullmatch(r"(https?://[^\s/?#@]+)(/[^\s?#]*)?", url, re.IGNORECASE)
+        if not to:
+            raise ValueError("the URL of a shop is http(s)://host/path, without a user, ? and #")
+        origin = re.sub(r"(^http:.*):80$|(^https:.*):443$", r"\1\2", to[1].lower())
+        self.url = origin + (to[2] or "").rstrip("/")  # in one form, as entries of journals have it
+        self._account: Callable[[], Any] = account if callable(account) else lambda: account
         self.patience, self.read_patience = patience, read_patience
         self._headers, self._remember = headers, remember
         # Tags, answers, and the headers for which they came.
@@ -110,14 +140,17 @@ class Shop:
     def order(self, draft: Draft, *, patience: Optional[float] = None) -> dict[str, Any]:
         """Sends a draft until an answer is final, and returns the order that was created. An error is
         Refused, Blocked or Unknown. It is sent once at least."""
-        return self._order(draft, self.patience if patience is None else patience, lambda: None)
+        patience = self.patience if patience is None else patience
+        return self._order(draft, patience, self._account(), lambda: None)
 
-    def _order(self, draft: Draft, patience: float, held: Callable[[], None]) -> dict[str, Any]:
+    def _order(self, draft: Draft, patience: float, account: Any, held: Callable[[], None]) -> dict[str, Any]:
         pauses = _Pauses(patience)
         cuts, answer = 3, None
-        while abs(time.time() - draft.made) < LIFETIME:
+        while draft._sendable():
             headers = {**self._own(), "Content-Type": "application/json", "Idempotency-Key": draft.key}
             held()
+            if self._account() != account:
+                raise Unknown("another account has signed in", answer, draft)
             earlier, draft._open = draft._open, True
             answer = self._send("POST", "/v1/orders", headers, draft.body.encode())
             if answer.status == 201 and (created := answer.object) and _is_order(created, draft):
@@ -133,7 +166,7 @@ class Shop:
                 raise Blocked("something in front of the service has answered", answer, draft)
             if not pauses.wait(answer):
                 raise Unknown("no final answer", answer, draft)
-        raise Unknown("too old to be sent again", answer, draft)
+        raise Unknown("too old to be sent again, or made in the future", answer, draft)
 
     def journal(self, folder: str) -> Journal:
         return Journal(self, folder)
@@ -229,8 +262,7 @@ class Journal:
     example after its basket: of one name there is one order, by however many processes it is asked for, and
     wherever one of them is killed. It needs flock, which Windows does not have.
 
-    A journal is of one shop and one account, and does not know which: what it has is sent to shop, with the
-    sign-in that shop has then. A draft of another account may so become a second order, in the wrong one."""
+    A name belongs to the URL and the account of shop: what the folder has of others is left alone."""
 
     def __init__(self, shop: Shop, folder: str):
         self.shop, self.folder = shop, os.path.abspath(folder)  # the working directory may change
@@ -244,66 +276,79 @@ class Journal:
         waits for another process that is at it."""
         patience = self.shop.patience if patience is None else patience
         end = time.monotonic() + patience
-        with self._locked(name, end) as held:
-            record = self.read(name)
-            if record is None:
+        id = self._id(name)
+        path = self._path(id)
+        with self._locked(path, end) as held:
+            loaded = self._load(path)
+            if loaded is None:
                 if item is None or qty is None:
                     raise KeyError(name)
                 draft = Draft(item, qty)
-                self._write(held, name, draft)
+                self._write(held, id, draft)
             else:
-                draft = Draft._of(record)
-                if item is not None and json.loads(draft.body) != {"item": item, "qty": qty}:
+                record, _, draft = loaded
+                if item is not None and draft._sent != {"item": item, "qty": qty}:
                     raise ValueError(f"{name} is another order: {draft.body}")
                 if record.get("order"):
                     return record["order"]
                 if record.get("refused"):  # until it is sent again
                     draft._open = False
-                    self._write(held, name, draft)
-                os.utime(self._path(name))  # others come first in pending
+                    self._write(held, id, draft)
+                os.utime(path)  # others come first in pending
             try:
-                order = self.shop._order(draft, end - time.monotonic(), held)
+                order = self.shop._order(draft, end - time.monotonic(), id[1], held)
             except Refused as err:
-                self._write(held, name, draft, refused=err.problem)
+                self._write(held, id, draft, refused=err.problem)
                 raise
-            self._write(held, name, draft, order=order)
+            self._write(held, id, draft, order=order)
             return order
 
     def pending(self) -> list[str]:
         """Returns the names of drafts of which nobody knows what became: go on with them at the start, and
-        from time to time. The one whose last try is the longest ago comes first. A .json that is no entry is
-        left as it is, and named in the log "storefront"."""
-        found = []
+        from time to time. The one whose last try is the longest ago comes first. A .json that is no entry, or
+        that another version wrote, is left as it is, and named in the log "storefront"."""
+        found, owner = [], self._id("")[:2]
         for file in sorted(os.listdir(self.folder)):
             if file.endswith(".json"):
                 try:
-                    record, tried = self._load(os.path.join(self.folder, file)) or ({"order": "gone"}, 0)
+                    loaded = self._load(os.path.join(self.folder, file))
                 except (OSError, ValueError) as err:
                     logging.getLogger("storefront").warning("the journal leaves out %r: %s", file, err)
                     continue
-                if not record.get("order") and not record.get("refused"):
-                    found.append((tried if tried <= time.time() else 0, record["name"]))
+                if loaded:  # or another process has forgotten it
+                    record, tried, _ = loaded
+                    ends = record.get("order") or record.get("refused")
+                    if not ends and (record["shop"], record["account"]) == owner:
+                        found.append((tried if tried <= time.time() else 0, record["name"]))
         return [name for _, name in sorted(found)]
 
     def read(self, name: str) -> Optional[dict[str, Any]]:
-        """Returns the record of a name: key, body and made of its draft, and order or refused, the
-        problem, once the answer was final."""
-        loaded = self._load(self._path(name))
+        """Returns the entry of a name: key, body and made of its draft, and order or refused, the problem,
+        once the answer was final."""
+        loaded = self._load(self._path(self._id(name)))
         return loaded and loaded[0]
 
     def forget(self, name: str) -> None:
         """Removes what the journal knows of a name, whatever that is. Do it when the program has the order
         in its own books, or has said that there is none."""
-        with self._locked(name, time.monotonic() + self.shop.patience) as held:
+        path = self._path(self._id(name))
+        with self._locked(path, time.monotonic() + self.shop.patience) as held:
             held()
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path(name))
+                os.unlink(path)
             _sync(self.folder)
 
-    def _path(self, name: str, end: str = ".json") -> str:
-        return os.path.join(self.folder, quote(name, safe="") + end)
+    def _id(self, name: str) -> tuple[str, str, str]:
+        account = self.shop._account()
+        if not isinstance(account, str) or "\n" in account:
+            raise ValueError(f"{account!r} is no account: it is a line of text")
+        return self.shop.url, account, name
 
-    def _load(self, path: str) -> Optional[tuple[dict[str, Any], float]]:
+    def _path(self, id: tuple[str, str, str]) -> str:
+        """Returns the file of an entry. A hash is short, and has no case, to which some disks do not look."""
+        return os.path.join(self.folder, hashlib.sha256("\n".join(id).encode()).hexdigest() + ".json")
+
+    def _load(self, path: str) -> Optional[tuple[dict[str, Any], float, Draft]]:
         """Returns what a file has, and when it was tried last. A ValueError says that it is no entry."""
         flags = os.O_NONBLOCK | os.O_NOFOLLOW  # or a pipe would be waited for
         try:
@@ -312,19 +357,23 @@ class Journal:
                 if not stat.S_ISREG(info.st_mode) or info.st_size > MOST:
                     raise ValueError("no entry, but no file or a long one")
                 record = json.loads(file.read())
-                Draft._of(record)
-                if self._path(record["name"]) != path:
-                    raise ValueError(f"the entry of {record['name']!r} is not in its own file")
-                return record, info.st_mtime
+                own = ("shop", "account", "name", "order", "refused")
+                draft = Draft._of({name: value for name, value in record.items() if name not in own})
+                shop, account, name = (record[member] for member in own[:3])
+                if "\n" in shop + account or self._path((shop, account, name)) != path:
+                    raise ValueError(f"the entry of {name!r} is not in its own file")
+                if record.get("order") and not _is_order(record["order"], draft):
+                    raise ValueError("its order is another")
+                return record, info.st_mtime, draft
         except FileNotFoundError:
             return None
-        except (LookupError, RecursionError, TypeError) as err:
+        except (AttributeError, LookupError, RecursionError, TypeError) as err:
             raise ValueError(f"no entry: {err!r}") from err
 
-    def _write(self, held: Callable[[], None], name: str, draft: Draft, **outcome: Any) -> None:
+    def _write(self, held: Callable[[], None], id: tuple[str, str, str], draft: Draft, **outcome: Any) -> None:
         """Returns when the record is on the disk. The caller has the lock."""
-        path = self._path(name)
-        record = {"name": name, "key": draft.key, "body": draft.body, "made": draft.made, **outcome}
+        path = self._path(id)
+        record = {**draft._members(), **dict(zip(("shop", "account", "name"), id)), **outcome}
         held()
         with open(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(record, file)
@@ -334,11 +383,11 @@ class Journal:
         _sync(self.folder)
 
     @contextlib.contextmanager
-    def _locked(self, name: str, end: float) -> Iterator[Callable[[], None]]:
-        """The lock of a name is the kernel's, on a file, and goes with the process that has it. What it yields
-        raises Unknown if others do not see the lock, as its folder was moved or replaced."""
+    def _locked(self, path: str, end: float) -> Iterator[Callable[[], None]]:
+        """The lock of an entry is the kernel's, on a file, and goes with the process that has it. What it
+        yields raises Unknown if others do not see the lock, as its folder was moved or replaced."""
         import fcntl
-        path = self._path(name, ".lock")
+        path = path[: -len(".json")] + ".lock"
 
         def seen() -> bool:
             try:
@@ -348,7 +397,7 @@ class Journal:
 
         def held() -> None:
             if not seen():
-                raise Unknown(f"the lock of {name} has gone from the folder of the journal")
+                raise Unknown("the lock has gone from the folder of the journal")
 
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -357,7 +406,7 @@ class Journal:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     if time.monotonic() > end:
-                        raise Unknown(f"another process is sending {name}") from None
+                        raise Unknown("another process is sending this order") from None
                     time.sleep(random.uniform(0.05, 0.25))
                     continue
                 if not seen():
@@ -437,8 +486,14 @@ def _is_id(value: Any) -> bool:
 
 def _is_order(value: Any, draft: Draft) -> bool:
     """Whether an answer is the order of a draft: proxies have mixed up answers."""
-    sent = json.loads(draft.body)
+    sent = draft._sent
     return _is_id(value.get("id")) and (value.get("item"), value.get("qty")) == (sent["item"], sent["qty"])
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e300 < value < 1e300:
+        raise ValueError(f"{value!r} is no number")
+    return float(value)
 
 
 def _is_page(value: Any) -> bool:

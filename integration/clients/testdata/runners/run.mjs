@@ -5,7 +5,7 @@ import { appendFileSync, promises as fs } from "node:fs";
 import { createInterface } from "node:readline";
 import { Draft, Refused, Shop, StorefrontError } from "../../../../sdk/javascript/storefront.mjs";
 
-const { JOURNAL, KILL, SLEEPS, STEPS, STOREFRONT_PATIENCE, STOREFRONT_URL } = process.env;
+const { JOURNAL, KILL, SLEEPS, STEPS, STOREFRONT_ACCOUNT, STOREFRONT_PATIENCE, STOREFRONT_URL, http_proxy } = process.env;
 const say = (outcome) => console.log(JSON.stringify(outcome));
 
 if (STEPS) {
@@ -33,7 +33,9 @@ if (SLEEPS) {
 }
 
 const shop = new Shop(STOREFRONT_URL, {
-  remember: 10, patience: Number(STOREFRONT_PATIENCE ?? 12 * 3600), headers: { "User-Agent": "storefront.mjs" },
+  remember: 10, patience: Number(STOREFRONT_PATIENCE ?? 12 * 3600), account: STOREFRONT_ACCOUNT,
+  headers: { "User-Agent": "storefront.mjs", ...(STOREFRONT_ACCOUNT && { Authorization: STOREFRONT_ACCOUNT }) },
+  fetch: (url, init) => fetch(url.replace("http://shop.example", http_proxy), init),
 });
 const journal = JOURNAL && (await shop.journal(JOURNAL));
 const drafts = new Map();
@@ -47,7 +49,7 @@ async function act({ can, item, qty, list, product }) {
     return { ids };
   }
   if (product) return { name: (await shop.product(product)).name };
-  if (journal) return { id: (await journal.order(item, item, qty)).id };
+  if (journal) return { id: (await journal.order(item, qty && item, qty)).id };
   if (!drafts.has(item)) drafts.set(item, new Draft(item, qty));
   const { id } = await shop.order(drafts.get(item));
   drafts.delete(item);

@@ -29,7 +29,9 @@ if "SLEEPS" in os.environ:
     time.sleep = lambda seconds: say({"sleeps": seconds})
 
 patience = float(os.environ.get("STOREFRONT_PATIENCE", storefront.PATIENCE))
-shop = storefront.Shop(os.environ["STOREFRONT_URL"], remember=10, patience=patience)
+account = os.environ.get("STOREFRONT_ACCOUNT", "")
+headers = {"Authorization": account} if account else {}
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], headers=headers, account=account, remember=10, patience=patience)
 journal = shop.journal(os.environ["JOURNAL"]) if "JOURNAL" in os.environ else None
 drafts = {}
 
@@ -48,7 +50,7 @@ def do(ask):
     if "product" in ask:
         return {"name": shop.product(ask["product"])["name"]}
     if journal:
-        return {"id": journal.order(ask["item"], ask["item"], ask["qty"])["id"]}
+        return {"id": journal.order(ask["item"], ask["item"] if "qty" in ask else None, ask.get("qty"))["id"]}
     draft = drafts.setdefault(ask["item"], storefront.Draft(ask["item"], ask["qty"]))
     order = shop.order(draft)
     del drafts[ask["item"]]

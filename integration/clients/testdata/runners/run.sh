@@ -4,9 +4,13 @@
 source "${BASH_SOURCE[0]%/*}/../../../../sdk/bash/storefront.sh"
 exec 3>&1
 errors=$(mktemp)
-trap 'rm -rf "$errors" ${journal+"$journal"}' EXIT
+trap 'rm -rf "$errors" "$errors.config" ${journal+"$journal"}' EXIT
 export STOREFRONT_JOURNAL=${JOURNAL-}
 [[ $STOREFRONT_JOURNAL ]] || STOREFRONT_JOURNAL=$(mktemp -d) journal=$STOREFRONT_JOURNAL
+if [[ ${STOREFRONT_ACCOUNT-} ]]; then
+	printf 'header = "Authorization: %s"\n' "$STOREFRONT_ACCOUNT" >"$errors.config"
+	export STOREFRONT_CONFIG=$errors.config
+fi
 
 if [[ ${STEPS-} ]]; then
 	touch "$STEPS"
@@ -35,7 +39,7 @@ while IFS= read -r ask; do
 	elif [[ $product ]]; then
 		member='{name: $out | fromjson.name}' out=$(storefront product "$product" 2>"$errors") || ok=''
 	else
-		member='{id: $out | fromjson.id}' out=$(storefront order "$item" "$item" "$qty" 2>"$errors") || ok=''
+		member='{id: $out | fromjson.id}' out=$(storefront order "$item" ${qty:+"$item" "$qty"} 2>"$errors") || ok=''
 		[[ ! $ok || ${JOURNAL-} ]] || storefront forget "$item"
 	fi
 	[[ $ok ]] || member='{error: ($error | rtrimstr("\n"))}'

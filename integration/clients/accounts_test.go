@@ -1,0 +1,405 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/internal/must"
+)
+
+// withAccounts has a shop know its callers by their sign-in, and lose the first answer to each key, after it has
+// created the order. It returns how many orders each account has.
+func (s *folderShop) withAccounts() (orders func() map[string]int) {
+	var mu sync.Mutex
+	seen, count := map[string]bool{}, map[string]int{}
+	signIn := func(r *http.Request) string { return r.Header.Get("Authorization") }
+	service := storefront.NewWithOptions(&s.store, &storefront.Options{Scope: signIn})
+	s.answers(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		before := len(s.store.Orders())
+		answer := httptest.NewRecorder()
+		service.ServeHTTP(answer, r)
+		count[signIn(r)] += len(s.store.Orders()) - before
+		if key := r.Header.Get("Idempotency-Key"); !seen[key] {
+			seen[key] = true
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(answer.Code)
+		w.Write(answer.Body.Bytes())
+	})
+	return func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return count
+	}
+}
+
+// Of one folder, each shop and each account has its own orders: what is another's is neither listed nor sent nor
+// returned.
+func TestJournalKeepsShopsAndAccountsApart(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, elsewhere, dir := newFolderShop(t), newFolderShop(t), t.TempDir()
+		orders := shop.withAccounts()
+		start := func(url, account string) *runner {
+			return l.start(t, url, "JOURNAL="+dir, oneTry, "STOREFRONT_ACCOUNT="+account)
+		}
+		alice := start(shop.URL, "alice")
+		order(t, alice, "basket") // of which the answer is lost
+		others := map[string]*runner{"bob": start(shop.URL, "bob"), "nobody": start(shop.URL, ""),
+			"ALICE": start(shop.URL, "ALICE"), "alice elsewhere": start(elsewhere.URL, "alice"),
+			"alice below": start(shop.URL+"/below", "alice")}
+		for who, r := range others {
+			if got := pending(t, r); len(got) > 0 {
+				t.Errorf("%s has the drafts %q", who, got)
+			}
+			if id, failed := orderID(t, r, outcome{Item: "basket"}); failed == "" {
+				t.Errorf("%s gets the order %s", who, id)
+			}
+		}
+		if n := shop.requests.Load() + elsewhere.requests.Load(); n != 1 {
+			t.Errorf("%d requests were sent, want that of alice alone", n)
+		}
+		bob := others["bob"]
+		order(t, bob, "basket") // of which the answer is lost, too
+		bobs, failed := orderID(t, bob, outcome{Item: "basket", Qty: 2})
+		if failed != "" {
+			t.Error(failed)
+		}
+		spelt := start("HTTP"+strings.TrimPrefix(shop.URL, "http")+"//", "alice")
+		for _, r := range []*runner{spelt, alice} {
+			id, failed := orderID(t, r, outcome{Item: "basket"})
+			if failed != "" || id == bobs {
+				t.Errorf("alice gets the order %q, bob %q: %s", id, bobs, failed)
+			}
+		}
+		if got := orders(); got["alice"] != 1 || got["bob"] != 1 || len(shop.store.Orders()) != 2 {
+			t.Errorf("there are orders of %v", got)
+		}
+		for who, r := range others {
+			if r.end(); strings.Contains(r.stderr.String(), "leaves out") {
+				t.Errorf("%s is told of the others: %s", who, &r.stderr)
+			}
+		}
+	})
+}
+
+// Names are as long as they may be, and are not taken for each other.
+func TestNamesAreApart(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		names := []string{strings.Repeat("Ä", 200), strings.Repeat("Ä", 199) + "B", "a", "A", "it's (1)!*", ".", "..", "a/b", "a b", "a%20b",
+			"e\u0301", "\u00e9"}
+		for _, name := range names {
+			order(t, r, name)
+		}
+		got := pending(t, r)
+		slices.Sort(names)
+		if slices.Sort(got); !slices.Equal(got, names) {
+			t.Errorf("its drafts are %q", got)
+		}
+	})
+}
+
+// A sign-in that changes while an order is on its way sends nothing more, and the draft stays with whose it is.
+func TestSignInChangesDuringAnOrder(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		if l.name == "bash" {
+			return // whose account is that of its environment
+		}
+		shop, dir := newFolderShop(t), t.TempDir()
+		orders := shop.withAccounts()
+		runProgram(t, l, shop.URL, dir, map[string]string{
+			"javascript": `
+				import { Draft, Shop } from "./storefront.mjs";
+				let account, left;
+				const shop = new Shop(process.env.STOREFRONT_URL, {
+					account: () => account,
+					headers: async () => {
+						if (left-- === 0) account = "bob";
+						return { Authorization: account };
+					},
+				});
+				const journal = await shop.journal(process.env.JOURNAL);
+				for (const tries of [0, 1]) {
+					const draft = new Draft("teapot", 2);
+					for (const order of [() => shop.order(draft), () => journal.order("basket " + tries, "teapot", 2)]) {
+						[account, left] = ["alice", tries];
+						const ends = await order().catch((err) => err.name);
+						if (ends !== "Unknown") console.log("with", tries, "tries before, it ends with", ends);
+						if ((await journal.pending()).length > 0) console.log("bob has", await journal.pending());
+						[account, left] = ["alice", 100];
+						await order();
+					}
+				}`,
+			"python": `
+import os, storefront
+def headers():
+    global account, left
+    if left == 0:
+        account = "bob"
+    left -= 1
+    return {"Authorization": account}
+account, left = "", 0
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], account=lambda: account, headers=headers)
+journal = shop.journal(os.environ["JOURNAL"])
+for tries in 0, 1:
+    draft = storefront.Draft("teapot", 2)
+    for order in lambda: shop.order(draft), lambda: journal.order(f"basket {tries}", "teapot", 2):
+        account, left = "alice", tries
+        try:
+            print("with", tries, "tries before, there is", order())
+        except storefront.Unknown:
+            pass
+        if journal.pending():
+            print("bob has", journal.pending())
+        account, left = "alice", 100
+        order()`,
+		})
+		if got := orders(); got["alice"] != 4 || got["bob"] != 0 {
+			t.Errorf("there are orders of %v, want 4 of alice", got)
+		}
+	})
+}
+
+// What a program takes for a shop, an account or a draft is checked before anything is kept or sent.
+func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		runProgram(t, l, shop.URL, dir, map[string]string{
+			"bash": `
+				for url in localhost:8080 ftp://shop.example http:// http://ann:secret@shop.example http://shop.example/?a http://shop.example/#a \
+					$'http://shop.example/\n'; do
+					STOREFRONT_URL=$url bash storefront.sh order x teapot 2
+					(($? == 2)) || echo "taken: $url"
+				done
+				for account in $'a\nb' $'\xff'; do
+					STOREFRONT_ACCOUNT=$account bash storefront.sh order x teapot 2
+					(($? == 2)) || echo "taken: $account"
+				done
+				bash storefront.sh order x teapot 9007199254740992
+				(($? == 2)) || echo "taken as a quantity"; :`,
+			"javascript": `
+				import { Draft, Shop } from "./storefront.mjs";
+				const { JOURNAL, STOREFRONT_URL } = process.env;
+				const kept = JSON.parse(JSON.stringify(new Draft("teapot", 2))), ahead = Date.now() / 1000 + 7200;
+				const of = async (account) => (await new Shop(STOREFRONT_URL, { account, patience: 0 }).journal(JOURNAL)).order("x", "teapot", 2);
+				const read = (members) => () => Draft.from({ ...kept, ...members });
+				const send = (members) => () => new Shop(STOREFRONT_URL).order(Draft.from({ ...kept, ...members }));
+				for (const take of [
+					...["localhost:8080", "ftp://shop.example", "http://", "http://ann:secret@shop.example", "http://:secret@shop.example",
+						"http://shop.example/?a", "http://shop.example/#a", ""].map((url) => () => new Shop(url)),
+					...["a\nb", "\ud800", null, 7, () => null, async () => undefined].map((account) => () => of(account)),
+					read({ version: 2 }), read({ version: undefined }), read({ version: "1" }), read({ fields: 1 }), read({ made: "1" }),
+					read({ begun: null }), read({ body: "{}" }), read({ body: '{"item":"a","qty":2.5}' }), read({ body: "2" }), read({ key: 7 }),
+					read({ key: "" }), () => Draft.from(null), () => new Draft("a", 2.5), () => new Draft("a", "2"), () => new Draft(7, 2),
+					send({ made: ahead }), send({ made: ahead, begun: 1 }), send({ begun: ahead }), send({ made: 1, begun: 1 }),
+				]) await Promise.resolve().then(take).then((got) => console.log("taken: " + take, got), () => {});`,
+			"python": `
+import json, os, time, storefront
+kept = json.loads(storefront.Draft("teapot", 2).to_json())
+ahead = time.time() + 7200
+url = os.environ["STOREFRONT_URL"]
+def of(account):
+    return lambda: storefront.Shop(url, account=account, patience=0).journal(os.environ["JOURNAL"]).order("x", "teapot", 2)
+def read(**members):
+    return lambda: storefront.Draft.from_json(json.dumps({**kept, **members}))
+def send(**members):
+    return lambda: storefront.Shop(url).order(read(**members)())
+without = {name: value for name, value in kept.items() if name != "version"}
+for i, take in enumerate([
+    *[lambda url=url: storefront.Shop(url) for url in ("localhost:8080", "ftp://shop.example", "http://", "http://ann:secret@shop.example",
+      "http://shop.example/?a", "http://shop.example/#a", "http://shop.example/\n", "")],
+    *[of(account) for account in ("a\nb", "\ud800", None, 7, lambda: None)],
+    lambda: storefront.Draft.from_json(json.dumps(without)), read(version=2), read(version=True), read(version="1"), read(fields=1),
+    read(made="1"), read(made=True), read(made=float("nan")), read(made=10**400), read(begun=None), read(body="{}"), read(key=""),
+    read(body='{"item":"a","qty":2.5}'), read(body='{"item":"a","qty":true}'), read(body="2"), read(key=7), read(key="a\n"),
+    lambda: storefront.Draft.from_json("null"), lambda: storefront.Draft("a", 2.5), lambda: storefront.Draft("a", "2"),
+    lambda: storefront.Draft(7, 2), send(made=ahead), send(made=ahead, begun=1), send(begun=ahead), send(made=1, begun=1),
+]):
+    try:
+        print("taken:", i, take())
+    except (ValueError, storefront.Unknown):
+        pass`,
+		})
+		files := must.Get(filepath.Glob(filepath.Join(dir, "*.json")))(t)
+		if n := shop.requests.Load(); n > 0 || len(files) > 0 {
+			t.Errorf("%d requests were sent, and %q are kept", n, files)
+		}
+	})
+}
+
+// A draft is sent for 23 hours since its first try, as the service forgets its key, and not if it is from the
+// future, as nobody then knows its age.
+func TestAgeOfADraft(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		order(t, r, "m")
+		entry := string(must.Get(os.ReadFile(entryFile(dir, shop.URL, "", "m")))(t))
+		shop.answers(storefront.New(&shop.store).ServeHTTP)
+		for name, c := range map[string]struct {
+			made, begun any // hours from now
+			sent        bool
+		}{
+			"old": {-22.5, -22.5, true}, "too old": {-23.5, -23.5, false}, "begun later": {-40.0, -1.0, true},
+			"begun unknown": {-23.5, nil, false}, "made lately": {-22.5, nil, true}, "begun too long ago": {-1.0, -23.5, false},
+			"ahead": {0.5, 0.5, true}, "in the future": {1.5, 1.5, false}, "made in the future": {1.5, -1.0, false},
+			"begun in the future": {-1.0, 1.5, false}, "far in the future": {22.0, nil, false},
+		} {
+			at := func(hours any) any {
+				if hours == nil {
+					return nil
+				}
+				return float64(time.Now().Unix()) + 3600*hours.(float64) + 0.25
+			}
+			text := changedEntry(t, entry, map[string]any{"name": name, "made": at(c.made), "begun": at(c.begun)})
+			must.OK(t, os.WriteFile(entryFile(dir, shop.URL, "", name), []byte(text), 0o600))
+			before := shop.requests.Load()
+			_, failed := orderID(t, r, outcome{Item: name})
+			if sent := shop.requests.Load() > before; sent != c.sent || sent != (failed == "") {
+				t.Errorf("%s: sent is %v: %s", name, sent, failed)
+			}
+			if !c.sent && !strings.HasPrefix(failed, "Unknown") {
+				t.Errorf("%s: %s, want Unknown", name, failed)
+			}
+		}
+	})
+}
+
+// A body is sent as it is kept, with members that only a later version knows; who asks for an order without
+// them asks for another.
+func TestBodyIsSentAsItIsKept(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		order(t, r, "m")
+		file := entryFile(dir, shop.URL, "", "m")
+		const body = " {\"qty\": 2.0,\n\t\"fields\":{\"price\":1.50, \"note\":\"\\u00e9 'a' $b\"},\r\n\"item\":\"m\"}\n"
+		entry := string(must.Get(os.ReadFile(file))(t))
+		must.OK(t, os.WriteFile(file, []byte(changedEntry(t, entry, map[string]any{"body": body})), 0o600))
+		s := &clientShop{first: []firstAnswer{answers(503, ""), answers(201, `{"id":"ord_1","item":"m","qty":2}`)}}
+		shop.answers(s.ServeHTTP)
+		if failed := order(t, r, "m"); failed == "" || len(s.requests) > 0 {
+			t.Error("without what only a later version knows, it is the same order")
+		}
+		orderID(t, r, outcome{Item: "m"})
+		if id, failed := orderID(t, r, outcome{Item: "m"}); id != "ord_1" {
+			t.Error(failed)
+		}
+		for _, got := range s.requests {
+			if !strings.HasSuffix(got, " "+body) {
+				t.Errorf("it sends %q", got)
+			}
+		}
+	})
+}
+
+// Later releases go on with what version 1 of the formats has recorded, with only its times put into the present:
+// a draft of a program's own, and a journal of alice and bob with drafts, an order and a refusal.
+func TestRecordedFormats(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		dir := t.TempDir()
+		times := regexp.MustCompile(`("made"|"begun"): ?[0-9.]+`)
+		want := map[string]bool{}
+		recorded := os.DirFS(filepath.Join("testdata/formats/1", l.name))
+		must.OK(t, os.CopyFS(dir, recorded))
+		rewrite := func(change func(string) string) {
+			for _, file := range must.Get(fs.Glob(recorded, "*/*.json"))(t) {
+				text := must.Get(os.ReadFile(filepath.Join(dir, file)))(t)
+				must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(change(string(text))), 0o600))
+			}
+		}
+		rewrite(func(text string) string {
+			var entry struct{ Account, Key, Body, Order any }
+			must.OK(t, json.Unmarshal([]byte(text), &entry))
+			if entry.Order == nil {
+				want[fmt.Sprint(entry.Account, entry.Key, entry.Body)] = true
+			}
+			return times.ReplaceAllString(text, fmt.Sprint("$1:", time.Now().Unix()))
+		})
+		var mu sync.Mutex
+		got := map[string]bool{}
+		service := storefront.New(new(storefront.MemStore))
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			got[r.Header.Get("Authorization")+r.Header.Get("Idempotency-Key")+string(body)] = true
+			mu.Unlock()
+			r.Body, r.URL.Path = io.NopCloser(bytes.NewReader(body)), strings.TrimPrefix(r.URL.Path, "/base")
+			service.ServeHTTP(w, r)
+		}))
+		defer server.Close()
+		// The shop of the journal is behind a proxy.
+		start := func(account string) *runner {
+			return l.start(t, "http://shop.example/base", "JOURNAL="+filepath.Join(dir, "journal"), oneTry,
+				"STOREFRONT_ACCOUNT="+account, "http_proxy="+server.URL)
+		}
+		for account, asks := range map[string][]outcome{"bob": {{Item: "basket 17"}},
+			"alice": {{Item: "basket 17", Qty: 2}, {Item: "done", Qty: 3}, {Item: "refused", Qty: 1}}} {
+			r := start(account)
+			if got := pending(t, r); !slices.Equal(got, []string{"basket 17"}) {
+				t.Errorf("%s has the drafts %q", account, got)
+			}
+			for _, ask := range asks {
+				id, failed := orderID(t, r, ask)
+				if failed != "" || ask.Item == "done" && id != "ord_7QENBZL6CRJS5EO3WE754CT5PY" {
+					t.Errorf("%s, %s: %q, %s", account, ask.Item, id, failed)
+				}
+			}
+		}
+		if l.name != "bash" { // which has no drafts outside of journals
+			draft := filepath.Join(dir, "draft.json")
+			text := must.Get(os.ReadFile(draft))(t)
+			var kept struct{ Key, Body string }
+			must.OK(t, json.Unmarshal(text, &kept))
+			want[kept.Key+kept.Body] = true
+			text = times.ReplaceAll(text, fmt.Append(nil, "$1:", time.Now().Unix()))
+			must.OK(t, os.WriteFile(draft, text, 0o600))
+		}
+		runProgram(t, l, server.URL, dir, map[string]string{
+			"javascript": `
+				import { readFileSync } from "node:fs";
+				import { Draft, Shop } from "./storefront.mjs";
+				const { JOURNAL, STOREFRONT_URL } = process.env;
+				await new Shop(STOREFRONT_URL).order(Draft.from(JSON.parse(readFileSync(JOURNAL + "/draft.json", "utf8"))));`,
+			"python": `
+import os, storefront
+with open(os.environ["JOURNAL"] + "/draft.json") as file:
+    storefront.Shop(os.environ["STOREFRONT_URL"]).order(storefront.Draft.from_json(file.read()))`,
+		})
+		if !maps.Equal(got, want) {
+			t.Errorf("it sends\n%v, want\n%v", got, want)
+		}
+
+		must.OK(t, os.RemoveAll(dir))
+		must.OK(t, os.CopyFS(dir, recorded))
+		version := regexp.MustCompile(`"version": ?1`)
+		rewrite(func(text string) string { return version.ReplaceAllString(text, `"version":2`) })
+		r := start("alice")
+		for _, ask := range []outcome{{Item: "basket 17", Qty: 2}, {Item: "done"}, {Item: "refused"}} {
+			if id, failed := orderID(t, r, ask); failed == "" {
+				t.Errorf("of another version, the order of %s is %s", ask.Item, id)
+			}
+		}
+		if names := pending(t, r); len(names) > 0 || len(got) != len(want) {
+			t.Errorf("of another version are the drafts %q; it sends %v", names, got)
+		}
+	})
+}
