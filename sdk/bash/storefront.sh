@@ -155,8 +155,8 @@ _storefront_pending() {
 }
 
 _storefront_forget() {
-	local name=$1 file
-	_storefront_lock "$name"
+	local file
+	_storefront_lock "$1"
 	_storefront_held
 	rm -f -- "$file" && sync -- "${file%/*}" && rm -f -- "${file%.json}.lock" || exit 1
 }
