@@ -3,10 +3,10 @@ package shopdb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,116 +16,53 @@ import (
 	"go.uber.org/goleak"
 
 	"example.com/storefront"
+	"example.com/storefront/shopdb/internal/servers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestBadName(t *testing.T) {
-	t.Chdir(t.TempDir()) // where a file of a name that is taken is made
-	for _, row := range []struct{ name, says string }{
-		{"", "no database"},
-		{"oracle://shop:secret@localhost/shop", "oracle is neither postgres nor mysql"},
-		{"postgres:shop:secret@localhost/shop", "postgres://"},
-		{"user=shop password=secret host=localhost", "postgres://"},
-		{"mysql:shop:secret@localhost/shop", "mysql://"},
-		{"shop:secret@tcp(localhost)/shop", "mysql://"},
-		{"user=shop password=secret dbname=shop", "postgres://"},
-		// There could be a file of each of these names, and nobody would look for orders in it.
-		{"shop:secret@unix(/run/mysqld.sock)/shop", "plain name"},
-		{":memory:", "./:memory:"},
-		{":MEMORY:?cache=shared", "memory"},
-		{"file:shop.db", "./file:"},
-		{"file::memory:?cache=shared", "./file:"},
-		{"SQLite3:shop.db", "./SQLite3:"},
-		{"jdbc:sqlite:shop.db", "plain name"},
-		{"shop.db?mode=ro", "parameters"},
-		{"./shop.db?_pragma=journal_mode(WAL)", "parameters"},
-		{"~/shop.db", "~"},
-		{"~", "~"},
-		{"shop.db/", "folder"},
-		{"shop.db\n", "white space"},
-		{" ", "white space"},
-	} {
-		wantRefused(t, row.name, row.says)
+// A fakeServer is a driver.Connector to a server that answers, or not.
+type fakeServer bool
+
+func (answers fakeServer) Connect(context.Context) (driver.Conn, error) {
+	if !answers {
+		return nil, errors.New("refused")
 	}
+	return fakeConn{}, nil
 }
 
-// wantRefused checks that Open says why it refuses a name, without the parts of a password.
-func wantRefused(t *testing.T, name, says string) {
-	t.Helper()
-	db, err := Open(name, nil)
-	if err == nil {
-		db.Close()
-	}
-	if err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s: %v, want an error that says %s", name, err, says)
-	} else if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret") {
-		t.Errorf("%s: the message has a part of the password: %v", name, err)
-	}
-}
+func (fakeServer) Driver() driver.Driver { return nil }
 
-// A program that needs one database does not compile the drivers of the others.
-func TestDatabasesCanBeLeftOut(t *testing.T) {
-	drivers := map[string]string{
-		"nosqlite":   "modernc.org/sqlite",
-		"nopostgres": "github.com/jackc/pgx/v5",
-		"nomysql":    "github.com/go-sql-driver/mysql",
-	}
-	for _, tags := range []string{
-		"nosqlite", "nopostgres", "nomysql", "nosqlite,nopostgres", "nosqlite,nomysql",
-	} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags, ".").CombinedOutput()
-		if err != nil {
-			t.Fatalf("go list: %v\n%s", err, out)
-		}
-		for tag, driver := range drivers {
-			left := !strings.Contains(string(out), driver+"\n")
-			if want := strings.Contains(tags, tag); left != want {
-				t.Errorf("with the tags %s, %s is left out: %t, want %t", tags, driver, left, want)
-			}
-		}
-		if !strings.Contains(tags, "nosqlite") {
-			continue // it would be compiled without the race detector, too
-		}
-		out, err = exec.CommandContext(t.Context(), "go", "build", "-tags", tags, ".").CombinedOutput()
-		if err != nil {
-			t.Errorf("go build: %v\n%s", err, out)
-		}
-	}
-}
+// A fakeConn is a connection that can be closed.
+type fakeConn struct{ driver.Conn }
 
-// fakeDB returns a database of one server.
-func fakeDB(f *fakeServer) (*DB, *strings.Builder) {
-	log := new(strings.Builder)
-	db := &DB{DB: sql.OpenDB(newServers(nil, f.connect)), logger: slog.New(slog.NewTextHandler(log, nil))}
-	db.ctx, db.cancel = context.WithCancel(context.Background())
-	return db, log
-}
+func (fakeConn) Close() error { return nil }
 
-func TestPrepare(t *testing.T) {
+func TestWaitFor(t *testing.T) {
 	away := fmt.Errorf("migrate: %w", storefront.ErrUnavailable)
 	mistake := errors.New("permission denied")
-	wrong := fmt.Errorf("%w: %w", storefront.ErrUnavailable, lastingError{errors.New("access denied")})
+	wrong := fmt.Errorf("%w: %w", storefront.ErrUnavailable, servers.Lasting(errors.New("access denied")))
 	for _, row := range []struct {
 		name     string
-		server   state
+		answers  bool
 		results  []error // of prepare; the last one is repeated
 		want     error
 		says     string // the error
 		attempts int
 		waits    bool // so the log says
 	}{
-		{"at once", up, []error{nil}, nil, "", 1, false},
-		{"the third time", down, []error{away, away, nil}, nil, "", 3, true},
-		{"a server that takes no orders yet", up, []error{away, away, nil}, nil, "", 3, true},
-		{"a mistake", up, []error{mistake}, mistake, "denied", 1, false},
-		{"a mistake, after a while", down, []error{away, mistake}, mistake, "denied", 2, true},
-		{"a wrong password", up, []error{wrong}, storefront.ErrUnavailable, "access denied", 1, false},
-		{"never", down, []error{away}, storefront.ErrUnavailable, "is not ready", 0, true},
+		{"at once", true, []error{nil}, nil, "", 1, false},
+		{"the third time", false, []error{away, away, nil}, nil, "", 3, true},
+		{"a server that takes no orders yet", true, []error{away, away, nil}, nil, "", 3, true},
+		{"a mistake", true, []error{mistake}, mistake, "denied", 1, false},
+		{"a mistake, after a while", false, []error{away, mistake}, mistake, "denied", 2, true},
+		{"a wrong password", true, []error{wrong}, storefront.ErrUnavailable, "access denied", 1, false},
+		{"never", false, []error{away}, storefront.ErrUnavailable, "is not ready", 0, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				db, log := fakeDB(&fakeServer{name: "a", state: row.server})
+				log := new(strings.Builder)
+				db := New(sql.OpenDB(fakeServer(row.answers)), &Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 				defer db.Close()
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
@@ -147,30 +84,6 @@ func TestPrepare(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What waits for a server that hangs ends with the pool.
-func TestCloseEndsTheSearchForAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, _ := fakeDB(&fakeServer{name: "a", state: hangs})
-		failed := make(chan error)
-		go func() { failed <- db.PingContext(context.Background()) }()
-		synctest.Wait()
-		began := time.Now()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-failed; err == nil {
-			t.Error("the call has a connection")
-		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("it took %v", took)
-		}
-		if _, err := db.Conn(t.Context()); err == nil {
-			t.Error("a closed pool has a connection")
-		}
-		db.Close() // again
-	})
 }
 
 // A program that uses a DB as the *sql.DB that it embeds gets what that has.

@@ -12,7 +12,7 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
-	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/mysql"
 	"example.com/storefront/sqlstore"
 )
 
@@ -49,7 +49,7 @@ func TestReplicaThatCanBeWrittenToIsNoPrimary(t *testing.T) {
 			for _, statement := range account {
 				must.Get(first.Exec(statement))(t)
 			}
-			db := must.Get(shopdb.Open("mysql://clerk:secret@"+primary.Addr()+","+replica.Addr()+"/shop", nil))(t)
+			db := must.Get(mysql.Open("mysql://clerk:secret@"+primary.Addr()+","+replica.Addr()+"/shop", nil))(t)
 			t.Cleanup(func() { db.Close() })
 			store := sqlstore.New(db.DB, &sqlstore.Options{Timeout: 5 * time.Second})
 			must.OK(t, store.Migrate(t.Context()))
@@ -111,7 +111,7 @@ func TestOneOfSeveralServersMustTellWhetherItReplicates(t *testing.T) {
 		must.Get(root.Exec(statement))(t)
 	}
 	prepare := func(servers string) error {
-		db := must.Get(shopdb.Open("mysql://clerk:secret@"+servers+"/shop", nil))(t)
+		db := must.Get(mysql.Open("mysql://clerk:secret@"+servers+"/shop", nil))(t)
 		defer db.Close()
 		return db.WaitFor(t.Context(), sqlstore.New(db.DB, nil).Migrate)
 	}

@@ -1,6 +1,6 @@
 // Command storefrontd serves a shop from a database: a SQLite file, PostgreSQL, or MySQL
-// or MariaDB. It is cmd/storefront with a store that keeps the orders. The package shopdb
-// beside it opens the database; docs/operations.md of the repository says how to run it.
+// or MariaDB. It is cmd/storefront with a store that keeps the orders. The packages below
+// shopdb open the database; docs/operations.md of the repository says how to run it.
 //
 // Usage:
 //
@@ -14,8 +14,8 @@
 //	storefrontd -db postgres://shop@db1,db2/shop
 //	storefrontd -db mysql://shop@db1,db2:3307,db3/shop
 //
-// The package shopdb says where a password goes, what is asked of each server, and what storefrontd
-// does for a SQLite file and its disk. Any number of storefrontds may share a database. They may
+// The packages shopdb/sqlite, postgres and mysql say where a password goes, what is asked of each server,
+// and what storefrontd does for a SQLite file and its disk. Any number of storefrontds may share a database. They may
 // also share a SQLite file, on one machine.
 //
 // A SQLite file that is not there is made, and a warning says where, and so are tables that are
@@ -46,7 +46,7 @@
 //
 // # Metrics
 //
-// GET /metrics answers Prometheus with the metrics that the package metrics beside it lists. Let no proxy
+// GET /metrics answers Prometheus with the metrics that the package shopdb/metrics lists. Let no proxy
 // pass it on to everybody, or serve it on an address of its own, by -metrics-addr.
 //
 // # The end
@@ -82,6 +82,9 @@ import (
 	"example.com/storefront/internal/demo"
 	"example.com/storefront/shopdb"
 	"example.com/storefront/shopdb/metrics"
+	"example.com/storefront/shopdb/mysql"
+	"example.com/storefront/shopdb/postgres"
+	"example.com/storefront/shopdb/sqlite"
 	"example.com/storefront/sqlstore"
 )
 
@@ -111,7 +114,7 @@ func main() {
 	if *mustExist && *data == "" { // the sample is for a new one
 		shop = new(storefront.MemStore)
 	}
-	db, err := shopdb.Open(*name, &shopdb.Options{MustExist: *mustExist})
+	db, err := open(*name, *mustExist)
 	if err != nil {
 		fail(2, fmt.Errorf("-db: %w", err))
 	}
@@ -125,6 +128,21 @@ func main() {
 	if err = errors.Join(err, db.Close()); err != nil {
 		fail(1, err)
 	}
+}
+
+// open opens the database that a URL or a file's name means.
+func open(name string, mustExist bool) (*shopdb.DB, error) {
+	scheme, _, _ := strings.Cut(name, ":")
+	switch scheme {
+	case "postgres", "postgresql":
+		return postgres.Open(name, nil)
+	case "mysql", "mariadb":
+		return mysql.Open(name, nil)
+	}
+	if strings.HasPrefix(name, scheme+"://") {
+		return nil, fmt.Errorf("%s:// is neither postgres:// nor mysql:// nor the name of a SQLite file", scheme)
+	}
+	return sqlite.Open(name, &sqlite.Options{MustExist: mustExist})
 }
 
 func fail(status int, err error) {

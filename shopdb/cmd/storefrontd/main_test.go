@@ -16,7 +16,7 @@ import (
 
 	"example.com/storefront/internal/commandtest"
 	"example.com/storefront/internal/must"
-	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/sqlite"
 	"example.com/storefront/sqlstore"
 )
 
@@ -227,7 +227,7 @@ func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
 
 func TestOldKeysAreForgotten(t *testing.T) {
 	name := newFile(t)
-	db := must.Get(shopdb.Open(name, nil))(t)
+	db := must.Get(sqlite.Open(name, nil))(t)
 	defer db.Close()
 	must.OK(t, sqlstore.New(db.DB, nil).Migrate(t.Context()))
 	for id, age := range map[string]time.Duration{
@@ -257,7 +257,7 @@ func TestRefusalToStart(t *testing.T) {
 	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	missing := filepath.Join(t.TempDir(), "missing", "shop.db")
 	noTables := newFile(t)
-	must.OK(t, must.Get(shopdb.Open(noTables, nil))(t).Close())
+	must.OK(t, must.Get(sqlite.Open(noTables, nil))(t).Close())
 	for _, row := range []struct {
 		name   string
 		args   []string
@@ -353,7 +353,7 @@ func TestReadyzAsksTheDatabase(t *testing.T) {
 	name := newFile(t)
 	p := commandtest.Start(t, "-db", name)
 	waitForReadyz(t, p, 200)
-	db := must.Get(shopdb.Open(name, nil))(t)
+	db := must.Get(sqlite.Open(name, nil))(t)
 	defer db.Close()
 	for _, step := range []struct {
 		statement string

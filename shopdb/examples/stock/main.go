@@ -26,6 +26,9 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/mysql"
+	"example.com/storefront/shopdb/postgres"
+	"example.com/storefront/shopdb/sqlite"
 	"example.com/storefront/sqlstore"
 )
 
@@ -33,11 +36,11 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	name := flag.String("db", "stock.db", "SQLite `file`, or PostgreSQL or MySQL URL")
 	flag.Parse()
-	db, err := shopdb.Open(*name, nil)
+	db, seller, err := open(*name)
 	if err != nil {
 		log.Fatal(err)
 	}
-	store := sqlstore.New(db.DB, &sqlstore.Options{Accept: sellerFor(*name).accept})
+	store := sqlstore.New(db.DB, &sqlstore.Options{Accept: seller.accept})
 	if err := store.Migrate(context.Background()); err != nil {
 		log.Fatal(err)
 	}
@@ -77,16 +80,25 @@ func (s seller) accept(
 	return err
 }
 
-// sellerFor returns who sells in the database with a name.
-func sellerFor(name string) seller {
-	if strings.HasPrefix(name, "mysql://") || strings.HasPrefix(name, "mariadb://") {
-		return seller{
-			take:   `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`,
-			record: `INSERT INTO outbox (event) VALUES (?)`,
-		}
-	}
-	return seller{
+// open opens the database with a name, and returns who sells in it.
+func open(name string) (*shopdb.DB, seller, error) {
+	s := seller{
 		take:   `UPDATE stock SET pieces = pieces - $1 WHERE item = $2 AND pieces >= $3`,
 		record: `INSERT INTO outbox (event) VALUES ($1)`,
 	}
+	var db *shopdb.DB
+	var err error
+	switch scheme, _, _ := strings.Cut(name, "://"); scheme {
+	case "postgres", "postgresql":
+		db, err = postgres.Open(name, nil)
+	case "mysql", "mariadb":
+		s = seller{
+			take:   `UPDATE stock SET pieces = pieces - ? WHERE item = ? AND pieces >= ?`,
+			record: `INSERT INTO outbox (event) VALUES (?)`,
+		}
+		db, err = mysql.Open(name, nil)
+	default:
+		db, err = sqlite.Open(name, nil)
+	}
+	return db, s, err
 }

@@ -12,7 +12,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/graceful"
 	"example.com/storefront/integration/vitess/internal/stock"
-	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/mysql"
 	"example.com/storefront/sqlstore"
 )
 
@@ -20,7 +20,7 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	url := flag.String("db", "", "`URL` of the keyspace")
 	flag.Parse()
-	db, err := shopdb.Open(*url, nil)
+	db, err := mysql.Open(*url, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package shopdb
+package safelog
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestLoggerThatDoesNotReturn(t *testing.T) {
 		h := &strangeHandler{lines: []func(){
 			func() { panic("no log") }, runtime.Goexit, func() { logged++ }, func() { <-hang }, func() { logged++ },
 		}}
-		logger := guard(slog.New(h))
+		logger := New(slog.New(h))
 		for range 4 {
 			logger.Warn("the disk has no room for orders")
 		}

@@ -1,6 +1,4 @@
-//go:build !nosqlite
-
-package shopdb
+package sqlite
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package shopdb
+package servers
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"example.com/storefront/internal/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A fakeServer is a server in one of these states.
 type fakeServer struct {
@@ -41,7 +44,7 @@ func (f *fakeServer) set(s state) {
 	f.state = s
 }
 
-func (f *fakeServer) connect(ctx context.Context, writable bool) (conn, net.Conn, error) {
+func (f *fakeServer) connect(ctx context.Context, writable bool) (Conn, net.Conn, error) {
 	f.mu.Lock()
 	f.asked = append(f.asked, writable)
 	state := f.state
@@ -51,7 +54,7 @@ func (f *fakeServer) connect(ctx context.Context, writable bool) (conn, net.Conn
 		return nil, nil, ctx.Err()
 	case state == hangs:
 		select {
-		case <-time.After(connectLimit):
+		case <-time.After(ConnectLimit):
 			return nil, nil, errors.New(f.name + ": timeout")
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
@@ -59,7 +62,7 @@ func (f *fakeServer) connect(ctx context.Context, writable bool) (conn, net.Conn
 	case state == down:
 		return nil, nil, errors.New(f.name + ": refused")
 	case state == reads && writable:
-		return nil, nil, errors.Join(errors.New(f.name+": no commits"), errOnlyReadable)
+		return nil, nil, errors.Join(errors.New(f.name+": no commits"), ErrOnlyReadable)
 	}
 	near, far := net.Pipe()
 	return &fakeConn{server: f.name, near: near}, far, nil
@@ -67,7 +70,7 @@ func (f *fakeServer) connect(ctx context.Context, writable bool) (conn, net.Conn
 
 // A fakeConn is what fakeServer.connect returns.
 type fakeConn struct {
-	conn   // none of its other methods is called
+	Conn   // none of its other methods is called
 	server string
 	near   net.Conn // its other end is what may be broken
 	closed bool
@@ -91,7 +94,7 @@ func (c *fakeConn) isBroken() bool {
 
 // fakes returns servers that are up, of the names a, b and so on.
 func fakes(n int) (*servers, []*fakeServer) {
-	var list []server
+	var list []Server
 	var all []*fakeServer
 	for i := range n {
 		f := &fakeServer{name: string(rune('a' + i))}
@@ -106,7 +109,7 @@ func connected(t *testing.T, s *servers) (*serverConn, string) {
 	t.Helper()
 	c := must.Get(s.Connect(t.Context()))(t)
 	sc := c.(*serverConn)
-	return sc, sc.conn.(*fakeConn).server
+	return sc, sc.Conn.(*fakeConn).server
 }
 
 func TestServersAreTriedInTurn(t *testing.T) {
@@ -150,7 +153,7 @@ func TestServersAreTriedInTurn(t *testing.T) {
 					return
 				}
 				must.OK(t, err)
-				if got := c.(*serverConn).conn.(*fakeConn).server; got != row.want {
+				if got := c.(*serverConn).Conn.(*fakeConn).server; got != row.want {
 					t.Errorf("it connected to %s, want %s", got, row.want)
 				}
 				if len(states) == 1 && all[0].asked[0] {
@@ -194,16 +197,16 @@ func TestConnectionsToTheOldServerAreDropped(t *testing.T) {
 	if err := old.ResetSession(t.Context()); err != driver.ErrBadConn {
 		t.Errorf("ResetSession of the connection to the old server: %v, want ErrBadConn", err)
 	}
-	if !old.conn.(*fakeConn).isBroken() {
+	if !old.Conn.(*fakeConn).isBroken() {
 		t.Error("what uses the connection to the old server goes on")
 	}
-	if closed.conn.(*fakeConn).isBroken() {
+	if closed.Conn.(*fakeConn).isBroken() {
 		t.Error("what was closed long ago is broken")
 	}
-	if !c.IsValid() || c.ResetSession(t.Context()) != nil || c.conn.(*fakeConn).isBroken() {
+	if !c.IsValid() || c.ResetSession(t.Context()) != nil || c.Conn.(*fakeConn).isBroken() {
 		t.Error("the new connection is not valid")
 	}
-	c.conn.Close()
+	c.Conn.Close()
 	if c.IsValid() {
 		t.Error("the connection is valid although the driver says that it is not")
 	}
@@ -220,7 +223,7 @@ func TestPoolLeavesTheOldServerAsAWhole(t *testing.T) {
 			c := must.Get(db.Conn(t.Context()))(t)
 			defer c.Close()
 			c.Raw(func(c any) error {
-				names += c.(*serverConn).conn.(*fakeConn).server
+				names += c.(*serverConn).Conn.(*fakeConn).server
 				return nil
 			})
 		}
@@ -244,24 +247,24 @@ func TestSearchGoesOnWhenTheCallerHasLeft(t *testing.T) {
 		all[0].set(hangs)
 		all[1].set(hangs)
 		for range 2 { // the second knows why the first has failed
-			ctx, cancel := context.WithTimeout(t.Context(), connectLimit+connectLimit/2)
+			ctx, cancel := context.WithTimeout(t.Context(), ConnectLimit+ConnectLimit/2)
 			defer cancel()
 			before := time.Now()
 			_, err := s.Connect(ctx)
 			took := time.Since(before)
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a: timeout") ||
-				took > 2*connectLimit {
+				took > 2*ConnectLimit {
 				t.Errorf("%v after %v", err, took)
 			}
 		}
-		time.Sleep(2 * connectLimit)
+		time.Sleep(2 * ConnectLimit)
 		all[1].set(up)
-		ctx, cancel := context.WithTimeout(t.Context(), connectLimit/2)
+		ctx, cancel := context.WithTimeout(t.Context(), ConnectLimit/2)
 		defer cancel()
 		if _, err := s.Connect(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want that of the deadline", err)
 		}
-		time.Sleep(connectLimit)
+		time.Sleep(ConnectLimit)
 		synctest.Wait()
 		if len(s.open) != 0 {
 			t.Errorf("%d connections stay open that nobody has", len(s.open))
@@ -283,7 +286,7 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 		late := make(chan struct{})
 		first := true
 		a, b := &fakeServer{name: "a"}, &fakeServer{name: "b"}
-		s := newServers(nil, func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+		s := newServers(nil, func(ctx context.Context, writable bool) (Conn, net.Conn, error) {
 			if first {
 				first = false
 				<-late
@@ -300,7 +303,7 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 		synctest.Wait()
 		must.OK(t, err)
 		c := old.(*serverConn)
-		if c.IsValid() || !d.IsValid() || d.conn.(*fakeConn).isBroken() {
+		if c.IsValid() || !d.IsValid() || d.Conn.(*fakeConn).isBroken() {
 			t.Errorf("valid: the connection to the old server: %t, to the new one: %t", c.IsValid(), d.IsValid())
 		}
 		if _, server := connected(t, s); server != "b" {
@@ -309,7 +312,26 @@ func TestLateSearchDoesNotBringBackTheOldServer(t *testing.T) {
 	})
 }
 
-func writeFile(t *testing.T, name, text string) {
-	t.Helper()
-	must.OK(t, os.WriteFile(name, []byte(text), 0o600))
+// What waits for a server that hangs ends with the pool.
+func TestCloseEndsTheSearchForAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := Open(nil, (&fakeServer{name: "a", state: hangs}).connect)
+		failed := make(chan error)
+		go func() { failed <- db.PingContext(context.Background()) }()
+		synctest.Wait()
+		began := time.Now()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-failed; err == nil {
+			t.Error("the call has a connection")
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		if _, err := db.Conn(t.Context()); err == nil {
+			t.Error("a closed pool has a connection")
+		}
+		db.Close() // again
+	})
 }

@@ -1,6 +1,4 @@
-//go:build !nosqlite
-
-package shopdb
+package sqlite
 
 import (
 	"fmt"
@@ -11,6 +9,7 @@ import (
 	"testing"
 
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/sqlstore"
 )
 
@@ -31,7 +30,7 @@ func TestFileThatIsMountedByItselfIsNotOpened(t *testing.T) {
 				source := filepath.Join(t.TempDir(), "source")
 				name := filepath.Join(t.TempDir(), name)
 				if suffix != "" {
-					makeShop(t, name, func(*DB, *sqlstore.Store) {})
+					makeShop(t, name, func(*shopdb.DB, *sqlstore.Store) {})
 				}
 				must.OK(t, os.WriteFile(source, nil, 0o600))
 				must.OK(t, os.WriteFile(name+suffix, nil, 0o600))
@@ -49,9 +48,9 @@ func TestFileThatIsMountedByItselfIsNotOpened(t *testing.T) {
 // Programs for which the folder has other names, as containers that mount it, have one database.
 func TestFolderThatIsMountedUnderAnotherName(t *testing.T) {
 	name, other := filepath.Join(t.TempDir(), "shop.db"), t.TempDir()
-	makeShop(t, name, func(db *DB, store *sqlstore.Store) {
+	makeShop(t, name, func(db *shopdb.DB, store *sqlstore.Store) {
 		mount(t, filepath.Dir(name), other, "", syscall.MS_BIND, "")
-		makeShop(t, filepath.Join(other, "shop.db"), func(_ *DB, second *sqlstore.Store) {
+		makeShop(t, filepath.Join(other, "shop.db"), func(_ *shopdb.DB, second *sqlstore.Store) {
 			for i := range 100 {
 				must.OK(t, createOrder(t.Context(), store, fmt.Sprint(i)))
 				must.OK(t, createOrder(t.Context(), second, fmt.Sprint(i)))

@@ -1,6 +1,4 @@
-//go:build !nosqlite
-
-package shopdb_test
+package sqlite_test
 
 import (
 	"context"
@@ -14,20 +12,20 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/sqlite"
 	"example.com/storefront/sqlstore"
 )
 
-// A program that keeps the orders of its shop. It is the same for each database.
+// A program that keeps the orders of its shop. On servers, it calls Open of postgres or mysql.
 func Example() {
 	dir, err := os.MkdirTemp("", "shop")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, "shop.db") // or postgres://shop@db1,db2/shop, or mysql://…
+	name := filepath.Join(dir, "shop.db")
 
-	db, err := shopdb.Open(name, nil)
+	db, err := sqlite.Open(name, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

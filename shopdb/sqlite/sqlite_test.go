@@ -1,6 +1,4 @@
-//go:build !nosqlite
-
-package shopdb
+package sqlite
 
 import (
 	"database/sql"
@@ -16,25 +14,53 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"example.com/storefront"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/internal/opentest"
 	"example.com/storefront/sqlstore"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestNameThatIsNoFile(t *testing.T) {
+	t.Chdir(t.TempDir()) // where a file of a name that is taken is made
+	for _, row := range []struct{ name, says string }{
+		{"", "no database"},
+		{"oracle://shop:secret@localhost/shop", "./oracle:"},
+		{"postgres:shop:secret@localhost/shop", "plain name"},
+		{"user=shop password=secret host=localhost", "postgres://"},
+		{"mysql://shop:secret@localhost/shop", "plain name"},
+		{"shop:secret@tcp(localhost)/shop", "a server is named by a URL"},
+		{"user=shop password=secret dbname=shop", "postgres://"},
+		// There could be a file of each of these names, and nobody would look for orders in it.
+		{"shop:secret@unix(/run/mysqld.sock)/shop", "plain name"},
+		{":memory:", "./:memory:"},
+		{":MEMORY:?cache=shared", "memory"},
+		{"file:shop.db", "./file:"},
+		{"file::memory:?cache=shared", "./file:"},
+		{"SQLite3:shop.db", "./SQLite3:"},
+		{"jdbc:sqlite:shop.db", "plain name"},
+		{"shop.db?mode=ro", "parameters"},
+		{"./shop.db?_pragma=journal_mode(WAL)", "parameters"},
+		{"~/shop.db", "~"},
+		{"~", "~"},
+		{"shop.db/", "folder"},
+		{"shop.db\n", "white space"},
+		{" ", "white space"},
+	} {
+		opentest.Refused(t, Open, row.name, row.says)
+	}
+}
 
 // openFile opens the database in a file for the time of the test.
 func openFile(t *testing.T, name string) (*sql.DB, *sqliteFile) {
 	t.Helper()
-	db, file, err := openSQLiteFile(name, withDefaults(nil))
+	db, file, err := open(name, withDefaults(nil))
 	must.OK(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db, file
-}
-
-// startWatch watches over the file until the test has ended.
-func startWatch(t *testing.T, db *sql.DB, file *sqliteFile) {
-	var background sync.WaitGroup
-	background.Go(func() { file.watch(t.Context(), db) })
-	t.Cleanup(background.Wait) // t.Context is done by then
 }
 
 func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
@@ -199,7 +225,7 @@ func TestCheckForWritingChangesNothing(t *testing.T) {
 func TestFileThatIsNoDatabase(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.db")
-	writeFile(t, text, strings.Repeat("text ", 100))
+	must.OK(t, os.WriteFile(text, []byte(strings.Repeat("text ", 100)), 0o600))
 	for name, says := range map[string]string{
 		filepath.Join(dir, "missing", "shop.db"): "unable to open",
 		dir:                                      "unable to open",
@@ -228,7 +254,7 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
 			name := filepath.Join(dir, "shop.db")
-			db, _, err := openSQLiteFile(name, withDefaults(nil))
+			db, _, err := open(name, withDefaults(nil))
 			must.OK(t, err)
 			db.Close()
 			err = os.Chmod(name, row.file)
@@ -238,7 +264,7 @@ func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
 			must.OK(t, errors.Join(err, os.Chmod(dir, row.folder)))
 			defer os.Chmod(dir, 0o755)
 			asOwner(t, dir, func() {
-				db, _, err := openSQLiteFile(name, withDefaults(nil))
+				db, _, err := open(name, withDefaults(nil))
 				if err == nil {
 					db.Close()
 				}
@@ -349,7 +375,7 @@ func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
 		t.Fatalf("%d bytes are left, %v, and the WAL has %d", free, err, file.size())
 	}
 
-	startWatch(t, db, file)
+	file.watching.Go(func() { file.watch(db) })
 	end()
 	for limit := time.Now().Add(30 * time.Second); ; {
 		err := next()
@@ -370,7 +396,7 @@ func TestWALIsKeptSmall(t *testing.T) {
 	for file.size() <= walLimit {
 		must.Get(db.ExecContext(t.Context(), `INSERT INTO t VALUES (zeroblob(1000000))`))(t)
 	}
-	startWatch(t, db, file)
+	file.watching.Go(func() { file.watch(db) })
 	end()
 	for limit := time.Now().Add(30 * time.Second); file.size() > walLimit; runtime.Gosched() {
 		if time.Now().After(limit) {

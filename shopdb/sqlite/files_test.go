@@ -1,6 +1,4 @@
-//go:build !nosqlite
-
-package shopdb
+package sqlite
 
 import (
 	"errors"
@@ -13,6 +11,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/sqlstore"
 )
 
@@ -38,7 +37,7 @@ func wantNotOpened(t *testing.T, name string, opts *Options, says ...string) {
 }
 
 // makeShop makes a database with an order, k, and calls f while it is open.
-func makeShop(t *testing.T, name string, f func(*DB, *sqlstore.Store)) {
+func makeShop(t *testing.T, name string, f func(*shopdb.DB, *sqlstore.Store)) {
 	t.Helper()
 	db := must.Get(Open(name, nil))(t)
 	store := sqlstore.New(db.DB, nil)
@@ -51,7 +50,7 @@ func makeShop(t *testing.T, name string, f func(*DB, *sqlstore.Store)) {
 func TestFileWithSeveralNamesIsNotOpened(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	other := filepath.Join(t.TempDir(), "copy.db")
-	makeShop(t, name, func(*DB, *sqlstore.Store) {})
+	makeShop(t, name, func(*shopdb.DB, *sqlstore.Store) {})
 	must.OK(t, os.Link(name, other))
 	wantNotOpened(t, name, nil, name+" has 2 names")
 	wantNotOpened(t, other, nil, other+" has 2 names")
@@ -66,7 +65,7 @@ func TestFileThatGetsAnotherName(t *testing.T) {
 		t.Run("shop.db"+suffix, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "shop.db")
 			other := filepath.Join(t.TempDir(), "link")
-			makeShop(t, name, func(db *DB, store *sqlstore.Store) {
+			makeShop(t, name, func(db *shopdb.DB, store *sqlstore.Store) {
 				tx, err := db.BeginTx(t.Context(), nil)
 				if err == nil {
 					_, err = tx.ExecContext(t.Context(), `UPDATE storefront_orders SET qty = 2`)
@@ -95,7 +94,7 @@ func TestFileThatGetsAnotherName(t *testing.T) {
 func TestFileThatIsOpenUnderAnotherName(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	moved := filepath.Join(t.TempDir(), "moved.db")
-	makeShop(t, name, func(db *DB, _ *sqlstore.Store) {
+	makeShop(t, name, func(db *shopdb.DB, _ *sqlstore.Store) {
 		must.OK(t, os.Rename(name, moved))
 		before := list(t, filepath.Dir(moved))
 		second := must.Get(Open(moved, nil))(t)
@@ -109,14 +108,14 @@ func TestFileThatIsOpenUnderAnotherName(t *testing.T) {
 		}
 		must.OK(t, os.Rename(moved, name))
 	})
-	makeShop(t, name, func(*DB, *sqlstore.Store) {}) // whose order is there
+	makeShop(t, name, func(*shopdb.DB, *sqlstore.Store) {}) // whose order is there
 }
 
 // A database that was moved without its WAL, with a link in its place, is not begun without the last orders.
 func TestLinkInPlaceOfAFileWhoseWALStayed(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")
 	moved := filepath.Join(t.TempDir(), "moved.db")
-	makeShop(t, name, func(*DB, *sqlstore.Store) {})
+	makeShop(t, name, func(*shopdb.DB, *sqlstore.Store) {})
 	must.OK(t, os.WriteFile(name+"-wal", []byte("the last orders"), 0o600)) // as of a program that was killed
 	must.OK(t, errors.Join(os.Rename(name, moved), os.Symlink(moved, name)))
 	wantNotOpened(t, name, nil, name+"-wal", "last orders")
@@ -148,7 +147,7 @@ func TestDatabaseThatIsGoneIsNotMadeAnew(t *testing.T) {
 			t.Skip("nothing is left there")
 		}
 		name := filepath.Join(t.TempDir(), "shop.db")
-		makeShop(t, name, func(*DB, *sqlstore.Store) {})
+		makeShop(t, name, func(*shopdb.DB, *sqlstore.Store) {})
 		must.OK(t, os.Remove(name))
 		wantNotOpened(t, name, nil, name+" is not there")
 	})

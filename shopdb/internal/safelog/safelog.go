@@ -1,4 +1,5 @@
-package shopdb
+// Package safelog logs to a Logger of the program, for goroutines that must go on whatever it does.
+package safelog
 
 import (
 	"context"
@@ -12,14 +13,18 @@ import (
 // logLimit is how long a line of the log may take.
 const logLimit = time.Second
 
-// A guarded handler is that of the program's Logger, for goroutines that must go on whatever it does: it may
-// panic, end its goroutine, or hang. While a line hangs, later ones are dropped.
+// A guarded handler is that of the program's Logger.
 type guarded struct {
 	slog.Handler
 	busy chan struct{} // has room for one
 }
 
-func guard(l *slog.Logger) *slog.Logger {
+// New returns a Logger that writes to another one, or to the default one if that is nil. It may panic, end
+// its goroutine, or hang. While a line hangs, later ones are dropped.
+func New(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		l = slog.Default()
+	}
 	return slog.New(guarded{l.Handler(), make(chan struct{}, 1)})
 }
 

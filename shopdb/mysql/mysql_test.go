@@ -1,6 +1,4 @@
-//go:build !nomysql
-
-package shopdb
+package mysql
 
 import (
 	"bytes"
@@ -10,15 +8,21 @@ import (
 	"io"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"go.uber.org/goleak"
 
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/internal/opentest"
+	"example.com/storefront/shopdb/internal/servers"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMySQLURL(t *testing.T) {
 	for _, row := range []struct{ url, env, want string }{
@@ -38,7 +42,7 @@ func TestMySQLURL(t *testing.T) {
 		{"mysql://shop@db1/shop?", "", "shop::shop tcp db1:3306"},
 	} {
 		t.Setenv("MYSQL_PWD", row.env)
-		configs, _, err := parseMySQL(row.url)
+		configs, _, err := parse(row.url)
 		if err != nil {
 			t.Errorf("%s: %v", row.url, err)
 			continue
@@ -55,12 +59,12 @@ func TestMySQLURL(t *testing.T) {
 
 func TestMySQLParameters(t *testing.T) {
 	config := func(query string) *mysql.Config {
-		configs, _, err := parseMySQL("mysql://shop@db1,db2/shop" + query)
+		configs, _, err := parse("mysql://shop@db1,db2/shop" + query)
 		must.OK(t, err)
 		return configs[1]
 	}
 	c := config("")
-	if !c.InterpolateParams || c.Timeout != connectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil ||
+	if !c.InterpolateParams || c.Timeout != servers.ConnectLimit || c.ReadTimeout != 15*time.Second || c.TLS != nil ||
 		!maps.Equal(c.Params, map[string]string{"innodb_lock_wait_timeout": "1"}) {
 		t.Errorf("without parameters: interpolateParams %t, timeout %v, readTimeout %v, TLS %v, params %v",
 			c.InterpolateParams, c.Timeout, c.ReadTimeout, c.TLS, c.Params)
@@ -82,6 +86,9 @@ func TestMySQLParameters(t *testing.T) {
 
 func TestBadMySQLURL(t *testing.T) {
 	for _, row := range []struct{ url, says string }{
+		{"postgres://shop:secret@db1/shop", "mysql://user@host/database"},
+		{"mysql:shop:secret@db1/shop", "mysql://user@host/database"},
+		{"shop:secret@tcp(db1)/shop", "mysql://user@host/database"},
 		{"mysql://", "mysql://user@host/database"},
 		{"mysql://db1/shop", "mysql://user@host/database"},
 		{"mysql://shop@db1", "mysql://user@host/database"},
@@ -121,7 +128,7 @@ func TestBadMySQLURL(t *testing.T) {
 		{"mysql://shop:secret@db1/shop?password_file=a", "a password and a password_file"},
 		{"mysql://shop@db1/shop?password_file=missing/file", "missing/file: no such file"},
 	} {
-		wantRefused(t, row.url, row.says)
+		opentest.Refused(t, Open, row.url, row.says)
 	}
 }
 
@@ -130,7 +137,7 @@ func FuzzMySQLURL(f *testing.F) {
 	f.Add("mysql://shop@%2Frun%2Fmysqld.sock/shop?loc=Europe/Berlin")
 	f.Add("mysql://a:b@c/d?e@f/g")
 	f.Fuzz(func(t *testing.T, name string) {
-		configs, _, err := parseMySQL(name)
+		configs, _, err := parse(name)
 		if err != nil {
 			return
 		}
@@ -152,13 +159,13 @@ func TestMySQLPasswordIsReadAnew(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	file := filepath.Join(t.TempDir(), "password")
-	writeFile(t, file, "first\n")
+	must.OK(t, os.WriteFile(file, []byte("first\n"), 0o600))
 	t.Setenv("MYSQL_PWD", "wrong")
 	const query = "/shop?allowCleartextPasswords=true&password_file="
 	db := must.Get(Open("mysql://shop@"+l.Addr().String()+query+file, nil))(t)
 	defer db.Close()
 	for _, want := range []string{"first", "second"} {
-		writeFile(t, file, want+"\r\n")
+		must.OK(t, os.WriteFile(file, []byte(want+"\r\n"), 0o600))
 		login := make(chan []byte, 1)
 		go func() { login <- acceptMySQL(l) }()
 		if err := db.PingContext(t.Context()); err == nil {
@@ -191,8 +198,8 @@ func acceptMySQL(l net.Listener) []byte {
 
 // A fakeMySQL is a connection that answers one query.
 type fakeMySQL struct {
-	conn   // none of its other methods is called
-	answer string
+	servers.Conn // none of its other methods is called
+	answer       string
 }
 
 func (c *fakeMySQL) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
@@ -220,7 +227,7 @@ func TestMySQLServerThatIsReadOnlyIsNotUsed(t *testing.T) {
 	for answer, says := range map[string]string{
 		"0": "", "OFF": "", "1": "read-only", "NO_LOCK": "read-only", "fails": "1053",
 	} {
-		err := checkMySQL(t.Context(), &fakeMySQL{answer: answer}, false)
+		err := check(t.Context(), &fakeMySQL{answer: answer}, false)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("read_only = %s: %v, want %q", answer, err, says)
 		}

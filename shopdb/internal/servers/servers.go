@@ -1,31 +1,33 @@
-package shopdb
+// Package servers connects to a database of several servers, of which one takes the orders. It knows no
+// driver.
+package servers
 
 import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-const (
-	// For a connection: a server that is off the network must leave time for the next one.
-	connectLimit = 2 * time.Second
-	checkLimit   = time.Second // for a commit
-)
+// ConnectLimit is for a connection: a server that is off the network must leave time for the next one.
+const ConnectLimit = 2 * time.Second
 
-// A server connects to one of several servers of a database, within a few seconds. It
+// A Server connects to one of several servers of a database, within a few seconds. It
 // returns the connection, and the network connection below it, whose Close breaks the
 // former while it is in use.
 //
 // If writable is true, the server has proved that it can take orders at this moment. If
-// it cannot, but can be read, the error matches errOnlyReadable.
-type server func(ctx context.Context, writable bool) (conn, net.Conn, error)
+// it cannot, but can be read, the error matches ErrOnlyReadable.
+type Server func(ctx context.Context, writable bool) (Conn, net.Conn, error)
 
-var errOnlyReadable = errors.New("it can be read, but takes no orders now")
+// ErrOnlyReadable is the error of a [Server] that cannot be written to.
+var ErrOnlyReadable = errors.New("it can be read, but takes no orders now")
 
 // servers is a driver.Connector for several servers of which one takes the orders
 // at a time, or any does.
@@ -37,7 +39,7 @@ var errOnlyReadable = errors.New("it can be read, but takes no orders now")
 // old one is tried again at once. If no server is writable, one that is readable will do;
 // reads work then.
 type servers struct {
-	list   []server
+	list   []Server
 	driver driver.Driver
 
 	mu       sync.Mutex
@@ -50,7 +52,7 @@ type servers struct {
 	cancel   context.CancelFunc // of ctx
 }
 
-func newServers(d driver.Driver, list ...server) *servers {
+func newServers(d driver.Driver, list ...Server) *servers {
 	s := &servers{list: list, driver: d, open: make(map[*serverConn]struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -128,7 +130,7 @@ func (s *servers) search(ctx context.Context) (*serverConn, error) {
 		s.mu.Lock()
 		s.failed = err
 		s.mu.Unlock()
-		if readable < 0 && errors.Is(err, errOnlyReadable) {
+		if readable < 0 && errors.Is(err, ErrOnlyReadable) {
 			readable = n
 		}
 	}
@@ -144,7 +146,7 @@ func (s *servers) search(ctx context.Context) (*serverConn, error) {
 
 // settle makes n the current server, unless another search has made another one that
 // since the current one was first.
-func (s *servers) settle(c conn, netConn net.Conn, n, first int) *serverConn {
+func (s *servers) settle(c Conn, netConn net.Conn, n, first int) *serverConn {
 	sc := &serverConn{c, netConn, s, n}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,9 +162,9 @@ func (s *servers) settle(c conn, netConn net.Conn, n, first int) *serverConn {
 	return sc
 }
 
-// A conn is what both drivers' connections are: all of database/sql/driver's
+// A Conn is what both drivers' connections are: all of database/sql/driver's
 // interfaces for one that are not about what became of it.
-type conn interface {
+type Conn interface {
 	driver.Conn
 	driver.ConnPrepareContext
 	driver.ConnBeginTx
@@ -175,7 +177,7 @@ type conn interface {
 
 // A serverConn is a connection to one of the servers.
 type serverConn struct {
-	conn
+	Conn
 	net     net.Conn
 	servers *servers
 	server  int
@@ -189,7 +191,7 @@ func (c *serverConn) isCurrent() bool {
 
 // IsValid implements driver.Validator.
 func (c *serverConn) IsValid() bool {
-	v, ok := c.conn.(driver.Validator)
+	v, ok := c.Conn.(driver.Validator)
 	return c.isCurrent() && (!ok || v.IsValid())
 }
 
@@ -198,7 +200,7 @@ func (c *serverConn) ResetSession(ctx context.Context) error {
 	if !c.isCurrent() {
 		return driver.ErrBadConn
 	}
-	return c.conn.ResetSession(ctx)
+	return c.Conn.ResetSession(ctx)
 }
 
 // Close implements driver.Conn.
@@ -206,7 +208,7 @@ func (c *serverConn) Close() error {
 	c.servers.mu.Lock()
 	delete(c.servers.open, c)
 	c.servers.mu.Unlock()
-	return c.conn.Close()
+	return c.Conn.Close()
 }
 
 // serverErrors says for each server why it was not connected to.
@@ -222,8 +224,16 @@ func (e serverErrors) Error() string {
 
 func (e serverErrors) Unwrap() []error { return e }
 
-// setPool sets the size of the pool of a database that is a server.
-func setPool(db *sql.DB) {
+// Open returns the pool of a database of servers, of which the first is asked first. They need not answer
+// yet.
+func Open(d driver.Driver, list ...Server) *sql.DB {
+	db := sql.OpenDB(newServers(d, list...))
+	SetPool(db)
+	return db
+}
+
+// SetPool sets the size of the pool of a database that is a server.
+func SetPool(db *sql.DB) {
 	// PostgreSQL serves 100 connections by default, MySQL 151: enough for four
 	// replicas. Cores and disk are busy with fewer than 20, and more would wait
 	// for each other there rather than here.
@@ -235,3 +245,44 @@ func setPool(db *sql.DB) {
 	// So that replicas spread anew over servers behind a proxy or a changed name.
 	db.SetConnMaxLifetime(30 * time.Minute)
 }
+
+// CheckURL returns an error if a URL has none of the schemes of a database, if it is not sure which part of
+// it is the password, or if something else is wrong with its servers. Nothing of the URL is said or looked
+// up: it may be a part of the password.
+func CheckURL(url, database string, schemes ...string) error {
+	scheme, rest, isURL := strings.Cut(url, "://")
+	if !isURL || !slices.Contains(schemes, scheme) {
+		return fmt.Errorf("%s is named by a URL: %s://user@host/database", database, schemes[0])
+	}
+	authority := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority = rest[:i]
+	}
+	if strings.Count(authority, "@") > 1 || strings.Contains(rest[len(authority):], "@") ||
+		strings.Contains(rest, "#") {
+		return errors.New("the URL can be read in several ways: in a user, a password or a parameter," +
+			" @ is written %40, / is %2F, ? is %3F and # is %23")
+	}
+	hosts := authority[strings.IndexByte(authority, '@')+1:]
+	for host := range strings.SplitSeq(hosts, ",") {
+		_, port, _ := strings.Cut(host[strings.LastIndexByte(host, ']')+1:], ":")
+		if strings.Trim(port, "0123456789") != "" {
+			return errors.New("a port in the URL is none: a server is host, host:port or [address]:port;" +
+				" with a password, the URL is user:password@host")
+		}
+	}
+	return nil
+}
+
+// Lasting returns an error that does not pass while somebody waits.
+func Lasting(err error) error { return lastingError{err} }
+
+// IsLasting reports whether err, or one that it wraps, is of [Lasting].
+func IsLasting(err error) bool {
+	_, lasting := errors.AsType[lastingError](err)
+	return lasting
+}
+
+type lastingError struct{ error }
+
+func (e lastingError) Unwrap() error { return e.error }

@@ -1,15 +1,42 @@
-//go:build !nomysql
-
-package shopdb
+// Package mysql opens a database of MySQL or MariaDB for a shop, with all that the promises of its store
+// need of the servers and of the driver.
+//
+//	db, err := mysql.Open("mysql://shop@db1,db2:3307,db3/shop", nil) // or mariadb://…
+//
+// [shopdb] says how to go on. A URL has one or several servers, each a name or address with or without a
+// port, or the path of a socket with its slashes as %2F. Its parameters are those of
+// github.com/go-sql-driver/mysql, such as tls=true, with system variables. In a user or a password,
+// characters such as / are escaped (%2F).
+//
+// A password in a URL is seen by whoever sees the command line of the program. Give it in a file that has
+// the password alone, and that only the program reads, which the parameter password_file of the URL names.
+// Without it, the password is that of the environment variable MYSQL_PWD. The file is read anew for each
+// connection. To change a password, have the server take both for a while, or write the file right after
+// the change: open connections go on. While the server refuses the password, the database is unavailable;
+// WaitFor returns the error at once.
+//
+// Orders go on after a fail-over, and none is acknowledged by a server that cannot commit it. Of several
+// servers, all connections are to the one that takes orders, the primary. When it takes no orders any more,
+// all connections move to the next one that does, within a few seconds, and what hangs on the old one ends.
+// A server is asked before it is used: it must not be read_only and, if there are several servers, must not
+// replicate from another one, which the account must be told: GRANT REPLICATION CLIENT (MariaDB: REPLICA
+// MONITOR). A primary whose commits hang for other reasons, such as one in the minority of a group
+// replication, is not noticed. Give each server its own name: if a name has several addresses, the driver
+// chooses.
+//
+// What a server keeps of an acknowledged order is up to its settings (docs/databases.md of the repository).
+// No order waits for long for a caller who has gone: innodb_lock_wait_timeout is a second unless the URL
+// has it, and sqlstore tries again. The pool has 20 connections, which are replaced after 30 minutes.
+package mysql
 
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -18,12 +45,28 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/internal/servers"
 )
 
-// openMySQL returns the database of a URL of one or several MySQL or MariaDB servers,
-// which need not answer yet.
-func openMySQL(name string) (*sql.DB, error) {
-	configs, passwordFile, err := parseMySQL(name)
+// Options are settings of [Open]. Zero values are defaults.
+type Options struct {
+	// Logger is told what WaitFor waits for, and why keys are not forgotten. If it is nil, it is
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Open returns the database of a URL. If opts is nil, the defaults are used. A server need not answer yet,
+// see [shopdb.DB.WaitFor]. No error has a password.
+func Open(url string, opts *Options) (*shopdb.DB, error) {
+	if opts == nil {
+		opts = new(Options)
+	}
+	if err := servers.CheckURL(url, "MySQL", "mysql", "mariadb"); err != nil {
+		return nil, err
+	}
+	configs, passwordFile, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
@@ -34,20 +77,19 @@ func openMySQL(name string) (*sql.DB, error) {
 	if _, err := password(""); err != nil {
 		return nil, err
 	}
-	var list []server
+	var list []servers.Server
 	for _, config := range configs {
-		list = append(list, func(ctx context.Context, several bool) (conn, net.Conn, error) {
+		list = append(list, func(ctx context.Context, several bool) (servers.Conn, net.Conn, error) {
 			config := config.Clone()
 			var err error
 			if config.Passwd, err = password(config.Passwd); err != nil {
 				return nil, nil, err
 			}
-			return connectMySQL(ctx, config, several)
+			return connect(ctx, config, several)
 		})
 	}
-	db := sql.OpenDB(newServers(mysql.MySQLDriver{}, list...))
-	setPool(db)
-	return db, nil
+	pool := servers.Open(mysql.MySQLDriver{}, list...)
+	return shopdb.New(pool, &shopdb.Options{Logger: opts.Logger}), nil
 }
 
 // readPassword returns the password in a file, which may have a line's end behind it.
@@ -59,7 +101,7 @@ func readPassword(file string) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// parseMySQL returns a config for each server of a URL, and the file that has the password, or "".
+// parse returns a config for each server of a URL, and the file that has the password, or "".
 // A URL is such as
 //
 //	mysql://shop:pass%40word@db1,db2:3307,[::1]/shop?tls=true
@@ -68,7 +110,7 @@ func readPassword(file string) (string, error) {
 // with its slashes as %2F. The parameters are those of the driver's own form of names, and
 // password_file. Without a password, it is that of the environment variable MYSQL_PWD. Errors do
 // not quote what may be a password.
-func parseMySQL(name string) (configs []*mysql.Config, passwordFile string, err error) {
+func parse(name string) (configs []*mysql.Config, passwordFile string, err error) {
 	_, rest, _ := strings.Cut(name, "://")
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, database, _ := strings.Cut(rest, "/")
@@ -100,11 +142,11 @@ func parseMySQL(name string) (configs []*mysql.Config, passwordFile string, err 
 		password = os.Getenv("MYSQL_PWD")
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
-		network, addr, err := mysqlAddr(host)
+		network, addr, err := address(host)
 		if err != nil {
 			return nil, "", err
 		}
-		config, err := mysqlParameters(network, addr, query)
+		config, err := parameters(network, addr, query)
 		if err != nil {
 			return nil, "", err
 		}
@@ -134,8 +176,8 @@ func cutPasswordFile(query string) (rest, file string, err error) {
 	return strings.Join(others, "&"), file, nil
 }
 
-// mysqlAddr returns what to dial for a server in a URL.
-func mysqlAddr(host string) (network, addr string, err error) {
+// address returns what to dial for a server in a URL.
+func address(host string) (network, addr string, err error) {
 	if path, err := url.PathUnescape(host); err == nil && strings.HasPrefix(path, "/") {
 		return "unix", path, nil
 	}
@@ -153,8 +195,8 @@ func mysqlAddr(host string) (network, addr string, err error) {
 	return "tcp", host, nil
 }
 
-// mysqlParameters returns the config that the parameters of a URL make.
-func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
+// parameters returns the config that the parameters of a URL make.
+func parameters(network, addr, query string) (*mysql.Config, error) {
 	given := make(map[string]bool)
 	for parameter := range strings.SplitSeq(query, "&") {
 		key, value, ok := strings.Cut(parameter, "=")
@@ -180,7 +222,7 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 		config.InterpolateParams = true // else each statement is sent twice, to be prepared first
 	}
 	if config.Timeout <= 0 {
-		config.Timeout = connectLimit
+		config.Timeout = servers.ConnectLimit
 	}
 	if config.ReadTimeout <= 0 {
 		// For what it does without a ctx; longer than the store's Timeout.
@@ -196,8 +238,8 @@ func mysqlParameters(network, addr, query string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// connectMySQL connects to a server that is not read-only and, if it is one of several, no replica.
-func connectMySQL(ctx context.Context, config *mysql.Config, several bool) (_ conn, _ net.Conn, err error) {
+// connect connects to a server that is not read-only and, if it is one of several, no replica.
+func connect(ctx context.Context, config *mysql.Config, several bool) (_ servers.Conn, _ net.Conn, err error) {
 	name := config.Addr
 	defer func() {
 		if err != nil {
@@ -218,24 +260,24 @@ func connectMySQL(ctx context.Context, config *mysql.Config, several bool) (_ co
 	defer cancel()
 	dc, err := connector.Connect(connecting)
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && (e.Number == 1045 || e.Number == 1698) {
-		err = lastingError{err} // access denied
+		err = servers.Lasting(err) // access denied
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	c := dc.(conn)
-	checking, cancel := context.WithTimeout(ctx, connectLimit)
+	c := dc.(servers.Conn)
+	checking, cancel := context.WithTimeout(ctx, servers.ConnectLimit)
 	defer cancel()
-	if err := checkMySQL(checking, c, several); err != nil {
+	if err := check(checking, c, several); err != nil {
 		c.Close()
 		return nil, nil, err
 	}
 	return c, netConn, nil
 }
 
-// checkMySQL returns an error if the server is read-only or, if it is one of several, if it may replicate from
+// check returns an error if the server is read-only or, if it is one of several, if it may replicate from
 // another one: a replica can be written to unless somebody has set read_only there.
-func checkMySQL(ctx context.Context, c conn, several bool) error {
+func check(ctx context.Context, c servers.Conn, several bool) error {
 	readOnly, err := lastValue(ctx, c, `SELECT @@global.read_only`)
 	switch {
 	case err != nil:
@@ -280,16 +322,16 @@ func checkMySQL(ctx context.Context, c conn, several bool) error {
 	}
 	group, err := lastValue(ctx, c, `SHOW VARIABLES LIKE 'group_replication_group_name'`)
 	if err == nil && group == "" {
-		err = lastingError{errors.New("it does not tell this account whether it is a replica, as must be known " +
-			"of one of several servers: GRANT REPLICATION CLIENT ON *.* to it")}
+		err = servers.Lasting(errors.New("it does not tell this account whether it is a replica, as must be known " +
+			"of one of several servers: GRANT REPLICATION CLIENT ON *.* to it"))
 	}
 	return err
 }
 
-// checkUnasked is the rest of checkMySQL on a MariaDB that does not tell this account from where it
+// checkUnasked is the rest of check on a MariaDB that does not tell this account from where it
 // replicates. The state of replication that runs is known to everybody, and so is a sign that it was set up
 // since the server has started, which stays when it is reset.
-func checkUnasked(ctx context.Context, c conn) error {
+func checkUnasked(ctx context.Context, c servers.Conn) error {
 	running, err := lastValue(ctx, c, `SHOW GLOBAL STATUS LIKE 'Slaves_running'`)
 	if err != nil {
 		return err
@@ -306,14 +348,14 @@ func checkUnasked(ctx context.Context, c conn) error {
 }
 
 // lastValue returns the last value of the first row of a query, or "" if there is no row.
-func lastValue(ctx context.Context, c conn, query string) (value string, err error) {
+func lastValue(ctx context.Context, c servers.Conn, query string) (value string, err error) {
 	err = eachRow(ctx, c, query, func(row map[string]string) { value = cmp.Or(value, row[""]) })
 	return value, err
 }
 
 // eachRow calls f with the values of each row of a query by the names of their columns, and the last one also
 // by "".
-func eachRow(ctx context.Context, c conn, query string, f func(row map[string]string)) error {
+func eachRow(ctx context.Context, c servers.Conn, query string, f func(row map[string]string)) error {
 	rows, err := c.QueryContext(ctx, query, nil)
 	if err != nil {
 		return err

@@ -1,6 +1,31 @@
-//go:build !nopostgres
-
-package shopdb
+// Package postgres opens a database of PostgreSQL for a shop, with all that the promises of its store need
+// of the servers and of the driver.
+//
+//	db, err := postgres.Open("postgres://shop@db1,db2/shop", nil)
+//
+// [shopdb] says how to go on. A URL has one or several servers. Its parameters are those of
+// github.com/jackc/pgx. In a user or a password, characters such as / are escaped (%2F).
+//
+// A password in a URL is seen by whoever sees the command line of the program. Give it in a password file
+// of libpq, which the environment variable PGPASSFILE or the parameter passfile names, or ~/.pgpass. For
+// several servers, the line of the first is used. The file is read anew for each connection, and so are
+// those of certificates. To change a password, write the file right after the change: open connections go
+// on. While the server refuses the password, the database is unavailable; WaitFor returns the error at
+// once.
+//
+// Orders go on after a fail-over, and none is acknowledged by a server that cannot commit it. Of several
+// servers, all connections are to the one that takes orders, the primary. When it takes no orders any more,
+// all connections move to the next one that does, within a few seconds, and what hangs on the old one ends.
+// A server is asked before it is used: it must not be read-only, and, if there are several servers, must
+// commit. A primary that has lost its synchronous standby, perhaps because the standby is the primary now,
+// is used for reads only, until there is a better one. With target_session_attrs=any, or any other value
+// than read-write and primary, the driver chooses, and nothing of this applies. Give each server its own
+// name: if a name has several addresses, the driver chooses.
+//
+// What a server keeps of an acknowledged order is up to its settings (docs/databases.md of the repository).
+// The pool has 20 connections, so that four replicas fit into the server's default of 100. They are
+// replaced after 30 minutes.
+package postgres
 
 import (
 	"context"
@@ -8,33 +33,61 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/internal/servers"
 )
 
-// openPostgres returns the database of a URL of one or several servers, which need
-// not answer yet. Of several, it follows the primary. Of one, too, the primary is
-// meant: what has become a standby takes no orders. That is unless
-// target_session_attrs says something else than read-write or primary, such as any or
-// standby: then it is pgx that chooses, and nothing more is checked.
-func openPostgres(name string) (*sql.DB, error) {
-	config, err := parsePostgres(name)
+const checkLimit = time.Second // for a commit
+
+// Options are settings of [Open]. Zero values are defaults.
+type Options struct {
+	// Logger is told what WaitFor waits for, and why keys are not forgotten. If it is nil, it is
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Open returns the database of a URL. If opts is nil, the defaults are used. A server need not answer yet,
+// see [shopdb.DB.WaitFor]. No error has a password.
+func Open(url string, opts *Options) (*shopdb.DB, error) {
+	if opts == nil {
+		opts = new(Options)
+	}
+	if err := servers.CheckURL(url, "PostgreSQL", "postgres", "postgresql"); err != nil {
+		return nil, err
+	}
+	pool, err := open(url)
 	if err != nil {
 		return nil, err
 	}
-	var db *sql.DB
+	return shopdb.New(pool, &shopdb.Options{Logger: opts.Logger}), nil
+}
+
+// open returns the database of a URL. Of several servers, it follows the primary. Of one, too, the primary
+// is meant: what has become a standby takes no orders. That is unless
+// target_session_attrs says something else than read-write or primary, such as any or
+// standby: then it is pgx that chooses, and nothing more is checked.
+func open(name string) (*sql.DB, error) {
+	config, err := parse(name)
+	if err != nil {
+		return nil, err
+	}
 	switch sessionAttrs(name) {
 	case "", "read-write", "primary":
-		list := make([]server, len(hosts(config)))
+		list := make([]servers.Server, len(hosts(config)))
 		for i := range list {
-			list[i] = func(ctx context.Context, writable bool) (conn, net.Conn, error) {
-				config, err := parsePostgres(name) // anew, as its files may have changed
+			list[i] = func(ctx context.Context, writable bool) (servers.Conn, net.Conn, error) {
+				config, err := parse(name) // anew, as its files may have changed
 				if err != nil {
 					return nil, nil, err
 				}
@@ -42,33 +95,33 @@ func openPostgres(name string) (*sql.DB, error) {
 				if len(again) != len(list) { // in a service file
 					return nil, nil, errors.New("the number of servers has changed since the start")
 				}
-				return connectPostgres(ctx, *again[i], writable)
+				return connect(ctx, *again[i], writable)
 			}
 		}
-		db = sql.OpenDB(newServers(stdlib.GetDefaultDriver(), list...))
+		return servers.Open(stdlib.GetDefaultDriver(), list...), nil
 	default:
-		db = stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(
+		db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(func(
 			_ context.Context, c *pgx.ConnConfig) error {
-			config, err := parsePostgres(name)
+			config, err := parse(name)
 			if err == nil {
 				*c = *config
 			}
 			return err
 		}))
+		servers.SetPool(db)
+		return db, nil
 	}
-	setPool(db)
-	return db, nil
 }
 
-// parsePostgres returns what the driver makes of a URL, and of the environment and the files of
+// parse returns what the driver makes of a URL, and of the environment and the files of
 // libpq, such as that of passwords.
-func parsePostgres(name string) (*pgx.ConnConfig, error) {
+func parse(name string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(name)
 	if e, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		e.ConnString = "…" // which may have a password, in whatever part
 	}
 	if err == nil && config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectLimit
+		config.ConnectTimeout = servers.ConnectLimit
 	}
 	return config, err
 }
@@ -101,10 +154,10 @@ func hosts(config *pgx.ConnConfig) (list []*pgx.ConnConfig) {
 	return list
 }
 
-// connectPostgres connects to a server that is not read-only. It is writable if it can
+// connect connects to a server that is not read-only. It is writable if it can
 // commit. A primary whose synchronous standby has gone, perhaps to be promoted,
 // cannot: it takes connections, says that it can be written to, and answers reads.
-func connectPostgres(ctx context.Context, config pgx.ConnConfig, writable bool) (conn, net.Conn, error) {
+func connect(ctx context.Context, config pgx.ConnConfig, writable bool) (servers.Conn, net.Conn, error) {
 	var unwritable error
 	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 		if err := isPrimary(ctx, c); err != nil || !writable {
@@ -126,7 +179,7 @@ func connectPostgres(ctx context.Context, config pgx.ConnConfig, writable bool) 
 	c, err := stdlib.GetConnector(config).Connect(ctx)
 	switch {
 	case err != nil && unwritable != nil:
-		return nil, nil, fmt.Errorf("%w: %w", errOnlyReadable, err)
+		return nil, nil, fmt.Errorf("%w: %w", servers.ErrOnlyReadable, err)
 	case err != nil:
 		return nil, nil, err
 	}
@@ -155,7 +208,7 @@ func isPrimary(ctx context.Context, c *pgconn.PgConn) error {
 		return fmt.Errorf("it is read-only (%w)", err)
 	}
 	const text = "default_transaction_read_only is on (%s), and orders have to be written"
-	return lastingError{fmt.Errorf(text, source)}
+	return servers.Lasting(fmt.Errorf(text, source))
 }
 
 // commits returns an error if the server does not commit. A message in its log is the

@@ -1,6 +1,44 @@
-//go:build !nosqlite
-
-package shopdb
+// Package sqlite opens a SQLite file for a shop, with all that the promises of its store need of the file
+// and of the driver.
+//
+//	db, err := sqlite.Open("shop.db", nil)
+//
+// [shopdb] says how to go on. A file is named without file:, parameters or ~, and none is in memory. ./file:x
+// names a file that is called file:x.
+//
+// An acknowledged order survives a crash of the program and of the machine: there is a write-ahead log
+// (WAL) and synchronous=FULL, so each commit is on the disk before it is acknowledged.
+//
+// A full disk does not stop a shop for good. The WAL grows while a reader, such as a backup, holds a
+// snapshot. If it filled the disk, SQLite could never empty it. So nothing is written while the disk has
+// less room than the WAL takes: orders fail with [storefront.ErrUnavailable], and go on once the reader has
+// gone, when the WAL is emptied.
+//
+// No order waits for long for a caller who has gone. SQLite waits 100 ms for a lock (Options.BusyTimeout),
+// and sqlstore tries again. Reads go on beside orders: the pool has 4 connections, of which one at a time
+// writes.
+//
+// A file stays the one that was opened. If it, or one of the two beside it, is removed, moved or
+// replaced, no order is acknowledged any more, not even one whose commit is under way: orders fail with
+// ErrUnavailable at once, and the log says what to do. So it is while one of them has a second name (a hard
+// link). Only its owner can read a new file and those beside it. If the name is a symbolic link, all of this
+// is true of the file that it leads to.
+//
+// Whoever opens a file finds the last orders, which are in the WAL beside it. Open refuses a file that
+// is mounted by itself, without its folder, that has several names, or that was moved without its WAL, and
+// waits while another program has it open elsewhere. The log warns of a network file system, and of one that
+// does not outlive the machine or the container.
+//
+// A shop is not begun anew in silence. The log warns, with its place, of a new database. Where files of a
+// database are left, but not the database, none is made, and none anywhere with Options.MustExist.
+//
+// Those who write a file go one after the other, also in several processes: they wait for the lock of a
+// file beside it, whose name ends with -queue. A transaction that only reads should be begun as ReadOnly.
+//
+// A process has one SQLite library per file, and nothing else in it opens the file, such as os.ReadFile:
+// when a process closes any descriptor of a file, the system drops its locks on that file, and another
+// process writes at the same time. Open refuses a program that has a second library linked in.
+package sqlite
 
 import (
 	"context"
@@ -25,6 +63,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"example.com/storefront"
+	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/internal/safelog"
 )
 
 const (
@@ -62,18 +102,94 @@ type sqliteFile struct {
 	writers *writers                       // once the connection is pinned
 	files   atomic.Pointer[[3]fs.FileInfo] // of each of suffixes, once the connection is pinned
 	fault   atomic.Pointer[error]          // what watch has last seen wrong with the files, or nil
+
+	watching sync.WaitGroup
+	ctx      context.Context // of watch, until Close
+	cancel   context.CancelFunc
 }
 
 var suffixes = [3]string{"", "-wal", "-shm"}
 
-// openSQLite returns the database in a file, which it makes if it is not there, and what watches
-// over the file.
-func openSQLite(name string, o Options) (*sql.DB, func(context.Context), error) {
-	db, file, err := openSQLiteFile(name, o)
-	return db, func(ctx context.Context) { file.watch(ctx, db) }, err
+// Options are settings of [Open]. Zero values are defaults.
+type Options struct {
+	// Logger is told of a new database, when the disk has no room for orders, or a file is gone, and
+	// when that has passed, what WaitFor waits for, and why keys are not forgotten. If it is nil, it
+	// is slog.Default().
+	Logger *slog.Logger
+
+	// BusyTimeout is how long a statement waits for the lock of the file. Zero means 100 ms,
+	// which is for sqlstore: SQLite does not notice meanwhile that a request's time is up, and
+	// sqlstore tries again after it. For statements of the program's own, open the file a second
+	// time, with some seconds.
+	BusyTimeout time.Duration
+
+	// MustExist has Open make no new database: a file that is not there, or is empty, is an error.
+	// Set it once a shop has orders. Else, a start without its disk, or in another folder, begins a new
+	// shop, in which known keys create new orders. To make no tables either, give the method Check of the
+	// store to WaitFor in place of Migrate.
+	MustExist bool
 }
 
-func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
+// Open returns the database in a file, which it makes if it is not there. If opts is nil, the defaults are
+// used. A file that cannot be written is an error, unless another process has locked it or the disk is full:
+// that may pass.
+func Open(name string, opts *Options) (*shopdb.DB, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	o := withDefaults(opts)
+	pool, file, err := open(name, o)
+	if err != nil {
+		return nil, err
+	}
+	file.watching.Go(func() { file.watch(pool) })
+	return shopdb.New(pool, &shopdb.Options{Logger: o.Logger}), nil
+}
+
+func withDefaults(opts *Options) (o Options) {
+	if opts != nil {
+		o = *opts
+	}
+	o.Logger = safelog.New(o.Logger)
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 100 * time.Millisecond
+	}
+	return o
+}
+
+// checkName returns an error if a name is not meant as the plain name of a file, though there could be
+// a file of that name. Of the name, only what is no part of a password is said.
+func checkName(name string) error {
+	scheme, _, found := strings.Cut(name, ":")
+	isScheme := found && len(scheme) > 1 && // C:\shop.db is a file
+		strings.Trim(strings.ToLower(scheme), "abcdefghijklmnopqrstuvwxyz0123456789+-.") == ""
+	_, query, _ := strings.Cut(name, "?")
+	switch {
+	case name == "":
+		return errors.New("no database is named")
+	case strings.Contains(name, "host="), strings.Contains(name, "dbname="), strings.Contains(name, "@tcp("):
+		return errors.New("a server is named by a URL, such as postgres://user@host/database, and a SQLite file " +
+			"by its plain name")
+	case strings.HasPrefix(strings.ToLower(name), ":memory:"):
+		return errors.New("orders in memory would be lost: name a file (./:memory: if it is called so)")
+	case isScheme:
+		return fmt.Errorf("a SQLite file is named by its plain name, such as shop.db, without %s: "+
+			"before it (./%[1]s:… if it is called so)", scheme)
+	case strings.Contains(query, "="):
+		return errors.New("a SQLite file is named by its plain name, such as shop.db, without parameters" +
+			" behind a ?: Open sets what orders need")
+	case strings.HasPrefix(name, "~"):
+		return errors.New("~ is not replaced by a home folder: name it (./~… if a file is called so)")
+	case os.IsPathSeparator(name[len(name)-1]):
+		return errors.New("a SQLite file is named, and not a folder, as by a / at the end")
+	case strings.TrimSpace(name) != name:
+		return errors.New("the name begins or ends with white space")
+	}
+	return nil
+}
+
+// open is Open of a name that is right, without what watches over the file.
+func open(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if other := otherLibrary(info); other != "" {
 			return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, modernc.org/sqlite and "+
@@ -111,6 +227,7 @@ func openSQLiteFile(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	}
 	f := &sqliteFile{Connector: connector, alone: alone, name: abs, path: path, mustExist: o.MustExist,
 		free: freeOf, readOnly: isReadOnly, logger: o.Logger}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.pinned = sql.OpenDB(connector)
 	f.pinned.SetMaxOpenConns(1)
 	db := sql.OpenDB(f)
@@ -253,7 +370,8 @@ func (f *sqliteFile) makeRoom(ctx context.Context) error {
 
 // intact returns an error if one of the files is no longer the one that was opened, or has another name,
 // too. What is committed then may be in a file that nobody will see again, or who opens the other name does
-// not see it, so no order is acknowledged. The error matches ErrUnavailable, and the store does not try again.
+// not see it, so no order is acknowledged. The error matches ErrUnavailable, and the store does not try
+// again.
 func (f *sqliteFile) intact() error {
 	files := f.files.Load()
 	if files == nil {
@@ -327,8 +445,9 @@ func (f *sqliteFile) explain(err error) error {
 }
 
 // watch copies the WAL into the database and empties it whenever it is too large, and says when
-// the disk has no room, or the files are gone, until ctx is done.
-func (f *sqliteFile) watch(ctx context.Context, db *sql.DB) {
+// the disk has no room, or the files are gone, until Close.
+func (f *sqliteFile) watch(db *sql.DB) {
+	ctx := f.ctx
 	every := time.NewTicker(100 * time.Millisecond)
 	defer every.Stop()
 	full := false
@@ -434,8 +553,11 @@ func (f *sqliteFile) pin(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the pinned connection. The pool calls it once its own are closed, see sql.DB.Close.
+// Close ends watch, and closes the pinned connection. The pool calls it once its own are closed, see
+// sql.DB.Close.
 func (f *sqliteFile) Close() error {
+	f.cancel()
+	f.watching.Wait()
 	f.first.Lock()
 	defer f.first.Unlock()
 	err := f.pinned.Close()

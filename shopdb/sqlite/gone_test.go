@@ -1,6 +1,4 @@
-//go:build !nosqlite
-
-package shopdb
+package sqlite
 
 import (
 	"context"
@@ -211,9 +209,9 @@ func TestFileSystemThatBecomesReadOnly(t *testing.T) {
 // A program with a second SQLite library is refused: here, with a module of the name of one.
 func TestSecondLibraryIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
-	mod, err := os.ReadFile("go.mod")
-	sum, sumErr := os.ReadFile("go.sum")
+	write := func(name, text string) { must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	mod, err := os.ReadFile("../go.mod")
+	sum, sumErr := os.ReadFile("../go.sum")
 	must.OK(t, errors.Join(err, sumErr, os.Mkdir(filepath.Join(dir, "other"), 0o700)))
 	write("go.sum", string(sum))
 	write("go.mod", string(mod)+"\nrequire github.com/mattn/go-sqlite3 v1.0.0\n"+
@@ -226,18 +224,17 @@ import (
 	"fmt"
 	"os"
 
-	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/sqlite"
 	_ "github.com/mattn/go-sqlite3"
 )
 
 func main() {
-	_, err := shopdb.Open(os.Args[1], nil)
+	_, err := sqlite.Open(os.Args[1], nil)
 	fmt.Print(err)
 }
 `)
 	name := filepath.Join(dir, "shop.db")
-	cmd := exec.CommandContext(t.Context(), "go", "run", "-tags", "nopostgres,nomysql",
-		"-modfile", filepath.Join(dir, "go.mod"), filepath.Join(dir, "main.go"), name)
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-modfile", filepath.Join(dir, "go.mod"), filepath.Join(dir, "main.go"), name)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	out, err := cmd.CombinedOutput()
 	for _, says := range []string{"modernc.org/sqlite", "github.com/mattn/go-sqlite3"} {

@@ -1,14 +1,12 @@
-//go:build !nopostgres
-
-package shopdb
+package postgres
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,9 +16,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"go.uber.org/goleak"
 
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/internal/opentest"
+	"example.com/storefront/shopdb/internal/servers"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A fakePostgres is a PostgreSQL server that knows a few queries: what it answers, or
 // the SQLSTATE that it fails with. It never answers those that are "hang". If it knows
@@ -190,12 +193,12 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 // connection has found the new primary.
 func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 	hangs, demoted := make(chan struct{}), make(chan struct{})
-	list := []server{
+	list := []servers.Server{
 		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "hang"}.start(t, hangs)),
 		serverAt(t, fakePostgres{showReadOnly: "off", message: "0/1", whoAreYou: "new"}.start(t, nil)),
 	}
 	primary := list[0]
-	list[0] = func(ctx context.Context, writable bool) (conn, net.Conn, error) {
+	list[0] = func(ctx context.Context, writable bool) (servers.Conn, net.Conn, error) {
 		select {
 		case <-demoted:
 			return nil, nil, errors.New("it is a standby")
@@ -203,7 +206,7 @@ func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 			return primary(ctx, writable)
 		}
 	}
-	db := sql.OpenDB(newServers(nil, list...))
+	db := servers.Open(nil, list...)
 	defer db.Close()
 	c := must.Get(db.Conn(t.Context()))(t)
 	defer c.Close()
@@ -223,14 +226,14 @@ func TestHangingQueryEndsWhenAnotherServerIsFound(t *testing.T) {
 	}
 }
 
-// serverAt returns the server as openPostgres makes it.
-func serverAt(t *testing.T, addr string) server {
+// serverAt returns the server as open makes it.
+func serverAt(t *testing.T, addr string) servers.Server {
 	t.Helper()
 	const query = "/shop?sslmode=disable&default_query_exec_mode=simple_protocol"
 	config := must.Get(pgx.ParseConfig("postgres://shop@" + addr + query))(t)
 	config.ConnectTimeout = time.Minute
-	return func(ctx context.Context, writable bool) (conn, net.Conn, error) {
-		return connectPostgres(ctx, *config, writable)
+	return func(ctx context.Context, writable bool) (servers.Conn, net.Conn, error) {
+		return connect(ctx, *config, writable)
 	}
 }
 
@@ -255,13 +258,13 @@ func TestPostgresPasswordIsReadAnew(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pgpass")
 	t.Setenv("PGPASSFILE", file)
 	for _, attrs := range []string{"primary", "any"} {
-		writeFile(t, file, "*:*:*:*:first\n")
+		must.OK(t, os.WriteFile(file, []byte("*:*:*:*:first\n"), 0o600))
 		db := must.Get(Open("postgres://shop@"+server+"/shop?sslmode=disable"+
 			"&default_query_exec_mode=simple_protocol&target_session_attrs="+attrs, nil))(t)
 		defer db.Close()
 		db.SetMaxIdleConns(-1) // each query has a connection of its own
 		for _, want := range []string{"first", "second"} {
-			writeFile(t, file, "*:*:*:*:"+want+"\n")
+			must.OK(t, os.WriteFile(file, []byte("*:*:*:*:"+want+"\n"), 0o600))
 			var got string
 			if err := db.QueryRowContext(t.Context(), whatPassword).Scan(&got); err != nil || got != want {
 				t.Errorf("with target_session_attrs=%s, the password is %q, %v; want %q", attrs, got, err, want)
@@ -272,6 +275,9 @@ func TestPostgresPasswordIsReadAnew(t *testing.T) {
 
 func TestBadPostgresURL(t *testing.T) {
 	for url, says := range map[string]string{
+		"mysql://shop:secret@localhost/shop":                         "postgres://user@host/database",
+		"postgres:shop:secret@localhost/shop":                        "postgres://user@host/database",
+		"user=shop password=secret host=localhost":                   "postgres://user@host/database",
 		"postgres://shop:secret@localhost/shop?connect_timeout=soon": "connect_timeout",
 		"postgres://shop:secret@localhost:port/shop":                 "port",
 		"postgres://shop:secret/shop":                                "port",
@@ -283,7 +289,7 @@ func TestBadPostgresURL(t *testing.T) {
 		"postgres://shop:sec@ret/a@localhost/shop":                   "%40",
 		"postgres://localhost/shop?password=sec@ret":                 "%40",
 	} {
-		wantRefused(t, url, says)
+		opentest.Refused(t, Open, url, says)
 	}
 }
 

@@ -1,6 +1,6 @@
-//go:build !nosqlite && (darwin || freebsd || linux)
+//go:build darwin || freebsd || linux
 
-package shopdb
+package sqlite
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-//go:build !nosqlite && !linux
+//go:build !linux
 
-package shopdb
+package sqlite
 
 import (
 	"errors"
