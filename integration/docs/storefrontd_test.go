@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -54,7 +53,7 @@ func TestKubernetesProbes(t *testing.T) {
 	pod := deployment.Spec.Template.Spec
 	shop := pod.Containers[0]
 
-	delay := must.Get(time.ParseDuration(storefrontdFlags(t)["shutdown-delay"]))(t)
+	delay := must.Get(time.ParseDuration(process.Flags(t, process.Storefrontd)["shutdown-delay"]))(t)
 	const inFlight, waitForDatabase, check = time.Minute, 30 * time.Second, 2 * time.Second
 	for what, d := range map[string]struct{ got, more time.Duration }{
 		"terminationGracePeriodSeconds": {seconds(pod.TerminationGracePeriodSeconds), delay + inFlight},
@@ -104,20 +103,7 @@ func TestDocumentedFlags(t *testing.T) {
 	for _, found := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[found[1]] = found[2]
 	}
-	if flags := storefrontdFlags(t); !maps.Equal(documented, flags) {
+	if flags := process.Flags(t, process.Storefrontd); !maps.Equal(documented, flags) {
 		t.Errorf("docs/operations.md has the flags and defaults %v, storefrontd %v", documented, flags)
 	}
-}
-
-// storefrontdFlags returns the flags of storefrontd and their defaults.
-func storefrontdFlags(t *testing.T) map[string]string {
-	t.Helper()
-	binary := must.Get(process.Storefrontd())(t)
-	usage, _ := exec.Command(binary, "-h").CombinedOutput()
-	flags := make(map[string]string)
-	described := regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`)
-	for _, found := range described.FindAllStringSubmatch(string(usage), -1) {
-		flags[found[1]] = found[2]
-	}
-	return flags
 }

@@ -7,15 +7,18 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 )
 
 // Commands of the repository, each a function that returns the name of its binary.
 var (
 	Storefrontd = binaryOf("shopdb/cmd/storefrontd")
+	Exactlyonce = binaryOf("cmd/exactlyonce")
 	Stock       = binaryOf("shopdb/examples/stock")
 	Storefront  = binaryOf("cmd/storefront")
 )
@@ -29,6 +32,22 @@ func binaryOf(command string) func() (string, error) {
 		}
 		return name, GoBuild(name, command)
 	})
+}
+
+// Flags returns the flags of a command and their defaults.
+func Flags(t testing.TB, command func() (string, error)) map[string]string {
+	t.Helper()
+	binary, err := command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, _ := exec.Command(binary, "-h").CombinedOutput()
+	flags := make(map[string]string)
+	described := regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`)
+	for _, found := range described.FindAllStringSubmatch(string(usage), -1) {
+		flags[found[1]] = found[2]
+	}
+	return flags
 }
 
 // GoBuild builds a command of the repository into a file.

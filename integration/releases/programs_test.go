@@ -1,0 +1,112 @@
+package releases
+
+import (
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"example.com/storefront"
+	"example.com/storefront/integration/internal/process"
+	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/metrics"
+	"example.com/storefront/sqlstore"
+)
+
+// listed is a promise of lines. Later commits have each of them, and may have more.
+func listed(name string, now func(t *testing.T) []string) promise {
+	file := name + ".json"
+	record := func(t *testing.T, _, release string) { write(t, release, file, toJSON(t, now(t))) }
+	check := func(t *testing.T, release string) (lines []string) {
+		if filepath.Base(release) == "1.0.0-rc.3" {
+			return nil // it has none
+		}
+		have := now(t)
+		for _, line := range fromJSON[[]string](t, release, file) {
+			if !slices.Contains(have, line) {
+				lines = append(lines, "no longer: "+line)
+			}
+		}
+		return lines
+	}
+	return promise{name, record, check}
+}
+
+var commands = map[string]func() (string, error){
+	"storefront": process.Storefront, "exactlyonce": process.Exactlyonce, "storefrontd": process.Storefrontd,
+}
+
+// runs are command lines of which the exit status is promised. SHOP is a shop, FORGETFUL is one that
+// remembers no order, and 192.0.2.1 is an address that no machine has (RFC 5737).
+var runs = []string{
+	"storefront -unknown",
+	"storefront unexpected",
+	"storefront -data missing.json",
+	"storefront -addr 192.0.2.1:8080",
+	"storefront -faults 1 -only none -- true",
+	"storefront -faults 1 -- true",
+	"exactlyonce",
+	"exactlyonce -url SHOP -orders 10",
+	"exactlyonce -url FORGETFUL -orders 10",
+	"exactlyonce -url http://127.0.0.1:1 -wait 0s",
+	"exactlyonce -url SHOP -orders 10 >/dev/full",
+	"storefrontd -unknown",
+	"storefrontd unexpected",
+	"storefrontd -data missing.json",
+	"storefrontd -db oracle://localhost/shop",
+	"storefrontd -must-exist",
+	"storefrontd -addr 192.0.2.1:8080",
+}
+
+// programs returns the flags of each program with their defaults, and exit statuses.
+func programs(t *testing.T) (lines []string) {
+	for name, command := range commands {
+		for flag, value := range process.Flags(t, command) {
+			lines = append(lines, fmt.Sprintf("%s -%s, default %q", name, flag, value))
+		}
+	}
+	shop := httptest.NewServer(storefront.New(new(storefront.MemStore)))
+	defer shop.Close()
+	forgetful := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		storefront.New(new(storefront.MemStore)).ServeHTTP(w, r)
+	}))
+	defer forgetful.Close()
+	for _, line := range runs {
+		command, full := strings.CutSuffix(line, " >/dev/full")
+		args := strings.Fields(strings.NewReplacer("SHOP", shop.URL, "FORGETFUL", forgetful.URL).Replace(command))
+		cmd := exec.CommandContext(t.Context(), must.Get(commands[args[0]]())(t), args[1:]...)
+		cmd.Dir = t.TempDir()
+		if full {
+			cmd.Stdout = must.Get(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
+		}
+		cmd.Run()
+		lines = append(lines, fmt.Sprintf("%s: exit status %d", line, cmd.ProcessState.ExitCode()))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// metricNames returns the metrics of a shop with their types and labels.
+func metricNames(t *testing.T) (lines []string) {
+	registry := prometheus.NewRegistry()
+	db := sql.OpenDB(nil)
+	defer db.Close()
+	m := must.Get(metrics.New(registry, &metrics.Options{DB: db, Store: sqlstore.New(db, nil)}))(t)
+	get(m.Wrap(storefront.New(new(storefront.MemStore))), "/v1/users")
+	for _, family := range must.Get(registry.Gather())(t) {
+		line := family.GetName() + ", " + strings.ToLower(family.GetType().String())
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			line += " " + label.GetName()
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
