@@ -99,6 +99,7 @@ func TestBadMySQLURL(t *testing.T) {
 		{"mysql://shop:sec/ret?@db1/shop", "%3F"},
 		{"mysql://shop:a@b/c?d@db1/shop", "%3F"},
 		{"mysql://shop:sec#ret@db1/shop", "%23"},
+		{"mysql://shop:secret@db1/shop#a", "%23"},
 		{"mysql://shop:sec@ret@db1/shop", "%40"},
 		{"mysql://shop:sec@ret/@db1/shop", "%40"},
 		{"mysql://shop:sec%ret@db1/shop", "%25"},

@@ -58,38 +58,6 @@ func TestFileWithSeveralNamesIsNotOpened(t *testing.T) {
 	must.OK(t, must.Get(Open(name, nil))(t).Close())
 }
 
-// No order is acknowledged while one of the files has another name, not even one whose commit is under way.
-// When that is gone, orders go on.
-func TestFileThatGetsAnotherName(t *testing.T) {
-	for _, suffix := range suffixes {
-		t.Run("shop.db"+suffix, func(t *testing.T) {
-			name := filepath.Join(t.TempDir(), "shop.db")
-			other := filepath.Join(t.TempDir(), "link")
-			makeShop(t, name, func(db *shopdb.DB, store *sqlstore.Store) {
-				tx, err := db.BeginTx(t.Context(), nil)
-				if err == nil {
-					_, err = tx.ExecContext(t.Context(), `UPDATE storefront_orders SET qty = 2`)
-				}
-				must.OK(t, errors.Join(err, os.Link(name+suffix, other)))
-				if err := tx.Commit(); !errors.Is(err, storefront.ErrUnavailable) {
-					t.Errorf("the commit under way: %v", err)
-				}
-				err = createOrder(t.Context(), store, "l")
-				if !errors.Is(err, storefront.ErrUnavailable) || !strings.Contains(err.Error(), "2 names") {
-					t.Errorf("an order: %v, want ErrUnavailable for two names", err)
-				}
-				must.OK(t, os.Remove(other))
-				for err != nil { // until that is seen
-					if err = createOrder(t.Context(), store, "l"); err != nil && !errors.Is(err, storefront.ErrUnavailable) {
-						t.Fatal(err)
-					}
-					runtime.Gosched()
-				}
-			})
-		})
-	}
-}
-
 // A file that is open has its WAL where it was opened. Who finds the file elsewhere does not use it.
 func TestFileThatIsOpenUnderAnotherName(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "shop.db")

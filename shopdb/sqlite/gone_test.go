@@ -45,8 +45,9 @@ func createOrder(ctx context.Context, store *sqlstore.Store, id string) error {
 	return err
 }
 
-// Where a file of a running shop is gone, no order is acknowledged, not even one whose commit is under way.
-// Check fails, the log says so once, and no file is made in its place. When the file is back, orders go on.
+// Where a file of a running shop is gone, or has another name, no order is acknowledged, not even one whose
+// commit is under way. Check fails, the log says so once, and no file is made in its place. When the file is
+// back, orders go on.
 func TestFileThatIsGone(t *testing.T) {
 	move := func(from, to string) func(dir string) error {
 		return func(dir string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
@@ -67,6 +68,9 @@ func TestFileThatIsGone(t *testing.T) {
 	}
 	link := func(name, to string) func(dir string) error {
 		return func(dir string) error { return os.Symlink(filepath.Join(dir, to), filepath.Join(dir, name)) }
+	}
+	hardLink := func(name string) func(dir string) error {
+		return func(dir string) error { return os.Link(filepath.Join(dir, name), filepath.Join(dir, "link")) }
 	}
 	backup := func(dir string) error {
 		b, err := os.ReadFile(filepath.Join(dir, "backup.db"))
@@ -92,6 +96,9 @@ func TestFileThatIsGone(t *testing.T) {
 		{"the WAL is replaced", both(remove("shop/shop.db-wal"), put("shop/shop.db-wal")), nil},
 		{"the shared memory is removed", remove("shop/shop.db-shm"), nil},
 		{"the shared memory is replaced", both(remove("shop/shop.db-shm"), put("shop/shop.db-shm")), nil},
+		{"the file gets another name", hardLink("shop/shop.db"), remove("link")},
+		{"the WAL gets another name", hardLink("shop/shop.db-wal"), remove("link")},
+		{"the shared memory gets another name", hardLink("shop/shop.db-shm"), remove("link")},
 		{"the folder is moved", move("shop", "elsewhere"), move("elsewhere", "shop")},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -117,8 +124,12 @@ func TestFileThatIsGone(t *testing.T) {
 			if err := tx.Commit(); !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the commit under way: %v", err)
 			}
+			says := "SIGTERM"
+			if strings.HasSuffix(row.name, "another name") {
+				says = "2 names"
+			}
 			if err := createOrder(ctx, store, "after"); !errors.Is(err, storefront.ErrUnavailable) ||
-				!strings.Contains(err.Error(), "SIGTERM") {
+				!strings.Contains(err.Error(), says) {
 				t.Errorf("an order: %v, want an error that says what to do", err)
 			}
 			if err := store.Check(ctx); !errors.Is(err, storefront.ErrUnavailable) {

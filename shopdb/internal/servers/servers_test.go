@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"net"
@@ -209,35 +208,6 @@ func TestConnectionsToTheOldServerAreDropped(t *testing.T) {
 	c.Conn.Close()
 	if c.IsValid() {
 		t.Error("the connection is valid although the driver says that it is not")
-	}
-}
-
-func TestPoolLeavesTheOldServerAsAWhole(t *testing.T) {
-	s, all := fakes(2)
-	db := sql.OpenDB(s)
-	defer db.Close()
-	db.SetMaxIdleConns(3)
-	// take returns the servers of n connections that are used at the same time.
-	take := func(n int) (names string) {
-		for range n {
-			c := must.Get(db.Conn(t.Context()))(t)
-			defer c.Close()
-			c.Raw(func(c any) error {
-				names += c.(*serverConn).Conn.(*fakeConn).server
-				return nil
-			})
-		}
-		return names
-	}
-	if names := take(3); names != "aaa" {
-		t.Fatalf("the connections are to %s, want aaa", names)
-	}
-	all[0].set(reads)
-	if names := take(4); names != "aaab" {
-		t.Fatalf("the connections are to %s, want aaab", names)
-	}
-	if names := take(4); names != "bbbb" {
-		t.Errorf("the connections are to %s, want bbbb", names)
 	}
 }
 
