@@ -166,6 +166,13 @@ func TestNothingIsSentThatCannotBeKept(t *testing.T) {
 	if err := journal.Put(t.Context(), client.NewDraft("teapot", 2)); err == nil {
 		t.Error("Put returned nil")
 	}
+	// A draft that no journal has can be sent without one.
+	c := shopOf(t, shop, client.Options{Account: strings.Repeat("too long", 2<<20)})
+	draft := client.NewDraft("teapot", 2)
+	if err := open(t, t.TempDir(), c).Put(t.Context(), draft); err == nil {
+		t.Error("Put returned nil")
+	}
+	must.Get(c.Order(t.Context(), draft))(t)
 }
 
 func TestPutWaitsForResume(t *testing.T) {

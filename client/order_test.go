@@ -289,7 +289,7 @@ func TestNewChecks(t *testing.T) {
 		}
 	}
 	for _, opts := range []client.Options{{Patience: time.Minute}, {Patience: 21 * time.Hour}, {Patience: -1},
-		{PageSize: -1}, {Products: -1}} {
+		{PageSize: -1}, {Products: -1}, {Account: "\xff"}} {
 		if _, err := client.New("http://shop.example", &opts); err == nil {
 			t.Errorf("New took %+v", opts)
 		}
