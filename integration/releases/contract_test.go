@@ -145,7 +145,8 @@ func sourceOf(t *testing.T, version string) string {
 // journals. A release has their sums, as sha256sum prints them.
 var recorded = map[string][]string{
 	"contract.sha256": {root + "/testdata/contract"},
-	"formats.sha256":  {root + "/client/testdata/formats", root + "/integration/clients/testdata/formats"},
+	"formats.sha256": {root + "/client/testdata/formats", root + "/integration/clients/testdata/formats",
+		root + "/integration/browser/testdata/formats"},
 }
 
 func recordFiles(sums string) func(t *testing.T, _, release string) {
