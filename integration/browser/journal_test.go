@@ -30,7 +30,8 @@ func TestJournalOfAPage(t *testing.T) {
 	service := storefront.New(&store)
 	arrived := make(chan string, 100) // keys
 	var requests, sending atomic.Int32
-	p := openWith(t, `globalThis.opened = new Shop(location.origin).journal("orders");`, func(w http.ResponseWriter, r *http.Request) {
+	const opening = `globalThis.opened = new Shop(location.origin).journal("orders");`
+	p := openWith(t, opening, func(w http.ResponseWriter, r *http.Request) {
 		if sending.Add(1) > 1 {
 			t.Error("two pages send a draft at the same time")
 		}
@@ -176,7 +177,8 @@ func TestRecordedJournalOfAPage(t *testing.T) {
 	slices.Sort(texts)
 	p.want("the texts of another version", got, texts)
 	times := regexp.MustCompile(`(\\"(?:made|begun)\\"):[0-9.]+`)
-	p.want("the drafts", drafts(times.ReplaceAllString(recorded, fmt.Sprint("$1:", time.Now().Unix()))), []string{"basket 17"})
+	present := times.ReplaceAllString(recorded, fmt.Sprint("$1:", time.Now().Unix()))
+	p.want("the drafts", drafts(present), []string{"basket 17"})
 	p.want("an order that is there", order("done"), "ord_7QENBZL6CRJS5EO3WE754CT5PY")
 	p.want("requests", requests.Load(), int32(0))
 	id, again := order("basket 17"), order("refused")

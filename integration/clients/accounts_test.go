@@ -104,8 +104,8 @@ func TestNamesAreApart(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
 		shop, dir := newFolderShop(t), t.TempDir()
 		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
-		names := []string{strings.Repeat("Ä", 200), strings.Repeat("Ä", 199) + "B", "a", "A", "it's (1)!*", ".", "..", "a/b", "a b", "a%20b",
-			"e\u0301", "\u00e9"}
+		names := []string{strings.Repeat("Ä", 200), strings.Repeat("Ä", 199) + "B", "a", "A", "it's (1)!*",
+			".", "..", "a/b", "a b", "a%20b", "e\u0301", "\u00e9"}
 		for _, name := range names {
 			order(t, r, name)
 		}
@@ -184,8 +184,8 @@ func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
 		shop, dir := newFolderShop(t), t.TempDir()
 		runProgram(t, l, shop.URL, dir, map[string]string{
 			"bash": `
-				for url in localhost:8080 ftp://shop.example http:// http://ann:secret@shop.example http://shop.example/?a http://shop.example/#a \
-					$'http://shop.example/\n'; do
+				for url in localhost:8080 ftp://shop.example http:// http://ann:secret@shop.example \
+					http://shop.example/?a http://shop.example/#a $'http://shop.example/\n'; do
 					STOREFRONT_URL=$url bash storefront.sh order x teapot 2
 					(($? == 2)) || echo "taken: $url"
 				done
@@ -199,16 +199,19 @@ func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
 				import { Draft, Shop } from "./storefront.mjs";
 				const { JOURNAL, STOREFRONT_URL } = process.env;
 				const kept = JSON.parse(JSON.stringify(new Draft("teapot", 2))), ahead = Date.now() / 1000 + 7200;
-				const of = async (account) => (await new Shop(STOREFRONT_URL, { account, patience: 0 }).journal(JOURNAL)).order("x", "teapot", 2);
+				const of = async (account) => {
+					const journal = await new Shop(STOREFRONT_URL, { account, patience: 0 }).journal(JOURNAL);
+					return journal.order("x", "teapot", 2);
+				};
 				const read = (members) => () => Draft.from({ ...kept, ...members });
 				const send = (members) => () => new Shop(STOREFRONT_URL).order(Draft.from({ ...kept, ...members }));
 				for (const take of [
-					...["localhost:8080", "ftp://shop.example", "http://", "http://ann:secret@shop.example", "http://:secret@shop.example",
-						"http://shop.example/?a", "http://shop.example/#a", ""].map((url) => () => new Shop(url)),
+					...["localhost:8080", "ftp://shop.example", "http://", "http://ann:secret@shop.example",
+						"http://:secret@shop.example", "http://shop.example/?a", "http://shop.example/#a", ""].map((url) => () => new Shop(url)),
 					...["a\nb", "\ud800", null, 7, () => null, async () => undefined].map((account) => () => of(account)),
-					read({ version: 2 }), read({ version: undefined }), read({ version: "1" }), read({ fields: 1 }), read({ made: "1" }),
-					read({ begun: null }), read({ body: "{}" }), read({ body: '{"item":"a","qty":2.5}' }), read({ body: "2" }), read({ key: 7 }),
-					read({ key: "" }), () => Draft.from(null), () => new Draft("a", 2.5), () => new Draft("a", "2"), () => new Draft(7, 2),
+					...[{ version: 2 }, { version: undefined }, { version: "1" }, { fields: 1 }, { made: "1" }, { begun: null },
+						{ body: "{}" }, { body: '{"item":"a","qty":2.5}' }, { body: "2" }, { key: 7 }, { key: "" }].map(read),
+					() => Draft.from(null), () => new Draft("a", 2.5), () => new Draft("a", "2"), () => new Draft(7, 2),
 					send({ made: ahead }), send({ made: ahead, begun: 1 }), send({ begun: ahead }), send({ made: 1, begun: 1 }),
 				]) await Promise.resolve().then(take).then((got) => console.log("taken: " + take, got), () => {});`,
 			"python": `
@@ -217,19 +220,21 @@ kept = json.loads(storefront.Draft("teapot", 2).to_json())
 ahead = time.time() + 7200
 url = os.environ["STOREFRONT_URL"]
 def of(account):
-    return lambda: storefront.Shop(url, account=account, patience=0).journal(os.environ["JOURNAL"]).order("x", "teapot", 2)
+    shop = storefront.Shop(url, account=account, patience=0)
+    return lambda: shop.journal(os.environ["JOURNAL"]).order("x", "teapot", 2)
 def read(**members):
     return lambda: storefront.Draft.from_json(json.dumps({**kept, **members}))
 def send(**members):
     return lambda: storefront.Shop(url).order(read(**members)())
 without = {name: value for name, value in kept.items() if name != "version"}
 for i, take in enumerate([
-    *[lambda url=url: storefront.Shop(url) for url in ("localhost:8080", "ftp://shop.example", "http://", "http://ann:secret@shop.example",
-      "http://shop.example/?a", "http://shop.example/#a", "http://shop.example/\n", "")],
+    *[lambda url=url: storefront.Shop(url) for url in ("localhost:8080", "ftp://shop.example", "http://",
+      "http://ann:secret@shop.example", "http://shop.example/?a", "http://shop.example/#a", "http://shop.example/\n", "")],
     *[of(account) for account in ("a\nb", "\ud800", None, 7, lambda: None)],
-    lambda: storefront.Draft.from_json(json.dumps(without)), read(version=2), read(version=True), read(version="1"), read(fields=1),
-    read(made="1"), read(made=True), read(made=float("nan")), read(made=10**400), read(begun=None), read(body="{}"), read(key=""),
-    read(body='{"item":"a","qty":2.5}'), read(body='{"item":"a","qty":true}'), read(body="2"), read(key=7), read(key="a\n"),
+    lambda: storefront.Draft.from_json(json.dumps(without)), read(version=2), read(version=True), read(version="1"),
+    read(fields=1), read(made="1"), read(made=True), read(made=float("nan")), read(made=10**400), read(begun=None),
+    read(body="{}"), read(body='{"item":"a","qty":2.5}'), read(body='{"item":"a","qty":true}'), read(body="2"),
+    read(key=7), read(key=""), read(key="a\n"),
     lambda: storefront.Draft.from_json("null"), lambda: storefront.Draft("a", 2.5), lambda: storefront.Draft("a", "2"),
     lambda: storefront.Draft(7, 2), send(made=ahead), send(made=ahead, begun=1), send(begun=ahead), send(made=1, begun=1),
 ]):

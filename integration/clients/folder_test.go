@@ -106,10 +106,12 @@ func TestJournalLeavesOutWhatIsNoEntry(t *testing.T) {
 			"candidate": {"version": nil, "shop": nil, "account": nil, "begun": nil}, "later": {"version": 2},
 			"version": {"version": "1"}, "unknown": {"state": "sent"}, "key": {"key": "é"}, "line": {"key": "a\n"},
 			"no body": {"body": nil}, "cut body": {"body": `{"item":"cut body"`}, "list body": {"body": "[2]"},
-			"no item": {"body": `{"qty":2}`}, "no qty": {"body": `{"item":"no qty"}`}, "fraction": {"body": `{"item":"a","qty":2.5}`},
-			"text qty": {"body": `{"item":"text qty","qty":"2"}`}, "huge qty": {"body": `{"item":"huge qty","qty":9007199254740992}`},
-			"no made": {"made": nil}, "text made": {"made": "1"}, "text begun": {"begun": "1"}, "number": {"name": 7},
-			"no shop": {"shop": nil}, "account": {"account": true}, "answer": {"order": map[string]any{"id": "ord_1", "item": "x", "qty": 2}},
+			"no item": {"body": `{"qty":2}`}, "no qty": {"body": `{"item":"no qty"}`},
+			"fraction": {"body": `{"item":"a","qty":2.5}`}, "text qty": {"body": `{"item":"text qty","qty":"2"}`},
+			"huge qty": {"body": `{"item":"huge qty","qty":9007199254740992}`},
+			"no made":  {"made": nil}, "text made": {"made": "1"}, "text begun": {"begun": "1"}, "number": {"name": 7},
+			"no shop": {"shop": nil}, "account": {"account": true},
+			"answer":      {"order": map[string]any{"id": "ord_1", "item": "x", "qty": 2}},
 			"half answer": {"order": "ord_1"},
 		} {
 			if _, ok := members["name"]; !ok {
