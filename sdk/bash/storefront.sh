@@ -139,17 +139,22 @@ _storefront_entry() {
 }
 
 _storefront_pending() {
-	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file line
+	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file line name
+	# Where two files have a name, one is a copy. To look at the hash of each would take long.
 	[[ ! -d $dir ]] || ls -Atr --quoting-style=escape -- "$dir" | while IFS= read -r file; do
 		[[ $file != *.json ]] || _storefront_entry "$dir/$file"
-	done | jq -Rr --arg shop "$shop" --arg account "$account" "$entry"' .[:index("\t")] as $file | entry |
-		if . == null then $file elif .order or .refused or .shop != $shop or .account != $account then empty
-		else $file + "\t" + .name end' | while IFS= read -r line; do
-		_storefront_file "${line#*$'\t'}"
-		if [[ $line == *$'\t'* && $file == "$dir/${line%%$'\t'*}" ]]; then
-			printf '%s\n' "${line#*$'\t'}"
+	done | jq -Rnr --arg shop "$shop" --arg account "$account" "$entry"' [inputs | .[:index("\t")] as $file | entry |
+			select(. == null or .shop == $shop and .account == $account) |
+			{file: $file, name: .name, open: (.order or .refused | not)}] |
+		(map(.name | strings) | group_by(.) | map({key: .[0], value: length}) | from_entries) as $count | .[] |
+		select(.open) | if .name == null then .file
+		else .file + "\t" + (if $count[.name] == 1 then "=" else "\t" end) + .name end' | while IFS= read -r line; do
+		name=${line#"${line%%$'\t'*}"} line=${line%%$'\t'*}
+		[[ $name != $'\t\t'* ]] || _storefront_file "${name:2}"
+		if [[ $name == $'\t='* || $name == $'\t\t'* && $file == "$dir/$line" ]]; then
+			printf '%s\n' "${name:2}"
 		else
-			printf 'the journal leaves out %s, which is no entry, or of another version\n' "${line%%$'\t'*}" >&2
+			printf 'the journal leaves out %s, which is no entry, or of another version\n' "$line" >&2
 		fi
 	done
 }
