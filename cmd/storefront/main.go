@@ -35,7 +35,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
@@ -79,7 +78,7 @@ func main() {
 	}
 	page := &trypage.Options{Product: product(store)}
 	if *data == "" {
-		page.Change = changeSample(store)
+		page.Sample = store
 	}
 	ctx, stop := graceful.NotifyContext(context.Background())
 	defer stop()
@@ -99,39 +98,6 @@ func main() {
 func fail(status int, err error) {
 	fmt.Fprintln(os.Stderr, "storefront:", err)
 	os.Exit(status)
-}
-
-// changeSample returns what lets the explorer change the lists.
-func changeSample(store *storefront.MemStore) func(ctx context.Context, change trypage.Change) error {
-	return func(_ context.Context, change trypage.Change) error {
-		var items *storefront.Collection
-		switch change.List {
-		case "users":
-			items = &store.Users
-		case "products":
-			items = &store.Products
-		case "widgets":
-			items = &store.Widgets
-		default:
-			return trypage.ErrUnknownList
-		}
-		if change.Deleted {
-			items.Delete(change.ID)
-			return nil
-		}
-		fields := make(map[string]any)
-		if old, ok := items.Get(change.ID); !ok {
-			fields["name"] = change.ID
-		} else if err := json.Unmarshal([]byte(old.String()), &fields); err != nil { // members stay
-			return err
-		}
-		fields["changed_at"] = time.Now().UTC() // so that it has another entity tag
-		item, err := storefront.NewResource(change.ID, fields)
-		if err == nil {
-			items.Put(item)
-		}
-		return err
-	}
 }
 
 // atOwnNames refuses changes under a name that the program does not listen on: a page of

@@ -70,8 +70,8 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 type shop struct {
 	*httptest.Server
 	store *storefront.MemStore
-	// change is what the explorer may change the lists with.
-	change func(ctx context.Context, change trypage.Change) error
+	// sample is what the explorer may change: store or nil.
+	sample *storefront.MemStore
 	// path is the explorer's, base what it is told of the service, and prefix where that is.
 	path, base, prefix string
 
@@ -105,20 +105,11 @@ func newShop(t *testing.T) *shop {
 	}
 	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{
 		"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
-	s.change = func(_ context.Context, change trypage.Change) error {
-		items := map[string]*storefront.Collection{
-			"users": &s.store.Users, "products": &s.store.Products, "widgets": &s.store.Widgets}[change.List]
-		if change.Deleted {
-			items.Delete(change.ID)
-		} else {
-			items.Put(storefront.MustResource(change.ID, nil))
-		}
-		return nil
-	}
+	s.sample = s.store
 	service := storefront.NewWithOptions(s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.path {
-			page := trypage.Handler(s.base, &trypage.Options{Change: s.change})
+			page := trypage.Handler(s.base, &trypage.Options{Sample: s.sample})
 			page.ServeHTTP(w, r)
 			return
 		}

@@ -117,7 +117,7 @@ func TestPagesLeadToTheEndThoughItemsComeAndGo(t *testing.T) {
 
 func TestNothingCanBeChangedUnlessTheHostLetsOne(t *testing.T) {
 	s := newShop(t)
-	s.change = nil
+	s.sample = nil
 	p := open(t, s, desktop)
 	for tab, buttons := range map[string]string{"pages": "#change", "caching": "#change-product"} {
 		p.tab(tab)

@@ -2,14 +2,11 @@
 package trypage
 
 import (
-	"context"
 	_ "embed"
-	"errors"
+	"encoding/json"
 	"html"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,35 +28,14 @@ type Options struct {
 	// Product is the ID of the product that the page begins with. Empty: that of the
 	// samples, "teapot".
 	Product string
-	// Change, if it is not nil, puts an item into a list, in place of one with the same
-	// ID, or deletes it if it is there. With it, the page has buttons that change a list
-	// in the middle of a walk from page to page, and a product between two reads; so an
-	// item that is put should keep the members that it has and get something new, such as
-	// the time. It is for samples: whoever can open the page can change the lists. It is
-	// called from many goroutines at the same time.
-	//
-	// For a list that it does not know, it changes nothing and returns [ErrUnknownList],
-	// which is answered with 400. Any other error is logged to [slog.Default] and answered
-	// with 500.
-	Change func(ctx context.Context, change Change) error
+	// Sample, if it is not nil, is the store of the service, a sample: the page has buttons that change a
+	// list in the middle of a walk from page to page, and a product between two reads. Whoever can open
+	// the page can change the sample.
+	Sample *storefront.MemStore
 }
-
-// A Change is what a button of the page asks for.
-type Change struct {
-	// List is "users", "products" or "widgets".
-	List string
-	// ID is the ID of the item. It follows the rules of [storefront.NewResource].
-	ID string
-	// Deleted says that the item is to be deleted; otherwise it is to be put.
-	Deleted bool
-}
-
-// ErrUnknownList is what [Options].Change returns, perhaps wrapped, for a list that it
-// does not know.
-var ErrUnknownList = errors.New("explorer: unknown list")
 
 // Handler returns the page of a service at a base, as explorer.Handler does; nil options stand for none.
-// With Change, it also answers POST, which browsers can send only from pages of the same origin, see
+// With Sample, it also answers POST, which browsers can send only from pages of the same origin, see
 // [http.CrossOriginProtection]: over plain HTTP, a proxy in front must pass the Host on.
 func Handler(base string, opts *Options) http.Handler {
 	if u, err := url.Parse(base); err != nil || u.Path != base && u.EscapedPath() != base ||
@@ -72,8 +48,8 @@ func Handler(base string, opts *Options) http.Handler {
 		opts = new(Options)
 	}
 	changes := ""
-	if opts.Change != nil {
-		e.change = opts.Change
+	if opts.Sample != nil {
+		e.sample = opts.Sample
 		e.allow += ", POST"
 		changes = "yes"
 	}
@@ -96,14 +72,14 @@ type handler struct {
 	tag    string
 	policy string
 	allow  string
-	change func(ctx context.Context, change Change) error // nil: none
+	sample *storefront.MemStore // nil: none
 }
 
 func (e *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		e.servePage(w, r)
-	case r.Method == http.MethodPost && e.change != nil:
+	case r.Method == http.MethodPost && e.sample != nil:
 		e.serveChange(w, r)
 	default:
 		w.Header().Set("Allow", e.allow)
@@ -133,25 +109,29 @@ func (e *handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "The body is not a form of at most 16 KiB.")
 		return
 	}
-	op := r.PostFormValue("op")
-	change := Change{List: r.PostFormValue("list"), ID: r.PostFormValue("id"), Deleted: op == "delete"}
-	if !slices.Contains([]string{"users", "products", "widgets"}, change.List) ||
-		op != "put" && op != "delete" {
+	items := map[string]*storefront.Collection{"users": &e.sample.Users, "products": &e.sample.Products,
+		"widgets": &e.sample.Widgets}[r.PostFormValue("list")]
+	id, op := r.PostFormValue("id"), r.PostFormValue("op")
+	if items == nil || op != "put" && op != "delete" {
 		refuse(http.StatusBadRequest, "The list is users, products or widgets, and op is put or delete.")
 		return
 	}
-	if _, err := storefront.NewResource(change.ID, nil); err != nil {
+	fields := map[string]any{"name": id}
+	if old, ok := items.Get(id); ok { // whose members stay
+		clear(fields)
+		json.Unmarshal([]byte(old.String()), &fields)
+	}
+	fields["changed_at"] = time.Now().UTC() // so that it has another entity tag
+	item, err := storefront.NewResource(id, fields)
+	switch {
+	case err != nil:
 		refuse(http.StatusUnprocessableEntity,
 			"An ID has 1 to 255 bytes of UTF-8 without control characters.")
 		return
-	}
-	switch err := e.change(r.Context(), change); {
-	case errors.Is(err, ErrUnknownList):
-		refuse(http.StatusBadRequest, "This program does not change "+change.List+".")
-	case err != nil:
-		slog.ErrorContext(r.Context(), "explorer: the change failed", slog.Any("error", err))
-		refuse(http.StatusInternalServerError, "The change failed.")
+	case op == "delete":
+		items.Delete(id)
 	default:
-		w.WriteHeader(http.StatusNoContent)
+		items.Put(item)
 	}
+	w.WriteHeader(http.StatusNoContent)
 }

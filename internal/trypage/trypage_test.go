@@ -1,19 +1,17 @@
 package trypage_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
+	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/internal/trypage"
 )
 
@@ -184,37 +182,30 @@ func TestBaseThatIsNotAPathPanics(t *testing.T) {
 	}
 }
 
-// changes returns a page with changes that fail with err, which it records.
-func changes(err error) (page http.Handler, all *[]trypage.Change) {
-	all = new([]trypage.Change)
-	return trypage.Handler("", &trypage.Options{
-		Change: func(_ context.Context, change trypage.Change) error {
-			*all = append(*all, change)
-			return err
-		},
-	}), all
-}
-
-func TestChangeIsCalled(t *testing.T) {
-	page, got := changes(nil)
-	for _, form := range []string{
-		"list=users&id=bob&op=put", "list=products&id=teapot&op=put", "list=widgets&id=a%2Fb&op=delete",
-	} {
-		if w := send(page, "POST", "/", form); w.Code != 204 {
-			t.Errorf("%s: the answer is %d", form, w.Code)
+func TestSampleIsChanged(t *testing.T) {
+	store := new(storefront.MemStore)
+	page := trypage.Handler("", &trypage.Options{Sample: store})
+	for list, items := range map[string]*storefront.Collection{"users": &store.Users, "products": &store.Products,
+		"widgets": &store.Widgets} {
+		items.Put(storefront.MustResource("b/ü", map[string]int{"price": 7}))
+		for form, want := range map[string]string{
+			"id=bob&op=put":           `{"id":"bob","changed_at":"[^"]*","name":"bob"}`,
+			"id=b%2F%C3%BC&op=put":    `{"id":"b/ü","changed_at":"[^"]*","price":7}`,
+			"id=b%2F%C3%BC&op=delete": `^$`,
+		} {
+			w := send(page, "POST", "/", form+"&list="+list)
+			id := must.Get(url.ParseQuery(form))(t).Get("id")
+			if got, _ := items.Get(id); w.Code != 204 || !regexp.MustCompile(want).MatchString(got.String()) {
+				t.Errorf("%s of %s: the answer is %d, and the item is %s, want %s", form, list, w.Code, got, want)
+			}
+			items.Put(storefront.MustResource("b/ü", map[string]int{"price": 7}))
 		}
-	}
-	want := []trypage.Change{
-		{List: "users", ID: "bob"}, {List: "products", ID: "teapot"},
-		{List: "widgets", ID: "a/b", Deleted: true},
-	}
-	if !slices.Equal(*got, want) {
-		t.Errorf("the changes are %+v, want %+v", *got, want)
 	}
 }
 
 func TestWrongChangeIsRefused(t *testing.T) {
-	page, got := changes(nil)
+	store := new(storefront.MemStore)
+	page := trypage.Handler("", &trypage.Options{Sample: store})
 	for form, want := range map[string]int{
 		"":                         400,
 		"list=orders&id=a&op=put":  400,
@@ -231,31 +222,7 @@ func TestWrongChangeIsRefused(t *testing.T) {
 	for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "http://evil"} {
 		wantProblem(t, value, send(page, "POST", "/", "list=users&id=bob&op=put", name, value), 403)
 	}
-	if len(*got) > 0 {
-		t.Errorf("it was asked to change %+v", *got)
-	}
-}
-
-// A function that a program has written for the lists of today is asked for those of a later version,
-// and that is nobody's failure. Any other error is logged, and not told.
-func TestFailedChange(t *testing.T) {
-	secret := errors.New("secret")
-	for err, want := range map[error]int{
-		trypage.ErrUnknownList: 400, fmt.Errorf("%w: %w", secret, trypage.ErrUnknownList): 400, secret: 500,
-	} {
-		var log strings.Builder
-		before := slog.Default()
-		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-		page, _ := changes(err)
-		w := send(page, "POST", "/", "list=products&id=teapot&op=put")
-		slog.SetDefault(before)
-		wantProblem(t, err.Error(), w, want)
-		if strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("%v: it is told: %s", err, w.Body)
-		}
-		says := strings.Contains(log.String(), "secret")
-		if isLogged := log.Len() > 0; isLogged != (want == 500) || says != isLogged {
-			t.Errorf("%v: the log has %s", err, &log)
-		}
+	for user := range store.Users.All() {
+		t.Errorf("there is %v", user)
 	}
 }
