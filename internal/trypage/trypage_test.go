@@ -46,16 +46,6 @@ func TestPageIsUnder60KiB(t *testing.T) {
 	}
 }
 
-func TestLinesOfThePageCanBeRead(t *testing.T) {
-	for _, text := range []string{*trypage.Page, *trypage.Style, *trypage.Script} {
-		for line := range strings.Lines(text) {
-			if n := len([]rune(strings.TrimRight(line, "\r\n"))); n >= 120 {
-				t.Errorf("%d characters: %s", n, line)
-			}
-		}
-	}
-}
-
 // Only the script makes the buttons do something, so only the script enables them.
 func TestWithoutScriptNoButtonCanBePressed(t *testing.T) {
 	html, _, _ := strings.Cut(pageFor(""), "<script")
