@@ -288,7 +288,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 		}
 	})
 	withPassword := strings.ReplaceAll(s.url, "http://", "http://user:secret@")
-	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8", "-header", "X-Key: secret")
+	stdout, _ := runCommand(t, 0, "-url", withPassword, "-orders", "100", "-clients", "8",
+		"-header", "X-Key: secret")
 	expectFigure(t, stdout, "headers", "X-Key")
 	if strings.Contains(stdout, "secret") {
 		t.Error("a secret is shown")

@@ -30,7 +30,6 @@ type summary struct {
 type figure struct {
 	Name, Value string
 	Note        string // what it has to do with
-	Bad         bool
 }
 
 // A latency is a percentile of latencies.
@@ -51,12 +50,12 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		note = fmt.Sprintf("%d others were sent, but not acknowledged", n)
 	}
 	s.Promises = append(s.Promises,
-		figure{"acknowledged", fmt.Sprintf("%d of %d", r.Acknowledged, c.Orders), note, false})
+		figure{"acknowledged", fmt.Sprintf("%d of %d", r.Acknowledged, c.Orders), note})
 	var broken []string
 	unanswered := ""
 	for kind, n := range r.Broken {
 		kind := audit.Kind(kind)
-		s.Promises = append(s.Promises, figure{kind.String(), count(n), "", n > 0})
+		s.Promises = append(s.Promises, figure{kind.String(), count(n), ""})
 		switch text := fmt.Sprintf("%d %s", n, kind); {
 		case n == 0:
 		case kind == audit.Unanswered:
@@ -110,16 +109,15 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		}
 	}
 	s.Requests = []figure{
-		{"requests", count(requests), "while orders were created", false},
-		{"acknowledged", count(r.Outcomes[audit.Acknowledged]), fmt.Sprintf("%d as replays", r.Replays), false},
-		{"told to try again", count(r.Outcomes[audit.TryAgain]), strings.Join(statuses, ", "), false},
-		{"no answer", count(r.Outcomes[audit.NoAnswer]), failure, false},
-		{"unexpected answers", count(r.Outcomes[audit.Odd]), "", r.Outcomes[audit.Odd] > 0},
-		{"hung up early, on purpose", count(r.Outcomes[audit.HungUp]), "", false},
-		{"retries of orders", count(r.Retries), "", false},
-		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL",
-			r.Replayed < replays},
-		{"longest gap", showGap(r), gap, false},
+		{"requests", count(requests), "while orders were created"},
+		{"acknowledged", count(r.Outcomes[audit.Acknowledged]), fmt.Sprintf("%d as replays", r.Replays)},
+		{"told to try again", count(r.Outcomes[audit.TryAgain]), strings.Join(statuses, ", ")},
+		{"no answer", count(r.Outcomes[audit.NoAnswer]), failure},
+		{"unexpected answers", count(r.Outcomes[audit.Odd]), ""},
+		{"hung up early, on purpose", count(r.Outcomes[audit.HungUp]), ""},
+		{"retries of orders", count(r.Retries), ""},
+		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL"},
+		{"longest gap", showGap(r), gap},
 	}
 	for _, p := range []struct {
 		name  string
@@ -137,28 +135,21 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		item = "each order its own"
 	}
 	s.Parameters = []figure{
-		{"URLs", strings.Join(shownURLs(c), ", "), "", false},
-		{"orders", count(c.Orders), "", false},
-		{"clients", count(c.Clients), "", false},
-		{"seed", fmt.Sprint(c.Seed), "", false},
-		{"keys", c.Prefix + "…", "", false},
-		{"item", item, "", false},
+		{"URLs", strings.Join(shownURLs(c), ", "), ""},
+		{"orders", count(c.Orders), ""},
+		{"clients", count(c.Clients), ""},
+		{"seed", fmt.Sprint(c.Seed), ""},
+		{"keys", c.Prefix + "…", ""},
+		{"item", item, ""},
 		// without values, as some are secret
-		{"headers", strings.Join(slices.Sorted(maps.Keys(c.Header)), ", "), "", false},
-		{"timeout", c.Timeout.String(), "", false},
-		{"patience", c.Patience.String(), "", false},
-		{"creating", showDuration(r.Creating), "", false},
-		{"replaying", showDuration(r.Replaying), "", false},
+		{"headers", strings.Join(slices.Sorted(maps.Keys(c.Header)), ", "), ""},
+		{"timeout", c.Timeout.String(), ""},
+		{"patience", c.Patience.String(), ""},
+		{"creating", showDuration(r.Creating), ""},
+		{"replaying", showDuration(r.Replaying), ""},
 	}
-	s.Parameters = slices.DeleteFunc(s.Parameters, func(f figure) bool {
-		switch f.Name {
-		case "headers":
-			return len(c.Header) == 0
-		case "creating", "replaying":
-			return !s.Started()
-		}
-		return false
-	})
+	s.Parameters = slices.DeleteFunc(s.Parameters,
+		func(f figure) bool { return f.Name == "headers" && f.Value == "" })
 	return s
 }
 

@@ -175,8 +175,8 @@ func TestBaseThatIsNotAPathPanics(t *testing.T) {
 func TestSampleIsChanged(t *testing.T) {
 	store := new(storefront.MemStore)
 	page := trypage.Handler("", &trypage.Options{Sample: store})
-	for list, items := range map[string]*storefront.Collection{"users": &store.Users, "products": &store.Products,
-		"widgets": &store.Widgets} {
+	for list, items := range map[string]*storefront.Collection{
+		"users": &store.Users, "products": &store.Products, "widgets": &store.Widgets} {
 		items.Put(storefront.MustResource("b/ü", map[string]int{"price": 7}))
 		for form, want := range map[string]string{
 			"id=bob&op=put":           `{"id":"bob","changed_at":"[^"]*","name":"bob"}`,
