@@ -21,13 +21,11 @@ var record = flag.Bool("record", false,
 
 // The files are described in testdata/contract/README.md.
 func TestContract(t *testing.T) {
-	for _, file := range contractFiles(t) {
+	for _, file := range must.Get(exchanges.Files("testdata/contract"))(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			if *record {
 				synctest.Test(t, func(t *testing.T) {
-					if err := exchanges.Record(file, new(exchanges.MemStore)); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, exchanges.Record(file, new(exchanges.MemStore)))
 				})
 			}
 			synctest.Test(t, func(t *testing.T) {
@@ -44,7 +42,7 @@ func TestContractHasEveryProblemOfTheDocument(t *testing.T) {
 	problem := regexp.MustCompile(`"type": "(urn:problem-type:[^"]+)",\s+"title": "([^"]+)",\s+"status": (\d+)`)
 	name := strings.NewReplacer(" ", "", "-", "")
 	recorded := make(map[string]string)
-	for _, file := range contractFiles(t) {
+	for _, file := range must.Get(exchanges.Files("testdata/contract"))(t) {
 		for _, m := range problem.FindAllStringSubmatch(string(must.Get(os.ReadFile(file))(t)), -1) {
 			recorded[m[1]] = m[3] + " " + strings.ToLower(name.Replace(m[2]))
 		}
@@ -69,13 +67,4 @@ func TestContractHasEveryProblemOfTheDocument(t *testing.T) {
 	if diff := cmp.Diff(recorded, documented); diff != "" {
 		t.Errorf("problems that are recorded (-) and documented (+):\n%s", diff)
 	}
-}
-
-func contractFiles(t *testing.T) []string {
-	t.Helper()
-	files, err := exchanges.Files("testdata/contract")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }

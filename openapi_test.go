@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront/internal/ijson"
+	"example.com/storefront/internal/must"
 )
 
 // An apiDocument is a decoded OpenAPI document.
@@ -26,9 +27,7 @@ type apiDocument struct {
 func decodeAPI(t *testing.T, text string) apiDocument {
 	t.Helper()
 	var d apiDocument
-	if err := json.Unmarshal([]byte(text), &d.root); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &d.root))
 	return d
 }
 

@@ -22,6 +22,7 @@ import (
 	"unicode"
 
 	"example.com/storefront/internal/ijson"
+	"example.com/storefront/internal/must"
 )
 
 // newOrderRequest returns a request with all that an order needs. The length of a
@@ -209,9 +210,7 @@ func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
 			var text bytes.Buffer
 			enc := json.NewEncoder(&text)
 			enc.SetEscapeHTML(false)
-			if err := enc.Encode(v); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, enc.Encode(v))
 			return strings.TrimSuffix(text.String(), "\n")
 		}
 		want := encoded(struct {

@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront/internal/must"
 )
 
 // logged returns a handler and its log.
@@ -34,9 +36,7 @@ func (l *syncBuffer) incidents(t *testing.T) (lines []logLine) {
 	t.Helper()
 	for dec := json.NewDecoder(strings.NewReader(l.String())); dec.More(); {
 		var line logLine
-		if err := dec.Decode(&line); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, dec.Decode(&line))
 		lines = append(lines, line)
 	}
 	return lines

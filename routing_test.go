@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"example.com/storefront/internal/must"
 )
 
 func TestMethods(t *testing.T) {
@@ -72,10 +74,7 @@ func TestPathsThatAreNotThere(t *testing.T) {
 		"/http://example.com/v1/users", "/v1/{product_id}", "/{$}",
 	} {
 		t.Run(path, func(t *testing.T) {
-			u, err := url.ParseRequestURI(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := must.Get(url.ParseRequestURI(path))(t)
 			for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "DELETE", "CONNECT"} {
 				r := &http.Request{Method: method, URL: u, Host: "example.com", Header: http.Header{},
 					RequestURI: path}

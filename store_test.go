@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront/internal/must"
 )
 
 func TestNewResource(t *testing.T) {
@@ -132,9 +134,7 @@ func TestResourceIsImmutable(t *testing.T) {
 	given, text := []byte(want), []byte(want)
 	made := MustResource("a", json.RawMessage(given))
 	var read Resource
-	if err := read.UnmarshalJSON(text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, read.UnmarshalJSON(text))
 	rendered, err := made.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
@@ -145,9 +145,7 @@ func TestResourceIsImmutable(t *testing.T) {
 			t.Errorf("after %s it is %v, with the error %v", bad, read, err)
 		}
 	}
-	if err := read.UnmarshalJSON([]byte(`{"id":"b"}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, read.UnmarshalJSON([]byte(`{"id":"b"}`)))
 	for _, written := range [][]byte{given, text, append(rendered, "more"...), rendered} {
 		for i := range written { // all of which are the caller's
 			written[i] = '!'
@@ -228,10 +226,7 @@ func TestMemStoreRemembersAKeyForItsLifetime(t *testing.T) {
 			return nil
 		}}
 		create := func(key int, id string) string {
-			got, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: strconv.Itoa(key)}, Order{ID: id})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(m.CreateOrder(t.Context(), IdempotencyKey{Value: strconv.Itoa(key)}, Order{ID: id}))(t)
 			return got.ID
 		}
 		for i := range keys {
@@ -334,9 +329,7 @@ func TestLoad(t *testing.T) {
 		{`{"users":[{"id":"x"}],"widgets":[{"id":"x"}]}`, "old x", "old", "old x"},
 	} {
 		m := oldStore()
-		if err := m.Load(strings.NewReader(row.text)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Load(strings.NewReader(row.text)))
 		if idsOf(&m.Users) != row.users || idsOf(&m.Products) != row.products ||
 			idsOf(&m.Widgets) != row.widgets {
 			t.Errorf("after %s: %s, %s and %s", row.text, idsOf(&m.Users), idsOf(&m.Products),
@@ -344,9 +337,7 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	m := oldStore()
-	if err := m.Load(strings.NewReader(`{"products":[{"new":true,"id":"old"}]}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Load(strings.NewReader(`{"products":[{"new":true,"id":"old"}]}`)))
 	if got, _ := m.Products.Get("old"); got.String() != `{"id":"old","new":true}` {
 		t.Errorf("a resource of the same ID is replaced by %s", got)
 	}

@@ -54,6 +54,7 @@ import (
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/conformance/drive"
 	"example.com/storefront/internal/faults"
+	"example.com/storefront/internal/must"
 )
 
 var seed = flag.Uint64("clienttest.seed", 1, "what the faults of package clienttest leave to chance")
@@ -151,10 +152,7 @@ func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 // the test.
 func RunProgram(t *testing.T, command ...string) {
 	t.Helper()
-	newClient, err := drive.Program(context.Background(), command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	newClient := must.Get(drive.Program(context.Background(), command))(t)
 	run(t, &suite{Run: drive.Run{New: newClient, Pace: realTime(), Seed: *seed}, places: drive.Processes})
 }
 

@@ -174,9 +174,7 @@ func backingUp(t *testing.T, command string) {
 	order := createAt(t, sqlstore.New(d.Pool, nil), "key", time.Now())
 	for umask, want := range map[string]os.FileMode{"umask 077;": 0o600, "umask 022;": 0o644} {
 		backups := filepath.Join(dir, want.String())
-		if err := os.Mkdir(backups, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(backups, 0o700))
 		name := filepath.Join(backups, "shop-1.db")
 		script := strings.NewReplacer("umask 077;", umask, "/var/lib/shop", dir, "/var/backups", backups,
 			"$(date +%s)", "1").Replace(command)

@@ -10,6 +10,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/internal/must"
 )
 
 // TestPasswords exchanges the password in the steps of docs/databases.md, and breaks all connections, so
@@ -26,10 +27,7 @@ func TestPasswords(t *testing.T) {
 	}{
 		{dbserver.Postgres, "pgx", "postgres://clerk@%s/postgres?sslmode=disable&passfile=%s", "*:*:*:clerk:%s\n",
 			func(t *testing.T, s *dbserver.Server) {
-				hba, err := s.Query("SHOW hba_file")
-				if err != nil {
-					t.Fatal(err)
-				}
+				hba := must.Get(s.Query("SHOW hba_file"))(t)
 				execute(t, s, "COPY (SELECT unnest(ARRAY['host all clerk all scram-sha-256', 'host all all all trust'])) TO '"+hba+"'",
 					"SELECT pg_reload_conf()", "CREATE ROLE clerk LOGIN PASSWORD 'first'", "GRANT ALL ON SCHEMA public TO clerk")
 			},
@@ -49,9 +47,7 @@ func TestPasswords(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "password")
 			write := func(password string) {
 				t.Helper()
-				if err := os.WriteFile(file, fmt.Appendf(nil, row.file, password), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(file, fmt.Appendf(nil, row.file, password), 0o600))
 			}
 			write("first")
 			f.Start(1, fmt.Sprintf(row.url, server.Addr(), file))
