@@ -1,7 +1,6 @@
 package graceful
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -159,27 +158,6 @@ func TestPanicOfTheLoggerEndsItsConnectionAlone(t *testing.T) {
 		end()
 		if err := <-served; err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestAbortedRequestIsNotLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		listener, log := pipes.Listen(), new(bytes.Buffer)
-		served := make(chan error, 1)
-		go func() {
-			served <- Serve(ctx, &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				panic(http.ErrAbortHandler)
-			})}, listener, &Options{Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Check: func(context.Context) error { return nil }})
-		}()
-		client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial}}
-		if _, err := client.Get("http://localhost/"); err == nil {
-			t.Error("there is an answer")
-		}
-		end()
-		if err := <-served; err != nil || log.Len() > 0 {
-			t.Errorf("%v, and the log has %s", err, log)
 		}
 	})
 }
