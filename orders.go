@@ -3,7 +3,6 @@ package storefront
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 
 	"example.com/storefront/internal/httpfield"
 	"example.com/storefront/internal/ijson"
+	"example.com/storefront/internal/orderid"
 )
 
 // An Order is what POST /v1/orders creates. It cannot be compared by ==: later versions may add fields of
@@ -113,7 +113,7 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 		key.Scope = s.opts.Scope(r)
 	}
 	now := time.Now()
-	order.ID = "ord_" + rand.Text()
+	order.ID = orderid.New(now)
 	order.CreatedAt = now.UTC().Truncate(time.Millisecond)
 
 	// A client that goes away must not cancel a commit under way: its retry will

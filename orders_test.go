@@ -303,6 +303,22 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// An index of IDs grows at one end, so that an order costs the same however many are kept.
+func TestIDsOfOrdersSortByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, order := storing()
+		last := ""
+		for range 50 {
+			do(h, newOrderRequest("k", strings.NewReader(teapots))).wantStatus(t, 201)
+			if order.ID <= last || !strings.HasPrefix(order.ID, "ord_") {
+				t.Errorf("after %q came %q", last, order.ID)
+			}
+			last = order.ID
+			time.Sleep(time.Microsecond)
+		}
+	})
+}
+
 func TestOrderHonoursTheDeadlineOfTheHost(t *testing.T) {
 	for host, want := range map[time.Duration]time.Duration{ // the earlier one counts
 		time.Hour: 30 * time.Second, 31 * time.Second: 30 * time.Second, 2 * time.Second: 2 * time.Second,

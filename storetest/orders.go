@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/orderid"
 )
 
 func orderPromises() []promise {
@@ -46,7 +47,7 @@ const teapot = "teapot"
 
 // newOrder returns an order as the service proposes one.
 func (t *test) newOrder() storefront.Order {
-	return storefront.Order{ID: "ord_" + rand.Text(), Item: teapot, Qty: 2, CreatedAt: t.now()}
+	return storefront.Order{ID: orderid.New(t.now()), Item: teapot, Qty: 2, CreatedAt: t.now()}
 }
 
 // newKey returns a key that no call has used, for an order of newOrder.

@@ -159,7 +159,7 @@ func imports(n ast.Node) (declarations []string) {
 // TestOwnersReadOrders runs the SQL of the README, whose queries find an order and read by
 // an index.
 func TestOwnersReadOrders(t *testing.T) {
-	const documented = "ord_7QENBZL6CRJS5EO3WE754CT5PY"
+	const documented = "ord_0pgbmqoa8l8q3dkv2mrb5nvtca"
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
 		at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)

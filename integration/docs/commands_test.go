@@ -294,7 +294,7 @@ func runInBash(t *testing.T, commands []documentedCommand, url string) (results 
 
 var (
 	// named is what is random.
-	named = regexp.MustCompile(`ord_[A-Z2-7]{26}|urn:storefront:incident:[A-Z2-7]{26}|` +
+	named = regexp.MustCompile(`ord_[0-9a-v]{26}|urn:storefront:incident:[A-Z2-7]{26}|` +
 		`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
 
 	// changing is what differs from one time to another.

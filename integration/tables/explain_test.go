@@ -2,7 +2,6 @@ package tables
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/internal/orderid"
 	"example.com/storefront/sqlstore"
 )
 
@@ -123,7 +123,7 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 			return err
 		}, "storefront_products", "storefront_products_pkey", "id", "="},
 		{"the replay of an order", func(ctx context.Context) error {
-			order := storefront.Order{ID: "ord_" + rand.Text(), Item: "teapot", Qty: 1, CreatedAt: time.Now()}
+			order := storefront.Order{ID: orderid.New(time.Now()), Item: "teapot", Qty: 1, CreatedAt: time.Now()}
 			_, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: "again"}, order)
 			return err
 		}, "storefront_orders", "storefront_orders_key_hash_key", "key_hash", "="},

@@ -20,6 +20,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/integration/vitess/internal/cluster"
+	"example.com/storefront/internal/orderid"
 )
 
 // TestLinearizability has clients of both vtgates write and read the same few objects: each read and replay
@@ -80,7 +81,7 @@ func (h *history) callOnce(ctx context.Context, store *testdb.SQLStore, age int)
 	switch mathrand.IntN(6) {
 	case 0, 1:
 		key := storefront.IdempotencyKey{Value: id(n), Fingerprint: [32]byte{byte(mathrand.IntN(2))}}
-		proposed := storefront.Order{ID: "ord_" + rand.Text(), Item: historyItem, Qty: 1,
+		proposed := storefront.Order{ID: orderid.New(time.Now()), Item: historyItem, Qty: 1,
 			CreatedAt: time.UnixMilli(1e12).UTC()}
 		value := func(o storefront.Order) string { return fmt.Sprint(key.Fingerprint[0], " ", o.ID) }
 		h.record([]string{"order " + id(n)}, create, value(proposed), func() ([]string, error) {

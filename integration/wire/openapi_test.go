@@ -141,7 +141,7 @@ func realExchanges(opts storefront.Options) (all []exchange) {
 	order(shop, teapots, asJSON, withKey)
 	order(shop, teapots, asJSON, withKey)
 	order(serve(scriptedStore{before: storefront.Order{
-		ID: "ord_7Q3DKXW2MZB5NVTCYA4RLHJ6UE", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 22, 9, 30, 11, 250e6, time.UTC)}}), teapots, asJSON, withKey)
+		ID: "ord_0pgdk7tjbt87kq3dvm2rbh5nta", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 22, 9, 30, 11, 250e6, time.UTC)}}), teapots, asJSON, withKey)
 	order(shop, `{"item":"kettle","qty":2}`, asJSON, withKey)
 	order(shop, teapots, asJSON, "Idempotency-Key: k2", "If-Match: *")
 	order(shop, teapots, asJSON)

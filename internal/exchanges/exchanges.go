@@ -317,7 +317,7 @@ type stalledReader struct{}
 
 func (stalledReader) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
-var random = regexp.MustCompile(`("ord_|"urn:storefront:incident:)([A-Z2-7]{26})"`)
+var random = regexp.MustCompile(`("ord_|"urn:storefront:incident:)([0-9a-v]{26}|[A-Z2-7]{26})"`)
 
 // nameRandomParts replaces the random part of each ID by a number with as many characters:
 // the first ID gets 1, the next different one 2, and so on. It changes nothing else.

@@ -2,7 +2,6 @@ package testdb
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/orderid"
 )
 
 // An Accept is what sqlstore.Options.Accept is set to.
@@ -22,7 +22,7 @@ type Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefro
 // Create creates an order for an item as the service does, with a new ID.
 func Create(ctx context.Context, store storefront.Store, key, item string) (storefront.Order, error) {
 	return store.CreateOrder(ctx, storefront.IdempotencyKey{Value: key, Fingerprint: [32]byte{1}},
-		storefront.Order{ID: "ord_" + rand.Text(), Item: item, Qty: 1,
+		storefront.Order{ID: orderid.New(time.Now()), Item: item, Qty: 1,
 			CreatedAt: time.Now().UTC().Truncate(time.Millisecond)})
 }
 
