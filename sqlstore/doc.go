@@ -72,14 +72,14 @@
 //		created_ms  BIGINT NOT NULL, -- milliseconds since 1970-01-01 00:00:00 UTC
 //		scope       BYTEA NOT NULL,  -- IdempotencyKey.Scope: whose order it is
 //		key_hash    BYTEA UNIQUE,    -- NULL once the key is forgotten
-//		fingerprint BYTEA,           -- NULL once the key is forgotten
-//		keyed_ms    BIGINT DEFAULT … -- when the row was inserted, by the clock of the database
+//		keyed_ms    BIGINT DEFAULT …, -- when the row was inserted, by the clock of the database
+//		key_fingerprint BYTEA        -- NULL once the key is forgotten
 //	)
 //	CREATE INDEX storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL
 //
 //	CREATE TABLE storefront_schema (
-//		version BIGINT NOT NULL PRIMARY KEY, -- of the tables: 3
-//		oldest  BIGINT                       -- of the releases that may use them: 2
+//		version BIGINT NOT NULL PRIMARY KEY, -- of the tables: 1
+//		oldest  BIGINT NOT NULL              -- of the releases that may use them: 1
 //	)
 //
 // In MySQL, BYTEA is VARBINARY(255) in the first three tables, LONGBLOB for scope and
@@ -104,8 +104,7 @@
 // Later releases only add to the tables, and columns that they add have defaults. So releases of
 // one major version run side by side on one database, and a program can be rolled back: Migrate
 // refuses the tables of a later release only if their oldest is above the version that this
-// release makes. Migrate turns tables of version 1, of 1.0.0-rc.1, and of version 2, of 1.0.0-rc.2, into
-// those of version 3; the age of keys of version 1 counts from then on.
+// release makes. Nothing upgrades the tables of candidates for 1.0.0: the store refuses them.
 //
 // # Accept
 //

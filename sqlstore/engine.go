@@ -41,10 +41,6 @@ type engine interface {
 	// none, it returns sql.ErrNoRows.
 	find(ctx context.Context, c *session, hash [sha256.Size]byte) (storefront.Order, [32]byte, error)
 
-	// upgrade makes the changes to the tables of an earlier version that take more than the statements of
-	// the schema, which have run.
-	upgrade(ctx context.Context, s *Store) error
-
 	// record returns the statements that record the version of the tables. One that another program has
 	// run may fail, as a row is there.
 	record() []string
@@ -104,9 +100,6 @@ type statements struct {
 	// may be run again, and may fail because its table, column or index is there.
 	schema []string
 
-	// changed is the version with which schema last changed: tables of it, or of a later one, need none.
-	changed int64
-
 	// catalog returns rows of three texts about the tables, views and the like whose names begin with
 	// storefront_: table, column and type of each column; table, column and "unique" for each column of
 	// which a constraint allows each value once; table, "" and "partitioned" for such a table; and
@@ -127,7 +120,9 @@ type statements struct {
 	// inspectsAgain is how often the catalog must say again that something is wrong.
 	inspectsAgain int
 
-	// tables are the store's tables, with the types of the columns that all versions have.
+	// tables are the store's tables, with the types of the columns that all versions have. The INSERTs of
+	// candidates for 1.0.0 name a column fingerprint, so none can write into these tables, nor a release
+	// into theirs.
 	tables map[string]map[string]string
 
 	// prefix comes before the names of tables. It names the schema, so that no statement
@@ -284,7 +279,7 @@ func nameOf(ctx context.Context, conn *sql.Conn, query string) (name string, err
 }
 
 // orderColumns are the columns of proposal.row.
-const orderColumns = `id, item, qty, created_ms, scope, key_hash, fingerprint`
+const orderColumns = `id, item, qty, created_ms, scope, key_hash, key_fingerprint`
 
 // insertion returns the statement that inserts n orders, whose arguments are those of row for each, where
 // keyed_ms has a default that the database computes.
@@ -353,10 +348,10 @@ func ownSchema(create, keyed string) []string {
 			created_ms BIGINT NOT NULL,
 			scope BYTEA NOT NULL,
 			key_hash BYTEA UNIQUE,
-			fingerprint BYTEA,
+			key_fingerprint BYTEA,
 			keyed_ms BIGINT` + keyed + `
 		)`,
-		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)`,
+		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL)`,
 	}
 }
 
@@ -369,8 +364,8 @@ func ownTables(id, body, orderID, scope, hash string) map[string]map[string]stri
 		"storefront_products": resources,
 		"storefront_widgets":  resources,
 		"storefront_orders": {"id": orderID, "item": "text", "qty": "bigint", "created_ms": "bigint",
-			"scope": scope, "key_hash": hash, "fingerprint": hash},
-		"storefront_schema": {"version": "bigint"},
+			"scope": scope, "key_hash": hash, "key_fingerprint": hash},
+		"storefront_schema": {"version": "bigint", "oldest": "bigint"},
 	}
 }
 

@@ -76,7 +76,7 @@ func newServer(engine engine) *server {
 		"BYTES":   []byte(`\`),
 		"PROBE":   int64(1),
 		"SOURCE":  [][]driver.Value{},
-		"TABLES":  []driver.Value{int64(3), int64(2)}, // their version, and the oldest that may use them
+		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
 	}
 	return s
 }

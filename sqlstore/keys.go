@@ -27,9 +27,6 @@ const keysPerStatement = 1000
 // returns an error, some may be forgotten, and the next call goes on. It returns an error
 // and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of
 // the database.
-//
-// In SQLite, if a release with tables of version 1 has recorded a key, its age counts from
-// the first ForgetKeys that finds it.
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
 	// All replicas go by the clock of the database, so that one whose own clock is ahead
 	// does not forget keys that all of them need.

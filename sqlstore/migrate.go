@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,12 +13,12 @@ import (
 
 const (
 	// schemaVersion is the version of these tables; increase it when they change.
-	schemaVersion = 3
+	schemaVersion = 1
 
 	// schemaOldest is the oldest version whose releases may use these tables. It stays the
 	// same as long as the tables are only added to, so that releases run side by side and can
 	// be rolled back to.
-	schemaOldest = 2
+	schemaOldest = 1
 )
 
 // Migrate makes the tables and indexes that the store needs, in a database that has none of them, and logs
@@ -27,17 +26,12 @@ const (
 // release. In a database that has them all, it changes nothing and makes no writer wait. Any number of
 // programs may run it at once, so every replica may run it at startup. It also works while an older release
 // is running, and with the tables of a later release if they say that this release may use them; if they do
-// not, or if a table with one of its names is not the store's, it returns an error.
+// not, or if a table with one of its names is not the store's, it returns an error. Tables of a candidate for
+// 1.0.0 are not: nothing upgrades them.
 //
 // Migrate begins no shop beside or in place of another one that it can see. It returns an error if a table
 // is missing though all have been made, as after a restore, and in PostgreSQL if the tables are in another
 // schema of the search_path than the first.
-//
-// On MySQL and MariaDB, orders go on while Migrate changes tables of versions 1 and 2, row by row; that
-// takes about a minute for a million orders. Elsewhere, version 3 is version 2, and from version 1, orders
-// wait while Migrate adds a column and an index: with a million orders, for a second or two. If the table is
-// large, give the Store a Timeout of minutes: a statement that takes longer than Timeout is ended, and
-// PostgreSQL begins anew.
 //
 // Migrate needs the right to create tables. Like the methods of [storefront.Store], it
 // waits up to Options.Timeout for a database that is away.
@@ -68,14 +62,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 			isNew = false
 		}
 	}
-	// Statements that change nothing may wait for locks, too.
-	if st := db.sql(); version < st.changed || len(missing) > 0 {
-		err = s.change(ctx, st.schema, false)
-	}
-	if err == nil {
-		err = db.upgrade(ctx, s)
-	}
-	if err == nil {
+	if err = s.change(ctx, db.sql().schema, false); err == nil {
 		err = s.change(ctx, db.record(), true)
 	}
 	if err != nil {
@@ -149,20 +136,17 @@ func (st *statements) record() []string {
 	}
 }
 
-// upgrade is upgrade of an engine whose statements of the schema are all that there is to do.
-func (st *statements) upgrade(context.Context, *Store) error { return nil }
-
 var errLaterRelease = errors.New("the tables are of a later release")
 
 // version returns the version of the tables, or 0 if none is recorded, or an error if this release may not
 // use them.
 func (c *session) version(ctx context.Context, st *statements) (version int64, err error) {
-	oldest := sql.NullInt64{}
+	var oldest int64
 	err = c.each(ctx, func() {}, []any{&version, &oldest},
 		`SELECT version, oldest FROM `+st.prefix+`storefront_schema ORDER BY version`)
-	if err == nil && oldest.Int64 > schemaVersion {
+	if err == nil && oldest > schemaVersion {
 		err = fmt.Errorf("sqlstore: %w: they have version %d, which releases from version %d on "+
-			"may use; this one knows version %d", errLaterRelease, version, oldest.Int64, schemaVersion)
+			"may use; this one knows version %d", errLaterRelease, version, oldest, schemaVersion)
 	}
 	return version, err
 }
@@ -179,7 +163,7 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 		errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease)):
 		return version, err // among others, the database is away, or one that the store refuses
 	case err != nil:
-		return 0, fmt.Errorf("sqlstore: the tables are not there, or of version 1: %w", err)
+		return 0, fmt.Errorf("sqlstore: the tables are not there: %w", err)
 	case version < schemaVersion:
 		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them",
 			version, schemaVersion)

@@ -24,8 +24,7 @@ type mySQL struct {
 // newMySQL returns the engine of a server of a version. get begins the queries of rows, and of the time.
 func newMySQL(version, get string) *mySQL {
 	e := &mySQL{statements: statements{
-		changed: 2,
-		schema:  mySQLTables(),
+		schema: mySQLTables(),
 		catalog: `SELECT c.table_name, c.column_name, CONCAT(IF(t.table_type = 'VIEW', 'not a table of ', ''),
 				c.data_type, IF(c.character_set_name <> 'utf8mb4', CONCAT(' in ', c.character_set_name), ''))
 			FROM information_schema.columns AS c JOIN information_schema.tables AS t
@@ -49,11 +48,11 @@ func newMySQL(version, get string) *mySQL {
 		product: get + `id, body FROM storefront_products WHERE id = ?`,
 		widgets: get + `id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM storefront_orders
+		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM storefront_orders
 			WHERE key_hash = ?`,
 		oldKeys: `SELECT id, keyed_ms FROM storefront_orders
 			WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
-		forget: `UPDATE storefront_orders SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL
+		forget: `UPDATE storefront_orders SET key_hash = NULL, key_fingerprint = NULL, keyed_ms = NULL
 			WHERE keyed_ms + 0 < ? AND id IN `,
 		now: get + mySQLNow,
 		write: `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1)
@@ -255,76 +254,14 @@ func mySQLTables() []string {
 			created_ms BIGINT NOT NULL,
 			scope LONGBLOB NOT NULL,
 			key_hash BINARY(32) UNIQUE,
-			fingerprint BINARY(32),
+			key_fingerprint BINARY(32),
 			keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
 			place BINARY(8)` + placing + `,
 			INDEX storefront_orders_keyed (keyed_ms)
 		)` + options,
 		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
-		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT)` + options,
+		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL)` + options,
 	}
-}
-
-// upgrade adds what tables of earlier versions lack. No order waits for long: the server makes each change
-// without a copy of the table, or beside orders, a change waits for a second at most for transactions that
-// use the table, as orders wait behind it, and the orders get their values by their primary key, few at
-// a time.
-func (e *mySQL) upgrade(ctx context.Context, s *Store) error {
-	for _, change := range []string{
-		// From version 1. A column that had its default at once would take a copy of the table.
-		`ALTER TABLE storefront_orders ADD COLUMN keyed_ms BIGINT`,
-		`ALTER TABLE storefront_orders ALTER COLUMN keyed_ms SET DEFAULT (` + mySQLNow + `)`,
-		`ALTER TABLE storefront_orders ADD INDEX storefront_orders_keyed (keyed_ms)`,
-		`ALTER TABLE storefront_orders DROP INDEX storefront_orders_keys`,
-		`ALTER TABLE storefront_orders DROP COLUMN key_ms`,
-		`ALTER TABLE storefront_schema ADD COLUMN oldest BIGINT`,
-		// From version 2.
-		`ALTER TABLE storefront_orders ADD COLUMN place BINARY(8)`,
-		`ALTER TABLE storefront_orders ALTER COLUMN place SET` + placing,
-	} {
-		err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
-			_, err := c.exec(ctx, `SET @storefront_wait = @@lock_wait_timeout, SESSION lock_wait_timeout = 1`)
-			if err != nil {
-				return err
-			}
-			_, err = c.exec(ctx, change)
-			if classOf(err) == exists {
-				err = nil
-			}
-			_, undone := c.exec(ctx, `SET SESSION lock_wait_timeout = @storefront_wait`)
-			return cmp.Or(err, undone)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for from, more := "", true; more; {
-		var ids []any // of orders that lack a value
-		last := from
-		err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
-			var lacks bool
-			ids, more = nil, false
-			return c.each(ctx, func() {
-				if more = true; lacks {
-					ids = append(ids, last)
-				}
-			}, []any{&last, &lacks}, `SELECT id, place IS NULL OR key_hash IS NOT NULL AND keyed_ms IS NULL
-				FROM storefront_orders WHERE id > ? ORDER BY id LIMIT 1000`, from)
-		})
-		if err == nil && len(ids) > 0 {
-			_, err = s.exec(ctx, func(st *statements) string {
-				return `UPDATE storefront_orders SET place = COALESCE(place, LEFT(key_hash, 8),
-						LEFT(UNHEX(SHA2(id, 256)), 8)),
-					keyed_ms = IF(key_hash IS NULL, keyed_ms, COALESCE(keyed_ms, ` + mySQLNow + `))
-					WHERE id IN ` + st.rows(1, len(ids))
-			}, ids...)
-		}
-		if err != nil {
-			return err
-		}
-		from = last
-	}
-	return nil
 }
 
 // isNumbered reports whether a version begins with its number, as those of MySQL, MariaDB and TiDB do:

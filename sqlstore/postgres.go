@@ -21,15 +21,9 @@ func newPostgreSQL(schema string) *postgreSQL {
 	create := `CREATE TABLE IF NOT EXISTS ` + p
 	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
 	e := &postgreSQL{statements{
-		changed: 2,
 		schema: append(ownSchema(create, ` DEFAULT `+now),
-			// All rows that are there get the same default, which PostgreSQL keeps with the
-			// column: it writes no row.
-			`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS keyed_ms BIGINT DEFAULT `+now,
 			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON `+p+`storefront_orders (keyed_ms)
 				WHERE key_hash IS NOT NULL`,
-			`DROP INDEX IF EXISTS `+p+`storefront_orders_keys`, // of version 1
-			`ALTER TABLE `+p+`storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,
 		),
 		// information_schema shows neither materialized views and sequences nor the tables
 		// of others that this role may not use. With quote_all_identifiers, names of types have quotes.
@@ -72,11 +66,11 @@ func newPostgreSQL(schema string) *postgreSQL {
 		// would promise that it is kept. The lock is a write, whose commit waits for all
 		// commits before it. An UPDATE would do as well, but runs triggers and leaves dead
 		// rows.
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM ` + p + `storefront_orders
+		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM ` + p + `storefront_orders
 			WHERE key_hash = $1 FOR NO KEY UPDATE`,
 		oldKeys: `SELECT id, keyed_ms FROM ` + p + `storefront_orders
 			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT $3`,
-		forget: `UPDATE ` + p + `storefront_orders SET key_hash = NULL, fingerprint = NULL
+		forget: `UPDATE ` + p + `storefront_orders SET key_hash = NULL, key_fingerprint = NULL
 			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
 		now:   `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
 		write: `SELECT pg_logical_emit_message(true, 'storefront', '')`,

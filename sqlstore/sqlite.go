@@ -23,10 +23,6 @@ type sqlite struct {
 	// writing has one slot, for the call that writes. At the lock of SQLite, who asks at the right instant
 	// goes first, and some would wait for ever.
 	writing slots.Slots
-
-	// date sets keyed_ms to the present time in up to a number of rows that have a key and no
-	// keyed_ms, as a release that does not know the column inserts them.
-	date string
 }
 
 func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err error) (
@@ -46,15 +42,10 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		now    = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
 	)
 	return &sqlite{statements: statements{
-		// SQLite knows no type BYTEA, and stores bytes as it is given them. It adds no column with a
-		// computed default to a table that has rows.
-		changed: 2,
+		// SQLite knows no type BYTEA, and stores bytes as it is given them.
 		schema: append(ownSchema(create, ``),
-			`ALTER TABLE main.storefront_orders ADD COLUMN keyed_ms BIGINT`,
 			`CREATE INDEX IF NOT EXISTS main.storefront_orders_keyed ON storefront_orders (keyed_ms) `+
 				`WHERE key_hash IS NOT NULL`,
-			`DROP INDEX IF EXISTS main.storefront_orders_keys`,
-			`ALTER TABLE main.storefront_schema ADD COLUMN oldest BIGINT`,
 		),
 		catalog: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type
 			FROM main.sqlite_master AS m, pragma_table_info(m.name, 'main') AS c
@@ -76,16 +67,15 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		insertOne: `INSERT INTO main.storefront_orders (` + orderColumns + `, keyed_ms)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `) ON CONFLICT (key_hash) DO NOTHING`,
 		// An order that SQLite shows is on the disk.
-		orderOf: `SELECT id, item, qty, created_ms, fingerprint, key_hash FROM main.storefront_orders
+		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM main.storefront_orders
 			WHERE key_hash = $1`,
 		oldKeys: `SELECT id, keyed_ms FROM main.storefront_orders
 			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT +$3`,
-		forget: `UPDATE main.storefront_orders SET key_hash = NULL, fingerprint = NULL
+		forget: `UPDATE main.storefront_orders SET key_hash = NULL, key_fingerprint = NULL
 			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
 		now:   `SELECT ` + now,
 		write: `SELECT 1`, // there is nothing to wait for: the disk answers or fails
-	}, date: `UPDATE main.storefront_orders SET keyed_ms = ` + now + ` WHERE id IN (
-		SELECT id FROM main.storefront_orders WHERE key_hash IS NOT NULL AND keyed_ms IS NULL LIMIT $1)`}, nil
+	}}, nil
 }
 
 // sqlitePragmas returns the file and the journal mode of the connection, or an error if a setting would
@@ -165,17 +155,6 @@ func (e *sqlite) forgetKeys(ctx context.Context, s *Store, before time.Time) (in
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("sqlstore: %w", ctx.Err())
-		}
-	}
-	for n := int64(1); n > 0; {
-		began := time.Now()
-		var err error
-		n, err = s.exec(ctx, func(*statements) string { return e.date }, keysPerStatement)
-		if err == nil && n > 0 {
-			err = pause(time.Since(began))
-		}
-		if err != nil {
-			return 0, err
 		}
 	}
 	return s.forgetByThousands(ctx, pause, before.UnixMilli())

@@ -120,6 +120,11 @@ func (c *session) inspectOnce(ctx context.Context, st *statements) (missing []st
 	case err != nil: // a role that may not know
 		return nil, nil
 	}
+	if orders := types["storefront_orders"]; orders["fingerprint"] != "" && orders["key_fingerprint"] == "" {
+		return nil, errors.New("sqlstore: these tables are of a candidate for 1.0.0, and nothing upgrades them: " +
+			"use an empty database (in PostgreSQL, an empty schema is enough), or drop all tables whose names " +
+			"begin with storefront_, and the orders with them")
+	}
 	for _, table := range slices.Sorted(maps.Keys(st.tables)) {
 		there, ok := types[table]
 		if !ok {

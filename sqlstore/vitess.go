@@ -52,7 +52,7 @@ func newVitess(single bool) *vitess {
 	st := e.sql()
 	st.placed = true
 	st.insertOne = st.insertion(1)
-	st.orderOf = fresh + `id, item, qty, created_ms, fingerprint, key_hash FROM storefront_orders
+	st.orderOf = fresh + `id, item, qty, created_ms, key_fingerprint, key_hash FROM storefront_orders
 		WHERE place = ? AND key_hash = ?`
 	st.oldKeys = fresh + `key_hash, keyed_ms FROM storefront_orders
 		WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`
@@ -203,9 +203,6 @@ func places(hashes []any) (places []any) {
 	return places
 }
 
-// upgrade does nothing: no earlier release has made tables here.
-func (e *vitess) upgrade(context.Context, *Store) error { return nil }
-
 // record adds a row: the version, by which the rows are placed, cannot be changed.
 func (e *vitess) record() []string {
 	return []string{fmt.Sprintf(`INSERT INTO storefront_schema (version, oldest) VALUES (%d, %d)`,
@@ -243,7 +240,7 @@ func (e *vitess) forgetSome(ctx context.Context, s *Store, before time.Time, ids
 	}
 	in := e.rows(1, len(ids))
 	statement := fmt.Sprintf(`UPDATE storefront_orders
-		SET key_hash = NULL, fingerprint = NULL, keyed_ms = NULL
+		SET key_hash = NULL, key_fingerprint = NULL, keyed_ms = NULL
 		WHERE keyed_ms + 0 < LEAST(?, %s - %d) AND place IN %s AND key_hash IN %[3]s`,
 		mySQLNow, storefront.KeyLifetime.Milliseconds(), in)
 	return s.exec(ctx, func(*statements) string { return statement },

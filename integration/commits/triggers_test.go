@@ -180,7 +180,7 @@ func TestOrdersWhoseKeysAreLocked(t *testing.T) {
 
 func checkLockedKeys(t *testing.T, d *testdb.DB, store storefront.Store) {
 	t.Helper()
-	insert := d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint) VALUES ($1, 'kettle', 1, 0, '', $2, $3)`)
+	insert := d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, key_fingerprint) VALUES ($1, 'kettle', 1, 0, '', $2, $3)`)
 	const locks, others = 6, 40 // more locks than commits of the store are under way
 	var locked, free []*testdb.Purchase
 	var holders []*sql.Tx

@@ -158,7 +158,7 @@ func TestDocumentedVersionOfTheTables(t *testing.T) {
 		for _, statement := range statementsOf(t, d, "docs/operations.md", "TestDocumentedVersionOfTheTables") {
 			var version, oldest int
 			err := d.Pool.QueryRowContext(t.Context(), statement).Scan(&version, &oldest)
-			if err != nil || version != 3 || oldest != 2 {
+			if err != nil || version != 1 || oldest != 1 {
 				t.Errorf("%s\nreturns %d and %d, %v", statement, version, oldest, err)
 			}
 		}

@@ -153,7 +153,7 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 		const many = 2500
 		tx := must.Get(d.Pool.Begin())(t)
 		for i := range many {
-			_, err := tx.Exec(d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+			_, err := tx.Exec(d.SQL(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, key_fingerprint, keyed_ms)
 				VALUES ($1, 'kettle', 1, 0, $2, $3, $4, $5)`), fmt.Sprint("ord_", i), []byte{}, fmt.Append(nil, i), make([]byte, 32), i)
 			if err != nil {
 				t.Fatal(err)

@@ -34,31 +34,31 @@ func TestReleasesSideBySideOnClusters(t *testing.T) {
 
 func besideLater(t *testing.T) func(t *testing.T, d *testdb.DB, urls ...string) {
 	t.Helper()
-	this, later := thisRelease(t), laterRelease(t, 4, 2)
+	this, later := thisRelease(t), laterRelease(t, 2, 1)
 	return func(t *testing.T, d *testdb.DB, urls ...string) {
 		e := &exchange{faulttest.New(t), t, d, urls}
 		first, second, added := e.add(this), e.add(this), e.add(later)
 		both := []*faulttest.Replica{first, second}
 		e.run(both, []step{
-			{start(added), "4 2"},
-			{start(first), "4 2"},
-			{added.End, "4 2"},
-			{start(second), "4 2"},
+			{start(added), "2 1"},
+			{start(first), "2 1"},
+			{added.End, "2 1"},
+			{start(second), "2 1"},
 		}, both)
 	}
 }
 
 // A release whose tables this one cannot use says so, and it does not start beside it.
 func TestAReleaseWithOtherTablesIsRefused(t *testing.T) {
-	later := laterRelease(t, 4, 4)
+	later := laterRelease(t, 2, 2)
 	onDatabases(t, func(t *testing.T, d *testdb.DB, urls ...string) {
 		this := faulttest.StartReplicas(t, process.Storefrontd, 1, urls[0])[0]
 		this.End()
 		other := faulttest.NewReplica(t, later, urls[0])
 		start(other)()
-		d.ExpectVersion(t, "4 4")
-		expectRefusal(t, this, "releases from version 4 on may use")
-		d.ExpectVersion(t, "4 4")
+		d.ExpectVersion(t, "2 2")
+		expectRefusal(t, this, "releases from version 2 on may use")
+		d.ExpectVersion(t, "2 2")
 		other.End()
 	})
 }
@@ -167,21 +167,19 @@ func thisRelease(t *testing.T) string {
 // more, which its statements do not name, and returns its file.
 func laterRelease(t *testing.T, version, oldest int) string {
 	t.Helper()
-	const (
-		portable = "storefront_schema ADD COLUMN oldest BIGINT`,\n"
-		postgres = "storefront_schema ADD COLUMN IF NOT EXISTS oldest BIGINT`,\n"
-		added    = "`ALTER TABLE storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,\n"
-	)
+	// added is the code of a statement of the schema that makes the column.
+	added := func(table, exists string) string {
+		return "`ALTER TABLE " + table + " ADD COLUMN " + exists + " added BIGINT DEFAULT 7`,\n"
+	}
+	const mySQLSchema, own = "oldest BIGINT NOT NULL)` + options,\n", "schema: append(ownSchema(create, "
 	binary := filepath.Join(process.Folder(t), "later")
 	err := process.GoBuildChanged(binary, "shopdb/cmd/storefrontd", []process.Change{
-		{File: "sqlstore/migrate.go", Old: "schemaVersion = 3", New: "schemaVersion = " + strconv.Itoa(version)},
-		{File: "sqlstore/migrate.go", Old: "schemaOldest = 2", New: "schemaOldest = " + strconv.Itoa(oldest)},
-		{File: "sqlstore/sqlite.go", Old: "changed: 2", New: "changed: " + strconv.Itoa(version)},
-		{File: "sqlstore/postgres.go", Old: "changed: 2", New: "changed: " + strconv.Itoa(version)},
-		{File: "sqlstore/sqlite.go", Old: portable, New: portable + added},
-		{File: "sqlstore/mysql.go", Old: portable, New: portable + added},
-		{File: "sqlstore/postgres.go", Old: postgres, New: postgres +
-			"`ALTER TABLE `+p+`storefront_orders ADD COLUMN IF NOT EXISTS added BIGINT DEFAULT 7`,\n"},
+		{File: "sqlstore/migrate.go", Old: "schemaVersion = 1", New: "schemaVersion = " + strconv.Itoa(version)},
+		{File: "sqlstore/migrate.go", Old: "schemaOldest = 1", New: "schemaOldest = " + strconv.Itoa(oldest)},
+		{File: "sqlstore/mysql.go", Old: mySQLSchema, New: mySQLSchema + added("storefront_orders", "")},
+		{File: "sqlstore/sqlite.go", Old: own + "``),", New: own + "``),\n" + added("main.storefront_orders", "")},
+		{File: "sqlstore/postgres.go", Old: own + "` DEFAULT `+now),",
+			New: own + "` DEFAULT `+now),\n" + added("`+p+`storefront_orders", "IF NOT EXISTS")},
 	}...)
 	if err != nil {
 		t.Fatal(err)

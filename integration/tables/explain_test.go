@@ -77,7 +77,7 @@ func filled(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 		`INSERT INTO storefront_widgets SELECT id, body FROM storefront_users`,
 		`INSERT INTO storefront_products SELECT id, body FROM storefront_users WHERE body LIKE '%0","name"%'`,
 		// One every second, from the first of 2026 on.
-		`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+		`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, key_fingerprint, keyed_ms)
 			WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < 99999)
 			SELECT 'ord_' || (i * 7919 % 100000), 'teapot', 1, 1767225600000 + i * 1000, ` + blob("''") + `, ` + blob("'key ' || i") + `, ` + blob("'fingerprint'") + `, 1767225600000 + i * 1000 FROM numbers`,
 	} {

@@ -28,7 +28,7 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		d.ExpectVersion(t, "3 2")
+		d.ExpectVersion(t, "1 1")
 		store := sqlstore.New(d.Connect(t), nil)
 		must.OK(t, store.Users.Put(t.Context(), storefront.MustResource("ada", nil)))
 		if err := store.Migrate(t.Context()); err != nil {
@@ -100,7 +100,7 @@ func TestMigrateMakesNoTableAnew(t *testing.T) {
 // The oldest version that may use the tables decides, and not their own.
 func TestMigrateInADatabaseOfALaterRelease(t *testing.T) {
 	const later = 1_000_000
-	for name, oldest := range map[string]int{"that this one may use": 2, "that this one may not use": later} {
+	for name, oldest := range map[string]int{"that this one may use": 1, "that this one may not use": later} {
 		t.Run(name, func(t *testing.T) {
 			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 				t.Parallel()
@@ -131,9 +131,9 @@ var definitions = map[string]string{
 	"storefront_products": "(id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
 	"storefront_widgets":  "(id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
 	"storefront_orders": "(id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, " +
-		"scope BYTEA NOT NULL, key_hash BYTEA UNIQUE, fingerprint BYTEA, keyed_ms BIGINT)",
+		"scope BYTEA NOT NULL, key_hash BYTEA UNIQUE, key_fingerprint BYTEA, keyed_ms BIGINT)",
 	"storefront_replays": "(slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)", // on MySQL and MariaDB alone
-	"storefront_schema":  "(version BIGINT NOT NULL PRIMARY KEY)",
+	"storefront_schema":  "(version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL)",
 }
 
 // definition returns that of a table on the database, or "" if it has no such table.
@@ -171,7 +171,7 @@ func TestMigrateRefusesTablesOfOthers(t *testing.T) {
 				"a view":        "CREATE VIEW " + table + " AS SELECT * FROM other",
 			}
 			for _, change := range [][2]string{{"body TEXT", "body BIGINT"}, {"body LONGTEXT", "body BIGINT"}, {"qty BIGINT", "qty TEXT"},
-				{"number BIGINT", "number INT"}, {"version BIGINT", "version INT"}, {"fingerprint B", "print B"}} {
+				{"number BIGINT", "number INT"}, {"version BIGINT", "version INT"}, {"key_fingerprint B", "print B"}} {
 				if changed := strings.Replace(definition, change[0], change[1], 1); changed != definition {
 					others[change[1]] = "CREATE TABLE " + table + " " + changed
 				}
@@ -198,5 +198,35 @@ func TestMigrateRefusesTablesOfOthers(t *testing.T) {
 			}
 		}
 		d.Migrate(t)
+	})
+}
+
+// The tables of a candidate for 1.0.0 stay as they are, and neither writes into those of the other.
+func TestTablesOfACandidateAreRefused(t *testing.T) {
+	const names = "(id, item, qty, created_ms, scope, key_hash, fingerprint)"
+	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		store := sqlstore.New(d.Connect(t), nil)
+		must.OK(t, store.Migrate(t.Context()))
+		insert := d.SQL("INSERT INTO storefront_orders " + names + " VALUES ('ord_1', '', 1, 0, $1, $2, $3)")
+		_, err := d.Pool.Exec(insert, []byte{}, make([]byte, 32), make([]byte, 32))
+		if err == nil {
+			t.Error("a candidate can write into the tables")
+		}
+
+		d.Exec(t, "DROP TABLE storefront_orders", strings.NewReplacer("key_fingerprint", "fingerprint").Replace(
+			"CREATE TABLE storefront_orders "+definition(d, "storefront_orders")), "UPDATE storefront_schema SET version = 3, oldest = 2")
+		for want, s := range map[string]*sqlstore.Store{
+			"": store, // which runs
+			"of a candidate for 1.0.0, and nothing upgrades them: use an empty database": sqlstore.New(d.Connect(t), nil),
+		} {
+			_, err := testdb.Create(t.Context(), s, "key", "kettle")
+			for _, err := range []error{s.Migrate(t.Context()), s.Check(t.Context()), err} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want an error that says %q", err, want)
+				}
+			}
+		}
+		must.Get(d.Pool.Exec(insert, []byte{}, make([]byte, 32), make([]byte, 32)))(t)
+		d.ExpectVersion(t, "3 2")
 	})
 }

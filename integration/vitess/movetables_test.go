@@ -92,7 +92,7 @@ func TestMoveTables(t *testing.T) {
 		t.Errorf("the server still has the tables %v", left)
 	}
 	gate := testdb.Open(t, "mysql", c.Gates[0].DSN())
-	gate.ExpectVersion(t, "3 2")
+	gate.ExpectVersion(t, "1 1")
 	if n := len(must.Get(gate.Open(t).ListWidgets(t.Context(), "", 100))(t)); n != len(widgets) {
 		t.Errorf("there are %d widgets, want %d", n, len(widgets))
 	}

@@ -109,7 +109,7 @@ func makeOldOrders(t *testing.T, d *testdb.DB, n int, at time.Time) {
 				"%[2]d, x'%.16[1]s')", text, at.UnixMilli()))
 		}
 		d.Exec(t, "INSERT INTO storefront_orders "+
-			"(id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms, place) VALUES "+
+			"(id, item, qty, created_ms, scope, key_hash, key_fingerprint, keyed_ms, place) VALUES "+
 			strings.Join(rows, ", "))
 	}
 }

@@ -234,7 +234,7 @@ func TestOldKeysAreForgotten(t *testing.T) {
 		"old": 26 * time.Hour, "young": 24*time.Hour + 30*time.Minute,
 	} {
 		_, err := db.ExecContext(t.Context(), `INSERT INTO storefront_orders
-			(id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)
+			(id, item, qty, created_ms, scope, key_hash, key_fingerprint, keyed_ms)
 			VALUES ($1, 'teapot', 1, 0, '', $1, '', $2)`, id, time.Now().Add(-age).UnixMilli())
 		must.OK(t, err)
 	}
