@@ -66,29 +66,32 @@
 //	CREATE TABLE storefront_widgets  (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)
 //
 //	CREATE TABLE storefront_orders (
-//		id          TEXT NOT NULL PRIMARY KEY,
-//		item        TEXT NOT NULL,
-//		qty         BIGINT NOT NULL,
-//		created_ms  BIGINT NOT NULL, -- milliseconds since 1970-01-01 00:00:00 UTC
-//		scope       BYTEA NOT NULL,  -- IdempotencyKey.Scope: whose order it is
-//		key_hash    BYTEA UNIQUE,    -- NULL once the key is forgotten
-//		keyed_ms    BIGINT DEFAULT …, -- when the row was inserted, by the clock of the database
-//		key_fingerprint BYTEA        -- NULL once the key is forgotten
+//		id              TEXT NOT NULL PRIMARY KEY, -- sorts by bytes, and so by time
+//		qty             BIGINT NOT NULL,
+//		created_ms      BIGINT NOT NULL,  -- milliseconds since 1970-01-01 00:00:00 UTC
+//		keyed_ms        BIGINT DEFAULT …, -- when the row was inserted, by the clock of the database
+//		item            TEXT NOT NULL,
+//		scope           BYTEA NOT NULL,   -- IdempotencyKey.Scope: whose order it is
+//		key_hash        BYTEA,
+//		key_fingerprint BYTEA
 //	)
-//	CREATE INDEX storefront_orders_keyed ON storefront_orders (keyed_ms) WHERE key_hash IS NOT NULL
+//	CREATE UNIQUE INDEX storefront_orders_key_hash ON storefront_orders (key_hash) WHERE key_hash IS NOT NULL
 //
 //	CREATE TABLE storefront_schema (
-//		version BIGINT NOT NULL PRIMARY KEY, -- of the tables: 1
-//		oldest  BIGINT NOT NULL              -- of the releases that may use them: 1
+//		version      BIGINT NOT NULL PRIMARY KEY, -- of the tables: 1
+//		oldest       BIGINT NOT NULL,             -- of the releases that may use them: 1
+//		forgotten_ms BIGINT                       -- before which time ForgetKeys has forgotten the keys
 //	)
+//
+// Once the key of an order is forgotten, keyed_ms, key_hash and key_fingerprint are NULL.
 //
 // In MySQL, BYTEA is VARBINARY(255) in the first three tables, LONGBLOB for scope and
 // BINARY(32) for the other columns; id and item of orders are VARCHAR(255) and TEXT, body is
-// LONGTEXT, in utf8mb4. There, keyed_ms is NULL once the key is forgotten, the index has all rows,
-// orders have a column more, place BINARY(8) DEFAULT (LEFT(key_hash, 8)), which stays when the key is
-// forgotten and by which Vitess chooses the shard, and only the store uses one more table,
+// LONGTEXT, in utf8mb4. There, the unique index has all rows, orders have a column more,
+// place BINARY(8) DEFAULT (LEFT(key_hash, 8)), which stays when the key is forgotten and by which Vitess
+// chooses the shard, and only the store uses one more table,
 // storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL). In SQLite, keyed_ms has no
-// default, and each INSERT sets it.
+// default, and each INSERT sets it. In PostgreSQL, the collation of IDs of orders is "C".
 //
 // IDs of users, products and widgets are bytes, as lists are in the order of bytes, whatever the
 // collation of the database. body is the whole resource as JSON, with the row's ID as its "id";
@@ -97,7 +100,7 @@
 // scope and the key.
 //
 // Programs may read all tables, write the first three, delete orders whose key_hash is NULL, and
-// raise keyed_ms to keep a key for longer. The store never deletes orders, and forgets keys only
+// raise keyed_ms to keep a key for longer, which may then be for a day more. The store never deletes orders, and forgets keys only
 // in [Store.ForgetKeys], which the program calls every hour. Until then, the row is how a retry
 // finds its order, whatever its age.
 //

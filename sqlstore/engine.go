@@ -48,8 +48,9 @@ type engine interface {
 	// shardOf returns the number of the shard, from 0 on, that has the resource with an ID.
 	shardOf(id string) int
 
-	// forgetKeys forgets the keys that were recorded before a time, and returns how many.
-	forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error)
+	// forget forgets the keys of these orders that were recorded before a time, in milliseconds, and returns
+	// how many. The orders are those of the statement dueKeys, at most keysPerStatement.
+	forget(ctx context.Context, s *Store, before int64, orders []any) (int64, error)
 }
 
 // A committer creates orders in the way of its engine: it decides which of them share a commit.
@@ -143,19 +144,21 @@ type statements struct {
 	// insertOne inserts an order. If its key is taken, it inserts nothing or fails.
 	insertOne string
 
+	// ifFree ends an INSERT of orders, so that it leaves out those whose keys are taken, and fails if no
+	// constraint tells. It is "" where no statement does that.
+	ifFree string
+
 	// returns says that insertOne returns the key_hash of the row that it has inserted.
 	returns bool
 
 	// orderOf reads the order of a key, and its key_hash.
 	orderOf string
 
-	// oldKeys returns ID and keyed_ms of the orders whose keys were recorded from one time to before
-	// another, oldest first, up to a number.
-	oldKeys string
+	// get begins a query that asks the database itself, and due is the column by which forget finds an order.
+	get, due string
 
-	// forget, with a list of IDs behind it, forgets the keys of these orders that were recorded before
-	// a time, its first argument. It finds the orders by their IDs.
-	forget string
+	// pauses says that ForgetKeys pauses after each transaction for as long as that took: orders wait for it.
+	pauses bool
 
 	// now reads the clock, in milliseconds since 1970-01-01 00:00:00 UTC.
 	now string
@@ -195,11 +198,6 @@ func (st *statements) order(ctx context.Context, c *session, hash [sha256.Size]b
 	order.CreatedAt = time.UnixMilli(ms).UTC()
 	copy(fingerprint[:], print)
 	return order, fingerprint, err
-}
-
-// forgetKeys is forgetKeys of an engine whose orders do not wait for it.
-func (st *statements) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
-	return s.forgetByThousands(ctx, func(time.Duration) error { return nil }, before.UnixMilli())
 }
 
 // confirm is confirm of an engine with one primary, on which any refusal stands.
@@ -334,24 +332,32 @@ func byShard[T any](items []T, shard func(T) int) (parts [][]T) {
 	return parts
 }
 
-// ownSchema returns the statements that make the tables of PostgreSQL and SQLite, with a default of keyed_ms.
-func ownSchema(create, keyed string) []string {
+// ifKeyFree is ifFree of PostgreSQL and SQLite: the constraint holds the keys that are remembered.
+const ifKeyFree = ` ON CONFLICT (key_hash) WHERE key_hash IS NOT NULL DO NOTHING`
+
+// ownSchema returns the statements that make the tables of PostgreSQL and SQLite, with the beginnings of
+// those of tables and of the index of keys, the collation of IDs, and a default of keyed_ms. Numbers come
+// before what has no fixed length, as PostgreSQL aligns them.
+func ownSchema(create, index, collate, keyed string) []string {
 	const resources = ` (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)`
 	return []string{
 		create + `storefront_users` + resources,
 		create + `storefront_products` + resources,
 		create + `storefront_widgets` + resources,
 		create + `storefront_orders (
-			id TEXT NOT NULL PRIMARY KEY,
-			item TEXT NOT NULL,
+			id TEXT` + collate + ` NOT NULL PRIMARY KEY,
 			qty BIGINT NOT NULL,
 			created_ms BIGINT NOT NULL,
+			keyed_ms BIGINT` + keyed + `,
+			item TEXT NOT NULL,
 			scope BYTEA NOT NULL,
-			key_hash BYTEA UNIQUE,
-			key_fingerprint BYTEA,
-			keyed_ms BIGINT` + keyed + `
+			key_hash BYTEA,
+			key_fingerprint BYTEA
 		)`,
-		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL)`,
+		`CREATE UNIQUE INDEX IF NOT EXISTS ` + index + ` (key_hash) WHERE key_hash IS NOT NULL`,
+		// The last one: see inspectOnce.
+		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL,
+			forgotten_ms BIGINT)`,
 	}
 }
 
@@ -365,7 +371,7 @@ func ownTables(id, body, orderID, scope, hash string) map[string]map[string]stri
 		"storefront_widgets":  resources,
 		"storefront_orders": {"id": orderID, "item": "text", "qty": "bigint", "created_ms": "bigint",
 			"scope": scope, "key_hash": hash, "key_fingerprint": hash},
-		"storefront_schema": {"version": "bigint", "oldest": "bigint"},
+		"storefront_schema": {"version": "bigint", "oldest": "bigint", "forgotten_ms": "bigint"},
 	}
 }
 

@@ -278,12 +278,12 @@ func kindOf(query string) string {
 		{"note ", "NOTE"},
 		{"INSERT INTO outbox", "NOTE"}, // of an argument, if it has one
 		{"SELECT key_hash FROM storefront_orders ", "TAKEN"},
-		{"SELECT id, keyed_ms FROM storefront_orders ", "OLD KEYS"},
-		{"SELECT key_hash, keyed_ms FROM storefront_orders ", "OLD KEYS"},
+		{"SELECT id, CASE ", "DUE KEYS"},
+		{"SELECT key_hash, CASE ", "DUE KEYS"},
 	}
 	if table := subjected.FindStringSubmatch(text); table != nil {
 		known = append(known, map[string][][2]string{
-			"schema":  {{"SELECT", "TABLES"}},
+			"schema":  {{"SELECT", "TABLES"}, {"UPDATE", "FORGOTTEN"}},
 			"orders":  {{"INSERT", "INSERT"}, {"SELECT", "REPLAY"}, {"UPDATE", "FORGET"}},
 			"replays": {{"INSERT", "SETTLE"}},
 		}[table[1]]...)

@@ -336,7 +336,7 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		return [][]driver.Value{{"the server"}}, 0, nil
 	case "CLOCK":
 		return [][]driver.Value{{time.Now().UnixMilli()}}, 0, nil
-	case "PING", "OLD KEYS", "FORGET": // no key is old
+	case "PING", "DUE KEYS", "FORGET", "FORGOTTEN": // no key is due
 	case "NOTE":
 		if len(c.args) > 0 {
 			t.changes = append(t.changes, change{note: c.args[0]})

@@ -2,15 +2,18 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
+	"encoding/binary"
 	"fmt"
-	"math"
+	"math/bits"
 	"slices"
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/orderid"
 )
 
-// keysPerStatement bounds how long ForgetKeys holds locks.
+// keysPerStatement bounds how long ForgetKeys reads, and holds locks.
 const keysPerStatement = 1000
 
 // ForgetKeys forgets the idempotency keys that the database recorded before a time, by its
@@ -27,6 +30,11 @@ const keysPerStatement = 1000
 // returns an error, some may be forgotten, and the next call goes on. It returns an error
 // and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of
 // the database.
+//
+// ForgetKeys looks for keys where the IDs of their orders, which begin with the time, say that they are: from
+// where the last call ended, which it writes into storefront_schema, to an hour after before. A key whose
+// order has another ID, as of a replica whose clock was more than an hour wrong, is forgotten within a day
+// more: each call also looks through a part of all keys that are remembered, and in a day through all.
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
 	// All replicas go by the clock of the database, so that one whose own clock is ahead
 	// does not forget keys that all of them need.
@@ -38,53 +46,127 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
 			before.Format(time.RFC3339), storefront.KeyLifetime)
 	}
-	n, err := s.database.Load().forgetKeys(ctx, s, before)
+	var version, last int64
+	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
+		st := c.database.sql()
+		return c.each(ctx, func() {}, []any{&version, &last}, st.get+`version, COALESCE(forgotten_ms, 0) FROM `+
+			st.prefix+`storefront_schema ORDER BY version`)
+	})
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.forgetSince(ctx, time.UnixMilli(last), before)
 	s.stats.forgotten.Add(n)
+	if err == nil {
+		_, err = s.exec(ctx, func(st *statements) string {
+			return `UPDATE ` + st.prefix + `storefront_schema SET forgotten_ms = ` + st.param(1) +
+				` WHERE version = ` + st.param(2)
+		}, before.UnixMilli(), version)
+	}
 	return n, err
 }
 
-// keysPerSearch bounds how many IDs ForgetKeys keeps in memory.
-const keysPerSearch = 100 * keysPerStatement
+// forgetSince forgets the keys that were recorded before a time, but for some of those that a call did not
+// find that forgot the keys from before last.
+func (s *Store) forgetSince(ctx context.Context, last, before time.Time) (int64, error) {
+	// A row may have been recorded, and have got its ID, by clocks that are an hour apart.
+	from := last
+	if before.Before(last) {
+		from = before
+	}
+	total, err := forgetBetween(ctx, s, "id", orderid.First(from.Add(-time.Hour)),
+		orderid.First(before.Add(time.Hour)), before)
+	for _, arc := range arcs(last, before) {
+		if err != nil {
+			break
+		}
+		var n int64
+		n, err = forgetBetween(ctx, s, "key_hash", arc[0], arc[1], before)
+		total += n
+	}
+	return total, err
+}
 
-// forgetByThousands forgets the keys that were recorded before a time, in milliseconds, and returns how
-// many. It pauses after each transaction.
-//
-// While any snapshot of the database is older, PostgreSQL and MySQL keep an index entry for each key that
-// was forgotten since. A search for the oldest keys passes all of these, so one serves many transactions.
-func (s *Store) forgetByThousands(ctx context.Context, pause func(took time.Duration) error, before int64) (
+// arcs returns between which hashes the keys are that a call looks through. All hashes are a circle, which a
+// hand goes round once a day: the parts are those over which it goes from one time to another.
+func arcs(from, to time.Time) [][2][]byte {
+	hand := func(t time.Time) []byte {
+		const day = 24 * uint64(time.Hour/time.Millisecond)
+		part, _ := bits.Div64(uint64(t.UnixMilli())%day, 0, day)
+		return binary.BigEndian.AppendUint64(nil, part)
+	}
+	first, last := make([]byte, 8), slices.Repeat([]byte{0xff}, 32)
+	switch begin, end := hand(from), hand(to); {
+	case !to.After(from):
+		return nil
+	case to.Sub(from) >= 24*time.Hour:
+		return [][2][]byte{{first, last}}
+	case slices.Compare(begin, end) <= 0:
+		return [][2][]byte{{begin, end}}
+	default:
+		return [][2][]byte{{begin, last}, {first, end}}
+	}
+}
+
+// forgetWhere, with the prefix of the tables, and what selects orders behind it, forgets the keys of these.
+const forgetWhere = `UPDATE %sstorefront_orders
+	SET key_hash = NULL, key_fingerprint = NULL, keyed_ms = NULL WHERE `
+
+// forgetBetween forgets the keys that were recorded before a time, of orders that have more than one value
+// in a column and at most another, and perhaps of some that follow.
+func forgetBetween[T string | []byte](ctx context.Context, s *Store, column string, from, to T, before time.Time) (
 	total int64, err error) {
-	for from, more := int64(math.MinInt64), true; more; {
-		var ids []any
-		ids, from, err = s.oldKeys(ctx, from, before, keysPerSearch)
+	for rows := keysPerStatement; rows == keysPerStatement && string(from) < string(to); {
+		var orders []any // whose keys are due
+		var last T
+		err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
+			var due sql.NullString
+			orders, rows = nil, 0
+			return c.each(ctx, func() {
+				if rows++; due.Valid {
+					orders = append(orders, due.String)
+				}
+			}, []any{&last, &due}, c.database.sql().dueKeys(column), before.UnixMilli(), from)
+		})
+		if from = last; err == nil && len(orders) > 0 {
+			var n int64
+			n, err = s.forgetSome(ctx, before.UnixMilli(), orders)
+			total += n
+		}
 		if err != nil {
 			return total, err
-		}
-		more = false // if others forget these keys, or nobody can, this is the last search
-		for some := range slices.Chunk(ids, keysPerStatement) {
-			began := time.Now()
-			n, err := s.exec(ctx,
-				func(st *statements) string { return st.forget + st.rowsFrom(2, 1, len(some)) },
-				slices.Insert(some, 0, any(before))...)
-			if total += n; err == nil && n > 0 {
-				more = len(ids) == keysPerSearch
-				err = pause(time.Since(began))
-			}
-			if err != nil {
-				return total, err
-			}
 		}
 	}
 	return total, nil
 }
 
-// oldKeys returns the first column of the statement of this name for the orders with the oldest keys, at
-// most so many, and the time of the last of these keys.
-func (s *Store) oldKeys(ctx context.Context, from, before int64, most int) (ids []any, last int64, err error) {
-	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
-		var id string
-		ids, last = nil, from
-		return c.each(ctx, func() { ids = append(ids, id) }, []any{&id, &last}, c.database.sql().oldKeys,
-			from, before, most)
-	})
-	return ids, last, err
+// forgetSome is forget of the engine, and pauses after it if orders wait for it.
+func (s *Store) forgetSome(ctx context.Context, before int64, orders []any) (n int64, err error) {
+	db, began := s.database.Load(), time.Now()
+	if n, err = db.forget(ctx, s, before, orders); err != nil || n == 0 || !db.sql().pauses {
+		return n, err
+	}
+	select {
+	case <-time.After(time.Since(began)):
+		return n, nil
+	case <-ctx.Done():
+		return n, fmt.Errorf("sqlstore: %w", ctx.Err())
+	}
+}
+
+// dueKeys returns a query of the next orders that have more than a value in a column: the column, and then
+// what forget takes for an order, or NULL if its key was not recorded before a time, the first argument. With
+// an upper bound, PostgreSQL would expect few orders, and sort all for each search.
+func (st *statements) dueKeys(column string) string {
+	return fmt.Sprintf(`%s%s, CASE WHEN key_hash IS NOT NULL AND keyed_ms < %s THEN %s END
+		FROM %sstorefront_orders WHERE %[2]s > %[6]s ORDER BY %[2]s LIMIT %[7]d`,
+		st.get, column, st.param(1), st.due, st.prefix, st.param(2), keysPerStatement)
+}
+
+// forget is forget of an engine that has all orders in one place. It finds them by their IDs.
+func (st *statements) forget(ctx context.Context, s *Store, before int64, ids []any) (int64, error) {
+	return s.exec(ctx, func(st *statements) string {
+		return fmt.Sprintf(forgetWhere+`keyed_ms < %s AND id IN %s`,
+			st.prefix, st.param(1), st.rowsFrom(2, 1, len(ids)))
+	}, slices.Concat([]any{before}, ids)...)
 }

@@ -50,10 +50,8 @@ func newMySQL(version, get string) *mySQL {
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
 		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM storefront_orders
 			WHERE key_hash = ?`,
-		oldKeys: `SELECT id, keyed_ms FROM storefront_orders
-			WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`,
-		forget: `UPDATE storefront_orders SET key_hash = NULL, key_fingerprint = NULL, keyed_ms = NULL
-			WHERE keyed_ms + 0 < ? AND id IN `,
+		get: get,
+		due: `id`,
 		now: get + mySQLNow,
 		write: `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1)
 			ON DUPLICATE KEY UPDATE number = number + 1`,
@@ -230,8 +228,7 @@ const mySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV
 // Vitess places an order by them, so that an order and its key are in one shard.
 const placing = ` DEFAULT (LEFT(key_hash, 8))`
 
-// mySQLTables returns the statements that make the tables of MySQL. MySQL cannot leave rows out of an
-// index, so keyed_ms is NULL once the key is forgotten, and those rows are at one end of the index.
+// mySQLTables returns the statements that make the tables of MySQL, which cannot leave rows out of an index.
 //
 // Each column names its character set and collation: otherwise, what SHOW CREATE TABLE prints depends on how
 // often the statement was run, and Vitess compares that of one shard with that of another.
@@ -249,18 +246,18 @@ func mySQLTables() []string {
 		create + `storefront_widgets` + resources,
 		create + `storefront_orders (
 			id VARCHAR(255)` + charset + ` NOT NULL PRIMARY KEY,
-			item TEXT` + charset + ` NOT NULL,
 			qty BIGINT NOT NULL,
 			created_ms BIGINT NOT NULL,
+			keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
+			item TEXT` + charset + ` NOT NULL,
 			scope LONGBLOB NOT NULL,
 			key_hash BINARY(32) UNIQUE,
 			key_fingerprint BINARY(32),
-			keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
-			place BINARY(8)` + placing + `,
-			INDEX storefront_orders_keyed (keyed_ms)
+			place BINARY(8)` + placing + `
 		)` + options,
 		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
-		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL)` + options,
+		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL,
+			forgotten_ms BIGINT)` + options,
 	}
 }
 

@@ -21,10 +21,8 @@ func newPostgreSQL(schema string) *postgreSQL {
 	create := `CREATE TABLE IF NOT EXISTS ` + p
 	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
 	e := &postgreSQL{statements{
-		schema: append(ownSchema(create, ` DEFAULT `+now),
-			`CREATE INDEX IF NOT EXISTS storefront_orders_keyed ON `+p+`storefront_orders (keyed_ms)
-				WHERE key_hash IS NOT NULL`,
-		),
+		schema: ownSchema(create, `storefront_orders_key_hash ON `+p+`storefront_orders`,
+			` COLLATE "C"`, ` DEFAULT `+now),
 		// information_schema shows neither materialized views and sequences nor the tables
 		// of others that this role may not use. With quote_all_identifiers, names of types have quotes.
 		catalog: `WITH c AS (SELECT c.oid, c.relname, c.relkind, c.relpersistence
@@ -37,7 +35,8 @@ func newPostgreSQL(schema string) *postgreSQL {
 			UNION ALL SELECT c.relname, a.attname, 'unique' FROM c JOIN pg_index AS i ON i.indrelid = c.oid
 			JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
 			WHERE i.indisunique AND i.indisvalid AND i.indimmediate AND i.indnkeyatts = 1
-			AND i.indpred IS NULL
+			AND (i.indpred IS NULL OR a.attname = 'key_hash'
+				AND replace(pg_get_expr(i.indpred, i.indrelid), '"', '') = '(key_hash IS NOT NULL)')
 			UNION ALL SELECT c.relname, '', CASE WHEN row_security_active(c.oid)
 				THEN 'hides rows by row security: give this role BYPASSRLS'
 				WHEN c.relkind = 'p' THEN 'partitioned'
@@ -68,17 +67,16 @@ func newPostgreSQL(schema string) *postgreSQL {
 		// rows.
 		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM ` + p + `storefront_orders
 			WHERE key_hash = $1 FOR NO KEY UPDATE`,
-		oldKeys: `SELECT id, keyed_ms FROM ` + p + `storefront_orders
-			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT $3`,
-		forget: `UPDATE ` + p + `storefront_orders SET key_hash = NULL, key_fingerprint = NULL
-			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
-		now:   `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
-		write: `SELECT pg_logical_emit_message(true, 'storefront', '')`,
+		get:    `SELECT `,
+		due:    `id`,
+		ifFree: ifKeyFree,
+		now:    `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
+		write:  `SELECT pg_logical_emit_message(true, 'storefront', '')`,
 		servers: `SELECT concat_ws(' ', pg_postmaster_start_time(),
 			current_setting('synchronous_standby_names'),
 			(SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_replication))`,
 	}}
-	e.insertOne, e.returns = e.insertion(1)+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`, true
+	e.insertOne, e.returns = e.insertion(1)+ifKeyFree+` RETURNING key_hash`, true
 	return e
 }
 
@@ -160,8 +158,7 @@ func (e *postgreSQL) newCommitter(s *Store) committer { return newConcurrent(s, 
 func (e *postgreSQL) insertMany(ctx context.Context, c *session, proposals []*proposal) (
 	map[[sha256.Size]byte]bool, error) {
 	return c.hashes(ctx, proposals,
-		e.insertion(len(proposals))+` ON CONFLICT (key_hash) DO NOTHING RETURNING key_hash`,
-		e.rowsOf(proposals)...)
+		e.insertion(len(proposals))+ifKeyFree+` RETURNING key_hash`, e.rowsOf(proposals)...)
 }
 
 // sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of

@@ -415,6 +415,9 @@ func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
 						"created_ms": "bigint", "scope": types[2], "key_hash": types[3], "key_fingerprint": types[3]} {
 						rows = append(rows, []driver.Value{"storefront_orders", column, kind})
 					}
+					for _, column := range []string{"version", "oldest", "forgotten_ms"} {
+						rows = append(rows, []driver.Value{"storefront_schema", column, "bigint"})
+					}
 					rows = append(rows, []driver.Value{"storefront_orders", "id", "unique"})
 					if flaw != nil || !flawed {
 						rows = append(rows, []driver.Value{"storefront_orders", "key_hash", "unique"})

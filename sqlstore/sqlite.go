@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"time"
 
 	"example.com/storefront/internal/slots"
 	"example.com/storefront/internal/watchdog"
@@ -43,17 +42,15 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 	)
 	return &sqlite{statements: statements{
 		// SQLite knows no type BYTEA, and stores bytes as it is given them.
-		schema: append(ownSchema(create, ``),
-			`CREATE INDEX IF NOT EXISTS main.storefront_orders_keyed ON storefront_orders (keyed_ms) `+
-				`WHERE key_hash IS NOT NULL`,
-		),
+		schema: ownSchema(create, `main.storefront_orders_key_hash ON storefront_orders`, ``, ``),
 		catalog: `SELECT m.name, c.name, CASE m.type WHEN 'table' THEN '' ELSE 'not a table of ' END || c.type
 			FROM main.sqlite_master AS m, pragma_table_info(m.name, 'main') AS c
 			WHERE m.type IN ('table', 'view') AND m.name LIKE 'storefront_%'
 			UNION ALL SELECT m.name, min(k.name), 'unique'
 			FROM main.sqlite_master AS m, pragma_index_list(m.name, 'main') AS i,
-				pragma_index_info(i.name, 'main') AS k
-			WHERE m.type = 'table' AND m.name LIKE 'storefront_%' AND i."unique" AND NOT i.partial
+				pragma_index_info(i.name, 'main') AS k, main.sqlite_master AS s
+			WHERE m.type = 'table' AND m.name LIKE 'storefront_%' AND i."unique" AND s.name = i.name
+			AND (NOT i.partial OR s.sql LIKE '% (key_hash) WHERE key_hash IS NOT NULL')
 			GROUP BY m.name, i.name HAVING count(*) = 1 AND min(k.name) IS NOT NULL`,
 		place:  `SELECT file FROM pragma_database_list WHERE name = 'main'`,
 		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
@@ -65,16 +62,16 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		widgets: `SELECT id, body FROM main.storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		insertOne: `INSERT INTO main.storefront_orders (` + orderColumns + `, keyed_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `) ON CONFLICT (key_hash) DO NOTHING`,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `)` + ifKeyFree,
+		ifFree: ifKeyFree,
 		// An order that SQLite shows is on the disk.
 		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM main.storefront_orders
 			WHERE key_hash = $1`,
-		oldKeys: `SELECT id, keyed_ms FROM main.storefront_orders
-			WHERE key_hash IS NOT NULL AND keyed_ms >= $1 AND keyed_ms < $2 ORDER BY keyed_ms LIMIT +$3`,
-		forget: `UPDATE main.storefront_orders SET key_hash = NULL, key_fingerprint = NULL
-			WHERE key_hash IS NOT NULL AND keyed_ms + 0 < $1 AND id IN `,
-		now:   `SELECT ` + now,
-		write: `SELECT 1`, // there is nothing to wait for: the disk answers or fails
+		get:    `SELECT `,
+		due:    `id`,
+		pauses: true, // orders ask for the lock now and then, and would seldom do so between two transactions
+		now:    `SELECT ` + now,
+		write:  `SELECT 1`, // there is nothing to wait for: the disk answers or fails
 	}}, nil
 }
 
@@ -145,20 +142,6 @@ func (e *sqlite) look(ctx context.Context, conn *sql.Conn) error {
 
 // server returns "": a file has no server.
 func (e *sqlite) server(context.Context, *sql.Conn) (string, error) { return "", nil }
-
-// forgetKeys pauses after each transaction for as long as that took: orders ask for the lock now and
-// then, and would seldom do so between two transactions without a pause.
-func (e *sqlite) forgetKeys(ctx context.Context, s *Store, before time.Time) (int64, error) {
-	pause := func(took time.Duration) error {
-		select {
-		case <-time.After(took):
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("sqlstore: %w", ctx.Err())
-		}
-	}
-	return s.forgetByThousands(ctx, pause, before.UnixMilli())
-}
 
 // open opens a link over any connection of the pool. Nothing ends a try early: a file does not fall silent.
 func (e *sqlite) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {

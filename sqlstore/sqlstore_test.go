@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -454,56 +453,51 @@ func TestForgetKeysGoesByTheClockOfTheDatabase(t *testing.T) {
 	}
 }
 
-// Each transaction holds its locks for a moment only, no key is left for the next hour, also if many
-// have the same time, and of many more keys than those of a search each is passed a few times only.
+// Each transaction holds its locks for a moment only, none reads for long, and each order is passed once by its
+// ID and once by its key: a place is remembered from one search to the next, and to the next call.
 func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 250_500
-		left, searches := keys, 0
+		before := time.Now().Add(-2 * storefront.KeyLifetime)
+		forgotten := make(map[string]bool)
+		searches, remembered := 0, driver.Value(nil)
 		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) (
 			rows [][]driver.Value, _ error) {
 			switch kindOf(query) {
-			case "CLOCK":
+			case "CLOCK", "TABLES":
 				return nil, errPassOn
-			case "OLD KEYS":
+			case "FORGOTTEN":
+				remembered = args[0]
+				return make([][]driver.Value, 1), nil
+			case "DUE KEYS":
 				searches++
-				for n := keys - left; n < keys && len(rows) < int(args[2].(int64)); n++ {
-					if ms := int64(n / 150_000); ms >= args[0].(int64) {
-						rows = append(rows, []driver.Value{strconv.Itoa(n), ms})
+				from, ok := args[1].(string)
+				if !ok { // by the key
+					return nil, nil
+				}
+				n := 0
+				fmt.Sscanf(from, "ord_%d", &n)
+				for n++; n <= keys && len(rows) < 1000; n++ {
+					id := fmt.Sprintf("ord_%026d", n)
+					if rows = append(rows, []driver.Value{id, id}); n%3 == 0 {
+						rows[len(rows)-1][1] = nil
 					}
 				}
 				return rows, nil
 			}
-			n := len(args) - 1
-			left -= n
-			if n > 1000 {
-				t.Errorf("a statement has forgotten %d keys", n)
+			for _, id := range args[1:] {
+				forgotten[id.(string)] = true
 			}
-			return make([][]driver.Value, n), nil
-		}}
-		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), time.Now().Add(-2*storefront.KeyLifetime))
-		if err != nil || n != keys || left != 0 || searches != 3 {
-			t.Errorf("ForgetKeys returned %d, %v after %d searches, and %d are left", n, err, searches, left)
-		}
-	})
-}
-
-// Keys that others forget meanwhile, or that a trigger keeps, are no reason to search for ever.
-func TestForgetKeysEndsIfItForgetsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) (
-			rows [][]driver.Value, _ error) {
-			switch kindOf(query) {
-			case "CLOCK":
-				rows = [][]driver.Value{{time.Now().UnixMilli()}}
-			case "OLD KEYS":
-				rows = slices.Repeat([][]driver.Value{{"ord_1", int64(1)}}, int(args[2].(int64)))
+			if len(args) > 1001 {
+				t.Errorf("a statement has forgotten %d keys", len(args)-1)
 			}
-			return rows, nil
+			return make([][]driver.Value, len(args)-1), nil
 		}}
-		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), time.Now().Add(-2*storefront.KeyLifetime))
-		if n != 0 || err != nil {
-			t.Errorf("ForgetKeys returned %d, %v", n, err)
+		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), before)
+		if err != nil || n != keys/3*2 || len(forgotten) != keys/3*2 || searches != 252 ||
+			remembered != before.UnixMilli() {
+			t.Errorf("ForgetKeys returned %d, %v after %d searches; %d are forgotten, and the next begins at %v",
+				n, err, searches, len(forgotten), remembered)
 		}
 	})
 }
@@ -521,10 +515,10 @@ func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
 		var pauses []time.Duration
 		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 			switch {
-			case kindOf(query) == "CLOCK":
+			case kindOf(query) == "CLOCK", kindOf(query) == "TABLES":
 				return nil, errPassOn
-			case kindOf(query) == "OLD KEYS":
-				return slices.Repeat([][]driver.Value{{"ord_1", int64(1)}}, 20_000), nil
+			case kindOf(query) == "DUE KEYS":
+				return slices.Repeat([][]driver.Value{{"ord_0", "ord_0"}}, 1000), nil
 			case !ended.IsZero():
 				pauses = append(pauses, time.Since(ended))
 			}

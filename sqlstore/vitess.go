@@ -10,12 +10,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/watchdog"
@@ -54,8 +52,7 @@ func newVitess(single bool) *vitess {
 	st.insertOne = st.insertion(1)
 	st.orderOf = fresh + `id, item, qty, created_ms, key_fingerprint, key_hash FROM storefront_orders
 		WHERE place = ? AND key_hash = ?`
-	st.oldKeys = fresh + `key_hash, keyed_ms FROM storefront_orders
-		WHERE keyed_ms >= ? AND keyed_ms < ? ORDER BY keyed_ms LIMIT ?`
+	st.due = `key_hash`
 	// Each try writes to another shard: where one of them is away, orders of the others go on.
 	st.write = `INSERT INTO storefront_replays (slot, number) VALUES (CRC32(UUID()) % 256, 1)
 		ON DUPLICATE KEY UPDATE number = number + 1`
@@ -209,42 +206,22 @@ func (e *vitess) record() []string {
 		schemaVersion, schemaOldest)}
 }
 
-// forgetKeys forgets keys of one shard at a time. Their age is by the clock of their shard.
-func (e *vitess) forgetKeys(ctx context.Context, s *Store, before time.Time) (total int64, err error) {
-	const most = 8 * keysPerStatement // a tablet returns at most 10,000 rows
-	for from, more := int64(math.MinInt64), true; more; {
-		var ids []any
-		ids, from, err = s.oldKeys(ctx, from, before.UnixMilli(), most)
-		if err != nil {
+// forget forgets keys of one shard after those of another. Their age is by the clock of their shard.
+func (e *vitess) forget(ctx context.Context, s *Store, before int64, hashes []any) (total int64, err error) {
+	for i, hash := range hashes {
+		hashes[i] = []byte(hash.(string))
+	}
+	for _, some := range byShard(hashes, func(hash any) int { return e.shard(hash.([]byte)) }) {
+		in := e.rows(1, len(some))
+		statement := fmt.Sprintf(forgetWhere+`keyed_ms < LEAST(?, %s - %d) AND place IN %s AND key_hash IN %[4]s`,
+			"", mySQLNow, storefront.KeyLifetime.Milliseconds(), in)
+		n, err := s.exec(ctx, func(*statements) string { return statement },
+			slices.Concat([]any{before}, places(some), some)...)
+		if total += n; err != nil {
 			return total, err
-		}
-		more = false
-		for _, some := range byShard(ids, func(id any) int { return e.shard([]byte(id.(string))) }) {
-			for some := range slices.Chunk(some, keysPerStatement) {
-				n, err := e.forgetSome(ctx, s, before, some)
-				if err != nil {
-					return total, err
-				}
-				total += n
-				more = more || n > 0
-			}
 		}
 	}
 	return total, nil
-}
-
-func (e *vitess) forgetSome(ctx context.Context, s *Store, before time.Time, ids []any) (int64, error) {
-	hashes := make([]any, len(ids))
-	for i, id := range ids {
-		hashes[i] = []byte(id.(string))
-	}
-	in := e.rows(1, len(ids))
-	statement := fmt.Sprintf(`UPDATE storefront_orders
-		SET key_hash = NULL, key_fingerprint = NULL, keyed_ms = NULL
-		WHERE keyed_ms + 0 < LEAST(?, %s - %d) AND place IN %s AND key_hash IN %[3]s`,
-		mySQLNow, storefront.KeyLifetime.Milliseconds(), in)
-	return s.exec(ctx, func(*statements) string { return statement },
-		slices.Concat([]any{before.UnixMilli()}, places(hashes), hashes)...)
 }
 
 // areOfVtgate reports whether vtgate has shown these settings: it shows its own as numbers.

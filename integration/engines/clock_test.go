@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/internal/orderid"
 	"example.com/storefront/sqlstore"
 )
 
@@ -66,6 +68,53 @@ func TestAKeyOfAReplicaThatIsBehindIsRemembered(t *testing.T) {
 		again.ID = "ord_2"
 		if got, err := other.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"}, again); err != nil || !got.Equal(order) {
 			t.Errorf("the order, sent again, is %v, %v, want %v", got, err, order)
+		}
+	})
+}
+
+// TestClocksOfReplicasLoseNoKey has orders of replicas whose clocks are wrong, with IDs to match, forgotten by
+// hours, as by a program that runs for days: no key before its time, each of a clock that is less than an hour
+// wrong at once, and every other one within a day and an hour more.
+func TestClocksOfReplicasLoseNoKey(t *testing.T) {
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		store := sqlstore.New(d.Pool, nil)
+		first := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Millisecond)
+		keyed, late := make(map[string]time.Time), make(map[string]time.Duration) // by ID
+		for _, wrong := range []time.Duration{0, 50 * time.Minute, 2 * time.Hour, 30 * time.Hour, 10 * 24 * time.Hour,
+			400 * 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
+			for n := range 24 {
+				for _, wrong := range []time.Duration{wrong, -wrong} {
+					at := first.Add(time.Duration(n)*2*time.Hour + time.Minute)
+					order := storefront.Order{ID: orderid.New(at.Add(wrong)), Item: "kettle", Qty: 1, CreatedAt: at.Add(wrong)}
+					must.Get(store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: order.ID}, order))(t)
+					d.RecordKey(t, order.ID, at)
+					if keyed[order.ID] = at; wrong.Abs() > time.Hour {
+						late[order.ID] = 25 * time.Hour
+					}
+				}
+			}
+		}
+		const remembered = "SELECT id FROM storefront_orders WHERE key_hash IS NOT NULL"
+		for hour := range 24 * 4 {
+			before := first.Add(time.Duration(hour) * time.Hour)
+			must.Get(store.ForgetKeys(t.Context(), before))(t)
+			kept := testdb.Column(t, d.Pool, remembered)
+			for id, at := range keyed {
+				is := slices.Contains(kept, id)
+				if !is && !at.Before(before) {
+					t.Fatalf("before %v, the key of %s is forgotten, which was recorded at %v", before, id, at)
+				}
+				if is && at.Before(before.Add(-late[id])) {
+					t.Errorf("before %v, the key of %s is remembered, which was recorded at %v", before, id, at)
+				}
+				if !is {
+					delete(keyed, id)
+				}
+			}
+		}
+		if len(keyed) > 0 {
+			t.Errorf("%d keys are left", len(keyed))
 		}
 	})
 }

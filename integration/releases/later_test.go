@@ -36,8 +36,9 @@ var laterChanges = []change{
 	{"sqlstore/vitess.go", "func Place(", "func PlaceOf(", "api", "Place: removed"},
 	{"sqlstore/vschema.json", `"column": "place"`, `"column": "key_hash"`, "vschema", "table storefront_orders: was"},
 	{"sqlstore/migrate.go", "schemaVersion = 1", "schemaVersion = 2", "", ""},
-	{"sqlstore/sqlite.go", "schema: append(ownSchema(create, ``),", "schema: append(ownSchema(create, ``),\n" +
-		"`ALTER TABLE main.storefront_orders ADD COLUMN added BIGINT DEFAULT 7`,", "", ""},
+	{"sqlstore/sqlite.go", "schema: ownSchema(create,", "schema: append(ownSchema(create,", "", ""},
+	{"sqlstore/sqlite.go", "ON storefront_orders`, ``, ``),", "ON storefront_orders`, ``, ``),\n" +
+		"`ALTER TABLE main.storefront_orders ADD COLUMN added BIGINT DEFAULT 7`),", "", ""},
 	{"sqlstore/orders.go", "return sha256.Sum256(append(append(b, scope...), value...))",
 		"return sha256.Sum256(append(append(b, value...), scope...))", "database", "sent again, is answered with"},
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -171,15 +172,19 @@ func laterRelease(t *testing.T, version, oldest int) string {
 	added := func(table, exists string) string {
 		return "`ALTER TABLE " + table + " ADD COLUMN " + exists + " added BIGINT DEFAULT 7`,\n"
 	}
-	const mySQLSchema, own = "oldest BIGINT NOT NULL)` + options,\n", "schema: append(ownSchema(create, "
+	const mySQLSchema = "forgotten_ms BIGINT)` + options,\n"
+	own := regexp.MustCompile(`schema: (ownSchema\((?:.*,\n)?.*\)),\n`)
+	with := func(file, added string) process.Change {
+		schema := own.FindStringSubmatch(read(t, filepath.Join(root, file)))
+		return process.Change{File: file, Old: schema[0], New: "schema: append(" + schema[1] + ",\n" + added + "),\n"}
+	}
 	binary := filepath.Join(process.Folder(t), "later")
 	err := process.GoBuildChanged(binary, "shopdb/cmd/storefrontd", []process.Change{
 		{File: "sqlstore/migrate.go", Old: "schemaVersion = 1", New: "schemaVersion = " + strconv.Itoa(version)},
 		{File: "sqlstore/migrate.go", Old: "schemaOldest = 1", New: "schemaOldest = " + strconv.Itoa(oldest)},
 		{File: "sqlstore/mysql.go", Old: mySQLSchema, New: mySQLSchema + added("storefront_orders", "")},
-		{File: "sqlstore/sqlite.go", Old: own + "``),", New: own + "``),\n" + added("main.storefront_orders", "")},
-		{File: "sqlstore/postgres.go", Old: own + "` DEFAULT `+now),",
-			New: own + "` DEFAULT `+now),\n" + added("`+p+`storefront_orders", "IF NOT EXISTS")},
+		with("sqlstore/sqlite.go", added("main.storefront_orders", "")),
+		with("sqlstore/postgres.go", added("`+p+`storefront_orders", "IF NOT EXISTS")),
 	}...)
 	if err != nil {
 		t.Fatal(err)

@@ -23,15 +23,17 @@ var alterations = map[string][]alteration{
 		{"DROP TABLE storefront_orders; CREATE TABLE storefront_orders (id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, " +
 			"qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, scope BYTEA NOT NULL, key_hash BYTEA, key_fingerprint BYTEA, keyed_ms BIGINT)",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
-		{"DROP INDEX storefront_orders_key_hash; CREATE UNIQUE INDEX part ON storefront_orders (key_hash) WHERE qty > 1",
+		{"DROP INDEX storefront_orders_key_hash; " +
+			"CREATE UNIQUE INDEX part ON storefront_orders (key_hash) WHERE key_hash IS NOT NULL AND qty > 1",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
 		{"DROP TABLE storefront_users; CREATE TABLE storefront_users (id BYTEA NOT NULL, body TEXT NOT NULL)",
 			"storefront_users has no unique constraint on id alone", ""},
 	},
 	"pgx": {
-		{"ALTER TABLE storefront_orders DROP CONSTRAINT storefront_orders_key_hash_key",
+		{"DROP INDEX storefront_orders_key_hash",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
-		{"DROP INDEX storefront_orders_key_hash; CREATE UNIQUE INDEX part ON storefront_orders (key_hash) WHERE qty > 1; " +
+		{"DROP INDEX storefront_orders_key_hash; CREATE UNIQUE INDEX part ON storefront_orders (key_hash) " +
+			"WHERE key_hash IS NOT NULL AND qty > 1; " +
 			"CREATE UNIQUE INDEX two ON storefront_orders (key_hash, qty); ALTER TABLE storefront_orders ADD UNIQUE (key_hash) DEFERRABLE",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
 		{"ALTER TABLE storefront_orders DROP CONSTRAINT storefront_orders_pkey", "storefront_orders has no unique constraint on id alone", ""},

@@ -100,6 +100,7 @@ func (s refusingStore) Restock(ctx context.Context, item string) error {
 func (s refusingStore) Advance(d time.Duration) {
 	s.t.Helper()
 	s.k.Exec(s.t, fmt.Sprintf("UPDATE storefront_orders SET keyed_ms = keyed_ms - %d", d.Milliseconds()))
+	s.k.Exec(s.t, testdb.ForgetPlace)
 	must.Get(s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)))(s.t)
 }
 

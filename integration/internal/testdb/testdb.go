@@ -169,6 +169,7 @@ func (d *DB) RecordKey(t testing.TB, orderID string, at time.Time) {
 	t.Helper()
 	must.Get(d.Pool.Exec(d.SQL("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(),
 		orderID))(t)
+	d.Exec(t, ForgetPlace)
 }
 
 // A SQLStore is a sqlstore.Store with the methods of a Store.

@@ -235,7 +235,7 @@ func TestOldKeysAreForgotten(t *testing.T) {
 	} {
 		_, err := db.ExecContext(t.Context(), `INSERT INTO storefront_orders
 			(id, item, qty, created_ms, scope, key_hash, key_fingerprint, keyed_ms)
-			VALUES ($1, 'teapot', 1, 0, '', $1, '', $2)`, id, time.Now().Add(-age).UnixMilli())
+			VALUES ($1, 'teapot', 1, 0, '', CAST($1 AS BLOB), '', $2)`, id, time.Now().Add(-age).UnixMilli())
 		must.OK(t, err)
 	}
 	p := commandtest.Start(t, "-db", name)
