@@ -15,7 +15,7 @@
 //	fronts      proxies before the service
 //	browser     the explorer
 //	docs        README.md and docs: their commands, code, links and configurations
-//	bench       benchmarks, whose tables are in docs/figures.md
+//	bench       benchmarks, whose tables are in docs/scale.md
 //	internal    what several of them share
 //
 // soak/run repeats what chooses at random for as long as it is told.

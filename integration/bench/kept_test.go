@@ -1,12 +1,13 @@
 package bench
 
 import (
-	"crypto/rand"
+	"cmp"
 	"database/sql"
 	"encoding/base32"
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -81,6 +82,8 @@ type pile struct {
 	checkpoint func() // writes all pages that were changed
 	counts     func() counts
 	size       func() int64 // the bytes that orders take on the disk, with their indexes
+
+	random, hash, keyedMS string // SQL: 10 random characters, 32 random bytes, keyed_ms of a key that is forgotten
 }
 
 // counts are counts since the database was made.
@@ -92,47 +95,47 @@ const expiring = 20_000
 // fill makes the orders of a shop that has created them at a constant rate, and has forgotten all keys but those
 // of the last 25 hours and the ones that are expiring.
 func (p *pile) fill(b *testing.B, kept int) {
-	const chunk, rows, columns = 50_000, 500, 8
-	insert := "INSERT INTO storefront_orders (id, item, qty, created_ms, scope, key_hash, fingerprint, keyed_ms)"
-	for i, before := 1, " VALUES ("; i <= rows*columns; i++ {
-		insert += before + "$" + strconv.Itoa(i)
-		if before = ", "; i%columns == 0 {
-			before = "), ("
-		}
-	}
-	insert = p.SQL(insert + ")")
+	const rows, rowsOfCommit = 1000, 50_000
+	forgotten := kept - *keysFlag
+	none := must.Get(p.Pool.Query("SELECT * FROM storefront_orders WHERE 1 = 0"))(b)
+	columns := must.Get(none.Columns())(b)
+	none.Close()
+	apart := (25 * time.Hour / time.Duration(*keysFlag-expiring)).Round(time.Millisecond)
 	p.horizon = time.Now().Add(-storefront.KeyLifetime - time.Hour)
-	forgotten, apart := kept-*keysFlag, 25*time.Hour/time.Duration(*keysFlag-expiring)
-	for i := 0; i < kept; {
-		tx := must.Get(p.Pool.Begin())(b)
-		var at time.Time
-		for end := min(i+chunk, kept); i < end; {
-			var args []any
-			for range rows {
-				at = p.horizon.Add(time.Duration(i-forgotten-expiring) * apart)
-				hash, ms := make([]byte, 32), at.UnixMilli()
-				rand.Read(hash)
-				args = append(args, orderID(at), "teapot", 2, ms, []byte{}, hash, hash, ms)
-				i++
-			}
-			must.Get(tx.Exec(insert, args...))(b)
+	values := map[string]string{"id": "id", "item": "'teapot'", "qty": "2", "created_ms": "ms", "scope": "''",
+		"keyed_ms": p.keyedMS, "place": "LEFT(hash, 8)"} // what is not in it is NULL
+	var tx *sql.Tx
+	for n := 0; n < kept; n += rows {
+		at := p.horizon.Add(time.Duration(n-forgotten-expiring) * apart)
+		if n >= forgotten {
+			values["keyed_ms"], values["key_hash"] = "ms", "hash"
+			values["fingerprint"], values["key_fingerprint"] = "hash", "hash"
 		}
-		must.OK(b, tx.Commit())
-		if i <= forgotten {
-			must.Get(p.store.ForgetKeys(b.Context(), at.Add(time.Millisecond)))(b)
+		var selected []string
+		for _, column := range columns {
+			selected = append(selected, cmp.Or(values[column], "NULL"))
 		}
-		p.tidy()
+		if tx == nil {
+			tx = must.Get(p.Pool.Begin())(b)
+		}
+		must.Get(tx.Exec(fmt.Sprintf(`INSERT INTO storefront_orders (%s)
+			WITH RECURSIVE n (i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < 1999),
+			t AS (SELECT CONCAT('%s', i, %s) AS id, %d + (i - 1000) * %d AS ms, %s AS hash FROM n)
+			SELECT %s FROM t`, strings.Join(columns, ", "), orderID(at)[:16], p.random, at.UnixMilli(),
+			apart.Milliseconds(), p.hash, strings.Join(selected, ", "))))(b)
+		if done := n + rows; done%rowsOfCommit == 0 || done == kept {
+			must.OK(b, tx.Commit())
+			tx = nil
+			p.tidy()
+		}
 	}
 	p.checkpoint()
 }
 
 // orderID returns an ID as the service would make it at a time.
 func orderID(at time.Time) string {
-	id := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())<<8)[:7]
-	random := make([]byte, 9)
-	rand.Read(random)
-	encoding := base32.HexEncoding.WithPadding(base32.NoPadding)
-	return "ord_" + strings.ToLower(encoding.EncodeToString(append(id, random...)))
+	id := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())<<8)
+	return "ord_" + strings.ToLower(base32.HexEncoding.EncodeToString(id))
 }
 
 func (p *pile) measureAll(b *testing.B, kept int) {
@@ -159,7 +162,7 @@ func (p *pile) measureAll(b *testing.B, kept int) {
 		b.ReportMetric(float64(p.size())/float64(kept), "file-B/op")
 		b.ReportMetric(0, "ns/op")
 	})
-	p.measure(b, "alone", 500, send(1, 500, "alone")) // so few that hardly two change the same page
+	p.measure(b, "alone", 1000, send(1, 1000, "alone"))
 	p.measure(b, "64-callers", n, send(callers, n, "first"), send(callers, n, "next"))
 	p.measure(b, "replay", n/4, send(callers, n/4, "next"))
 	p.measure(b, "forgotten-key", expiring, func(b *testing.B) {
@@ -242,6 +245,7 @@ func sqlitePile(b *testing.B) *pile {
 	}
 	p.tidy = p.checkpoint
 	p.size = func() int64 { return must.Get(os.Stat(file))(b).Size() }
+	p.random, p.hash, p.keyedMS = "lower(hex(randomblob(5)))", "randomblob(32)", "ms"
 	return p
 }
 
@@ -291,6 +295,8 @@ func postgresPile(b *testing.B, kind *dbserver.Kind, written string) *pile {
 		}
 	}
 	p.size = func() int64 { return query(b, admin, "SELECT pg_total_relation_size('storefront_orders')") }
+	p.random = "left(md5(CAST(random() AS TEXT)), 10)"
+	p.hash, p.keyedMS = "sha256(CAST(CAST(random() AS TEXT) AS BYTEA))", "ms"
 	p.Pool.SetMaxOpenConns(20)
 	return p
 }
@@ -320,6 +326,7 @@ func innoDBPile(b *testing.B, kind *dbserver.Kind, spaces string, settings ...st
 		p.Exec(b, "SET GLOBAL innodb_max_dirty_pages_pct = 90")
 	}
 	p.tidy = func() {}
+	p.random, p.hash, p.keyedMS = "LEFT(SHA2(RAND(), 256), 10)", "UNHEX(SHA2(RAND(), 256))", "NULL"
 	p.size = func() int64 {
 		return query(b, p.Pool,
 			"SELECT file_size FROM information_schema."+spaces+" WHERE name = 'shop/storefront_orders'")
