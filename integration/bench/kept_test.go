@@ -27,8 +27,8 @@ import (
 )
 
 var (
-	keptFlag = flag.String("kept", "100000,2000000", "how many orders BenchmarkKept keeps: `numbers` with commas")
-	keysFlag = flag.Int("keys", 100_000, "how many `orders` of these have keys that are remembered")
+	keptFlag = flag.String("kept", "200000,2000000", "how many orders BenchmarkKept keeps: `numbers` with commas")
+	keysFlag = flag.Int("keys", 200_000, "how many `orders` of these have keys that are remembered")
 )
 
 // BenchmarkKept measures what an order costs a database that keeps many: bytes of the log, and pages that are read
@@ -95,7 +95,7 @@ const expiring = 20_000
 // fill makes the orders of a shop that has created them at a constant rate, and has forgotten all keys but those
 // of the last 25 hours and the ones that are expiring.
 func (p *pile) fill(b *testing.B, kept int) {
-	const rows, rowsOfCommit = 1000, 50_000
+	const rows = 1000
 	forgotten := kept - *keysFlag
 	none := must.Get(p.Pool.Query("SELECT * FROM storefront_orders WHERE 1 = 0"))(b)
 	columns := must.Get(none.Columns())(b)
@@ -104,7 +104,6 @@ func (p *pile) fill(b *testing.B, kept int) {
 	p.horizon = time.Now().Add(-storefront.KeyLifetime - time.Hour)
 	values := map[string]string{"id": "id", "item": "'teapot'", "qty": "2", "created_ms": "ms", "scope": "''",
 		"keyed_ms": p.keyedMS, "place": "LEFT(hash, 8)"} // what is not in it is NULL
-	var tx *sql.Tx
 	for n := 0; n < kept; n += rows {
 		at := p.horizon.Add(time.Duration(n-forgotten-expiring) * apart)
 		if n >= forgotten {
@@ -115,20 +114,17 @@ func (p *pile) fill(b *testing.B, kept int) {
 		for _, column := range columns {
 			selected = append(selected, cmp.Or(values[column], "NULL"))
 		}
-		if tx == nil {
-			tx = must.Get(p.Pool.Begin())(b)
-		}
-		must.Get(tx.Exec(fmt.Sprintf(`INSERT INTO storefront_orders (%s)
+		p.Exec(b, fmt.Sprintf(`INSERT INTO storefront_orders (%s)
 			WITH RECURSIVE n (i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < 1999),
 			t AS (SELECT CONCAT('%s', i, %s) AS id, %d + (i - 1000) * %d AS ms, %s AS hash FROM n)
 			SELECT %s FROM t`, strings.Join(columns, ", "), orderID(at)[:16], p.random, at.UnixMilli(),
-			apart.Milliseconds(), p.hash, strings.Join(selected, ", "))))(b)
-		if done := n + rows; done%rowsOfCommit == 0 || done == kept {
-			must.OK(b, tx.Commit())
-			tx = nil
+			apart.Milliseconds(), p.hash, strings.Join(selected, ", ")))
+		if n%50_000 == 0 {
 			p.tidy()
 		}
 	}
+	p.tidy()
+	must.Get(p.store.ForgetKeys(b.Context(), p.horizon.Add(-expiring*apart)))(b) // none, but from then on
 	p.checkpoint()
 }
 
@@ -225,17 +221,9 @@ func sqlitePile(b *testing.B) *pile {
 	p.Pool.SetMaxOpenConns(4)
 	var done counts // in earlier WALs
 	p.counts = func() counts {
-		now := done
-		// What this process has read, and SQLite reads pages: there are no sockets.
-		for line := range strings.Lines(string(must.Get(os.ReadFile("/proc/self/io"))(b))) {
-			if bytes, ok := strings.CutPrefix(line, "rchar: "); ok {
-				now.read += must.Get(strconv.ParseInt(strings.TrimSpace(bytes), 10, 64))(b) / pageSize
-			}
-		}
-		wal := must.Get(os.Open(file + "-wal"))(b)
-		defer wal.Close()
-		now.log += must.Get(wal.Stat())(b).Size()
-		return now
+		var read int64 // by this process, in which only SQLite reads: it has no sockets
+		must.Get(fmt.Sscanf(string(must.Get(os.ReadFile("/proc/self/io"))(b)), "rchar: %d", &read))(b)
+		return counts{done.log + must.Get(os.Stat(file+"-wal"))(b).Size(), done.read + read/pageSize, done.written}
 	}
 	p.checkpoint = func() {
 		before := p.counts()
