@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	keptFlag = flag.String("kept", "200000,2000000", "how many orders BenchmarkKept keeps: `numbers` with commas")
+	keptFlag = flag.String("kept", "250000,2000000", "how many orders BenchmarkKept keeps: `numbers` with commas")
 	keysFlag = flag.Int("keys", 200_000, "how many `orders` of these have keys that are remembered")
 )
 
