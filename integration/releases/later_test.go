@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,11 +30,15 @@ var laterChanges = []change{
 	{"testdata/contract/added.txt", "", "An exchange.\n", "", ""},
 	{"testdata/contract/order.txt", "HTTP/1.1 201 Created", "HTTP/1.1 200 OK", "exchanges", "order.txt has been edited"},
 	{"paging.go", "cursorVersion  = 1\n", "cursorVersion  = 2\n", "cursors", "the cursor .* leads to"},
-	{"store.go", "sum := sha256.Sum256(representation)", "sum := sha256.Sum256(representation[1:])", "tags", "with the tag"},
+	{"store.go", "sum := sha256.Sum256(representation)", "sum := sha256.Sum256(append([]byte{1}, representation...))", "tags", "with the tag"},
 	{"idempotency.go", "func (k *IdempotencyKey) digest", "func Added() {}\n\nfunc (k *IdempotencyKey) digest", "", ""},
 	{"idempotency.go", "\treturn sha256.Sum256(b)\n}\n\n// digest", "\treturn sha256.Sum256(b[1:])\n}\n\n// digest",
 		"fingerprints", "has key .* and fingerprint"},
 	{"sqlstore/vitess.go", "func Place(", "func PlaceOf(", "api", "Place: removed"},
+	{"client/draft.go", "const Lifetime = 23 *", "const Lifetime = 22 *", "young_api", "Lifetime: value changed"},
+	{"client/testdata/formats/1/draft.json", `"version":1`, `"version":2`, "formats", "draft.json has been edited"},
+	{"cmd/exactlyonce/main.go", `&c.Clients, "clients"`, `&c.Clients, "callers"`, "programs", "exactlyonce -clients"},
+	{"shopdb/metrics/metrics.go", `"requests_total"`, `"answers_total"`, "metrics", "requests_total"},
 	{"sqlstore/vschema.json", `"column": "place"`, `"column": "key_hash"`, "vschema", "table storefront_orders: was"},
 	{"sqlstore/migrate.go", "schemaVersion = 1", "schemaVersion = 2", "", ""},
 	{"sqlstore/sqlite.go", "schema: ownSchema(create,", "schema: append(ownSchema(create,", "", ""},
@@ -65,7 +70,7 @@ func TestALaterReleaseIsHeld(t *testing.T) {
 	}
 	release := filepath.Join(later, "integration/releases/testdata/1.0.0")
 	must.OK(t, os.MkdirAll(release, 0o755))
-	for _, p := range promises[:7] {
+	for _, p := range promises[:slices.IndexFunc(promises, func(p promise) bool { return p.name == "api" })] {
 		p.record(t, questions, release)
 	}
 	for _, args := range []string{"init --quiet", "add --all",
@@ -86,7 +91,8 @@ func TestALaterReleaseIsHeld(t *testing.T) {
 		write(t, later, c.file, []byte(strings.Replace(old, c.old, c.new, 1)))
 	}
 	out, err := run("go", "test", "-count=1", "./integration/releases", "-v", "-run",
-		"TestReleasesHold/1.0.0/^(openapi|exchanges|cursors|tags|fingerprints|vschema|database|api)$")
+		"TestReleasesHold/1.0.0/^(openapi|exchanges|formats|cursors|tags|fingerprints|vschema|programs|metrics|database|"+
+			"api|young api)$")
 	if err == nil {
 		t.Errorf("a later release that breaks all promises passes:\n%s", out)
 	}
