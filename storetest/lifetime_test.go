@@ -30,15 +30,6 @@ var wrongLifetimes = []wrongStore{
 	{"keys for a day but two nanoseconds", func(s *store) {
 		s.expireKeys(storefront.KeyLifetime - 2)
 	}, []string{lifetime}, "23h59m59.999999999s after"},
-	{"keys for 13 hours from their last use", func(s *store) {
-		used := make(map[string]time.Time)
-		s.forgetKeys(func(name string, forget func(name string)) {
-			if at, ok := used[name]; ok && time.Since(at) > 13*time.Hour {
-				forget(name)
-			}
-			used[name] = time.Now()
-		})
-	}, []string{lifetime}, "23h59m0s after an order was created"},
 	{"keys for 12 hours, forgotten by every hundredth call", func(s *store) {
 		calls := 0
 		s.sweepKeys(func(keys int) bool { calls++; return calls%100 == 0 })
