@@ -21,6 +21,7 @@ import (
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/sqlite"
 	"example.com/storefront/sqlstore"
 )
 
@@ -151,9 +152,12 @@ func sender(b *testing.B, h http.Handler, callers int) func(caller int) error {
 // servingPool returns a pool of connections as storefrontd has it.
 func servingPool(b *testing.B, d *testdb.DB) *sql.DB {
 	b.Helper()
-	connections := 20
-	if d.Driver == "sqlite" {
-		connections = 4
+	const connections = 20
+	if d.Driver == "sqlite" { // with its looks at the file and the room on the disk
+		file, _, _ := strings.Cut(strings.TrimPrefix(d.URL, "file:"), "?")
+		db := must.Get(sqlite.Open(file, nil))(b)
+		b.Cleanup(func() { db.Close() })
+		return db.DB
 	}
 	db := d.Connect(b)
 	db.SetMaxOpenConns(connections)
