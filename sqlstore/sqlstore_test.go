@@ -17,6 +17,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/internal/orderid"
 	"example.com/storefront/sqlstore"
 )
 
@@ -460,6 +461,10 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 		const keys = 250_500
 		before := time.Now().Add(-2 * storefront.KeyLifetime)
 		forgotten := make(map[string]bool)
+		ids := make([]string, keys) // of an order each second, up to an hour after that time
+		for i := range ids {
+			ids[i] = orderid.First(before.Add(time.Hour - time.Duration(keys-i)*time.Second))
+		}
 		searches, remembered := 0, driver.Value(nil)
 		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) (
 			rows [][]driver.Value, _ error) {
@@ -475,11 +480,12 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 				if !ok { // by the key
 					return nil, nil
 				}
-				n := 0
-				fmt.Sscanf(from, "ord_%d", &n)
-				for n++; n <= keys && len(rows) < 1000; n++ {
-					id := fmt.Sprintf("ord_%026d", n)
-					if rows = append(rows, []driver.Value{id, id}); n%3 == 0 {
+				n, found := slices.BinarySearch(ids, from)
+				if found {
+					n++
+				}
+				for ; n < keys && len(rows) < 1000; n++ {
+					if rows = append(rows, []driver.Value{ids[n], ids[n]}); n%3 == 0 {
 						rows[len(rows)-1][1] = nil
 					}
 				}
