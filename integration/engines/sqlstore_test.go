@@ -274,7 +274,8 @@ func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
 		// The driver has cancelled the wait for the standby, which lets the primary
 		// commit without it. A conflicting insert waits until it has.
 		tx := must.Get(d.Pool.Begin())(t)
-		_, err := tx.Exec(`INSERT INTO storefront_orders VALUES ('ord_1', '', 1, 0, '') ON CONFLICT DO NOTHING`)
+		_, err := tx.Exec(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope)
+			VALUES ('ord_1', '', 1, 0, '') ON CONFLICT DO NOTHING`)
 		must.OK(t, errors.Join(err, tx.Rollback()))
 		stored = len(testdb.Column(t, d.Pool, `SELECT id FROM storefront_orders WHERE item = 'kettle'`))
 	}
