@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -238,7 +240,22 @@ func (g *group) freeze(pid int) error {
 	if _, err := fmt.Fprintln(g.leader, pid); err != nil {
 		return err
 	}
-	return syscall.Kill(pid, syscall.SIGSTOP)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	// The other threads run on until one has seen the signal, which takes a while on a busy machine.
+	for runs := true; runs; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return err
+		}
+		runs = slices.ContainsFunc(threads, func(thread string) bool {
+			stat, err := os.ReadFile(thread) // 12 (its name) R …
+			state := stat[bytes.LastIndexByte(stat, ')')+1:]
+			return err == nil && !bytes.HasPrefix(state, []byte(" T")) && !bytes.HasPrefix(state, []byte(" Z"))
+		})
+	}
+	return nil
 }
 
 // Thaw lets what Freeze has stopped go on.
