@@ -3,8 +3,6 @@ package bench
 import (
 	"cmp"
 	"database/sql"
-	"encoding/base32"
-	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +21,7 @@ import (
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/internal/orderid"
 	"example.com/storefront/sqlstore"
 )
 
@@ -104,19 +103,17 @@ func (p *pile) fill(b *testing.B, kept int) {
 	for n := 0; n < kept; n += rows {
 		at := p.horizon.Add(time.Duration(n-forgotten-expiring) * apart)
 		if n >= forgotten {
-			values["keyed_ms"], values["key_hash"] = "ms", "hash"
-			values["fingerprint"], values["key_fingerprint"] = "hash", "hash"
+			values["keyed_ms"], values["key_hash"], values["key_fingerprint"] = "ms", "hash", "hash"
 		}
-		// An ID as the service would make it then. 4 of its bits are not random.
-		id := base32.HexEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())<<8))[:12]
+		id := orderid.First(at)[:len("ord_")+12] // with the time and 4 bits that are not random
 		var selected []string
 		for _, column := range columns {
 			selected = append(selected, cmp.Or(values[column], "NULL"))
 		}
 		p.Exec(b, fmt.Sprintf(`INSERT INTO storefront_orders (%s)
 			WITH RECURSIVE n (i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < 1999),
-			t AS (SELECT CONCAT('ord_%s', i, %s) AS id, %d + (i - 1000) * %d AS ms, %s AS hash FROM n)
-			SELECT %s FROM t`, strings.Join(columns, ", "), strings.ToLower(id), p.random, at.UnixMilli(),
+			t AS (SELECT CONCAT('%s', i, %s) AS id, %d + (i - 1000) * %d AS ms, %s AS hash FROM n)
+			SELECT %s FROM t`, strings.Join(columns, ", "), id, p.random, at.UnixMilli(),
 			apart.Milliseconds(), p.hash, strings.Join(selected, ", ")))
 		if n%50_000 == 0 {
 			p.tidy()
