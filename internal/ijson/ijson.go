@@ -73,29 +73,16 @@ func (m Member) Int64() (n int64, ok bool) {
 	if n, err := strconv.ParseInt(string(m.Value), 10, 64); err == nil {
 		return n, true // digits alone, as nearly all are
 	}
-	if number(m.Value) == 0 {
-		return 0, false
-	}
-	mantissa, power := string(m.Value), int64(0)
-	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
-		// It stops at 2^62, which no number of digits makes up for.
-		power, _ = strconv.ParseInt(mantissa[i+1:], 10, 63)
-		mantissa = mantissa[:i]
-	}
-	unsigned := strings.TrimPrefix(mantissa, "-")
-	whole, fraction, _ := strings.Cut(unsigned, ".")
-	power -= int64(len(fraction))
-	digits := strings.TrimLeft(whole+fraction, "0")
-	significant := strings.TrimRight(digits, "0")
-	power += int64(len(digits) - len(significant))
+	d, ok := parseDecimal(string(m.Value))
 	switch {
-	case significant == "":
+	case !ok:
+		return 0, false
+	case d.digits == "":
 		return 0, true
-	case power < 0, power > int64(len("9223372036854775807")-len(significant)):
+	case d.power < 0, d.power > int64(len("9223372036854775807")-len(d.digits)):
 		return 0, false
 	}
-	sign := mantissa[:len(mantissa)-len(unsigned)]
-	n, err := strconv.ParseInt(sign+significant+strings.Repeat("0", int(power)), 10, 64)
+	n, err := strconv.ParseInt(d.sign+d.digits+strings.Repeat("0", int(d.power)), 10, 64)
 	if err != nil {
 		return 0, false
 	}

@@ -478,6 +478,116 @@ func FuzzChildren(f *testing.F) {
 	})
 }
 
+// sums are those of values, each of which may be written in several ways. They are frozen: stores keep them.
+var sums = map[string][]string{
+	"f824c797f1703255126ba38ade59d4a94a4bf48b67a85d14a27978d001e6c1bc": {`{}`, " {\t} "},
+	"2c335ad6abbd1e2c820afe793f841e930660db32d0daea430ba9c0cda7891855": {`[]`, "[\n]"},
+	"c3831b40f6917b01707ac3a891e9fc990a52d9b49b92000c8c556d2b0fc94bd1": {`[{}]`},
+	"6a4ee59066348ec85d2fb7758c208a43a07337d3383f5e7ccb5260408f8a0b98": {
+		`{"a":1,"b":[2,{"c":null,"d":"é"}]}`, `{"b":[2.0,{"d":"\u00e9","c":null}],"a":10e-1}`,
+		"{ \"b\" : [ 0.2e1, {\"d\":\"\u00e9\",\"\\u0063\":null} ], \"a\":1e0 }"},
+	"4bc149e8de93bf8108104b43227bba867b907374432f23b8f011a2e60f9ee88c": {
+		`{"a":1,"b":[{"c":null,"d":"é"},2]}`,
+	},
+	"4eb905e1d8a47c821e53dd1ff5c782e3624f9aca9d87b49ab4f663784edaf79c": {
+		`[0]`, `[-0]`, `[0.00]`, `[-0e7]`, `[0e99999999999999999999]`,
+	},
+	"e6c3bc8f049ac52b913c4de7ea4d45c207b3129b45d40f657547ce4923b54ee5": {`["0"]`},
+	"82e6dabdc549ff2c19f276094086f3511a45e8bfa2244d0b39ade76dab33df24": {
+		`[9007199254740993]`, `[9007199254740993.0]`, `[900719925474099.3e1]`,
+	},
+	"18961bf73a44263dbe6ef3af77400c2b43419a065e789da2caebbcfd1557d8a8": {
+		`[9007199254740992]`, `[9007199254740992.0]`,
+	},
+	"987a31df47106f5c335e03e5c91ee6e888ce4548fbb910155905526961bfb89f": {
+		`[1e4611686018427387903]`, `[10e4611686018427387902]`,
+	},
+	"b12d73ea1eb8d12575b10d64ac07f865d1b15476ea41dd30d6a02b9942b5a5bf": {`[1e4611686018427387904]`},
+	"199efa9ed987f25b8bd05fe1c257c793dbfe903bf9c17612d115a511970639f2": {`[1e+4611686018427387904]`},
+	"32aedb9dd2d2c00139b4d8d96c940e2f20c66498e06c1da5cabbfcf7672cc234": {`[true]`},
+	"89e624075b97e27331f6faa2fd6439c0600208eaedded05eacfe8bc9dc512626": {`["true"]`},
+	"021b3e735d8bf99f9dc6e639080aee69dd5e07df8c396a29d7d3c39f8fe9ff84": {`[null]`},
+	"4d2622351fffe40b6c4264aab866187dbc2785d6b91b64e6b5e2a03216034832": {`{"a":"b"}`},
+	"ec73cdfa6e645ffb6f0aefa352108d367b4e4508761b6afc59cb7c43f7dcec39": {`["a","b"]`},
+	"a0537f5c676021efd54ba52a3636b6205573a80be15a58d3da69ce688c1fd810": {`["ab"]`},
+	"fc0fe0ad7438eb727a718d7b182b278c2db0beee15b44611804d7d328d0cc2e9": {`[[1],2]`},
+	"555d4bdc4362f6f9099c1bca87ed64e23beeb824db1f4e65e94fb46f0abcd3ed": {`[[1,2]]`},
+	"bd7b5d83a1a2ea4c2a60ca191317f4b98cbc21d6708d179867ad487ccd305507": {`[1,[2]]`},
+	"9508bbfa41f84996d3ea4362a135290ba2dbd54e7e6795d9dc8cf1952a5a4108": {`{"":{"":{}}}`},
+	"e01a89d99ed5f2fa73bf733a10fa0398dcc6e6ee0776601ca1cc738ba9310a13": {
+		`{"a":{"b":1},"c":2}`, `{"c":2,"a":{"b":1}}`,
+	},
+	"f0d36087b594296272b9dd4f5c49ddb08b92866ef9853da33fb20369d7a38818": {`{"a":{"b":1,"c":2}}`},
+	"b08170b48325e295b559a1540413045788d76fd7b788a2765dce31c0acd4a3ea": {nested(1000)},
+}
+
+func TestSumIsThatOfTheValueHoweverItIsWritten(t *testing.T) {
+	for want, texts := range sums {
+		for _, text := range texts {
+			if got := fmt.Sprintf("%x", Sum([]byte(text))); got != want {
+				t.Errorf("%.99q: %s, want %s", text, got, want)
+			}
+		}
+	}
+}
+
+// FuzzSum compares Sum with encoding/json and math/big.
+func FuzzSum(f *testing.F) {
+	all := slices.Concat(slices.Collect(maps.Values(sums))...)
+	for i, text := range all {
+		f.Add(text, all[(i+1)%len(all)])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		x, okX := decodeValue(a)
+		y, okY := decodeValue(b)
+		if !okX || !okY {
+			return
+		}
+		if same := Sum([]byte(a)) == Sum([]byte(b)); same != (exact(x) == exact(y)) {
+			t.Errorf("%.99q and %.99q: the same is %t, but they mean %s and %s", a, b, same, exact(x), exact(y))
+		}
+		if sorted, err := json.Marshal(x); err != nil || Sum([]byte(a)) != Sum(sorted) { // with other escapes
+			t.Errorf("%.99q and %.99q mean the same, and have two sums (%v)", a, sorted, err)
+		}
+	})
+}
+
+// decodeValue returns the value of an I-JSON text without exponents that take math/big long.
+func decodeValue(text string) (v any, ok bool) {
+	if _, _, err := Parse([]byte(text)); err != nil || longExponent.MatchString(text) {
+		return nil, false
+	}
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	ok = dec.Decode(&v) == nil
+	return v, ok
+}
+
+var longExponent = regexp.MustCompile(`(?i)[0-9]e[+-]?[0-9]{5}`)
+
+// exact writes a value in one form, with its numbers as fractions.
+func exact(v any) string {
+	switch v := v.(type) {
+	case json.Number:
+		r, _ := new(big.Rat).SetString(string(v))
+		return r.RatString()
+	case []any:
+		texts := make([]string, len(v))
+		for i, item := range v {
+			texts[i] = exact(item)
+		}
+		return "[" + strings.Join(texts, ",") + "]"
+	case map[string]any:
+		var texts []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			texts = append(texts, fmt.Sprintf("%q:%s", name, exact(v[name])))
+		}
+		return "{" + strings.Join(texts, ",") + "}"
+	default:
+		return fmt.Sprintf("%T%q", v, fmt.Sprint(v))
+	}
+}
+
 // FuzzCostIsBounded is for texts that repeat something. Whatever that is, they cost a little memory for
 // each byte, and no stack, which a goroutine would keep.
 func FuzzCostIsBounded(f *testing.F) {
@@ -497,6 +607,7 @@ func FuzzCostIsBounded(f *testing.F) {
 		go func() {
 			if _, _, err := Parse(text); err == nil {
 				AppendCanonical(nil, text)
+				Sum(text)
 			}
 			Syntax(text)
 			IsCanonical(text)
