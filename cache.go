@@ -25,6 +25,9 @@ type freshness struct{ private, shared string }
 // mustRevalidate is the freshness of what no cache may use without asking again.
 var mustRevalidate = freshness{"private, no-cache", "no-cache"}
 
+// ownedByOne is the freshness of what no cache may give to anybody else, with Options.Shared, too.
+var ownedByOne = freshness{"private, no-cache", "private, no-cache"}
+
 // newFreshness returns that of a lifetime, in whole seconds. If it is negative, caches
 // must revalidate.
 func newFreshness(lifetime time.Duration) freshness {

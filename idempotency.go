@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"example.com/storefront/internal/httpfield"
+	"example.com/storefront/internal/ijson"
 )
 
 // An IdempotencyKey makes a request safe to retry (draft-ietf-httpapi-idempotency-key-header-07).
@@ -24,44 +25,55 @@ type IdempotencyKey struct {
 // The key is bare or a String (RFC 9651, Section 3.3.3), which are the same key.
 // A String may have parameters, which mean nothing.
 func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
-	const form = "1 to 255 printable ASCII characters, bare or in double quotes"
-	invalid := func(detail string) (string, problemType, *Fault) {
-		return "", idempotencyKeyInvalid, &Fault{Detail: detail, Header: "Idempotency-Key"}
-	}
-	if len(lines) == 0 {
-		return "", idempotencyKeyMissing, &Fault{
-			Detail: "The header Idempotency-Key is required: " + form +
-				", a new one for each order and the same one for each retry.",
-			Header: "Idempotency-Key",
+	problem, fault := idempotencyKeyInvalid, Fault{Header: "Idempotency-Key"}
+	switch len(lines) {
+	case 0:
+		problem = idempotencyKeyMissing
+		fault.Detail = "The header Idempotency-Key is required: " + keyForm +
+			", a new one for each order and the same one for each retry."
+	case 1:
+		var key string
+		if key, fault.Detail = parseKey(strings.Trim(lines[0], " \t")); fault.Detail == "" {
+			return key, problemType{}, nil
 		}
+	default:
+		fault.Detail = "The header Idempotency-Key is given more than once."
 	}
-	if len(lines) > 1 {
-		return invalid("The header Idempotency-Key is given more than once.")
-	}
-	key := strings.Trim(lines[0], " \t")
+	return "", problem, &fault
+}
+
+const keyForm = "1 to 255 printable ASCII characters, bare or in double quotes"
+
+// parseKey returns the key in a text, or what is wrong with that.
+func parseKey(text string) (key, wrong string) {
+	key = text
 	if strings.HasPrefix(key, `"`) {
 		var ok bool
 		if key, ok = httpfield.ParseStringItem(key); !ok {
-			return invalid(`A key in double quotes has printable ASCII characters, \ only before " and \, ` +
-				"and behind the closing quote nothing but parameters (RFC 9651).")
+			return "", `A key in double quotes has printable ASCII characters, \ only before " and \, ` +
+				"and behind the closing quote nothing but parameters (RFC 9651)."
 		}
 	} else if strings.ContainsAny(key, `",`) { // with a comma, it may be two lines that were joined
-		return invalid("A key with a double quote or a comma in it must be in double quotes.")
+		return "", "A key with a double quote or a comma in it must be in double quotes."
 	}
 	if len(key) < 1 || len(key) > 255 || !isPrintableASCII(key) {
-		return invalid("The key must be " + form + ".")
+		return "", "The key must be " + keyForm + "."
 	}
-	return key, problemType{}, nil
+	return key, ""
 }
 
 // fingerprint returns the SHA-256 sum of the method, the route, the quantity and
-// the item, so that it does not depend on how the JSON was written. Stores keep
-// fingerprints: this function must never change.
+// the item and, if there are any, the fields, so that it does not depend on how the JSON was
+// written. Stores keep fingerprints: this function must never change.
 func (o Order) fingerprint() [32]byte {
 	b := make([]byte, 0, 512)
 	b = append(b, http.MethodPost+" "+ordersPath+"\n"...)
 	b = binary.BigEndian.AppendUint64(b, uint64(o.Qty))
 	b = append(b, o.Item...)
+	if o.Fields != "" {
+		sum := ijson.Sum([]byte(o.Fields))
+		b = append(append(b, 0), sum[:]...) // no item has a 0
+	}
 	return sha256.Sum256(b)
 }
 

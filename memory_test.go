@@ -44,6 +44,9 @@ func TestTextOfAClientCostsNoStackAndLittleMemory(t *testing.T) {
 		"an order in chunks": func(text string) {
 			do(service, newOrderRequest("k", io.MultiReader(strings.NewReader(text))))
 		},
+		"fields": func(text string) {
+			do(reading(new(MemStore)), newOrderRequest("k", strings.NewReader(`{"item":"a","qty":1,"fields":`+text+"}")))
+		},
 		"NewResource": func(text string) { NewResource("r", json.RawMessage(text)) },
 		"UnmarshalJSON": func(text string) {
 			new(Resource).UnmarshalJSON([]byte(strings.Replace(text, "{", `{"id":"r",`, 1)))

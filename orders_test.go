@@ -262,21 +262,21 @@ func TestRefusal(t *testing.T) {
 		refusal Refusal
 		bad     string // the fields that do not follow their rules
 	}{
-		{Refusal{"sold-out", "The last teapot was sold.", "#/item"}, ""},
-		{Refusal{"over-limit-2", "At most 5.", "#/qty"}, ""},
+		{Refusal{Reason: "sold-out", Detail: "The last teapot was sold.", Pointer: "#/item"}, ""},
+		{Refusal{Reason: "over-limit-2", Detail: "At most 5.", Pointer: "#/qty"}, ""},
 		{Refusal{}, ""},
 		{Refusal{Reason: strings.Repeat("a-0z", 16), Detail: long}, ""},
-		{Refusal{strings.Repeat("a", 65), "D", "#/qty"}, "Reason"},
-		{Refusal{"Sold-out", "D", ""}, "Reason"},
-		{Refusal{"sold out", "D", ""}, "Reason"},
-		{Refusal{"épuisé", "D", ""}, "Reason"},
-		{Refusal{"r", long + "x", "#/qty"}, "Detail"},
-		{Refusal{"r", "\xff", ""}, "Detail"},
-		{Refusal{"r", "a\uffff", ""}, "Detail"},
-		{Refusal{"r", "a\nb", ""}, "Detail"},
-		{Refusal{"r", "D", "#/id"}, "Pointer"},
-		{Refusal{"r", "D", "/item"}, "Pointer"},
-		{Refusal{"Not To Be Logged", "nor\tthis", "#/nor/this"}, "Reason Detail Pointer"},
+		{Refusal{Reason: strings.Repeat("a", 65), Detail: "D", Pointer: "#/qty"}, "Reason"},
+		{Refusal{Reason: "Sold-out", Detail: "D", Pointer: ""}, "Reason"},
+		{Refusal{Reason: "sold out", Detail: "D", Pointer: ""}, "Reason"},
+		{Refusal{Reason: "épuisé", Detail: "D", Pointer: ""}, "Reason"},
+		{Refusal{Reason: "r", Detail: long + "x", Pointer: "#/qty"}, "Detail"},
+		{Refusal{Reason: "r", Detail: "\xff", Pointer: ""}, "Detail"},
+		{Refusal{Reason: "r", Detail: "a\uffff", Pointer: ""}, "Detail"},
+		{Refusal{Reason: "r", Detail: "a\nb", Pointer: ""}, "Detail"},
+		{Refusal{Reason: "r", Detail: "D", Pointer: "#/id"}, "Pointer"},
+		{Refusal{Reason: "r", Detail: "D", Pointer: "/item"}, "Pointer"},
+		{Refusal{Reason: "Not To Be Logged", Detail: "nor\tthis", Pointer: "#/nor/this"}, "Reason Detail Pointer"},
 	} {
 		h, log := logged(failing(&test.refusal))
 		p := postOrder(h, "k", teapots).wantProblem(t, 422, "order-refused")
@@ -462,6 +462,7 @@ func TestOrderEqual(t *testing.T) {
 		"ID":        func(o *Order) { o.ID = "ord_2" },
 		"Item":      func(o *Order) { o.Item = "diary" },
 		"Qty":       func(o *Order) { o.Qty = 3 },
+		"Fields":    func(o *Order) { o.Fields = "{}" },
 		"CreatedAt": func(o *Order) { o.CreatedAt = o.CreatedAt.Add(1) },
 	}
 	for name, change := range changes {

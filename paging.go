@@ -19,6 +19,7 @@ type listKind byte
 
 const (
 	usersList   listKind = 'u'
+	ordersList  listKind = 'o'
 	widgetsList listKind = 'w'
 )
 
@@ -26,12 +27,17 @@ const (
 type pageQuery struct {
 	limit    int
 	position string // an ID, or "" for the beginning
+	key      string // of the only order that is asked for, or ""
 }
 
 // parsePageQuery parses a query with the parameter limit and the one that position names. An absent
-// limit is fallback; if that is 0, limit is required.
+// limit is fallback; if that is 0, limit is required. Orders have the parameter idempotency_key, too.
 func (s *service) parsePageQuery(raw string, l listKind, position string, fallback int) (pageQuery, []Fault) {
-	params, faults := parseQuery(raw, "limit", position)
+	names := []string{"limit", position, keyParameter}
+	if l != ordersList {
+		names = names[:2]
+	}
+	params, faults := parseQuery(raw, names...)
 	q := pageQuery{limit: fallback}
 	if limit := params[0]; !limit.faulty && (limit.given || fallback == 0) {
 		q.limit = parseLimit(limit.value, s.opts.MaxPageSize)
@@ -56,8 +62,23 @@ func (s *service) parsePageQuery(raw string, l listKind, position string, fallba
 			})
 		}
 	}
+	if key := params[2]; key.given && !key.faulty {
+		var wrong string
+		q.key, wrong = parseKey(key.value)
+		switch {
+		case params[0].given || params[1].given:
+			wrong = "A key is looked for without limit and after."
+		case !strings.HasPrefix(key.value, `"`) && strings.Contains(key.value, " "): // or a + that was not escaped
+			wrong = "A key with a space in it must be in double quotes; a + in it is written %2B."
+		}
+		if wrong != "" {
+			faults = append(faults, Fault{Detail: wrong, Parameter: keyParameter})
+		}
+	}
 	return q, faults
 }
+
+const keyParameter = "idempotency_key"
 
 // parseLimit parses a limit of 1 to most in decimal digits. It returns 0 for anything else.
 func parseLimit(value string, most int) int {
@@ -79,9 +100,9 @@ type queryParam struct {
 }
 
 // parseQuery parses a raw query (application/x-www-form-urlencoded) and returns the parameters
-// called names, of which there are at most two. It is stricter than [url.ParseQuery]: unknown and
+// called names, of which there are at most three. It is stricter than [url.ParseQuery]: unknown and
 // repeated parameters are faults. Empty pairs, as in "a=1&&b=2", are ignored.
-func parseQuery(rawQuery string, names ...string) (params [2]queryParam, faults []Fault) {
+func parseQuery(rawQuery string, names ...string) (params [3]queryParam, faults []Fault) {
 	for rawQuery != "" && len(faults) < maxFaults {
 		var pair string
 		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
@@ -179,7 +200,7 @@ func (l listKind) decodeCursor(cursor string) (id string, ok bool) {
 // of the list's path is name. The next page is at the cursor next, in the query parameter
 // param; on the last page next is empty.
 func (s *service) writePage(
-	w http.ResponseWriter, r *http.Request, items []Resource, limit int, name, param, next string,
+	w http.ResponseWriter, r *http.Request, items []Resource, limit int, name, param, next string, f freshness,
 ) {
 	const opening, last = `{"data":[`, `],"has_more":false}`
 	const more, closing = `],"has_more":true,"next":"`, `"}`
@@ -209,7 +230,7 @@ func (s *service) writePage(
 		link = "<" + name + "?limit=" + strconv.Itoa(limit) + "&" + param + "=" + next + `>; rel="next"`
 	}
 	etag := httpfield.ETag(tagOf(append(tags, next...)))
-	page := representation{etag: etag, freshness: s.listFreshness, length: len(body), link: link}
+	page := representation{etag: etag, freshness: f, length: len(body), link: link}
 	if s.writeHead(w, r, page) {
 		w.Write(body)
 	}

@@ -267,7 +267,7 @@ func FuzzQuery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, query string) {
 		for _, names := range [][]string{{}, {"limit"}, {"limit", "after"}} {
-			var want [2]queryParam
+			var want [3]queryParam
 			var wantFaults []string
 			for pair := range strings.SplitSeq(query, "&") {
 				_, err := url.ParseQuery(pair)

@@ -13,6 +13,12 @@
 //	GET  /v2/widgets?limit=50&start=…  widgets, page by page
 //	GET  /openapi.json                 the contract of the above
 //
+// and, with Options.Orders, the orders of the account that asks,
+//
+//	GET  /v1/orders?limit=50&after=…       page by page, newest first
+//	GET  /v1/orders?idempotency_key=…      the one that was created with a key
+//	GET  /v1/orders/{order_id}             one order
+//
 // and HEAD and OPTIONS for them. It can be mounted anywhere, including under [http.StripPrefix],
 // whose prefix must not end in a slash, and wrapped in middleware: authentication, rate limits,
 // CORS, compression and request logs are left to the embedding program.
@@ -46,10 +52,12 @@
 package storefront
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -138,6 +146,22 @@ type Options struct {
 	// product per scope; with Shared, one in all. So if the Store reads products
 	// by another header, too, such as Accept-Language, set CacheSize to a negative number.
 	Vary []string
+
+	// OrderFields lets orders have a member fields, an object of the program's own: see [Fields].
+	// Without it, fields is an unknown member. Set it on all replicas before a client sends any, and
+	// leave it set as long as a key of an order with fields is remembered, for [KeyLifetime]: a replica
+	// without it refuses the retry of an order that exists.
+	OrderFields bool
+
+	// Orders, if it is not nil, serves GET /v1/orders and GET /v1/orders/{order_id}: the orders of the
+	// scope of the request, to nobody else. Scope must be set, too. Orders of the scope "" are
+	// nobody's: who has it gets an empty list and 404. Responses are never shared, whatever Shared and
+	// ListMaxAge say, and a 201 has a Location.
+	//
+	// A [MemStore] is an OrderReader. Whatever decides what POST /v1/orders creates should decide what
+	// is read, too: a wrapper that embeds a store and has a CreateOrder of its own still has the readers
+	// of the store.
+	Orders OrderReader
 }
 
 // New returns a handler that serves store with the default [Options]. It panics
@@ -147,8 +171,8 @@ func New(store Store) http.Handler {
 }
 
 // NewWithOptions is like [New], but with options; nil opts stands for the defaults. It copies opts.
-// It panics as New does, if a name in Vary cannot be that of a header, or unless 1 <= PageSize <=
-// MaxPageSize <= 1,000,000 with the defaults in place.
+// It panics as New does, if a name in Vary cannot be that of a header, if Orders is set and Scope is
+// not, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
 	if store == nil {
 		panic("storefront: the Store is nil")
@@ -158,6 +182,7 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 		s.opts = *opts
 	}
 	s.opts.setDefaults()
+	s.orders = guardedReader{s.opts.Orders}
 	s.freshness, s.listFreshness = newFreshness(s.opts.MaxAge), newFreshness(s.opts.ListMaxAge)
 	s.vary = strings.Join(s.opts.Vary, ", ")
 	s.products = agecache.Cache[Resource]{
@@ -169,12 +194,16 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 	}
 	s.openAPI = sync.OnceValues(s.opts.document)
 
-	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
-	s.handle("GET", "/v1/users", get, s.listUsers)
-	s.handle("POST", ordersPath, post, s.withoutQuery(s.createOrder))
-	s.handle("GET", "/v1/products/{product_id}", get, s.withoutQuery(s.getProduct))
-	s.handle("GET", "/v2/widgets", get, s.listWidgets)
-	s.handle("GET", "/openapi.json", get, s.withoutQuery(s.getOpenAPI))
+	var listOrders http.HandlerFunc
+	if s.opts.Orders != nil {
+		listOrders = s.listOrders
+		s.handle(ordersPath+"/{order_id}", s.withoutQuery(s.getOrder), nil)
+	}
+	s.handle("/v1/users", s.listUsers, nil)
+	s.handle(ordersPath, listOrders, s.withoutQuery(s.createOrder))
+	s.handle("/v1/products/{product_id}", s.withoutQuery(s.getProduct), nil)
+	s.handle("/v2/widgets", s.listWidgets, nil)
+	s.handle("/openapi.json", s.withoutQuery(s.getOpenAPI), nil)
 	s.mux.HandleFunc("/", s.routed("/", s.notFound))
 	s.checkMux()
 	return s
@@ -208,12 +237,16 @@ func (o *Options) setDefaults() {
 	if slices.ContainsFunc(o.Vary, func(name string) bool { return !httpfield.IsToken(name) }) {
 		panic(fmt.Sprintf("storefront: Vary has what is not the name of a header: %q", o.Vary))
 	}
+	if o.Orders != nil && o.Scope == nil {
+		panic("storefront: Orders is set, and Scope is not: whose orders are they?")
+	}
 }
 
 // A service is the handler that New returns.
 type service struct {
 	store                    guardedStore
-	opts                     Options // with the defaults in place
+	orders                   guardedReader // if Options.Orders is set
+	opts                     Options       // with the defaults in place
 	mux                      http.ServeMux
 	products                 agecache.Cache[Resource]
 	bypassHeaders            []string  // canonical names of headers by which products may differ
@@ -223,15 +256,21 @@ type service struct {
 	vary                     string // of responses to reads
 }
 
-// handle has handler serve requests for path with method, and with HEAD if method is
-// GET. It answers OPTIONS and all other methods itself, with allow in Allow.
-func (s *service) handle(method, path, allow string, handler http.HandlerFunc) {
-	s.mux.HandleFunc(method+" "+path, s.routed(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
-		if method == http.MethodGet { // first, as a slow body would make the answer older
-			dropBody(r)
-		}
-		handler(w, r)
-	}))
+// handle has get and post serve the requests for path with these methods, get also those with HEAD.
+// One of them may be nil. It answers OPTIONS and all other methods itself.
+func (s *service) handle(path string, get, post http.HandlerFunc) {
+	allow := "OPTIONS"
+	if post != nil {
+		allow = "POST, " + allow
+		s.mux.HandleFunc("POST "+path, s.routed("POST "+path, post))
+	}
+	if get != nil {
+		allow = "GET, HEAD, " + allow
+		s.mux.HandleFunc("GET "+path, s.routed("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			dropBody(r) // first, as a slow body would make the answer older
+			get(w, r)
+		}))
+	}
 	s.mux.HandleFunc(path, s.routed(path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
 		if r.Method == http.MethodOptions {
@@ -278,9 +317,9 @@ func WithRoute(ctx context.Context) context.Context {
 // which does not get out of copies of the request, such as [http.StripPrefix] makes.
 //
 // The routes, without the place where the service is mounted, are "GET /v1/users", "POST
-// /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets" and "GET /openapi.json", with
-// HEAD under GET; these without their method for requests with another one (204, 405 and 501); and
-// "/" for all other paths. The route is "" as long as the request has not reached the service.
+// /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets", "GET /openapi.json" and, with
+// Options.Orders, "GET /v1/orders" and "GET /v1/orders/{order_id}", with HEAD under GET; these without
+// their method for requests with another one (204, 405 and 501); and "/" for all other paths. The route is "" as long as the request has not reached the service.
 func Route(ctx context.Context) string {
 	noted, _ := ctx.Value(routeKey{}).(*atomic.Pointer[string])
 	if noted == nil || noted.Load() == nil {
@@ -319,15 +358,52 @@ func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
 //go:embed openapi.json
 var openAPI string
 
-// document returns the OpenAPI document with o's page sizes, and its entity tag.
+// document returns the OpenAPI document of a service with these options, and its entity tag. The last
+// member of the file, which is not served, has what the document has more with an option.
 func (o *Options) document() (text []byte, etag string) {
+	base, more, _ := strings.Cut(openAPI, ",\n  \"x-options\": ")
+	doc := base + "\n}\n"
+	if o.OrderFields || o.Orders != nil {
+		var all any
+		var options struct{ OrderFields, Orders any }
+		json.Unmarshal([]byte(doc), &all)
+		json.Unmarshal([]byte(strings.TrimSuffix(more, "}\n")), &options)
+		if o.OrderFields {
+			all = merge(all, options.OrderFields)
+		}
+		if o.Orders != nil {
+			all = merge(all, options.Orders)
+		}
+		compact, _ := ijson.Marshal(all)
+		var indented bytes.Buffer
+		json.Indent(&indented, compact, "", "  ")
+		doc = indented.String() + "\n"
+	}
 	most, usual := strconv.Itoa(o.MaxPageSize), strconv.Itoa(o.PageSize)
 	text = []byte(strings.NewReplacer(
 		`"maximum": 500, "default": 50`, `"maximum": `+most+`, "default": `+usual,
+		`"default": 50,`, `"default": `+usual+`,`,
 		`"maximum": 500`, `"maximum": `+most,
 		`from 1 to 500.`, `from 1 to `+most+`.`, // in an example
-	).Replace(openAPI))
+	).Replace(doc))
 	return text, httpfield.ETag(tagOf(text))
+}
+
+// merge adds to a JSON value: members to objects, elements to arrays, and anything else in place of it.
+func merge(to, more any) any {
+	switch more := more.(type) {
+	case map[string]any:
+		if object, ok := to.(map[string]any); ok {
+			for name, value := range more {
+				object[name] = merge(object[name], value)
+			}
+			return object
+		}
+	case []any:
+		array, _ := to.([]any)
+		return append(array, more...)
+	}
+	return more
 }
 
 // getOpenAPI serves GET /openapi.json.
@@ -360,6 +436,7 @@ var (
 	idempotencyKeyMissing    = problemType{400, "idempotency-key-missing", "Idempotency-Key missing"}
 	idempotencyKeyInvalid    = problemType{400, "idempotency-key-invalid", "Idempotency-Key invalid"}
 	notFound                 = problemType{404, "not-found", "Not found"}
+	orderNotFound            = problemType{404, "order-not-found", "Order not found"}
 	productNotFound          = problemType{404, "product-not-found", "Product not found"}
 	methodNotAllowed         = problemType{405, "method-not-allowed", "Method not allowed"}
 	requestTimeout           = problemType{408, "request-timeout", "Request timeout"}
@@ -452,7 +529,7 @@ func (s *service) writeProblem(
 	w http.ResponseWriter, r *http.Request, t problemType, detail string, faults ...Fault,
 ) {
 	p := t.problem(detail)
-	p.Errors = bounded(faults)
+	p.Errors = bounded(detail, faults)
 	if p.Status >= 500 {
 		p.Instance = newIncident()
 		s.log(r, slog.LevelInfo, p.Title, slog.String("incident", p.Instance))
@@ -462,14 +539,14 @@ func (s *service) writeProblem(
 
 const (
 	maxFaults     = 100      // in a problem
-	maxFaultBytes = 15 << 10 // of all faults of a problem, as JSON
+	maxFaultBytes = 15 << 10 // of all faults and the detail of a problem, as JSON
 )
 
-// bounded returns the first of the faults, so that no request, however small,
-// causes a large response.
-func bounded(faults []Fault) []Fault {
+// bounded returns the first of the faults of a problem with this detail, so that no request, however
+// small, causes a large response.
+func bounded(detail string, faults []Fault) []Fault {
 	faults = faults[:min(len(faults), maxFaults)]
-	size := 0
+	size := len(ijson.AppendString(nil, detail))
 	for i, fault := range faults {
 		text, _ := ijson.Marshal(fault) // has no errors
 		if size += len(text) + len(","); size > maxFaultBytes {
@@ -588,7 +665,7 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, o Ord
 var year10000 = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // checkStored returns an error unless stored can be what a call that proposed order has
-// created or found. It names neither the item nor the quantity, as it is logged.
+// created or found. It names nothing that was ordered, as it is logged.
 func checkStored(stored, order Order) error {
 	if stored.Equal(order) {
 		return nil // created as it was proposed
@@ -599,6 +676,8 @@ func checkStored(stored, order Order) error {
 		return broken(method, "an order, but %v", err)
 	case stored.Item != order.Item || stored.Qty != order.Qty:
 		return broken(method, "an order with another item or quantity than was sent")
+	case !stored.Fields.standFor(order.Fields), stored.ID == order.ID && stored.Fields != order.Fields:
+		return broken(method, "an order with other fields than were sent, or in another form")
 	case stored.ID == order.ID:
 		return broken(method, "the order that it was given, but with CreatedAt %v", at)
 	case !at.After(time.Time{}) || !at.Before(year10000): // which RFC 3339 cannot write
@@ -619,6 +698,51 @@ func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resour
 		err = broken("GetProduct", "%q for the ID %q", product.ID(), id)
 	}
 	return product, err
+}
+
+// A guardedReader is what a guardedStore is, for an OrderReader.
+type guardedReader struct{ orders OrderReader }
+
+func (g guardedReader) GetOrder(ctx context.Context, scope, id string) (order Resource, err error) {
+	defer guard(&err)
+	err = errPanicked // unless the reader returns
+	order, err = g.orders.GetOrder(ctx, strings.Clone(scope), strings.Clone(id))
+	if err == nil && order.ID() != id {
+		err = broken("GetOrder", "%q for the ID %q", order.ID(), id)
+	}
+	return order, err
+}
+
+func (g guardedReader) ListOrders(
+	ctx context.Context, scope, after string, limit int,
+) (page []Resource, err error) {
+	defer guard(&err)
+	err = errPanicked // unless the reader returns
+	if page, err = g.orders.ListOrders(ctx, strings.Clone(scope), after, limit); err != nil {
+		return nil, err
+	}
+	last := after
+	for _, order := range page {
+		id := order.ID()
+		if id == "" {
+			return nil, broken("ListOrders", "the zero Resource")
+		}
+		if last != "" && id >= last {
+			return nil, broken("ListOrders", "%q behind %q, which is not in descending byte order", id, last)
+		}
+		last = id
+	}
+	return page, nil
+}
+
+func (g guardedReader) GetOrderByKey(ctx context.Context, scope, key string) (order Resource, err error) {
+	defer guard(&err)
+	err = errPanicked // unless the reader returns
+	order, err = g.orders.GetOrderByKey(ctx, strings.Clone(scope), strings.Clone(key))
+	if err == nil && order == (Resource{}) {
+		err = broken("GetOrderByKey", "the zero Resource")
+	}
+	return order, err
 }
 
 // broken returns the error for a method whose result breaks its contract.

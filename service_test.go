@@ -24,6 +24,7 @@ func TestConstruction(t *testing.T) {
 		"nil options":                   func() http.Handler { return NewWithOptions(new(MemStore), nil) },
 		"durations and size negative":   with(Options{MaxAge: -1, ListMaxAge: -1, CacheSize: -1}),
 		"a million":                     with(Options{PageSize: 1_000_000, MaxPageSize: 1_000_000}),
+		"bad: Orders without Scope":     with(Options{Orders: new(MemStore)}),
 		"bad: New of nil":               func() http.Handler { return New(nil) },
 		"bad: NewWithOptions of nil":    func() http.Handler { return NewWithOptions(nil, new(Options)) },
 		"bad: PageSize -1":              with(Options{PageSize: -1}),

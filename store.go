@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -55,18 +56,17 @@ const KeyLifetime = 24 * time.Hour
 // service answers 503 Service Unavailable with Retry-After, whatever else the error matches. An
 // error that the method's comment does not name is answered with 500 Internal Server Error. So is a
 // panic, the zero Resource, a list that does not ascend from its position, a product with another
-// ID, an order with another item or quantity, and one with an ID or a CreatedAt that it cannot
+// ID, an order with another item, quantity or fields, and one with an ID or a CreatedAt that it cannot
 // have. The text of an error, which is logged and never sent, contains neither the value of a key
-// nor the item of an order.
+// nor the item or the fields of an order.
 //
 // Requests for a product share a call, so the ctx of GetProduct may carry the values of another
 // request, which may have ended: one of the same scope or, with Options.Shared, of any.
 //
-// What later versions ask of a store comes as a field of [Options] with an interface of its own. The
-// service finds nothing by type assertion, so a wrapper hides nothing.
+// What later versions ask of a store comes as a field of [Options] with an interface of its own, as
+// [OrderReader] has. The service finds nothing by type assertion, so a wrapper hides nothing.
 //
-// No method reads an order back, as no endpoint returns orders. None writes
-// users, products or widgets: how they get into the store is up to the embedding
+// No method writes users, products or widgets: how they get into the store is up to the embedding
 // program. So is how long orders are kept once their keys may be forgotten.
 type Store interface {
 	// ListUsers returns users in ascending byte order of ID. It begins with the first whose ID is
@@ -79,15 +79,16 @@ type Store interface {
 
 	// CreateOrder creates order, unless an order was created with key before, and returns the order
 	// that was created with key. The service has checked the order: its item is valid UTF-8 of 1 to
-	// 255 characters without control characters, its quantity is 1 to 2^53-1, and CreatedAt is the
-	// current time in UTC, in whole milliseconds.
+	// 255 characters without control characters, its quantity is 1 to 2^53-1, its fields are as
+	// [Fields] says, and CreatedAt is the current time in UTC, in whole milliseconds.
 	//
 	// The order and the key are recorded in one atomic step. Of any number of calls with the same
 	// key, concurrent or not, exactly one creates an order. A Store that survives a crash has every
 	// order that it returned before, with its key. The call that creates an order returns it as it
-	// was given. Every other call returns the stored order, equal in all four fields, even if it
-	// proposes the same ID. Times are equal as instants. (The service recognizes a replay by an ID
-	// other than the one it proposed.)
+	// was given. Every other call returns the stored order, equal in all five fields, even if it
+	// proposes the same ID. Times are equal as instants, and Fields byte for byte, which a database's
+	// type for JSON may not keep. (The service recognizes a replay by an ID other than the one it
+	// proposed.)
 	//
 	// Two keys are the same key if Scope and Value are equal byte for byte, and
 	// only then. A call whose key has been used with another Fingerprint changes
@@ -120,7 +121,34 @@ type Store interface {
 	ListWidgets(ctx context.Context, start string, limit int) ([]Resource, error)
 }
 
-// A Resource is a user, product or widget: an ID and any further members, whose
+// An OrderReader returns orders to those whose they are: the scope of a method is that of the key with
+// which an order was created. The Resource of an [Order] is NewResource(o.ID, o). A program that knows
+// more of an order, such as its state, wraps a reader and adds it with [Resource.With].
+//
+// Errors are as those of a [Store]. Methods may be called concurrently, and once ctx is done, one returns
+// promptly, with an error that matches ctx.Err().
+//
+// An order that CreateOrder has returned is there for every call that begins later. (So a replica of a
+// database that lags behind is none to read from. What a reader returns may still be undone by a
+// fail-over: only CreateOrder acknowledges.)
+type OrderReader interface {
+	// GetOrder returns the order whose ID is id. If there is none, or it is another scope's, it returns
+	// [ErrNotFound]. The ID is as a client has sent it: it follows the rules of [NewResource].
+	GetOrder(ctx context.Context, scope, id string) (Resource, error)
+
+	// ListOrders returns the orders of a scope in descending byte order of ID, which is newest first. It
+	// begins with the first whose ID is less than after, byte by byte, or with the last of all if after is
+	// "". It returns at most limit orders, and fewer only if no more follow. The limit is between 1 and
+	// Options.MaxPageSize+1.
+	ListOrders(ctx context.Context, scope, after string, limit int) ([]Resource, error)
+
+	// GetOrderByKey returns the order that was created with a key, as long as CreateOrder would return it
+	// for this key, and perhaps longer. If no order has been created with the key, it returns
+	// [ErrNotFound]. (A call of CreateOrder that is on its way may still create one.)
+	GetOrderByKey(ctx context.Context, scope, key string) (Resource, error)
+}
+
+// A Resource is a user, product, widget or order: an ID and any further members, whose
 // names and meaning are up to the embedding program. It is checked and encoded
 // once, when it is made, so that serving it only copies bytes.
 //
@@ -164,21 +192,59 @@ func NewResource(id string, fields any) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, fmt.Errorf("storefront: resource: %w", err)
 	}
-	text, isText := fields.(json.RawMessage) // perhaps a stranger's, that encoding/json need not check, too
-	if !isText || text == nil {
-		var err error
-		if text, err = ijson.Marshal(fields); err != nil {
-			return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
-		}
+	text, err := objectText(fields)
+	var r Resource
+	if err == nil {
+		r, err = renderResource(id, text)
 	}
-	if string(bytes.Trim(text, " \t\r\n")) == "null" {
-		text = []byte("{}")
-	}
-	r, err := renderResource(id, text)
 	if err != nil {
 		return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
 	}
 	return r, nil
+}
+
+// objectText returns the JSON of what NewResource takes as fields, which may not be that of an object.
+func objectText(fields any) (text []byte, err error) {
+	switch fields := fields.(type) {
+	case Order: // which needs no encoding/json
+		text, err = fields.MarshalJSON()
+	case json.RawMessage: // perhaps a stranger's, that encoding/json need not check, too
+		text = fields
+	}
+	if text == nil && err == nil {
+		text, err = ijson.Marshal(fields)
+	}
+	if string(bytes.Trim(text, " \t\r\n")) == "null" {
+		text = []byte("{}")
+	}
+	return text, err
+}
+
+// With returns r with further members: those of fields, which is what [NewResource] takes. A member that
+// r has gets the value of that in fields, in its place, and the others follow. The ID stays: if fields has
+// a member "id", it must be r's. With returns the errors of NewResource, and one for the zero Resource.
+func (r Resource) With(fields any) (Resource, error) {
+	if r == (Resource{}) {
+		return r, errors.New("storefront: the zero Resource has no members")
+	}
+	more, err := NewResource(r.ID(), fields) // which is checked
+	if err != nil {
+		return Resource{}, err
+	}
+	members, _, _ := ijson.Parse([]byte(r.String()))
+	place := make(map[string]int, len(members))
+	for i, m := range members {
+		place[string(m.Name)] = i
+	}
+	added, _, _ := ijson.Parse([]byte(more.String()))
+	for _, m := range added {
+		if i, there := place[string(m.Name)]; there {
+			members[i] = m
+		} else {
+			members = append(members, m)
+		}
+	}
+	return renderMembers(r.ID(), members, len(r.text)+len(more.text))
 }
 
 // MustResource is like [NewResource], but panics if that returns an error.
@@ -219,10 +285,15 @@ func renderResource(id string, text []byte) (Resource, error) {
 		}
 		id = own
 	}
+	return renderMembers(id, members, len(text))
+}
+
+// renderMembers makes a Resource of an ID and other members. The JSON has some size bytes.
+func renderMembers(id string, members []ijson.Member, size int) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, err
 	}
-	out := make([]byte, 0, len(idStart)+len(id)+len(text))
+	out := make([]byte, 0, len(idStart)+len(id)+size)
 	out = ijson.AppendString(append(out, `{"id":`...), id)
 	escaped := ""
 	if len(out) > len(idStart)+len(id)+len(`"`) {
@@ -337,7 +408,7 @@ func (r *Resource) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MemStore is a [Store] in memory, for tests and small deployments, and the
+// MemStore is a [Store] and an [OrderReader] in memory, for tests and small deployments, and the
 // reference for other implementations. The zero MemStore is empty and ready to
 // use. A MemStore must not be copied after first use.
 //
@@ -361,11 +432,14 @@ type MemStore struct {
 	orders    [][]keyedOrder   // all of them, oldest first, in blocks: one slice would be copied as it grows
 	count     int              // of orders
 	forgotten int              // how many orders, from the first on, have lost their keys
+	owned     map[string][]int // the indexes of a scope's orders, in ascending order of ID
+	indexed   int              // how many orders, from the first on, are in owned
 }
 
 // A keyedOrder is an order and the idempotency key that it was created with.
 type keyedOrder struct {
 	order       Order
+	scope       string
 	key         [32]byte // its digest
 	fingerprint [32]byte
 	created     time.Time // by the store's own clock
@@ -420,7 +494,7 @@ func (m *MemStore) CreateOrder(ctx context.Context, key IdempotencyKey, order Or
 		}
 		now = time.Now() // Accept took its time
 	}
-	m.record(keyedOrder{order, digest, key.Fingerprint, now})
+	m.record(keyedOrder{order, key.Scope, digest, key.Fingerprint, now})
 	return order, nil
 }
 
@@ -447,6 +521,72 @@ func (m *MemStore) forgetKeys(now time.Time) {
 		delete(m.keys, m.at(m.forgotten).key)
 		m.forgotten++
 	}
+}
+
+// ordersOf returns the indexes of a scope's orders. Those that nobody has asked for since they came are
+// put in their places first: a shop that reads no orders back does nothing for it.
+func (m *MemStore) ordersOf(scope string) []int {
+	if m.owned == nil {
+		m.owned = make(map[string][]int)
+	}
+	for ; m.indexed < m.count; m.indexed++ {
+		o := m.at(m.indexed)
+		own := m.owned[o.scope]
+		m.owned[o.scope] = slices.Insert(own, m.place(own, o.order.ID), m.indexed)
+	}
+	return m.owned[scope]
+}
+
+// place returns how many of some orders have an ID that is less than id.
+func (m *MemStore) place(orders []int, id string) int {
+	return sort.Search(len(orders), func(i int) bool { return m.at(orders[i]).order.ID >= id })
+}
+
+// GetOrder implements [OrderReader]. As the other two methods, it waits for an Accept that is under way.
+func (m *MemStore) GetOrder(ctx context.Context, scope, id string) (Resource, error) {
+	if err := m.lock.Acquire(ctx); err != nil {
+		return Resource{}, err
+	}
+	defer m.lock.Release()
+	own := m.ordersOf(scope)
+	if i := m.place(own, id); i < len(own) && m.at(own[i]).order.ID == id {
+		return NewResource(id, m.at(own[i]).order)
+	}
+	return Resource{}, ErrNotFound
+}
+
+// ListOrders implements [OrderReader].
+func (m *MemStore) ListOrders(ctx context.Context, scope, after string, limit int) ([]Resource, error) {
+	if err := m.lock.Acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer m.lock.Release()
+	own := m.ordersOf(scope)
+	if after != "" {
+		own = own[:m.place(own, after)]
+	}
+	var page []Resource
+	for _, i := range slices.Backward(own[max(0, len(own)-limit):]) {
+		order, err := NewResource(m.at(i).order.ID, m.at(i).order)
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, order)
+	}
+	return page, nil
+}
+
+// GetOrderByKey implements [OrderReader].
+func (m *MemStore) GetOrderByKey(ctx context.Context, scope, key string) (Resource, error) {
+	if err := m.lock.Acquire(ctx); err != nil {
+		return Resource{}, err
+	}
+	defer m.lock.Release()
+	m.forgetKeys(time.Now())
+	if i, ok := m.keys[(&IdempotencyKey{Scope: scope, Value: key}).digest()]; ok {
+		return NewResource(m.at(i).order.ID, m.at(i).order)
+	}
+	return Resource{}, ErrNotFound
 }
 
 // Orders returns a copy of all orders, oldest first, for tests and for a look at a small

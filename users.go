@@ -18,5 +18,5 @@ func (s *service) listUsers(w http.ResponseWriter, r *http.Request) {
 	if len(users) > q.limit { // the extra one shows that more follow
 		next = usersList.encodeCursor(users[q.limit-1].ID())
 	}
-	s.writePage(w, r, users, q.limit, "users", "after", next)
+	s.writePage(w, r, users, q.limit, "users", "after", next, s.listFreshness)
 }

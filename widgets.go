@@ -18,5 +18,5 @@ func (s *service) listWidgets(w http.ResponseWriter, r *http.Request) {
 	if len(widgets) > q.limit { // the extra one starts the next page
 		next = widgetsList.encodeCursor(widgets[q.limit].ID())
 	}
-	s.writePage(w, r, widgets, q.limit, "widgets", "start", next)
+	s.writePage(w, r, widgets, q.limit, "widgets", "start", next, s.listFreshness)
 }

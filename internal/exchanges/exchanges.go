@@ -28,6 +28,7 @@ import (
 // A Store is a store on which exchanges can be replayed.
 type Store interface {
 	storefront.Store
+	storefront.OrderReader
 
 	// Put stores each resource under its ID in the collection: "users",
 	// "products" or "widgets".
@@ -195,10 +196,14 @@ func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]
 			if r, err = step.request(); err == nil {
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, r)
+				header := w.Result().Header
+				if id, ok := strings.CutPrefix(header.Get("Location"), "orders/"); ok {
+					header.Set("Location", "orders/"+strings.Trim(nameRandomParts(`"`+id+`"`, names), `"`))
+				}
 				exchanges = append(exchanges, exchange{
 					line: step.line,
 					end:  step.line + 1 + strings.Count(step.text, "\n"),
-					got:  response{w.Code, w.Result().Header, nameRandomParts(w.Body.String(), names)},
+					got:  response{w.Code, header, nameRandomParts(w.Body.String(), names)},
 				})
 			}
 		case "response":
@@ -217,6 +222,8 @@ func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]
 			err = current.become(step.arg, store)
 		case "put":
 			err = put(store, step.arg)
+		case "order":
+			err = create(store, step.arg)
 		case "delete":
 			collection, id, _ := strings.Cut(step.arg, " ")
 			err = store.Delete(context.Background(), collection, id)
@@ -248,8 +255,20 @@ func put(store Store, text string) error {
 	return nil
 }
 
+// create has the store create an order, with an ID of its own.
+func create(store Store, text string) error {
+	var order storefront.Order
+	var of struct{ Scope, Key string }
+	if err := errors.Join(json.Unmarshal([]byte(text), &order), json.Unmarshal([]byte(text), &of)); err != nil {
+		return err
+	}
+	key := storefront.IdempotencyKey{Scope: of.Scope, Value: of.Key}
+	_, err := store.CreateOrder(context.Background(), key, order)
+	return err
+}
+
 // newService returns the handler with options such as "Shared MaxAge=10s".
-func newService(store storefront.Store, options string,
+func newService(store *currentStore, options string,
 	wrap func(http.Handler) http.Handler) (http.Handler, error) {
 	opts := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
 	for _, option := range strings.Fields(options) {
@@ -272,6 +291,10 @@ func newService(store storefront.Store, options string,
 			opts.Vary = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
 		case "Scope":
 			opts.Scope = func(r *http.Request) string { return r.Header.Get(value) }
+		case "OrderFields":
+			opts.OrderFields = true
+		case "Orders":
+			opts.Orders = store
 		default:
 			err = errors.New("there is no such option")
 		}
@@ -331,11 +354,16 @@ func nameRandomParts(body string, names map[string]string) string {
 	})
 }
 
-// A currentStore is a Store that can be replaced.
-type currentStore struct{ storefront.Store }
+// A currentStore is a Store, and its OrderReader, that can be replaced.
+type currentStore struct{ readStore }
+
+type readStore interface {
+	storefront.Store
+	storefront.OrderReader
+}
 
 // become makes s the working store or one that fails.
-func (s *currentStore) become(state string, working storefront.Store) error {
+func (s *currentStore) become(state string, working readStore) error {
 	refusal := new(storefront.Refusal)
 	fields, refuses := strings.CutPrefix(state, "refusing ")
 	failure, ok := map[string]error{
@@ -345,12 +373,12 @@ func (s *currentStore) become(state string, working storefront.Store) error {
 	}[state]
 	switch {
 	case state == "working":
-		s.Store = working
+		s.readStore = working
 	case refuses:
-		s.Store = failingStore{fmt.Errorf("db-3: %w", refusal)}
+		s.readStore = failingStore{fmt.Errorf("db-3: %w", refusal)}
 		return json.Unmarshal([]byte(fields), refusal)
 	case ok:
-		s.Store = failingStore{failure}
+		s.readStore = failingStore{failure}
 	default:
 		return fmt.Errorf("it cannot be %q", state)
 	}
@@ -375,6 +403,18 @@ func (s failingStore) GetProduct(context.Context, string) (storefront.Resource, 
 
 func (s failingStore) ListWidgets(context.Context, string, int) ([]storefront.Resource, error) {
 	return nil, s.failure
+}
+
+func (s failingStore) GetOrder(context.Context, string, string) (storefront.Resource, error) {
+	return storefront.Resource{}, s.failure
+}
+
+func (s failingStore) ListOrders(context.Context, string, string, int) ([]storefront.Resource, error) {
+	return nil, s.failure
+}
+
+func (s failingStore) GetOrderByKey(context.Context, string, string) (storefront.Resource, error) {
+	return storefront.Resource{}, s.failure
 }
 
 // render returns text with the responses behind their requests.
