@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"example.com/storefront"
@@ -42,12 +43,22 @@ var wrongLifetimes = []wrongStore{
 // forgetKeys makes the store forget keys. Before each call, choose is given the name of
 // the call's key and a function that forgets the key of a name.
 func (s *store) forgetKeys(choose func(name string, forget func(name string))) {
-	forgotten := make(map[string]int)
+	var forgotten sync.Map // how often, by name
+	times := func(k key) string {
+		n, _ := forgotten.Load(nameOf(k))
+		return fmt.Sprint(n)
+	}
 	s.keys(func(k *key) {
-		name := nameOf(*k)
-		choose(name, func(name string) { forgotten[name]++ })
-		k.Scope += fmt.Sprint(forgotten[name])
+		choose(nameOf(*k), func(name string) {
+			n, _ := forgotten.Load(name)
+			i, _ := n.(int)
+			forgotten.Store(name, i+1)
+		})
+		k.Value += times(*k)
 	})
+	s.readers = changedReader{MemStore: s.MemStore, byKey: func(ctx ctxt, scope, value string) (resource, error) {
+		return s.MemStore.GetOrderByKey(ctx, scope, value+times(key{Scope: scope, Value: value}))
+	}}
 }
 
 // expireKeys makes the store forget each key after a time.

@@ -20,7 +20,7 @@ func orderPromises() []promise {
 			checkExactlyOne},
 		{"A Store that survives a crash has every order that it returned before, with its key", checkCrash},
 		{"The call that creates an order returns it as it was given", checkAsGiven},
-		{"Every other call returns the stored order, equal in all four fields, even if it proposes " +
+		{"Every other call returns the stored order, equal in all five fields, even if it proposes " +
 			"the same ID", checkReplay},
 		{"Two keys are the same key if Scope and Value are equal byte for byte, and only then", checkSameKey},
 		{"A call whose key has been used with another Fingerprint changes nothing and returns ErrKeyReused",
@@ -79,7 +79,7 @@ func keyText(key storefront.IdempotencyKey) string {
 }
 
 func orderText(o storefront.Order) string {
-	return fmt.Sprintf("{ID: %q, Item: %q, Qty: %d, CreatedAt: %s}", o.ID, o.Item, o.Qty,
+	return fmt.Sprintf("{ID: %q, Item: %q, Qty: %d, Fields: %.100q, CreatedAt: %s}", o.ID, o.Item, o.Qty, o.Fields,
 		o.CreatedAt.Format(time.RFC3339Nano))
 }
 
@@ -95,6 +95,9 @@ func orderDifference(got, want storefront.Order) string {
 	}
 	if got.Qty != want.Qty {
 		fields = append(fields, fmt.Sprintf("Qty %d, want %d", got.Qty, want.Qty))
+	}
+	if got.Fields != want.Fields {
+		fields = append(fields, fmt.Sprintf("Fields %.100q, want %.100q", got.Fields, want.Fields))
 	}
 	if !got.CreatedAt.Equal(want.CreatedAt) {
 		fields = append(fields, fmt.Sprintf("CreatedAt %s, want %s", got.CreatedAt.Format(time.RFC3339Nano),

@@ -27,6 +27,14 @@ func (t *test) kindsOfOrders() []storefront.Order {
 	} {
 		kinds = append(kinds, storefront.Order{Qty: qty})
 	}
+	for _, fields := range []storefront.Fields{
+		`{}`, `{"b":1,"a":2}`, `{"n":[1.0,1e2,-0,0.10,12345678901234567890,1E400]}`,
+		`{"":"\u0000\u001f\"\\é\u2028😀","null":null,"deep":` + storefront.Fields(strings.Repeat("[", 900)+
+			strings.Repeat("]", 900)) + `}`,
+		`{"long":"` + storefront.Fields(strings.Repeat("x", 16<<10-len(`{"long":""}`))) + `"}`,
+	} {
+		kinds = append(kinds, storefront.Order{Fields: fields})
+	}
 	second := t.now().Truncate(time.Second)
 	for _, at := range []time.Time{
 		second, second.Add(time.Millisecond), second.Add(120 * time.Millisecond),
@@ -85,7 +93,7 @@ func (t *test) checkReplaysOf(store storefront.Store, order storefront.Order) {
 		}
 		if d := orderDifference(got, order); d != "" {
 			t.wrong("a column that does not keep it: a time without zone or milliseconds, an integer of 32 "+
-				"bits, text that is trimmed, cut or normalized.",
+				"bits, text that is trimmed, cut or normalized, a type for JSON that writes it in its own way.",
 				"A repeated call with the key of %s returned %s.", orderText(order), d)
 			return
 		}

@@ -25,7 +25,7 @@ func storePromises() []promise {
 		{"A resource is returned byte for byte as it was put into the Store", checkBytes},
 		{"Users, products and widgets are kept apart, even if they have the same ID", checkApart},
 		{"The text of an error, which is logged and never sent, contains neither the value of a key nor " +
-			"the item of an order", checkErrorText},
+			"the item or the fields of an order", checkErrorText},
 	}
 }
 
@@ -437,9 +437,9 @@ func checkErrorText(t *test) {
 	store := t.newStore(Contents{Products: resources([]string{"p"})})
 	secret := newKey()
 	order := t.newOrder()
-	order.Item = "a very private item"
+	order.Item, order.Fields = "a very private item", `{"note":"a very private note"}`
 	check := func(what string, err error) {
-		for _, part := range []string{secret.Value, order.Item} {
+		for _, part := range []string{secret.Value, order.Item, "a very private note"} {
 			if err != nil && strings.Contains(err.Error(), part) {
 				t.wrong("the arguments are wrapped into the error. Logs are read by more people than orders.",
 					"The error of %s contains %q: %v", what, part, err)

@@ -52,13 +52,14 @@
 //
 // Five things cannot be seen through the methods of a Store. A store that is
 // returned to the suite may have more methods for them, which are those of [Clock],
-// [Editor], [OrderLister], [Refuser] and [Reopener]. They usually belong to a type
+// [Editor], [OrderLister], [Refuser] and [Reopener], and those of a [storefront.OrderReader],
+// which are then tested, too. They usually belong to a type
 // that is made for the test and embeds the store. Where a method is missing, the
 // subtest checks as much as it can without the method, and is then skipped with a
 // message that says what was not checked.
 //
 // Package testing shows such messages with -v only. Without -v, a run writes to
-// standard output what it has not checked, in a line for each of the five types. If
+// standard output what it has not checked, in a line for each of the six types. If
 // the package passes, go test shows that output where the command line names no
 // package, as in the package's own folder, and hides it where it names one, as in
 // "go test ./...". However the tests are run, the compiler reports a method that is
@@ -203,6 +204,7 @@ func groups() []group {
 	return []group{
 		{"ListUsers", users.promises()},
 		{"CreateOrder", orderPromises()},
+		{"OrderReader", readerPromises()},
 		{"GetProduct", productPromises()},
 		{"ListWidgets", widgets.promises()},
 		{"Store", storePromises()}, // last, as the group of a method best tells what is wrong with it
@@ -315,7 +317,7 @@ func (t *test) reopen(store Reopener) storefront.Store {
 		t.unable("Reopen returned nil.")
 	}
 	for _, methods := range []reflect.Type{reflect.TypeFor[Clock](), reflect.TypeFor[Editor](),
-		reflect.TypeFor[OrderLister](), reflect.TypeFor[Refuser](), reflect.TypeFor[Reopener]()} {
+		reflect.TypeFor[OrderLister](), reflect.TypeFor[storefront.OrderReader](), reflect.TypeFor[Refuser](), reflect.TypeFor[Reopener]()} {
 		if reflect.TypeOf(store).Implements(methods) && !reflect.TypeOf(reopened).Implements(methods) {
 			t.unable("Reopen returned a %T, which has not got the methods of storetest.%s that %T has.",
 				reopened, methods.Name(), store)

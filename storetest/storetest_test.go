@@ -30,6 +30,7 @@ type store struct {
 	listUsers, listWidgets lister
 	create                 creator
 	get                    getter
+	readers                storefront.OrderReader
 	put, delete            func(storetest.Contents)
 	reopen                 func() storefront.Store
 	soldOut                *sync.Map          // items
@@ -45,6 +46,7 @@ func newStore(contents storetest.Contents) *store {
 	m := new(storefront.MemStore)
 	s := &store{
 		MemStore: m, listUsers: m.ListUsers, listWidgets: m.ListWidgets, get: m.GetProduct,
+		readers: m,
 		soldOut: new(sync.Map), refusal: soldOut, known: make(map[string]bool),
 	}
 	s.create, s.put, s.delete, s.reopen = s.createRight, s.putAll, s.deleteAll, func() storefront.Store { return s }
@@ -60,6 +62,18 @@ func changed(change func(*store)) func(*testing.T, storetest.Contents) storefron
 		change(s)
 		return s
 	}
+}
+
+func (s *store) GetOrder(ctx ctxt, scope, id string) (resource, error) {
+	return s.readers.GetOrder(ctx, scope, id)
+}
+
+func (s *store) ListOrders(ctx ctxt, scope, after string, limit int) ([]resource, error) {
+	return s.readers.ListOrders(ctx, scope, after, limit)
+}
+
+func (s *store) GetOrderByKey(ctx ctxt, scope, key string) (resource, error) {
+	return s.readers.GetOrderByKey(ctx, scope, key)
 }
 
 func (s *store) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {

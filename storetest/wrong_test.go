@@ -50,6 +50,16 @@ const (
 	unknown    = "CreateOrder/If ctx is done or a failure"
 	settles    = "CreateOrder/A later call"
 
+	getOrder   = "OrderReader/GetOrder returns"
+	noOrder    = "OrderReader/If there is none"
+	noKey      = "OrderReader/If no order"
+	leave      = "OrderReader/Methods may be called"
+	orderList  = "OrderReader/ListOrders returns"
+	afterOrder = "OrderReader/It begins"
+	orderLimit = "OrderReader/It returns at most"
+	byKey      = "OrderReader/GetOrderByKey"
+	readAtOnce = "OrderReader/An order that"
+
 	product  = "GetProduct/GetProduct returns"
 	notFound = "GetProduct/If there is none"
 )
@@ -90,6 +100,7 @@ func TestWrongStoresAreCaught(t *testing.T) {
 		testWrongStores(t, wrongReads, 0, "Store", "ListUsers", "GetProduct", "ListWidgets")
 	})
 	t.Run("orders", func(t *testing.T) { testWrongStores(t, wrongOrders, 0, "Store", "CreateOrder") })
+	t.Run("readers", func(t *testing.T) { testWrongStores(t, wrongReaders, 0, "OrderReader") })
 	t.Run("by the store's own clock", func(t *testing.T) {
 		testWrongStores(t, wrongLifetimes[:1], time.Minute, "CreateOrder")
 	})
@@ -130,7 +141,7 @@ func testWrongStores(t *testing.T, stores []wrongStore, patience time.Duration, 
 
 func TestEveryPromiseIsBrokenByAWrongStoreThatBreaksNoOther(t *testing.T) {
 	var alone []string // the subtests that fail alone, or in both lists
-	for _, w := range slices.Concat(wrongMethods, wrongReads, wrongOrders) {
+	for _, w := range slices.Concat(wrongMethods, wrongReads, wrongOrders, wrongReaders) {
 		if len(w.fails) == 1 {
 			alone = append(alone, subtests(w.fails)...)
 		}
