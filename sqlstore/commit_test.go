@@ -711,7 +711,7 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 			}
 			f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
 				if kindOf(query) == "INSERT" {
-					if note(len(args) / 7) {
+					if note(len(args) / 8) {
 						return nil, hang(ctx, query)
 					}
 					time.Sleep(timeout / 100) // so that the next ones wait
@@ -927,7 +927,8 @@ func TestAnswerToAnotherStatementIsALostConnection(t *testing.T) {
 			switch {
 			case kind == "REPLAY":
 				mixed = false
-				return [][]driver.Value{{theirs.ID, theirs.Item, theirs.Qty, theirs.CreatedAt.UnixMilli(), other.Fingerprint[:], hash(other)}}, nil
+				return [][]driver.Value{{theirs.ID, theirs.Item, theirs.Qty, "", theirs.CreatedAt.UnixMilli(),
+					other.Fingerprint[:], hash(other)}}, nil
 			case kind == "READ":
 				mixed = false
 				return [][]driver.Value{{[]byte("a"), `{"id":"a"}`}}, nil

@@ -71,11 +71,13 @@
 //		created_ms      BIGINT NOT NULL,  -- milliseconds since 1970-01-01 00:00:00 UTC
 //		keyed_ms        BIGINT DEFAULT …, -- when the row was inserted, by the clock of the database
 //		item            TEXT NOT NULL,
-//		scope           BYTEA NOT NULL,   -- IdempotencyKey.Scope: whose order it is
+//		scope           BYTEA NOT NULL,   -- IdempotencyKey.Scope, whose order it is, or sha256: and its sum
 //		key_hash        BYTEA,
-//		key_fingerprint BYTEA
+//		key_fingerprint BYTEA,
+//		fields          TEXT NOT NULL     -- Order.Fields
 //	)
 //	CREATE UNIQUE INDEX storefront_orders_key_hash ON storefront_orders (key_hash) WHERE key_hash IS NOT NULL
+//	CREATE INDEX storefront_orders_scope ON storefront_orders (scope, id) -- with Options.OrderLists
 //
 //	CREATE TABLE storefront_schema (
 //		version      BIGINT NOT NULL PRIMARY KEY, -- of the tables: 1
@@ -83,10 +85,12 @@
 //		forgotten_ms BIGINT                       -- before which time ForgetKeys has forgotten the keys
 //	)
 //
-// Once the key of an order is forgotten, keyed_ms, key_hash and key_fingerprint are NULL.
+// Once the key of an order is forgotten, keyed_ms, key_hash and key_fingerprint are NULL. In place of a
+// scope that is longer than 255 bytes or begins with "sha256:", the column has "sha256:" and the SHA-256 sum
+// of the scope, in lower-case hexadecimal digits.
 //
-// In MySQL, BYTEA is VARBINARY(255) in the first three tables, LONGBLOB for scope and
-// BINARY(32) for the other columns; id and item of orders are VARCHAR(255) and TEXT, body is
+// In MySQL, BYTEA is VARBINARY(255) for scope and in the first three tables, and
+// BINARY(32) for the other columns; id and item of orders are VARCHAR(255) and TEXT, body and fields are
 // LONGTEXT, in utf8mb4. There, the unique index has all rows, orders have a column more,
 // place BINARY(8) DEFAULT (LEFT(key_hash, 8)), which stays when the key is forgotten and by which Vitess
 // chooses the shard, and only the store uses one more table,

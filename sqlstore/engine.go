@@ -135,6 +135,16 @@ type statements struct {
 
 	users, product, widgets string // queries of a page, of one resource by its ID, and of a page
 
+	// limit comes before the placeholder of a LIMIT.
+	limit string
+
+	// orderIndex returns "ready" if there is an index for the lists of orders. If there is one that cannot be
+	// used, it returns "building" while somebody makes it, and otherwise "invalid".
+	orderIndex string
+
+	// indexOrders makes that index beside orders, and unindexOrders removes an invalid one.
+	indexOrders, unindexOrders string
+
 	// replace ends an INSERT of resources, so that it replaces those with the same IDs.
 	replace string
 
@@ -188,7 +198,7 @@ func (st *statements) order(ctx context.Context, c *session, hash [sha256.Size]b
 	var print, key []byte
 	found := false
 	err = c.each(ctx, func() { found = true },
-		[]any{&order.ID, &order.Item, &order.Qty, &ms, &print, &key}, st.orderOf, args...)
+		[]any{&order.ID, &order.Item, &order.Qty, &order.Fields, &ms, &print, &key}, st.orderOf, args...)
 	switch {
 	case err == nil && !found:
 		err = sql.ErrNoRows
@@ -277,14 +287,14 @@ func nameOf(ctx context.Context, conn *sql.Conn, query string) (name string, err
 }
 
 // orderColumns are the columns of proposal.row.
-const orderColumns = `id, item, qty, created_ms, scope, key_hash, key_fingerprint`
+const orderColumns = `id, item, qty, created_ms, scope, key_hash, key_fingerprint, fields`
 
 // insertion returns the statement that inserts n orders, whose arguments are those of row for each, where
 // keyed_ms has a default that the database computes.
 func (st *statements) insertion(n int) string {
-	columns, width := orderColumns, 7
+	columns, width := orderColumns, 8
 	if st.placed {
-		columns, width = orderColumns+`, place`, 8
+		columns, width = orderColumns+`, place`, 9
 	}
 	return `INSERT INTO ` + st.prefix + `storefront_orders (` + columns + `) VALUES ` + st.rows(n, width)
 }
@@ -352,7 +362,8 @@ func ownSchema(create, index, collate, keyed string) []string {
 			item TEXT NOT NULL,
 			scope BYTEA NOT NULL,
 			key_hash BYTEA,
-			key_fingerprint BYTEA
+			key_fingerprint BYTEA,
+			fields TEXT NOT NULL
 		)`,
 		`CREATE UNIQUE INDEX IF NOT EXISTS ` + index + ` (key_hash) WHERE key_hash IS NOT NULL`,
 		// The last one: see inspectOnce.
@@ -363,14 +374,14 @@ func ownSchema(create, index, collate, keyed string) []string {
 
 // ownTables returns the tables that all engines have, with the given types of the columns
 // whose types differ.
-func ownTables(id, body, orderID, scope, hash string) map[string]map[string]string {
+func ownTables(id, body, orderID, hash string) map[string]map[string]string {
 	resources := map[string]string{"id": id, "body": body}
 	return map[string]map[string]string{
 		"storefront_users":    resources,
 		"storefront_products": resources,
 		"storefront_widgets":  resources,
 		"storefront_orders": {"id": orderID, "item": "text", "qty": "bigint", "created_ms": "bigint",
-			"scope": scope, "key_hash": hash, "key_fingerprint": hash},
+			"scope": id, "key_hash": hash, "key_fingerprint": hash, "fields": body},
 		"storefront_schema": {"version": "bigint", "oldest": "bigint", "forgotten_ms": "bigint"},
 	}
 }

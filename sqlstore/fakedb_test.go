@@ -278,6 +278,11 @@ func kindOf(query string) string {
 		{"note ", "NOTE"},
 		{"INSERT INTO outbox", "NOTE"}, // of an argument, if it has one
 		{"SELECT key_hash FROM storefront_orders ", "TAKEN"},
+		{"SELECT id, item, qty, fields, created_ms, scope FROM storefront_orders ", "ORDERS"},
+		{"SELECT CASE WHEN i.indisvalid ", "INDEX"},
+		{"SELECT 'ready' FROM ", "INDEX"},
+		{"CREATE INDEX ", "MAKE INDEX"},
+		{"DROP INDEX ", "DROP INDEX"},
 		{"SELECT id, CASE ", "DUE KEYS"},
 		{"SELECT key_hash, CASE ", "DUE KEYS"},
 	}

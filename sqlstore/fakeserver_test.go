@@ -42,10 +42,9 @@ type tables struct {
 }
 
 type orderRow struct {
-	id, item    string
-	qty, ms     int64
-	hash        string
-	fingerprint [32]byte
+	id, item, fields, scope, hash string
+	qty, ms                       int64
+	fingerprint                   [32]byte
 }
 
 // A change changes one row. One of its fields is set, or resource and body, or none: a row that no
@@ -83,7 +82,8 @@ func newServer(engine engine) *server {
 
 // addOrder adds an order.
 func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
-	s.happen(change{order: &orderRow{o.ID, o.Item, o.Qty, o.CreatedAt.UnixMilli(), keyHash(key), key.Fingerprint}})
+	s.happen(change{order: &orderRow{o.ID, o.Item, string(o.Fields), key.Scope, keyHash(key), o.Qty, o.CreatedAt.UnixMilli(),
+		key.Fingerprint}})
 }
 
 // addResource adds a resource to all collections.
@@ -376,7 +376,8 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 			t.locked = s.engine == postgres
 		}
 		if row := s.state.keys[hash]; row != nil && err == nil {
-			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.ms, row.fingerprint[:], []byte(row.hash)})
+			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.fields, row.ms,
+				row.fingerprint[:], []byte(row.hash)})
 		}
 	case "TAKEN":
 		for _, hash := range c.args {
@@ -468,8 +469,9 @@ func (s *session) write(t *tx, lock string) error {
 
 // insert inserts orders, except those whose key is taken. In MySQL, it fails if a key is.
 func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, err error) {
-	for row := range slices.Chunk(c.args, 7) {
-		o := &orderRow{row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), string(row[5].([]byte)), [32]byte(row[6].([]byte))}
+	for row := range slices.Chunk(c.args, 8) {
+		o := &orderRow{row[0].(string), row[1].(string), row[7].(string), string(row[4].([]byte)),
+			string(row[5].([]byte)), row[2].(int64), row[3].(int64), [32]byte(row[6].([]byte))}
 		if o.item == "rejected" {
 			return nil, 0, s.errRejected()
 		}

@@ -29,6 +29,9 @@ const (
 // not, or if a table with one of its names is not the store's, it returns an error. Tables of a candidate for
 // 1.0.0 are not: nothing upgrades them.
 //
+// With Options.OrderLists, Migrate also makes the index of these lists, at any time, however long that takes. In
+// PostgreSQL and MySQL, orders go on meanwhile; in SQLite, they wait.
+//
 // Migrate begins no shop beside or in place of another one that it can see. It returns an error if a table
 // is missing though all have been made, as after a restore, and in PostgreSQL if the tables are in another
 // schema of the search_path than the first.
@@ -48,7 +51,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	case version >= schemaVersion && len(missing) > 0:
 		return s.lost(missing)
 	case version >= schemaVersion:
-		return nil
+		return s.indexOrders(ctx)
 	}
 	db := s.database.Load()
 	isNew := slices.Contains(missing, "storefront_orders")
@@ -72,8 +75,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 		s.opts.Logger.Warn("made the tables of a new shop, which has no orders yet",
 			slog.String("place", s.text(ctx, func(st *statements) string { return st.place })))
 	}
-	_, err = s.inspect(ctx) // the server may have made them otherwise
-	return err
+	if _, err = s.inspect(ctx); err != nil { // the server may have made them otherwise
+		return err
+	}
+	return s.indexOrders(ctx)
 }
 
 // lost returns the error of tables that are missing though all have been made.

@@ -42,17 +42,21 @@ func newMySQL(version, get string) *mySQL {
 			WHERE t.table_schema = database() AND t.table_name LIKE 'storefront%' AND t.engine IS NOT NULL
 			AND (t.create_options LIKE '%partitioned%' OR COALESCE(e.transactions, 'NO') <> 'YES')`,
 		place:   `SELECT CONCAT('database ', DATABASE(), ' at ', @@hostname, ':', @@port)`,
-		tables:  ownTables("varbinary", "longtext", "varchar", "longblob", "binary"),
+		tables:  ownTables("varbinary", "longtext", "varchar", "binary"),
 		param:   marked,
 		users:   get + `id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
 		product: get + `id, body FROM storefront_products WHERE id = ?`,
 		widgets: get + `id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
 		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
-		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM storefront_orders
+		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM storefront_orders
 			WHERE key_hash = ?`,
-		get: get,
-		due: `id`,
-		now: get + mySQLNow,
+		orderIndex: `SELECT 'ready' FROM information_schema.statistics WHERE table_schema = database()
+			AND table_name = 'storefront_orders' GROUP BY index_name HAVING MAX(sub_part) IS NULL
+			AND GROUP_CONCAT(column_name ORDER BY seq_in_index) = 'scope,id' LIMIT 1`,
+		indexOrders: `CREATE INDEX storefront_orders_scope ON storefront_orders (scope, id)`,
+		get:         get,
+		due:         `id`,
+		now:         get + mySQLNow,
 		write: `INSERT INTO storefront_replays (slot, number) VALUES (-1, 1)
 			ON DUPLICATE KEY UPDATE number = number + 1`,
 		servers: `SELECT CONCAT_WS(' ', @@hostname, @@port)`,
@@ -250,10 +254,11 @@ func mySQLTables() []string {
 			created_ms BIGINT NOT NULL,
 			keyed_ms BIGINT DEFAULT (` + mySQLNow + `),
 			item TEXT` + charset + ` NOT NULL,
-			scope LONGBLOB NOT NULL,
+			scope VARBINARY(255) NOT NULL,
 			key_hash BINARY(32) UNIQUE,
 			key_fingerprint BINARY(32),
-			place BINARY(8)` + placing + `
+			place BINARY(8)` + placing + `,
+			fields LONGTEXT` + charset + ` NOT NULL
 		)` + options,
 		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
 		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL,

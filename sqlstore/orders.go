@@ -50,7 +50,7 @@ func (p *proposal) isAlone() bool { return p.alone }
 // row returns the values of orderColumns.
 func (p *proposal) row() []any {
 	return []any{p.order.ID, p.order.Item, p.order.Qty, p.order.CreatedAt.UnixMilli(),
-		[]byte(p.key.Scope), p.hash[:], p.key.Fingerprint[:]}
+		scopeColumn(p.key.Scope), p.hash[:], p.key.Fingerprint[:], string(p.order.Fields)}
 }
 
 // A result is the outcome of a flight: of a call and all its tries. Only one call of those that have the same

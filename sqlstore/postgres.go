@@ -19,6 +19,7 @@ type postgreSQL struct{ statements }
 func newPostgreSQL(schema string) *postgreSQL {
 	p := schema + "."
 	create := `CREATE TABLE IF NOT EXISTS ` + p
+	quoted := `'` + strings.ReplaceAll(p, `'`, `''`) + `storefront_orders'`
 	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
 	e := &postgreSQL{statements{
 		schema: ownSchema(create, `storefront_orders_key_hash ON `+p+`storefront_orders`,
@@ -51,9 +52,8 @@ func newPostgreSQL(schema string) *postgreSQL {
 			ON n.oid = c.relnamespace WHERE c.relname = 'storefront_orders'
 			AND n.nspname = ANY (current_schemas(false)) HAVING count(*) > 0`,
 		source: `SELECT min(s.subname) FROM pg_subscription AS s JOIN pg_subscription_rel AS r
-			ON r.srsubid = s.oid WHERE r.srrelid = '` +
-			strings.ReplaceAll(p, `'`, `''`) + `storefront_orders'::regclass HAVING count(*) > 0`,
-		tables:  ownTables("bytea", "text", "text", "bytea", "bytea"),
+			ON r.srsubid = s.oid WHERE r.srrelid = ` + quoted + `::regclass HAVING count(*) > 0`,
+		tables:  ownTables("bytea", "text", "text", "bytea"),
 		prefix:  p,
 		param:   numbered,
 		users:   `SELECT id, body FROM ` + p + `storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
@@ -65,13 +65,26 @@ func newPostgreSQL(schema string) *postgreSQL {
 		// would promise that it is kept. The lock is a write, whose commit waits for all
 		// commits before it. An UPDATE would do as well, but runs triggers and leaves dead
 		// rows.
-		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM ` + p + `storefront_orders
+		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM ` + p + `storefront_orders
 			WHERE key_hash = $1 FOR NO KEY UPDATE`,
-		get:    `SELECT `,
-		due:    `id`,
-		ifFree: ifKeyFree,
-		now:    `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
-		write:  `SELECT pg_logical_emit_message(true, 'storefront', '')`,
+		// The catalog has an index from the moment on in which somebody begins to make it.
+		orderIndex: `SELECT CASE WHEN i.indisvalid THEN 'ready' WHEN EXISTS (SELECT
+				FROM pg_stat_progress_create_index AS b WHERE b.index_relid = i.indexrelid OR b.relid IS NULL)
+				THEN 'building' ELSE 'invalid' END
+			FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+			WHERE i.indrelid = ` + quoted + `::regclass AND i.indpred IS NULL
+			AND (i.indisvalid OR c.relname = 'storefront_orders_scope')
+			AND replace(pg_get_indexdef(i.indexrelid, 1, true), '"', '') = 'scope'
+			AND replace(pg_get_indexdef(i.indexrelid, 2, true), '"', '') = 'id'
+			ORDER BY i.indisvalid DESC LIMIT 1`,
+		indexOrders: `CREATE INDEX CONCURRENTLY IF NOT EXISTS storefront_orders_scope ON ` + p +
+			`storefront_orders (scope, id)`,
+		unindexOrders: `DROP INDEX CONCURRENTLY IF EXISTS ` + p + `storefront_orders_scope`,
+		get:           `SELECT `,
+		due:           `id`,
+		ifFree:        ifKeyFree,
+		now:           `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
+		write:         `SELECT pg_logical_emit_message(true, 'storefront', '')`,
 		servers: `SELECT concat_ws(' ', pg_postmaster_start_time(),
 			current_setting('synchronous_standby_names'),
 			(SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_replication))`,

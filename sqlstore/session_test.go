@@ -396,8 +396,8 @@ func TestTableIsLookedAtAgainBeforeItIsRefused(t *testing.T) {
 // orders go on.
 func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
 	for engine, types := range map[engine][4]string{
-		postgres: {"text", "text", "bytea", "bytea"}, sqlite: {"text", "text", "bytea", "bytea"},
-		mysql: {"varchar", "text", "longblob", "binary"},
+		postgres: {"text", "bytea", "bytea", "text"}, sqlite: {"text", "bytea", "bytea", "text"},
+		mysql: {"varchar", "varbinary", "binary", "longtext"},
 	} {
 		for name, flaw := range map[string]func(f *fakeDB, flawed bool){
 			"a constraint": nil,
@@ -411,8 +411,9 @@ func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
 			inBubble(t, fmt.Sprintf("%v/%s", engine, name), func(t *testing.T) {
 				f, flawed := newFakeDB(engine), false
 				f.catalog = func() (rows [][]driver.Value) {
-					for column, kind := range map[string]string{"id": types[0], "item": types[1], "qty": "bigint",
-						"created_ms": "bigint", "scope": types[2], "key_hash": types[3], "key_fingerprint": types[3]} {
+					for column, kind := range map[string]string{"id": types[0], "item": "text", "qty": "bigint",
+						"created_ms": "bigint", "scope": types[1], "key_hash": types[2], "key_fingerprint": types[2],
+						"fields": types[3]} {
 						rows = append(rows, []driver.Value{"storefront_orders", column, kind})
 					}
 					for _, column := range []string{"version", "oldest", "forgotten_ms"} {

@@ -53,7 +53,7 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 			AND (NOT i.partial OR s.sql LIKE '% (key_hash) WHERE key_hash IS NOT NULL')
 			GROUP BY m.name, i.name HAVING count(*) = 1 AND min(k.name) IS NOT NULL`,
 		place:  `SELECT file FROM pragma_database_list WHERE name = 'main'`,
-		tables: ownTables("bytea", "text", "text", "bytea", "bytea"),
+		tables: ownTables("bytea", "text", "text", "bytea"),
 		prefix: `main.`, // no file that is attached, and no temporary table
 		param:  numbered,
 		// With a bare $2, SQLite would plan the query anew whenever a value is bound.
@@ -62,16 +62,21 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		widgets: `SELECT id, body FROM main.storefront_widgets WHERE id >= $1 ORDER BY id LIMIT +$2`,
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		insertOne: `INSERT INTO main.storefront_orders (` + orderColumns + `, keyed_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, ` + now + `)` + ifKeyFree,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, ` + now + `)` + ifKeyFree,
 		ifFree: ifKeyFree,
 		// An order that SQLite shows is on the disk.
-		orderOf: `SELECT id, item, qty, created_ms, key_fingerprint, key_hash FROM main.storefront_orders
+		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM main.storefront_orders
 			WHERE key_hash = $1`,
-		get:    `SELECT `,
-		due:    `id`,
-		pauses: true, // orders ask for the lock now and then, and would seldom do so between two transactions
-		now:    `SELECT ` + now,
-		write:  `SELECT 1`, // there is nothing to wait for: the disk answers or fails
+		limit: `+`,
+		orderIndex: `SELECT 'ready' FROM pragma_index_list('storefront_orders', 'main') AS i
+			WHERE NOT i.partial AND (SELECT group_concat(name) FROM
+				(SELECT name FROM pragma_index_info(i.name, 'main') ORDER BY seqno)) = 'scope,id' LIMIT 1`,
+		indexOrders: `CREATE INDEX IF NOT EXISTS main.storefront_orders_scope ON storefront_orders (scope, id)`,
+		get:         `SELECT `,
+		due:         `id`,
+		pauses:      true, // orders ask for the lock now and then, and would seldom do so between two transactions
+		now:         `SELECT ` + now,
+		write:       `SELECT 1`, // there is nothing to wait for: the disk answers or fails
 	}}, nil
 }
 

@@ -30,6 +30,7 @@ type Store struct {
 	checked    atomic.Pointer[checked] // nil: the next Check writes
 	versioned  atomic.Bool             // Check has read the version of the tables
 	looked     looked
+	indexDue   atomic.Int64          // when a list of orders looks for its index again
 	inspectDue atomic.Int64          // when the store inspects its tables again, as now returns it
 	flaw       atomic.Pointer[error] // what the last inspection has found wrong with them; nil: nothing
 	stats      counters
@@ -69,6 +70,9 @@ type Options struct {
 	// a quarter of Timeout, or half of the time that another of its orders had left; Accept is
 	// then called again, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
+
+	// OrderLists says that OrderReader is used: Migrate makes an index of the orders of each scope.
+	OrderLists bool
 
 	// Logger gets a line when Migrate has made the tables of a new shop, and when the driver has
 	// panicked where no call waits for it. If it is nil, it is slog.Default().

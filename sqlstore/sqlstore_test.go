@@ -380,7 +380,7 @@ func TestMigrateBesideOneThatIsFaster(t *testing.T) {
 				return nil
 			}
 			for column, kind := range map[string]string{"id": "text", "item": "text", "qty": "bigint", "created_ms": "bigint",
-				"scope": "bytea", "key_hash": "bytea", "key_fingerprint": "bytea"} {
+				"scope": "bytea", "key_hash": "bytea", "key_fingerprint": "bytea", "fields": "text"} {
 				rows = append(rows, []driver.Value{"storefront_orders", column, kind}, []driver.Value{"storefront_orders", column, "unique"})
 			}
 			return rows
@@ -554,9 +554,10 @@ func TestPutOfTheZeroResourcePutsNone(t *testing.T) {
 	})
 }
 
-func TestNewPanicsOnAProgrammersMistake(t *testing.T) {
+func TestProgrammersMistakePanics(t *testing.T) {
 	for name, make := range map[string]func(){
 		"nil DB":            func() { sqlstore.New(nil, nil) },
+		"no OrderLists":     func() { sqlstore.New(new(sql.DB), nil).OrderReader() },
 		"negative Timeout":  func() { sqlstore.New(new(sql.DB), &sqlstore.Options{Timeout: -1}) },
 		"negative MaxCalls": func() { sqlstore.New(new(sql.DB), &sqlstore.Options{MaxCalls: -1}) },
 	} {

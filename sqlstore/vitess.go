@@ -50,7 +50,7 @@ func newVitess(single bool) *vitess {
 	st := e.sql()
 	st.placed = true
 	st.insertOne = st.insertion(1)
-	st.orderOf = fresh + `id, item, qty, created_ms, key_fingerprint, key_hash FROM storefront_orders
+	st.orderOf = fresh + `id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM storefront_orders
 		WHERE place = ? AND key_hash = ?`
 	st.due = `key_hash`
 	// Each try writes to another shard: where one of them is away, orders of the others go on.

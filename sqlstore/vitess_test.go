@@ -73,8 +73,8 @@ func TestVitessStatementsStayInOneShard(t *testing.T) {
 			var rows [][]driver.Value
 			switch kind {
 			case "INSERT":
-				for row := range slices.Chunk(args, 8) {
-					hash, place := row[5].([]byte), row[7].([]byte)
+				for row := range slices.Chunk(args, 9) {
+					hash, place := row[5].([]byte), row[8].([]byte)
 					want := sqlstore.Place(storefront.IdempotencyKey{Value: row[1].(string)})
 					if !bytes.Equal(place, hash[:8]) || !bytes.Equal(place, want[:]) {
 						t.Errorf("the order of the key %x has the place %x", hash, place)
@@ -162,20 +162,20 @@ func TestVitessShardsMayChange(t *testing.T) {
 					crossed = true
 					return nil, &mySQLError{1105, "Error 1105 (HY000): multi-db transaction attempted"}
 				}
-				for row := range slices.Chunk(args, 8) {
+				for row := range slices.Chunk(args, 9) {
 					if bytes.Equal(row[5].([]byte), taken) {
 						return nil, &mySQLError{1062, "Error 1062 (23000): Duplicate entry for key 'orders.key_hash'"}
 					}
 				}
-				made += len(args) / 8
-				return slices.Repeat([][]driver.Value{{int64(1)}}, len(args)/8), nil
+				made += len(args) / 9
+				return slices.Repeat([][]driver.Value{{int64(1)}}, len(args)/9), nil
 			case "TAKEN":
 				if places := args[:len(args)/2]; len(places) == 0 || shardOf(places[0].([]byte)) != shardOf(taken) {
 					t.Errorf("which keys are taken was asked of another shard: %x", args)
 				}
 				return [][]driver.Value{{taken}}, nil
 			case "REPLAY":
-				return [][]driver.Value{{"ord_there", "taken", int64(1), int64(0), make([]byte, 32), taken}}, nil
+				return [][]driver.Value{{"ord_there", "taken", int64(1), "", int64(0), make([]byte, 32), taken}}, nil
 			}
 			return nil, errPassOn
 		})

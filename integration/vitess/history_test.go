@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -78,10 +79,11 @@ const historyItem = "history"
 func (h *history) callOnce(ctx context.Context, store *testdb.SQLStore, age int) {
 	id := func(n int) string { return fmt.Sprintf("%08d-%d", age, n) }
 	n := mathrand.IntN(objects)
-	switch mathrand.IntN(6) {
+	account := fmt.Sprint("account ", age)
+	switch mathrand.IntN(8) {
 	case 0, 1:
-		key := storefront.IdempotencyKey{Value: id(n), Fingerprint: [32]byte{byte(mathrand.IntN(2))}}
-		proposed := storefront.Order{ID: orderid.New(time.Now()), Item: historyItem, Qty: 1,
+		key := storefront.IdempotencyKey{Scope: account, Value: id(n), Fingerprint: [32]byte{byte(mathrand.IntN(2))}}
+		proposed := storefront.Order{ID: orderid.New(time.Now()), Item: historyItem, Qty: int64(n + 1),
 			CreatedAt: time.UnixMilli(1e12).UTC()}
 		value := func(o storefront.Order) string { return fmt.Sprint(key.Fingerprint[0], " ", o.ID) }
 		h.record([]string{"order " + id(n)}, create, value(proposed), func() ([]string, error) {
@@ -124,6 +126,31 @@ func (h *history) callOnce(ctx context.Context, store *testdb.SQLStore, age int)
 			}
 			return values, err
 		})
+	case 6:
+		h.record([]string{"order " + id(n)}, readID, "", func() ([]string, error) {
+			order, err := store.GetOrderByKey(ctx, account, id(n))
+			if errors.Is(err, storefront.ErrNotFound) {
+				err = nil
+			}
+			return []string{order.ID()}, err
+		})
+	case 7:
+		var all []string
+		for n := range objects {
+			all = append(all, "order "+id(n))
+		}
+		h.record(all, readID, "", func() ([]string, error) {
+			list, err := store.ListOrders(ctx, account, "", objects+1)
+			values := make([]string, objects)
+			for _, r := range list {
+				var order storefront.Order
+				if err := json.Unmarshal([]byte(r.String()), &order); err != nil {
+					return nil, err
+				}
+				values[order.Qty-1] = order.ID
+			}
+			return values, err
+		})
 	}
 }
 
@@ -140,7 +167,7 @@ func (h *history) record(objects []string, kind, value string, f func() ([]strin
 		!errors.Is(err, context.Canceled):
 		h.t.Error(err)
 		return
-	case kind == read:
+	case kind == read || kind == readID:
 		return
 	default: // it may be done at any later time, or never
 		h.unknown++
@@ -160,6 +187,7 @@ const (
 	create = "create" // an order: the value has its fingerprint and its ID
 	write  = "write"
 	read   = "read"
+	readID = "read ID" // of an order
 )
 
 // What a call may return that is no value.
@@ -178,6 +206,8 @@ var object = porcupine.Model{
 		switch {
 		case i.kind == read:
 			return out == was, was
+		case i.kind == readID:
+			return out == was[min(2, len(was)):], was
 		case i.kind == write:
 			return true, i.value
 		case was == "":

@@ -102,7 +102,7 @@ func OpenBy(t testing.TB, driver, url, name string) *DB {
 // Migrate makes the tables.
 func (d *DB) Migrate(t testing.TB) {
 	t.Helper()
-	must.OK(t, sqlstore.New(d.Pool, nil).Migrate(context.Background()))
+	must.OK(t, sqlstore.New(d.Pool, &sqlstore.Options{OrderLists: true}).Migrate(context.Background()))
 }
 
 // SQLiteFile returns the URL of a new file.
@@ -121,7 +121,13 @@ func (d *DB) Open(t testing.TB) Store {
 func (d *DB) OpenWith(t testing.TB, opts *sqlstore.Options) *SQLStore {
 	t.Helper()
 	db := d.Connect(t)
-	return &SQLStore{sqlstore.New(db, opts), db, t}
+	all := sqlstore.Options{}
+	if opts != nil {
+		all = *opts
+	}
+	all.OrderLists = true
+	store := sqlstore.New(db, &all)
+	return &SQLStore{store, store.OrderReader(), db, t}
 }
 
 // Connect returns a pool of connections, which is closed when t ends.
@@ -175,6 +181,7 @@ func (d *DB) RecordKey(t testing.TB, orderID string, at time.Time) {
 // A SQLStore is a sqlstore.Store with the methods of a Store.
 type SQLStore struct {
 	*sqlstore.Store
+	storefront.OrderReader
 	db *sql.DB
 	t  testing.TB
 }
@@ -188,12 +195,12 @@ func (s *SQLStore) Orders() []storefront.Order {
 // StoredOrders returns all orders in a database.
 func StoredOrders(t testing.TB, db *sql.DB) (orders []storefront.Order) {
 	t.Helper()
-	rows := must.Get(db.Query("SELECT id, item, qty, created_ms FROM storefront_orders"))(t)
+	rows := must.Get(db.Query("SELECT id, item, qty, fields, created_ms FROM storefront_orders"))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var o storefront.Order
 		var ms int64
-		must.OK(t, rows.Scan(&o.ID, &o.Item, &o.Qty, &ms))
+		must.OK(t, rows.Scan(&o.ID, &o.Item, &o.Qty, &o.Fields, &ms))
 		o.CreatedAt = time.UnixMilli(ms).UTC()
 		orders = append(orders, o)
 	}

@@ -1,0 +1,177 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"example.com/storefront"
+)
+
+// OrderReader returns what reads the orders of the store, for storefront.Options.Orders. Each of its methods
+// reads rows of one scope alone, by an index: an order costs one row, and a page of orders costs a page,
+// however many orders there are.
+//
+// OrderReader panics if Options.OrderLists is not set. ListOrders fails while the index that Migrate makes
+// then is not there.
+func (s *Store) OrderReader() storefront.OrderReader {
+	if !s.opts.OrderLists {
+		panic("sqlstore: OrderReader of a Store without Options.OrderLists")
+	}
+	return orderReader{s}
+}
+
+type orderReader struct{ store *Store }
+
+// GetOrder implements [storefront.OrderReader].
+func (o orderReader) GetOrder(ctx context.Context, scope, id string) (storefront.Resource, error) {
+	found, err := o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
+		st := c.database.sql()
+		return `id = ` + st.param(1) + ` AND scope = ` + st.param(2), []any{id, scopeColumn(scope)}, nil
+	}, func(found string) bool { return strings.TrimRight(found, " ") == strings.TrimRight(id, " ") })
+	if len(found) > 0 && found[0].ID() != id { // to MySQL, spaces at the end make no difference
+		found = nil
+	}
+	return only(found, err)
+}
+
+// ListOrders implements [storefront.OrderReader].
+func (o orderReader) ListOrders(ctx context.Context, scope, after string, limit int) (
+	[]storefront.Resource, error) {
+	return o.read(ctx, scope, limit, func(ctx context.Context, c *session) (string, []any, error) {
+		st := c.database.sql()
+		where, args := `scope = `+st.param(1), []any{scopeColumn(scope)}
+		if after != "" {
+			where, args = where+` AND id < `+st.param(2), append(args, after)
+		}
+		args = append(args, limit)
+		return where + ` ORDER BY id DESC LIMIT ` + st.limit + st.param(len(args)), args,
+			o.store.lookForOrderIndex(ctx, c)
+	}, func(id string) bool { return after == "" || id < after })
+}
+
+// GetOrderByKey implements [storefront.OrderReader].
+func (o orderReader) GetOrderByKey(ctx context.Context, scope, key string) (storefront.Resource, error) {
+	hash := keyHash(scope, key)
+	return only(o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
+		st := c.database.sql()
+		where, args := `key_hash = `+st.param(1), []any{hash[:]}
+		if st.placed {
+			where, args = where+` AND place = `+st.param(2), append(args, hash[:placeSize])
+		}
+		return where, args, nil
+	}, func(string) bool { return true }))
+}
+
+// read returns the orders that a condition selects, at most n. All must be of the scope, and their IDs must be
+// some that were asked for.
+func (o orderReader) read(ctx context.Context, scope string, n int,
+	where func(context.Context, *session) (string, []any, error), asked func(id string) bool) (
+	[]storefront.Resource, error) {
+	var order storefront.Order
+	var ms int64
+	var of []byte
+	column := scopeColumn(scope)
+	return o.store.read(ctx, n, func(ctx context.Context, c *session) (*sql.Rows, error) {
+		condition, args, err := where(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		st := c.database.sql()
+		return c.query(ctx, st.get+`id, item, qty, fields, created_ms, scope FROM `+st.prefix+
+			`storefront_orders WHERE `+condition, args...)
+	}, []any{&order.ID, &order.Item, &order.Qty, &order.Fields, &ms, &of}, func() (storefront.Resource, error) {
+		if !bytes.Equal(of, column) || !asked(order.ID) {
+			return storefront.Resource{}, errOfAnother
+		}
+		order.CreatedAt = time.UnixMilli(ms).UTC()
+		return storefront.NewResource(order.ID, order)
+	})
+}
+
+// scopeColumn returns the value of the column scope: an index has no room for a scope of any length.
+func scopeColumn(scope string) []byte {
+	const hashed = "sha256:"
+	if len(scope) <= 255 && !strings.HasPrefix(scope, hashed) {
+		return []byte(scope)
+	}
+	sum := sha256.Sum256([]byte(scope))
+	return hex.AppendEncode([]byte(hashed), sum[:])
+}
+
+// lookForOrderIndex returns an error if the index for the lists of orders is not there. It asks the database
+// now and then: without the index, each page would sort all orders of its scope.
+func (s *Store) lookForOrderIndex(ctx context.Context, c *session) error {
+	if int64(s.now()) < s.indexDue.Load() {
+		return nil
+	}
+	state, err := c.orderIndex(ctx)
+	if err == nil && state != "ready" {
+		err = fmt.Errorf("sqlstore: %w", errNoOrderIndex)
+	}
+	if err == nil {
+		s.indexDue.Store(int64(s.now() + inspectEvery))
+	}
+	return err
+}
+
+var errNoOrderIndex = errors.New("storefront_orders has no index on (scope, id), so that a list of " +
+	"orders would read them all: call Migrate with Options.OrderLists, or make the index")
+
+// orderIndex returns the state of the index for the lists of orders, or "" if there is none.
+func (c *session) orderIndex(ctx context.Context) (state string, err error) {
+	err = c.each(ctx, func() {}, []any{&state}, c.database.sql().orderIndex)
+	return state, err
+}
+
+// indexOrders makes the index for the lists of orders, unless it is there. That takes as long as it takes, until
+// ctx is done.
+func (s *Store) indexOrders(ctx context.Context) error {
+	if !s.opts.OrderLists {
+		return nil
+	}
+	began := time.Now()
+	for made := 0; ; {
+		var state string
+		err := s.retryWith(ctx, func(ctx context.Context, c *session) (err error) {
+			state, err = c.orderIndex(ctx)
+			return err
+		})
+		switch {
+		case err != nil || state == "ready":
+			return err
+		case state == "building": // by another Migrate, or a person
+		case made == 3:
+			return fmt.Errorf("sqlstore: %w; the database does not make it (%q)", errNoOrderIndex, state)
+		default:
+			err = s.with(ctx, nil, func(ctx context.Context, c *session) error {
+				st := c.database.sql()
+				if state == "invalid" { // whoever made it was interrupted
+					if _, err := c.exec(ctx, st.unindexOrders); err != nil {
+						return err
+					}
+				}
+				_, err := c.exec(ctx, st.indexOrders)
+				return err
+			})
+			switch class := classOf(err); {
+			case err == nil || class == exists || class == raced || class.isDuplicate():
+				made++
+				continue
+			case !transient(err) || time.Since(began) > s.opts.Timeout:
+				return fmt.Errorf("sqlstore: migrate: %w", err)
+			}
+		}
+		select {
+		case <-time.After(randomly(0, maxPause)):
+		case <-ctx.Done():
+			return fmt.Errorf("sqlstore: %w: the index of lists is not there yet", ctx.Err())
+		}
+	}
+}
