@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,6 +28,7 @@ import (
 
 var (
 	keptFlag = flag.String("kept", "250000,2000000", "how many orders BenchmarkKept keeps, `with commas`")
+	listFlag = flag.Bool("lists", false, "orders are of 100,003 accounts, and the index of their lists is there")
 	keysFlag = flag.Int("keys", 200_000, "how many `orders` of these have keys that are remembered")
 )
 
@@ -43,7 +45,8 @@ func BenchmarkKept(b *testing.B) {
 						b.Fatal("use -benchtime 1x")
 					}
 					p := newPile(b, engine)
-					p.store = sqlstore.New(p.Pool, nil)
+					p.store = sqlstore.New(p.Pool, &sqlstore.Options{OrderLists: *listFlag})
+					must.OK(b, p.store.Migrate(b.Context()))
 					p.fill(b, kept)
 					p.measureAll(b, kept)
 				})
@@ -79,11 +82,14 @@ type pile struct {
 	counts     func() counts
 	size       string // SQL: the bytes that orders take on the disk, with their indexes
 
-	random, hash, keyedMS string // SQL: 10 characters, 32 bytes, keyed_ms of a key that is forgotten
+	random, hash, bytes string // SQL: 10 characters, 32 bytes, the type of bytes
 }
 
 // counts are counts since the database was made.
 type counts struct{ log, read, written int64 } // bytes, pages, pages
+
+// accounts is of how many accounts the orders are.
+const accounts = 100_003
 
 // expiring is how many of the remembered keys ForgetKeys may forget.
 const expiring = 20_000
@@ -93,13 +99,17 @@ const expiring = 20_000
 func (p *pile) fill(b *testing.B, kept int) {
 	const rows = 1000
 	forgotten := kept - *keysFlag
+	scope := "''"
+	if *listFlag {
+		scope = "CAST(CONCAT('account ', account) AS " + p.bytes + ")"
+	}
 	none := must.Get(p.Pool.Query("SELECT * FROM storefront_orders WHERE 1 = 0"))(b)
 	columns := must.Get(none.Columns())(b)
 	none.Close()
 	apart := (25 * time.Hour / time.Duration(*keysFlag-expiring)).Round(time.Millisecond)
 	p.horizon = time.Now().Add(-storefront.KeyLifetime - time.Hour)
-	values := map[string]string{"id": "id", "item": "'teapot'", "qty": "2", "created_ms": "ms", "scope": "''",
-		"keyed_ms": p.keyedMS, "place": "LEFT(hash, 8)"} // what is not in it is NULL
+	values := map[string]string{"id": "id", "item": "'teapot'", "qty": "2", "created_ms": "ms", "scope": scope,
+		"fields": "''", "place": "LEFT(hash, 8)"} // what is not in it is NULL
 	for n := 0; n < kept; n += rows {
 		at := p.horizon.Add(time.Duration(n-forgotten-expiring) * apart)
 		if n >= forgotten {
@@ -112,9 +122,10 @@ func (p *pile) fill(b *testing.B, kept int) {
 		}
 		p.Exec(b, fmt.Sprintf(`INSERT INTO storefront_orders (%s)
 			WITH RECURSIVE n (i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < 1999),
-			t AS (SELECT CONCAT('%s', i, %s) AS id, %d + (i - 1000) * %d AS ms, %s AS hash FROM n)
+			t AS (SELECT CONCAT('%s', i, %s) AS id, %d + (i - 1000) * %d AS ms, %s AS hash,
+				(%d + i) * 7919 %% %d AS account FROM n)
 			SELECT %s FROM t`, strings.Join(columns, ", "), id, p.random, at.UnixMilli(),
-			apart.Milliseconds(), p.hash, strings.Join(selected, ", ")))
+			apart.Milliseconds(), p.hash, n, accounts, strings.Join(selected, ", ")))
 		if n%50_000 == 0 {
 			p.tidy()
 		}
@@ -126,7 +137,14 @@ func (p *pile) fill(b *testing.B, kept int) {
 
 func (p *pile) measureAll(b *testing.B, kept int) {
 	const callers, n = 64, 20_000
-	front := storefront.New(p.store)
+	opts := &storefront.Options{}
+	if *listFlag {
+		opts.Scope = func(r *http.Request) string {
+			key := []byte(r.Header.Get("Idempotency-Key"))
+			return fmt.Sprint("account ", crc32.ChecksumIEEE(key)%accounts)
+		}
+	}
+	front := storefront.NewWithOptions(p.store, opts)
 	send := func(callers, n int, keys string) func(b *testing.B) {
 		return func(b *testing.B) {
 			var wg sync.WaitGroup
@@ -207,7 +225,7 @@ func sqlitePile(b *testing.B) *pile {
 	const pageSize = 4096
 	file := filepath.Join(b.TempDir(), "shop.db")
 	// Nothing but checkpoint empties the WAL.
-	p := &pile{DB: testdb.New(b, "sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"+
+	p := &pile{DB: testdb.Open(b, "sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"+
 		"&_pragma=busy_timeout(10000)&_pragma=wal_autocheckpoint(0)")}
 	p.Pool.SetMaxOpenConns(4)
 	var done counts // in earlier WALs
@@ -224,7 +242,7 @@ func sqlitePile(b *testing.B) *pile {
 	}
 	p.tidy = p.checkpoint
 	p.size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-	p.random, p.hash, p.keyedMS = "lower(hex(randomblob(5)))", "randomblob(32)", "ms"
+	p.random, p.hash, p.bytes = "lower(hex(randomblob(5)))", "randomblob(32)", "BLOB"
 	return p
 }
 
@@ -248,7 +266,7 @@ func pagesOf(b *testing.B, wal string) (pages int64) {
 
 func postgresPile(b *testing.B, kind *dbserver.Kind, written string) *pile {
 	server := kind.Start(b, "autovacuum=off", "checkpoint_timeout=1d", "max_wal_size=10GB")
-	p := &pile{DB: testdb.New(b, "pgx", server.DSN())}
+	p := &pile{DB: testdb.Open(b, "pgx", server.DSN())}
 	admin := dbserver.Open(b, "pgx", server.DSN())
 	admin.SetMaxIdleConns(0)
 	p.tidy = func() { p.Exec(b, "VACUUM (ANALYZE) storefront_orders") }
@@ -275,14 +293,14 @@ func postgresPile(b *testing.B, kind *dbserver.Kind, written string) *pile {
 	}
 	p.size = "SELECT pg_total_relation_size('storefront_orders')"
 	p.random = "left(md5(CAST(random() AS TEXT)), 10)"
-	p.hash, p.keyedMS = "sha256(CAST(CAST(random() AS TEXT) AS BYTEA))", "ms"
+	p.hash, p.bytes = "sha256(CAST(CAST(random() AS TEXT) AS BYTEA))", "BYTEA"
 	p.Pool.SetMaxOpenConns(20)
 	return p
 }
 
 func innoDBPile(b *testing.B, kind *dbserver.Kind, spaces string, settings ...string) *pile {
 	server := kind.Start(b, append(settings, "innodb-buffer-pool-size=64M")...)
-	p := &pile{DB: testdb.New(b, "mysql", server.DSN())}
+	p := &pile{DB: testdb.Open(b, "mysql", server.DSN())}
 	p.Pool.SetMaxOpenConns(20)
 	status := func(name string) (n int64) {
 		must.OK(b, p.Pool.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(new(string), &n))
@@ -305,7 +323,8 @@ func innoDBPile(b *testing.B, kind *dbserver.Kind, spaces string, settings ...st
 		p.Exec(b, "SET GLOBAL innodb_max_dirty_pages_pct = 90")
 	}
 	p.tidy = func() {}
-	p.random, p.hash, p.keyedMS = "LEFT(SHA2(RAND(), 256), 10)", "UNHEX(SHA2(CONCAT(RAND(), RAND()), 256))", "NULL"
+	p.random, p.bytes = "LEFT(SHA2(RAND(), 256), 10)", "BINARY"
+	p.hash = "UNHEX(SHA2(CONCAT(RAND(), RAND()), 256))"
 	p.size = "SELECT file_size FROM information_schema." + spaces + " WHERE name = 'shop/storefront_orders'"
 	return p
 }
