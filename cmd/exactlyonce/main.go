@@ -7,11 +7,12 @@
 // Usage:
 //
 //	exactlyonce -url http://a:8080,http://b:8080 [-orders 10000] [-clients 64] [-item teapot]
-//		[-header 'Authorization: Bearer …']
+//		[-fields '{"note":"order {key}"}'] [-header 'Authorization: Bearer …']
 //
 // A URL has the prefix of the service, such as http://a:8080/shop, and not /v1/orders. Without
 // -item, each order is of an item of its own. If the shop knows its items and refuses others,
-// name one of them, of which it has 5 pieces in stock for each order.
+// name one of them, of which it has 5 pieces in stock for each order. If its orders have fields, such as
+// an address, say which: in them, {key} stands for the key of each order.
 //
 // It sends one order first, and the others only once a URL has acknowledged that. If
 // nobody answers, or the answer says to try again, it asks every half second for as long
@@ -41,14 +42,15 @@
 // Each of these is a broken promise if it is not 0, but for unanswered, which may be one:
 //
 //   - lost: orders that were acknowledged, and whose key creates another order at
-//     the end or is refused. A database that acknowledges what it has not written to
-//     the disk, or to its standby, loses orders when it fails over.
+//     the end or is refused, or shows no order where the shop serves orders. A database that
+//     acknowledges what it has not written to the disk, or to its standby, loses orders when it
+//     fails over.
 //   - replayed differently: keys that were answered with one order and then with
 //     another one.
 //   - created twice: keys for which two responses say that they have created the
 //     order.
-//   - acknowledged as another order: responses with another item or quantity than
-//     was ordered, or with an order that another key has.
+//   - acknowledged as another order: responses with another item or quantity, or other fields
+//     than were ordered, or with an order that another key has.
 //   - unanswered: keys that got no answer, for as long as -patience allows. Their
 //     orders may be safe; nobody can tell until the URL answers.
 //   - answered unexpectedly: responses that neither acknowledge an order nor say to
@@ -105,6 +107,13 @@ func main() {
 	flag.IntVar(&c.Clients, "clients", 64, "how `many` clients create them at the same time")
 	flag.Uint64Var(&c.Seed, "seed", 1, "of the clients' random choices")
 	flag.StringVar(&c.Item, "item", "", "what to order; without it, every order is of an item of its own")
+	flag.Func("fields", "a JSON `object` that each order has; {key} in it is the order's key",
+		func(value string) error {
+			if err := c.Fields.UnmarshalJSON([]byte(value)); err != nil || c.Fields != "" {
+				return err
+			}
+			return errors.New("null is no object")
+		})
 	flag.Func("header", "`'Name: value'` to send with every request, such as Authorization; may be repeated",
 		func(value string) error { headers = append(headers, value); return nil })
 	wait := flag.Duration("wait", 30*time.Second,

@@ -57,7 +57,8 @@ type handler func(s *shop, w http.ResponseWriter, r *http.Request, replica, befo
 func startShop(t *testing.T, handle handler) *shop {
 	t.Helper()
 	s := &shop{sent: make(map[string]int)}
-	s.good = storefront.NewWithOptions(&s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
+	s.good = storefront.NewWithOptions(&s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler),
+		OrderFields: true, Orders: &s.store, Scope: func(*http.Request) string { return "all" }})
 	if handle == nil {
 		handle = func(s *shop, w http.ResponseWriter, r *http.Request, _, _ int) { s.good.ServeHTTP(w, r) }
 	}
@@ -100,12 +101,14 @@ func TestGoodShop(t *testing.T) {
 		mu.Unlock()
 		s.good.ServeHTTP(w, r)
 	})
-	args := []string{"-url", s.url, "-orders", "100", "-clients", "8", "-item", "teapot",
+	args := []string{"-url", s.url, "-orders", "100", "-clients", "8", "-item", "teapot", "-fields", `{ "note": "\u007bkey}" }`,
 		"-header", "Authorization: Bearer secret", "-header", "x-tenant:7"}
 	for range 2 { // no run meets the keys of another
 		stdout, stderr := runCommand(t, 0, args...)
 		expectFigure(t, stdout, "acknowledged", "100 of 100")
 		expectFigure(t, stdout, "keys replayed", "200 of 200")
+		expectFigure(t, stdout, "orders read", "[2-9][0-9][0-9]")
+		expectFigure(t, stdout, "fields", `{"note":"{key}"}`)
 		for kind := range audit.Kinds {
 			expectFigure(t, stdout, kind.String(), "0")
 		}
@@ -123,8 +126,8 @@ func TestGoodShop(t *testing.T) {
 		t.Errorf("requests have the headers %v", headers)
 	}
 	orders := s.store.Orders()
-	if len(orders) != 200 || orders[0].Item != "teapot" {
-		t.Errorf("there are %d orders, the first is %v, want 200 teapots", len(orders), orders[0])
+	if len(orders) != 200 || orders[0].Item != "teapot" || !strings.HasPrefix(string(orders[0].Fields), `{"note":"exactlyonce-`) {
+		t.Errorf("there are %d orders, the first is %v, want 200 teapots with notes", len(orders), orders[0])
 	}
 }
 
@@ -203,7 +206,7 @@ func TestWording(t *testing.T) {
 		{result{}, answered(401), 3, []string{"Is a -header missing that signs in?\n\n<p>sold out\n"}, "URL"},
 		{result{}, answered(403), 3, []string{"Is a -header missing"}, "URL"},
 		{result{}, answered(302), 3, []string{"Is the URL right, and is a -header missing"}, ""},
-		{result{}, answered(422), 3, []string{"-item says what is ordered."}, "URL"},
+		{result{}, answered(422), 3, []string{"-item and -fields say what is ordered."}, "URL"},
 		{result{}, answered(200), 3, []string{"Is the URL right?\n"}, ""},
 		{result{}, answered(404), 3, []string{"Is the URL right?\n"}, ""},
 		{result{}, answered(501), 3, []string{"Is the URL right?\n"}, ""},
@@ -336,6 +339,9 @@ func TestBadFlags(t *testing.T) {
 		{[]string{"-url", "http://user:secret@host:port"}, "not a URL"},
 		{[]string{"-orders", "0"}, "1"},
 		{[]string{"-clients", "0"}, "1"},
+		{[]string{"-fields", `["note"]`}, "not a JSON object"},
+		{[]string{"-fields", `{"a":1,"a":2}`}, "duplicate"},
+		{[]string{"-fields", "null"}, "null is no object"},
 		{[]string{"-wait", "-1s"}, "negative"},
 		{[]string{"-timeout", "0s"}, "more than 0"},
 		{[]string{"-patience", "-1s"}, "more than 0"},

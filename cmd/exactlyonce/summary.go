@@ -116,6 +116,7 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		{"unexpected answers", count(r.Outcomes[audit.Odd]), ""},
 		{"hung up early, on purpose", count(r.Outcomes[audit.HungUp]), ""},
 		{"retries of orders", count(r.Retries), ""},
+		{"orders read", count(r.Read), "by their keys, if the shop serves orders"},
 		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL"},
 		{"longest gap", showGap(r), gap},
 	}
@@ -141,6 +142,7 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		{"seed", fmt.Sprint(c.Seed), ""},
 		{"keys", c.Prefix + "…", ""},
 		{"item", item, ""},
+		{"fields", string(c.Fields), ""},
 		// without values, as some are secret
 		{"headers", strings.Join(slices.Sorted(maps.Keys(c.Header)), ", "), ""},
 		{"timeout", c.Timeout.String(), ""},
@@ -149,7 +151,7 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		{"replaying", showDuration(r.Replaying), ""},
 	}
 	s.Parameters = slices.DeleteFunc(s.Parameters,
-		func(f figure) bool { return f.Name == "headers" && f.Value == "" })
+		func(f figure) bool { return f.Value == "" })
 	return s
 }
 
@@ -173,7 +175,7 @@ func notStartedVerdict(n *audit.NotStarted, acknowledged int) string {
 	case n.Status >= 300 && n.Status < 400:
 		verdict += " Is the URL right, and is a -header missing that signs in?"
 	case n.Status == http.StatusUnprocessableEntity:
-		verdict += " Does the shop take such orders? -item says what is ordered."
+		verdict += " Does the shop take such orders? -item and -fields say what is ordered."
 	case n.Status == http.StatusRequestTimeout, n.Status == http.StatusConflict,
 		n.Status == http.StatusTooManyRequests:
 	case n.Status > 0 && n.Status < 500, n.Status == http.StatusNotImplemented:

@@ -26,15 +26,16 @@ import (
 
 // A Config says what an Audit does.
 type Config struct {
-	URLs     []string      // of the replicas, without /v1/orders: at least one
-	Orders   int           // to create
-	Clients  int           // that create them at the same time
-	Seed     uint64        // of the clients' random choices
-	Prefix   string        // of the keys; a number follows
-	Item     string        // of every order; if empty, each is of an item named like its key
-	Header   http.Header   // of every request, beside what an order needs
-	Timeout  time.Duration // of a request
-	Patience time.Duration // how long nothing may be acknowledged before the audit gives up
+	URLs     []string          // of the replicas, without /v1/orders: at least one
+	Orders   int               // to create
+	Clients  int               // that create them at the same time
+	Seed     uint64            // of the clients' random choices
+	Prefix   string            // of the keys; a number follows
+	Item     string            // of every order; if empty, each is of an item named like its key
+	Header   http.Header       // of every request, beside what an order needs
+	Fields   storefront.Fields // of every order, or ""; in them, {key} stands for its key
+	Timeout  time.Duration     // of a request
+	Patience time.Duration     // how long nothing may be acknowledged before the audit gives up
 
 	// Proxies says that others may answer in the shop's place. A client takes 408,
 	// 429, 502, 504 and any 503 from them as a reason to try again; where there are
@@ -53,7 +54,7 @@ type Config struct {
 type Kind int
 
 const (
-	Lost       Kind = iota // the key of an acknowledged order creates another one, or is refused
+	Lost       Kind = iota // the key of an acknowledged order creates another one, is refused, or shows none
 	Changed                // a key is answered with another body than before, the time's spelling aside
 	Duplicated             // two responses say that they have created the order of one key
 	Wrong                  // what is acknowledged is not what was ordered, or is another key's order
@@ -82,6 +83,7 @@ func (f Fault) String() string { return fmt.Sprintf("%s is %s: %s", f.Key, f.Kin
 type Order struct {
 	Key, Item string
 	Qty       int64
+	Fields    storefront.Fields
 	Body      []byte // of the first response that acknowledged it, or nil
 }
 
@@ -363,6 +365,7 @@ func (a *Audit) newOrder(n int) *order {
 	if o.Item == "" {
 		o.Item = o.Key
 	}
+	o.Fields = storefront.Fields(strings.ReplaceAll(string(a.Config.Fields), "{key}", o.Key))
 	return o
 }
 
@@ -449,6 +452,7 @@ type answer struct {
 	status   int           // of the response, or 0
 	body     []byte        // of the response
 	replayed bool          // the response says that the order was there
+	readable bool          // it says that the shop serves orders
 	timeout  bool          // there is no response in time
 	final    bool          // the order is not to be sent again, although it is not acknowledged
 	after    time.Duration // when it may be sent again, if the response says so
@@ -468,6 +472,9 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 	switch {
 	case result.outcome == Acknowledged:
 		a.acknowledge(o, url, result, replaying)
+		if result.readable {
+			a.readBack(ctx, o, url)
+		}
 	case result.status == http.StatusUnprocessableEntity && a.isAcknowledged(o):
 		a.fault(Lost, o, result.body, "it was acknowledged, and then %s", result.problem)
 	case result.outcome == Odd:
@@ -498,23 +505,21 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 		return result
 	}
 
-	text, err := json.Marshal(map[string]any{"item": o.Item, "qty": o.Qty})
+	text, err := json.Marshal(struct {
+		Item   string            `json:"item"`
+		Qty    int64             `json:"qty"`
+		Fields storefront.Fields `json:"fields,omitempty"`
+	}{o.Item, o.Qty, o.Fields})
 	if err != nil {
 		return noAnswer(err)
 	}
-	r, err := http.NewRequestWithContext(inTime, http.MethodPost, url+"/v1/orders", bytes.NewReader(text))
+	r, err := a.newRequest(inTime, http.MethodPost, url+"/v1/orders", bytes.NewReader(text))
 	if err != nil {
 		return noAnswer(err)
 	}
 	// Without GetBody the transport sends a request only once. With it, and because
 	// of the key, it would send one whose connection breaks again by itself.
 	r.GetBody = nil
-	for name, values := range a.Config.Header {
-		r.Header[name] = values
-	}
-	if host := a.Config.Header.Get("Host"); host != "" {
-		r.Host = host
-	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", o.Key)
 	w, err := a.client.Do(r)
@@ -522,8 +527,7 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 		return noAnswer(err)
 	}
 	defer w.Body.Close()
-	const most = 1 << 20 // of an answer
-	body, err := io.ReadAll(io.LimitReader(w.Body, most))
+	body, err := io.ReadAll(io.LimitReader(w.Body, mostAnswer))
 	if err != nil {
 		return noAnswer(fmt.Errorf("the response %s ends early: %w", w.Status, err))
 	}
@@ -535,6 +539,7 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	}
 	if w.StatusCode == http.StatusCreated {
 		result.outcome, result.replayed = Acknowledged, w.Header.Get("Idempotent-Replayed") == "true"
+		result.readable = w.Header.Get("Location") != ""
 		return result
 	}
 	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
@@ -567,6 +572,59 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 		result.final = w.StatusCode < 500 || w.StatusCode == http.StatusNotImplemented
 	}
 	return result
+}
+
+// newRequest returns a request with the headers that each has.
+func (a *Audit) newRequest(ctx context.Context, method, url string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range a.Config.Header {
+		r.Header[name] = values
+	}
+	if host := a.Config.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	return r, nil
+}
+
+// mostAnswer is how much of an answer is read, in bytes.
+const mostAnswer = 1 << 20
+
+// readBack asks a replica for the order of a key that was acknowledged. What is no page says nothing: the
+// replica may have failed since.
+func (a *Audit) readBack(ctx context.Context, o *order, replica string) {
+	ctx, cancel := context.WithTimeout(ctx, a.Config.Timeout)
+	defer cancel()
+	query := "?idempotency_key=" + url.QueryEscape(o.Key)
+	r, err := a.newRequest(ctx, http.MethodGet, replica+"/v1/orders"+query, nil)
+	if err != nil {
+		return
+	}
+	w, err := a.client.Do(r)
+	if err != nil {
+		return
+	}
+	defer w.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(w.Body, mostAnswer))
+	var page struct{ Data []storefront.Order }
+	if err != nil || w.StatusCode != http.StatusOK || json.Unmarshal(body, &page) != nil || page.Data == nil {
+		return
+	}
+	var acknowledged storefront.Order
+	a.change(func() {
+		a.result.Read++
+		err = json.Unmarshal(o.Body, &acknowledged)
+	})
+	switch {
+	case len(page.Data) == 0:
+		a.fault(Lost, o, body, "it was acknowledged as\n%s\nand then %s shows no order of its key", o.Body,
+			Shown(replica))
+	case err == nil && !page.Data[0].Equal(acknowledged):
+		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then %s shows\n%s", o.Body,
+			Shown(replica), body)
+	}
 }
 
 // rootOf returns the innermost of the errors that err wraps.
@@ -668,6 +726,8 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 	switch {
 	case err != nil || got.Item != o.Item || got.Qty != o.Qty || got.ID == "" || got.CreatedAt.IsZero():
 		a.fault(Wrong, o, body, "%d of %q are acknowledged by %s as %.500s", o.Qty, o.Item, url, body)
+	case got.Fields != o.Fields:
+		a.fault(Wrong, o, body, "the fields %q are acknowledged by %s as %.500s", o.Fields, url, body)
 	case otherKey != o.Key:
 		a.fault(Wrong, o, body, "%s acknowledges it with the order of %s: %s", url, otherKey, body)
 	case replaying && !replayed:

@@ -30,6 +30,7 @@ import (
 type shop struct {
 	audit *Audit
 	good  http.Handler // which they share
+	reads http.Handler // the same, which serves orders, too
 	other http.Handler // which knows nothing of its orders
 
 	mu   sync.Mutex
@@ -57,7 +58,9 @@ type connKey struct{}
 
 func newShop(t *testing.T, handle handler) *shop {
 	t.Helper()
-	s := &shop{good: newHandler(), other: newHandler(), sent: make(map[string]int)}
+	store := new(storefront.MemStore)
+	s := &shop{good: newHandler(store, nil), reads: newHandler(store, store), sent: make(map[string]int),
+		other: newHandler(new(storefront.MemStore), nil)}
 	var urls []string
 	var conns atomic.Int64
 	for i := range 2 {
@@ -77,13 +80,14 @@ func newShop(t *testing.T, handle handler) *shop {
 		t.Cleanup(server.Close)
 		urls = append(urls, server.URL)
 	}
-	s.audit = New(Config{URLs: urls, Orders: keys, Clients: 8, Seed: 1, Prefix: "key-", Timeout: time.Hour, Patience: time.Hour})
+	s.audit = New(Config{URLs: urls, Orders: keys, Clients: 8, Seed: 1, Prefix: "key-", Timeout: time.Hour, Patience: time.Hour,
+		Fields: `{"of":"{key}"}`})
 	return s
 }
 
-// newHandler returns a handler that has no orders.
-func newHandler() http.Handler {
-	return storefront.NewWithOptions(new(storefront.MemStore), &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
+func newHandler(store storefront.Store, orders storefront.OrderReader) http.Handler {
+	return storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler), OrderFields: true,
+		Orders: orders, Scope: func(*http.Request) string { return "all" }})
 }
 
 func (s *shop) run(t *testing.T) *Result {
@@ -111,10 +115,10 @@ func (s *shop) replay(t *testing.T) {
 	s.audit.Replay(t.Context())
 }
 
-// change answers as the good handler does, but for what f does to it.
-func (s *shop) change(w http.ResponseWriter, r *http.Request, f func(h http.Header, body []byte) []byte) {
+// change answers as a handler does, but for what f does to it.
+func (s *shop) change(as http.Handler, w http.ResponseWriter, r *http.Request, f func(h http.Header, body []byte) []byte) {
 	recorded := httptest.NewRecorder()
-	s.good.ServeHTTP(recorded, r)
+	as.ServeHTTP(recorded, r)
 	recorded.Header().Del("Content-Length")
 	body := f(recorded.Header(), recorded.Body.Bytes())
 	maps.Copy(w.Header(), recorded.Header())
@@ -145,7 +149,7 @@ func TestGoodShop(t *testing.T) {
 		} else if _, is := creating.Load(c.conn); is {
 			t.Errorf("%s is sent again over a connection of before", c.key)
 		}
-		s.change(w, r, func(_ http.Header, body []byte) []byte {
+		s.change(s.reads, w, r, func(_ http.Header, body []byte) []byte {
 			zeros := ".${1}00Z\"" // of every time, so that each has some
 			if c.replica == 1 {
 				zeros = ".${1}Z\""
@@ -155,8 +159,8 @@ func TestGoodShop(t *testing.T) {
 	})
 	s.audit.Config.OnFault = func(f Fault) { t.Error(f) }
 	r := s.wantKept(t)
-	if r.Again != 0 || r.Failed != 0 {
-		t.Errorf("%d keys were sent again, and %d requests failed", r.Again, r.Failed)
+	if r.Again != 0 || r.Failed != 0 || r.Read < 2*keys {
+		t.Errorf("%d keys were sent again, %d requests failed, and %d orders were read", r.Again, r.Failed, r.Read)
 	}
 	acknowledged := r.Outcomes[Acknowledged]
 	want := [Outcomes]int{Acknowledged: acknowledged, HungUp: r.Retries}
@@ -172,7 +176,8 @@ func TestGoodShop(t *testing.T) {
 	for _, o := range s.audit.Orders() {
 		var order storefront.Order
 		err := json.Unmarshal(o.Body, &order)
-		if err != nil || order.Item != o.Key || order.Item != o.Item || order.Qty != o.Qty {
+		if err != nil || order.Item != o.Key || order.Item != o.Item || order.Qty != o.Qty ||
+			string(order.Fields) != `{"of":"`+o.Key+`"}` {
 			t.Errorf("the order %+v was acknowledged as %s: %v", o, o.Body, err)
 		}
 		ids[order.ID] = true
@@ -200,7 +205,7 @@ func TestBrokenPromises(t *testing.T) {
 	}
 	changes := func(f func(s *shop, c call, h http.Header, body []byte) []byte) handler {
 		return func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(h http.Header, body []byte) []byte { return f(s, c, h, body) })
+			s.change(s.good, w, r, func(h http.Header, body []byte) []byte { return f(s, c, h, body) })
 		}
 	}
 	// edits changes the bodies of some requests.
@@ -211,6 +216,17 @@ func TestBrokenPromises(t *testing.T) {
 			}
 			return body
 		})
+	}
+	// shows changes the page in which an order is read by its key.
+	shows := func(f func(page []byte) []byte) handler {
+		return func(s *shop, w http.ResponseWriter, r *http.Request, _ call) {
+			s.change(s.reads, w, r, func(_ http.Header, body []byte) []byte {
+				if r.URL.RawQuery == "idempotency_key="+key {
+					return f(body)
+				}
+				return body
+			})
+		}
 	}
 	isKey := func(c call) bool { return c.key == key }
 	replaysKey := func(c call) bool { return c.replaying && c.key == key }
@@ -248,6 +264,18 @@ func TestBrokenPromises(t *testing.T) {
 		})},
 		{"acknowledges another quantity", Wrong, edits(isKey, func(body []byte) []byte {
 			return bytes.Replace(body, []byte(`"qty":`), []byte(`"qty":1`), 1)
+		})},
+		{"drops fields", Wrong, edits(isKey, func(body []byte) []byte {
+			return bytes.Replace(body, []byte(`,"fields":{"of":"`+key+`"}`), nil, 1)
+		})},
+		{"replays the fields of another order", Wrong, edits(replaysKey, func(body []byte) []byte {
+			return bytes.Replace(body, []byte(`{"of":"`+key), []byte(`{"of":"`+another), 1)
+		})},
+		{"does not show an order that it has acknowledged", Lost, shows(func([]byte) []byte {
+			return []byte(`{"data":[],"has_more":false}`)
+		})},
+		{"shows another order than it has acknowledged", Changed, shows(func(page []byte) []byte {
+			return bytes.Replace(page, []byte(`"qty":`), []byte(`"qty":1`), 1)
 		})},
 		{"acknowledges nothing", Wrong, edits(isKey, func([]byte) []byte { return nil })},
 		{"has one order for two keys", Wrong, edits(func(c call) bool { return c.key == key || c.key == another }, func(body []byte) []byte {
@@ -378,7 +406,7 @@ var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("c
 // ends that at once, and the rest after a while, with few requests and no fault.
 func TestFirst(t *testing.T) {
 	const wait = 30 * time.Second
-	good := newHandler()
+	good := newHandler(new(storefront.MemStore), nil)
 	serve := func(handler http.HandlerFunc) transport {
 		return func(r *http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()
@@ -571,7 +599,7 @@ func TestRequestsAreSentOnce(t *testing.T) {
 			s.good.ServeHTTP(w, r)
 			return
 		}
-		s.change(w, r, func(h http.Header, body []byte) []byte {
+		s.change(s.good, w, r, func(h http.Header, body []byte) []byte {
 			h.Set("Content-Length", strconv.Itoa(len(body)+1))
 			if len(c.key)%2 == 0 {
 				panic(http.ErrAbortHandler)

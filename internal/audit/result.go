@@ -21,6 +21,7 @@ type Result struct {
 	Failure  string // the last reason for having no answer
 	Replays  int    // acknowledgements of the creating that were marked as replays
 	Retries  int    // times that an order was sent again
+	Read     int    // times that a shop that serves orders was asked for an acknowledged one, and answered
 	Again    int    // times that a key was sent again because it was not answered, in the replaying
 
 	// LongestGap is the longest time of the creating in which no order was
