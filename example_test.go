@@ -417,6 +417,112 @@ func ExampleMemStore_accept() {
 	// {"type":"urn:problem-type:storefront:order-refused","title":"Order refused","status":422,"detail":"Not enough teapots are left.","reason":"sold-out","errors":[{"detail":"Not enough teapots are left.","pointer":"#/qty"}]}
 }
 
+// Orders have fields of the program's own. Accept says all that is wrong with them at once, so that a form
+// can show each fault beside its input.
+func ExampleRefusal() {
+	store := &storefront.MemStore{
+		Accept: func(ctx context.Context, _ storefront.IdempotencyKey, order storefront.Order) error {
+			var fields struct{ Street, City string }
+			if err := json.Unmarshal([]byte(cmp.Or(order.Fields, "{}")), &fields); err != nil {
+				return &storefront.Refusal{Reason: "address", Detail: "Its parts are text.", Pointer: "#/fields"}
+			}
+			var faults []storefront.Fault
+			need := func(name, value string) {
+				if strings.TrimSpace(value) == "" {
+					faults = append(faults, storefront.Fault{Detail: "Needed.", Pointer: "#/fields/" + name})
+				}
+			}
+			need("street", fields.Street)
+			need("city", fields.City)
+			if faults != nil {
+				return &storefront.Refusal{Reason: "address", Detail: "There is no such address.", Faults: faults}
+			}
+			return nil
+		},
+	}
+	front := storefront.NewWithOptions(store, &storefront.Options{OrderFields: true})
+
+	for _, fields := range []string{
+		`{"street":" "}`, `{"street":5}`, `{"street":"12 St James's Square","city":"London"}`,
+	} {
+		w := post(front, "order-1", `{"item":"teapot","qty":1,"fields":`+fields+`}`)
+		_, errors, _ := strings.Cut(w.Body.String(), `,"errors":`)
+		fmt.Println(w.Code, errors)
+	}
+	// Output:
+	// 422 [{"detail":"Needed.","pointer":"#/fields/street"},{"detail":"Needed.","pointer":"#/fields/city"}]}
+	// 422 [{"detail":"Its parts are text.","pointer":"#/fields"}]}
+	// 201
+}
+
+// A shippingReader adds to each order whether it was shipped.
+type shippingReader struct {
+	orders  storefront.OrderReader
+	shipped *sync.Map // by the IDs of orders
+}
+
+func (r shippingReader) with(order storefront.Resource, err error) (storefront.Resource, error) {
+	if err != nil {
+		return order, err
+	}
+	_, shipped := r.shipped.Load(order.ID())
+	return order.With(map[string]bool{"shipped": shipped})
+}
+
+func (r shippingReader) GetOrder(ctx context.Context, scope, id string) (storefront.Resource, error) {
+	return r.with(r.orders.GetOrder(ctx, scope, id))
+}
+
+func (r shippingReader) GetOrderByKey(ctx context.Context, scope, key string) (storefront.Resource, error) {
+	return r.with(r.orders.GetOrderByKey(ctx, scope, key))
+}
+
+func (r shippingReader) ListOrders(
+	ctx context.Context, scope, after string, limit int,
+) ([]storefront.Resource, error) {
+	orders, err := r.orders.ListOrders(ctx, scope, after, limit)
+	for i := range orders {
+		if orders[i], err = r.with(orders[i], err); err != nil {
+			return nil, err
+		}
+	}
+	return orders, err
+}
+
+// Accounts read their orders back, newest first, each with what the program knows of it. Scope says whose they
+// are. (A program with a database reads the states of a page by one query: shopdb/examples/orderstate.)
+func ExampleOrderReader() {
+	store, shipped := newShop(), new(sync.Map)
+	front := storefront.NewWithOptions(store, &storefront.Options{
+		Scope:  func(r *http.Request) string { return account(r.Context()) },
+		Orders: shippingReader{store, shipped},
+	})
+	handler := authenticate(map[string]string{"token-a": "ada", "token-g": "grace"}, front)
+
+	post(handler, "order-1", `{"item":"teapot","qty":1}`, "Bearer token-a")
+	post(handler, "order-2", `{"item":"teapot","qty":2}`, "Bearer token-a")
+	shipped.Store(store.Orders()[0].ID, true)
+	for _, credentials := range []string{"Bearer token-a", "Bearer token-g"} {
+		r := httptest.NewRequest("GET", "/v1/orders", nil)
+		r.Header.Set("Authorization", credentials)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		var page struct {
+			Data []struct {
+				Qty     int
+				Shipped bool
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(page.Data)
+	}
+	// Output:
+	// [{2 false} {1 true}]
+	// []
+}
+
 // An announcingStore publishes every order that its Store creates.
 type announcingStore struct {
 	storefront.Store
