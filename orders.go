@@ -38,9 +38,9 @@ type Order struct {
 // text of one JSON object, or "" for none. What decides whether they are right is the Store, when it has
 // looked for the key, such as MemStore.Accept.
 //
-// The service passes them on, and answers with them, in one form: without white space, with each string
-// escaped as little as JSON allows, and with members and numbers in the sequence and form in which the
-// client has sent them. They are I-JSON (RFC 7493), have at most 16 KiB in that form, and are nested at
+// The service passes them on, and answers with them, in one form: without white space, with the escapes of
+// strings in one form, and with members and numbers in the sequence and form in which the client has sent
+// them. They are I-JSON (RFC 7493), have at most 16 KiB in that form, and are nested at
 // most 1000 levels.
 type Fields string
 
