@@ -22,29 +22,37 @@
 //
 // # Draining
 //
-// net/http closes idle connections at the end, although a request may be on its way. So once
-// ctx is done, each answer tells the client to connect anew, perhaps to another process:
-// Connection: close in HTTP/1.1, GOAWAY in HTTP/2. For the time of Options.Delay, all is
-// served as before, so that a balancer that sees /readyz fail, and a client that sends anything
-// in that time, have no connection that would break. Only then Serve stops to listen, and
-// finishes the requests in flight.
+// net/http closes idle connections at the end, although a request may be on its way. So for the time
+// of Options.Delay, Serve serves as before, while a balancer sees /readyz fail, and each answer of
+// HTTP/1.1 tells its client to connect anew, perhaps to another process (Connection: close). Only then
+// Serve stops to listen, and finishes the requests in flight.
+//
+// A connection of HTTP/2 has many requests, and net/http does not answer those that cross its GOAWAY. So
+// it is kept through the Delay. Requests that arrive over HTTP/2 in the last quarter of a second wait for
+// its end, and their answers follow the GOAWAY: a client that has asked and waits has nothing on its way.
 package graceful
 
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"reflect"
 	"syscall"
 	"time"
 )
 
 // finishLimit is how long Serve waits for the requests in flight.
 const finishLimit = time.Minute
+
+// gatherTime is how long, before its end, a Delay gathers the requests of HTTP/2: longer than the way to a
+// client and back, so that all that wait for an answer have sent their next request.
+const gatherTime = 250 * time.Millisecond
 
 // Options are settings of [Serve]. Zero values are defaults.
 type Options struct {
@@ -68,13 +76,13 @@ var errInterrupted = errors.New("interrupted")
 
 // NotifyContext returns a context that is done after SIGINT or SIGTERM, when parent is done, or
 // when stop is called. A second signal ends the program at once. The program calls stop when it
-// does not need the context any more: it gives the signals their usual effect again.
+// does not need the context any more: once it returns, the signals have their usual effect again.
 //
 // Until then, a write to a pipe whose reader has gone, such as a pager or another program that gets the
 // log, is an error of the write. Otherwise it would end the program.
 func NotifyContext(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
 	ctx, end := context.WithCancelCause(parent)
-	signals, broken := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signals, broken := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -88,21 +96,34 @@ func NotifyContext(parent context.Context) (ctx context.Context, stop context.Ca
 		}
 		signal.Stop(signals)
 		end(cause)
+		select {
+		case s := <-signals: // it came before Stop, and is to end the program
+			if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(s) != nil {
+				os.Exit(1)
+			}
+		default:
+		}
 	}()
 	return ctx, func() {
 		signal.Stop(broken)
+		signal.Stop(signals)
 		end(nil)
 	}
 }
 
 // Serve serves on listener until ctx is done, for another Options.Delay, and then finishes the
-// requests in flight, for up to a minute. It returns nil if all of them were finished. If the
-// server fails before, it returns its error. If opts is nil, the defaults are used.
+// requests in flight, for up to a minute. It returns nil if all of them were finished. If the server
+// fails before, as when somebody closes the listener, Serve finishes the requests in flight, too, and
+// returns the error. If opts is nil, the defaults are used.
+//
+// If server.TLSConfig is set, Serve serves TLS, with HTTP/2, as server.ServeTLS does: TLSConfig has the
+// certificate. A listener that is one of crypto/tls already, such as [tls.NewListener] makes, serves as
+// its own configuration says: HTTP/2 only if "h2" is in its NextProtos.
 //
 // Serve wraps server.Handler, and sets the limits that server leaves zero: ReadHeaderTimeout to
 // 5 seconds, ReadTimeout to 15 seconds, WriteTimeout to a minute (an order may take half of it),
-// IdleTimeout to 2 minutes, and MaxHeaderBytes to 32 KiB. A negative one means none, as in
-// net/http. For TLS, the listener is one of crypto/tls.
+// IdleTimeout to 2 minutes, and MaxHeaderBytes to 32 KiB. As in net/http, a negative timeout means
+// none, and a negative MaxHeaderBytes 1 MiB.
 func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts *Options) error {
 	var o Options
 	if opts != nil {
@@ -128,12 +149,33 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	if o.Check != nil {
 		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: logger}, handler)
 	}
+	gathering, ending := make(chan struct{}), make(chan struct{})
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ctx.Err() != nil {
+		closes := ctx.Err() != nil
+		if closes && r.ProtoMajor > 1 {
+			select {
+			case <-gathering:
+				select {
+				case <-ending:
+				case <-r.Context().Done():
+				}
+			default:
+				closes = false
+			}
+		}
+		if closes {
 			w.Header().Set("Connection", "close") // which net/http makes a GOAWAY over HTTP/2
 		}
 		handler.ServeHTTP(w, r)
 	})
+	serve := server.Serve
+	if c := server.TLSConfig; c != nil && reflect.TypeOf(listener) != reflect.TypeOf(tls.NewListener(nil, nil)) {
+		if len(c.Certificates) == 0 && c.GetCertificate == nil && c.GetConfigForClient == nil {
+			return errors.Join(errors.New("graceful: server.TLSConfig has no certificate; "+
+				"to serve without TLS, leave it nil"), listener.Close())
+		}
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
 
 	steps.log("serving", slog.String("address", listener.Addr().String()))
 	served := make(chan error, 1)
@@ -148,36 +190,46 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 			}
 			served <- err
 		}()
-		err = server.Serve(listener)
+		err = serve(listener)
 	}()
-	ended := func(err error) error {
-		if panicked != nil { // which is the caller's to recover from, as that of server.Serve
-			panic(panicked)
+	var failure error
+	wait := func(d time.Duration) {
+		select {
+		case failure = <-served:
+		case <-time.After(d):
 		}
-		return err
 	}
 	select {
-	case err := <-served:
-		return ended(err)
+	case failure = <-served:
 	case <-ctx.Done():
-	}
-	if o.Delay > 0 && context.Cause(ctx) != errInterrupted {
-		steps.log("draining: clients connect anew", slog.Duration("for", o.Delay))
-		select {
-		case err := <-served:
-			return ended(err)
-		case <-time.After(o.Delay):
+		if o.Delay > 0 && context.Cause(ctx) != errInterrupted {
+			steps.log("draining: clients connect anew", slog.Duration("for", o.Delay))
+			last := min(gatherTime, o.Delay/2)
+			if wait(o.Delay - last); failure == nil {
+				close(gathering)
+				wait(last)
+			}
 		}
 	}
-	steps.log("finishing the requests in flight", slog.Duration("for", finishLimit))
+	close(ending)
+	finishing := []slog.Attr{slog.Duration("for", finishLimit)}
+	if failure != nil {
+		finishing = append(finishing, slog.Any("error", failure))
+	}
+	steps.log("finishing the requests in flight", finishing...)
 	grace, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
 	err := server.Shutdown(grace)
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	ended(<-served)
-	if err == nil {
+	if failure == nil {
+		<-served
+	}
+	if panicked != nil { // which is the caller's to recover from, as that of server.Serve
+		panic(panicked)
+	}
+	if err = errors.Join(failure, err); err == nil {
 		steps.log("finished")
 	}
 	return err

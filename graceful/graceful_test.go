@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,22 +30,14 @@ import (
 
 // When it stops listening, no connection is left over which a request could be on its way.
 func TestEachAnswerOfTheDelayClosesItsConnection(t *testing.T) {
-	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		t.Run(version, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testDelay(t, version) })
-		})
-	}
+	synctest.Test(t, testDelay)
 }
 
-func testDelay(t *testing.T, version string) {
-	var protocols http.Protocols
-	protocols.SetHTTP1(version == "HTTP/1.1")
-	protocols.SetUnencryptedHTTP2(version == "HTTP/2.0")
+func testDelay(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var open atomic.Int64
 	server := &http.Server{
-		Handler:   storefront.New(new(storefront.MemStore)),
-		Protocols: &protocols,
+		Handler: storefront.New(new(storefront.MemStore)),
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
@@ -64,7 +61,7 @@ func testDelay(t *testing.T, version string) {
 		{"GET /v1/users?limit=0", 400}, {"POST /v1/orders", 415}, {"GET /v1/products/p", 404}, {"GET //", 404},
 		{"GET /openapi.json", 200}, {"GET /livez", 200}, {"GET /readyz", 0},
 	} {
-		transport := &http.Transport{Protocols: &protocols, DialContext: listener.Dial}
+		transport := &http.Transport{DialContext: listener.Dial}
 		defer transport.CloseIdleConnections()
 		clients = append(clients, func(wantReadyz int) {
 			method, path, _ := strings.Cut(row.request, " ")
@@ -81,9 +78,8 @@ func testDelay(t *testing.T, version string) {
 			defer result.Body.Close()
 			_, err = io.Copy(io.Discard, result.Body)
 			want := cmp.Or(row.want, wantReadyz)
-			if err != nil || result.StatusCode != want || result.Proto != version {
-				t.Errorf("%s: %s, status %d, %v; want %s and %d",
-					row.request, result.Proto, result.StatusCode, err, version, want)
+			if err != nil || result.StatusCode != want {
+				t.Errorf("%s: status %d, %v; want %d", row.request, result.StatusCode, err, want)
 			}
 		})
 	}
@@ -101,13 +97,142 @@ func testDelay(t *testing.T, version string) {
 	}
 	end()
 	ask(http.StatusServiceUnavailable)
-	time.Sleep(2 * time.Second) // over HTTP/2, net/http closes a second after the GOAWAY
+	synctest.Wait()
 	if n := open.Load(); n != 0 {
 		t.Errorf("after another answer each, %d connections are open", n)
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// A replica ends, and the balancer in front of it takes a second to notice. Clients that send many requests
+// over a connection, each once, miss no answer.
+func TestNoRequestIsLostWhileAReplicaEnds(t *testing.T) {
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testReplicas(t, version) })
+		})
+	}
+}
+
+func testReplicas(t *testing.T, version string) {
+	var protocols http.Protocols
+	protocols.SetHTTP1(version == "HTTP/1.1")
+	protocols.SetUnencryptedHTTP2(version == "HTTP/2.0")
+	front := storefront.New(new(storefront.MemStore))
+	type replica struct {
+		listener *pipes.Listener
+		end      context.CancelFunc
+		served   chan error
+		ending   atomic.Bool
+		answers  atomic.Int64 // while it ends
+	}
+	var replicas [2]*replica
+	for i := range replicas {
+		ctx, end := context.WithCancel(t.Context())
+		r := &replica{listener: pipes.Listen(), end: end, served: make(chan error, 1)}
+		replicas[i] = r
+		handler := http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			if r.ending.Load() {
+				r.answers.Add(1)
+			}
+			front.ServeHTTP(w, request)
+		})
+		go func() {
+			server := &http.Server{Handler: handler, Protocols: &protocols}
+			r.served <- Serve(ctx, server, r.listener, &Options{Delay: 3 * time.Second})
+		}()
+	}
+	var orders atomic.Int64
+	var noticed atomic.Bool
+	done, stop := context.WithCancel(t.Context())
+	var clients, ways sync.WaitGroup
+	defer ways.Wait()
+	for i := range 2 {
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			to := replicas[i]
+			if noticed.Load() {
+				to = replicas[1]
+			}
+			conn, err := to.listener.Dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			ours, theirs := net.Pipe()
+			ways.Go(func() { carry(conn, theirs) })
+			ways.Go(func() { carry(theirs, conn) })
+			return ours, nil
+		}
+		transport := &http.Transport{Protocols: &protocols, DialContext: dial, MaxIdleConnsPerHost: 16}
+		defer transport.CloseIdleConnections()
+		for range 16 {
+			clients.Go(func() {
+				for done.Err() == nil {
+					body := io.NopCloser(strings.NewReader(`{"item":"teapot","qty":1}`)) // which cannot be rewound
+					r, err := http.NewRequest("POST", "http://localhost/v1/orders", body)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r.Header = http.Header{"Content-Type": {"application/json"},
+						"Idempotency-Key": {strconv.FormatInt(orders.Add(1), 10)}}
+					response, err := transport.RoundTrip(r)
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					response.Body.Close()
+					if response.StatusCode != http.StatusCreated || response.Proto != version {
+						t.Errorf("%s over %s", response.Status, response.Proto)
+					}
+				}
+			})
+		}
+	}
+	time.Sleep(time.Second)
+	replicas[0].ending.Store(true)
+	replicas[0].end()
+	time.Sleep(time.Second)
+	noticed.Store(true)
+	if err := <-replicas[0].served; err != nil {
+		t.Error(err)
+	}
+	time.Sleep(time.Second)
+	stop()
+	clients.Wait()
+	replicas[1].end()
+	if err := <-replicas[1].served; err != nil {
+		t.Error(err)
+	}
+	if replicas[0].answers.Load() < 16 {
+		t.Errorf("the replica that ends answers %d of %d orders", replicas[0].answers.Load(), orders.Load())
+	}
+}
+
+// carry has what is written at one end of a long way arrive at the other.
+func carry(to, from net.Conn) {
+	type piece struct {
+		bytes   []byte
+		arrives time.Time
+	}
+	way := make(chan piece, 1000)
+	go func() {
+		defer close(way)
+		for {
+			b := make([]byte, 4096)
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			way <- piece{b[:n], time.Now().Add(50 * time.Millisecond)}
+		}
+	}()
+	for p := range way {
+		time.Sleep(time.Until(p.arrives))
+		to.Write(p.bytes)
+	}
+	to.Close()
 }
 
 // messages returns a logger that writes messages alone, a line each.
@@ -155,59 +280,111 @@ func TestDelay(t *testing.T) {
 }
 
 func TestRequestInFlightIsFinished(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		listener, arrived, answer := pipes.Listen(), make(chan struct{}), make(chan struct{})
-		served := make(chan error, 1)
-		go func() {
-			served <- Serve(ctx, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				close(arrived)
-				<-answer
-				io.WriteString(w, "done")
-			})}, listener, nil)
-		}()
-		client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial}}
-		got := make(chan string, 1)
-		go func() {
-			w, err := client.Get("http://localhost/")
-			body := []byte("none")
-			if err == nil {
-				defer w.Body.Close()
-				body, err = io.ReadAll(w.Body)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			got <- string(body)
-		}()
-		<-arrived
-		end()
-		time.Sleep(finishLimit - time.Second)
-		close(answer)
-		if text := <-got; text != "done" {
-			t.Errorf("the answer is %q, want done", text)
-		}
-		if err := <-served; err != nil {
-			t.Errorf("%v, want nil", err)
-		}
-	})
+	for _, row := range []struct {
+		name         string
+		delay, after time.Duration // when the listener fails; zero: it does not
+		ended        bool
+		want         error
+	}{
+		{"asked to end", 0, 0, true, nil},
+		{"asked to end, with a delay", time.Second, 0, true, nil},
+		{"the listener is closed", 0, time.Second, false, net.ErrClosed},
+		{"the listener is closed during the delay", time.Hour, time.Second, true, net.ErrClosed},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				listener, arrived, answer := pipes.Listen(), make(chan struct{}), make(chan struct{})
+				served := make(chan error, 1)
+				go func() {
+					served <- Serve(ctx, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						close(arrived)
+						<-answer
+						io.WriteString(w, "done")
+					})}, listener, &Options{Delay: row.delay})
+				}()
+				client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial}}
+				got := make(chan string, 1)
+				go func() {
+					w, err := client.Get("http://localhost/")
+					body := []byte("none")
+					if err == nil {
+						defer w.Body.Close()
+						body, err = io.ReadAll(w.Body)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					got <- string(body)
+				}()
+				<-arrived
+				if row.ended {
+					end()
+				}
+				if row.after > 0 {
+					time.Sleep(row.after)
+					listener.Close()
+				}
+				time.Sleep(finishLimit - 2*time.Second)
+				close(answer)
+				if text := <-got; text != "done" {
+					t.Errorf("the answer is %q, want done", text)
+				}
+				if err := <-served; !errors.Is(err, row.want) || (err == nil) != (row.want == nil) {
+					t.Errorf("%v, want %v", err, row.want)
+				}
+			})
+		})
+	}
 }
 
-func TestFailureOfTheServerIsReturned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, delay := range []time.Duration{0, time.Hour} { // before the end, and while it drains
+func TestTLS(t *testing.T) {
+	borrowed := httptest.NewUnstartedServer(nil) // its certificate, and a client that trusts it
+	borrowed.EnableHTTP2 = true
+	borrowed.StartTLS()
+	defer borrowed.Close()
+	certificates := borrowed.TLS.Certificates
+	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificates[0], nil }
+	both := &tls.Config{Certificates: certificates, NextProtos: []string{"h2", "http/1.1"}}
+	for _, row := range []struct {
+		name                 string
+		ofServer, ofListener *tls.Config // nil: none
+		want                 string
+	}{
+		{"certificates of the server", &tls.Config{Certificates: certificates}, nil, "HTTP/2.0"},
+		{"a certificate that is asked for", &tls.Config{GetCertificate: certificate}, nil, "HTTP/2.0"},
+		{"a listener of crypto/tls", nil, both, "HTTP/2.0"},
+		{"a listener of crypto/tls without protocols", nil, &tls.Config{Certificates: certificates}, "HTTP/1.1"},
+		{"both", both, both, "HTTP/2.0"},
+		{"no certificate", &tls.Config{MinVersion: tls.VersionTLS13}, nil, "TLSConfig has no certificate"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+			url := "https://" + listener.Addr().String()
+			if row.ofListener != nil {
+				listener = tls.NewListener(listener, row.ofListener)
+			}
 			ctx, end := context.WithCancel(t.Context())
-			if delay > 0 {
-				end()
+			served := make(chan error, 1)
+			server := &http.Server{Handler: storefront.New(new(storefront.MemStore)), TLSConfig: row.ofServer}
+			go func() { served <- Serve(ctx, server, listener, nil) }()
+			response, err := borrowed.Client().Get(url + "/v1/users")
+			got := ""
+			if err == nil {
+				response.Body.Close()
+				got = response.Proto
 			}
-			listener := pipes.Listen()
-			time.AfterFunc(time.Second, func() { listener.Close() })
-			if err := Serve(ctx, new(http.Server), listener, &Options{Delay: delay}); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("with a delay of %v: %v, want ErrClosed", delay, err)
-			}
+			borrowed.Client().CloseIdleConnections()
 			end()
-		}
-	})
+			if err := <-served; err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, row.want) {
+				t.Errorf("it serves %q, %v; want %q", got, err, row.want)
+			}
+		})
+	}
 }
 
 func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
@@ -251,28 +428,61 @@ func TestContextEndsWithoutASignal(t *testing.T) {
 	}
 }
 
-// The log of a program may go to one that has ended.
-func TestBrokenPipeEndsNothing(t *testing.T) {
-	if os.Getenv("GRACEFUL_TEST_CHILD") != "" {
+// Each of these is tried in a process of its own.
+func TestSignals(t *testing.T) {
+	self := os.Getpid()
+	write := func(log *os.File) { // whose reader has ended
 		parent, end := context.WithCancel(t.Context())
 		defer end()
 		ctx, stop := NotifyContext(parent)
 		defer stop()
-		for range 2 { // the second time while it drains
-			if _, err := os.Stdout.WriteString("a line\n"); err == nil {
-				return
-			}
-			end()
-			<-ctx.Done()
+		_, err := log.WriteString("a line\n")
+		end()
+		<-ctx.Done()
+		_, again := log.WriteString("another, while it drains\n")
+		if err != nil && again != nil {
+			os.Exit(7)
 		}
-		os.Exit(7)
 	}
-	reader, writer, err := os.Pipe()
-	must.OK(t, err)
-	reader.Close()
-	child := exec.Command(os.Args[0], "-test.run=^TestBrokenPipeEndsNothing$")
-	child.Env, child.Stdout = append(os.Environ(), "GRACEFUL_TEST_CHILD=1"), writer
-	if err := child.Run(); child.ProcessState.ExitCode() != 7 {
-		t.Errorf("the program ended with %v", err)
+	const child = "GRACEFUL_TEST_CHILD"
+	for _, row := range []struct {
+		name string
+		do   func()
+		want string // how the process ends
+	}{
+		{"broken standard output ends nothing", func() { write(os.Stdout) }, "exit status 7"},
+		{"broken standard error ends nothing", func() { write(os.Stderr) }, "exit status 7"},
+		{"after stop one ends the program", func() {
+			_, stop := NotifyContext(t.Context())
+			runtime.GOMAXPROCS(1) // nothing else goes on before the signal
+			stop()
+			syscall.Kill(self, syscall.SIGTERM)
+			time.Sleep(time.Minute)
+		}, "signal: terminated"},
+		{"two at once end the program", func() {
+			_, stop := NotifyContext(t.Context())
+			defer stop()
+			syscall.Kill(self, syscall.SIGINT)
+			syscall.Kill(self, syscall.SIGTERM)
+			time.Sleep(time.Minute)
+		}, "signal: terminated"},
+	} {
+		if os.Getenv(child) == row.name {
+			row.do()
+			os.Exit(0)
+		}
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			reader, writer, err := os.Pipe()
+			must.OK(t, err)
+			reader.Close()
+			defer writer.Close()
+			process := exec.Command(os.Args[0], "-test.run=^TestSignals$")
+			process.Env, process.Stdout, process.Stderr = append(os.Environ(), child+"="+row.name), writer, writer
+			process.Run()
+			if got := process.ProcessState.String(); got != row.want {
+				t.Errorf("the program ends with %q, want %q", got, row.want)
+			}
+		})
 	}
 }
