@@ -326,20 +326,38 @@ func account(ctx context.Context) string {
 	return name
 }
 
-// authenticate lets requests with a known token through, with the account in
-// their context.
-func authenticate(accounts map[string]string, next http.Handler) http.Handler {
+// authenticate lets requests with a token of an account through, with the account in their
+// context. If the token cannot be looked up, the answer is 503, after which clients try again:
+// a 401 is final.
+func authenticate(accountOf func(token string) (string, error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var name string
+		var err error
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		name, known := accounts[token]
-		if !known || !strings.EqualFold(scheme, "Bearer") {
+		if strings.EqualFold(scheme, "Bearer") {
+			name, err = accountOf(token)
+		}
+		switch {
+		case err != nil:
+			w.Header().Set("Retry-After", "1")
+			storefront.Problem{Status: http.StatusServiceUnavailable,
+				Detail: "The token cannot be looked up now. Try again."}.ServeHTTP(w, r)
+		case name == "":
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			storefront.Problem{Status: http.StatusUnauthorized,
 				Detail: "A known token is required."}.ServeHTTP(w, r)
-			return
+		default:
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, name)))
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, name)))
 	})
+}
+
+// accountOf stands for a table or a service that has the accounts.
+func accountOf(token string) (string, error) {
+	if token == "token-l" {
+		return "", errors.New("the replica that has it is away")
+	}
+	return map[string]string{"token-a": "ada", "token-g": "grace"}[token], nil
 }
 
 // Authentication wraps the handler, and Scope says whose idempotency keys and
@@ -352,10 +370,10 @@ func ExampleOptions_scope() {
 	front := storefront.NewWithOptions(store, &storefront.Options{
 		Scope: func(r *http.Request) string { return account(r.Context()) },
 	})
-	handler := authenticate(map[string]string{"token-a": "ada", "token-g": "grace"}, front)
+	handler := authenticate(accountOf, front)
 
 	for _, credentials := range []string{"Bearer token-a", "Bearer token-g", "bearer token-a", "Bearer guess",
-		"Basic token-a"} {
+		"Basic token-a", "Bearer token-l"} {
 		w := post(handler, "order-1", `{"item":"teapot","qty":1}`, credentials)
 		fmt.Printf("%s %d replayed=%q\n", credentials, w.Code, w.Header().Get("Idempotent-Replayed"))
 	}
@@ -366,6 +384,7 @@ func ExampleOptions_scope() {
 	// bearer token-a 201 replayed="true"
 	// Bearer guess 401 replayed=""
 	// Basic token-a 401 replayed=""
+	// Bearer token-l 503 replayed=""
 	// orders: 2
 }
 
@@ -497,7 +516,7 @@ func ExampleOrderReader() {
 		Scope:  func(r *http.Request) string { return account(r.Context()) },
 		Orders: shippingReader{store, shipped},
 	})
-	handler := authenticate(map[string]string{"token-a": "ada", "token-g": "grace"}, front)
+	handler := authenticate(accountOf, front)
 
 	post(handler, "order-1", `{"item":"teapot","qty":1}`, "Bearer token-a")
 	post(handler, "order-2", `{"item":"teapot","qty":2}`, "Bearer token-a")
@@ -682,8 +701,8 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A request log wraps the handler. Once it has answered, the request's Pattern is
-// the route, which groups better than paths do.
+// A request log wraps everything else, such as sign-in. It asks for the route, which groups
+// better than paths do, by WithRoute.
 func ExampleNew_requestLog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -694,17 +713,23 @@ func ExampleNew_requestLog() {
 		},
 	}))
 	front := storefront.NewWithOptions(newShop(), &storefront.Options{Logger: logger})
+	inner := http.StripPrefix("/shop", authenticate(accountOf, front))
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sw := &statusWriter{w, http.StatusOK}
-		front.ServeHTTP(sw, r)
-		logger.Info("request", "method", r.Method, "route", r.Pattern, "status", sw.status)
+		ctx, sw := storefront.WithRoute(r.Context()), &statusWriter{w, http.StatusOK}
+		inner.ServeHTTP(sw, r.WithContext(ctx))
+		logger.Info("request", "method", r.Method, "route", storefront.Route(ctx), "status", sw.status)
 	})
 
-	for _, path := range []string{"/v1/products/teapot", "/v2/widgets"} {
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+	for _, path := range []string{"/shop/v1/products/teapot", "/shop/v2/widgets"} {
+		r := httptest.NewRequest("GET", path, nil)
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+		r.Header.Set("Authorization", "Bearer token-a")
+		handler.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	// Output:
+	// level=INFO msg=request method=GET route="" status=401
 	// level=INFO msg=request method=GET route="GET /v1/products/{product_id}" status=200
+	// level=INFO msg=request method=GET route="" status=401
 	// level=INFO msg=request method=GET route="GET /v2/widgets" status=400
 }
 

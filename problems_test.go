@@ -211,7 +211,8 @@ func TestStoresThatBreakTheirContract(t *testing.T) {
 	}
 }
 
-// A client that is gone is nobody's failure; what has no incident is not logged.
+// A client that is gone is nobody's failure, but may have closed its sending half alone, and reads the
+// incident; what has none is not logged.
 func TestLogging(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -224,8 +225,9 @@ func TestLogging(t *testing.T) {
 		err            error
 		want           []logLine
 	}{
-		{"a client that went away is nothing", gone, "GET", product, 503,
-			fmt.Errorf("query: %w", context.Canceled), nil},
+		{"a client that went away is information", gone, "GET", product, 503,
+			fmt.Errorf("query: %w", context.Canceled),
+			[]logLine{{"INFO", "", "GET", productRoute, "query: context canceled"}}},
 		{"a store that fails while the client goes away is an error", gone, "GET", product, 500,
 			errors.New("disk full"),
 			[]logLine{{"ERROR", "", "GET", productRoute, "disk full"}}},

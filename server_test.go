@@ -59,6 +59,8 @@ func TestAnswersComeAfterTheBody(t *testing.T) {
 		{"PUT", "/v1/orders", -1, 1 << 20, any, all},
 		{"PUT", "/v1/orders", size, size, "Expect: 100-continue", 0},
 		{"POST", "/v1/orders", size, size, "Expect: 100-continue", 0},
+		{"CONNECT", "/v1/orders", -1, size, any, 0}, // which has no body, but may have a tunnel
+		{"CONNECT", "/v1/nothing", -1, size, any, 0},
 	} {
 		body := &countingReader{Reader: strings.NewReader(strings.Repeat("x", test.size))}
 		r := newRequest(test.method, test.target, "", test.line)

@@ -67,6 +67,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -83,9 +84,9 @@ import (
 // Options configures [NewWithOptions]. The zero value of each field stands for
 // the default that its comment names.
 type Options struct {
-	// Logger records every response with a status of 500 or above, unless the client is gone, with
-	// the incident that the response names: 500 as an error, 503 as a warning, 501 and 504 as
-	// information. It also records, as warnings, errors of the store that stale-if-error hides, and
+	// Logger records every response with a status of 500 or above, with the incident that the
+	// response names: 500 as an error, 503 as a warning, 501 and 504 as information, and so a 503
+	// whose client is gone. It also records, as warnings, errors of the store that stale-if-error hides, and
 	// a Refusal that breaks its rules. A record has the method and the route of the request, and
 	// the Store's error as the Store returned it, so that a handler can look into it. It has no key
 	// and no body, unless the Store puts them in its errors. The default is the result of
@@ -167,7 +168,7 @@ type Options struct {
 }
 
 // New returns a handler that serves store with the default [Options]. It panics
-// if store is nil, or if GODEBUG has httpmuxgo121=1, as it needs the routes of Go 1.22.
+// if store is nil, or a nil pointer, or if GODEBUG has httpmuxgo121=1, as it needs the routes of Go 1.22.
 func New(store Store) http.Handler {
 	return NewWithOptions(store, nil)
 }
@@ -176,8 +177,8 @@ func New(store Store) http.Handler {
 // It panics as New does, if a name in Vary cannot be that of a header, if Orders is set and Scope is
 // not, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
-	if store == nil {
-		panic("storefront: the Store is nil")
+	if v := reflect.ValueOf(store); store == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic(fmt.Sprintf("storefront: the Store is nil (%T)", store))
 	}
 	s := &service{store: guardedStore{store}}
 	if opts != nil {
@@ -518,9 +519,11 @@ const maxDropped = 64 << 10 // bytes
 // dropBody discards the body, up to maxDropped bytes of it, so that a client that is
 // still sending gets the answer. It does nothing if it is called again. It reads nothing
 // of a request with Expect: to read asks a client that waits for 100 Continue to send the
-// body, and over HTTP/2 net/http does not tell whether the client waits.
+// body, and over HTTP/2 net/http does not tell whether the client waits. Nor does it read what
+// follows CONNECT, which is no body (RFC 9110, Section 9.3.6): over HTTP/2, it ends with the tunnel.
 func dropBody(r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxDropped && r.Header["Expect"] == nil {
+	if r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxDropped && r.Header["Expect"] == nil &&
+		r.Method != http.MethodConnect {
 		io.CopyN(io.Discard, r.Body, maxDropped)
 		r.Body = http.NoBody
 	}
@@ -558,10 +561,10 @@ func bounded(detail string, faults []Fault) []Fault {
 	return faults
 }
 
-// storeFailed answers a request for which the store returned err, with 503 if err is temporary and
-// with 500 otherwise, and logs err unless the client is gone.
+// storeFailed answers a request for which the store returned err, with 503 if err is temporary or the
+// client is gone, and with 500 otherwise.
 func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error) {
-	level := slog.LevelError
+	level, message := slog.LevelError, "the store failed"
 	p := internalError.problem("The server failed to answer. Quote the instance when you report this.")
 	clientGone := r.Context().Err() == context.Canceled && errors.Is(err, context.Canceled)
 	if clientGone || isTemporary(err) {
@@ -570,10 +573,11 @@ func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error)
 			"Try again; retry an order with the same key.")
 		w.Header().Set("Retry-After", "1")
 	}
-	p.Instance = newIncident()
-	if !clientGone {
-		s.logFailure(r, level, "the store failed", err, slog.String("incident", p.Instance))
+	if clientGone { // or has closed its sending half, which looks the same, and gets the answer
+		level, message = slog.LevelInfo, "the client is gone"
 	}
+	p.Instance = newIncident()
+	s.logFailure(r, level, message, err, slog.String("incident", p.Instance))
 	p.ServeHTTP(w, r)
 }
 

@@ -26,6 +26,7 @@ func TestConstruction(t *testing.T) {
 		"a million":                     with(Options{PageSize: 1_000_000, MaxPageSize: 1_000_000}),
 		"bad: Orders without Scope":     with(Options{Orders: new(MemStore)}),
 		"bad: New of nil":               func() http.Handler { return New(nil) },
+		"bad: New of a nil pointer":     func() http.Handler { return New((*MemStore)(nil)) },
 		"bad: NewWithOptions of nil":    func() http.Handler { return NewWithOptions(nil, new(Options)) },
 		"bad: PageSize -1":              with(Options{PageSize: -1}),
 		"bad: PageSize above 500":       with(Options{PageSize: 501}),

@@ -415,6 +415,7 @@ func (r *Resource) UnmarshalJSON(data []byte) error {
 // Its methods may be called concurrently, and reads wait neither for writes nor for each other.
 // Orders are kept until the process ends, and are lost with their keys when it does. There is no
 // goroutine and no timer: keys older than [KeyLifetime] are dropped by later calls of CreateOrder.
+// Goroutines of two bubbles of testing/synctest must not use it at the same time.
 type MemStore struct {
 	Users, Products, Widgets Collection
 
