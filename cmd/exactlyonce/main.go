@@ -134,6 +134,7 @@ func main() {
 		fail(statusFlags, err)
 	}
 
+	signal.Ignore(syscall.SIGPIPE) // the result counts, whoever has ended that read the progress
 	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n",
 		c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
 	fmt.Fprintln(os.Stderr, "Make it fail meanwhile. Ctrl-C ends the creating early.")

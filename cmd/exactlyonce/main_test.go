@@ -375,6 +375,22 @@ func (s *shop) created(n int) bool {
 	return len(s.sent) > n
 }
 
+// Ctrl-C ends what the output goes to, such as tee, too.
+func TestReaderHasEnded(t *testing.T) {
+	s := startShop(t, nil)
+	for _, stdout := range []bool{false, true} {
+		reader, writer, err := os.Pipe()
+		must.OK(t, err)
+		reader.Close()
+		cmd, want := command(t, "-url", s.url, "-orders", "10", "-clients", "2"), 0
+		if cmd.Stderr = writer; stdout {
+			cmd.Stdout, want = writer, 4
+		}
+		commandtest.WantStatus(t, cmd.Run(), want)
+		writer.Close()
+	}
+}
+
 // The first signal of Ctrl-C ends the creating, and the second the replaying. What was not replayed
 // is not said to be safe.
 func TestInterrupt(t *testing.T) {

@@ -134,6 +134,18 @@ func TestSignalEndsTheTrial(t *testing.T) {
 	commandtest.WantStatus(t, cmd.Wait(), 3)
 }
 
+// The programs that it has started would live on.
+func TestTrialGoesOnWithoutItsReader(t *testing.T) {
+	cmd := commandtest.Command(t, "-faults", "7", "-only", "^orders/nothing", "--",
+		must.Get(os.Executable())(t), "right")
+	reader, writer, err := os.Pipe()
+	must.OK(t, err)
+	reader.Close()
+	defer writer.Close()
+	cmd.Stdout = writer
+	commandtest.WantStatus(t, cmd.Run(), 0)
+}
+
 func TestWhatAProgramHasStartedEndsWithIt(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no process groups")

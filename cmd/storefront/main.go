@@ -42,9 +42,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"example.com/storefront"
@@ -63,7 +61,7 @@ func main() {
 		fail(2, err)
 	}
 	if trial.set {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := graceful.NotifyContext(context.Background())
 		fmt.Println("The program meets the faults, which takes a minute or two. Ctrl-C ends.")
 		status := trial.run(ctx, os.Stdout)
 		stop()

@@ -517,11 +517,10 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	if err != nil {
 		return noAnswer(err)
 	}
-	// Without GetBody the transport sends a request only once. With it, and because
-	// of the key, it would send one whose connection breaks again by itself.
-	r.GetBody = nil
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", o.Key)
+	// In its usual case, the key would have the transport send a request again by itself when a connection
+	// breaks. What no server has processed, as after GOAWAY, it sends again as it is.
+	r.Header["idempotency-key"] = []string{o.Key}
 	w, err := a.client.Do(r)
 	if err != nil {
 		return noAnswer(err)

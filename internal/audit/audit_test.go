@@ -377,6 +377,28 @@ func TestReplayWaits(t *testing.T) {
 	}
 }
 
+// A server of HTTP/2 may end a connection at any time, and processes nothing that crosses its GOAWAY.
+func TestWhatCrossesGoawayIsNoFailure(t *testing.T) {
+	var answers atomic.Int64
+	good := newHandler(new(storefront.MemStore), nil)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answers.Add(1)%50 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+		good.ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	a := New(Config{URLs: []string{server.URL}, Orders: 1000, Clients: 16, Prefix: "key-", Timeout: time.Hour, Patience: time.Hour})
+	a.client.Transport = server.Client().Transport
+	a.Create(t.Context())
+	a.Replay(t.Context())
+	if r := a.Result(); r.Failed != 0 || r.Outcomes[NoAnswer] != 0 || r.Replayed != 1000 {
+		t.Errorf("%+v, %v: %v", r.Progress, r.Outcomes, r.Faults)
+	}
+}
+
 func TestNothingIsAcknowledged(t *testing.T) {
 	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { panic(http.ErrAbortHandler) })
 	s.audit.Config.Patience = 50 * time.Millisecond
@@ -410,6 +432,7 @@ func TestFirst(t *testing.T) {
 	serve := func(handler http.HandlerFunc) transport {
 		return func(r *http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()
+			r.Header.Set("Idempotency-Key", r.Header["idempotency-key"][0]) // as a server would
 			handler(w, r)
 			return w.Result(), nil
 		}
