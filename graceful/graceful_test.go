@@ -430,7 +430,10 @@ func TestContextEndsWithoutASignal(t *testing.T) {
 
 // Each of these is tried in a process of its own.
 func TestSignals(t *testing.T) {
-	self := os.Getpid()
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	self := must.Get(os.FindProcess(os.Getpid()))(t)
 	write := func(log *os.File) { // whose reader has ended
 		parent, end := context.WithCancel(t.Context())
 		defer end()
@@ -456,14 +459,14 @@ func TestSignals(t *testing.T) {
 			_, stop := NotifyContext(t.Context())
 			runtime.GOMAXPROCS(1) // nothing else goes on before the signal
 			stop()
-			syscall.Kill(self, syscall.SIGTERM)
+			self.Signal(syscall.SIGTERM)
 			time.Sleep(time.Minute)
 		}, "signal: terminated"},
 		{"two at once end the program", func() {
 			_, stop := NotifyContext(t.Context())
 			defer stop()
-			syscall.Kill(self, syscall.SIGINT)
-			syscall.Kill(self, syscall.SIGTERM)
+			self.Signal(syscall.SIGINT)
+			self.Signal(syscall.SIGTERM)
 			time.Sleep(time.Minute)
 		}, "signal: terminated"},
 	} {
