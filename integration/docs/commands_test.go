@@ -28,8 +28,8 @@ type trial func(t *testing.T, command string)
 // trials has the commands of blocks of sh and of the text, but for those that only
 // read (see isReading). A command that is not here is not run: it may do anything.
 var trials = map[string]trial{
-	"go run ./cmd/storefront":         serving(process.Storefront),
-	"go run ./shopdb/cmd/storefrontd": serving(process.Storefrontd),
+	"go run ./cmd/storefront":                 serving(process.Storefront),
+	"go run ./shopdb/cmd/storefrontd -sample": serving(process.Storefrontd, "-sample"),
 	".ci/run":                         instead("bash -n .ci/run"),
 
 	"go test ./...": elsewhere,
@@ -60,9 +60,9 @@ var trials = map[string]trial{
 }
 
 // serving tries a command that serves until it is ended: a page for people, too.
-func serving(binary func() (string, error)) trial {
+func serving(binary func() (string, error), args ...string) trial {
 	return func(t *testing.T, _ string) {
-		w := must.Get(http.Get(startService(t, binary) + "/"))(t)
+		w := must.Get(http.Get(startService(t, binary, args...) + "/"))(t)
 		defer w.Body.Close()
 		kind := w.Header.Get("Content-Type")
 		if w.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") {

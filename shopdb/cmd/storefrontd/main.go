@@ -4,7 +4,7 @@
 //
 // Usage:
 //
-//	storefrontd [-addr host:port] [-data shop.json] [-db file|url] [-must-exist]
+//	storefrontd [-addr host:port] [-data shop.json | -sample] [-db file|url] [-must-exist]
 //		[-metrics-addr host:port] [-shutdown-delay duration]
 //
 // The database is a SQLite file, or a URL of one or several servers, of which storefrontd uses the
@@ -27,7 +27,7 @@
 //
 // At startup, it puts the users, products and widgets in the file of -data into the
 // database, in place of those with the same IDs. Without -data, it serves the database as it
-// is, and puts the sample shop into one that is empty.
+// is. With -sample, it puts a sample shop into a database that has nothing yet, to try it.
 //
 // It waits for up to 30 seconds for a database that does not answer yet, or has no
 // primary, and then listens. On SIGINT or SIGTERM it finishes the requests in flight, for
@@ -91,6 +91,7 @@ import (
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to put into the database")
+	sample := flag.Bool("sample", false, "put a sample shop into a database that has nothing yet")
 	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
 	mustExist := flag.Bool("must-exist", false, "make no new database: the file and the tables must be there")
 	metricsAddr := flag.String("metrics-addr", "", "`host:port` of /metrics (default: that of -addr)")
@@ -107,12 +108,15 @@ func main() {
 	if _, _, err := net.SplitHostPort(*metricsAddr); err != nil && *metricsAddr != "" {
 		fail(2, fmt.Errorf("-metrics-addr %q is not host:port", *metricsAddr))
 	}
-	shop, err := demo.Load(*data)
-	if err != nil {
-		fail(2, err)
+	if *sample && *data != "" {
+		fail(2, errors.New("-data and -sample exclude each other"))
 	}
-	if *mustExist && *data == "" { // the sample is for a new one
-		shop = new(storefront.MemStore)
+	shop := new(storefront.MemStore)
+	if *sample || *data != "" {
+		var err error
+		if shop, err = demo.Load(*data); err != nil {
+			fail(2, err)
+		}
 	}
 	db, err := open(*name, *mustExist)
 	if err != nil {
@@ -124,7 +128,7 @@ func main() {
 	if !strings.Contains(*name, "://") {
 		place, _ = filepath.Abs(*name)
 	}
-	err = run(ctx, db, shop, settings{*data == "", *mustExist, place, *addr, *metricsAddr, *delay})
+	err = run(ctx, db, shop, settings{*sample, *mustExist, place, *addr, *metricsAddr, *delay})
 	if err = errors.Join(err, db.Close()); err != nil {
 		fail(1, err)
 	}

@@ -108,7 +108,7 @@ func TestShop(t *testing.T) {
 		both = `{"data":[{"id":"ada"},{"id":"zoë","n":2}],"has_more":false}`
 	)
 	type run struct {
-		data  string // "": without -data
+		args  string // -sample, a file for -data, or ""
 		users string // that are then served
 	}
 	const putZoe = `{"users": [{"id": "zoë", "tags": ["a", {"b": null}], "<&>": 1.50}]}`
@@ -116,22 +116,24 @@ func TestShop(t *testing.T) {
 		name string
 		runs []run // one after the other on the same database
 	}{
-		{"a new database gets the sample shop", []run{{"", sample}}},
-		{"a file instead of the sample shop", []run{{putZoe, zoe}}},
-		{"what was put is kept", []run{{putZoe, zoe}, {"", zoe}}},
+		{"a new database has nothing", []run{{"", none}}},
+		{"the sample shop for who asks", []run{{"", none}, {"-sample", sample}, {"", sample}}},
+		{"what was put is kept", []run{{putZoe, zoe}, {"", zoe}, {"-sample", zoe}}},
 		{"a file adds and replaces", []run{
 			{putZoe, zoe}, {`{"users": [{"id": "ada"}, {"id": "zoë", "n": 2}]}`, both},
 		}},
-		{"only a product is a shop, too", []run{{`{"products": [{"id": "p"}]}`, none}, {"", none}}},
-		{"only a widget is a shop, too", []run{{`{"widgets": [{"id": "w"}]}`, none}, {"", none}}},
-		{"an empty file is no shop", []run{{`{}`, none}, {"", sample}}},
+		{"only a product is a shop, too", []run{{`{"products": [{"id": "p"}]}`, none}, {"-sample", none}}},
+		{"only a widget is a shop, too", []run{{`{"widgets": [{"id": "w"}]}`, none}, {"-sample", none}}},
+		{"an empty file puts nothing", []run{{`{}`, none}, {"", none}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			db := newFile(t)
 			for _, run := range row.runs {
 				args := []string{"-db", db}
-				if run.data != "" {
-					args = append(args, "-data", commandtest.DataFile(t, run.data))
+				if strings.HasPrefix(run.args, "{") {
+					args = append(args, "-data", commandtest.DataFile(t, run.args))
+				} else if run.args != "" {
+					args = append(args, run.args)
 				}
 				p := commandtest.Start(t, args...)
 				wantAt(t, p, "/v1/users", 200, run.users)
@@ -141,22 +143,21 @@ func TestShop(t *testing.T) {
 	}
 	t.Run("only an order is a shop, too", func(t *testing.T) {
 		db := newFile(t)
-		p := commandtest.Start(t, "-db", db, "-data", commandtest.DataFile(t, "{}"))
+		p := commandtest.Start(t, "-db", db)
 		order(t, p, "k", false)
 		p.End(t)
-		p = commandtest.Start(t, "-db", db)
+		p = commandtest.Start(t, "-db", db, "-sample")
 		wantAt(t, p, "/v1/users", 200, none)
 		p.End(t)
 	})
 }
 
-// A shop that must exist is served as it is: it gets no sample, and says where its orders are.
+// A shop that must exist says where its orders are.
 func TestShopThatMustExist(t *testing.T) {
 	db := newFile(t)
-	p := commandtest.Start(t, "-db", db, "-data", commandtest.DataFile(t, "{}"))
+	p := commandtest.Start(t, "-db", db)
 	p.End(t)
 	p = commandtest.Start(t, "-must-exist", "-db", db)
-	wantAt(t, p, "/v1/users", 200, `{"data":[],"has_more":false}`)
 	if text := strings.Join(p.Printed, "\n"); !strings.Contains(text, "kept in "+db) {
 		t.Errorf("it prints %s, without the place %s", text, db)
 	}
@@ -266,6 +267,7 @@ func TestRefusalToStart(t *testing.T) {
 	}{
 		{"bad data", []string{"-data", commandtest.DataFile(t, `{"users": [{"id": 7}]}`)}, 2,
 			[]string{"shop.json", "users[0]", `"id" is not a string`}},
+		{"data and sample", []string{"-sample", "-data", commandtest.DataFile(t, "{}")}, 2, []string{"-data", "-sample"}},
 		{"unexpected argument", []string{"postgres://shop:secret@localhost/shop"}, 2,
 			[]string{"unexpected argument", "-db"}},
 		{"unknown flag", []string{"-port", "80"}, 2, []string{"-port", "-addr", "-data", "-db"}},
