@@ -30,7 +30,7 @@ type trial func(t *testing.T, command string)
 var trials = map[string]trial{
 	"go run ./cmd/storefront":                 serving(process.Storefront),
 	"go run ./shopdb/cmd/storefrontd -sample": serving(process.Storefrontd, "-sample"),
-	".ci/run":                         instead("bash -n .ci/run"),
+	".ci/run": instead("bash -n .ci/run"),
 
 	"go test ./...": elsewhere,
 	"go test ./... ./shopdb/... ./integration/...":                                             elsewhere,
