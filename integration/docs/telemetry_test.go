@@ -2,8 +2,11 @@ package docs
 
 import (
 	"database/sql"
+	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/shopdb/metrics"
 	"example.com/storefront/sqlstore"
@@ -32,7 +36,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	have := w.Body.String()
 	names := regexp.MustCompile(`\b(?:storefront|requests?|go|process|sqlstore)_\w+(?:\{(?:outcome|state)=.*?\})?`)
-	for _, document := range []string{"operations.md", "failures.md", "deploy/dashboard.json"} {
+	for _, document := range []string{"operations.md", "failures.md", "deploy/dashboard.json", "deploy/alerts.yaml"} {
 		text := must.Get(os.ReadFile(filepath.Join(repository, "docs", document)))(t)
 		found := names.FindAllString(strings.ReplaceAll(string(text), `\"`, `"`), -1)
 		for _, name := range found {
@@ -45,5 +49,91 @@ func TestDocumentedMetrics(t *testing.T) {
 		if len(found) == 0 {
 			t.Errorf("%s names no metric", document)
 		}
+	}
+}
+
+// TestDocumentedAlerts has Prometheus evaluate each alert, fifteen minutes after a test's begin.
+func TestDocumentedAlerts(t *testing.T) {
+	need.Programs(t, need.Tools, "promtool")
+	const (
+		failed  = `storefront_create_order_calls_total{outcome="failed"}`
+		is500   = `storefront_requests_total{code="500",method="get",route=""}`
+		is503   = `storefront_requests_total{code="503",method="post",route="POST /v1/orders"}`
+		is422   = `storefront_requests_total{code="422",method="post",route="POST /v1/orders"}`
+		away    = `storefront_create_order_calls_total{outcome="unavailable"}`
+		slow    = `storefront_request_duration_seconds_bucket{code="201",route="POST /v1/orders",`
+		inUse   = `storefront_go_sql_in_use_connections{db_name="shop"}`
+		most    = `storefront_go_sql_max_open_connections{db_name="shop"}`
+		dropped = `storefront_dropped_connections_total`
+	)
+	type series map[string]string // values at minutes: _ is none, axn is a and n more times a
+	names := make(map[string]bool)
+	var tests []any
+	for _, row := range []struct {
+		alert string
+		fires bool
+		given series
+	}{
+		{"Requests are 500", true, series{is500: "_x13 1x5"}},          // the first, of a route of the program's own
+		{"Requests are 500", true, series{is500: "_x12 3x9"}},          // before the first look at the process
+		{"Requests are 500", true, series{is500: "5x13 6x5"}},          // one more
+		{"Requests are 500", true, series{is500: "5x8 stale _x3 1x5"}}, // the first of a process anew
+		{"Requests are 500", false, series{is500: "5x20"}},             // long ago
+		{"Requests are 500", false, series{is503: "0+9x20"}},           // another failure
+		{"Orders are 500", true, series{failed: "_x13 1x5"}},           // before the first look at the process
+		{"Orders are 500", true, series{failed: "0x13 1x5"}},           // the first
+		{"Orders are 500", false, series{failed: "0x20", away: "1x9"}}, // another failure
+		{"Requests are 503", true, series{is503: "_x9 1+9x10"}},
+		{"Requests are 503", false, series{is503: "0x12 50 90x9"}}, // a fail-over
+		{"Orders are 503", true, series{away: "0x9 1+9x10"}},
+		{"Orders are 503", false, series{away: "0x12 50 90x9"}},
+		{"Nothing answers", true, series{`process_start_time_seconds{job="other"}`: "1x20"}},
+		{"Nothing answers", false, series{`process_start_time_seconds{job="shop"}`: "1x20"}},
+		{"Orders are slow", true, series{slow + `le="1"}`: "0+9x20", slow + `le="2.5"}`: "0+10x20", slow + `le="+Inf"}`: "0+10x20"}},
+		{"Orders are slow", false, series{slow + `le="1"}`: "0+9x20", slow + `le="2.5"}`: "0+9x20", slow + `le="+Inf"}`: "0+9x20"}},
+		{"Requests wait", true, series{"storefront_requests_in_flight": "501x20"}},
+		{"Requests wait", false, series{"storefront_requests_in_flight": "0x14 501x9"}},
+		{"Calls wait", true, series{`storefront_calls{state="waiting"}`: "501x20"}},
+		{"Calls wait", false, series{`storefront_calls{state="running"}`: "501x20"}},
+		{"Orders are refused", true, series{is422: "0+1x20"}}, // where none is as usual
+		{"Orders are refused", false, series{is422: "0x10 9x20"}},
+		{"The pool is in use", true, series{inUse: "19x20", most: "20x20"}},
+		{"The pool is in use", false, series{inUse: "18x20", most: "20x20"}},
+		{"Calls wait for connections", true, series{"storefront_go_sql_wait_duration_seconds_total": "0+61x20"}},
+		{"Calls wait for connections", false, series{"storefront_go_sql_wait_duration_seconds_total": "0+59x20"}},
+		{"Connections were dropped", true, series{dropped: "_x13 1x5"}},
+		{"Connections were dropped", false, series{dropped: "0x20"}},
+		{"Descriptors are running out", true, series{`process_open_fds{job="shop"}`: "9x20", `process_max_fds{job="shop"}`: "10x20"}},
+		{"Descriptors are running out", false, series{`process_open_fds{job="shop"}`: "8x20", `process_max_fds{job="shop"}`: "10x20"}},
+		{"Memory is running out", true, series{`process_resident_memory_bytes{job="shop"}`: "250000000x20"}},
+		{"Memory is running out", false, series{`process_resident_memory_bytes{job="shop"}`: "200000000x20"}},
+		{"Many clients", true, series{`go_goroutines{job="shop"}`: "10001x20"}},
+		{"Many clients", false, series{`go_goroutines{job="shop"}`: "10000x20"}},
+	} {
+		names[row.alert] = true
+		var given, want []any
+		for name, values := range row.given {
+			given = append(given, map[string]string{"series": name, "values": values})
+		}
+		if row.fires {
+			want = append(want, map[string]any{"labels": "{}", "value": 1})
+		}
+		tests = append(tests, map[string]any{
+			"name": fmt.Sprintf("%s: %t after %v", row.alert, row.fires, row.given), "interval": "1m", "input_series": given,
+			"promql_expr_test": []any{map[string]any{"eval_time": "15m", "exp_samples": want,
+				"expr": fmt.Sprintf("count(ALERTS{alertname=%q,alertstate=%q})", row.alert, "firing")}},
+		})
+	}
+	rules := must.Get(filepath.Abs(filepath.Join(repository, "docs/deploy/alerts.yaml")))(t)
+	for _, found := range regexp.MustCompile(`- alert: ([\w ]+\w)`).FindAllSubmatch(must.Get(os.ReadFile(rules))(t), -1) {
+		if !names[string(found[1])] {
+			t.Errorf("the alert %s has no test", found[1])
+		}
+	}
+	text := must.Get(json.Marshal(map[string]any{"rule_files": []string{rules}, "tests": tests}))(t) // which is YAML
+	file := filepath.Join(t.TempDir(), "tests.yaml")
+	must.OK(t, os.WriteFile(file, text, 0o600))
+	if out, err := exec.Command("promtool", "test", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

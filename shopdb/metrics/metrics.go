@@ -20,8 +20,8 @@
 //
 // The outcomes and the numbers of the store are those of [sqlstore.Stats]. A route is one of
 // [storefront.Route], so that its values are few, whatever clients send; the route of a request that does
-// not reach the service is "". docs/operations.md of the repository has alerts on these metrics, and
-// docs/deploy/dashboard.json is a dashboard for Grafana.
+// not reach the service is "". docs/deploy of the repository has alerts on these metrics
+// (alerts.yaml), and a dashboard for Grafana (dashboard.json).
 //
 // Two shops of one program are told apart by a label that the program chooses:
 //
