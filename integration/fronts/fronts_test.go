@@ -84,7 +84,7 @@ func TestNginxCache(t *testing.T) {
 
 func TestVarnish(t *testing.T) {
 	t.Parallel()
-	f := startVarnish(t, documented(t, "varnish.vcl"))
+	f := startVarnish(t, byHTTP, documented(t, "varnish.vcl"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testCache(t, f)
@@ -100,7 +100,7 @@ func TestVarnish(t *testing.T) {
 
 func TestHAProxy(t *testing.T) {
 	t.Parallel()
-	f := startHAProxy(t, documented(t, "haproxy.cfg"))
+	f := startHAProxy(t, byHTTP, documented(t, "haproxy.cfg"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testPassing(t, f)
@@ -154,7 +154,7 @@ func TestFastCGI(t *testing.T) {
 // with Retry-After, as the second backend has the requests.
 func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
 	t.Parallel()
-	f := startHAProxy(t, documented(t, "haproxy.cfg"))
+	f := startHAProxy(t, byHTTP, documented(t, "haproxy.cfg"))
 	s := f.open(t, nil)
 	f.unready.Store(true)
 	wait(t, "a check after the three that take a server out", func() bool { return f.refused.Load() > 3 })
@@ -167,9 +167,9 @@ func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
 // requests go to another one.
 func TestHAProxyNeedsRedispatch(t *testing.T) {
 	t.Parallel()
-	const server = "    server a 127.0.0.1:8080 check\n\nbackend unready"
-	config := replaced(t, documented(t, "haproxy.cfg"), server, "    server down 127.0.0.1:1\n"+server)
-	s := startHAProxy(t, config).open(t, nil)
+	const server = "#server b 127.0.0.1:8081 check\n\nbackend unready"
+	config := replaced(t, documented(t, "haproxy.cfg"), server, "server down 127.0.0.1:1\n\nbackend unready")
+	s := startHAProxy(t, byHTTP, config).open(t, nil)
 	for range 4 { // in turn to the one and to the other
 		if r := s.get(t); r.status != http.StatusOK {
 			t.Errorf("with one of two replicas down, the client got %d", r.status)
@@ -225,8 +225,8 @@ func testProxy(t *testing.T, f *front) {
 		if first := s.order(t, "key"); first.status < 500 {
 			t.Errorf("the connection broke before the answer, and the client got %d", first.status)
 		}
-		if n := s.arrived(); n != 2 {
-			t.Errorf("an order of which nothing is known was sent %d times, want once", n-1)
+		if n := s.arrived(); n != 2 && !(f.resends && n == 3) {
+			t.Errorf("an order of which nothing is known was sent %d times", n-1)
 		}
 		s.breakOff.Store(false)
 		second := s.order(t, "key")

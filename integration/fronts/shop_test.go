@@ -30,6 +30,7 @@ type front struct {
 
 	cuts    bool     // it answers Range, with a part
 	streams bool     // it does not wait for a whole body before it asks the service
+	resends bool     // it sends an order again of which nothing is known
 	shops   sync.Map // of *shop by host: what the server behind it serves
 	opened  atomic.Int64
 

@@ -103,6 +103,11 @@ func (f *front) run(t *testing.T, dir string, command ...string) {
 	})
 }
 
+// ownHost returns an address of this machine that nobody else has.
+func ownHost() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+}
+
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	name = filepath.Join(dir, name)
@@ -114,6 +119,7 @@ func startNginx(t *testing.T, by behind, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/nginx"
 	f, behind, dir := newFront(t, by, program, "nginx")
+	f.resends = strings.Contains(config, "non_idempotent")
 	config = strings.Replace(config, "/var/cache/nginx/shop", dir+"/cache", 1) // if it has a cache
 	config = replaced(t, config, "listen 80;", "listen unix:"+dir+"/front;", "shop.example", "*.example")
 	write(t, dir, "shop.conf", strings.Replace(addressed(config, behind), "/run/fcgiwrap.socket", dir+"/fcgiwrap.socket", 1))
@@ -153,23 +159,23 @@ wait $server`
 	return f
 }
 
-func startVarnish(t *testing.T, config string) *front {
+func startVarnish(t *testing.T, by behind, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/varnishd"
-	f, behind, dir := newFront(t, byHTTP, program, "varnish")
+	f, behind, dir := newFront(t, by, program, "varnish")
 	host, port, err := net.SplitHostPort(behind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	vcl := write(t, dir, "shop.vcl", replaced(t, config, `"127.0.0.1"`, `"`+host+`"`, `"8080"`, `"`+port+`"`))
+	vcl := write(t, dir, "shop.vcl", strings.NewReplacer("127.0.0.1", host, `"8080"`, `"`+port+`"`).Replace(config))
 	f.run(t, dir, program, "-F", "-j", "none", "-n", filepath.Join(dir, "varnish"), "-a", filepath.Join(dir, "front"), "-f", vcl, "-s", "malloc,16m")
 	return f
 }
 
-func startHAProxy(t *testing.T, config string) *front {
+func startHAProxy(t *testing.T, by behind, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/haproxy"
-	f, behind, dir := newFront(t, byHTTP, program, "haproxy")
+	f, behind, dir := newFront(t, by, program, "haproxy")
 	config = replaced(t, config, "bind :80", "bind unix@"+dir+"/front")
 	name := write(t, dir, "haproxy.cfg", addressed(config, behind))
 	f.run(t, dir, program, "-db", "-f", name)
@@ -180,11 +186,11 @@ func startApache(t *testing.T, by behind, config string) *front {
 	t.Helper()
 	const program, modules = "/usr/sbin/apache2", "/usr/lib/apache2/modules/mod_"
 	f, behind, dir := newFront(t, by, program, "apache2-bin")
-	// Apache listens on no Unix socket. Nobody else has this address.
-	address := fmt.Sprintf("127.%d.%d.%d:8080", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	// Apache listens on no Unix socket.
+	address := ownHost() + ":8080"
 	f.dial = func() (net.Conn, error) { return net.Dial("tcp", address) }
 	var load strings.Builder
-	for _, name := range []string{"mpm_event", "authz_core", "env", "headers", "filter", "deflate", "proxy", "proxy_http", "proxy_fcgi", "cgid", "alias", "setenvif"} {
+	for _, name := range []string{"mpm_event", "authz_core", "env", "headers", "filter", "deflate", "proxy", "proxy_http", "slotmem_shm", "proxy_balancer", "lbmethod_byrequests", "proxy_hcheck", "proxy_fcgi", "cgid", "alias", "setenvif"} {
 		fmt.Fprintf(&load, "LoadModule %s_module %s%s.so\n", name, modules, name)
 	}
 	if os.Getuid() == 0 {

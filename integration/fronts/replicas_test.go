@@ -1,0 +1,123 @@
+package fronts
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/storefront"
+	"example.com/storefront/graceful"
+	"example.com/storefront/internal/must"
+)
+
+// A replica is one of several servers of a store.
+type replica struct {
+	address string
+	handler http.Handler
+	served  atomic.Int64 // orders
+	end     context.CancelFunc
+	ended   chan error
+}
+
+func (r *replica) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method == http.MethodPost {
+		r.served.Add(1)
+	}
+	r.handler.ServeHTTP(w, req)
+}
+
+func (r *replica) start(t *testing.T, delay time.Duration) {
+	listener := must.Get(net.Listen("tcp", r.address))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	r.end, r.ended = cancel, make(chan error, 1)
+	opts := &graceful.Options{
+		Check: func(context.Context) error { return nil }, Delay: delay, Logger: slog.New(slog.DiscardHandler)}
+	go func() { r.ended <- graceful.Serve(ctx, &http.Server{Handler: r}, listener, opts) }()
+}
+
+func (r *replica) stop(t *testing.T) {
+	r.end()
+	if err := <-r.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Settings in comments are for several replicas. Other comments begin with a space.
+var forReplicas = regexp.MustCompile(`(?m)^(\s*)#(\S)`)
+
+// Two replicas are replaced, one once the other is used again, while clients order: each gets its order at the
+// first try.
+func TestReplicasAreReplaced(t *testing.T) {
+	t.Parallel()
+	const byProbes = 10 * time.Second // the default of storefrontd
+	for _, row := range []struct {
+		config string
+		start  func(t *testing.T, by behind, config string) *front
+		delay  time.Duration
+		rounds int
+	}{
+		{"nginx.conf", startNginx, 0, 5},
+		{"nginx-cache.conf", startNginx, 0, 5},
+		{"haproxy.cfg", startHAProxy, byProbes, 1},
+		{"apache.conf", startApache, byProbes, 1},
+		{"varnish.vcl", startVarnish, byProbes, 1},
+		{"Caddyfile", startCaddy, byProbes, 1},
+	} {
+		t.Run(fmt.Sprint(row.config, row.delay), func(t *testing.T) {
+			t.Parallel()
+			store, host := new(storefront.MemStore), ownHost()
+			replicas := []*replica{{address: host + ":8080"}, {address: host + ":8081"}}
+			config := forReplicas.ReplaceAllString(documented(t, row.config), "$1$2")
+			config = strings.ReplaceAll(config, "127.0.0.1:8081", replicas[1].address)
+			f := row.start(t, func(t *testing.T, _ *front, _ string) string {
+				for _, r := range replicas {
+					r.handler = storefront.New(store)
+					r.start(t, row.delay)
+				}
+				return replicas[0].address
+			}, config)
+
+			stopped := make(chan struct{})
+			var clients sync.WaitGroup
+			for c := range 4 {
+				clients.Go(func() {
+					s := &shop{front: f, host: "shop.example"}
+					for n := 0; ; n++ {
+						select {
+						case <-stopped:
+							return
+						case <-time.After(5 * time.Millisecond):
+						}
+						if a := s.order(t, fmt.Sprint(c, "-", n)); a.status != http.StatusCreated {
+							t.Errorf("an order is answered with %d %.100s", a.status, a.body)
+						}
+					}
+				})
+			}
+			isUsed := func(r *replica) {
+				before := r.served.Load()
+				wait(t, "orders of a replica", func() bool { return r.served.Load() > before+10 })
+			}
+			isUsed(replicas[1])
+			for i := range 2 * row.rounds {
+				r := replicas[i%2]
+				r.stop(t)
+				r.start(t, row.delay)
+				isUsed(r)
+			}
+			close(stopped)
+			clients.Wait()
+			for _, r := range replicas {
+				r.stop(t)
+			}
+		})
+	}
+}
