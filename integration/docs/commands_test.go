@@ -49,6 +49,9 @@ var trials = map[string]trial{
 	`(umask 077; sqlite3 'file:/var/lib/shop/shop.db?mode=rw' ` +
 		`"VACUUM INTO '/var/backups/shop-$(date +%s).db'")`: backingUp,
 
+	"mkdir -p image/data && CGO_ENABLED=0 go build -o image/shop ./shopdb/cmd/storefrontd &&" +
+		" buildah bud -t shop:1 -f docs/deploy/Containerfile image": buildingImage,
+
 	"go mod edit -replace=example.com/storefront=../storefront":               elsewhere,
 	"go mod edit -replace=example.com/storefront/shopdb=../storefront/shopdb": elsewhere,
 

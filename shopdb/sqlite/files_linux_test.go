@@ -64,6 +64,31 @@ func TestFolderThatIsMountedUnderAnotherName(t *testing.T) {
 	})
 }
 
+// The log names a volume that only one container, or one pod, has.
+func TestVolumesOfOneContainerAreSaid(t *testing.T) {
+	for volume, isSaid := range map[string]bool{
+		"volumes/" + strings.Repeat("7f", 32) + "/_data":           true,
+		"volumes/default/" + strings.Repeat("7f", 32) + "/_data":   true,
+		"volumes/kubernetes.io~empty-dir/data":                     true,
+		"volumes/shop/_data":                                       false,
+		"volumes/kubernetes.io~local-volume/pvc-7f":                false,
+		"volumes/" + strings.Repeat("7f", 32) + "/_data/of-a-shop": false, // which somebody has mounted by name
+	} {
+		t.Run(volume, func(t *testing.T) {
+			source, target := filepath.Join(t.TempDir(), volume), t.TempDir()
+			must.OK(t, os.MkdirAll(source, 0o700))
+			mount(t, source, target, "", syscall.MS_BIND, "")
+			must.OK(t, os.Mkdir(filepath.Join(target, "shop"), 0o700))
+			log, opts := logged()
+			db := must.Get(Open(filepath.Join(target, "shop", "shop.db"), opts))(t)
+			defer db.Close()
+			if text := log.text(); strings.Contains(text, "volume without a name") != isSaid {
+				t.Errorf("the log is %s", text)
+			}
+		})
+	}
+}
+
 // The log names a file system that does not outlive the machine or the container.
 func TestFileSystemsThatDoNotLastAreSaid(t *testing.T) {
 	for system, data := range map[string]string{

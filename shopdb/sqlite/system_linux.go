@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"iter"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -12,6 +14,8 @@ const (
 	ofMemory = "the SQLite file is in memory, and its orders are lost when the machine stops: put it on a disk"
 	ofLayer  = "the SQLite file is in a layer, such as that of a container, with which its orders are lost: " +
 		"mount a volume for its folder"
+	ofContainer = "the SQLite file is in a volume without a name, and another container begins a new shop: mount " +
+		"a folder, or a volume that has a name"
 )
 
 // systems names the file systems by statfs(2) that other machines may change, that have their own ideas of
@@ -33,21 +37,48 @@ func warningOf(dir string) (system, warning string) {
 	if syscall.Statfs(dir, &s) != nil {
 		return "", ""
 	}
-	found := systems[uint32(s.Type)]
-	return found.name, found.warning
+	if found := systems[uint32(s.Type)]; found.warning != "" {
+		return found.name, found.warning
+	}
+	source, longest := "", -1
+	for point, from := range mounts() {
+		below := point == "/" || dir == point || strings.HasPrefix(dir, point+"/")
+		if below && len(point) >= longest {
+			source, longest = from, len(point)
+		}
+	}
+	if ofOneContainer.MatchString(source) {
+		return source, ofContainer
+	}
+	return "", ""
 }
+
+// ofOneContainer matches where volumes come from that docker or podman has made for one container, as the image
+// asks for one and whoever runs it names none, or Kubernetes for one pod.
+var ofOneContainer = regexp.MustCompile(`/volumes/(?:.*/)?[0-9a-f]{64}/_data$|/volumes/kubernetes\.io~empty-dir/`)
 
 // isMounted reports whether a file, and not the folder that it is in, is a mount point.
 func isMounted(path string) bool {
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(mounts)) {
-		// proc_pid_mountinfo(5): the fifth field, in which these are escaped.
-		fields := strings.Fields(line)
-		if len(fields) > 4 && unescape.Replace(fields[4]) == path {
+	for point := range mounts() {
+		if point == path {
 			return true
 		}
 	}
 	return false
+}
+
+// mounts has the mount points, in their sequence, and the path of each in the file system that is mounted.
+func mounts() iter.Seq2[string, string] {
+	return func(yield func(point, source string) bool) {
+		text, _ := os.ReadFile("/proc/self/mountinfo")
+		for line := range strings.Lines(string(text)) {
+			// proc_pid_mountinfo(5): the fifth and the fourth field, in which these are escaped.
+			fields := strings.Fields(line)
+			if len(fields) > 4 && !yield(unescape.Replace(fields[4]), unescape.Replace(fields[3])) {
+				return
+			}
+		}
+	}
 }
 
 var unescape = strings.NewReplacer(`\011`, "\t", `\012`, "\n", `\040`, " ", `\043`, "#", `\134`, `\`)
