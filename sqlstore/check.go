@@ -50,12 +50,12 @@ func (s *Store) check(ctx context.Context, c *session) error {
 			return err
 		}
 	}
-	// This INSERT of no row fails if a right or a column is missing, or if the database is
-	// read-only. Where orders have a place, none would be asked.
+	// This INSERT of no row fails if that of an order would, as a right or a column is missing, the table has
+	// a rule, or the database is read-only. Where orders have a place, none would be asked.
 	var err error
 	if orders := st.prefix + `storefront_orders`; !st.placed {
 		_, err = c.exec(ctx, `INSERT INTO `+orders+` (`+orderColumns+`)
-			SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`)
+			SELECT `+orderColumns+` FROM `+orders+` WHERE 1 = 0`+st.ifFree)
 	}
 	now := checked{at: s.now()}
 	if err == nil && st.servers == "" {

@@ -70,8 +70,9 @@ func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (
 func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil && err.Error() != "sql: database is closed" {
-		if _, ok := codeClass(err); !ok {
-			err = classified{err, lost} // no server was reached, or none that is the primary
+		// No server was reached, or none that is the primary, or it refuses everybody for now, with any code.
+		if _, ok := sqliteCode(err); !ok {
+			err = classified{err, lost}
 		}
 	}
 	return conn, err

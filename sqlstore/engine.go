@@ -299,8 +299,19 @@ func (st *statements) insertion(n int) string {
 	return `INSERT INTO ` + st.prefix + `storefront_orders (` + columns + `) VALUES ` + st.rows(n, width)
 }
 
-// insert inserts the order of a proposal, and returns how many rows that were.
+// insert inserts the order of a proposal, and returns how many rows that were. If it has waited for long, it
+// ends with a conflict.
 func (st *statements) insert(ctx context.Context, to sender, p *proposal) (n int64, err error) {
+	if whole := ctx; p.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.wait)
+		defer func() {
+			if err != nil && ctx.Err() != nil && whole.Err() == nil {
+				err = classified{fmt.Errorf("sqlstore: the INSERT of the order waits: %w", err), conflict}
+			}
+			cancel()
+		}()
+	}
 	if !st.returns {
 		return to.exec(ctx, st.insertOne, st.row(p)...)
 	}

@@ -71,6 +71,12 @@ type stateError string
 func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
 func (e stateError) SQLState() string { return string(e) }
 
+// A serverError is an error like those of pgx, with more of the server's answer.
+type serverError struct{ Code, SeverityUnlocalized, Routine string }
+
+func (e *serverError) Error() string    { return "ERROR (SQLSTATE " + e.Code + ")" }
+func (e *serverError) SQLState() string { return e.Code }
+
 // A mySQLError is an error like that of go-sql-driver/mysql, whose number is in a field.
 type mySQLError struct {
 	Number  uint16
@@ -259,6 +265,7 @@ func kindOf(query string) string {
 		{"SELECT 1", "PROBE"},
 		{"SELECT pg_logical_emit_message(", "EMIT"},
 		{"SELECT decode(", "BYTES"},
+		{"SELECT coalesce(bool_and(has_function_privilege(", "EMITS"},
 		{"WITH c AS (SELECT c.oid", "CATALOG"},
 		{"SELECT c.table_name, ", "CATALOG"},
 		{"SELECT m.name, ", "CATALOG"},
@@ -333,7 +340,7 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 		return [][]driver.Value{{c.db.names[c.n%len(c.db.names)]}}, nil
 	}
 	switch kind {
-	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "PRAGMAS", "CATALOG", "SERVER", "SOURCE":
+	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "EMITS", "PRAGMAS", "CATALOG", "SERVER", "SOURCE":
 		return nil, errPassOn
 	}
 	c.db.mu.Lock()

@@ -73,6 +73,7 @@ func newServer(engine engine) *server {
 		"CATALOG": s.error("42501", "not authorized (23)", 1142), // for a role that may not know
 		"PRAGMAS": []driver.Value{"shop.db", "wal", int64(0), int64(0)},
 		"BYTES":   []byte(`\`),
+		"EMITS":   true,
 		"PROBE":   int64(1),
 		"SOURCE":  [][]driver.Value{},
 		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
@@ -156,7 +157,6 @@ type tx struct {
 	changes []change
 	marks   []mark // its savepoints
 	failed  bool   // in PostgreSQL, it can only be rolled back
-	locked  bool   // in PostgreSQL, it has locked a row, which counts as a write
 	ended   chan struct{}
 }
 
@@ -371,9 +371,10 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 		return s.insert(t, c)
 	case "REPLAY":
 		hash := string(c.args[0].([]byte))
-		if s.state.keys[hash] != nil && strings.HasSuffix(c.query, " UPDATE") {
-			err = s.write(t, "row "+hash)
-			t.locked = s.engine == postgres
+		if s.state.keys[hash] != nil && s.engine == postgres {
+			if err = s.readOnly; err == nil {
+				t.changes = append(t.changes, change{}) // a record in the log, or a lock
+			}
 		}
 		if row := s.state.keys[hash]; row != nil && err == nil {
 			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.fields, row.ms,
@@ -503,7 +504,7 @@ func (s *session) insert(t *tx, c *call) (rows [][]driver.Value, affected int, e
 // commit commits t. A commit of orders waits as let says.
 func (s *session) commit(t *tx, c *call) error {
 	defer t.end()
-	if len(t.changes) == 0 && !t.locked {
+	if len(t.changes) == 0 {
 		return nil
 	}
 	switch {

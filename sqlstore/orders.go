@@ -42,6 +42,7 @@ type proposal struct {
 	ctx   context.Context // of the tries
 	watch *watchdog.Watch // of the call
 	alone bool            // it shares no commit, in no further try: one has failed, perhaps by its fault
+	wait  time.Duration   // how long its INSERT waits for a lock before the key is looked for; 0: to the end
 	outcome
 }
 
@@ -83,7 +84,7 @@ func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, 
 		counted.Add(1)
 	}()
 	deadline := time.Now().Add(s.opts.Timeout)
-	p := &proposal{key: key, order: order, hash: keyHash(key.Scope, key.Value)}
+	p := &proposal{key: key, order: order, hash: keyHash(key.Scope, key.Value), wait: s.times.commit}
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	r, lead, err := s.flights.Join(waiting, p.hash, func(r result) bool {
@@ -133,6 +134,14 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 		case out.state == refused:
 		case err != nil && (transient(err) || c.ctx.Err() != nil):
 			open = true
+			class := classOf(err)
+			if (out.state == suspect || class == conflict || class == silent) && c.ctx.Err() == nil {
+				// The INSERT may have waited for another program that has locked the order of the key.
+				p.wait = 0
+				if found := s.find(p, err); found.err == nil {
+					return found
+				}
+			}
 		default:
 			found := s.find(p, err)
 			if found.err == nil {

@@ -2,11 +2,13 @@ package sqlstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"example.com/storefront/internal/watchdog"
@@ -15,18 +17,24 @@ import (
 // postgreSQL is the engine of PostgreSQL.
 type postgreSQL struct{ statements }
 
-// newPostgreSQL returns the engine for the tables in a schema, whose name is quoted.
-func newPostgreSQL(schema string) *postgreSQL {
+// newPostgreSQL returns the engine for the tables in a schema, whose name is quoted. emits says that the role
+// may call pg_logical_emit_message.
+func newPostgreSQL(schema string, emits bool) *postgreSQL {
 	p := schema + "."
 	create := `CREATE TABLE IF NOT EXISTS ` + p
 	quoted := `'` + strings.ReplaceAll(p, `'`, `''`) + `storefront_orders'`
-	const now = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
+	const (
+		now  = `CAST(floor(extract(epoch FROM now()) * 1000) AS BIGINT)`
+		emit = `pg_logical_emit_message(true, 'storefront', '')`
+	)
 	e := &postgreSQL{statements{
 		schema: ownSchema(create, `storefront_orders_key_hash ON `+p+`storefront_orders`,
 			` COLLATE "C"`, ` DEFAULT `+now),
 		// information_schema shows neither materialized views and sequences nor the tables
 		// of others that this role may not use. With quote_all_identifiers, names of types have quotes.
-		catalog: `WITH c AS (SELECT c.oid, c.relname, c.relkind, c.relpersistence
+		catalog: `WITH c AS (SELECT c.oid, c.relname, c.relkind, c.relpersistence, (SELECT min(w.rulename)
+				FROM pg_rewrite AS w WHERE w.ev_class = c.oid AND w.ev_type IN ('2', '3')
+				AND c.relname = 'storefront_orders') AS rule
 				FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 				WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%')
 			SELECT CAST(c.relname AS TEXT), CAST(a.attname AS TEXT),
@@ -40,11 +48,13 @@ func newPostgreSQL(schema string) *postgreSQL {
 				AND replace(pg_get_expr(i.indpred, i.indrelid), '"', '') = '(key_hash IS NOT NULL)')
 			UNION ALL SELECT c.relname, '', CASE WHEN row_security_active(c.oid)
 				THEN 'hides rows by row security: give this role BYPASSRLS'
+				WHEN c.rule IS NOT NULL THEN 'has a rule in place of a trigger, beside which no order can be inserted: '
+				|| 'DROP RULE ' || quote_ident(c.rule) || ' ON ' || c.relname
 				WHEN c.relkind = 'p' THEN 'partitioned'
 				ELSE 'is unlogged and does not survive a crash: ALTER TABLE ' || c.relname
 				|| ' SET LOGGED' END
 			FROM c WHERE c.relkind IN ('r', 'p')
-			AND (c.relkind = 'p' OR c.relpersistence <> 'p' OR row_security_active(c.oid))`,
+			AND (c.relkind = 'p' OR c.relpersistence <> 'p' OR row_security_active(c.oid) OR c.rule IS NOT NULL)`,
 		place: `SELECT concat('schema ', current_schema(), ' of database ', current_database(),
 			' at ' || host(inet_server_addr()) || ':' || inet_server_port())`,
 		// What comes first in a search_path may be new there, as the schema of the user's name.
@@ -62,11 +72,10 @@ func newPostgreSQL(schema string) *postgreSQL {
 		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		// A mere read would see an order whose connection was lost while its commit waited
 		// for a synchronous standby. A fail-over may still lose that order, and a replay
-		// would promise that it is kept. The lock is a write, whose commit waits for all
-		// commits before it. An UPDATE would do as well, but runs triggers and leaves dead
-		// rows.
+		// would promise that it is kept. The message in the log is a write, whose commit waits for all
+		// commits before it. A lock of the row would do as well, but wait for those of other programs.
 		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM ` + p + `storefront_orders
-			WHERE key_hash = $1 FOR NO KEY UPDATE`,
+			WHERE key_hash = $1 AND ` + emit + ` IS NOT NULL`,
 		// The catalog has an index from the moment on in which somebody begins to make it.
 		orderIndex: `SELECT CASE WHEN i.indisvalid THEN 'ready' WHEN EXISTS (SELECT
 				FROM pg_stat_progress_create_index AS b WHERE b.index_relid = i.indexrelid OR b.relid IS NULL)
@@ -84,11 +93,15 @@ func newPostgreSQL(schema string) *postgreSQL {
 		due:           `id`,
 		ifFree:        ifKeyFree,
 		now:           `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
-		write:         `SELECT pg_logical_emit_message(true, 'storefront', '')`,
+		write:         `SELECT ` + emit,
 		servers: `SELECT concat_ws(' ', pg_postmaster_start_time(),
 			current_setting('synchronous_standby_names'),
 			(SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_replication))`,
 	}}
+	if !emits {
+		e.orderOf = strings.Replace(e.orderOf, `AND `+emit+` IS NOT NULL`, `FOR KEY SHARE`, 1)
+		e.write = `SELECT id FROM ` + p + `storefront_orders ORDER BY id DESC LIMIT 1 FOR KEY SHARE SKIP LOCKED`
+	}
 	e.insertOne, e.returns = e.insertion(1)+ifKeyFree+` RETURNING key_hash`, true
 	return e
 }
@@ -113,7 +126,14 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, _ *Options, version s
 		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): "+
 			"a driver that reads text needs bytea_output = hex", backslash, err)
 	}
-	return newPostgreSQL(schema), nil
+	// Some that speak its SQL have no such function, and not every role may call it.
+	emits := false
+	err = conn.QueryRowContext(ctx, `SELECT coalesce(bool_and(has_function_privilege(oid, 'EXECUTE')), false)
+		FROM pg_proc WHERE proname = 'pg_logical_emit_message'`).Scan(&emits)
+	if err != nil && (transient(err) || ctx.Err() != nil) {
+		return nil, err
+	}
+	return newPostgreSQL(schema, emits), nil
 }
 
 func (e *postgreSQL) look(ctx context.Context, conn *sql.Conn) error {
@@ -174,23 +194,10 @@ func (e *postgreSQL) insertMany(ctx context.Context, c *session, proposals []*pr
 		e.insertion(len(proposals))+ifKeyFree+` RETURNING key_hash`, e.rowsOf(proposals)...)
 }
 
-// sqlState returns the SQLSTATE of an error, or "" if it has none. The errors of
-// the PostgreSQL drivers (pgx, lib/pq) have this method.
-func sqlState(err error) string {
-	if e, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err); ok {
-		return e.SQLState()
-	}
-	return ""
-}
-
 // postgreSQLClasses maps SQLSTATEs (Appendix A of PostgreSQL's manual, also of CockroachDB and
 // YugabyteDB), or their first two characters, to classes.
 var postgreSQLClasses = map[string]class{
 	"08":    lost,       // connection exception
-	"0A000": passing,    // feature not supported: a column's type changed under a prepared statement's plan
 	"23505": duplicate,  // unique violation
 	"25006": notPrimary, // read-only transaction
 	"25P03": lost,       // idle-in-transaction timeout
@@ -206,6 +213,7 @@ var postgreSQLClasses = map[string]class{
 	"57P01": lost,       // admin shutdown
 	"57P02": lost,       // crash shutdown
 	"57P03": lost,       // cannot connect now: starting up, in recovery
+	"57P04": lost,       // database dropped
 	"57P05": lost,       // idle session timeout
 	"42701": raced,      // duplicate column
 	"42710": raced,      // duplicate object
@@ -217,13 +225,33 @@ var postgreSQLTexts = []textClass{
 	{"conn closed", lost}, // pgx
 }
 
+// postgreSQLCode returns the class of an error with an SQLSTATE. The errors of the PostgreSQL drivers (pgx,
+// lib/pq) have it in a method, and other fields of the server's answer in fields.
 func postgreSQLCode(err error) (class, bool) {
-	state := sqlState(err)
-	if len(state) != 5 {
+	e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	if !ok || len(e.SQLState()) != 5 {
 		return final, false
 	}
-	if class, ok := postgreSQLClasses[state]; ok {
-		return class, true
+	text := func(name string) string {
+		if f := field(e, name); f.IsValid() && f.Kind() == reflect.String {
+			return f.String()
+		}
+		return ""
 	}
-	return postgreSQLClasses[state[:2]], true
+	state := e.SQLState()
+	class, ok := postgreSQLClasses[state]
+	if !ok {
+		class = postgreSQLClasses[state[:2]]
+	}
+	severity := cmp.Or(text("SeverityUnlocalized"), text("Severity"))
+	switch {
+	case state == "0A000" && text("Routine") == "RevalidateCachedQuery":
+		return passing, true // a column's type has changed under the plan of a prepared statement
+	case class == final && (severity == "FATAL" || severity == "PANIC"):
+		return lost, true // the server has ended the connection
+	}
+	return class, true
 }

@@ -68,7 +68,8 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"transaction timeout":            stateError("25P04"),
 		"prepared statement gone":        stateError("26000"),
 		"prepared statement of another":  stateError("42P05"),
-		"a column's type changed":        stateError("0A000"),
+		"a column's type changed":        &serverError{Code: "0A000", Routine: "RevalidateCachedQuery"},
+		"the server ends the connection": &serverError{Code: "58000", SeverityUnlocalized: "FATAL"},
 		"deadlock (MySQL)":               &mySQLError{Number: 1213},
 		"conflict in a group":            &mySQLError{Number: 3101},
 		"preempted in a group, and rolling back": &mySQLError{Number: 1181,
@@ -92,7 +93,7 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 			f := newFakeDB(postgres)
 			f.server.addResource(kettle)
 			f.before = func(context.Context, string) error {
-				if fails++; fails%4 != 0 {
+				if fails++; fails%5 != 0 {
 					return failure
 				}
 				return nil
@@ -138,7 +139,7 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"no SQLSTATE":                        errors.New("no such table: storefront_users"),
 		"read-only file":                     errors.New("attempt to write a readonly database (8)"),
 		"malformed file":                     errors.New("database disk image is malformed (11)"),
-		"database dropped":                   stateError("57P04"),
+		"a rule of the table":                &serverError{Code: "0A000", Routine: "transformOnConflictClause"},
 		"not an SQLSTATE":                    stateError("40"),
 		"constraint violated":                stateError("23514"),
 		"no table (MySQL)":                   &mySQLError{Number: 1146, Message: "invalid connection"},
@@ -164,8 +165,7 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 	}
 }
 
-// If the server refuses a connection, its SQLSTATE decides. Any other error means that the
-// server cannot be reached.
+// No connection is no connection, whatever the code. Only a file can be such that it never becomes a database.
 func TestFailureToConnect(t *testing.T) {
 	for name, tt := range map[string]struct {
 		failure error
@@ -176,10 +176,14 @@ func TestFailureToConnect(t *testing.T) {
 		"SQLite file not there":    {errors.New("unable to open database file (14)"), true},
 		"starting up":              {stateError("57P03"), true},
 		"wrong password":           {stateError("28P01"), true}, // which is being changed
-		"no such database":         {stateError("3D000"), false},
+		"no such database":         {stateError("3D000"), true}, // which is being renamed
+		"no connections allowed":   {stateError("55000"), true},
+		"no database file":         {sqliteError("file is not a database (26)"), false},
+		"blocked (MySQL)":          {&mySQLError{Number: 1129}, true},
+		"no thread (MySQL)":        {&mySQLError{Number: 1135}, true},
 		"wrong user (MySQL)":       {&mySQLError{Number: 1698}, true},
 		"wrong password (MySQL)":   {&mySQLError{Number: 1045}, true},
-		"no such database (MySQL)": {&mySQLError{Number: 1049}, false},
+		"no such database (MySQL)": {&mySQLError{Number: 1049}, true},
 		"starting up (MySQL)":      {&mySQLError{Number: 1040}, true},
 	} {
 		inBubble(t, name, func(t *testing.T) {
@@ -268,15 +272,24 @@ func TestDatabaseThatIsAwayIsAskedAFewTimesASecond(t *testing.T) {
 // A read could return an order that is not yet on the disk, or on the synchronous standbys. InnoDB
 // commits a mere lock at once.
 func TestReplayWaitsForACommit(t *testing.T) {
-	for engine, want := range map[engine]string{postgres: " FOR NO KEY UPDATE", mysql: " UPDATE number = number + 1"} {
+	for _, row := range []struct {
+		engine engine
+		emits  bool // whether the role may call pg_logical_emit_message
+		want   string
+	}{
+		{postgres, true, " AND pg_logical_emit_message(true, 'storefront', '') IS NOT NULL"},
+		{postgres, false, " FOR KEY SHARE"},
+		{mysql, false, " UPDATE number = number + 1"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFakeDB(engine)
+			f := newFakeDB(row.engine)
+			f.server.says["EMITS"] = row.emits
 			f.server.addOrder(key, order)
 			again := order // also if it has the same ID, the stored one is returned
 			again.CreatedAt = again.CreatedAt.Add(time.Hour)
 			got, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, again)
-			if last := f.ran[len(f.ran)-1]; err != nil || !got.Equal(order) || !strings.HasSuffix(strings.Join(strings.Fields(last), " "), want) {
-				t.Errorf("%v: CreateOrder returned %v, %v after %s", engine, got, err, last)
+			if last := f.ran[len(f.ran)-1]; err != nil || !got.Equal(order) || !strings.HasSuffix(strings.Join(strings.Fields(last), " "), row.want) {
+				t.Errorf("%v: CreateOrder returned %v, %v after %s", row.engine, got, err, last)
 			}
 		})
 	}

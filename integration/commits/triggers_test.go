@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"sync"
 	"testing"
+	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
@@ -174,6 +175,27 @@ func TestOrdersWhoseKeysAreLocked(t *testing.T) {
 			t.Parallel()
 			d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 			checkLockedKeys(t, d, d.OpenWith(t, &sqlstore.Options{Accept: accept}))
+		})
+	})
+}
+
+// An order that another program has locked, or is changing, replays meanwhile.
+func TestReplaysOfLockedOrders(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
+		testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+			t.Parallel()
+			d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+			store := d.OpenWith(t, &sqlstore.Options{Accept: accept, Timeout: 20 * time.Second})
+			order := must.Get(testdb.Create(t.Context(), store, "key", "kettle"))(t)
+			for _, statement := range []string{"SELECT id FROM storefront_orders WHERE id = '%s' FOR UPDATE",
+				"UPDATE storefront_orders SET qty = qty + 1 WHERE id = '%s'", "DELETE FROM storefront_orders WHERE id = '%s'"} {
+				tx := must.Get(d.Pool.BeginTx(t.Context(), nil))(t)
+				must.Get(tx.Exec(fmt.Sprintf(statement, order.ID)))(t)
+				if again, err := testdb.Create(t.Context(), store, "key", "kettle"); err != nil || !again.Equal(order) {
+					t.Errorf("while another program has done %s, the replay is %v, %v", statement, again, err)
+				}
+				must.OK(t, tx.Rollback())
+			}
 		})
 	})
 }

@@ -42,6 +42,10 @@ var alterations = map[string][]alteration{
 			"CREATE FOREIGN TABLE storefront_users (id BYTEA, body TEXT) SERVER s", `is "not a table of `,
 			"DROP FOREIGN DATA WRAPPER w CASCADE; CREATE TABLE storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)"},
 		{"ALTER TABLE storefront_orders SET UNLOGGED", "storefront_orders is unlogged", ""},
+		{"CREATE RULE noted AS ON INSERT TO storefront_orders DO ALSO NOTHING", "storefront_orders has a rule", ""},
+		{allEmit + "'REVOKE EXECUTE ON FUNCTION ' || oid::regprocedure || ' FROM PUBLIC'" + ofAll +
+			"; GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk; SET ROLE clerk", "",
+			"RESET ROLE; " + allEmit + "'GRANT EXECUTE ON FUNCTION ' || oid::regprocedure || ' TO PUBLIC'" + ofAll},
 		{"REVOKE SELECT ON pg_class FROM PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk; SET ROLE clerk", "", "RESET ROLE"},
 		{"ALTER TABLE storefront_orders ENABLE ROW LEVEL SECURITY; GRANT SELECT ON pg_class TO PUBLIC; SET ROLE clerk",
 			"storefront_orders hides rows by row security", "RESET ROLE; ALTER TABLE storefront_orders DISABLE ROW LEVEL SECURITY"},
@@ -60,6 +64,12 @@ var alterations = map[string][]alteration{
 		{"ALTER TABLE storefront_products PARTITION BY KEY (id) PARTITIONS 2", "", ""},
 	},
 }
+
+// What is between them is executed for each pg_logical_emit_message.
+const (
+	allEmit = "DO $$ BEGIN EXECUTE (SELECT string_agg("
+	ofAll   = ", ';') FROM pg_proc WHERE proname = 'pg_logical_emit_message');END $$"
+)
 
 // everywhere are those of all databases.
 var everywhere = []alteration{
@@ -86,7 +96,7 @@ func TestTablesWithoutAPromiseAreRefused(t *testing.T) {
 						t.Errorf("after %s, %s returned %v, want an error that says %q", a.by, call, err, a.want)
 					}
 				}
-				statement := regexp.MustCompile(`(CREATE|ALTER) .*`).FindString(order.Error())
+				statement := regexp.MustCompile(`(CREATE|ALTER|DROP) .*`).FindString(order.Error())
 				switch err := store().Migrate(t.Context()); {
 				case err == nil || !strings.Contains(err.Error(), a.want):
 					t.Errorf("after %s, Migrate returned %v", a.by, err)
