@@ -40,6 +40,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -259,8 +260,8 @@ func connect(ctx context.Context, config *mysql.Config, several bool) (_ servers
 	connecting, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	dc, err := connector.Connect(connecting)
-	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && (e.Number == 1045 || e.Number == 1698) {
-		err = servers.Lasting(err) // access denied
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && slices.Contains([]uint16{1044, 1045, 1049, 1698}, e.Number) {
+		err = servers.Lasting(err) // access denied, or no such database
 	}
 	if err != nil {
 		return nil, nil, err

@@ -28,6 +28,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -95,7 +96,13 @@ func open(name string) (*sql.DB, error) {
 				if len(again) != len(list) { // in a service file
 					return nil, nil, errors.New("the number of servers has changed since the start")
 				}
-				return connect(ctx, *again[i], writable)
+				c, netConn, err := connect(ctx, *again[i], writable)
+				if e, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(e.Code, "28") {
+					if none := withoutPassword(name, config); none != nil {
+						err = fmt.Errorf("%w: %w", err, none)
+					}
+				}
+				return c, netConn, err
 			}
 		}
 		return servers.Open(stdlib.GetDefaultDriver(), list...), nil
@@ -114,27 +121,59 @@ func open(name string) (*sql.DB, error) {
 }
 
 // parse returns what the driver makes of a URL, and of the environment and the files of
-// libpq, such as that of passwords.
+// libpq, such as that of passwords, of which it does not say why they have none.
 func parse(name string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(name)
 	if e, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		e.ConnString = "…" // which may have a password, in whatever part
 	}
-	if err == nil && config.ConnectTimeout == 0 {
+	if err != nil {
+		return nil, err
+	}
+	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = servers.ConnectLimit
 	}
-	return config, err
+	if file := parameter(name, "passfile"); file != "" && config.Password == "" {
+		if _, err := os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("passfile: %w", err)
+		}
+	}
+	return config, nil
+}
+
+// withoutPassword returns why a config has no password, or nil if it has one.
+func withoutPassword(name string, config *pgx.ConnConfig) error {
+	file := cmp.Or(parameter(name, "passfile"), os.Getenv("PGPASSFILE"))
+	switch _, err := os.ReadFile(file); {
+	case config.Password != "":
+		return nil
+	case file == "":
+		return errors.New("no password is given: name a file of passwords by passfile in the URL")
+	case err != nil:
+		return fmt.Errorf("passfile: %w", err)
+	}
+	host := config.Host
+	if network, _ := pgconn.NetworkAddress(host, config.Port); network == "unix" {
+		host = "localhost"
+	}
+	return fmt.Errorf(`passfile: %s has no line host:port:database:user:password for %s:%d:%s:%s (* is any, `+
+		`: in a part is \:, and \ is \\)`, file, host, config.Port, config.Database, config.User)
+}
+
+// parameter returns a parameter of a URL, or "" if there is none.
+func parameter(name, key string) string {
+	_, query, _ := strings.Cut(name, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return ""
+	}
+	return values.Get(key)
 }
 
 // sessionAttrs returns target_session_attrs, or "" if there is none: in the config,
 // none cannot be told from any.
 func sessionAttrs(name string) string {
-	_, query, _ := strings.Cut(name, "?")
-	values, err := url.ParseQuery(query)
-	if attrs := values.Get("target_session_attrs"); err == nil && attrs != "" {
-		return attrs
-	}
-	return os.Getenv("PGTARGETSESSIONATTRS")
+	return cmp.Or(parameter(name, "target_session_attrs"), os.Getenv("PGTARGETSESSIONATTRS"))
 }
 
 // hosts returns a config for each of a config's hosts. A host has several entries if

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 
@@ -94,6 +95,36 @@ func (f *sqliteFile) checkAlone(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: %s is open in another program by another name, beside which its WAL has the last "+
 		"orders: move the file back, or end that program and move the WAL, too", storefront.ErrUnavailable, f.path)
+}
+
+// accessible returns why SQLite cannot open a file, or not write it, if the file system tells: SQLite says the
+// same of all causes.
+func accessible(file string) error {
+	dir := filepath.Dir(file)
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %s: make it, or mount its disk", dir)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", dir)
+	}
+	for _, path := range []string{file, file + "-wal", file + "-shm", dir} {
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission): // of its folder
+			continue
+		case err == nil && path != dir && info.IsDir():
+			err = fmt.Errorf("%s is a folder: name a file in it", path)
+		case err == nil:
+			err = mayWrite(path, info)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // create makes an empty file that only its owner can read, if there is none. SQLite would give a

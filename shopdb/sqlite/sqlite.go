@@ -41,6 +41,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -203,7 +204,7 @@ func open(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	}
 	path, err := realPath(abs)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, cmp.Or(accessible(abs), err)
 	}
 	if system, warning := warningOf(filepath.Dir(path)); warning != "" {
 		o.Logger.Warn(warning, slog.String("file", path), slog.String("system", system))
@@ -241,7 +242,10 @@ func open(name string, o Options) (*sql.DB, *sqliteFile, error) {
 	passes := errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errNoRoom) || hasCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL,
 		sqlite3.SQLITE_IOERR) // such as SQLITE_IOERR_SHMSIZE
 	if err != nil && !passes {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
+		if !strings.Contains(err.Error(), name) {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		return nil, nil, errors.Join(err, db.Close())
 	}
 	return db, f, nil
 }
@@ -428,7 +432,7 @@ func (f *sqliteFile) look() {
 	}
 }
 
-// explain returns what is wrong with the files, or the disk, if that may be the cause of an error.
+// explain returns what is wrong with the files, their rights, or the disk, if that may be the cause of an error.
 func (f *sqliteFile) explain(err error) error {
 	if err == nil {
 		return nil
@@ -440,6 +444,17 @@ func (f *sqliteFile) explain(err error) error {
 	free, unknown := f.free(filepath.Dir(f.path))
 	if hasCode(err, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) && unknown == nil && free < walRoom {
 		return fmt.Errorf("%w: %w", errNoRoom, err)
+	}
+	switch {
+	case hasCode(err, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+		if cause := accessible(f.path); cause != nil {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
+	case hasCode(err, sqlite3.SQLITE_NOTADB):
+		return fmt.Errorf("%s is not a database of SQLite: is it the right file? %w", f.path, err)
+	case hasCode(err, sqlite3.SQLITE_CORRUPT):
+		return fmt.Errorf("%s is damaged: keep a copy of it and of the files beside it, then restore a backup, or try "+
+			".recover of sqlite3: %w", f.path, err)
 	}
 	return err
 }
@@ -469,7 +484,12 @@ func (f *sqliteFile) watch(db *sql.DB) {
 			return
 		case f.room() != nil:
 			if full = true; !was {
-				f.logger.Warn("the disk has no room for orders", slog.Any("error", err))
+				free, _ := f.free(filepath.Dir(f.path))
+				about := []any{slog.String("file", f.path), slog.Uint64("free", free), slog.Uint64("wanted", f.size()+walRoom)}
+				if err != nil { // why the WAL is not emptied
+					about = append(about, slog.Any("error", err))
+				}
+				f.logger.Warn("the disk has no room for orders", about...)
 			}
 		default:
 			if full = false; was {

@@ -18,6 +18,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb"
 	"example.com/storefront/shopdb/internal/opentest"
 	"example.com/storefront/sqlstore"
 )
@@ -208,54 +209,68 @@ func TestCheckForWritingChangesNothing(t *testing.T) {
 	}
 }
 
-func TestFileThatIsNoDatabase(t *testing.T) {
-	dir := t.TempDir()
-	text := filepath.Join(dir, "text.db")
-	must.OK(t, os.WriteFile(text, []byte(strings.Repeat("text ", 100)), 0o600))
-	for name, says := range map[string]string{
-		filepath.Join(dir, "missing", "shop.db"): "unable to open",
-		dir:                                      "unable to open",
-		text:                                     "not a database",
-	} {
-		db, err := Open(name, nil)
-		if err == nil {
-			db.Close()
-		}
-		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want an error that names the file and says %s", name, err, says)
-		}
-	}
-}
-
-func TestReadOnlyFileIsSaidAtOnce(t *testing.T) {
+// Each error of a file at the start says what is wrong, where, and what to do.
+func TestWhatIsSaidOfAFile(t *testing.T) {
 	for _, row := range []struct {
-		name         string
-		file, folder fs.FileMode // 0: there is no file yet
-		says         string
+		name  string
+		make  func(dir, file string) error // beside a database that is there
+		roots bool                         // and not of who opens it
+		says  []string                     // FILE and DIR are its name and that of its folder
 	}{
-		{"file", 0o444, 0o755, "readonly"},
-		{"folder", 0o644, 0o555, "readonly"},
-		{"folder of a new file", 0, 0o555, "unable to open"},
+		{"no folder", func(dir, _ string) error { return os.RemoveAll(dir) }, false,
+			[]string{"there is no folder DIR: make it, or mount its disk"}},
+		{"a file as its folder", func(dir, _ string) error {
+			return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600))
+		}, false, []string{"DIR is not a folder"}},
+		{"a link to nowhere", func(dir, file string) error {
+			return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700), os.Symlink(dir+"/missing/shop.db", file))
+		}, false, []string{"there is no folder DIR/missing"}},
+		{"a link to itself", func(dir, file string) error {
+			return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700), os.Symlink("shop.db", file))
+		}, false, []string{"FILE: too many levels"}},
+		{"a folder", func(_, file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, false,
+			[]string{"FILE is a folder: name a file in it"}},
+		{"no database", func(_, file string) error {
+			return os.WriteFile(file, []byte(strings.Repeat("text ", 100)), 0o600)
+		}, false, []string{"FILE is not a database of SQLite: is it the right file?"}},
+		{"a database that is cut off", func(_, file string) error { return os.Truncate(file, 5000) }, false,
+			[]string{"FILE is damaged", "restore a backup"}},
+		{"of another user", func(_, file string) error { return os.Chmod(file, 0o600) }, true,
+			[]string{"FILE: the program may not read and write it", "belongs to user 0", "-rw-------", "chown"}},
+		{"a WAL of another user", func(dir, file string) error {
+			return errors.Join(os.WriteFile(file+"-wal", nil, 0o600), os.Chmod(dir, 0o777), os.Chmod(file, 0o666))
+		}, true, []string{"FILE-wal: the program may not read and write it", "belongs to user 0"}},
+		{"a folder of another user", func(dir, file string) error { return os.Chmod(dir, 0o700) }, true,
+			[]string{"DIR: the program may not read and write it", "belongs to user 0"}},
+		{"a folder of another user that can be read", func(dir, file string) error {
+			return errors.Join(os.Chmod(dir, 0o755), os.Chmod(file, 0o666))
+		}, true, []string{"DIR: the program may not read and write it", "belongs to user 0"}},
+		{"mode of the file", func(_, file string) error { return os.Chmod(file, 0o444) }, false,
+			[]string{"FILE: the program may not read and write it", "-r--r--r--"}},
+		{"mode of the folder", func(dir, _ string) error { return os.Chmod(dir, 0o555) }, false,
+			[]string{"DIR: the program may not read and write it", "dr-xr-xr-x"}},
+		{"mode of the folder of a new file", func(dir, file string) error {
+			return errors.Join(os.Remove(file), os.Remove(file+"-queue"), os.Chmod(dir, 0o555))
+		}, false, []string{"DIR: the program may not read and write it", "dr-xr-xr-x"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			dir := t.TempDir()
-			name := filepath.Join(dir, "shop.db")
-			db, _, err := open(name, withDefaults(nil))
-			must.OK(t, err)
-			db.Close()
-			err = os.Chmod(name, row.file)
-			if row.file == 0 {
-				err = errors.Join(os.Remove(name), os.Remove(name+"-queue"))
-			}
-			must.OK(t, errors.Join(err, os.Chmod(dir, row.folder)))
+			root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+			dir := filepath.Join(root, "shop")
+			file := filepath.Join(dir, "shop.db")
+			must.OK(t, os.Mkdir(dir, 0o755))
+			makeShop(t, file, func(*shopdb.DB, *sqlstore.Store) {})
+			must.OK(t, row.make(dir, file))
 			defer os.Chmod(dir, 0o755)
-			asOwner(t, dir, func() {
-				db, _, err := open(name, withDefaults(nil))
+			asNobody(t, dir, row.roots, func() {
+				db, _, err := open(file, withDefaults(nil))
 				if err == nil {
 					db.Close()
 				}
-				if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), row.says) {
-					t.Errorf("%v, want an error that names the file and says %s", err, row.says)
+				for _, says := range row.says {
+					says = strings.NewReplacer("FILE", file, "DIR", dir).Replace(says)
+					if err == nil || !strings.Contains(err.Error(), says) {
+						t.Errorf("%v, want an error that says %s", err, says)
+					}
 				}
 			})
 		})
@@ -299,6 +314,19 @@ func TestWithoutRoomTransactionsCanOnlyEnd(t *testing.T) {
 	var n int
 	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
 		t.Errorf("a read: %v", err)
+	}
+}
+
+func TestDiskWithoutRoomIsLogged(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db, file := openFile(t, name)
+	log, opts := logged()
+	file.logger, file.free = opts.Logger, disk(0)
+	file.watching.Go(func() { file.watch(db) })
+	for limit := time.Now().Add(30 * time.Second); log.text() == "" && time.Now().Before(limit); runtime.Gosched() {
+	}
+	if text := log.text(); !strings.Contains(text, "file="+file.path+" free=0 wanted=2") || strings.Contains(text, "nil") {
+		t.Errorf("the log is %s, want that it has the file and the bytes", text)
 	}
 }
 

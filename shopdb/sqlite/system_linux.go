@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"regexp"
@@ -82,6 +84,27 @@ func mounts() iter.Seq2[string, string] {
 }
 
 var unescape = strings.NewReplacer(`\011`, "\t", `\012`, "\n", `\040`, " ", `\043`, "#", `\134`, `\`)
+
+// mayWrite returns an error if the user of this program may not read and write a file or folder.
+func mayWrite(path string, info fs.FileInfo) error {
+	const (
+		cwd       = -100  // AT_FDCWD
+		effective = 0x200 // AT_EACCESS: not by the real user
+	)
+	mode := uint32(6) // R_OK and W_OK
+	if info.IsDir() {
+		mode |= 1 // X_OK
+	}
+	err := syscall.Faccessat(cwd, path, mode, effective)
+	if err == syscall.EACCES {
+		err = fmt.Errorf("the program may not read and write it: it belongs to user %d, with the mode %v: "+
+			"chown or chmod it", info.Sys().(*syscall.Stat_t).Uid, info.Mode())
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return err
+}
 
 // makeFile makes an empty file, without a descriptor.
 func makeFile(path string, mode uint32) error { return syscall.Mknod(path, syscall.S_IFREG|mode, 0) }

@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -25,6 +26,9 @@ func isMounted(path string) bool {
 	ofDir, _ := statOf(dir)
 	return device != ofDir
 }
+
+// mayWrite does not know.
+func mayWrite(string, fs.FileInfo) error { return nil }
 
 // makeFile cannot make a file without a descriptor.
 func makeFile(string, uint32) error { return errors.ErrUnsupported }
