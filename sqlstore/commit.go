@@ -172,7 +172,7 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 	case ended != nil && class >= passing, tx.isDemoted(accepted):
 		return out, accepted // the database has ended the transaction, or soon will
 	case ended != nil && accepting.Err() != nil:
-		return out, accepting.Err()
+		return out, inAccept(accepting.Err())
 	case ended != nil:
 		out = outcome{endedTx, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on "+
 			"after Accept, which must not end it and must return the errors of its statements: %w (it "+
@@ -181,11 +181,17 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 	case accepted == nil:
 		out.state = created
 	case accepting.Err() != nil && errors.Is(accepted, accepting.Err()):
-		out.err = accepting.Err() // of this call alone: its time is up, or it was cancelled
+		out.err = inAccept(accepting.Err()) // of this call alone: its time is up, or it was cancelled
 	case class == passing || class == conflict:
-		out.err = accepted // of a statement in tx: the whole transaction may succeed later
+		out.err = inAccept(accepted) // of a statement in tx: the whole transaction may succeed later
 	default:
 		out = outcome{refused, acceptError{accepted}}
 	}
 	return out, nil
+}
+
+// inAccept says that an error comes from Accept. A statement that does not use tx may wait for a lock that tx
+// has, and the database cannot tell.
+func inAccept(err error) error {
+	return fmt.Errorf("sqlstore: in Accept, whose statements all must use tx, or they wait for its locks: %w", err)
 }

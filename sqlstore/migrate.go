@@ -164,11 +164,8 @@ func (s *Store) schemaVersion(ctx context.Context) (version int64, err error) {
 		return err
 	})
 	switch {
-	case err != nil && (s.database.Load() == nil || ctx.Err() != nil ||
-		errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease)):
-		return version, err // among others, the database is away, or one that the store refuses
 	case err != nil:
-		return 0, fmt.Errorf("sqlstore: the tables are not there: %w", err)
+		return version, err // among others, the database is away, or one that the store refuses
 	case version < schemaVersion:
 		return version, fmt.Errorf("sqlstore: the tables have version %d; Migrate makes version %d of them",
 			version, schemaVersion)

@@ -572,6 +572,7 @@ var mySQLClasses = map[uint64]class{
 	9005: lost,       // TiDB: region away
 	9006: passing,    // TiDB: too old for garbage collection
 	9007: conflict,   // TiDB: write conflict
+	1146: absent,     // no such table
 	1060: exists,     // duplicate column
 	1061: exists,     // duplicate key name
 	1091: exists,     // can't drop: there is no such column or index

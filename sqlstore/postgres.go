@@ -215,6 +215,7 @@ var postgreSQLClasses = map[string]class{
 	"57P03": lost,       // cannot connect now: starting up, in recovery
 	"57P04": lost,       // database dropped
 	"57P05": lost,       // idle session timeout
+	"42P01": absent,     // undefined table
 	"42701": raced,      // duplicate column
 	"42710": raced,      // duplicate object
 	"42P07": raced,      // duplicate table: IF NOT EXISTS looks first and creates in another step

@@ -36,6 +36,9 @@ func (t *tries) next(err error) error {
 	}
 	if t.ctx.Err() == nil {
 		if !transient(err) {
+			if classOf(err) == absent {
+				err = fmt.Errorf("sqlstore: the tables are not there; the method Migrate of the store makes them: %w", err)
+			}
 			return err
 		}
 		t.store.stats.retries.Add(1)

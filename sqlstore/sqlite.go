@@ -321,6 +321,8 @@ func sqliteCodeClass(err error) (class, bool) {
 		return final, true // rows that Options.Accept has left open
 	case primary == 1 && strings.Contains(err.Error(), duplicateColumn):
 		return exists, true
+	case primary == 1 && strings.Contains(err.Error(), noTable):
+		return absent, true
 	case sqliteClasses[code] != final:
 		return sqliteClasses[code], true
 	default:
@@ -331,6 +333,7 @@ func sqliteCodeClass(err error) (class, bool) {
 const (
 	inProgress      = "SQL statements in progress"
 	duplicateColumn = "duplicate column name" // ADD COLUMN knows no IF NOT EXISTS
+	noTable         = "no such table"
 )
 
 // sqliteTexts has the texts of sqlite3_errstr, which all drivers use.
