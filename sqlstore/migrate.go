@@ -44,9 +44,13 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease) {
 		return err
 	}
-	missing, err := s.inspect(ctx)
+	_, denied := codeClass(err)
+	denied = denied && classOf(err) != absent
+	missing, flaw := s.inspect(ctx)
 	switch {
-	case err != nil:
+	case flaw != nil:
+		return flaw
+	case denied:
 		return err
 	case version >= schemaVersion && len(missing) > 0:
 		return s.lost(missing)

@@ -261,7 +261,12 @@ func connect(ctx context.Context, config *mysql.Config, several bool) (_ servers
 	defer cancel()
 	dc, err := connector.Connect(connecting)
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && slices.Contains([]uint16{1044, 1045, 1049, 1698}, e.Number) {
-		err = servers.Lasting(err) // access denied, or no such database
+		if err = servers.Lasting(err); e.Number == 1045 && config.Passwd == "" { // or no such database
+			err = fmt.Errorf("%w: no password is given: name its file by password_file in the URL", err)
+		}
+	}
+	if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) {
+		err = fmt.Errorf("it ends the connection at the login: is it a server of MySQL or MariaDB? %w", err)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -1,0 +1,217 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/mysql"
+	"example.com/storefront/shopdb/postgres"
+	"example.com/storefront/sqlstore"
+)
+
+// A mistake is one that a program meets at its start or in its first order.
+type mistake struct {
+	name  string
+	url   string // of clerk at ADDR, whose password is right; FILE has it
+	setUp string // statements of the superuser, after which the tables are made unless the URL is another one
+	undo  string
+	says  []string // in the error or, while the program waits, in the log
+}
+
+const (
+	ofPostgres = "postgres://clerk@ADDR/postgres?sslmode=disable&passfile=FILE"
+	ofMySQL    = "mysql://clerk@ADDR/shop?password_file=FILE"
+)
+
+// The files are beside FILE. Those of SQLite have tables of their own, beside its package, and so have settings
+// (TestSettings), tables (TestTablesWithoutAPromiseAreRefused) and URLs.
+var mistakes = map[*dbserver.Kind][]mistake{
+	dbserver.Postgres: {
+		{"a port at which nobody listens", "postgres://clerk@CLOSED/shop?sslmode=disable&passfile=FILE", "", "",
+			[]string{"CLOSED", "connection refused"}},
+		{"a server that is none", "postgres://clerk@MUTE/shop?sslmode=disable&passfile=FILE", "", "", []string{"MUTE", "failed to receive message"}},
+		{"a wrong password", "postgres://clerk:wrong@ADDR/postgres?sslmode=disable", "", "",
+			[]string{"ADDR", `password authentication failed for user "clerk"`}},
+		{"no password", "postgres://clerk@ADDR/postgres?sslmode=disable", "", "",
+			[]string{"no password is given: name a file of passwords by passfile"}},
+		{"no file of passwords", ofPostgres + "-missing", "", "", []string{"passfile: open FILE-missing: no such file"}},
+		{"a folder of passwords", ofPostgres + "-folder", "", "", []string{"passfile: read FILE-folder: is a directory"}},
+		{"a password alone in the file", ofPostgres + "-malformed", "", "",
+			[]string{"passfile: FILE-malformed has no line host:port:database:user:password for ADDR:postgres:clerk"}},
+		{"a password of another user in the file", ofPostgres + "-other", "", "",
+			[]string{"passfile: FILE-other has no line host:port:database:user:password for ADDR:postgres:clerk"}},
+		{"no such database", "postgres://clerk@ADDR/nosuch?sslmode=disable&passfile=FILE", "", "",
+			[]string{`database "nosuch" does not exist`}},
+		{"no such role", "postgres://nobody@ADDR/postgres?sslmode=disable&passfile=FILE", "", "",
+			[]string{`password authentication failed for user "nobody"`, "no line"}},
+		{"TLS with a server that has none", "postgres://clerk@ADDR/postgres?sslmode=require&passfile=FILE", "", "",
+			[]string{"ADDR", "server refused TLS connection"}},
+		{"TLS without its file", "postgres://clerk@ADDR/postgres?sslmode=verify-full&sslrootcert=FILE-missing&passfile=FILE",
+			"", "", []string{"TLS", "unable to read CA file: open FILE-missing: no such file"}},
+		{"no right to connect", ofPostgres, "REVOKE CONNECT ON DATABASE postgres FROM PUBLIC",
+			"GRANT CONNECT ON DATABASE postgres TO PUBLIC", []string{`permission denied for database "postgres"`}},
+		{"too many connections", ofPostgres, "ALTER ROLE clerk CONNECTION LIMIT 0", "ALTER ROLE clerk CONNECTION LIMIT -1",
+			[]string{`too many connections for role "clerk"`}},
+		{"no connections allowed", "postgres://clerk@ADDR/template0?sslmode=disable&passfile=FILE", "", "",
+			[]string{`database "template0" is not currently accepting connections`}},
+		{"read-only", ofPostgres, "ALTER ROLE clerk SET default_transaction_read_only = on",
+			"ALTER ROLE clerk RESET default_transaction_read_only",
+			[]string{"default_transaction_read_only is on (user), and orders have to be written"}},
+		{"no right to make tables", ofPostgres, "REVOKE ALL ON SCHEMA public FROM PUBLIC, clerk; GRANT USAGE ON SCHEMA public TO clerk",
+			"GRANT ALL ON SCHEMA public TO clerk", []string{"migrate", "permission denied for schema public"}},
+		{"no tables", ofPostgres + "&application_name=orders", "", "", []string{"storefront_", "the method Migrate"}},
+		{"no right to a table", ofPostgres, "TABLES; REVOKE ALL ON storefront_schema FROM clerk",
+			"GRANT ALL ON storefront_schema TO clerk", []string{"permission denied for table storefront_schema"}},
+		{"tables of a later release", ofPostgres, "UPDATE storefront_schema SET version = 9, oldest = 9",
+			"UPDATE storefront_schema SET version = 1, oldest = 1", []string{"later release", "version 9"}},
+		{"no right to orders", ofPostgres, "REVOKE INSERT ON storefront_orders FROM clerk",
+			"GRANT ALL ON storefront_orders TO clerk", []string{"permission denied for table storefront_orders"}},
+	},
+	dbserver.MariaDB: append(mySQLMistakes, mistake{"TLS with a server that has none",
+		"mysql://clerk@ADDR/shop?tls=true&password_file=FILE", "", "", []string{"ADDR", "TLS"}}),
+	dbserver.MySQL: mySQLMistakes,
+}
+
+var mySQLMistakes = []mistake{
+	{"a port at which nobody listens", "mysql://clerk@CLOSED/shop?password_file=FILE", "", "",
+		[]string{"CLOSED", "connection refused"}},
+	{"a server that is none", "mysql://clerk@MUTE/shop?password_file=FILE", "", "",
+		[]string{"MUTE: it ends the connection at the login: is it a server of MySQL or MariaDB?"}},
+	{"a wrong password", "mysql://clerk:wrong@ADDR/shop", "", "",
+		[]string{"ADDR", "Access denied for user 'clerk'", "using password: YES"}},
+	{"no password", "mysql://clerk@ADDR/shop", "", "", []string{"Access denied for user 'clerk'", "no password is given: name its file by password_file in the URL"}},
+	{"no file of the password", ofMySQL + "-missing", "", "", []string{"password_file: open FILE-missing: no such file"}},
+	{"a folder of the password", ofMySQL + "-folder", "", "", []string{"password_file: read FILE-folder: is a directory"}},
+	{"no right to the database", "mysql://clerk@ADDR/nosuch?password_file=FILE", "", "",
+		[]string{"Access denied for user 'clerk'", "to database 'nosuch'"}},
+	{"no such database", "mysql://root@ADDR/nosuch", "", "", []string{"Unknown database 'nosuch'"}},
+	{"a locked account", ofMySQL, "ALTER USER clerk@'%' ACCOUNT LOCK", "ALTER USER clerk@'%' ACCOUNT UNLOCK",
+		[]string{"ADDR", "ccount is locked"}},
+	{"read-only", ofMySQL, "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", []string{"ADDR: it is read-only (read_only)"}},
+	{"no right to make tables", ofMySQL, "REVOKE CREATE ON shop.* FROM clerk@'%'", "GRANT ALL ON shop.* TO clerk@'%'",
+		[]string{"migrate", "CREATE command denied to user 'clerk'"}},
+	{"no tables", ofMySQL + "&columnsWithAlias=false", "", "", []string{"storefront_", "the method Migrate"}},
+	{"no right to orders", ofMySQL, "TABLES; REVOKE ALL ON shop.* FROM clerk@'%'; GRANT SELECT ON shop.* TO clerk@'%'",
+		"GRANT ALL ON shop.* TO clerk@'%'", []string{"INSERT command denied to user 'clerk'", "storefront_orders"}},
+}
+
+// Each error at the start or in the first order says what is wrong, and where. None has a password.
+func TestWhatIsSaid(t *testing.T) {
+	const password = "pass:word"
+	for kind, mistakes := range mistakes {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			server := kind.Start(t)
+			file := filepath.Join(t.TempDir(), "file")
+			driver := "pgx"
+			contents := map[string]string{"": `*:*:*:clerk:pass\:word`, "-malformed": password, "-other": `*:*:*:ada:pass\:word`}
+			account := []string{"CREATE ROLE clerk LOGIN PASSWORD '" + password + "'", "GRANT ALL ON SCHEMA public TO clerk",
+				"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO clerk",
+				"COPY (SELECT unnest(ARRAY['host all postgres all trust', 'host all all all scram-sha-256'])) TO 'HBA'",
+				"SELECT pg_reload_conf()"}
+			if kind != dbserver.Postgres {
+				driver, contents[""] = "mysql", password+"\n"
+				account = []string{"CREATE USER clerk@'%' IDENTIFIED BY '" + password + "'", "GRANT ALL ON shop.* TO clerk@'%'"}
+			} else {
+				account[3] = strings.Replace(account[3], "HBA", must.Get(server.Query("SHOW hba_file"))(t), 1)
+			}
+			for suffix, text := range contents {
+				must.OK(t, os.WriteFile(file+suffix, []byte(text), 0o600))
+			}
+			must.OK(t, os.Mkdir(file+"-folder", 0o700))
+			execute := func(statements ...string) {
+				t.Helper()
+				for _, statement := range statements {
+					switch statement {
+					case "":
+						continue
+					case "TABLES":
+						testdb.New(t, driver, server.DSN())
+						continue
+					}
+					if _, err := server.Query(statement); err != nil {
+						t.Fatalf("%s: %v", statement, err)
+					}
+				}
+			}
+			execute(account...)
+			closed, mute := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t), must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+			closed.Close()
+			defer mute.Close()
+			go func() {
+				for {
+					c, err := mute.Accept()
+					if err != nil {
+						return
+					}
+					c.Close()
+				}
+			}()
+			fill := strings.NewReplacer("ADDR", server.Addr(), "FILE", file, "CLOSED", closed.Addr().String(), "MUTE", mute.Addr().String())
+			for _, m := range mistakes {
+				execute(strings.Split(m.setUp, "; ")...)
+				said := said(t, fill.Replace(m.url), strings.HasPrefix(m.name, "no tables"))
+				execute(strings.Split(m.undo, "; ")...)
+				for _, says := range m.says {
+					if !strings.Contains(said, fill.Replace(says)) {
+						t.Errorf("%s: it says %q, want %q", m.name, said, fill.Replace(says))
+					}
+				}
+				if strings.Contains(said, password) || strings.Contains(said, "wrong@") {
+					t.Errorf("%s: it says the password: %s", m.name, said)
+				}
+			}
+		})
+	}
+}
+
+// said returns what a program says that opens a database, and takes an order, or until it waits.
+func said(t *testing.T, url string, unprepared bool) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &waits{cancel: cancel}
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	var db *shopdb.DB
+	var err error
+	if strings.HasPrefix(url, "postgres") {
+		db, err = postgres.Open(url, &postgres.Options{Logger: logger})
+	} else {
+		db, err = mysql.Open(url, &mysql.Options{Logger: logger})
+	}
+	if err != nil {
+		return err.Error()
+	}
+	defer db.Close()
+	store := sqlstore.New(db.DB, &sqlstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	if !unprepared {
+		err = db.WaitFor(ctx, store.Migrate)
+	}
+	if err == nil {
+		_, order := testdb.Create(t.Context(), store, "key", "kettle")
+		err = errors.Join(store.Check(t.Context()), order)
+	}
+	return strings.ReplaceAll(fmt.Sprint(log, err), `\"`, `"`)
+}
+
+// A waits is a log of which the first line says that the program waits.
+type waits struct {
+	strings.Builder
+	cancel func()
+}
+
+func (w *waits) Write(line []byte) (int, error) {
+	defer w.cancel()
+	return w.Builder.Write(line)
+}
