@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -181,8 +182,14 @@ func (c *connection) call(f func()) {
 }
 
 func (c *connection) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	return rowsAffected(c.conn.ExecContext(ctx, query, args...))
+	n, err := rowsAffected(c.conn.ExecContext(ctx, query, args...))
+	return n, unlessDone(ctx, err)
 }
+
+// unlessDone returns err or, once ctx is done, an error: what a statement returns then proves nothing. When it
+// is told to end a statement whose commit waits for a synchronous standby, PostgreSQL commits without it, and
+// answers with success and a warning, which lib/pq passes on.
+func unlessDone(ctx context.Context, err error) error { return cmp.Or(err, ctx.Err()) }
 
 // rowsAffected returns how many rows a statement affected whose connection is still held.
 func rowsAffected(result sql.Result, err error) (int64, error) {

@@ -120,7 +120,7 @@ func each(ctx context.Context, to sender, then func(), dest []any, query string,
 		then()
 	}
 	// A statement that writes commits after its last row, and that may fail.
-	return errors.Join(rows.Err(), rows.Close())
+	return unlessDone(ctx, errors.Join(rows.Err(), rows.Close()))
 }
 
 // hashes returns the key_hash of each row of a statement, which are those of some of the proposals.

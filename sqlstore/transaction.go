@@ -53,7 +53,8 @@ func (tx *connTx) query(ctx context.Context, query string, args ...any) (*sql.Ro
 }
 
 func (tx *connTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	return rowsAffected(tx.ExecContext(ctx, query, args...))
+	n, err := rowsAffected(tx.ExecContext(ctx, query, args...))
+	return n, unlessDone(ctx, err)
 }
 
 func (tx *connTx) insert(ctx context.Context, p *proposal) (int64, error) {
@@ -75,7 +76,7 @@ func (tx *connTx) commit(ctx context.Context) error {
 	defer tx.endWith(ctx)()
 	err := tx.Commit()
 	tx.ended = ctx.Err() == nil
-	return err
+	return unlessDone(ctx, err)
 }
 
 // endWith makes database/sql end the transaction when ctx is done, for the methods of
