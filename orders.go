@@ -333,6 +333,24 @@ func (o Order) MarshalJSON() ([]byte, error) {
 	return o.appendJSON(nil), nil
 }
 
+// resource returns the order as [NewResource] does, but in a fraction of the time.
+func (o *Order) resource(id string) (r Resource, ok bool) {
+	var scratch [512]byte
+	switch {
+	case o == nil:
+	case o.ID != id || o.Fields != "" || !isPrintableASCII(o.Item):
+		text, err := o.MarshalJSON()
+		if err == nil {
+			r, err = renderResource(id, text)
+		}
+		ok = err == nil
+	default: // nothing is left that JSON could not have
+		r = newResource(o.appendJSON(scratch[:0]), len(id), "")
+		ok = r.ID() == id // unless it is escaped
+	}
+	return r, ok
+}
+
 // appendJSON appends the order, whose fields are in the form of the service.
 func (o *Order) appendJSON(b []byte) []byte {
 	b = slices.Grow(b, 128+len(o.Item)+len(o.Fields))

@@ -201,7 +201,9 @@ func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
 			"2026-11-20T19:30:11.200Z"},
 		{Order{ID: `an ID "of" the store's <own>`, Item: "teapot", Qty: 2,
 			CreatedAt: at.Add(250 * time.Millisecond).In(time.FixedZone("", 2*60*60))}, "2026-11-20T19:30:11.250Z"},
-		{Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: at.Add(251 * time.Millisecond)}, "2026-11-20T19:30:11.251Z"},
+		{Order{ID: `\\`, Item: "teapot", Qty: 2, CreatedAt: at.Add(251 * time.Millisecond)}, "2026-11-20T19:30:11.251Z"},
+		{Order{ID: `",a",`, Item: "teapot", Qty: 2, CreatedAt: at}, "2026-11-20T19:30:11.000Z"},
+		{Order{ID: "é", Item: "teapot", Qty: 2, CreatedAt: at}, "2026-11-20T19:30:11.000Z"},
 		{Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: at.Add(time.Second - 1)}, "2026-11-20T19:30:11.999Z"},
 		{Order{ID: "ord_1", Item: "teapot", Qty: 2, CreatedAt: at.Add(5*time.Millisecond + 500*time.Microsecond).Local()},
 			"2026-11-20T19:30:11.005Z"},
@@ -222,14 +224,23 @@ func TestOrderIsRenderedAsByEncodingJSON(t *testing.T) {
 		if own := encoded(test.order); own != want { // which a program makes of an Order
 			t.Errorf("encoding/json makes %s of it, want %s", own, want)
 		}
+		r, err := NewResource(test.order.ID, json.RawMessage(want))
+		for _, of := range []any{test.order, &test.order} {
+			if got, err2 := NewResource(test.order.ID, of); err != nil || err2 != nil || !got.Equal(r) || got.ID() != r.ID() {
+				t.Errorf("%T is the Resource %s, %v, want %s, %v", of, got, err2, r, err)
+			}
+			if got, err := NewResource("ord_1"+strings.Repeat("0", 250), of); err == nil {
+				t.Errorf("%T with another ID is the Resource %s", of, got)
+			}
+		}
 		if test.order.CreatedAt.IsZero() {
 			continue // no store returns it
 		}
 		sent := fmt.Sprintf(`{"item":%s,"qty":%d}`, ijson.AppendString(nil, test.order.Item), test.order.Qty)
 		create := func(context.Context, IdempotencyKey, Order) (Order, error) { return test.order, nil }
-		r := postOrder(New(&stubStore{createOrder: create}), "k", sent)
-		if r.body != want || r.header["Idempotent-Replayed"] == nil {
-			t.Errorf("%v %s, want %s", r.header, r.body, want)
+		answer := postOrder(New(&stubStore{createOrder: create}), "k", sent)
+		if answer.body != want || answer.header["Idempotent-Replayed"] == nil {
+			t.Errorf("%v %s, want %s", answer.header, answer.body, want)
 		}
 	}
 }

@@ -162,9 +162,19 @@ func TestFieldsAreJSON(t *testing.T) {
 		if b, err := (Order{ID: "ord_1", Fields: bad}).MarshalJSON(); err == nil {
 			t.Errorf("an order with the fields %s is written as %s", bad, b)
 		}
+		if r, err := NewResource("ord_1", &Order{ID: "ord_1", Fields: bad}); err == nil {
+			t.Errorf("an order with the fields %s is the Resource %s", bad, r)
+		}
 		if bad != "null" && json.Unmarshal([]byte(bad), new(Fields)) == nil {
 			t.Errorf("%s is read", bad)
 		}
+	}
+	order := Order{ID: "ord_1", Item: "teapot", Fields: ` { "b" : 1.0 }`}
+	if r, err := NewResource("ord_1", order); err != nil || !strings.Contains(r.String(), `"fields":{"b":1.0},`) {
+		t.Errorf("%v is the Resource %s, %v", order, r, err)
+	}
+	if r, err := NewResource("ord_1", (*Order)(nil)); err != nil || r.String() != `{"id":"ord_1"}` {
+		t.Errorf("no order is the Resource %s, %v", r, err)
 	}
 	if b, err := Fields("").MarshalJSON(); string(b) != "null" || err != nil {
 		t.Errorf("no fields are written as %s, %v", b, err)

@@ -36,9 +36,8 @@
 //
 // An order is sent with an Idempotency-Key. Repeating a request with the same
 // key creates nothing and returns the order that the first one created, so a
-// client that did not see a response simply tries again. With Options.OrderFields, an order may
-// have [Fields] of the program's own, such as an address. Who checks them is the Store, such as
-// MemStore.Accept, which can refuse an order with all that is wrong: see [Refusal].
+// client that did not see a response simply tries again. With Options.OrderFields, an order may have
+// [Fields] of the program's own, such as an address, which the Store checks: see MemStore.Accept.
 //
 // # Errors
 //

@@ -192,32 +192,32 @@ func NewResource(id string, fields any) (Resource, error) {
 	if err := checkID(id); err != nil {
 		return Resource{}, fmt.Errorf("storefront: resource: %w", err)
 	}
-	text, err := objectText(fields)
 	var r Resource
-	if err == nil {
-		r, err = renderResource(id, text)
+	var ok bool
+	switch order := fields.(type) {
+	case Order:
+		r, ok = order.resource(id)
+	case *Order:
+		r, ok = order.resource(id)
 	}
-	if err != nil {
-		return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
+	if ok {
+		return r, nil
 	}
-	return r, nil
-}
-
-// objectText returns the JSON of what NewResource takes as fields, which may not be that of an object.
-func objectText(fields any) (text []byte, err error) {
-	switch fields := fields.(type) {
-	case Order: // which needs no encoding/json
-		text, err = fields.MarshalJSON()
-	case json.RawMessage: // perhaps a stranger's, that encoding/json need not check, too
-		text = fields
-	}
-	if text == nil && err == nil {
-		text, err = ijson.Marshal(fields)
+	text, isText := fields.(json.RawMessage) // perhaps a stranger's, that encoding/json need not check, too
+	if !isText || text == nil {
+		var err error
+		if text, err = ijson.Marshal(fields); err != nil {
+			return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
+		}
 	}
 	if string(bytes.Trim(text, " \t\r\n")) == "null" {
 		text = []byte("{}")
 	}
-	return text, err
+	r, err := renderResource(id, text)
+	if err != nil {
+		return Resource{}, fmt.Errorf("storefront: resource %q: %w", id, err)
+	}
+	return r, nil
 }
 
 // With returns r with further members: those of fields, which is what [NewResource] takes. A member that
@@ -566,9 +566,10 @@ func (m *MemStore) ListOrders(ctx context.Context, scope, after string, limit in
 	if after != "" {
 		own = own[:m.place(own, after)]
 	}
-	var page []Resource
-	for _, i := range slices.Backward(own[max(0, len(own)-limit):]) {
-		order, err := NewResource(m.at(i).order.ID, m.at(i).order)
+	own = own[max(0, len(own)-limit):]
+	page := make([]Resource, 0, len(own))
+	for _, i := range slices.Backward(own) {
+		order, err := NewResource(m.at(i).order.ID, &m.at(i).order)
 		if err != nil {
 			return nil, err
 		}
