@@ -135,8 +135,10 @@ type statements struct {
 
 	users, product, widgets string // queries of a page, of one resource by its ID, and of a page
 
-	// limit comes before the placeholder of a LIMIT.
-	limit string
+	// newest and older are what a query of a page of orders has behind the table: of a scope, and of a scope
+	// and less than an ID. Only the index (scope, id) may serve them: an optimizer that expects the rows of a
+	// scope everywhere would look for them among those of others, and find the last ones at the end.
+	newest, older string
 
 	// orderIndex returns "ready" if there is an index for the lists of orders. If there is one that cannot be
 	// used, it returns "building" while somebody makes it, and otherwise "invalid".

@@ -51,8 +51,11 @@ func newMySQL(version, get string) *mySQL {
 		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM storefront_orders
 			WHERE key_hash = ?`,
 		orderIndex: `SELECT 'ready' FROM information_schema.statistics WHERE table_schema = database()
-			AND table_name = 'storefront_orders' GROUP BY index_name HAVING MAX(sub_part) IS NULL
+			AND table_name = 'storefront_orders' AND index_name = 'storefront_orders_scope'
+			GROUP BY index_name HAVING MAX(sub_part) IS NULL
 			AND GROUP_CONCAT(column_name ORDER BY seq_in_index) = 'scope,id' LIMIT 1`,
+		newest:      `FORCE INDEX (storefront_orders_scope) WHERE scope = ? ORDER BY id DESC LIMIT ?`,
+		older:       `FORCE INDEX (storefront_orders_scope) WHERE scope = ? AND id < ? ORDER BY id DESC LIMIT ?`,
 		indexOrders: `CREATE INDEX storefront_orders_scope ON storefront_orders (scope, id)`,
 		get:         get,
 		due:         `id`,

@@ -33,7 +33,7 @@ type orderReader struct{ store *Store }
 func (o orderReader) GetOrder(ctx context.Context, scope, id string) (storefront.Resource, error) {
 	found, err := o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
 		st := c.database.sql()
-		return `id = ` + st.param(1) + ` AND scope = ` + st.param(2), []any{id, scopeColumn(scope)}, nil
+		return `WHERE id = ` + st.param(1) + ` AND scope = ` + st.param(2), []any{id, scopeColumn(scope)}, nil
 	}, func(found string) bool { return strings.TrimRight(found, " ") == strings.TrimRight(id, " ") })
 	if len(found) > 0 && found[0].ID() != id { // to MySQL, spaces at the end make no difference
 		found = nil
@@ -46,13 +46,11 @@ func (o orderReader) ListOrders(ctx context.Context, scope, after string, limit 
 	[]storefront.Resource, error) {
 	return o.read(ctx, scope, limit, func(ctx context.Context, c *session) (string, []any, error) {
 		st := c.database.sql()
-		where, args := `scope = `+st.param(1), []any{scopeColumn(scope)}
+		where, args := st.newest, []any{scopeColumn(scope)}
 		if after != "" {
-			where, args = where+` AND id < `+st.param(2), append(args, after)
+			where, args = st.older, append(args, after)
 		}
-		args = append(args, limit)
-		return where + ` ORDER BY id DESC LIMIT ` + st.limit + st.param(len(args)), args,
-			o.store.lookForOrderIndex(ctx, c)
+		return where, append(args, limit), o.store.lookForOrderIndex(ctx, c)
 	}, func(id string) bool { return after == "" || id < after })
 }
 
@@ -61,7 +59,7 @@ func (o orderReader) GetOrderByKey(ctx context.Context, scope, key string) (stor
 	hash := keyHash(scope, key)
 	return only(o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
 		st := c.database.sql()
-		where, args := `key_hash = `+st.param(1), []any{hash[:]}
+		where, args := `WHERE key_hash = `+st.param(1), []any{hash[:]}
 		if st.placed {
 			where, args = where+` AND place = `+st.param(2), append(args, hash[:placeSize])
 		}
@@ -76,7 +74,7 @@ func (o orderReader) read(ctx context.Context, scope string, n int,
 	[]storefront.Resource, error) {
 	var order storefront.Order
 	var ms int64
-	var of []byte
+	var of sql.RawBytes
 	column := scopeColumn(scope)
 	return o.store.read(ctx, n, func(ctx context.Context, c *session) (*sql.Rows, error) {
 		condition, args, err := where(ctx, c)
@@ -85,13 +83,13 @@ func (o orderReader) read(ctx context.Context, scope string, n int,
 		}
 		st := c.database.sql()
 		return c.query(ctx, st.get+`id, item, qty, fields, created_ms, scope FROM `+st.prefix+
-			`storefront_orders WHERE `+condition, args...)
-	}, []any{&order.ID, &order.Item, &order.Qty, &order.Fields, &ms, &of}, func() (storefront.Resource, error) {
+			`storefront_orders `+condition, args...)
+	}, []any{&order.ID, &order.Item, &order.Qty, (*string)(&order.Fields), &ms, &of}, func() (storefront.Resource, error) {
 		if !bytes.Equal(of, column) || !asked(order.ID) {
 			return storefront.Resource{}, errOfAnother
 		}
 		order.CreatedAt = time.UnixMilli(ms).UTC()
-		return storefront.NewResource(order.ID, order)
+		return storefront.NewResource(order.ID, &order)
 	})
 }
 

@@ -76,6 +76,9 @@ func newPostgreSQL(schema string, emits bool) *postgreSQL {
 		// commits before it. A lock of the row would do as well, but wait for those of other programs.
 		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM ` + p + `storefront_orders
 			WHERE key_hash = $1 AND ` + emit + ` IS NOT NULL`,
+		newest: `WHERE scope <= $1 AND (scope, id) >= ($1, '') ORDER BY scope DESC, id DESC LIMIT $2`,
+		older: `WHERE (scope, id) < ($1, $2) AND (scope, id) >= ($1, '')
+			ORDER BY scope DESC, id DESC LIMIT $3`,
 		// The catalog has an index from the moment on in which somebody begins to make it.
 		orderIndex: `SELECT CASE WHEN i.indisvalid THEN 'ready' WHEN EXISTS (SELECT
 				FROM pg_stat_progress_create_index AS b WHERE b.index_relid = i.indexrelid OR b.relid IS NULL)

@@ -67,7 +67,8 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 		// An order that SQLite shows is on the disk.
 		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM main.storefront_orders
 			WHERE key_hash = $1`,
-		limit: `+`,
+		newest: `WHERE scope = $1 ORDER BY id DESC LIMIT +$2`,
+		older:  `WHERE scope = $1 AND id < $2 ORDER BY id DESC LIMIT +$3`,
 		orderIndex: `SELECT 'ready' FROM pragma_index_list('storefront_orders', 'main') AS i
 			WHERE NOT i.partial AND (SELECT group_concat(name) FROM
 				(SELECT name FROM pragma_index_info(i.name, 'main') ORDER BY seqno)) = 'scope,id' LIMIT 1`,

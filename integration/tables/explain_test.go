@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -64,7 +65,7 @@ func filled(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 	t.Helper()
 	const size = 10_000
 	db.SetMaxOpenConns(1) // so that it is known which statements it has prepared
-	store := sqlstore.New(db, &sqlstore.Options{Timeout: time.Minute})
+	store := sqlstore.New(db, &sqlstore.Options{Timeout: time.Minute, OrderLists: true})
 	must.OK(t, store.Migrate(t.Context()))
 	users := make([]storefront.Resource, 1000)
 	for n := 0; n < size; n += len(users) {
@@ -85,11 +86,12 @@ func filled(t *testing.T, db *sql.DB, bytes string) *sqlstore.Store {
 		var rows []string
 		for i := n; i < n+1000; i++ {
 			at := newYear.Add(time.Duration(i) * time.Second)
-			rows = append(rows, fmt.Sprintf("('%s', 'teapot', 1, %d, %s, %s, %[3]s, %[2]d)", orderid.First(at),
-				at.UnixMilli(), blob("''"), blob(fmt.Sprintf("'key %d'", i))))
+			scope := fmt.Sprintf("'account %d'", min(i%100, 2)) // most are of one
+			rows = append(rows, fmt.Sprintf("('%s', 'teapot', 1, %d, %s, %s, %[3]s, %[2]d, '')", orderid.First(at),
+				at.UnixMilli(), blob(scope), blob(fmt.Sprintf("'key %d'", i))))
 		}
 		must.Get(db.Exec(`INSERT INTO storefront_orders
-			(id, item, qty, created_ms, scope, key_hash, key_fingerprint, keyed_ms) VALUES ` + strings.Join(rows, ", ")))(t)
+			(id, item, qty, created_ms, scope, key_hash, key_fingerprint, keyed_ms, fields) VALUES ` + strings.Join(rows, ", ")))(t)
 	}
 	return store
 }
@@ -112,6 +114,12 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 			return err
 		}
 	}
+	orders := func(scope string, at time.Duration) func(context.Context) error {
+		return list(func(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
+			return store.OrderReader().ListOrders(ctx, scope, after, limit)
+		}, orderid.First(newYear.Add(at)), true)
+	}
+	const ofScope, lessThan = `(?:ROW\(scope, id\)|scope)`, `(?:=.* AND \(?id ?<|<)`
 	forget := func(ctx context.Context) error {
 		seconds += 10
 		_, err := store.ForgetKeys(ctx, newYear.Add(time.Duration(seconds)*time.Second))
@@ -136,6 +144,18 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 			_, err := store.GetProduct(ctx, "10500000")
 			return err
 		}, "", "storefront_products", "storefront_products_pkey", "id", "="},
+		{"the newest orders of an account with few", orders("account 1", 100_000*time.Second), "",
+			"storefront_orders", "storefront_orders_scope", ofScope, lessThan},
+		{"the newest orders of an account with most", orders("account 2", 100_000*time.Second), "",
+			"storefront_orders", "storefront_orders_scope", ofScope, lessThan},
+		{"orders of an account in the middle", orders("account 2", 50_000*time.Second), "",
+			"storefront_orders", "storefront_orders_scope", ofScope, lessThan},
+		{"the order of a key", func(ctx context.Context) error {
+			key := storefront.IdempotencyKey{Scope: "account 2", Value: "read"}
+			_, err := store.CreateOrder(ctx, key, storefront.Order{ID: orderid.New(time.Now()), Item: "teapot", Qty: 1})
+			_, err2 := store.OrderReader().GetOrderByKey(ctx, key.Scope, key.Value)
+			return errors.Join(err, err2)
+		}, "", "storefront_orders", "storefront_orders_key_hash", "key_hash", "="},
 		{"the replay of an order", func(ctx context.Context) error {
 			order := storefront.Order{ID: orderid.New(time.Now()), Item: "teapot", Qty: 1, CreatedAt: time.Now()}
 			_, err := store.CreateOrder(ctx, storefront.IdempotencyKey{Value: "again"}, order)
@@ -158,7 +178,7 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 			}
 			for how, plan := range plansOf(t, db, last) {
 				byIndex := regexp.MustCompile(fmt.Sprintf(
-					`(?:Index Scan using %[2]s on %[1]s\b.*|Bitmap Index Scan on %[2]s)\n *Index Cond: \(+%[3]s %[4]s |SEARCH main\.%[1]s USING INDEX \S+ \(%[3]s%[4]s\?(?:\)| AND )|%[5]s`,
+					`(?:Index Scan (?:Backward )?using %[2]s on %[1]s\b.*|Bitmap Index Scan on %[2]s)\n *Index Cond: \(+%[3]s %[4]s |SEARCH main\.%[1]s USING INDEX \S+ \(%[3]s%[4]s\?(?:\)| AND )|%[5]s`,
 					test.table, test.index, test.column, test.by, mySQLByIndex(test.table, test.index)))
 				// PostgreSQL may sort the few old keys that it expects.
 				if !byIndex.MatchString(plan) || regexp.MustCompile("Sort Key: id|SCAN|TEMP B-TREE|filesort|temporary_table").MatchString(plan) {
