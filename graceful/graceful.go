@@ -29,7 +29,8 @@
 //
 // A connection of HTTP/2 has many requests, and net/http does not answer those that cross its GOAWAY. So
 // it is kept through the Delay. Requests that arrive over HTTP/2 in the last quarter of a second wait for
-// its end, and their answers follow the GOAWAY: a client that has asked and waits has nothing on its way.
+// the end, up to a second longer while earlier ones are served, and their answers follow the GOAWAY: a
+// client that has asked and waits has nothing on its way.
 package graceful
 
 import (
@@ -49,10 +50,6 @@ import (
 
 // finishLimit is how long Serve waits for the requests in flight.
 const finishLimit = time.Minute
-
-// gatherTime is how long, before its end, a Delay gathers the requests of HTTP/2: longer than the way to a
-// client and back, so that all that wait for an answer have sent their next request.
-const gatherTime = 250 * time.Millisecond
 
 // Options are settings of [Serve]. Zero values are defaults.
 type Options struct {
@@ -149,25 +146,8 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	if o.Check != nil {
 		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: logger}, handler)
 	}
-	gathering, ending := make(chan struct{}), make(chan struct{})
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		closes := ctx.Err() != nil
-		if closes && r.ProtoMajor > 1 {
-			select {
-			case <-gathering:
-				select {
-				case <-ending:
-				case <-r.Context().Done():
-				}
-			default:
-				closes = false
-			}
-		}
-		if closes {
-			w.Header().Set("Connection", "close") // which net/http makes a GOAWAY over HTTP/2
-		}
-		handler.ServeHTTP(w, r)
-	})
+	end := newEnding(ctx)
+	server.Handler = end.wrap(handler)
 	serve := server.Serve
 	if c := server.TLSConfig; c != nil && reflect.TypeOf(listener) != reflect.TypeOf(tls.NewListener(nil, nil)) {
 		if len(c.Certificates) == 0 && c.GetCertificate == nil && c.GetConfigForClient == nil {
@@ -193,25 +173,22 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		err = serve(listener)
 	}()
 	var failure error
-	wait := func(d time.Duration) {
+	wait := func(d time.Duration) (well bool) {
 		select {
 		case failure = <-served:
 		case <-time.After(d):
 		}
+		return failure == nil
 	}
 	select {
 	case failure = <-served:
 	case <-ctx.Done():
 		if o.Delay > 0 && context.Cause(ctx) != errInterrupted {
 			steps.log("draining: clients connect anew", slog.Duration("for", o.Delay))
-			last := min(gatherTime, o.Delay/2)
-			if wait(o.Delay - last); failure == nil {
-				close(gathering)
-				wait(last)
-			}
+			end.delay(o.Delay, wait)
 		}
 	}
-	close(ending)
+	close(end.comes)
 	finishing := []slog.Attr{slog.Duration("for", finishLimit)}
 	if failure != nil {
 		finishing = append(finishing, slog.Any("error", failure))

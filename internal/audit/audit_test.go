@@ -432,7 +432,7 @@ func TestFirst(t *testing.T) {
 	serve := func(handler http.HandlerFunc) transport {
 		return func(r *http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()
-			r.Header.Set("Idempotency-Key", r.Header["idempotency-key"][0]) // as a server would
+			r.Header.Set("Idempotency-Key", r.Header[strings.ToLower("Idempotency-Key")][0]) // as a server would
 			handler(w, r)
 			return w.Result(), nil
 		}
