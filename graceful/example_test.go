@@ -77,5 +77,6 @@ func newCertificate() (certFile, keyFile string, client *http.Client) {
 		}
 		return file
 	}
-	return write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", key), borrowed.Client()
+	certFile = write("cert.pem", "CERTIFICATE", pair.Certificate[0])
+	return certFile, write("key.pem", "PRIVATE KEY", key), borrowed.Client()
 }

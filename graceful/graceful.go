@@ -115,7 +115,8 @@ func NotifyContext(parent context.Context) (ctx context.Context, stop context.Ca
 //
 // If server.TLSConfig is set, Serve serves TLS, with HTTP/2, as server.ServeTLS does: TLSConfig has the
 // certificate. A listener that is one of crypto/tls already, such as [tls.NewListener] makes, serves as
-// its own configuration says: HTTP/2 only if "h2" is in its NextProtos.
+// its own configuration says: HTTP/2 only if "h2" is in its NextProtos. With another listener of TLS
+// connections, leave TLSConfig nil.
 //
 // Serve wraps server.Handler, and sets the limits that server leaves zero: ReadHeaderTimeout to
 // 5 seconds, ReadTimeout to 15 seconds, WriteTimeout to a minute (an order may take half of it),

@@ -302,13 +302,12 @@ func TestRequestInFlightIsFinished(t *testing.T) {
 				defer end()
 				listener, arrived, answer := pipes.Listen(), make(chan struct{}), make(chan struct{})
 				served := make(chan error, 1)
-				go func() {
-					served <- Serve(ctx, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-						close(arrived)
-						<-answer
-						io.WriteString(w, "done")
-					})}, listener, &Options{Delay: row.delay})
-				}()
+				handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					close(arrived)
+					<-answer
+					io.WriteString(w, "done")
+				})
+				go func() { served <- Serve(ctx, &http.Server{Handler: handler}, listener, &Options{Delay: row.delay}) }()
 				client := &http.Client{Transport: &http.Transport{DialContext: listener.Dial}}
 				got := make(chan string, 1)
 				go func() {

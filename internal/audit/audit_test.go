@@ -390,7 +390,8 @@ func TestWhatCrossesGoawayIsNoFailure(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	a := New(Config{URLs: []string{server.URL}, Orders: 1000, Clients: 16, Prefix: "key-", Timeout: time.Hour, Patience: time.Hour})
+	const long = time.Hour
+	a := New(Config{URLs: []string{server.URL}, Orders: 1000, Clients: 16, Timeout: long, Patience: long})
 	a.client.Transport = server.Client().Transport
 	a.Create(t.Context())
 	a.Replay(t.Context())
