@@ -382,7 +382,7 @@ func TestWhatCrossesGoawayIsNoFailure(t *testing.T) {
 	var answers atomic.Int64
 	good := newHandler(new(storefront.MemStore), nil)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if answers.Add(1)%50 == 0 {
+		if answers.Add(1)%40 == 0 {
 			w.Header().Set("Connection", "close")
 		}
 		good.ServeHTTP(w, r)
@@ -391,11 +391,11 @@ func TestWhatCrossesGoawayIsNoFailure(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	const long = time.Hour
-	a := New(Config{URLs: []string{server.URL}, Orders: 1000, Clients: 16, Timeout: long, Patience: long})
+	a := New(Config{URLs: []string{server.URL}, Orders: 200, Clients: 16, Timeout: long, Patience: long})
 	a.client.Transport = server.Client().Transport
 	a.Create(t.Context())
 	a.Replay(t.Context())
-	if r := a.Result(); r.Failed != 0 || r.Outcomes[NoAnswer] != 0 || r.Replayed != 1000 {
+	if r := a.Result(); r.Failed != 0 || r.Outcomes[NoAnswer] != 0 || r.Replayed != 200 {
 		t.Errorf("%+v, %v: %v", r.Progress, r.Outcomes, r.Faults)
 	}
 }
