@@ -37,9 +37,9 @@
 //
 // # Optional methods
 //
-// A client may also be a [Resumer], a [Patient], a [Lister] and a [ProductGetter]. For those that it is
-// not, the suite skips what they are needed for. The compiler reports a method that is
-// missing or mistyped where the test file has this line:
+// A client may also be a [Resumer], a [Patient], a [FieldsCreator], a [Lister], a [ProductGetter] and a
+// [HistoryLister]. For those that it is not, the suite skips what they are needed for. The compiler reports
+// a method that is missing or mistyped where the test file has this line:
 //
 //	var _ clienttest.Resumer = client{}
 package clienttest
@@ -104,6 +104,14 @@ type Patient interface {
 	Patience() time.Duration
 }
 
+// A FieldsCreator is a client whose orders can have fields.
+type FieldsCreator interface {
+	// CreateOrderWithFields is CreateOrder with fields: the text of a JSON object, with what is often encoded
+	// wrongly, such as 9007199254740993, 24.50, 1E400 and members without a name. The order has the same
+	// fields by value: a number keeps all its digits.
+	CreateOrderWithFields(ctx context.Context, item string, qty int64, fields string) (id string, err error)
+}
+
 // A Lister is a client that walks through lists.
 type Lister interface {
 	// ListUsers returns the IDs of all users in the sequence in which they came. An error
@@ -122,9 +130,16 @@ type ProductGetter interface {
 	GetProduct(ctx context.Context, id string) (name string, err error)
 }
 
+// A HistoryLister is a client that reads back its orders.
+type HistoryLister interface {
+	// ListOrders returns the IDs of all orders of the client's account, the newest first. The rest is as
+	// with [Lister].
+	ListOrders(ctx context.Context) (ids []string, err error)
+}
+
 // RunSynctest checks a client in bubbles of [testing/synctest], in which time passes only
 // while all goroutines wait, so that hours of waiting take no time. newClient returns a
-// client of a program that has just started, for which it is called about 180 times. The
+// client of a program that has just started, for which it is called about 210 times. The
 // client takes the time from package time, uses [Service.Transport] and waits for nothing
 // else outside of the bubble. What it leaves running is ended in t.Cleanup, or package synctest
 // panics two hours after the client has returned, and shows it. A run takes about half a second.

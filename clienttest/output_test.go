@@ -55,7 +55,7 @@ func TestWhatIsNotCheckedIsSaid(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{nil, []string{"has left unchecked", "Lister, ProductGetter", "Resumer", "PASS"}},
+		{nil, []string{"has left unchecked", "FieldsCreator, Lister, ProductGetter, HistoryLister", "Resumer", "PASS"}},
 		{[]string{"-test.v"}, []string{
 			"SKIP: TestSuiteWhoseOutputIsJudged/users", "Not checked: walks through users",
 			"the methods of clienttest.Lister.",

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ type client struct {
 	url  string
 
 	key    func(item string) string
+	encode func(fields string) any
 	try    func(ctx context.Context, key string, body []byte) answer
 	judge  func(answer) (id string, v verdict)
 	pause  func(tries int, a answer) time.Duration
@@ -38,6 +40,7 @@ type client struct {
 	get    func(ctx context.Context, id string) (string, error)
 	limit  int
 
+	longest  int64         // answer, in bytes
 	patience time.Duration // 0: it leaves nothing to a queue
 	refused  func(tries int, open *openError) error
 }
@@ -101,11 +104,12 @@ type openError struct {
 func (e *openError) Error() string { return "the order with the key " + e.key + ": " + e.text }
 
 func newClient(service clienttest.Service) *client {
-	c := &client{url: service.URL, end: 2 * time.Hour, limit: 100, http: &http.Client{
+	c := &client{url: service.URL, end: 2 * time.Hour, limit: 100, longest: 1 << 20, http: &http.Client{
 		Transport: service.Transport, Timeout: 40 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	c.key = func(string) string { return rand.Text() }
+	c.encode = func(fields string) any { return json.RawMessage(fields) }
 	c.try = c.send
 	c.judge = judge
 	c.pause = pause
@@ -121,6 +125,14 @@ func newClient(service clienttest.Service) *client {
 
 func (c *client) CreateOrder(ctx context.Context, item string, qty int64) (string, error) {
 	body, err := json.Marshal(map[string]any{"item": item, "qty": qty})
+	if err != nil {
+		return "", err
+	}
+	return c.place(ctx, c.key(item), body, time.Now())
+}
+
+func (c *client) CreateOrderWithFields(ctx context.Context, item string, qty int64, fields string) (string, error) {
+	body, err := json.Marshal(map[string]any{"item": item, "qty": qty, "fields": c.encode(fields)})
 	if err != nil {
 		return "", err
 	}
@@ -155,13 +167,9 @@ func (c *client) place(ctx context.Context, key string, body []byte, first time.
 func judge(a answer) (string, verdict) {
 	switch s := a.status; {
 	case s == 201:
-		var order, sent struct {
-			ID, Item string
-			Qty      int64
-		}
-		json.Unmarshal(a.sent, &sent)
-		if json.Unmarshal(a.body, &order) == nil && order.ID != "" &&
-			order.Item == sent.Item && order.Qty == sent.Qty {
+		order, sent := decode(a.body), decode(a.sent)
+		if order.ID != "" && order.Item == sent.Item && order.Qty == sent.Qty &&
+			reflect.DeepEqual(order.Fields, sent.Fields) {
 			return order.ID, created
 		}
 		return "", again
@@ -169,6 +177,22 @@ func judge(a answer) (string, verdict) {
 		return "", again
 	}
 	return "", final
+}
+
+type order struct {
+	ID, Item string
+	Qty      json.Number
+	Fields   any // with numbers as they are written
+}
+
+// decode returns the zero value for what is no order.
+func decode(body []byte) (o order) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if d.Decode(&o) != nil {
+		return order{}
+	}
+	return o
 }
 
 func pause(tries int, a answer) time.Duration { return told(a) + mathrand.N(waitLimit(tries)) }
@@ -213,8 +237,8 @@ func (c *client) do(req *http.Request) answer {
 		return answer{}
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
+	body, err := io.ReadAll(io.LimitReader(res.Body, c.longest))
+	if err != nil || int64(len(body)) == c.longest {
 		return answer{}
 	}
 	return answer{status: res.StatusCode, header: res.Header, body: body}
@@ -226,6 +250,10 @@ func (c *client) ListUsers(ctx context.Context) ([]string, error) {
 
 func (c *client) ListWidgets(ctx context.Context) ([]string, error) {
 	return c.list(ctx, "/v2/widgets", "start")
+}
+
+func (c *client) ListOrders(ctx context.Context) ([]string, error) {
+	return c.list(ctx, "/v1/orders", "after")
 }
 
 func (c *client) walk(ctx context.Context, path, cursor string) ([]string, error) {
@@ -404,8 +432,9 @@ var rightClients = []struct {
 		c.try = func(ctx context.Context, key string, body []byte) answer {
 			if tries++; tries > 1 {
 				var o struct {
-					Item string      `json:"item"`
-					Qty  json.Number `json:"qty"`
+					Fields json.RawMessage `json:"fields,omitempty"`
+					Item   string          `json:"item"`
+					Qty    json.Number     `json:"qty"`
 				}
 				json.Unmarshal(body, &o)
 				body, _ = json.MarshalIndent(o, "", "\t")
@@ -458,7 +487,7 @@ var rightClients = []struct {
 		whole := c.http.Transport
 		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			for _, look := range []string{"OPTIONS " + r.URL.EscapedPath(), "GET /openapi.json", "HEAD /openapi.json",
-				"GET /v2/widgets?limit=1", "GET /v1/users", "GET /v1/products/kettle"} {
+				"GET /v1/orders?limit=1", "GET /v1/orders/ord_1", "GET /v2/widgets?limit=1", "GET /v1/users", "GET /v1/products/kettle"} {
 				method, target, _ := strings.Cut(look, " ")
 				path, _, _ := strings.Cut(target, "?")
 				if method != "OPTIONS" && strings.HasPrefix(r.URL.Path, strings.TrimSuffix(path, "kettle")) {
@@ -470,6 +499,19 @@ var rightClients = []struct {
 				}
 			}
 			return whole.RoundTrip(r)
+		})
+	}},
+	{"an answer that is too long is final by its status", func(c *client) {
+		whole := c.http.Transport
+		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := whole.RoundTrip(r)
+			if err == nil && res.StatusCode == 403 {
+				res.Body = struct {
+					io.Reader
+					io.Closer
+				}{io.LimitReader(res.Body, 1000), res.Body}
+			}
+			return res, err
 		})
 	}},
 	{"reads are not tried again", func(c *client) {

@@ -49,9 +49,11 @@ func run(t *testing.T, s *suite) {
 	}
 	chapters := []*chapter{
 		{kind: conformance.Orders},
+		{conformance.Fields, "orders with fields", "FieldsCreator", "fields", nil},
 		{conformance.Users, "walks through users", "Lister", "lists", nil},
 		{conformance.Widgets, "walks through widgets", "Lister", "lists", nil},
 		{conformance.Products, "products", "ProductGetter", "products", nil},
+		{conformance.History, "walks through the own orders", "HistoryLister", "history", nil},
 	}
 	for _, c := range chapters {
 		c.meetings = s.Meetings(c.kind)
@@ -95,6 +97,12 @@ func (s *suite) goClient(url string, way http.RoundTripper) *drive.Client {
 	}
 	if p, ok := client.(Patient); ok {
 		c.Patience = p.Patience()
+	}
+	if f, ok := client.(FieldsCreator); ok {
+		c.CreateOrderWithFields = f.CreateOrderWithFields
+	}
+	if h, ok := client.(HistoryLister); ok {
+		c.ListOrders = h.ListOrders
 	}
 	if l, ok := client.(Lister); ok {
 		c.ListUsers, c.ListWidgets = l.ListUsers, l.ListWidgets

@@ -9,7 +9,11 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
+	"reflect"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -91,6 +95,24 @@ var wrongClients = []wrongClient{
 	{"the quantity is a float", tries(func(_ int, key string, body []byte) (string, []byte) {
 		return key, bytes.Replace(body, []byte("9007199254740991"), []byte("9007199254740990"), 1)
 	}), []string{"request"}},
+	{"fields are left out", func(c *client) { c.encode = func(string) any { return map[string]any{} } },
+		[]string{"request"}},
+	{"the numbers of fields are floats", func(c *client) {
+		c.encode = func(fields string) (v any) {
+			json.Unmarshal([]byte(regexp.MustCompile("1E400|1e-400").ReplaceAllString(fields, "1")), &v)
+			return v
+		}
+	}, []string{"request"}},
+	{"retries have no fields", tries(func(try int, key string, body []byte) (string, []byte) {
+		if try > 1 {
+			body = regexp.MustCompile(`"fields":.*,("item")`).ReplaceAll(body, []byte("$1"))
+		}
+		return key, body
+	}), []string{"same-order"}},
+	{"the numbers of fields are floats when it goes on",
+		resumes(func(ctx context.Context, c *client, open *openError) (string, error) {
+			return c.place(ctx, open.key, bytes.ReplaceAll(open.body, []byte("740993"), []byte("740992")), open.first)
+		}), []string{"same-order"}},
 	{"it gives up when the connection breaks", also(final, status(0)), []string{"goes-on"}},
 	{"it gives up after a minute", func(c *client) { c.end = time.Minute }, []string{"goes-on"}},
 	{"its queue takes over before it says", queues(30*time.Second, 20*time.Second), []string{"goes-on"}},
@@ -147,6 +169,47 @@ var wrongClients = []wrongClient{
 	{"it takes any order for its own", also(created, func(a answer) bool {
 		return a.status == 201 && bytes.Contains(a.body, []byte(`"id":"o`))
 	}), []string{"success"}},
+	{"it takes an order with other fields for its own", also(created, func(a answer) bool {
+		order, sent := decode(a.body), decode(a.sent)
+		return a.status == 201 && order.ID != "" && order.Item == sent.Item && order.Qty == sent.Qty
+	}), []string{"success"}},
+	{"it takes an order for its own if fields are equal as floats", also(created, func(a answer) bool {
+		var order, sent struct {
+			ID     string
+			Fields any
+		}
+		exponents := regexp.MustCompile("1E400|1e-400")
+		json.Unmarshal(exponents.ReplaceAll(a.body, []byte("1")), &order)
+		json.Unmarshal(exponents.ReplaceAll(a.sent, []byte("1")), &sent)
+		return a.status == 201 && order.ID != "" && sent.Fields != nil && reflect.DeepEqual(order.Fields, sent.Fields)
+	}), []string{"success"}},
+	{"an interim answer is final", func(c *client) {
+		whole := c.http.Transport
+		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			var interim *http.Response
+			trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				interim = &http.Response{StatusCode: code, Header: http.Header(h), Body: http.NoBody}
+				return nil
+			}}
+			res, err := whole.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+			if err == nil && interim != nil {
+				res.Body.Close()
+				return interim, nil
+			}
+			return res, err
+		})
+	}, []string{"reads", "takes-order", "walks"}},
+	{"it looks where Location leads", func(c *client) {
+		c.try = func(ctx context.Context, key string, body []byte) answer {
+			a := c.send(ctx, key, body)
+			if to := a.header.Get("Location"); a.status == 201 && strings.HasPrefix(to, "/") {
+				c.fetch(ctx, to, "")
+			}
+			return a
+		}
+	}, []string{"redirects"}},
+	{"an answer may have any length", func(c *client) { c.longest = 1 << 40 },
+		[]string{"read-ends", "try-limit", "walk-ends"}},
 	{"it takes 409 for success", also(created, status(409)), []string{"right-id", "success"}},
 	{"it takes 422 for success", also(created, status(422)), []string{"success"}},
 	{"it takes a replay for an error",
@@ -209,6 +272,13 @@ var wrongClients = []wrongClient{
 		}
 		return ids, next, nil
 	}), []string{"whole-list"}},
+	{"lists are turned around", func(c *client) {
+		c.list = func(ctx context.Context, path, cursor string) ([]string, error) {
+			ids, err := c.walk(ctx, path, cursor)
+			slices.Reverse(ids)
+			return ids, err
+		}
+	}, []string{"in-sequence"}},
 	{"a page is taken twice", pages(func(ids []string, next string, err error) ([]string, string, error) {
 		return append(ids, ids...), next, err
 	}), []string{"each-once"}},

@@ -55,6 +55,9 @@ func client(how string) {
 		switch {
 		case ask["can"] != nil:
 			ask["can"] = []string{}
+			if strings.HasSuffix(how, "fields") {
+				ask["can"] = []string{"fields"}
+			}
 		case how == "dies":
 			os.Exit(3)
 		default:
@@ -72,6 +75,12 @@ func client(how string) {
 
 // place places an order, and returns the first final answer.
 func place(how string, order map[string]any) (status int, id string) {
+	if text, ok := order["fields"].(string); ok {
+		order["fields"] = json.RawMessage(text)
+		if how == "rounds fields" {
+			order["fields"] = json.RawMessage(strings.Replace(text, "9007199254740993", "9007199254740992", 1))
+		}
+	}
 	body, _ := json.Marshal(order)
 	key := rand.Text()
 	if how == "has a hash as its key" {
@@ -101,6 +110,8 @@ func TestProgramIsJudged(t *testing.T) {
 		says   string
 	}{
 		{"right", 0, `users: not tried: .*\n(.*\n)*orders: ([0-9]+) of ([0-9]+) checks passed\n\z`},
+		{"has fields", 0, `orders: ([0-9]+) of ([0-9]+) checks passed\nfields: ([0-9]+) of ([0-9]+) checks passed\n\z`},
+		{"rounds fields", 1, `--- FAIL: fields/nothing is wrong/request\n.* is another order than item "teapot", qty 2, fields {`},
 		{"stays", 0, `checks passed\n\z`},
 		{"believes", 1, `--- FAIL: orders/200 with an order/success\n(.*\n)*It fails also with the faults "200 `},
 		{"has a hash as its key", 1, `--- FAIL: orders/.*/own-key\n`},
@@ -110,7 +121,7 @@ func TestProgramIsJudged(t *testing.T) {
 		t.Run(row.how, func(t *testing.T) {
 			t.Parallel()
 			cmd := commandtest.Command(t, "-faults", "7", "-only",
-				"^orders/(the answer is lost|200 with|409 of|order-refused)|users/nothing", "--",
+				"^orders/(the answer is lost|200 with|409 of|order-refused)|fields/(nothing|503)|users/nothing", "--",
 				must.Get(os.Executable())(t), row.how)
 			out, err := cmd.CombinedOutput()
 			commandtest.WantStatus(t, err, row.status)

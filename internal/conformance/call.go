@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/ijson"
 )
 
 // A Call is all that a client sent, and was answered, to place one order, walk a list or read
@@ -24,8 +24,7 @@ type Call struct {
 	Began     time.Time
 	Exchanges []*Exchange
 
-	Item string // to be ordered, if it is known
-	Qty  int64
+	Want storefront.Order // what is to be ordered, if it is known
 	// Patience is for how long the client goes on with an order, before it returns an error and
 	// leaves the rest to a queue. If it is 0, nothing goes on by itself.
 	Patience time.Duration
@@ -99,11 +98,16 @@ const (
 	CutChunk Delivery = "cut in its body, which has no Content-Length"
 	Silent   Delivery = "nothing comes, and the connection stays open"
 	Endless  Delivery = "its body never ends"
+	Flood    Delivery = "its body never ends, and comes as fast as it is read"
 	Late     Delivery = "it comes after 35 s"
 )
 
-// LongestTry is how long a try may last before the shop ends it.
-const LongestTry = 150 * time.Second
+// LongestTry is how long a try may last before the shop ends it, and LongestAnswer how many bytes of
+// its answer there are.
+const (
+	LongestTry    = 150 * time.Second
+	LongestAnswer = 32 << 20
+)
 
 // A Meaning is what docs/wire.md tells a client to make of an answer.
 type Meaning int
@@ -171,6 +175,9 @@ func OrderID(body []byte) string {
 
 // Meaning is that of the answer as far as it came.
 func (e *Exchange) Meaning() Meaning {
+	if e.Delivery == Flood && e.Answer.Meaning() == Final {
+		return Either // its status is there
+	}
 	if e.Left || e.Delivery != Whole && e.Delivery != Late ||
 		e.Answer.Status == http.StatusCreated && !e.hasOrder() {
 		return Retryable
@@ -180,9 +187,7 @@ func (e *Exchange) Meaning() Meaning {
 
 // hasOrder reports whether the answer is the order that was sent: proxies have mixed up answers.
 func (e *Exchange) hasOrder() bool {
-	item, qty := e.Order()
-	ofItem, ofQty := ordered(e.Answer.Body)
-	return e.Answer.Meaning() == Created && ofItem == item && ofQty == qty
+	return e.Answer.Meaning() == Created && same(ordered(e.Answer.Body), e.Order())
 }
 
 // Redirected reports whether the request follows one of the redirects to [SignInPath] and
@@ -204,19 +209,27 @@ const (
 	ElsewherePath = "/elsewhere/v1/orders"
 )
 
-// Order returns what a request orders, with zeros for what is no item or no whole quantity.
-func (e *Exchange) Order() (item string, qty int64) { return ordered(e.Body) }
+// Order returns what a request orders, with zeros for what is no item, no whole quantity or no object.
+func (e *Exchange) Order() storefront.Order { return ordered(e.Body) }
 
-func ordered(body []byte) (item string, qty int64) {
-	var order struct {
-		Item string
-		Qty  float64 // 2.0 is 2, too; whole numbers up to 2^53-1 are exact
+func ordered(body []byte) (o storefront.Order) {
+	members, _, _ := ijson.Parse(body)
+	for _, m := range members {
+		switch string(m.Name) {
+		case "item":
+			o.Item, _ = m.Text()
+		case "qty":
+			o.Qty, _ = m.Int64()
+		case "fields":
+			o.Fields.UnmarshalJSON(m.Value)
+		}
 	}
-	json.Unmarshal(body, &order)
-	if qty = int64(order.Qty); float64(qty) != order.Qty {
-		qty = 0
-	}
-	return order.Item, qty
+	return o
+}
+
+// same reports whether the same is ordered, however its fields are written.
+func same(a, b storefront.Order) bool {
+	return a.Item == b.Item && a.Qty == b.Qty && ijson.Sum([]byte(a.Fields)) == ijson.Sum([]byte(b.Fields))
 }
 
 // SameOrder reports whether two requests have the same JSON, in which 2.0 is 2.
@@ -224,9 +237,9 @@ func (e *Exchange) SameOrder(other *Exchange) bool {
 	if bytes.Equal(e.Body, other.Body) {
 		return true
 	}
-	var x, y any
-	return json.Unmarshal(e.Body, &x) == nil && json.Unmarshal(other.Body, &y) == nil &&
-		reflect.DeepEqual(x, y)
+	_, _, err := ijson.Parse(e.Body)
+	_, _, otherErr := ijson.Parse(other.Body)
+	return err == nil && otherErr == nil && ijson.Sum(e.Body) == ijson.Sum(other.Body)
 }
 
 // Last returns the last request of the call's own kind, or nil.

@@ -15,9 +15,11 @@ type Kind string
 
 const (
 	Orders   Kind = "orders"
+	Fields   Kind = "fields" // orders that have some
 	Users    Kind = "users"
 	Widgets  Kind = "widgets"
 	Products Kind = "products"
+	History  Kind = "history" // a list of the client's own orders
 )
 
 // A Check is one rule.
@@ -55,11 +57,17 @@ type Violation struct {
 	Text string
 }
 
+// IsList reports whether what the client does is a walk through a list.
+func (k Kind) IsList() bool { return k == Users || k == Widgets || k == History }
+
+// IsOrder reports whether it is placing an order.
+func (k Kind) IsOrder() bool { return k == Orders || k == Fields }
+
 // Checks returns those of a kind, the heaviest first.
 func Checks(kind Kind) []*Check {
 	checks := walkChecks
 	switch kind {
-	case Orders:
+	case Orders, Fields:
 		checks = orderChecks
 	case Products:
 		checks = productChecks

@@ -50,11 +50,12 @@ var orderChecks = []*Check{
 	{"comes-back", LostOrder, "A client is back within an hour and two minutes, whatever Retry-After says.",
 		"One wrong header, of any proxy, and the order is not placed today.",
 		eachOf((*Call).parts, comesBack), nil},
-	{"try-limit", LostOrder, "A try has a limit of two minutes at most, the body of its answer included; " +
-		"40 seconds are right.",
-		"A connection that was cut off silently is never noticed, and the client waits for ever.",
+	{"try-limit", LostOrder, "A try has a limit of two minutes at most, the body of its answer included, and " +
+		"reads 32 MiB of that at most; 40 seconds and 1 MiB are right.",
+		"A connection that was cut off silently is never noticed, and the client waits for ever. An answer " +
+			"without end takes all memory.",
 		(*Call).leaves, nil},
-	{"redirects", LostOrder, "The redirect of an order is not followed.",
+	{"redirects", LostOrder, "Neither the redirect of an order is followed, nor any other Location.",
 		"Libraries turn POST into GET, or send the order to another shop. A page to sign in answers " +
 			"200, and no order was placed.", eachOf(exchanges, followsNoRedirect), nil},
 	{"ends", SecondOrder, "Tries end within 24 hours of the first, also those of a client that goes on " +
@@ -88,9 +89,12 @@ func orderRequest(c *Call) (bool, string) {
 		return true, "No request has come. Does the client send to Service.URL, through " +
 			"Service.Transport, and before it returns?"
 	}
-	if item, qty := tries[0].Order(); c.Item != "" && (item != c.Item || qty != c.Qty) {
-		return true, fmt.Sprintf("Request %d is another order than item %q, qty %d.", c.number(tries[0]), c.Item,
-			c.Qty)
+	if w := c.Want; w.Item != "" && !same(tries[0].Order(), w) {
+		text := fmt.Sprintf("Request %d is another order than item %q, qty %d", c.number(tries[0]), w.Item, w.Qty)
+		if w.Fields != "" {
+			text += ", fields " + Excerpt(string(w.Fields), 400)
+		}
+		return true, text + "."
 	}
 	return true, ""
 }
@@ -211,7 +215,8 @@ func whyNoOrder(exchanges []*Exchange) string {
 	case e.Redirected():
 		return fmt.Sprintf("the last is %d, and came after a redirect from %s", e.Answer.Status, e.Path)
 	case e.Answer.Status == http.StatusCreated:
-		return "the last is 201, but its body is no JSON object with an ID and the item and quantity that were sent"
+		return "the last is 201, but its body is no JSON object with an ID and the item, quantity and fields " +
+			"that were sent"
 	default:
 		return fmt.Sprint("the last is ", e.Answer.Status)
 	}
@@ -469,11 +474,16 @@ func (c *Call) tooSoon(e, next *Exchange) (violation string) {
 // leaves judges whether the client leaves where an answer does not end.
 func (c *Call) leaves() (met bool, violation string) {
 	for _, e := range c.Exchanges {
-		if e.Delivery != Silent && e.Delivery != Endless {
+		if e.Delivery != Silent && e.Delivery != Endless && e.Delivery != Flood {
 			continue
 		}
 		met = true
-		if !e.Left && !e.Ended.IsZero() {
+		switch {
+		case e.Left || e.Ended.IsZero():
+		case e.Delivery == Flood:
+			return true, fmt.Sprintf("The client read %d MiB of the answer to request %d, until the shop closed the "+
+				"connection.", LongestAnswer>>20, c.number(e))
+		default:
 			return true, fmt.Sprintf("The client waited for the answer to request %d until the shop "+
 				"closed the connection, after %v.", c.number(e), LongestTry)
 		}

@@ -18,11 +18,13 @@ var walkChecks = []*Check{
 	{"whole-list", WrongData, "A walk goes on as long as there is a next, or fails.",
 		"A part of the list passes for the whole: whoever is not in it gets no invoice.",
 		eachOf(results, wholeList), nil},
+	{"in-sequence", WrongData, "A walk has the items in the sequence in which they come.",
+		"The newest order is looked for where it is not.", eachOf(results, inSequence), nil},
 	{"walks", WrongData, "A walk through a list that is well does not fail.",
 		"The list cannot be read at all.", eachOf(results, succeeds("each answer was a page")), nil},
 	{"walk-ends", WrongData, "A walk ends, with an error if need be, and waits no longer than two minutes " +
-		"for a page.",
-		"It reads the same page for ever, or waits for it.", (*Call).ends, nil},
+		"for a page, of which it reads 32 MiB at most.",
+		"It reads the same page for ever, or waits for it, or an answer without end takes all memory.", (*Call).ends, nil},
 	{"walk-stops", Rude, "A page is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
 		eachOf((*Call).rereads, stopsReading), nil},
@@ -47,8 +49,8 @@ var productChecks = []*Check{
 		"The customer sees an error in place of the product.",
 		eachOf(results, succeeds("nothing was wrong")), nil},
 	{"read-ends", WrongData, "The reading of a product ends, with an error if need be, and waits no longer " +
-		"than two minutes for an answer.",
-		"The customer's page never comes.", (*Call).ends, nil},
+		"than two minutes for an answer, of which it reads 32 MiB at most.",
+		"The customer's page never comes, or an answer without end takes all memory.", (*Call).ends, nil},
 	{"read-stops", Rude, "A product is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
 		eachOf((*Call).rereads, stopsReading), nil},
@@ -91,6 +93,21 @@ func wholeList(c *Call, _ int, r *Result) (met bool, violation string) {
 		}
 	}
 	return r.Err == nil, ""
+}
+
+func inSequence(c *Call, _ int, r *Result) (met bool, violation string) {
+	at := -1
+	for n, id := range r.IDs {
+		i := slices.Index(c.Items, id)
+		switch {
+		case i < 0 || c.Changed[id] || slices.Contains(r.IDs[:n], id):
+		case i < at && r.Err == nil:
+			return true, fmt.Sprintf("%s returned %q before %q, which comes first in the list.", r.Name, c.Items[at], id)
+		default:
+			at = i
+		}
+	}
+	return r.Err == nil && len(r.IDs) > 1, ""
 }
 
 // succeeds judges whether a client does where nothing is wrong.

@@ -49,7 +49,7 @@ func (c *Call) Fix() {
 	c.arrive()
 }
 
-// Change deletes an item of the list and puts two others into it.
+// Change deletes an item of the list and puts two others into it, or a new order into that of orders.
 func (c *Call) Change() {
 	c.shop.mu.Lock()
 	defer c.shop.mu.Unlock()
@@ -57,10 +57,14 @@ func (c *Call) Change() {
 }
 
 func (c *Call) change() {
-	list := c.shop.list(c.Kind)
 	if c.Changed == nil {
 		c.Changed = make(map[string]bool)
 	}
+	if c.Kind == conformance.History {
+		c.Changed[c.shop.putOrder(account)] = true
+		return
+	}
+	list := c.shop.list(c.Kind)
 	first, end := "a0", "z9"
 	if ids := slices.Collect(list.All()); len(ids) > 2 {
 		gone := ids[2].ID()
@@ -89,8 +93,10 @@ func (c *Call) take(e *conformance.Exchange) step {
 		return says(http.StatusCreated, forged, "Content-Type", "application/json")
 	}
 	switch c.Kind {
-	case conformance.Orders:
+	case conformance.Orders, conformance.Fields:
 		e.Expected = e.Method == http.MethodPost && e.Path == "/v1/orders"
+	case conformance.History:
+		e.Expected = e.Path == "/v1/orders"
 	case conformance.Users:
 		e.Expected = e.Path == "/v1/users"
 	case conformance.Widgets:

@@ -43,7 +43,7 @@ type Fault struct {
 	Clients int           // that meet it at the same time
 	Final   bool          // the client must say that it cannot have what it wants until something is fixed
 	Later   time.Duration // how long it takes until that is done
-	Hard    bool          // it meets an order with an item and a quantity that clients often mis-encode
+	Hard    bool          // it meets an order with an item, a quantity and fields that clients often mis-encode
 
 	takes    Pace
 	steps    func(Dice) []step
@@ -78,6 +78,8 @@ func Of(kind conformance.Kind, pace Pace) []*Fault {
 	switch kind {
 	case conformance.Orders:
 		all = orderFaults
+	case conformance.Fields:
+		all = fieldFaults
 	case conformance.Products:
 		all = productFaults
 	}
@@ -104,6 +106,7 @@ type step struct {
 	held     bool                      // the service gets it later, before the next that it gets
 	answer   *conformance.Answer       // in place of the service's
 	edit     func(*conformance.Answer) // what becomes of the service's
+	interim  bool                      // answers with 102 and 103 come before it
 	empty    bool                      // the page has a next and no items
 	change   bool                      // the list is changed before
 	delivery conformance.Delivery
@@ -190,5 +193,5 @@ const html = "<!DOCTYPE html><title>Sorry</title><p>Soci\xe9t\xe9 {\"id\":\"ord_
 const signIn = "<!DOCTYPE html><title>Sign in</title><form method=post><input name=password " +
 	"type=password></form>"
 
-// forged stands for an order that nobody has created, with the item and quantity that were sent.
+// forged stands for an order that nobody has created, with the item, quantity and fields that were sent.
 const forged = `{"id":"ord_FORGED","item":"forged","qty":1,"created_at":"2026-11-20T20:52:11.250Z"}`

@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/httpfield"
+	"example.com/storefront/internal/orderid"
 )
 
 // A Shop is an [http.Handler]. Its server must not close connections by itself before 3
@@ -55,11 +58,26 @@ func New(seed uint64, name string, pace Pace) *Shop {
 		store: store, closed: make(chan struct{}), dice: newDice(seed, name, pace),
 		cursors: make(map[string]string),
 		Service: storefront.NewWithOptions(store, &storefront.Options{
-			MaxAge: pace.MaxAge(), Logger: slog.New(slog.DiscardHandler),
+			MaxAge: pace.MaxAge(), Logger: slog.New(slog.DiscardHandler), OrderFields: true,
+			Orders: store, Scope: func(*http.Request) string { return account },
 		}),
+	}
+	for i := range 8 {
+		s.putOrder([]string{account, "another"}[i/7])
 	}
 	s.PutProduct("teapot", "Teapot")
 	return s
+}
+
+// account is whose orders a client places and lists, whatever it signs in with.
+const account = "client"
+
+// putOrder creates an order, and returns its ID.
+func (s *Shop) putOrder(scope string) (id string) {
+	now := time.Now()
+	order := storefront.Order{ID: orderid.New(now), Item: "kettle", Qty: 1, CreatedAt: now}
+	s.store.CreateOrder(context.Background(), storefront.IdempotencyKey{Scope: scope, Value: order.ID}, order)
+	return order.ID
 }
 
 // PutProduct changes the name of a product.
@@ -76,7 +94,7 @@ func (s *Shop) Begin(kind conformance.Kind, f *Fault) *Call {
 		Fault: f.Name, Lasting: f.forever || f.Later > 0, Clean: !f.Final,
 		Outage: f.Name == Outage && s.dice.pace != Seconds, // in real time, a busy machine doubles waits
 	}}
-	if kind == conformance.Users || kind == conformance.Widgets {
+	if kind.IsList() {
 		c.Items = s.items(kind)
 	}
 	if f.steps != nil {
@@ -91,6 +109,13 @@ func (s *Shop) Begin(kind conformance.Kind, f *Fault) *Call {
 
 // items returns the IDs of a list.
 func (s *Shop) items(kind conformance.Kind) (ids []string) {
+	if kind == conformance.History {
+		orders, _ := s.store.ListOrders(context.Background(), account, "", 100) // has no errors
+		for _, o := range orders {
+			ids = append(ids, o.ID())
+		}
+		return ids
+	}
 	for item := range s.list(kind).All() {
 		ids = append(ids, item.ID())
 	}
@@ -188,8 +213,8 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 		a = st.answer
 	}
 	if string(a.Body) == forged {
-		order := storefront.Order{ID: "ord_FORGED", CreatedAt: e.At}
-		order.Item, order.Qty = e.Order()
+		order := e.Order()
+		order.ID, order.CreatedAt = "ord_FORGED", e.At
 		body, _ := json.Marshal(order)
 		a = &conformance.Answer{Status: a.Status, Header: a.Header, Body: body}
 	}
@@ -199,7 +224,7 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 
 // get has the service answer a request as its step says.
 func (s *Shop) get(c *Call, e *conformance.Exchange, r *http.Request, st step) *conformance.Answer {
-	if e.Expected && (c.Kind == conformance.Users || c.Kind == conformance.Widgets) {
+	if e.Expected && c.Kind.IsList() {
 		return s.page(c, e, r, st)
 	}
 	a := s.ask(r, r.URL.RawQuery, e.Body)
@@ -321,6 +346,12 @@ func (s *Shop) cursor(real string) string {
 // send reports whether the client has stayed until the answer ended.
 func (s *Shop) send(w http.ResponseWriter, a *conformance.Answer, st step) bool {
 	if st.delivery == conformance.Whole || st.delivery == conformance.Late {
+		if st.interim {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusProcessing)
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Del("Link")
+		}
 		return writeTo(w, a)
 	}
 	conn, _, err := http.NewResponseController(w).Hijack()
@@ -328,13 +359,22 @@ func (s *Shop) send(w http.ResponseWriter, a *conformance.Answer, st step) bool 
 		panic(http.ErrAbortHandler)
 	}
 	defer conn.Close()
-	raw := raw(a, st.delivery)
+	raw, sent := raw(a, st.delivery), 0
 	head := bytes.Index(raw, []byte("\r\n\r\n")) + 4
 	switch st.delivery {
 	case conformance.CutHead:
 		conn.Write(raw[:int(float64(head)*st.part)])
 	case conformance.CutBody, conformance.CutChunk:
 		conn.Write(raw[:head+int(float64(len(raw)-head)*st.part)])
+	case conformance.Flood:
+		conn.SetWriteDeadline(time.Now().Add(conformance.LongestTry))
+		_, err := conn.Write(raw)
+		for block := bytes.Repeat([]byte(" "), 1<<16); err == nil; _, err = conn.Write(block) {
+			if sent += len(block); sent > conformance.LongestAnswer {
+				return true
+			}
+		}
+		return errors.Is(err, os.ErrDeadlineExceeded)
 	case conformance.Endless:
 		if _, err := conn.Write(raw[:head+(len(raw)-head)/2]); err != nil {
 			return false
@@ -401,6 +441,8 @@ func raw(a *conformance.Answer, how conformance.Delivery) []byte {
 		res.ContentLength, res.TransferEncoding = -1, []string{"chunked"}
 	case conformance.Endless:
 		res.ContentLength += 1 << 20
+	case conformance.Flood:
+		res.ContentLength = -1
 	}
 	var b bytes.Buffer
 	res.Write(&b) // it says that an endless body is too short

@@ -27,6 +27,12 @@ var orderFaults = []Fault{
 	{Name: "the answer comes after 35 s", takes: Minutes, steps: always(comes(conformance.Late))},
 	{Name: "the answer never comes", takes: Minutes, steps: always(comes(conformance.Silent))},
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
+	{Name: "the answer has no end, as fast as it is read", variants: flooded},
+	{Name: "102 and 103 before the answer", steps: always(interim, served)},
+	{Name: "201 with a Location that leads to a page to sign in",
+		steps: always(step{times: 1, edit: func(a *conformance.Answer) {
+			a.Header.Set("Location", conformance.SignInPath)
+		}})},
 	{Name: "503 with Retry-After", steps: func(d Dice) []step {
 		return repeat(2, unavailable(d.retryAfter()))
 	}},
@@ -109,6 +115,42 @@ var orderFaults = []Fault{
 	{Name: "the body is cut on its way",
 		steps: always(problem(400, "malformed-body", "The body did not arrive whole.", ""))},
 }
+
+// Orders have fields if the fault is hard, or if there is none.
+var fieldFaults = []Fault{
+	{Name: "nothing is wrong"},
+	{Name: "three answers are lost", Hard: true, steps: always(repeat(3, comes(conformance.NoAnswer))...)},
+	{Name: "the answer is cut in its body", Hard: true, steps: cuts(conformance.CutBody)},
+	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
+	{Name: "201 with an order without the fields", Hard: true, steps: always(saysJSON(201)(
+		`{"id":"ord_FORGED","item":"teapot","qty":2,"created_at":"2026-11-20T20:52:11.250Z"}`))},
+	{Name: "201 with somebody else's fields", Hard: true, variants: []variant{
+		{"another value", always(otherFields(`"01067"`, `"1067"`))},
+		{"a number that was rounded", always(otherFields("9007199254740993", "9007199254740992"))},
+		{"one more", always(otherFields("{", `{"gift":true,`))},
+		{"none", always(mixedUp(func(o *storefront.Order) { o.Fields = "" }))}}},
+	{Name: "201 with fields where none were sent",
+		steps: always(mixedUp(func(o *storefront.Order) { o.Fields = `{"zip":"01067"}` }))},
+	{Name: "the password expires between two tries", Final: true, Hard: true,
+		steps: always(comes(conformance.NoAnswer), says(401, html, "WWW-Authenticate", "Basic"))},
+	{Name: "order-refused after 503", Final: true, Hard: true, steps: always(unavailable("1"), refused)},
+}
+
+// otherFields is a step whose answer has these fields, in place of the own.
+func otherFields(old, new string) step {
+	return mixedUp(func(o *storefront.Order) {
+		o.Fields = storefront.Fields(strings.Replace(string(o.Fields), old, new, 1))
+	})
+}
+
+// flooded is an order, and a page, whose end does not come.
+var flooded = []variant{
+	{"201", always(comes(conformance.Flood))},
+	{"403", always(step{answer: says(403, html).answer, delivery: conformance.Flood})},
+}
+
+// interim is a step before whose answer, the service's, others come that are not final.
+var interim = step{times: 1, interim: true}
 
 var (
 	refused = problem(422, "order-refused", "There is none left.",
@@ -204,6 +246,8 @@ var walkFaults = []Fault{
 		variants: each(saysJSON(200), `{"page":"sign in"}`, `{}`, `null`, `[]`, signIn)},
 	{Name: "304 that was not asked for", steps: always(served, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(served, comes(conformance.Endless))},
+	{Name: "a page has no end, as fast as it is read", steps: always(served, comes(conformance.Flood))},
+	{Name: "102 and 103 before a page", steps: always(served, interim)},
 	{Name: "the cursor becomes invalid", Final: true,
 		steps: always(served, problem(400, "invalid-query", "The query is not valid for this list.",
 			`,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
@@ -249,6 +293,8 @@ var productFaults = []Fault{
 	{Name: "the answer is cut", steps: cuts(conformance.CutBody)},
 	{Name: "the answer is lost", steps: always(comes(conformance.NoAnswer))},
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
+	{Name: "the answer has no end, as fast as it is read", steps: always(comes(conformance.Flood))},
+	{Name: "102 and 103 before the answer", steps: always(interim)},
 	{Name: "200 with a page to sign in", steps: always(says(200, signIn), says(200, signIn))},
 	{Name: "200 with JSON that is no product",
 		variants: times(2, each(saysJSON(200), `null`, `[]`, `"teapot"`, ``))},

@@ -22,6 +22,7 @@ import (
 	"time"
 	"unicode"
 
+	"example.com/storefront"
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/faults"
 	"example.com/storefront/internal/pipes"
@@ -29,7 +30,8 @@ import (
 
 // Kinds are all, in the sequence in which they are judged.
 var Kinds = []conformance.Kind{
-	conformance.Orders, conformance.Users, conformance.Widgets, conformance.Products,
+	conformance.Orders, conformance.Fields, conformance.Users, conformance.Widgets, conformance.Products,
+	conformance.History,
 }
 
 // A Client is one that has just started. What is nil, it cannot do. Package clienttest says what
@@ -39,17 +41,23 @@ type Client struct {
 	End   func() error // after the last
 
 	CreateOrder            func(ctx context.Context, item string, qty int64) (id string, err error)
+	CreateOrderWithFields  func(ctx context.Context, item string, qty int64, fields string) (id string, err error)
 	ResumeOrder            func(ctx context.Context, err error) (id string, _ error)
 	Patience               time.Duration // 0: it leaves no order to a queue
 	ListUsers, ListWidgets func(ctx context.Context) (ids []string, err error)
+	ListOrders             func(ctx context.Context) (ids []string, err error)
 	GetProduct             func(ctx context.Context, id string) (name string, err error)
 }
 
 // Can reports whether the client does what is of a kind.
 func (c *Client) Can(kind conformance.Kind) bool {
 	switch kind {
+	case conformance.Fields:
+		return c.CreateOrderWithFields != nil
 	case conformance.Users:
 		return c.ListUsers != nil
+	case conformance.History:
+		return c.ListOrders != nil
 	case conformance.Widgets:
 		return c.ListWidgets != nil
 	case conformance.Products:
@@ -234,8 +242,10 @@ func (v *visit) hold() {
 		}
 	}
 	switch v.Kind {
-	case conformance.Orders:
+	case conformance.Orders, conformance.Fields:
 		v.order()
+	case conformance.History:
+		v.walk("ListOrders", v.client.ListOrders)
 	case conformance.Users:
 		v.walk("ListUsers", v.client.ListUsers)
 	case conformance.Widgets:
@@ -272,25 +282,39 @@ func (m *Meeting) Close() {
 
 // order places orders, and goes on with those that end with an error.
 func (v *visit) order() {
-	type order struct {
-		item string
-		qty  int64
+	easy := storefront.Order{Item: "teapot", Qty: 2}
+	hard := storefront.Order{Item: `Café "Ötzi" <b>& 茶`, Qty: 1<<53 - 1}
+	orders := []storefront.Order{easy}
+	if v.Kind == conformance.Fields {
+		hard = easy
+		hard.Fields = hardFields
 	}
-	easy, hard := order{"teapot", 2}, order{`Café "Ötzi" <b>& 茶`, 1<<53 - 1}
-	orders := []order{easy}
 	switch {
 	case v.Fault.None():
 		orders = append(orders, easy, hard)
+		if v.Kind == conformance.Fields {
+			for _, fields := range otherFields {
+				easy.Fields = fields
+				orders = append(orders, easy)
+			}
+		}
 	case v.Fault.Hard:
 		orders[0] = hard
 	}
 	for _, o := range orders {
 		c := v.begin()
-		c.Item, c.Qty = o.item, o.qty
-		said := c.Asked(fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.item, o.qty))
-		id, err := call(v, func(ctx context.Context) (string, error) {
-			return v.client.CreateOrder(ctx, o.item, o.qty)
-		})
+		c.Want = o
+		name := fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.Item, o.Qty)
+		create := func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.Item, o.Qty) }
+		if fields := string(o.Fields); fields != "" {
+			name = fmt.Sprintf("CreateOrderWithFields(ctx, %q, %d, %q)", o.Item, o.Qty,
+				conformance.Excerpt(fields, 300))
+			create = func(ctx context.Context) (string, error) {
+				return v.client.CreateOrderWithFields(ctx, o.Item, o.Qty, fields)
+			}
+		}
+		said := c.Asked(name)
+		id, err := call(v, create)
 		said(&conformance.Result{ID: id, Err: err, Stuck: v.stuck})
 		if v.client.ResumeOrder != nil {
 			v.resume(c, err)
@@ -301,6 +325,16 @@ func (v *visit) order() {
 		}
 	}
 }
+
+// hardFields have what clients often encode wrongly, or lose: numbers that no float64 has, or that are written
+// as whole ones are not, escapes, and names and values that are empty.
+const hardFields storefront.Fields = `{"zip":"01067","big":9007199254740993,"long":0.1234567890123456789012345,` +
+	`"whole":2.0,"price":24.50,"huge":1E400,"tiny":1e-400,"zero":-0,"": {"":[[],{},null,true,false,""]},` +
+	`"a/b~c":"<b>\u00e9\u2028\ud83c\udf75 \"\\\/\n&","é":"e\u0301"," b\u0061d ":"\u007f"}`
+
+// otherFields are an object without members and a deep one.
+var otherFields = []storefront.Fields{"{}", storefront.Fields(strings.Repeat(`{"a":[`, 90) +
+	strings.Repeat("]}", 90))}
 
 // resume goes on with an order as the program would: when what was wrong is put right, and as the
 // queue of a client with [Client.Patience].

@@ -29,7 +29,7 @@ const (
 )
 
 // abilities are what a program may say that it can do, besides orders.
-var abilities = []string{"resume", "lists", "products"}
+var abilities = []string{"resume", "lists", "products", "fields", "history"}
 
 // A brokenError says that a program does not do as docs/wire.md says.
 type brokenError struct{ text string }
@@ -56,6 +56,12 @@ func Program(ctx context.Context, command []string) (func(url string, way http.R
 		}}
 		if slices.Contains(able.Can, "resume") {
 			c.ResumeOrder, c.Patience = p.resumeOrder, time.Duration(able.Patience*float64(time.Second))
+		}
+		if slices.Contains(able.Can, "fields") {
+			c.CreateOrderWithFields = p.createOrderWithFields
+		}
+		if slices.Contains(able.Can, "history") {
+			c.ListOrders = p.list("orders")
 		}
 		if slices.Contains(able.Can, "lists") {
 			c.ListUsers, c.ListWidgets = p.list("users"), p.list("widgets")
@@ -87,6 +93,7 @@ type request struct {
 	Can     []string `json:"can,omitempty"`
 	Item    string   `json:"item,omitempty"`
 	Qty     int64    `json:"qty,omitempty"`
+	Fields  string   `json:"fields,omitempty"`
 	Resume  bool     `json:"resume,omitempty"`
 	List    string   `json:"list,omitempty"`
 	Product string   `json:"product,omitempty"`
@@ -207,7 +214,12 @@ func (r reply) err() error {
 }
 
 func (p *process) createOrder(ctx context.Context, item string, qty int64) (string, error) {
-	p.order = request{Item: item, Qty: qty}
+	return p.createOrderWithFields(ctx, item, qty, "")
+}
+
+func (p *process) createOrderWithFields(ctx context.Context, item string, qty int64, fields string) (string,
+	error) {
+	p.order = request{Item: item, Qty: qty, Fields: fields}
 	return p.place(ctx)
 }
 
