@@ -21,6 +21,9 @@
 // keep them there: a Draft has a text for that, to be stored before the first try. docs/formats.md
 // has the format of both, which later releases read.
 //
+// A shop may take more than item and quantity (see [DraftOptions]), and may let orders be read back (see
+// [Client.Orders]), which is no substitute for the key: only Order says that a draft has become an order.
+//
 // Lists are iterators, which read pages as they are needed:
 //
 //	for user, err := range shop.Users(ctx) {
@@ -62,6 +65,9 @@ type Options struct {
 	// SignIn is called before each try of a request and adds what the shop asks for, such as
 	// Authorization. After an error the request is not sent, and tried again as if no answer had come.
 	SignIn func(*http.Request) error
+	// OnTry is called after each try of a request with what came of it, such as for metrics, or to tell
+	// somebody who waits. What the call does next waits for it. nil: nothing is called.
+	OnTry func(ctx context.Context, t Try)
 	// Account is a label of the account with which requests are sent, such as its number: what is
 	// permanent, never a token. A [Journal] keeps it with each draft, and leaves those of other accounts
 	// alone. A Client is of one account: make another one for whoever signs in next, and let SignIn of this
@@ -80,6 +86,15 @@ type Options struct {
 	// Logger gets a record of each try that has to be repeated, without keys and bodies. nil:
 	// slog.Default().
 	Logger *slog.Logger
+}
+
+// A Try is one try of a request. Calls try several times.
+type Try struct {
+	Method, Path string        // of the request; the path begins behind the base URL, and has no query
+	Draft        *Draft        // nil: it was a read
+	Status       int           // of the answer; 0: none came, or a part of one
+	Err          error         // why
+	Duration     time.Duration // with the body of the answer
 }
 
 // A Client calls one shop. Its methods may be called concurrently.
@@ -102,10 +117,13 @@ func New(baseURL string, opts *Options) (*Client, error) {
 		// The text of err has the whole URL, and maybe a password.
 		return nil, errors.New("client: the base URL cannot be parsed")
 	}
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "1"), 10, 16)
 	switch {
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return nil, fmt.Errorf("client: the base URL %s does not begin with http:// or https:// and a host",
 			u.Redacted())
+	case port == 0, err != nil, strings.HasSuffix(u.Host, ":"):
+		return nil, fmt.Errorf("client: the port of the base URL %s is not from 1 to 65535", u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, fmt.Errorf("client: the base URL %s has a query or a fragment", u.Redacted())
 	}
@@ -147,17 +165,36 @@ var defaultPort = map[string]string{"http": ":80", "https": ":443"}
 // of an order after 30 seconds.
 const tryLimit = 40 * time.Second
 
+const (
+	longestAnswer = 1 << 20  // bytes
+	longestRead   = 16 << 20 // of a page or product
+)
+
 // An answer is what a try got. Its status is 0 if no answer came, or a part of one.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	err    error // why there is no answer
+	err    error // why there is no answer, or only the beginning of its body, as that is too long
 }
 
-// try sends a request once. prepare gets it as SignIn has left it, right before it is sent, unless it returns
-// an error.
-func (c *Client) try(ctx context.Context, method, path, body string, most int64,
+// try sends a request once: an order, or a read if draft is nil. prepare gets it as SignIn has left it, right
+// before it is sent, unless it returns an error.
+func (c *Client) try(ctx context.Context, path string, draft *Draft, prepare func(*http.Request) error) answer {
+	method, body, most := http.MethodGet, "", int64(longestRead)
+	if draft != nil {
+		method, body, most = http.MethodPost, draft.body, longestAnswer
+	}
+	began := time.Now()
+	a := c.send(ctx, method, path, body, most, prepare)
+	if c.opts.OnTry != nil {
+		path, _, _ = strings.Cut(path, "?")
+		c.opts.OnTry(ctx, Try{method, path, draft, a.status, a.err, time.Since(began)})
+	}
+	return a
+}
+
+func (c *Client) send(ctx context.Context, method, path, body string, most int64,
 	prepare func(*http.Request) error) answer {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
@@ -178,14 +215,17 @@ func (c *Client) try(ctx context.Context, method, path, body string, most int64,
 		return answer{err: err}
 	}
 	defer res.Body.Close()
-	got, err := io.ReadAll(io.LimitReader(res.Body, most+1))
-	if err == nil && int64(len(got)) > most {
-		err = fmt.Errorf("the answer is longer than %d bytes", most)
+	if res.StatusCode != http.StatusOK {
+		most = longestAnswer
 	}
+	got, err := io.ReadAll(io.LimitReader(res.Body, most+1))
 	if err != nil {
 		return answer{err: err}
 	}
-	return answer{status: res.StatusCode, header: res.Header, body: got}
+	if int64(len(got)) > most {
+		got, err = got[:most], fmt.Errorf("the answer is longer than %d bytes", most)
+	}
+	return answer{res.StatusCode, res.Header, got, err}
 }
 
 // repeatable reports whether the same request is sent again after the answer, whatever was asked.
@@ -203,7 +243,7 @@ const problemPrefix = "urn:problem-type:storefront:"
 
 // problem returns the problem document of the service, if the answer is one.
 func (a *answer) problem() (p storefront.Problem, ok bool) {
-	if json.Unmarshal(a.body, &p) != nil || !strings.HasPrefix(p.Type, problemPrefix) {
+	if a.err != nil || json.Unmarshal(a.body, &p) != nil || !strings.HasPrefix(p.Type, problemPrefix) {
 		return storefront.Problem{}, false
 	}
 	return p, true
@@ -233,13 +273,17 @@ func (a *answer) retryAfter() time.Duration {
 
 // String says what came, for logs and errors: no body, which may be a page.
 func (a *answer) String() string {
-	if a.err != nil {
+	if a.status == 0 {
 		return "no answer: " + a.err.Error()
 	}
 	if p, ok := a.problem(); ok {
 		return fmt.Sprintf("%d %s", a.status, strings.TrimPrefix(p.Type, problemPrefix))
 	}
-	return strings.TrimSpace(fmt.Sprint(a.status, " ", http.StatusText(a.status)))
+	text := strings.TrimSpace(fmt.Sprint(a.status, " ", http.StatusText(a.status)))
+	if a.err != nil {
+		text += ": " + a.err.Error()
+	}
+	return text
 }
 
 // pauses are those between the tries of one call: random, up to a limit that doubles, so that

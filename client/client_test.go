@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -64,12 +65,23 @@ type tested struct {
 
 var _ interface {
 	clienttest.Resumer
+	clienttest.FieldsCreator
 	clienttest.Lister
 	clienttest.ProductGetter
+	clienttest.HistoryLister
 } = (*tested)(nil)
 
 func (c *tested) CreateOrder(ctx context.Context, item string, qty int64) (id string, err error) {
 	return c.send(ctx, client.NewDraft(item, qty))
+}
+
+func (c *tested) CreateOrderWithFields(ctx context.Context, item string, qty int64, fields string) (string,
+	error) {
+	draft, err := client.NewDraftWithOptions(item, qty, &client.DraftOptions{Fields: json.RawMessage(fields)})
+	if err != nil {
+		return "", err
+	}
+	return c.send(ctx, draft)
 }
 
 func (c *tested) send(ctx context.Context, draft *client.Draft) (id string, err error) {
@@ -100,19 +112,23 @@ func draftOf(err error) *client.Draft {
 }
 
 func (c *tested) ListUsers(ctx context.Context) (ids []string, err error) {
-	return idsOf(c.Users(ctx))
+	return idsOf(c.Users(ctx), storefront.Resource.ID)
 }
 
 func (c *tested) ListWidgets(ctx context.Context) (ids []string, err error) {
-	return idsOf(c.Widgets(ctx))
+	return idsOf(c.Widgets(ctx), storefront.Resource.ID)
 }
 
-func idsOf(list iter.Seq2[storefront.Resource, error]) (ids []string, err error) {
+func (c *tested) ListOrders(ctx context.Context) (ids []string, err error) {
+	return idsOf(c.Orders(ctx), func(o client.Order) string { return o.ID })
+}
+
+func idsOf[T any](list iter.Seq2[T, error], id func(T) string) (ids []string, err error) {
 	for item, err := range list {
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, item.ID())
+		ids = append(ids, id(item))
 	}
 	return ids, nil
 }

@@ -2,10 +2,12 @@ package client
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +25,10 @@ import (
 type Draft struct {
 	key  string
 	body string // of the request: it is sent and kept byte for byte
-	item string // of body, as qty
+	item string // of body, as qty and fields
 	qty  int64
+
+	fields storefront.Fields
 
 	mu      sync.Mutex
 	made    time.Time
@@ -39,12 +43,53 @@ type Draft struct {
 // drafts; the one who presses a button twice, one draft that was made with the button.
 //
 // What the service would refuse, such as a qty of 0, [Client.Order] returns as a [*RefusedError].
-func NewDraft(item string, qty int64) *Draft {
+func NewDraft(item string, qty int64) *Draft { return newDraft(item, qty, "") }
+
+// DraftOptions are the options of [NewDraftWithOptions]. Their zero values are the defaults.
+type DraftOptions struct {
+	// Fields are what the order has beside item and quantity, as shop and clients have agreed: a value that
+	// encoding/json encodes as an object, a [storefront.Fields] or, for text that is JSON already, a
+	// json.RawMessage. The shop gets numbers as they are written there. It decides whether the fields are
+	// right, and refuses all if it takes none (storefront.Options.OrderFields). nil: none.
+	Fields any
+}
+
+// NewDraftWithOptions is like [NewDraft] with options; nil are the defaults. It returns an error if Fields
+// cannot be encoded as an object, or are not I-JSON (RFC 7493), such as with text that is not valid UTF-8.
+func NewDraftWithOptions(item string, qty int64, opts *DraftOptions) (*Draft, error) {
+	if opts == nil || opts.Fields == nil || opts.Fields == storefront.Fields("") {
+		return NewDraft(item, qty), nil
+	}
+	text, isText := opts.Fields.(json.RawMessage)
+	var err error
+	if !isText {
+		text, err = ijson.Marshal(opts.Fields)
+	}
+	var fields storefront.Fields
+	if err == nil {
+		err = fields.UnmarshalJSON(text)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("client: fields of a draft: %w", err)
+	case fields == "":
+		return nil, errors.New("client: fields of a draft: null is no object")
+	case !isText && replaced.Match(text):
+		return nil, errors.New("client: fields of a draft: a text in them is not valid UTF-8")
+	}
+	return newDraft(item, qty, fields), nil
+}
+
+// replaced is what encoding/json writes in place of what is not UTF-8. It writes U+FFFD itself as it is.
+var replaced = regexp.MustCompile(`(^|[^\\])(\\\\)*\\ufffd`)
+
+func newDraft(item string, qty int64, fields storefront.Fields) *Draft {
 	body, _ := ijson.Marshal(struct { // has no errors
-		Item string `json:"item"`
-		Qty  int64  `json:"qty"`
-	}{item, qty})
-	return &Draft{key: rand.Text(), body: string(body), item: item, qty: qty, made: time.Now()}
+		Item   string            `json:"item"`
+		Qty    int64             `json:"qty"`
+		Fields storefront.Fields `json:"fields,omitempty"`
+	}{item, qty, fields})
+	return &Draft{key: rand.Text(), body: string(body), item: item, qty: qty, fields: fields, made: time.Now()}
 }
 
 // Key returns the Idempotency-Key.
@@ -55,6 +100,9 @@ func (d *Draft) Item() string { return d.item }
 
 // Qty returns how many are ordered.
 func (d *Draft) Qty() int64 { return d.qty }
+
+// Fields returns what the order has beside them, or "" for nothing.
+func (d *Draft) Fields() storefront.Fields { return d.fields }
 
 // Lifetime is for how long a draft is sent, as the service may forget its key an hour later
 // (storefront.KeyLifetime), and a try after that could create a second order. Clocks that differ by up to
@@ -201,7 +249,7 @@ func (d *Draft) UnmarshalJSON(data []byte) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.key, d.body, d.item, d.qty = kept.key, kept.body, kept.item, kept.qty
+	d.key, d.body, d.item, d.qty, d.fields = kept.key, kept.body, kept.item, kept.qty, kept.fields
 	d.made, d.begun, d.journal, d.open = kept.made, kept.begun, "", 1 // nobody knows
 	if d.begun.IsZero() {
 		d.begun = d.made
@@ -209,7 +257,7 @@ func (d *Draft) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// parseDraft returns a draft with the fields that its text has, and item and qty of its body.
+// parseDraft returns a draft with what its text has, and item, qty and fields of its body.
 func parseDraft(data []byte) (*Draft, error) {
 	members, isObject, err := ijson.Parse(data) // which is no other text to another program
 	if err == nil && !isObject {
@@ -268,6 +316,8 @@ func parseDraft(data []byte) (*Draft, error) {
 			d.item, item = m.Text()
 		case "qty":
 			d.qty, qty = m.Int64()
+		case "fields":
+			d.fields.UnmarshalJSON(m.Value) // the service refuses what is no object
 		}
 	}
 	if !item || !qty {

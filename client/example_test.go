@@ -2,9 +2,11 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"time"
@@ -58,8 +60,10 @@ func ExampleJournal() {
 		fmt.Println("We have your order, and will write to you.")
 	}
 
-	// When the program starts, and from time to time:
-	for entry, err := range journal.Resume(context.Background()) {
+	// When the program starts, and from time to time. What fails for a minute has its turn the next time.
+	ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for entry, err := range journal.Resume(ctx) {
 		if err != nil {
 			log.Print(err)
 			continue
@@ -70,6 +74,47 @@ func ExampleJournal() {
 		}
 	}
 	// Output: created: 2 teapot
+}
+
+// An order with an address. The shop adds a state to orders that are read.
+func ExampleClient_Orders() {
+	store := new(storefront.MemStore)
+	server := httptest.NewServer(storefront.NewWithOptions(store, &storefront.Options{OrderFields: true,
+		Orders: store, Scope: func(r *http.Request) string { return r.Header.Get("Authorization") }}))
+	defer server.Close()
+	shop, err := client.New(server.URL, &client.Options{Account: "ada", SignIn: func(r *http.Request) error {
+		r.Header.Set("Authorization", "ada")
+		return nil
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	type address struct {
+		Street string `json:"street"`
+		Zip    string `json:"zip"`
+	}
+	draft, err := client.NewDraftWithOptions("teapot", 2, &client.DraftOptions{Fields: address{"Long Lane 7", "EC1A"}})
+	if err != nil {
+		log.Fatal(err) // a programmer's mistake: it is no object
+	}
+	if _, err := shop.Order(context.Background(), draft); err != nil {
+		log.Fatal(err)
+	}
+
+	for order, err := range shop.Orders(context.Background()) {
+		if err != nil {
+			log.Fatal(err) // the list was not read to its end
+		}
+		var more struct {
+			Fields address
+			State  string // of the shop's own; this one has none
+		}
+		if err := json.Unmarshal([]byte(order.Resource.String()), &more); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(order.Qty, order.Item, "to", more.Fields.Street)
+	}
+	// Output: 2 teapot to Long Lane 7
 }
 
 func ExampleClient_Users() {

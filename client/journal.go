@@ -188,8 +188,11 @@ const resumed = 16
 // without a final answer again when the others have been tried, for Options.Patience in all. So one that
 // fails holds up no other, however soon ctx is done each time. Then Resume ends, and the rest stays.
 //
-// A program calls it when it starts, and again from time to time:
+// A program calls it when it starts, and again from time to time. The loop goes on for as long as one of the
+// drafts fails, so it is in a goroutine of its own, or ctx ends soon:
 //
+//	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+//	defer cancel()
 //	for entry, err := range journal.Resume(ctx) {
 //		if err != nil {
 //			log.Print(err) // a draft that is refused and not wanted any more can be removed, too
@@ -203,7 +206,7 @@ const resumed = 16
 // and not sent: Order sends it anew, behind the loop. If one is refused of which an earlier try may still be
 // on its way, as from a program that was killed then, each Resume sends it and yields an [*UnknownError]
 // whose Refused says why, and after [Lifetime] an UnknownError without a try. So a program that wants such
-// an order no more waits some minutes after its last try, asks the shop whether the order exists, and
+// an order no more waits some minutes after its last try, asks the shop whether the order exists (see [Client.GetOrderByKey]), and
 // removes the entry.
 //
 // The loop may be left at any time. What has the name of an entry, or .jsonl at its end, and is none, or one

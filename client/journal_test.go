@@ -762,7 +762,7 @@ func TestEntryOfAnotherReleaseIsRefused(t *testing.T) {
 		old, new, more, says string
 	}{
 		{"", "", `{"parcel":"7"}` + "\n", "a later release"},
-		{"", "", strings.Replace(order, `"id"`, `"fields":{},"id"`, 1), "a later release"},
+		{"", "", strings.Replace(order, `"id"`, `"notes":{},"id"`, 1), "a later release"},
 		{"", "", strings.Replace(refused, `"status"`, `"until":1,"status"`, 1), "a later release"},
 		{"", "", order[:len(order)-2] + `,"note":1}` + "\n", "a later release"},
 		{`"version":1,"shop"`, `"version":2,"shop"`, "", "a later release"},

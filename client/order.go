@@ -3,18 +3,21 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/ijson"
 )
 
 // A RefusedError says that the service has refused a request, and why. If it was an order, nothing
 // was created by any of its tries: the draft can be dropped, or sent again later if the reason may
 // have gone, such as an item that is sold out. It matches [storefront.ErrNotFound] if there is no
-// such product.
+// such product or order, and [errors.ErrUnsupported] if the shop does not serve what is to be read, such as
+// orders.
 type RefusedError struct {
 	Problem storefront.Problem
 	Draft   *Draft // nil: it was a read
@@ -27,13 +30,23 @@ func (e *RefusedError) Error() string {
 			text += fmt.Sprintf(" %s: %s", where, f.Detail)
 		}
 	}
-	return fmt.Sprintf("client: the shop refused %s (%s): %s", request(e.Draft),
+	verb := "refused"
+	if e.Is(errors.ErrUnsupported) {
+		verb = "does not serve"
+	}
+	return fmt.Sprintf("client: the shop %s %s (%s): %s", verb, request(e.Draft),
 		strings.TrimPrefix(e.Problem.Type, problemPrefix), strings.TrimSpace(text))
 }
 
-// Is reports whether target is storefront.ErrNotFound and there is no such product.
+// Is reports whether target is what e matches.
 func (e *RefusedError) Is(target error) bool {
-	return target == storefront.ErrNotFound && e.Problem.Type == problemPrefix+"product-not-found"
+	switch strings.TrimPrefix(e.Problem.Type, problemPrefix) {
+	case "product-not-found", "order-not-found":
+		return target == storefront.ErrNotFound
+	case "not-found", "method-not-allowed":
+		return target == errors.ErrUnsupported && e.Draft == nil
+	}
+	return false
 }
 
 // A BlockedError says that something between client and service has answered, such as a proxy or a
@@ -65,7 +78,7 @@ type UnknownError struct {
 	Draft *Draft // nil: it was a read
 	// Refused is what the service said if it has refused the last try. An earlier try may still be
 	// on its way, and be taken. Another call with the draft does not settle that. To give the order
-	// up, wait some minutes, and ask the shop whether it exists.
+	// up, wait some minutes, and ask the shop whether it exists, as by [Client.GetOrderByKey].
 	Refused *storefront.Problem
 
 	again bool          // the next try may have a final answer
@@ -98,7 +111,6 @@ func mayExist(draft *Draft) string {
 }
 
 const (
-	longestOrder      = 1 << 20 // bytes of an answer to an order
 	longestRetryAfter = time.Hour
 	malformedTries    = 4 // tries of a body that was cut on its way
 )
@@ -136,7 +148,7 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 			return storefront.Order{}, unknown(c.ended(ctx))
 		}
 		var stop error // why no more tries are sent
-		a := c.try(limited, http.MethodPost, "/v1/orders", draft.body, longestOrder, func(r *http.Request) error {
+		a := c.try(limited, "/v1/orders", draft, func(r *http.Request) error {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Idempotency-Key", draft.key)
 			r.GetBody = nil // each try is one that this loop knows of
@@ -196,8 +208,9 @@ func (c *Client) ended(ctx context.Context) error {
 // another order, such as the answer that a cache has kept, does not.
 func (a *answer) order(draft *Draft) (storefront.Order, bool) {
 	var order storefront.Order
-	if a.status != http.StatusCreated || json.Unmarshal(a.body, &order) != nil || order.ID == "" ||
-		order.Item != draft.item || order.Qty != draft.qty {
+	if a.status != http.StatusCreated || a.err != nil || json.Unmarshal(a.body, &order) != nil ||
+		order.ID == "" || order.Item != draft.item || order.Qty != draft.qty ||
+		ijson.Sum([]byte(order.Fields)) != ijson.Sum([]byte(draft.fields)) {
 		return storefront.Order{}, false
 	}
 	return order, true

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/client"
+	"example.com/storefront/internal/must"
 )
 
 func TestErrorSaysWhatToDoNext(t *testing.T) {
@@ -34,6 +37,10 @@ func TestErrorSaysWhatToDoNext(t *testing.T) {
 		{"refused after 409", []http.HandlerFunc{problem(409, "idempotency-key-in-progress"), refusal},
 			&client.UnknownError{}, true},
 		{"a page", []http.HandlerFunc{says(200, "<html>")}, &client.BlockedError{}, false},
+		{"a page without end", []http.HandlerFunc{says(200, "<html>"+long)}, &client.BlockedError{}, false},
+		{"403 without end", []http.HandlerFunc{says(403, "<html>"+long)}, &client.BlockedError{}, false},
+		{"a refusal without end", []http.HandlerFunc{says(422,
+			`{"type":"urn:problem-type:storefront:order-refused"}`+long)}, &client.BlockedError{}, false},
 		{"an order with 200", []http.HandlerFunc{says(200, `{"id":"ord_1","item":"teapot","qty":2}`)},
 			&client.BlockedError{}, false},
 		{"401 of the shop's program", []http.HandlerFunc{storefront.Problem{Status: 401}.ServeHTTP},
@@ -72,6 +79,95 @@ func TestErrorSaysWhatToDoNext(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// long is more than a client reads of an answer.
+var long = strings.Repeat(" ", 1<<20)
+
+// TestOnlyTheOrderThatWasSentIsBelieved has the shop answer the first try in its own way.
+func TestOnlyTheOrderThatWasSentIsBelieved(t *testing.T) {
+	order := func(members string) string { return `{"id":"ord_1","item":"teapot","qty":2` + members + `}` }
+	for _, row := range []struct {
+		fields, answer string
+		right          bool
+	}{
+		{"", order(""), true}, {"", order(`,"fields":{}`), false}, {"", order(`,"fields":[]`), false},
+		{"", order("") + long, false}, {"", strings.Replace(order(""), "2", "2.5", 1), false},
+		{"{}", order(`,"fields":{}`), true}, {"{}", order(""), false}, {"{}", order(`,"fields":null`), false},
+		{`{"a":9007199254740993,"b":"é"}`, order(`,"fields":{"b":"\u00e9","a":9007199254740993.0}`), true},
+		{`{"a":9007199254740993,"b":"é"}`, order(`,"fields":{"b":"\u00e9","a":9007199254740992}`), false},
+		{`{"a":9007199254740993,"b":"é"}`, order(`,"fields":{"a":9007199254740993,"b":"e\u0301"}`), false},
+		{`{"a":{"b":1E400,"c":1}}`, order(`,"fields":{"a":{"c":1,"b":10E399}}`), true},
+		{`{"a":{"b":1}}`, order(`,"fields":{"a":{"b":1,"b":1}}`), false},
+		{`{"a":[1,2]}`, order(`,"fields":{"a":[2,1]}`), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			shop := &script{answers: []http.HandlerFunc{says(201, row.answer)}, shop: atBase(storefront.NewWithOptions(
+				new(storefront.MemStore), &storefront.Options{OrderFields: true}))}
+			draft := must.Get(client.NewDraftWithOptions("teapot", 2,
+				&client.DraftOptions{Fields: storefront.Fields(row.fields)}))(t)
+			got, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draft)
+			if err != nil || (got.ID == "ord_1") != row.right || len(shop.sent) == 1 != row.right {
+				t.Errorf("%s for %s: %v, %v after %d tries", row.answer, row.fields, got, err, len(shop.sent))
+			}
+		})
+	}
+}
+
+func TestFieldsOfADraft(t *testing.T) {
+	type address struct {
+		Zip  string `json:"zip"`
+		Note string `json:"note,omitempty"`
+	}
+	for _, row := range []struct {
+		fields any
+		want   string // in the body; "": an error
+	}{
+		{nil, `}`}, {storefront.Fields(""), `}`},
+		{address{Zip: "01067"}, `,"fields":{"zip":"01067"}}`}, {&address{"1", "<é>\ufffd"}, `,"fields":{"zip":"1","note":"<é>` + "\ufffd" + `"}}`},
+		{map[string]any{"b": 1 << 60, "a": json.Number("2.0")}, `,"fields":{"a":2.0,"b":1152921504606846976}}`},
+		{map[string]string{}, `,"fields":{}}`}, {map[string]string{`\ufffd`: `\\ufffd`}, `,"fields":{"\\ufffd":"\\\\ufffd"}}`},
+		{json.RawMessage(` { "n" : 9007199254740993 , "x":1E400, "t":"\ufffd"} `),
+			`,"fields":{"n":9007199254740993,"x":1E400,"t":"` + "\ufffd" + `"}}`},
+		{storefront.Fields(`{"":{}}`), `,"fields":{"":{}}}`},
+		{map[string]string(nil), ""}, {(*address)(nil), ""}, {json.RawMessage(nil), ""}, {json.RawMessage("null"), ""},
+		{"text", ""}, {[]byte(`{"a":1}`), ""}, {[]int{1}, ""}, {2, ""}, {func() {}, ""}, {math.NaN(), ""},
+		{map[string]float64{"a": math.Inf(1)}, ""}, {map[string]any{"a": make(chan int)}, ""},
+		{json.RawMessage(`{"a":1,"a":2}`), ""}, {json.RawMessage(`{"a":"\ud800"}`), ""}, {json.RawMessage("{"), ""},
+		{json.RawMessage("{} {}"), ""}, {json.RawMessage("[]"), ""}, {json.RawMessage(`{"a":"` + "\xff" + `"}`), ""},
+		{address{Zip: "\xff"}, ""}, {map[string]int{"\xed\xa0\x80": 1}, ""}, {map[string]string{"a": "\uffff"}, ""},
+		{map[string]string{"a": `\` + "\xff"}, ""},
+	} {
+		draft, err := client.NewDraftWithOptions("teapot", 2, &client.DraftOptions{Fields: row.fields})
+		if row.want == "" || err != nil {
+			if row.want != "" || err == nil || draft != nil {
+				t.Errorf("%T %q: %v, %v, want %q", row.fields, row.fields, draft, err, row.want)
+			}
+			continue
+		}
+		var kept struct{ Body string }
+		must.OK(t, json.Unmarshal([]byte(text(t, draft)), &kept))
+		if want := `{"item":"teapot","qty":2` + row.want; kept.Body != want {
+			t.Errorf("%T %q: %s, want %s", row.fields, row.fields, kept.Body, want)
+		}
+		if again := draftFrom(t, text(t, draft)); again.Fields() != draft.Fields() {
+			t.Errorf("%q was read as %q", draft.Fields(), again.Fields())
+		}
+	}
+	if draft, err := client.NewDraftWithOptions("teapot", 2, nil); err != nil || draft.Fields() != "" {
+		t.Errorf("without options: %v, %v", draft, err)
+	}
+}
+
+func TestShopThatTakesNoFieldsRefusesThem(t *testing.T) {
+	shop, store := newScript()
+	draft := must.Get(client.NewDraftWithOptions("teapot", 2,
+		&client.DraftOptions{Fields: storefront.Fields(`{"zip":"01067"}`)}))(t)
+	_, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draft)
+	if _, ok := errors.AsType[*client.RefusedError](err); !ok || !strings.Contains(err.Error(), "#/fields") ||
+		len(store.Orders()) > 0 {
+		t.Errorf("Order returned %v", err)
 	}
 }
 
@@ -250,6 +346,43 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
+func TestOnTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop, _ := newScript(lost, says(503, "<html>"), func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(3 * time.Second)
+			says(201, `{"id":"ord_1","item":"teapot","qty":2}`)(w, r)
+		}, says(200, "<html>"), says(404, "<html>"))
+		token := errors.New("there is no token now")
+		var tries []client.Try
+		c := shopOf(t, shop, client.Options{
+			OnTry: func(ctx context.Context, try client.Try) { tries = append(tries, try) },
+			SignIn: func(r *http.Request) error {
+				if len(tries) == 0 {
+					return token
+				}
+				return nil
+			},
+		})
+		draft := client.NewDraft("teapot", 2)
+		if _, err := c.Order(t.Context(), draft); err != nil {
+			t.Fatal(err)
+		}
+		c.GetOrderByKey(t.Context(), "k")
+		want := []string{"POST /v1/orders 0 0s", "POST /v1/orders 0 0s", "POST /v1/orders 503 0s",
+			"POST /v1/orders 201 3s", "GET /v1/orders 200 0s", "GET /v1/orders 404 0s"}
+		var got []string
+		for _, try := range tries {
+			got = append(got, fmt.Sprint(try.Method, " ", try.Path, " ", try.Status, " ", try.Duration))
+			if (try.Draft == draft) != (try.Method == "POST") || (try.Err != nil) != (try.Status == 0) {
+				t.Errorf("%+v", try)
+			}
+		}
+		if !slices.Equal(got, want) || !errors.Is(tries[0].Err, token) || !errors.Is(tries[1].Err, io.ErrUnexpectedEOF) {
+			t.Errorf("tries %q, want %q; %v, %v", got, want, tries[0].Err, tries[1].Err)
+		}
+	})
+}
+
 // TestEachTryIsOneRequest has a server close a connection that was kept, for which net/http would
 // send a request with an Idempotency-Key again by itself.
 func TestEachTryIsOneRequest(t *testing.T) {
@@ -281,7 +414,9 @@ func TestEachTryIsOneRequest(t *testing.T) {
 }
 
 func TestNewChecks(t *testing.T) {
-	for _, url := range []string{"", "shop.example", "ftp://shop.example", "http://", "http://shop.example/?a=b",
+	for _, url := range []string{"localhost:8080", "htps://shop.example", "http://:8080", "http://shop.example:99999",
+		"http://ada:secret@shop.example:0", "http://shop.example:", "http://http://shop.example", "http:///shop",
+		"http://shop.example:x", "", "shop.example", "ftp://shop.example", "http://", "http://shop.example/?a=b",
 		"http://shop.example/#a", "http://ada:secret@sh op.example", "http://ada:secret@shop.example/?a=b", "ftp://ada:secret@shop.example"} {
 		_, err := client.New(url, nil)
 		if err == nil || strings.Contains(err.Error(), "secret") {
@@ -351,14 +486,14 @@ func TestDraftText(t *testing.T) {
 	}
 }
 
-// Members of the body that this version does not know are sent and kept, byte for byte.
+// The body is sent and kept byte for byte, with members that this version does not know.
 func TestBodyOfADraftIsNotChanged(t *testing.T) {
-	const body = `{ "fields":{"a":1e2,"b":"\u0041"}, "qty":2.0,"item":"tea\u0070ot" }`
+	const body = `{ "fields":{"a":1e2,"b":"\u0041"}, "later":null, "qty":2.0,"item":"tea\u0070ot" }`
 	literal, _ := json.Marshal(body)
 	var got []byte
 	shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, _ = io.ReadAll(r.Body)
-		says(201, `{"id":"ord_1","item":"teapot","qty":2}`)(w, r)
+		says(201, `{"id":"ord_1","item":"teapot","qty":2,"fields":{"b":"A","a":100},"later":null}`)(w, r)
 	})}
 	draft := draftFrom(t, kept("body", string(literal)))
 	order, err := shopOf(t, shop, client.Options{}).Order(t.Context(), draftFrom(t, text(t, draft)))
@@ -426,6 +561,14 @@ func FuzzAnswer(f *testing.F) {
 			if err == nil && (status != 200 || user.ID() == "") {
 				t.Errorf("%d %q: a user %v", status, body, user)
 			}
+		}
+		for order, err := range c.Orders(ctx) {
+			if err == nil && (status != 200 || order.ID == "" || order.ID != order.Resource.ID() || order.Item == "") {
+				t.Errorf("%d %q: an order %v", status, body, order)
+			}
+		}
+		if order, err := c.GetOrder(ctx, "ord_1"); err == nil && (status != 200 || order.ID != "ord_1") {
+			t.Errorf("%d %q: the order %v", status, body, order)
 		}
 		if product, err := c.Product(ctx, "teapot", &client.ProductOptions{MaxAge: time.Minute}); err == nil && product.ID() != "teapot" {
 			t.Errorf("%d %q: the product %v", status, body, product)

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	longestRead = 64 << 20 // bytes of a page or product
 	readTries   = 10
 	longestWait = time.Minute // of a read for Retry-After
 )
@@ -26,13 +25,14 @@ const (
 // errNotRead is why a read ends that is tried no more.
 var errNotRead = fmt.Errorf("%w: %d tries have failed", storefront.ErrUnavailable, readTries)
 
-// read sends a GET until an answer is right, or final, or no more tries are left.
+// read sends a GET until an answer is right, or final, or no more tries are left. right gets a whole one,
+// which is 200 or 304.
 func (c *Client) read(ctx context.Context, path string, prepare func(*http.Request) error,
 	right func(answer) bool) (answer, error) {
 	var pauses pauses
 	for try := 1; ; try++ {
-		a := c.try(ctx, http.MethodGet, path, "", longestRead, prepare)
-		if (a.status == http.StatusOK || a.status == http.StatusNotModified) && right(a) {
+		a := c.try(ctx, path, nil, prepare)
+		if (a.status == http.StatusOK || a.status == http.StatusNotModified) && a.err == nil && right(a) {
 			return a, nil
 		}
 		problem, ofService := a.problem()
@@ -63,41 +63,125 @@ func (c *Client) read(ctx context.Context, path string, prepare func(*http.Reque
 // [*BlockedError] or, after some tries, an [*UnknownError], which matches
 // [storefront.ErrUnavailable] or the error of ctx.
 func (c *Client) Users(ctx context.Context) iter.Seq2[storefront.Resource, error] {
-	return c.list(ctx, "/v1/users", "after")
+	return list(ctx, c, "/v1/users", "after", storefront.Resource.ID, ascending)
 }
 
 // Widgets returns the widgets, as [Client.Users] does users.
 func (c *Client) Widgets(ctx context.Context) iter.Seq2[storefront.Resource, error] {
-	return c.list(ctx, "/v2/widgets", "start")
+	return list(ctx, c, "/v2/widgets", "start", storefront.Resource.ID, ascending)
 }
 
-func (c *Client) list(ctx context.Context, path, position string) iter.Seq2[storefront.Resource, error] {
-	return func(yield func(storefront.Resource, error) bool) {
+// An Order is one that was read back, with all that the shop says of it.
+type Order struct {
+	storefront.Order
+	// Resource has all members, also those that the shop has added, such as a state. To get them, decode
+	// Resource.String(), which is JSON.
+	Resource storefront.Resource
+}
+
+// MarshalJSON returns all members that the shop has sent.
+func (o Order) MarshalJSON() ([]byte, error) { return o.Resource.MarshalJSON() }
+
+// UnmarshalJSON reads what [Order.MarshalJSON] returned, or what the shop has sent.
+func (o *Order) UnmarshalJSON(data []byte) error {
+	var read Order
+	err := read.Resource.UnmarshalJSON(data)
+	if err == nil {
+		err = json.Unmarshal(data, &read.Order)
+	}
+	if err == nil && (read.Item == "" || read.Qty == 0) {
+		err = errors.New("it has no item, or no quantity")
+	}
+	if err != nil {
+		return fmt.Errorf("client: not an order: %w", err)
+	}
+	*o = read
+	return nil
+}
+
+// Orders returns the orders of the account that is signed in, the newest first, as [Client.Users] does users.
+// A walk has each order that was there when it began exactly once; one that comes during it may be in it or
+// not. The list is for looking, as the shop may still lose an order that is in it by a fail-over: only
+// [Client.Order] says that a draft has become an order.
+//
+// The error matches [errors.ErrUnsupported] if the shop does not let orders be read.
+func (c *Client) Orders(ctx context.Context) iter.Seq2[Order, error] {
+	return list(ctx, c, "/v1/orders", "after", orderID, descending)
+}
+
+func orderID(o Order) string { return o.ID }
+
+// GetOrder returns an order of the account that is signed in. The error matches [storefront.ErrNotFound] if
+// there is none with this ID, or it is another account's, and [errors.ErrUnsupported] if the shop does not
+// let orders be read. Others are as those of [Client.Users].
+func (c *Client) GetOrder(ctx context.Context, id string) (order Order, err error) {
+	path, err := pathOf("/v1/orders/", id)
+	if err != nil {
+		return Order{}, err
+	}
+	_, err = c.read(ctx, path, unchanged, func(a answer) bool {
+		return a.status == http.StatusOK && json.Unmarshal(a.body, &order) == nil && order.ID == id
+	})
+	if err != nil {
+		return Order{}, err
+	}
+	return order, nil
+}
+
+// GetOrderByKey returns the order that was created with an Idempotency-Key, such as that of a draft which is
+// not wanted any more, by the account that is signed in. Errors are as those of [Client.GetOrder]: if they
+// match [storefront.ErrNotFound], there is none so far. A try on its way may still create one, so wait some
+// minutes after the last. The shop remembers a key for a day; an older order is in [Client.Orders].
+func (c *Client) GetOrderByKey(ctx context.Context, key string) (Order, error) {
+	quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+	query := strings.ReplaceAll(url.QueryEscape(quoted), "+", "%20")
+	var p page[Order]
+	_, err := c.read(ctx, "/v1/orders?idempotency_key="+query, unchanged, func(a answer) (ok bool) {
+		p, ok = parsePage(a, "", "", orderID, descending)
+		return ok && len(p.Data) <= 1 && p.Next == "" // else the query was lost on the way
+	})
+	if err == nil && len(p.Data) == 0 {
+		err = fmt.Errorf("client: there is no order with this key so far: %w", storefront.ErrNotFound)
+	}
+	if err != nil {
+		return Order{}, err
+	}
+	return p.Data[0], nil
+}
+
+func unchanged(*http.Request) error { return nil }
+
+// ascending and descending report whether an item may follow the one before it.
+func ascending(id, last string) bool  { return id > last }
+func descending(id, last string) bool { return id != "" && (id < last || last == "") }
+
+func list[T any](ctx context.Context, c *Client, path, position string, id func(T) string,
+	follows func(id, last string) bool) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		size, cursor, last := c.opts.PageSize, "", ""
 		for {
 			query := url.Values{"limit": {strconv.Itoa(size)}}
 			if cursor != "" {
 				query.Set(position, cursor)
 			}
-			var p page
-			_, err := c.read(ctx, path+"?"+query.Encode(), func(*http.Request) error { return nil },
-				func(a answer) (ok bool) {
-					p, ok = parsePage(a, cursor, last)
-					return ok
-				})
+			var p page[T]
+			_, err := c.read(ctx, path+"?"+query.Encode(), unchanged, func(a answer) (ok bool) {
+				p, ok = parsePage(a, cursor, last, id, follows)
+				return ok
+			})
 			if allowed := mostItems(err); allowed > 0 && allowed < size {
 				size = allowed
 				continue
 			}
 			if err != nil {
-				yield(storefront.Resource{}, err)
+				yield(*new(T), err)
 				return
 			}
 			for _, item := range p.Data {
 				if !yield(item, nil) {
 					return
 				}
-				last = item.ID()
+				last = id(item)
 			}
 			if cursor = p.Next; cursor == "" {
 				return
@@ -107,24 +191,25 @@ func (c *Client) list(ctx context.Context, path, position string) iter.Seq2[stor
 }
 
 // A page is one of a list.
-type page struct {
-	Data    []storefront.Resource `json:"data"`
-	HasMore bool                  `json:"has_more"`
-	Next    string                `json:"next"`
+type page[T any] struct {
+	Data    []T    `json:"data"`
+	HasMore bool   `json:"has_more"`
+	Next    string `json:"next"`
 }
 
 // parsePage reports whether an answer is the page behind a cursor, which begins behind an ID. One that
 // does not advance would be read for ever.
-func parsePage(a answer, cursor, last string) (p page, ok bool) {
+func parsePage[T any](a answer, cursor, last string, id func(T) string,
+	follows func(id, last string) bool) (p page[T], ok bool) {
 	if a.status != http.StatusOK || json.Unmarshal(a.body, &p) != nil || p.Data == nil ||
 		p.HasMore != (p.Next != "") || p.Next != "" && p.Next == cursor {
-		return page{}, false
+		return page[T]{}, false
 	}
 	for _, item := range p.Data {
-		if item.ID() <= last { // also a null, which has none
-			return page{}, false
+		if !follows(id(item), last) {
+			return page[T]{}, false
 		}
-		last = item.ID()
+		last = id(item)
 	}
 	return p, true
 }
@@ -158,11 +243,10 @@ type ProductOptions struct {
 // The error matches [storefront.ErrNotFound] if there is no such product. Others are as those of
 // [Client.Users].
 func (c *Client) Product(ctx context.Context, id string, opts *ProductOptions) (storefront.Resource, error) {
-	if id == "" || id == "." || id == ".." || id == "/" || !utf8.ValidString(id) {
-		return storefront.Resource{}, fmt.Errorf("client: no URL leads to a product with the ID %q: %w", id,
-			storefront.ErrNotFound)
+	path, err := pathOf("/v1/products/", id)
+	if err != nil {
+		return storefront.Resource{}, err
 	}
-	path := "/v1/products/" + url.PathEscape(id)
 	var known remembered
 	var signIn string
 	var product storefront.Resource
@@ -198,6 +282,14 @@ func (c *Client) Product(ctx context.Context, id string, opts *ProductOptions) (
 		c.remember(path, m)
 	}
 	return product, nil
+}
+
+// pathOf returns the path of what has an ID.
+func pathOf(collection, id string) (path string, err error) {
+	if id == "" || id == "." || id == ".." || id == "/" || !utf8.ValidString(id) {
+		return "", fmt.Errorf("client: no URL leads to the ID %q: %w", id, storefront.ErrNotFound)
+	}
+	return collection + url.PathEscape(id), nil
 }
 
 // A remembered product is what an answer with an entity tag had.

@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,12 +11,15 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/client"
+	"example.com/storefront/internal/must"
 )
 
 func TestListIsReadAsItIsNeeded(t *testing.T) {
@@ -77,6 +82,143 @@ func TestPageThatDoesNotAdvanceIsNone(t *testing.T) {
 				t.Errorf("the walk through %s ends with %v", page, last)
 			}
 		})
+	}
+}
+
+// TestPageOfOrdersThatIsNone has pages that do not go back in time, or have what is no order.
+func TestPageOfOrdersThatIsNone(t *testing.T) {
+	order := func(id string) string { return `{"id":"` + id + `","item":"teapot","qty":2}` }
+	for _, page := range []string{
+		order("ord_1") + "," + order("ord_2"), order("ord_1") + "," + order("ord_1"), "null", `{"id":"ord_1"}`, "[]",
+		`{"id":"","item":"teapot","qty":2}`, `{"id":"ord_1","item":"teapot","qty":"2"}`,
+		`{"id":"ord_1","item":"teapot","qty":2,"fields":[]}`, order("ord_1") + "]}" + strings.Repeat(long, 16) + "[",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			shop := &script{shop: says(200, `{"data":[`+page+`],"has_more":false}`)}
+			one := client.Options{OnTry: func(context.Context, client.Try) { cancel() }}
+			for order, err := range shopOf(t, shop, one).Orders(ctx) {
+				if _, ok := errors.AsType[*client.UnknownError](err); !ok || order.ID != "" {
+					t.Errorf("%.100s: the walk yields %v, %v", page, order, err)
+				}
+			}
+		})
+	}
+}
+
+// A parcels is a shop's reader, which adds what else it knows.
+type parcels struct{ storefront.OrderReader }
+
+func (p parcels) GetOrder(ctx context.Context, scope, id string) (storefront.Resource, error) {
+	order, err := p.OrderReader.GetOrder(ctx, scope, id)
+	if err != nil {
+		return order, err
+	}
+	return order.With(map[string]string{"state": "sent"})
+}
+
+func TestOrdersAreReadBack(t *testing.T) {
+	store := new(storefront.MemStore)
+	shop := &script{shop: atBase(storefront.NewWithOptions(store, &storefront.Options{OrderFields: true,
+		Orders: parcels{store}, Scope: func(r *http.Request) string { return r.Header.Get("Authorization") }}))}
+	account := func(name string) *client.Client {
+		return shopOf(t, shop, client.Options{PageSize: 2, SignIn: func(r *http.Request) error {
+			r.Header.Set("Authorization", name)
+			return nil
+		}})
+	}
+	ada, bob := account("ada"), account("bob")
+	var orders []storefront.Order
+	for i, key := range []string{"k", "k+1", "k 1", `k"\,1`, "k%2B1"} {
+		order := storefront.Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: int64(i + 1), CreatedAt: time.UnixMilli(0).UTC(),
+			Fields: `{"zip":"01067"}`}
+		must.Get(store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: key}, order))(t)
+		orders = append(orders, order)
+		if got, err := ada.GetOrderByKey(t.Context(), key); err != nil || !got.Equal(order) {
+			t.Errorf("the order of the key %q is %v, %v", key, got, err)
+		}
+		if got, err := bob.GetOrderByKey(t.Context(), key); !errors.Is(err, storefront.ErrNotFound) {
+			t.Errorf("Bob's order of the key %q is %v, %v", key, got, err)
+		}
+	}
+	for _, r := range shop.sent {
+		if strings.Contains(r.URL.RawQuery, "+") { // which some decoders leave as it is
+			t.Errorf("a key is sent as %s", r.URL.RawQuery)
+		}
+	}
+	slices.Reverse(orders)
+	n := 0
+	for got, err := range ada.Orders(t.Context()) {
+		if err != nil || !got.Equal(orders[n]) {
+			t.Fatalf("order %d is %v, %v", n, got, err)
+		}
+		n++
+	}
+	if n != len(orders) {
+		t.Errorf("the walk has %d orders, want %d", n, len(orders))
+	}
+	for got, err := range bob.Orders(t.Context()) {
+		t.Errorf("Bob has an order: %v, %v", got, err)
+	}
+	got, err := ada.GetOrder(t.Context(), "ord_3")
+	if err != nil || !got.Equal(orders[1]) || member(got.Resource, "state") != "sent" {
+		t.Errorf("GetOrder returned %v, %v", got, err)
+	}
+	var again client.Order
+	if err := json.Unmarshal(must.Get(json.Marshal(got))(t), &again); err != nil || again.Resource != got.Resource ||
+		!again.Equal(got.Order) {
+		t.Errorf("%v is kept as %v (%v)", got, again, err)
+	}
+	for _, c := range []*client.Client{ada, bob} {
+		for _, id := range []string{"ord_9", "", ".", "..", "/"} {
+			if got, err := c.GetOrder(t.Context(), id); !errors.Is(err, storefront.ErrNotFound) {
+				t.Errorf("GetOrder(%q) returned %v, %v", id, got, err)
+			}
+		}
+	}
+	if _, err := bob.GetOrder(t.Context(), "ord_3"); !errors.Is(err, storefront.ErrNotFound) {
+		t.Errorf("Bob gets Ada's order: %v", err)
+	}
+}
+
+// A proxy that loses the query gets the page of all orders, and one that mixes up answers any order.
+func TestAnotherOrderIsNone(t *testing.T) {
+	const order = `{"id":"ord_2","item":"teapot","qty":2}`
+	for _, page := range []string{`{"data":[` + order + `,{"id":"ord_1","item":"teapot","qty":2}],"has_more":false}`,
+		`{"data":[` + order + `],"has_more":true,"next":"A"}`, `{"data":[],"has_more":true,"next":"A"}`, order, `{}`} {
+		synctest.Test(t, func(t *testing.T) {
+			got, err := shopOf(t, &script{shop: says(200, page)}, client.Options{}).GetOrderByKey(t.Context(), "k")
+			if _, ok := errors.AsType[*client.UnknownError](err); !ok {
+				t.Errorf("%s: %v, %v", page, got, err)
+			}
+			got, err = shopOf(t, &script{shop: says(200, page)}, client.Options{}).GetOrder(t.Context(), "ord_1")
+			if _, ok := errors.AsType[*client.UnknownError](err); !ok {
+				t.Errorf("GetOrder, %s: %v, %v", page, got, err)
+			}
+		})
+	}
+}
+
+func TestShopThatServesNoOrders(t *testing.T) {
+	shop, _ := newScript()
+	c := shopOf(t, shop, client.Options{})
+	_, byID := c.GetOrder(t.Context(), "ord_1")
+	_, byKey := c.GetOrderByKey(t.Context(), "k")
+	var walk error
+	for _, walk = range c.Orders(t.Context()) {
+	}
+	for _, err := range []error{byID, byKey, walk} {
+		if !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, storefront.ErrNotFound) ||
+			!strings.Contains(err.Error(), "the shop does not serve") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	shop.answers = []http.HandlerFunc{says(404, "<html>"), problem(404, "not-found")}
+	if _, err := c.GetOrder(t.Context(), "ord_1"); errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("after a page of a proxy: %v", err)
+	}
+	if _, err := c.Order(t.Context(), client.NewDraft("teapot", 2)); err == nil || errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("after 404 to an order: %v", err)
 	}
 }
 
