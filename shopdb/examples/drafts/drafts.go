@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"time"
 
 	"example.com/storefront/client"
@@ -30,16 +31,26 @@ func Keep(ctx context.Context, tx *sql.Tx, id, item string, qty int64) error {
 
 // Send sends what has no order yet, and stores the orders. A program calls it when it
 // starts, after each commit, and from time to time. Several may do so at once: a draft that two of them
-// send is still one order. The error joins those of all.
+// send is still one order. Some are sent at a time, and any first, so that those which fail hold up few, whenever
+// ctx ends. The error joins those of all.
 func Send(ctx context.Context, db *sql.DB, shop *client.Client) error {
 	all, err := waiting(ctx, db)
 	if err != nil {
 		return err
 	}
-	for _, w := range all {
-		err = errors.Join(err, w.send(ctx, db, shop))
+	s := &sender{db: db, shop: shop}
+	errs := make([]error, len(all))
+	places := make(chan struct{}, 16)
+	var sending sync.WaitGroup
+	for i, w := range all {
+		places <- struct{}{}
+		sending.Go(func() {
+			defer func() { <-places }()
+			errs[i] = s.send(ctx, w)
+		})
 	}
-	return err
+	sending.Wait()
+	return errors.Join(errs...)
 }
 
 type waits struct {
@@ -49,7 +60,7 @@ type waits struct {
 }
 
 func waiting(ctx context.Context, db *sql.DB) (all []waits, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT id, item, qty, draft FROM drafts WHERE order_id IS NULL")
+	rows, err := db.QueryContext(ctx, "SELECT id, item, qty, draft FROM drafts WHERE order_id IS NULL ORDER BY random()")
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +75,19 @@ func waiting(ctx context.Context, db *sql.DB) (all []waits, err error) {
 	return all, rows.Err()
 }
 
-func (w waits) send(ctx context.Context, db *sql.DB, shop *client.Client) error {
+type sender struct {
+	db   *sql.DB
+	shop *client.Client
+	mu   sync.Mutex // SQLite has one writer at a time
+}
+
+func (s *sender) exec(ctx context.Context, statement string, args ...any) (sql.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.db.ExecContext(ctx, statement, args...)
+}
+
+func (s *sender) send(ctx context.Context, w waits) error {
 	draft := client.NewDraft(w.item, w.qty)
 	if w.draft.Valid {
 		if err := draft.UnmarshalText([]byte(w.draft.String)); err != nil {
@@ -75,7 +98,7 @@ func (w waits) send(ctx context.Context, db *sql.DB, shop *client.Client) error 
 		if err != nil {
 			return err
 		}
-		result, err := db.ExecContext(ctx, "UPDATE drafts SET draft = $1 WHERE id = $2 AND draft IS NULL",
+		result, err := s.exec(ctx, "UPDATE drafts SET draft = $1 WHERE id = $2 AND draft IS NULL",
 			string(text), w.id)
 		if err != nil {
 			return err
@@ -84,12 +107,12 @@ func (w waits) send(ctx context.Context, db *sql.DB, shop *client.Client) error 
 			return err // another sends it
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that one which fails holds up few
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // the rest is for the next Send
 	defer cancel()
-	order, err := shop.Order(ctx, draft)
+	order, err := s.shop.Order(ctx, draft)
 	if err != nil {
 		return err // a program that wants the draft no more after a RefusedError deletes its row
 	}
-	_, err = db.ExecContext(ctx, "UPDATE drafts SET order_id = $1 WHERE id = $2", order.ID, w.id)
+	_, err = s.exec(ctx, "UPDATE drafts SET order_id = $1 WHERE id = $2", order.ID, w.id)
 	return err
 }
