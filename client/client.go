@@ -215,6 +215,10 @@ func (c *Client) send(ctx context.Context, method, path, body string, most int64
 		return answer{err: err}
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusSwitchingProtocols { // what follows is no body, and does not end with ctx
+		return answer{status: res.StatusCode, header: res.Header}
+	}
+	defer context.AfterFunc(ctx, func() { res.Body.Close() })() // a Transport may only begin with ctx
 	if res.StatusCode != http.StatusOK {
 		most = longestAnswer
 	}

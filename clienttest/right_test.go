@@ -237,6 +237,9 @@ func (c *client) do(req *http.Request) answer {
 		return answer{}
 	}
 	defer res.Body.Close()
+	if res.StatusCode == 101 { // what follows is not bounded by a Timeout
+		return answer{status: 101}
+	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.longest))
 	if err != nil || int64(len(body)) == c.longest {
 		return answer{}

@@ -175,7 +175,7 @@ func OrderID(body []byte) string {
 
 // Meaning is that of the answer as far as it came.
 func (e *Exchange) Meaning() Meaning {
-	if e.Delivery == Flood && e.Answer.Meaning() == Final {
+	if (e.Delivery == Flood || e.Answer.Status == http.StatusSwitchingProtocols) && e.Answer.Meaning() == Final {
 		return Either // its status is there
 	}
 	if e.Left || e.Delivery != Whole && e.Delivery != Late ||

@@ -440,7 +440,9 @@ func raw(a *conformance.Answer, how conformance.Delivery) []byte {
 	case conformance.CutChunk:
 		res.ContentLength, res.TransferEncoding = -1, []string{"chunked"}
 	case conformance.Endless:
-		res.ContentLength += 1 << 20
+		if res.ContentLength += 1 << 20; a.Status == http.StatusSwitchingProtocols {
+			res.ContentLength, res.Close = 0, false
+		}
 	case conformance.Flood:
 		res.ContentLength = -1
 	}

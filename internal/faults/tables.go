@@ -29,6 +29,9 @@ var orderFaults = []Fault{
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
 	{Name: "the answer has no end, as fast as it is read", variants: flooded},
 	{Name: "102 and 103 before the answer", steps: always(interim, served)},
+	{Name: "101, and what is no HTTP any more", takes: Minutes, Final: true,
+		steps: always(step{answer: says(101, "", "Connection", "Upgrade", "Upgrade", "websocket").answer,
+			delivery: conformance.Endless})},
 	{Name: "201 with a Location that leads to a page to sign in",
 		steps: always(step{times: 1, edit: func(a *conformance.Answer) {
 			a.Header.Set("Location", conformance.SignInPath)
