@@ -4,7 +4,7 @@
 //
 // Usage:
 //
-//	storefront [-addr host:port] [-data shop.json] [-shutdown-delay duration]
+//	storefront [-addr host:port] [-data shop.json] [-fields] [-orders] [-shutdown-delay duration]
 //	storefront -faults number [-only regexp] [--] program [argument …]
 //
 // The file is read once, at startup:
@@ -12,7 +12,8 @@
 //	{"users": [{"id": "u1", …}, …], "products": […], "widgets": […]}
 //
 // Its address, opened in a browser, is a page to try it on. With the sample, the page
-// can also change the lists.
+// can also change the lists. With -fields, orders may have fields; with -orders, they are read back. There is
+// no sign-in, so that all callers are one account: they read each other's orders.
 //
 // With -faults, it serves nothing, but tries a client, as package clienttest does: the program meets
 // faults, such as an answer that is lost, and what it did wrong is printed, what costs a shop most
@@ -54,6 +55,9 @@ import (
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
+	fields := flag.Bool("fields", false, "let orders have fields, an object of the client's own")
+	orders := flag.Bool("orders", false,
+		"serve GET /v1/orders; there is no sign-in, so all callers are one account and read each other's orders")
 	delay := flag.Duration("shutdown-delay", time.Second, "`time` from SIGTERM until it stops listening")
 	trial := defineTrial()
 	flag.Parse()
@@ -84,8 +88,13 @@ func main() {
 	if err != nil {
 		fail(1, err)
 	}
+	service := &storefront.Options{OrderFields: *fields}
+	if *orders {
+		service.Orders = store
+		service.Scope = func(*http.Request) string { return "everybody" }
+	}
 	server := &http.Server{Handler: demo.WithExplorer(
-		storefront.New(store), atOwnNames(*addr, trypage.Handler("", page)))}
+		storefront.NewWithOptions(store, service), atOwnNames(*addr, trypage.Handler("", page)))}
 	opts := &graceful.Options{Delay: *delay}
 	demo.TryThis(os.Stdout, listener.Addr(), page.Product)
 	if err = graceful.Serve(ctx, server, listener, opts); err != nil {

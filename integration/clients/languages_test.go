@@ -70,6 +70,7 @@ func inLanguages(t *testing.T, test func(*testing.T, language)) {
 type outcome struct {
 	Item    string   `json:"item,omitempty"`
 	Qty     int64    `json:"qty,omitempty"`
+	Fields  string   `json:"fields,omitempty"`
 	List    string   `json:"list,omitempty"`
 	Product string   `json:"product,omitempty"`
 	ID      string   `json:"id,omitempty"`

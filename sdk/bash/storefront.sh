@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # A client for the storefront, one file to copy, to run or to source. It needs Bash 4.4 or later, curl 7.84,
-# jq 1.6, and GNU's coreutils and flock, which a Linux has. It keeps the rules of docs/wire.md, "How to retry
+# jq 1.6, and GNU's coreutils, sed and flock, which a Linux has. It keeps the rules of docs/wire.md, "How to retry
 # well".
 #
 #   export STOREFRONT_URL=http://localhost:8080
 #   export STOREFRONT_JOURNAL=orders            # a folder
 #   ./storefront.sh order 'basket 17' teapot 2  # prints one order, whatever is killed meanwhile
 #   ./storefront.sh order 'basket 17'           # goes on with it
+#   ./storefront.sh order 18 teapot 2 '{"note":"for Ada"}'  # with fields, which are an object of JSON
 #   ./storefront.sh pending                     # prints the names of drafts of which nobody knows what became,
 #                                               # first the one whose last try is the longest ago
 #   ./storefront.sh forget 'basket 17'          # when the program has the order in its own books
+#   ./storefront.sh find-order 'basket 17'      # asks the shop what became of it, and sends nothing: prints the
+#                                               # order, or nothing if there is none so far
+#   ./storefront.sh orders [LIMIT]              # prints a line of JSON for each, the newest first
+#   ./storefront.sh get-order ID
 #   ./storefront.sh users [LIMIT]               # prints a line of JSON for each
 #   ./storefront.sh widgets [LIMIT]
 #   ./storefront.sh product ID [MAX_AGE]
@@ -21,12 +26,14 @@
 # STOREFRONT_PATIENCE is for how many seconds a call goes on with an order, twelve hours by default.
 # It is sent once at least. STOREFRONT_CONFIG is a file of options of curl, such as header = "Authorization: …",
 # and STOREFRONT_ACCOUNT says whose sign-in that is, by a name that stays. A name of an order belongs to the
-# URL and the account: what the journal has of others is left alone.
+# URL and the account: what the journal has of others is left alone. STOREFRONT_ON_TRY is a command, or a
+# function, that is called after each try with its method, path, status, seconds and key, and with the answer as
+# its standard input; what it prints goes to standard error. The status is 0 if no answer came.
 
 storefront() (
 	set +eu
 	LC_ALL=C IFS=$' \t\n'
-	try=40 lifetime=$((23 * 3600)) ours=urn:problem-type:storefront:
+	try=40 lifetime=$((23 * 3600)) most=$((1 << 20)) ours=urn:problem-type:storefront:
 	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock='' account=${STOREFRONT_ACCOUNT-}
 	shift
 	# A function of jq, which makes the entry of a line of _storefront_entry, or null.
@@ -37,20 +44,27 @@ storefront() (
 		all(.made, if has("begun") then .begun else .made end; type == "number" and . > 0 and . < 1e12) and
 		(.order as $order | .body | strings | (fromjson? // null) | type == "object" and
 			(.item | type == "string") and (.qty | type == "number" and . == floor and fabs < 9007199254740992) and
+			((has("fields") | not) or (.fields | type == "object")) and
 			($order == null or ($order | type == "object" and (.id | type == "string" and . != "")) and
-				.item == $order.item and .qty == $order.qty))) // null;'
+				.item == $order.item and .qty == $order.qty and .fields == $order.fields))) // null;'
+	page='def id: type == "string" and . != "";
+		(.data | type == "array" and all(type == "object" and (.id | id))) and
+		(.next | id) == (.next != null) and (.next != null or .has_more != true)'
 	case $command:$# in
-	order:1 | order:3 | forget:1 | pending:0 | users:[01] | widgets:[01] | product:[12]) ;;
+	order:[134] | find-order:1 | forget:1 | pending:0 | orders:[01] | get-order:1) ;;
+	users:[01] | widgets:[01] | product:[12]) ;;
 	*)
-		_storefront_fail 2 'usage: storefront.sh order NAME [ITEM QTY], pending, forget NAME,' \
-			'users [LIMIT], widgets [LIMIT] or product ID [MAX_AGE]'
+		_storefront_fail 2 'usage: storefront.sh order NAME [ITEM QTY [FIELDS]], find-order NAME, forget NAME, pending,' \
+			'orders [LIMIT], get-order ID, users [LIMIT], widgets [LIMIT] or product ID [MAX_AGE]'
 		;;
 	esac
 	: "${STOREFRONT_URL:?is the URL of the shop}"
-	[[ $STOREFRONT_URL =~ ^([Hh][Tt][Tt][Pp][Ss]?://[^[:space:]/?#@]+)(/[^[:space:]?#]*)?$ ]] ||
-		_storefront_fail 2 'STOREFRONT_URL is http(s)://host/path, without a user, ? and #'
-	shop=${BASH_REMATCH[1],,} path=${BASH_REMATCH[2]} # in one form, as entries have it
-	[[ ! $shop =~ ^(http:.*):80$ && ! $shop =~ ^(https:.*):443$ ]] || shop=${BASH_REMATCH[1]}
+	local port url='^([Hh][Tt][Tt][Pp][Ss]?)://([^][:space:]/?#@\:[]+|\[[0-9A-Fa-f:.]+])(:([0-9]{1,5}))?(/[^[:space:]?#\]*)?$'
+	[[ $STOREFRONT_URL =~ $url ]] && port=$((10#0${BASH_REMATCH[4]})) &&
+		((!${#BASH_REMATCH[3]} || port > 0 && port < 65536)) ||
+		_storefront_fail 2 'STOREFRONT_URL is http(s)://host:port/path, without a user, ? and #'
+	shop=${BASH_REMATCH[1],,}://${BASH_REMATCH[2],,} path=${BASH_REMATCH[5]} # in one form, as entries have it
+	[[ ${shop%%:*}:$port =~ ^(http:80|https:443|https?:0)$ ]] || shop+=:$port
 	while [[ $path == */ ]]; do path=${path%/}; done
 	shop+=$path
 	_storefront_utf8 "$*"$'\n'"$account"$'\n'"$shop" || _storefront_fail 2 'an argument is not UTF-8'
@@ -61,38 +75,36 @@ storefront() (
 		patience=${STOREFRONT_PATIENCE:-43200}
 		;;
 	esac
-	_storefront_"$command" "$@"
+	_storefront_"${command//-/_}" "$@"
 )
 
 _storefront_order() {
-	local name=$1 item=${2-} qty=${3-} body='' made begun state open=1 cuts=3 refused
+	local name=$1 item=${2-} qty=${3-} fields=${4-} asked='' key body made begun state open=1 cuts=3 refused
 	local file line now end
 	_storefront_now end $patience
 	if (($# > 1)); then
 		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] && ((qty < 1 << 53)) || _storefront_fail 2 "$qty is no quantity"
-		body=$(jq -cn --arg item "$item" --argjson qty "$qty" '{item: $item, qty: $qty}') || exit 1
+		asked=$(jq -cn --arg item "$item" --argjson qty "$qty" '{item: $item, qty: $qty}') || exit 1
+	fi
+	if (($# > 3)); then
+		# jq 1.6 reads 256 levels, and some are for what is around them.
+		jq -en --arg fields "$fields" '$fields | fromjson | type == "object"
+			and ("[[[[\($fields)]]]]" | fromjson | true)' >/dev/null 2>&1 ||
+			_storefront_fail 2 "the fields are no object of JSON: ${fields:0:1000}"
+		asked=${asked%\}},\"fields\":$fields}
 	fi
 	_storefront_lock "$name"
 	if [[ -e $file || -L $file ]]; then
-		local fields=()
-		line=$(_storefront_entry "$file")
-		! _storefront_utf8 "$line" || mapfile -d '' -t fields < <(jq -Rj --arg shop "$shop" --arg account "$account" \
-			--arg name "$name" --argjson asked "${body:-null}" "$entry"' entry | objects |
-			select(.shop == $shop and .account == $account and .name == $name) |
-			.key, .body, (.made, .begun // .made | floor),
-			if $asked != null and $asked != (.body | fromjson) then "another" elif .order then "order"
-			elif .refused then "refused" else "draft" end | "\(.)\u0000"' <<<"$line")
-		((${#fields[@]} == 5)) ||
-			_storefront_fail 1 "$file is no entry of $name, or one that another version has to go on with"
-		key=${fields[0]} body=${fields[1]} made=${fields[2]} begun=${fields[3]} state=${fields[4]}
+		_storefront_load
+		[[ ! $asked ]] || _storefront_same . "$asked" "$body" || _storefront_fail 2 "$name is another order: $body"
 		case $state in
-		another) _storefront_fail 2 "$name is another order: $body" ;;
-		order) jq -c .order "$file" && exit || exit 1 ;;
+		order) _storefront_kept && exit || exit 1 ;;
 		refused) open=0 && _storefront_write ;; # it is open until the next answer
 		esac
 		touch -c -- "$file" # others come first in pending
 	else
-		[[ $body ]] || _storefront_fail 2 "there is no draft of $name"
+		[[ $asked ]] || _storefront_fail 2 "there is no draft of $name"
+		body=$asked
 		key=$(od -An -v -N16 -tx1 /dev/urandom)
 		key=${key//[[:space:]]/}
 		((${#key} == 32)) || _storefront_fail 1 'no random key'
@@ -105,8 +117,9 @@ _storefront_order() {
 		_storefront_held
 		_storefront_send /v1/orders -X POST --data-binary "$body" -H 'Content-Type: application/json' \
 			-H "Idempotency-Key: $key"
-		if [[ $status == 201 ]] && _storefront_is '.id | type == "string" and . != ""' && _storefront_ordered; then
-			_storefront_write --argjson order "$answer" && jq -c . <<<"$answer"
+		if [[ $status == 201 ]] && _storefront_is '.id | type == "string" and . != ""' &&
+			_storefront_same '{item, qty, fields}' "$answer" "$body"; then
+			_storefront_write order && _storefront_jq -c . <<<"$answer"
 			exit
 		fi
 		refused=0
@@ -117,7 +130,7 @@ _storefront_order() {
 		fi
 		if ! _storefront_again && [[ $code != malformed-body || $((cuts--)) -le 0 ]]; then
 			if ((refused && !open)); then
-				_storefront_write --argjson refused "$answer"
+				_storefront_write refused
 				_storefront_fail 3 "Refused: $(_storefront_last)"
 			elif [[ $code && $status == 4?? ]]; then
 				_storefront_fail 5 "Unknown: refused, but the key may have an order: $(_storefront_last)"
@@ -136,6 +149,42 @@ _storefront_entry() {
 	[[ ! -f $1 || -L $1 || ! -r $1 ]] || IFS= read -r -d '' -n 1000000 line <"$1"
 	[[ $line != *$'\n'?* ]] || line=''
 	printf '%s\t%s\n' "${1##*/}" "${line%$'\n'}"
+}
+
+# _storefront_load sets line, key, body, made, begun and state from the file of a name.
+_storefront_load() {
+	local fields=()
+	line=$(_storefront_entry "$file")
+	! _storefront_utf8 "$line" || mapfile -d '' -t fields < <(jq -Rj --arg shop "$shop" --arg account "$account" \
+		--arg name "$name" "$entry"' entry | objects |
+		select(.shop == $shop and .account == $account and .name == $name) |
+		.key, .body, (.made, .begun // .made | floor),
+		if .order then "order" elif .refused then "refused" else "draft" end | "\(.)\u0000"' <<<"$line")
+	((${#fields[@]} == 5)) ||
+		_storefront_fail 1 "$file is no entry of $name, or one that another version has to go on with"
+	key=${fields[0]} body=${fields[1]} made=${fields[2]} begun=${fields[3]} state=${fields[4]}
+}
+
+# _storefront_kept prints the order in the line of an entry.
+_storefront_kept() { _storefront_jq -c .order <<<"${line#*$'\t'}"; }
+
+_storefront_find_order() {
+	local name=$1 dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file line body made begun state query found
+	_storefront_file "$name"
+	[[ -e $file ]] || _storefront_fail 2 "there is no draft of $name"
+	_storefront_load
+	[[ $state != order ]] || { _storefront_kept && exit || exit 1; }
+	query=$(jq -rn --arg key "\"$key\"" '$key | @uri') || exit 1
+	found=_storefront_found
+	_storefront_read "/v1/orders?idempotency_key=$query" "$page and (.data | length < 2)"
+	_storefront_jq -c '.data[]' <<<"$answer"
+}
+
+# _storefront_found reports whether a page has none but the order of the draft.
+_storefront_found() {
+	local order
+	order=$(_storefront_jq -c '.data[]' <<<"$answer")
+	[[ ! $order ]] || _storefront_same '{item, qty, fields}' "$order" "$body"
 }
 
 _storefront_pending() {
@@ -166,6 +215,7 @@ _storefront_forget() {
 	rm -f -- "$file" && sync -- "${file%/*}" && rm -f -- "${file%.json}.lock" || exit 1
 }
 
+_storefront_orders() { _storefront_walk /v1/orders after "${1:+limit=$1}"; }
 _storefront_users() { _storefront_walk /v1/users after "${1:+limit=$1}"; }
 _storefront_widgets() { _storefront_walk /v2/widgets start "limit=${1:-50}"; }
 
@@ -173,10 +223,8 @@ _storefront_walk() {
 	local query=$3 cursor='' next items=() # nothing is printed before the end: a part is not the list
 	while :; do
 		next=$query${cursor:+${query:+&}$2=$cursor}
-		_storefront_read "$1${next:+?$next}" 'def id: type == "string" and . != "";
-			(.data | type == "array" and all(type == "object" and (.id | id))) and
-			(.next | id) == (.next != null) and (.next != null or .has_more != true)'
-		items+=("$(jq -c '.data[]' <<<"$answer")")
+		_storefront_read "$1${next:+?$next}" "$page"
+		items+=("$(_storefront_jq -c '.data[]' <<<"$answer")")
 		next=$(jq -r '.next // empty' <<<"$answer")
 		[[ $next ]] || break
 		[[ $next != "$cursor" ]] || _storefront_fail 4 "Blocked: the list goes round in a circle"
@@ -185,27 +233,34 @@ _storefront_walk() {
 	printf '%s\n' "${items[@]}" | grep . || :
 }
 
+_storefront_get_order() { _storefront_item /v1/orders "$1"; }
+
 _storefront_product() {
-	case $1 in '' | . | .. | /) _storefront_fail 2 'no URL leads to a product with this ID' ;; esac
-	local id
 	[[ ${2-} =~ ^[0-9]*$ ]] || _storefront_fail 2 "$2 is no number of seconds"
-	id=$(jq -rn --arg id "$1" '$id | @uri') || exit 1
-	_storefront_read "/v1/products/$id" ".id == $(jq -n --arg id "$1" '$id')" \
-		${2:+-H "Cache-Control: max-age=$2"}
-	jq -c . <<<"$answer"
+	_storefront_item /v1/products "$1" ${2:+-H "Cache-Control: max-age=$2"}
 }
 
-# _storefront_read asks for a path until the answer is a JSON object that is right.
+_storefront_item() {
+	case $2 in '' | . | .. | /) _storefront_fail 2 'no URL leads to what has this ID' ;; esac
+	local id
+	id=$(jq -rn --arg id "$2" '$id | @uri') || exit 1
+	_storefront_read "$1/$id" ".id == $(jq -n --arg id "$2" '$id')" "${@:3}"
+	_storefront_jq -c . <<<"$answer"
+}
+
+# _storefront_read asks for a path until the answer is a JSON object that is right, and what found says.
 _storefront_read() {
-	local path=$1 right=$2 now end
+	local path=$1 right=$2 now end why=''
 	_storefront_now end $patience
 	shift 2
 	limit=250
 	while :; do
 		_storefront_send "$path" "$@"
-		[[ $status == 200 ]] && _storefront_is "$right" && return
+		[[ $status == 200 ]] && _storefront_is "$right" && ${found:-:} && return
 		if [[ $status != 200 && $status != 304 ]] && ! _storefront_again; then
-			[[ $code ]] && _storefront_fail 3 "Refused: GET $path: $(_storefront_last)"
+			[[ $path != /v1/orders* || ! $code =~ ^(not-found|method-not-allowed)$ ]] ||
+				why='this shop does not let clients read orders: '
+			[[ $code ]] && _storefront_fail 3 "Refused: ${why}GET $path: $(_storefront_last)"
 			_storefront_fail 4 "Blocked: GET $path: $(_storefront_last)"
 		fi
 		_storefront_wait || _storefront_fail 5 "Unknown: no final answer to GET $path: $(_storefront_last)"
@@ -215,16 +270,35 @@ _storefront_read() {
 # _storefront_send sends a request once. The status is 0 if no answer came, or a part of one. The file with
 # the lock stays open in curl: the lock lasts as long as the try, whatever becomes of this shell.
 _storefront_send() {
-	local path=$1 head
+	local path=$1 method=GET good=200 max=$((16 * most)) head exit began now
 	shift
-	answer=$(curl -q -A storefront.sh ${STOREFRONT_CONFIG:+-K "$STOREFRONT_CONFIG"} -s --no-location \
-		--retry 0 --max-time $try -w '\n%{http_code} %{exitcode} %header{retry-after}' "$@" \
-		"$shop$path" 2>/dev/null)
+	[[ ${1-} != -X ]] || method=$2 good=201 max=$most
+	_storefront_now began 0
+	answer=$({
+		head=$({
+			curl -q -g -A storefront.sh ${STOREFRONT_CONFIG:+-K "$STOREFRONT_CONFIG"} -s --no-location --retry 0 \
+				--max-time $try -w '%{stderr}\n%{http_code} %{exitcode} %header{retry-after}' "$@" "$shop$path" |
+				head -c $max >&3
+		} 2>&1)
+		printf '\n%s' "${head##*$'\n'}"
+	} 3>&1 2>/dev/null)
 	head=${answer##*$'\n'} answer=${answer%$'\n'*} code=''
-	read -r status head retry_after <<<"$head"
-	[[ $head == 0 ]] || status=0 answer="no answer, curl's status is ${head:-unknown}" retry_after=''
+	read -r status exit retry_after <<<"$head"
+	if [[ $exit == 23 && $status != "$good" ]]; then # head has ended: it is too long, and its status is final
+		answer=${answer:0:most}
+	elif [[ $exit != 0 ]]; then
+		status=0 retry_after=''
+		answer="no answer, curl's status is ${exit:-unknown}"
+		[[ $exit != 23 ]] || answer="the answer is too long"
+	fi
 	((status < 400)) || code=$(jq -rs --arg ours $ours 'if length == 1 then .[0].type else 0 end |
 		strings | select(startswith($ours)) | .[($ours | length):]' <<<"$answer" 2>/dev/null)
+	[[ ${STOREFRONT_ON_TRY-} ]] || return
+	_storefront_now now 0
+	( # without the lock
+		[[ -z $lock ]] || exec {lock}>&-
+		$STOREFRONT_ON_TRY $method "$path" "$status" $((now - began)) "$key" <<<"$answer" >&2
+	)
 }
 
 _storefront_again() {
@@ -236,10 +310,25 @@ _storefront_is() {
 	jq -es "length == 1 and (.[0] | type == \"object\" and ($1))" <<<"$answer" >/dev/null 2>&1
 }
 
-# _storefront_ordered reports whether the answer has the item and quantity that were sent: proxies have mixed
-# up answers.
-_storefront_ordered() {
-	jq -es '.[0].item == .[1].item and .[0].qty == .[1].qty' <<<"$answer$body" >/dev/null 2>&1
+# _storefront_same reports whether two texts are objects that a filter makes equal: proxies have mixed up
+# answers. Numbers are compared by value, however many digits they have.
+_storefront_same() {
+	printf '%s\n' "$2" "$3" | _storefront_mark | jq -es 'def exact: if type == "string" and startswith("\ufdd0") then
+			.[1:] | capture("^(?<sign>-?)(?<whole>[0-9]+)([.](?<part>[0-9]+))?([eE][+]?(?<power>-?[0-9]+))?$") |
+			(.part // "") as $part | .sign as $sign | (.power // "0" | tonumber) as $power |
+			.whole + $part | capture("^0*(?<digits>([0-9]*[1-9])?)(?<zeros>0*)$") | if .digits == "" then "\ufdd0"
+			else "\ufdd0\($sign)\(.digits)e\($power + (.zeros | length) - ($part | length))" end else . end;
+		length == 2 and all(.[]; type == "object") and
+		(map('"$1"' | walk(exact)) | .[0] == .[1])' >/dev/null 2>&1
+}
+
+# _storefront_jq calls jq with numbers as they are written, which jq would round.
+_storefront_jq() { _storefront_mark | jq "$@" | LC_ALL=C sed -E 's/"\xEF\xB7\x90([0-9.eE+-]*)"/\1/g'; }
+
+# _storefront_mark makes each number of JSON a string that begins with U+FDD0. Control characters are in no JSON.
+_storefront_mark() {
+	LC_ALL=C sed -E 's/("([^"\\]|\\.)*")|(-?[0-9][0-9.eE+-]*)/\1\x01\3\x02/g; s/\x01\x02//g
+		s/\x01([^\x02]*)\x02/"\xEF\xB7\x90\1"/g'
 }
 
 # _storefront_wait waits before the next try, and reports whether there is time for it.
@@ -287,14 +376,14 @@ _storefront_held() {
 		_storefront_fail 5 "Unknown: the lock has gone from the folder of the journal: $(_storefront_last)"
 }
 
-# _storefront_write returns when the draft, and its outcome, are on the disk.
+# _storefront_write returns when the draft is on the disk, and that the answer is its order, or has refused it.
 _storefront_write() {
-	local outcome=${2-}
+	local outcome=${1-} text
 	_storefront_held
-	jq -cn --arg shop "$shop" --arg account "$account" --arg name "$name" --arg key "$key" --arg body "$body" \
-		--argjson made "$made" --argjson begun "$begun" "$@" >"$file.tmp" "{version: 1, shop: \$shop,
-			account: \$account, name: \$name, key: \$key, body: \$body, made: \$made, begun: \$begun${outcome:+,
-			$outcome: \$$outcome}}" &&
+	text=$(jq -cn --arg shop "$shop" --arg account "$account" --arg name "$name" --arg key "$key" \
+		--arg body "$body" --argjson made "$made" --argjson begun "$begun" '{version: 1, shop: $shop,
+			account: $account, name: $name, key: $key, body: $body, made: $made, begun: $begun}') &&
+		printf '%s%s}\n' "${text%\}}" "${outcome:+,\"$outcome\":${answer//[$'\r\n']/ }}" >"$file.tmp" &&
 		sync -- "$file.tmp" && mv -fT -- "$file.tmp" "$file" && sync -- "${file%/*}" "${file%/*}/.." ||
 		_storefront_fail 1 "the journal cannot be written"
 }

@@ -7,13 +7,18 @@
 
 /**
  * @typedef {{ id: string, [member: string]: any }} Item of a list, or a product
- * @typedef {{ id: string, item: string, qty: number, created_at: string }} Order
+ * @typedef {{ id: string, item: string, qty: number, fields?: any, created_at: string, [member: string]: any }} Order
+ * @typedef {Record<string, any> | string} Fields of an order: what JSON.stringify makes an object of, or the
+ *   text of one, which is sent as it is, with numbers that JavaScript does not have
  * @typedef {{ type: string, title?: string, status?: number, detail?: string, instance?: string,
  *   errors?: any[], reason?: string }} Problem
  * @typedef {{ version: 1, key: string, body: string, made: number, begun: number }} Stored draft
  * @typedef {{ shop: string, account: string, name: string }} ID of an order
  * @typedef {Stored & ID & { order?: Order, refused?: Problem }} Entry of a journal
- * @typedef {Record<string, string>} Fields
+ * @typedef {Record<string, string>} HeaderFields
+ * @typedef {{ method: string, path: string, key: string, status: number, answer: string, seconds: number }} Try of
+ *   a request. Its status is 0 if no answer came, or a part of one, or if headers() has failed; then answer says
+ *   why. key is the Idempotency-Key of an order, or empty.
  * @typedef {{ signal?: AbortSignal }} Abort
  * @typedef {Abort & { patience?: number }} Until when to go on: for so many seconds, or until it is aborted
  */
@@ -22,7 +27,7 @@
 
 /**
  * @typedef {object} Options
- * @property {Fields | (() => Fields | Promise<Fields>)} [headers] to be sent with each request, such as a
+ * @property {HeaderFields | (() => HeaderFields | Promise<HeaderFields>)} [headers] to be sent with each request, such as a
  *   sign-in; a function is called before each try
  * @property {string | (() => string | Promise<string>)} [account] says whose sign-in that is, by a name that
  *   stays, or as a function: an order is sent as long as it is the same
@@ -32,12 +37,16 @@
  * @property {number} [remember] how many products are kept, so that the service need not send again what
  *   has not changed
  * @property {typeof fetch} [fetch] in place of the one that there is
+ * @property {(text: string) => any} [parse] in place of JSON.parse, for what is returned: JavaScript's rounds
+ *   numbers of more than 15 digits
+ * @property {(one: Try) => unknown} [onTry] is called after each try, for a log
  */
 
 const TRY = 40; // seconds for one try, all of its answer included
 const LIFETIME = 23 * 3600; // of a draft; the service remembers its key for 24 hours
 const AHEAD = 3600; // so far a clock may have been ahead when it made a draft
-const MOST = 2 ** 26; // bytes of an entry of a journal
+const MOST = 2 ** 20; // bytes of an answer, or 16 times as many of one that was read
+const MOST_OF_ENTRY = 2 ** 26;
 const ORDERS = "/v1/orders";
 const PROBLEM = "urn:problem-type:storefront:";
 
@@ -73,10 +82,11 @@ export class Unknown extends StorefrontError {}
  * when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is, with the
  * shop and the account that it is for. */
 export class Draft {
-  /** @param {string} item @param {number} qty */
-  constructor(item, qty) {
+  /** @param {string} item @param {number} qty @param {Fields} [fields] */
+  constructor(item, qty, fields) {
     this.key = random(16);
     this.body = JSON.stringify({ item, qty }); // of a later version, it may have more
+    if (fields !== undefined) this.body = `${this.body.slice(0, -1)},"fields":${textOf(fields)}}`;
     this.made = Date.now() / 1000;
     this.begun = this.made; // since when it may have been sent
     ordered(this);
@@ -103,8 +113,8 @@ export class Draft {
   }
 }
 
-/** Returns what a draft orders, or throws if it is none.
- * @param {Draft} draft @returns {{ item: string, qty: number }} */
+/** Returns what a draft orders, as exact has it, or throws if it is none.
+ * @param {Draft} draft */
 function ordered({ key, body, made, begun }) {
   const order = JSON.parse(check(body));
   if (!/^[!#-+\--[\]-~]{1,255}$/.test(check(key)) || !Number.isFinite(made) || !Number.isFinite(begun)) {
@@ -112,7 +122,24 @@ function ordered({ key, body, made, begun }) {
   }
   if (!Number.isSafeInteger(order?.qty)) throw new RangeError(`${order?.qty} is no quantity`);
   check(order.item);
-  return order;
+  if (order.fields !== undefined && !isObject(order.fields)) throw new RangeError("its fields are no object");
+  return exact(body);
+}
+
+/** Returns the text of the fields of an order.
+ * @param {Fields} fields */
+function textOf(fields) {
+  let why = "";
+  try {
+    const text = typeof fields === "string" ? fields : JSON.stringify(fields, (_, value) => {
+      if (typeof value !== "number" || Number.isFinite(value)) return value;
+      throw new RangeError(`JSON has no ${value}`);
+    });
+    if (isObject(JSON.parse(text))) return text;
+  } catch (/** @type {any} */ err) {
+    why = `: ${err.message}`;
+  }
+  throw new RangeError(`fields are an object, or the text of one in JSON${why}`);
 }
 
 /** @param {Draft} draft */
@@ -128,20 +155,18 @@ const untried = new WeakSet();
 export class Shop {
   /** @param {string} url @param {Options} [options] */
   constructor(url, {
-    headers = {}, account = "", patience = 12 * 3600, readPatience = 120, remember = 0, fetch,
+    headers = {}, account = "", patience = 12 * 3600, readPatience = 120, remember = 0, fetch, onTry,
+    parse = JSON.parse,
   } = {}) {
-    const base = globalThis.document?.baseURI ?? globalThis.location?.href;
-    const { href, origin, pathname, protocol } = new URL(`${url.replace(/\/+$/, "")}${ORDERS}`, base);
-    if (!/^https?:$/.test(protocol) || href !== origin + pathname || !pathname.endsWith(ORDERS)) {
-      throw new RangeError("the URL of a shop is http(s)://host/path, without a user, ? and #");
-    }
-    this.url = href.slice(0, -ORDERS.length); // in one form, as entries of journals have it
+    this.url = base(url);
     this.account = account;
     this.patience = patience;
     this.readPatience = readPatience;
     this.headers = headers;
     this.remember = remember;
     this.fetch = fetch;
+    this.onTry = onTry;
+    this.parse = parse;
     /** @type {Map<string, Kept>} */
     this.products = new Map();
     if (typeof headers !== "function") new Headers(headers); // throws if HTTP cannot say them
@@ -151,24 +176,26 @@ export class Shop {
    * Blocked or Unknown. It is sent once at least.
    * @param {Draft} draft @param {Until} [until] @returns {Promise<Order>} */
   async order(draft, { patience = this.patience, signal } = {}) {
-    return this.settle(draft, patience, signal, await this.signedIn(), async () => {});
+    return (await this.settle(draft, patience, signal, await this.signedIn(), async () => {})).object;
   }
 
   /** Is order, for a journal. held is called before each try, which is not sent if it throws.
    * @param {Draft} draft @param {number} patience @param {AbortSignal | undefined} signal
-   * @param {string} account @param {() => Promise<void>} held @returns {Promise<Order>} */
+   * @param {string} account @param {() => Promise<void>} held @returns {Promise<Answer>} */
   async settle(draft, patience, signal, account, held) {
     const pauses = new Pauses(patience, signal);
-    let answer, cuts = 3;
-    while (sendable(draft)) {
-      const headers = await this.own();
-      headers.set("Content-Type", "application/json");
-      headers.set("Idempotency-Key", draft.key);
+    const headers = { "Content-Type": "application/json", "Idempotency-Key": draft.key };
+    /** @type {Answer | undefined} */
+    let answer;
+    let cuts = 3, fresh = false;
+    const ready = async () => {
       await held();
       if (account !== (await this.signedIn())) throw new Unknown("another account has signed in", answer, draft);
-      const fresh = untried.delete(draft);
-      answer = await this.send("POST", ORDERS, headers, draft.body, signal);
-      if (answer.status === 201 && isOrder(answer.object, draft)) return answer.object;
+      fresh = untried.delete(draft);
+    };
+    while (sendable(draft)) {
+      answer = await this.send("POST", ORDERS, headers, ready, { body: draft.body, signal });
+      if (answer.status === 201 && isOrder(answer.exact(), draft)) return answer;
       const refused = answer.refuses && answer.code !== "idempotency-key-reused";
       if (refused && fresh) untried.add(draft);
       const cut = answer.code === "malformed-body" && cuts-- > 0; // on its way
@@ -194,6 +221,40 @@ export class Shop {
     return new Journal(this, node ? await openFolder(name, node) : await openDatabase(name));
   }
 
+  /** Yields the orders of the account, the newest first, page by page. As each read of orders, it throws Refused
+   * if the shop does not let clients read them: the code is method-not-allowed, or not-found.
+   * @param {Abort & { limit?: number }} [options] */
+  orders({ limit, signal } = {}) {
+    return this.walk(ORDERS, "after", limit, signal);
+  }
+
+  /** Returns an order, perhaps with more that the shop says of it. It throws Refused with the code order-not-found
+   * if the account has none with this ID.
+   * @param {string} id @param {Abort} [options] @returns {Promise<Order>} */
+  async getOrder(id, { signal } = {}) {
+    const account = await this.signedIn();
+    const path = `${ORDERS}/${segment(id)}`;
+    return (await this.read(path, ({ object }) => object.id === id, { signal, account })).object;
+  }
+
+  /** Returns the order that a draft, or an entry of a journal, has become, or nothing if there is none so far: a
+   * try that is on its way may still create it, so wait some minutes. The shop remembers the key for 24 hours.
+   * @param {{ key: string, body: string }} draft @param {Abort} [options] @returns {Promise<Order | undefined>} */
+  async findOrder(draft, { signal } = {}) {
+    return this.find(draft, await this.signedIn(), signal);
+  }
+
+  /** @param {{ key: string, body: string }} draft @param {string} account @param {AbortSignal} [signal]
+   * @returns {Promise<Order | undefined>} */
+  async find(draft, account, signal) {
+    const query = encodeURIComponent(`"${draft.key}"`);
+    const answer = await this.read(`${ORDERS}?idempotency_key=${query}`, (answer) => {
+      const orders = answer.exact()?.sdata ?? [];
+      return isPage(answer) && orders.length < 2 && orders.every((/** @type {any} */ order) => isOrder(order, draft));
+    }, { signal, account });
+    return answer.object.data[0];
+  }
+
   /** Yields the users, page by page. An error says that the list was not read to its end.
    * @param {Abort & { limit?: number }} [options] */
   users({ limit, signal } = {}) {
@@ -209,12 +270,10 @@ export class Shop {
    * product-not-found if there is none.
    * @param {string} id @param {Abort & { maxAge?: number }} [options] @returns {Promise<Item>} */
   async product(id, { maxAge, signal } = {}) {
-    if (["", ".", "..", "/"].includes(id)) throw new RangeError("no URL leads to a product with this ID");
-    check(id);
+    const path = `/v1/products/${segment(id)}`;
     const kept = this.products.get(id);
-    const path = `/v1/products/${encodeURIComponent(id)}`;
-    const answer = await this.read(path, (product) => product.id === id, { signal, maxAge, kept });
-    if (answer.status === 304 && kept) return JSON.parse(kept.text);
+    const answer = await this.read(path, ({ object }) => object.id === id, { signal, maxAge, kept });
+    if (answer.status === 304 && kept) return this.parse(kept.text);
     const tag = answer.header("ETag");
     this.products.delete(id);
     // A weak tag may be that of what another account gets, too.
@@ -232,8 +291,9 @@ export class Shop {
    * @param {AbortSignal} [signal] @returns {AsyncGenerator<Item, void, void>} */
   async *walk(path, parameter, limit, signal) {
     const query = new URLSearchParams(limit === undefined ? {} : { limit: `${limit}` });
+    const account = path === ORDERS ? await this.signedIn() : undefined;
     for (;;) {
-      const answer = await this.read(`${path}${`${query}` && "?"}${query}`, isPage, { signal });
+      const answer = await this.read(`${path}${`${query}` && "?"}${query}`, isPage, { signal, account });
       yield* answer.object.data;
       const next = answer.object.next ?? null;
       if (next === null) return;
@@ -242,54 +302,103 @@ export class Shop {
     }
   }
 
-  /** @private @param {string} path @param {(value: any) => boolean} usable
-   * @param {Abort & { maxAge?: number, kept?: Kept }} options */
-  async read(path, usable, { signal, maxAge, kept }) {
+  /** Reads until an answer is final. An account that is given is the one who may ask.
+   * @private @param {string} path @param {(answer: Answer) => boolean} usable
+   * @param {Abort & { maxAge?: number, kept?: Kept, account?: string }} options */
+  async read(path, usable, { signal, maxAge, kept, account }) {
     const pauses = new Pauses(this.readPatience, signal);
+    /** @type {HeaderFields} */
+    const headers = maxAge === undefined ? {} : { "Cache-Control": `max-age=${maxAge}` };
+    const ready = async () => {
+      if (account === undefined || account === (await this.signedIn())) return;
+      throw new Unknown("another account has signed in");
+    };
     for (;;) {
-      const headers = await this.own();
-      const asker = JSON.stringify([...headers]);
-      const tag = kept?.asker === asker ? kept.tag : "";
-      if (tag) headers.set("If-None-Match", tag);
-      if (maxAge !== undefined) headers.set("Cache-Control", `max-age=${maxAge}`);
-      const answer = await this.send("GET", path, headers, undefined, signal);
-      answer.asker = asker;
-      if (answer.status === 200 && answer.object && usable(answer.object)) return answer;
-      if (answer.status === 304 && tag) return answer;
+      const answer = await this.send("GET", path, headers, ready, { kept, signal });
+      if (answer.status === 200 && answer.object && usable(answer)) return answer;
+      if (answer.status === 304 && kept?.asker === answer.asker) return answer;
       if ((![200, 304].includes(answer.status) && !answer.again) || answer.code === "not-cached") {
-        throw new (answer.code ? Refused : Blocked)(`GET ${path}`, answer);
+        const closed = path.startsWith(ORDERS) && ["not-found", "method-not-allowed"].includes(answer.code);
+        const why = closed ? "this shop does not let clients read orders: " : "";
+        throw new (answer.code ? Refused : Blocked)(`${why}GET ${path}`, answer);
       }
       if (!(await pauses.wait(answer))) throw new Unknown(`no final answer to GET ${path}`, answer);
     }
   }
 
-  /** @private */
+  /** Sends a request once. ready is called before, with the headers of the program at hand.
+   * @private @param {string} method @param {string} path @param {HeaderFields} fields
+   * @param {() => Promise<void>} ready @param {Abort & { body?: string, kept?: Kept }} options */
+  async send(method, path, fields, ready, { body, kept, signal }) {
+    const began = now();
+    let answer = new Answer(0, new Headers(), "");
+    /** @type {Headers | undefined} */
+    let headers;
+    try {
+      headers = await within(signal, () => this.own());
+    } catch (err) { // who says who signs in may be away, as the shop may be
+      answer = new Answer(0, new Headers(), `headers() has failed: ${err}`);
+    }
+    if (headers) {
+      const own = headers, asker = JSON.stringify([...own]);
+      await ready();
+      for (const [name, value] of Object.entries(fields)) own.set(name, value);
+      if (kept?.asker === asker) own.set("If-None-Match", kept.tag);
+      try {
+        answer = await within(signal, (signal) => this.exchange(path, { method, body, headers: own, signal }));
+      } catch (/** @type {any} */ err) {
+        answer = new Answer(0, new Headers(), String(err?.cause ?? err)); // no answer, or a part of one
+      }
+      answer.asker = asker;
+    }
+    const { status, text } = answer;
+    const one = { method, path, key: fields["Idempotency-Key"] ?? "", status, answer: text, seconds: now() - began };
+    (async () => this.onTry?.(one))().catch((err) => console.warn(`storefront: onTry has failed: ${err}`));
+    return answer;
+  }
+
+  /** @private @returns {Promise<Headers>} */
   async own() {
     return new Headers(typeof this.headers === "function" ? await this.headers() : this.headers);
   }
 
-  /** @private @param {string} method @param {string} path @param {Headers} headers @param {string} [body]
-   * @param {AbortSignal} [signal] @returns {Promise<Answer>} */
-  async send(method, path, headers, body, signal) {
-    const end = new AbortController();
-    const abort = () => end.abort(signal?.reason);
-    const timer = setTimeout(() => end.abort(new Error(`no answer within ${TRY} s`)), TRY * 1000);
-    signal?.addEventListener("abort", abort);
-    try {
-      if (signal?.aborted) throw signal.reason;
-      const response = await (this.fetch ?? fetch)(this.url + path, {
-        method, body, headers, signal: end.signal, redirect: "manual",
-        cache: "no-store", // a browser's may have what another account was sent
-      });
-      const text = await response.text();
-      const status = response.status || 302; // browsers do not say which redirect it is
-      return new Answer(status, response.headers, text);
-    } catch (/** @type {any} */ err) {
-      return new Answer(0, new Headers(), String(err?.cause ?? err)); // no answer, or a part of one
-    } finally {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", abort);
+  /** @private @param {string} path @param {RequestInit} request @returns {Promise<Answer>} */
+  async exchange(path, request) {
+    const response = await (this.fetch ?? fetch)(this.url + path, {
+      ...request, redirect: "manual", cache: "no-store", // a browser's may have what another account was sent
+    });
+    const status = response.status || 302; // browsers do not say which redirect it is
+    const [good, most] = request.method === "GET" ? [200, 16 * MOST] : [201, MOST];
+    let text = "", left = status === good ? most : MOST;
+    if (!response.body) return new Answer(status, response.headers, await response.text(), this.parse);
+    const reader = response.body.getReader(), decoder = new TextDecoder();
+    for (let part; left >= 0 && !(part = await reader.read()).done; left -= part.value.length) {
+      text += decoder.decode(part.value, { stream: true });
     }
+    if (left < 0) {
+      reader.cancel().catch(() => {});
+      if (status === good) throw new Error("the answer is too long");
+    }
+    return new Answer(status, response.headers, text + decoder.decode(), this.parse);
+  }
+}
+
+/** Returns what work does, unless it takes longer than a try, or is aborted. Then it is left, whatever it does.
+ * @template T @param {AbortSignal | undefined} signal @param {(signal: AbortSignal) => Promise<T>} work
+ * @returns {Promise<T>} */
+async function within(signal, work) {
+  const end = new AbortController();
+  const abort = () => end.abort(signal?.reason);
+  const timer = setTimeout(() => end.abort(new Error(`no answer within ${TRY} s`)), TRY * 1000);
+  signal?.addEventListener("abort", abort);
+  try {
+    if (signal?.aborted) throw signal.reason;
+    return await Promise.race([work(end.signal), new Promise((_, fail) => {
+      end.signal.addEventListener("abort", () => fail(end.signal.reason));
+    })]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", abort);
   }
 }
 
@@ -307,24 +416,24 @@ export class Journal {
   /** Returns the order of this name. If the journal does not have it, it sends the draft of the name, or a
    * new one for the item. It goes on with what ended with an error, also in an earlier process. It waits for
    * another process that is at it.
-   * @param {string} name @param {string} [item] @param {number} [qty] @param {Until} [until]
-   * @returns {Promise<Order>} */
-  async order(name, item, qty, { patience = this.shop.patience, signal } = {}) {
+   * @param {string} name @param {string} [item] @param {number} [qty]
+   * @param {Until & { fields?: Fields }} [options] @returns {Promise<Order>} */
+  async order(name, item, qty, { patience = this.shop.patience, signal, fields } = {}) {
     const end = now() + patience;
     const id = await this.id(name);
     const key = this.key(id);
     return this.store.locked(key, { patience, signal }, async (held) => {
       const kept = await this.load(key);
-      let draft;
+      const isAsked = item !== undefined || qty !== undefined || fields !== undefined;
+      const asked = isAsked && new Draft(/** @type {string} */ (item), /** @type {number} */ (qty), fields);
+      const draft = kept?.draft ?? asked;
+      if (!draft) throw new RangeError(`there is no draft of ${name}`);
       if (!kept) {
-        if (item === undefined || qty === undefined) throw new RangeError(`there is no draft of ${name}`);
-        draft = new Draft(item, qty);
         await this.write(held, id, draft);
       } else {
-        draft = kept.draft;
-        const known = ordered(draft);
-        const same = known.item === item && known.qty === qty && Object.keys(known).length === 2;
-        if (item !== undefined && !same) throw new RangeError(`${name} is another order: ${draft.body}`);
+        if (asked && canonical(ordered(draft)) !== canonical(ordered(asked))) {
+          throw new RangeError(`${name} is another order: ${draft.body}`);
+        }
         if (kept.entry.order) return kept.entry.order;
         if (kept.entry.refused) {
           untried.add(draft);
@@ -333,14 +442,22 @@ export class Journal {
         await this.store.touch(key);
       }
       try {
-        const order = await this.shop.settle(draft, end - now(), signal, id.account, held);
-        await this.write(held, id, draft, { order });
-        return order;
+        const { object, text } = await this.shop.settle(draft, end - now(), signal, id.account, held);
+        await this.write(held, id, draft, `,"order":${text.replace(/[\r\n]/g, " ")}`);
+        return object;
       } catch (err) {
-        if (err instanceof Refused) await this.write(held, id, draft, { refused: err.problem });
+        if (err instanceof Refused) await this.write(held, id, draft, `,"refused":${JSON.stringify(err.problem)}`);
         throw err;
       }
     });
+  }
+
+  /** Asks the shop what became of a name, and sends nothing: see findOrder of Shop.
+   * @param {string} name @param {Abort} [options] @returns {Promise<Order | undefined>} */
+  async findOrder(name, { signal } = {}) {
+    const entry = await this.read(name);
+    if (!entry) throw new RangeError(`there is no draft of ${name}`);
+    return entry.order ?? this.shop.find(entry, entry.account, signal);
   }
 
   /** Returns the names of drafts of which nobody knows what became: go on with them at the start, and from
@@ -391,7 +508,10 @@ export class Journal {
     const { shop, account, name, order, refused, ...stored } = entry;
     const draft = Draft.from(stored);
     if (this.key({ shop, account, name }) !== key) throw new Error(`this is the entry of ${name}`);
-    if (order && !isOrder(order, draft)) throw new Error("its order is another");
+    if (order) {
+      if (!isOrder(exact(kept.text).sorder, draft)) throw new Error("its order is another");
+      entry.order = this.shop.parse(kept.text).order;
+    }
     return { entry, draft, tried: kept.tried };
   }
 
@@ -406,11 +526,17 @@ export class Journal {
     });
   }
 
+  /** Lets go of the browser's database. In Node.js, nothing is open between calls. */
+  async close() {
+    return this.store.close();
+  }
+
   /** @private @param {() => Promise<void>} held @param {ID} id @param {Draft} draft
-   * @param {{ order?: Order, refused?: Problem }} [outcome] */
-  async write(held, id, draft, outcome) {
+   * @param {string} [outcome] a member in JSON, with a comma before it */
+  async write(held, id, draft, outcome = "") {
     await held();
-    return this.store.write(this.key(id), JSON.stringify({ ...draft.toJSON(), ...id, ...outcome }));
+    const entry = JSON.stringify({ ...draft.toJSON(), ...id });
+    return this.store.write(this.key(id), `${entry.slice(0, -1)}${outcome}}`);
   }
 }
 
@@ -424,6 +550,7 @@ export class Journal {
  * @property {(key: string) => Promise<void>} touch says that a draft is tried
  * @property {<T>(key: string, until: Until, work: (held: () => Promise<void>) => Promise<T>) => Promise<T>} locked
  *   held throws if another process would not wait any more
+ * @property {() => void} close
  */
 
 /** @param {string} name @returns {Promise<Store>} */
@@ -452,6 +579,7 @@ async function openDatabase(name) {
       return text === undefined ? undefined : { text, tried: Math.random() };
     },
     touch: async () => {},
+    close: () => database.close(),
     write: (key, text) => change((drafts) => drafts.put(text, key)),
     remove: (key) => change((drafts) => drafts.delete(key)),
     async locked(key, { patience = 0, signal }, work) {
@@ -615,7 +743,7 @@ async function openFolder(folder, node) {
       if (!file) return undefined;
       try {
         const info = await file.stat();
-        if (!info.isFile() || info.size > MOST) throw new Error("this is no file, or a long one");
+        if (!info.isFile() || info.size > MOST_OF_ENTRY) throw new Error("this is no file, or a long one");
         const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.readFile());
         return { text, tried: info.mtimeMs > Date.now() ? 0 : info.mtimeMs };
       } finally {
@@ -633,6 +761,7 @@ async function openFolder(folder, node) {
       await flush(folder);
     },
     touch: (key) => fs.utimes(path(key), new Date(), new Date()),
+    close: () => {},
     async locked(key, { patience = 0, signal }, work) {
       const end = now() + patience;
       let claimed;
@@ -647,8 +776,8 @@ async function openFolder(folder, node) {
 
 /** An answer. Its status is 0 if none came, or a part of one; then text says why. */
 class Answer {
-  /** @param {number} status @param {Headers} headers @param {string} text */
-  constructor(status, headers, text) {
+  /** @param {number} status @param {Headers} headers @param {string} text @param {(text: string) => any} [parse] */
+  constructor(status, headers, text, parse = JSON.parse) {
     this.status = status;
     this.headers = headers;
     this.text = text;
@@ -656,8 +785,8 @@ class Answer {
     /** @type {any} */
     this.object = undefined;
     try {
-      const value = status ? JSON.parse(text) : null;
-      if (value !== null && typeof value === "object" && !Array.isArray(value)) this.object = value;
+      const value = status ? parse(text) : null;
+      if (isObject(value)) this.object = value;
     } catch {}
     const type = status >= 400 ? this.object?.type : undefined;
     /** @type {Problem | undefined} */
@@ -668,6 +797,14 @@ class Answer {
     this.refuses = this.problem !== undefined && status < 500 && status !== 409;
     const seconds = this.header("Retry-After"); // or a date, or anything
     this.retryAfter = /^\d+$/.test(seconds) ? Math.min(Number(seconds), 3600) : 0;
+  }
+
+  /** Is object, as exact has it.
+   * @returns {any} */
+  exact() {
+    try {
+      return this.object && exact(this.text);
+    } catch {}
   }
 
   /** @param {string} name */
@@ -732,15 +869,74 @@ function isID(value) {
   return typeof value === "string" && value !== "";
 }
 
-/** Whether an answer is the order of a draft: proxies have mixed up answers.
- * @param {any} order @param {Draft} draft */
-function isOrder(order, draft) {
-  const { item, qty } = JSON.parse(draft.body);
-  return isID(order?.id) && order.item === item && order.qty === qty;
+/** @param {any} value */
+function isObject(value) {
+  return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
-/** @param {any} page */
-function isPage({ data, next, has_more }) {
+/** Whether an answer, as exact has it, is the order of a draft: proxies have mixed up answers. Fields are
+ * compared by value: the service writes them in its own form.
+ * @param {any} order @param {{ body: string }} draft */
+function isOrder(order, draft) {
+  try {
+    const sent = exact(draft.body);
+    const same = (/** @type {string} */ name) => canonical(order[name]) === canonical(sent[name]);
+    return /^s./s.test(order.sid) && ["sitem", "sqty", "sfields"].every(same);
+  } catch {
+    return false; // no object, or one that is nested too deeply
+  }
+}
+
+/** Reads JSON for comparisons, as JSON.parse rounds numbers: one becomes "n" and its value, and each string, also
+ * the name of a member, "s" and itself.
+ * @param {string} text @returns {any} */
+function exact(text) {
+  JSON.parse(text); // throws if it is none
+  return JSON.parse(text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) =>
+    JSON.stringify(token.startsWith('"') ? `s${check(JSON.parse(token))}` : `n${decimal(token)}`)));
+}
+
+/** Returns a number of JSON in one form for each value: an integer without a zero at its end, and a power of ten.
+ * @param {string} number */
+function decimal(number) {
+  const [, sign, whole, fraction = "", power = "0"] = /** @type {RegExpExecArray} */ (
+    /^(-?)(\d+)(?:\.(\d+))?(?:[eE](.*))?$/.exec(number));
+  const [, digits, zeros] = /** @type {RegExpExecArray} */ (/^0*((?:\d*[1-9])?)(0*)$/.exec(whole + fraction));
+  return digits && `${sign}${digits}e${BigInt(power.replace("+", "")) + BigInt(zeros.length - fraction.length)}`;
+}
+
+/** Returns the text of what exact has read, with members in one sequence.
+ * @param {any} value */
+function canonical(value) {
+  return JSON.stringify(value ?? null, (_, value) => (!isObject(value) ? value :
+    Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))));
+}
+
+/** @param {Answer} answer */
+function isPage({ object: { data, next, has_more } }) {
   const ends = next == null && has_more !== true;
   return Array.isArray(data) && data.every((item) => isID(item?.id)) && (isID(next) || ends);
+}
+
+/** Returns the URL of a shop in one form, as entries of journals have it.
+ * @param {string} url */
+function base(url) {
+  let to;
+  try {
+    const page = globalThis.document?.baseURI ?? globalThis.location?.href;
+    to = new URL(`${url.replace(/\/+$/, "")}${ORDERS}`, page);
+  } catch {}
+  const isOther = /^\s*[a-z][\w+.-]*:(?!\/\/[^/\\])/i.test(url); // such as localhost:8080
+  if (!to || isOther || !/^https?:$/.test(to.protocol) || to.href !== to.origin + to.pathname ||
+    !to.pathname.endsWith(ORDERS)) {
+    throw new RangeError("the URL of a shop is http(s)://host:port/path, without a user, ? and #");
+  }
+  return to.href.slice(0, -ORDERS.length);
+}
+
+/** Returns an ID as a segment of a path.
+ * @param {string} id */
+function segment(id) {
+  if (["", ".", "..", "/"].includes(id)) throw new RangeError("no URL leads to what has this ID");
+  return encodeURIComponent(check(id));
 }

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib, hashlib, http.client, io, json, logging, os, random, re, secrets, ssl, stat, threading
 import time, urllib.request
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from decimal import Decimal
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote, urlencode
 
 TRY = 40.0  # seconds for one try, all of its answer included
@@ -20,10 +21,25 @@ PATIENCE = 12 * 3600.0  # for an order, in one call
 READ_PATIENCE = 120.0
 LIFETIME = 23 * 3600.0  # of a draft; the service remembers its key for 24 hours
 AHEAD = 3600.0  # so far a clock may have been ahead when it made a draft
-MOST = 1 << 26  # bytes of an answer
+MOST = 1 << 20  # bytes of an answer, or 16 times as many of one that was read
+MOST_OF_ENTRY = 1 << 26
+ORDERS = "/v1/orders"
 PROBLEM = "urn:problem-type:storefront:"
 
 Headers = Union[Mapping[str, str], Callable[[], Mapping[str, str]]]
+Fields = Union[Mapping[str, Any], str]  # what json.dumps makes an object of, or the text of one
+
+
+class Try(NamedTuple):
+    """A try of a request, for on_try. The status is 0 if no answer came, or a part of one, or if headers()
+    has failed; then answer says why. key is the Idempotency-Key of an order, or empty."""
+
+    method: str
+    path: str
+    key: str
+    status: int
+    answer: str
+    seconds: float
 
 
 class StorefrontError(Exception):
@@ -58,10 +74,20 @@ class Unknown(StorefrontError):
 class Draft:
     """An order that is to be placed, with its key. However often it is sent, it is one order at most. Make
     it when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is, with
-    the shop and the account that it is for."""
+    the shop and the account that it is for.
 
-    def __init__(self, item: str, qty: int):
+    fields are an object of the shop's own, or the text of one, which is sent as it is."""
+
+    def __init__(self, item: str, qty: int, fields: Optional[Fields] = None):
         body = json.dumps({"item": item, "qty": qty})
+        if fields is not None:
+            try:
+                text = fields if isinstance(fields, str) else json.dumps(fields, allow_nan=False)
+                if not isinstance(_exact(text), dict):
+                    raise ValueError("another value")
+            except (RecursionError, TypeError, ValueError) as err:
+                raise ValueError(f"fields are an object, or the text of one in JSON: {err}") from err
+            body = f'{body[:-1]}, "fields": {text}}}'
         self._set({"version": 1, "key": secrets.token_hex(16), "body": body, "made": time.time()})
         self._open = False  # whether a try may have created the order, or may still create it
 
@@ -91,11 +117,14 @@ class Draft:
             if others:
                 raise ValueError(f"it has unknown members: {', '.join(others)}")
             self.made, self.begun = _number(self.made), _number(self.begun)
-            self._sent = json.loads(self.body)  # in it, members of later versions are sent, too
-            json.dumps([self._sent, self.body], ensure_ascii=False).encode()  # text has no half surrogate pair
-            qty = _number(self._sent["qty"])
-            if not isinstance(self._sent["item"], str) or not qty.is_integer() or abs(qty) >= 1 << 53:
-                raise ValueError("its body has no item and quantity")
+            self._sent = _exact(self.body)  # in it, members of later versions are sent, too
+            # Text has no half surrogate pair.
+            json.dumps([self._sent, self.body], ensure_ascii=False, default=str).encode()
+            qty, fields = self._sent["qty"], self._sent.get("fields", {})
+            whole = isinstance(qty, tuple) and Decimal(qty[0]).copy_abs() < 1 << 53
+            whole = whole and qty[0] == qty[0].to_integral_value()
+            if not (isinstance(self._sent["item"], str) and whole and isinstance(fields, dict)):
+                raise ValueError("its body has no item and quantity, or other fields than an object")
             if not re.fullmatch(r"[!#-+\--\[\]-~]{1,255}", self.key):
                 raise ValueError("the key is none")
         except Exception as err:
@@ -116,20 +145,16 @@ class Shop:
     whose sign-in that is, by a name that stays, or as a function: an order is sent as long as it is the same.
     remember is how many products are kept, so that the service need not send again what has not changed.
     patience is for how many seconds one call of order goes on: twelve hours, or less for those who have a
-    queue.
+    queue. on_try is called after each Try, for a log.
     """
 
     def __init__(self, url: str, *, headers: Headers = {}, account: Union[str, Callable[[], str]] = "",
                  patience: float = PATIENCE, remember: int = 0, read_patience: float = READ_PATIENCE,
-                 context: Optional[ssl.SSLContext] = None):
-        to = re.fullmatch(r"(https?://[^\s/?#@]+)(/[^\s?#]*)?", url, re.IGNORECASE)
-        if not to:
-            raise ValueError("the URL of a shop is http(s)://host/path, without a user, ? and #")
-        origin = re.sub(r"(^http:.*):80$|(^https:.*):443$", r"\1\2", to[1].lower())
-        self.url = origin + (to[2] or "").rstrip("/")  # in one form, as entries of journals have it
+                 context: Optional[ssl.SSLContext] = None, on_try: Optional[Callable[[Try], object]] = None):
+        self.url = _base(url)
         self._account: Callable[[], Any] = account if callable(account) else lambda: account
         self.patience, self.read_patience = patience, read_patience
-        self._headers, self._remember = headers, remember
+        self._headers, self._remember, self._on_try = headers, remember, on_try
         # Tags, answers, and the headers for which they came.
         self._products: dict[str, tuple[str, str, dict[str, str]]] = {}
         self._lock = threading.Lock()  # for _products
@@ -141,20 +166,25 @@ class Shop:
         """Sends a draft until an answer is final, and returns the order that was created. An error is
         Refused, Blocked or Unknown. It is sent once at least."""
         patience = self.patience if patience is None else patience
-        return self._order(draft, patience, self._account(), lambda: None)
+        return self._order(draft, patience, self._account(), lambda: None).object or {}
 
-    def _order(self, draft: Draft, patience: float, account: Any, held: Callable[[], None]) -> dict[str, Any]:
+    def _order(self, draft: Draft, patience: float, account: Any, held: Callable[[], None]) -> _Answer:
         pauses = _Pauses(patience)
         cuts, answer = 3, None
-        while draft._sendable():
-            headers = {**self._own(), "Content-Type": "application/json", "Idempotency-Key": draft.key}
+
+        def ready() -> None:
+            nonlocal earlier
             held()
             if self._account() != account:
                 raise Unknown("another account has signed in", answer, draft)
             earlier, draft._open = draft._open, True
-            answer = self._send("POST", "/v1/orders", headers, draft.body.encode())
-            if answer.status == 201 and (created := answer.object) and _is_order(created, draft):
-                return created
+
+        while draft._sendable():
+            earlier = draft._open
+            headers = {"Content-Type": "application/json", "Idempotency-Key": draft.key}
+            answer = self._send("POST", ORDERS, headers, ready, draft.body.encode())
+            if answer.status == 201 and _is_order(answer.exact(), draft):
+                return answer
             if refused := answer.refuses and answer.code != "idempotency-key-reused":
                 draft._open = earlier
             cuts -= answer.code == "malformed-body"  # which it may have become on its way
@@ -167,6 +197,30 @@ class Shop:
             if not pauses.wait(answer):
                 raise Unknown("no final answer", answer, draft)
         raise Unknown("too old to be sent again, or made in the future", answer, draft)
+
+    def orders(self, limit: Optional[int] = None) -> Iterator[dict[str, Any]]:
+        """Yields the orders of the account, the newest first, page by page. As each read of orders, it raises
+        Refused if the shop does not let clients read them: the code is method-not-allowed, or not-found."""
+        return self._walk(ORDERS, "after", limit, self._account)
+
+    def get_order(self, id: str) -> dict[str, Any]:
+        """Returns an order, perhaps with more that the shop says of it. It raises Refused with the code
+        order-not-found if the account has none with this ID."""
+        return self._read(ORDERS + "/" + _segment(id), {}, lambda answer: answer.has(id)).object or {}
+
+    def find_order(self, draft: Draft) -> Optional[dict[str, Any]]:
+        """Returns the order that a draft has become, or None if there is none so far: a try that is on its
+        way may still create it, so wait some minutes. The shop remembers the key for 24 hours."""
+        return self._find(draft, self._account())
+
+    def _find(self, draft: Draft, account: Any) -> Optional[dict[str, Any]]:
+        def usable(answer: _Answer) -> bool:
+            data = answer.exact().get("data")
+            return _is_page(answer) and len(data) < 2 and all(_is_order(order, draft) for order in data)
+
+        path = ORDERS + "?idempotency_key=" + quote(f'"{draft.key}"', safe="")
+        data = (self._read(path, {}, usable, account=lambda: account).object or {})["data"]
+        return data[0] if data else None
 
     def journal(self, folder: str) -> Journal:
         return Journal(self, folder)
@@ -181,13 +235,11 @@ class Shop:
     def product(self, id: str, *, max_age: Optional[int] = None) -> dict[str, Any]:
         """Returns a product. With max_age, it may be as many seconds old. It raises Refused with the code
         product-not-found if there is none."""
-        if id in ("", ".", "..", "/"):
-            raise ValueError("no URL leads to a product with this ID")
+        path = "/v1/products/" + _segment(id)
         headers = {} if max_age is None else {"Cache-Control": f"max-age={max_age}"}
         with self._lock:
             tag, kept, asker = self._products.get(id, ("", "", {}))
-        path = "/v1/products/" + quote(id, safe="")
-        answer = self._read(path, headers, lambda p: p.get("id") == id, tag, asker)
+        answer = self._read(path, headers, lambda answer: answer.has(id), tag, asker)
         if answer.status == 304:
             return json.loads(kept)
         tag = answer.header("ETag")
@@ -200,10 +252,13 @@ class Shop:
                 del self._products[next(iter(self._products))]  # the oldest
         return answer.object or {}
 
-    def _walk(self, path: str, parameter: str, limit: Optional[int]) -> Iterator[dict[str, Any]]:
+    def _walk(self, path: str, parameter: str, limit: Optional[int],
+              account: Optional[Callable[[], Any]] = None) -> Iterator[dict[str, Any]]:
         query: dict[str, Any] = {} if limit is None else {"limit": limit}
+        whose = account and account()
         while True:
-            answer = self._read(path + ("?" + urlencode(query) if query else ""), {}, _is_page)
+            target = path + ("?" + urlencode(query) if query else "")
+            answer = self._read(target, {}, _is_page, account=account and (lambda: whose))
             page = answer.object or {}
             yield from page["data"]
             cursor = page.get("next")
@@ -213,22 +268,26 @@ class Shop:
                 raise Blocked("the list goes round in a circle", answer)
             query[parameter] = cursor
 
-    def _read(self, path: str, headers: dict[str, str], usable: Callable[[Any], bool], tag: str = "",
-              asker: Mapping[str, str] = {}) -> _Answer:
+    def _read(self, path: str, headers: dict[str, str], usable: Callable[[_Answer], bool], tag: str = "",
+              asker: Mapping[str, str] = {}, account: Optional[Callable[[], Any]] = None) -> _Answer:
+        """Reads until an answer is final. An account that is given is the one who may ask."""
         pauses = _Pauses(self.read_patience)
+
+        def ready() -> None:
+            if account and self._account() != account():
+                raise Unknown("another account has signed in")
+
         while True:
-            own = self._own()
-            headers.pop("If-None-Match", None)
-            if tag and asker == own:
-                headers["If-None-Match"] = tag
-            answer = self._send("GET", path, {**own, **headers})
-            answer.asker = own
-            if answer.status == 200 and answer.object is not None and usable(answer.object):
+            answer = self._send("GET", path, headers, ready, tag=tag, asker=asker)
+            if answer.status == 200 and answer.object is not None and usable(answer):
                 return answer
-            if answer.status == 304 and "If-None-Match" in headers:
+            if answer.status == 304 and tag and asker == answer.asker:
                 return answer
             if answer.status not in (200, 304) and not answer.again or answer.code == "not-cached":
-                raise (Refused if answer.code else Blocked)("GET " + path, answer)
+                why = "GET " + path
+                if path.startswith(ORDERS) and answer.code in ("not-found", "method-not-allowed"):
+                    why = "this shop does not let clients read orders: " + why
+                raise (Refused if answer.code else Blocked)(why, answer)
             if not pauses.wait(answer):
                 raise Unknown("no final answer to GET " + path, answer)
 
@@ -239,21 +298,44 @@ class Shop:
                 raise ValueError(f"the header {name!r} has what HTTP cannot say")
         return own
 
-    def _send(self, method: str, path: str, headers: Mapping[str, str],
-              body: Optional[bytes] = None) -> _Answer:
-        all = {"User-Agent": "storefront.py", **headers}
-        request = urllib.request.Request(self.url + path, body, all, method=method)
+    def _send(self, method: str, path: str, headers: Mapping[str, str], ready: Callable[[], None],
+              body: Optional[bytes] = None, tag: str = "", asker: Mapping[str, str] = {}) -> _Answer:
+        """Sends a request once. ready is called before, with the headers of the program at hand."""
+        began = time.monotonic()
+        try:
+            own = self._own()
+        except Exception as err:  # who says who signs in may be away, as the shop may be
+            answer = _Answer(0, {}, f"headers() has failed: {err!r}".encode())
+        else:
+            ready()
+            all = {"User-Agent": "storefront.py", **own, **headers}
+            if tag and asker == own:
+                all["If-None-Match"] = tag
+            answer = self._exchange(urllib.request.Request(self.url + path, body, all, method=method))
+            answer.asker = own
+        if self._on_try:
+            key = headers.get("Idempotency-Key", "")
+            try:
+                self._on_try(Try(method, path, key, answer.status, answer.text, time.monotonic() - began))
+            except Exception:  # of which an order does not depend
+                logging.getLogger("storefront").exception("on_try has failed")
+        return answer
+
+    def _exchange(self, request: urllib.request.Request) -> _Answer:
         try:
             with self._opener.open(request, timeout=TRY) as response:
-                text = b""
-                while part := response.read1(1 << 16):
+                reads = request.get_method() == "GET"
+                most = MOST * 16 if reads and response.status == 200 else MOST
+                text = bytearray()
+                while len(text) <= most and (part := response.read1(1 << 16)):
                     text += part
-                    if len(text) > MOST:
+                if len(text) > most:
+                    if response.status == (200 if reads else 201):
                         raise OSError("the answer is too long")
-                if response.length:
+                elif response.length:
                     raise http.client.IncompleteRead(text, response.length)
-                return _Answer(response.status, response.headers, text)
-        except (OSError, http.client.HTTPException) as err:
+                return _Answer(response.status, response.headers, bytes(text[:most]))
+        except (OSError, ValueError, http.client.HTTPException) as err:
             return _Answer(0, {}, str(err or type(err).__name__).encode())  # no answer, or a part of one
 
 
@@ -269,8 +351,8 @@ class Journal:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         _sync(os.path.dirname(self.folder))
 
-    def order(self, name: str, item: Optional[str] = None, qty: Optional[int] = None, *,
-              patience: Optional[float] = None) -> dict[str, Any]:
+    def order(self, name: str, item: Optional[str] = None, qty: Optional[int] = None,
+              fields: Optional[Fields] = None, *, patience: Optional[float] = None) -> dict[str, Any]:
         """Returns the order of this name. If the journal does not have it, it sends the draft of the name, or
         a new one for the item. It goes on with what ended with an error, also in an earlier process. It
         waits for another process that is at it."""
@@ -279,15 +361,18 @@ class Journal:
         id = self._id(name)
         path = self._path(id)
         with self._locked(path, end) as held:
+            asked = None
+            if item is not None or qty is not None or fields is not None:
+                asked = Draft(item, qty, fields)  # type: ignore[arg-type]
             loaded = self._load(path)
             if loaded is None:
-                if item is None or qty is None:
+                if asked is None:
                     raise KeyError(name)
-                draft = Draft(item, qty)
+                draft = asked
                 self._write(held, id, draft)
             else:
                 record, _, draft = loaded
-                if item is not None and draft._sent != {"item": item, "qty": qty}:
+                if asked and draft._sent != asked._sent:
                     raise ValueError(f"{name} is another order: {draft.body}")
                 if record.get("order"):
                     return record["order"]
@@ -296,12 +381,12 @@ class Journal:
                     self._write(held, id, draft)
                 os.utime(path)  # others come first in pending
             try:
-                order = self.shop._order(draft, end - time.monotonic(), id[1], held)
+                answer = self.shop._order(draft, end - time.monotonic(), id[1], held)
             except Refused as err:
-                self._write(held, id, draft, refused=err.problem)
+                self._write(held, id, draft, refused=json.dumps(err.problem))
                 raise
-            self._write(held, id, draft, order=order)
-            return order
+            self._write(held, id, draft, order=re.sub(r"[\r\n]", " ", answer.text))
+            return answer.object or {}
 
     def pending(self) -> list[str]:
         """Returns the names of drafts of which nobody knows what became: go on with them at the start, and
@@ -327,6 +412,15 @@ class Journal:
         once the answer was final."""
         loaded = self._load(self._path(self._id(name)))
         return loaded and loaded[0]
+
+    def find_order(self, name: str) -> Optional[dict[str, Any]]:
+        """Asks the shop what became of a name, and sends nothing: see find_order of Shop."""
+        id = self._id(name)
+        loaded = self._load(self._path(id))
+        if loaded is None:
+            raise KeyError(name)
+        record, _, draft = loaded
+        return record.get("order") or self.shop._find(draft, id[1])
 
     def forget(self, name: str) -> None:
         """Removes what the journal knows of a name, whatever that is. Do it when the program has the order
@@ -354,15 +448,16 @@ class Journal:
         try:
             with open(path, "rb", opener=lambda path, mode: os.open(path, mode | flags)) as file:
                 info = os.fstat(file.fileno())
-                if not stat.S_ISREG(info.st_mode) or info.st_size > MOST:
+                if not stat.S_ISREG(info.st_mode) or info.st_size > MOST_OF_ENTRY:
                     raise ValueError("no entry, but no file or a long one")
-                record = json.loads(file.read())
+                text = file.read().decode()
+                record = _plain(text)
                 own = ("shop", "account", "name", "order", "refused")
                 draft = Draft._of({name: value for name, value in record.items() if name not in own})
                 shop, account, name = (record[member] for member in own[:3])
                 if "\n" in shop + account or self._path((shop, account, name)) != path:
                     raise ValueError(f"the entry of {name!r} is not in its own file")
-                if record.get("order") and not _is_order(record["order"], draft):
+                if record.get("order") and not _is_order(_exact(text)["order"], draft):
                     raise ValueError("its order is another")
                 return record, info.st_mtime, draft
         except FileNotFoundError:
@@ -370,13 +465,15 @@ class Journal:
         except (AttributeError, LookupError, RecursionError, TypeError) as err:
             raise ValueError(f"no entry: {err!r}") from err
 
-    def _write(self, held: Callable[[], None], id: tuple[str, str, str], draft: Draft, **outcome: Any) -> None:
-        """Returns when the record is on the disk. The caller has the lock."""
+    def _write(self, held: Callable[[], None], id: tuple[str, str, str], draft: Draft,
+               **outcome: str) -> None:
+        """Returns when the record is on the disk, with an outcome that is JSON. The caller has the lock."""
         path = self._path(id)
-        record = {**draft._members(), **dict(zip(("shop", "account", "name"), id)), **outcome}
+        record = json.dumps({**draft._members(), **dict(zip(("shop", "account", "name"), id))})[:-1]
+        record += "".join(f', "{name}": {text}' for name, text in outcome.items()) + "}"
         held()
-        with open(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(record, file)
+        with open(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(record.encode())
             file.flush()
             os.fsync(file.fileno())
         os.replace(path + ".tmp", path)
@@ -438,15 +535,22 @@ class _Answer:
         self.asker: dict[str, str] = {}  # the headers that are not of this client
         self.text = body.decode(errors="replace")
         self.object: Optional[dict[str, Any]] = None
-        try:
-            value = json.loads(body) if status else None
+        with contextlib.suppress(ValueError, RecursionError):
+            value = _plain(body.decode()) if status else None
             self.object = value if isinstance(value, dict) else None
-        except (ValueError, RecursionError):
-            pass
         type = (self.object or {}).get("type")
         ours = status >= 400 and isinstance(type, str) and type.startswith(PROBLEM)
         self.problem = self.object if ours else None
         self.code = str(type)[len(PROBLEM) :] if ours else ""
+
+    def exact(self) -> dict[str, Any]:
+        """Is object with numbers that can be compared exactly, or empty if it is none."""
+        with contextlib.suppress(ValueError, RecursionError):
+            return _exact(self.text) if self.object else {}
+        return {}
+
+    def has(self, id: str) -> bool:
+        return (self.object or {}).get("id") == id
 
     def header(self, name: str) -> str:
         return self._headers.get(name) or ""
@@ -484,10 +588,32 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _is_order(value: Any, draft: Draft) -> bool:
-    """Whether an answer is the order of a draft: proxies have mixed up answers."""
-    sent = draft._sent
-    return _is_id(value.get("id")) and (value.get("item"), value.get("qty")) == (sent["item"], sent["qty"])
+def _is_order(order: Any, draft: Draft) -> bool:
+    """Whether what _exact has read is the order of a draft, as proxies have mixed up answers. Fields are
+    compared by value: the service writes them in its own form."""
+    try:
+        same = all(order.get(name) == draft._sent.get(name) for name in ("item", "qty", "fields"))
+        return same and _is_id(order.get("id"))
+    except (AttributeError, RecursionError):
+        return False
+
+
+def _exact(text: str) -> Any:
+    """Reads JSON. A number becomes a tuple, which is equal to another of the same value, however many digits
+    they have, and to nothing else. 200 levels are left for what is around the text."""
+    def number(text: str) -> Any:
+        try:
+            return (Decimal(text),)
+        except ArithmeticError:  # its exponent has 19 digits or more
+            return (text,)
+
+    json.loads("[" * 200 + text + "]" * 200, parse_int=str, parse_float=str)
+    return json.loads(text, parse_int=number, parse_float=number, parse_constant=_number)
+
+
+def _plain(text: str) -> Any:
+    """Reads JSON. Python has no int of more than 4300 digits."""
+    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 4300 else Decimal(digits))
 
 
 def _number(value: Any) -> float:
@@ -496,10 +622,32 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _is_page(value: Any) -> bool:
-    data, cursor = value.get("data"), value.get("next")
+def _is_page(answer: _Answer) -> bool:
+    page = answer.object or {}
+    data, cursor = page.get("data"), page.get("next")
     return (isinstance(data, list) and all(isinstance(i, dict) and _is_id(i.get("id")) for i in data)
-            and (_is_id(cursor) or cursor is None and value.get("has_more") is not True))
+            and (_is_id(cursor) or cursor is None and page.get("has_more") is not True))
+
+
+def _base(url: str) -> str:
+    """Returns the URL of a shop in one form, as entries of journals have it."""
+    host = r"[^\s/?#@\\:\[\]%]+|\[[0-9a-f:.]+\]"
+    to = re.fullmatch(rf"(https?)://({host})(:[0-9]{{1,5}})?(/[!-~]*)?", url, re.IGNORECASE)
+    if not to or re.search(r"[?#\\]", to[4] or ""):
+        raise ValueError("the URL of a shop is http(s)://host:port/path in ASCII, without a user, ? and #")
+    scheme, host, port = to[1].lower(), to[2].lower(), int((to[3] or ":0")[1:])
+    host.encode("idna")  # which raises a ValueError
+    if to[3] and not 0 < port < 1 << 16:
+        raise ValueError(f"the URL of a shop has the port {port}")
+    default = {"http": 80, "https": 443}[scheme]
+    return f"{scheme}://{host}" + (f":{port}" if port not in (0, default) else "") + (to[4] or "").rstrip("/")
+
+
+def _segment(id: str) -> str:
+    """Returns an ID as a segment of a path."""
+    if id in ("", ".", "..", "/"):
+        raise ValueError("no URL leads to what has this ID")
+    return quote(id, safe="")
 
 
 # For urllib, time limits are limits of each wait. Here, they are those of a whole try.
@@ -542,6 +690,12 @@ class _Raw(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
+    def begin(self) -> None:
+        super().begin()
+        while 100 <= self.status < 200 and self.status != 101:  # not final, and begin knows only 100
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
+
     def __init__(self, sock: Any, *args: Any, **kwargs: Any):
         super().__init__(sock, *args, **kwargs)
         self.fp = io.BufferedReader(_Raw(self.fp.detach(), sock))

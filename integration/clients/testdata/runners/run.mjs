@@ -40,8 +40,8 @@ const shop = new Shop(STOREFRONT_URL, {
 const journal = JOURNAL && (await shop.journal(JOURNAL));
 const drafts = new Map();
 
-async function act({ can, item, qty, list, product }) {
-  if (can) return { can: ["resume", "lists", "products"] };
+async function act({ can, item, qty, fields, list, product }) {
+  if (can) return { can: ["resume", "lists", "products", "fields", "history"] };
   if (list === "pending") return { ids: await journal.pending() };
   if (list) {
     const ids = [];
@@ -49,8 +49,8 @@ async function act({ can, item, qty, list, product }) {
     return { ids };
   }
   if (product) return { name: (await shop.product(product)).name };
-  if (journal) return { id: (await journal.order(item, qty && item, qty)).id };
-  if (!drafts.has(item)) drafts.set(item, new Draft(item, qty));
+  if (journal) return { id: (await journal.order(item, qty && item, qty, { fields })).id };
+  if (!drafts.has(item)) drafts.set(item, new Draft(item, qty, fields));
   const { id } = await shop.order(drafts.get(item));
   drafts.delete(item);
   return { id };

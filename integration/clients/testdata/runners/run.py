@@ -42,7 +42,7 @@ def say(outcome):
 
 def do(ask):
     if "can" in ask:
-        return {"can": ["resume", "lists", "products"]}
+        return {"can": ["resume", "lists", "products", "fields", "history"]}
     if ask.get("list") == "pending":
         return {"ids": journal.pending()}
     if "list" in ask:
@@ -50,8 +50,9 @@ def do(ask):
     if "product" in ask:
         return {"name": shop.product(ask["product"])["name"]}
     if journal:
-        return {"id": journal.order(ask["item"], ask["item"] if "qty" in ask else None, ask.get("qty"))["id"]}
-    draft = drafts.setdefault(ask["item"], storefront.Draft(ask["item"], ask["qty"]))
+        order = ask["item"] if "qty" in ask else None, ask.get("qty"), ask.get("fields")
+        return {"id": journal.order(ask["item"], *order)["id"]}
+    draft = drafts.setdefault(ask["item"], storefront.Draft(ask["item"], ask["qty"], ask.get("fields")))
     order = shop.order(draft)
     del drafts[ask["item"]]
     return {"id": order["id"]}

@@ -27,11 +27,11 @@ fi
 
 while IFS= read -r ask; do
 	if jq -e .can <<<"$ask" >/dev/null; then
-		echo '{"can":["resume","lists","products"]}'
+		echo '{"can":["resume","lists","products","fields","history"]}'
 		continue
 	fi
-	mapfile -t asked < <(jq -r '.list // "", .product // "", .item // "", .qty // ""' <<<"$ask")
-	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} ok=1
+	mapfile -d '' -t asked < <(jq -j '(.list, .product, .item, .qty, .fields) | "\(. // "")\u0000"' <<<"$ask")
+	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} fields=${asked[4]} ok=1
 	if [[ $list == pending ]]; then
 		member='{ids: ($out | split("\n"))}' out=$(storefront pending 2>"$errors") || ok=''
 	elif [[ $list ]]; then
@@ -39,7 +39,8 @@ while IFS= read -r ask; do
 	elif [[ $product ]]; then
 		member='{name: $out | fromjson.name}' out=$(storefront product "$product" 2>"$errors") || ok=''
 	else
-		member='{id: $out | fromjson.id}' out=$(storefront order "$item" ${qty:+"$item" "$qty"} 2>"$errors") || ok=''
+		member='{id: $out | fromjson.id}' out=$(storefront order "$item" ${qty:+"$item" "$qty"} \
+			${fields:+"$fields"} 2>"$errors") || ok=''
 		[[ ! $ok || ${JOURNAL-} ]] || storefront forget "$item"
 	fi
 	[[ $ok ]] || member='{error: ($error | rtrimstr("\n"))}'
