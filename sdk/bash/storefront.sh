@@ -80,7 +80,7 @@ storefront() (
 
 _storefront_order() {
 	local name=$1 item=${2-} qty=${3-} fields=${4-} asked='' key body made begun state open=1 cuts=3 refused
-	local file line now end
+	local file line now end text=''
 	_storefront_now end $patience
 	if (($# > 1)); then
 		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] && ((qty < 1 << 53)) || _storefront_fail 2 "$qty is no quantity"
@@ -117,9 +117,9 @@ _storefront_order() {
 		_storefront_held
 		_storefront_send /v1/orders -X POST --data-binary "$body" -H 'Content-Type: application/json' \
 			-H "Idempotency-Key: $key"
-		if [[ $status == 201 ]] && _storefront_is '.id | type == "string" and . != ""' &&
-			_storefront_same '{item, qty, fields}' "$answer" "$body"; then
-			_storefront_write order && _storefront_jq -c . <<<"$answer"
+		if [[ $status == 201 ]] && _storefront_same '{item, qty, fields}' "$answer" "$body"; then
+			answer=${answer//[$'\r\n']/ }
+			_storefront_write order && printf '%s\n' "$answer"
 			exit
 		fi
 		refused=0
@@ -310,8 +310,8 @@ _storefront_is() {
 	jq -es "length == 1 and (.[0] | type == \"object\" and ($1))" <<<"$answer" >/dev/null 2>&1
 }
 
-# _storefront_same reports whether two texts are objects that a filter makes equal: proxies have mixed up
-# answers. Numbers are compared by value, however many digits they have.
+# _storefront_same reports whether two texts are objects that a filter makes equal, and the first has an ID unless
+# the filter is ".": proxies have mixed up answers. Numbers are compared by value, however many digits they have.
 _storefront_same() {
 	printf '%s\n' "$2" "$3" | _storefront_mark | jq -es 'def exact: if type == "string" and startswith("\ufdd0") then
 			.[1:] | capture("^(?<sign>-?)(?<whole>[0-9]+)([.](?<part>[0-9]+))?([eE][+]?(?<power>-?[0-9]+))?$") |
@@ -319,6 +319,7 @@ _storefront_same() {
 			.whole + $part | capture("^0*(?<digits>([0-9]*[1-9])?)(?<zeros>0*)$") | if .digits == "" then "\ufdd0"
 			else "\ufdd0\($sign)\(.digits)e\($power + (.zeros | length) - ($part | length))" end else . end;
 		length == 2 and all(.[]; type == "object") and
+		("'"$1"'" == "." or (.[0].id | type == "string" and . != "")) and
 		(map('"$1"' | walk(exact)) | .[0] == .[1])' >/dev/null 2>&1
 }
 
@@ -368,7 +369,7 @@ _storefront_lock() {
 
 # _storefront_utf8 reports whether a text is UTF-8. jq would put U+FFFD in the place of what is not, which is
 # another item, or the name of another order.
-_storefront_utf8() { [[ $(jq -nj --arg text "$1" '$text + "."') == "$1." ]]; }
+_storefront_utf8() { [[ $1 != *[$'\x80'-$'\xff']* || $(jq -nj --arg text "$1" '$text + "."') == "$1." ]]; }
 
 # _storefront_held fails if the lock is not where others look: the folder may have been moved or replaced.
 _storefront_held() {
@@ -378,9 +379,9 @@ _storefront_held() {
 
 # _storefront_write returns when the draft is on the disk, and that the answer is its order, or has refused it.
 _storefront_write() {
-	local outcome=${1-} text
+	local outcome=${1-}
 	_storefront_held
-	text=$(jq -cn --arg shop "$shop" --arg account "$account" --arg name "$name" --arg key "$key" \
+	[[ $text ]] || text=$(jq -cn --arg shop "$shop" --arg account "$account" --arg name "$name" --arg key "$key" \
 		--arg body "$body" --argjson made "$made" --argjson begun "$begun" '{version: 1, shop: $shop,
 			account: $account, name: $name, key: $key, body: $body, made: $made, begun: $begun}') &&
 		printf '%s%s}\n' "${text%\}}" "${outcome:+,\"$outcome\":${answer//[$'\r\n']/ }}" >"$file.tmp" &&

@@ -26,7 +26,7 @@ if [[ ${SLEEPS-} ]]; then
 fi
 
 while IFS= read -r ask; do
-	if jq -e .can <<<"$ask" >/dev/null; then
+	if [[ $ask == '{"can":'* ]]; then
 		echo '{"can":["resume","lists","products","fields","history"]}'
 		continue
 	fi
@@ -42,6 +42,10 @@ while IFS= read -r ask; do
 		member='{id: $out | fromjson.id}' out=$(storefront order "$item" ${qty:+"$item" "$qty"} \
 			${fields:+"$fields"} 2>"$errors") || ok=''
 		[[ ! $ok || ${JOURNAL-} ]] || storefront forget "$item"
+		if [[ $ok && ! -s $errors && $out =~ ^'{"id":"'([^\"]*)'",' ]]; then
+			printf '%s,"id":"%s"}\n' "${ask%\}}" "${BASH_REMATCH[1]}" # without another process
+			continue
+		fi
 	fi
 	[[ $ok ]] || member='{error: ($error | rtrimstr("\n"))}'
 	[[ $(<"$errors") != Refused:* ]] || member+=' + {created: false}'
