@@ -98,6 +98,12 @@ type received struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
+	return newShopWith(t, func(*storefront.MemStore, *storefront.Options) {})
+}
+
+// newShopWith makes a shop whose service has more options.
+func newShopWith(t *testing.T, set func(*storefront.MemStore, *storefront.Options)) *shop {
+	t.Helper()
 	s := &shop{store: new(storefront.MemStore), path: "/"}
 	for _, id := range []string{"ada", "barbara", "edsger", "grace", "linus"} {
 		s.store.Users.Put(storefront.MustResource(id, nil))
@@ -106,7 +112,9 @@ func newShop(t *testing.T) *shop {
 	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{
 		"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
 	s.sample = s.store
-	service := storefront.NewWithOptions(s.store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
+	opts := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
+	set(s.store, opts)
+	service := storefront.NewWithOptions(s.store, opts)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.path {
 			page := trypage.Handler(s.base, &trypage.Options{Sample: s.sample})

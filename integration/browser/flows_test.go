@@ -61,6 +61,60 @@ func TestOrderAndItsRetry(t *testing.T) {
 	p.created(4)
 }
 
+// withOrders has a service whose orders have fields and are read back.
+func withOrders(store *storefront.MemStore, opts *storefront.Options) {
+	opts.OrderFields, opts.Orders, opts.PageSize = true, store, 2
+	opts.Scope = func(*http.Request) string { return "everybody" }
+}
+
+func TestOrdersAreReadBack(t *testing.T) {
+	p := open(t, newShopWith(t, withOrders), desktop)
+	p.set("#fields", `{"note": "2.0", "n": 9007199254740993}`)
+	p.click("#order", 1)
+	p.set("#fields", "", "#key", "a +b")
+	p.click("#order", 2)
+	p.set("#fields", "{")
+	p.click("#order", 3)
+	p.set("#fields", "7")
+	p.click("#retry", 4)
+	yields(p, `[...document.querySelectorAll("#orders [aria-invalid=true]")].map(f => f.id)`, []string{"fields"})
+	p.set("#fields", "")
+	p.click("#retry", 5)
+	p.created(3)
+	ids := make([]string, 3)
+	for i, o := range p.store.Orders() {
+		ids[2-i] = o.ID
+	}
+	p.click("#my-orders", 6)
+	p.want("a page", p.texts("#mine button"), ids[:2])
+	p.said("#history-said", "2 orders. There are more.")
+	p.click("#more-orders", 7)
+	p.want("all", p.texts("#mine button"), ids)
+	p.said("#history-said", "3 orders. That is the end")
+	p.click("#mine tr:last-child button", 8)
+	p.said("#opened", `{"note":"2.0","n":9007199254740993}`)
+	p.set("#key", "a +b")
+	p.click("#of-key", 9)
+	p.want("that of a key", p.texts("#mine button"), ids[1:2])
+	p.set("#key", "none")
+	p.click("#of-key", 10)
+	p.said("#history-said", "0 orders.")
+	p.tab("all")
+	p.operation("createOrder")
+	p.set("#createOrder-fields", `{"n":2.0}`)
+	p.click("#operation-createOrder button", 11)
+	p.want("fields", string(p.store.Orders()[3].Fields), `{"n":2.0}`)
+	p.operation("getOrder")
+	p.set("#getOrder-order_id", ids[0])
+	p.click("#operation-getOrder button", 12)
+	p.statuses("200", "201", "200", "200", "200", "200", "200", "201", "422", "400", "201", "201")
+
+	without := open(t, newShop(t), desktop)
+	for _, hidden := range []string{"#history", "#with-fields"} {
+		yields(without, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, hidden), false)
+	}
+}
+
 func TestTenAtOnceAreOneOrder(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.click("#ten", 10)

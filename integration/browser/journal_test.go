@@ -68,6 +68,11 @@ func TestJournalOfAPage(t *testing.T) {
 	if created := store.Orders(); len(created) != 1 || created[0].ID != id || requests.Load() != 2 {
 		t.Errorf("it has the order %s; there are %v", id, created)
 	}
+	yields(p, `opened.then((journal) => journal.close()).then(() => new Promise((done) => {
+		const deleting = indexedDB.deleteDatabase("storefront orders");
+		deleting.onsuccess = () => done("deleted");
+		deleting.onblocked = () => done("it is still open");
+	}))`, "deleted")
 }
 
 // A page has the orders of who has signed in. A draft of another account, or of another shop, is neither listed

@@ -148,6 +148,12 @@ func TestEveryState(t *testing.T) {
 			answers("POST", storefront.Problem{Status: 401, Detail: "Sign in."}.ServeHTTP)(p.shop)
 			p.click("#retry", 1)
 			state("f-401")
+			p = open(t, newShopWith(t, withOrders), v)
+			p.run(string(axe))
+			p.click("#order", 1)
+			p.click("#my-orders", 2)
+			p.click("#mine button", 3)
+			state("g-orders")
 		})
 	}
 }

@@ -185,7 +185,8 @@ func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
 		runProgram(t, l, shop.URL, dir, map[string]string{
 			"bash": `
 				for url in localhost:8080 ftp://shop.example http:// http://ann:secret@shop.example \
-					http://shop.example/?a http://shop.example/#a $'http://shop.example/\n'; do
+					http://shop.example/?a http://shop.example/#a $'http://shop.example/\n' htps://shop.example \
+					http://shop.example:99999 http://shop.example:0 'http://shop.example\@a' http://:80 'http://[::1' 'http://a b'; do
 					STOREFRONT_URL=$url bash storefront.sh order x teapot 2
 					(($? == 2)) || echo "taken: $url"
 				done
@@ -207,9 +208,10 @@ func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
 				const send = (members) => () => new Shop(STOREFRONT_URL).order(Draft.from({ ...kept, ...members }));
 				for (const take of [
 					...["localhost:8080", "ftp://shop.example", "http://", "http://ann:secret@shop.example",
-						"http://:secret@shop.example", "http://shop.example/?a", "http://shop.example/#a", ""].map((url) => () => new Shop(url)),
+						"http://:secret@shop.example", "http://shop.example/?a", "http://shop.example/#a", "", "htps://shop.example",
+						"http://shop.example:99999", "http:8080", "http://[::1", "http://a b"].map((url) => () => new Shop(url)),
 					...["a\nb", "\ud800", null, 7, () => null, async () => undefined].map((account) => () => of(account)),
-					...[{ version: 2 }, { version: undefined }, { version: "1" }, { fields: 1 }, { made: "1" }, { begun: null },
+					...[{ version: 2 }, { version: undefined }, { version: "1" }, { fields: 1 }, { body: '{"item":"a","qty":2,"fields":[]}' }, { made: "1" }, { begun: null },
 						{ body: "{}" }, { body: '{"item":"a","qty":2.5}' }, { body: "2" }, { key: 7 }, { key: "" }].map(read),
 					() => Draft.from(null), () => new Draft("a", 2.5), () => new Draft("a", "2"), () => new Draft(7, 2),
 					send({ made: ahead }), send({ made: ahead, begun: 1 }), send({ begun: ahead }), send({ made: 1, begun: 1 }),
@@ -229,10 +231,12 @@ def send(**members):
 without = {name: value for name, value in kept.items() if name != "version"}
 for i, take in enumerate([
     *[lambda url=url: storefront.Shop(url) for url in ("localhost:8080", "ftp://shop.example", "http://",
-      "http://ann:secret@shop.example", "http://shop.example/?a", "http://shop.example/#a", "http://shop.example/\n", "")],
+      "http://ann:secret@shop.example", "http://shop.example/?a", "http://shop.example/#a", "http://shop.example/\n", "",
+      "htps://shop.example", "http://shop.example:99999", "http://shop.example:0", "http://shop.example\\@a", "http://:80",
+      "http://[::1", "http://a b", "http://a..b", "http://a/\u00e9", "http://a/b\\c")],
     *[of(account) for account in ("a\nb", "\ud800", None, 7, lambda: None)],
     lambda: storefront.Draft.from_json(json.dumps(without)), read(version=2), read(version=True), read(version="1"),
-    read(fields=1), read(made="1"), read(made=True), read(made=float("nan")), read(made=10**400), read(begun=None),
+    read(fields=1), read(body='{"item":"a","qty":2,"fields":[]}'), read(body='{"item":"a","qty":1e-999999999999999999}'), read(made="1"), read(made=True), read(made=float("nan")), read(made=10**400), read(begun=None),
     read(body="{}"), read(body='{"item":"a","qty":2.5}'), read(body='{"item":"a","qty":true}'), read(body="2"),
     read(key=7), read(key=""), read(key="a\n"),
     lambda: storefront.Draft.from_json("null"), lambda: storefront.Draft("a", 2.5), lambda: storefront.Draft("a", "2"),
@@ -296,7 +300,7 @@ func TestBodyIsSentAsItIsKept(t *testing.T) {
 		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
 		order(t, r, "m")
 		file := entryFile(dir, shop.URL, "", "m")
-		const body = " {\"qty\": 2.0,\n\t\"fields\":{\"price\":1.50, \"note\":\"\\u00e9 'a' $b\"},\r\n\"item\":\"m\"}\n"
+		const body = " {\"qty\": 2.0,\n\t\"later\":{\"price\":1.50, \"note\":\"\\u00e9 'a' $b\"},\r\n\"item\":\"m\"}\n"
 		entry := string(must.Get(os.ReadFile(file))(t))
 		must.OK(t, os.WriteFile(file, []byte(changedEntry(t, entry, map[string]any{"body": body})), 0o600))
 		s := &clientShop{first: []firstAnswer{answers(503, ""), answers(201, `{"id":"ord_1","item":"m","qty":2}`)}}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -147,6 +148,7 @@ type clientShop struct {
 
 	mu       sync.Mutex
 	requests []string // each request's line, key and body
+	flooded  atomic.Bool
 }
 
 func (s *clientShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -200,6 +202,30 @@ func cut(percent int, chunked bool) firstAnswer {
 			http.NewResponseController(w).Flush()
 		}
 		panic(http.ErrAbortHandler) // closes the connection
+	}
+}
+
+// floods answers with a body and white space, as fast as it is read. No client needs to read 32 MiB.
+func floods(status int, body string) firstAnswer {
+	return func(s *clientShop, w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+		space := bytes.Repeat([]byte(" "), 1<<16)
+		for range 512 {
+			if _, err := w.Write(space); err != nil {
+				return
+			}
+		}
+		s.flooded.Store(true)
+	}
+}
+
+// informs says that the answer is still to come, before it comes.
+func informs(then firstAnswer) firstAnswer {
+	return func(s *clientShop, w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusProcessing)
+		w.WriteHeader(http.StatusEarlyHints)
+		then(s, w, r)
 	}
 }
 
@@ -271,6 +297,10 @@ var clientRows = []struct {
 	{name: "201 of another item", first: answers(201, `{"id":"ord_FORGED","item":"kettle","qty":2}`)},
 	{name: "201 of another quantity",
 		first: answers(201, `{"id":"ord_FORGED","item":"201 of another quantity","qty":3}`)},
+	{name: "201 without end", first: floods(201, `{"id":"ord_FORGED","item":"201 without end","qty":2}`)},
+	{name: "403 without end", first: floods(403, htmlPage), error: "Blocked 403"},
+	{name: "102 and 103, then 503", first: informs(answers(503, htmlPage))},
+	{name: "102 and 103, then 403", first: informs(answers(403, htmlPage)), error: "Blocked 403"},
 	{name: "no answer", first: cut(0, false)},
 	{name: "half an answer", first: cut(50, false)},
 	{name: "half an answer, chunked", first: cut(50, true)},
@@ -335,6 +365,9 @@ func TestClientsTakeAnswersForWhatTheyAre(t *testing.T) {
 				case c.error != "" && (!strings.HasPrefix(got.Error, kind+":") ||
 					!strings.Contains(got.Error, what) || !strings.Contains(got.Error, key)):
 					t.Errorf("its error is not %s with %s and the key %s: %s", kind, what, key, got.Error)
+				}
+				if s.flooded.Load() {
+					t.Error("it reads an answer without end")
 				}
 				checkSleeps(t, sleeps, len(s.requests)-1, c.wait)
 			})

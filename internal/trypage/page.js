@@ -10,7 +10,7 @@ function make(name, properties, ...children) {
 	e.append(...children);
 	return e;
 }
-const [tries, seen] = ["tries", "seen"].map(id => $(id).tBodies[0]);
+const [tries, seen, mine] = ["tries", "seen", "mine"].map(id => $(id).tBodies[0]);
 const [td, p] = ["td", "p"].map(name => (...children) => make(name, {}, ...children));
 const code = text => make("code", {}, cut(text, 300));
 // once runs what a button does, unless it still does it.
@@ -509,8 +509,8 @@ document.querySelector(".skip").onclick = () => { $("main").focus(); return fals
 
 let begun; // the key that was begun, and how many retries it had
 const orders = new Report($("orders-said"));
-const orderFields = [["pointer", "#/item", "item"], ["pointer", "#/qty", "qty"], ["header", "Idempotency-Key", "key"]]
-	.map(([kind, name, id]) => ({kind, name, input: $(id)}));
+const orderFields = [["pointer", "#/item", "item"], ["pointer", "#/qty", "qty"], ["pointer", "#/fields", "fields"],
+	["header", "Idempotency-Key", "key"]].map(([kind, name, id]) => ({kind, name, input: $(id)}));
 const withKey = (key, body, ...headers) => order(body, ["Idempotency-Key", key], ...headers);
 const order = (body, ...headers) => ({method: "POST", path: "v1/orders", headers, body});
 // typed returns the JSON of what was typed: a number is sent as it stands, and all else is a string.
@@ -518,7 +518,8 @@ const typed = text => /^-?(0|[1-9]\d*)(\.\d+)?(e[+-]?\d+)?$/i.test(text) ? text 
 function typedOrder(changed) {
 	let qty = $("qty").value.trim();
 	if (changed) qty = Number.isSafeInteger(+qty) ? +qty + 1 : 1;
-	return `{"item":${JSON.stringify($("item").value)},"qty":${typed(qty)}}`;
+	const fields = $("fields").value.trim(); // sent as they are, whatever they are
+	return `{"item":${JSON.stringify($("item").value)},"qty":${typed(qty)}${fields && `,"fields":${fields}`}}`;
 }
 const isOrder = x => x.status === 201 && string(x.json?.id) !== "";
 // attempt returns nothing if another key was begun meanwhile.
@@ -606,6 +607,36 @@ on("ten", async () => {
 	else if (back.some(x => x.json.id !== back[0].json.id)) orders.say("More than one order came back!");
 	else orders.say(`Ten requests with one key: ${count(created, "order")} created, and ${got}${queue}`);
 });
+
+// Orders that are read back, where the service lets one
+
+let next;
+const past = new Report($("history-said"));
+async function readOrders(query) {
+	const x = await send({path: "v1/orders", query}, past);
+	if (x.status !== 200 || !Array.isArray(x.json?.data)) {
+		past.say([explain(x, "a list"), ...faultsOf(x).slice(0, 3).map(f => cut(f.detail, 100))].join(" "));
+		return;
+	}
+	if (query[0]?.[0] !== "after") mine.replaceChildren();
+	mine.append(...x.json.data.map(orderRow));
+	next = x.json.has_more && string(x.json.next);
+	if (!next && document.activeElement === $("more-orders")) $("my-orders").focus(); // before it is disabled
+	$("more-orders").disabled = !next;
+	past.say(`${count(mine.rows.length, "order")}. ${next ? "There are more." : "That is the end: there is no next."}`);
+}
+function orderRow({id, ...rest}) {
+	const open = button(cut(string(id), 100), "open the order", () => once(open, async () => {
+		const x = await send({path: "v1/orders/" + encode(string(id))}, past);
+		$("opened").replaceChildren(...outcome(x));
+		past.say(x.status === 200 ? "Opened, below." : explain(x, "an order"));
+	}));
+	return make("tr", {}, td(open), td(code(JSON.stringify(rest))));
+}
+on("my-orders", () => readOrders([]));
+on("more-orders", () => readOrders([["after", next]]));
+// A key is quoted: a space in it would be refused, and so would a + that is not escaped.
+on("of-key", () => readOrders([["idempotency_key", JSON.stringify($("key").value.replace(/^"(.*)"$/, "$1"))]]));
 
 // Pages
 
@@ -865,6 +896,8 @@ async function readDocument() {
 	try {
 		if (x.status !== 200 || !isObject(x.json?.paths)) throw new Error(explain(x, "an OpenAPI document"));
 		$("operations").replaceChildren(...operations(x.json));
+		$("with-fields").hidden = !$("createOrder-fields");
+		$("history").hidden = !$("operation-listOrders");
 		isOffered = true;
 		followAddress();
 	} catch (err) {
@@ -929,7 +962,8 @@ function initial(p) {
 function filledIn(method, path, fields) {
 	const filled = kind => fields.filter(f => f.kind === kind && f.input.value !== "");
 	const pairs = kind => filled(kind).map(f => [f.bare, f.input.value]);
-	const json = f => JSON.stringify(f.bare) + ":" + (f.type === "string" ? JSON.stringify : typed)(f.input.value);
+	const writers = {string: JSON.stringify, object: text => text};
+	const json = f => JSON.stringify(f.bare) + ":" + (writers[f.type] || typed)(f.input.value);
 	const body = fields.some(f => f.kind === "pointer") ? `{${filled("pointer").map(json)}}` : undefined;
 	const value = (all, name) => encode(fields.find(f => f.bare === name)?.input.value ?? all);
 	const filledPath = path.slice(1).replace(/\{(.*?)\}/g, value);

@@ -1,0 +1,140 @@
+package clients
+
+import (
+	"net/http"
+	"testing"
+
+	"example.com/storefront"
+)
+
+// What fails before a try is sent, such as to ask who signs in, is a try without an answer. A program is told of
+// each, and what it does then is no fault of an order's.
+func TestEachTryIsTold(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		service := storefront.New(&shop.store)
+		shop.answers(func(w http.ResponseWriter, r *http.Request) {
+			if shop.requests.Load() == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			service.ServeHTTP(w, r)
+		})
+		runProgram(t, l, shop.URL, dir, map[string]string{
+			"bash": `
+				is() { [[ $2 == "$3" ]] || echo "$1: $2, want $3"; }
+				tell() { echo "$1 $2 $3 ${5:+key} $(head -c 6)" >&2; false; }
+				export STOREFRONT_PATIENCE=60
+				source storefront.sh
+				STOREFRONT_ON_TRY=tell storefront order teapot teapot 2 >/dev/null 2>told
+				is 'the order' $? 0
+				is 'its tries' "$(<told)" $'POST /v1/orders 503 key \nPOST /v1/orders 201 key {"id":'
+				[[ $(STOREFRONT_ON_TRY='echo told' storefront users 1 2>&1) == 'told GET /v1/users?limit=1 200 '* ]] || echo 'a read'
+				STOREFRONT_CONFIG=none STOREFRONT_PATIENCE=0 storefront order other teapot 2 2>told
+				is 'an order without its sign-in' $? 5; :`,
+			"javascript": `
+				import { Draft, Shop } from "./storefront.mjs";
+				const is = (what, got, want) => String(got) === want || console.log(what, String(got), "want", want);
+				let calls = 0;
+				const tries = [];
+				const headers = async () => { if (calls++ < 2) throw new Error("away"); return { "X-A": "b" }; };
+				const onTry = (one) => { tries.push(one); throw new Error("of the hook"); };
+				const shop = new Shop(process.env.STOREFRONT_URL, { headers, onTry });
+				const draft = new Draft("teapot", 2);
+				await shop.order(draft);
+				is("its tries", tries.map((t) => [t.method, t.path, t.key === draft.key, t.status]), "POST,/v1/orders,true,0," +
+					"POST,/v1/orders,true,0,POST,/v1/orders,true,503,POST,/v1/orders,true,201");
+				is("why", tries[0].answer, "headers() has failed: Error: away");
+				is("its answer", JSON.parse(tries[3].answer).qty, "2");
+				is("seconds", tries.every((t) => t.seconds >= 0), "true");
+				tries.length = calls = 0;
+				for await (const _ of shop.users()) console.log(_);
+				is("a read", tries.map((t) => [t.method, t.path, t.key, t.status]), "GET,/v1/users,,0,GET,/v1/users,,0,GET,/v1/users,,200");
+				const fails = async (options, item = "teapot") => {
+					const err = await new Shop(process.env.STOREFRONT_URL, { patience: 0, ...options }).order(new Draft(item, 2)).catch((err) => err);
+					return [err.name, err.message.includes("away") || err.status];
+				};
+				const away = () => { throw new Error("away"); };
+				is("without patience", await fails({ headers: away }), "Unknown,true");
+				calls = 1;
+				is("refused, and nothing was sent before", await fails({ headers, patience: 60 }, ""), "Refused,422");
+				// Nothing has an end here but a try.
+				const real = setTimeout, never = () => new Promise(() => {});
+				globalThis.setTimeout = (f, ms, ...args) => real(f, ms === 40_000 ? 40 : ms, ...args);
+				is("headers without end", await fails({ headers: never }), "Unknown,0");
+				is("fetch without end", await fails({ fetch: never }), "Unknown,0");`,
+			"python": `
+import json, os, storefront
+def check(what, got, want):
+    if got != want:
+        print(what, got, "want", want)
+calls, tries = 0, []
+def headers():
+    global calls
+    calls += 1
+    if calls < 3:
+        raise OSError("away")
+    return {"X-A": "b"}
+def on_try(one):
+    tries.append(one)
+    raise OSError("of the hook")
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], headers=headers, on_try=on_try)
+draft = storefront.Draft("teapot", 2)
+shop.order(draft)
+check("its tries", [one[:4] for one in tries],
+      [("POST", "/v1/orders", draft.key, status) for status in (0, 0, 503, 201)])
+check("why", tries[0].answer, "headers() has failed: OSError('away')")
+check("its answer", json.loads(tries[3].answer)["qty"], 2)
+check("seconds", all(one.seconds >= 0 for one in tries), True)
+calls, tries[:] = 0, []
+check("the list", list(shop.users()), [])
+check("a read", [one[:4] for one in tries], [("GET", "/v1/users", "", status) for status in (0, 0, 200)])
+def away():
+    raise OSError("away")
+def fails(item="teapot", **options):
+    try:
+        shop = storefront.Shop(os.environ["STOREFRONT_URL"], **{"patience": 0, **options})
+        return shop.order(storefront.Draft(item, 2))
+    except storefront.StorefrontError as err:
+        return type(err).__name__, "away" in str(err) or err.status
+check("without patience", fails(headers=away), ("Unknown", True))
+calls = 1
+check("refused, and nothing was sent before", fails("", headers=headers, patience=60), ("Refused", 422))`,
+		})
+	})
+}
+
+// A program may open more journals than it may have files open, and use them all.
+func TestManyJournals(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		if l.name == "bash" {
+			return // which opens none
+		}
+		shop := newFolderShop(t)
+		shop.answers(storefront.New(&shop.store).ServeHTTP)
+		limited := l
+		limited.interpreter = func() string { return "bash" }
+		limited.arguments = []string{"-c", `ulimit -n 60 && exec "$@"`, "limited", l.interpreter()}
+		runProgram(t, limited, shop.URL, t.TempDir(), map[string]string{
+			"javascript": `
+				import { Shop } from "./storefront.mjs";
+				const journals = [];
+				for (let i = 0; i < 100; i++) {
+					journals.push(await new Shop(process.env.STOREFRONT_URL).journal(process.env.JOURNAL + "/" + i % 10));
+					await journals[i].order("basket " + i, "teapot", 2);
+				}
+				await Promise.all(journals.map((journal) => journal.close()));
+				await journals[0].order("once more", "teapot", 2);`,
+			"python": `
+import os, storefront
+journals = []
+for i in range(100):
+    journals.append(storefront.Shop(os.environ["STOREFRONT_URL"]).journal(f'{os.environ["JOURNAL"]}/{i % 10}'))
+    journals[i].order(f"basket {i}", "teapot", 2)
+journals[0].order("once more", "teapot", 2)`,
+		})
+		if n := len(shop.store.Orders()); n != 101 {
+			t.Errorf("there are %d orders, want 101", n)
+		}
+	})
+}
