@@ -7,6 +7,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -22,6 +23,9 @@ var (
 	//go:embed page.js
 	script string
 )
+
+// notes are for who changes the script: lines that are a comment, and indents. No text goes over a line there.
+var notes = regexp.MustCompile(`(?m)^\t*(//.*\n)?`)
 
 // Options are what a program adds to the page.
 type Options struct {
@@ -53,7 +57,7 @@ func Handler(base string, opts *Options) http.Handler {
 		e.allow += ", POST"
 		changes = "yes"
 	}
-	style, script := inline.Text(style), inline.Text(script)
+	style, script := inline.Text(style), notes.ReplaceAllString(inline.Text(script), "")
 	served := strings.NewReplacer(
 		"{{base}}", html.EscapeString(base), "{{product}}", html.EscapeString(opts.Product),
 		"{{changes}}", changes, "{{style}}", style, "{{script}}", script,
