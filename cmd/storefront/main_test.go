@@ -100,6 +100,25 @@ func TestSampleShop(t *testing.T) {
 	p.End(t)
 }
 
+func TestFieldsAndOrdersIfAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		args                  []string
+		created, listed, want int
+	}{{nil, 422, 405, 0}, {[]string{"-fields"}, 201, 405, 0}, {[]string{"-fields", "-orders"}, 201, 200, 1}} {
+		p := commandtest.Start(t, c.args...)
+		r := must.Get(http.NewRequest("POST", p.Base+"/v1/orders",
+			strings.NewReader(`{"item":"teapot","qty":2,"fields":{"n":2.0}}`)))(t)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "k")
+		created, _, _ := commandtest.Do(t, r)
+		listed, page := commandtest.Get(t, p.Base+"/v1/orders")
+		if n := strings.Count(page, `"fields":{"n":2.0}`); created != c.created || listed != c.listed || n != c.want {
+			t.Errorf("%v: creating is %d, listing %d with %d orders: %s", c.args, created, listed, n, page)
+		}
+		p.End(t)
+	}
+}
+
 func TestExplorerChangesTheSampleOnly(t *testing.T) {
 	for data, want := range map[string]int{"": 204, `{"users": [{"id": "ada"}]}`: 405} {
 		var args []string

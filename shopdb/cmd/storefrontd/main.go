@@ -4,7 +4,7 @@
 //
 // Usage:
 //
-//	storefrontd [-addr host:port] [-data shop.json | -sample] [-db file|url] [-must-exist]
+//	storefrontd [-addr host:port] [-data shop.json | -sample] [-db file|url] [-must-exist] [-fields]
 //		[-metrics-addr host:port] [-shutdown-delay duration]
 //
 // The database is a SQLite file, or a URL of one or several servers, of which storefrontd uses the
@@ -23,7 +23,8 @@
 // start without the disk of the file, or in another folder, would else begin a new shop, in which
 // the keys of the old one create new orders.
 //
-// Open its address in a browser to try it.
+// Open its address in a browser to try it. With -fields, orders may have fields; once set, leave it set on all
+// replicas. Orders are not read back, as there is no sign-in that tells whose they are.
 //
 // At startup, it puts the users, products and widgets in the file of -data into the
 // database, in place of those with the same IDs. Without -data, it serves the database as it
@@ -94,6 +95,7 @@ func main() {
 	sample := flag.Bool("sample", false, "put a sample shop into a database that has nothing yet")
 	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
 	mustExist := flag.Bool("must-exist", false, "make no new database: the file and the tables must be there")
+	fields := flag.Bool("fields", false, "let orders have fields, an object of the client's own")
 	metricsAddr := flag.String("metrics-addr", "", "`host:port` of /metrics (default: that of -addr)")
 	delay := flag.Duration("shutdown-delay", 10*time.Second,
 		"`time` from SIGTERM, when /readyz fails, until it stops listening")
@@ -128,7 +130,7 @@ func main() {
 	if !strings.Contains(*name, "://") {
 		place, _ = filepath.Abs(*name)
 	}
-	err = run(ctx, db, shop, settings{*sample, *mustExist, place, *addr, *metricsAddr, *delay})
+	err = run(ctx, db, shop, settings{*sample, *mustExist, place, *fields, *addr, *metricsAddr, *delay})
 	if err = errors.Join(err, db.Close()); err != nil {
 		fail(1, err)
 	}
@@ -159,6 +161,7 @@ type settings struct {
 	onlyIfNew         bool   // the shop is for a database in which nothing is
 	mustExist         bool   // no tables of a new shop are made
 	place             string // where orders are kept, or ""
+	fields            bool   // orders may have some
 	addr, metricsAddr string
 	delay             time.Duration
 }
@@ -198,7 +201,8 @@ func run(ctx context.Context, db *shopdb.DB, shop *storefront.MemStore, s settin
 		return err
 	}
 	shown := promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
-	handler := counted.Wrap(demo.WithExplorer(storefront.New(store), page))
+	service := storefront.NewWithOptions(store, &storefront.Options{OrderFields: s.fields})
+	handler := counted.Wrap(demo.WithExplorer(service, page))
 	var own net.Listener // of /metrics alone
 	if s.metricsAddr == "" {
 		handler = withMetrics(handler, shown)

@@ -41,7 +41,12 @@ func wantAt(t *testing.T, p *commandtest.Running, path string, wantStatus int, w
 // order creates an order, or has it replayed, and returns the response's body.
 func order(t *testing.T, p *commandtest.Running, key string, wantReplay bool) (body string) {
 	t.Helper()
-	draft := strings.NewReader(`{"item":"teapot","qty":2}`)
+	return orderWith(t, p, key, `{"item":"teapot","qty":2}`, wantReplay)
+}
+
+func orderWith(t *testing.T, p *commandtest.Running, key, text string, wantReplay bool) (body string) {
+	t.Helper()
+	draft := strings.NewReader(text)
 	r := must.Get(http.NewRequest("POST", p.Base+"/v1/orders", draft))(t)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", key)
@@ -50,6 +55,19 @@ func order(t *testing.T, p *commandtest.Running, key string, wantReplay bool) (b
 		t.Fatalf("order: %d %s, replayed is %t, want 201 and %t", status, body, replayed, wantReplay)
 	}
 	return body
+}
+
+func TestFieldsAreKept(t *testing.T) {
+	db := newFile(t)
+	const text = `{"item":"teapot","qty":2,"fields":{"note":"2.0","n":2.0}}`
+	p := commandtest.Start(t, "-db", db, "-fields")
+	body := orderWith(t, p, "k", text, false)
+	p.End(t)
+	p = commandtest.Start(t, "-db", db, "-fields")
+	if again := orderWith(t, p, "k", text, true); again != body || !strings.Contains(body, `"n":2.0`) {
+		t.Errorf("the order is %s, and then %s", body, again)
+	}
+	p.End(t)
 }
 
 func TestPrintedProductCanBeRequested(t *testing.T) {
