@@ -223,8 +223,10 @@ func floods(status int, body string) firstAnswer {
 // informs says that the answer is still to come, before it comes.
 func informs(then firstAnswer) firstAnswer {
 	return func(s *clientShop, w http.ResponseWriter, r *http.Request) {
+		w.Header().Del("Connection") // which is of the final one
 		w.WriteHeader(http.StatusProcessing)
 		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Connection", "close")
 		then(s, w, r)
 	}
 }
