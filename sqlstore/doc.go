@@ -82,6 +82,7 @@
 //	CREATE TABLE storefront_schema (
 //		version      BIGINT NOT NULL PRIMARY KEY, -- of the tables: 1
 //		oldest       BIGINT NOT NULL,             -- of the releases that may use them: 1
+//		keep_ms      BIGINT,                      -- how much longer keys are remembered; NULL: not at all
 //		forgotten_ms BIGINT                       -- before which time ForgetKeys has forgotten the keys
 //	)
 //
@@ -103,10 +104,10 @@
 // key_hash is the SHA-256 sum of the length of the scope in bytes (64 bits, big endian), the
 // scope and the key.
 //
-// Programs may read all tables, write the first three, delete orders whose key_hash is NULL, and
-// raise keyed_ms to keep a key for longer, which may then be for a day more. The store never deletes orders, and forgets keys only
-// in [Store.ForgetKeys], which the program calls every hour. Until then, the row is how a retry
-// finds its order, whatever its age.
+// Programs may read all tables, write the first three, delete orders whose key_hash is NULL, raise keyed_ms
+// to keep a key for longer, which may then be for a day more, and set keep_ms to keep all keys for longer. The
+// store never deletes orders, and forgets keys only in [Store.ForgetKeys], which the program calls every hour.
+// Until then, the row is how a retry finds its order, whatever its age.
 //
 // Later releases only add to the tables, and columns that they add have defaults. So releases of
 // one major version run side by side on one database, and a program can be rolled back: Migrate

@@ -381,7 +381,7 @@ func ownSchema(create, index, collate, keyed string) []string {
 		`CREATE UNIQUE INDEX IF NOT EXISTS ` + index + ` (key_hash) WHERE key_hash IS NOT NULL`,
 		// The last one: see inspectOnce.
 		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL,
-			forgotten_ms BIGINT)`,
+			keep_ms BIGINT, forgotten_ms BIGINT)`,
 	}
 }
 
@@ -395,7 +395,8 @@ func ownTables(id, body, orderID, hash string) map[string]map[string]string {
 		"storefront_widgets":  resources,
 		"storefront_orders": {"id": orderID, "item": "text", "qty": "bigint", "created_ms": "bigint",
 			"scope": id, "key_hash": hash, "key_fingerprint": hash, "fields": body},
-		"storefront_schema": {"version": "bigint", "oldest": "bigint", "forgotten_ms": "bigint"},
+		"storefront_schema": {"version": "bigint", "oldest": "bigint", "keep_ms": "bigint",
+			"forgotten_ms": "bigint"},
 	}
 }
 

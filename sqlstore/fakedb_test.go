@@ -295,7 +295,7 @@ func kindOf(query string) string {
 	}
 	if table := subjected.FindStringSubmatch(text); table != nil {
 		known = append(known, map[string][][2]string{
-			"schema":  {{"SELECT", "TABLES"}, {"UPDATE", "FORGOTTEN"}},
+			"schema":  {{"SELECT version, COALESCE(", "KEPT"}, {"SELECT", "TABLES"}, {"UPDATE", "FORGOTTEN"}},
 			"orders":  {{"INSERT", "INSERT"}, {"SELECT", "REPLAY"}, {"UPDATE", "FORGET"}},
 			"replays": {{"INSERT", "SETTLE"}},
 		}[table[1]]...)

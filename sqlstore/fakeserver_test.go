@@ -76,6 +76,7 @@ func newServer(engine engine) *server {
 		"EMITS":   true,
 		"PROBE":   int64(1),
 		"SOURCE":  [][]driver.Value{},
+		"KEPT":    []driver.Value{int64(1), int64(0), int64(0)},
 		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
 	}
 	return s

@@ -29,7 +29,7 @@ const keysPerStatement = 1000
 // it waits after each for as long as that took, so that orders can go on. If it
 // returns an error, some may be forgotten, and the next call goes on. It returns an error
 // and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of
-// the database.
+// the database. An operator may have all keys remembered for longer, by keep_ms in storefront_schema.
 //
 // ForgetKeys looks for keys where the IDs of their orders, which begin with the time, say that they are: from
 // where the last call ended, which it writes into storefront_schema, to an hour after before. A key whose
@@ -46,15 +46,16 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
 			before.Format(time.RFC3339), storefront.KeyLifetime)
 	}
-	var version, last int64
+	var version, last, keep int64
 	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
 		st := c.database.sql()
-		return c.each(ctx, func() {}, []any{&version, &last}, st.get+`version, COALESCE(forgotten_ms, 0) FROM `+
-			st.prefix+`storefront_schema ORDER BY version`)
+		return c.each(ctx, func() {}, []any{&version, &last, &keep}, st.get+`version, COALESCE(forgotten_ms, 0),
+			COALESCE(keep_ms, 0) FROM `+st.prefix+`storefront_schema ORDER BY version`)
 	})
 	if err != nil {
 		return 0, err
 	}
+	before = before.Add(-time.Duration(max(0, keep)) * time.Millisecond)
 	n, err := s.forgetSince(ctx, time.UnixMilli(last), before)
 	s.stats.forgotten.Add(n)
 	if err == nil {

@@ -265,7 +265,7 @@ func mySQLTables() []string {
 		)` + options,
 		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
 		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL,
-			forgotten_ms BIGINT)` + options,
+			keep_ms BIGINT, forgotten_ms BIGINT)` + options,
 	}
 }
 

@@ -416,7 +416,7 @@ func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
 						"fields": types[3]} {
 						rows = append(rows, []driver.Value{"storefront_orders", column, kind})
 					}
-					for _, column := range []string{"version", "oldest", "forgotten_ms"} {
+					for _, column := range []string{"version", "oldest", "keep_ms", "forgotten_ms"} {
 						rows = append(rows, []driver.Value{"storefront_schema", column, "bigint"})
 					}
 					rows = append(rows, []driver.Value{"storefront_orders", "id", "unique"})

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -123,7 +124,8 @@ func TestOldOrdersAreDeleted(t *testing.T) {
 	})
 }
 
-// Keys that a database has recorded while its clock was behind are as if they were older.
+// Keys that a database has recorded while its clock was behind are as if they were older. What keeps them waits
+// for no order.
 func TestKeysThatWereRecordedTooEarlyAreKept(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
@@ -131,7 +133,17 @@ func TestKeysThatWereRecordedTooEarlyAreKept(t *testing.T) {
 		order := createAt(t, store, "key", time.Now())
 		const behind = 2 * time.Hour
 		d.RecordKey(t, "key", time.Now().Add(-24*time.Hour-55*time.Minute-behind))
-		d.Exec(t, statementsOf(t, d, "docs/operations.md", "TestKeysThatWereRecordedTooEarlyAreKept")...)
+		if d.Driver != "sqlite" { // which has one writer at a time
+			tx := must.Get(d.Pool.Begin())(t)
+			must.Get(tx.Exec("UPDATE storefront_orders SET qty = 1"))(t)
+			t.Cleanup(func() { tx.Rollback() })
+		}
+		statements := statementsOf(t, d, "docs/operations.md", "TestKeysThatWereRecordedTooEarlyAreKept")
+		for _, statement := range statements {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			must.Get(d.Pool.ExecContext(ctx, statement))(t)
+		}
 		if n, err := store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)); err != nil || n != 0 {
 			t.Errorf("ForgetKeys returned %d, %v", n, err)
 		}

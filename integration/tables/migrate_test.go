@@ -133,7 +133,7 @@ var definitions = map[string]string{
 	"storefront_orders": "(id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, " +
 		"scope BYTEA NOT NULL, key_hash BYTEA UNIQUE, key_fingerprint BYTEA, keyed_ms BIGINT)",
 	"storefront_replays": "(slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)", // on MySQL and MariaDB alone
-	"storefront_schema":  "(version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL, forgotten_ms BIGINT)",
+	"storefront_schema":  "(version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL, keep_ms BIGINT, forgotten_ms BIGINT)",
 }
 
 // definition returns that of a table on the database, or "" if it has no such table.
