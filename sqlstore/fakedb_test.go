@@ -271,7 +271,9 @@ func kindOf(query string) string {
 		{"SELECT m.name, ", "CATALOG"},
 		{"SELECT (SELECT file FROM pragma_database_list", "PRAGMAS"},
 		{"SELECT CAST(pg_postmaster_start_time()", "SERVER"},
+		{"SELECT CONCAT(@@hostname, ':', @@port, ', server_id ', @@server_id) FOR UPDATE", "WRITER"},
 		{"SELECT CONCAT(@@hostname", "SERVER"},
+		{"NOTIFY ", "NOTIFY"},
 		{"SELECT concat_ws(' ', pg_postmaster_start_time()", "SERVERS"},
 		{"SELECT CONCAT_WS(' ', @@hostname", "SERVERS"},
 		{"SELECT CAST(", "CLOCK"},
@@ -336,11 +338,12 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 	if kind == "CATALOG" && c.db.catalog != nil {
 		return c.db.catalog(), nil
 	}
-	if kind == "SERVER" && c.db.names != nil {
+	if (kind == "SERVER" || kind == "WRITER") && c.db.names != nil {
 		return [][]driver.Value{{c.db.names[c.n%len(c.db.names)]}}, nil
 	}
 	switch kind {
-	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "EMITS", "PRAGMAS", "CATALOG", "SERVER", "SOURCE":
+	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "EMITS", "PRAGMAS", "CATALOG", "SERVER", "WRITER",
+		"NOTIFY", "SOURCE":
 		return nil, errPassOn
 	}
 	c.db.mu.Lock()

@@ -333,11 +333,11 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 				rows = append(rows, []driver.Value{name, s.variables[name]})
 			}
 		}
-	case "SERVER", "SERVERS":
+	case "SERVER", "SERVERS", "WRITER":
 		return [][]driver.Value{{"the server"}}, 0, nil
 	case "CLOCK":
 		return [][]driver.Value{{time.Now().UnixMilli()}}, 0, nil
-	case "PING", "DUE KEYS", "FORGET", "FORGOTTEN": // no key is due
+	case "PING", "NOTIFY", "DUE KEYS", "FORGET", "FORGOTTEN": // no key is due
 	case "NOTE":
 		if len(c.args) > 0 {
 			t.changes = append(t.changes, change{note: c.args[0]})

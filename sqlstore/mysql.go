@@ -358,7 +358,7 @@ func lookAtMySQL(ctx context.Context, conn *sql.Conn, settings map[string]string
 	// a single primary, the next primary must have all that the last one acknowledged before it
 	// answers.
 	if settings["group_replication_group_name"] == "" {
-		return false, nil
+		return false, lookAtSplit(ctx, conn)
 	}
 	several = settings["group_replication_single_primary_mode"] == "OFF"
 	consistency := settings["group_replication_consistency"]
@@ -367,6 +367,22 @@ func lookAtMySQL(ctx context.Context, conn *sql.Conn, settings map[string]string
 			"group_replication_consistency = 'BEFORE' (see the package's documentation)")
 	}
 	return several, nil
+}
+
+// lookAtSplit returns an error if another server answers a read than a read that locks, as behind a proxy that
+// splits reads from writes.
+func lookAtSplit(ctx context.Context, conn *sql.Conn) error {
+	const name = `SELECT CONCAT(@@hostname, ':', @@port, ', server_id ', @@server_id)`
+	reads, err := nameOf(ctx, conn, name)
+	if err != nil {
+		return err
+	}
+	writes, err := nameOf(ctx, conn, name+` FOR UPDATE`)
+	if err == nil && reads != writes && reads != "" && writes != "" {
+		err = fmt.Errorf("sqlstore: %s answers what is read over this connection, and %s what is written: what is "+
+			"between, such as ProxySQL or MaxScale, must send all to the primary", reads, writes)
+	}
+	return err
 }
 
 // sourceOf returns the host from which the server replicates, or is set up to, or "" if it does not, knows

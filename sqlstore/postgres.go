@@ -149,11 +149,20 @@ func (e *postgreSQL) look(ctx context.Context, conn *sql.Conn) error {
 func postgreSQLSettings(ctx context.Context, conn *sql.Conn) (string, error) {
 	var schema sql.NullString
 	var client, server, role string
+	// What splits reads from writes sends a query of a volatile function, such as pg_is_in_recovery, to the primary.
 	err := conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema()), pg_client_encoding(),
-		getdatabaseencoding(), coalesce(current_setting('session_replication_role', true), '')`).
+		getdatabaseencoding(), CASE WHEN current_setting('transaction_read_only', true) = 'on'
+		AND current_setting('default_transaction_read_only', true) = 'off' THEN 'standby'
+		ELSE coalesce(current_setting('session_replication_role', true), '') END`).
 		Scan(&schema, &client, &server, &role)
 	if err != nil {
 		return "", err
+	}
+	if role == "standby" { // which takes no NOTIFY
+		if _, err := conn.ExecContext(ctx, `NOTIFY storefront`); err == nil {
+			return "", errors.New("sqlstore: a standby answers what is read over this connection, and the primary " +
+				"what is written: what is between, such as pgpool with load_balance_mode = on, must send all to the primary")
+		}
 	}
 	// The names of PostgreSQL's own schemas, such as that of temporary tables, begin with pg_.
 	if !schema.Valid || strings.HasPrefix(strings.Trim(schema.String, `"`), "pg_") {

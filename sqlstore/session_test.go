@@ -247,6 +247,8 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		"a database of another kind":             {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
 		"a number and no variables":              {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
 		"temporary tables":                       {postgres, "SCHEMA", row{`"pg_temp_3"`, "UTF8", "UTF8", "origin"}, "search_path"},
+		"reads of a standby":                     {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "standby"}, "load_balance_mode"},
+		"reads of a replica":                     {mysql, "WRITER", "the primary", "the server answers what is read"},
 		"no triggers":                            {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
 		"bytes as text of another":               {postgres, "BYTES", []byte(`\\`), "bytea_output"},
 		"bytes as hexadecimal text":              {postgres, "BYTES", []byte(`\x5c`), "bytea_output"},
