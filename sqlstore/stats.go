@@ -28,7 +28,7 @@ type Stats struct {
 	Forgotten int64 // keys that ForgetKeys has forgotten
 
 	Retries int64 // tries of any method that followed a failed one
-	Dropped int64 // connections that were closed because their server was silent or no longer the primary
+	Dropped int64 // connections that were closed: no longer to the primary, or silent for a fifth of Timeout, as in wait of a lock
 
 	Running int64 // reads and orders that use a connection now (on SQLite, or wait for one)
 	Waiting int64 // reads and orders that wait for a connection, a commit or a call with the same key

@@ -34,9 +34,12 @@ import (
 // The statements that make the table. A position is never used again, not even
 // when its event was the last one and is deleted: a publisher that is late would
 // delete another event than it has published. In SQLite, that takes AUTOINCREMENT; in
-// MySQL, release 8.0 (MariaDB 10.2), as earlier ones forget positions in a restart.
+// MySQL, release 8.0 (MariaDB 10.2), as earlier ones forget positions in a restart. In PostgreSQL, programs that
+// start at once must take turns, or IF NOT EXISTS fails: the lock, for which no order waits, ends with the
+// statements, if they are sent at once.
 const (
-	PostgresTable = `CREATE TABLE IF NOT EXISTS outbox (
+	PostgresTable = `LOCK TABLE storefront_schema IN SHARE UPDATE EXCLUSIVE MODE;
+		CREATE TABLE IF NOT EXISTS outbox (
 		position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event TEXT NOT NULL)`
 	SQLiteTable = `CREATE TABLE IF NOT EXISTS outbox (
 		position INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL)`
